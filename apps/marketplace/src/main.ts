@@ -28,12 +28,15 @@ import { soak } from "./soak.js";
 import { logConsumers } from "./tools.js";
 import type { VisitorsReport, VisitorsTask } from "./visitors.js";
 
-const usage = `Usage: node dist/main.js [--port N] [--redis URL] [--prefix TEXT] [--mode MODE] [--no-visitors] [--smoke] [--soak MINUTES]
+const mostLogDays = 30;
+
+const usage = `Usage: node dist/main.js [--port N] [--redis URL] [--prefix TEXT] [--mode MODE] [--log-days N] [--no-visitors] [--smoke] [--soak MINUTES]
 
   --port N       serve on this port, 0 for any that is free (default: 3000 if it is free, else any)
   --redis URL    use this Redis instead of an own one; faults, races and measurements are switched off
   --prefix TEXT  what all keys begin with (default: kit)
   --mode MODE    what the own Redis is: single (default), cluster, or sentinel
+  --log-days N   how many days of access log were there before it opened (default and at most: ${mostLogDays})
   --no-visitors  let nobody play visitors; the shop is yours alone
   --smoke        send scripted visitors, try every package, print one JSON summary; exit 0 if all is well, else 1
   --soak MINUTES press faults at random for so long, watch money, items and heap, print one JSON summary
@@ -49,6 +52,7 @@ interface Flags {
   readonly redis: string | undefined;
   readonly prefix: string;
   readonly mode: Mode;
+  readonly logDays: number;
   readonly hasVisitors: boolean;
   readonly smoke: boolean;
   readonly soakMinutes: number;
@@ -62,6 +66,7 @@ const readFlags = (): Flags | string => {
         redis: { type: "string" },
         prefix: { type: "string", default: "kit" },
         mode: { type: "string", default: "single" },
+        "log-days": { type: "string", default: String(mostLogDays) },
         "no-visitors": { type: "boolean", default: false },
         smoke: { type: "boolean", default: false },
         soak: { type: "string", default: "0" },
@@ -75,12 +80,15 @@ const readFlags = (): Flags | string => {
     if (!isMode(mode)) return `--mode takes single, cluster or sentinel`;
     if (redis !== undefined && mode !== "single") return `--mode is about an own Redis: leave out --redis`;
     if (smoke && redis !== undefined) return `--smoke races, so it needs a Redis of its own: leave out --redis`;
+    const logDays = Number(values["log-days"]);
+    if (!(Number.isInteger(logDays) && logDays >= 0 && logDays <= mostLogDays))
+      return `--log-days takes a number from 0 to ${mostLogDays}`;
     const soakMinutes = Number(values.soak);
     if (!(soakMinutes >= 0 && soakMinutes <= 24 * 60)) return `--soak takes minutes, at most a day`;
     if (soakMinutes > 0 && redis !== undefined) return `--soak breaks things, so it needs a Redis of its own`;
     // Nobody plays visitors in a Redis of somebody else, nor while scripted ones are counted.
     const hasVisitors = !values["no-visitors"] && !smoke && redis === undefined;
-    return { port, redis, prefix, mode, hasVisitors, smoke, soakMinutes };
+    return { port, redis, prefix, mode, logDays, hasVisitors, smoke, soakMinutes };
   } catch (error) {
     return error instanceof Error ? error.message : String(error);
   }
@@ -114,7 +122,16 @@ const makeHome = (): { home: string; logs: string } => {
   return { home, logs };
 };
 
-const run = async ({ port, redis: givenUrl, prefix, mode, hasVisitors, smoke, soakMinutes }: Flags): Promise<void> => {
+const run = async ({
+  port,
+  redis: givenUrl,
+  prefix,
+  mode,
+  logDays,
+  hasVisitors,
+  smoke,
+  soakMinutes,
+}: Flags): Promise<void> => {
   const startedAt = performance.now();
   const progress = (text: string): void => {
     if (!smoke) say(`  ${((performance.now() - startedAt) / 1_000).toFixed(1)} s  ${text}`);
@@ -203,7 +220,7 @@ const run = async ({ port, redis: givenUrl, prefix, mode, hasVisitors, smoke, so
     await crew.add("sellers", "sellers", { ...place, sellers } satisfies SellersTask);
     await Promise.all(others.map(worker));
     await Promise.all([
-      crew.add("shipper", "shipper", { ...place, folder: logs } satisfies ShipperTask),
+      crew.add("shipper", "shipper", { ...place, folder: logs, days: logDays } satisfies ShipperTask),
       ...logConsumers.map((consumer) => crew.add(consumer, "consumer", { ...place, consumer } satisfies ConsumerTask)),
     ]);
     if (hasVisitors) {

@@ -83,6 +83,7 @@ describe("The program", () => {
 
   it.each([
     [["--port", "x"], /--port takes a number/],
+    [["--log-days", "31"], /--log-days takes a number from 0 to 30/],
     [["--nonsense"], /Unknown option/],
     [["--mode", "quorum"], /--mode takes single, cluster or sentinel/],
     [["--prefix", "a b"], /--prefix takes/],
@@ -99,7 +100,7 @@ describe("The program", () => {
     const other = createServer().listen(3_000, "127.0.0.1");
     // Where another program has it already it is taken, too.
     await new Promise((resolve) => other.once("listening", resolve).once("error", resolve));
-    const shop = await whenOpen(spawnShop());
+    const shop = await whenOpen(spawnShop("--log-days", "0"));
     other.close();
     expect(shop.said.stderr).toMatch(/^ {2}Port 3000 is taken by another program; --port chooses$/m);
     const { process: child, said } = spawnShop("--port", new URL(shop.origin).port);

@@ -1,4 +1,4 @@
-// Ships the shop's own access log: every file that the web server has finished, and at the start a month of history.
+// Ships the shop's own access log: every file that the web server has finished, and at the start the days before.
 import { readdir, unlink, writeFile } from "node:fs/promises";
 import { watch } from "node:fs";
 import { join } from "node:path";
@@ -15,6 +15,8 @@ import { serveMember, startLimitMs } from "./member.js";
 export interface ShipperTask extends Place {
   /** Where the web server puts the files it has finished. */
   readonly folder: string;
+  /** How many days of history. */
+  readonly days: number;
 }
 
 export interface ShipperStatus {
@@ -41,7 +43,7 @@ async function* paced(blocks: readonly string[], signal: AbortSignal): AsyncGene
   }
 }
 
-serveMember(async ({ url, prefix, folder }: ShipperTask, report) => {
+serveMember(async ({ url, prefix, folder, days }: ShipperTask, report) => {
   const redis = await connect({ url, connectionName: "bazaar shipper", deadlineMs: startLimitMs });
   const shipper = createShipper(redis, logChannel, { prefix, limitBytes, consumers: logConsumers, chunkBytes: 32_768 });
   shipper.on("error", () => undefined);
@@ -89,7 +91,7 @@ serveMember(async ({ url, prefix, folder }: ShipperTask, report) => {
     shipped(await shipper.add(path, { id: name, signal: end.signal }));
     await unlink(path);
   };
-  for (const day of historyDays(Date.now())) inTurn(() => history(day));
+  for (const day of historyDays(Date.now(), days)) inTurn(() => history(day));
   const watcher = watch(folder, () => inTurn(look));
   const timer = setInterval(() => inTurn(look), lookMs);
   tell();
@@ -101,7 +103,7 @@ serveMember(async ({ url, prefix, folder }: ShipperTask, report) => {
       if (waiting >= mostWaiting) return null;
       waiting++;
       const name = `delivery-${Date.now()}-${++extra}.log`;
-      const day = historyDays(Date.now()).at(-1) ?? "";
+      const [day = ""] = historyDays(Date.now(), 1);
       inTurn(() => send(name, historyFile(day, wanted, name)).finally(() => waiting--));
       return name;
     },

@@ -1,9 +1,8 @@
-// A month of visits before the shop was opened, as its access log would have them: thirty files, 200,000 lines in all.
+// The visits before the shop was opened, as its access log would have them: a file a day, thirty with 200,000 lines in all.
 import { addressOf } from "./countries.js";
 import { random, seedOf } from "./random.js";
 
 const dayMs = 86_400_000;
-const days = 30;
 const linesOfDay = 6_700;
 const linesOfBlock = 250;
 const months = "Jan Feb Mar Apr May Jun Jul Aug Sep Oct Nov Dec".split(" ");
@@ -32,8 +31,8 @@ const quoted = (text: string): string => text.replaceAll(/[\p{Cc}"\\]/gu, "_");
 export const logLine = ({ address, at, method, path, status, bytes, agent }: LogLine): string =>
   `${address} - - [${logTime(at)}] "${quoted(method)} ${quoted(path)} HTTP/1.1" ${status} ${bytes} "-" "${quoted(agent)}"\n`;
 
-/** The last thirty days before today, oldest first: `2026-10-24`. */
-export const historyDays = (now: number): string[] => {
+/** The last days before today, oldest first: `2026-10-24`. */
+export const historyDays = (now: number, days: number): string[] => {
   const today = Math.floor(now / dayMs) * dayMs;
   return Array.from({ length: days }, (_, index) =>
     new Date(today - (days - index) * dayMs).toISOString().slice(0, 10),
