@@ -56,7 +56,8 @@ export const describeLeaseCancellation = (leasing: Leasing): void => {
       await leaser.inspect();
       proxy.up.latencyMs = 1_500;
       const { signal, abort } = aborting();
-      const tried = rejection(leaser.tryAcquire({ signal }));
+      // Longer than the test waits: it does not end by itself.
+      const tried = rejection(leaser.tryAcquire({ signal, leaseMs: 600_000 }));
       setImmediate(() => setImmediate(abort));
       expect(await tried).toBe(reason);
       // It is still on its way to the server.
