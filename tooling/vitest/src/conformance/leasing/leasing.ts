@@ -27,7 +27,7 @@ export interface Leaser {
 }
 
 /** Options of an object, and its name where that is not the usual one. */
-export interface Made {
+interface Made {
   readonly name?: string;
   readonly deadlineMs?: number;
   readonly isolate?: boolean;
