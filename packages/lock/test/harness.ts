@@ -1,4 +1,3 @@
-import { keyspace } from "@kit/core";
 import { eventually, type RedisMode, type RedisNode, type TestRedis } from "@kit/testing";
 import {
   clientsOf,
@@ -138,9 +137,6 @@ export const works = async (lock: Lock, name: string): Promise<void> => {
   expect(await lock.using(name, ({ isHeld }) => isHeld)).toBe(true);
   expect(await lock.inspect(name)).toMatchObject({ state: "free", msLeft: null });
 };
-
-/** Where a package under a prefix keeps a name, without its parts: for names that need escaping. */
-export const keyOf = (prefix: string, name: string, part: string): string => keyspace("lock", prefix).key(name, part);
 
 /** A lease that another process holds. */
 interface PeerLease {

@@ -72,24 +72,6 @@ describe("Semaphore.resume", () => {
     expect(await rejection(semaphore.resume(text))).toMatchObject({ code: "KIT_PERMIT_LOST", reason: "expired" });
   });
 
-  it.each([
-    ["no JSON", () => "{"],
-    ["null", () => "null"],
-    ["another object", () => "{}"],
-    ["a lease of a lock", (text: string) => text.replace('"semaphore"', '"lock"')],
-    ["another layout", (text: string) => text.replace('"layout":1', '"layout":2')],
-    ["no token", (text: string) => text.replace('"token"', '"other"')],
-    ["a weight that is none", (text: string) => text.replace('"weight":1', '"weight":"1"')],
-    ["a tenant that is none", (text: string) => text.replace('"tenant":null', '"tenant":7')],
-    ["a number instead of text", () => 42],
-  ])("refuses %s, without repeating it, and never touches Redis", async (_what, spoil) => {
-    const text = (await fixture.make().acquire()).serialise();
-    const client = redis.connect({ lazyConnect: true });
-    const error = await rejection(fixture.on(client).resume(spoil(text) as string));
-    expect(String(error)).toBe("TypeError: Expected the text of `serialise()`, of a semaphore of this version");
-    expect(client.status).toBe("wait");
-  });
-
   it("refuses the permit of another semaphore and terms that are none, and finds none of another tenant", async () => {
     const text = (await fixture.make().acquire()).serialise();
     expect(await rejection(fixture.make({ name: "other" }).resume(text))).toBeInstanceOf(TypeError);

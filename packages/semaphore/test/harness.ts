@@ -1,4 +1,3 @@
-import { keyspace } from "@kit/core";
 import { eventually, type RedisMode, type RedisNode, type TestRedis } from "@kit/testing";
 import {
   clientsOf,
@@ -172,10 +171,6 @@ export const works = async (semaphore: Semaphore): Promise<void> => {
   expect(await semaphore.using(({ weight }) => weight, { tenant: "b", weight: 2 })).toBe(2);
   expect((await semaphore.inspect()).used).toBe(0);
 };
-
-/** Where a package under a prefix keeps a name, without its parts: for names that need escaping. */
-export const keyOf = (prefix: string, own: string, part: string): string =>
-  keyspace("semaphore", prefix).key(own, part);
 
 /** A permit that another process holds. */
 interface PeerPermit {

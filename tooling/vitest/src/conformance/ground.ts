@@ -11,13 +11,24 @@ export interface Client {
   disconnect(): void;
   quit(): Promise<unknown>;
   on(event: string, listener: (...facts: never[]) => void): unknown;
+  once(event: string, listener: (...facts: never[]) => void): unknown;
   eventNames(): readonly (string | symbol)[];
   listenerCount(event: string | symbol): number;
   setMaxListeners(count: number): unknown;
 }
 
+/** A server process. */
+interface ServerNode {
+  readonly port: number;
+  call(command: string, ...args: string[]): Promise<unknown>;
+  kill(): Promise<void>;
+  start(): Promise<void>;
+  pause(): void;
+  resume(): void;
+}
+
 interface Server {
-  readonly nodes: readonly { readonly port: number; call(command: string, ...args: string[]): Promise<unknown> }[];
+  readonly nodes: readonly ServerNode[];
   call(command: string, ...args: string[]): Promise<unknown>;
   stop(): Promise<void>;
   client(options?: object): unknown;
@@ -25,10 +36,13 @@ interface Server {
 
 interface Direction {
   hole: boolean;
+  latencyMs: number;
+  cutNext: number;
 }
 
-interface Proxy {
+export interface Proxy {
   readonly port: number;
+  readonly stats: { readonly droppedBytes: number; readonly slowedChunks: number };
   readonly up: Direction;
   readonly down: Direction;
   heal(): void;

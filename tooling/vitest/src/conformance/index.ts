@@ -10,6 +10,12 @@ import { outages } from "./outages.js";
 import { secrets } from "./secrets.js";
 import { expectTracesDescribed, isTraced, tracing } from "./tracing.js";
 
+export { describeLeaseCancellation } from "./leasing/cancellation.js";
+export { describeLeaseClients } from "./leasing/clients.js";
+export { describeLeaseClosing } from "./leasing/closing.js";
+export { isFree, type Leaser, type Leasing } from "./leasing/leasing.js";
+export { describeLeaseOptions } from "./leasing/options.js";
+export { describeLeasePollution } from "./leasing/pollution.js";
 export { canary, type Conformance, conforming } from "./description.js";
 export {
   acquireRules,

@@ -1,0 +1,260 @@
+import { getEventListeners } from "node:events";
+import { beforeEach, describe, expect, it } from "vitest";
+import { rejection } from "../../promises.js";
+import { sentTwice } from "../../servers.js";
+import { atBest, promptMs, timed } from "../../time.js";
+import type { Client, Proxy } from "../ground.js";
+import { command, exists, isFree, type Leaser, type Leasing, proxied } from "./leasing.js";
+
+const reason = new Error("never mind");
+
+/** An acquire that is given up leaves no lease and no place in the queue behind, whatever the network does. */
+export const describeLeaseCancellation = (leasing: Leasing): void => {
+  const { name } = leasing;
+  const { redis, eventually } = leasing.ground;
+  const granted = (): Promise<unknown> => exists(leasing, leasing.lastingKey(name));
+
+  describe("an AbortSignal", () => {
+    it("carries one listener for a hundred waiters, and none after them", async () => {
+      const leaser = leasing.make();
+      const held = await leaser.acquire();
+      const { signal, abort } = aborting();
+      const outcomes = Promise.allSettled(Array.from({ length: 100 }, () => leaser.acquire({ signal })));
+      await leasing.untilWaiting(100);
+      expect(getEventListeners(signal, "abort")).toHaveLength(1);
+      abort();
+      expect(new Set((await outcomes).map((outcome) => outcome.status === "rejected" && outcome.reason))).toEqual(
+        new Set([reason]),
+      );
+      expect(getEventListeners(signal, "abort")).toHaveLength(0);
+      await leasing.untilWaiting(0);
+      await held.release();
+    });
+
+    it("has no influence on a lease once it is held", async () => {
+      const { signal, abort } = aborting();
+      const held = await leasing.make().acquire({ signal });
+      abort();
+      await held.extend();
+      expect([held.isHeld, held.signal.aborted]).toEqual([true, false]);
+      expect(await held.release()).toBe("released");
+    });
+  });
+
+  describe("an acquire that is given up while it travels", () => {
+    let proxy: Proxy;
+    let connect: () => object;
+    beforeEach(async () => {
+      ({ proxy, connect } = await proxied(leasing.ground));
+    });
+    const through = (): Leaser => leasing.on(connect());
+
+    it("rejects at once, and what it was granted is given back", async () => {
+      const client = connect();
+      await leasing.on(client, { name: "warm-up" }).tryAcquire();
+      const leaser = leasing.on(client);
+      await leaser.inspect();
+      proxy.up.latencyMs = 1_500;
+      const { signal, abort } = aborting();
+      // Longer than the test waits: it does not end by itself.
+      const tried = rejection(leaser.tryAcquire({ signal, leaseMs: 600_000 }));
+      setImmediate(() => setImmediate(abort));
+      expect(await tried).toBe(reason);
+      // It is still on its way to the server.
+      expect(await granted()).toBe(0);
+      await eventually(async () => expect(await granted()).toBe(1));
+      await isFree(leasing);
+    });
+
+    it("rejects at once when it would have queued, and the place in the queue is given back", async () => {
+      const holder = await leasing.make().acquire();
+      const leaser = through();
+      const warm = await leaser.enqueue({ waitMs: 60_000 });
+      const tickets = async (): Promise<number> =>
+        Number(await command(leasing, "HGET", leasing.keysOf(name).waiters, "#"));
+      const last = await tickets();
+      proxy.up.latencyMs = 1_500;
+      const { signal, abort } = aborting();
+      const waiting = rejection(leaser.acquire({ signal }));
+      setImmediate(() => setImmediate(abort));
+      expect(await waiting).toBe(reason);
+      expect(await tickets()).toBe(last);
+      // It does come to stand in the queue, by its ticket, and leaves it again.
+      await eventually(async () => expect(await tickets()).toBe(last + 1));
+      await leasing.untilWaiting(1);
+      proxy.up.latencyMs = 0;
+      await holder.release();
+      await (await warm.promise).release();
+    });
+
+    it("passes a grant on that crosses its abort", async () => {
+      const near = leasing.make();
+      // Not only after the two seconds for which it was granted.
+      await atBest(1_700, async () => {
+        const holder = await near.acquire();
+        const { signal, abort } = aborting();
+        const crossing = await through().enqueue({ signal });
+        const behind = await near.enqueue();
+        proxy.down.latencyMs = 300;
+        await holder.release();
+        const { holders, queue } = await near.inspect();
+        expect([holders, queue]).toEqual([[expect.anything()], [expect.anything()]]);
+        abort();
+        expect(await rejection(crossing.promise)).toBe(reason);
+        const { awakeMs, value } = await timed(behind.promise);
+        proxy.heal();
+        await value.release();
+        return awakeMs;
+      });
+      await isFree(leasing);
+    });
+
+    it.each(["up", "down"] as const)("is undone also when the undoing is lost on its way %s", async (way) => {
+      const holder = await leasing.make().acquire();
+      const { signal, abort } = aborting();
+      const waiter = await through().enqueue({ signal });
+      proxy[way].cutNext = 1;
+      abort();
+      expect(await rejection(waiter.promise)).toBe(reason);
+      await eventually(() => expect(proxy.stats.droppedBytes).toBeGreaterThan(0));
+      await leasing.untilWaiting(0);
+      await holder.release();
+      await isFree(leasing);
+    });
+
+    describe("of which a copy comes after its end", () => {
+      let client: object;
+      let leaser: Leaser;
+      beforeEach(async () => {
+        client = connect();
+        // Long enough that a copy which a busy machine delays is not refused.
+        leaser = leasing.on(client, { deadlineMs: 3_000 });
+        // From here on the server has the scripts, and the client its inbox.
+        const held = await leaser.acquire();
+        await rejection(leaser.acquire({ waitMs: 50 }));
+        await leasing.untilWaiting(0);
+        await held.release();
+      });
+      /** The copy makes a key, which goes when the server takes no more copies: not after a whole lease, or the 15 s of a waiter. */
+      const comesAndGoes = async (key: string): Promise<void> => {
+        const until = (count: number): Promise<void> =>
+          eventually(async () => expect(await exists(leasing, key)).toBe(count));
+        await until(0);
+        await until(1);
+        expect((await timed(until(0))).awakeMs).toBeLessThan(14_000);
+      };
+
+      it("holds nothing when the lease was released before", async () => {
+        const held = await sentTwice(proxy, client, 600, () => leaser.acquire({ leaseMs: 120_000 }));
+        expect(await held.release()).toBe("released");
+        await comesAndGoes(leasing.heldKey(name));
+        await isFree(leasing);
+      });
+
+      it("stands in no queue when its caller had given up before", async () => {
+        const holder = await leasing.make().acquire();
+        const { signal, abort } = aborting();
+        const waiting = rejection(sentTwice(proxy, client, 600, () => leaser.acquire({ signal })));
+        await leasing.untilWaiting(1);
+        abort();
+        expect(await waiting).toBe(reason);
+        await comesAndGoes(leasing.keysOf(name).queue);
+        await holder.release();
+        await isFree(leasing);
+      });
+    });
+
+    it.each([
+      ["before the first command", (leaser: Leaser): Promise<unknown> => leaser.inspect()],
+      ["before the first wait", (leaser: Leaser): Promise<unknown> => leaser.tryAcquire()],
+      ["after the first wait", (leaser: Leaser): Promise<unknown> => rejection(leaser.acquire({ waitMs: 50 }))],
+    ])("waits no longer than waitMs, also for a server that says nothing: %s", async (_when, warm) => {
+      const client = connect();
+      const deadlineMs = 20_000;
+      await leasing.make({ name: "warm-up" }).acquire();
+      await warm(leasing.on(client, { name: "warm-up", deadlineMs }));
+      const leaser = leasing.on(client, { deadlineMs });
+      proxy.down.hole = true;
+      const { ms, awakeMs, value } = await timed(() => rejection(leaser.acquire({ waitMs: 200 })));
+      expect(value).toMatchObject({ code: expect.stringMatching(/^KIT_/) as unknown });
+      expect(ms).toBeGreaterThan(190);
+      expect(awakeMs).toBeLessThan(promptMs);
+      proxy.heal();
+      await isFree(leasing);
+    });
+  });
+
+  describe("an acquire that was abandoned during an outage", () => {
+    it.each([
+      ["a first command", (leaser: Leaser): Promise<unknown> => leaser.inspect()],
+      ["a later command", (leaser: Leaser): Promise<unknown> => leaser.tryAcquire()],
+    ])("rejects at once and never runs when the server is back: %s", async (_what, warm) => {
+      const client = redis.connect({ retryStrategy: () => 20 }) as Client;
+      // At once: the deadline is longer than a test may take.
+      const deadlineMs = 600_000;
+      await warm(leasing.on(client, { name: "warm-up", deadlineMs }));
+      const leaser = leasing.on(client, { deadlineMs });
+      const [node] = redis.server.nodes;
+      await node!.kill();
+      await eventually(() => expect(client.status).not.toBe("ready"));
+      const { signal, abort } = aborting();
+      const waiting = Promise.all([rejection(leaser.acquire({ signal })), rejection(leaser.tryAcquire({ signal }))]);
+      setImmediate(abort);
+      expect(await waiting).toEqual([reason, reason]);
+      await node!.start();
+      await eventually(() => expect(client.status).toBe("ready"));
+      // Behind whatever the client may still have had to send.
+      await client.ping();
+      await eventually(async () => expect(await redis.keys()).toEqual([]));
+    });
+
+    it("is refused by the server when it arrives too late", async () => {
+      const warm = leasing.make({ name: "warm-up", deadlineMs: 1_000 });
+      // From here on the server's clock is known.
+      await (await warm.acquire()).release();
+      const leaser = leasing.make({ deadlineMs: 1_000 });
+      const [node] = redis.server.nodes;
+      node!.pause();
+      const error = await rejection(leaser.tryAcquire());
+      // Goes on until well after the time for which anybody waited for the first.
+      await rejection(warm.tryAcquire());
+      node!.resume();
+      expect(error).toMatchObject({ code: "KIT_UNKNOWN_OUTCOME" });
+      await (redis.client as Client).ping();
+      await isFree(leasing);
+      expect(await granted()).toBe(0);
+    });
+
+    it("never runs when the caller's client gave up on it by commandTimeout", async () => {
+      const client = redis.connect({ commandTimeout: 300 });
+      await leasing.on(client, { name: "warm-up" }).tryAcquire();
+      const leaser = leasing.on(client, { deadlineMs: 700 });
+      await redis.server.call("CLIENT", "PAUSE", "1200", "ALL");
+      expect(await rejection(leaser.tryAcquire())).toMatchObject({
+        code: "KIT_UNKNOWN_OUTCOME",
+        op: expect.any(String) as unknown,
+      });
+      // Answered only after the pause, when all that was sent has run.
+      await (redis.client as Client).ping();
+      await isFree(leasing);
+      expect(await granted()).toBe(0);
+    });
+
+    it("is one acquire, however often the caller's client gave up on it by commandTimeout", async () => {
+      const client = redis.connect({ commandTimeout: 300 });
+      await leasing.on(client, { name: "warm-up" }).tryAcquire();
+      const leaser = leasing.on(client);
+      await redis.server.call("CLIENT", "PAUSE", "800", "ALL");
+      const held = await leaser.tryAcquire();
+      expect((await leaser.inspect()).holders).toMatchObject([leasing.shown(held!)]);
+      expect(await held?.release()).toBe("released");
+      await isFree(leasing);
+    });
+  });
+};
+
+/** A signal, and what aborts it with the reason. */
+const aborting = (): { readonly signal: AbortSignal; abort(): void } => {
+  const controller = new AbortController();
+  return { signal: controller.signal, abort: () => controller.abort(reason) };
+};

@@ -1,0 +1,193 @@
+import { describe, expect, it } from "vitest";
+import { rejection } from "../../promises.js";
+import { inboxes } from "../../servers.js";
+import { promptMs, timed } from "../../time.js";
+import type { Client } from "../ground.js";
+import type { Leasing } from "./leasing.js";
+
+/** Borrowed clients: their second connection, their rights, and what becomes of waiters when they lose connections. */
+export const describeLeaseClients = (leasing: Leasing): void => {
+  const { redis, eventually } = leasing.ground;
+  const subscribers = (): Promise<number> => inboxes(redis.server.nodes);
+  const until = async (wanted: number): Promise<void> =>
+    await eventually(async () => expect(await subscribers()).toBe(wanted));
+  const retrying = (delayMs: number): object => redis.connect({ retryStrategy: () => delayMs });
+  const kill = (type: string): Promise<unknown> => redis.server.call("CLIENT", "KILL", "TYPE", type);
+
+  describe("a borrowed client", () => {
+    it("opens no second connection before the first wait", async () => {
+      const leaser = leasing.on(redis.connect());
+      const held = await leaser.acquire();
+      expect(await leaser.tryAcquire()).toBeNull();
+      await rejection(leaser.acquire({ waitMs: 0 }));
+      await held.release();
+      expect(await subscribers()).toBe(0);
+    });
+
+    it("is served by one subscriber connection, however many objects work on it", async () => {
+      const client = redis.connect();
+      const [one, two] = [leasing.working(client), leasing.working(client, "another")];
+      await one.works();
+      await two.works();
+      expect(await subscribers()).toBe(1);
+      await one.close();
+      await two.works();
+      expect(await subscribers()).toBe(1);
+      await two.close();
+      await until(0);
+    });
+
+    it("lets the second object on it hand over as the first one does", async () => {
+      const client = redis.connect();
+      const first = leasing.on(client);
+      const held = await first.acquire();
+      const handedOver = await first.enqueue();
+      await held.release();
+      await (await handedOver.promise).release();
+      const second = leasing.on(client);
+      const holder = await second.acquire();
+      const dead = await leasing.spawn();
+      dead.acquire().catch(() => undefined);
+      await leasing.untilWaiting(1);
+      const waiter = await second.enqueue();
+      await dead.kill();
+      await until(1);
+      await holder.release();
+      expect((await timed(waiter.promise)).awakeMs).toBeLessThan(promptMs);
+    });
+  });
+
+  describe("isolate", () => {
+    it("replaces a connection that fell silent", async () => {
+      const leaser = leasing.make({ isolate: true, deadlineMs: 1_000 });
+      await (await leaser.acquire()).release();
+      const [node] = redis.server.nodes;
+      node!.pause();
+      expect(await rejection(leaser.tryAcquire())).toMatchObject({ code: "KIT_UNKNOWN_OUTCOME" });
+      node!.resume();
+      const held = await eventually(async () => {
+        const got = await leaser.tryAcquire();
+        if (!got) throw new Error("still held");
+        return got;
+      });
+      expect(await held.release()).toBe("released");
+    });
+  });
+
+  describe("an ACL user", () => {
+    const limited = async (...rules: readonly string[]): Promise<object> => {
+      await redis.server.call("ACL", "SETUSER", "limited", "reset", "on", ">secret", "~*", ...rules);
+      redis.defer(() => redis.server.call("ACL", "DELUSER", "limited"));
+      // Else ioredis itself prints that it may not look whether the server is ready.
+      return redis.connect({ username: "limited", password: "secret", enableReadyCheck: false });
+    };
+
+    it.each([
+      ["channels, by polling", ["+@all", "resetchannels"]],
+      ["PUBLISH, by polling", ["+@all", "&*", "-publish"]],
+      ["INFO, as on a Cluster", ["+@all", "&*", "-info"]],
+    ] as const)("is served without rights to %s", async (_what, rules) => {
+      await leasing.working(await limited(...rules)).works();
+    });
+
+    it("that may not subscribe waits beside one that may", async () => {
+      const unreachable = leasing.on(await limited("+@all", "resetchannels"));
+      const leaser = leasing.make();
+      const holder = await leaser.acquire();
+      const first = await unreachable.enqueue();
+      const second = await leaser.enqueue();
+      await holder.release();
+      await (await timed(second.promise)).value.release();
+      const { awakeMs, value } = await timed(first.promise);
+      expect(awakeMs).toBeLessThan(promptMs);
+      await value.release();
+    });
+
+    it("without scripts is told so, by a typed error without the command's arguments", async () => {
+      const leaser = leasing.on(await limited("+@all", "&*", "-evalsha", "-eval"));
+      const error = (await rejection(leaser.acquire({ holder: "canary" }))) as Error;
+      expect(error).toMatchObject({ code: "KIT_NO_PERMISSION", retryable: false });
+      expect(JSON.stringify(error, Object.getOwnPropertyNames(error))).not.toContain("canary");
+    });
+  });
+
+  describe("a client whose connections are killed while somebody waits", () => {
+    it("loses no place in the queue", async () => {
+      const leaser = leasing.on(retrying(20));
+      const holder = await leasing.make().acquire();
+      const waiter = await leaser.enqueue();
+      for (const type of ["pubsub", "normal", "pubsub"]) {
+        await kill(type);
+        await until(1);
+      }
+      await leasing.untilWaiting(1);
+      const granted = new Promise((resolve) => leaser.once("acquired", (fact) => resolve(fact)));
+      await holder.release();
+      expect(await granted).toMatchObject(leasing.acquired);
+      expect((await timed(waiter.promise)).awakeMs).toBeLessThan(promptMs);
+    });
+
+    it("is told so where its wait ends before they are back", async () => {
+      const { holder } = await leasing.make().acquire();
+      // Closing it waits for as long.
+      const leaser = leasing.on(retrying(60_000), { deadlineMs: 3_000 });
+      expect(await rejection(leaser.acquire({ waitMs: 50 }))).not.toHaveProperty("cause");
+      const waiter = await leaser.enqueue({ waitMs: 1_000 });
+      await kill("normal");
+      expect(await rejection(waiter.promise)).toMatchObject({
+        ...leasing.timeoutOf(holder),
+        message: expect.stringMatching(
+          new RegExp(`${leasing.lastSeen} when last seen; Redis could not be asked at the end\\)$`),
+        ) as unknown,
+        cause: { code: "KIT_UNAVAILABLE" },
+      });
+    });
+
+    it("hears of a grant whose push was lost with the connection", async () => {
+      const leaser = leasing.on(retrying(20));
+      for (let round = 0; round < 10; round++) {
+        const holder = await leasing.make().acquire();
+        const waiter = await leaser.enqueue();
+        const killed = kill("pubsub");
+        await holder.release();
+        await killed;
+        // The next heartbeat would come after five seconds.
+        const { awakeMs, value } = await timed(waiter.promise);
+        expect(awakeMs).toBeLessThan(promptMs);
+        await value.release();
+        await until(1);
+      }
+    });
+  });
+
+  describe("a client without a connection", () => {
+    it("is told so within waitMs, not that there was no room", async () => {
+      const client = retrying(60_000) as Client;
+      // Closing it waits for as long.
+      const leaser = leasing.on(client, { deadlineMs: 6_000 });
+      await leaser.acquire({ renew: false });
+      const closed = new Promise((resolve) => client.once("close", resolve as () => void));
+      await kill("normal");
+      await closed;
+      const { awakeMs, value } = await timed(rejection(leaser.acquire({ waitMs: 100 })));
+      expect(value).toMatchObject({ code: "KIT_UNAVAILABLE" });
+      expect(awakeMs).toBeLessThan(promptMs);
+    });
+  });
+
+  describe("a server that is silent when a wait ends", () => {
+    it("is said to be", async () => {
+      const { holder } = await leasing.on(redis.connect()).acquire({ leaseMs: 700, renew: false });
+      const client = redis.connect();
+      // From here on there is a connection, which may take its time.
+      await leasing.on(client).inspect();
+      const leaser = leasing.on(client, { deadlineMs: 500 });
+      const waiter = await leaser.enqueue({ waitMs: 1_500 });
+      await redis.server.call("CLIENT", "PAUSE", "2500", "ALL");
+      expect(await rejection(waiter.promise)).toMatchObject({
+        ...leasing.timeoutOf(holder),
+        cause: { code: expect.stringMatching(/^KIT_(UNAVAILABLE|UNKNOWN_OUTCOME)$/) as unknown },
+      });
+    });
+  });
+};

@@ -1,0 +1,108 @@
+import type { Watched } from "../../promises.js";
+import type { Client, Ground, Proxy } from "../ground.js";
+
+/** A lease or a permit. */
+export interface Held {
+  readonly token: string;
+  readonly holder: string;
+  readonly leaseMs: number;
+  readonly isHeld: boolean;
+  readonly signal: AbortSignal;
+  extend(leaseMs?: number): Promise<unknown>;
+  release(): Promise<unknown>;
+  serialise(): string;
+}
+
+/** An object with room for one holder, bound to its name. */
+export interface Leaser {
+  acquire(options?: object): Promise<Held>;
+  tryAcquire(options?: object): Promise<Held | null>;
+  /** Acquires, and resolves once that stands in the queue and listens. */
+  enqueue(options?: object): Promise<Watched<Held>>;
+  /** Those who hold and those who wait, each as the package shows it. */
+  inspect(): Promise<{ readonly holders: readonly object[]; readonly queue: readonly object[] }>;
+  resume(text: string): Promise<Held>;
+  close(options?: object): Promise<void>;
+  once(event: "acquired" | "waiting", listener: (...facts: readonly object[]) => void): unknown;
+}
+
+/** Options of an object, and its name where that is not the usual one. */
+interface Made {
+  readonly name?: string;
+  readonly deadlineMs?: number;
+  readonly isolate?: boolean;
+}
+
+/** A package that leases, as the leasing suites see it. */
+export interface Leasing {
+  readonly ground: Ground;
+  /** As in its keys and in what it serialises. */
+  readonly what: string;
+  /** The usual name of a test. */
+  readonly name: string;
+  /** Made as a user makes it: the package gets this very object of options. */
+  create(client: object, name: string, options: object): Leaser;
+  /** Options that have no default. */
+  readonly required: object;
+  /** On the shared client under the test's prefix, closed after the test. */
+  make(options?: Made): Leaser;
+  /** The same on a given client. */
+  on(client: object, options?: Made): Leaser;
+  /** One that gives Redis this text in all places for a caller's text, and how `inspect` shows it there. */
+  labelled(text: string, name?: string): Leaser;
+  label(text: string): object;
+  /** How `inspect` shows its holder, with its fencing token where there is one. */
+  shown(held: Held): object;
+  /** An object that has more than one holder at a time, if there is such; `works` goes through all that reads a reply. */
+  working(client: object, name?: string): { works(): Promise<void>; close(): Promise<void> };
+  /** Another process with an object of the usual name, which can be killed. */
+  spawn(): Promise<{ acquire(): Promise<unknown>; kill(): Promise<void> }>;
+  /** Waits as long as it takes until so many wait for the usual name. */
+  untilWaiting(waiters: number): Promise<void>;
+  /** Of its keys by their parts, `queue` and `waiters` are common. */
+  keysOf(name: string): { readonly queue: string; readonly waiters: string };
+  /** Its key for those who hold, and the one that the first grant makes and that outlives all leases. */
+  heldKey(name: string): string;
+  lastingKey(name: string): string;
+  /** What its error has when a wait ends: some other holder has this label. */
+  timeoutOf(holder: string): object;
+  readonly lostCode: string;
+  /** The end of what a timeout says of the holder. */
+  readonly lastSeen: string;
+  /** The event `acquired` of a plain acquire. */
+  readonly acquired: object;
+  /** What makes the text of a lease no such text, beside the fields that all have. */
+  readonly spoilt: Readonly<Record<string, object>>;
+  /** A module whose `make` makes a leaser, for processes of their own. */
+  readonly module: URL;
+}
+
+export const closedError: object = { name: "KitClosedError", code: "KIT_CLOSED" };
+
+/** The test's own commands. */
+export const command = async ({ ground }: Leasing, ...[name, ...args]: [string, ...string[]]): Promise<unknown> =>
+  await (ground.redis.client as Client).call(name, ...args);
+
+export const exists = async (leasing: Leasing, ...keys: readonly string[]): Promise<unknown> =>
+  await command(leasing, "EXISTS", ...keys);
+
+/** Waits until nobody holds and nobody waits, by the keys. */
+export const isFree = async (leasing: Leasing): Promise<void> => {
+  const { name, ground } = leasing;
+  const { waiters, ...keys } = leasing.keysOf(name);
+  const gone = Object.values(keys).filter((key) => key !== leasing.lastingKey(name));
+  await ground.eventually(async () => {
+    const left = (await command(leasing, "HKEYS", waiters)) as string[];
+    // The last ticket stays.
+    const places = left.filter((field) => field !== "#");
+    const found = await exists(leasing, ...gone);
+    if (found !== 0 || places.length > 0) throw new Error(`${String(found)} keys and ${String(places)} are left`);
+  });
+};
+
+/** A client behind a proxy that can delay, lose and cut. */
+export const proxied = async ({ redis, FaultProxy }: Ground): Promise<{ readonly proxy: Proxy; connect(): object }> => {
+  const proxy = await FaultProxy.start({ port: redis.server.nodes[0]!.port });
+  redis.defer(() => proxy.close());
+  return { proxy, connect: () => redis.connect({ port: proxy.port, retryStrategy: () => 20 }) };
+};
