@@ -17,7 +17,7 @@ const afterNextReply = (client: Redis, microtasks: number, then: () => void): vo
     client.call = call;
     const reply = call(...args);
     void reply.then(async () => {
-      for (let count = 0; count < microtasks; count++) await undefined;
+      for (let count = 0; count < microtasks; count++) await Promise.resolve();
       then();
     });
     return reply;
