@@ -2,7 +2,7 @@ import type { RedisMode, TestRedis } from "@kit/testing";
 import { describe, expect, it } from "vitest";
 import { attach } from "../src/kernel/context/context.js";
 import { own } from "./harness.js";
-import { addOnce, putAll, read, readBytes } from "./scripts.js";
+import { addOnce, echo, putAll, read, readBytes } from "./scripts.js";
 
 /** For a single server and for a Cluster. */
 export const scriptBehaviour = (redis: TestRedis<RedisMode>): void => {
@@ -21,6 +21,15 @@ export const scriptBehaviour = (redis: TestRedis<RedisMode>): void => {
       expect(
         await putAll.run(redis.client, { first: redis.prefix, others: [] }, { ttlMs: 60_000, values: ["a"] }),
       ).toEqual([1]);
+    });
+
+    it("may be a list of values that travel together", async () => {
+      const parts = [
+        { sign: "=", ms: 5, owner: "a b" },
+        { sign: "", ms: 70, owner: "" },
+      ];
+      expect(await echo.run(redis.client, { key: redis.prefix }, { parts })).toEqual(["= 5 a b", " 70 "]);
+      expect(await echo.run(redis.client, { key: redis.prefix }, { parts: [] })).toEqual([]);
     });
 
     it("keep bytes, line ends and astral characters", async () => {

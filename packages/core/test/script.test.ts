@@ -4,7 +4,7 @@ import { contract, startRedis, useRedis } from "@kit/testing";
 import { KitError, KitKeyTypeError } from "../src/kernel/base/errors.js";
 import { defineScript } from "../src/kernel/script/script.js";
 import { bare, callsOf, own, rejection, until } from "./harness.js";
-import { addOnce, append, putAll, read } from "./scripts.js";
+import { addOnce, append, echo, putAll, read } from "./scripts.js";
 import { scriptBehaviour } from "./script-behaviour.js";
 
 const redis = useRedis(vitest);
@@ -25,7 +25,7 @@ describe("defineScript", () => {
   it("keeps the contract that the test kit checks", async () => {
     expect(
       await contract(
-        [append, addOnce, read, putAll].map(({ name, source, keys, args }) => ({ name, source, keys, args })),
+        [append, addOnce, echo, read, putAll].map(({ name, source, keys, args }) => ({ name, source, keys, args })),
         redis.server,
       ),
     ).toEqual([]);

@@ -103,3 +103,23 @@ return lengths
     idempotent: true,
     reply: (raw) => (raw as unknown[]).map(Number),
   });
+
+/** Gives its arguments back, each of which carries several values. */
+export const echo: Script<readonly ["key"], readonly ["...parts: sign ms owner"], readonly string[]> = defineScript({
+  name: "test.echo",
+  source: `-- echo.lua - give the arguments back.
+--
+-- KEYS[1]  key    string  says where it runs
+-- ARGV[n]  parts  string  \`sign ms owner\`
+--
+-- Reply     the arguments
+local key = KEYS[1]
+local parts = ARGV
+redis.call("EXISTS", key)
+return parts
+`,
+  keys: ["key"],
+  args: ["...parts: sign ms owner"],
+  readonly: true,
+  reply: (raw) => raw as string[],
+});

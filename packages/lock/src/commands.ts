@@ -102,10 +102,7 @@ export class LockCommands extends LeasingCommands<ResolvedAcquire, scripts.Held,
       { leases: renewals.map(({ key }) => key) },
       {
         promptUntil,
-        terms: renewals.flatMap(({ lease, sign, termMs }) => [
-          `${lease.token}|${lease.holder}`,
-          `${sign}${String(termMs)}`,
-        ]),
+        terms: renewals.map(({ lease, sign, termMs }) => ({ sign, termMs, owner: `${lease.token}|${lease.holder}` })),
       },
       { deadlineMs },
     );

@@ -17,9 +17,15 @@ export class Lease extends BaseLease<ResolvedAcquire> {
    */
   readonly fencingToken: string;
 
-  /** Made by this package only. */
-  constructor(keeper: LeaseKeeper<BaseLease<ResolvedAcquire>>, group: string, resolved: ResolvedAcquire, grant: Grant) {
-    super(keeper, group, resolved, grant);
+  /** @internal */
+  constructor(
+    keeper: LeaseKeeper<BaseLease<ResolvedAcquire>>,
+    group: string,
+    key: string,
+    resolved: ResolvedAcquire,
+    grant: Grant,
+  ) {
+    super(keeper, group, key, resolved, grant);
     this.fencingToken = grant.proof;
   }
 

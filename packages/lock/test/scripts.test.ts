@@ -45,17 +45,13 @@ const force = (owner = "a|A", op = ""): Promise<ReleaseReply> =>
   scripts.release.run(db, keys, { owner, terms: { shared: 0, fencingToken: "*", op } });
 const heartbeat = (tokens: readonly string[], inbox = "-"): Promise<HeartbeatReply<scripts.Held>> =>
   scripts.heartbeat.run(db, keys, { shared: 0, aliveMs: 15_000, inbox, tokens });
-const renew = (
-  ...terms: readonly (readonly [lease: string, owner: string, termMs: number | string])[]
-): ReturnType<typeof scripts.renew.run> => renewUntil(9e15, ...terms);
-const renewUntil = (
-  promptUntil: number,
-  ...terms: readonly (readonly [lease: string, owner: string, termMs: number | string])[]
-): ReturnType<typeof scripts.renew.run> =>
+type RenewTerms = readonly (readonly [lease: string, owner: string, termMs: number, sign?: "=" | undefined])[];
+const renew = (...terms: RenewTerms): ReturnType<typeof scripts.renew.run> => renewUntil(9e15, ...terms);
+const renewUntil = (promptUntil: number, ...terms: RenewTerms): ReturnType<typeof scripts.renew.run> =>
   scripts.renew.run(
     db,
     { leases: terms.map(([lease]) => lease) },
-    { promptUntil, terms: terms.flatMap(([, owner, termMs]) => [owner, termMs]) },
+    { promptUntil, terms: terms.map(([, owner, termMs, sign = ""]) => ({ sign, termMs, owner })) },
   );
 
 /** The keys in Redis, with expiries only as "about so much". */
@@ -509,14 +505,14 @@ describe("renew", () => {
 
   it("shortens a lease when it runs in time, and when it runs late only where it is told to", async () => {
     const [prompt, late] = [9e15, 1];
-    const left = async (promptUntil: number, termMs: number | string): Promise<number> => {
+    const left = async (promptUntil: number, termMs: number, sign?: "="): Promise<number> => {
       await db.set(keys.lease, "a|A", "PX", 50_000);
-      expect((await renewUntil(promptUntil, [keys.lease, "a|A", termMs])).states).toEqual(["extended"]);
+      expect((await renewUntil(promptUntil, [keys.lease, "a|A", termMs, sign])).states).toEqual(["extended"]);
       return await db.pttl(keys.lease);
     };
     expect(await left(prompt, 3_000)).toEqual(about(3_000));
     expect(await left(late, 3_000)).toEqual(about(50_000));
-    expect(await left(late, "=3000")).toEqual(about(3_000));
+    expect(await left(late, 3_000, "=")).toEqual(about(3_000));
     expect(await left(late, 90_000)).toEqual(about(90_000));
   });
 

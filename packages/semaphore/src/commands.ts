@@ -148,10 +148,11 @@ export class SemaphoreCommands extends LeasingCommands<ResolvedPermit, scripts.U
       { permits: renewals.map(({ key }) => key) },
       {
         promptUntil,
-        terms: renewals.flatMap(({ lease, sign, termMs }) => [
-          permitRecordOf(lease.token, lease),
-          `${sign}${String(termMs)}`,
-        ]),
+        terms: renewals.map(({ lease, sign, termMs }) => ({
+          sign,
+          termMs,
+          permitRecord: permitRecordOf(lease.token, lease),
+        })),
       },
       { deadlineMs },
     );

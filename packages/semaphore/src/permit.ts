@@ -17,9 +17,15 @@ export class Permit extends Lease<ResolvedPermit> {
   /** On whose account it is; null outside of groups. */
   readonly tenant: string | null;
 
-  /** Made by this package only. */
-  constructor(keeper: LeaseKeeper<Lease<ResolvedPermit>>, group: string, resolved: ResolvedPermit, grant: Grant) {
-    super(keeper, group, resolved, grant);
+  /** @internal */
+  constructor(
+    keeper: LeaseKeeper<Lease<ResolvedPermit>>,
+    group: string,
+    key: string,
+    resolved: ResolvedPermit,
+    grant: Grant,
+  ) {
+    super(keeper, group, key, resolved, grant);
     this.weight = resolved.weight;
     this.tenant = resolved.tenant ?? null;
   }

@@ -140,7 +140,7 @@ const play = async (steps: readonly Step[], permits: number, perTenant: number |
         const names = { permits: asked.map(() => keys.permits) };
         const { states } = await scripts.renew.run(db, names, {
           promptUntil: 9e15,
-          terms: asked.flatMap((permitRecord) => [permitRecord, 60_000]),
+          terms: asked.map((permitRecord) => ({ sign: "", termMs: 60_000, permitRecord })),
         });
         expect(states).toEqual(asked.map((permitRecord) => model.renew(permitRecord)));
         break;

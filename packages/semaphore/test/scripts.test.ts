@@ -57,13 +57,13 @@ const heartbeatOf = (permitRecords: readonly string[], inbox = "-"): Promise<Hea
   scripts.heartbeat.run(db, keys, { shared: 0, aliveMs: 15_000, limit: 2, perTenant: "", inbox, permitRecords });
 const heartbeat = (...tokens: readonly string[]): Promise<HeartbeatReply<scripts.Usage>> =>
   heartbeatOf(tokens.map((token) => permitRecordOf(token)));
-type RenewTerms = readonly (readonly [permits: string, permitRecord: string, termMs: number | string])[];
+type RenewTerms = readonly (readonly [permits: string, permitRecord: string, termMs: number, sign?: "=" | undefined])[];
 const renew = (...terms: RenewTerms): ReturnType<typeof renewUntil> => renewUntil(9e15, ...terms);
 const renewUntil = (promptUntil: number, ...terms: RenewTerms) =>
   scripts.renew.run(
     db,
     { permits: terms.map(([permits]) => permits) },
-    { promptUntil, terms: terms.flatMap(([, permitRecord, termMs]) => [permitRecord, termMs]) },
+    { promptUntil, terms: terms.map(([, permitRecord, termMs, sign = ""]) => ({ sign, termMs, permitRecord })) },
   );
 const resize = (limit: number | "", perTenant: number | "" | "-" = "", from = ""): Promise<scripts.Resized> =>
   scripts.resize.run(db, keys, { shared: 0, limit, perTenant, first: 2, firstPerTenant: "", from });
@@ -589,15 +589,15 @@ describe("renew", () => {
   it("shortens a permit when it runs in time, and when it runs late only where it is told to", async () => {
     const [prompt, late] = [9e15, 1];
     await acquire("a", { leaseMs: 50_000 });
-    const left = async (promptUntil: number, termMs: number | string): Promise<number> => {
+    const left = async (promptUntil: number, termMs: number, sign?: "="): Promise<number> => {
       await renew([keys.permits, "a|1||A", 50_000]);
-      const { now, states } = await renewUntil(promptUntil, [keys.permits, "a|1||A", termMs]);
+      const { now, states } = await renewUntil(promptUntil, [keys.permits, "a|1||A", termMs, sign]);
       expect(states).toEqual(["extended"]);
       return Number(await db.zscore(keys.permits, "a|1||A")) - now;
     };
     expect(await left(prompt, 3_000)).toBe(3_000);
     expect(await left(late, 3_000)).toEqual(about(50_000));
-    expect(await left(late, "=3000")).toBe(3_000);
+    expect(await left(late, 3_000, "=")).toBe(3_000);
     expect(await left(late, 90_000)).toBe(90_000);
   });
 

@@ -1,5 +1,5 @@
 import { KitError, type RedisLike, retry } from "../index.js";
-import { Deadline, pause, attach, type ClientContext, type ServerClock } from "../toolkit/index.js";
+import { attach, type ClientContext, type Deadline, inTime, pause, type ServerClock } from "../toolkit/index.js";
 import type { LossReason } from "./errors.js";
 import type { Lease, RenewState } from "./lease.js";
 import type { ResolvedAcquire, LeaserSettings, ResolvedLease } from "./options.js";
@@ -247,7 +247,7 @@ export abstract class LeasingCommands<Resolved extends ResolvedAcquire, S extend
       const idle = new Promise<void>((resolve) => {
         this.#onIdle = resolve;
       });
-      await within(idle, deadline);
+      await inTime(idle, deadline);
       // The command that just ended may have to be undone: its caller has the next turn.
       await new Promise((resolve) => setImmediate(resolve));
     }
@@ -300,13 +300,3 @@ export abstract class LeasingCommands<Resolved extends ResolvedAcquire, S extend
     if (--this.#underWay === 0) this.#onIdle?.();
   }
 }
-
-/** Resolves with `work`, or at the deadline. */
-export const within = async (work: Promise<unknown>, deadline: Deadline): Promise<void> => {
-  let timer: NodeJS.Timeout | undefined;
-  const over = new Promise((resolve) => {
-    timer = setTimeout(resolve, Math.max(0, Math.min(deadline.remainingMs, 2 ** 31 - 1)));
-  });
-  await Promise.race([work, over]);
-  clearTimeout(timer);
-};

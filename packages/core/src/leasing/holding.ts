@@ -1,6 +1,6 @@
 import { KitKeyTypeError } from "../index.js";
-import { type Deadline, type ExpiryScheduler, expiryOf, newToken, traced } from "../toolkit/index.js";
-import { type LeasingCommands, type Seen, within } from "./commands.js";
+import { type Deadline, type ExpiryScheduler, expiryOf, inTime, newToken, traced } from "../toolkit/index.js";
+import type { LeasingCommands, Seen } from "./commands.js";
 import type { LossReason } from "./errors.js";
 import type { Grant, Lease, LeaseKeeper, ReleaseOutcome, RenewState } from "./lease.js";
 import type { ResolvedAcquire } from "./options.js";
@@ -16,6 +16,7 @@ export interface HoldingEvents<L> {
 export type LeaseMaker<Resolved extends ResolvedAcquire, L extends Lease<Resolved>> = (
   keeper: LeaseKeeper<Lease<Resolved>>,
   group: string,
+  key: string,
   resolved: Resolved,
   grant: Grant,
 ) => L;
@@ -34,11 +35,13 @@ export class Holding<
   S extends Seen,
   L extends Lease<Resolved>,
 > implements LeaseKeeper<L> {
+  readonly what: string;
+  readonly expiry: ExpiryScheduler;
+  readonly onError: (error: unknown) => void;
   readonly #commands: LeasingCommands<Resolved, S, L>;
   readonly #make: LeaseMaker<Resolved, L>;
   readonly #events: HoldingEvents<L>;
   readonly #leases = new Set<L>();
-  readonly #expiry: ExpiryScheduler;
   /** Leases of all objects of a kind on one client are renewed together. */
   readonly #group: string;
   #onIdle: (() => void) | undefined;
@@ -49,20 +52,18 @@ export class Holding<
 
   constructor(commands: LeasingCommands<Resolved, S, L>, make: LeaseMaker<Resolved, L>, events: HoldingEvents<L>) {
     this.#commands = commands;
-    this.#expiry = expiryOf(commands.context);
+    this.what = commands.what;
+    this.onError = commands.onError;
+    this.expiry = expiryOf(commands.context);
     this.#group = `${kindOf(commands)} ${String(commands.settings.deadlineMs)} `;
     this.#make = make;
     this.#events = events;
   }
 
-  get what(): string {
-    return this.#commands.what;
-  }
-
   /** Takes charge of a lease that the server has granted. */
   lease(resolved: Resolved, grant: Grant): L {
     const key = this.#commands.keyOf(grant.name);
-    return this.#make(this, `${this.#group}${this.#commands.context.groupOf(key)}`, resolved, grant);
+    return this.#make(this, `${this.#group}${this.#commands.context.groupOf(key)}`, key, resolved, grant);
   }
 
   /** Takes charge of a lease that another object may hold, too. */
@@ -74,23 +75,16 @@ export class Holding<
 
   add(lease: L): void {
     this.#leases.add(lease);
-    this.#expiry.add(lease);
-  }
-
-  changed(lease: L): void {
-    this.#expiry.changed(lease);
+    this.expiry.add(lease);
   }
 
   remove(lease: L): void {
-    this.#expiry.remove(lease);
+    this.expiry.remove(lease);
     if (this.#leases.delete(lease) && this.#leases.size === 0) this.#onIdle?.();
   }
 
-  keyOf({ name }: L): string {
-    return this.#commands.keyOf(name);
-  }
-
   handedOver(lease: L): void {
+    this.remove(lease);
     this.#events.handedOver(lease);
   }
 
@@ -99,21 +93,17 @@ export class Holding<
     return [...this.#leases].some((lease) => lease.token === token);
   }
 
-  failed(error: unknown): void {
-    this.#commands.onError(error);
-  }
-
   /** Renews what is due, also of other objects. No answer changes nothing: each lease tries again until its own deadline. */
   renew(leases: readonly L[]): void {
     const patience = Math.max(50, Math.ceil(Math.min(...leases.map(({ remainingMs }) => remainingMs))));
     this.#renew(leases, Math.min(this.#commands.settings.deadlineMs, patience)).then(
       (states) => {
         for (const [index, lease] of leases.entries())
-          if (states[index] === "corrupt") lease.keeper.failed(this.#corrupt(lease));
+          if (states[index] === "corrupt") lease.keeper.onError(this.#corrupt(lease));
       },
       (error: unknown) => {
         for (const lease of leases) lease.renewFailed();
-        for (const keeper of new Set(leases.map((lease) => lease.keeper))) keeper.failed(error);
+        for (const keeper of new Set(leases.map((lease) => lease.keeper))) keeper.onError(error);
       },
     );
   }
@@ -149,7 +139,7 @@ export class Holding<
       const idle = new Promise<void>((resolve) => {
         this.#onIdle = resolve;
       });
-      await within(idle, deadline);
+      await inTime(idle, deadline);
     }
     for (const lease of [...this.#leases]) lease.lose("closed");
   }
@@ -177,7 +167,7 @@ export class Holding<
       lease.releaseFailed();
       this.#unanswered.add(lease);
       this.#commands.cancel(name, token, resolved, lease.leaseMs);
-      this.#commands.onError(error);
+      this.onError(error);
       throw error;
     }
   }

@@ -1,5 +1,5 @@
 import type { KitError } from "../index.js";
-import { lowerBoundMs, withCaller } from "../toolkit/index.js";
+import { type ExpiryScheduler, lowerBoundMs, withCaller } from "../toolkit/index.js";
 import type { LossReason } from "./errors.js";
 import { leaseMsOption, type ResolvedLease } from "./options.js";
 
@@ -13,12 +13,13 @@ export type ReleaseOutcome = "released" | "not-held";
 export interface LeaseKeeper<L> {
   /** The leased thing, as in traces: "lock". */
   readonly what: string;
-  /** Puts the lease on the clock, moves it, takes it off. */
+  /** Receives each change of `renewAt` and `deadlineAt`. */
+  readonly expiry: ExpiryScheduler;
+  /** Receives what fails and no caller waits for. */
+  readonly onError: (error: unknown) => void;
+  /** Puts the lease on the clock, takes it off. */
   add(lease: L): void;
-  changed(lease: L): void;
   remove(lease: L): void;
-  /** The key that says who holds it. */
-  keyOf(lease: L): string;
   /** Renews leases of this keeper, and of others of its kind on the same client. */
   renew(leases: readonly L[]): void;
   /** Renews one lease now, with a length of its own. The lease itself receives the outcome. */
@@ -27,10 +28,8 @@ export interface LeaseKeeper<L> {
   lossOf(lease: L, reason: LossReason): KitError;
   /** The lease ended without a release. */
   lost(lease: L, reason: LossReason): void;
-  /** The lease was handed over: its later grants and losses belong to another handle. */
+  /** Takes off a lease that was handed over: its later grants and losses belong to another handle. */
   handedOver(lease: L): void;
-  /** Something failed that no caller waits for. */
-  failed(error: unknown): void;
 }
 
 /** A grant, as the server and our clock see it. */
@@ -75,17 +74,21 @@ export abstract class Lease<Resolved extends ResolvedLease = ResolvedLease> impl
   /** @internal */
   deadlineAt: number;
 
+  /** @internal The key that says who holds it. */
+  readonly key: string;
+  /** @internal What the grant proves to others. */
+  readonly proof: string;
   /** @internal */
   readonly resolved: Resolved;
+  /** @internal Whether a shorter length was asked for that the server may not know of. */
+  isShortening: boolean = false;
+  // Private, since a lease may be logged.
   readonly #token: string;
-  readonly #proof: string;
   readonly #keeper: LeaseKeeper<Lease<Resolved>>;
   /** When maxHoldMs is over. */
   readonly #holdEndsAt: number;
   #leaseMs: number;
   #renewing: boolean;
-  /** Whether a shorter length was asked for that the server may not know of. */
-  #isShortening = false;
   /** Whether the present term is the last that maxHoldMs allows. */
   #lastTerm = false;
   #failures = 0;
@@ -94,15 +97,21 @@ export abstract class Lease<Resolved extends ResolvedLease = ResolvedLease> impl
   #loss: KitError | undefined;
   #releasing: Promise<ReleaseOutcome> | undefined;
 
-  /** Made by this package only. */
-  constructor(keeper: LeaseKeeper<Lease<Resolved>>, group: string, resolved: Resolved, grant: Grant) {
+  protected constructor(
+    keeper: LeaseKeeper<Lease<Resolved>>,
+    group: string,
+    key: string,
+    resolved: Resolved,
+    grant: Grant,
+  ) {
     const now = performance.now();
     this.#keeper = keeper;
     this.resolved = resolved;
     this.group = group;
+    this.key = key;
     this.name = grant.name;
     this.#token = grant.token;
-    this.#proof = grant.proof;
+    this.proof = grant.proof;
     this.#leaseMs = resolved.leaseMs;
     this.#renewing = resolved.renew;
     this.#holdEndsAt = resolved.maxHoldMs === undefined ? Infinity : now + resolved.maxHoldMs;
@@ -173,16 +182,16 @@ export abstract class Lease<Resolved extends ResolvedLease = ResolvedLease> impl
     leaseMsOption(leaseMs);
     this.assertHeld();
     const now = performance.now();
-    this.#isShortening ||= leaseMs < this.#leaseMs;
+    this.isShortening ||= leaseMs < this.#leaseMs;
     // Also renewals that are under way with the old length promise no more than the new one from here on.
     this.#leaseMs = Math.min(this.#leaseMs, leaseMs);
     if (now + lowerBoundMs(leaseMs) < this.deadlineAt) {
       this.deadlineAt = now + lowerBoundMs(leaseMs);
       this.#planRenewal(now, leaseMs);
-      this.#keeper.changed(this);
+      this.#keeper.expiry.changed(this);
     }
     await this.#keeper.extend(this, leaseMs);
-    this.#isShortening = false;
+    this.isShortening = false;
     this.assertHeld();
   }
 
@@ -214,7 +223,7 @@ export abstract class Lease<Resolved extends ResolvedLease = ResolvedLease> impl
   stopRenewal(): void {
     this.#renewing = false;
     this.renewAt = Infinity;
-    this.#keeper.changed(this);
+    this.#keeper.expiry.changed(this);
   }
 
   /**
@@ -229,7 +238,6 @@ export abstract class Lease<Resolved extends ResolvedLease = ResolvedLease> impl
     this.assertHeld();
     const text = this.serialise();
     this.#state = "handed-over";
-    this.#keeper.remove(this);
     this.#keeper.handedOver(this);
     return text;
   }
@@ -268,19 +276,9 @@ export abstract class Lease<Resolved extends ResolvedLease = ResolvedLease> impl
 
   // ── for its maker and the scheduler ──────────────────────────────────────────────────────────────────────────────
 
-  /** @internal What the grant proves to others. */
-  get proof(): string {
-    return this.#proof;
-  }
-
   /** @internal */
   get keeper(): LeaseKeeper<Lease<Resolved>> {
     return this.#keeper;
-  }
-
-  /** @internal The key that says who holds it. */
-  get key(): string {
-    return this.#keeper.keyOf(this);
   }
 
   /** @internal */
@@ -316,7 +314,7 @@ export abstract class Lease<Resolved extends ResolvedLease = ResolvedLease> impl
         return;
       }
       this.#planRenewal(sentAt, sureMs);
-      this.#keeper.changed(this);
+      this.#keeper.expiry.changed(this);
     }
   }
 
@@ -325,7 +323,7 @@ export abstract class Lease<Resolved extends ResolvedLease = ResolvedLease> impl
     if (this.#state !== "held" || !this.#renewing) return;
     const wait = Math.min(this.#leaseMs / 10, 20 * 2 ** Math.min(this.#failures++, 10));
     this.renewAt = performance.now() + wait * (0.5 + Math.random());
-    this.#keeper.changed(this);
+    this.#keeper.expiry.changed(this);
   }
 
   /** @internal The server could not be asked: a further call tries again. */
@@ -346,11 +344,6 @@ export abstract class Lease<Resolved extends ResolvedLease = ResolvedLease> impl
     this.#loss = this.#keeper.lossOf(this, reason);
     this.#controller?.abort(this.#loss);
     this.#keeper.lost(this, reason);
-  }
-
-  /** @internal */
-  get isShortening(): boolean {
-    return this.#isShortening;
   }
 
   /** @internal */

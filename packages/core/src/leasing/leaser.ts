@@ -1,11 +1,12 @@
 import { KitClosedError, KitError } from "../index.js";
 import { Deadline, newToken, lowerBoundMs, traced, withCaller } from "../toolkit/index.js";
 import { firstTermMs, type LeasingCommands, type NotGranted, type Seen } from "./commands.js";
-import { FormerPlaces } from "./former.js";
+import { DepartedWaiters } from "./departed.js";
 import { Holding, type HoldingEvents, type LeaseMaker } from "./holding.js";
 import type { Grant, Lease, SerialisedLease } from "./lease.js";
 import type { ResolvedAcquire } from "./options.js";
-import { Place, Waiters, type WaitingEvents } from "./waiting.js";
+import { Subscription } from "./subscription.js";
+import { Waiters, type WaitingEvents } from "./waiting.js";
 
 /** Events of the leases of one object. */
 export interface LeaserEvents<S extends Seen, L>
@@ -23,7 +24,7 @@ export class Leaser<Resolved extends ResolvedAcquire, S extends Seen, L extends 
   readonly #holding: Holding<Resolved, S, L>;
   readonly #events: LeaserEvents<S, L>;
   readonly #waiters = new Map<string, Waiters<Resolved, S, L>>();
-  readonly #former = new FormerPlaces();
+  readonly #departed = new DepartedWaiters();
   readonly #stopListening: readonly (() => void)[];
   #closing: Promise<void> | undefined;
 
@@ -31,7 +32,7 @@ export class Leaser<Resolved extends ResolvedAcquire, S extends Seen, L extends 
     this.#commands = commands;
     this.#holding = new Holding(commands, make, {
       ...events,
-      handedOver: ({ token }) => this.#former.forget(token),
+      handedOver: ({ token }) => this.#departed.forget(token),
     });
     this.#events = events;
     const { executor, inbox } = commands.context;
@@ -117,23 +118,23 @@ export class Leaser<Resolved extends ResolvedAcquire, S extends Seen, L extends 
       if ("deadlineAt" in reply) return this.#granted(resolved, startedAt, reply);
       throw this.#commands.timeoutError(name, resolved, reply);
     }
-    const place = new Place(this.#commands.context.inbox, newToken(), this.#commands.inbox);
+    const subscription = new Subscription(this.#commands.context.inbox, newToken(), this.#commands.inbox);
     let isQueued = false;
     try {
-      const reply = await this.#ask(name, place.token, resolved, place.inbox, deadline);
+      const reply = await this.#ask(name, subscription.token, resolved, subscription.channel, deadline);
       if ("deadlineAt" in reply) return this.#granted(resolved, startedAt, reply);
       if (reply.state === "full") throw this.#commands.queueFullError(name);
       if (this.#closing || this.#commands.context.executor.isEnded) {
         // The waiters have rejected already: nothing would end a new one.
-        this.#commands.cancel(name, place.token, resolved);
+        this.#commands.cancel(name, subscription.token, resolved);
         throw this.#closing ? this.#closed() : new KitClosedError("The client");
       }
       let waiters = this.#waiters.get(name);
       if (!waiters) this.#waiters.set(name, (waiters = new Waiters(this.#commands, this.#waitingEvents, name)));
       isQueued = true;
-      return this.#granted(resolved, startedAt, await waiters.wait(place, resolved, deadline, reply));
+      return this.#granted(resolved, startedAt, await waiters.wait(subscription, resolved, deadline, reply));
     } finally {
-      if (!isQueued) place.leave();
+      if (!isQueued) subscription.end();
     }
   }
 
@@ -193,12 +194,13 @@ export class Leaser<Resolved extends ResolvedAcquire, S extends Seen, L extends 
     queued: (name, reply) => this.#events.queued(name, reply),
     requeued: (name) => this.#events.requeued(name),
     stillWaiting: (name, position, seen, waitedMs) => this.#events.stillWaiting(name, position, seen, waitedMs),
-    left: (name, place, resolved) => {
-      place.listen((payload) => {
+    left: (name, subscription, resolved) => {
+      subscription.listen((payload) => {
         const isGrant = payload.startsWith("granted\t");
-        if (isGrant && !this.#holding.has(place.token)) this.#commands.cancel(name, place.token, resolved);
+        if (isGrant && !this.#holding.has(subscription.token))
+          this.#commands.cancel(name, subscription.token, resolved);
       });
-      this.#former.add(place);
+      this.#departed.add(subscription);
     },
     empty: (name) => this.#waiters.delete(name),
   };
@@ -214,7 +216,7 @@ export class Leaser<Resolved extends ResolvedAcquire, S extends Seen, L extends 
   async #close(deadline: Deadline): Promise<void> {
     this.#rejectAll(this.#closed());
     await this.#holding.close(deadline);
-    this.#former.close();
+    this.#departed.close();
     // A cancel that has just begun gets one command's time, also when the deadline is over.
     const { deadlineMs } = this.#commands.settings;
     await this.#commands.close(new Deadline(Math.max(deadline.at, performance.now() + deadlineMs)));

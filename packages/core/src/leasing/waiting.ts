@@ -1,23 +1,10 @@
 import { KitError, KitUnavailableError } from "../index.js";
-import {
-  addressOf,
-  type Deadline,
-  type Inbox,
-  onAbort,
-  pause,
-  type ServerClock,
-  lowerBoundMs,
-} from "../toolkit/index.js";
-import {
-  type AcquireReply,
-  aliveMs,
-  firstTermMs,
-  type LeasingCommands,
-  type NotGranted,
-  type Seen,
-} from "./commands.js";
+import { addressOf, type Deadline, pause, lowerBoundMs } from "../toolkit/index.js";
+import { aliveMs, firstTermMs, type LeasingCommands, type NotGranted, type Seen } from "./commands.js";
 import type { Grant, Lease } from "./lease.js";
 import type { ResolvedAcquire } from "./options.js";
+import type { Subscription } from "./subscription.js";
+import { Waiter } from "./waiter.js";
 
 /** A third of the time for which a waiter counts as alive. */
 const heartbeatMs = aliveMs / 3;
@@ -32,8 +19,6 @@ const openingPollMs = 500;
 const watchStepMs = 5;
 const watchStepsMs = 100;
 const maxBatch = 500;
-/** A wait without an end emits one event after so long: nothing else would show the standstill. */
-const stillWaitingMs = 30_000;
 /** A grant that is nearly over when its message arrives is not taken: a heartbeat asks for the state instead. */
 const leastGrantMs = 5;
 
@@ -41,220 +26,26 @@ const leastGrantMs = 5;
 export interface WaitingEvents<Resolved, S extends Seen> {
   readonly queued: (name: string, reply: NotGranted<S>) => void;
   readonly requeued: (name: string) => void;
-  /** One that has no end of its own has waited for {@link stillWaitingMs}, and is behind `position` others. */
+  /** One that has no end of its own has waited for half a minute, and is behind `position` others. */
   readonly stillWaiting: (name: string, position: number, seen: S, waitedMs: number) => void;
   /** Its waiter has what it wanted, or gave up. */
-  readonly left: (name: string, place: Place, resolved: Resolved) => void;
+  readonly left: (name: string, subscription: Subscription, resolved: Resolved) => void;
   /** Nobody of this process waits for it any more. */
   readonly empty: (name: string) => void;
 }
 
-/** Receives the pushes for one acquire, and keeps those that come before its listener. */
-export class Place {
-  readonly token: string;
-  /** The channel that the acquire sent when it was queued. */
-  inbox: string;
-  readonly #pushes: Inbox;
-  #early: string[] | undefined;
-
-  constructor(pushes: Inbox, token: string, inbox: string) {
-    this.#pushes = pushes;
-    this.token = token;
-    this.inbox = inbox;
-    // A server that has `-` or `+` for this waiter does not push until a heartbeat names the channel.
-    if (inbox === pushes.channel) pushes.expect(token, (payload) => void (this.#early ??= []).push(payload));
-  }
-
-  listen(listener: (payload: string) => void): void {
-    this.#pushes.expect(this.token, listener);
-    const early = this.#early;
-    this.#early = undefined;
-    for (const payload of early ?? []) listener(payload);
-  }
-
-  leave(): void {
-    this.#pushes.forget(this.token);
-  }
-}
-
-/** One acquire that stands in the queue. Settles once; whatever arrives later is undone. */
-class Waiter<Resolved extends ResolvedAcquire, S extends Seen, L extends Lease<Resolved>> {
-  readonly place: Place;
-  readonly resolved: Resolved;
-  readonly granted: Promise<Grant>;
-  /** Whether the server is known to have it in the queue; only then a heartbeat's "unknown" means anything. */
-  isQueued = true;
-  readonly #waiters: Waiters<Resolved, S, L>;
-  readonly #deadline: Deadline;
-  readonly #startedAt = performance.now();
-  #isToldOf = false;
-  #seen: S;
-  #isSettled = false;
-  #isCancelled = false;
-  /** A grant was pushed before the server had answered, and could not be judged. */
-  #hasDoubt = false;
-  #timer: NodeJS.Timeout | undefined;
-  #stopListening: (() => void) | undefined;
-  #resolve!: (grant: Grant) => void;
-  #reject!: (error: unknown) => void;
-
-  constructor(waiters: Waiters<Resolved, S, L>, place: Place, resolved: Resolved, deadline: Deadline, seen: S) {
-    this.#waiters = waiters;
-    this.place = place;
-    this.resolved = resolved;
-    this.#deadline = deadline;
-    this.#seen = seen;
-    this.granted = new Promise((resolve, reject) => {
-      this.#resolve = resolve;
-      this.#reject = reject;
-    });
-  }
-
-  get token(): string {
-    return this.place.token;
-  }
-
-  start(): void {
-    this.#armTimer();
-    this.#stopListening = onAbort(this.resolved.signal, () => this.abandon(this.resolved.signal?.reason));
-    // If it has given up already, the listener of its former place stays: that one gives back grants.
-    if (!this.#isSettled) this.place.listen((payload) => this.#pushed(payload));
-  }
-
-  /** The server's latest reply about this waiter. */
-  saw(seen: S): void {
-    this.#seen = seen;
-  }
-
-  /** The same in a heartbeat, which may emit `stillWaiting`. */
-  sawAgain(position: number, seen: S): void {
-    this.saw(seen);
-    const waitedMs = performance.now() - this.#startedAt;
-    if (this.#isToldOf || this.#deadline.at < Infinity || waitedMs < stillWaitingMs) return;
-    this.#isToldOf = true;
-    this.#waiters.events.stillWaiting(this.#waiters.name, position, seen, waitedMs);
-  }
-
-  /** Returns whether the grant could be used: one that is over when its message arrives is requested again. */
-  grant(proof: string, grantedMs: number, deadlineAt: number): boolean {
-    if (deadlineAt <= performance.now()) return false;
-    const { name } = this.#waiters;
-    if (this.#settle()) this.#resolve({ name, token: this.token, proof, grantedMs, deadlineAt });
-    return true;
-  }
-
-  /** Gives up: the caller's promise rejects at once, the cancel is sent as soon as possible. */
-  abandon(reason: unknown): void {
-    if (!this.#settle()) return;
-    this.#isCancelled = true;
-    this.#waiters.cancel(this);
-    this.#reject(reason);
-  }
-
-  /** The server has no record of this waiter: it lost its data, or a grant expired before its message arrived. */
-  requeue(): void {
-    if (this.#isSettled) return;
-    this.isQueued = false;
-    this.#waiters.events.requeued(this.#waiters.name);
-    void this.#enqueue();
-  }
-
-  async #enqueue(): Promise<void> {
-    for (let failures = 0; !this.#isSettled;)
-      try {
-        if (this.#enqueued(await this.#waiters.send(this, () => !this.#isSettled))) return;
-      } catch (error) {
-        if (KitError.is(error) && !error.retryable) {
-          this.abandon(error);
-          return;
-        }
-        // Once queued, a wait survives outages.
-        this.#waiters.commands.onError(error);
-        await pause(Math.min(1_000, 50 * 2 ** Math.min(failures++, 5)) * (0.5 + Math.random()));
-      }
-  }
-
-  /** Returns whether that was an answer. */
-  #enqueued({ reply, sentAt }: { reply: AcquireReply<S>; sentAt: number }): boolean {
-    if (this.#isSettled) {
-      // Too late for the caller who gave up. One who was granted by push meanwhile has the lease in use.
-      if (this.#isCancelled && (reply.state === "granted" || reply.state === "queued")) this.#waiters.cancel(this);
-      return true;
-    }
-    switch (reply.state) {
-      case "granted": {
-        const { proof, msLeft = firstTermMs(this.resolved) } = reply;
-        return this.grant(proof, msLeft, sentAt + lowerBoundMs(msLeft));
-      }
-      case "queued":
-        this.isQueued = true;
-        this.saw(reply);
-        this.#waiters.queued(this, reply);
-        if (this.#hasDoubt) this.#waiters.heartbeatNow();
-        return true;
-      case "full":
-        this.abandon(this.#waiters.commands.queueFullError(this.#waiters.name));
-        return true;
-      default:
-        // Held and not queued cannot be (we asked to be queued); late: our picture of the server's clock was wrong.
-        return false;
-    }
-  }
-
-  #pushed(payload: string): void {
-    const [kind, leaseEnd = "", grantMs = "", proof = ""] = payload.split("\t");
-    if (kind === "head") {
-      this.#waiters.watchUntil(Number(leaseEnd));
-      return;
-    }
-    const receivedAt = performance.now();
-    const earliest = this.#waiters.clock.earliest(Number(leaseEnd));
-    const grantedMs = Number(grantMs);
-    const deadlineAt = earliest === undefined ? 0 : Math.min(earliest, receivedAt + lowerBoundMs(grantedMs));
-    if (deadlineAt - receivedAt >= leastGrantMs) this.grant(proof, grantedMs, deadlineAt);
-    // The rest of the lease is unknown, or short: a heartbeat finds the state, once the server has replied to the acquire.
-    else if (this.isQueued) this.#waiters.heartbeatNow();
-    else this.#hasDoubt = true;
-  }
-
-  #armTimer(): void {
-    const { at, remainingMs } = this.#deadline;
-    if (at === Infinity) return;
-    this.#timer = setTimeout(
-      () => (this.#deadline.remainingMs > 0 ? this.#armTimer() : this.#timeOut()),
-      Math.min(Math.max(0, Math.ceil(remainingMs)), 2 ** 31 - 1),
-    );
-  }
-
-  #timeOut(): void {
-    const { commands, name, outage } = this.#waiters;
-    this.abandon(commands.timeoutError(name, this.resolved, this.#seen, outage));
-  }
-
-  /** Returns whether it was still open. */
-  #settle(): boolean {
-    if (this.#isSettled) return false;
-    this.#isSettled = true;
-    clearTimeout(this.#timer);
-    this.#stopListening?.();
-    this.#waiters.events.left(this.#waiters.name, this.place, this.resolved);
-    this.#waiters.remove(this);
-    return true;
-  }
-}
-
 /** The waiters of this process for one name: one heartbeat and one watch for all of them. */
 export class Waiters<Resolved extends ResolvedAcquire, S extends Seen, L extends Lease<Resolved>> {
-  readonly name: string;
-  readonly commands: LeasingCommands<Resolved, S, L>;
-  readonly events: WaitingEvents<Resolved, S>;
-  readonly #waiters = new Map<string, Waiter<Resolved, S, L>>();
+  readonly #commands: LeasingCommands<Resolved, S, L>;
+  readonly #events: WaitingEvents<Resolved, S>;
+  readonly #name: string;
+  readonly #waiters = new Map<string, Waiter<Resolved, S>>();
   #heartbeatTimer: NodeJS.Timeout | undefined;
   #watchTimer: NodeJS.Timeout | undefined;
   /** When the next look is planned, on our monotonic clock. */
   #watchAt = Infinity;
-  /** When the server last pushed when to look. */
-  #toldAt = -Infinity;
+  /** When the server last pushed the end of the holder's lease. */
+  #leaseEndPushedAt = -Infinity;
   #isHeartbeatUnderWay = false;
   #isHeartbeatWanted = false;
   #failures = 0;
@@ -262,31 +53,22 @@ export class Waiters<Resolved extends ResolvedAcquire, S extends Seen, L extends
   #lastFailure: unknown;
 
   constructor(commands: LeasingCommands<Resolved, S, L>, events: WaitingEvents<Resolved, S>, name: string) {
-    this.commands = commands;
-    this.events = events;
-    this.name = name;
-  }
-
-  /** The clock of the node that serves this name. */
-  get clock(): ServerClock {
-    return this.commands.clockOf(this.name);
-  }
-
-  /** Why the server is unreachable now; undefined: nothing says that it is. */
-  get outage(): unknown {
-    const { client } = this.commands.context;
-    if (this.#lastFailure !== undefined || client.status === "ready") return this.#lastFailure;
-    const address = addressOf(client);
-    return new KitUnavailableError(`There is no connection to Redis at ${address}`, address);
+    this.#commands = commands;
+    this.#events = events;
+    this.#name = name;
   }
 
   /** Waits, once queued; settles with a grant, or with the reason why not. */
-  wait(place: Place, resolved: Resolved, deadline: Deadline, reply: NotGranted<S>): Promise<Grant> {
-    const waiter = new Waiter(this, place, resolved, deadline, reply);
-    this.#waiters.set(place.token, waiter);
-    waiter.start();
+  wait(subscription: Subscription, resolved: Resolved, deadline: Deadline, reply: NotGranted<S>): Promise<Grant> {
+    const waiter = new Waiter<Resolved, S>(subscription, resolved, deadline, reply);
+    this.#waiters.set(waiter.token, waiter);
+    waiter.start({
+      pushed: (payload) => this.#pushed(waiter, payload),
+      timedOut: () => this.#timedOut(waiter),
+      aborted: () => this.#abandon(waiter, resolved.signal?.reason),
+    });
     // It may have been granted by a push that came before, or given up.
-    if (this.#waiters.has(place.token)) this.queued(waiter, reply);
+    if (!waiter.isSettled) this.#queued(waiter, reply);
     return waiter.granted;
   }
 
@@ -298,60 +80,142 @@ export class Waiters<Resolved extends ResolvedAcquire, S extends Seen, L extends
 
   /** Rejects everybody. */
   reject(error: KitError): void {
-    for (const waiter of [...this.#waiters.values()]) waiter.abandon(error);
+    for (const waiter of [...this.#waiters.values()]) this.#abandon(waiter, error);
   }
 
-  // ── for Waiter ──────────────────────────────────────────────────────────────────────────────────────────────────
+  // ── one waiter ──────────────────────────────────────────────────────────────────────────────────────────────────
 
-  async send(
-    waiter: Waiter<Resolved, S, L>,
-    isWanted: () => boolean,
-  ): Promise<{ reply: AcquireReply<S>; sentAt: number }> {
-    const { deadlineMs } = this.commands.settings;
-    const { token, resolved, place } = waiter;
-    const sentAt = performance.now();
-    place.inbox = this.commands.inbox;
-    const reply = await this.commands.acquire(this.name, token, resolved, place.inbox, {
-      sentAt,
-      deadlineMs,
-      isWanted,
-    });
-    return { reply, sentAt };
-  }
-
-  queued(waiter: Waiter<Resolved, S, L>, reply: NotGranted<S>): void {
+  #queued({ subscription }: Waiter<Resolved, S>, reply: NotGranted<S>): void {
     // Before the first wait no second connection is needed.
-    this.commands.context.inbox.start();
+    this.#commands.context.inbox.start();
     this.#watch(reply.msLeft, reply.position);
     if (!this.#heartbeatTimer) this.#scheduleHeartbeat();
     // The inbox opened or closed while the command was under way: only a heartbeat sends the change to the server.
-    if (waiter.place.inbox !== this.commands.inbox) this.heartbeatNow();
+    if (subscription.channel !== this.#commands.inbox) this.heartbeatNow();
     // Last, since a listener may close the object.
-    this.events.queued(this.name, reply);
+    this.#events.queued(this.#name, reply);
   }
 
-  cancel(waiter: Waiter<Resolved, S, L>): void {
-    this.commands.cancel(this.name, waiter.token, waiter.resolved);
+  #pushed(waiter: Waiter<Resolved, S>, payload: string): void {
+    const [kind, leaseEnd = "", grantMs = "", proof = ""] = payload.split("\t");
+    if (kind === "head") {
+      this.#watchUntil(Number(leaseEnd));
+      return;
+    }
+    const receivedAt = performance.now();
+    const earliest = this.#commands.clockOf(this.#name).earliest(Number(leaseEnd));
+    const grantedMs = Number(grantMs);
+    const deadlineAt = earliest === undefined ? 0 : Math.min(earliest, receivedAt + lowerBoundMs(grantedMs));
+    if (deadlineAt - receivedAt >= leastGrantMs) this.#grant(waiter, proof, grantedMs, deadlineAt);
+    // The rest of the lease is unknown, or short: a heartbeat finds the state, once the server has replied to the acquire.
+    else if (waiter.isQueued) this.heartbeatNow();
+    else waiter.hasDoubt = true;
   }
 
-  remove(waiter: Waiter<Resolved, S, L>): void {
-    this.#waiters.delete(waiter.token);
+  /** Returns whether the grant could be used: one that is over when its message arrives is requested again. */
+  #grant(waiter: Waiter<Resolved, S>, proof: string, grantedMs: number, deadlineAt: number): boolean {
+    if (deadlineAt <= performance.now()) return false;
+    const { token } = waiter;
+    if (waiter.grant({ name: this.#name, token, proof, grantedMs, deadlineAt })) this.#remove(waiter);
+    return true;
+  }
+
+  /** The caller's promise rejects at once, the cancel is sent as soon as possible. */
+  #abandon(waiter: Waiter<Resolved, S>, reason: unknown): void {
+    if (!waiter.abandon(reason)) return;
+    this.#remove(waiter);
+    this.#cancel(waiter);
+  }
+
+  #timedOut(waiter: Waiter<Resolved, S>): void {
+    const { resolved, seen } = waiter;
+    this.#abandon(waiter, this.#commands.timeoutError(this.#name, resolved, seen, this.#outage));
+  }
+
+  #cancel({ token, resolved }: Waiter<Resolved, S>): void {
+    this.#commands.cancel(this.#name, token, resolved);
+  }
+
+  #remove({ token, subscription, resolved }: Waiter<Resolved, S>): void {
+    this.#events.left(this.#name, subscription, resolved);
+    this.#waiters.delete(token);
     if (this.#waiters.size > 0) return;
     clearTimeout(this.#heartbeatTimer);
     this.#unwatch();
     this.#heartbeatTimer = undefined;
-    this.events.empty(this.name);
+    this.#events.empty(this.#name);
+  }
+
+  /** The server has no record of this waiter: it lost its data, or a grant expired before its message arrived. */
+  async #requeue(waiter: Waiter<Resolved, S>): Promise<void> {
+    if (waiter.isSettled) return;
+    waiter.isQueued = false;
+    this.#events.requeued(this.#name);
+    for (let failures = 0; !waiter.isSettled;)
+      try {
+        if (await this.#enqueue(waiter)) return;
+      } catch (error) {
+        if (KitError.is(error) && !error.retryable) {
+          this.#abandon(waiter, error);
+          return;
+        }
+        // Once queued, a wait survives outages.
+        this.#commands.onError(error);
+        await pause(Math.min(1_000, 50 * 2 ** Math.min(failures++, 5)) * (0.5 + Math.random()));
+      }
+  }
+
+  /** Returns whether that was an answer. */
+  async #enqueue(waiter: Waiter<Resolved, S>): Promise<boolean> {
+    const { token, resolved, subscription } = waiter;
+    const { deadlineMs } = this.#commands.settings;
+    const sentAt = performance.now();
+    const isWanted = (): boolean => !waiter.isSettled;
+    subscription.channel = this.#commands.inbox;
+    const attempt = { sentAt, deadlineMs, isWanted };
+    const reply = await this.#commands.acquire(this.#name, token, resolved, subscription.channel, attempt);
+    if (waiter.isSettled) {
+      // Too late for the caller who gave up. One who was granted by push meanwhile has the lease in use.
+      if (waiter.isAbandoned && (reply.state === "granted" || reply.state === "queued")) this.#cancel(waiter);
+      return true;
+    }
+    switch (reply.state) {
+      case "granted": {
+        const { proof, msLeft = firstTermMs(resolved) } = reply;
+        return this.#grant(waiter, proof, msLeft, sentAt + lowerBoundMs(msLeft));
+      }
+      case "queued":
+        waiter.isQueued = true;
+        waiter.seen = reply;
+        this.#queued(waiter, reply);
+        if (waiter.hasDoubt) this.heartbeatNow();
+        return true;
+      case "full":
+        this.#abandon(waiter, this.#commands.queueFullError(this.#name));
+        return true;
+      default:
+        // Held and not queued cannot be (we asked to be queued); late: our picture of the server's clock was wrong.
+        return false;
+    }
+  }
+
+  // ── all of them ─────────────────────────────────────────────────────────────────────────────────────────────────
+
+  /** Why the server is unreachable now; undefined: nothing says that it is. */
+  get #outage(): unknown {
+    const { client } = this.#commands.context;
+    if (this.#lastFailure !== undefined || client.status === "ready") return this.#lastFailure;
+    const address = addressOf(client);
+    return new KitUnavailableError(`There is no connection to Redis at ${address}`, address);
   }
 
   /** One of ours is the head, and the holder's lease ends at this server instant. */
-  watchUntil(leaseEnd: number): void {
-    this.#toldAt = performance.now();
-    const now = this.clock.serverMsAt(this.#toldAt);
+  #watchUntil(leaseEnd: number): void {
+    this.#leaseEndPushedAt = performance.now();
+    const now = this.#commands.clockOf(this.#name).serverMsAt(this.#leaseEndPushedAt);
     if (now === undefined) this.heartbeatNow();
     else this.#watch(Math.max(0, leaseEnd - now), 0);
   }
-
-  // ────────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
   /**
    * Looks again when the holder's lease is over, unless that is planned for an earlier instant; -1: it has no end; -2:
@@ -359,7 +223,7 @@ export class Waiters<Resolved extends ResolvedAcquire, S extends Seen, L extends
    */
   #watch(msLeft: number, position: number): void {
     if (this.#waiters.size === 0 || msLeft === -1) return;
-    const { inbox } = this.commands.context;
+    const { inbox } = this.#commands.context;
     const isPolling = msLeft < 0 || !inbox.isOpen;
     const everyMs = inbox.isOpening ? openingPollMs : pollMs;
     const wait = isPolling ? Math.min(Math.max(msLeft, 0), everyMs) * (0.5 + Math.random()) : msLeft;
@@ -393,10 +257,10 @@ export class Waiters<Resolved extends ResolvedAcquire, S extends Seen, L extends
     try {
       while (this.#isHeartbeatWanted && this.#waiters.size > 0) {
         this.#isHeartbeatWanted = false;
-        const asked = [...this.#waiters.values()].filter(({ isQueued }) => isQueued);
-        for (let start = 0; start < asked.length; start += maxBatch)
-          await this.#ask(asked.slice(start, start + maxBatch), start === 0);
-        void this.commands.context.inbox.check();
+        const queued = [...this.#waiters.values()].filter(({ isQueued }) => isQueued);
+        for (let start = 0; start < queued.length; start += maxBatch)
+          await this.#sendHeartbeat(queued.slice(start, start + maxBatch), start === 0);
+        void this.#commands.context.inbox.check();
       }
     } finally {
       this.#isHeartbeatUnderWay = false;
@@ -404,29 +268,34 @@ export class Waiters<Resolved extends ResolvedAcquire, S extends Seen, L extends
     }
   }
 
-  async #ask(asked: readonly Waiter<Resolved, S, L>[], isFirst: boolean): Promise<void> {
+  async #sendHeartbeat(asked: readonly Waiter<Resolved, S>[], isFirst: boolean): Promise<void> {
     const sentAt = performance.now();
     try {
-      const reply = await this.commands.heartbeat(this.name, asked);
+      const reply = await this.#commands.heartbeat(this.#name, asked);
       this.#failures = 0;
       this.#lastFailure = undefined;
       let first = Infinity;
       for (const [index, waiter] of asked.entries()) {
         const state = reply.states[index] ?? "unknown";
-        if (state === "unknown") waiter.requeue();
+        if (state === "unknown") void this.#requeue(waiter);
         else if (typeof state === "number") {
-          waiter.sawAgain(state, reply);
+          waiter.seen = reply;
+          const waitedMs = waiter.longWaitMs();
+          if (waitedMs !== undefined) this.#events.stillWaiting(this.#name, state, reply, waitedMs);
           first = Math.min(first, state);
-        } else if (!waiter.grant(state.proof, state.msLeft, sentAt + lowerBoundMs(state.msLeft))) waiter.requeue();
+        } else {
+          const { proof, msLeft } = state;
+          if (!this.#grant(waiter, proof, msLeft, sentAt + lowerBoundMs(msLeft))) void this.#requeue(waiter);
+        }
       }
       // The newest truth about the holder, also when it moves the look to later; a push may be newer still.
-      if (isFirst && this.#toldAt < sentAt) this.#unwatch();
+      if (isFirst && this.#leaseEndPushedAt < sentAt) this.#unwatch();
       if (first < Infinity) this.#watch(reply.msLeft, first);
     } catch (error) {
       this.#failures = Math.min(this.#failures + 1, 5);
       this.#lastFailure = error;
-      if (KitError.is(error) && !error.retryable) for (const waiter of asked) waiter.abandon(error);
-      else this.commands.onError(error);
+      if (KitError.is(error) && !error.retryable) for (const waiter of asked) this.#abandon(waiter, error);
+      else this.#commands.onError(error);
     }
   }
 }

@@ -50,12 +50,12 @@ end
 -- Everything is read before the first write, which is a DEL: a write that shrinks is allowed at maxmemory, and after it
 -- all others are. So no message can go out for a grant that then fails.
 local function grantNext(lease, fence, queue, waiters, shared, from, present)
-  local heads = redis.call('ZRANGE', queue, 0, firstPage - 1)
-  if #heads == 0 then
+  local candidates = redis.call('ZRANGE', queue, 0, firstPage - 1)
+  if #candidates == 0 then
     redis.call('DEL', lease)
     return nil
   end
-  local records = redis.call('HMGET', waiters, unpack(heads))
+  local records = redis.call('HMGET', waiters, unpack(candidates))
   local now, micros = readClock()
   local token = nextFence(redis.call('GET', fence), micros)
   redis.call('DEL', lease)
@@ -87,8 +87,8 @@ local function grantNext(lease, fence, queue, waiters, shared, from, present)
       local looks = tonumber(watched) <= tonumber(leaseEnd) or inbox == '+'
       if looks or notify(inbox, head .. '\thead\t' .. leaseEnd) then return true end
     else
-      local told = notify(inbox, table.concat({ head, 'granted', endOf(grantMs), grantMs, token }, '\t'))
-      if told or (present and present[head]) or inbox == '+' then grant(head, grantMs, holder) end
+      local isNotified = notify(inbox, table.concat({ head, 'granted', endOf(grantMs), grantMs, token }, '\t'))
+      if isNotified or (present and present[head]) or inbox == '+' then grant(head, grantMs, holder) end
     end
     return unreachableCount() >= mostUnreachable
   end
@@ -96,17 +96,17 @@ local function grantNext(lease, fence, queue, waiters, shared, from, present)
   local isOver = false
   local seen, asked = 0, firstPage
   for _ = 1, mostPages do
-    for i, head in ipairs(heads) do
-      isOver = offer(head, records[i])
+    for i, candidate in ipairs(candidates) do
+      isOver = offer(candidate, records[i])
       if isOver then break end
     end
-    if isOver or #heads < asked then break end
+    if isOver or #candidates < asked then break end
     seen, asked = seen + asked, pageSize
     -- The winner left the queue, so all behind it moved up.
     local start = seen - (winner and 1 or 0)
-    heads = redis.call('ZRANGE', queue, start, start + pageSize - 1)
-    if #heads == 0 then break end
-    records = redis.call('HMGET', waiters, unpack(heads))
+    candidates = redis.call('ZRANGE', queue, start, start + pageSize - 1)
+    if #candidates == 0 then break end
+    records = redis.call('HMGET', waiters, unpack(candidates))
   end
   if not winner and present then
     local first, firstRank

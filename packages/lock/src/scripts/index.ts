@@ -78,13 +78,13 @@ const renewStates: readonly RenewState[] = ["gone", "extended", "taken", "corrup
 /** Many leases pushed forward in one step. */
 export const renew: Script<
   readonly ["...leases"],
-  readonly ["promptUntil", "...terms"],
+  readonly ["promptUntil", "...terms: sign termMs owner"],
   { readonly now: number; readonly states: readonly RenewState[] }
 > = defineScript({
   name: "lock.renew",
   source: renewSource,
   keys: ["...leases"],
-  args: ["promptUntil", "...terms"],
+  args: ["promptUntil", "...terms: sign termMs owner"],
   idempotent: true,
   reply: (raw) => {
     const [now, ...states] = raw as unknown[];

@@ -3,8 +3,8 @@
 -- KEYS[n]  leases  string   who holds it: `token|holder`
 -- ARGV[1]  promptUntil  integer  server epoch ms until which it is none of the copies that come late: those shorten nothing; 0 if
 --                                not known
--- ARGV[n]  terms   string   for each lease its owner, then its new time to live in milliseconds; after `=` also where a late
---                           copy shortens it
+-- ARGV[n]  terms   string   `sign termMs owner` for each lease: its new time to live in milliseconds, and who must hold it;
+--                           with the sign `=` also where a late copy shortens it
 --
 -- Reply     {now, state, …}, a state for each lease:
 --            1  extended, or it has more
@@ -19,17 +19,17 @@ local time = redis.call('TIME')
 local now = tonumber(time[1]) * 1000 + math.floor(tonumber(time[2]) / 1000)
 local reply = { now }
 for i, lease in ipairs(leases) do
-  local owner = redis.pcall('GET', lease)
-  if owner == terms[2 * i - 1] then
-    local sign, ms = string.match(terms[2 * i], '^(=?)(%d+)$')
-    if now <= promptUntil or sign == '=' or redis.call('PTTL', lease) < tonumber(ms) then
-      redis.call('PEXPIRE', lease, ms)
+  local sign, termMs, owner = string.match(terms[i], '^(=?) (%d+) (.*)$')
+  local found = redis.pcall('GET', lease)
+  if found == owner then
+    if now <= promptUntil or sign == '=' or redis.call('PTTL', lease) < tonumber(termMs) then
+      redis.call('PEXPIRE', lease, termMs)
     end
     reply[i + 1] = 1
-  elseif type(owner) == 'table' then
+  elseif type(found) == 'table' then
     reply[i + 1] = 3
   else
-    reply[i + 1] = owner and 2 or 0
+    reply[i + 1] = found and 2 or 0
   end
 end
 return reply

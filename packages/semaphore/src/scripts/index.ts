@@ -94,13 +94,13 @@ const renewStates: readonly RenewState[] = ["gone", "extended", "taken", "corrup
 /** Many permits pushed forward in one step. */
 export const renew: Script<
   readonly ["...permits"],
-  readonly ["promptUntil", "...terms"],
+  readonly ["promptUntil", "...terms: sign termMs permitRecord"],
   { readonly now: number; readonly states: readonly RenewState[] }
 > = defineScript({
   name: "semaphore.renew",
   source: renewSource,
   keys: ["...permits"],
-  args: ["promptUntil", "...terms"],
+  args: ["promptUntil", "...terms: sign termMs permitRecord"],
   idempotent: true,
   reply: (raw) => {
     const [now, ...states] = raw as unknown[];

@@ -3,8 +3,8 @@
 -- KEYS[n]  permits  zset    permit record to the instant at which its permit ends, in epoch milliseconds
 -- ARGV[1]  promptUntil  integer  server epoch ms until which it is none of the copies that come late: those shorten nothing; 0 if
 --                                not known
--- ARGV[n]  terms    string  for each permit its permit record, then its new length in milliseconds; after `=` also where a
---                           late copy shortens it
+-- ARGV[n]  terms    string  `sign termMs permitRecord` for each permit, with its new length in milliseconds; with the sign
+--                           `=` also where a late copy shortens it
 --
 -- Reply     {now, state, …}, a state for each permit:
 --            1  extended, or it has more
@@ -20,9 +20,8 @@ local reply = { now }
 -- A write of nothing: at maxmemory those that follow one that shrinks are allowed.
 redis.pcall('ZREM', permits[1], '')
 for i, key in ipairs(permits) do
-  local permitRecord = terms[2 * i - 1]
-  local sign, length = string.match(terms[2 * i], '^(=?)(%d+)$')
-  local ms = tonumber(length)
+  local sign, termMs, permitRecord = string.match(terms[i], '^(=?) (%d+) (.*)$')
+  local ms = tonumber(termMs)
   local ending = redis.pcall('ZSCORE', key, permitRecord)
   if type(ending) == 'table' then
     reply[i + 1] = 3

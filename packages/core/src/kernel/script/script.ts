@@ -6,21 +6,27 @@ import { subjectOf } from "../base/keyspace.js";
 import { type Call, CommandExecutor, reading } from "../execution/executor.js";
 import { ClientContext, withContext } from "../context/context.js";
 
-type NameOf<Operand> = Operand extends `...${infer Name}` | `${infer Name}: ${string}` ? Name : Operand;
+type NameOf<Operand> = Operand extends `...${infer Rest}`
+  ? NameOf<Rest>
+  : Operand extends `${infer Name}: ${string}`
+    ? Name
+    : Operand;
 
 type Words<Text> = Text extends `${infer Word} ${infer Rest}` ? Word | Words<Rest> : Text;
 
 /**
  * `...leases` stands for any number of keys or arguments, at the end of the list; `terms: leaseMs inbox` for one argument
- * that carries several values, since each operand costs.
+ * that carries several values, since each operand costs; `...terms: leaseMs inbox` for any number of such arguments.
  */
 type Operands<Names extends readonly string[], Value> = {
-  readonly [Operand in Names[number] as NameOf<Operand> & string]: Operand extends `...${string}`
-    ? readonly Value[]
-    : Operand extends `${string}: ${infer Parts}`
-      ? { readonly [Part in Words<Parts> & string]: string | number }
-      : Value;
+  readonly [Operand in Names[number] as NameOf<Operand> & string]: Operand extends `...${infer Rest}`
+    ? readonly ValueOf<Rest, Value>[]
+    : ValueOf<Operand, Value>;
 };
+
+type ValueOf<Operand, Value> = Operand extends `${string}: ${infer Parts}`
+  ? { readonly [Part in Words<Parts> & string]: string | number }
+  : Value;
 
 /** The parts of a script. */
 export interface ScriptSpec<Keys extends readonly string[], Args extends readonly string[], Reply> {
@@ -35,7 +41,8 @@ export interface ScriptSpec<Keys extends readonly string[], Args extends readonl
   readonly keys: Keys;
   /**
    * The names of ARGV in order. The last may be `...rest`. `terms: leaseMs inbox` is one argument, `terms`, in which the
-   * values of `leaseMs` and `inbox` are joined by a blank: a blank in a value shifts those behind it.
+   * values of `leaseMs` and `inbox` are joined by a blank: a blank in a value shifts those behind it. The two go together:
+   * `...terms: leaseMs inbox` takes a list of such values.
    */
   readonly args: Args;
   /**
@@ -125,10 +132,9 @@ const appending = (operands: readonly string[]) => {
   });
   return (list: RedisArgument[], values: Readonly<Record<string, unknown>>): void => {
     for (const [name, pack] of names) {
-      const value = values[name] as RedisArgument | RedisArgument[];
-      if (pack) list.push(pack(value as unknown as Parts));
-      else if (Array.isArray(value)) list.push(...value);
-      else list.push(value);
+      const value = values[name];
+      if (Array.isArray(value)) list.push(...(pack ? value.map(pack) : (value as RedisArgument[])));
+      else list.push(pack ? pack(value as Parts) : (value as RedisArgument));
     }
   };
 };

@@ -1,5 +1,5 @@
 import { aliveMs } from "./commands.js";
-import type { Place } from "./waiting.js";
+import type { Subscription } from "./subscription.js";
 
 /** The oldest are forgotten early where so many are left at once. */
 const mostRecent = 10_000;
@@ -8,22 +8,22 @@ const mostRecent = 10_000;
  * Waiters that left recently; a failover may bring them back. A server that has lost its last writes grants to such waiters one
  * after another, and a grant that is not given back lasts its full length.
  */
-export class FormerPlaces {
-  #recent = new Map<string, Place>();
-  #older = new Map<string, Place>();
+export class DepartedWaiters {
+  #recent = new Map<string, Subscription>();
+  #older = new Map<string, Subscription>();
   #timer: NodeJS.Timeout | undefined;
 
-  add(place: Place): void {
-    this.#recent.set(place.token, place);
+  add(subscription: Subscription): void {
+    this.#recent.set(subscription.token, subscription);
     if (this.#recent.size >= mostRecent) this.#age();
     this.#timer ??= this.#arm();
   }
 
   /** The token belongs to another object now: a grant to it must not be given back here. */
   forget(token: string): void {
-    for (const places of [this.#recent, this.#older]) {
-      places.get(token)?.leave();
-      places.delete(token);
+    for (const subscriptions of [this.#recent, this.#older]) {
+      subscriptions.get(token)?.end();
+      subscriptions.delete(token);
     }
   }
 
@@ -42,7 +42,7 @@ export class FormerPlaces {
   }
 
   #age(): void {
-    for (const place of this.#older.values()) place.leave();
+    for (const subscription of this.#older.values()) subscription.end();
     this.#older = this.#recent;
     this.#recent = new Map();
   }

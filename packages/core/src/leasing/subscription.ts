@@ -1,0 +1,30 @@
+import type { Inbox } from "../toolkit/index.js";
+
+/** Receives the pushes for one acquire, and keeps those that come before its listener. */
+export class Subscription {
+  readonly token: string;
+  /** The channel that the acquire sent when it was queued. */
+  channel: string;
+  readonly #inbox: Inbox;
+  #early: string[] | undefined;
+
+  constructor(inbox: Inbox, token: string, channel: string) {
+    this.#inbox = inbox;
+    this.token = token;
+    this.channel = channel;
+    // A server that has `-` or `+` for this waiter does not push until a heartbeat names the channel.
+    if (channel === inbox.channel) inbox.expect(token, (payload) => void (this.#early ??= []).push(payload));
+  }
+
+  /** From now on `listener` receives the pushes, those that came early first. */
+  listen(listener: (payload: string) => void): void {
+    this.#inbox.expect(this.token, listener);
+    const early = this.#early;
+    this.#early = undefined;
+    for (const payload of early ?? []) listener(payload);
+  }
+
+  end(): void {
+    this.#inbox.forget(this.token);
+  }
+}

@@ -1,0 +1,106 @@
+import { type Deadline, onAbort } from "../toolkit/index.js";
+import type { Seen } from "./commands.js";
+import type { Grant } from "./lease.js";
+import type { ResolvedAcquire } from "./options.js";
+import type { Subscription } from "./subscription.js";
+
+/** A wait without an end emits one event after so long: nothing else would show the standstill. */
+const stillWaitingMs = 30_000;
+
+/** Callbacks of one waiter. None of them settles it by itself. */
+export interface WaiterEvents {
+  readonly pushed: (payload: string) => void;
+  readonly timedOut: () => void;
+  readonly aborted: () => void;
+}
+
+/** One acquire that stands in the queue. Settles once. */
+export class Waiter<Resolved extends ResolvedAcquire, S extends Seen> {
+  readonly subscription: Subscription;
+  readonly resolved: Resolved;
+  readonly granted: Promise<Grant>;
+  /** Whether the server is known to have it in the queue; only then a heartbeat's "unknown" means anything. */
+  isQueued = true;
+  /** A grant was pushed before the server had answered, and could not be judged. */
+  hasDoubt = false;
+  /** The server's latest reply about it. */
+  seen: S;
+  readonly #deadline: Deadline;
+  readonly #startedAt = performance.now();
+  #state: "waiting" | "granted" | "abandoned" = "waiting";
+  #hasReportedWait = false;
+  #timer: NodeJS.Timeout | undefined;
+  #stopListening: (() => void) | undefined;
+  #resolve!: (grant: Grant) => void;
+  #reject!: (error: unknown) => void;
+
+  constructor(subscription: Subscription, resolved: Resolved, deadline: Deadline, seen: S) {
+    this.subscription = subscription;
+    this.resolved = resolved;
+    this.#deadline = deadline;
+    this.seen = seen;
+    this.granted = new Promise((resolve, reject) => {
+      this.#resolve = resolve;
+      this.#reject = reject;
+    });
+  }
+
+  get token(): string {
+    return this.subscription.token;
+  }
+
+  get isSettled(): boolean {
+    return this.#state !== "waiting";
+  }
+
+  get isAbandoned(): boolean {
+    return this.#state === "abandoned";
+  }
+
+  /** May call back at once: for a signal that has aborted, and for pushes that came before. */
+  start({ pushed, timedOut, aborted }: WaiterEvents): void {
+    this.#armTimer(timedOut);
+    this.#stopListening = onAbort(this.resolved.signal, aborted);
+    // If it has given up already, the subscription has another listener: that one gives back grants.
+    if (!this.isSettled) this.subscription.listen(pushed);
+  }
+
+  /** Returns whether it was still waiting. */
+  grant(grant: Grant): boolean {
+    if (!this.#settle("granted")) return false;
+    this.#resolve(grant);
+    return true;
+  }
+
+  /** Returns whether it was still waiting. */
+  abandon(reason: unknown): boolean {
+    if (!this.#settle("abandoned")) return false;
+    this.#reject(reason);
+    return true;
+  }
+
+  /** How long it has waited: once, after {@link stillWaitingMs} of a wait that has no end of its own. */
+  longWaitMs(): number | undefined {
+    const waitedMs = performance.now() - this.#startedAt;
+    if (this.#hasReportedWait || this.#deadline.at < Infinity || waitedMs < stillWaitingMs) return undefined;
+    this.#hasReportedWait = true;
+    return waitedMs;
+  }
+
+  #armTimer(timedOut: () => void): void {
+    const { at, remainingMs } = this.#deadline;
+    if (at === Infinity) return;
+    this.#timer = setTimeout(
+      () => (this.#deadline.remainingMs > 0 ? this.#armTimer(timedOut) : timedOut()),
+      Math.min(Math.max(0, Math.ceil(remainingMs)), 2 ** 31 - 1),
+    );
+  }
+
+  #settle(state: "granted" | "abandoned"): boolean {
+    if (this.isSettled) return false;
+    this.#state = state;
+    clearTimeout(this.#timer);
+    this.#stopListening?.();
+    return true;
+  }
+}
