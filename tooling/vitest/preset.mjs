@@ -62,8 +62,8 @@ export const preset = ({ include = ["test/**/*.test.ts"], ...overrides } = {}, {
       retry: 0,
       // A worker of its own for each file would spend a quarter of the time starting.
       isolate: false,
-      // Most of the time tests wait.
-      maxWorkers: 4,
+      // Some of the time tests wait; with more of them at once a machine of two processors only gets slower.
+      maxWorkers: 3,
       expect: { requireAssertions: true },
       reporters: ["default", tallyReporter("result")],
       // A project adds its files to those of the whole.

@@ -29,7 +29,7 @@ const folders = (): string[] => readdirSync(scratch);
 
 describe("--smoke", () => {
   it("sends visitors, races, counts again, prints one JSON summary, and exits 0", async () => {
-    const { process: child, said } = spawnShop("--smoke");
+    const { process: child, said } = spawnShop("--smoke", "--log-days", "1");
     const [code] = (await once(child, "close")) as [number | null];
     expect(said.stderr).toBe("");
     const lines = said.stdout.trim().split("\n");
