@@ -21,7 +21,7 @@ import {
   type IndexRules,
   type IndexSettings,
   parseRules,
-  type QueryTerms,
+  type ResolvedQuery,
   rulesText,
   type WordOrder,
 } from "./options.js";
@@ -237,15 +237,16 @@ export class IndexCommands {
   }
 
   /** The entries that match; where there are too few and `typos` allows it, then those that match but for one character. */
-  suggest(query: string, terms: QueryTerms, signal: AbortSignal | undefined): Promise<Found> {
-    const found = this.#suggest(query, terms.words, terms.limit, signal);
-    return terms.typos === 0 ? found : found.then((matching) => this.#withMistyped(matching, terms, signal));
+  suggest(query: string, resolved: ResolvedQuery, signal: AbortSignal | undefined): Promise<Found> {
+    const found = this.#suggest(query, resolved.words, resolved.limit, signal);
+    return resolved.typos === 0 ? found : found.then((matching) => this.#withMistyped(matching, resolved, signal));
   }
 
-  async #withMistyped(found: Found, terms: QueryTerms, signal: AbortSignal | undefined): Promise<Found> {
+  async #withMistyped(found: Found, resolved: ResolvedQuery, signal: AbortSignal | undefined): Promise<Found> {
     const { rules, items, query } = found;
     // A longer text is none of a name, but for one character.
-    const operands = items.length < terms.limit && query.text.length <= mostFoldBytes + 1 ? mistakes(query.text) : [];
+    const operands =
+      items.length < resolved.limit && query.text.length <= mostFoldBytes + 1 ? mistakes(query.text) : [];
     if (!operands.includes("2")) return found;
     const spelt = await Promise.all(
       this.#shards.map(({ keys, tag }) => {
@@ -254,7 +255,7 @@ export class IndexCommands {
       }),
     );
     const texts = spelt.flatMap((one) => one.texts);
-    const others = await Promise.all(texts.map((text) => this.#suggest(text, terms.words, terms.limit, signal)));
+    const others = await Promise.all(texts.map((text) => this.#suggest(text, resolved.words, resolved.limit, signal)));
     const more = new Map(
       others.flatMap((other) => other.items.map((item) => [item.id, { ...item, foundBy: other.query }] as const)),
     );
@@ -262,8 +263,8 @@ export class IndexCommands {
     const all = [...items, ...[...more.values()].toSorted(byRelevance(rules))];
     return {
       ...found,
-      items: all.slice(0, terms.limit),
-      hasMore: found.hasMore || all.length > terms.limit || others.some((other) => other.hasMore),
+      items: all.slice(0, resolved.limit),
+      hasMore: found.hasMore || all.length > resolved.limit || others.some((other) => other.hasMore),
       truncated: [found, ...spelt, ...others].some((one) => one.truncated),
     };
   }

@@ -8,13 +8,13 @@ import { isMatch, type Query, queryOf, type Suggestion, suggestionOf } from "./m
 import {
   type BookSettings,
   bookSettings,
-  callTerms,
+  resolveCall,
   type CallOptions,
   type ChangeOptions,
-  changeTerms,
+  resolveChange,
   type ContactBookOptions,
   type SuggestOptions,
-  suggestTerms,
+  resolveSuggest,
 } from "./options.js";
 import * as scripts from "./scripts/index.js";
 
@@ -117,7 +117,7 @@ export class ContactBook<Payload = unknown> implements AsyncDisposable {
    * @throws {TypeError | RangeError} something is not of the type that it should be.
    */
   async record(id: string, card: ContactCard<Payload> = {}, options: ChangeOptions = {}): Promise<boolean> {
-    const { op, signal } = changeTerms(options);
+    const { op, signal } = resolveChange(options);
     const { rules, deadlineMs, halfLifeMs, max, keepMs } = this.#settings;
     const { text, payload } = optionsObject<ContactCard<Payload>>("card", card, ["text", "payload"]);
     checkId(id);
@@ -148,7 +148,7 @@ export class ContactBook<Payload = unknown> implements AsyncDisposable {
 
   /** The whole book. */
   async list(options: CallOptions = {}): Promise<ContactList<Payload>> {
-    const { signal } = callTerms(options);
+    const { signal } = resolveCall(options);
     const { items, blocked, version } = await this.#run("list", () => this.#book(signal));
     return { items: items.map((item) => this.#contactOf(item, queryOf("", "in-order"))), blocked, version };
   }
@@ -160,7 +160,7 @@ export class ContactBook<Payload = unknown> implements AsyncDisposable {
    * @throws {KitUnavailableError} no server answered in time, and nothing is known, or what is known is too old.
    */
   async suggest(query: string, options: Omit<SuggestOptions, "typos"> = {}): Promise<ContactSuggestions<Payload>> {
-    const { limit, words, signal } = suggestTerms(options, []);
+    const { limit, words, signal } = resolveSuggest(options, []);
     if (typeof query !== "string") throw new TypeError(`Expected \`query\` to be a string, got ${typeof query}`);
     const { items, version } = await this.#run("suggest", () => this.#book(signal));
     if (isUnsearchable(query)) return { items: [], hasMore: false, version };
@@ -172,7 +172,7 @@ export class ContactBook<Payload = unknown> implements AsyncDisposable {
 
   /** Deletes the book with its blocks. */
   async purge(options: CallOptions = {}): Promise<void> {
-    const { signal } = callTerms(options);
+    const { signal } = resolveCall(options);
     const { deadlineMs } = this.#settings;
     const keys = Object.values(this.#keys) as string[];
     await this.#run("purge", () => scripts.purge.run(this.#attached.context, { keys }, {}, { deadlineMs, signal }));
@@ -198,7 +198,7 @@ export class ContactBook<Payload = unknown> implements AsyncDisposable {
   }
 
   async #forget(action: "remove" | "block" | "unblock", id: string, options: ChangeOptions): Promise<boolean> {
-    const { op, signal } = changeTerms(options);
+    const { op, signal } = resolveChange(options);
     const { deadlineMs, keepMs } = this.#settings;
     const args = { op, action, id: checkId(id), max: mostBlocked, keepMs };
     return await this.#change(action, () =>

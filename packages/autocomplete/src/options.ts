@@ -331,17 +331,17 @@ const limitOption = (limit: number): number => integerOption("limit", limit, 1, 
 const wordsOption = (words: WordOrder): WordOrder => choiceOption("words", words, ["in-order", "any-order"]);
 
 /** The options of a query, with every default filled in. */
-export interface QueryTerms {
+export interface ResolvedQuery {
   readonly limit: number;
   readonly words: WordOrder;
   readonly typos: number;
 }
 
 /** @throws {TypeError | RangeError} an option is not what it should be. */
-export const suggestTerms = (
+export const resolveSuggest = (
   options: SuggestOptions,
   more: readonly string[] = ["typos"],
-): QueryTerms & { signal: AbortSignal | undefined } => {
+): ResolvedQuery & { signal: AbortSignal | undefined } => {
   const own = optionsObject<SuggestOptions>("options", options, ["limit", "words", "signal", ...more]);
   const { limit = 10, words = "in-order", typos = 0, signal } = own;
   return {
@@ -353,21 +353,21 @@ export const suggestTerms = (
 };
 
 /** @throws {TypeError | RangeError} an option is not what it should be. */
-export const callTerms = (options: CallOptions): { signal: AbortSignal | undefined } => {
+export const resolveCall = (options: CallOptions): { signal: AbortSignal | undefined } => {
   const { signal } = optionsObject<CallOptions>("options", options, ["signal"]);
   return { signal: signalOption("signal", signal) };
 };
 
 /** @throws {TypeError | RangeError} an option is not what it should be. */
-export const changeTerms = (options: ChangeOptions): { op: string; signal: AbortSignal | undefined } => {
+export const resolveChange = (options: ChangeOptions): { op: string; signal: AbortSignal | undefined } => {
   const { op = newToken(), signal } = optionsObject<ChangeOptions>("options", options, ["op", "signal"]);
   return { op: opOption(op), signal: signalOption("signal", signal) };
 };
 
 /** @throws {TypeError | RangeError} an option is not what it should be. */
-export const touchTerms = (options: TouchOptions): { op: string; by: number; signal: AbortSignal | undefined } => {
+export const resolveTouch = (options: TouchOptions): { op: string; by: number; signal: AbortSignal | undefined } => {
   const { by = 1, ...rest } = optionsObject<TouchOptions>("options", options, ["by", "op", "signal"]);
-  return { ...changeTerms(rest), by: integerOption("by", by, -mostWeight, mostWeight) };
+  return { ...resolveChange(rest), by: integerOption("by", by, -mostWeight, mostWeight) };
 };
 
 const opOption = (op: string): string => {
@@ -377,7 +377,7 @@ const opOption = (op: string): string => {
 };
 
 /** @throws {TypeError | RangeError} an option is not what it should be. */
-export const putManyTerms = <Payload>(options: PutManyOptions<Payload>): PutManyOptions<Payload> => {
+export const resolvePutMany = <Payload>(options: PutManyOptions<Payload>): PutManyOptions<Payload> => {
   const { onInvalid, signal } = optionsObject<PutManyOptions<Payload>>("options", options, ["onInvalid", "signal"]);
   if (onInvalid !== undefined && typeof onInvalid !== "function")
     throw new TypeError(`Expected \`onInvalid\` to be a function, got ${typeof onInvalid}`);
@@ -385,14 +385,14 @@ export const putManyTerms = <Payload>(options: PutManyOptions<Payload>): PutMany
 };
 
 /** Checked, with every default filled in. */
-export interface SessionTerms extends QueryTerms {
+export interface ResolvedSession extends ResolvedQuery {
   readonly prefetch: number;
   readonly maxAgeMs: number;
   readonly debounceMs: number;
 }
 
 /** @throws {TypeError | RangeError} an option is not what it should be. */
-export const sessionTerms = (options: SessionOptions): SessionTerms => {
+export const resolveSession = (options: SessionOptions): ResolvedSession => {
   const names = ["limit", "words", "typos", "prefetch", "maxAgeMs", "debounceMs"];
   const own = optionsObject<SessionOptions>("options", options, names);
   const limit = limitOption(own.limit === undefined ? 10 : own.limit);

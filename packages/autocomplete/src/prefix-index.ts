@@ -14,23 +14,23 @@ import { checkEntry, checkId, type CheckedEntry } from "./entry.js";
 import { DamagedIndexError } from "./errors.js";
 import { suggestionOf, type Suggestions } from "./matching.js";
 import {
-  callTerms,
+  resolveCall,
   type CallOptions,
   type ChangeOptions,
-  changeTerms,
+  resolveChange,
   type Entry,
   type IndexRules,
   type IndexSettings,
   indexSettings,
   type PrefixIndexOptions,
   type PutManyOptions,
-  putManyTerms,
+  resolvePutMany,
   type SessionOptions,
-  sessionTerms,
+  resolveSession,
   type SuggestOptions,
-  suggestTerms,
+  resolveSuggest,
   type TouchOptions,
-  touchTerms,
+  resolveTouch,
   type WordOrder,
 } from "./options.js";
 import { SuggestSession } from "./session.js";
@@ -140,7 +140,7 @@ export class PrefixIndex<Payload = unknown> extends TypedEmitter<PrefixIndexEven
    * await guild.put({ id: "player:7", text: "Zoë", payload: { level: 12 } });
    */
   async put(entry: Entry<Payload>, options: ChangeOptions = {}): Promise<void> {
-    const { op, signal } = changeTerms(options);
+    const { op, signal } = resolveChange(options);
     const put = checkEntry(entry, this.#settings.maxPayloadBytes);
     this.#commands.check(put);
     await this.#run("put", () => this.#commands.write([{ put }], { op, signal }));
@@ -154,13 +154,13 @@ export class PrefixIndex<Payload = unknown> extends TypedEmitter<PrefixIndexEven
    * @throws `signal.reason` if `signal` aborts first; what the source throws; and all that {@link put} throws.
    */
   async putMany(entries: Source<Entry<Payload>>, options: PutManyOptions<Payload> = {}): Promise<number> {
-    const terms = putManyTerms(options);
-    return await this.#run("putMany", () => this.#writeAll(entries, terms, undefined));
+    const resolved = resolvePutMany(options);
+    return await this.#run("putMany", () => this.#writeAll(entries, resolved, undefined));
   }
 
   /** Removes an entry. Resolves with whether it was there. Throws as {@link put} does. */
   async delete(id: string, options: ChangeOptions = {}): Promise<boolean> {
-    const { op, signal } = changeTerms(options);
+    const { op, signal } = resolveChange(options);
     const drop = checkId(id);
     return await this.#run("delete", async () => (await this.#commands.write([{ drop }], { op, signal })) > 0);
   }
@@ -172,7 +172,7 @@ export class PrefixIndex<Payload = unknown> extends TypedEmitter<PrefixIndexEven
    * @throws {TypeError} the index is alphabetical; and all that {@link put} throws.
    */
   async touch(id: string, options: TouchOptions = {}): Promise<boolean> {
-    const { op, by, signal } = touchTerms(options);
+    const { op, by, signal } = resolveTouch(options);
     if (this.#settings.rules.order !== "weight") throw new TypeError('Expected an index made with `order: "weight"`');
     return await this.#run("touch", () => this.#commands.touch(checkId(id), by, { op, signal }));
   }
@@ -189,22 +189,23 @@ export class PrefixIndex<Payload = unknown> extends TypedEmitter<PrefixIndexEven
    * const { items } = await guild.suggest("zo", { limit: 5 });
    */
   async suggest(query: string, options: SuggestOptions = {}): Promise<Suggestions<Payload>> {
-    const { signal, ...terms } = suggestTerms(options);
-    this.#assertHas(terms.words);
+    const { signal, ...resolved } = resolveSuggest(options);
+    this.#assertHas(resolved.words);
     if (typeof query !== "string") throw new TypeError(`Expected \`query\` to be a string, got ${typeof query}`);
-    const found = await this.#run("suggest", () => this.#commands.suggest(query, terms, signal));
+    const found = await this.#run("suggest", () => this.#commands.suggest(query, resolved, signal));
     const items = found.items.map((item) => suggestionOf<Payload>(item, found.query, found.rules));
     return { items, hasMore: found.hasMore, truncated: found.truncated };
   }
 
   /** A search box on this index: the latest keystroke wins, and what can be answered locally is. */
   session(options: SessionOptions = {}): SuggestSession<Payload> {
-    const terms = sessionTerms(options);
-    this.#assertHas(terms.words);
+    const resolved = resolveSession(options);
+    this.#assertHas(resolved.words);
     this.#attached.assertOpen();
     return new SuggestSession(
-      (query, limit, signal) => this.#run("suggest", () => this.#commands.suggest(query, { ...terms, limit }, signal)),
-      terms,
+      (query, limit, signal) =>
+        this.#run("suggest", () => this.#commands.suggest(query, { ...resolved, limit }, signal)),
+      resolved,
     );
   }
 
@@ -220,12 +221,12 @@ export class PrefixIndex<Payload = unknown> extends TypedEmitter<PrefixIndexEven
    * @throws all that {@link putMany} throws.
    */
   async rebuild(entries: Source<Entry<Payload>>, options: PutManyOptions<Payload> = {}): Promise<RebuildResult> {
-    const terms = putManyTerms(options);
+    const resolved = resolvePutMany(options);
     return await this.#run("rebuild", async () => {
       const token = newToken();
-      await this.#commands.stage(token, terms.signal);
-      const items = await this.#writeAll(entries, terms, token);
-      await this.#commands.switchOver(token, terms.signal);
+      await this.#commands.stage(token, resolved.signal);
+      const items = await this.#writeAll(entries, resolved, token);
+      await this.#commands.switchOver(token, resolved.signal);
       this.#isDamaged = false;
       return { items };
     });
@@ -233,7 +234,7 @@ export class PrefixIndex<Payload = unknown> extends TypedEmitter<PrefixIndexEven
 
   /** Counts what is there, without touching it. */
   async inspect(options: CallOptions = {}): Promise<PrefixIndexInspection> {
-    const { signal } = callTerms(options);
+    const { signal } = resolveCall(options);
     const shards = await this.#run("inspect", () => this.#commands.survey(signal));
     const sum = (count: "items" | "rows" | "ranked" | "staged"): number =>
       shards.reduce((total, shard) => total + Math.max(0, shard[count]), 0);
@@ -249,7 +250,7 @@ export class PrefixIndex<Payload = unknown> extends TypedEmitter<PrefixIndexEven
 
   /** Deletes the index, and ends a rebuild that is under way. The next put begins it anew. */
   async purge(options: CallOptions = {}): Promise<void> {
-    const { signal } = callTerms(options);
+    const { signal } = resolveCall(options);
     await this.#run("purge", () => this.#commands.purge(signal));
   }
 

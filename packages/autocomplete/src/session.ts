@@ -4,7 +4,7 @@ import type { Found } from "./commands.js";
 import { foldPrefix } from "./fold/index.js";
 import { isUnsearchable } from "./entry.js";
 import { queryOf, select, suggestionOf, type Suggestions } from "./matching.js";
-import { mostItems, type SessionTerms } from "./options.js";
+import { mostItems, type ResolvedSession } from "./options.js";
 
 /** The answer of a session to a keystroke. */
 export interface SessionAnswer<Payload = unknown> extends Suggestions<Payload> {
@@ -37,7 +37,7 @@ const mostCached = 32;
  */
 export class SuggestSession<Payload = unknown> {
   readonly #ask: Ask;
-  readonly #terms: SessionTerms;
+  readonly #resolved: ResolvedSession;
   readonly #cached = new Map<string, Cached>();
   #pending: Pending | undefined;
   /** Ends the wait of the keystroke before. */
@@ -45,9 +45,9 @@ export class SuggestSession<Payload = unknown> {
   #ending = new AbortController();
 
   /** Made by this package only. */
-  constructor(ask: Ask, terms: SessionTerms) {
+  constructor(ask: Ask, resolved: ResolvedSession) {
     this.#ask = ask;
-    this.#terms = terms;
+    this.#resolved = resolved;
   }
 
   /**
@@ -94,13 +94,13 @@ export class SuggestSession<Payload = unknown> {
       const narrowed = this.#known(query);
       if (narrowed) return this.#shown(query, narrowed, true);
     }
-    if (this.#terms.debounceMs > 0) await this.#debounced();
+    if (this.#resolved.debounceMs > 0) await this.#debounced();
     if (!isCurrent()) return null;
     return this.#shown(query, await this.#fetch(query), false);
   }
 
   async #debounced(): Promise<void> {
-    await new Promise<void>((resolve) => atDeadline(Deadline.in(this.#terms.debounceMs), resolve));
+    await new Promise<void>((resolve) => atDeadline(Deadline.in(this.#resolved.debounceMs), resolve));
   }
 
   async #fetch(query: string): Promise<Found> {
@@ -112,7 +112,7 @@ export class SuggestSession<Payload = unknown> {
       const found = await answer;
       const { text } = found.query;
       this.#cached.delete(text);
-      this.#cached.set(text, { found, asked, until: Deadline.in(this.#terms.maxAgeMs) });
+      this.#cached.set(text, { found, asked, until: Deadline.in(this.#resolved.maxAgeMs) });
       const [oldest] = this.#cached.keys();
       if (this.#cached.size > mostCached && oldest !== undefined) this.#cached.delete(oldest);
       return found;
@@ -123,7 +123,7 @@ export class SuggestSession<Payload = unknown> {
 
   /** Four times as many as for a shorter beginning, which had more: soon the answer is complete, and typing on costs nothing. */
   #prefetch(query: string): number {
-    let most = this.#terms.prefetch;
+    let most = this.#resolved.prefetch;
     if (isUnsearchable(query)) return most;
     for (const [prefix, { found, asked }] of this.#cached)
       if (foldPrefix(query, found.rules.fold).startsWith(prefix)) most = Math.max(most, 4 * asked);
@@ -141,10 +141,10 @@ export class SuggestSession<Payload = unknown> {
       const folded = foldPrefix(query, found.rules.fold);
       if (folded === prefix) return found;
       if (prefix === "" || found.hasMore || found.truncated || !folded.startsWith(prefix)) continue;
-      const typed = queryOf(folded, this.#terms.words);
+      const typed = queryOf(folded, this.#resolved.words);
       const items = select(found.items, typed, found.rules.order === "weight");
       // Only the server finds what is typed wrong.
-      if (this.#terms.typos === 0 || items.length >= this.#terms.limit) return { ...found, query: typed, items };
+      if (this.#resolved.typos === 0 || items.length >= this.#resolved.limit) return { ...found, query: typed, items };
     }
     return undefined;
   }
@@ -154,7 +154,7 @@ export class SuggestSession<Payload = unknown> {
     { query: typed, rules, items, hasMore, truncated }: Found,
     isLocal: boolean,
   ): SessionAnswer<Payload> {
-    const { limit } = this.#terms;
+    const { limit } = this.#resolved;
     const shown = items.slice(0, limit).map((item) => suggestionOf<Payload>(item, typed, rules));
     return { query, items: shown, hasMore: hasMore || items.length > limit, truncated, isLocal };
   }

@@ -10,7 +10,7 @@ import {
   popMail,
   sendChatMessage,
 } from "@tooling/classic";
-import { Gate } from "@tooling/classic/gate";
+import { RequestProxy } from "@tooling/classic/request-proxy";
 import { rejection } from "@tooling/vitest/helpers";
 import { Redis } from "ioredis";
 import * as vitest from "vitest";
@@ -39,24 +39,24 @@ const positionOf = async (chat: Chat, user: string): Promise<number | undefined>
   (await chat.members(room)).members.find(({ member }) => member === user)?.position;
 
 /** A connection that a test can hold, and that stays lost when it is cut, as that of a crashed process does. */
-const mortal = async (): Promise<{ client: Redis; gate: Gate }> => {
-  const gate = await Gate.open(redis.server.nodes[0]!.port);
-  redis.defer(() => gate[Symbol.asyncDispose]());
-  const client = new Redis(gate.url, { retryStrategy: () => null, disconnectTimeout: 50 });
+const mortal = async (): Promise<{ client: Redis; proxy: RequestProxy }> => {
+  const proxy = await RequestProxy.open(redis.server.nodes[0]!.port);
+  redis.defer(() => proxy[Symbol.asyncDispose]());
+  const client = new Redis(proxy.url, { retryStrategy: () => null, disconnectTimeout: 50 });
   client.on("error", () => undefined);
   redis.defer(() => client.disconnect());
   await client.ping();
-  return { client, gate };
+  return { client, proxy };
 };
 /** The same for a chat whose scripts the server knows. */
-const mortalChat = async (): Promise<{ chat: Chat; gate: Gate }> => {
-  const { client, gate } = await mortal();
+const mortalChat = async (): Promise<{ chat: Chat; proxy: RequestProxy }> => {
+  const { client, proxy } = await mortal();
   const chat = createChat(client, { prefix: redis.prefix });
   redis.defer(() => chat.close({ timeoutMs: 0 }));
   await chat.create("warm-up", { members: ["ann"] });
   await chat.send("warm-up", { from: "ann", body: "x" });
   await chat.ack("ann", { chat: "warm-up", seq: 1 });
-  return { chat, gate };
+  return { chat, proxy };
 };
 
 describe("the classic mailbox", () => {
@@ -89,20 +89,20 @@ describe("the classic mailbox", () => {
 describe("the classic group chat", () => {
   it("a sender that crashes under the lock closes the chat for ever", async () => {
     await classicChat("bob");
-    const { client, gate } = await mortal();
-    await gate.crashAt(/zadd/i, sendChatMessage(client, room, "bob", "two", classic()));
+    const { client, proxy } = await mortal();
+    await proxy.crashAt(/zadd/i, sendChatMessage(client, room, "bob", "two", classic()));
     expect(await rejection(send("three"))).toMatchObject({ message: expect.stringMatching(/lock/) as string });
 
     const chat = await made();
     const crashing = await mortalChat();
-    await crashing.gate.crashAt(/evalsha/i, crashing.chat.send(room, { from: "bob", body: "two" }));
+    await crashing.proxy.crashAt(/evalsha/i, crashing.chat.send(room, { from: "bob", body: "two" }));
     expect(await chat.send(room, { from: "ann", body: "three" })).toMatchObject({ seq: 1 });
   });
 
   it("with a lock that ends, a slow sender's message comes behind a reader that is past it", async () => {
     await classicChat("bob");
-    const { client, gate } = await mortal();
-    const held = gate.hold(/zadd/i);
+    const { client, proxy } = await mortal();
+    const held = proxy.hold(/zadd/i);
     const slow = sendChatMessage(client, room, "ann", "slow", classic());
     await held.reached;
     // As its time limit would.
@@ -115,7 +115,7 @@ describe("the classic group chat", () => {
 
     const chat = await made();
     const ours = await mortalChat();
-    const ourHeld = ours.gate.hold(/evalsha/i);
+    const ourHeld = ours.proxy.hold(/evalsha/i);
     const ourSlow = ours.chat.send(room, { from: "ann", body: "slow" });
     await ourHeld.reached;
     await chat.send(room, { from: "ann", body: "quick" });
@@ -139,15 +139,15 @@ describe("the classic group chat", () => {
 
   it("a crash in a fetch leaves two positions of one member", async () => {
     await classicChat("bob");
-    const { client, gate } = await mortal();
-    await gate.crashAt(/zremrangebyscore/i, fetched("bob", client));
+    const { client, proxy } = await mortal();
+    await proxy.crashAt(/zremrangebyscore/i, fetched("bob", client));
     expect(await redis.client.zscore(keys().chatMembers(room), "bob")).toBe("1");
     expect(await redis.client.zscore(keys().seen("bob"), room)).toBe("0");
 
     const chat = await made();
     await sendMany(chat, "ann", 1);
     const crashing = await mortalChat();
-    await crashing.gate.crashAt(/evalsha/i, crashing.chat.ack("bob", { chat: room, seq: 1 }));
+    await crashing.proxy.crashAt(/evalsha/i, crashing.chat.ack("bob", { chat: room, seq: 1 }));
     const both = async () => [
       await redis.client.zscore(fixture.keysOf(room).positions, "bob"),
       (await redis.client.hget(fixture.memberKey(room, "bob"), room))?.split(" ")[0],
@@ -159,8 +159,8 @@ describe("the classic group chat", () => {
 
   it("of two fetches at a time the slower one moves the position back", async () => {
     await classicChat("bob");
-    const { client, gate } = await mortal();
-    const held = gate.hold(/zadd/i);
+    const { client, proxy } = await mortal();
+    const held = proxy.hold(/zadd/i);
     const slow = fetched("bob", client);
     await held.reached;
     await send("two");
@@ -173,7 +173,7 @@ describe("the classic group chat", () => {
     const chat = await made();
     await sendMany(chat, "ann", 2);
     const ours = await mortalChat();
-    const ourHeld = ours.gate.hold(/evalsha/i);
+    const ourHeld = ours.proxy.hold(/evalsha/i);
     const ourSlow = ours.chat.ack("bob", { chat: room, seq: 1 });
     await ourHeld.reached;
     await chat.ack("bob", { chat: room, seq: 2 });
@@ -184,8 +184,8 @@ describe("the classic group chat", () => {
 
   it("a fetch makes a member again of somebody who left", async () => {
     await classicChat("bob");
-    const { client, gate } = await mortal();
-    const held = gate.hold(/zadd/i);
+    const { client, proxy } = await mortal();
+    const held = proxy.hold(/zadd/i);
     const slow = fetched("bob", client);
     await held.reached;
     await leaveClassicChat(redis.client, room, "bob", prefix());
@@ -204,8 +204,8 @@ describe("the classic group chat", () => {
   it("it trims by a minimum that somebody is below by then", async () => {
     await classicChat("bob");
     await fetched("ann");
-    const { client, gate } = await mortal();
-    const held = gate.hold(/zremrangebyscore/i);
+    const { client, proxy } = await mortal();
+    const held = proxy.hold(/zremrangebyscore/i);
     const slow = fetched("bob", client);
     await held.reached;
     await redis.client.zadd(keys().chatMembers(room), 0, "carl");
@@ -217,7 +217,7 @@ describe("the classic group chat", () => {
     const chat = await made({ retain: { readByAll: true } });
     await sendMany(chat, "ann", 1);
     const ours = await mortalChat();
-    const ourHeld = ours.gate.hold(/evalsha/i);
+    const ourHeld = ours.proxy.hold(/evalsha/i);
     const ourSlow = ours.chat.ack("bob", { chat: room, seq: 1 });
     await ourHeld.reached;
     await chat.join(room, "carl", { history: "all" });
@@ -248,8 +248,8 @@ describe("the classic group chat", () => {
   it("somebody who joins while the last one leaves never sees a message", async () => {
     await classicChat();
     await send("two");
-    const { client, gate } = await mortal();
-    const held = gate.hold(/\bdel\b/i);
+    const { client, proxy } = await mortal();
+    const held = proxy.hold(/\bdel\b/i);
     const leaving = leaveClassicChat(client, room, "ann", prefix());
     await held.reached;
     await joinClassicChat(redis.client, room, "carl", prefix());
@@ -261,7 +261,7 @@ describe("the classic group chat", () => {
     const chat = await made({ members: ["ann"], senders: "anyone" });
     await sendMany(chat, "ann", 2);
     const ours = await mortalChat();
-    const ourHeld = ours.gate.hold(/evalsha/i);
+    const ourHeld = ours.proxy.hold(/evalsha/i);
     const ourLeaving = ours.chat.leave(room, "ann");
     await ourHeld.reached;
     await chat.join(room, "carl");
@@ -273,8 +273,8 @@ describe("the classic group chat", () => {
 
   it("leaving crashes when the last others leave meanwhile", async () => {
     await classicChat("bob");
-    const { client, gate } = await mortal();
-    const held = gate.hold(/zrange/i);
+    const { client, proxy } = await mortal();
+    const held = proxy.hold(/zrange/i);
     const leaving = rejection(leaveClassicChat(client, room, "ann", prefix()));
     await held.reached;
     await leaveClassicChat(redis.client, room, "bob", prefix());
@@ -317,8 +317,8 @@ describe("the classic group chat", () => {
   });
 
   it("a crash between a chat and its first message leaves one that nobody can join", async () => {
-    const { client, gate } = await mortal();
-    await gate.crashAt(/setnx/i, createClassicChat(client, "ann", ["bob"], "one", room, classic()));
+    const { client, proxy } = await mortal();
+    await proxy.crashAt(/setnx/i, createClassicChat(client, "ann", ["bob"], "one", room, classic()));
     expect(await redis.client.zcard(keys().chatMembers(room))).toBe(2);
     expect(await rejection(joinClassicChat(redis.client, room, "carl", prefix()))).toBeInstanceOf(Error);
 

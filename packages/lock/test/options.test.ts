@@ -119,16 +119,16 @@ describe("resume", () => {
     expect(client.status).toBe("wait");
   });
 
-  it("refuses terms that are none", async () => {
+  it("refuses a serialised lease with an option that is none", async () => {
     const lease = await fixture.make().acquire(name);
     const saved = JSON.parse(lease.serialise()) as Record<string, unknown>;
     const error = await rejection(fixture.make().resume(JSON.stringify({ ...saved, leaseMs: "long" })));
     expectRefusal(error, "leaseMs", "long", "an integer from 10 to 86400000");
   });
 
-  it("carries all terms of the lease", async () => {
-    const terms = { leaseMs: 4_000, renew: false, maxHoldMs: 60_000, holder: "mover" };
-    const lease = await fixture.make().acquire(name, terms);
+  it("carries all settings of the lease", async () => {
+    const settings = { leaseMs: 4_000, renew: false, maxHoldMs: 60_000, holder: "mover" };
+    const lease = await fixture.make().acquire(name, settings);
     await lease.extend(5_000);
     const saved = JSON.parse(lease.serialise()) as Record<string, unknown>;
     expect(saved).toEqual({
@@ -137,7 +137,7 @@ describe("resume", () => {
       name,
       token: lease.token,
       fencingToken: lease.fencingToken,
-      ...terms,
+      ...settings,
       leaseMs: 5_000,
       // The rest of it.
       maxHoldMs: expect.any(Number) as number,

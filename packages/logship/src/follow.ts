@@ -65,7 +65,7 @@ export interface FollowedFile {
 }
 
 /** Which log, and when a file of it has ended. */
-export interface FollowTerms {
+export interface FollowedLog {
   readonly path: string;
   readonly rotated: RegExp | undefined;
   readonly quietMs: number;
@@ -76,7 +76,7 @@ export interface FollowTerms {
  * rotated away and read to its end. Each can be read until the next is asked for. Gzip files are left out: they are copies of files that were plain.
  */
 export async function* followLog(
-  { path, rotated, quietMs }: FollowTerms,
+  { path, rotated, quietMs }: FollowedLog,
   signal: AbortSignal,
 ): AsyncGenerator<FollowedFile, void, undefined> {
   const [directory, base] = [dirname(path), basename(path)];

@@ -4,7 +4,7 @@ import { deleteJob } from "./channel.js";
 import { fencedError, isAboutContent, LogshipError, resultError } from "./errors.js";
 import { changedError, listFiles, type LocalFile, OpenFile } from "./files.js";
 import { Hub } from "./hub.js";
-import { concurrencyOption, type JobOptions, type JobTerms, jobTerms, type RunOptions } from "./options.js";
+import { concurrencyOption, type JobOptions, type ResolvedJob, resolveJob, type RunOptions } from "./options.js";
 import { Processor } from "./processor.js";
 import { fileText, formatPosition, parsePosition, readingOf } from "./reading.js";
 import { noEffects } from "./results.js";
@@ -64,15 +64,15 @@ const lookUpFiles = 500;
 /** A named job over the files of a directory; see {@link createLogJob}. */
 export class LogJob extends Processor<JobEvents> {
   readonly name: string;
-  readonly #terms: JobTerms;
+  readonly #resolved: ResolvedJob;
   readonly #hub: Hub;
 
   constructor(redis: RedisLike, name: string, options: JobOptions) {
-    const terms = jobTerms(options);
-    const hub = new Hub(redis, name, terms.hub, "The job");
+    const resolved = resolveJob(options);
+    const hub = new Hub(redis, name, resolved.hub, "The job");
     super(hub, hub.keys.job);
     this.name = name;
-    this.#terms = terms;
+    this.#resolved = resolved;
     this.#hub = hub;
   }
 
@@ -181,12 +181,12 @@ export class LogJob extends Processor<JobEvents> {
       const { id, name, stamp } = file;
       const { prefix, isSame } = await opened.identify(recorded);
       const op = newToken();
-      const { leaseMs } = this.#terms;
+      const { leaseMs } = this.#resolved;
       const args = { file: id, seen: recorded, prefix, isSame: isSame ? 1 : 0, name, stamp, leaseMs, op };
       const claimed = await this.#hub.persist(() => this.#hub.run(scripts.claim, args, { signal, op }), signal);
       return claimed.state === "claimed" ? await this.#process(file, claimed, opened, handler, signal) : claimed;
     } catch (error) {
-      if (this.#terms.onBadData === "error" || !isAboutContent(error)) throw error;
+      if (this.#resolved.onBadData === "error" || !isAboutContent(error)) throw error;
       this.emit("damaged", { file: file.name, error: error as KitError });
       return "skipped";
     } finally {
@@ -203,7 +203,7 @@ export class LogJob extends Processor<JobEvents> {
   ): Promise<number | "lost"> {
     const position = parsePosition(claimed.position);
     const { fence, seq } = claimed;
-    const { leaseMs, lines: lineTerms, takesLast } = this.#terms;
+    const { leaseMs, lines: lineOptions, takesLast } = this.#resolved;
     const { controller, signal, unlink } = linkedSignal([outer]);
     /** A commit; without operands a renewal, or with a lease of 0 the end of the claim. */
     const send = async (lease: number, operands?: CommitOperands): Promise<void> => {
@@ -232,7 +232,7 @@ export class LogJob extends Processor<JobEvents> {
     try {
       if ((await opened.now()).size < position.stored) throw changedError(file.name);
       this.emit("file", { file: file.name, offset: position.offset, bytes: file.size });
-      const reading = readingOf(fileText(opened, position, file.name), position, lineTerms, takesLast);
+      const reading = readingOf(fileText(opened, position, file.name), position, lineOptions, takesLast);
       const context = { file: file.name, signal };
       const commit = async (operands: CommitOperands): Promise<void> => {
         await send(leaseMs, operands);
@@ -242,7 +242,7 @@ export class LogJob extends Processor<JobEvents> {
         this.emit("progress", fact);
         if (isDone) this.emit("done", fact);
       };
-      return await runFile({ reading, position, seq, flush: this.#terms, context, commit }, handler);
+      return await runFile({ reading, position, seq, flush: this.#resolved, context, commit }, handler);
     } catch (error) {
       if (outer.aborted || !(error instanceof LogshipError) || error.code !== "KIT_LOGSHIP_FENCED") throw error;
       this.emit("lost", { file: file.name });
@@ -256,7 +256,7 @@ export class LogJob extends Processor<JobEvents> {
   }
 
   async #list(signal: AbortSignal): Promise<Listed[]> {
-    const { directory, match, order } = this.#terms;
+    const { directory, match, order } = this.#resolved;
     const files = await listFiles(directory, match, order);
     const listed: Listed[] = [];
     for (let from = 0; from === 0 || from < files.length; from += lookUpFiles) {

@@ -29,14 +29,14 @@ export interface LineOptions {
 export const lineNames: readonly string[] = ["maxLineBytes", "onLongLine", "onInvalidText"];
 
 /** Checked, with every default filled in. */
-export interface LineTerms {
+export interface ResolvedLines {
   readonly maxLineBytes: number;
   readonly onLongLine: "error" | "split" | "truncate" | "skip";
   readonly onInvalidText: "replace" | "error" | "skip";
 }
 
 /** @throws {TypeError | RangeError} an option is not what it should be. */
-export const lineTerms = (options: LineOptions): LineTerms => {
+export const resolveLines = (options: LineOptions): ResolvedLines => {
   const { maxLineBytes = 1_048_576, onLongLine = "error", onInvalidText = "replace" } = options;
   return {
     maxLineBytes: integerOption("maxLineBytes", maxLineBytes, 16, 268_435_456),
@@ -116,14 +116,14 @@ export async function* readLines(
   blocks: AsyncIterable<Uint8Array>,
   options: LineOptions = {},
 ): AsyncGenerator<LineBatch, void, undefined> {
-  const cutter = new LineCutter(lineTerms(optionsObject<LineOptions>("options", options, lineNames)), 0);
+  const cutter = new LineCutter(resolveLines(optionsObject<LineOptions>("options", options, lineNames)), 0);
   for await (const block of blocks) yield* cutter.cut(Buffer.from(block.buffer, block.byteOffset, block.byteLength));
   yield* cutter.end();
 }
 
 /** The state of cutting between two blocks. */
 export class LineCutter {
-  readonly #terms: LineTerms;
+  readonly #resolved: ResolvedLines;
   /** Text bytes before `#carry`, and a function that computes their CRC-32: few positions are needed. */
   #offset: number;
   #crc: () => number;
@@ -137,8 +137,8 @@ export class LineCutter {
   #droppedCrc = 0;
 
   /** Without `crc`, that of the text before `offset`, batches have none. */
-  constructor(terms: LineTerms, offset: number, crc?: number) {
-    this.#terms = terms;
+  constructor(resolved: ResolvedLines, offset: number, crc?: number) {
+    this.#resolved = resolved;
     this.#offset = offset;
     this.#crcOfAll = crc;
     this.#crc = always(crc ?? 0);
@@ -169,7 +169,7 @@ export class LineCutter {
     }
     this.#carry.push(part);
     this.#carried += part.length;
-    const { maxLineBytes, onLongLine } = this.#terms;
+    const { maxLineBytes, onLongLine } = this.#resolved;
     // A CR at the end may belong to the line's end.
     if (this.#carried <= maxLineBytes + 1) return;
     if (onLongLine === "error") throw this.#tooLong(this.#offset);
@@ -215,7 +215,7 @@ export class LineCutter {
       bytes = this.#takeCarry();
     }
     this.#refuseUtf16(bytes);
-    const { maxLineBytes, onInvalidText } = this.#terms;
+    const { maxLineBytes, onInvalidText } = this.#resolved;
     const isPlain = bytes.length <= maxLineBytes && (onInvalidText === "replace" || isUtf8(bytes));
     if (isPlain || (onInvalidText === "replace" && !hasLongLine(bytes, maxLineBytes)))
       yield* this.#fast(bytes, carried, before);
@@ -251,7 +251,7 @@ export class LineCutter {
   *#slow(bytes: Buffer, ends: readonly number[]): Generator<LineBatch, void, undefined> {
     const lines: string[] = [];
     const delivered: number[] = [];
-    const { maxLineBytes, onLongLine } = this.#terms;
+    const { maxLineBytes, onLongLine } = this.#resolved;
     let from = 0;
     let fault: LineError | undefined;
     for (const end of ends) {
@@ -288,7 +288,7 @@ export class LineCutter {
   }
 
   #judge(line: Buffer, from: number, end: number, lines: string[], delivered: number[]): LineError | undefined {
-    const { onInvalidText } = this.#terms;
+    const { onInvalidText } = this.#resolved;
     if (onInvalidText !== "replace" && !isUtf8(line)) {
       if (onInvalidText === "error") return new LineError("A line is not UTF-8", this.#offset + from);
       return undefined;
@@ -325,7 +325,7 @@ export class LineCutter {
   }
 
   #tooLong(offset: number): LineError {
-    return new LineError(`A line has more than ${String(this.#terms.maxLineBytes)} bytes`, offset);
+    return new LineError(`A line has more than ${String(this.#resolved.maxLineBytes)} bytes`, offset);
   }
 
   #refuseUtf16(bytes: Buffer): void {

@@ -2,8 +2,8 @@ import { choiceOption, clientOptionNames, integerOption, optionsObject, textOpti
 import type { FileOrder } from "./files.js";
 import type { HubOptions } from "./hub.js";
 import { nameOption } from "./keys.js";
-import { lineNames, type LineOptions, lineTerms, type LineTerms } from "./lines.js";
-import { flushNames, type FlushOptions, flushTerms, type FlushTerms } from "./runner.js";
+import { lineNames, type LineOptions, resolveLines, type ResolvedLines } from "./lines.js";
+import { flushNames, type FlushOptions, resolveFlush, type ResolvedFlush } from "./runner.js";
 
 /**
  * How a file that cannot be read is treated: `error` ends the run. The others emit `damaged` and go on: `skip` counts the rest of the file
@@ -55,13 +55,14 @@ export interface JobOptions extends HubOptions, DirectoryOptions, LineOptions, F
 type Resolved<Options, Name extends keyof Options> = { readonly [Own in Name]-?: Exclude<Options[Own], undefined> };
 
 /** The options that jobs and receivers share, checked. */
-interface ReadingTerms extends FlushTerms {
+interface ResolvedReading extends ResolvedFlush {
   readonly hub: HubOptions;
-  readonly lines: LineTerms;
+  readonly lines: ResolvedLines;
 }
 
 /** The options of a job, checked. */
-export interface JobTerms extends ReadingTerms, Resolved<JobOptions, "directory" | "order" | "leaseMs" | "onBadData"> {
+export interface ResolvedJob
+  extends ResolvedReading, Resolved<JobOptions, "directory" | "order" | "leaseMs" | "onBadData"> {
   readonly match: RegExp | undefined;
   readonly takesLast: boolean;
 }
@@ -75,7 +76,7 @@ export const regExpOption = (name: string, value: unknown): RegExp | undefined =
 };
 
 /** @throws {TypeError} an option is not what it should be. */
-export const directoryTerms = ({
+export const resolveDirectory = ({
   match,
   order = "natural",
 }: DirectoryOptions): { match: RegExp | undefined; order: FileOrder } => ({
@@ -84,7 +85,7 @@ export const directoryTerms = ({
 });
 
 /** @throws {TypeError | RangeError} an option is not what it should be. */
-export const jobTerms = (options: JobOptions): JobTerms => {
+export const resolveJob = (options: JobOptions): ResolvedJob => {
   const own = optionsObject<JobOptions>("options", options, [
     ...[...clientOptionNames, ...directoryNames, ...lineNames, ...flushNames],
     ...["directory", "leaseMs", "lastLine", "onBadData"],
@@ -92,9 +93,9 @@ export const jobTerms = (options: JobOptions): JobTerms => {
   const { directory, leaseMs = 10_000, lastLine = "take", onBadData = "error" } = own;
   return {
     hub: own,
-    lines: lineTerms(own),
-    ...flushTerms(own),
-    ...directoryTerms(own),
+    lines: resolveLines(own),
+    ...resolveFlush(own),
+    ...resolveDirectory(own),
     directory: textOption("directory", directory, 4_096),
     leaseMs: integerOption("leaseMs", leaseMs, 100, 86_400_000),
     takesLast: choiceOption("lastLine", lastLine, ["take", "leave"]) === "take",
@@ -187,7 +188,7 @@ export interface ShipperOptions extends HubOptions {
 }
 
 /** The options of a shipper, checked. */
-export interface ShipperTerms extends Resolved<
+export interface ResolvedShipper extends Resolved<
   ShipperOptions,
   Exclude<keyof ShipperOptions, keyof HubOptions | "dropSilentMs">
 > {
@@ -203,7 +204,7 @@ export const consumerName = (name: string): string => encodeURIComponent(nameOpt
 export const limitOption = (limitBytes: number): number => integerOption("limitBytes", limitBytes, 4_096);
 
 /** @throws {TypeError | RangeError} an option is not what it should be. */
-export const shipperTerms = (options: ShipperOptions): ShipperTerms => {
+export const resolveShipper = (options: ShipperOptions): ResolvedShipper => {
   const own = optionsObject<ShipperOptions>("options", options, [
     ...clientOptionNames,
     ...["limitBytes", "codec", "gzipLevel", "chunkBytes", "maxInFlight", "leaseMs", "flushMs"],
@@ -256,12 +257,13 @@ export interface ReceiverOptions extends HubOptions, LineOptions, FlushOptions {
 }
 
 /** The options of a receiver, checked. */
-export interface ReceiverTerms extends ReadingTerms, Resolved<ReceiverOptions, "consumer" | "from" | "onBadData"> {
+export interface ResolvedReceiver
+  extends ResolvedReading, Resolved<ReceiverOptions, "consumer" | "from" | "onBadData"> {
   readonly prefetchBytes: number | undefined;
 }
 
 /** @throws {TypeError | RangeError} an option is not what it should be. */
-export const receiverTerms = (options: ReceiverOptions): ReceiverTerms => {
+export const resolveReceiver = (options: ReceiverOptions): ResolvedReceiver => {
   const own = optionsObject<ReceiverOptions>("options", options, [
     ...clientOptionNames,
     ...lineNames,
@@ -271,8 +273,8 @@ export const receiverTerms = (options: ReceiverOptions): ReceiverTerms => {
   const { consumer, from = "start", prefetchBytes, onBadData = "error" } = own;
   return {
     hub: own,
-    lines: lineTerms(own),
-    ...flushTerms(own),
+    lines: resolveLines(own),
+    ...resolveFlush(own),
     consumer: consumerName(consumer),
     from: choiceOption("from", from, ["start", "oldest", "now"]),
     prefetchBytes: prefetchBytes === undefined ? undefined : integerOption("prefetchBytes", prefetchBytes, 1),

@@ -1,6 +1,6 @@
 import type { OpenFile } from "./files.js";
 import { inflateMembers } from "./gzip.js";
-import { type LineBatch, LineCutter, type LineTerms } from "./lines.js";
+import { type LineBatch, LineCutter, type ResolvedLines } from "./lines.js";
 
 /** A place in a file at which reading goes on. */
 export interface Position {
@@ -92,11 +92,11 @@ async function* without(blocks: AsyncIterable<Buffer>, skip: number): AsyncGener
 export const readingOf = (
   { blocks, restarts }: Text,
   position: Position,
-  terms: LineTerms,
+  resolved: ResolvedLines,
   keepsLast: boolean,
 ): Reading => {
   async function* batches(): AsyncGenerator<LineBatch, void, undefined> {
-    const cutter = new LineCutter(terms, position.offset, position.crc);
+    const cutter = new LineCutter(resolved, position.offset, position.crc);
     for await (const block of blocks) yield* cutter.cut(block);
     if (keepsLast) yield* cutter.end();
   }

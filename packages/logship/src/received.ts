@@ -3,7 +3,7 @@ import type { KitError } from "@kit/core";
 import { crcOf } from "./crc.js";
 import type { Download } from "./download.js";
 import { BadDataError, LogshipError } from "./errors.js";
-import type { LineBatch, LineTerms } from "./lines.js";
+import type { LineBatch, ResolvedLines } from "./lines.js";
 import { parsePosition, type Position, type Reading, readingOf, start } from "./reading.js";
 import { noEffects, Results } from "./results.js";
 import type { CommitOperands } from "./runner.js";
@@ -24,7 +24,7 @@ export class ReceivedFile {
   /** What `commit()` stores with the position. What is collected once it has been called belongs to the next commit. */
   readonly results: Results = new Results();
   readonly #download: Download;
-  readonly #terms: LineTerms;
+  readonly #resolved: ResolvedLines;
   readonly #commit: CommitFile;
   readonly #start: Position;
   #isRead = false;
@@ -39,12 +39,12 @@ export class ReceivedFile {
   #lines = 0;
   #isAtEnd = false;
 
-  constructor(download: Download, terms: LineTerms, commit: CommitFile) {
+  constructor(download: Download, resolved: ResolvedLines, commit: CommitFile) {
     const { id, name, position, seq } = download.file;
     this.id = id;
     this.name = name;
     this.#download = download;
-    this.#terms = terms;
+    this.#resolved = resolved;
     this.#commit = commit;
     this.#start = position === undefined ? start : parsePosition(position);
     this.offset = this.#start.offset;
@@ -223,7 +223,7 @@ export class ReceivedFile {
   /** Lines, and positions behind them; checks the whole file at its end. */
   read(): Reading {
     this.#begin();
-    const reading = readingOf(this.#download.text(this.#start), this.#start, this.#terms, true);
+    const reading = readingOf(this.#download.text(this.#start), this.#start, this.#resolved, true);
     const checked = async function* (this: ReceivedFile): AsyncGenerator<LineBatch, void, undefined> {
       let last: LineBatch | undefined;
       try {

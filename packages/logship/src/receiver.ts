@@ -8,8 +8,8 @@ import type { RunSummary } from "./job.js";
 import {
   concurrencyOption,
   type ReceiverOptions,
-  receiverTerms,
-  type ReceiverTerms,
+  resolveReceiver,
+  type ResolvedReceiver,
   type RunOptions,
 } from "./options.js";
 import { Processor } from "./processor.js";
@@ -83,18 +83,18 @@ const filesAtOnce = 50;
 /** Reads a channel as one consumer; see {@link createReceiver}. */
 export class Receiver extends Processor<ReceiverEvents> {
   readonly channel: string;
-  readonly #terms: ReceiverTerms;
+  readonly #resolved: ResolvedReceiver;
   readonly #hub: Hub;
   /** How errors call it. */
   readonly #who: string;
   #epoch: string | undefined;
 
   constructor(redis: RedisLike, channel: string, options: ReceiverOptions) {
-    const terms = receiverTerms(options);
-    const hub = new Hub(redis, channel, terms.hub, "The receiver");
+    const resolved = resolveReceiver(options);
+    const hub = new Hub(redis, channel, resolved.hub, "The receiver");
     super(hub, hub.keys.channel, options.consumer);
     this.channel = channel;
-    this.#terms = terms;
+    this.#resolved = resolved;
     this.#hub = hub;
     this.#who = `Consumer ${JSON.stringify(options.consumer)} of channel ${JSON.stringify(channel)}`;
   }
@@ -240,12 +240,12 @@ export class Receiver extends Processor<ReceiverEvents> {
           await file.store(operands);
           summary.lines += operands.lines;
         };
-        await runFile({ reading: file.read(), position, seq, flush: this.#terms, context, commit }, handler);
+        await runFile({ reading: file.read(), position, seq, flush: this.#resolved, context, commit }, handler);
         summary.files++;
         if (file.fault !== "") this.emit("damaged", { file: file.name, error: brokenOffError(file) });
         return;
       } catch (error) {
-        const { onBadData } = this.#terms;
+        const { onBadData } = this.#resolved;
         if (!(error instanceof RolledBack) && (onBadData === "error" || !isAboutContent(error))) throw error;
         seen = await this.#again(seen.id, visit);
         if (error instanceof RolledBack || !seen) continue;
@@ -259,7 +259,7 @@ export class Receiver extends Processor<ReceiverEvents> {
 
   #received(seen: SeenFile, visit: Visit): ReceivedFile {
     const download = this.#downloadOf(seen, visit);
-    const file = new ReceivedFile(download, this.#terms.lines, (operands, chunk, place) =>
+    const file = new ReceivedFile(download, this.#resolved.lines, (operands, chunk, place) =>
       this.#advance(download.file, operands, { chunk, place }, visit),
     );
     if (seen.seq === 0 && file.offset > 0) this.emit("trimmed", { file: file.name, offset: file.offset });
@@ -271,7 +271,7 @@ export class Receiver extends Processor<ReceiverEvents> {
     const source: DownloadSource = {
       hub: this.#hub,
       signal,
-      prefetchBytes: this.#terms.prefetchBytes,
+      prefetchBytes: this.#resolved.prefetchBytes,
       grown: async (known) => {
         for (;;) {
           const mark = this.#hub.mark("data");
@@ -304,7 +304,7 @@ export class Receiver extends Processor<ReceiverEvents> {
     const { seq, position, effects, isDone, aside = "" } = operands;
     const targets = effects.names.map((name) => this.resultKey(name));
     const args = {
-      consumer: this.#terms.consumer,
+      consumer: this.#resolved.consumer,
       fence,
       file: file.id,
       seq,
@@ -337,7 +337,7 @@ export class Receiver extends Processor<ReceiverEvents> {
   }
 
   async #look(after: number, most: number, visit: Visit): Promise<Extract<Look, { state: "seen" }>> {
-    const { consumer } = this.#terms;
+    const { consumer } = this.#resolved;
     for (;;) {
       const { fence, epoch } = await this.#join(visit);
       const { signal } = visit;
@@ -365,7 +365,7 @@ export class Receiver extends Processor<ReceiverEvents> {
   }
 
   async #joinNow({ signal, op }: Visit): Promise<Session> {
-    const { consumer, from } = this.#terms;
+    const { consumer, from } = this.#resolved;
     const reply = await this.#hub.run(scripts.join, { consumer, from, epoch: newToken(), op }, { signal });
     if (reply.state === "trimmed")
       throw new LogshipError("KIT_LOGSHIP_TRIMMED", `${this.#who} is new, and a part of the files has been freed`);

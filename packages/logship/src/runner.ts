@@ -36,14 +36,14 @@ export interface FlushOptions {
 export const flushNames: readonly string[] = ["flushLines", "flushBytes", "flushMs"];
 
 /** Checked, with every default filled in. */
-export interface FlushTerms {
+export interface ResolvedFlush {
   readonly flushLines: number;
   readonly flushBytes: number;
   readonly flushMs: number;
 }
 
 /** @throws {TypeError | RangeError} an option is not what it should be. */
-export const flushTerms = (options: FlushOptions): FlushTerms => {
+export const resolveFlush = (options: FlushOptions): ResolvedFlush => {
   const { flushLines = 10_000, flushBytes = 16_777_216, flushMs = 1_000 } = options;
   return {
     flushLines: integerOption("flushLines", flushLines, 1),
@@ -68,7 +68,7 @@ export interface FileRun {
   readonly reading: Reading;
   readonly position: Position;
   readonly seq: number;
-  readonly flush: FlushTerms;
+  readonly flush: ResolvedFlush;
   readonly context: Omit<LinesContext, "offset">;
   /** Resolves when it is stored; its rejection ends the run. */
   commit(operands: CommitOperands): Promise<void>;

@@ -22,12 +22,12 @@ import { Hub } from "./hub.js";
 import {
   consumerName,
   type DirectoryOptions,
-  directoryTerms,
+  resolveDirectory,
   limitOption,
   regExpOption,
   type ShipperOptions,
-  type ShipperTerms,
-  shipperTerms,
+  type ResolvedShipper,
+  resolveShipper,
 } from "./options.js";
 import { LogObject } from "./processor.js";
 import { type ChannelStatus, type Codec, type Opened } from "./scripts/index.js";
@@ -151,16 +151,16 @@ const shipNames = ["name", "id", "passThrough", "signal"];
 /** Puts files into a channel; see {@link createShipper}. */
 export class Shipper extends LogObject<ShipperEvents> {
   readonly channel: string;
-  readonly #terms: ShipperTerms;
+  readonly #resolved: ResolvedShipper;
   readonly #hub: Hub;
   #toldLimit: number | undefined;
 
   constructor(redis: RedisLike, channel: string, options: ShipperOptions = {}) {
-    const terms = shipperTerms(options);
-    const hub = new Hub(redis, channel, terms.hub, "The shipper");
+    const resolved = resolveShipper(options);
+    const hub = new Hub(redis, channel, resolved.hub, "The shipper");
     super(hub);
     this.channel = channel;
-    this.#terms = terms;
+    this.#resolved = resolved;
     this.#hub = hub;
   }
 
@@ -191,7 +191,7 @@ export class Shipper extends LogObject<ShipperEvents> {
     const opened = await OpenFile.open(file);
     if (!opened) throw Object.assign(new Error(`ENOENT: no such file, ${path}`), { code: "ENOENT" });
     try {
-      const codec = passThrough ? "member" : this.#terms.codec;
+      const codec = passThrough ? "member" : this.#resolved.codec;
       return await this.#ship(name, signal, async (linked) =>
         fileSource(file, opened, id ?? (await this.#identityOf(file, opened, linked)), codec),
       );
@@ -206,14 +206,14 @@ export class Shipper extends LogObject<ShipperEvents> {
    */
   async addDirectory(directory: string, options: ShipDirectoryOptions = {}): Promise<ShippedFile[]> {
     const own = optionsObject<ShipDirectoryOptions>("options", options, ["match", "order", "passThrough", "signal"]);
-    const { match, order } = directoryTerms(own);
+    const { match, order } = resolveDirectory(own);
     const { passThrough, signal } = own;
     const shipped: ShippedFile[] = [];
     for (const { path, name } of await listFiles(directory, match, order))
       try {
         shipped.push(await this.add(path, { passThrough, signal }));
       } catch (error) {
-        if (this.#terms.onBadData === "error" || !isAboutContent(error)) throw error;
+        if (this.#resolved.onBadData === "error" || !isAboutContent(error)) throw error;
         this.emit("damaged", { file: name, error: error as KitError });
       }
     return shipped;
@@ -236,7 +236,7 @@ export class Shipper extends LogObject<ShipperEvents> {
     if (typeof (source as Partial<AsyncIterable<unknown>> | undefined)?.[Symbol.asyncIterator] !== "function")
       throw new TypeError("Expected `source` to be a stream");
     const read = (): AsyncIterable<Uint8Array | string> => source as AsyncIterable<Uint8Array | string>;
-    const { codec } = this.#terms;
+    const { codec } = this.#resolved;
     const stream: Source = {
       id: id === undefined ? newToken() : textOption("id", id, 1_024),
       name,
@@ -260,16 +260,16 @@ export class Shipper extends LogObject<ShipperEvents> {
   async follow(path: string, options: FollowOptions = {}): Promise<never> {
     const own = optionsObject<FollowOptions>("options", options, ["rotated", "quietMs", "signal"]);
     const { rotated, quietMs = 2_000 } = own;
-    const terms = {
+    const log = {
       path,
       rotated: regExpOption("rotated", rotated),
       quietMs: integerOption("quietMs", quietMs, 0, 3_600_000),
     };
     const { signal, unlink } = this.#hub.link(own.signal);
-    const { codec } = this.#terms;
+    const { codec } = this.#resolved;
     let isFurther = false;
     try {
-      for await (const { file, id, isLive, size, read } of followLog(terms, signal)) {
+      for await (const { file, id, isLive, size, read } of followLog(log, signal)) {
         const { name } = file;
         try {
           const source = { id, name, codec, totalBytes: undefined, read, isRepeatable: true, isFurther };
@@ -428,9 +428,9 @@ export class Shipper extends LogObject<ShipperEvents> {
     if ((codec === "member") !== (source.codec === "member")) throw changedError(name);
     const hash = createHash("sha256");
     const { fed, crc } = upload;
-    const framer = new Framer(codec, this.#terms, fed, crc);
+    const framer = new Framer(codec, this.#resolved, fed, crc);
     const compressing: Promise<Chunk[]>[] = [];
-    const window = this.#terms.maxInFlight;
+    const window = this.#resolved.maxInFlight;
     const drain = async (keep: number): Promise<void> => {
       while (compressing.length > keep) {
         // All chunks that are compressed by now go out together.
@@ -442,7 +442,7 @@ export class Shipper extends LogObject<ShipperEvents> {
     let crcSeen = 0;
     for await (const given of timely(
       source.read(),
-      this.#terms.flushMs,
+      this.#resolved.flushMs,
       () => framer.isHolding || compressing.length > 0,
       signal,
     )) {
@@ -478,7 +478,7 @@ export class Shipper extends LogObject<ShipperEvents> {
 
   /** Why the file must end where it is, so that it holds up nothing behind it; undefined: another call can go on with it. */
   #faultOf({ isNameless }: Source, error: unknown): string | undefined {
-    if (this.#terms.onBadData === "setAside" && isAboutContent(error)) return (error as KitError).code;
+    if (this.#resolved.onBadData === "setAside" && isAboutContent(error)) return (error as KitError).code;
     // No other call can have the identity that was made for it.
     return isNameless ? "KIT_LOGSHIP_INTERRUPTED" : undefined;
   }
@@ -499,11 +499,11 @@ export class Shipper extends LogObject<ShipperEvents> {
       dropped: (consumer: string): void => this.emit("dropped", { consumer }),
     };
     const total = codec === "member" ? (totalBytes ?? 0) : 0;
-    return new Upload(this.#hub, this.#terms, { source: id, name, codec, total }, events, signal);
+    return new Upload(this.#hub, this.#resolved, { source: id, name, codec, total }, events, signal);
   }
 
   #compareLimit({ limitBytes: storedLimitBytes }: Opened): void {
-    const { limitBytes, hasLimit } = this.#terms;
+    const { limitBytes, hasLimit } = this.#resolved;
     if (!hasLimit || storedLimitBytes === limitBytes || storedLimitBytes === this.#toldLimit) return;
     this.#toldLimit = storedLimitBytes;
     this.emit("mismatch", { limitBytes, storedLimitBytes });

@@ -3,7 +3,7 @@ import { dropSilent, freeChunks } from "./channel.js";
 import { fencedError, LogshipError } from "./errors.js";
 import type { Chunk } from "./framing.js";
 import type { Hub } from "./hub.js";
-import type { ShipperTerms } from "./options.js";
+import type { ResolvedShipper } from "./options.js";
 import type { Codec, Opened } from "./scripts/index.js";
 import * as scripts from "./scripts/index.js";
 
@@ -43,7 +43,7 @@ export class RewindNeeded extends Error {}
  */
 export class Upload {
   readonly #hub: Hub;
-  readonly #terms: ShipperTerms;
+  readonly #resolved: ResolvedShipper;
   readonly #what: UploadSource;
   readonly #events: UploadEvents;
   readonly #signal: AbortSignal;
@@ -69,9 +69,9 @@ export class Upload {
   storedBytes = 0;
   lines = 0;
 
-  constructor(hub: Hub, terms: ShipperTerms, what: UploadSource, events: UploadEvents, signal: AbortSignal) {
+  constructor(hub: Hub, resolved: ResolvedShipper, what: UploadSource, events: UploadEvents, signal: AbortSignal) {
     this.#hub = hub;
-    this.#terms = terms;
+    this.#resolved = resolved;
     this.#what = what;
     this.#events = events;
     this.#signal = signal;
@@ -191,7 +191,7 @@ export class Upload {
 
   async #open(mine: string): Promise<void> {
     const op = this.#op;
-    const { limitBytes: limit, consumers: expected, chunkBytes } = this.#terms;
+    const { limitBytes: limit, consumers: expected, chunkBytes } = this.#resolved;
     const { events } = this.#hub.keys;
     const args = { ...this.#what, mine, limit, epoch: newToken(), events, op, chunkBytes, expected };
     const opened = await this.#hub.run(scripts.open, args, { op, signal: this.#signal });
@@ -211,7 +211,7 @@ export class Upload {
 
   /** Half of what may be in flight goes at once, so that the source is read, and the other half written, while the server works. */
   async #write(): Promise<void> {
-    const half = Math.ceil(this.#terms.maxInFlight / 2);
+    const half = Math.ceil(this.#resolved.maxInFlight / 2);
     while (this.#written < this.#held.length) {
       await this.#before;
       await this.#reserve();
@@ -237,7 +237,7 @@ export class Upload {
 
   /** Sees to it that a chunk can be written, or that a commit is under way which may bring space. */
   async #reserve(): Promise<void> {
-    const { chunkBytes, leaseMs } = this.#terms;
+    const { chunkBytes, leaseMs } = this.#resolved;
     for (;;) {
       const isFresh = performance.now() - this.#renewedAt < leaseMs / 2;
       if (isFresh && (this.#written > 0 || this.#reserved >= this.#unit) && this.#unit > 0) return;
@@ -267,7 +267,7 @@ export class Upload {
         await freeChunks(this.#hub, reply.parts);
         continue;
       }
-      const { dropSilentMs } = this.#terms;
+      const { dropSilentMs } = this.#resolved;
       const dropped = dropSilentMs === undefined ? [] : await dropSilent(this.#hub, dropSilentMs);
       for (const consumer of dropped) this.#events.dropped(consumer);
       if (dropped.length > 0) continue;
@@ -277,7 +277,7 @@ export class Upload {
   }
 
   #want(): number {
-    const { maxInFlight, chunkBytes } = this.#terms;
+    const { maxInFlight, chunkBytes } = this.#resolved;
     const ahead = windowsAhead * maxInFlight * (this.#unit || chunkBytes);
     return Math.max(this.#unit, Math.min(ahead, Math.floor(this.#opened.limitBytes / mostOfLimit)));
   }
@@ -294,7 +294,7 @@ export class Upload {
     const key = this.#hub.keys.chunk(part);
     // NX: what comes late must not take a committed chunk's place, nor give it an expiry.
     const args = [key, chunk.bytes, "PXAT", this.#endsAt, "NX"];
-    const deadline = Deadline.in(Math.max(this.#hub.deadlineMs, this.#terms.leaseMs / 2));
+    const deadline = Deadline.in(Math.max(this.#hub.deadlineMs, this.#resolved.leaseMs / 2));
     const call = { what: `SET of ${key}`, mutates: true, idempotent: true, deadline, signal: this.#signal };
     await this.#hub.context.executor.run("SET", args, call).catch((error: unknown) => {
       throw isReplyError(error) ? serverError(error, call.what) : error;
@@ -303,7 +303,7 @@ export class Upload {
 
   async #commit(some: readonly Held[]): Promise<void> {
     const { keys } = this.#hub;
-    const { chunkBytes, leaseMs } = this.#terms;
+    const { chunkBytes, leaseMs } = this.#resolved;
     const { id, fence } = this.#opened;
     const facts = some.flatMap(({ chunk, part }) => [part, chunk.bytes.length, chunk.text, chunk.crc, chunk.lines]);
     const crcs = { crcBefore: this.crc, crc: String(some.at(-1)!.chunk.crcAfter) };

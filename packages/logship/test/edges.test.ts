@@ -9,9 +9,9 @@ import { rejection } from "@tooling/vitest/helpers";
 import * as vitest from "vitest";
 import { describe, expect, it } from "vitest";
 import type { Redis } from "ioredis";
-import { lineTerms } from "../src/lines.js";
+import { resolveLines } from "../src/lines.js";
 import { readingOf, Restarts, start } from "../src/reading.js";
-import { type CommitOperands, type FlushOptions, flushTerms, runFile } from "../src/runner.js";
+import { type CommitOperands, type FlushOptions, resolveFlush, runFile } from "../src/runner.js";
 import { countWords, fixtureOf, logLines, textOf, wordsOf, writeLog } from "./harness.js";
 
 const redis = useRedis(vitest, { permanentKeys: ["*"] });
@@ -318,10 +318,10 @@ describe("results are committed", () => {
     const each: number[] = [];
     const never = { flushLines: 1e9, flushBytes: 1e9, flushMs: 3_600_000 };
     const run = {
-      reading: readingOf({ blocks: text(), restarts: new Restarts(true) }, start, lineTerms({}), true),
+      reading: readingOf({ blocks: text(), restarts: new Restarts(true) }, start, resolveLines({}), true),
       position: start,
       seq: 0,
-      flush: flushTerms({ ...never, ...options }),
+      flush: resolveFlush({ ...never, ...options }),
       context: { file: "a.log", signal: new AbortController().signal },
       commit: ({ lines }: CommitOperands) => Promise.resolve(void each.push(lines)),
     };

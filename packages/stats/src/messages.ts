@@ -387,8 +387,8 @@ export class Messages {
     if (most.length === 0) return [];
     const hashes = starts.map((at) => this.outbox.keys.seen(level, at));
     const fingerprints = most.map(([fingerprint]) => fingerprint);
-    const terms = ["fields", ...fingerprints];
-    const { values: known } = await this.#shared.read(scripts.fields, hashes, terms, fingerprints.length);
+    const query = ["fields", ...fingerprints];
+    const { values: known } = await this.#shared.read(scripts.fields, hashes, query, fingerprints.length);
     return most.map(([fingerprint, count], place) => {
       const found = known.map((values) => seenOf(values[place] ?? ""));
       const seen = found.filter((one) => one !== undefined);
@@ -409,8 +409,8 @@ export class Messages {
     const { context, deadlineMs } = this.#shared;
     const streams = wanted.map((name) => this.outbox.keys.log(name));
     const ends = wanted.map(() => "+");
-    const terms = ["newest", 1, ...ends];
-    const { values } = await scripts.newest.run(context, { keys: streams }, { terms }, { deadlineMs });
+    const query = ["newest", 1, ...ends];
+    const { values } = await scripts.newest.run(context, { keys: streams }, { query }, { deadlineMs });
     return new Map(values.map((raw, index) => [wanted[index] ?? "info", raw[0]?.id ?? "0-0"]));
   }
 

@@ -54,7 +54,7 @@ export class SeriesIndex {
   /** The series of a metric, with the score of each: when it was last listed. */
   async of(metric: string): Promise<(readonly [id: string, score: number])[]> {
     const key = indexKey(this.#context.prefix, metric);
-    const { values } = await scripts.largest.run(this.#context, { keys: [key] }, { terms: ["largest", 0] }, this.#call);
+    const { values } = await scripts.largest.run(this.#context, { keys: [key] }, { query: ["largest", 0] }, this.#call);
     const [listed = []] = values;
     return listed.toSorted(([a], [b]) => (a < b ? -1 : 1));
   }
@@ -65,8 +65,8 @@ export class SeriesIndex {
     let removed = 0;
     for (let first = 0; first < gone.length; first += maxPerCall) {
       const part = gone.slice(first, first + maxPerCall);
-      const terms = [0, maxListed, part.length, ...part.flat()];
-      removed += await scripts.index.run(this.#context, { index }, { terms }, this.#call);
+      const values = [0, maxListed, part.length, ...part.flat()];
+      removed += await scripts.index.run(this.#context, { index }, { values }, this.#call);
     }
     return removed;
   }
@@ -107,8 +107,8 @@ export class SeriesIndex {
     const index = indexKey(this.#context.prefix, metric);
     const all = [...ids];
     for (let first = 0; first < all.length; first += maxPerCall) {
-      const terms = [keepMs, maxListed, 0, ...all.slice(first, first + maxPerCall)];
-      await scripts.index.run(this.#context, { index }, { terms }, this.#call);
+      const values = [keepMs, maxListed, 0, ...all.slice(first, first + maxPerCall)];
+      await scripts.index.run(this.#context, { index }, { values }, this.#call);
     }
   }
 }

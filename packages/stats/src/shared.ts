@@ -72,7 +72,7 @@ export class Shared {
   async read<Value>(
     reading: scripts.Reading<Value>,
     keys: readonly string[],
-    terms: readonly (string | number)[],
+    query: readonly (string | number)[],
     membersOfEach = 1,
   ): Promise<scripts.Readings<Value>> {
     this.#assertOpen();
@@ -82,7 +82,7 @@ export class Shared {
     for (let first = 0; first < keys.length; first += atOnce) {
       const sentAt = performance.now();
       const part = keys.slice(first, first + atOnce);
-      const reply = await reading.run(this.context, { keys: part }, { terms }, { deadlineMs: this.deadlineMs });
+      const reply = await reading.run(this.context, { keys: part }, { query }, { deadlineMs: this.deadlineMs });
       this.clock.observe(sentAt, reply.now);
       now = reply.now;
       values.push(...reply.values);

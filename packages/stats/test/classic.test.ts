@@ -11,7 +11,7 @@ import {
   updateCounter,
   updateStats,
 } from "@tooling/classic";
-import { Gate } from "@tooling/classic/gate";
+import { RequestProxy } from "@tooling/classic/request-proxy";
 import { rejection } from "@tooling/vitest/helpers";
 import { Redis } from "ioredis";
 import * as vitest from "vitest";
@@ -31,16 +31,16 @@ const keys = () => classicKeys(prefix());
 const at = (ms: number) => ({ prefix: prefix(), now: () => ms });
 
 /** A client whose requests are seen, and the text of each since its handshake. */
-const watchedClient = async (): Promise<{ client: Redis; gate: Gate; sent: string[] }> => {
-  const gate = await Gate.open(redis.server.nodes[0]!.port);
-  redis.defer(() => gate[Symbol.asyncDispose]());
-  const client = new Redis(gate.url, { retryStrategy: () => null });
+const watchedClient = async (): Promise<{ client: Redis; proxy: RequestProxy; sent: string[] }> => {
+  const proxy = await RequestProxy.open(redis.server.nodes[0]!.port);
+  redis.defer(() => proxy[Symbol.asyncDispose]());
+  const client = new Redis(proxy.url, { retryStrategy: () => null });
   client.on("error", () => undefined);
   redis.defer(() => client.disconnect());
   await client.ping();
   const sent: string[] = [];
-  gate.before = (text) => void sent.push(text);
-  return { client, gate, sent };
+  proxy.before = (text) => void sent.push(text);
+  return { client, proxy, sent };
 };
 const commandsIn = (sent: readonly string[]): number => sent.join("").match(/\*\d+\r\n\$/g)?.length ?? 0;
 
@@ -107,10 +107,10 @@ describe("the common log", () => {
   });
 
   it("drops a message under conflict, and does not say so", async () => {
-    const { client, gate } = await watchedClient();
+    const { client, proxy } = await watchedClient();
     const rival = redis.connect();
     const start = `${keys().commonLog("shop", "info")}:start`;
-    gate.before = async (text) => {
+    proxy.before = async (text) => {
       if (/exec/i.test(text)) await rival.set(start, "9999");
     };
     await logCommon(client, "shop", "Nobody hears this", { ...classic(), timeoutMs: 50 });
@@ -208,8 +208,8 @@ describe("counters", () => {
     const now = Date.now();
     const old = now / 1000 - 400 * 86_400;
     for (const name of ["a", "b"]) await updateCounter(redis.client, name, { ...classic(), now: old });
-    const { client, gate } = await watchedClient();
-    const held = gate.hold(/hkeys[^]*:86400:a/i);
+    const { client, proxy } = await watchedClient();
+    const held = proxy.hold(/hkeys[^]*:86400:a/i);
     // Days are due in every 1440th pass, 5 h in every 300th.
     const first = cleanCountersOnce(client, { ...at(now), passes: 1_440 });
     await held.reached;

@@ -215,8 +215,8 @@ describe("merge", () => {
 
 describe("index", () => {
   const keepMs = 30_000;
-  const index = (...terms: (string | number)[]): Promise<number> =>
-    scripts.index.run(db, { index: indexKey(redis.prefix, "views") }, { terms: [keepMs, 3, ...terms] });
+  const index = (...values: (string | number)[]): Promise<number> =>
+    scripts.index.run(db, { index: indexKey(redis.prefix, "views") }, { values: [keepMs, 3, ...values] });
   const listed = (): Promise<string[]> => db.zrange(indexKey(redis.prefix, "views"), "0", "-1", "WITHSCORES");
   const names = async (): Promise<string[]> => (await listed()).filter((_, place) => place % 2 === 0);
 

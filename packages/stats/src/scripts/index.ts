@@ -45,11 +45,11 @@ export const serverMs = (reply: unknown): number => {
 export const log: Channel = channel("stats.log", logSource, 1_000);
 
 /** Lists the series of a metric. Replies with how many were taken off. */
-export const index: Script<readonly ["index"], readonly ["...terms"], number> = defineScript({
+export const index: Script<readonly ["index"], readonly ["...values"], number> = defineScript({
   name: "stats.index",
   source: indexSource,
   keys: ["index"],
-  args: ["...terms"],
+  args: ["...values"],
   idempotent: true,
   reply: Number,
 });
@@ -79,14 +79,14 @@ export interface Readings<Value> {
 }
 
 /** Reads keys of one kind. */
-export type Reading<Value> = Script<readonly ["...keys"], readonly ["...terms"], Readings<Value>>;
+export type Reading<Value> = Script<readonly ["...keys"], readonly ["...query"], Readings<Value>>;
 
 const reading = <Value>(valueOf: (raw: unknown) => Value): Reading<Value> =>
   defineScript({
     name: "stats.read",
     source: readSource,
     keys: ["...keys"],
-    args: ["...terms"],
+    args: ["...query"],
     readonly: true,
     reply: (raw) => {
       const [now, ...values] = raw as unknown[];

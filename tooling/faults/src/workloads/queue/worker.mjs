@@ -86,11 +86,11 @@ const add = async (queue, name, { about, data, options }, random) => {
 
 const call = async (queue, name, { about, data, options }) => {
   const waitMs = 3_000;
-  const terms = { ...options, waitMs };
-  delete terms.id;
+  const callOptions = { ...options, waitMs };
+  delete callOptions.id;
   const settled = timed("call", name, waitMs + deadlineMs);
   try {
-    settled("ok", { jobs: [about], isOwn: (await queue.call("job", data, terms)) === about.key });
+    settled("ok", { jobs: [about], isOwn: (await queue.call("job", data, callOptions)) === about.key });
   } catch (error) {
     const { attempts, crashes } = error;
     settled(outcomeOf(error), { jobs: [about], attempts, crashes, ...detail(error) });

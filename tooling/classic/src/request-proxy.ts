@@ -1,9 +1,9 @@
 import { once } from "node:events";
 import { type AddressInfo, connect, createServer, type Server, type Socket } from "node:net";
 
-/** A request that waits at the {@link Gate}. */
+/** A request that waits at the {@link RequestProxy}. */
 export interface HeldRequest {
-  /** Resolves once the request is at the gate; the server has not seen it. */
+  /** Resolves once the request is at the proxy; the server has not seen it. */
   readonly reached: Promise<void>;
   /** Lets it through. */
   release(): void;
@@ -16,7 +16,7 @@ export interface HeldRequest {
  * A request is what the client wrote before it next waited for a reply, so a pipeline is one. Meant for a client that
  * has one call in flight.
  */
-export class Gate implements AsyncDisposable {
+export class RequestProxy implements AsyncDisposable {
   /** Round trips since the last {@link reset}. */
   requests = 0;
   /** Runs before each request is forwarded; the request waits for it. */
@@ -28,14 +28,14 @@ export class Gate implements AsyncDisposable {
     this.#server = server;
   }
 
-  /** Opens a gate to the server on 127.0.0.1:`port`. */
-  static async open(port: number): Promise<Gate> {
+  /** Opens a proxy to the server on 127.0.0.1:`port`. */
+  static async open(port: number): Promise<RequestProxy> {
     const server = createServer();
-    const gate = new Gate(server);
-    server.on("connection", (client) => gate.#relay(client, port));
+    const proxy = new RequestProxy(server);
+    server.on("connection", (client) => proxy.#relay(client, port));
     server.listen(0, "127.0.0.1");
     await once(server, "listening");
-    return gate;
+    return proxy;
   }
 
   /** Where the client under test connects. */
