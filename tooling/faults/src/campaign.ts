@@ -11,7 +11,7 @@ import type { Control, PhaseOptions, PhaseReport, Workload } from "./workload.js
 export interface CampaignOptions {
   readonly seconds: number;
   readonly seed: number;
-  /** Only the kinds that this names: a number of the matrix, or the beginning of a kind. */
+  /** Only the kinds that begin with this. */
   readonly only?: string | undefined;
   /** Hears of what is being done. */
   readonly say: (line: string) => void;
@@ -57,16 +57,12 @@ export const someSeed = (): number => randomInt(2 ** 31);
 /** How long a round may be that has one run of each setting: what one run knows must fit into memory. */
 const roundSeconds = 120;
 
-const isNamed = (
-  only: string | undefined,
-  { number, kind }: { readonly number: number; readonly kind: string },
-): boolean => only === undefined || only === String(number) || (!/^\d+$/.test(only) && kind.startsWith(only));
+const isNamed = (only: string | undefined, { kind }: { readonly kind: string }): boolean =>
+  only === undefined || kind.startsWith(only);
 
 /** The kinds that `only` names. */
 export const kindsOf = (workload: Workload, only?: string): readonly (Fault | Workload["edges"][number])[] =>
-  [...workload.faults, ...workload.edges]
-    .filter((fault) => isNamed(only, fault))
-    .toSorted((a, b) => a.number - b.number);
+  [...workload.faults, ...workload.edges].filter((fault) => isNamed(only, fault));
 
 /** The parts of a report besides sums. */
 interface Facts extends Pick<CampaignReport, "redis" | "seconds" | "seed" | "controls" | "notRun" | "failures"> {
@@ -189,8 +185,8 @@ export const controlCampaign = async (workload: Workload, control: Control, seed
 };
 
 const edgesOf = async (workload: Workload, only: string | undefined, seed: number, sum: Sum): Promise<void> => {
-  for (const { number, kind, run } of workload.edges) {
-    if (!isNamed(only, { number, kind })) continue;
+  for (const { kind, run } of workload.edges) {
+    if (!isNamed(only, { kind })) continue;
     const { effects, checked, broken } = await run();
     sum.tookEffect(kind, effects);
     sum.judged("U6", checked);

@@ -46,9 +46,8 @@ export interface Control {
   readonly injections?: number;
 }
 
-/** Single calls against what somebody left behind: no contenders. */
+/** Single calls on extreme input or on keys that others have spoilt: no contenders. */
 export interface Edge {
-  readonly number: number;
   readonly kind: string;
   readonly run: () => Promise<{
     readonly effects: number;

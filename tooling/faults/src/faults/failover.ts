@@ -89,8 +89,7 @@ const dueAfter = (from: number): number => clock() - from + followMs;
 /** Faults of a master with replicas, and of the Sentinels that watch them. */
 export const failoverFaults: readonly Fault[] = [
   {
-    number: 19,
-    kind: "19 master killed",
+    kind: "master killed",
     setting: "failover",
     inject: async (lab) => {
       const old = await wellMaster(lab);
@@ -101,7 +100,7 @@ export const failoverFaults: readonly Fault[] = [
       return {
         until: async () => {
           next = await successor(lab, old);
-          lab.interrupted("19 master killed", from, dueAfter(from));
+          lab.interrupted("master killed", from, dueAfter(from));
         },
         lastsMs: lab.between(0, 1_000),
         heal: () => comeBack(lab, old, next, from),
@@ -110,8 +109,7 @@ export const failoverFaults: readonly Fault[] = [
     },
   },
   {
-    number: 19,
-    kind: "19 Sentinel killed",
+    kind: "Sentinel killed",
     setting: "failover",
     inject: async (lab) => {
       const master = await wellMaster(lab);
@@ -128,8 +126,7 @@ export const failoverFaults: readonly Fault[] = [
     },
   },
   {
-    number: 20,
-    kind: "20 master stopped",
+    kind: "master stopped",
     setting: "failover",
     inject: async (lab) => {
       const old = await wellMaster(lab);
@@ -140,7 +137,7 @@ export const failoverFaults: readonly Fault[] = [
       return {
         until: async () => {
           next = await successor(lab, old);
-          lab.interrupted("20 master stopped", from, dueAfter(from));
+          lab.interrupted("master stopped", from, dueAfter(from));
           await pause(Math.max(0, from + 6_000 - clock()));
         },
         heal: async () => {
@@ -157,8 +154,7 @@ export const failoverFaults: readonly Fault[] = [
     },
   },
   {
-    number: 20,
-    kind: "20 replica stopped",
+    kind: "replica stopped",
     setting: "failover",
     inject: async (lab) => {
       const master = await wellMaster(lab);
@@ -174,8 +170,7 @@ export const failoverFaults: readonly Fault[] = [
     },
   },
   {
-    number: 21,
-    kind: "21 replication cut, master killed",
+    kind: "replication cut, master killed",
     setting: "failover",
     inject: async (lab) => {
       const old = await wellMaster(lab);
@@ -201,7 +196,7 @@ export const failoverFaults: readonly Fault[] = [
       return {
         until: async () => {
           next = await successor(lab, old);
-          lab.interrupted("21 replication cut, master killed", killedAt, dueAfter(killedAt));
+          lab.interrupted("replication cut, master killed", killedAt, dueAfter(killedAt));
         },
         lastsMs: lab.between(0, 1_000),
         heal: () => comeBack(lab, old, next, from),
@@ -210,8 +205,7 @@ export const failoverFaults: readonly Fault[] = [
     },
   },
   {
-    number: 23,
-    kind: "23 Cluster master killed",
+    kind: "Cluster master killed",
     setting: "cluster",
     inject: async (lab) => {
       const masters = await wellMasters(lab);
@@ -233,7 +227,7 @@ export const failoverFaults: readonly Fault[] = [
             { timeoutMs: 20_000 },
           );
           isFollowed = true;
-          lab.interrupted("23 Cluster master killed", from, dueAfter(from));
+          lab.interrupted("Cluster master killed", from, dueAfter(from));
         },
         lastsMs: lab.between(0, 1_000),
         heal: async () => {

@@ -15,20 +15,20 @@ export const lockControls: readonly LockControl[] = [
   {
     name: "unfenced",
     invariants: ["L2"],
-    kind: "2 worker stopped",
+    kind: "worker stopped",
     isFenced: false,
   },
   {
     name: "release-unowned",
     invariants: ["L5", "exclusion", "linearizable"],
-    kind: "2 worker stopped",
+    kind: "worker stopped",
     // Every caller is the owner.
     mutations: [{ script: "release", operands: ["lease", "owner"], lua: "owner = redis.call('GET', lease) or owner" }],
   },
   {
     name: "renew-unowned",
     invariants: ["L5"],
-    kind: "8 scripts flushed",
+    kind: "scripts flushed",
     mutations: [
       {
         script: "renew",
@@ -40,28 +40,28 @@ export const lockControls: readonly LockControl[] = [
   {
     name: "fence-stands-still",
     invariants: ["L1"],
-    kind: "8 scripts flushed",
+    kind: "scripts flushed",
   },
   {
     name: "release-denies",
     invariants: ["linearizable"],
-    kind: "8 scripts flushed",
+    kind: "scripts flushed",
   },
   {
     name: "late-abort",
     invariants: ["L3"],
-    kind: "14 server stopped",
+    kind: "server stopped",
   },
   {
     name: "grant-while-held",
     invariants: ["exclusion", "linearizable"],
-    kind: "8 scripts flushed",
+    kind: "scripts flushed",
     mutations: [{ script: "acquire", operands: ["lease"], lua: "redis.call('DEL', lease)" }],
   },
   {
     name: "acquire-forgets-itself",
     invariants: ["U2"],
-    kind: "27 requests repeated",
+    kind: "requests repeated",
     mutations: [
       {
         script: "acquire",
@@ -73,7 +73,7 @@ export const lockControls: readonly LockControl[] = [
   {
     name: "tells-nobody",
     invariants: ["L6"],
-    kind: "8 scripts flushed",
+    kind: "scripts flushed",
     // The inbox in a waiter's record is lost at each write.
     mutations: [
       { script: "acquire", operands: ["terms"], lua: "terms = string.gsub(terms, ' [^ ]+$', ' -')" },

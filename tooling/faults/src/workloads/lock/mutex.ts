@@ -69,7 +69,7 @@ export const mutexWindows = (run: RunHistory): Window[] => {
 
 /** Where requests are repeated, another copy of a release may run before the one whose answer its caller gets. */
 const isUnsure = ({ outages }: RunHistory, { startedAt, settledAt }: CallRecord): boolean =>
-  outages.some(({ kind, from, to }) => kind === "27 requests repeated" && from <= settledAt && startedAt <= to);
+  outages.some(({ kind, from, to }) => kind === "requests repeated" && from <= settledAt && startedAt <= to);
 
 const operationsOf = (run: RunHistory): Map<string, Operation<MutexCall>[]> => {
   const byName = new Map<string, Operation<MutexCall>[]>();

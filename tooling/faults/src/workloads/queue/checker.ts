@@ -170,7 +170,7 @@ const checkRuns = (run: RunHistory, { job, runs, adds }: Story, judge: Judge): v
 
 /** Faults that cost no worker a lease, however often they are injected: the jobs of a lost reply are handed back. */
 const isHarmless = (kind: string): boolean =>
-  ["8 scripts flushed", "10 command connections killed", "16 replies lost", "27 requests repeated"].includes(kind);
+  ["scripts flushed", "command connections killed", "replies lost", "requests repeated"].includes(kind);
 
 const checkCrashes = (run: RunHistory, { job, runs }: Story, judge: Judge): void => {
   for (const [index, { at, crashes }] of runs.entries()) {
