@@ -78,7 +78,7 @@ const mostBlocked = 1_000;
  * The book is fetched whole, once, and searched here; it is asked for its version at most each `maxAgeMs`. So a keystroke
  * costs no round trip.
  *
- * After the recent contacts of "Redis in Action" (J. L. Carlson, 2013, section 6.1.1), without the whole list on each
+ * After the recent contacts of "Redis in Action" (J. L. Carlson, 2013, chapter 6), without the whole list on each
  * keystroke. Frecency by forward decay (Cormode, Shkapenyuk, Srivastava, Xu, ICDE 2009).
  */
 export class ContactBook<Payload = unknown> implements AsyncDisposable {

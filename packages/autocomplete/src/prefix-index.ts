@@ -100,7 +100,7 @@ const storedRules = ({ order, match, rankedLength, empty, fold, foldVersion }: I
  * A read is one range or one read-only script, on one key slot: no lock, no retry, nothing left behind. A change is one atomic step, and
  * is seen by the next read; with several shards, one atomic step in each.
  *
- * After the autocompletion of "Redis in Action" (J. L. Carlson, 2013, section 6.1), without its writes on every read and
+ * After the autocompletion of "Redis in Action" (J. L. Carlson, 2013, chapter 6), without its writes on every read and
  * its limit to the letters a to z.
  */
 export class PrefixIndex<Payload = unknown> extends TypedEmitter<PrefixIndexEvents> implements AsyncDisposable {

@@ -111,7 +111,7 @@ export interface Ack {
  * Messages of a chat are numbered 1, 2, 3 … by the server. A member's position in a chat, the highest number it has
  * acknowledged, only moves forward. Nothing is lost between the two but what retention drops, and that is reported as a gap.
  *
- * After the messages of "Redis in Action" (J. L. Carlson, 2013, section 6.5).
+ * After the messages of "Redis in Action" (J. L. Carlson, 2013, chapter 6).
  */
 export class Chat<Body = unknown> extends TypedEmitter<ChatEvents> implements AsyncDisposable {
   readonly #store: ChatStore;

@@ -219,7 +219,7 @@ class LogOutbox extends Outbox<Log, undefined> {
 /**
  * A named log of messages: the last of each level, and how often which were logged. Made by `stats.messages()`.
  *
- * After the common and recent logs of "Redis in Action" (J. L. Carlson, 2013, section 5.1).
+ * After the common and recent logs of "Redis in Action" (J. L. Carlson, 2013, chapter 5).
  */
 export class Messages {
   readonly name: string;

@@ -28,7 +28,7 @@ export interface ClassicSendOptions {
 }
 
 /**
- * "Redis in Action", section 6.5.2: one transaction gives everybody position 0, in the chat's ZSET and in each member's
+ * "Redis in Action", chapter 6: one transaction gives everybody position 0, in the chat's ZSET and in each member's
  * own; then the first message is sent. Without an id the next free number is taken. Resolves to the id.
  *
  * Known faults: puts the sender into the caller's list; a chat that exists is not noticed, all its positions go back to 0; a
@@ -57,7 +57,7 @@ export async function createClassicChat(
 }
 
 /**
- * "Redis in Action", section 6.5.2: under the lock of {@link acquireLock}, `INCR` for the id and `ZADD` of the packed
+ * "Redis in Action", chapter 6: under the lock of {@link acquireLock}, `INCR` for the id and `ZADD` of the packed
  * message. Resolves to the id. Needs a connection of its own, as all that uses `WATCH`.
  *
  * Known faults: a crash under the lock closes the chat for ever; six round trips; asks neither whether there is such a chat
@@ -85,7 +85,7 @@ export async function sendChatMessage(
 }
 
 /**
- * "Redis in Action", section 6.5.2: for each chat of the recipient all messages after its position. The new position
+ * "Redis in Action", chapter 6: for each chat of the recipient all messages after its position. The new position
  * goes to the chat's ZSET at once, to the recipient's own in a transaction at the end, together with the trimming of
  * what all have.
  *
@@ -118,7 +118,7 @@ export async function fetchChatMessages(redis: Redis, recipient: string, prefix 
 }
 
 /**
- * "Redis in Action", section 6.5.2: the position of a new member is the chat's last id, in both ZSETs.
+ * "Redis in Action", chapter 6: the position of a new member is the chat's last id, in both ZSETs.
  *
  * Known faults: fails by the server's error where there is no counter; without one of its own it makes ghosts of chats that are
  * being deleted.
@@ -130,7 +130,7 @@ export async function joinClassicChat(redis: Redis, chat: string, user: string, 
 }
 
 /**
- * "Redis in Action", section 6.5.2: removes the member from both ZSETs and counts who is left; nobody: the messages and
+ * "Redis in Action", chapter 6: removes the member from both ZSETs and counts who is left; nobody: the messages and
  * the counter are deleted, somebody: what those have is trimmed.
  *
  * Known faults: who joins between the count and the deletion never sees a message, as its position is beyond the new ids; when the last others
@@ -149,7 +149,7 @@ export async function leaveClassicChat(redis: Redis, chat: string, user: string,
 }
 
 /**
- * "Redis in Action", section 6.5.1: `RPUSH` of the packed message. The sender has a look at the list:
+ * "Redis in Action", chapter 6: `RPUSH` of the packed message. The sender has a look at the list:
  * {@link lookIntoMailbox}.
  */
 export async function mail(
@@ -163,7 +163,7 @@ export async function mail(
 }
 
 /**
- * "Redis in Action", section 6.5.1: `LPOP`; null when the mailbox is empty.
+ * "Redis in Action", chapter 6: `LPOP`; null when the mailbox is empty.
  *
  * Known faults: a recipient that crashes with the message has lost it; no waiting.
  */
@@ -177,7 +177,7 @@ export async function popMail(
 }
 
 /**
- * "Redis in Action", section 6.5.1: the number of messages that wait.
+ * "Redis in Action", chapter 6: the number of messages that wait.
  *
  * Known faults: an empty list is a recipient that reads everything as well as one that nobody has written to; neither age nor last visit.
  */

@@ -2,7 +2,7 @@ import { Redis } from "ioredis";
 import { type ClassicConfig, type ClassicConfigs, isSame } from "./configuration.js";
 
 /**
- * "Redis in Action", section 5.4.3: the connections of one process, by component; also those that were replaced, which
+ * "Redis in Action", chapter 5: the connections of one process, by component; also those that were replaced, which
  * nobody else knows any more.
  */
 export interface ClassicConnections {
@@ -11,7 +11,7 @@ export interface ClassicConnections {
 }
 
 /**
- * "Redis in Action", section 5.4.3: gives `fn` the connection of a component, and makes another when the configuration
+ * "Redis in Action", chapter 5: gives `fn` the connection of a component, and makes another when the configuration
  * `config:redis:<component>` is found changed by this very call.
  *
  * Known faults: without a configuration it connects to localhost; when anybody else in the process reads the

@@ -8,7 +8,7 @@ export const configKey = (type: string, component: string, prefix = ""): string 
   `${prefix}config:${type}:${component}`;
 
 /**
- * "Redis in Action", section 5.4.2: `SET config:<type>:<component>` to the JSON of a configuration.
+ * "Redis in Action", chapter 5: `SET config:<type>:<component>` to the JSON of a configuration.
  *
  * Known faults: any value is taken; the last writer wins unseen; nobody is told.
  */
@@ -23,7 +23,7 @@ export async function setConfig(
 }
 
 /**
- * "Redis in Action", section 5.4.2: what one process remembers of configurations, and when it looked last. The classic
+ * "Redis in Action", chapter 5: what one process remembers of configurations, and when it looked last. The classic
  * code has this once per process, as globals.
  *
  * Known faults: each process reads again every `waitSeconds` for as long as somebody asks, changed or not, and sees a

@@ -29,7 +29,7 @@ const rows = (file: Uint8Array): string[][] =>
     .map(fields);
 
 /**
- * "Redis in Action", section 5.3: reads a file of `start, end, city id`, and adds `<city id>_<row>` scored by the start
+ * "Redis in Action", chapter 5: reads a file of `start, end, city id`, and adds `<city id>_<row>` scored by the start
  * to a ZSET, one awaited `ZADD` for each row.
  *
  * Known faults: the end of a range is thrown away; a row whose first field holds an "i" is taken for the header; a start
@@ -49,7 +49,7 @@ export async function importIps(redis: Redis, file: Uint8Array, prefix = ""): Pr
 }
 
 /**
- * "Redis in Action", section 5.3: reads a file of `city id, country, region, city` into a hash. Known fault: UTF-8 is
+ * "Redis in Action", chapter 5: reads a file of `city id, country, region, city` into a hash. Known fault: UTF-8 is
  * read as Latin-1.
  */
 export async function importCities(redis: Redis, file: Uint8Array, prefix = ""): Promise<void> {
@@ -61,7 +61,7 @@ export async function importCities(redis: Redis, file: Uint8Array, prefix = ""):
 }
 
 /**
- * "Redis in Action", section 5.3: `ZREVRANGEBYSCORE … LIMIT 0 1`, then `HGET`.
+ * "Redis in Action", chapter 5: `ZREVRANGEBYSCORE … LIMIT 0 1`, then `HGET`.
  *
  * Known faults: an address behind the end of a range, or between two, has the city of the range before; so have private and
  * other special addresses; IPv6 throws; two round trips.

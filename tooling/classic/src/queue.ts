@@ -22,13 +22,13 @@ export interface ClassicQueueOptions {
   readonly now?: () => number;
 }
 
-/** "Redis in Action", section 6.4.1: `RPUSH queue:email` of the mail as JSON. */
+/** "Redis in Action", chapter 6: `RPUSH queue:email` of the mail as JSON. */
 export async function sendEmailViaQueue(redis: Redis, email: object, prefix = ""): Promise<void> {
   await redis.rpush(classicKeys(prefix).queue("email"), JSON.stringify(email));
 }
 
 /**
- * "Redis in Action", section 6.4.1, one round of the worker: `BLPOP queue:email` for 30 s, then the mail is sent.
+ * "Redis in Action", chapter 6, one round of the worker: `BLPOP queue:email` for 30 s, then the mail is sent.
  * Resolves to false when none came.
  *
  * Known faults: a crash after the pop loses the mail; a failed send is told to the log and dropped, never tried again.
@@ -52,7 +52,7 @@ export async function processEmailOnce(
 /** The function of a worker for each name. */
 export type ClassicCallbacks = Readonly<Record<string, (...args: unknown[]) => unknown>>;
 
-/** "Redis in Action", section 6.4.1: `RPUSH queue:<queue>` of `[name, args]`. */
+/** "Redis in Action", chapter 6: `RPUSH queue:<queue>` of `[name, args]`. */
 export async function enqueue(
   redis: Redis,
   queue: string,
@@ -64,7 +64,7 @@ export async function enqueue(
 }
 
 /**
- * "Redis in Action", section 6.4.1, one round of the worker: `BLPOP` of all queues in their order, for 30 s; the
+ * "Redis in Action", chapter 6, one round of the worker: `BLPOP` of all queues in their order, for 30 s; the
  * callback of the name gets the arguments. Resolves to false when nothing came.
  *
  * Known faults: a job whose name is unknown is told to the log and gone; what a callback throws ends the worker's loop, and
@@ -94,7 +94,7 @@ export async function workOnQueuesOnce(
 }
 
 /**
- * "Redis in Action", section 6.4.2: `[id, queue, name, args]`, without a delay `RPUSH` to its queue, otherwise `ZADD
+ * "Redis in Action", chapter 6: `[id, queue, name, args]`, without a delay `RPUSH` to its queue, otherwise `ZADD
  * delayed:` at the time it is due by the client's clock. Resolves to the id.
  */
 export async function executeLater(
@@ -114,7 +114,7 @@ export async function executeLater(
 }
 
 /**
- * "Redis in Action", section 6.4.2, one round of the mover: looks at the head of `delayed:`; if it is due, takes the
+ * "Redis in Action", chapter 6, one round of the mover: looks at the head of `delayed:`; if it is due, takes the
  * lock of its id, `ZREM`, `RPUSH`, and releases the lock. Resolves to whether it has moved one; otherwise after 10 ms.
  * Needs a connection of its own, as all that uses `WATCH`.
  *
@@ -148,7 +148,7 @@ return head[1]
 `;
 
 /**
- * The mover of "Redis in Action", section 6.4.2, by one script that pops the head of `delayed:` if it is due by the
+ * The mover of "Redis in Action", chapter 6, by one script that pops the head of `delayed:` if it is due by the
  * client's clock. Resolves to the item, or null.
  *
  * Known faults: what was popped is gone if the client then fails, or never gets the reply; clients' clocks.

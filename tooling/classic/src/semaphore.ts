@@ -21,7 +21,7 @@ export interface SemaphoreOptions {
 const wallClock = (): number => performance.timeOrigin + performance.now();
 
 /**
- * "Redis in Action", section 6.3.1: in one transaction `ZREMRANGEBYSCORE` of what is older than the time limit, `ZADD`
+ * "Redis in Action", chapter 6: in one transaction `ZREMRANGEBYSCORE` of what is older than the time limit, `ZADD`
  * of itself at the client's time, `ZRANK`; a rank below `limit` is a permit. Otherwise `ZREM`. Resolves to the token,
  * or null at once.
  *
@@ -50,13 +50,13 @@ export async function acquireSemaphore(
   return null;
 }
 
-/** "Redis in Action", section 6.3.1: `ZREM`. Resolves to false when the permit had lapsed and was swept. */
+/** "Redis in Action", chapter 6: `ZREM`. Resolves to false when the permit had lapsed and was swept. */
 export async function releaseSemaphore(redis: Redis, name: string, token: string, prefix = ""): Promise<boolean> {
   return (await redis.zrem(classicKeys(prefix).semaphore(name), token)) === 1;
 }
 
 /**
- * "Redis in Action", section 6.3.2: the order is that of a counter, kept in a second ZSET of owners. One transaction
+ * "Redis in Action", chapter 6: the order is that of a counter, kept in a second ZSET of owners. One transaction
  * sweeps the time ZSET, cuts the owners down to those still in it (`ZINTERSTORE`, weights 1 and 0) and takes a number
  * (`INCR`); a second one adds both rows and looks at the rank among the owners. Otherwise both rows go again. Resolves
  * to the token, or null at once.
@@ -92,7 +92,7 @@ export async function acquireFairSemaphore(
 }
 
 /**
- * "Redis in Action", sections 6.3.2 and 6.3.4: `ZREM` from both ZSETs. Resolves to false when the permit had lapsed and
+ * "Redis in Action", chapter 6: `ZREM` from both ZSETs. Resolves to false when the permit had lapsed and
  * was swept.
  */
 export async function releaseFairSemaphore(redis: Redis, name: string, token: string, prefix = ""): Promise<boolean> {
@@ -104,7 +104,7 @@ export async function releaseFairSemaphore(redis: Redis, name: string, token: st
 }
 
 /**
- * "Redis in Action", section 6.3.3: `ZADD` of the holder at the client's time; if that was a new row the permit was
+ * "Redis in Action", chapter 6: `ZADD` of the holder at the client's time; if that was a new row the permit was
  * lost, and both rows go. Resolves to whether the permit is still held.
  *
  * Known faults: until it is removed again, a lost permit is back among the holders, and stays for another time limit if
@@ -122,7 +122,7 @@ export async function refreshFairSemaphore(
 }
 
 /**
- * "Redis in Action", section 6.3.4: {@link acquireFairSemaphore} under the lock of {@link acquireLock}, for which it
+ * "Redis in Action", chapter 6: {@link acquireFairSemaphore} under the lock of {@link acquireLock}, for which it
  * waits 10 ms. Released and refreshed as the fair one. Needs a connection of its own, as all that uses `WATCH`.
  *
  * Known faults: the lock has no time limit, so that one crash while it is held closes the semaphore for ever; null means

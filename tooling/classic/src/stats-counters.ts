@@ -19,7 +19,7 @@ export interface UpdateCounterOptions {
 }
 
 /**
- * "Redis in Action", section 5.2.1: in one transaction for each of seven precisions `ZADD known:` of the counter's hash and `HINCRBY` of the slice.
+ * "Redis in Action", chapter 5: in one transaction for each of seven precisions `ZADD known:` of the counter's hash and `HINCRBY` of the slice.
  *
  * Known faults: 16 commands a hit; one key knows all counters, and every hit writes it; a `now` of 0 is ignored.
  */
@@ -41,7 +41,7 @@ export async function updateCounter(
 }
 
 /**
- * "Redis in Action", section 5.2.1: `HGETALL`, sorted by time: first second of a slice, and its count.
+ * "Redis in Action", chapter 5: `HGETALL`, sorted by time: first second of a slice, and its count.
  *
  * Known faults: reads all that is there, whatever is wanted of it; slices without a hit are missing.
  */
@@ -68,7 +68,7 @@ export interface CleanCountersOptions {
 }
 
 /**
- * "Redis in Action", section 5.2.1, one pass a minute: walks the index by position; of each counter that is due removes the slices beyond the last
+ * "Redis in Action", chapter 5, one pass a minute: walks the index by position; of each counter that is due removes the slices beyond the last
  * 120, and the counter, under `WATCH`, when none is left.
  *
  * Known faults: nothing has a time to live, so that everything stays while no such process runs; where two run, each
