@@ -18,7 +18,7 @@ import { describe, expect, it } from "vitest";
 import { type Chat, type CreateOptions, createChat } from "../src/index.js";
 import { drain, fixtureOf, room, sendMany, seqsOf, upTo } from "./harness.js";
 
-/** Each test shows a known fault of the classic chat or mailbox on its port, and then that the kit's has it not. */
+/** Each test shows a known fault of the classic chat or mailbox on its port, and then that the kit's does not have it. */
 const redis = useRedis(vitest, { permanentKeys: ["*"] });
 const fixture = fixtureOf(redis);
 const prefix = (): string => `${redis.prefix}:classic:`;
@@ -38,7 +38,7 @@ const fetched = async (user: string, client: Redis = redis.client): Promise<stri
 const positionOf = async (chat: Chat, user: string): Promise<number | undefined> =>
   (await chat.members(room)).members.find(({ member }) => member === user)?.position;
 
-/** A connection that a test can hold, and that stays lost when it is cut, as that of a crashed process does. */
+/** A connection that a test can hold, and that stays lost when it is cut, like that of a crashed process. */
 const mortal = async (): Promise<{ client: Redis; proxy: RequestProxy }> => {
   const proxy = await RequestProxy.open(redis.server.nodes[0]!.port);
   redis.defer(() => proxy[Symbol.asyncDispose]());
@@ -99,7 +99,7 @@ describe("the classic group chat", () => {
     expect(await chat.send(room, { from: "ann", body: "three" })).toMatchObject({ seq: 1 });
   });
 
-  it("with a lock that ends, a slow sender's message comes behind a reader that is past it", async () => {
+  it("with a lock that expires, a slow sender's message arrives behind a reader's position", async () => {
     await classicChat("bob");
     const { client, proxy } = await mortal();
     const held = proxy.hold(/zadd/i);
@@ -157,7 +157,7 @@ describe("the classic group chat", () => {
     expect(await both()).toEqual(["1", "1"]);
   });
 
-  it("of two fetches at a time the slower one moves the position back", async () => {
+  it("of two concurrent fetches the slower one moves the position back", async () => {
     await classicChat("bob");
     const { client, proxy } = await mortal();
     const held = proxy.hold(/zadd/i);
@@ -201,7 +201,7 @@ describe("the classic group chat", () => {
     expect(await positionOf(chat, "bob")).toBeUndefined();
   });
 
-  it("it trims by a minimum that somebody is below by then", async () => {
+  it("trimming uses a minimum that a position is below by then", async () => {
     await classicChat("bob");
     await fetched("ann");
     const { client, proxy } = await mortal();
@@ -226,7 +226,7 @@ describe("the classic group chat", () => {
     expect(seqsOf(await chat.fetch("carl"))).toEqual([1]);
   });
 
-  it("one member that never fetches stops all trimming, be it the sender itself", async () => {
+  it("one member that never fetches stops all trimming, even if it is the sender", async () => {
     await classicChat("bob");
     for (const text of upTo(30)) await send(String(text));
     await fetched("bob");
@@ -286,7 +286,7 @@ describe("the classic group chat", () => {
     expect((await chat.inspect(room)).members).toBe(0);
   });
 
-  it("joining what does not exist is an error of the server, or makes a ghost", async () => {
+  it("joining a chat that does not exist is an error of the server, or makes a stray member", async () => {
     expect(await rejection(joinClassicChat(redis.client, room, "carl", prefix()))).toMatchObject({
       message: expect.stringMatching(/float/) as string,
     });
@@ -326,7 +326,7 @@ describe("the classic group chat", () => {
     expect(await chat.join(room, "carl")).toEqual({ position: 0 });
   });
 
-  it("names meet: that of a chat and a number given out, or the counter", async () => {
+  it("names collide: that of a chat with a generated number or the counter", async () => {
     await createClassicChat(redis.client, "ann", ["bob"], "first", "1", classic());
     const given = await createClassicChat(redis.client, "eve", ["dan"], "second", undefined, classic());
     expect(given).toBe("1");
@@ -343,7 +343,7 @@ describe("the classic group chat", () => {
     for (const name of names) expect((await chat.history(name)).messages).toMatchObject([{ body: name }]);
   });
 
-  it("anybody sends anything to a chat that is gone, stamped with any time", async () => {
+  it("anybody can send anything to a deleted chat, with any time", async () => {
     const late = { ...classic(), now: () => 0 };
     await sendChatMessage(redis.client, "gone", "stranger", "x".repeat(1_000_000), late);
     expect(await redis.client.exists(keys().chatMessages("gone"), keys().chatIds("gone"))).toBe(2);
@@ -361,7 +361,7 @@ describe("the classic group chat", () => {
     expect((await chat.send(room, { from: "ann", body: "x" })).at).toBeGreaterThanOrEqual((seconds! - 1) * 1_000);
   });
 
-  it("a member that was away gets everything in one reply, and no news look like news", async () => {
+  it("a member that was away gets everything in one reply, and an empty chat looks like news", async () => {
     await classicChat("bob");
     for (const text of upTo(600)) await send(String(text));
     expect(await fetched("bob")).toHaveLength(601);
