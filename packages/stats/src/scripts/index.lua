@@ -15,7 +15,7 @@ local now = time[1] * 1000 + math.floor(time[2] / 1000)
 
 local removed = 0
 for place = 4, counted - 1, 2 do
-  -- Another score: it was counted since.
+  -- With another score it was counted since.
   local score = redis.call('ZSCORE', index, values[place])
   if score and tonumber(score) == tonumber(values[place + 1]) then
     removed = removed + redis.call('ZREM', index, values[place])

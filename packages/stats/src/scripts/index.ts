@@ -44,7 +44,7 @@ export const serverMs = (reply: unknown): number => {
 /** Stores entries of message logs, and counts them. */
 export const log: Channel = channel("stats.log", logSource, 1_000);
 
-/** Lists the series of a metric. Replies with how many were taken off. */
+/** Lists the series of a metric. Replies with how many were removed. */
 export const index: Script<readonly ["index"], readonly ["...values"], number> = defineScript({
   name: "stats.index",
   source: indexSource,
@@ -74,7 +74,7 @@ export const rawStreams = (reply: unknown): readonly (readonly [key: string, ent
 /** The contents of several keys at one instant of the server. */
 export interface Readings<Value> {
   readonly now: number;
-  /** For each key; of one that is not there an empty one. */
+  /** The value of each key; an empty one if the key does not exist. */
   readonly values: readonly Value[];
 }
 
