@@ -108,16 +108,19 @@ describe("count", () => {
     ["layout", "total", (key) => db.hset(key, "layout", "1", "total", "many")],
     ["layout", "total", (key) => db.hset(key, "layout", "1", "total", "1.5")],
     ["layout", "total", (key) => db.hset(key, "total", "many")],
-  ])("replies %s for a bad %s, writes nothing of that series, and accepts its neighbours", async (reply, part, spoil) => {
-    const key = { total: keys.total, writer: keys.writer("w"), chunk: keys.chunk(1_000, 0) }[part]!;
-    await spoil(key);
-    await db.pexpire(key, 60_000);
-    const before = await counterState();
-    const other = fixture.keysOf("other");
-    expect(await count({}, { of: other })).toEqual([reply, "5"]);
-    const after = await counterState();
-    for (const name of Object.keys(after)) expect(after[name]!.value).toEqual(before[name]!.value);
-  });
+  ])(
+    "replies %s for a bad %s, writes nothing of that series, and accepts its neighbours",
+    async (reply, part, spoil) => {
+      const key = { total: keys.total, writer: keys.writer("w"), chunk: keys.chunk(1_000, 0) }[part]!;
+      await spoil(key);
+      await db.pexpire(key, 60_000);
+      const before = await counterState();
+      const other = fixture.keysOf("other");
+      expect(await count({}, { of: other })).toEqual([reply, "5"]);
+      const after = await counterState();
+      for (const name of Object.keys(after)) expect(after[name]!.value).toEqual(before[name]!.value);
+    },
+  );
 
   it("leaves a bucket that holds no integer as it is, and counts everything else", async () => {
     await db.hset(keys.chunk(1_000, 0), "7", "many");
