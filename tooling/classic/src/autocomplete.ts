@@ -27,7 +27,7 @@ export async function removeContact(redis: Redis, user: string, contact: string,
 }
 
 /**
- * "Redis in Action", chapter 6: all of the list by `LRANGE`, filtered here.
+ * "Redis in Action", chapter 6: the whole list by `LRANGE`, filtered here.
  *
  * Known fault: every keystroke transfers the whole list.
  */
@@ -47,8 +47,8 @@ export async function leaveGuild(redis: Redis, guild: string, user: string, pref
 }
 
 /**
- * "Redis in Action", chapter 6: what sorts just before and just behind all names that begin with `text`, as far as
- * those are a to z.
+ * "Redis in Action", chapter 6: the texts that sort just before and just behind all names that begin with `text`, if
+ * these have only the letters a to z.
  */
 export function prefixRange(text: string): [start: string, end: string] {
   const last = text.slice(-1);
@@ -59,12 +59,12 @@ export function prefixRange(text: string): [start: string, end: string] {
 
 /**
  * "Redis in Action", chapter 6: puts two marks with an id of their own around the names that begin with `text`, and
- * then under `WATCH` reads their ranks, removes them and reads what stood between, at most ten. Again from the ranks
- * when another wrote meanwhile.
+ * then under `WATCH` reads their ranks, removes them and reads what stood between, at most ten. Repeats from the ranks
+ * when another client wrote meanwhile.
  *
- * Known faults: four writes for each read; capitals, digits and other letters are not known; where nothing matches, the end
- * of the range is negative and counts from the other side: wrong names, or all; a crash leaves marks; the marks of others
- * take places of the ten; readers make each other try again, without end.
+ * Known faults: four writes for each read; capitals, digits and other letters do not work; without a match the end of
+ * the range is negative and counts from the other side, which gives wrong names or all; a crash leaves marks; the marks
+ * of others take places of the ten; readers make each other retry without bound.
  */
 export async function completeMember(redis: Redis, guild: string, text: string, prefix = ""): Promise<string[]> {
   const key = classicKeys(prefix).guild(guild);

@@ -4,7 +4,7 @@ import { classicKeys } from "./keys.js";
 /** A place as the classic code stores it: city, region, country. */
 export type ClassicCity = readonly [city: string, region: string, country: string];
 
-/** Python's `int(text)`, which refuses what is no decimal number. */
+/** Python's `int(text)`, which refuses text that is no decimal number. */
 const integer = (text: string): number => {
   if (!/^\d+$/.test(text)) throw new TypeError(`invalid literal for an integer: ${text}`);
   return Number(text);
@@ -71,6 +71,6 @@ export async function findCity(redis: Redis, address: string, prefix = ""): Prom
   const [member] = await redis.zrevrangebyscore(ipToCity, ipToScore(address), 0, "LIMIT", 0, 1);
   if (member === undefined) return null;
   const city = await redis.hget(cities, member.split("_")[0] ?? "");
-  // A city that is not there throws, as it does in the classic code.
+  // A missing city throws, as in the classic code.
   return JSON.parse(city ?? "") as ClassicCity;
 }

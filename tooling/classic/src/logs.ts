@@ -19,7 +19,7 @@ export interface CopyLogsOptions {
   readonly count: number;
   readonly limitBytes?: number | undefined;
   readonly quitWhenDone?: boolean;
-  /** Ends a wait for room; the original has none. */
+  /** Ends a wait for space; the original has no such option. */
   readonly signal?: AbortSignal;
 }
 
@@ -104,7 +104,8 @@ export async function* readBlocks(redis: Redis, key: string): AsyncGenerator<Buf
 /**
  * "Redis in Action", chapter 6: cuts blocks into lines; an empty block ends them.
  *
- * Known faults: looks through all that is held again for each block; yields an empty last line; an empty block in the middle is taken for the end.
+ * Known faults: searches all held text again for each block; yields an empty last line; treats an empty block in the
+ * middle as the end.
  */
 export async function* readLines(blocks: AsyncIterable<Uint8Array>): AsyncGenerator<string, void, undefined> {
   let held = "";
@@ -126,7 +127,8 @@ export async function* readLines(blocks: AsyncIterable<Uint8Array>): AsyncGenera
  * "Redis in Action", chapter 6: takes the header of a gzip file off by hand and inflates the rest, a block out for
  * each block in.
  *
- * Known faults: only the first member; neither CRC nor length is looked at; content whose header is cut yields nothing; output is not bounded.
+ * Known faults: only the first member; neither CRC nor length is checked; content with a cut header yields nothing;
+ * output is not bounded.
  */
 export async function* inflateBlocks(blocks: AsyncIterable<Uint8Array>): AsyncGenerator<Buffer, void, undefined> {
   let head = Buffer.alloc(0);
@@ -146,7 +148,7 @@ export async function* inflateBlocks(blocks: AsyncIterable<Uint8Array>): AsyncGe
   }
 }
 
-/** Where the header ends; undefined while it is not all there. */
+/** The end of the header; undefined while it is incomplete. */
 const headerEnd = (head: Buffer): number | undefined => {
   if (head.length < 10) return undefined;
   if (head.readUIntBE(0, 3) !== 0x1f8b08) throw new Error("invalid gzip data");
@@ -166,7 +168,7 @@ const headerEnd = (head: Buffer): number | undefined => {
   return at > head.length ? undefined : at;
 };
 
-/** The text of one more block; nothing any more behind the end of the first member. */
+/** The text of one more block; empty behind the end of the first member. */
 const inflated = async (decoder: InflateRaw, block: Buffer): Promise<Buffer> => {
   const parts: Buffer[] = [];
   const collect = (part: Buffer): void => void parts.push(part);
@@ -246,7 +248,7 @@ export async function processDirectory(
       .split(/(?<=\n)/);
     for (const [number, line] of lines.entries()) {
       callback(transaction, line);
-      // With text on the left this appends.
+      // With text on the left `+` appends.
       offset = (offset as number) + (Number(offset) + line.length);
       if ((number + 1) % LINES_PER_PROGRESS === 0) await update();
     }

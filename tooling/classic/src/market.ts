@@ -104,8 +104,8 @@ export async function purchaseItem(
  * "Redis in Action", chapter 6, under one lock on the whole market ({@link acquireLock}): both reads in one trip,
  * then the four writes in another.
  *
- * Known faults: those of the lock; the price the buyer saw is dropped, so that it pays whatever is asked by now; the
- * writes are not guarded, so that a buyer by {@link purchaseItem} can sell the same item in between; fractions dropped.
+ * Known faults: those of the lock; the price that the buyer saw is ignored, so that it pays the current one; the writes
+ * are not guarded, so that a buyer by {@link purchaseItem} can sell the same item in between; fractions dropped.
  */
 export async function purchaseItemWithLock(
   redis: Redis,
@@ -148,8 +148,8 @@ export interface OwnerlessLockOptions extends MarketOptions {
 /**
  * A buy under `SETNX` without owner, on the whole market, at the price the buyer saw.
  *
- * Known faults: those of the lock; once it has lapsed or was deleted by a slow holder, the writes meet no guard and the
- * item is sold again.
+ * Known faults: those of the lock; once it has expired or was deleted by a slow holder, the writes are not guarded and
+ * the item is sold again.
  */
 export async function purchaseItemWithOwnerlessLock(
   redis: Redis,

@@ -10,11 +10,11 @@ export interface HeldRequest {
 }
 
 /**
- * A relay in front of one Redis server that lets a test inject a fault between two round trips of unchanged code: it
- * counts the requests of a client, holds the one a test waits for, and can cut the client off as a crash would.
+ * A proxy in front of one Redis server that lets a test inject a fault between two round trips of unchanged code: it
+ * counts the requests of a client, holds the one that a test waits for, and can cut the connection like a crash.
  *
- * A request is what the client wrote before it next waited for a reply, so a pipeline is one. Meant for a client that
- * has one call in flight.
+ * A request is everything that the client writes before it waits for a reply, so a pipeline is one. Meant for a client
+ * that has one call in flight.
  */
 export class RequestProxy implements AsyncDisposable {
   /** Round trips since the last {@link reset}. */
@@ -38,7 +38,7 @@ export class RequestProxy implements AsyncDisposable {
     return proxy;
   }
 
-  /** Where the client under test connects. */
+  /** The address to which the client under test connects. */
   get url(): string {
     return `redis://127.0.0.1:${(this.#server.address() as AddressInfo).port}`;
   }
@@ -88,7 +88,7 @@ export class RequestProxy implements AsyncDisposable {
     for (const socket of [client, server]) {
       socket.setNoDelay(true);
       this.#sockets.add(socket);
-      // A reset is one of the ways a test ends a connection; the close that follows is what counts.
+      // Tests may reset a connection; only the following close matters.
       socket.on("error", () => undefined);
       socket.on("close", () => this.#sockets.delete(socket));
     }

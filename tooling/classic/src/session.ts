@@ -6,7 +6,7 @@ import { execute } from "./transaction.js";
 /** How many viewed items a token keeps. */
 export const VIEWED_KEPT = 25;
 
-/** How many sessions the classic clean-up keeps: below it, nothing ever goes. */
+/** How many sessions the classic clean-up keeps: below this number nothing is ever removed. */
 export const SESSIONS_KEPT = 10_000_000;
 
 /** The most sessions one pass of the clean-up removes. */
@@ -79,7 +79,7 @@ export interface CleanOptions {
  * "Redis in Action", chapter 2: the clean-up process: one pass after the other, a second of sleep when there is
  * nothing to remove. Resolves once `signal` aborts.
  *
- * Known faults: those of {@link cleanSessionsOnce}; and while no such process runs, everything stays.
+ * Known faults: those of {@link cleanSessionsOnce}; and without such a process, everything stays.
  */
 export async function cleanSessions(
   redis: Redis,
@@ -93,8 +93,8 @@ export async function cleanSessions(
 }
 
 /**
- * "Redis in Action", chapter 2, one pass: `ZCARD recent:`, and above `keep` the oldest tokens, at most 100, go from
- * `viewed:<token>`, `login:` and `recent:`. Resolves to how many went.
+ * "Redis in Action", chapter 2, one pass: `ZCARD recent:`, and above `keep` the oldest tokens, at most 100, are removed
+ * from `viewed:<token>`, `login:` and `recent:`. Resolves to their number.
  *
  * Known faults: a limit by number, never by age; the global view counts are not touched.
  */

@@ -14,7 +14,7 @@ export interface UpdateCounterOptions {
   readonly prefix?: string;
   /** @default 1 */
   readonly count?: number;
-  /** When it happened, in seconds. 0 is taken for "not given". @default the client's clock */
+  /** When it happened, in seconds. 0 counts as not given. @default the client's clock */
   readonly now?: number;
 }
 
@@ -29,7 +29,7 @@ export async function updateCounter(
   { prefix = "", count = 1, now }: UpdateCounterOptions = {},
 ): Promise<void> {
   const keys = classicKeys(prefix);
-  // As the original has it: 0 is no instant.
+  // As in the original, 0 is no instant.
   const seconds = now || Date.now() / 1000;
   const transaction = redis.multi();
   for (const precision of COUNTER_PRECISIONS) {
@@ -43,7 +43,7 @@ export async function updateCounter(
 /**
  * "Redis in Action", chapter 5: `HGETALL`, sorted by time: first second of a slice, and its count.
  *
- * Known faults: reads all that is there, whatever is wanted of it; slices without a hit are missing.
+ * Known faults: always reads everything; slices without a hit are missing.
  */
 export async function getCounter(
   redis: Redis,
@@ -61,7 +61,7 @@ export async function getCounter(
 export interface CleanCountersOptions {
   /** Put before every key. @default "" */
   readonly prefix?: string;
-  /** Number of the pass: slices of n minutes are looked at in every n-th. @default 0 */
+  /** Number of the pass: slices of n minutes are checked in every n-th one. @default 0 */
   readonly passes?: number;
   /** The client's clock, in milliseconds. @default the wall clock */
   readonly now?: () => number;
