@@ -5,11 +5,11 @@ import { grows, type Lab } from "../lab/lab.js";
 import { stopped } from "../lab/process-state.js";
 import type { Fault } from "./fault.js";
 
-/** How far behind a replica may be on a busy machine. */
+/** The largest replication lag on a busy machine. */
 const unreplicatedMs = 1_000;
-/** For clients to find their new master: the wait between two tries is at most two seconds. */
+/** The time for clients to find their new master: they retry at least every two seconds. */
 const followMs = 2_500;
-/** For Sentinels, which look at each other's servers every ten seconds while all is well. */
+/** The time for Sentinels, which query the servers every ten seconds while all is well. */
 const inStep = { timeoutMs: 40_000, intervalMs: 50 };
 
 const serversOf = ({ server }: Lab): readonly RedisNode[] => [...server.nodes, ...server.replicas];
@@ -20,7 +20,7 @@ const offsetOf = (text: string): number => Number(/^(?:slave|master)_repl_offset
 const follow = (node: RedisNode, { host, port }: RedisNode): Promise<unknown> =>
   node.call("REPLICAOF", host, String(port));
 
-/** What Sentinels say: fields and values in turn. */
+/** A reply of a Sentinel: fields and values in turn. */
 const fieldsOf = (reply: unknown): ReadonlyMap<string, string> => {
   const flat = reply as readonly string[];
   return new Map(flat.flatMap((name, at) => (at % 2 === 0 ? [[name, flat[at + 1] ?? ""] as const] : [])));
@@ -58,7 +58,7 @@ const successor = async (lab: Lab, old: RedisNode): Promise<RedisNode> =>
     { timeoutMs: 20_000 },
   );
 
-/** A dead master comes back behind its successor. Where there is none it comes back with nothing. */
+/** A dead master returns as a replica of its successor; without a successor it returns empty. */
 const comeBack = async (lab: Lab, old: RedisNode, next: RedisNode | undefined, from: number): Promise<void> => {
   await old.start();
   if (!next) return lab.lostData(from, clock(), "all");
@@ -70,7 +70,7 @@ const comeBack = async (lab: Lab, old: RedisNode, next: RedisNode | undefined, f
 
 const isMaster = async (node: RedisNode): Promise<boolean> => (await info(node)).includes("role:master\r\n");
 
-/** Resolves with the masters of a Cluster when each has its replica, and all say that all slots are served. */
+/** Resolves with the masters of a Cluster when each has its replica, and all report that all slots are served. */
 const wellMasters = async (lab: Lab): Promise<readonly RedisNode[]> =>
   await eventually(async () => {
     const masters: RedisNode[] = [];

@@ -1,7 +1,7 @@
 import type { Lab } from "../lab/lab.js";
 import type { Setting } from "../lab/setting.js";
 
-/** A fault that is on. */
+/** A fault that is active. */
 export interface Injection {
   /** Resolves when it is seen to take effect. */
   readonly until?: () => Promise<unknown>;

@@ -4,7 +4,7 @@ import type { Injection, Fault } from "./fault.js";
 
 type Side = "up" | "down";
 
-/** The link swallows what is sent: bytes were lost. */
+/** The link swallows sent bytes. It took effect if bytes were lost. */
 const swallow = (lab: Lab, ...sides: readonly Side[]): Injection => {
   const before = lab.proxy.stats.droppedBytes;
   for (const side of sides) lab.proxy[side].hole = true;

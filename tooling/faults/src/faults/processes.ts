@@ -93,7 +93,7 @@ export const processFaults: readonly Fault[] = [
   },
 ];
 
-/** The server's clock jumps there, and back. */
+/** The server's clock jumps by `sizes`, one after the other. */
 const serverClockFault = (kind: string, sizes: readonly bigint[]): Fault => ({
   kind,
   setting: "shifted",

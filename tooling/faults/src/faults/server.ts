@@ -3,7 +3,7 @@ import { grows, type Lab } from "../lab/lab.js";
 import { stopped } from "../lab/process-state.js";
 import type { Injection, Fault } from "./fault.js";
 
-/** Settings that make the server refuse what is asked of it, with an error reply of this kind. */
+/** Settings that make the server refuse commands with an error reply of this kind. */
 const refusing = async (
   lab: Lab,
   code: string,
@@ -25,7 +25,7 @@ const killClients = async (lab: Lab, ...filter: string[]): Promise<number> => {
   return killed.reduce<number>((sum, count) => sum + Number(count), 0);
 };
 
-/** One command connection of a worker, or the command connections of all: so many were closed. */
+/** Kills one command connection of a worker, or those of all; resolves with their number. */
 const killCommandConnections = async (lab: Lab): Promise<number> => {
   if (lab.random() < 0.5) return await killClients(lab, "TYPE", "normal", "SKIPME", "yes");
   const node = lab.pick(lab.server.nodes);
@@ -42,7 +42,7 @@ const expectBusy = async (lab: Lab): Promise<void> => {
 };
 
 const replicaOf = (lab: Lab, ...master: readonly string[]): Promise<unknown> => lab.node.call("REPLICAOF", ...master);
-/** Nobody listens there. */
+/** A port without a listener. */
 const nowhere = ["127.0.0.1", "1"];
 
 const killAndStart = async (lab: Lab, policy: "always" | "everysec"): Promise<Injection> => {

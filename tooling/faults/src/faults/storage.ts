@@ -6,10 +6,10 @@ import { appendFile, copyOf, cutToSynced, flip, logFile, removeData, tear, unsyn
 import { noShims } from "../lab/shims.js";
 import type { Injection, Fault } from "./fault.js";
 
-/** The time for which `everysec` may leave data in memory: a second, and another where a sync is under way. */
+/** The time for which `everysec` may leave data in memory: a second, and another one while a sync is under way. */
 const unsyncedMs = 2_000;
 
-/** Kills the server when it is time, does something to its files, and starts it again. */
+/** Kills the server when `until` allows, changes its files, and starts it again. */
 const killAnd = async (
   lab: Lab,
   spoil: (file: string) => boolean,
@@ -27,7 +27,7 @@ const killAnd = async (
   };
 };
 
-/** A server that nobody asks anything has nothing to lose. */
+/** An idle server has nothing to lose. */
 const mostWaitMs = 500;
 
 const someLeft = (lab: Lab): number => (lab.random() < 0.5 ? 0 : lab.random());

@@ -145,8 +145,8 @@ const checkChain = (run: RunHistory, chain: string, all: readonly Given[], judge
     const ids = new Set(given.flatMap(({ messages }) => messages.map(([, , id]) => id)));
     const places = end.messages.flatMap(([, , id], index) => (ids.has(id) ? [index] : []));
     for (const [seq, , id] of end.messages.slice(places[0] ?? Infinity, (places.at(-1) ?? 0) + 1)) {
-      const isTold = given.some(({ gap }) => gap && gap.from <= seq && seq <= gap.to);
-      judge("order", !ids.has(id) && !isTold && `${name}: ${chain} was never given ${id}, which is ${String(seq)} now`);
+      const wasOrdered = given.some(({ gap }) => gap && gap.from <= seq && seq <= gap.to);
+      judge("order", !ids.has(id) && !wasOrdered && `${name}: ${chain} was never given ${id}, which is ${String(seq)} now`);
     }
   }
 };

@@ -8,7 +8,7 @@ import {
   detail,
   farewell,
   isLeaving,
-  isTold,
+  wasOrdered,
   left,
   log,
   noteBackground,
@@ -229,7 +229,7 @@ const lookAround = async (random) => {
 // ── a life ────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 const block = async () => {
-  if (!isTold("block")) return;
+  if (!wasOrdered("block")) return;
   const until = clock() + 1.5 * leaseMs;
   while (clock() < until);
   log("blocked", {});

@@ -6,7 +6,7 @@ import {
   detail,
   farewell,
   isLeaving,
-  isTold,
+  wasOrdered,
   left,
   log,
   noteBackground,
@@ -123,7 +123,7 @@ const produce = async (queues, random) => {
 
 const obey = async (random) => {
   while (!isLeaving()) {
-    if (isTold("block")) {
+    if (wasOrdered("block")) {
       const from = clock();
       const until = from + leaseMs * (1.2 + 0.6 * random());
       while (clock() < until);
