@@ -11,7 +11,7 @@ import type { AddTask, ProcessTask, Rate, TrickleTask } from "./jobs.js";
 const withDelays = ["kit", "bullmq", "bullmq defaults", "bee-queue", "bee-queue defaults", "groupmq", "classic"];
 const everybody = [...withDelays, "floor"];
 
-/** A goal as ratios against bullmq and bee-queue, and what else it asks. */
+/** A goal as ratios against bullmq and bee-queue, with further checks. */
 const goal = (bullmq: number, bee?: number, ...more: readonly Check[]): Goal => {
   const ofBee: Check[] = bee === undefined ? [] : [{ than: "bee-queue", atLeast: bee }];
   const checks: Check[] = [{ than: "bullmq", atLeast: bullmq }, ...ofBee, ...more];
@@ -93,7 +93,7 @@ const addCase = (of: Entry, how: AddTask["how"], settings: CaseSettings = {}, ba
 
 interface ProcessSettings extends CaseSettings {
   readonly handlerMs?: number;
-  /** Of the usual number of jobs. */
+  /** The share of the usual number of jobs. */
   readonly share?: number;
   readonly isPersistent?: boolean;
   readonly roundTripMs?: number;
@@ -126,7 +126,7 @@ const each: QueueSetup = { ack: "each" };
 const strict: QueueSetup = { strict: true, ack: "each" };
 
 const [commandsName, microsName] = ["commands per job c=100", "redis µs per lifecycle c=100"];
-/** The server's work for a job from its adding to its end. */
+/** The server's work for a job from its add to its end. */
 const lifecycle = caseOf(
   [
     entry(commandsName, "commands", "lower", "processing alone, commands inside scripts too", goal(100, 40)),
@@ -261,7 +261,7 @@ const lostReplies = caseOf(
     const left = async (): Promise<number> => Number(await lab.server.call("HLEN", "kit:queue:{bench}:jobs"));
     let isOver = false;
     const cutting = async (): Promise<void> => {
-      // Not the handshakes of what was cut before.
+      // Without the handshakes of connections that were cut before.
       for (let last = Infinity; !isOver; await sleep(20)) {
         const count = await left();
         if (count < last) proxy.down.cutNext = 1;
