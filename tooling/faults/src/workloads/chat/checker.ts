@@ -146,7 +146,10 @@ const checkChain = (run: RunHistory, chain: string, all: readonly Given[], judge
     const places = end.messages.flatMap(([, , id], index) => (ids.has(id) ? [index] : []));
     for (const [seq, , id] of end.messages.slice(places[0] ?? Infinity, (places.at(-1) ?? 0) + 1)) {
       const wasOrdered = given.some(({ gap }) => gap && gap.from <= seq && seq <= gap.to);
-      judge("order", !ids.has(id) && !wasOrdered && `${name}: ${chain} was never given ${id}, which is ${String(seq)} now`);
+      judge(
+        "order",
+        !ids.has(id) && !wasOrdered && `${name}: ${chain} was never given ${id}, which is ${String(seq)} now`,
+      );
     }
   }
 };
