@@ -1,7 +1,7 @@
 import type { PackageControl } from "../../plain/workload.js";
 import type { Invariant } from "./checker.js";
 
-/** Lua by which a command of a script does nothing. */
+/** Lua that makes a command of a script do nothing. */
 const without = (command: string): string =>
   `local call = redis.call local redis = setmetatable({ call = function(command, ...) if command == '${command}' then return 0 end return call(command, ...) end }, { __index = redis })`;
 

@@ -33,7 +33,7 @@ log("started", { pid: process.pid });
 const upTo = (random, most) => 1 + Math.floor(random() * most);
 const rest = (random) => pause(random() * restMs);
 
-/** Tries until it is done, or it is time to go. */
+/** Tries until it succeeds or the worker has to leave. */
 const insist = async (what, name, change) => {
   for (;;) {
     const isDone = await attempt(what, name, deadlineMs, async () => {

@@ -23,15 +23,15 @@ import {
 /**
  * The invariants that a run is held against.
  *
- * - `order` all readers of a chat are given the same messages in the same order, without a hole that is not told as a gap
- * - `kept` what was acknowledged to its sender is there, and given to each reader
- * - `positions` positions move forward only, up to what was acknowledged, and are the same in both places
- * - `unread` what is said to be unread is what is unread
+ * - `order` all readers of a chat receive the same messages in the same order; every hole is reported as a gap
+ * - `kept` a message that was acknowledged to its sender exists, and each reader receives it
+ * - `positions` positions only move forward, up to acknowledged messages, and are the same in both places
+ * - `unread` counts of unread messages are right
  * - `retention` nothing is dropped that the chat's settings protect
- * - `leases` a message of the mailbox is with one worker at a time, and with nobody after its acknowledgement
+ * - `leases` a message of the mailbox is with one worker at a time, and with none after its acknowledgement
  * - `mailbox` no message of the mailbox is lost, and each repeated delivery has a reason
  * - `U1` every promise settles by its deadline and 100 ms
- * - `U2` what is sent twice has one effect and one answer
+ * - `U2` a repeated request has one effect and one answer
  * - `U3` work goes on within two seconds after an outage, and after a failover as soon as there is a new master
  * - `U4` nothing is left: no rejection unhandled, nothing printed, no process that does not end
  * - `U5` every error is typed
@@ -83,7 +83,7 @@ const allCalls = (run: RunHistory): readonly Call[] => {
 
 const knownCalls = new WeakMap<RunHistory, readonly Call[]>();
 
-/** The calls of a worker, and those that its kill cut off: they may have had their effect. */
+/** The calls of a worker, and those that its kill cut off, which may have taken effect. */
 const callsBy = ({ records, killedAt = Infinity }: WorkerHistory): Call[] => {
   const calls = records.filter((record) => record.kind === "call");
   const settled = new Set((calls as readonly (Call | ChatCall)[]).map((call) => "number" in call && call.number));
@@ -109,7 +109,7 @@ const isGone = ({ what, code = "" }: Call): boolean =>
 
 // ── readers ─────────────────────────────────────────────────────────────────────────────────────────────────────────
 
-/** The pages that each reader was given, in order. */
+/** The pages that each reader received, in order. */
 const chainsOf = ({ workers }: RunHistory): Map<string, Given[]> => {
   const chains = new Map<string, Given[]>();
   for (const { records } of workers)
@@ -154,7 +154,7 @@ const checkChain = (run: RunHistory, chain: string, all: readonly Given[], judge
   }
 };
 
-/** Where the server lost a chat it begins again at 1: what a reader was given in each of its lives. */
+/** A chat that the server lost begins again at 1: what a reader received in each life of the chat. */
 const livesOf = (given: readonly Given[], isWhole: boolean): Given[][] => {
   if (isWhole) return [[...given]];
   const lives: Given[][] = [];
@@ -169,7 +169,7 @@ const livesOf = (given: readonly Given[], isWhole: boolean): Given[][] => {
   return lives;
 };
 
-/** One sequence is one message, whoever tells of it, and one message has one sequence. */
+/** One sequence is one message in all records, and one message has one sequence. */
 const checkIdentity = (run: RunHistory, sends: readonly SendCall[], judge: Judge): void => {
   const bySeq = new Map<string, string>();
   const byId = new Map<string, string>();
@@ -189,7 +189,10 @@ const checkIdentity = (run: RunHistory, sends: readonly SendCall[], judge: Judge
   for (const [name, { messages }] of run.ends) for (const message of messages) note(name, message);
 };
 
-/** A message whose sender had its sequence is there in the end, or dropped; each reader that read to the end was given it. */
+/**
+ * A message whose sender received its sequence exists in the end, or was dropped; each reader that read to the end
+ * received it.
+ */
 const checkKept = (name: string, { look, messages }: End, sends: readonly SendCall[], judge: Judge): void => {
   const there = new Map(messages.map(([seq, , id]) => [seq, id]));
   for (const send of sends) {
@@ -316,7 +319,7 @@ const boundsOf = (
   };
 };
 
-/** A chat, what was sent to it, and all its messages that anybody saw. */
+/** A chat, the messages sent to it, and all that any reader saw. */
 interface Conversation {
   readonly name: string;
   readonly sends: readonly SendCall[];
@@ -415,7 +418,7 @@ const checkLeases = (run: RunHistory, judge: Judge): void => {
   checkUnknown(run, unknown, judge);
 };
 
-/** Deliveries that nobody wrote down went to a `take` without an answer, and lasted as long as any lease. */
+/** Deliveries that no worker recorded went to a `take` without an answer, and lasted as long as any lease. */
 const checkUnknown = (
   run: RunHistory,
   unknown: readonly { readonly at: number; readonly told: string }[],

@@ -1,7 +1,7 @@
 import type { PackageControl } from "../../plain/workload.js";
 import type { Invariant } from "./checker.js";
 
-/** A script to which the server's answers are told otherwise. */
+/** A script whose replies are changed. */
 const misled = (lua: string): string =>
   `local server = redis local redis = { pcall = server.pcall, call = function(...) local call, command, key = server.call, ... ${lua} return call(...) end }`;
 

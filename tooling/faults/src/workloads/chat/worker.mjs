@@ -48,7 +48,7 @@ const make = async () => {
 
 let asked = 0;
 
-/** A call, whose chat is made again where the server says that there is none. It is told before it is made: see `begun`. */
+/** Makes a call, and creates its chat again if the server has none. It is logged before it is made: see `begun`. */
 const ask = async (what, name, commands, run, facts, about) => {
   const told = { ...about, number: ++asked };
   log("begun", { what, name, at: clock(), ...told });

@@ -6,11 +6,11 @@ interface LockControl extends Control {
   readonly invariants: readonly Invariant[];
   /** In the built lock; without them the lock is wrapped, with the lie of the control's own name. */
   readonly mutations?: readonly Mutation[];
-  /** @default true; false: the lock is as it should be, and what it guards takes whatever comes. */
+  /** @default true; with false the lock is right, but the register that it guards accepts everything. */
   readonly isFenced?: boolean;
 }
 
-/** Errors that a lock may have; a checker that does not see one is of no use. */
+/** Deliberate faults of a lock, each of which the checker must detect. */
 export const lockControls: readonly LockControl[] = [
   {
     name: "unfenced",

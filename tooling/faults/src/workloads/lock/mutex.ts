@@ -7,9 +7,9 @@ export type MutexCall =
   | { readonly kind: "acquire"; readonly fence: number }
   /** It was held until then. */
   | { readonly kind: "release"; readonly fence: number }
-  /** It ran out, or was given back without anybody hearing of it. */
+  /** It expired, or was released without a reply. */
   | { readonly kind: "end"; readonly fence: number }
-  /** The caller was told that it does not hold the lock. */
+  /** The caller received the answer that it does not hold the lock. */
   | { readonly kind: "not held"; readonly fence: number };
 
 export interface MutexState {
@@ -83,7 +83,7 @@ const operationsOf = (run: RunHistory): Map<string, Operation<MutexCall>[]> => {
       ),
     );
     const given = new Set(records.map((record) => record.kind === "call" && record.what === "release" && record.lease));
-    /** Before this nothing ended a lease that its caller did not give back. */
+    /** Until this instant only its caller could have ended the lease. */
     const endsFrom = new Map<string, number>();
     for (const record of records) {
       if (record.kind === "hold") {

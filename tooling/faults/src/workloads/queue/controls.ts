@@ -8,13 +8,13 @@ interface QueueControl extends Control {
   readonly mutation?: Mutation;
 }
 
-/** A script that gets other replies than the server's; its libraries get them, too. */
+/** A script whose replies are changed, also for its libraries. */
 const misled = (lua: string): string =>
   `local call = redis.call local redis = { pcall = redis.pcall, call = function(...) local command, key = ... ${lua} return call(...) end }${String.raw`\n`}-- Libraries${String.raw`\n`}`;
 
 const anyTime = "scripts flushed";
 
-/** Bugs that the checker has to find in a queue. */
+/** Deliberate faults of a queue, each of which the checker must detect. */
 export const queueControls: readonly QueueControl[] = [
   {
     name: "add-forgets-itself",

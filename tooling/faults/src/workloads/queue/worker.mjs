@@ -67,7 +67,7 @@ const newJob = (random) => {
   return { about: { key, fails, delayMs }, data: { key, fails, ms, isDeaf: random() < 0.5 }, options };
 };
 
-/** Asks until somebody knows what came of it. */
+/** Repeats an add until its outcome is known. */
 const add = async (queue, name, { about, data, options }, random) => {
   for (let op, tries = 1; tries <= 6; tries++) {
     const settled = timed("add", name, deadlineMs);

@@ -11,11 +11,11 @@ interface SemaphoreControl extends Control {
   readonly mutations?: readonly Mutation[];
 }
 
-/** A script to which the server's answers are told otherwise. */
+/** A script whose replies are changed. */
 const misled = (lua: string): string =>
   `local call = redis.call function redis.call(...) local command, key = ... ${lua} end`;
 
-/** Errors that a semaphore may have; a checker that does not see one is of no use. */
+/** Deliberate faults of a semaphore, each of which the checker must detect. */
 export const semaphoreControls: readonly SemaphoreControl[] = [
   {
     name: "one-too-many",
