@@ -61,13 +61,13 @@ describe.each(workloads.map((workload) => [workload.name, workload] as const))("
     expect(chosen).toHaveLength(kinds.length);
     const isOver = (effective: number): boolean => effective >= 1;
     const report = await workload.run({ seed, setting: "kept", faults: chosen, isOver, calmMs });
-    const told = `SEED=${String(seed)}`;
-    expect(report.violations.slice(0, 20), told).toEqual([]);
-    expect([...report.effects.keys()].toSorted(), told).toEqual(kinds.toSorted());
-    expect(Math.min(...report.effects.values()), told).toBeGreaterThan(0);
+    const seedText = `SEED=${String(seed)}`;
+    expect(report.violations.slice(0, 20), seedText).toEqual([]);
+    expect([...report.effects.keys()].toSorted(), seedText).toEqual(kinds.toSorted());
+    expect(Math.min(...report.effects.values()), seedText).toBeGreaterThan(0);
     // Something was done, and something judged.
-    expect(report.operations, told).toBeGreaterThan(kinds.length);
-    expect(Math.max(...Object.values(report.checked)), told).toBeGreaterThan(kinds.length);
+    expect(report.operations, seedText).toBeGreaterThan(kinds.length);
+    expect(Math.max(...Object.values(report.checked)), seedText).toBeGreaterThan(kinds.length);
   });
 
   it(`sees what is wrong with the control ${controlOf(workload).name}`, () =>

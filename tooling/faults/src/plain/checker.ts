@@ -37,8 +37,8 @@ export const checkResumption = (
   for (const { kind, at, dueMs = work.dueMs } of run.heals)
     for (const what of work.kinds) {
       const tookMs = resumedAt(run, at, what, work) - at - stalledByAll(run.workers, at, at + dueMs);
-      const told = `${what} went on ${tookMs.toFixed(0)} ms after ${kind} at ${at.toFixed(0)}`;
-      judge("U3", tookMs > dueMs && `${told}, due within ${dueMs.toFixed(0)}`);
+      const finding = `${what} went on ${tookMs.toFixed(0)} ms after ${kind} at ${at.toFixed(0)}`;
+      judge("U3", tookMs > dueMs && `${finding}, due within ${dueMs.toFixed(0)}`);
     }
 };
 

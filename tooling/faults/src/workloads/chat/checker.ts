@@ -233,8 +233,8 @@ const checkEnd = (run: RunHistory, name: string, { look, messages, unread, fetch
   for (const { chain, startedAt, isLast } of callsOf(run, "fetch")) {
     if (isLast !== true) continue;
     const seen = Math.max(0, ...(chains.get(chain) ?? []).filter(({ chat }) => chat === name).map(lastOf));
-    const [least, told] = [sent.before(startedAt), `${name}: ${chain} read to its end and saw ${String(seen)}`];
-    if (seen > 0) judge("kept", seen < least && `${told} of ${String(least)}`);
+    const [least, finding] = [sent.before(startedAt), `${name}: ${chain} read to its end and saw ${String(seen)}`];
+    if (seen > 0) judge("kept", seen < least && `${finding} of ${String(least)}`);
   }
 };
 
@@ -346,16 +346,16 @@ const checkPositions = (run: RunHistory, name: string, all: readonly SendCall[],
     for (const { from, at, positions } of looks) {
       const position = positions[member] ?? 0;
       const [least, most] = [low.before(from), high.before(at + clockErrorMs)];
-      const told = `${name}: ${member} is at ${String(position)}, and was from ${String(least)} to ${String(most)}`;
-      judge("positions", (position < least || position > most) && told);
+      const finding = `${name}: ${member} is at ${String(position)}, and was from ${String(least)} to ${String(most)}`;
+      judge("positions", (position < least || position > most) && finding);
     }
     for (const { member: who, counts, startedAt, settledAt } of isExact ? callsOf(run, "unread") : []) {
       if (who !== member || !counts) continue;
       const count = counts[name] ?? 0;
       const least = heads.before(startedAt - clockErrorMs) - high.before(settledAt + clockErrorMs);
       const most = heads.before(settledAt + clockErrorMs) - low.before(startedAt);
-      const told = `${name}: ${member} has ${String(count)} unread, which are ${String(least)} to ${String(most)}`;
-      judge("unread", (count < least || count > most) && told);
+      const finding = `${name}: ${member} has ${String(count)} unread, which are ${String(least)} to ${String(most)}`;
+      judge("unread", (count < least || count > most) && finding);
     }
   }
 };
@@ -392,27 +392,30 @@ const byMessage = <T extends { readonly id: string }>(all: readonly T[]): Map<st
 
 const checkLeases = (run: RunHistory, judge: Judge): void => {
   const settles = byMessage(callsOf(run, "settle"));
-  const unknown: { readonly at: number; readonly told: string }[] = [];
+  const unknown: { readonly at: number; readonly finding: string }[] = [];
   for (const [id, some] of byMessage(deliveriesOf(run))) {
     const sorted = some.toSorted((one, other) => one.deliveries - other.deliveries);
     const own = settles.get(id) ?? [];
     const acked = own.find(({ how, isDone }) => how === "ack" && isDone === true);
     for (const [index, next] of sorted.entries()) {
       const { call, seq, worker, deliveries } = next;
-      const told = `${String(seq)} (${id})`;
+      const finding = `${String(seq)} (${id})`;
       if (acked && !lostDataBetween(run, acked.startedAt, call.settledAt))
-        judge("leases", call.startedAt > acked.settledAt && `${worker.id} was given ${told}, which was acknowledged`);
+        judge(
+          "leases",
+          call.startedAt > acked.settledAt && `${worker.id} was given ${finding}, which was acknowledged`,
+        );
       const before = sorted[index - 1];
       const since = before?.call.startedAt ?? 0;
       if (deliveries === 1 && !before) continue;
       // After a loss the numbers of deliveries begin anew.
       if (lostDataBetween(run, Math.min(since, call.startedAt), Math.max(since, call.settledAt))) continue;
       if (before?.deliveries === deliveries)
-        judge("mailbox", run.isWhole && `${told} was handed out twice for the ${String(deliveries)}. time`);
+        judge("mailbox", run.isWhole && `${finding} was handed out twice for the ${String(deliveries)}. time`);
       else if (before?.deliveries === deliveries - 1) judge("leases", takenTooEarly(before, next, own));
       for (let missing = (before?.deliveries ?? 0) + 1; missing < deliveries; missing++)
         if (!run.echoed.has(`${id} ${String(missing)}`))
-          unknown.push({ at: call.settledAt, told: `${told} came for the ${String(deliveries)}. time` });
+          unknown.push({ at: call.settledAt, finding: `${finding} came for the ${String(deliveries)}. time` });
     }
   }
   checkUnknown(run, unknown, judge);
@@ -421,7 +424,7 @@ const checkLeases = (run: RunHistory, judge: Judge): void => {
 /** Deliveries that no worker recorded went to a `take` without an answer, and lasted as long as any lease. */
 const checkUnknown = (
   run: RunHistory,
-  unknown: readonly { readonly at: number; readonly told: string }[],
+  unknown: readonly { readonly at: number; readonly finding: string }[],
   judge: Judge,
 ): void => {
   const lost = callsOf(run, "take").flatMap(({ outcome, startedAt, settledAt, limit, leaseMs }) => {
@@ -429,9 +432,9 @@ const checkUnknown = (
     const times = (outcome === "ok" ? 0 : 1) + Math.floor((settledAt - startedAt) / leaseMs);
     return times > 0 ? [{ from: startedAt + leaseMs - clockErrorMs, room: times * limit }] : [];
   });
-  for (const [index, { at, told }] of unknown.toSorted((one, other) => one.at - other.at).entries()) {
+  for (const [index, { at, finding }] of unknown.toSorted((one, other) => one.at - other.at).entries()) {
     const room = lost.reduce((sum, take) => sum + (take.from <= at ? take.room : 0), 0);
-    judge("mailbox", index >= room && `${told}, and nobody had it before`);
+    judge("mailbox", index >= room && `${finding}, and nobody had it before`);
   }
 };
 

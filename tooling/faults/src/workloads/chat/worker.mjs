@@ -50,15 +50,15 @@ let asked = 0;
 
 /** Makes a call, and creates its chat again if the server has none. It is logged before it is made: see `begun`. */
 const ask = async (what, name, commands, run, facts, about) => {
-  const told = { ...about, number: ++asked };
-  log("begun", { what, name, at: clock(), ...told });
+  const call = { ...about, number: ++asked };
+  log("begun", { what, name, at: clock(), ...call });
   const settled = timed(what, name, dueMs(commands));
   try {
     const value = await run();
-    settled("ok", { ...told, ...facts(value) });
+    settled("ok", { ...call, ...facts(value) });
     return value;
   } catch (error) {
-    settled(outcomeOf(error), { ...told, ...detail(error) });
+    settled(outcomeOf(error), { ...call, ...detail(error) });
     if (["KIT_CHAT_UNKNOWN", "KIT_CHAT_NOT_MEMBER"].includes(error.code)) await make();
     return what === "send" && error.code === "KIT_UNKNOWN_OUTCOME" ? "unknown" : undefined;
   }

@@ -129,16 +129,16 @@ const checkDurable = (run: RunHistory, judge: Judge): void => {
 
 const checkCounts = (run: RunHistory, call: DurableCall, judge: Judge): void => {
   const { id, name, answer, wanted, replicas = 0, fsync = { local: false, replicas: 0 } } = call;
-  const told = `${name}: ${id} was answered ${answer ?? "nothing"}`;
-  judge("D2", replicas > run.replicas && `${told} with ${String(replicas)} replicas of ${String(run.replicas)}`);
-  judge("D2", fsync.replicas > replicas && `${told} with more disks of replicas than replicas`);
-  judge("D2", fsync.local && !run.hasFile && `${told} with a disk that the server does not use`);
+  const finding = `${name}: ${id} was answered ${answer ?? "nothing"}`;
+  judge("D2", replicas > run.replicas && `${finding} with ${String(replicas)} replicas of ${String(run.replicas)}`);
+  judge("D2", fsync.replicas > replicas && `${finding} with more disks of replicas than replicas`);
+  judge("D2", fsync.local && !run.hasFile && `${finding} with a disk that the server does not use`);
   const isReached = replicas >= wanted.replicas && (wanted.fsync === "none" || fsync.local);
   judge(
     "D2",
-    answer === "safe" && !isReached && `${told}, with ${String(replicas)} of ${String(wanted.replicas)} replicas`,
+    answer === "safe" && !isReached && `${finding}, with ${String(replicas)} of ${String(wanted.replicas)} replicas`,
   );
-  judge("D2", answer === "short" && isReached && `${told}, but nothing was missing`);
+  judge("D2", answer === "short" && isReached && `${finding}, but nothing was missing`);
 };
 
 // ── entries ─────────────────────────────────────────────────────────────────────────────────────────────────────────

@@ -188,10 +188,13 @@ const checkEchoes = (run: RunHistory, judge: Judge): void => {
       judge("U2", owner === token && `${name}: an acquire that was sent twice found itself in its own way`);
       continue;
     }
-    const told = BigInt(fence ?? 0);
-    const known = fences.get(token) ?? told;
+    const reported = BigInt(fence ?? 0);
+    const known = fences.get(token) ?? reported;
     fences.set(token, known);
-    judge("U2", known !== told && `${name}: an acquire that was sent twice got ${String(known)} and ${String(told)}`);
+    judge(
+      "U2",
+      known !== reported && `${name}: an acquire that was sent twice got ${String(known)} and ${String(reported)}`,
+    );
   }
 };
 

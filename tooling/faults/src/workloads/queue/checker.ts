@@ -27,7 +27,7 @@ import {
  * - `repeats` a job is run again only after a failed attempt, a charged crash, a lease that its worker lost, or when that closed
  * - `ended` a job never begins again once its worker has the server's confirmation of its end
  * - `fenced` the end of a job is refused after its lease was taken back and another worker has begun it
- * - `told` a handler's signal has aborted when another worker begins its job
+ * - `aborted` a handler's signal has aborted when another worker begins its job
  * - `due` no delayed job begins before its time
  * - `charged` a crash is charged only if a worker was gone, or the server was unreachable
  * - `called` a call resolves with the result of its own job, which has run to its end; it rejects for a job that failed for good
@@ -41,7 +41,7 @@ export const invariants = [
   "repeats",
   "ended",
   "fenced",
-  "told",
+  "aborted",
   "due",
   "charged",
   "called",
@@ -205,7 +205,7 @@ const checkTold = (run: RunHistory, job: string, former: Begun, next: Begun, jud
   if ((worker.killedAt ?? Infinity) < next.at + run.leaseMs || worker.end !== "exit 0") return;
   const toldAt = Math.min(saw(former, "lost")?.at ?? Infinity, ranAt);
   const lateBy = toldAt - next.at - stalledIn(worker, next.at - tellMs, toldAt);
-  judge("told", lateBy > tellMs && `${job} began elsewhere ${lateBy.toFixed(0)} ms before ${worker.id} was told`);
+  judge("aborted", lateBy > tellMs && `${job} began elsewhere ${lateBy.toFixed(0)} ms before ${worker.id} was told`);
 };
 
 const checkDeath = (run: RunHistory, death: Death, story: Story | undefined, judge: Judge): void => {

@@ -66,7 +66,7 @@ export const queueControls: readonly QueueControl[] = [
   },
   {
     name: "leases-end-early",
-    invariants: ["told"],
+    invariants: ["aborted"],
     kind: anyTime,
     mutation: {
       script: "step",

@@ -122,8 +122,8 @@ const checkLimits = (name: string, replay: Replay, { at, permitRecord }: PermitS
 
 const checkGrant = (name: string, replay: Replay, { at, permitRecord, script }: PermitStep, judge: Judge): void => {
   const overtaken = replay.before(permitRecord, at);
-  const told = overtaken.map(({ text }) => text).join();
-  judge("order", overtaken.length > 0 && `${name}: ${script} granted ${permitRecord.text} before ${told}`);
+  const skipped = overtaken.map(({ text }) => text).join();
+  judge("order", overtaken.length > 0 && `${name}: ${script} granted ${permitRecord.text} before ${skipped}`);
 };
 
 const checkOwnership = (name: string, replay: Replay, step: Step, judge: Judge): void => {
@@ -393,11 +393,11 @@ const certainlyHeld = (run: RunHistory, name: string): CertainSpan[] =>
   run.workers.flatMap((worker) => {
     const { records, killedAt } = worker;
     const holds = holdsOf(worker, name);
-    const told = new Set(holds.map(({ token }) => token));
+    const tokens = new Set(holds.map(({ token }) => token));
     // A worker that was killed did not say how it ended.
     const cutOff = records.flatMap((record): CertainSpan[] => {
       if (killedAt === undefined || record.kind !== "call" || record.token === undefined) return [];
-      if (record.name !== name || told.has(record.token)) return [];
+      if (record.name !== name || tokens.has(record.token)) return [];
       const { startedAt, settledAt, weight = 0, tenant = "" } = record;
       return [{ from: settledAt, to: Math.min(killedAt, startedAt + 0.98 * run.leaseMs), weight, tenant }];
     });

@@ -70,7 +70,7 @@ export const semaphoreControls: readonly SemaphoreControl[] = [
     ],
   },
   {
-    name: "loss-told-late",
+    name: "late-loss",
     invariants: ["L3"],
     kind: "server stopped",
   },
