@@ -17,7 +17,7 @@ interface Case {
 
 const peers = ["redlock@4.2.0", "redlock@5.0.0-beta.2", "redis-semaphore@5.8.0"];
 
-/** The cases of the bench, and what each is called on the page. */
+/** The cases of the bench, each with its name on the page. */
 const rows: readonly (readonly [name: string, label: string])[] = [
   ["uncontended c=1", "acquire and release, 1 caller"],
   ["uncontended c=64", "acquire and release, 64 callers"],

@@ -9,7 +9,7 @@ const page = new Page("damaged-files.md");
 const persistence = new Page("persistence.md");
 const RECORDS = 200;
 const IN_BASE = 50;
-/** The record that gets damaged; it stands in the increment. */
+/** The record that is damaged; it is in the increment. */
 const VICTIM = 101;
 
 let lab: Lab;
@@ -42,7 +42,7 @@ const fill = async (machine: Machine, from: number, to: number): Promise<void> =
   client.disconnect();
 };
 
-/** How many records there are; those with a wrong value are told, too. */
+/** How many records there are, and how many have a wrong value. */
 const records = async (machine: Machine): Promise<string> => {
   const client = machine.client();
   const values = await client.mget(Array.from({ length: RECORDS }, (_, index) => `record:${index + 1}`));
@@ -139,7 +139,7 @@ describe("Damaged files", () => {
     const verdict = checked.includes("is not valid") ? "not valid" : "valid";
     const trial = await attempt(machine, "Let a server try a copy");
     const loads = await after(machine, nothing);
-    // The trial tells beforehand what a start of the real one would do.
+    // The trial shows in advance what a start of the real server would do.
     expect(trial.code === 0 ? /^\d+$/m.exec(trial.printed)?.[0] : "does not start").toBe(loads.split(",")[0]);
     const fixed = await after(machine, () => type(machine, "Cut a torn end"));
     const repaired = await after(machine, () => type(machine, repair));

@@ -18,13 +18,13 @@ beforeEach(() => {
 
 const address = ({ host, port }: Machine): string => `${host} ${port}`;
 
-/** A master, its two replicas, and who watches them. */
+/** A master, its two replicas, and the Sentinels that watch them. */
 interface Group {
   readonly master: Machine;
   readonly replicas: readonly [Machine, Machine];
   readonly spare: Machine;
   readonly sentinels: readonly Machine[];
-  /** The link from the master to its replicas, where no Sentinels watch. */
+  /** The link from the master to its replicas, if there are no Sentinels. */
   readonly link: FaultProxy;
 }
 
@@ -55,7 +55,7 @@ const info = async (machine: Machine): Promise<string> => {
   const client = machine.client();
   return client.info("replication").finally(() => client.disconnect());
 };
-/** A replica is online before its master sends it what is written. */
+/** A replica is online before its master sends it the writes. */
 const reachesBoth = async (master: Machine): Promise<void> => {
   const client = master.client();
   try {
@@ -123,7 +123,7 @@ const expectFewLost = ({ lost, acknowledged }: Loss, write: Write | undefined): 
   else expect(lost).toBeLessThan(acknowledged / 10);
 };
 
-/** Milliseconds until a write is taken here. */
+/** Milliseconds until this server accepts a write. */
 const takesWrites = async (machine: Machine, since: number): Promise<number> => {
   const client = machine.client();
   await eventually(() => client.set("again", 1), { intervalMs: 1 });
@@ -156,7 +156,7 @@ describe("A failed master", () => {
 
     await type(all, "Bring the old master back as a replica", chosen);
     expect(await info(all.master)).toContain("role:slave");
-    // Also after another restart: it was told by its configuration.
+    // Even after another restart, since its configuration says so.
     await all.master.end("SIGTERM");
     await all.master.start();
     expect(await info(all.master)).toContain(`master_port:${chosen.port}`);

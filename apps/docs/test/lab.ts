@@ -24,7 +24,7 @@ import type { Page, Step } from "./page.js";
 
 const START_TIMEOUT_MS = 30_000;
 
-/** In the place of a page's own functions of these names. */
+/** Replaces the functions of these names on a page. */
 const SHELL_FUNCTIONS = `
 order() { echo "$*" >&3; local answer; read -r answer <&4; [ "$answer" = done ]; }
 start() { order start "$@"; }
@@ -32,7 +32,7 @@ stop() { order stop "$@"; }
 kill9() { order kill9 "$@"; }
 on() { bash -c "$3"; }`;
 
-/** A server that was told to start and ended instead; the message is what it logged. */
+/** A server that ended instead of starting; the message is its log. */
 class StartError extends Error {}
 
 /** A machine with a server on it: a configuration file, a data folder, a log, and a process that comes and goes. */
@@ -102,7 +102,7 @@ export class Machine {
     if (!this.isRunning) throw new StartError(readFileSync(this.log, "utf8").slice(logged));
   }
 
-  /** A client that does not reconnect: what was lost stays lost. */
+  /** A client that does not reconnect, so that a lost connection stays lost. */
   client(options: RedisClientOptions = {}): Redis {
     const client = new Redis({ host: this.host, port: this.port, retryStrategy: () => null, ...options });
     client.on("error", () => {});
@@ -110,7 +110,7 @@ export class Machine {
     return client;
   }
 
-  /** Sends a signal, and waits for the end of the process where the signal is one that ends it. */
+  /** Sends a signal, and waits for the end of the process if the signal ends it. */
   async end(signal: NodeJS.Signals): Promise<void> {
     const child = this.#child;
     if (!child || !this.isRunning) return;
@@ -123,7 +123,7 @@ export class Machine {
     this.#child?.kill(signal);
   }
 
-  /** Waits for a process that was told to end by somebody else. */
+  /** Waits for a process that another one has ended. */
   async ended(): Promise<void> {
     await eventually(() => {
       if (this.isRunning) throw new Error(`The server on port ${this.port} runs on`);
@@ -137,7 +137,7 @@ export interface MachineOptions {
   readonly env?: Readonly<Record<string, string>>;
 }
 
-/** Machines and a shell on them, in a folder that goes with them. */
+/** Machines and a shell on them, in a folder that is removed with them. */
 export class Lab implements AsyncDisposable {
   readonly folder: string = realpathSync(mkdtempSync(join(tmpdir(), "kit-runbook-")));
   readonly #machines: Machine[] = [];
@@ -150,10 +150,10 @@ export class Lab implements AsyncDisposable {
   };
 
   constructor() {
-    // Pages say `redis-cli`, whatever the programs are called here.
+    // Pages use `redis-cli`, whatever the program's name is here.
     mkdirSync(join(this.folder, "bin"));
     for (const [name, path] of programs()) {
-      // No link: some of them are scripts that look for what they need beside themselves.
+      // Not a link, since some of them are scripts that look for files in their own folder.
       writeFileSync(this.program(name), `#!/bin/sh\nexec ${quoted(path)} "$@"\n`, { mode: 0o755 });
     }
     process.on("exit", this.#killAll);
@@ -189,7 +189,7 @@ export class Lab implements AsyncDisposable {
     return printed;
   }
 
-  /** As `type`, for a step that may fail. */
+  /** Like `type`, for a step that may fail. */
   async shell(
     page: Page,
     step: Step,
@@ -203,7 +203,7 @@ export class Lab implements AsyncDisposable {
     const child = spawn("bash", ["-c", script], {
       cwd: this.folder,
       stdio: ["ignore", "pipe", "pipe", "pipe", "pipe"],
-      // A group of its own, so that a step which waits for ever can be ended with all that it started.
+      // A process group of its own, so that a step that waits for ever can be ended with all its children.
       detached: true,
       env: { ...process.env, PATH: `${join(this.folder, "bin")}${delimiter}${process.env["PATH"] ?? ""}`, LC_ALL: "C" },
     });
@@ -255,7 +255,7 @@ export type Settings = Readonly<Record<string, string | number>>;
 
 const quoted = (value: string | number): string => `'${String(value).replaceAll("'", `'\\''`)}'`;
 
-/** Lines that have to be seen in this order, with others between them or not. */
+/** Lines that must appear in this order, with or without others between them. */
 const patternOf = (shows: string): RegExp => {
   const lines = shows.trimEnd().split("\n");
   return new RegExp(
@@ -287,7 +287,7 @@ const onPath = (name: string): string | undefined =>
     .map((folder) => join(folder, name))
     .find(isProgram);
 
-/** The server, found as the test kit finds it, and its tools: beside it, else on PATH. */
+/** The server that the test kit finds, and its tools: beside it, or on PATH. */
 function programs(): [name: string, path: string][] {
   const server = process.env["REDIS_SERVER_BIN"] || onPath("redis-server") || onPath("valkey-server");
   if (!server) throw new Error("No Redis server to start: REDIS_SERVER_BIN is not set, and none is on PATH");
@@ -308,7 +308,7 @@ const FIRST_PORT = 22_800;
 const PORTS = 2_000;
 let nextPort = Math.floor(Math.random() * PORTS);
 
-/** Makes the socket listen, by `begin`; false: somebody else has the place. */
+/** Makes the socket listen, by `begin`; false if the port is taken. */
 const take = async (socket: DgramSocket | Server, begin: () => unknown): Promise<boolean> => {
   const listening = once(socket, "listening").then(
     () => true,

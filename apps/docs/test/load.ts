@@ -3,7 +3,7 @@ import type { Machine } from "./lab.js";
 const KEY = "acknowledged";
 const LOOPS = 64;
 
-/** The part that a machine still has of the writes that it acknowledged. */
+/** The part of its acknowledged writes that a machine still has. */
 export interface Loss {
   readonly acknowledged: number;
   readonly lost: number;
@@ -21,12 +21,12 @@ export interface Writer {
   disconnect(): void;
 }
 
-/** A write of its own kind: a number that nobody wrote before. Resolves when it counts as acknowledged. */
+/** Writes a number that was not written before. Resolves when it counts as acknowledged. */
 export type Write = (client: Writer, n: number) => Promise<unknown>;
 
 const plain: Write = (client, n) => client.sadd(KEY, n);
 
-/** Writers that note each acknowledgement. */
+/** Writers that record each acknowledgement. */
 export class Load {
   readonly #client: Writer;
   readonly #write: Write;
@@ -57,7 +57,7 @@ export class Load {
     return instants.reduce((longest, at, index) => Math.max(longest, at - (instants[index - 1] ?? at)), 0);
   }
 
-  /** Resolves once the load has gone on for so long from now, and so much is acknowledged; what is meanwhile counts. */
+  /** Resolves once the load has run for this long from now, and this many writes are acknowledged in that time. */
   async lasts(ms: number, atLeast = 0): Promise<void> {
     const from = performance.now();
     while (performance.now() - from < ms || this.acknowledged < atLeast) await this.#writeOne();
@@ -91,7 +91,7 @@ export class Load {
       try {
         await this.#writeOne();
       } catch {
-        // The fault: what was not acknowledged does not count.
+        // The fault: unacknowledged writes do not count.
         if (this.#client.status === "end") return;
       }
     }
@@ -112,7 +112,7 @@ export const countOn = async (machine: Machine): Promise<number> => {
   return count;
 };
 
-/** So many writes; returns when all are acknowledged. */
+/** Makes this many writes; returns when all are acknowledged. */
 export const write = async (machine: Machine, count: number): Promise<void> => {
   const client = machine.client();
   await Promise.all(Array.from({ length: count }, () => plain(client, (written += 1))));

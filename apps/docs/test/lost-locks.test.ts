@@ -26,7 +26,7 @@ beforeEach(async () => {
 const type = (step: string, of = machine): Promise<string> =>
   lab.type(page, page.step(step), [of], { HOST: of.host, PORT: of.port, NAME: "item%3A42" });
 
-/** The reason that a holder is given when `cause` has happened to its server. */
+/** The reason that a holder receives after `cause` has happened to its server. */
 const lossBy = async (cause: (client: Redis, lock: Lock) => Promise<unknown>): Promise<LossReason> => {
   const client = machine.client({ retryStrategy: () => 20 });
   const lock = createLock(client, { leaseMs: 3_000, holder: "web-1" });

@@ -5,7 +5,7 @@ interface Block {
   readonly text: string;
 }
 
-/** A block that somebody types, under the heading that names the step. */
+/** A block to be typed, under the heading that names the step. */
 export interface Step {
   readonly name: string;
   readonly code: string;
@@ -14,8 +14,8 @@ export interface Step {
 }
 
 /**
- * A runbook, taken apart, so that the tests execute what stands in it and not a copy: under each heading there is at
- * most one block of a language (`sh` is typed, `conf` goes into a configuration file, `text` is what one then sees).
+ * A runbook, parsed, so that the tests execute the page itself and not a copy: under each heading there is at most one
+ * block of a language (`sh` is typed, `conf` goes into a configuration file, `text` is the expected output).
  */
 export class Page {
   readonly #file: URL;
@@ -42,15 +42,15 @@ export class Page {
     return this.#block(name, "conf");
   }
 
-  /** Steps that no test asked for. */
+  /** Steps that no test used. */
   get untried(): string[] {
     const steps = [...this.#sections].filter(([, blocks]) => blocks.some(({ language }) => language === "sh"));
     return steps.map(([name]) => name).filter((name) => !this.#tried.has(name));
   }
 
   /**
-   * The table of figures of that name: written anew with `KIT_FIGURES=write`, else read, so that a test can hold it
-   * against a run.
+   * The table of figures of that name: rewritten with `KIT_FIGURES=write`, otherwise read, so that a test can compare
+   * it with a run.
    */
   figures(name: string, measured: readonly (readonly string[])[]): string[][] {
     const text = readFileSync(this.#file, "utf8");

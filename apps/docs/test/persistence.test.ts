@@ -63,7 +63,7 @@ const onlyUnsavedIsLost: Judge = ({ acknowledged, lost }, saved) => {
 const aMomentIsLost: Judge = ({ acknowledged, lost, ageMs }) => {
   expect(lost).toBeGreaterThan(0);
   expect(lost).toBeLessThan(acknowledged);
-  // A second, and what a busy disk is late for it.
+  // A second, plus the delay of a busy disk.
   expect(ageMs).toBeLessThan(10_000);
 };
 const aMomentMayBeLost: Judge = ({ ageMs }) => expect(ageMs).toBeLessThan(12_000);
@@ -72,7 +72,7 @@ const judges: Readonly<Record<Mode, { readonly killed: Judge; readonly cut: Judg
   Snapshots: { killed: onlyUnsavedIsLost, cut: onlyUnsavedIsLost },
   "Append-only, synced by the kernel": { killed: nothingIsLost, cut: everythingIsLost },
   "Append-only, synced each second": {
-    // Where it cannot be seen when a sync is under way, the injection may fall into one.
+    // If syncs cannot be observed, the injection may fall into one.
     killed: noPowerCut === undefined ? nothingIsLost : aMomentMayBeLost,
     cut: aMomentIsLost,
   },

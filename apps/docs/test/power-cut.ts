@@ -16,7 +16,7 @@ import { appendOnlyParts } from "./lab.js";
 
 const source = fileURLToPath(new URL("../../../tooling/faults/shims/power-cut.c", import.meta.url));
 
-/** Why no power cut can be played here: it takes Linux and a C compiler. */
+/** Why no power cut can be simulated here: it takes Linux and a C compiler. */
 export const noPowerCut: string | undefined =
   process.platform !== "linux"
     ? "it takes Linux"
@@ -24,7 +24,7 @@ export const noPowerCut: string | undefined =
       ? undefined
       : "there is no C compiler";
 
-/** A library in the server notes what of its files was synced; the rest is what a power cut takes. */
+/** A library in the server records the synced parts of its files; a power cut removes the rest. */
 export class PowerCut {
   readonly env: Readonly<Record<string, string>>;
   readonly #notes: string;
@@ -46,18 +46,18 @@ export class PowerCut {
     this.env = { LD_PRELOAD: library, KIT_POWER_CUT: this.#notes };
   }
 
-  /** From now on each sync takes so much longer, as on a disk that is busy with something else. */
+  /** From now on each sync takes this much longer, as on a busy disk. */
   slow(ms: number): void {
     this.#delay.writeBigInt64LE(BigInt(ms) * 1_000n);
     writeFileSync(this.#control, this.#delay, { flag: "r+" });
   }
 
-  /** How much of the append-only file is on the disk for sure. */
+  /** How much of the append-only file is certainly on the disk. */
   synced(machine: Machine): number {
     return this.#noted(appendOnlyParts(machine).incr);
   }
 
-  /** The machine loses its power: the process is gone, and of its files what was not synced. */
+  /** The machine loses its power: the process is gone, and so are the unsynced parts of its files. */
   async inject(machine: Machine): Promise<void> {
     await machine.end("SIGKILL");
     this.cut(machine);

@@ -1,4 +1,4 @@
-// The access log of the web server: a file in the combined format, put aside for the shipper every few seconds.
+// The access log of the web server: a file in the combined format, handed to the shipper every few seconds.
 import { createWriteStream, type WriteStream } from "node:fs";
 import { rename } from "node:fs/promises";
 import { once } from "node:events";
@@ -23,10 +23,10 @@ export class AccessLog {
     this.#timer = setInterval(() => void this.turn().catch(() => undefined), rotateMs).unref();
   }
 
-  /** Lines that were written since the shop was opened. */
+  /** Lines written since the shop was opened. */
   lines = 0;
 
-  /** The address in the header of a visitor that shows the pass; everybody else comes from this machine. */
+  /** The address in the header of a visitor with the pass; all others come from this machine. */
   addressOf(header: string | undefined): string {
     const [pass, address] = (header ?? "").split(" ");
     return pass === this.#pass && address !== undefined && isIP(address) !== 0 ? address : "127.0.0.1";
@@ -41,7 +41,7 @@ export class AccessLog {
     this.lines++;
   }
 
-  /** Puts the file aside that is being written, if anything is in it. */
+  /** Rotates the current file, if it is not empty. */
   async turn(): Promise<void> {
     const file = this.#file;
     if (!file || this.#lines === 0) return;

@@ -14,7 +14,7 @@ export class Accounts {
   readonly #keys: MarketKeys;
   readonly #sessions: Sessions;
   readonly #limit: Semaphore;
-  /** When the permit of a session was prolonged last, by this process. */
+  /** When this process last extended the permit of a session. */
   readonly #renewed = new Map<string, number>();
 
   constructor(redis: Connection, keys: MarketKeys, sessions: Sessions, prefix: string) {
@@ -29,7 +29,7 @@ export class Accounts {
   async signIn(user: string, isPerson: boolean): Promise<Session | null> {
     const permit = await this.#limit.tryAcquire({ tenant: user, holder: `session of ${user}` });
     if (!permit) return null;
-    // From here on the session store has the permit, not this process.
+    // From here on the session store owns the permit, not this process.
     const session = await this.#sessions.open(user, undefined, permit.handOver());
     if (isPerson) await this.#redis.set(this.#keys.present(user), 1, "PX", presentMs);
     return session;
@@ -42,11 +42,11 @@ export class Accounts {
     if (session.user === "") return;
     // One that has ended by itself needs no release.
     if (text !== "") await (await this.#limit.resume(text).catch(() => null))?.release();
-    // Somebody may play this persona in another window still.
+    // Another window may still play this persona.
     if ((await this.open(session.user)) === 0) await this.#redis.del(this.#keys.present(session.user));
   }
 
-  /** A visit prolongs the permit of its session and the presence of its person, though not at every page. */
+  /** A visit extends the permit of its session and the presence of its person, though not at every page. */
   seen(session: Session): void {
     const now = performance.now();
     if (session.user === "" || now - (this.#renewed.get(session.id) ?? Number.NEGATIVE_INFINITY) < renewMs) return;

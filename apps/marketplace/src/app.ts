@@ -1,4 +1,4 @@
-// The web of the shop: what every request passes, and which part of it answers.
+// The web of the shop: the checks that every request passes, and the routes.
 import { type Context, Hono } from "hono";
 import { bodyLimit } from "hono/body-limit";
 import { HTTPException } from "hono/http-exception";
@@ -88,7 +88,8 @@ export const createApp = (options: WebOptions): Hono => {
     if (!c.res.headers.has("Cache-Control")) c.header("Cache-Control", "no-store");
   });
 
-  // The shop listens on the loopback only. Another name in Host is a page elsewhere whose name was bent to point here.
+  // The shop listens on loopback only. Another name in Host means DNS rebinding: a foreign page whose name resolves to
+  // this machine.
   app.use(async (c, next) => {
     const { hostname } = new URL(c.req.url);
     if (!["127.0.0.1", "localhost", "[::1]"].includes(hostname)) throw new HTTPException(421);
@@ -104,7 +105,7 @@ export const createApp = (options: WebOptions): Hono => {
 
   app.use(async (c, next) => {
     const isSafe = c.req.method === "GET" || c.req.method === "HEAD";
-    // Browsers send reports on their own account.
+    // Browsers send reports by themselves.
     if (!isSafe && c.req.path !== "/csp-report" && !isSameOrigin(c)) throw new HTTPException(403);
     await next();
   });
@@ -210,7 +211,7 @@ export const createApp = (options: WebOptions): Hono => {
   };
 
   app.get("/live", async (c) => {
-    // A page elsewhere could not read a stream, but it could use all of them up.
+    // A foreign page could not read a stream, but it could use up all of them.
     if (c.req.header("sec-fetch-site") !== undefined && !isSameOrigin(c)) throw new HTTPException(403);
     // Nobody would read the stream, so it would never end.
     if (c.req.method === "HEAD") return c.body(null);
@@ -265,7 +266,7 @@ export const createApp = (options: WebOptions): Hono => {
   app.get("/health", (c) => c.json({ ok: true }));
 
   app.post("/csp-report", async (c) => {
-    // Kept for a look and for the tests, never more than a few.
+    // Kept for debugging and for the tests, never more than a few.
     if (cspReports.length < 20) cspReports.push((await c.req.text()).slice(0, 2_000));
     return c.body(null, 204);
   });

@@ -1,5 +1,5 @@
 // The buyers of a race: a process of its own that opens one socket per buyer, waits until all are connected, and only
-// then lets everybody press the button.
+// then sends all requests.
 import { once } from "node:events";
 import { Agent } from "node:http";
 import { connect, type Socket } from "node:net";
@@ -19,7 +19,7 @@ export interface BuyerReply {
   readonly ms: number;
 }
 
-/** An agent that hands out the one socket that is connected already. */
+/** An agent that gives out the one connected socket. */
 class OneSocket extends Agent {
   readonly #socket: Socket;
 

@@ -1,4 +1,4 @@
-// Work that a process of its own must do: it is sent one message, sends one back, and ends.
+// Work for a separate process: it receives one message, sends one back, and ends.
 import { fork, type ChildProcess } from "node:child_process";
 
 /** How long a child tries to reach Redis: several start at once, and the machine may be a busy one. */
@@ -42,7 +42,7 @@ export const ownChild = (child: ChildProcess): (() => void) => {
   return () => running.delete(child);
 };
 
-/** Ends what still runs. */
+/** Ends all children that still run. */
 export const killChildren = (): void => {
   for (const child of running) child.kill("SIGKILL");
 };

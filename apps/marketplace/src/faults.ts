@@ -1,4 +1,5 @@
-// The buttons of the faults drawer: each does real harm, heals by itself, and says what came of the promise it tests.
+// The buttons of the faults drawer: each injects a real fault, heals by itself, and reports whether the tested promise
+// held.
 import { setTimeout as sleep } from "node:timers/promises";
 import { durable } from "@kit/core/durable";
 import type { Crew } from "./crew/crew.js";
@@ -19,7 +20,7 @@ export interface FaultView {
   readonly title: string;
   readonly promise: string;
   readonly isRunning: boolean;
-  /** Seconds until it has healed at the latest, while it runs. */
+  /** The longest time until it has healed, in seconds, while it runs. */
   readonly secondsLeft: number;
   /** The result of the last run; null before the first. */
   readonly outcome: { readonly isGood: boolean; readonly text: string; readonly at: number } | null;
@@ -27,14 +28,14 @@ export interface FaultView {
 
 /** Makes the servers behind the shop fail over. */
 export interface Failover {
-  /** Ends the master; resolves with a word about what took over. */
+  /** Ends the master; resolves with a description of the new one. */
   run(): Promise<string>;
 }
 
 interface Deps {
   readonly shop: Shop;
   readonly crew: Crew;
-  /** The name of the member that is the wire to Redis; null where there is none to cut. */
+  /** The name of the member that is the link to Redis; null if there is none to cut. */
   readonly wire: string | null;
   readonly failover: Failover | null;
   readonly partners: PartnersFacts;
@@ -101,7 +102,7 @@ export class Faults {
     });
   }
 
-  /** Begins a fault; false when it is under way already, or cannot be had here. */
+  /** Begins a fault; false if it is already under way, or not available here. */
   begin(name: FaultName): boolean {
     const fault = this.#faults.get(name);
     if (!fault || this.#running.has(name)) return false;
@@ -281,7 +282,7 @@ export class Faults {
         const kept = 200;
         for (const name of [loud, quiet])
           await chat.create(name, { members: ["u850", "u851"], retain: { count: kept, ageMs: 3_600_000 } });
-        // A hundred at once, as fast as they are answered.
+        // A hundred at a time, as fast as they are answered.
         const one = async (at: number): Promise<void> => {
           for (let n = at; n < floodMessages; n += floodAtOnce)
             await chat.send(loud, { from: "u850", body: `Buy now! ${n + 1}` });

@@ -8,7 +8,9 @@ export interface HeldLock {
   readonly state: LockInspection;
 }
 
-/** The locks that this process took lately: sales are over in milliseconds, so the newest ones are shown a little longer. */
+/**
+ * The locks that this process acquired lately: sales take milliseconds, so the newest ones are shown a little longer.
+ */
 export class HeldLocks {
   readonly #lock: Lock;
   /** Name → when it was released, or null while it is held. */

@@ -1,5 +1,5 @@
-// One buyer, as a process of its own, that says when it is about to write. Its parent can stop it right there
-// (SIGSTOP, as a debugger, a swapped-out machine or a long collection of garbage would), and let it go on later.
+// One buyer, as a separate process, that reports when it is about to write. Its parent can stop it at that point
+// (SIGSTOP, like a debugger, swapping or a long garbage collection), and let it continue later.
 import { connect } from "@kit/core";
 import { createLock } from "@kit/lock";
 import { purchaseItemWithOwnerlessLock } from "@tooling/classic";
@@ -29,7 +29,7 @@ export type HolderSays =
 
 const say = (message: HolderSays): void => void process.send?.(message);
 
-/** Tells the parent, and goes on when it answers. A stop in between goes unnoticed here. */
+/** Notifies the parent, and continues when it answers. This process does not notice a stop in between. */
 const aboutToWrite = async (fencingToken: string | null): Promise<void> => {
   const goOn = new Promise((resolve) => process.once("message", resolve));
   say({ what: "about to write", fencingToken });
@@ -39,7 +39,7 @@ const aboutToWrite = async (fencingToken: string | null): Promise<void> => {
 const buyAsTheTextbook = async (task: HolderTask): Promise<string> => {
   const redis = await connect({ url: task.url, deadlineMs: patienceMs });
   const { buyer, item, seller, price, classicPrefix: prefix, leaseMs } = task;
-  // The textbook's code as it is. Its first write waits for the parent's word.
+  // The textbook's code, unchanged. Its first write waits for the parent.
   const write = redis.hincrby.bind(redis) as Redis["hincrby"];
   let isFirst = true;
   const plain = Object.create(redis) as Redis;
@@ -65,7 +65,7 @@ const buyUnderLock = async (task: HolderTask): Promise<{ outcome: string; newest
   const lease = await lock.acquire(lockName(task.market, item));
   const { fencingToken } = lease;
   await aboutToWrite(fencingToken);
-  // It never asks its lease: this is the program that no lock can stop, only the resource itself.
+  // It never checks its lease: no lock can stop this program, only the resource itself.
   const outcome = await market.buyUnder({ fencingToken }, { item, buyer, price, revision: 1, request: "late" });
   return { outcome: outcome.kind, newestToken: outcome.kind === "stale-fence" ? outcome.fence : null };
 };

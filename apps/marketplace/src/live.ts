@@ -13,10 +13,10 @@ const longestId = 1_000;
 /** A piece of a page: the id of the element that it fills, and what with. */
 export type Part = readonly [target: string, content: string];
 
-/** Something that a page shows live. Watches with the same key share their looks. */
+/** Something that a page shows live. Watches with the same key share their reads. */
 export interface Watch<Seen = unknown> {
   readonly key: string;
-  /** How many quarters of a second pass between two looks. */
+  /** How many quarters of a second pass between two reads. */
   readonly everyTicks: number;
   readonly look: () => Promise<Seen>;
   readonly parts: (seen: Seen) => readonly Part[];
@@ -118,7 +118,7 @@ export class Live {
   }
 
   async #turn(): Promise<void> {
-    // Redis may take longer than a tick; then the tick is left out.
+    // If Redis takes longer than a tick, the tick is skipped.
     if (this.#looking) return;
     this.#looking = true;
     try {
@@ -132,14 +132,14 @@ export class Live {
               one.key,
               one.look().then(
                 (seen) => ({ seen }),
-                // Redis is away: what the page shows stays, and the bar says so.
+                // Redis is away: the page stays as it is, and the bar shows the outage.
                 () => null,
               ),
             );
       const audit = await this.#auditor.look();
       for (const stream of this.#streams) {
         const parts: Part[] = [];
-        // While Redis is silent a look takes long and ticks are rare, so an outage is sent at once.
+        // While Redis is silent a read takes long and ticks are rare, so an outage is sent at once.
         if (this.#tick % barTicks === 0 || stream.isNew || !audit)
           parts.push(...barParts(audit, this.#auditor.silentMs));
         for (const one of stream.watches) {

@@ -86,7 +86,7 @@ const readFlags = (): Flags | string => {
     const soakMinutes = Number(values.soak);
     if (!(soakMinutes >= 0 && soakMinutes <= 24 * 60)) return `--soak takes minutes, at most a day`;
     if (soakMinutes > 0 && redis !== undefined) return `--soak breaks things, so it needs a Redis of its own`;
-    // Nobody plays visitors in a Redis of somebody else, nor while scripted ones are counted.
+    // No visitors are played in another owner's Redis, nor while scripted ones are counted.
     const hasVisitors = !values["no-visitors"] && !smoke && redis === undefined;
     return { port, redis, prefix, mode, logDays, hasVisitors, smoke, soakMinutes };
   } catch (error) {
@@ -103,7 +103,7 @@ let leaving: Promise<never> | undefined;
 
 const leave = (code: number): Promise<never> => {
   leaving ??= (async () => {
-    // If something hangs, what was begun is killed by the exit handlers.
+    // If something hangs, the exit handlers kill the started parts.
     setTimeout(() => process.exit(code), exitLimitMs).unref();
     killChildren();
     for (const { name, end } of begun.reverse())

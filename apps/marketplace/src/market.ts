@@ -1,13 +1,13 @@
-// One market: what stands in it, and the two ways to write to it.
+// One market: its contents, and the two ways to write to it.
 //
 // Under a lock:  acquire the lock of the item, read seller and category, run one script that checks everything again
 //                and does the whole sale, release. The script refuses a token older than the newest it has seen.
 // Optimistic:    WATCH what the decision depends on, read, decide by the same rules, MULTI/EXEC; again if disturbed.
 //
-// Both may work on one item at the same time. Each write is atomic and checks for itself, so neither relies on the
-// other's manners. A sale without a lock has no token and leaves the fence alone; every write raises the item's
-// `revision`, and every write names the revision that was seen. So a lock holder that wakes up late is refused by the
-// fence when a later holder came, and by the revision when the item was sold or offered anew without a lock.
+// Both may work on one item at the same time. Each write is atomic and does its own checks, so neither relies on the
+// other. A sale without a lock has no token and leaves the fence alone; every write raises the item's `revision`, and
+// every write names the revision that was seen. So a lock holder that wakes up late is refused by the fence when a
+// later holder came, and by the revision when the item was sold or offered anew without a lock.
 import { type Connection, KitConflictError, KitUnknownOutcomeError, optimistic, type Transaction } from "@kit/core";
 import { durable } from "@kit/core/durable";
 import { type Lease, type Lock, LockLostError, LockTimeoutError } from "@kit/lock";
@@ -16,9 +16,9 @@ import { audit, type Audit, buy, type BuyOutcome, list, type ListOutcome } from 
 
 const receiptLifeMs = 10 * 60_000;
 const ledgerLength = 10_000;
-// Longer than a visitor can hold the lock of an item for show.
+// Longer than a visitor can hold the lock of an item in the demonstration.
 const waitMs = 9_000;
-/** How long a sale waits for its copies. The sale holds in any case. */
+/** How long a sale waits for its copies. The sale is valid in any case. */
 const copyMs = 1_500;
 
 export type Way = "lock" | "optimistic";
@@ -32,7 +32,7 @@ export interface Purchase {
   readonly buyer: string;
   readonly price: number;
   readonly revision: number;
-  /** Chosen by the caller; the same one again gives the first result. */
+  /** Chosen by the caller; a repeat gives the first result. */
   readonly request: string;
   /** How many replicas are to confirm a sale under the lock before it counts as done. @default 0 */
   readonly copies?: number;
@@ -157,7 +157,7 @@ export class Market {
     return await this.#lock.using(lockName(this.id, item), routine, { waitMs, holder });
   }
 
-  /** The write of a locked purchase. Safe with a lease that is long over: the script then refuses its token. */
+  /** The write of a locked purchase. Safe with an expired lease: the script then refuses its token. */
   async buyUnder({ fencingToken, signal }: Proof, purchase: Purchase): Promise<BuyOutcome> {
     const { item, buyer, price, revision, request, copies = 0, isOffer = false } = purchase;
     const { category, seller } = await this.#read(item);
@@ -236,9 +236,9 @@ export class Market {
   }
 
   /**
-   * A lease can end after the write went through, and a reply can be lost. Both are settled by asking again with the
-   * same request: what happened is answered from the receipt; what did not happen is decided now, by the same checks,
-   * the token among them.
+   * A lease can end after the write was made, and a reply can be lost. Repeating the same request settles both: a
+   * completed purchase is answered from the receipt; otherwise it is decided now, by the same checks, including the
+   * token.
    */
   async #underLock<T>(item: string, holder: string, write: (proof: Proof) => Promise<T>): Promise<T | Busy> {
     let lease: Lease | undefined;

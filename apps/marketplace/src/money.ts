@@ -10,7 +10,7 @@ export const money = (pence: number): string => pounds.format(pence / 100);
 export const priceField = (pence: number): string =>
   `${Math.trunc(pence / 100)}.${String(pence % 100).padStart(2, "0")}`;
 
-/** Pence of a typed price: `12`, `12.5`, `£1,234.50`; null if that is no price between a penny and a million. */
+/** The pence of a typed price: `12`, `12.5`, `£1,234.50`; null if that is no price between a penny and a million. */
 export const parsePrice = (text: string): number | null => {
   const match = /^£?\s*(\d{1,3}(?:,\d{3})+|\d{1,7})(?:\.(\d{1,2}))?$/.exec(text.trim());
   if (!match) return null;

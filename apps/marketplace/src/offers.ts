@@ -10,7 +10,7 @@ import type { BuyOutcome } from "./scripts/index.js";
 import { type OrdersQueue, writeTo } from "./tools.js";
 
 const offerLifeMs = 24 * 3_600_000;
-/** Long enough to be seen on the page. */
+/** Long enough to be visible on the page. */
 const thinkingMs = 4_000;
 /** A seller who is played by a program accepts this share of the asked price. */
 const acceptedShare = 0.85;
@@ -40,7 +40,7 @@ export class Offers {
     this.#deps = deps;
   }
 
-  /** Offers for the item at its present revision, the highest first. */
+  /** The offers for the item at its current revision, the highest first. */
   async of({ id, revision }: Pick<Item, "id" | "revision">): Promise<Offer[]> {
     const all = await this.#deps.redis.hgetall(this.#deps.keys.offers(id));
     return Object.entries(all)

@@ -14,7 +14,7 @@ const stepsKept = 200;
 const ordersKept = 500;
 const ordersOfUserKept = 100;
 const chatKept = 500;
-/** A week in life; here a visitor should see it happen. */
+/** A week in reality; here a visitor should see it happen. */
 const reviewDelayMs = 60_000;
 /** The third party of every order's chat. */
 export const support = "support";
@@ -46,7 +46,7 @@ export interface Step {
   readonly note?: string;
 }
 
-/** The jobs of an order, and how each is called in its steps. */
+/** The jobs of an order, and the name of each in its steps. */
 export const jobsOfOrder: readonly ("charge" | "label" | "receipt" | "review")[] = [
   "charge",
   "label",
@@ -162,7 +162,7 @@ export class Orders {
     await redis.multi().rpush(key, text).ltrim(key, -stepsKept, -1).pexpire(key, weekMs).exec();
   }
 
-  /** Notes that a job of an order is done. Jobs run at least once: false, if that was noted before. */
+  /** Records that a job of an order is done. Jobs run at least once: false if it was already recorded. */
   async done(id: string, job: JobName): Promise<boolean> {
     const { redis, keys } = this.#deps;
     return (await redis.hsetnx(keys.order(id), `done:${job}`, Date.now())) === 1;

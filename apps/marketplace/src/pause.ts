@@ -28,7 +28,7 @@ export interface PauseResult {
   readonly steps: readonly PauseStep[];
   readonly firstOutcome: string;
   readonly secondOutcome: string;
-  /** How many were told that the item is theirs. */
+  /** How many received the answer that the item is theirs. */
   readonly told: number;
   readonly recount: Recount;
 }
@@ -45,7 +45,7 @@ interface Deps {
   readonly world: World;
 }
 
-/** Text from right to left keeps to itself, and does not turn the sentence around it. */
+/** Isolates text from right to left, so that it does not change the direction of the sentence. */
 const isolated = (name: string): string => `\u2068${name}\u2069`;
 
 const next = async (child: ChildProcess): Promise<HolderSays> => {

@@ -24,7 +24,7 @@ import { newId, Sessions } from "./sessions.js";
 const buyersCount = 50;
 const lifeMs = 10 * 60_000;
 const raceLimitMs = 60_000;
-// Without a lock it is a matter of chance; if luck has it that nothing goes wrong, the next round is tried.
+// Without a lock the oversell depends on chance; if it does not happen, another round is run.
 const mostRounds = 5;
 const mostWaiting = 3;
 // The textbook's lock counts in whole seconds.
@@ -63,7 +63,7 @@ export interface RaceResult {
   readonly rounds: number;
   readonly buyers: readonly RaceBuyer[];
   readonly answered: number;
-  /** Buyers that were told the item is theirs. */
+  /** Buyers that received the answer that the item is theirs. */
   readonly sold: number;
   readonly refused: Readonly<Record<string, number>>;
   readonly recount: Recount;
@@ -89,7 +89,7 @@ interface Deps {
   readonly world: World;
 }
 
-/** The textbook's outcomes, in the words of the shop. */
+/** The textbook's outcomes, in the shop's terms. */
 const classicOutcome: Readonly<Record<PurchaseResult["outcome"], string>> = {
   bought: "sold",
   notForSale: "not-for-sale",
@@ -206,7 +206,7 @@ export class Races {
     }
   }
 
-  /** One seller, one item and fifty buyers with money for it; or one buyer with money for one of fifty. */
+  /** One seller, one item and fifty buyers who can pay; or one buyer who can pay for one of fifty items. */
   #copy(way: RaceWay): World {
     const { users, items } = this.#deps.world;
     const listed = items.filter(({ price }) => price !== null);

@@ -1,4 +1,4 @@
-// Counts a market again: a process of its own with its own connection, that trusts nothing but what stands in Redis.
+// Recounts a market: a separate process with its own connection, which trusts only the data in Redis.
 import { connect, type Connection } from "@kit/core";
 import { classicKeys } from "@tooling/classic";
 import { serveChild, patienceMs } from "./child.js";
@@ -26,7 +26,7 @@ export interface Recount {
   /** Items that several have, or that are owned and for sale at once. */
   readonly itemsTwice: number;
   readonly inDebt: number;
-  /** How often an item lies in the inventory of somebody other than the seller. */
+  /** How many inventories of buyers contain an item. */
   readonly owned: number;
   /** Entries of the ledger; null in the layout of the textbook, which has none. */
   readonly sales: number | null;

@@ -1,4 +1,4 @@
-// In a browser: races, and what is broken on purpose. The shop is one of its own, since all of it is cut off and slowed down.
+// In a browser: races and deliberate faults. It has a shop of its own, since the whole shop is cut off and slowed down.
 import { eventually } from "@kit/testing";
 import { afterAll, beforeAll, expect, it } from "vitest";
 import { ask } from "../src/http-client.js";
@@ -62,7 +62,7 @@ inBrowser("Under stress", () => {
     expect(result).toMatchObject(told);
     // The bar judges the shop, not the race.
     expect(await page.locator(".bar .mark.bad").count()).toBe(0);
-    // Kept while tabs change.
+    // The result stays when tabs change.
     await page.click(".tabs >> text=SETNX");
     await page.click(`.tabs a[href="/race?way=${way}"]`);
     expect(await page.textContent(".headline")).toMatch(headline);

@@ -1,4 +1,4 @@
-// In a browser: every page as such, whatever it is about.
+// In a browser: properties of every page, whatever its content.
 import { gzipSync } from "node:zlib";
 import { eventually } from "@kit/testing";
 import axe from "axe-core";
@@ -7,13 +7,13 @@ import { ask } from "../src/http-client.js";
 import { buySomething, firstItem, hears, inBrowser, signIn, stepMs, useBrowser } from "./browser.js";
 import { Visitor } from "./shop.js";
 
-/** Run in the page: what can be pressed and is lower than a finger is wide. Links inside of sentences are let off. */
+/** Run in the page: targets that are smaller than a finger. Links inside of sentences are exempt. */
 const tooSmall = `[...document.querySelectorAll("a:not(.skip, p a, .note, td a), button:not(.away-button), summary, select, input:not([type=hidden])")]
   .filter((element) => element.checkVisibility())
   .map((element) => ({ text: element.textContent.trim(), height: element.getBoundingClientRect().height }))
   .filter(({ height }) => height < 44)`;
 
-/** Run in the page: what axe finds by these rules. */
+/** Run in the page: the findings of axe by these rules. */
 const violations = (rules: readonly string[]): string =>
   `axe.run(document, { runOnly: ${JSON.stringify(rules)}, resultTypes: ["violations"] })
     .then(({ violations }) => violations.map(({ id, nodes }) => id + ": " + nodes.map(({ html }) => html.slice(0, 160)).slice(0, 3).join(" | ")))`;
@@ -121,7 +121,7 @@ inBrowser("Every page", () => {
       );
     };
     const before = await heldFor(10);
-    // A page that gathers has ten more after each round, and never as few as before again.
+    // A page that leaks has ten more after each round, and never as few as before.
     await eventually(
       async () => {
         for (const [name, count] of Object.entries(await heldFor(10)))

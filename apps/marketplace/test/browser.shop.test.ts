@@ -43,7 +43,7 @@ inBrowser("A visitor with a browser", () => {
     await signIn(buyer);
     await buySomething(buyer, "lamps");
     const path = new URL(buyer.page.url()).pathname;
-    // Somebody plays this seller, so the program keeps silent.
+    // A person plays this seller, so the program does not answer.
     const sellerName = (await buyer.page.textContent(".summary dd:last-child bdi >> nth=-1"))?.trim() ?? "";
     const users = JSON.parse((await ask(shop.origin, `/suggest?q=${encodeURIComponent(sellerName)}`)).body) as {
       href: string;
@@ -97,7 +97,7 @@ inBrowser("A visitor with a browser", () => {
     };
     await eventually(() => allContain("bra"));
     expect(await page.getAttribute("#q", "aria-expanded")).toBe("true");
-    // One round trip for each key, and none besides.
+    // One round trip for each key, and no others.
     expect(asked).toEqual(["b", "br", "bra"]);
     await page.keyboard.press("ArrowDown");
     await page.keyboard.press("ArrowDown");
@@ -236,7 +236,7 @@ inBrowser("A visitor with a browser", () => {
     const { page, close } = here;
     await signIn(here);
     await buySomething(here, "textiles");
-    // Told by the stream: it is open.
+    // The stream has reported this, so it is open.
     await page.locator(".waterfall .mark.good >> nth=2").waitFor();
     const resumed = page.waitForRequest((request) => request.headers()["last-event-id"] !== undefined);
     wire.refuse = true;

@@ -45,7 +45,7 @@ export const hears = (page: Page, messages = 1): Promise<void> =>
     timeoutMs: stepMs,
   });
 
-/** A context that closes does not end its session, and a persona may have five. */
+/** Closing a context does not end its session, and a persona may have only five. */
 const leave = async (origin: string, cookie: string): Promise<void> => {
   const { body } = await ask(origin, "/about", { cookie });
   if (body.includes('action="/logout"')) await ask(origin, "/logout", { cookie, form: { csrf: field(body, "csrf") } });
@@ -85,7 +85,7 @@ export const useBrowser = (shop: () => { readonly origin: string }) => {
   };
 };
 
-/** Becomes somebody without the detour of two pages; the rich buyer unless it is said who. */
+/** Becomes a persona without visiting the two pages; by default the rich buyer. */
 export const signIn = async ({ page, origin }: Watched, user = "u437"): Promise<void> => {
   const visitor = new Visitor(origin);
   await visitor.signIn(user);

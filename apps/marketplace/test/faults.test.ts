@@ -1,4 +1,4 @@
-// The buttons that break something, while something else is broken, too.
+// The fault buttons while another fault is active.
 import { createChat } from "@kit/chat";
 import { connect } from "@kit/core";
 import { createLock } from "@kit/lock";

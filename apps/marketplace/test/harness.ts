@@ -63,7 +63,7 @@ export const thing = (id: string, owner: string, price: number | null = 500): Se
   price,
 });
 
-/** Every key of a market with its content, but for what is different by nature: times and the way. */
+/** Every key of a market with its content, except times and the way, which always differ. */
 export const dump = async (redis: Connection, keys: MarketKeys): Promise<Record<string, unknown>> => {
   const tag = keys.totals.replace(/totals$/, "");
   const content: Record<string, unknown> = {};

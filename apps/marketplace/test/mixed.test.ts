@@ -147,14 +147,14 @@ describe("A shop whose replies get lost", () => {
         const chance = random(7);
         let [longestMs, served] = [12, 0];
         while (isShopping) {
-          // Not during a handshake, or nobody would ever be let in; then at a moment that is never the same.
+          // Not during a handshake, or no connection would ever succeed; afterwards at varying instants.
           await eventually(() => expect(redis.status).toBe("ready"), { timeoutMs: 30_000, intervalMs: 1 });
           const until = performance.now() + chance.between(0, longestMs);
           await eventually(() => expect(performance.now()).toBeGreaterThan(until), { intervalMs: 1 });
           const { resets } = proxy.stats;
           proxy.down.cutNext = 1;
           await eventually(() => expect(!isShopping || proxy.stats.resets > resets).toBe(true), { timeoutMs: 30_000 });
-          // Where a purchase takes longer than the rests nobody would ever be served.
+          // If a purchase takes longer than the pauses, no buyer would ever be served.
           longestMs = told.length > served ? 12 : Math.min(1_000, longestMs * 2);
           served = told.length;
         }

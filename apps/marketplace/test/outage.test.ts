@@ -1,4 +1,4 @@
-// A shop whose Redis is gone, silent, or of another kind; and one that is opened where a shop stands already.
+// A shop whose Redis is gone, silent, or of another kind; and one that is opened where a shop already exists.
 import { createPrefixIndex } from "@kit/autocomplete";
 import { connect } from "@kit/core";
 import { eventually, FaultProxy, startRedis } from "@kit/testing";
@@ -55,7 +55,7 @@ describe("Without Redis", () => {
 describe("At the start", () => {
   const place = { prefix: "kit", isGuestServer: false, hasReplicas: false };
 
-  it("leaves a shop alone that stands in Redis already", async () => {
+  it("leaves an existing shop in Redis alone", async () => {
     const sales = async (): Promise<number> => Number(await shop.redis.hget(keys.totals, "sales"));
     await shop.enrich("u66");
     const visitor = new Visitor(shop.origin);

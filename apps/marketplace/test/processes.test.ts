@@ -47,7 +47,7 @@ describe("A process that dies", () => {
     }, slow);
   });
 
-  it("shipper: what it was asked is not waited for", async () => {
+  it("shipper: a request does not wait for its completion", async () => {
     const visitor = new Visitor(shop.origin);
     const csrf = await visitor.signIn("u437");
     const pid = await pidOf("shipper");
@@ -59,7 +59,7 @@ describe("A process that dies", () => {
     expect((await asked).status).toBe(409);
   });
 
-  it("shipper: only so many files wait for it", async () => {
+  it("shipper: the number of waiting files is bounded", async () => {
     await eventually(async () => expect(await pidOf("shipper")).toBeGreaterThan(0), slow);
     const visitor = new Visitor(shop.origin);
     const csrf = await visitor.signIn("u437");

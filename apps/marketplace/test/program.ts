@@ -1,4 +1,4 @@
-// The built program, started as its visitors get it: in a process of its own.
+// The built program, started like in production: in a separate process.
 import { type ChildProcess, spawn } from "node:child_process";
 import { once } from "node:events";
 import { mkdtempSync, rmSync } from "node:fs";
@@ -50,7 +50,7 @@ export const startShop = async (...args: readonly string[]): Promise<RunningShop
       // A month of the access log keeps a processor busy for ten seconds.
       return await whenOpen(spawnShop("--port", "0", "--log-days", "1", ...args));
     } catch (error) {
-      // Redis is there, and on a busy machine answers later than the shop waits for it.
+      // On a busy machine Redis may answer later than the shop waits for it.
       if (attempt === 5 || !/no answer|answers too slowly/.test(String(error))) throw error;
     }
 };

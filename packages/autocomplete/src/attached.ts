@@ -14,7 +14,7 @@ export class Attached {
     this.#what = what;
   }
 
-  /** Aborts when `close()` no longer waits for what is under way. */
+  /** Aborts when `close()` no longer waits for the calls under way. */
   get ending(): AbortSignal {
     return this.#ending.signal;
   }
@@ -36,7 +36,7 @@ export class Attached {
     }
   }
 
-  /** Waits for the calls under way, at most `timeoutMs`; the first call decides. */
+  /** Waits for the calls under way, at most `timeoutMs`; the options of the first call hold. */
   close(timeoutMs: number): Promise<void> {
     this.#closed ??= this.#close(timeoutMs);
     return this.#closed;

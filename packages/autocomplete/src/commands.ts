@@ -21,7 +21,7 @@ import {
   type IndexRules,
   type IndexSettings,
   parseRules,
-  type QueryTerms,
+  type ResolvedQuery,
   rulesText,
   type WordOrder,
 } from "./options.js";
@@ -31,10 +31,10 @@ import { maxWords } from "./words.js";
 
 /** A put of an entry, or a drop of an id. */
 export type Change = { readonly put: CheckedEntry } | { readonly drop: string };
-/** As a shard takes it: also so much more weight for an id. */
+/** A change as a shard receives it; it may also add to the weight of an id. */
 type ShardChange = Change | { readonly touch: string; readonly by: number };
 
-/** One call of a change. */
+/** The facts of one changing call. */
 export interface WriteCall {
   readonly op: string;
   readonly signal: AbortSignal | undefined;
@@ -57,17 +57,17 @@ export interface CommandEvents {
   readonly damaged: () => void;
 }
 
-/** Staged data that nothing is written to for this long expires. */
+/** Staged data expires when nothing was written to it for this long. */
 const stagedMs = 600_000;
-/** Rules change by a rebuild; more often within one call than this, something is wrong. */
+/** A rebuild changes the rules; more changes than this within one call indicate an error. */
 const mostTries = 5;
 const longestQuery = 512;
-/** One query reads no more, unless a higher limit asks for it. */
+/** The most rows that one query reads, unless a higher limit needs more. */
 const mostRows = 512;
-/** More would hold up the server, and let it wait while their answers are read here. */
+/** The most texts in one call: more would hold up the server, and keep it idle while their answers are read here. */
 const mostTogether = 4;
 
-/** A query by weight, as the script has it. */
+/** A query by weight, in the form of the script. */
 interface Asked {
   readonly settings: string;
   readonly operands: readonly (string | number)[];
@@ -75,30 +75,30 @@ interface Asked {
 
 type MatchReply = scripts.Matches | { readonly settings: string } | undefined;
 
-/** A part of the rows of an alphabetical index: from and to, and how many at most. */
+/** A range of rows of an alphabetical index: from, to, and how many at most. */
 type RowRange = readonly [from: string, to: string, most: number];
 
-/** One shard of an index: its keys, and the rules that it had when it was last seen. */
+/** One shard of an index: its keys, and the rules that it had at the last call. */
 interface Shard {
   readonly keys: IndexKeys;
   rules: string;
-  /** The beginning of its rows, by these rules. */
+  /** The tag at the beginning of its rows, by these rules. */
   tag: string;
-  /** Those of a rebuild under way; empty: none was seen. */
+  /** The rules of a rebuild under way; empty if none was seen. */
   staged: string;
-  /** The rebuild that was last when an alphabetical query found nothing; undefined: none ever did. */
+  /** The last rebuild at the time when an alphabetical query found nothing; undefined if none ever did. */
   switched: string | undefined;
   /** Queries by weight, and in alphabetical order. */
   readonly matches: Together<Asked, MatchReply>;
   readonly ranges: Together<RowRange, readonly string[]>;
 }
 
-/** The least text behind all that begin with `text`: bytes of UTF-8 are in the order of code points. */
+/** The smallest text behind all that begin with `text`: bytes of UTF-8 are in the order of code points. */
 const behind = (text: string): string => {
   for (let end = text.length; end > 0;) {
     const at = /[\uDC00-\uDFFF]/.test(text[end - 1]!) ? end - 2 : end - 1;
     const last = text.codePointAt(at)!;
-    // No character comes between U+D7FF and U+E000, and none behind the last one.
+    // There are no characters between U+D7FF and U+E000, and none behind the last one.
     if (last < 0x10ffff) return text.slice(0, at) + String.fromCodePoint(last === 0xd7ff ? 0xe000 : last + 1);
     end = at;
   }
@@ -130,7 +130,7 @@ const byRelevance =
   (one: Item, two: Item): number =>
     (order === "weight" ? two.weight - one.weight : 0) || Buffer.from(one.fold).compare(Buffer.from(two.fold));
 
-/** Words of fewer characters are taken as they are typed: almost anything is one character away from them. */
+/** Shorter words are not corrected: almost any word is one character away from them. */
 const shortestMistyped = 4;
 
 /** The operands of spell.lua: each character of a folded text, and the mistakes that are looked for there. */
@@ -155,7 +155,7 @@ export class IndexCommands {
   readonly #settings: IndexSettings;
   readonly #events: CommandEvents;
   readonly #shards: readonly Shard[];
-  /** It has the rules of all. */
+  /** The first shard, which holds the rules of all. */
   readonly #first: Shard;
   readonly #own: string;
   /** Rules by their text, so that a text is read once. */
@@ -185,8 +185,9 @@ export class IndexCommands {
   }
 
   /**
-   * Makes changes, and resolves with how many of their items were there before. Of several shards: adds first, then drops,
-   * so that an item is never gone in between; a change that was overtaken by a later one takes back what it added.
+   * Makes changes, and resolves with how many of their items existed before. With several shards it adds first and drops
+   * afterwards, so that an item is never missing in between; a change that was overtaken by a later one removes what it
+   * added.
    */
   async write(given: readonly Change[], call: WriteCall): Promise<number> {
     if (this.#shards.length === 1) return (await this.#writeTo(this.#first, () => given, "0", call)).known;
@@ -214,7 +215,7 @@ export class IndexCommands {
       added.set(shard, own);
       return own;
     });
-    // A shard that has other rules than was known says so at its first change: then more may belong there.
+    // A shard whose rules have changed reports it at its first change: then more items may belong there.
     const known = await each("drop", (shard) =>
       changes
         .filter((change) => !added.get(shard)?.includes(change))
@@ -236,16 +237,20 @@ export class IndexCommands {
     return found.some(({ known }) => known > 0);
   }
 
-  /** The entries that match; where there are too few and `typos` allows it, then those that match but for one character. */
-  suggest(query: string, terms: QueryTerms, signal: AbortSignal | undefined): Promise<Found> {
-    const found = this.#suggest(query, terms.words, terms.limit, signal);
-    return terms.typos === 0 ? found : found.then((matching) => this.#withMistyped(matching, terms, signal));
+  /**
+   * The entries that match; if they are too few and `typos` allows it, followed by those that match except for one
+   * character.
+   */
+  suggest(query: string, resolved: ResolvedQuery, signal: AbortSignal | undefined): Promise<Found> {
+    const found = this.#suggest(query, resolved.words, resolved.limit, signal);
+    return resolved.typos === 0 ? found : found.then((matching) => this.#withMistyped(matching, resolved, signal));
   }
 
-  async #withMistyped(found: Found, terms: QueryTerms, signal: AbortSignal | undefined): Promise<Found> {
+  async #withMistyped(found: Found, resolved: ResolvedQuery, signal: AbortSignal | undefined): Promise<Found> {
     const { rules, items, query } = found;
-    // A longer text is none of a name, but for one character.
-    const operands = items.length < terms.limit && query.text.length <= mostFoldBytes + 1 ? mistakes(query.text) : [];
+    // A longer text cannot match a name even with one wrong character.
+    const operands =
+      items.length < resolved.limit && query.text.length <= mostFoldBytes + 1 ? mistakes(query.text) : [];
     if (!operands.includes("2")) return found;
     const spelt = await Promise.all(
       this.#shards.map(({ keys, tag }) => {
@@ -254,7 +259,7 @@ export class IndexCommands {
       }),
     );
     const texts = spelt.flatMap((one) => one.texts);
-    const others = await Promise.all(texts.map((text) => this.#suggest(text, terms.words, terms.limit, signal)));
+    const others = await Promise.all(texts.map((text) => this.#suggest(text, resolved.words, resolved.limit, signal)));
     const more = new Map(
       others.flatMap((other) => other.items.map((item) => [item.id, { ...item, foundBy: other.query }] as const)),
     );
@@ -262,8 +267,8 @@ export class IndexCommands {
     const all = [...items, ...[...more.values()].toSorted(byRelevance(rules))];
     return {
       ...found,
-      items: all.slice(0, terms.limit),
-      hasMore: found.hasMore || all.length > terms.limit || others.some((other) => other.hasMore),
+      items: all.slice(0, resolved.limit),
+      hasMore: found.hasMore || all.length > resolved.limit || others.some((other) => other.hasMore),
       truncated: [found, ...spelt, ...others].some((one) => one.truncated),
     };
   }
@@ -285,13 +290,13 @@ export class IndexCommands {
         return { query: typed, rules, items: best, hasMore, truncated: all.some((found) => found.truncated) };
       }
       const found = await this.#ask(shard, query, words, limit, signal);
-      // By other rules than were known it may lie in another shard.
+      // By the new rules it may belong to another shard.
       if (shard.rules === text || this.#shards.length === 1 || tries === mostTries) return found;
       text = shard.rules;
     }
   }
 
-  /** Looks at the rules of the index once, for a query that does not reach them: they say which shard it is for, if any. */
+  /** Reads the rules of the index once, for a query before any other call: they decide which shard it is for, if any. */
   async #look(query: string, signal: AbortSignal | undefined): Promise<void> {
     if (this.#hasLooked || (this.#shards.length === 1 && query.trim() !== "")) return;
     const { settings } = await this.#survey(this.#first, signal);
@@ -337,7 +342,7 @@ export class IndexCommands {
     return { deadlineMs: this.#settings.deadlineMs, ...(signal && { signal }), ...(op !== undefined && { op }) };
   }
 
-  /** The rules that a text says. */
+  /** Parses the text of rules. */
   rulesOf(text: string): IndexRules {
     let rules = this.#rules.get(text);
     if (!rules) {
@@ -349,7 +354,7 @@ export class IndexCommands {
     return rules;
   }
 
-  /** The shard that has all that begins with a folded text; undefined: all of them have some. */
+  /** The shard with all names that begin with a folded text; undefined if they may be in any shard. */
   #shardOf(prefix: string): Shard | undefined {
     if (this.#shards.length === 1) return this.#shards[0];
     const first = prefix.codePointAt(0);
@@ -377,7 +382,7 @@ export class IndexCommands {
     return [put.id, revision, put.weight, put.tail, first.fold, byteOffsets(first), second.fold, byteOffsets(second)];
   }
 
-  /** Makes changes in one shard; `chosen` says anew which ones when its rules are others than was known. */
+  /** Makes changes in one shard; `chosen` selects them again when its rules have changed. */
   async #writeTo(
     shard: Shard,
     chosen: () => readonly ShardChange[],
@@ -443,13 +448,13 @@ export class IndexCommands {
     });
   }
 
-  /** Answers queries by weight; undefined: there is no index. */
+  /** Answers queries by weight; undefined if there is no index. */
   async #matches(keys: IndexKeys, asked: readonly Asked[], signal: AbortSignal | undefined): Promise<MatchReply[]> {
     const settings = asked[0]?.settings ?? "";
     const isSame = (one: Asked): boolean => one.settings === settings;
     const same = asked.filter(isSame);
     const args = { settings, count: same.length, operands: same.flatMap(({ operands }) => operands) };
-    // The rules may have been learned anew within one turn.
+    // The rules may have been updated within the turn.
     const others = asked.filter((one) => !isSame(one));
     const [reply, rest] = await Promise.all([
       scripts.suggest.run(this.#context, keys, args, this.#options(signal)),
@@ -478,16 +483,15 @@ export class IndexCommands {
       return [(await this.#context.executor.run("ZRANGEBYLEX", args, call)) as string[]];
     } catch (error) {
       if (!isReplyError(error)) throw error;
-      // A script names the key that is wrong.
+      // The script's error names the wrong key.
       await scripts.survey.run(this.#context, keys, {}, this.#options(signal));
       throw serverError(error, what);
     }
   }
 
   /**
-   * Answers a query of an alphabetical index by one plain range: no script, and nothing to look up besides. A row with
-   * the tag of other rules is not found, so no answer mixes two rebuilds; where nothing is found, the rules are looked at.
-   * Undefined: they are others now.
+   * Answers a query of an alphabetical index by one plain range, without a script. A row with the tag of other rules is not
+   * found, so no answer mixes two rebuilds; if nothing is found, the rules are read. Undefined if they have changed.
    */
   async #range(
     shard: Shard,
@@ -507,8 +511,8 @@ export class IndexCommands {
         truncated,
       };
     };
-    // An entry that matches with several words has several rows. It is read again from the start then, so that all of the
-    // answer is of one instant.
+    // An entry that matches with several words has several rows. The query is then repeated with a higher limit, so that the
+    // whole answer is of one instant.
     for (const most of [limit + 1, Math.max(mostRows, 4 * limit)]) {
       const rows = await this.#rows(shard, query.text, most, signal);
       if (rows.length === 0) return (await this.#isStill(shard, signal)) ? answer(false, false) : undefined;
@@ -523,8 +527,8 @@ export class IndexCommands {
   }
 
   /**
-   * The same for words in any order: among the rows of one word, those of names that have the others, too. The longest is
-   * likely the rarest; another is tried where it is too common to be read whole.
+   * The same for words in any order: of the rows of one word those whose names have the other words, too. The longest word
+   * is likely the rarest; another one is tried if it is too common to be read completely.
    */
   async #rangeOfWords(
     shard: Shard,
@@ -546,13 +550,13 @@ export class IndexCommands {
     return { query, rules, items: found.slice(0, limit), hasMore: found.length > limit || truncated, truncated };
   }
 
-  /** The first rows that begin with a folded text, by the rules that a shard had when it was last seen. */
+  /** The first rows that begin with a folded text, by the rules that a shard had at the last call. */
   #rows(shard: Shard, prefix: string, most: number, signal: AbortSignal | undefined): Promise<readonly string[]> {
     const from = shard.tag + prefix;
     return shard.ranges.ask([`[${from}`, `(${behind(from)}`, most], signal);
   }
 
-  /** Whether a shard has the rules that it had when it was last seen, and no rebuild came in between. */
+  /** Whether a shard still has the rules of the last call, and no rebuild has switched in between. */
   async #isStill(shard: Shard, signal: AbortSignal | undefined): Promise<boolean> {
     const { settings, switched } = await this.#survey(shard, signal);
     if (settings === "") return true;
@@ -574,7 +578,7 @@ export class IndexCommands {
     if (rules === before) return;
     const isNew = this.#shards.every((one) => one.rules !== rules);
     const tag = rowTag(rules);
-    // All shards have the same rules, but for the moments in which a rebuild switches one after another.
+    // All shards have the same rules, except while a rebuild switches one after another.
     for (const one of this.#shards) if (one.rules === before) Object.assign(one, { rules, tag });
     if (isNew && rules !== this.#own) this.#events.mismatch(stored);
   }
@@ -595,7 +599,7 @@ export class IndexCommands {
     });
   }
 
-  /** The revision of a change. The first shard has the rules of all, also of those that nothing was written to. */
+  /** The revision of a change. The first shard has the rules of all, including shards that are still empty. */
   async #revision(signal: AbortSignal | undefined): Promise<string> {
     const first = this.#first;
     const args = { settings: first.rules };

@@ -8,13 +8,13 @@ import { isMatch, type Query, queryOf, type Suggestion, suggestionOf } from "./m
 import {
   type BookSettings,
   bookSettings,
-  callTerms,
+  resolveCall,
   type CallOptions,
   type ChangeOptions,
-  changeTerms,
+  resolveChange,
   type ContactBookOptions,
   type SuggestOptions,
-  suggestTerms,
+  resolveSuggest,
 } from "./options.js";
 import * as scripts from "./scripts/index.js";
 
@@ -23,7 +23,7 @@ export interface ContactCard<Payload = unknown> {
   /**
    * The name that is displayed and searched: up to 512 UTF-16 units.
    *
-   * @default what is stored, or the id
+   * @default the stored one, or the id
    */
   readonly text?: string | undefined;
   /** Anything that JSON can hold. It is stored with `text`, and replaced with it. */
@@ -33,8 +33,8 @@ export interface ContactCard<Payload = unknown> {
 /** A contact. */
 export interface Contact<Payload = unknown> extends Omit<Suggestion<Payload>, "weight"> {
   /**
-   * The instant at which one event would be worth as much as all of its events: epoch milliseconds by the server's clock.
-   * For most recent contacts, that of the last event.
+   * The instant at which a single event would weigh as much as all its events together: epoch milliseconds by the server's
+   * clock. With `ranking: "recent"`, that of the last event.
    */
   readonly score: number;
 }
@@ -45,7 +45,10 @@ export interface ContactSuggestions<Payload = unknown> {
   readonly items: readonly Contact<Payload>[];
   /** Whether more contacts match. */
   readonly hasMore: boolean;
-  /** Names the state of the book that was searched; empty: there is none. A client that caches the book compares it. */
+  /**
+   * Identifies the state of the book that was searched; empty if there is no book. A client that caches the book compares
+   * it.
+   */
   readonly version: string;
 }
 
@@ -68,17 +71,17 @@ interface Cached {
   readonly blocked: readonly string[];
 }
 
-/** The oldest block ends when there are more. */
+/** The most blocks; beyond that the oldest one ends. */
 const mostBlocked = 1_000;
 
 /**
  * The recent contacts of one owner: a small list, ranked by the last event or by how often and how lately. Made by
  * {@link createContactBook}.
  *
- * The book is fetched whole, once, and searched here; it is asked for its version at most each `maxAgeMs`. So a keystroke
- * costs no round trip.
+ * The whole book is fetched once and searched here; its version is checked at most every `maxAgeMs`. So a keystroke costs no
+ * round trip.
  *
- * After the recent contacts of "Redis in Action" (J. L. Carlson, 2013, section 6.1.1), without the whole list on each
+ * It follows the recent contacts of "Redis in Action" (J. L. Carlson, 2013, chapter 6), without fetching the list on each
  * keystroke. Frecency by forward decay (Cormode, Shkapenyuk, Srivastava, Xu, ICDE 2009).
  */
 export class ContactBook<Payload = unknown> implements AsyncDisposable {
@@ -89,10 +92,10 @@ export class ContactBook<Payload = unknown> implements AsyncDisposable {
   #cached: Cached | undefined;
   #freshUntil = new Deadline(-Infinity);
   #fetching: Promise<Cached> | undefined;
-  /** How often this object changed the book. */
+  /** The number of changes by this object. */
   #changes = 0;
 
-  /** Made by this package only. */
+  /** Only this package calls it. */
   constructor(redis: RedisLike, owner: string, options: ContactBookOptions) {
     this.owner = owner;
     this.#settings = bookSettings(options);
@@ -107,21 +110,21 @@ export class ContactBook<Payload = unknown> implements AsyncDisposable {
   }
 
   /**
-   * Notes one event with a contact: a message sent, a call made. Resolves with false if the contact is blocked; then nothing
-   * was changed. Where there are `max` already, the lowest other one goes.
+   * Records one event with a contact: a message sent, a call made. Resolves with false if the contact is blocked; then
+   * nothing was changed. If there are already `max`, the lowest other one is removed.
    *
    * @throws {InvalidEntryError} the id, the text or the payload cannot be stored; nothing was changed.
-   * @throws {KitUnknownOutcomeError} the reply was lost; calling it again with its `op` counts once, unless eight other
-   * changes came between.
+   * @throws {KitUnknownOutcomeError} the reply was lost; repeating the call with its `op` counts once, unless eight other
+   * changes came in between.
    * @throws {KitUnavailableError} no server answered in time; nothing was changed.
    * @throws {TypeError | RangeError} something is not of the type that it should be.
    */
   async record(id: string, card: ContactCard<Payload> = {}, options: ChangeOptions = {}): Promise<boolean> {
-    const { op, signal } = changeTerms(options);
+    const { op, signal } = resolveChange(options);
     const { rules, deadlineMs, halfLifeMs, max, keepMs } = this.#settings;
     const { text, payload } = optionsObject<ContactCard<Payload>>("card", card, ["text", "payload"]);
     checkId(id);
-    // Without a text the id is one.
+    // Without a text the id is the text.
     const tail = tailOf({ id, text: text ?? id, payload }, this.#settings.maxPayloadBytes);
     checkFolded(id, foldText(text ?? id, rules));
     const isKept = text === undefined && payload === undefined;
@@ -136,31 +139,34 @@ export class ContactBook<Payload = unknown> implements AsyncDisposable {
     return await this.#forget("remove", id, options);
   }
 
-  /** Removes a contact, and keeps it out until {@link unblock}. At most 1,000; the oldest block ends then. */
+  /**
+   * Removes a contact, and keeps it out until {@link unblock}. At most 1,000 are blocked; a further one ends the oldest
+   * block.
+   */
   async block(id: string, options: ChangeOptions = {}): Promise<boolean> {
     return await this.#forget("block", id, options);
   }
 
-  /** Lets a contact in again, at its next event. Resolves with whether it was blocked. */
+  /** Ends a block: the next event adds the contact again. Resolves with whether it was blocked. */
   async unblock(id: string, options: ChangeOptions = {}): Promise<boolean> {
     return await this.#forget("unblock", id, options);
   }
 
   /** The whole book. */
   async list(options: CallOptions = {}): Promise<ContactList<Payload>> {
-    const { signal } = callTerms(options);
+    const { signal } = resolveCall(options);
     const { items, blocked, version } = await this.#run("list", () => this.#book(signal));
     return { items: items.map((item) => this.#contactOf(item, queryOf("", "in-order"))), blocked, version };
   }
 
   /**
-   * The contacts with a word that begins with `query`, the best first; of an empty query all. Costs a round trip only where
-   * the book was not fetched, or not looked at for `maxAgeMs`.
+   * The contacts with a word that begins with `query`, the best first; for an empty query all. Costs a round trip only if
+   * the book was not fetched or checked within `maxAgeMs`.
    *
-   * @throws {KitUnavailableError} no server answered in time, and nothing is known, or what is known is too old.
+   * @throws {KitUnavailableError} no server answered in time, and there is no fetched book, or it is too old.
    */
   async suggest(query: string, options: Omit<SuggestOptions, "typos"> = {}): Promise<ContactSuggestions<Payload>> {
-    const { limit, words, signal } = suggestTerms(options, []);
+    const { limit, words, signal } = resolveSuggest(options, []);
     if (typeof query !== "string") throw new TypeError(`Expected \`query\` to be a string, got ${typeof query}`);
     const { items, version } = await this.#run("suggest", () => this.#book(signal));
     if (isUnsearchable(query)) return { items: [], hasMore: false, version };
@@ -172,7 +178,7 @@ export class ContactBook<Payload = unknown> implements AsyncDisposable {
 
   /** Deletes the book with its blocks. */
   async purge(options: CallOptions = {}): Promise<void> {
-    const { signal } = callTerms(options);
+    const { signal } = resolveCall(options);
     const { deadlineMs } = this.#settings;
     const keys = Object.values(this.#keys) as string[];
     await this.#run("purge", () => scripts.purge.run(this.#attached.context, { keys }, {}, { deadlineMs, signal }));
@@ -180,8 +186,8 @@ export class ContactBook<Payload = unknown> implements AsyncDisposable {
   }
 
   /**
-   * Ends this object: further calls reject with KitClosedError; those under way are waited for, at most `timeoutMs`
-   * (10,000). The client is not touched. Idempotent: the first call decides.
+   * Ends this object: further calls reject with KitClosedError; it waits for those under way, at most `timeoutMs` (10,000).
+   * The client is not touched. Idempotent: the options of the first call hold.
    */
   async close(options: CloseOptions = {}): Promise<void> {
     await this.#attached.close(closeTimeoutMs(options));
@@ -193,12 +199,12 @@ export class ContactBook<Payload = unknown> implements AsyncDisposable {
   }
 
   async #run<T>(operation: string, call: () => Promise<T>): Promise<T> {
-    // Owners are people: their names do not go into traces.
+    // Owners are people, so their names do not appear in traces.
     return await this.#attached.run(() => traced(`autocomplete.book.${operation}`, () => ({}), call));
   }
 
   async #forget(action: "remove" | "block" | "unblock", id: string, options: ChangeOptions): Promise<boolean> {
-    const { op, signal } = changeTerms(options);
+    const { op, signal } = resolveChange(options);
     const { deadlineMs, keepMs } = this.#settings;
     const args = { op, action, id: checkId(id), max: mostBlocked, keepMs };
     return await this.#change(action, () =>
@@ -211,12 +217,12 @@ export class ContactBook<Payload = unknown> implements AsyncDisposable {
       const { isDone } = await this.#run(operation, call);
       return isDone;
     } finally {
-      // Also where the reply was lost: the change may have been made.
+      // Even if the reply was lost, since the change may have been made.
       this.#expire();
     }
   }
 
-  /** The next read asks; the answer to one that is under way may not have the change. */
+  /** The next read asks the server; a fetch under way may not include the change. */
   #expire(): void {
     this.#changes++;
     this.#freshUntil = new Deadline(-Infinity);
@@ -226,7 +232,7 @@ export class ContactBook<Payload = unknown> implements AsyncDisposable {
   async #book(signal: AbortSignal | undefined): Promise<Cached> {
     signal?.throwIfAborted();
     if (this.#cached && this.#freshUntil.remainingMs > 0) return this.#cached;
-    // Shared by all who ask meanwhile, so no caller's signal ends it.
+    // Shared by all concurrent callers, so no caller's signal ends it.
     this.#fetching ??= this.#fetch();
     return await unlessAborted(this.#fetching, signal);
   }

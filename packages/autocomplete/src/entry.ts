@@ -6,14 +6,14 @@ import { wordStarts } from "./words.js";
 
 const surrogate = /\p{Surrogate}/u;
 const control = /\p{Cc}/u;
-/** Between the parts of a reply. Neither rows nor records have it, since no id, text or JSON has. */
+/** Separates the parts of a reply. Rows and records never contain it, since no id, text or JSON does. */
 export const listSeparator = "\u0001";
 const mostIdBytes = 256;
 const mostTextUnits = 512;
-/** A folded text is no longer. */
+/** The longest folded text, in bytes. */
 export const mostFoldBytes = 2_048;
 
-/** Whether no name can hold it: such a query matches nothing. */
+/** Whether no name can contain this text: such a query matches nothing. */
 export const isUnsearchable = (query: string): boolean =>
   surrogate.test(query) || control.test(query.replace(/\s/g, ""));
 
@@ -37,7 +37,7 @@ const payloadText = (id: string, payload: unknown, maxBytes: number): string | u
   try {
     json = JSON.stringify(payload);
   } catch {
-    // A bigint, a circle, or a toJSON that throws: the error may hold the payload.
+    // A bigint, a cycle, or a toJSON that throws: the error may contain the payload.
   }
   if (json === undefined) throw new InvalidEntryError(id, "payload-not-json");
   if (json.length > maxBytes || Buffer.byteLength(json) > maxBytes)
@@ -45,7 +45,7 @@ const payloadText = (id: string, payload: unknown, maxBytes: number): string | u
   return json;
 };
 
-/** A text with a payload, as both structures store them: `text [NUL payload]`. No text has a NUL, and no JSON. */
+/** A text with a payload, as both structures store it: `text [NUL payload]`. Neither text nor JSON contains a NUL. */
 export const tailOf = ({ id, text, payload }: Entry, maxBytes: number): string => {
   if (typeof text !== "string") throw new TypeError(`Expected \`text\` to be a string, got ${typeof text}`);
   const fault = textFault(text);
@@ -54,7 +54,7 @@ export const tailOf = ({ id, text, payload }: Entry, maxBytes: number): string =
   return json === undefined ? text : `${text}\0${json}`;
 };
 
-/** A text as it is searched: the folded form, which ends with a space, and where its words begin. */
+/** The searched form of a text: folded, with a space at its end, and the places where its words begin. */
 export interface Folded {
   readonly fold: string;
   /** Offsets in UTF-16 units. */
@@ -67,14 +67,14 @@ export const foldText = (text: string, rules: MatchRules): Folded => {
   return { fold, starts: wordStarts(fold, rules.match) };
 };
 
-/** @throws {InvalidEntryError} nothing is left of it, or too much. */
+/** @throws {InvalidEntryError} nothing of it is left after folding, or too much. */
 export const checkFolded = (id: string, folded: Folded): Folded => {
   if (folded.fold === " ") throw new InvalidEntryError(id, "text-empty");
   if (Buffer.byteLength(folded.fold) > mostFoldBytes) throw new InvalidEntryError(id, "text-too-long");
   return folded;
 };
 
-/** @throws {TypeError | RangeError} it is no weight. */
+/** @throws {TypeError | RangeError} the value is no weight. */
 const checkWeight = (weight: number | undefined): string =>
   weight === undefined ? "" : String(integerOption("weight", weight, 0, mostWeight));
 
@@ -98,12 +98,12 @@ export const checkEntry = (entry: Entry, maxPayloadBytes: number): CheckedEntry 
   return { id, weight: checkWeight(entry.weight), tail: tailOf(entry, maxPayloadBytes), text: entry.text };
 };
 
-/** An item as a reader has it. */
+/** An item, as a reader receives it. */
 export interface Item extends Folded {
   readonly id: string;
   readonly text: string;
   readonly weight: number;
-  /** JSON; undefined: none. */
+  /** JSON; undefined if there is none. */
   readonly payload: string | undefined;
 }
 

@@ -4,8 +4,8 @@ import { KitError } from "@kit/core";
  * Codes of this package's own errors.
  *
  * - `KIT_AUTOCOMPLETE_ENTRY`: an id, a text or a payload that cannot be stored
- * - `KIT_AUTOCOMPLETE_REBUILD`: a rebuild ended before it could switch; the index is as it was
- * - `KIT_AUTOCOMPLETE_DAMAGED`: items are found that have no record; only as an `error` event
+ * - `KIT_AUTOCOMPLETE_REBUILD`: a rebuild ended before it could switch; the index is unchanged
+ * - `KIT_AUTOCOMPLETE_DAMAGED`: found items have no record; only as an `error` event
  */
 export type AutocompleteErrorCode = "KIT_AUTOCOMPLETE_ENTRY" | "KIT_AUTOCOMPLETE_REBUILD" | "KIT_AUTOCOMPLETE_DAMAGED";
 
@@ -19,12 +19,12 @@ declare module "@kit/core" {
  * Why an entry cannot be stored.
  *
  * - `id`: it is empty, longer than 256 bytes, has U+0001, or is not well-formed Unicode
- * - `text-empty`: nothing is left of it that could be searched for
+ * - `text-empty`: nothing searchable is left of it
  * - `text-too-long`: over 512 UTF-16 units, or over 2,048 bytes once folded
- * - `text-ill-formed`: it has half a surrogate pair
+ * - `text-ill-formed`: it has a lone surrogate
  * - `text-control`: it has a control character other than white space
  * - `payload-too-large`: its JSON is longer than `maxPayloadBytes`
- * - `payload-not-json`: it cannot be written as JSON: a bigint, a circle, a function
+ * - `payload-not-json`: it cannot be written as JSON: a bigint, a cycle, a function
  */
 export type EntryFault =
   "id" | "text-empty" | "text-too-long" | "text-ill-formed" | "text-control" | "payload-too-large" | "payload-not-json";
@@ -43,7 +43,7 @@ const faults: Readonly<Record<EntryFault, string>> = {
 export class InvalidEntryError extends KitError {
   /** @internal */
   static override readonly brand: string = "InvalidEntryError";
-  /** The entry's id; empty where that is what is wrong. */
+  /** The entry's id; empty if the id is at fault. */
   readonly id: string;
   readonly fault: EntryFault;
 
@@ -56,7 +56,7 @@ export class InvalidEntryError extends KitError {
 
 /**
  * A rebuild ended before it could switch: another rebuild took its place, or it wrote nothing for ten minutes. The index is
- * as it was.
+ * unchanged.
  */
 export class RebuildLostError extends KitError {
   /** @internal */
@@ -74,7 +74,7 @@ export class RebuildLostError extends KitError {
   }
 }
 
-/** Items were found that have no record: the server dropped a key (eviction), or somebody deleted it. A rebuild heals it. */
+/** Found items have no record: a key was evicted or deleted. A rebuild restores it. */
 export class DamagedIndexError extends KitError {
   /** @internal */
   static override readonly brand: string = "DamagedIndexError";

@@ -1,17 +1,17 @@
 import { foldPrefix, type FoldOptions } from "./fold/index.js";
 
-/** A part of a displayed text: from its first UTF-16 unit to that behind its last, as `String.prototype.slice` takes them. */
+/** A part of a displayed text: offsets in UTF-16 units, as in `String.prototype.slice`. */
 export type Range = readonly [start: number, end: number];
 
 const ascii = /^[\x20-\x7e]*$/;
 const graphemes = new Intl.Segmenter(undefined, { granularity: "grapheme" });
 
-/** Where each UTF-16 unit of the folded text comes from; undefined: pieces of the text fold differently than the whole. */
+/** The origin of each UTF-16 unit of the folded text; undefined if pieces of the text fold differently from the whole. */
 const origins = (text: string, folded: string, options: FoldOptions): Range[] | undefined => {
   const found: Range[] = [];
   let joined = "";
   for (const { segment, index } of graphemes.segment(text)) {
-    // A letter before keeps a space from being taken for one at the beginning.
+    // A letter in front keeps a space from being dropped as a leading one.
     let piece = foldPrefix(`x${segment}`, options).slice(1);
     if (piece === " " && (joined === "" || joined.endsWith(" "))) piece = "";
     joined += piece;
@@ -21,8 +21,8 @@ const origins = (text: string, folded: string, options: FoldOptions): Range[] | 
 };
 
 /**
- * Which parts of `text` a query matched, of the parts of its folded form that it did. A character as people see it is
- * never cut: a range is widened to whole ones. Empty where the displayed text cannot be brought in line with its folded form.
+ * The parts of `text` that a query matched, from the matched parts of its folded form. A user-perceived character is never
+ * cut: a range is widened to whole ones. Empty if the displayed text cannot be aligned with its folded form.
  */
 export const highlight = (
   text: string,
@@ -30,7 +30,7 @@ export const highlight = (
   options: FoldOptions,
   matched: readonly Range[],
 ): readonly Range[] => {
-  // Folding takes nothing but spaces out of ASCII: where none is missing, offsets are the same.
+  // Folding removes only spaces from ASCII: if none is missing, the offsets are the same.
   if (text.length < folded.length && ascii.test(text)) return merged(matched);
   const from = origins(text, folded, options);
   if (!from) return [];

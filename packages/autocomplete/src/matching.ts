@@ -8,7 +8,7 @@ export interface Suggestion<Payload = unknown> {
   /** As it was stored. */
   readonly text: string;
   readonly weight: number;
-  /** Undefined: it was stored without one. */
+  /** Undefined if it was stored without one. */
   readonly payload: Payload | undefined;
   /** The parts of `text` that match, in UTF-16 units, in order and apart: `text.slice(start, end)`. */
   readonly ranges: readonly Range[];
@@ -21,17 +21,17 @@ export interface Suggestions<Payload = unknown> {
   /** Whether more items match. */
   readonly hasMore: boolean;
   /**
-   * Whether better items may have been missed: the prefix is longer than `rankedLength`, very common, and those of a high
-   * weight that begin like it mostly go on otherwise; or with `typos`, not all beginnings of names were looked at. All that is
-   * given does match.
+   * Whether better items may have been missed: the prefix is longer than `rankedLength` and very common, and most heavy
+   * items with its beginning continue differently; or, with `typos`, not all beginnings of names were searched. All returned
+   * items match.
    */
   readonly truncated: boolean;
 }
 
-/** A part of a query: where a name matches it, a word begins with it, and ends with it if it `isWhole`. */
+/** A part of a query: a matching name has a word that begins with it, and ends with it if it `isWhole`. */
 interface QueryPart {
   readonly text: string;
-  /** Without a space at its end, which matches and is not shown. */
+  /** Without the space at its end, which is matched but not highlighted. */
   readonly length: number;
   readonly isWhole: boolean;
 }
@@ -43,12 +43,12 @@ export interface Query {
   readonly parts: readonly QueryPart[];
 }
 
-/** An item, and the text that it was found by where that is not the one that was typed. */
+/** An item, and the text by which it was found if that is not the typed one. */
 export interface FoundItem extends Item {
   readonly foundBy?: Query | undefined;
 }
 
-/** The first one is whole only where words are looked for in any order: one that is typed yet is found as in order. */
+/** The first part is whole only with words in any order; a query of a single half-typed word is matched in order. */
 export const queryOf = (text: string, words: WordOrder): Query => {
   const partOf = (part: string, isWhole: boolean): QueryPart => ({
     text: part,
@@ -73,7 +73,7 @@ const startsOf = ({ fold, starts }: Folded, { text, isWhole }: QueryPart): numbe
 export const isMatch = (folded: Folded, { parts }: Query): boolean =>
   parts.every((part) => startsOf(folded, part).length > 0);
 
-/** @internal JSON that somebody else wrote there is no reason to fail. */
+/** @internal Invalid JSON written by another program is no reason to fail. */
 const parsePayload = <Payload>(payload: string | undefined): Payload | undefined => {
   if (payload === undefined) return undefined;
   try {
@@ -106,7 +106,7 @@ interface Placed {
 const placed = (item: Item, query: Query): Placed | undefined => {
   if (!isMatch(item, query)) return undefined;
   const [first] = query.parts;
-  // By what they are found by; by the whole name, where several words find it.
+  // Ordered by the part that matched; by the whole name if several words match.
   const starts = first && query.parts.length === 1 ? startsOf(item, first) : [0];
   const rows = starts.map((start) => Buffer.from(`${item.fold.slice(start)}\0${start === 0 ? "0" : "1"}${item.id}`));
   const [row] = rows.toSorted((one, two) => one.compare(two));

@@ -16,19 +16,19 @@ import type { Match } from "./words.js";
 /** Rules by which a query matches a text. */
 interface MatchOptions extends FoldOptions {
   /**
-   * `"word-start"`: a query may begin at any word of a text, and go on over the words behind it. `"phrase"`: only at the
-   * beginning of the text; a fraction of the memory for names of several words.
+   * `"word-start"`: a query may match from any word of a text on, across the following words. `"phrase"`: only from the
+   * beginning of the text; takes a fraction of the memory for names of several words.
    *
    * @default "word-start"
    */
   readonly match?: Match | undefined;
 }
 
-/** Settings of a prefix index. All but the first three are stored with the data, and the stored ones count. */
+/** Settings of a prefix index. All but the first three are stored with the data, and the stored ones apply. */
 export interface PrefixIndexOptions extends ClientOptions, MatchOptions {
   /**
    * `"alphabetical"`: by code points of the folded text. `"weight"`: the name that equals the query first, then the highest
-   * weight, then alphabetical; costs some four more rows for each word.
+   * weight, then alphabetical; costs about four more rows for each word.
    *
    * @default "alphabetical"
    */
@@ -48,14 +48,14 @@ export interface PrefixIndexOptions extends ClientOptions, MatchOptions {
    */
   readonly empty?: "nothing" | "top" | undefined;
   /**
-   * Over how many hash tags the index is spread, by the first character of each word: 1 to 64. A query still asks one of
-   * them. Worth it above some five million names. It is part of the name: with another number it is another index.
+   * The number of hash tags over which the index is spread, by the first character of each word: 1 to 64. A query still asks
+   * only one of them. Useful above about five million names. It is part of the name: another number means another index.
    *
    * @default 1
    */
   readonly shards?: number | undefined;
   /**
-   * How long the JSON of a payload may be, in bytes: up to 65,536.
+   * The longest JSON of a payload, in bytes: up to 65,536.
    *
    * @default 4096
    */
@@ -65,39 +65,39 @@ export interface PrefixIndexOptions extends ClientOptions, MatchOptions {
 /** Settings of a contact book. */
 export interface ContactBookOptions extends ClientOptions, MatchOptions {
   /**
-   * `"recent"`: by the last event. `"frecent"`: each event counts, and half as much after `halfLifeMs`. It may be changed at
-   * any time: past events keep their place.
+   * `"recent"`: by the last event. `"frecent"`: each event counts, and half as much after each `halfLifeMs`. It may be
+   * changed at any time: the present order stays.
    *
    * @default "recent"
    */
   readonly ranking?: "recent" | "frecent" | undefined;
   /**
-   * After how long an event counts half, in milliseconds. Shorter: nearer to most recent; longer: nearer to most frequent.
+   * After how many milliseconds an event counts half. A shorter time favours recent contacts, a longer one frequent
+   * contacts.
    *
    * @default 1209600000 (14 days)
    */
   readonly halfLifeMs?: number | undefined;
   /**
-   * How many contacts are kept, the lowest go: 1 to 1,000.
+   * How many contacts are kept, 1 to 1,000; the lowest are dropped.
    *
    * @default 100
    */
   readonly max?: number | undefined;
   /**
-   * For how long a fetched book is used without asking whether it changed, in milliseconds. Changes by this object are seen
-   * at once.
+   * How long a fetched book is used without checking for changes, in milliseconds. Changes by this object are seen at once.
    *
    * @default 5000
    */
   readonly maxAgeMs?: number | undefined;
   /**
-   * The book is deleted so long after its last change, in milliseconds; null: never.
+   * How long after its last change the book is deleted, in milliseconds; null for never.
    *
    * @default 31536000000 (365 days)
    */
   readonly keepMs?: number | null | undefined;
   /**
-   * How long the JSON of a payload may be, in bytes: up to 65,536.
+   * The longest JSON of a payload, in bytes: up to 65,536.
    *
    * @default 4096
    */
@@ -113,8 +113,7 @@ export interface CallOptions {
 /** One change. */
 export interface ChangeOptions extends CallOptions {
   /**
-   * The operation id: the same one sent again within a minute changes nothing. To be taken from a
-   * `KitUnknownOutcomeError`.
+   * The operation id, from a `KitUnknownOutcomeError`: repeated within a minute it changes nothing.
    *
    * @default a new one
    */
@@ -140,38 +139,38 @@ export interface SuggestOptions extends CallOptions {
    */
   readonly limit?: number | undefined;
   /**
-   * `"in-order"`: a name matches that goes on as the query, from any of its words. `"any-order"`: one that has all words of
-   * the query, wherever: `smith jo` finds John Smith. Only the last may be half typed. Items of equal weight come in no
-   * particular order then. Needs an index of word starts, in one shard.
+   * `"in-order"`: matches names that contain the query from the start of a word on. `"any-order"`: matches names that have
+   * all words of the query in any order: `smith jo` finds John Smith. Only the last word may be incomplete. Items of equal
+   * weight then have no particular order. Needs an index of word starts, in one shard.
    *
    * @default "in-order"
    */
   readonly words?: WordOrder | undefined;
   /**
-   * How many wrong characters are forgiven, 0 or 1. With 1, where fewer than `limit` names match, those follow that would match
-   * if one character of the query was another, was not there, stood behind its neighbour, or had one more before it. Only in
-   * words of four characters and more; not with `words: "any-order"`. Costs up to two more round trips, and up to some two
-   * milliseconds of the server.
+   * How many typing errors are tolerated, 0 or 1. With 1, if fewer than `limit` names match, names follow that would match
+   * if one character of the query was replaced, removed, swapped with its neighbour, or inserted. Only in words of four
+   * characters and more; not with `words: "any-order"`. Costs up to two more round trips, and up to about two milliseconds
+   * of the server.
    *
    * @default 0
    */
   readonly typos?: number | undefined;
 }
 
-/** Whether words of a query are looked for in the order in which they are typed. */
+/** Whether the words of a query must have the order in which they are typed. */
 export type WordOrder = "in-order" | "any-order";
 
 /** A search box. */
 export interface SessionOptions extends Omit<SuggestOptions, "signal"> {
   /**
-   * How many items the first keystroke asks for, so that what is typed next can be answered without a round trip: up to
-   * 200, and no fewer than `limit`. Each keystroke that needs the server again asks for four times as many, up to 200.
+   * How many items the first keystroke requests, so that the following ones can be answered without a round trip: up to 200,
+   * and at least `limit`. Each keystroke that needs the server again requests four times as many, up to 200.
    *
    * @default 50
    */
   readonly prefetch?: number | undefined;
   /**
-   * For how long an answer of the server is used for what is typed next, in milliseconds.
+   * For how many milliseconds an answer of the server is used for further keystrokes.
    *
    * @default 10000
    */
@@ -188,7 +187,7 @@ export interface SessionOptions extends Omit<SuggestOptions, "signal"> {
 /** Many entries at once. */
 export interface PutManyOptions<Payload> extends CallOptions {
   /**
-   * Called for each entry that cannot be stored, and the rest goes on. Without it the first such entry ends the call.
+   * Called for each entry that cannot be stored; the others are stored. Without it the first such entry ends the call.
    *
    * @default undefined
    */
@@ -197,15 +196,15 @@ export interface PutManyOptions<Payload> extends CallOptions {
 
 /** A name that can be found. */
 export interface Entry<Payload = unknown> {
-  /** Names the entry for good: 1 to 256 bytes, without U+0001. */
+  /** The permanent id of the entry: 1 to 256 bytes, without U+0001. */
   readonly id: string;
-  /** The entry is found by this text, and displayed with it as it is: up to 512 UTF-16 units. */
+  /** The text that is searched and displayed: up to 512 UTF-16 units. */
   readonly text: string;
   /**
-   * An integer from 0 to 9,999,999,999,999; higher comes first in an index by weight. Left out: as it was, or 0.
+   * An integer from 0 to 9,999,999,999,999; higher comes first in an index by weight. If left out, it stays, or is 0.
    */
   readonly weight?: number | undefined;
-  /** Anything that JSON can hold; comes back with each suggestion. */
+  /** Anything that JSON can hold; returned with each suggestion. */
   readonly payload?: Payload | undefined;
 }
 
@@ -213,7 +212,7 @@ export const mostWeight = 9_999_999_999_999;
 const matchNames = ["match", "marks", "locale"];
 const dayMs = 86_400_000;
 
-/** Only two locales fold differently: any other is the same as none. */
+/** Only two locales fold differently; any other is like none. */
 const localeOption = (locale: string | undefined): string => {
   if (locale === undefined) return "";
   const [canonical = ""] = Intl.getCanonicalLocales(textOption("locale", locale, 64));
@@ -239,14 +238,14 @@ export interface IndexRules extends MatchRules {
   readonly foldVersion: string;
 }
 
-/** The rules as a generation has them. Scripts read `order`, `ranked` and `empty` out of it. */
+/** The stored text of rules. Scripts read `order`, `ranked` and `empty` from it. */
 export const rulesText = ({ order, match, rankedLength, empty, fold, foldVersion: version }: IndexRules): string =>
   `order=${order} match=${match} ranked=${String(rankedLength)} empty=${empty} marks=${fold.marks} locale=${fold.locale} fold=${version}`;
 
 const rulesPattern =
   /^order=(alphabetical|weight) match=(phrase|word-start) ranked=([1-8]) empty=(nothing|top) marks=(fold|keep) locale=(tr|az|) fold=(\S+)$/;
 
-/** The rules that a text says; undefined: a newer version wrote it. */
+/** The rules in a stored text; undefined if a newer version wrote it. */
 export const parseRules = (text: string): IndexRules | undefined => {
   const [found, order, match, ranked, empty, marks, locale = "", version = ""] = rulesPattern.exec(text) ?? [];
   if (found === undefined) return undefined;
@@ -291,11 +290,11 @@ export const indexSettings = (options: PrefixIndexOptions): IndexSettings => {
 /** Checked, with every default filled in. */
 export interface BookSettings extends ClientSettings {
   readonly rules: MatchRules;
-  /** 0: only the last event counts. */
+  /** With 0 only the last event counts. */
   readonly halfLifeMs: number;
   readonly max: number;
   readonly maxAgeMs: number;
-  /** 0: for ever. */
+  /** 0 means for ever. */
   readonly keepMs: number;
   readonly maxPayloadBytes: number;
 }
@@ -320,7 +319,7 @@ export const bookSettings = (options: ContactBookOptions): BookSettings => {
   };
 };
 
-/** In one answer. */
+/** The most items in one answer. */
 export const mostItems = 200;
 const typosOption = (typos: number, words: WordOrder): number => {
   if (integerOption("typos", typos, 0, 1) > 0 && words === "any-order")
@@ -331,17 +330,17 @@ const limitOption = (limit: number): number => integerOption("limit", limit, 1, 
 const wordsOption = (words: WordOrder): WordOrder => choiceOption("words", words, ["in-order", "any-order"]);
 
 /** The options of a query, with every default filled in. */
-export interface QueryTerms {
+export interface ResolvedQuery {
   readonly limit: number;
   readonly words: WordOrder;
   readonly typos: number;
 }
 
 /** @throws {TypeError | RangeError} an option is not what it should be. */
-export const suggestTerms = (
+export const resolveSuggest = (
   options: SuggestOptions,
   more: readonly string[] = ["typos"],
-): QueryTerms & { signal: AbortSignal | undefined } => {
+): ResolvedQuery & { signal: AbortSignal | undefined } => {
   const own = optionsObject<SuggestOptions>("options", options, ["limit", "words", "signal", ...more]);
   const { limit = 10, words = "in-order", typos = 0, signal } = own;
   return {
@@ -353,21 +352,21 @@ export const suggestTerms = (
 };
 
 /** @throws {TypeError | RangeError} an option is not what it should be. */
-export const callTerms = (options: CallOptions): { signal: AbortSignal | undefined } => {
+export const resolveCall = (options: CallOptions): { signal: AbortSignal | undefined } => {
   const { signal } = optionsObject<CallOptions>("options", options, ["signal"]);
   return { signal: signalOption("signal", signal) };
 };
 
 /** @throws {TypeError | RangeError} an option is not what it should be. */
-export const changeTerms = (options: ChangeOptions): { op: string; signal: AbortSignal | undefined } => {
+export const resolveChange = (options: ChangeOptions): { op: string; signal: AbortSignal | undefined } => {
   const { op = newToken(), signal } = optionsObject<ChangeOptions>("options", options, ["op", "signal"]);
   return { op: opOption(op), signal: signalOption("signal", signal) };
 };
 
 /** @throws {TypeError | RangeError} an option is not what it should be. */
-export const touchTerms = (options: TouchOptions): { op: string; by: number; signal: AbortSignal | undefined } => {
+export const resolveTouch = (options: TouchOptions): { op: string; by: number; signal: AbortSignal | undefined } => {
   const { by = 1, ...rest } = optionsObject<TouchOptions>("options", options, ["by", "op", "signal"]);
-  return { ...changeTerms(rest), by: integerOption("by", by, -mostWeight, mostWeight) };
+  return { ...resolveChange(rest), by: integerOption("by", by, -mostWeight, mostWeight) };
 };
 
 const opOption = (op: string): string => {
@@ -377,7 +376,7 @@ const opOption = (op: string): string => {
 };
 
 /** @throws {TypeError | RangeError} an option is not what it should be. */
-export const putManyTerms = <Payload>(options: PutManyOptions<Payload>): PutManyOptions<Payload> => {
+export const resolvePutMany = <Payload>(options: PutManyOptions<Payload>): PutManyOptions<Payload> => {
   const { onInvalid, signal } = optionsObject<PutManyOptions<Payload>>("options", options, ["onInvalid", "signal"]);
   if (onInvalid !== undefined && typeof onInvalid !== "function")
     throw new TypeError(`Expected \`onInvalid\` to be a function, got ${typeof onInvalid}`);
@@ -385,14 +384,14 @@ export const putManyTerms = <Payload>(options: PutManyOptions<Payload>): PutMany
 };
 
 /** Checked, with every default filled in. */
-export interface SessionTerms extends QueryTerms {
+export interface ResolvedSession extends ResolvedQuery {
   readonly prefetch: number;
   readonly maxAgeMs: number;
   readonly debounceMs: number;
 }
 
 /** @throws {TypeError | RangeError} an option is not what it should be. */
-export const sessionTerms = (options: SessionOptions): SessionTerms => {
+export const resolveSession = (options: SessionOptions): ResolvedSession => {
   const names = ["limit", "words", "typos", "prefetch", "maxAgeMs", "debounceMs"];
   const own = optionsObject<SessionOptions>("options", options, names);
   const limit = limitOption(own.limit === undefined ? 10 : own.limit);

@@ -14,28 +14,28 @@ import { checkEntry, checkId, type CheckedEntry } from "./entry.js";
 import { DamagedIndexError } from "./errors.js";
 import { suggestionOf, type Suggestions } from "./matching.js";
 import {
-  callTerms,
+  resolveCall,
   type CallOptions,
   type ChangeOptions,
-  changeTerms,
+  resolveChange,
   type Entry,
   type IndexRules,
   type IndexSettings,
   indexSettings,
   type PrefixIndexOptions,
   type PutManyOptions,
-  putManyTerms,
+  resolvePutMany,
   type SessionOptions,
-  sessionTerms,
+  resolveSession,
   type SuggestOptions,
-  suggestTerms,
+  resolveSuggest,
   type TouchOptions,
-  touchTerms,
+  resolveTouch,
   type WordOrder,
 } from "./options.js";
 import { SuggestSession } from "./session.js";
 
-/** The rules of an index, as its options say them. */
+/** The rules of an index, in the form of its options. */
 export type StoredRules = {
   readonly [Rule in "order" | "match" | "rankedLength" | "empty" | "marks" | "locale"]-?: NonNullable<
     PrefixIndexOptions[Rule]
@@ -48,25 +48,25 @@ export type StoredRules = {
 /** Events of an index. */
 export interface PrefixIndexEvents {
   /**
-   * The stored rules, which count, are not those of this object: it was made with other options, or runs on another version
-   * of Unicode. It goes on by the stored ones until somebody calls `rebuild()`. Once for each difference.
+   * The stored rules, which apply, differ from those of this object: it was made with other options, or runs on another
+   * version of Unicode. It uses the stored ones until a `rebuild()`. Emitted once for each difference.
    */
   readonly mismatch: readonly [event: { configured: StoredRules; stored: StoredRules }];
-  /** Something is wrong that no caller waits for: a {@link DamagedIndexError}. */
+  /** An error that no caller waits for: a {@link DamagedIndexError}. */
   readonly error: readonly [error: KitError];
 }
 
-/** How large an index is. */
+/** The size of an index. */
 export interface PrefixIndexInspection {
-  /** Null: nothing was ever put. */
+  /** Null if nothing was ever put. */
   readonly rules: StoredRules | null;
-  /** How many items there are; one in several shards counts in each. */
+  /** The number of items; one in several shards counts in each. */
   readonly items: number;
   /** How many word starts are indexed. */
   readonly rows: number;
   /** How many ranked prefixes there are. */
   readonly ranked: number;
-  /** How many items a rebuild under way has written; null: there is none. */
+  /** How many items a rebuild under way has written; null if there is none. */
   readonly staged: number | null;
 }
 
@@ -78,11 +78,11 @@ export interface RebuildResult {
 
 type Source<T> = Iterable<T> | AsyncIterable<T>;
 
-/** Some tenths of a millisecond of the server: a reader waits for no more than one batch. */
+/** A batch takes a few tenths of a millisecond of the server: a reader waits for no more than one batch. */
 const batchRows = 64;
 const batchItems = 32;
 const batchBytes = 131_072;
-/** A batch of a slow source is written, full or not: what a rebuild has staged expires ten minutes after its last one. */
+/** A batch of a slow source is written even if it is not full: staged data expires ten minutes after the last batch. */
 const batchMs = 1_000;
 
 const storedRules = ({ order, match, rankedLength, empty, fold, foldVersion }: IndexRules): StoredRules => ({
@@ -97,10 +97,10 @@ const storedRules = ({ order, match, rankedLength, empty, fold, foldVersion }: I
 /**
  * An index of names that answers "what begins like this?", in any language. Made by {@link createPrefixIndex}.
  *
- * A read is one range or one read-only script, on one key slot: no lock, no retry, nothing left behind. A change is one atomic step, and
- * is seen by the next read; with several shards, one atomic step in each.
+ * A read is one range or one read-only script, in one key slot: no lock, no retry, no temporary keys. A change is one atomic
+ * step, visible to the next read; with several shards, one atomic step in each.
  *
- * After the autocompletion of "Redis in Action" (J. L. Carlson, 2013, section 6.1), without its writes on every read and
+ * It follows the autocompletion of "Redis in Action" (J. L. Carlson, 2013, chapter 6), without its writes on every read and
  * its limit to the letters a to z.
  */
 export class PrefixIndex<Payload = unknown> extends TypedEmitter<PrefixIndexEvents> implements AsyncDisposable {
@@ -110,7 +110,7 @@ export class PrefixIndex<Payload = unknown> extends TypedEmitter<PrefixIndexEven
   readonly #commands: IndexCommands;
   #isDamaged = false;
 
-  /** Made by this package only. */
+  /** Only this package calls it. */
   constructor(redis: RedisLike, name: string, options: PrefixIndexOptions) {
     super();
     this.name = name;
@@ -129,10 +129,10 @@ export class PrefixIndex<Payload = unknown> extends TypedEmitter<PrefixIndexEven
   }
 
   /**
-   * Stores an entry, in place of what had its id: its old name is no longer found.
+   * Stores an entry, replacing one with the same id: its old name is no longer found.
    *
    * @throws {InvalidEntryError} the id, the text or the payload cannot be stored; nothing was changed.
-   * @throws {KitUnknownOutcomeError} the reply was lost; calling it again does no harm.
+   * @throws {KitUnknownOutcomeError} the reply was lost; the call can be repeated safely.
    * @throws {KitUnavailableError} no server answered in time; nothing was changed.
    * @throws {TypeError | RangeError} something is not of the type that it should be, or a weight out of range.
    *
@@ -140,46 +140,47 @@ export class PrefixIndex<Payload = unknown> extends TypedEmitter<PrefixIndexEven
    * await guild.put({ id: "player:7", text: "Zoë", payload: { level: 12 } });
    */
   async put(entry: Entry<Payload>, options: ChangeOptions = {}): Promise<void> {
-    const { op, signal } = changeTerms(options);
+    const { op, signal } = resolveChange(options);
     const put = checkEntry(entry, this.#settings.maxPayloadBytes);
     this.#commands.check(put);
     await this.#run("put", () => this.#commands.write([{ put }], { op, signal }));
   }
 
   /**
-   * Stores many entries, in small batches one after another, so that readers are not held up. Resolves with how many were
-   * stored. When it ends early, the batches before stay stored, each entry whole; calling it again does no harm.
+   * Stores many entries, in small batches one after another, so that readers are not held up. Resolves with the number of
+   * stored entries. If it ends early, the earlier batches stay stored; the call can be repeated safely.
    *
    * @throws {InvalidEntryError} an entry cannot be stored, and there is no `onInvalid`.
-   * @throws `signal.reason` if `signal` aborts first; what the source throws; and all that {@link put} throws.
+   * @throws `signal.reason` if `signal` aborts first; the error of the source; and every error of {@link put}.
    */
   async putMany(entries: Source<Entry<Payload>>, options: PutManyOptions<Payload> = {}): Promise<number> {
-    const terms = putManyTerms(options);
-    return await this.#run("putMany", () => this.#writeAll(entries, terms, undefined));
+    const resolved = resolvePutMany(options);
+    return await this.#run("putMany", () => this.#writeAll(entries, resolved, undefined));
   }
 
   /** Removes an entry. Resolves with whether it was there. Throws as {@link put} does. */
   async delete(id: string, options: ChangeOptions = {}): Promise<boolean> {
-    const { op, signal } = changeTerms(options);
+    const { op, signal } = resolveChange(options);
     const drop = checkId(id);
     return await this.#run("delete", async () => (await this.#commands.write([{ drop }], { op, signal })) > 0);
   }
 
   /**
-   * Adds to an entry's weight: one, or what `by` says. Resolves with whether there is such an entry. The same `op` counts
-   * once, for a minute. During a rebuild, entries that it has not read yet get their weight from its source.
+   * Adds `by`, or one, to an entry's weight. Resolves with whether there is such an entry. The same `op` counts once, for a
+   * minute. During a rebuild, entries that it has not read yet get their weight from its source.
    *
    * @throws {TypeError} the index is alphabetical; and all that {@link put} throws.
    */
   async touch(id: string, options: TouchOptions = {}): Promise<boolean> {
-    const { op, by, signal } = touchTerms(options);
+    const { op, by, signal } = resolveTouch(options);
     if (this.#settings.rules.order !== "weight") throw new TypeError('Expected an index made with `order: "weight"`');
     return await this.#run("touch", () => this.#commands.touch(checkId(id), by, { op, signal }));
   }
 
   /**
-   * The entries with a word that begins with `query`, the best first. A space at its end says that its last word is complete.
-   * A query that no name can hold (a control character, half a surrogate pair, more than 512 characters) matches nothing.
+   * The entries with a word that begins with `query`, the best first. A space at its end means that its last word is
+   * complete. A query that no name can contain (a control character, a lone surrogate, more than 512 characters) matches
+   * nothing.
    *
    * @throws {KitUnavailableError} no server answered in time.
    * @throws `signal.reason` if `signal` aborts first.
@@ -189,51 +190,52 @@ export class PrefixIndex<Payload = unknown> extends TypedEmitter<PrefixIndexEven
    * const { items } = await guild.suggest("zo", { limit: 5 });
    */
   async suggest(query: string, options: SuggestOptions = {}): Promise<Suggestions<Payload>> {
-    const { signal, ...terms } = suggestTerms(options);
-    this.#assertHas(terms.words);
+    const { signal, ...resolved } = resolveSuggest(options);
+    this.#assertHas(resolved.words);
     if (typeof query !== "string") throw new TypeError(`Expected \`query\` to be a string, got ${typeof query}`);
-    const found = await this.#run("suggest", () => this.#commands.suggest(query, terms, signal));
+    const found = await this.#run("suggest", () => this.#commands.suggest(query, resolved, signal));
     const items = found.items.map((item) => suggestionOf<Payload>(item, found.query, found.rules));
     return { items, hasMore: found.hasMore, truncated: found.truncated };
   }
 
-  /** A search box on this index: the latest keystroke wins, and what can be answered locally is. */
+  /** A session for a search box on this index: the latest keystroke wins, and answers are local if possible. */
   session(options: SessionOptions = {}): SuggestSession<Payload> {
-    const terms = sessionTerms(options);
-    this.#assertHas(terms.words);
+    const resolved = resolveSession(options);
+    this.#assertHas(resolved.words);
     this.#attached.assertOpen();
     return new SuggestSession(
-      (query, limit, signal) => this.#run("suggest", () => this.#commands.suggest(query, { ...terms, limit }, signal)),
-      terms,
+      (query, limit, signal) =>
+        this.#run("suggest", () => this.#commands.suggest(query, { ...resolved, limit }, signal)),
+      resolved,
     );
   }
 
   /**
    * Builds the index anew from `entries`, by the rules of this object, and puts it in place of the old one in one step.
-   * Readers see the old one until then, and never a mixture. Changes that others make meanwhile are kept: they win over
-   * what `entries` says of the same ids. An entry that is not in `entries` and was not changed meanwhile is gone afterwards.
+   * Readers see the old one until then, and never a mixture. Concurrent changes are kept: they win over `entries` with the
+   * same ids. An entry that is not in `entries` and was not changed meanwhile is gone afterwards.
    *
-   * A rebuild that ends early, also by a crash, leaves the index as it was; staged data expires within ten minutes. A call
-   * elsewhere at the same time ends this one. With several shards, each is switched in one step, one after another.
+   * A rebuild that ends early, also by a crash, leaves the index unchanged; staged data expires within ten minutes. A later
+   * rebuild, also in another process, ends this one. With several shards, each is switched in one step, one after another.
    *
    * @throws {RebuildLostError} another rebuild took its place, or the source gave nothing for ten minutes.
-   * @throws all that {@link putMany} throws.
+   * @throws every error of {@link putMany}.
    */
   async rebuild(entries: Source<Entry<Payload>>, options: PutManyOptions<Payload> = {}): Promise<RebuildResult> {
-    const terms = putManyTerms(options);
+    const resolved = resolvePutMany(options);
     return await this.#run("rebuild", async () => {
       const token = newToken();
-      await this.#commands.stage(token, terms.signal);
-      const items = await this.#writeAll(entries, terms, token);
-      await this.#commands.switchOver(token, terms.signal);
+      await this.#commands.stage(token, resolved.signal);
+      const items = await this.#writeAll(entries, resolved, token);
+      await this.#commands.switchOver(token, resolved.signal);
       this.#isDamaged = false;
       return { items };
     });
   }
 
-  /** Counts what is there, without touching it. */
+  /** Counts the items and rows without changing them. */
   async inspect(options: CallOptions = {}): Promise<PrefixIndexInspection> {
-    const { signal } = callTerms(options);
+    const { signal } = resolveCall(options);
     const shards = await this.#run("inspect", () => this.#commands.survey(signal));
     const sum = (count: "items" | "rows" | "ranked" | "staged"): number =>
       shards.reduce((total, shard) => total + Math.max(0, shard[count]), 0);
@@ -249,13 +251,13 @@ export class PrefixIndex<Payload = unknown> extends TypedEmitter<PrefixIndexEven
 
   /** Deletes the index, and ends a rebuild that is under way. The next put begins it anew. */
   async purge(options: CallOptions = {}): Promise<void> {
-    const { signal } = callTerms(options);
+    const { signal } = resolveCall(options);
     await this.#run("purge", () => this.#commands.purge(signal));
   }
 
   /**
-   * Ends this object: further calls reject with KitClosedError; those under way are waited for, at most `timeoutMs`
-   * (10,000), then they are rejected. The client is not touched. Idempotent: the first call decides.
+   * Ends this object: further calls reject with KitClosedError; it waits for those under way, at most `timeoutMs` (10,000),
+   * and then rejects them. The client is not touched. Idempotent: the options of the first call hold.
    */
   async close(options: CloseOptions = {}): Promise<void> {
     await this.#attached.close(closeTimeoutMs(options));
@@ -270,7 +272,7 @@ export class PrefixIndex<Payload = unknown> extends TypedEmitter<PrefixIndexEven
     return this.#attached.run(() => traced(`autocomplete.${operation}`, () => ({ index: this.name }), call));
   }
 
-  /** @throws {TypeError} words in any order are not looked for in an index like this one. */
+  /** @throws {TypeError} this index cannot be searched for words in any order. */
   #assertHas(words: WordOrder): void {
     const { rules, shards } = this.#settings;
     if (words === "any-order" && (rules.match === "phrase" || shards > 1))
@@ -323,7 +325,7 @@ export class PrefixIndex<Payload = unknown> extends TypedEmitter<PrefixIndexEven
         onInvalid(error as Error, entry);
         continue;
       }
-      // The shards of one text drop what the other one put, within one batch.
+      // Within one batch, two texts of one id would drop each other's rows in different shards.
       if (ids.has(put.id)) await flush();
       ids.add(put.id);
       batch.push({ put });

@@ -4,13 +4,13 @@ import type { Found } from "./commands.js";
 import { foldPrefix } from "./fold/index.js";
 import { isUnsearchable } from "./entry.js";
 import { queryOf, select, suggestionOf, type Suggestions } from "./matching.js";
-import { mostItems, type SessionTerms } from "./options.js";
+import { mostItems, type ResolvedSession } from "./options.js";
 
 /** The answer of a session to a keystroke. */
 export interface SessionAnswer<Payload = unknown> extends Suggestions<Payload> {
   /** The text that was typed. */
   readonly query: string;
-  /** Whether an earlier answer sufficed, so that the server was not asked. */
+  /** Whether an earlier answer sufficed without asking the server. */
   readonly isLocal: boolean;
 }
 
@@ -19,7 +19,7 @@ export type Ask = (query: string, limit: number, signal: AbortSignal) => Promise
 
 interface Cached {
   readonly found: Found;
-  /** How many items it could have had. */
+  /** The limit with which it was requested. */
   readonly asked: number;
   readonly until: Deadline;
 }
@@ -29,37 +29,38 @@ interface Pending {
   readonly answer: Promise<Found>;
 }
 
-/** Old answers are looked at one by one. */
+/** How many old answers are kept; they are searched one by one. */
 const mostCached = 32;
 
 /**
- * One search box: the latest keystroke wins, and a longer text is answered from earlier answers where that is certain. Made by `index.session()`; has no timer but that of `debounceMs`, and no connection of its own.
+ * One search box: the latest keystroke wins, and a longer text is answered from earlier answers if that is certain. Made by
+ * `index.session()`; it has no timer except that of `debounceMs`, and no connection of its own.
  */
 export class SuggestSession<Payload = unknown> {
   readonly #ask: Ask;
-  readonly #terms: SessionTerms;
+  readonly #resolved: ResolvedSession;
   readonly #cached = new Map<string, Cached>();
   #pending: Pending | undefined;
-  /** Ends the wait of the keystroke before. */
+  /** Ends the wait of the previous keystroke. */
   #supersede: (() => void) | undefined;
   #ending = new AbortController();
 
-  /** Made by this package only. */
-  constructor(ask: Ask, terms: SessionTerms) {
+  /** Only this package calls it. */
+  constructor(ask: Ask, resolved: ResolvedSession) {
     this.#ask = ask;
-    this.#terms = terms;
+    this.#resolved = resolved;
   }
 
   /**
-   * Gives the session the text of the box. Resolves with the suggestions, or with null as soon as the next call is made: an answer
-   * that comes late is never taken for the current one.
+   * Passes the text of the box to the session. Resolves with the suggestions, or with null as soon as the next call is made:
+   * a late answer is never taken for the current one.
    *
-   * An answer that was complete is narrowed locally while letters are added or taken away, and gives exactly what the server
-   * gave `maxAgeMs` ago or less. A keystroke waits for the answer to a shorter beginning that is under way, since that often
+   * A complete answer is narrowed locally while letters are added or removed, with exactly the result that the server would
+   * have given at most `maxAgeMs` ago. A keystroke waits for an answer under way to a shorter beginning, since that often
    * suffices.
    *
    * @throws {KitClosedError} the session was closed.
-   * @throws all that `suggest()` throws, unless the next keystroke came first.
+   * @throws every error of `suggest()`, unless the next keystroke came first.
    */
   async type(query: string): Promise<SessionAnswer<Payload> | null> {
     if (typeof query !== "string") throw new TypeError(`Expected \`query\` to be a string, got ${typeof query}`);
@@ -77,7 +78,7 @@ export class SuggestSession<Payload = unknown> {
     }
   }
 
-  /** Ends the session: what is under way resolves with null. Idempotent. */
+  /** Ends the session: the call under way resolves with null. Idempotent. */
   close(): void {
     this.#ending.abort(new KitClosedError("The session"));
     this.#supersede?.();
@@ -94,13 +95,13 @@ export class SuggestSession<Payload = unknown> {
       const narrowed = this.#known(query);
       if (narrowed) return this.#shown(query, narrowed, true);
     }
-    if (this.#terms.debounceMs > 0) await this.#debounced();
+    if (this.#resolved.debounceMs > 0) await this.#debounced();
     if (!isCurrent()) return null;
     return this.#shown(query, await this.#fetch(query), false);
   }
 
   async #debounced(): Promise<void> {
-    await new Promise<void>((resolve) => atDeadline(Deadline.in(this.#terms.debounceMs), resolve));
+    await new Promise<void>((resolve) => atDeadline(Deadline.in(this.#resolved.debounceMs), resolve));
   }
 
   async #fetch(query: string): Promise<Found> {
@@ -112,7 +113,7 @@ export class SuggestSession<Payload = unknown> {
       const found = await answer;
       const { text } = found.query;
       this.#cached.delete(text);
-      this.#cached.set(text, { found, asked, until: Deadline.in(this.#terms.maxAgeMs) });
+      this.#cached.set(text, { found, asked, until: Deadline.in(this.#resolved.maxAgeMs) });
       const [oldest] = this.#cached.keys();
       if (this.#cached.size > mostCached && oldest !== undefined) this.#cached.delete(oldest);
       return found;
@@ -123,14 +124,14 @@ export class SuggestSession<Payload = unknown> {
 
   /** Four times as many as for a shorter beginning, which had more: soon the answer is complete, and typing on costs nothing. */
   #prefetch(query: string): number {
-    let most = this.#terms.prefetch;
+    let most = this.#resolved.prefetch;
     if (isUnsearchable(query)) return most;
     for (const [prefix, { found, asked }] of this.#cached)
       if (foldPrefix(query, found.rules.fold).startsWith(prefix)) most = Math.max(most, 4 * asked);
     return Math.min(most, mostItems);
   }
 
-  /** The answer that is certain without the server: to the same query, or from all matches of a beginning of it. */
+  /** The answer if it is certain without the server: to the same query, or from all matches of a beginning of it. */
   #known(query: string): Found | undefined {
     for (const [prefix, { found, until }] of this.#cached) {
       if (until.remainingMs <= 0) {
@@ -141,10 +142,10 @@ export class SuggestSession<Payload = unknown> {
       const folded = foldPrefix(query, found.rules.fold);
       if (folded === prefix) return found;
       if (prefix === "" || found.hasMore || found.truncated || !folded.startsWith(prefix)) continue;
-      const typed = queryOf(folded, this.#terms.words);
+      const typed = queryOf(folded, this.#resolved.words);
       const items = select(found.items, typed, found.rules.order === "weight");
-      // Only the server finds what is typed wrong.
-      if (this.#terms.typos === 0 || items.length >= this.#terms.limit) return { ...found, query: typed, items };
+      // Only the server finds names for a query with a typing error.
+      if (this.#resolved.typos === 0 || items.length >= this.#resolved.limit) return { ...found, query: typed, items };
     }
     return undefined;
   }
@@ -154,7 +155,7 @@ export class SuggestSession<Payload = unknown> {
     { query: typed, rules, items, hasMore, truncated }: Found,
     isLocal: boolean,
   ): SessionAnswer<Payload> {
-    const { limit } = this.#terms;
+    const { limit } = this.#resolved;
     const shown = items.slice(0, limit).map((item) => suggestionOf<Payload>(item, typed, rules));
     return { query, items: shown, hasMore: hasMore || items.length > limit, truncated, isLocal };
   }

@@ -3,13 +3,13 @@ import { unlessAborted } from "@kit/core/toolkit";
 interface Batch<Query, Answer> {
   readonly queries: Query[];
   readonly answers: Promise<readonly Answer[]>;
-  /** Of its first query, which counts where that stays alone. */
+  /** The signal of its first query, which applies if that stays alone. */
   readonly signal: AbortSignal | undefined;
 }
 
 /**
- * Sends queries together that are asked in one turn of the event loop: a busy process sends a fraction of the commands, and
- * nobody waits for the answer to somebody else's. A query that is alone is sent as it is.
+ * Batches the queries of one turn of the event loop: a busy process sends a fraction of the commands, and no query waits for
+ * the answer to another. A single query is sent unchanged.
  */
 export class Together<Query, Answer> {
   readonly #send: (queries: readonly Query[], signal: AbortSignal | undefined) => Promise<readonly Answer[]>;
@@ -38,7 +38,7 @@ export class Together<Query, Answer> {
   #begin(signal: AbortSignal | undefined): Batch<Query, Answer> {
     const queries: Query[] = [];
     const answers = new Promise<readonly Answer[]>((resolve) => {
-      // Behind everything that this turn still does, promises that are settled already among it.
+      // After everything else in this turn, including promises that are already settled.
       process.nextTick(() => {
         if (this.#open === batch) this.#open = undefined;
         resolve(this.#send(queries, queries.length === 1 ? batch.signal : undefined));

@@ -1,12 +1,12 @@
-/** Where a query may match: only at the beginning of the name, or at that of any of its words. */
+/** Where a query may match: only at the beginning of the name, or at the beginning of any of its words. */
 export type Match = "phrase" | "word-start";
 
-/** Later words of a name are not found. A name of a thousand words would be stored a thousand times. */
+/** The most words of a name that are indexed. A name of a thousand words would be stored a thousand times. */
 export const maxWords = 32;
 
 const letter = /[\p{L}\p{N}]/u;
 const inWord = /[\p{L}\p{N}\p{M}]/u;
-// Written without spaces, and each character is close to a word.
+// Scripts without spaces, in which each character is nearly a word.
 const han = /\p{Script=Han}/u;
 const plain = /^[a-z0-9 ]*$/;
 

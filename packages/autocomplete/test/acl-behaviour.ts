@@ -6,7 +6,7 @@ import { describe, expect, it } from "vitest";
 import { user } from "./acl.js";
 import { fixtureOf, named, permanentKeys, texts } from "./harness.js";
 
-/** That the descriptor grants what the package needs, no more; what it forbids; and that the README shows it. */
+/** The descriptor grants what the package needs and no more, and the README shows it. */
 export const aclBehaviour = (mode: RedisMode): void => {
   describe(`the ACL user of an index and a book on a ${mode === "cluster" ? "Cluster" : "single server"}`, () => {
     const redis = useRedis(vitest, { mode, permanentKeys });

@@ -24,7 +24,7 @@ export const bookBehaviour = (mode: RedisMode, login?: Login): void => {
       const [seconds, micros] = await fixture.db.time();
       return Number(seconds) * 1_000 + Number(micros) / 1_000;
     };
-    /** As if the last events had been then. */
+    /** Acts as if the last events had been at that time. */
     const age = async (scores: Readonly<Record<string, number>>): Promise<void> => {
       const { contacts } = fixture.bookKeysOf();
       for (const [id, score] of Object.entries(scores)) await fixture.db.zadd(contacts, score, id);
@@ -95,7 +95,7 @@ export const bookBehaviour = (mode: RedisMode, login?: Login): void => {
       expect((await other.list()).version).not.toBe(version);
     });
 
-    it("keeps the best so many, and the one that was just used", async () => {
+    it("keeps the best `max` contacts, and the one that was just used", async () => {
       const book = fixture.book({ max: 3, ranking: "frecent" });
       for (const id of ["a", "b", "c"]) for (let at = 0; at < 3; at++) await book.record(id);
       await book.record("d");
@@ -145,7 +145,7 @@ export const bookBehaviour = (mode: RedisMode, login?: Login): void => {
       expect(await idsOf(book)).toEqual(["fresh", "old"]);
     });
 
-    it("never turns its order where nothing happens, and keeps it when the ranking is changed", async () => {
+    it("never changes its order without an event, and keeps it when the ranking is changed", async () => {
       const book = fixture.book({ ranking: "frecent", halfLifeMs });
       for (const id of ["a", "b", "c"]) await book.record(id);
       const at = await now();
@@ -178,7 +178,7 @@ export const bookBehaviour = (mode: RedisMode, login?: Login): void => {
       expect(new Set(await idsOf(book))).toEqual(new Set(["a", "b"]));
     });
 
-    it("goes a year after its last change, when it is told, or never", async () => {
+    it("expires a year after its last change, after `keepMs`, or never", async () => {
       const ttls = async (): Promise<number[]> => {
         const keys = await redis.keys();
         expect(keys).toHaveLength(4);
@@ -197,7 +197,7 @@ export const bookBehaviour = (mode: RedisMode, login?: Login): void => {
       expect(await book.list()).toEqual({ items: [], blocked: [], version: "" });
     });
 
-    it("takes odd owners and contacts literally, and refuses what cannot be stored", async () => {
+    it("takes unusual owners and contacts literally, and refuses those that cannot be stored", async () => {
       const odd = ["{a}", "a:b", "*", "__proto__", "é".normalize("NFD")];
       for (const owner of odd) await fixture.book({ name: owner }).record(`of ${owner}\n\0`, { text: owner });
       for (const owner of odd)

@@ -7,12 +7,12 @@ import { beforeEach, describe, expect, it } from "vitest";
 import type { PrefixIndex } from "../src/index.js";
 import { expectWhole, fixtureOf, mortal, named, texts } from "./harness.js";
 
-/** Each test shows a known fault of the classic algorithms on their ports, and then that the kit has it not. */
+/** Each test shows a known fault of the classic algorithms on their ports, and then that the kit does not have it. */
 const redis = useRedis(vitest, { permanentKeys: ["*"] });
 const fixture = fixtureOf(redis);
 const prefix = (): string => `${redis.prefix}:classic:`;
 const [node] = [() => redis.server.nodes[0]!];
-/** How many changes the server has seen. */
+/** The number of changes that the server has counted. */
 const changes = async (): Promise<number> =>
   Number(/rdb_changes_since_last_save:(\d+)/.exec(String(await node().call("INFO", "persistence")))![1]);
 const marksOf = async (guild: string): Promise<string[]> =>
@@ -50,7 +50,7 @@ describe("the classic completion between two marks", () => {
     completeMember(client, "guild", text, prefix());
   const ours = async (text: string): Promise<string[]> => texts(await index.suggest(text));
 
-  it("the example of the book is completed alike", async () => {
+  it("the example of the book gives the same completions", async () => {
     await join("abc", "abcd", "abcz", "abcx", "abcy", "abci", "abcj", "abd");
     const completed = ["abc", "abcd", "abci", "abcj", "abcx", "abcy", "abcz"];
     expect([await classic("abc"), await ours("abc")]).toEqual([completed, completed]);
@@ -108,7 +108,7 @@ describe("the classic completion between two marks", () => {
     expect(await index.inspect()).toMatchObject({ items: 2, rows: 2 });
   });
 
-  it("the marks of others take places in the answer", async () => {
+  it("the marks of other readers take places in the answer", async () => {
     const members = Array.from({ length: 12 }, (_, at) => `bo${String.fromCharCode(97 + at)}`);
     await join(...members);
     const client = redis.connect();
@@ -118,7 +118,7 @@ describe("the classic completion between two marks", () => {
     expect(await ours("bo")).toEqual(members.slice(0, 10));
   });
 
-  it("readers make each other try again", async () => {
+  it("readers make each other retry", async () => {
     await join("bob", "carol");
     const clients = Array.from({ length: 8 }, () => redis.connect());
     const each = 15;
@@ -130,7 +130,7 @@ describe("the classic completion between two marks", () => {
       );
     };
     const before = await callsOf(node(), "watch");
-    // Its answers may be wrong meanwhile, too: only the tries are looked at.
+    // Its answers may be wrong meanwhile, too: only the tries are counted.
     await Promise.all(
       clients.map(async (client) => {
         for (let round = 0; round < each; round++) await classic("b", client);

@@ -20,7 +20,7 @@ export const indexBehaviour = (mode: RedisMode, login?: Login): void => {
     describe.each(orders)("in %s order", (order) => {
       const make = (options: PrefixIndexOptions = {}) => fixture.index<unknown>({ order, ...options });
 
-      it("completes names in alphabetical order where nothing else is said", async () => {
+      it("completes names in alphabetical order by default", async () => {
         const index = make();
         expect(await index.putMany(named(...bookNames))).toBe(8);
         expect(texts(await index.suggest("abc"))).toEqual(["abc", "abcd", "abci", "abcj", "abcx", "abcy", "abcz"]);
@@ -37,7 +37,7 @@ export const indexBehaviour = (mode: RedisMode, login?: Login): void => {
         expect(await fixture.index({ order, name: "none" }).suggest("a")).toMatchObject({ items: [] });
       });
 
-      it("gives nothing, or the top, of an empty query: never all", async () => {
+      it("returns nothing, or the top, for an empty query: never all", async () => {
         await make().putMany(named(...bookNames));
         for (const query of ["", "  ", "\t"]) expect((await make().suggest(query)).items).toEqual([]);
         const top = fixture.index({ order, name: "top", empty: "top" });
@@ -121,7 +121,7 @@ export const indexBehaviour = (mode: RedisMode, login?: Login): void => {
         expect(texts(await phrases.suggest("york"))).toEqual(["York"]);
       });
 
-      it("takes a space at the end for the end of a word", async () => {
+      it("treats a space at the end as the end of a word", async () => {
         const index = make();
         await index.putMany(named("Bob", "Bobby", "Bob Smith", "Jim Bob"));
         expect(texts(await index.suggest("bob")).toSorted()).toEqual(["Bob", "Bob Smith", "Bobby", "Jim Bob"]);
@@ -130,7 +130,7 @@ export const indexBehaviour = (mode: RedisMode, login?: Login): void => {
         expect((await index.suggest("bob ")).items[0]!.ranges).toEqual([[0, 3]]);
       });
 
-      it("finds words in any order where that is asked for, the last one half typed", async () => {
+      it("finds words in any order on request, the last one incomplete", async () => {
         const index = make();
         const names = ["John Smith", "Smith, John", "Smithson Jo", "Jo Smith-Jones", "Joan Smithers", "Bob Élan Bob"];
         await index.putMany(named(...names));
@@ -158,7 +158,7 @@ export const indexBehaviour = (mode: RedisMode, login?: Login): void => {
         }
       });
 
-      it("forgives one wrong character where that is asked for and too few names match", async () => {
+      it("tolerates one wrong character on request if too few names match", async () => {
         const index = make({ empty: "top" });
         const names = ["Barbara Smith", "Bob York", "東京都庁", "Zoë", "New York City", "Barbican"];
         await index.putMany(named(...names));
@@ -206,7 +206,7 @@ export const indexBehaviour = (mode: RedisMode, login?: Login): void => {
         expect(texts(await sharded.suggest("xmith", { typos: 1 }))).toEqual(["Barbara Smith"]);
       });
 
-      it("finds a rare word among common ones, and says when all are too common to be sure", async () => {
+      it("finds a rare word among common ones, and reports when all are too common to be sure", async () => {
         const index = make();
         const many = (name: string) =>
           Array.from({ length: 600 }, (_, at) => ({ id: `${name}${String(at)}`, text: `${name} ${String(at)}` }));
@@ -311,7 +311,7 @@ export const indexBehaviour = (mode: RedisMode, login?: Login): void => {
         expect(await redis.keys()).toEqual([]);
       });
 
-      it("stores what can be stored of many, and tells the rest", async () => {
+      it("stores the valid ones of many entries, and reports the others", async () => {
         const index = make();
         const refused: unknown[] = [];
         const source = async function* (): AsyncGenerator<Entry> {
@@ -350,7 +350,7 @@ export const indexBehaviour = (mode: RedisMode, login?: Login): void => {
         expect((await index.inspect()).items).toBeLessThanOrEqual(1_000);
       });
 
-      it("ends a call whose source gives nothing any more by its signal, and when it is closed", async () => {
+      it("ends a call whose source has stalled, by its signal and when it is closed", async () => {
         const silent = async function* (): AsyncGenerator<Entry> {
           yield { id: "1", text: "Ann" };
           await new Promise(() => undefined);
@@ -498,7 +498,7 @@ export const indexBehaviour = (mode: RedisMode, login?: Login): void => {
     });
 
     describe("another index of the same name, with other rules", () => {
-      it("answers and writes by the stored ones, says so once, and rebuilds to its own", async () => {
+      it("answers and writes by the stored ones, emits that once, and rebuilds to its own", async () => {
         const old = fixture.index({ marks: "keep", match: "phrase" });
         await old.putMany(named("Zoé Ann", "Bob"));
         const index = fixture.index({ order: "weight" });
@@ -582,7 +582,7 @@ export const indexBehaviour = (mode: RedisMode, login?: Login): void => {
         return [seen, told, put];
       };
 
-      it("answers without it, tells of it once, and is healed by a rebuild", async () => {
+      it("answers without it, reports it once, and is restored by a rebuild", async () => {
         const both = ["Abe", "Ann"];
         expect(await rebuilt("items", "weight")).toEqual([[[], []], ["KIT_AUTOCOMPLETE_DAMAGED"], "put"]);
         await fixture.index().purge();
@@ -612,7 +612,7 @@ export const indexBehaviour = (mode: RedisMode, login?: Login): void => {
       });
     });
 
-    it("answers by the rules that count, whatever rebuilds a reader slept through", async () => {
+    it("answers by the stored rules, whatever rebuilds a reader has missed", async () => {
       const reader = fixture.index({ marks: "keep" });
       const writer = fixture.index();
       const keeping = fixture.index({ marks: "keep" });
@@ -663,7 +663,7 @@ export const indexBehaviour = (mode: RedisMode, login?: Login): void => {
       expect(texts(await fixture.index({ empty: "top" }).suggest(""))).toEqual([]);
     });
 
-    it("has readers and writers of one index change nothing but what they should", async () => {
+    it("lets readers and writers of one index change only what they should", async () => {
       const index = fixture.index({ order: "weight" });
       await index.putMany(named(...bookNames));
       const before = await redis.keys();
@@ -675,7 +675,7 @@ export const indexBehaviour = (mode: RedisMode, login?: Login): void => {
       expect(await redis.keys()).toEqual(before);
     });
 
-    it("shows a change whole to readers in its midst", async () => {
+    it("shows concurrent readers a change completely or not at all", async () => {
       const index = fixture.index();
       await index.put({ id: "1", text: "Ann Ball", payload: 0 });
       let isDone = false;

@@ -105,7 +105,7 @@ export const rebuildBehaviour = (mode: RedisMode, login?: Login): void => {
       await whole();
     });
 
-    it("keeps the changes of those who fold by the old rules and have not heard of the new ones", async () => {
+    it("keeps the changes of processes that still fold by the old rules", async () => {
       const old = fixture.index({ marks: "keep", match: "phrase" });
       await old.put({ id: "1", text: "Zoé Ann" });
       const { source, arrived, letOn } = gated(newNames, 150);
@@ -125,7 +125,7 @@ export const rebuildBehaviour = (mode: RedisMode, login?: Login): void => {
       await whole();
     });
 
-    it("is over when another one takes its place, and leaves nothing", async () => {
+    it("ends when another one takes its place, and leaves nothing", async () => {
       const index = fixture.index();
       await index.putMany(oldNames);
       const { source, arrived, letOn } = gated(newNames, 150);
@@ -139,7 +139,7 @@ export const rebuildBehaviour = (mode: RedisMode, login?: Login): void => {
       await whole();
     });
 
-    it("is over when what it staged has expired, and the index is as it was", async () => {
+    it("ends when its staged data has expired, and leaves the index unchanged", async () => {
       const index = fixture.index();
       await index.putMany(oldNames);
       const { source, arrived, letOn } = gated(newNames, 150);
@@ -151,14 +151,14 @@ export const rebuildBehaviour = (mode: RedisMode, login?: Login): void => {
       await lapse(fixture.db, stagedRows);
       letOn();
       expect(await rejection(rebuilding)).toMatchObject({ code: "KIT_AUTOCOMPLETE_REBUILD" });
-      // A live change finds nobody who rebuilds, and stages nothing.
+      // A live change finds no rebuild, and stages nothing.
       await index.put({ id: "1", text: "Old one more" });
       expect((await index.suggest("old", { limit: 100 })).items).toHaveLength(31);
       expect(await fixture.db.exists(stagedRows)).toBe(0);
       await whole();
     });
 
-    it("writes what a slow source gave before it gives more: staged data waits for no full batch", async () => {
+    it("writes the entries of a slow source without waiting for a full batch", async () => {
       const index = fixture.index();
       let given = 0;
       const slow = async function* (): AsyncGenerator<Entry> {
@@ -313,7 +313,7 @@ export const rebuildBehaviour = (mode: RedisMode, login?: Login): void => {
       await wholeOf();
     });
 
-    it("takes back what it added when a later change overtook it", async () => {
+    it("removes what it added when a later change overtook it", async () => {
       await fixture.index({ shards }).put(before);
       const client = fixture.connect() as Redis;
       const { letOn, arrived } = holding(client, /^evalsha$/i, 2);

@@ -28,7 +28,7 @@ const slowed = async (): Promise<{ index: PrefixIndex; proxy: FaultProxy }> => {
 };
 
 describe("a session", () => {
-  it("answers what is typed on, and taken back, without a round trip", async () => {
+  it("answers added and removed letters without a round trip", async () => {
     const index = await filled();
     const session = index.session();
     const before = await calls();
@@ -69,7 +69,7 @@ describe("a session", () => {
     expect(shown(await session.type("annik"))).toEqual(["annik", ["Annika"], true]);
   });
 
-  it("uses no answer for longer than it may", async () => {
+  it("uses no answer for longer than maxAgeMs", async () => {
     const index = await filled();
     const session = index.session({ maxAgeMs: 0 });
     await session.type("an");
@@ -77,7 +77,7 @@ describe("a session", () => {
     expect(shown(await session.type("ann"))).toEqual(["ann", ["Ann", "Annabel", "Annika"], false]);
   });
 
-  it("resolves with null what is typed over, and never shows an answer that comes late", async () => {
+  it("resolves overtaken keystrokes with null, and never shows a late answer", async () => {
     const { index, proxy } = await slowed();
     const session = index.session();
     proxy.down.latencyMs = 150;

@@ -9,7 +9,7 @@ export interface StoredBody {
 }
 
 /**
- * Text and bytes are stored as they are, everything else as `JSON.stringify` has it.
+ * Text and bytes are stored unchanged, everything else as JSON.
  *
  * @throws {TypeError} JSON has no form for it (undefined, a function, a symbol, a bigint, a cycle), or it is text with half a
  * surrogate pair, which UTF-8 cannot hold.
@@ -20,14 +20,14 @@ export const encodeBody = (body: unknown): StoredBody => {
       throw new TypeError("Expected `body` to be well-formed text");
     return { kind: "s", stored: body, bytes: Buffer.byteLength(body) };
   }
-  // A copy: the message may leave later, when the caller has written something else there.
+  // A copy: the message may be sent later, when the caller has reused the memory.
   if (body instanceof Uint8Array) return { kind: "x", stored: Buffer.from(body), bytes: body.length };
   const text = JSON.stringify(body) as string | undefined;
   if (text === undefined) throw new TypeError(`Expected \`body\` to be text, bytes or JSON, got ${typeof body}`);
   return { kind: "j", stored: text, bytes: Buffer.byteLength(text) };
 };
 
-/** A kind that this version does not know, written by a later one, is given as text. */
+/** A kind written by a later version, unknown to this one, is returned as text. */
 export const decodeBody = (kind: string, stored: Buffer): unknown => {
   if (kind === "j") return JSON.parse(String(stored));
   return kind === "x" ? new Uint8Array(stored) : String(stored);

@@ -45,24 +45,24 @@ import { ChatStore } from "./store.js";
 import { decodeToken, encodeToken, nowhere } from "./token.js";
 import { Watcher } from "./watcher.js";
 
-/** A script has so many members or chats at a time. */
+/** The most members or chats in one script. */
 const pageSize = 500;
-/** Events that no caller waits for. */
+/** Events of a chat object. */
 export interface ChatEvents {
-  /** A member left too much unacknowledged, and is none any more. */
+  /** A member left too much unacknowledged, and was removed. */
   readonly removed: readonly [event: { readonly chat: string; readonly member: string }];
-  /** The server may evict any key under this policy: then chats can be lost. Once. */
+  /** Under this policy the server may evict any key, and chats can be lost. Emitted once. */
   readonly evictable: readonly [event: { readonly policy: string }];
-  /** Something failed behind the scenes; it is being tried again where that makes sense. */
+  /** A background operation failed; it is retried if that makes sense. */
   readonly error: readonly [error: KitError];
 }
 
-/** A page for a reader, and where it stands after it. */
+/** A page for a reader, and its place afterwards. */
 export interface Page<Body = unknown> {
   readonly chats: readonly ChatNews<Body>[];
-  /** Chats that the member has left, or was removed from, since the token. */
+  /** Chats that the member has left, or was removed from, since the token was made. */
   readonly left: readonly string[];
-  /** There is more to fetch now. */
+  /** Whether there is more to fetch now. */
   readonly more: boolean;
   /** For the next `fetch` or `wait` of this reader. */
   readonly token: string;
@@ -71,7 +71,7 @@ export interface Page<Body = unknown> {
 /** A page of history, in order of sequence. */
 export interface HistoryPage<Body = unknown> {
   readonly messages: readonly Message<Body>[];
-  /** There are older ones than these that can be seen. */
+  /** Whether there are older messages that may be seen. */
   readonly hasOlder: boolean;
   readonly hasNewer: boolean;
 }
@@ -79,21 +79,21 @@ export interface HistoryPage<Body = unknown> {
 /** A page of members. */
 export interface MembersPage {
   readonly members: readonly { readonly member: string; readonly position: number; readonly unread: number }[];
-  /** For the next page; undefined: there is none. */
+  /** For the next page; undefined after the last page. */
   readonly cursor: string | undefined;
 }
 
 /** The state of a chat at one instant. */
 export interface ChatInspection {
   readonly createdAt: number;
-  /** The sequence of the newest message; 0: none was sent. */
+  /** The sequence of the newest message; 0 if none was sent. */
   readonly head: number;
   /** How many messages are kept. */
   readonly messages: number;
   readonly newestAt: number | undefined;
   readonly oldestAt: number | undefined;
   readonly members: number;
-  /** The lowest position; undefined: there is no member. */
+  /** The lowest position; undefined if there is no member. */
   readonly slowest: number | undefined;
 }
 
@@ -105,13 +105,14 @@ export interface Ack {
 }
 
 /**
- * Chats of many members on one Redis: each member pulls what is new in all of its chats, and acknowledges what it has dealt
- * with. Made by {@link createChat}.
+ * Chats of many members on one Redis: each member pulls the new messages of all its chats, and acknowledges those that it
+ * has handled. Made by {@link createChat}.
  *
  * Messages of a chat are numbered 1, 2, 3 … by the server. A member's position in a chat, the highest number it has
- * acknowledged, only moves forward. Nothing is lost between the two but what retention drops, and that is reported as a gap.
+ * acknowledged, only moves forward. Of the messages after its position only those are lost that retention drops, and these
+ * are reported as a gap.
  *
- * After the messages of "Redis in Action" (J. L. Carlson, 2013, section 6.5).
+ * It follows the pull messaging of "Redis in Action" (J. L. Carlson, 2013, chapter 6).
  */
 export class Chat<Body = unknown> extends TypedEmitter<ChatEvents> implements AsyncDisposable {
   readonly #store: ChatStore;
@@ -124,7 +125,7 @@ export class Chat<Body = unknown> extends TypedEmitter<ChatEvents> implements As
   #hasLooked = false;
   #closed: Promise<void> | undefined;
 
-  /** Made by this package only. */
+  /** Only this package calls it. */
   constructor(redis: RedisLike, options: ChatOptions) {
     super();
     const settings = chatSettings(options);
@@ -136,11 +137,11 @@ export class Chat<Body = unknown> extends TypedEmitter<ChatEvents> implements As
   /**
    * Makes a chat, unless there is one of that name: then nothing changes, and `created` is false.
    *
-   * The first 500 members are there together with the chat; more join in steps of 500 before the call resolves.
+   * The first 500 members are created together with the chat; more join in steps of 500 before the call resolves.
    *
    * @throws {TypeError | RangeError} an option is not what it should be.
    * @throws {KitError} `KIT_NAME`: a name is empty, over 512 bytes, or not well-formed Unicode; nothing was made.
-   * @throws {KitUnavailableError | KitUnknownOutcomeError} calling it again does no harm.
+   * @throws {KitUnavailableError | KitUnknownOutcomeError} the call can be repeated safely.
    *
    * @example
    * await chat.create("order:1", { members: ["ann", "bob"], retain: { count: 1_000, readByAll: true } });
@@ -165,7 +166,7 @@ export class Chat<Body = unknown> extends TypedEmitter<ChatEvents> implements As
         const options = { ...this.#store.call(), op: epoch };
         const make = () => scripts.create.run(this.#store.context, first.keys, first.args, options);
         let code = await make();
-        // Somebody began to delete a chat of that name, and did not come to the end.
+        // A deletion of a chat of that name was begun and not finished.
         for (; code === unfinished; code = await make()) await this.#forget(chat, []);
         scripts.assertLayout(code);
         if (code !== 0) return { created: false };
@@ -179,14 +180,14 @@ export class Chat<Body = unknown> extends TypedEmitter<ChatEvents> implements As
   /**
    * Appends a message, and resolves with the sequence and time that the server gave it.
    *
-   * Sends to one chat that are under way at the same time go out together, and are numbered in the order of the calls. A
-   * send that is repeated with its `clientId`, by you or by us after a lost reply, gives the first message. A member that had read everything has read its
-   * own message, too.
+   * Concurrent sends to one chat travel together, and are numbered in the order of the calls. A send that is repeated with
+   * its `clientId`, by you or by us after a lost reply, gives the first message. If the sender has acknowledged everything
+   * before, its own message counts as acknowledged, too.
    *
    * @throws {ChatUnknownError | ChatMemberError | ChatTooLargeError | ChatFullError} nothing was sent.
    * @throws {KitError} `KIT_CHAT_BUSY`: `maxPending` sends of this process wait already.
    * @throws {KitUnavailableError} no server in time; nothing was sent.
-   * @throws {KitUnknownOutcomeError} the reply is lost. `op` is the client id: sending it again tells.
+   * @throws {KitUnknownOutcomeError} the reply is lost. `op` is the client id: sending again with it settles the outcome.
    * @throws {TypeError | RangeError} an option or the body is not what it should be.
    *
    * @example
@@ -206,11 +207,12 @@ export class Chat<Body = unknown> extends TypedEmitter<ChatEvents> implements As
   }
 
   /**
-   * Reads what is new in all chats of a member. Writes nothing: what is not acknowledged comes again without a token.
+   * Reads the new messages in all chats of a member. Writes nothing: without a token, unacknowledged messages are returned
+   * again.
    *
-   * With a token, new is what this reader was not given yet; each device keeps its own token, and all share the member's
-   * position. Where the token is too old or data was lost, some messages come again, none is missed. Large news come in pages: fetch
-   * again while `more`. Chats with news share a page evenly.
+   * With a token, only messages are new that this reader has not received; each device keeps its own token, and all share
+   * the member's position. If the token is too old or data was lost, some messages are returned again, and none is missed.
+   * Many messages come in pages: fetch again while `more`. Chats with new messages share a page evenly.
    *
    * @throws {TypeError | RangeError} an option is not what it should be, or the token is of another member.
    * @throws {KitUnavailableError} no server in time.
@@ -229,7 +231,7 @@ export class Chat<Body = unknown> extends TypedEmitter<ChatEvents> implements As
         const reader = await this.#reader(member, token, false, budget.signal);
         const page = await reader.next(budget);
         const last = page.chats.flatMap(({ messages }) => messages.slice(-1));
-        // A chat that the member has left meanwhile keeps nothing of the others back.
+        // A chat that the member has left meanwhile does not hold back the others.
         if (autoAck && last.length > 0) await this.#ack(member, last, (error) => !isRefusal(error));
         return { ...page, token: encodeToken(member, reader.standing) };
       },
@@ -237,12 +239,12 @@ export class Chat<Body = unknown> extends TypedEmitter<ChatEvents> implements As
   }
 
   /**
-   * Waits until there is something to fetch for a member, without polling; false: there was nothing for `waitMs`.
+   * Waits until there is something to fetch for a member, without polling; false if there was nothing within `waitMs`.
    *
-   * All waits of this object share one connection of their own, on a Cluster one for each shard. True may come without news,
-   * after a connection was lost; fetch then gives an empty page.
+   * All waits of this object share one dedicated connection, on a Cluster one for each shard. After a lost connection the
+   * result may be true without news; fetch then gives an empty page.
    *
-   * @throws {KitUnavailableError} no server answered the first look in time. Later outages are waited out.
+   * @throws {KitUnavailableError} no server answered the first read in time. Later outages are waited out.
    * @throws {KitClosedError} this object was closed.
    * @throws `signal.reason` if `signal` aborts first.
    *
@@ -257,15 +259,15 @@ export class Chat<Body = unknown> extends TypedEmitter<ChatEvents> implements As
       () => ({ member }),
       async () => {
         const reader = await this.#reader(member, token, false, signal);
-        // The last page was not the whole.
+        // The last page was not complete.
         return reader.standing.delivered.size > 0 || (await this.#waitFor(reader, deadline, signal));
       },
     );
   }
 
   /**
-   * Gives the messages of all chats of a member as they come. Acknowledges those that are done, in order; see
-   * {@link Listener}.
+   * Delivers the messages of all chats of a member as they arrive. Acknowledges those that are done, in order; see {@link
+   * Listener}.
    *
    * @throws {TypeError | RangeError} an option is not what it should be.
    *
@@ -292,8 +294,8 @@ export class Chat<Body = unknown> extends TypedEmitter<ChatEvents> implements As
   }
 
   /**
-   * Gives the mailbox of one recipient: any number of workers take its messages under leases. The options count when the
-   * mailbox is made, by the first call that needs it, of whatever process.
+   * Gives the mailbox of one recipient: any number of workers take its messages under leases. The options apply when the
+   * mailbox is made, by the first call in any process that needs it.
    *
    * @throws {TypeError | RangeError} an option is not what it should be.
    *
@@ -318,11 +320,11 @@ export class Chat<Body = unknown> extends TypedEmitter<ChatEvents> implements As
   /**
    * Moves a member's position up to the given messages, never back. Messages before them are acknowledged, too.
    *
-   * Pass messages as they were fetched (or `{ chat, seq, at }`): with `at` an acknowledgement of a message that a failover
-   * lost is refused, instead of acknowledging another one in its place. Acknowledgements go out together.
+   * Pass messages as they were fetched (or `{ chat, seq, at }`): with `at` the acknowledgement of a message that a failover
+   * lost is refused, instead of acknowledging another one in its place. Concurrent acknowledgements travel together.
    *
-   * @throws {ChatUnknownError | ChatMemberError | ChatAckError} of the first that failed; the others are done.
-   * @throws {KitUnavailableError | KitUnknownOutcomeError} acknowledging again does no harm.
+   * @throws {ChatUnknownError | ChatMemberError | ChatAckError} the first one that failed; the others are done.
+   * @throws {KitUnavailableError | KitUnknownOutcomeError} acknowledging can be repeated safely.
    *
    * @example
    * await chat.ack("bob", messages);
@@ -340,7 +342,7 @@ export class Chat<Body = unknown> extends TypedEmitter<ChatEvents> implements As
     return this.#kept(traced("chat.ack", () => ({ member }), acking));
   }
 
-  /** Resolves with what failed. */
+  /** Resolves with the failures. */
   async #ackEach(member: string, messages: Ack | readonly Ack[]): Promise<Error[]> {
     const { keys } = await this.#open();
     keys.member(0, member);
@@ -359,8 +361,8 @@ export class Chat<Body = unknown> extends TypedEmitter<ChatEvents> implements As
   }
 
   /**
-   * How many messages of each chat a member has not acknowledged: exactly those that fetch without a token would give. Without
-   * `chats`: of all chats that have any.
+   * The number of messages of each chat that a member has not acknowledged: exactly those that fetch without a token would
+   * return. Without `chats`: for all chats that have any.
    *
    * @throws {ChatUnknownError | ChatMemberError} one of `chats` does not exist, or the user is no member.
    *
@@ -386,8 +388,8 @@ export class Chat<Body = unknown> extends TypedEmitter<ChatEvents> implements As
   }
 
   /**
-   * A page of a chat's messages: the newest, or those before, after or around a sequence, or from a time on. Sends that go on
-   * do not disturb it.
+   * A page of a chat's messages: the newest, or those before, after or around a sequence, or from a time on. Concurrent
+   * sends do not shift the pages.
    *
    * @throws {ChatUnknownError | ChatMemberError}
    * @throws {TypeError | RangeError} an option is not what it should be.
@@ -403,7 +405,7 @@ export class Chat<Body = unknown> extends TypedEmitter<ChatEvents> implements As
       async () => {
         const { keys } = await this.#open();
         const places = keys.chat(chat);
-        // Without a user nothing is read there.
+        // Without a user nothing is read from this key.
         const member = user === "" ? places.heads : keys.member(keys.shardOf(chat), user);
         const operands = { chat, user, ...args };
         const reply = await scripts.history.run(
@@ -414,7 +416,7 @@ export class Chat<Body = unknown> extends TypedEmitter<ChatEvents> implements As
         );
         this.#assertDone(reply.code, chat, user);
         const messages = reply.messages.map((message) => messageOf<Body>(chat, message));
-        // An empty page stands where it was asked for, or at the end: it was read up to there.
+        // An empty page lies at the requested place, or at the end: everything up to there was read.
         const { head, floor } = reply;
         const anchor = args.mode === "before" ? args.anchor : head + 1;
         const first = messages[0]?.seq ?? Math.min(anchor, head + 1);
@@ -425,12 +427,12 @@ export class Chat<Body = unknown> extends TypedEmitter<ChatEvents> implements As
   }
 
   /**
-   * Gives the messages of one chat as they come, to somebody who need not be a member and acknowledges nothing: first the
-   * `last` ones that are there, then each new one. Best effort after data was lost: a chat that is deleted, or that a failover
-   * set back, is not noticed. Ends with `signal.reason` when the signal aborts; leaving the loop ends it, too.
+   * Delivers the messages of one chat as they arrive, without membership or acknowledgement: first the newest `last` ones,
+   * then each new one. Best effort after data loss: it does not notice that a chat was deleted, or that a failover lost
+   * messages. Ends with `signal.reason` when the signal aborts; leaving the loop ends it, too.
    *
    * @throws {ChatUnknownError}
-   * @throws {KitUnavailableError} no server in time, each time that it looks.
+   * @throws {KitUnavailableError} no server in time, at any of its reads.
    * @throws {TypeError | RangeError} an option is not what it should be.
    *
    * @example
@@ -457,7 +459,7 @@ export class Chat<Body = unknown> extends TypedEmitter<ChatEvents> implements As
   }
 
   /**
-   * Makes somebody a member, and resolves with the position: where it begins, or where it is if it was a member already.
+   * Makes a user a member, and resolves with its position: the first one, or the present one if it was already a member.
    *
    * @throws {ChatUnknownError}
    * @throws {TypeError | RangeError} an option is not what it should be.
@@ -478,8 +480,8 @@ export class Chat<Body = unknown> extends TypedEmitter<ChatEvents> implements As
   }
 
   /**
-   * Ends a membership; nothing happens where there is none. Messages that only this member had not read go, where the chat
-   * drops what all have read. The chat stays also when its last member leaves; `delete()` ends it.
+   * Ends a membership; does nothing if there is none. With `readByAll`, messages that only this member had not read are
+   * dropped. The chat stays even when its last member leaves; `delete()` ends it.
    */
   leave(chat: string, member: string): Promise<void> {
     return traced(
@@ -493,8 +495,8 @@ export class Chat<Body = unknown> extends TypedEmitter<ChatEvents> implements As
   }
 
   /**
-   * A page of a chat's members with their positions, in no order. A member that stays throughout is listed at least once; one
-   * may come twice while others join and leave.
+   * A page of a chat's members with their positions, in no order. A member that stays throughout is listed at least once; it
+   * may be listed twice while others join and leave.
    *
    * @throws {ChatUnknownError}
    *
@@ -522,9 +524,9 @@ export class Chat<Body = unknown> extends TypedEmitter<ChatEvents> implements As
   }
 
   /**
-   * Deletes a chat with all that belongs to it: nothing of it is left in Redis. Nothing happens where there is none.
+   * Deletes a chat with all its keys; does nothing if there is none.
    *
-   * It is gone for everybody with the first step. A process that ends before the last one leaves the names of some members;
+   * The first step deletes it for everybody. A process that dies before the last step leaves the names of some members;
    * deleting again removes them.
    */
   delete(chat: string): Promise<void> {
@@ -539,7 +541,7 @@ export class Chat<Body = unknown> extends TypedEmitter<ChatEvents> implements As
   }
 
   /**
-   * Looks at a chat without touching it.
+   * Reads the state of a chat without changing it.
    *
    * @throws {ChatUnknownError}
    */
@@ -566,8 +568,9 @@ export class Chat<Body = unknown> extends TypedEmitter<ChatEvents> implements As
   }
 
   /**
-   * Ends this object: no call begins any more, waits and listeners end with KitClosedError, sends and acknowledgements that
-   * were made are waited for, at most `timeoutMs`. The client is not touched. Idempotent: the first call decides.
+   * Ends this object: further calls are refused, waits and listeners end with KitClosedError, and `close` waits for sends
+   * and acknowledgements under way, at most `timeoutMs`. The client is not touched. Idempotent: the options of the first
+   * call hold.
    *
    * @throws {TypeError | RangeError} an option is not what it should be; nothing else.
    */
@@ -591,7 +594,7 @@ export class Chat<Body = unknown> extends TypedEmitter<ChatEvents> implements As
     this.#store.close();
   }
 
-  /** Lets `close()` wait for a call, from its first moment on. */
+  /** Makes `close()` wait for a call, from its very start. */
   async #kept<T>(call: Promise<T>): Promise<T> {
     this.#underWay.add(call);
     try {
@@ -631,7 +634,7 @@ export class Chat<Body = unknown> extends TypedEmitter<ChatEvents> implements As
     if (refused) throw refused;
   }
 
-  /** It is looked at again: it may have caught up since. */
+  /** Its position is read again: it may have caught up since. */
   #removeLaggard(chat: string, member: string, position: string): void {
     this.#inBackground(async () => {
       if (await this.#leave(chat, member, position)) this.emit("removed", { chat, member });
@@ -704,7 +707,7 @@ export class Chat<Body = unknown> extends TypedEmitter<ChatEvents> implements As
     return positions;
   }
 
-  /** `upTo`: only if the position is not beyond it. Resolves with whether somebody left. */
+  /** `upTo`: only if the position is not beyond it. Resolves with whether the member was removed. */
   async #leave(chat: string, user: string, upTo: string): Promise<boolean> {
     const { keys } = await this.#store.open();
     const places = { ...keys.chat(chat), member: keys.member(keys.shardOf(chat), user) };
@@ -719,7 +722,7 @@ export class Chat<Body = unknown> extends TypedEmitter<ChatEvents> implements As
     if (names.length > 0) await this.#forget(chat, names);
   }
 
-  /** Removes these and all other members of a deleted chat; none where somebody has made it again. */
+  /** Removes these and all other members of a deleted chat; none if the chat was created again. */
   async #forget(chat: string, some: readonly string[]): Promise<void> {
     const { keys } = await this.#store.open();
     const shard = keys.shardOf(chat);
@@ -739,11 +742,12 @@ const isRefusal = (error: Error): boolean =>
 const unfinished = 2;
 
 /**
- * Makes a chat object: any number of chats and members. Others of the same prefix, in any process, see the same chats.
+ * Makes a chat object for any number of chats and members. All chat objects of the same prefix, in any process, see the same
+ * chats.
  *
- * `redis` is any ioredis `Redis` or `Cluster`, or what core's `connect()` gives. It is borrowed: never closed, never blocked.
- * The first wait opens one more connection, on a Cluster one for each shard; `close()` ends them. `Body` is
- * what you send, by your word: nothing checks it at run time.
+ * `redis` is any ioredis `Redis` or `Cluster`, or what core's `connect()` gives. It is borrowed: never closed, never
+ * blocked. The first wait opens one more connection, on a Cluster one for each shard; `close()` ends them. `Body` is the
+ * type of what you send; nothing checks it at run time.
  *
  * @throws {TypeError | RangeError} `redis` or an option is not what it should be.
  *

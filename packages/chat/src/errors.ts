@@ -6,8 +6,8 @@ import { KitError } from "@kit/core";
  * - `KIT_CHAT_UNKNOWN`: there is no chat of that name
  * - `KIT_CHAT_NOT_MEMBER`: the user is not a member of the chat
  * - `KIT_CHAT_TOO_LARGE`: a body is larger than the chat, or this object, allows
- * - `KIT_CHAT_FULL`: the chat holds as many unread messages as it may, and refuses more
- * - `KIT_CHAT_BUSY`: as many calls of this process as may wait, wait already
+ * - `KIT_CHAT_FULL`: the chat holds as many messages as it may, and refuses more
+ * - `KIT_CHAT_BUSY`: `maxPending` calls of this process already wait
  * - `KIT_CHAT_ACK_BEYOND`: a sequence was acknowledged that has not been sent
  * - `KIT_CHAT_FORKED`: the acknowledged message is not the one that the server has under its sequence
  */
@@ -73,7 +73,7 @@ export class ChatTooLargeError extends KitError {
   }
 }
 
-/** The chat holds as much as it may, and was made to refuse more instead of dropping its oldest messages. */
+/** The chat is at its limits, and is set to refuse messages instead of dropping its oldest ones. */
 export class ChatFullError extends KitError {
   /** @internal */
   static override readonly brand: string = "ChatFullError";
@@ -87,7 +87,7 @@ export class ChatFullError extends KitError {
   }
 }
 
-/** A sequence was acknowledged that does not exist, or belongs to another message now. The position has not moved. */
+/** The acknowledged sequence does not exist, or now belongs to another message. The position has not moved. */
 export class ChatAckError extends KitError {
   /** @internal */
   static override readonly brand: string = "ChatAckError";

@@ -32,10 +32,10 @@ export interface ChatKeys {
 /** Where the division into shards is stored. */
 export const layoutKey = (prefix: string): string => keyspace("chat", prefix).key("shards", "layout");
 
-/** Names that are remembered with what was computed of them; then all are forgotten. */
+/** How many names are cached with their shards and keys; then the cache is cleared. */
 const mostNames = 1_000;
 
-/** The keys under one prefix, divided into so many shards. */
+/** The keys under one prefix, divided into this many shards. */
 export class Keys {
   readonly shards: number;
   readonly #space: ReturnType<typeof keyspace>;

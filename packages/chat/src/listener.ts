@@ -5,11 +5,11 @@ import type { ChatNews, Gap, Message, News } from "./reader.js";
 
 /** A message that a listener hands out. */
 export interface Delivery<Body = unknown> extends Message<Body> {
-  /** Messages of this chat right before this one that the member will not get. */
+  /** Messages of this chat right before this one that the member will not receive. */
   readonly gap: Gap | undefined;
-  /** The chat is not what it was for this listener; see `ChatNews`. */
+  /** The chat has changed its history for this listener; see `ChatNews`. */
   readonly reset: "fork" | "epoch" | undefined;
-  /** The message is dealt with. Those before it in its chat may not be; the position waits for them. */
+  /** Marks the message as handled. The position waits for earlier messages of the chat that are not. */
   done(): void;
 }
 
@@ -22,7 +22,7 @@ export interface ListenerHost<Body> {
   onError(error: KitError): void;
 }
 
-/** Deliveries of one chat that are not done, in order, and whether each is. */
+/** Deliveries of one chat from the first that is not done, in order, each with whether it is done. */
 class Watermark {
   readonly #open: { readonly message: Message; isDone: boolean }[] = [];
 
@@ -36,7 +36,7 @@ class Watermark {
     };
   }
 
-  /** The last message before which all is done. */
+  /** The sequence up to which all messages are done. */
   #advance(): Message | undefined {
     let last: Message | undefined;
     while (this.#open[0]?.isDone) last = this.#open.shift()?.message;
@@ -48,7 +48,7 @@ class Watermark {
   }
 }
 
-/** How a delivery follows on the one before it. */
+/** How a delivery follows the one before it. */
 type Told = Pick<ChatNews, "gap" | "reset">;
 
 const nothing: Told = { gap: undefined, reset: undefined };
@@ -56,18 +56,18 @@ const nothing: Told = { gap: undefined, reset: undefined };
 const longestPauseMs = 1_000;
 
 /**
- * Messages of all chats of a member as they come, in order within each chat. Made by `listen()`.
+ * Messages of all chats of a member as they arrive, in order within each chat. Made by `listen()`.
  *
- * Nothing is acknowledged by being iterated. A message is done when its `done()` says so, in any order; the member's
- * position moves up to the first message that is not done, so that a crash loses nothing: what was not
- * acknowledged comes again to the next listener. Outages are waited out, except at the first fetch.
+ * Iterating acknowledges nothing. A message is done once `done()` is called on it, in any order; the member's position moves
+ * up to the first message that is not done, so that a crash loses nothing: the next listener receives all unacknowledged
+ * messages again. Outages are waited out, except at the first fetch.
  */
 export class Listener<Body = unknown> implements AsyncIterable<Delivery<Body>> {
   readonly #host: ListenerHost<Body>;
   readonly #resolved: ResolvedListenOptions;
   readonly #watermarks = new Map<string, Watermark>();
   readonly #acks = new Set<Promise<void>>();
-  /** Of chats that had none to tell it with: what the next message is to tell. */
+  /** Gaps and resets of chats without a message to carry them: the next message of the chat carries them. */
   readonly #untold = new Map<string, Told>();
   #inFlight = 0;
   #onRoom: (() => void) | undefined;
@@ -83,9 +83,9 @@ export class Listener<Body = unknown> implements AsyncIterable<Delivery<Body>> {
   /**
    * Handles messages until the signal aborts, `concurrency` at a time; each is done when the handler resolves.
    *
-   * @throws what a handler throws, as soon as those that run have ended: no other begins. The message is not acknowledged.
+   * @throws the error of a handler, once the running handlers have ended; no other begins. The message is not acknowledged.
    * @throws {TypeError | RangeError} `concurrency` is no integer from 1.
-   * @throws all that iterating throws.
+   * @throws every error of iterating.
    */
   async each(
     handler: (message: Delivery<Body>) => Promise<void> | void,
@@ -94,7 +94,7 @@ export class Listener<Body = unknown> implements AsyncIterable<Delivery<Body>> {
     integerOption("concurrency", concurrency, 1);
     const { signal } = this.#resolved;
     const running = new Set<Promise<void>>();
-    // Also while no other message comes.
+    // Even if no other message arrives.
     const ending = new AbortController();
     const stopListening = onAbort(signal, () => ending.abort(signal?.reason));
     const handle = async (message: Delivery<Body>): Promise<void> => {
@@ -119,8 +119,8 @@ export class Listener<Body = unknown> implements AsyncIterable<Delivery<Body>> {
   }
 
   /**
-   * Ends with `signal.reason` when the signal aborts; leaving the loop ends it, too. Acknowledgements that are under way are
-   * waited for.
+   * Ends with `signal.reason` when the signal aborts; leaving the loop ends it, too. It waits for acknowledgements under
+   * way.
    *
    * @throws {KitError} the first fetch failed, or the server refuses for good.
    */
@@ -160,7 +160,7 @@ export class Listener<Body = unknown> implements AsyncIterable<Delivery<Body>> {
     }
   }
 
-  /** With two gaps, the second follows the first, or begins in it. */
+  /** Merges two gaps of which the second follows the first or begins in it. */
   #toTell(chat: string, { gap, reset }: Told): void {
     if (!gap && !reset) return;
     const before = reset ? undefined : this.#untold.get(chat);
@@ -196,7 +196,7 @@ export class Listener<Body = unknown> implements AsyncIterable<Delivery<Body>> {
     };
   }
 
-  /** Acknowledges in the background. A failure is reported, and retried while the listener lives. */
+  /** Acknowledges in the background. A failure is reported, and retried until the listener ends. */
   #acknowledge(message: Message): void {
     const acking = this.#untilAcked(message).finally(() => this.#acks.delete(acking));
     this.#acks.add(acking);

@@ -8,34 +8,34 @@ import * as scripts from "./scripts/index.js";
 import type { ChatStore, Division } from "./store.js";
 import type { Watcher } from "./watcher.js";
 
-/** A message of a mailbox that one worker has for a time. */
+/** A message of a mailbox, leased to one worker. */
 export interface LeasedMessage<Body = unknown> extends Message<Body> {
-  /** How often it was handed out, this time included; 2 and more: a worker before this one did not come to an end. */
+  /** How often it was delivered, including this time; from 2 on an earlier worker did not finish it. */
   readonly deliveries: number;
-  /** Messages right before this one that nobody will get. */
+  /** Messages right before this one that no worker will receive. */
   readonly gap: Gap | undefined;
   /**
-   * The message is dealt with, and is not handed out again. False: the lease ended, and another worker has the message. Works
-   * also after the end of the lease as long as nobody else has it.
+   * Acknowledges the message, which is not delivered again. False if the lease ended and another worker has the message.
+   * Works after the end of the lease as long as no other worker has it.
    */
   ack(): Promise<boolean>;
-  /** The lease ends so many milliseconds from now, by default as many as `take` was given. False: as `ack`. */
+  /** Extends the lease to this many milliseconds from now, by default the `leaseMs` of `take`. False as for `ack`. */
   extend(leaseMs?: number): Promise<boolean>;
-  /** Gives the message back, for the next worker at once. False: as `ack`. */
+  /** Returns the message, for the next worker at once. False as for `ack`. */
   release(): Promise<boolean>;
 }
 
 /** The state of a mailbox, for senders. */
 export interface MailboxStats {
-  /** Messages that are not acknowledged, those that a worker has included. */
+  /** Messages that are not acknowledged, including those that a worker has. */
   readonly length: number;
   /** Messages that a worker has. */
   readonly leased: number;
-  /** When the oldest of them was sent, in epoch milliseconds; undefined: there is none. */
+  /** When the oldest of them was sent, in epoch milliseconds; undefined if there is none. */
   readonly oldestAt: number | undefined;
   /** How old it is, by the server's clock. */
   readonly oldestAgeMs: number | undefined;
-  /** When a worker last took, extended, released or acknowledged; undefined: never. */
+  /** When a worker last took, extended, released or acknowledged a message; undefined if never. */
   readonly lastSeenAt: number | undefined;
   readonly lastSeenAgeMs: number | undefined;
 }
@@ -47,18 +47,18 @@ export interface MailboxHost {
   open(signal?: AbortSignal): Promise<Division>;
   /** Makes the mailbox, unless there is one. */
   create(): Promise<unknown>;
-  /** Lets `close()` wait for a call. */
+  /** Makes `close()` wait for a call. */
   kept<T>(call: Promise<T>): Promise<T>;
 }
 
-/** A worker that waits looks in so often, so that senders see that it is there. */
+/** A waiting worker reads the mailbox this often, so that senders see that it is there. */
 const longestWaitMs = 30_000;
 
 /**
- * The messages for one recipient, handed out to any number of workers under leases. Made by `chat.mailbox()`.
+ * The messages for one recipient, delivered to any number of workers under leases. Made by `chat.mailbox()`.
  *
- * A mailbox is a chat whose only member has its name, and to which anyone may send: `history`, `inspect` and `delete` of the
- * chat object work on it. It is made by the first call that needs it.
+ * A mailbox is a chat whose only member has the same name, and to which anyone may send: `history`, `inspect` and `delete`
+ * of the chat object work on it. The first call that needs it creates it.
  */
 export class Mailbox<Body = unknown> {
   readonly name: string;
@@ -73,10 +73,10 @@ export class Mailbox<Body = unknown> {
   }
 
   /**
-   * Puts a message in, as `chat.send()` does.
+   * Sends a message to the recipient, like `chat.send()`.
    *
    * @throws {ChatTooLargeError | ChatFullError} nothing was sent.
-   * @throws all else that `chat.send()` throws.
+   * @throws every other error of `chat.send()`.
    *
    * @example
    * await chat.mailbox("invoices").send({ from: "shop", body: order, clientId: order.id });
@@ -86,14 +86,15 @@ export class Mailbox<Body = unknown> {
   }
 
   /**
-   * Hands out messages to one worker: first those whose lease has ended, then new ones in order. Empty: there was none for
-   * `waitMs`. Nobody else gets them until `leaseMs` have passed on the server; then they come again, with a higher
-   * `deliveries`, until somebody acknowledges them. At most 1,000 messages of a mailbox are handled at a time.
+   * Leases messages to one worker: first those whose lease has ended, then new ones in order. Empty if there was none within
+   * `waitMs`. No other worker gets them until `leaseMs` have passed on the server; then they are delivered again, with a
+   * higher `deliveries`, until a worker acknowledges them. At most 1,000 messages of a mailbox are leased at a time.
    *
-   * @throws {KitUnavailableError} no server in time; nothing was handed out.
-   * @throws {KitUnknownOutcomeError} the reply is lost. Messages that were handed out come again when their leases end.
+   * @throws {KitUnavailableError} no server in time; no message was leased.
+   * @throws {KitUnknownOutcomeError} the reply is lost. Leased messages are delivered again when their leases end.
    * @throws {TypeError | RangeError} an option is not what it should be.
-   * @throws `signal.reason` if `signal` aborts while nothing is there. Messages that were handed out are returned in any case.
+   * @throws `signal.reason` if `signal` aborts while there is no message. Messages that were leased are returned in any
+   * case.
    *
    * @example
    * for (const message of await mailbox.take({ limit: 10, waitMs: 60_000 })) {
@@ -111,7 +112,7 @@ export class Mailbox<Body = unknown> {
         const leftMs = Math.min(deadline.remainingMs, nextMs ?? longestWaitMs, longestWaitMs);
         if (messages.length > 0 || deadline.remainingMs <= 0)
           return messages.map((message) => this.#leased(message, resolved));
-        // Entries after `parts` end the wait; messages from before are found by another look.
+        // Entries after `parts` end the wait; a further read finds earlier messages.
         const { watcher } = this.#host;
         if (parts) await watcher.waitFor(this.name, parts, Deadline.in(Math.max(1, leftMs)), signal);
         parts = await watcher.standingFor(this.name, signal);
@@ -120,7 +121,8 @@ export class Mailbox<Body = unknown> {
   }
 
   /**
-   * How much waits, for how long, and when the recipient was last there. Zero and undefined for a mailbox that nobody has used.
+   * How many messages wait, for how long, and when the recipient was last there. Zero and undefined for a mailbox that was
+   * never used.
    *
    * @throws {KitUnavailableError} no server in time.
    */
@@ -164,7 +166,7 @@ export class Mailbox<Body = unknown> {
     const { keys } = await store.open();
     const places = this.#places(keys);
     const token = newToken().replaceAll("-", "").slice(0, 20);
-    // A signal would leave messages with nobody.
+    // Aborting here would leave messages leased to nobody.
     const options = { ...store.call(), op: token };
     const reply = await scripts.take.run(store.context, places, { chat: this.name, token, ...resolved }, options);
     this.#assertDone(reply.code);

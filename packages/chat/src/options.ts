@@ -14,42 +14,42 @@ import {
 /** Settings of a chat object. */
 export interface ChatOptions extends ClientOptions {
   /**
-   * Into how many parts the chats are divided, 1 to 256. On a Cluster they spread over its nodes; a waiting process needs a
-   * connection for each there. Stored by the first who uses the prefix; from then on the stored number counts.
+   * The number of parts into which the chats are divided, 1 to 256. On a Cluster they spread over its nodes, and a waiting
+   * process needs a connection for each. The first user of a prefix stores the number, which then holds for all.
    *
    * @default 16
    */
   readonly shards?: number | undefined;
   /**
-   * No larger body is sent, in bytes. A chat has a limit of its own beside it.
+   * The largest body that this object sends, in bytes. A chat has a limit of its own as well.
    *
    * @default 65536
    */
   readonly maxBodyBytes?: number | undefined;
   /**
-   * How many sends or acknowledgements wait in this process at most, for each chat or shard. More reject.
+   * How many sends or acknowledgements may wait in this process, for each chat or shard. Further ones reject.
    *
    * @default 10000
    */
   readonly maxPending?: number | undefined;
 }
 
-/** Reasons to drop a message. Any one is enough; reasons that are not given do not count. */
+/** Reasons to drop a message. Any one is enough; reasons that are not given do not apply. */
 export interface Retention {
-  /** It has so many newer ones. At most 1,000,000,000. */
+  /** There are this many newer ones. At most 1,000,000,000. */
   readonly count?: number | undefined;
-  /** It is older than so many milliseconds. */
+  /** It is older than this many milliseconds. */
   readonly ageMs?: number | undefined;
-  /** The bodies of newer ones take so many bytes. At least `maxBodyBytes`. */
+  /** The bodies of newer ones take this many bytes. At least `maxBodyBytes`. */
   readonly bytes?: number | undefined;
   /** All members have acknowledged it. */
   readonly readByAll?: boolean | undefined;
 }
 
-/** How a chat is made. It stays as it is made. */
+/** Settings of a chat, fixed at its creation. */
 export interface CreateOptions {
   /**
-   * Members from the start. Names that come twice count once.
+   * The first members. A repeated name counts once.
    *
    * @default []
    */
@@ -61,50 +61,51 @@ export interface CreateOptions {
    */
   readonly retain?: Retention | undefined;
   /**
-   * For a message that has no room in `retain.count` or `retain.bytes` either the oldest is dropped, or the message
-   * is refused with ChatFullError. To refuse, messages must go for another reason: `readByAll` or `ageMs`.
+   * What happens when a message exceeds `retain.count` or `retain.bytes`: the oldest is dropped, or the new one is refused
+   * with ChatFullError. Refusing needs `readByAll` or `ageMs`, so that space becomes free again.
    *
    * @default "drop"
    */
   readonly whenFull?: "drop" | "refuse" | undefined;
   /**
-   * Only members may send, or anyone.
+   * Whether only members may send, or anyone.
    *
    * @default "members"
    */
   readonly senders?: "members" | "anyone" | undefined;
   /**
-   * Members that leave more than so many messages, or any message for longer than so many milliseconds, unacknowledged are
-   * removed from the chat; the next send finds them.
+   * Members are removed from the chat when they leave more than this many messages unacknowledged, or any message for longer
+   * than this many milliseconds. The next send finds them.
    *
    * @default nobody is removed
    */
   readonly lag?: { readonly messages?: number | undefined; readonly ageMs?: number | undefined } | undefined;
   /**
-   * No larger body is taken, in bytes.
+   * The largest body that the chat accepts, in bytes.
    *
    * @default that of the chat object
    */
   readonly maxBodyBytes?: number | undefined;
   /**
-   * For how long the same client id of the same sender means the same message, in milliseconds; at most twice as long.
+   * For how many milliseconds the same client id of the same sender means the same message; the chat may remember it for
+   * twice as long.
    *
    * @default 600000
    */
   readonly dedupeMs?: number | undefined;
 }
 
-/** How a mailbox is made. It stays as it is made; messages that are acknowledged always go. */
+/** Settings of a mailbox, fixed at its creation. Acknowledged messages are always dropped. */
 export interface MailboxOptions extends Pick<CreateOptions, "maxBodyBytes" | "dedupeMs"> {
   /**
-   * When a message is dropped that nobody has acknowledged.
+   * When an unacknowledged message is dropped.
    *
    * @default { count: 10_000 }
    */
   readonly retain?: Omit<Retention, "readByAll"> | undefined;
   /**
-   * A message that has no room in `retain.count` or `retain.bytes` either is refused with ChatFullError, or
-   * the oldest is dropped for it.
+   * What happens when a message exceeds `retain.count` or `retain.bytes`: it is refused with ChatFullError, or the oldest is
+   * dropped.
    *
    * @default "refuse"
    */
@@ -120,13 +121,13 @@ export interface TakeOptions extends Pick<FetchOptions, "maxBytes"> {
    */
   readonly limit?: number | undefined;
   /**
-   * For how long nobody else gets them, in milliseconds by the server's clock.
+   * For how long no other worker gets them, in milliseconds by the server's clock.
    *
    * @default 30000
    */
   readonly leaseMs?: number | undefined;
   /**
-   * How long to wait for the first one at most, in milliseconds.
+   * How long to wait for the first one, in milliseconds.
    *
    * @default 0
    */
@@ -135,7 +136,7 @@ export interface TakeOptions extends Pick<FetchOptions, "maxBytes"> {
   readonly signal?: AbortSignal | undefined;
 }
 
-/** How safe a message must be before `send` resolves; core's `durable` says what became of it. */
+/** The copies that a message must have before `send` resolves; see core's `durable`. */
 export interface DurableOption {
   /** @default 1 */
   readonly replicas?: number | undefined;
@@ -152,14 +153,14 @@ export interface SendOptions<Body> {
   /** Text, bytes (`Uint8Array`), or what JSON can hold. */
   readonly body: Body;
   /**
-   * The sender's own id of the message, 1 to 128 characters: sending it again gives the first message, and the first body.
+   * The sender's own id of the message, 1 to 128 characters: sending it again gives the first message with the first body.
    *
-   * @default a random one, so that a lost reply never doubles a message
+   * @default a random one, so that a lost reply never duplicates a message
    */
   readonly clientId?: string | undefined;
-  /** Waits for copies of the message. Such a send has a connection of its own and is not sent together with others. */
+  /** Waits for copies of the message. Such a send has a dedicated connection and does not travel together with others. */
   readonly durable?: DurableOption | undefined;
-  /** Rejects the call with `signal.reason`; a message that was sent already may arrive. */
+  /** Rejects the call with `signal.reason`; a message that was already sent may arrive. */
   readonly signal?: AbortSignal | undefined;
 }
 
@@ -174,14 +175,14 @@ export interface FetchOptions {
    */
   readonly limit?: number | undefined;
   /**
-   * How many bytes of bodies at most; one message comes in any case.
+   * How many bytes of bodies at most; one message is returned in any case.
    *
    * @default 1048576
    */
   readonly maxBytes?: number | undefined;
   /**
-   * Acknowledges what is fetched before it is returned: at most once. Messages are gone when the process ends in between, or
-   * when the call rejects after a part was acknowledged.
+   * Acknowledges the messages before they are returned: at most once. They are lost if the process ends in between, or if
+   * the call rejects after a part was acknowledged.
    *
    * @default false
    */
@@ -208,7 +209,7 @@ export interface ListenOptions extends Pick<FetchOptions, "token" | "maxBytes" |
    */
   readonly limit?: number | undefined;
   /**
-   * How many messages may be handed out and not done; then nothing more is fetched.
+   * How many delivered messages may be not done; beyond that nothing more is fetched.
    *
    * @default 1000
    */
@@ -229,9 +230,9 @@ export interface HistoryOptions extends Pick<FetchOptions, "maxBytes"> {
    */
   readonly limit?: number | undefined;
   /**
-   * Shows only what this member may see: nothing from before it joined, but for the history that it was given.
+   * Shows only what this member may see: nothing from before it joined, except the history that it was given.
    *
-   * @default all that is kept
+   * @default all messages that are kept
    */
   readonly member?: string | undefined;
 }
@@ -239,7 +240,7 @@ export interface HistoryOptions extends Pick<FetchOptions, "maxBytes"> {
 /** How to follow a chat. */
 export interface TailOptions {
   /**
-   * How many of the messages that are there come first.
+   * How many of the existing messages come first.
    *
    * @default 10
    */
@@ -247,10 +248,10 @@ export interface TailOptions {
   readonly signal?: AbortSignal | undefined;
 }
 
-/** How much of the history a new member finds. */
+/** How much of the history a new member gets. */
 export interface JoinOptions {
   /**
-   * Nothing, all that is kept, the last so many messages, or those after a sequence, as for a member that comes back.
+   * Nothing, all messages that are kept, this many of the last ones, or those after a sequence, for a member that returns.
    *
    * @default "none"
    */
@@ -269,7 +270,7 @@ export interface MembersOptions {
   readonly limit?: number | undefined;
 }
 
-/** Checked, with every default filled in; what has none is undefined. */
+/** Checked, with every default filled in; options without one may be undefined. */
 type Resolved<Options, None extends keyof Options> = {
   readonly [Name in keyof Options]-?: Name extends None ? Options[Name] | undefined : NonNullable<Options[Name]>;
 };
@@ -284,7 +285,7 @@ export interface ChatSettings extends ClientSettings {
   readonly maxPending: number;
 }
 
-/** Into how many parts the chats of a prefix are divided, unless its first user says otherwise. */
+/** The default number of shards of a prefix. */
 export const defaultShards = 16;
 
 const mostBytes = 512 * 1024 * 1024;
@@ -302,7 +303,7 @@ export const chatSettings = (options: ChatOptions): ChatSettings => {
   };
 };
 
-/** The first members, and the settings as `openChat` of the scripts reads them: ten numbers. */
+/** The first members, and the settings in the form that `openChat` in `state.lua` reads: ten numbers. */
 export interface Creation {
   readonly members: readonly string[];
   readonly config: string;
@@ -441,7 +442,7 @@ export const resolveTailOptions = (
 };
 
 /**
- * The history that a new member finds, as `join.lua` reads it.
+ * The history that a new member gets, as `join.lua` reads it.
  *
  * @throws {TypeError | RangeError} an option is not what it should be.
  */

@@ -10,11 +10,11 @@ import type { ChatStore } from "./store.js";
 
 const { refusal } = scripts;
 
-/** So many go out together, with so many bytes. */
+/** The most messages, and bytes of them, in one call. */
 const batchItems = 100;
 const batchBytes = 1_048_576;
 
-/** An object may meet millions of chats: beyond so many, those to which nothing is being sent are forgotten. */
+/** An object may see millions of chats: beyond this many, chats without a send under way are forgotten. */
 const mostIdle = 1_000;
 
 /** A message on its way. */
@@ -25,7 +25,7 @@ export interface Outgoing {
   readonly body: StoredBody;
 }
 
-/** How the server took it. */
+/** How the server answered it. */
 export interface Accepted {
   readonly seq: number;
   readonly at: number;
@@ -70,7 +70,7 @@ const batching = (store: ChatStore, what: string): Omit<BatcherOptions<object, n
   };
 };
 
-/** A refusal that concerns the chat or its member; undefined: it is none of these. */
+/** The error for a refusal that concerns the chat or its member; undefined for other codes. */
 export const refusalOf = (code: number, chat: string, member: string): KitError | undefined => {
   if (code === refusal.unknown) return new ChatUnknownError(chat);
   if (code === refusal.notMember) return new ChatMemberError(chat, member);
@@ -78,7 +78,10 @@ export const refusalOf = (code: number, chat: string, member: string): KitError 
   return undefined;
 };
 
-/** Where all messages and acknowledgements of a chat object leave: together, while a call is in flight. */
+/**
+ * Sends all messages and acknowledgements of a chat object: those that arrive while a call is under way travel together in
+ * the next.
+ */
 export class Outbox {
   readonly #store: ChatStore;
   readonly #onLaggard: (chat: string, member: string, position: string) => void;
@@ -86,13 +89,13 @@ export class Outbox {
   /** By group of shards. */
   readonly #acks = new Map<number, Batcher<OutgoingAck, undefined>>();
 
-  /** `onLaggard` is told of members that lag too far. */
+  /** `onLaggard` receives members that lag too far. */
   constructor(store: ChatStore, onLaggard: (chat: string, member: string, position: string) => void) {
     this.#store = store;
     this.#onLaggard = onLaggard;
   }
 
-  /** With those of the same chat that are being sent at the same time. */
+  /** Together with concurrent sends to the same chat. */
   async send(item: Outgoing, signal: AbortSignal | undefined): Promise<Accepted> {
     const { chat, clientId } = item;
     let sends = this.#sends.get(chat);
@@ -107,7 +110,7 @@ export class Outbox {
     }
   }
 
-  /** On a connection of its own that waits for copies. */
+  /** On a dedicated connection that waits for copies. */
   async sendDurably(item: Outgoing, option: DurableOption, signal: AbortSignal | undefined): Promise<Accepted> {
     const { keys, args } = await this.#operands(item.chat, [item]);
     try {
@@ -123,7 +126,7 @@ export class Outbox {
     }
   }
 
-  /** With all others of the same shards. */
+  /** Together with all others of the same shards. */
   async ack(item: OutgoingAck): Promise<void> {
     const { keys, groups } = await this.#store.open();
     const shard = keys.shardOf(item.chat);
@@ -133,7 +136,7 @@ export class Outbox {
     await batcher.add(item);
   }
 
-  /** Takes no more, and waits for what is under way. */
+  /** Accepts no more, and waits for the calls under way. */
   async close(deadline: Deadline): Promise<void> {
     const batchers = [...Array.from(this.#sends.values(), ({ batcher }) => batcher), ...this.#acks.values()];
     await Promise.all(batchers.map((batcher) => batcher.close(deadline)));
@@ -184,7 +187,7 @@ export class Outbox {
   }
 }
 
-/** @throws what a refusal is called. */
+/** @throws the error for the refusal. */
 const accepted = (
   { chat, from, body }: Outgoing,
   { code, seq, at }: scripts.SendReply,

@@ -9,19 +9,19 @@ export interface Message<Body = unknown> {
   readonly chat: string;
   /** Its number within the chat: 1, 2, 3 … */
   readonly seq: number;
-  /** When the server took it, in epoch milliseconds; never before that of an earlier message of the chat. */
+  /** When the server stored it, in epoch milliseconds; never earlier than a message before it in the chat. */
   readonly at: number;
-  /** `<seq>-<at>`: names this very message, also where a failover gave another one the same number. */
+  /** `<seq>-<at>`: identifies this message even if a failover gave another one the same number. */
   readonly id: string;
   readonly from: string;
   readonly body: Body;
 }
 
-/** Messages that a reader will not get. */
+/** Messages that a reader will not receive. */
 export interface Gap {
   readonly from: number;
   readonly to: number;
-  /** `retention`: dropped before the reader came. `lost`: the server does not have them any more. */
+  /** `retention`: dropped before they were read. `lost`: the server no longer has them. */
   readonly reason: "retention" | "lost";
 }
 
@@ -29,13 +29,13 @@ export interface Gap {
 export interface ChatNews<Body = unknown> {
   readonly chat: string;
   readonly messages: readonly Message<Body>[];
-  /** How many messages the member has not acknowledged, these among them. */
+  /** How many messages the member has not acknowledged, including these. */
   readonly unread: number;
-  /** Messages before these that the reader will not get. */
+  /** Messages before these that the reader will not receive. */
   readonly gap: Gap | undefined;
   /**
-   * Where this reader stood is not part of the chat any more. `fork`: a failover lost messages that it was given; some of
-   * those before them come again. `epoch`: it is another chat of that name.
+   * The reader's place is no longer part of the chat. `fork`: a failover lost messages that it had received; some earlier
+   * ones are returned again. `epoch`: it is another chat of that name.
    */
   readonly reset: "fork" | "epoch" | undefined;
 }
@@ -43,9 +43,9 @@ export interface ChatNews<Body = unknown> {
 /** A page for a reader. */
 export interface News<Body> {
   readonly chats: readonly ChatNews<Body>[];
-  /** Chats that the member has left, or was removed from, since the token. */
+  /** Chats that the member has left, or was removed from, since the token was made. */
   readonly left: readonly string[];
-  /** There is more to fetch now. */
+  /** Whether there is more to fetch now. */
   readonly more: boolean;
 }
 
@@ -55,24 +55,24 @@ export const messageOf = <Body>(chat: string, { id, from, kind, stored }: Stored
   return { chat, seq, at, id, from, body: decodeBody(kind, stored) as Body };
 };
 
-/** How much of a page. */
+/** The limits of a page. */
 export interface Budget {
   readonly limit: number;
   readonly maxBytes: number;
   readonly signal: AbortSignal | undefined;
 }
 
-/** Where to begin: at the message that was delivered last, or where `changes` says. */
+/** Where to begin: at the message that was delivered last, or at the place given by `changes`. */
 const startOf = (change: Change, cursor: Cursor | undefined): readonly [epoch: string, start: string] =>
   cursor ? [cursor.epoch, `${String(cursor.seq)}-${String(cursor.at)}`] : ["", change.start];
 
-/** No more chats of one shard are looked at for one page, however many messages it may have. */
+/** The most chats of one shard that are read for one page, however many messages it may have. */
 const mostChats = 64;
 
-/** A token remembers about so many chats at most; beyond that some messages may come twice. */
+/** The most chats that a token remembers, roughly; beyond that some messages may be returned twice. */
 const mostCursors = 1_000;
 
-/** One script reads so many chats: Lua takes no more than about 8,000 operands at once. */
+/** The most chats that one script reads: Lua takes no more than about 8,000 operands at once. */
 const mostRead = 1_000;
 
 const unchanged = { isMore: false, changes: [], left: [], names: [] };
@@ -84,18 +84,17 @@ interface ChatPage<Body> {
 }
 
 /**
- * Reads what is new for one member, page by page, from where it stands. Writes nothing.
+ * Reads the new messages of one member, page by page, from the reader's place on. Writes nothing.
  *
- * A reader of `fetch` lives for one call and remembers chats only as long as a page gave a part of them (`keepsCursors`
- * false), so that its token stays small. A listener remembers every chat, and so notices a fork also where the activity
- * cannot show it.
+ * The reader of a `fetch` lives for one call and remembers only chats of which a page gave a part (`keepsCursors` false), so
+ * that its token stays small. A listener remembers every chat, and so notices a fork even if the activity cannot show it.
  */
 export class Reader<Body> {
   readonly member: string;
   readonly standing: Standing;
   readonly #store: ChatStore;
   readonly #keepsCursors: boolean;
-  /** Chats of which the last page gave a part. */
+  /** Chats of which the last page gave only a part. */
   readonly #begun: Set<string>;
 
   constructor(store: ChatStore, member: string, standing: Standing, keepsCursors: boolean) {
@@ -106,7 +105,7 @@ export class Reader<Body> {
     this.#begun = new Set(standing.delivered.keys());
   }
 
-  /** Finds in which chats there may be news, shard by shard; with `names`, all chats of the member, too. */
+  /** Finds the chats that may have news, shard by shard; with `names`, all chats of the member, too. */
   async look(limit: number, names: boolean, signal: AbortSignal | undefined): Promise<ShardChanges[]> {
     const { keys, groups } = await this.#store.open(signal);
     const { parts } = this.standing;
@@ -132,7 +131,9 @@ export class Reader<Body> {
     return found;
   }
 
-  /** Chats whose rest has to come by name: who goes by positions would not see them once another reader acknowledged all. */
+  /**
+   * Chats whose rest is read by name: a reader that goes by positions would miss it once another reader acknowledged all.
+   */
   #begunIn(keys: Keys, group: readonly number[]): (string | number)[] {
     const { parts } = this.standing;
     const isByPosition = (shard: number): boolean => /^$| -$/.test(parts[shard] ?? "");
@@ -144,7 +145,7 @@ export class Reader<Body> {
     });
   }
 
-  /** The next page, and moves on behind it. Empty and not `more`: there is no news. */
+  /** Reads the next page and moves behind it. Empty and not `more` means that there is no news. */
   async next({ limit, maxBytes, signal }: Budget): Promise<News<Body>> {
     const gone = new Set<string>();
     const left: string[] = [];
@@ -163,15 +164,16 @@ export class Reader<Body> {
     }
   }
 
-  /** Whether a change is not merely what was delivered already. */
+  /** Whether a change is more than what was already delivered. */
   #isNews({ chat, epoch, head, headAt }: Change, gone: ReadonlySet<string>): boolean {
     const cursor = this.standing.delivered.get(chat);
-    // After a failover another message may have the same sequence. A chat that once lost all has a number behind its epoch.
+    // After a failover another message may have the same sequence. A chat that once lost all messages has a number behind
+    // its epoch.
     const isKnown = cursor?.epoch.split(".")[0] === epoch && cursor.seq === head && cursor.at === headAt;
     return !gone.has(chat) && !isKnown;
   }
 
-  /** Reads chats of all shards as far as there is room. Those that do not exist any more go to `gone`. */
+  /** Reads chats of all shards as far as there is room. Chats that no longer exist go to `gone`. */
   async #read(
     wanted: readonly (readonly Change[])[],
     { limit, maxBytes, signal }: Budget,
@@ -197,7 +199,7 @@ export class Reader<Body> {
         return some.map((change, index) => [change, replies[index]] as const);
       }),
     );
-    // Only now: where one of the calls fails the page is asked for again, and nothing of it was given.
+    // Only now: if one of the calls fails the page is requested again, and nothing of it was delivered.
     const pages = new Map<string, ChatPage<Body>>();
     for (const [change, reply] of found.flat())
       if (reply) pages.set(change.chat, this.#pageOf(change, reply));
@@ -213,7 +215,7 @@ export class Reader<Body> {
     const messages = reply.messages.map((message) => messageOf<Body>(chat, message));
     const last = messages.at(-1);
     if (last) this.standing.delivered.set(chat, { epoch, seq: last.seq, at: last.at });
-    // There is nothing for this reader up to its head, and the pages of other chats must not begin with it again.
+    // Up to its head there is nothing for this reader, and later pages must not begin with this chat again.
     else if (!isCut && change.head !== undefined && change.headAt !== undefined)
       this.standing.delivered.set(chat, { epoch, seq: change.head, at: change.headAt });
     else if (reset || gap) this.standing.delivered.delete(chat);
@@ -221,7 +223,7 @@ export class Reader<Body> {
     return { news: { chat, messages, unread, gap, reset }, isCut };
   }
 
-  /** Moves on in the shards of which the page gave all; says of which it gave only a part. */
+  /** Moves on in the shards that the page covered completely; returns whether it covered another only in part. */
   #moveOn(
     keys: Keys,
     shards: readonly ShardChanges[],
@@ -233,7 +235,7 @@ export class Reader<Body> {
     return shards.map(({ part, isMore, left }, shard) => {
       const isCut = wanted[shard]!.some(({ chat }) => !gone.has(chat) && pages.get(chat)?.isCut !== false);
       if (isCut) return true;
-      // Messages that were read beyond this part of the activity come by again.
+      // Messages that were read beyond this part of the activity will appear in it again.
       const isAhead = isMore && parts[shard]!.startsWith("a ") && delivered.size < mostCursors;
       parts[shard] = part;
       for (const chat of left) for (const known of [delivered, this.#begun]) known.delete(chat);

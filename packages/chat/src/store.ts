@@ -4,10 +4,10 @@ import { Keys, layoutKey } from "./keys.js";
 import type { ChatSettings } from "./options.js";
 import { layout } from "./scripts/index.js";
 
-/** How the chats of a prefix are divided. */
+/** The division of a prefix's chats into shards. */
 export interface Division {
   readonly keys: Keys;
-  /** Shards that one script may reach together: all of a single server, each for itself on a Cluster. */
+  /** Groups of shards that one script may access: all of them on a single server, each one alone on a Cluster. */
   readonly groups: readonly (readonly number[])[];
 }
 
@@ -21,7 +21,7 @@ export class ChatStore {
   constructor(redis: RedisLike, settings: ChatSettings) {
     this.context = attach(redis, settings);
     this.settings = settings;
-    // Behind the next connection may be an emptied server, whose chats somebody else divides otherwise.
+    // After a reconnect the server may be empty, and another process may choose another number of shards.
     this.#stopListening = this.context.executor.onDrop(() => {
       this.#division = undefined;
     });
@@ -31,7 +31,7 @@ export class ChatStore {
   async open(signal?: AbortSignal): Promise<Division> {
     signal?.throwIfAborted();
     const asked = this.#divided();
-    // Others wait for the same answer, so that a signal ends only its own wait.
+    // Others wait for the same answer, so a signal ends only its caller's wait.
     return await (signal ? unlessAborted(asked, signal) : asked);
   }
 
@@ -45,7 +45,7 @@ export class ChatStore {
     return asked;
   }
 
-  /** How each script is called. */
+  /** Settings of every script call. */
   call(signal?: AbortSignal): RunOptions {
     return { deadlineMs: this.settings.deadlineMs, signal };
   }
@@ -63,7 +63,7 @@ export class ChatStore {
     const shards = await layout
       .run(this.context, { layout: layoutKey(prefix) }, asked, { deadlineMs })
       .catch((error: unknown) => {
-        // The call that wants to know has not been sent, whatever became of this one.
+        // The caller's own call was not sent, whatever the outcome of this one.
         throw error instanceof KitUnknownOutcomeError
           ? new KitUnavailableError(error.message, addressOf(client))
           : error;
@@ -72,7 +72,7 @@ export class ChatStore {
     return { keys: new Keys(prefix, shards), groups: isCluster ? all.map((shard) => [shard]) : [all] };
   }
 
-  /** Tells once whether the server may evict our keys; a server that does not say is not asked again. */
+  /** Reports once whether the server may evict our keys; a server that does not reveal it is not asked again. */
   async evictionPolicy(): Promise<string | undefined> {
     const call = reading("INFO memory", Deadline.in(2_000));
     const info = await this.context.executor.run("INFO", ["memory"], call).then(String, () => "");

@@ -1,11 +1,11 @@
-/** The last message of a chat that a reader was given. */
+/** The last message of a chat that a reader received. */
 export interface Cursor {
   readonly epoch: string;
   readonly seq: number;
   readonly at: number;
 }
 
-/** Where a reader stands: in each shard (`part`, as `changes.lua` has it), and in chats of which a page gave only a part. */
+/** The place of a reader: in each shard (a `part` of `changes.lua`), and in chats of which a page gave only a part. */
 export interface Standing {
   readonly parts: string[];
   readonly delivered: Map<string, Cursor>;
@@ -44,8 +44,8 @@ const parsed = (token: string): unknown => {
 };
 
 /**
- * A token may come from a browser, so nothing in it is believed but where to begin; what a member may see is looked up. One
- * that was made for another number of shards begins again from the positions.
+ * A token may come from a browser, so it decides only where to begin; what a member may see is looked up. A token for
+ * another number of shards begins again from the positions.
  *
  * @throws {TypeError} it is not the token of a reader of this member.
  */

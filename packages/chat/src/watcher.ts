@@ -24,13 +24,13 @@ interface Entry {
   readonly values: readonly string[];
 }
 
-/** The chats and the waits of one member of this process, or of those who follow one chat. */
+/** The chats and the waits of one member in this process, or of all that follow one chat. */
 interface Interest {
   readonly chats: Set<string>;
   readonly waiters: Set<() => void>;
 }
 
-/** A shard as one connection has read it. */
+/** What one connection has read of a shard. */
 interface Tail {
   /** Entries up to this one are known; those after `since` are in `recent`. */
   last: string;
@@ -38,22 +38,22 @@ interface Tail {
   readonly recent: Entry[];
 }
 
-/** A read blocks this long; then it is sent again, so that a silent connection is noticed. */
+/** A read blocks for this long and is then sent again, so that a silent connection is noticed. */
 const blockMs = 10_000;
 const answerMs = 2_000;
-/** Entries of a shard that are kept for those whose answer came after them. */
+/** How many entries of a shard are kept for waits whose first read ended after them. */
 const mostRecent = 1_000;
-/** Members whose chats are remembered between two waits. */
+/** How many members' chats are remembered between two waits. */
 const mostInterests = 20_000;
-/** Looks where the shards stand; nobody is a member of that name. */
+/** A name for reading the place of the shards; no member can have it. */
 const nobody = newToken();
 /** A member and a chat may have the same name. */
 const ofMember = (member: string): string => `m${member}`;
 const ofChat = (chat: string): string => `c${chat}`;
-/** As many as there can be shards. */
+/** The largest number of shards. */
 const mostConnections = 256;
 const pageEntries = 500;
-/** Reconnecting once is nobody's business. */
+/** A single reconnect is not reported. */
 const reportedAttempt = 3;
 
 const isAfter = (one: string, other: string): boolean => {
@@ -80,17 +80,17 @@ const entriesOf = (raw: unknown): Entry[] =>
   }));
 
 /**
- * Wakes those who wait for news, with one blocked read for each server: one for all shards, on a Cluster one for each.
+ * Wakes waiters for news with a blocked read: one for all shards, on a Cluster one for each.
  *
- * The first wait of a member learns its chats; the joins and leaves that come by keep them right. A new connection goes on after the last known entry, if the server still has it; else nothing of that holds: all
- * waiters are woken and look for themselves.
+ * The first wait of a member reads its chats; later joins and leaves in the activity keep them right. A new connection
+ * continues after the last known entry, if the server still has it; otherwise all waiters are woken and read for themselves.
  */
 export class Watcher {
   readonly #store: ChatStore;
   readonly #interests = new Map<string, Interest>();
   readonly #byChat = new Map<string, Set<Interest>>();
   readonly #tails = new Map<number, Tail>();
-  /** Groups of shards that are being read, by their numbers: after each reconnect the store has other lists of them. */
+  /** Groups of shards that are being read, by their numbers: after each reconnect the store has new lists. */
   readonly #running = new Set<string>();
   readonly #closing = new AbortController();
   readonly #onError: (error: KitError) => void;
@@ -101,9 +101,9 @@ export class Watcher {
   }
 
   /**
-   * Resolves with true when there is news for a reader where it stands, or may be; with false at the deadline.
+   * Resolves with true when there is or may be news behind a reader's place; with false at the deadline.
    *
-   * @throws what the reader's look throws; `signal.reason`.
+   * @throws the error of the reader; `signal.reason`.
    */
   async wait(
     reader: Reader<unknown>,
@@ -129,7 +129,7 @@ export class Watcher {
     return await this.#wait(name, standing.parts, deadline, signal);
   }
 
-  /** Where the shards stand now. Look at the chat after this and before `waitFor`, and nothing is missed. */
+  /** The present place of the shards. Read the chat after this and before `waitFor`, and nothing is missed. */
   async standingFor(chat: string, signal: AbortSignal | undefined): Promise<readonly string[]> {
     const name = ofChat(chat);
     if (this.#interests.has(name))
@@ -141,7 +141,7 @@ export class Watcher {
     return parts;
   }
 
-  /** Resolves when something may have come to a chat since `parts`, or at the deadline. */
+  /** Resolves when something may have been added to a chat since `parts`, or at the deadline. */
   async waitFor(
     chat: string,
     parts: readonly string[],
@@ -152,15 +152,15 @@ export class Watcher {
   }
 
   /**
-   * Begins to watch. `parts` and `chats` are one look of a reader: where it stands, and all its chats then. Two waits of a
-   * member that begin together both look; the first to come here decides, and its record is kept right from then on. False:
-   * joins may have come by since that are not kept any more.
+   * Begins to watch. `parts` and `chats` are from one read: the reader's place, and all its chats then. If two waits of a
+   * member begin together, both read; the first to arrive here decides, and its record is kept right afterwards. False if
+   * joins may have been missed since.
    */
   #learn(name: string, parts: readonly string[], chats: readonly string[]): boolean {
     const ids = parts.map((part) => part.slice("a ".length));
     if (this.#isBehind(parts)) {
       if (!ids.some((id, shard) => id === "0-0" && this.#tails.get(shard)?.since !== id)) return false;
-      // The activity of a shard is gone, and what was known of it: all look anew.
+      // The activity of a shard is gone, and so is the record of it: all waits read anew.
       this.#tails.clear();
       this.#forgetAll();
     }
@@ -208,7 +208,7 @@ export class Watcher {
     this.#forgetAll();
   }
 
-  /** Whether an entry after `parts` has come by that concerns the member, or may have. */
+  /** Whether an entry after `parts` concerns the member, or may have been missed. */
   #mayHaveMissed({ chats }: Interest, parts: readonly string[]): boolean {
     return parts.some((part, shard) => {
       const id = part.slice("a ".length);
@@ -218,7 +218,7 @@ export class Watcher {
     });
   }
 
-  /** Whether entries after `parts` are not kept any more. */
+  /** Whether entries after `parts` are no longer kept. */
   #isBehind(parts: readonly string[]): boolean {
     return parts.some((part, shard) => isAfter(this.#tails.get(shard)?.since ?? "0-0", part.slice("a ".length)));
   }
@@ -237,7 +237,7 @@ export class Watcher {
     if (all?.size === 0) this.#byChat.delete(chat);
   }
 
-  /** Takes over what an entry changes for a member that it names. */
+  /** Applies an entry to a member that it names. */
   #follow(interest: Interest, { chat, kind }: Entry): void {
     if (kind === "j") this.#add(interest, chat);
     else if (kind === "l") this.#delete(interest, chat);
@@ -258,12 +258,12 @@ export class Watcher {
       }
   }
 
-  /** Reads a group of shards, over as many connections as it takes, until nobody waits. */
+  /** Reads a group of shards until nobody waits, reconnecting as needed. */
   async #run(group: readonly number[]): Promise<void> {
     this.#running.add(group.join());
     const { signal } = this.#closing;
     let attempt = 0;
-    // A client that its owner ended has no news for anybody.
+    // A client that its owner ended receives no news.
     while (this.#hasWaiters() && !signal.aborted && !this.#store.context.executor.isEnded) {
       let connection: ExclusiveConnection | undefined;
       try {
@@ -293,7 +293,7 @@ export class Watcher {
     this.#forgetAll();
   }
 
-  /** Reads on one connection until nobody waits; false: entries are missing before those that the server has. */
+  /** Reads on one connection until nobody waits; false if the server no longer has all entries. */
   async #read(
     connection: ExclusiveConnection,
     keys: Keys,
@@ -310,11 +310,11 @@ export class Watcher {
       const args = ["BLOCK", blockMs, "COUNT", pageEntries, "STREAMS", ...names, ...lasts];
       const reply = streamsOf(await connection.call("XREAD", args, blockMs + answerMs));
       onReply();
-      // They began anew meanwhile, perhaps before what was asked for.
+      // The shards were read anew meanwhile, perhaps from an earlier entry.
       if (group.some((shard, index) => this.#tails.get(shard) !== tails[index])) return false;
       isSure = true;
       for (const [name, raw] of reply) {
-        // Where so many came there may be more than the server keeps.
+        // After so many entries there may be more than the server keeps.
         if (raw.length === pageEntries) isSure = false;
         // The client may put a prefix of its own in front.
         const shard = group[names.findIndex((own) => name.endsWith(own))];
@@ -325,7 +325,10 @@ export class Watcher {
     return true;
   }
 
-  /** Whether the server still has the last known entry of each shard: then none after it was dropped, or is of another history. */
+  /**
+   * Whether the server still has the last known entry of each shard: then no later one was dropped or belongs to another
+   * history.
+   */
   async #areThere(connection: ExclusiveConnection, names: string[], lasts: string[]): Promise<boolean> {
     const found = await Promise.all(
       names.map((name, index) => connection.call("XRANGE", [name, lasts[index] ?? "", lasts[index] ?? ""], answerMs)),
@@ -338,7 +341,7 @@ export class Watcher {
     return false;
   }
 
-  /** Wakes everybody; who waits again begins anew. */
+  /** Wakes all waiters; the next waits begin anew. */
   #forgetAll(): void {
     const interests = [...this.#interests.values()];
     this.#interests.clear();
@@ -346,7 +349,7 @@ export class Watcher {
     for (const interest of interests) wakeAll(interest);
   }
 
-  /** Of those who do not wait just now the oldest are forgotten. */
+  /** Forgets the oldest of the members that are not waiting. */
   #makeRoom(): void {
     if (this.#interests.size < mostInterests) return;
     for (const [name, interest] of this.#interests) {

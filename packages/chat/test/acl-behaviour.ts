@@ -6,7 +6,7 @@ import { describe, expect, it } from "vitest";
 import { user } from "./acl.js";
 import { fixtureOf, permanentKeys, room, sendMany } from "./harness.js";
 
-/** That the descriptor grants what a chat needs, no more; what it forbids; and that the README shows it. */
+/** The descriptor grants what a chat needs and no more, and the README shows it. */
 export const aclBehaviour = (mode: RedisMode): void => {
   describe(`the ACL user of a chat on a ${mode === "cluster" ? "Cluster" : "single server"}`, () => {
     const redis = useRedis(vitest, { mode, permanentKeys });

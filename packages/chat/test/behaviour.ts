@@ -27,8 +27,8 @@ import {
 } from "./harness.js";
 
 /**
- * The behaviour of chats on one server or on a Cluster. With a `login` they work as that user, on a server that knows nobody else
- * but the tests.
+ * The behaviour of chats on one server or on a Cluster. With a `login` they work as that user; besides the user of the tests
+ * the server has no other.
  */
 export const chatBehaviour = (mode: RedisMode, login?: Login): void => {
   const where = mode === "cluster" ? "Cluster" : "single server";
@@ -86,11 +86,11 @@ export const chatBehaviour = (mode: RedisMode, login?: Login): void => {
         expect(messages.map(({ body }) => body)).toEqual(["one", "three", "x"]);
       });
 
-      it("knows a client id for one whole window, and takes it for a new one after two", async () => {
+      it("remembers a client id for one whole window, and treats it as new after two", async () => {
         const chat = make();
         await chat.create(room, { members: ["ann"], dedupeMs: 60_000 });
         const { sentEven, sentOdd } = fixture().keysOf(room);
-        /** As if so many windows had passed. */
+        /** Acts as if this many windows had passed. */
         const pass = async (windows: number): Promise<void> => {
           for (const key of [sentEven, sentOdd]) {
             const number = await fixture().db.hget(key, "");
@@ -120,7 +120,7 @@ export const chatBehaviour = (mode: RedisMode, login?: Login): void => {
         for (const key of [sentEven, sentOdd]) expect(await fixture().db.pttl(key)).toBeGreaterThan(60_000);
       });
 
-      it("takes bodies of 0 bytes, of exactly the limit, and of bytes, JSON and text alike, and gives them back as they were", async () => {
+      it("accepts bodies of 0 bytes, of exactly the limit, and of bytes, JSON and text alike, and returns them unchanged", async () => {
         const chat = make();
         await chat.create(room, { members: ["ann", "bob"], maxBodyBytes: 100 });
         const bytes = Uint8Array.from({ length: 100 }, (_, index) => 255 - index);
@@ -174,7 +174,7 @@ export const chatBehaviour = (mode: RedisMode, login?: Login): void => {
           expect(await rejection(chat.send(room, { from: "ann", body }))).toBeInstanceOf(TypeError);
       });
 
-      it("refuses what is not to be, before anything is written", async () => {
+      it("refuses invalid options and bodies before anything is written", async () => {
         const chat = make();
         await chat.create(room, { members: ["ann"] });
         expect(await rejection(chat.send("nowhere", { from: "ann", body: "x" }))).toMatchObject({
@@ -213,7 +213,7 @@ export const chatBehaviour = (mode: RedisMode, login?: Login): void => {
     });
 
     describe("fetching", () => {
-      it("gives everything again until it is acknowledged, and with a token only what is new", async () => {
+      it("returns every message again until it is acknowledged, and with a token only new ones", async () => {
         const chat = make();
         await chat.create(room, { members: ["ann", "bob"] });
         await sendMany(chat, "ann", 3);
@@ -231,7 +231,7 @@ export const chatBehaviour = (mode: RedisMode, login?: Login): void => {
         expect((await chat.fetch("bob", { token: news.token })).chats).toEqual([]);
       });
 
-      it("gives all messages once over pages of any size, acknowledged or not", async () => {
+      it("returns each message once over pages of any size, acknowledged or not", async () => {
         const chat = make();
         const names = upTo(40).map((number) => `chat ${number}`);
         await Promise.all(names.map((name) => chat.create(name, { members: ["ann", "bob"] })));
@@ -251,7 +251,7 @@ export const chatBehaviour = (mode: RedisMode, login?: Login): void => {
         }
       });
 
-      it("keeps within its bytes, but gives one message in any case", async () => {
+      it("keeps within maxBytes, but returns one message in any case", async () => {
         const chat = make();
         await chat.create(room, { members: ["ann", "bob"] });
         for (const size of [10, 10, 500, 10]) await chat.send(room, { from: "ann", body: "x".repeat(size) });
@@ -282,7 +282,7 @@ export const chatBehaviour = (mode: RedisMode, login?: Login): void => {
         expect(quiet.every((name) => seen.has(name))).toBe(true);
       });
 
-      it("gives at once what is new in a few of many chats, with a token and without", async () => {
+      it("returns at once the new messages of a few of many chats, with a token and without", async () => {
         const chat = make();
         const names = upTo(400).map((number) => `chat ${number}`);
         await Promise.all(names.map((name) => chat.create(name, { members: ["ann", "bob"] })));
@@ -296,7 +296,7 @@ export const chatBehaviour = (mode: RedisMode, login?: Login): void => {
         expect(await chat.unread("bob")).toEqual(new Map(news.map((name) => [name, 2])));
       });
 
-      it("gives two devices everything, and keeps one position for both", async () => {
+      it("returns everything to two devices, and keeps one position for both", async () => {
         const chat = make();
         await chat.create(room, { members: ["ann", "bob"] });
         await sendMany(chat, "ann", 10);
@@ -307,11 +307,11 @@ export const chatBehaviour = (mode: RedisMode, login?: Login): void => {
         expect(await positionOf(chat, "bob")).toBe(10);
         await sendMany(chat, "ann", 2);
         await chat.ack("bob", { chat: room, seq: 12 });
-        // Acknowledged on the phone; new for the laptop all the same.
+        // Acknowledged on the phone, but still new for the laptop.
         expect(seqsOf(await chat.fetch("bob", { token: laptop.token }))).toEqual([11, 12]);
       });
 
-      it("goes on with what a page gave a part of, also when another device has acknowledged the rest meanwhile", async () => {
+      it("continues a chat of which a page gave a part, even when another device has acknowledged the rest meanwhile", async () => {
         const chat = make();
         await chat.create(room, { members: ["ann", "bob"] });
         await sendMany(chat, "ann", 6);
@@ -322,7 +322,7 @@ export const chatBehaviour = (mode: RedisMode, login?: Login): void => {
         expect(messages.map(({ seq }) => seq)).toEqual([3, 4, 5, 6]);
       });
 
-      it("tells of a chat that was left between two pages, and of no other", async () => {
+      it("reports a chat that was left between two pages, and no other", async () => {
         const chat = make();
         const others = upTo(8).map((number) => `other ${number}`);
         for (const name of [room, ...others]) await chat.create(name, { members: ["ann", "bob"] });
@@ -335,7 +335,7 @@ export const chatBehaviour = (mode: RedisMode, login?: Login): void => {
         expect(pages.flatMap(({ chats }) => chats.map((one) => one.chat)).toSorted()).toEqual(others);
       });
 
-      it("gives a message once, also one that is sent between its look at the activity and its reading", async () => {
+      it("returns a message once, even if it is sent between reading the activity and reading the chat", async () => {
         const chat = make();
         await chat.create(room, { members: ["ann", "bob"] });
         const sent = sendMany(chat, "ann", 10).then(async () => {
@@ -367,7 +367,7 @@ export const chatBehaviour = (mode: RedisMode, login?: Login): void => {
         expect((await drain(chat, "bob", { token: next })).messages.map(({ seq }) => seq)).toEqual([6]);
       });
 
-      it("acknowledges what it gives when asked to", async () => {
+      it("acknowledges the messages that it returns with `ack: true`", async () => {
         const chat = make();
         await chat.create(room, { members: ["ann", "bob"] });
         await sendMany(chat, "ann", 5);
@@ -376,7 +376,7 @@ export const chatBehaviour = (mode: RedisMode, login?: Login): void => {
         expect((await chat.fetch("bob")).chats).toEqual([]);
       });
 
-      it("gives what it has acknowledged, also where the member has left one of the chats meanwhile", async () => {
+      it("returns messages that it has acknowledged, even if the member has left one of the chats meanwhile", async () => {
         const chat = make();
         for (const name of [room, "other"]) {
           await chat.create(name, { members: ["ann", "bob"] });
@@ -398,7 +398,7 @@ export const chatBehaviour = (mode: RedisMode, login?: Login): void => {
         expect((await chat.fetch("bob")).chats).toEqual([]);
       });
 
-      it("takes only tokens of the same member", async () => {
+      it("accepts only tokens of the same member", async () => {
         const chat = make();
         await chat.create(room, { members: ["ann", "bob"] });
         const { token } = await chat.fetch("bob");
@@ -409,7 +409,7 @@ export const chatBehaviour = (mode: RedisMode, login?: Login): void => {
     });
 
     describe("acknowledging", () => {
-      it("refuses a message that is not there, and one of which the member is none", async () => {
+      it("refuses a message that does not exist, and one of a chat of which the user is no member", async () => {
         const chat = make();
         await chat.create(room, { members: ["ann", "bob"] });
         await sendMany(chat, "ann", 2);
@@ -489,7 +489,7 @@ export const chatBehaviour = (mode: RedisMode, login?: Login): void => {
         expect(await rejection(chat.history("nowhere"))).toMatchObject({ code: "KIT_CHAT_UNKNOWN" });
       });
 
-      it("finds the first message of a time, also among many of the same one", async () => {
+      it("finds the first message of a time, also among many of the same time", async () => {
         const chat = make();
         await chat.create(room, { members: ["ann"], retain: { count: 100 } });
         const { messages, heads } = fixture().keysOf(room);
@@ -556,7 +556,7 @@ export const chatBehaviour = (mode: RedisMode, login?: Login): void => {
         expect(await rejection(chat.members("nowhere"))).toMatchObject({ code: "KIT_CHAT_UNKNOWN" });
       });
 
-      it("join with none, the last N or all of the history, or where they were", async () => {
+      it("join with none, the last N or all of the history, or at their former position", async () => {
         const chat = make();
         await chat.create(room, { members: ["ann"], retain: { count: 8 } });
         await sendMany(chat, "ann", 10);
@@ -724,7 +724,7 @@ export const chatBehaviour = (mode: RedisMode, login?: Login): void => {
         expect(await kept(chat)).toEqual(upTo(26).slice(18));
       });
 
-      it("is not made to refuse for ever: something has to make room", async () => {
+      it("cannot be made to refuse for ever: it needs a rule that frees space", async () => {
         const refused = await rejection(make().create(room, { whenFull: "refuse" }));
         expect(refused).toBeInstanceOf(RangeError);
         expect(refused).toMatchObject({ message: expect.stringContaining("readByAll") });
@@ -733,7 +733,7 @@ export const chatBehaviour = (mode: RedisMode, login?: Login): void => {
     });
 
     describe("waiting", () => {
-      it("wakes for a message, for a chat that one is taken into, and for leaving; not for others' chats", async () => {
+      it("wakes for a message, for joining and for leaving a chat, and not for chats of others", async () => {
         const [chat, other] = [make(), fixture().on(fixture().connect())];
         await chat.create(room, { members: ["ann", "bob"] });
         await chat.create("private", { members: ["ann"] });
@@ -773,7 +773,7 @@ export const chatBehaviour = (mode: RedisMode, login?: Login): void => {
         expect(await chat.wait("bob", { token: all.token, waitMs: 30 })).toBe(false);
       });
 
-      it("waits without a token, also for a member of more chats than one look takes in", async () => {
+      it("waits without a token, also for a member of more chats than one read covers", async () => {
         const chat = make({ shards: 1, prefix: `${redis.prefix}:one` });
         // Long names make the server scan the member's chats in pages.
         const names = upTo(300).map((number) => `${String(number)} ${"x".repeat(80)}`);
@@ -821,7 +821,7 @@ export const chatBehaviour = (mode: RedisMode, login?: Login): void => {
         };
         const expected = mode === "cluster" ? 16 : 1;
         await eventually(async () => expect(await blocked()).toBe(expected));
-        // Each waiter has asked once or twice before it waits: these replies come behind theirs.
+        // Each waiter has read once or twice before it waits: these replies come after those.
         for (let round = 0; round < 20; round++) await chat.unread("m1");
         const calls = async (): Promise<number> => {
           const infos = await Promise.all(nodes.map((node) => node.call("INFO", "commandstats")));
@@ -837,7 +837,7 @@ export const chatBehaviour = (mode: RedisMode, login?: Login): void => {
     });
 
     describe("listening", () => {
-      it("gives what was not acknowledged and then what comes, and moves the position only behind what is done", async () => {
+      it("delivers unacknowledged and then new messages, and moves the position only behind messages that are done", async () => {
         const [chat, other] = [make(), fixture().on(fixture().connect())];
         await chat.create(room, { members: ["ann", "bob"] });
         await sendMany(chat, "ann", 3);
@@ -859,7 +859,7 @@ export const chatBehaviour = (mode: RedisMode, login?: Login): void => {
         await eventually(async () => expect(await positionOf(chat, "bob")).toBe(5));
       });
 
-      it("handles several at once, and leaves what a handler failed to the next listener", async () => {
+      it("handles several at once, and leaves messages whose handler failed to the next listener", async () => {
         const chat = make();
         await chat.create(room, { members: ["ann", "bob"] });
         await sendMany(chat, "ann", 30);
@@ -907,7 +907,7 @@ export const chatBehaviour = (mode: RedisMode, login?: Login): void => {
       });
 
       if (mode === "cluster")
-        it("passes over nothing when one of several nodes stops in the middle of a page", async () => {
+        it("skips nothing when one of several nodes stops in the middle of a page", async () => {
           const client = fixture().connect();
           const [chat, other] = [fixture().on(client, { deadlineMs: 1_000 }), make()];
           const names = upTo(12).map((number) => `chat ${number}`);
@@ -973,7 +973,7 @@ export const chatBehaviour = (mode: RedisMode, login?: Login): void => {
         expect(await rejection(listening)).toBe("enough");
       });
 
-      it("tells of a gap, of leaving, and of another chat under the same name", async () => {
+      it("reports a gap, leaving, and another chat of the same name", async () => {
         const chat = make();
         await chat.create(room, { members: ["ann", "bob"], retain: { count: 2 } });
         await sendMany(chat, "ann", 5);
@@ -992,7 +992,7 @@ export const chatBehaviour = (mode: RedisMode, login?: Login): void => {
         await iterator.return?.(undefined);
       });
 
-      it("tells with the next message of those that went before there was one", async () => {
+      it("reports messages dropped before delivery with the next message", async () => {
         const chat = make();
         await chat.create(room, { members: ["ann", "bob"], retain: { ageMs: 3_600_000 } });
         const { messages, heads } = fixture().keysOf(room);
@@ -1006,7 +1006,7 @@ export const chatBehaviour = (mode: RedisMode, login?: Login): void => {
     });
 
     describe("names", () => {
-      it("may be anything of 1 to 512 bytes, and never meet", async () => {
+      it("may be anything of 1 to 512 bytes, and never collide", async () => {
         const chat = make();
         const names = [
           ":",
@@ -1098,7 +1098,7 @@ export const chatBehaviour = (mode: RedisMode, login?: Login): void => {
       });
 
       if (mode === "cluster")
-        it("may hand a shard to another node while messages are sent and waited for", async () => {
+        it("may move a shard to another node while messages are sent and waited for", async () => {
           const chat = make();
           expect(redis.client).toBeInstanceOf(Cluster);
           await chat.create(room, { members: ["ann", "bob"] });

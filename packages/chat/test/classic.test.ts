@@ -10,7 +10,7 @@ import {
   popMail,
   sendChatMessage,
 } from "@tooling/classic";
-import { Gate } from "@tooling/classic/gate";
+import { RequestProxy } from "@tooling/classic/request-proxy";
 import { rejection } from "@tooling/vitest/helpers";
 import { Redis } from "ioredis";
 import * as vitest from "vitest";
@@ -18,7 +18,7 @@ import { describe, expect, it } from "vitest";
 import { type Chat, type CreateOptions, createChat } from "../src/index.js";
 import { drain, fixtureOf, room, sendMany, seqsOf, upTo } from "./harness.js";
 
-/** Each test shows a known fault of the classic chat or mailbox on its port, and then that the kit's has it not. */
+/** Each test shows a known fault of the classic chat or mailbox on its port, and then that the kit's does not have it. */
 const redis = useRedis(vitest, { permanentKeys: ["*"] });
 const fixture = fixtureOf(redis);
 const prefix = (): string => `${redis.prefix}:classic:`;
@@ -38,25 +38,25 @@ const fetched = async (user: string, client: Redis = redis.client): Promise<stri
 const positionOf = async (chat: Chat, user: string): Promise<number | undefined> =>
   (await chat.members(room)).members.find(({ member }) => member === user)?.position;
 
-/** A connection that a test can hold, and that stays lost when it is cut, as that of a crashed process does. */
-const mortal = async (): Promise<{ client: Redis; gate: Gate }> => {
-  const gate = await Gate.open(redis.server.nodes[0]!.port);
-  redis.defer(() => gate[Symbol.asyncDispose]());
-  const client = new Redis(gate.url, { retryStrategy: () => null, disconnectTimeout: 50 });
+/** A connection that a test can hold, and that stays lost when it is cut, like that of a crashed process. */
+const mortal = async (): Promise<{ client: Redis; proxy: RequestProxy }> => {
+  const proxy = await RequestProxy.open(redis.server.nodes[0]!.port);
+  redis.defer(() => proxy[Symbol.asyncDispose]());
+  const client = new Redis(proxy.url, { retryStrategy: () => null, disconnectTimeout: 50 });
   client.on("error", () => undefined);
   redis.defer(() => client.disconnect());
   await client.ping();
-  return { client, gate };
+  return { client, proxy };
 };
 /** The same for a chat whose scripts the server knows. */
-const mortalChat = async (): Promise<{ chat: Chat; gate: Gate }> => {
-  const { client, gate } = await mortal();
+const mortalChat = async (): Promise<{ chat: Chat; proxy: RequestProxy }> => {
+  const { client, proxy } = await mortal();
   const chat = createChat(client, { prefix: redis.prefix });
   redis.defer(() => chat.close({ timeoutMs: 0 }));
   await chat.create("warm-up", { members: ["ann"] });
   await chat.send("warm-up", { from: "ann", body: "x" });
   await chat.ack("ann", { chat: "warm-up", seq: 1 });
-  return { chat, gate };
+  return { chat, proxy };
 };
 
 describe("the classic mailbox", () => {
@@ -89,20 +89,20 @@ describe("the classic mailbox", () => {
 describe("the classic group chat", () => {
   it("a sender that crashes under the lock closes the chat for ever", async () => {
     await classicChat("bob");
-    const { client, gate } = await mortal();
-    await gate.crashAt(/zadd/i, sendChatMessage(client, room, "bob", "two", classic()));
+    const { client, proxy } = await mortal();
+    await proxy.crashAt(/zadd/i, sendChatMessage(client, room, "bob", "two", classic()));
     expect(await rejection(send("three"))).toMatchObject({ message: expect.stringMatching(/lock/) as string });
 
     const chat = await made();
     const crashing = await mortalChat();
-    await crashing.gate.crashAt(/evalsha/i, crashing.chat.send(room, { from: "bob", body: "two" }));
+    await crashing.proxy.crashAt(/evalsha/i, crashing.chat.send(room, { from: "bob", body: "two" }));
     expect(await chat.send(room, { from: "ann", body: "three" })).toMatchObject({ seq: 1 });
   });
 
-  it("with a lock that ends, a slow sender's message comes behind a reader that is past it", async () => {
+  it("with a lock that expires, a slow sender's message arrives behind a reader's position", async () => {
     await classicChat("bob");
-    const { client, gate } = await mortal();
-    const held = gate.hold(/zadd/i);
+    const { client, proxy } = await mortal();
+    const held = proxy.hold(/zadd/i);
     const slow = sendChatMessage(client, room, "ann", "slow", classic());
     await held.reached;
     // As its time limit would.
@@ -115,7 +115,7 @@ describe("the classic group chat", () => {
 
     const chat = await made();
     const ours = await mortalChat();
-    const ourHeld = ours.gate.hold(/evalsha/i);
+    const ourHeld = ours.proxy.hold(/evalsha/i);
     const ourSlow = ours.chat.send(room, { from: "ann", body: "slow" });
     await ourHeld.reached;
     await chat.send(room, { from: "ann", body: "quick" });
@@ -139,15 +139,15 @@ describe("the classic group chat", () => {
 
   it("a crash in a fetch leaves two positions of one member", async () => {
     await classicChat("bob");
-    const { client, gate } = await mortal();
-    await gate.crashAt(/zremrangebyscore/i, fetched("bob", client));
+    const { client, proxy } = await mortal();
+    await proxy.crashAt(/zremrangebyscore/i, fetched("bob", client));
     expect(await redis.client.zscore(keys().chatMembers(room), "bob")).toBe("1");
     expect(await redis.client.zscore(keys().seen("bob"), room)).toBe("0");
 
     const chat = await made();
     await sendMany(chat, "ann", 1);
     const crashing = await mortalChat();
-    await crashing.gate.crashAt(/evalsha/i, crashing.chat.ack("bob", { chat: room, seq: 1 }));
+    await crashing.proxy.crashAt(/evalsha/i, crashing.chat.ack("bob", { chat: room, seq: 1 }));
     const both = async () => [
       await redis.client.zscore(fixture.keysOf(room).positions, "bob"),
       (await redis.client.hget(fixture.memberKey(room, "bob"), room))?.split(" ")[0],
@@ -157,10 +157,10 @@ describe("the classic group chat", () => {
     expect(await both()).toEqual(["1", "1"]);
   });
 
-  it("of two fetches at a time the slower one moves the position back", async () => {
+  it("of two concurrent fetches the slower one moves the position back", async () => {
     await classicChat("bob");
-    const { client, gate } = await mortal();
-    const held = gate.hold(/zadd/i);
+    const { client, proxy } = await mortal();
+    const held = proxy.hold(/zadd/i);
     const slow = fetched("bob", client);
     await held.reached;
     await send("two");
@@ -173,7 +173,7 @@ describe("the classic group chat", () => {
     const chat = await made();
     await sendMany(chat, "ann", 2);
     const ours = await mortalChat();
-    const ourHeld = ours.gate.hold(/evalsha/i);
+    const ourHeld = ours.proxy.hold(/evalsha/i);
     const ourSlow = ours.chat.ack("bob", { chat: room, seq: 1 });
     await ourHeld.reached;
     await chat.ack("bob", { chat: room, seq: 2 });
@@ -184,8 +184,8 @@ describe("the classic group chat", () => {
 
   it("a fetch makes a member again of somebody who left", async () => {
     await classicChat("bob");
-    const { client, gate } = await mortal();
-    const held = gate.hold(/zadd/i);
+    const { client, proxy } = await mortal();
+    const held = proxy.hold(/zadd/i);
     const slow = fetched("bob", client);
     await held.reached;
     await leaveClassicChat(redis.client, room, "bob", prefix());
@@ -201,11 +201,11 @@ describe("the classic group chat", () => {
     expect(await positionOf(chat, "bob")).toBeUndefined();
   });
 
-  it("it trims by a minimum that somebody is below by then", async () => {
+  it("trimming uses a minimum that a position is below by then", async () => {
     await classicChat("bob");
     await fetched("ann");
-    const { client, gate } = await mortal();
-    const held = gate.hold(/zremrangebyscore/i);
+    const { client, proxy } = await mortal();
+    const held = proxy.hold(/zremrangebyscore/i);
     const slow = fetched("bob", client);
     await held.reached;
     await redis.client.zadd(keys().chatMembers(room), 0, "carl");
@@ -217,7 +217,7 @@ describe("the classic group chat", () => {
     const chat = await made({ retain: { readByAll: true } });
     await sendMany(chat, "ann", 1);
     const ours = await mortalChat();
-    const ourHeld = ours.gate.hold(/evalsha/i);
+    const ourHeld = ours.proxy.hold(/evalsha/i);
     const ourSlow = ours.chat.ack("bob", { chat: room, seq: 1 });
     await ourHeld.reached;
     await chat.join(room, "carl", { history: "all" });
@@ -226,7 +226,7 @@ describe("the classic group chat", () => {
     expect(seqsOf(await chat.fetch("carl"))).toEqual([1]);
   });
 
-  it("one member that never fetches stops all trimming, be it the sender itself", async () => {
+  it("one member that never fetches stops all trimming, even if it is the sender", async () => {
     await classicChat("bob");
     for (const text of upTo(30)) await send(String(text));
     await fetched("bob");
@@ -248,8 +248,8 @@ describe("the classic group chat", () => {
   it("somebody who joins while the last one leaves never sees a message", async () => {
     await classicChat();
     await send("two");
-    const { client, gate } = await mortal();
-    const held = gate.hold(/\bdel\b/i);
+    const { client, proxy } = await mortal();
+    const held = proxy.hold(/\bdel\b/i);
     const leaving = leaveClassicChat(client, room, "ann", prefix());
     await held.reached;
     await joinClassicChat(redis.client, room, "carl", prefix());
@@ -261,7 +261,7 @@ describe("the classic group chat", () => {
     const chat = await made({ members: ["ann"], senders: "anyone" });
     await sendMany(chat, "ann", 2);
     const ours = await mortalChat();
-    const ourHeld = ours.gate.hold(/evalsha/i);
+    const ourHeld = ours.proxy.hold(/evalsha/i);
     const ourLeaving = ours.chat.leave(room, "ann");
     await ourHeld.reached;
     await chat.join(room, "carl");
@@ -273,8 +273,8 @@ describe("the classic group chat", () => {
 
   it("leaving crashes when the last others leave meanwhile", async () => {
     await classicChat("bob");
-    const { client, gate } = await mortal();
-    const held = gate.hold(/zrange/i);
+    const { client, proxy } = await mortal();
+    const held = proxy.hold(/zrange/i);
     const leaving = rejection(leaveClassicChat(client, room, "ann", prefix()));
     await held.reached;
     await leaveClassicChat(redis.client, room, "bob", prefix());
@@ -286,7 +286,7 @@ describe("the classic group chat", () => {
     expect((await chat.inspect(room)).members).toBe(0);
   });
 
-  it("joining what does not exist is an error of the server, or makes a ghost", async () => {
+  it("joining a chat that does not exist is an error of the server, or makes a stray member", async () => {
     expect(await rejection(joinClassicChat(redis.client, room, "carl", prefix()))).toMatchObject({
       message: expect.stringMatching(/float/) as string,
     });
@@ -317,8 +317,8 @@ describe("the classic group chat", () => {
   });
 
   it("a crash between a chat and its first message leaves one that nobody can join", async () => {
-    const { client, gate } = await mortal();
-    await gate.crashAt(/setnx/i, createClassicChat(client, "ann", ["bob"], "one", room, classic()));
+    const { client, proxy } = await mortal();
+    await proxy.crashAt(/setnx/i, createClassicChat(client, "ann", ["bob"], "one", room, classic()));
     expect(await redis.client.zcard(keys().chatMembers(room))).toBe(2);
     expect(await rejection(joinClassicChat(redis.client, room, "carl", prefix()))).toBeInstanceOf(Error);
 
@@ -326,7 +326,7 @@ describe("the classic group chat", () => {
     expect(await chat.join(room, "carl")).toEqual({ position: 0 });
   });
 
-  it("names meet: that of a chat and a number given out, or the counter", async () => {
+  it("names collide: that of a chat with a generated number or the counter", async () => {
     await createClassicChat(redis.client, "ann", ["bob"], "first", "1", classic());
     const given = await createClassicChat(redis.client, "eve", ["dan"], "second", undefined, classic());
     expect(given).toBe("1");
@@ -343,7 +343,7 @@ describe("the classic group chat", () => {
     for (const name of names) expect((await chat.history(name)).messages).toMatchObject([{ body: name }]);
   });
 
-  it("anybody sends anything to a chat that is gone, stamped with any time", async () => {
+  it("anybody can send anything to a deleted chat, with any time", async () => {
     const late = { ...classic(), now: () => 0 };
     await sendChatMessage(redis.client, "gone", "stranger", "x".repeat(1_000_000), late);
     expect(await redis.client.exists(keys().chatMessages("gone"), keys().chatIds("gone"))).toBe(2);
@@ -361,7 +361,7 @@ describe("the classic group chat", () => {
     expect((await chat.send(room, { from: "ann", body: "x" })).at).toBeGreaterThanOrEqual((seconds! - 1) * 1_000);
   });
 
-  it("a member that was away gets everything in one reply, and no news look like news", async () => {
+  it("a member that was away gets everything in one reply, and an empty chat looks like news", async () => {
     await classicChat("bob");
     for (const text of upTo(600)) await send(String(text));
     expect(await fetched("bob")).toHaveLength(601);

@@ -23,7 +23,7 @@ describe("kit inspect chat", () => {
     return await inspector!.look(inspectCall(await connection(), redis.prefix), name);
   };
 
-  it("says what a chat has and how far its members are, and changes nothing where there is none", async () => {
+  it("shows what a chat has and the positions of its members, and creates nothing if there is none", async () => {
     expect(await rejection(look(room))).toMatchObject({ code: "KIT_CHAT_UNKNOWN", chat: room });
     expect(await redis.keys()).toEqual([]);
     const chat = fixture.make();

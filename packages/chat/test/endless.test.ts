@@ -52,7 +52,7 @@ const untilQuiet = (): Promise<void> =>
   });
 
 describe("a reader in small pages", () => {
-  it("gets behind chats of which nothing but a gap is left", async () => {
+  it("gets past chats of which only a gap is left", async () => {
     const chat = fixture.make(single);
     await aged(chat, ["old:1", "old:2", "old:3"]);
     await chat.create(room, { members: ["ann", "bob"] });
@@ -60,7 +60,7 @@ describe("a reader in small pages", () => {
     expect(await chatsOfPages(chat, 1)).toEqual([room]);
   });
 
-  it("gets behind chats that once lost their messages and begin anew", async () => {
+  it("gets past chats that once lost their messages and begin anew", async () => {
     const chat = fixture.make(single);
     const names = ["lost:1", "lost:2", room];
     for (const name of names) {
@@ -72,7 +72,7 @@ describe("a reader in small pages", () => {
     expect(await chatsOfPages(chat, 1)).toEqual(names);
   });
 
-  it("gets behind chats that it has joined and that are empty for it", async () => {
+  it("gets past chats that it has joined and that are empty for it", async () => {
     const chat = fixture.make(single);
     const names = upTo(3).map((number) => `joined:${String(number)}`);
     for (const name of [...names, room]) await chat.create(name, { members: ["ann"] });
@@ -166,7 +166,7 @@ describe("who waits", () => {
 });
 
 describe("two calls at once", () => {
-  it("of create, after a delete that did not come to its end, make one chat that stays", async () => {
+  it("of create, after an unfinished delete, make one chat that stays", async () => {
     const [first, second] = [fixture.make(), fixture.make()];
     await first.create(room, { members: ["ann", "bob"] });
     const { meta, heads, messages, sentEven, sentOdd } = fixture.keysOf(room);

@@ -24,7 +24,7 @@ const failOver = async (): Promise<void> => {
 };
 
 describe("a chat whose master fails", () => {
-  it("loses no message that had reached the next one, and its listener goes on in order", async () => {
+  it("loses no message that had reached the next one, and its listener continues in order", async () => {
     const [sender, reader] = [fixture.on(await owned()), fixture.on(await owned())];
     await sender.create(room, { members: ["ann", "bob"] });
     await sendMany(sender, "ann", 20);
@@ -42,7 +42,7 @@ describe("a chat whose master fails", () => {
     expect((await sender.inspect(room)).head).toBe(21);
   });
 
-  it("tells readers of what went with it, and misses nothing of what came after", async () => {
+  it("reports lost messages to readers, and misses none of the later ones", async () => {
     const chat = fixture.on(await owned());
     await chat.create(room, { members: ["ann", "bob"] });
     await sendMany(chat, "ann", 3);

@@ -61,7 +61,7 @@ export const sendMany = async (chat: Chat, from: string, count: number, name: st
 export const seqsOf = (page: Page, name: string = room): number[] =>
   page.chats.filter(({ chat }) => chat === name).flatMap(({ messages }) => messages.map(({ seq }) => seq));
 
-/** All messages that a reader gets from where it stands, over as many pages as it takes. */
+/** All messages that a reader gets from its place on, over as many pages as it takes. */
 export const drain = async (
   chat: Chat,
   member: string,

@@ -27,7 +27,7 @@ const idsOf = async (name: string): Promise<string[]> =>
   (await fixture.db.xrange(fixture.keysOf(name).messages, "2", "+")).map(([id]) => id);
 
 describe("a server that restarts", () => {
-  it("with its data goes on where it was, for tokens, waiters and listeners", async () => {
+  it("with its data continues where it was, for tokens, waiters and listeners", async () => {
     const chat = await made();
     await sendMany(chat, "ann", 3);
     const { token } = await chat.fetch("bob");
@@ -106,7 +106,7 @@ describe("a server that restarts", () => {
 });
 
 describe("a key that is evicted", () => {
-  it("heads: is rebuilt from the messages, and no number is given twice", async () => {
+  it("heads: is rebuilt from the messages, and no number is used twice", async () => {
     const chat = await made({ retain: { count: 4 } });
     await sendMany(chat, "ann", 200);
     await fixture.db.del(fixture.keysOf(room).heads);
@@ -130,7 +130,7 @@ describe("a key that is evicted", () => {
     expect(seqsOf(next)).toEqual([6]);
   });
 
-  it("heads and messages: the chat goes on behind the highest position, in another epoch", async () => {
+  it("heads and messages: the chat continues behind the highest position, in another epoch", async () => {
     const chat = await made();
     await sendMany(chat, "ann", 5);
     const iterator = chat.listen("bob")[Symbol.asyncIterator]();
@@ -160,7 +160,7 @@ describe("a key that is evicted", () => {
     expect((await chat.members(room)).members).toEqual([{ member: "bob", position: 2, unread: 1 }]);
   });
 
-  it("is warned of once, where the server may evict any", async () => {
+  it("is warned of once if the server may evict any key", async () => {
     await node().call("CONFIG", "SET", "maxmemory-policy", "allkeys-lru");
     redis.defer(() => node().call("CONFIG", "SET", "maxmemory-policy", "noeviction"));
     const chat = fixture.make();
@@ -175,7 +175,7 @@ describe("a key that is evicted", () => {
 });
 
 describe("a mailbox whose keys are lost", () => {
-  it("hands out again what was not acknowledged, and passes over nothing that comes later", async () => {
+  it("delivers unacknowledged messages again, and skips no later one", async () => {
     const chat = await made();
     const box = chat.mailbox("box");
     const send = async (count: number) => {
@@ -201,7 +201,7 @@ describe("a mailbox whose keys are lost", () => {
     ]);
   });
 
-  it("is empty where all of them are lost, takes others though it was full, and tells what is missing", async () => {
+  it("is empty when all are lost, accepts others though it was full, and reports the missing ones", async () => {
     const chat = await made();
     const box = chat.mailbox("box", { retain: { count: 3 }, whenFull: "refuse" });
     for (const body of upTo(3)) await box.send({ from: "ann", body });
@@ -216,7 +216,7 @@ describe("a mailbox whose keys are lost", () => {
     expect(await box.take({ limit: 9 })).toMatchObject([{ seq: 5, body: 5, gap: { from: 2, to: 4 } }]);
   });
 
-  it("still has its recipient, who stands where it stood", async () => {
+  it("still has its recipient at the same position", async () => {
     const chat = await made();
     const box = chat.mailbox("box");
     for (const body of upTo(4)) await box.send({ from: "ann", body });
@@ -231,7 +231,7 @@ describe("a mailbox whose keys are lost", () => {
     expect(await chat.unread("box")).toEqual(new Map([["box", 2]]));
   });
 
-  it("tells of messages that are lost before they were handed out", async () => {
+  it("reports messages that were lost before delivery", async () => {
     const chat = await made();
     const box = chat.mailbox("box");
     for (const body of upTo(3)) await box.send({ from: "ann", body });
@@ -242,7 +242,7 @@ describe("a mailbox whose keys are lost", () => {
 });
 
 describe("a full server", () => {
-  it("refuses to send before anything is written; acknowledging, leaving and deleting go on", async () => {
+  it("refuses to send before anything is written; acknowledging, leaving and deleting still work", async () => {
     const chat = await made({ retain: { readByAll: true } });
     await chat.create("other", { members: ["ann", "bob"] });
     await sendMany(chat, "ann", 300);

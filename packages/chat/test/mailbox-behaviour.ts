@@ -33,7 +33,7 @@ export const mailboxBehaviour = (mode: RedisMode, login?: Login): void => {
     };
     const untilWaiting = async (): Promise<void> => untilBlocked(await fixture().nodeOf(name));
 
-    it("hand out messages in order, each to one worker, until it is acknowledged", async () => {
+    it("deliver messages in order, each to one worker, until it is acknowledged", async () => {
       const { chat, box } = open();
       const other = open().box;
       await sendMany(box, 5);
@@ -67,7 +67,7 @@ export const mailboxBehaviour = (mode: RedisMode, login?: Login): void => {
       expect(await chat.inspect(name)).toMatchObject({ head: 100, messages: 0, slowest: 100 });
     });
 
-    it("hand a message out again when its lease has ended, to a worker that waits for just that", async () => {
+    it("deliver a message again when its lease has ended, to a worker that is waiting", async () => {
       const { box } = open();
       await sendMany(box, 2);
       const [lost] = await box.take({ leaseMs: 100 });
@@ -81,7 +81,7 @@ export const mailboxBehaviour = (mode: RedisMode, login?: Login): void => {
       expect(await box.stats()).toMatchObject({ length: 0 });
     });
 
-    it("take an acknowledgement after the end of a lease, as long as nobody else has the message", async () => {
+    it("accept an acknowledgement after the end of a lease, as long as no other worker has the message", async () => {
       const { box } = open();
       await sendMany(box, 1);
       const [late] = await box.take();
@@ -90,7 +90,7 @@ export const mailboxBehaviour = (mode: RedisMode, login?: Login): void => {
       expect(await box.take()).toEqual([]);
     });
 
-    it("extend a lease, also one that has ended, and hand out what was released at once and first", async () => {
+    it("extend a lease, also one that has ended, and deliver released messages at once and first", async () => {
       const { box } = open();
       await sendMany(box, 2);
       const [message] = await box.take({ leaseMs: hourMs });
@@ -106,7 +106,7 @@ export const mailboxBehaviour = (mode: RedisMode, login?: Login): void => {
       expect(await rejection(second!.extend(0))).toBeInstanceOf(RangeError);
     });
 
-    it("forget nothing behind a hole: messages go in order of their acknowledgement without one", async () => {
+    it("forget nothing behind an unacknowledged message: the others may be acknowledged in any order", async () => {
       const { chat, box } = open();
       await sendMany(box, 4);
       const messages = await box.take({ limit: 3 });
@@ -119,7 +119,7 @@ export const mailboxBehaviour = (mode: RedisMode, login?: Login): void => {
       expect(bodiesOf(await box.take({ limit: 9 }))).toEqual([4]);
     });
 
-    it("tell a sender the length, the oldest age, and when the recipient was there", async () => {
+    it("show a sender the length, the oldest age, and when the recipient was there", async () => {
       const { box } = open();
       const nothing = { oldestAt: undefined, oldestAgeMs: undefined, lastSeenAt: undefined, lastSeenAgeMs: undefined };
       expect(await box.stats()).toEqual({ length: 0, leased: 0, ...nothing });
@@ -187,14 +187,14 @@ export const mailboxBehaviour = (mode: RedisMode, login?: Login): void => {
       expect(await lossy.stats()).toMatchObject({ length: 2, leased: 0 });
     });
 
-    it("keep within the bytes of a call, but give one message in any case", async () => {
+    it("keep within the bytes of a call, but deliver one message in any case", async () => {
       const { box } = open();
       for (const _ of upTo(3)) await box.send({ from: "shop", body: "x".repeat(100) });
       expect(await box.take({ limit: 9, maxBytes: 250 })).toHaveLength(2);
       expect(await box.take({ limit: 9, maxBytes: 1 })).toHaveLength(1);
     });
 
-    it("take a client id once, and keep what the recipient sends to itself", async () => {
+    it("accept a client id once, and keep messages that the recipient sends to itself", async () => {
       const { box } = open();
       const sent = await box.send({ from: name, body: 1, clientId: "m" });
       expect(await box.send({ from: name, body: 2, clientId: "m" })).toEqual({ ...sent, duplicate: true });
@@ -226,7 +226,7 @@ export const mailboxBehaviour = (mode: RedisMode, login?: Login): void => {
       await chat.delete(name);
     });
 
-    it("refuse a chat of that name that they are not the member of, and have any name", async () => {
+    it("refuse a chat of the same name with another member, and may have any name", async () => {
       const { chat } = open();
       await chat.create("room", { members: ["ann"] });
       expect(await rejection(chat.mailbox("room").take())).toMatchObject({ code: "KIT_CHAT_NOT_MEMBER" });

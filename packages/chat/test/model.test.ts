@@ -8,7 +8,7 @@ import { Keys } from "../src/keys.js";
 import { fixtureOf, permanentKeys } from "./harness.js";
 import { ModelChat, ModelMailbox, ModelReader } from "./model.js";
 
-/** Random histories, played on the server and on a model of a few lines; both have to say and hold the same. */
+/** Random histories, run on the server and on a small model; both must reply and store the same. */
 const redis = useRedis(vitest, { permanentKeys });
 const fixture = fixtureOf(redis);
 
@@ -202,7 +202,7 @@ const play = async (steps: readonly Step[], chosen: readonly number[]): Promise<
   await chats.close();
 };
 
-it("does what the model of chats does, whatever is asked in whatever order", async () => {
+it("does what the model of chats does, for any calls in any order", async () => {
   const chosen = fc.tuple(...names.map(() => fc.nat({ max: settings.length - 1 })));
   await fc.assert(fc.asyncProperty(fc.array(step, { minLength: 10, maxLength: 60 }), chosen, play), { numRuns: 120 });
 });

@@ -11,7 +11,7 @@ interface Membership {
 let lives = 0;
 let joins = 0;
 
-/** A chat, said as plainly as possible. */
+/** A chat, as simply as possible. */
 export class ModelChat {
   readonly life: number = ++lives;
   /** By sequence, from 1. */
@@ -97,7 +97,7 @@ export class ModelChat {
 
 /** The expectations of a reader: by the messages it was given, and the events since it was last given all. */
 export class ModelReader {
-  /** Of chats of which it has been given something since. */
+  /** Of chats of which it has received something since. */
   readonly cursors: Map<string, { readonly life: number; readonly seq: number }> = new Map();
   /** Chats that the member has left since, of those that it knows of. */
   readonly left: Set<string> = new Set();
@@ -106,7 +106,7 @@ export class ModelReader {
   #heads: Map<string, number> | undefined;
   #joined = 0;
 
-  /** After which message it goes on in a chat, and whether that is another chat than before. */
+  /** The message after which it continues in a chat, and whether that is another chat than before. */
   startIn(name: string, chat: ModelChat, member: string): { start: number; reset: string | undefined } {
     const own = chat.members.get(member);
     if (!own) return { start: chat.head, reset: undefined };
@@ -131,7 +131,7 @@ export class ModelReader {
   }
 }
 
-/** A mailbox: which messages are with whom, and how often they were handed out. */
+/** A mailbox: who has which messages, and how often they were delivered. */
 export class ModelMailbox {
   /** Of each message that is not acknowledged, by sequence. */
   readonly open: Map<number, { worker: number | undefined; deliveries: number; hasEnded: boolean }> = new Map();

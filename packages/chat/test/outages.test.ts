@@ -21,7 +21,7 @@ const proxied = async (options: ChatOptions = {}): Promise<{ proxy: FaultProxy; 
 };
 
 describe("a lost connection", () => {
-  it("that swallowed the reply of a send doubles nothing", async () => {
+  it("that swallowed the reply of a send duplicates nothing", async () => {
     const { proxy, chat } = await proxied();
     proxy.down.cutNext = 1;
     const before = proxy.stats.resets;
@@ -31,7 +31,7 @@ describe("a lost connection", () => {
     expect((await chat.inspect(room)).head).toBe(1);
   });
 
-  it("that swallowed replies of a worker hands the same messages to it, and acknowledges once", async () => {
+  it("that swallowed replies of a worker delivers the same messages to it, and acknowledges once", async () => {
     const { proxy, chat } = await proxied();
     const box = chat.mailbox("box");
     for (const body of upTo(4)) await box.send({ from: "ann", body });
@@ -52,7 +52,7 @@ describe("a lost connection", () => {
     expect(await box.stats()).toMatchObject({ length: 2, leased: 0 });
   });
 
-  it("leaves a send without an answer unknown, and its client id tells", async () => {
+  it("leaves the outcome of a send without a reply unknown, and its client id settles it", async () => {
     const { proxy, chat } = await proxied({ deadlineMs: 300 });
     // The script is known to the server from here on, so that what is lost is the result.
     await eventually(() => chat.send(room, { from: "ann", body: "x", clientId: "m0" }));
@@ -65,7 +65,7 @@ describe("a lost connection", () => {
     expect([again.seq, again.duplicate]).toEqual([2, true]);
   });
 
-  it("of a waiter is replaced, and nothing that came meanwhile is missed", async () => {
+  it("of a waiter is replaced, and no message that arrived meanwhile is missed", async () => {
     const { proxy, chat } = await proxied();
     const { token } = await chat.fetch("bob");
     const waiting = watched(chat.wait("bob", { token }));
@@ -79,7 +79,7 @@ describe("a lost connection", () => {
     expect(seqsOf(await eventually(() => chat.fetch("bob", { token })))).toEqual([1]);
   });
 
-  it("of a waiter whose server refuses it time and again is told of by a typed error", async () => {
+  it("of a waiter whose server keeps refusing it is reported by a typed error", async () => {
     const { proxy, chat } = await proxied();
     const { token } = await chat.fetch("bob");
     const errors: unknown[] = [];

@@ -13,7 +13,7 @@ import { fixtureOf, permanentKeys, room, untilBlocked } from "./harness.js";
 const redis = useRedis(vitest, { permanentKeys });
 const fixture = fixtureOf(redis);
 
-it("wakes both of two waits of one member whose first looks crossed", async () => {
+it("wakes both of two waits of one member whose first reads overlapped", async () => {
   const chat = fixture.make();
   await chat.create(room, { members: ["bob"] });
   const store = new ChatStore(redis.client, chatSettings({ prefix: redis.prefix }));

@@ -376,9 +376,9 @@ describe("component", () => {
   it("ends every wait when it closes, however long that was to be", async () => {
     const { logs } = makeLinked();
     const missing = new Promise((resolve) => logs.once("error", resolve));
-    const terms = { waitMs: Number.MAX_SAFE_INTEGER };
+    const options = { waitMs: Number.MAX_SAFE_INTEGER };
     const settled: string[] = [];
-    const waits = [logs.ready(terms), logs.config.ready(terms), withComponent(logs, () => 1, terms)()].map(
+    const waits = [logs.ready(options), logs.config.ready(options), withComponent(logs, () => 1, options)()].map(
       async (wait) => settled.push((await rejection(wait)).code),
     );
     await missing;

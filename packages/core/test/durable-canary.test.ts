@@ -19,28 +19,28 @@ it("no error, answer or report shows password or payload", async () => {
   redis.defer(() => proxy.close());
   const login = `:${encodeURIComponent(password)}@`;
   const client = await own(redis, { url: `redis://${login}127.0.0.1:${String(proxy.port)}` });
-  const terms = { key: "k", timeoutMs: 100, deadlineMs: 500 };
+  const options = { key: "k", timeoutMs: 100, deadlineMs: 500 };
   const seen: unknown[] = [];
-  const set = (command: string) => durable(client, terms, (scope) => scope.call(command, "k", payload));
+  const set = (command: string) => durable(client, options, (scope) => scope.call(command, "k", payload));
 
   seen.push(await set("SET"));
   for (const command of ["NOPE", "LPUSH", "HSET", "SUBSCRIBE"]) seen.push(await rejection(set(command)));
-  seen.push(await rejection(durable(client, { ...terms, fsync: payload as never }, () => Promise.resolve())));
+  seen.push(await rejection(durable(client, { ...options, fsync: payload as never }, () => Promise.resolve())));
   proxy.down.hole = true;
   seen.push(await rejection(set("SET")));
   proxy.heal();
   await vitest.vi.waitFor(() => expect(client.status).toBe("ready"), { timeout: 5_000 });
-  const cut = durable(client, terms, (scope) => {
+  const cut = durable(client, options, (scope) => {
     proxy.down.cutNext = 1;
     return scope.call("SET", "k", payload);
   });
   seen.push(await rejection(cut));
   await server.call("ACL", "SETUSER", "blind", "on", `>${payload}`, "~k", "&*", "+@all", "-config", "-info");
   const blind = await own(redis, { url: `redis://blind:${payload}@127.0.0.1:${String(proxy.port)}` });
-  seen.push(await waitForSync(blind, terms), await replicationReport(blind), await persistenceReport(blind));
+  seen.push(await waitForSync(blind, options), await replicationReport(blind), await persistenceReport(blind));
   // The replica knows no such user.
   await server.call("ACL", "SETUSER", "blind", "+info");
-  seen.push(await waitForSync(blind, terms), await replicationReport(blind), await persistenceReport(blind));
+  seen.push(await waitForSync(blind, options), await replicationReport(blind), await persistenceReport(blind));
   const near = replicaReads(client);
   redis.defer(() => near.close());
   seen.push(await rejection(near.call("SET", "k", payload)), await rejection(near.call("HGET", "k", payload)), near);

@@ -23,9 +23,9 @@ describe("durable: the caller's settings", () => {
   it.each(variants)("works on a client with %s", async (_, options) => {
     const client = redis.connect(options);
     const key = redis.prefix;
-    const terms = { key, fsync: "local", timeoutMs: 5_000 } as const;
+    const settings = { key, fsync: "local", timeoutMs: 5_000 } as const;
     await eventually(async () => {
-      const result = await durable(client, terms, (scope) => scope.call("SET", key, "x", "PX", 60_000));
+      const result = await durable(client, settings, (scope) => scope.call("SET", key, "x", "PX", 60_000));
       expect(result).toMatchObject({ value: "OK", outcome: "safe", replicas: 1, fsync: { local: true } });
     });
     expect(await persistenceReport(client)).toMatchObject([

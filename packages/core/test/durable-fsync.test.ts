@@ -13,7 +13,7 @@ import { own } from "./harness.js";
 
 const redis = useRedis(vitest, { replicas: 1, permanentKeys: ["*"] });
 
-const terms = (more: Partial<DurabilityOptions> = {}): DurabilityOptions => ({
+const options = (more: Partial<DurabilityOptions> = {}): DurabilityOptions => ({
   key: redis.prefix,
   replicas: 0,
   fsync: "local",
@@ -51,7 +51,7 @@ const untrusted = (): string | undefined => {
 
 describe("durable to the disk", () => {
   it("is short without an append-only file", async () => {
-    const result = await durable(redis.client, terms(), write);
+    const result = await durable(redis.client, options(), write);
     expect(result).toMatchObject({ outcome: "short", fsync: { local: false, replicas: 0 } });
     expect(result.why).toContain("appendonly is off");
   });
@@ -63,7 +63,7 @@ describe("durable to the disk", () => {
     });
 
     it("believes a WAITAOF that is known to be honest, and else says why nobody can tell", async () => {
-      const result = await durable(redis.client, terms({ timeoutMs: 3_000 }), write);
+      const result = await durable(redis.client, options({ timeoutMs: 3_000 }), write);
       const reason = untrusted();
       const local = reason === undefined;
       expect(result).toMatchObject({
@@ -75,27 +75,27 @@ describe("durable to the disk", () => {
 
     it("is safe with appendfsync always, without asking anything else", async () => {
       await set({ appendfsync: "always" });
-      expect(await durable(redis.client, terms(), write)).toEqual({
+      expect(await durable(redis.client, options(), write)).toEqual({
         value: "OK",
         outcome: "safe",
         replicas: 0,
         fsync: { local: true, replicas: 0 },
         why: undefined,
       });
-      const both = await durable(redis.client, terms({ replicas: 1, timeoutMs: 3_000 }), write);
+      const both = await durable(redis.client, options({ replicas: 1, timeoutMs: 3_000 }), write);
       expect(both).toMatchObject({ outcome: "safe", replicas: 1, fsync: { local: true } });
-      expect(await waitForSync(redis.client, terms())).toMatchObject({ outcome: "safe" });
+      expect(await waitForSync(redis.client, options())).toMatchObject({ outcome: "safe" });
     });
 
     it("is short, with the disk's part, when the replicas are missing", async () => {
       await set({ appendfsync: "always" });
-      const result = await durable(redis.client, terms({ replicas: 2 }), write);
+      const result = await durable(redis.client, options({ replicas: 2 }), write);
       expect(result).toMatchObject({ outcome: "short", replicas: 1, fsync: { local: true } });
     });
 
     it("does not take always for always where syncs pause during a rewrite", async () => {
       await set({ appendfsync: "always", "no-appendfsync-on-rewrite": "yes" });
-      const result = await durable(redis.client, terms({ timeoutMs: 3_000 }), write);
+      const result = await durable(redis.client, options({ timeoutMs: 3_000 }), write);
       expect(result.outcome).toBe(untrusted() === undefined ? "safe" : "unknown");
       expect(result.why ?? "").toMatch(untrusted() === undefined ? /^$/ : /may pause while the file is rewritten/);
     });
@@ -106,7 +106,7 @@ describe("durable to the disk", () => {
       await server.call("EVAL", "for i = 1, 300 do redis.call('SET', 'k' .. i, '', 'PX', 60000) end", "0");
       await server.call("CONFIG", "SET", "appendonly", "no");
       await server.call("CONFIG", "SET", "appendonly", "yes");
-      const result = await durable(redis.client, terms(), write);
+      const result = await durable(redis.client, options(), write);
       // A kill of the server would lose the write now: the file is that from before it was switched off.
       expect(String(await server.call("INFO", "persistence"))).toMatch(/aof_rewrite_in_progress:1/);
       expect(result.outcome).not.toBe("safe");
@@ -117,13 +117,13 @@ describe("durable to the disk", () => {
     it("is unknown when the settings were changed meanwhile, either way", async () => {
       await set({ appendfsync: "always" });
       const { server } = redis;
-      const result = await durable(redis.client, terms(), async (scope) => {
+      const result = await durable(redis.client, options(), async (scope) => {
         await write(scope);
         await server.call("CONFIG", "SET", "appendfsync", "everysec");
       });
       expect(result).toMatchObject({ outcome: "unknown", fsync: { local: false } });
       expect(result.why).toContain("changed meanwhile");
-      const late = await durable(redis.client, terms({ timeoutMs: 3_000 }), async (scope) => {
+      const late = await durable(redis.client, options({ timeoutMs: 3_000 }), async (scope) => {
         await write(scope);
         await server.call("CONFIG", "SET", "appendfsync", "always");
       });
@@ -135,14 +135,14 @@ describe("durable to the disk", () => {
       await redis.server.call("ACL", "SETUSER", "blind", "on", ">secret", "~*", "&*", "+@all", "-config");
       redis.defer(() => redis.server.call("ACL", "DELUSER", "blind"));
       const client = await own(redis, { options: { username: "blind", password: "secret" } });
-      const result = await durable(client, terms(), write);
+      const result = await durable(client, options(), write);
       expect(result.outcome).toBe(untrusted() === undefined ? "safe" : "unknown");
       expect(result.why ?? "").toMatch(untrusted() === undefined ? /^$/ : /CONFIG GET is forbidden/);
     });
 
     it("asks for the disks of replicas only a server that is known to be honest", async () => {
       await set({ appendfsync: "always" });
-      const result = await durable(redis.client, terms({ replicas: 1, fsync: "replicas" }), write);
+      const result = await durable(redis.client, options({ replicas: 1, fsync: "replicas" }), write);
       expect(result).toMatchObject({ replicas: 1, fsync: { local: true, replicas: 0 } });
       expect(result.outcome).toBe(untrusted() === undefined ? "short" : "unknown");
     });

@@ -7,7 +7,7 @@ import { own } from "./harness.js";
 
 const redis = useRedis(vitest, { mode: "sentinel", permanentKeys: ["*"] });
 
-const terms = (more: Partial<DurabilityOptions> = {}): DurabilityOptions => ({ key: redis.prefix, ...more });
+const options = (more: Partial<DurabilityOptions> = {}): DurabilityOptions => ({ key: redis.prefix, ...more });
 
 const newMaster = (old: RedisNode): Promise<void> =>
   eventually(
@@ -21,16 +21,16 @@ describe("durable under Sentinel", () => {
   it("asks the master that is one now, and calls what the old one was asked unknown", async () => {
     const client = await own(redis);
     await eventually(async () => {
-      expect(await waitForSync(client, terms({ replicas: 2 }))).toMatchObject({ outcome: "safe", replicas: 2 });
+      expect(await waitForSync(client, options({ replicas: 2 }))).toMatchObject({ outcome: "safe", replicas: 2 });
     });
     const master = await redis.server.master();
-    const result = await durable(client, terms({ deadlineMs: 20_000 }), async (scope) => {
+    const result = await durable(client, options({ deadlineMs: 20_000 }), async (scope) => {
       await scope.call("SET", redis.prefix, "old");
       await master.kill();
     });
     expect(result).toMatchObject({ outcome: "unknown" });
     await newMaster(master);
-    const after = await durable(client, terms({ deadlineMs: 15_000 }), (scope) =>
+    const after = await durable(client, options({ deadlineMs: 15_000 }), (scope) =>
       scope.call("SET", redis.prefix, "new"),
     );
     expect(after).toMatchObject({ outcome: "safe", replicas: 1 });
@@ -47,7 +47,7 @@ describe("durable under Sentinel", () => {
     let isOver = false;
     const writer = async (first: number): Promise<void> => {
       for (let number = first; !isOver; number += 4) {
-        const outcome = await durable(client, terms({ replicas: 2, timeoutMs: 200, deadlineMs: 800 }), (scope) =>
+        const outcome = await durable(client, options({ replicas: 2, timeoutMs: 200, deadlineMs: 800 }), (scope) =>
           scope.call("RPUSH", redis.prefix, number),
         ).then(
           (result) => result.outcome,

@@ -11,7 +11,7 @@ import { connectionsNamed, own, proxied, rejection, until } from "./harness.js";
 const redis = useRedis(vitest, { replicas: 2, permanentKeys: ["*"] });
 
 const replica = (index: number): RedisNode => redis.server.replicas[index]!;
-const terms = (more: Partial<DurabilityOptions> = {}): DurabilityOptions => ({ key: redis.prefix, ...more });
+const options = (more: Partial<DurabilityOptions> = {}): DurabilityOptions => ({ key: redis.prefix, ...more });
 const write = (scope: DurableScope): Promise<unknown> => scope.call("SET", redis.prefix, "x", "PX", 60_000);
 const quick = { timeoutMs: 200 };
 
@@ -41,7 +41,7 @@ const addOnce = defineScript({
 describe("durable", () => {
   it("says how many replicas have it, and gives what the writes gave", async () => {
     await inStep();
-    const result = await durable(redis.client, terms({ replicas: 2 }), async (scope) => {
+    const result = await durable(redis.client, options({ replicas: 2 }), async (scope) => {
       await write(scope);
       return await scope.run(addOnce, { key: `${redis.prefix}:h` }, { op: "1" });
     });
@@ -58,17 +58,23 @@ describe("durable", () => {
   it("is short with the counts that were while a replica is paused, and safe again afterwards", async () => {
     await inStep();
     replica(0).pause();
-    const short = await durable(redis.client, terms({ replicas: 2, ...quick }), write);
+    const short = await durable(redis.client, options({ replicas: 2, ...quick }), write);
     expect(short).toMatchObject({ outcome: "short", replicas: 1, why: "1 of 2 replicas acknowledged" });
-    expect(await durable(redis.client, terms({ replicas: 1 }), write)).toMatchObject({ outcome: "safe", replicas: 1 });
+    expect(await durable(redis.client, options({ replicas: 1 }), write)).toMatchObject({
+      outcome: "safe",
+      replicas: 1,
+    });
     replica(0).resume();
     await inStep();
-    expect(await durable(redis.client, terms({ replicas: 2 }), write)).toMatchObject({ outcome: "safe", replicas: 2 });
+    expect(await durable(redis.client, options({ replicas: 2 }), write)).toMatchObject({
+      outcome: "safe",
+      replicas: 2,
+    });
   });
 
   it("is short when there are fewer replicas than asked for", async () => {
     await inStep();
-    const result = await durable(redis.client, terms({ replicas: 3, ...quick }), write);
+    const result = await durable(redis.client, options({ replicas: 3, ...quick }), write);
     expect(result).toMatchObject({ outcome: "short", replicas: 2 });
   });
 
@@ -77,7 +83,7 @@ describe("durable", () => {
     await client.set(redis.prefix, "0", "PX", 60_000);
     for (const node of redis.server.replicas) node.pause();
     let isOver = false;
-    const patient = terms({ timeoutMs: 20_000, deadlineMs: 30_000 });
+    const patient = options({ timeoutMs: 20_000, deadlineMs: 30_000 });
     const waiting = durable(client, patient, write).finally(() => (isOver = true));
     await until(async () => ((await redis.server.call("INFO", "clients")) as string).includes("blocked_clients:1"));
     for (let round = 0; round < 50; round++) await client.get(redis.prefix);
@@ -90,7 +96,7 @@ describe("durable", () => {
     await inStep();
     for (const node of redis.server.replicas) node.pause();
     const first = await addOnce.run(redis.client, { key: redis.prefix }, { op: "1" });
-    const again = await durable(redis.client, terms(quick), (scope) =>
+    const again = await durable(redis.client, options(quick), (scope) =>
       scope.run(addOnce, { key: redis.prefix }, { op: "1" }),
     );
     expect(first).toBe(1);
@@ -100,7 +106,7 @@ describe("durable", () => {
 
   it("counts writes that nobody awaited", async () => {
     await inStep();
-    const result = await durable(redis.client, terms({ replicas: 2 }), (scope) => {
+    const result = await durable(redis.client, options({ replicas: 2 }), (scope) => {
       void scope.run(addOnce, { key: redis.prefix }, { op: "1" });
       return Promise.resolve();
     });
@@ -112,22 +118,24 @@ describe("durable", () => {
     const context = attach(redis.client);
     redis.defer(() => context.detach());
     const mine = new Error("mine");
-    await durable(context, terms(quick), write);
+    await durable(context, options(quick), write);
     expect(await connectionsNamed(redis, "kit:durable")).toHaveLength(1);
-    await expect(durable(context, terms(quick), () => Promise.reject(mine))).rejects.toBe(mine);
+    await expect(durable(context, options(quick), () => Promise.reject(mine))).rejects.toBe(mine);
     await until(async () => (await connectionsNamed(redis, "kit:durable")).length === 0);
     await redis.client.del(redis.prefix);
     await redis.client.rpush(redis.prefix, "x");
-    const failing = durable(context, terms(quick), (scope) => scope.run(addOnce, { key: redis.prefix }, { op: "1" }));
+    const failing = durable(context, options(quick), (scope) => scope.run(addOnce, { key: redis.prefix }, { op: "1" }));
     expect(await rejection(failing)).toBeInstanceOf(KitKeyTypeError);
-    const wrong = durable(context, terms(quick), (scope) => scope.call("GET", redis.prefix));
+    const wrong = durable(context, options(quick), (scope) => scope.call("GET", redis.prefix));
     expect(await rejection(wrong)).toMatchObject({ name: "KitError", code: "KIT_SERVER" });
-    expect((await durable(context, terms({ replicas: 2 }), (scope) => scope.call("DEL", redis.prefix))).value).toBe(1);
+    expect((await durable(context, options({ replicas: 2 }), (scope) => scope.call("DEL", redis.prefix))).value).toBe(
+      1,
+    );
   });
 
   it("leaves no connection on a client to which nobody is attached, and none behind an error", async () => {
-    await durable(redis.client, terms(quick), write);
-    await rejection(durable(redis.client, terms(quick), () => Promise.reject(new Error("mine"))));
+    await durable(redis.client, options(quick), write);
+    await rejection(durable(redis.client, options(quick), () => Promise.reject(new Error("mine"))));
     await until(async () => (await connectionsNamed(redis, "kit:durable")).length === 0);
     expect(await redis.keys()).toEqual([redis.prefix]);
   });
@@ -136,7 +144,7 @@ describe("durable", () => {
     const client = await own(redis);
     let most = 0;
     const calls = Array.from({ length: 24 }, () =>
-      durable(client, terms({ replicas: 2, deadlineMs: 20_000 }), async (scope) => {
+      durable(client, options({ replicas: 2, deadlineMs: 20_000 }), async (scope) => {
         most = Math.max(most, (await connectionsNamed(redis, "kit:durable")).length);
         return await write(scope);
       }),
@@ -160,10 +168,10 @@ describe("durable", () => {
       "WAIT",
     ];
     for (const command of [...refused, "BLPOP", "brpoplpush", "BZMPOP", "BLMOVE"])
-      expect(await rejection(durable(redis.client, terms(), (scope) => scope.call(command)))).toBeInstanceOf(
+      expect(await rejection(durable(redis.client, options(), (scope) => scope.call(command)))).toBeInstanceOf(
         RangeError,
       );
-    const { value } = await durable(redis.client, terms(quick), (scope) => Promise.resolve({ scope }));
+    const { value } = await durable(redis.client, options(quick), (scope) => Promise.resolve({ scope }));
     expect(await rejection(value.scope.call("GET", redis.prefix))).toMatchObject({ code: "KIT_CLOSED" });
     for (const wrong of [
       { key: "" },
@@ -173,9 +181,9 @@ describe("durable", () => {
       { timeoutMs: 0 },
       { deadlineMs: 0 },
     ])
-      expect(await rejection(durable(redis.client, terms(wrong), write))).toBeInstanceOf(RangeError);
+      expect(await rejection(durable(redis.client, options(wrong), write))).toBeInstanceOf(RangeError);
     for (const wrong of [{ fsync: "always" }, { wait: 1 }, { signal: {} }])
-      expect(await rejection(durable(redis.client, terms(wrong as never), write))).toBeInstanceOf(TypeError);
+      expect(await rejection(durable(redis.client, options(wrong as never), write))).toBeInstanceOf(TypeError);
     expect(await redis.keys()).toEqual([]);
   });
 
@@ -184,7 +192,7 @@ describe("durable", () => {
     const listener = (message: unknown): void => void told.push({ ...(message as object) });
     subscribe("tracing:kit:core.durable:start", listener);
     redis.defer(() => unsubscribe("tracing:kit:core.durable:start", listener));
-    await durable(redis.client, terms(quick), write);
+    await durable(redis.client, options(quick), write);
     expect(told).toEqual([{ key: redis.prefix, replicas: 1, fsync: "none" }]);
   });
 });
@@ -192,20 +200,20 @@ describe("durable", () => {
 describe("durable: its end", () => {
   it("rejects by its deadline: unknown if something was sent, unavailable if nothing was", async () => {
     const never = new Promise<never>(() => undefined);
-    const sent = durable(redis.client, terms({ deadlineMs: 300 }), async (scope) => {
+    const sent = durable(redis.client, options({ deadlineMs: 300 }), async (scope) => {
       await write(scope);
       await never;
     });
     expect(await rejection(sent)).toBeInstanceOf(KitUnknownOutcomeError);
-    const unsent = durable(redis.client, terms({ deadlineMs: 300 }), () => never);
+    const unsent = durable(redis.client, options({ deadlineMs: 300 }), () => never);
     expect(await rejection(unsent)).toBeInstanceOf(KitUnavailableError);
   });
 
   it("rejects with the reason of an abort, before, during and after the writes", async () => {
     const reason = new Error("enough");
-    await expect(durable(redis.client, terms({ signal: AbortSignal.abort(reason) }), write)).rejects.toBe(reason);
+    await expect(durable(redis.client, options({ signal: AbortSignal.abort(reason) }), write)).rejects.toBe(reason);
     const during = new AbortController();
-    const writing = durable(redis.client, terms({ signal: during.signal }), async (scope) => {
+    const writing = durable(redis.client, options({ signal: during.signal }), async (scope) => {
       await write(scope);
       during.abort(reason);
       await new Promise(() => undefined);
@@ -213,7 +221,7 @@ describe("durable: its end", () => {
     await expect(writing).rejects.toBe(reason);
     for (const node of redis.server.replicas) node.pause();
     const after = new AbortController();
-    const waiting = durable(redis.client, terms({ signal: after.signal, timeoutMs: 20_000 }), write);
+    const waiting = durable(redis.client, options({ signal: after.signal, timeoutMs: 20_000 }), write);
     const rejected = rejection(waiting);
     await until(async () => ((await redis.server.call("INFO", "clients")) as string).includes("blocked_clients:1"));
     after.abort(reason);
@@ -225,7 +233,7 @@ describe("durable: its end", () => {
   it("says that there is no master when there is none, within its deadline", async () => {
     const client = await own(redis);
     await redis.server.nodes[0]!.kill();
-    const failing = durable(client, terms({ deadlineMs: 300 }), write);
+    const failing = durable(client, options({ deadlineMs: 300 }), write);
     expect(await rejection(failing)).toMatchObject({ code: "KIT_UNAVAILABLE" });
     await redis.server.nodes[0]!.start();
     await inStep();
@@ -234,7 +242,7 @@ describe("durable: its end", () => {
   it("writes nothing on a replica", async () => {
     const client = await own(redis, { url: `redis://127.0.0.1:${String(replica(0).port)}` });
     let isRun = false;
-    const failing = durable(client, terms({ deadlineMs: 200 }), () => {
+    const failing = durable(client, options({ deadlineMs: 200 }), () => {
       isRun = true;
       return Promise.resolve();
     });
@@ -247,7 +255,7 @@ describe("durable: another server, or no answer", () => {
   const master = (): RedisNode => redis.server.nodes[0]!;
 
   it("is unknown when the master dies between the writes and the question", async () => {
-    const result = await durable(await own(redis), terms(quick), async (scope) => {
+    const result = await durable(await own(redis), options(quick), async (scope) => {
       await write(scope);
       await master().kill();
     });
@@ -261,7 +269,7 @@ describe("durable: another server, or no answer", () => {
     await inStep();
     const result = await durable(
       redis.client,
-      terms({ replicas: 2, timeoutMs: 5_000, deadlineMs: 20_000 }),
+      options({ replicas: 2, timeoutMs: 5_000, deadlineMs: 20_000 }),
       async (scope) => {
         await write(scope);
         await master().call("REPLICAOF", "127.0.0.1", String(replica(0).port));
@@ -275,7 +283,7 @@ describe("durable: another server, or no answer", () => {
 
   it("is unknown when the master is a replica by now", async () => {
     await inStep();
-    const result = await durable(redis.client, terms(quick), async (scope) => {
+    const result = await durable(redis.client, options(quick), async (scope) => {
       await write(scope);
       await master().call("REPLICAOF", "127.0.0.1", "1");
     });
@@ -286,7 +294,7 @@ describe("durable: another server, or no answer", () => {
 
   it("is unknown when the master is stopped, by its deadline", async () => {
     await inStep();
-    const result = await durable(redis.client, terms({ timeoutMs: 100, deadlineMs: 500 }), async (scope) => {
+    const result = await durable(redis.client, options({ timeoutMs: 100, deadlineMs: 500 }), async (scope) => {
       await write(scope);
       master().pause();
     });
@@ -301,7 +309,7 @@ describe("durable: another server, or no answer", () => {
 
   it("rejects as unknown when the reply to a write is lost", async () => {
     const { proxy, client } = await throughProxy();
-    const failing = durable(client, terms(quick), (scope) => {
+    const failing = durable(client, options(quick), (scope) => {
       proxy.down.cutNext = 1;
       return write(scope);
     });
@@ -310,7 +318,7 @@ describe("durable: another server, or no answer", () => {
 
   it("is unknown when the writer swallowed the loss of a reply", async () => {
     const { proxy, client } = await throughProxy();
-    const result = await durable(client, terms(quick), async (scope) => {
+    const result = await durable(client, options(quick), async (scope) => {
       proxy.down.cutNext = 1;
       await write(scope).catch(() => undefined);
     });
@@ -322,7 +330,7 @@ describe("durable: another server, or no answer", () => {
     ["the answer", "down"],
   ] as const)("is unknown when %s is cut", async (_, way) => {
     const { proxy, client } = await throughProxy();
-    const result = await durable(client, terms(quick), async (scope) => {
+    const result = await durable(client, options(quick), async (scope) => {
       await write(scope);
       proxy[way].cutNext = 1;
     });
@@ -332,7 +340,7 @@ describe("durable: another server, or no answer", () => {
   it("is unknown when the connection is cut while it waits", async () => {
     const { proxy, client } = await throughProxy();
     for (const node of redis.server.replicas) node.pause();
-    const waiting = durable(client, terms({ timeoutMs: 20_000 }), write);
+    const waiting = durable(client, options({ timeoutMs: 20_000 }), write);
     await until(async () => ((await redis.server.call("INFO", "clients")) as string).includes("blocked_clients:1"));
     proxy.resetAll();
     expect((await waiting).outcome).toBe("unknown");
@@ -343,7 +351,7 @@ describe("durable: another server, or no answer", () => {
     const { proxy, client } = await throughProxy();
     await inStep();
     for (const node of redis.server.replicas) node.pause();
-    const waiting = durable(client, terms({ timeoutMs: 300, deadlineMs: 1_000 }), write);
+    const waiting = durable(client, options({ timeoutMs: 300, deadlineMs: 1_000 }), write);
     await until(async () => ((await redis.server.call("INFO", "clients")) as string).includes("blocked_clients:1"));
     proxy.up.hole = true;
     expect(await waiting).toMatchObject({ outcome: "unknown", replicas: 0 });
@@ -355,18 +363,18 @@ describe("durable: another server, or no answer", () => {
     const { proxy, client } = await throughProxy();
     await inStep();
     proxy.down.hole = true;
-    const result = durable(client, terms({ timeoutMs: 100, deadlineMs: 300 }), write);
+    const result = durable(client, options({ timeoutMs: 100, deadlineMs: 300 }), write);
     expect(await rejection(result)).toMatchObject({ code: "KIT_UNAVAILABLE" });
     proxy.heal();
     await until(() => client.status === "ready");
-    expect(await durable(client, terms({ replicas: 2 }), write)).toMatchObject({ outcome: "safe" });
+    expect(await durable(client, options({ replicas: 2 }), write)).toMatchObject({ outcome: "safe" });
   });
 });
 
 describe("waitForSync", () => {
   it("gives the same answer about what others wrote", async () => {
     await inStep();
-    expect(await waitForSync(redis.client, terms({ replicas: 2 }))).toEqual({
+    expect(await waitForSync(redis.client, options({ replicas: 2 }))).toEqual({
       outcome: "safe",
       replicas: 2,
       fsync: { local: false, replicas: 0 },
@@ -374,10 +382,10 @@ describe("waitForSync", () => {
     });
     for (const node of redis.server.replicas) node.pause();
     await redis.client.set(redis.prefix, "x", "PX", 60_000);
-    expect(await waitForSync(redis.client, terms(quick))).toMatchObject({ outcome: "short", replicas: 0 });
+    expect(await waitForSync(redis.client, options(quick))).toMatchObject({ outcome: "short", replicas: 0 });
     for (const node of redis.server.replicas) node.resume();
     await inStep();
-    expect(await waitForSync(redis.client, terms({ replicas: 2 }))).toMatchObject({ outcome: "safe" });
+    expect(await waitForSync(redis.client, options({ replicas: 2 }))).toMatchObject({ outcome: "safe" });
   });
 
   it("means the same keys as the caller's client where that has a prefix", async () => {
@@ -403,10 +411,10 @@ describe("durable for a user who may not do all", () => {
   it("looks for a token on the replicas where WAIT is forbidden", async () => {
     await inStep();
     const client = await restricted("-wait");
-    expect(await waitForSync(client, terms({ replicas: 2 }))).toMatchObject({ outcome: "safe", replicas: 2 });
-    expect(await durable(client, terms({ replicas: 2 }), write)).toMatchObject({ outcome: "safe", replicas: 2 });
+    expect(await waitForSync(client, options({ replicas: 2 }))).toMatchObject({ outcome: "safe", replicas: 2 });
+    expect(await durable(client, options({ replicas: 2 }), write)).toMatchObject({ outcome: "safe", replicas: 2 });
     replica(0).pause();
-    const short = await durable(client, terms({ replicas: 2, timeoutMs: 300 }), write);
+    const short = await durable(client, options({ replicas: 2, timeoutMs: 300 }), write);
     expect(short).toMatchObject({ outcome: "short", replicas: 1 });
     replica(0).resume();
   });
@@ -415,8 +423,8 @@ describe("durable for a user who may not do all", () => {
     await inStep();
     const least = ["-@all", "+info", "+wait", "+type", "+set", "+config|get", "resetkeys", "~kit:durable:*"];
     const client = await restricted(...least, `~${redis.prefix}`);
-    expect(await durable(client, terms({ replicas: 2 }), write)).toMatchObject({ outcome: "safe", replicas: 2 });
-    expect(await waitForSync(client, terms({ fsync: "local", replicas: 2 }))).toMatchObject({
+    expect(await durable(client, options({ replicas: 2 }), write)).toMatchObject({ outcome: "safe", replicas: 2 });
+    expect(await waitForSync(client, options({ fsync: "local", replicas: 2 }))).toMatchObject({
       outcome: "short",
       why: "appendonly is off: no append-only file is written",
     });
@@ -424,10 +432,10 @@ describe("durable for a user who may not do all", () => {
 
   it("is unknown where INFO or the mark is forbidden, and says so", async () => {
     await inStep();
-    const blind = await durable(await restricted("-info"), terms({ replicas: 2 }), write);
+    const blind = await durable(await restricted("-info"), options({ replicas: 2 }), write);
     expect(blind).toMatchObject({ outcome: "unknown" });
     expect(blind.why).toContain("INFO is forbidden");
-    const unmarked = await durable(await restricted("resetkeys", `~${redis.prefix}`), terms({ replicas: 2 }), write);
+    const unmarked = await durable(await restricted("resetkeys", `~${redis.prefix}`), options({ replicas: 2 }), write);
     expect(unmarked).toMatchObject({ outcome: "unknown", replicas: 2 });
     expect(unmarked.why).toContain("the mark kit:durable:{all}:mark was refused");
   });

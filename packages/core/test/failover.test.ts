@@ -107,12 +107,12 @@ describe("what the deadline ends", () => {
     const [node] = redis.server.nodes as [RedisNode];
     const proxy = await proxied(redis);
     const client = await own(redis, { url: proxy.url });
-    const terms = { ttlMs: 60_000, values: ["a"] };
-    await putAll.run(client, { first: redis.prefix, others: [] }, terms);
+    const args = { ttlMs: 60_000, values: ["a"] };
+    await putAll.run(client, { first: redis.prefix, others: [] }, args);
     proxy.refuse = true;
     proxy.down.cutNext = 1;
     const failed = rejection(
-      putAll.run(client, { first: redis.prefix, others: [] }, terms, { deadlineMs: 2_000, op: "2" }),
+      putAll.run(client, { first: redis.prefix, others: [] }, args, { deadlineMs: 2_000, op: "2" }),
     );
     await until(() => proxy.stats.resets === 1);
     await asReplica(node, async () => {

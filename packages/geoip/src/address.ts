@@ -4,7 +4,7 @@ export type Address = { readonly family: 4; readonly value: number } | { readonl
 /** An address as the caller may give it: text, 4 or 16 bytes, a number (IPv4) or a bigint (IPv6). */
 export type AddressInput = string | Uint8Array | number | bigint;
 
-/** Why a special-purpose address has no place: the registries of RFC 6890 and what followed it. */
+/** Why a special-purpose address has no place: the registries of RFC 6890 and its successors. */
 export type ReservedClass =
   | "unspecified"
   | "loopback"
@@ -19,7 +19,7 @@ export type ReservedClass =
 export const maxV4 = 0xffff_ffff;
 export const maxV6: bigint = (1n << 128n) - 1n;
 
-/** The longest spelling, with a zone and a port; anything longer is refused unread. */
+/** The longest spelling, with a zone and a port; longer texts are refused unread. */
 const longestText = 100;
 const dot = 0x2e;
 const zero = 0x30;
@@ -29,7 +29,7 @@ const colon = 0x3a;
 const letterA = 0x61;
 
 /**
- * The value of dotted decimal text in ASCII, four parts of 0 to 255 without leading zeros; -1: it is something else. Of
+ * The value of dotted decimal text in ASCII, four parts of 0 to 255 without leading zeros; otherwise -1. It reads
  * bytes, since an import reads millions.
  */
 const v4At = (bytes: Uint8Array, from: number, to: number): number => {
@@ -45,7 +45,7 @@ const v4At = (bytes: Uint8Array, from: number, to: number): number => {
       part = -1;
     } else {
       const digit = code - zero;
-      // A leading zero means octal to some programs and decimal to others: neither is guessed.
+      // A leading zero means octal to some programs and decimal to others, so it is refused.
       if (digit < 0 || digit > 9 || part === 0) return -1;
       part = part < 0 ? digit : part * 10 + digit;
       if (part > 255) return -1;
@@ -62,13 +62,13 @@ const hexDigit = (code: number): number => {
 
 const groups = new DataView(new ArrayBuffer(16));
 
-/** The value of IPv6 text in ASCII (RFC 4291, section 2.2) without zone; -1n: it is something else. */
+/** The value of IPv6 text in ASCII (RFC 4291, section 2.2) without zone; otherwise -1n. */
 const v6At = (bytes: Uint8Array, from: number, to: number): bigint => {
   let count = 0;
-  /** Groups before `::`; -1: it did not come so far. */
+  /** Groups before `::`; -1 if there was none yet. */
   let before = -1;
   let index = from;
-  // Behind the end may be what was read before.
+  // Bytes of an earlier text may follow the end.
   if (to - from > 1 && bytes[from] === colon && bytes[from + 1] === colon) {
     before = 0;
     index += 2;
@@ -110,13 +110,13 @@ const v6At = (bytes: Uint8Array, from: number, to: number): bigint => {
 /** The longest spelling: eight groups, the last two as IPv4, and the length of a network. */
 const ascii = new Uint8Array(49);
 
-/** Text as ASCII, in `ascii`; false: it is too long. */
+/** Writes text as ASCII into `ascii`; false if it is too long. */
 const toAscii = (text: string): boolean => {
   const { length } = text;
   if (length > ascii.length) return false;
   for (let index = 0; index < length; index++) {
     const code = text.charCodeAt(index);
-    // Digits of other scripts are none.
+    // Digits of other scripts are not accepted.
     ascii[index] = code < 0x80 ? code : 0;
   }
   return true;
@@ -149,7 +149,7 @@ const parseBytes = (bytes: Uint8Array): Address | undefined => {
   return bytes.length === 16 ? { family: 6, value } : undefined;
 };
 
-/** Reads an address in any of its forms; undefined: it is none. Never throws, and never guesses. */
+/** Reads an address in any of its forms; undefined if it is none. Never throws, and never guesses. */
 export const parseAddress = (input: AddressInput): Address | undefined => {
   if (typeof input === "string") return parseText(input);
   if (typeof input === "number")
@@ -163,8 +163,8 @@ const mapped = 0xffffn;
 const nat64 = 0x64_ff9b_0000_0000_0000_0000n;
 
 /**
- * The address that is looked up: of IPv6 that carries an IPv4 address, that one. These are IPv4-mapped (`::ffff:0:0/96`),
- * NAT64 (`64:ff9b::/96`), 6to4 (`2002::/16`), and Teredo (`2001::/32`), of which it is the client's.
+ * The address that is looked up: for IPv6 that carries an IPv4 address, the IPv4 address. These forms are IPv4-mapped
+ * (`::ffff:0:0/96`), NAT64 (`64:ff9b::/96`), 6to4 (`2002::/16`) and Teredo (`2001::/32`, the client's address).
  */
 export const effectiveAddress = (address: Address): Address => {
   if (address.family === 4) return address;
@@ -209,7 +209,7 @@ const notNetwork = "is not a network such as 192.0.2.0/24";
 
 const v4Network = (value: number, length: number): Span | string => {
   if (length > 32) return "has a prefix longer than an IPv4 address";
-  // A shift by 32 would shift nothing.
+  // JavaScript does not shift by 32.
   const hosts = length === 32 ? 0 : maxV4 >>> length;
   return (value & hosts) === 0 ? { family: 4, first: value, last: value + hosts } : hostBits;
 };
@@ -220,7 +220,7 @@ const v6Network = (value: bigint, length: number): Span | string => {
   return (value & hosts) === 0n ? { family: 6, first: value, last: value | hosts } : hostBits;
 };
 
-/** Reads `address/length` in ASCII; a text: what is wrong with it. */
+/** Reads `address/length` in ASCII; returns a text that names the fault if it is invalid. */
 export const networkAt = (bytes: Uint8Array, from: number, to: number): Span | string => {
   let slash = to - 1;
   while (slash > from && slash > to - 5 && bytes[slash] !== slashCode) slash--;
@@ -236,11 +236,11 @@ export const networkAt = (bytes: Uint8Array, from: number, to: number): Span | s
   return base.family === 4 ? v4Network(base.value, length) : v6Network(base.value, length);
 };
 
-/** The same of text. */
+/** The same for text. */
 export const parseNetwork = (text: string): Span | string =>
   toAscii(text) ? networkAt(ascii, 0, text.length) : notNetwork;
 
-/** Reads an address as data files have it, in ASCII: no port, no brackets, no zone. */
+/** Reads an address in the form of data files, in ASCII: no port, no brackets, no zone. */
 export const addressAt = (bytes: Uint8Array, from: number, to: number): Address | undefined =>
   v4(v4At(bytes, from, to)) ?? v6(v6At(bytes, from, to));
 
@@ -253,12 +253,12 @@ const reservedNetworks: readonly (readonly [ReservedClass, ...string[]])[] = [
   ["documentation", "192.0.2.0/24", "198.51.100.0/24", "203.0.113.0/24", "2001:db8::/32", "3fff::/20"],
   ["benchmark", "198.18.0.0/15", "2001:2::/48"],
   ["multicast", "224.0.0.0/4", "ff00::/8"],
-  // The last two: all IPv6 outside of 2000::/3, the only part that is given out.
+  // The last two are all IPv6 outside of 2000::/3, the only part that is assigned.
   ["reserved", "192.0.0.0/24", "192.88.99.0/24", "240.0.0.0/4", "::/3", "4000::/2", "8000::/1"],
 ];
 let reservedSpans: readonly (readonly [ReservedClass, Span])[] | undefined;
 
-/** The special purpose of an address; undefined: it is an ordinary one. */
+/** The special purpose of an address; undefined if it is an ordinary one. */
 export const reservedClass = ({ family, value }: Address): ReservedClass | undefined => {
   reservedSpans ??= reservedNetworks.flatMap(([name, ...networks]) =>
     networks.map((network) => [name, parseNetwork(network) as Span] as const),

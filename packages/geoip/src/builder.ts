@@ -6,12 +6,12 @@ import type { NamesByLocale, Place, StoredNames, StoredPlace } from "./place.js"
 import { RangeFolder } from "./ranges.js";
 import type { ActivateOptions, GeoIpStore, Manifest } from "./store.js";
 
-/** Entries of one block of places, and of names: a block is what one miss of a reader fetches. */
+/** Entries of one block of places, and of names: a reader fetches one block at a cache miss. */
 export const entriesPerBlock: Readonly<Record<"places" | "names", number>> = { places: 32, names: 16 };
-/** Shards under way at a time: they bound what an importer holds. */
+/** Shards under way at a time: they bound the memory of an importer. */
 const maxInFlight = 4;
 
-/** Collects the fields of one part, and hands over full shards. */
+/** Collects the fields of one part, and emits full shards. */
 class ShardWriter {
   count = 0;
   #fields: RedisArgument[] = [];
@@ -87,7 +87,7 @@ class BlockWriter {
   }
 }
 
-/** Builds one version of a database: packs what a source reads, and stages it while it reads on. */
+/** Builds one version of a database: packs the ranges of a source, and stages them while the source is read. */
 export class VersionBuilder {
   readonly version: string = newToken().replaceAll("-", "").slice(0, 12);
   /** Every key that was, or may have been, written. */
@@ -123,7 +123,7 @@ export class VersionBuilder {
     return this.#places.add({ of, place, names });
   }
 
-  /** Different places so far. */
+  /** The number of different places so far. */
   get places(): number {
     return this.#places.count;
   }
@@ -133,7 +133,7 @@ export class VersionBuilder {
     return this.#names.add(names);
   }
 
-  /** Resolves when little enough is under way to read on. */
+  /** Resolves when few enough shards are under way to continue reading. */
   async ready(): Promise<void> {
     this.#check();
     while (this.#inFlight.size >= maxInFlight) {
@@ -142,7 +142,7 @@ export class VersionBuilder {
     }
   }
 
-  /** Stages the rest, and at last the record of the version. */
+  /** Stages the rest, and finally the record of the version. */
   async finish(facts: Omit<Manifest, "layout" | "version" | "ranges" | "fields">): Promise<Manifest> {
     this.v4.finish();
     this.v6.finish();
@@ -165,7 +165,7 @@ export class VersionBuilder {
     return manifest;
   }
 
-  /** Resolves when nothing is under way any more. */
+  /** Resolves when nothing is under way. */
   async idle(): Promise<void> {
     await Promise.all(this.#inFlight);
   }

@@ -1,6 +1,6 @@
 /**
- * Values that can be made again, at most about `max` of them: the ones that were not used lately go first. Two
- * generations instead of a list: a hit is one look into a Map and moves nothing.
+ * A cache of about `max` values: the least recently used are dropped first. It has two generations instead of a list,
+ * so that a hit is one look-up in a Map and moves nothing.
  */
 export class Recent<Value> {
   readonly #half: number;
@@ -35,7 +35,7 @@ export class Recent<Value> {
   }
 }
 
-/** Values that are fetched. */
+/** A cache of fetched values. */
 export class Cache<Value> extends Recent<Value> {
   readonly #fetch: (number: number) => Promise<Value>;
   readonly #fetching = new Map<number, Promise<Value>>();
@@ -45,7 +45,7 @@ export class Cache<Value> extends Recent<Value> {
     this.#fetch = fetch;
   }
 
-  /** The value, fetched once however many ask for it at the same time. */
+  /** The value, fetched once for all concurrent callers. */
   load(number: number): Promise<Value> {
     const value = this.get(number);
     if (value !== undefined) return Promise.resolve(value);

@@ -13,7 +13,7 @@ const quote = 0x22;
 const newline = 0x0a;
 const carriageReturn = 0x0d;
 const byteOrderMark = Buffer.from([0xef, 0xbb, 0xbf]);
-/** Without a limit, one quote that is never closed would read a whole file into memory. */
+/** Without a limit, an unclosed quote would read a whole file into memory. */
 const longestRow = 1 << 20;
 const maxColumns = 64;
 
@@ -34,8 +34,8 @@ export class CsvRow {
   }
 
   /**
-   * Takes the row that begins at `from` and finds its columns. Returns where the next one begins; -1: the row's end is
-   * not among these bytes, which a file's last row needs not have.
+   * Takes the row that begins at `from` and finds its columns. Returns where the next one begins; -1 if the row's end
+   * is not in these bytes, as may be in a file's last row.
    *
    * @internal
    */
@@ -79,7 +79,7 @@ export class CsvRow {
     return column < 0 || column >= this.count || this.startOf(column) === this.endOf(column);
   }
 
-  /** The text of a column; empty where the row has no such column. */
+  /** The text of a column; empty if the row has no such column. */
   text(column: number, name: string): string {
     if (this.isEmpty(column)) return "";
     const [start, end] = [this.startOf(column), this.endOf(column)];
@@ -95,7 +95,7 @@ export class CsvRow {
     return quoted.replaceAll('""', '"');
   }
 
-  /** Reads a column from its bytes, without the quotes around them; texts would cost a third of an import. */
+  /** Reads a column as bytes, without the quotes around it; strings would take a third of an import's time. */
   bare<T>(column: number, read: (bytes: Uint8Array, from: number, to: number) => T): T {
     const [start, end] = [this.startOf(column), this.endOf(column)];
     const isQuoted = end - start >= 2 && this.bytes[start] === quote && this.bytes[end - 1] === quote;
@@ -163,7 +163,7 @@ export const readCsv = async (
       const { value } = next;
       const chunk =
         typeof value === "string" ? Buffer.from(value) : Buffer.isBuffer(value) ? value : Buffer.from(value);
-      // A byte order mark may be parted from the first row.
+      // A byte order mark may arrive separately from the first row.
       const bytes = rest.length === 0 ? chunk : Buffer.concat([rest, chunk]);
       rest = bytes.length < 3 && isFirst ? bytes : take(bytes, false);
       if (rest.length > longestRow) {

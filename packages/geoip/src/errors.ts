@@ -24,10 +24,10 @@ declare module "@kit/core" {
   }
 }
 
-/** Where in the input something is wrong. */
+/** The place of a fault in the input. */
 export interface ImportPosition {
   readonly file: string;
-  /** Counted from 1, the header included; undefined: the file as a whole. */
+  /** Counted from 1, including the header; undefined for the file as a whole. */
   readonly row?: number | undefined;
   readonly column?: string | undefined;
 }
@@ -79,7 +79,7 @@ export class GeoIpNoVersionError extends KitError {
   }
 }
 
-/** A part of the serving version is missing (deleted, evicted) or damaged. An import brings all of it back. */
+/** A part of the serving version is missing (deleted, evicted) or damaged. An import replaces it. */
 export class GeoIpCorruptError extends KitError {
   /** @internal */
   static override readonly brand: string = "GeoIpCorruptError";

@@ -15,11 +15,11 @@ import { type Located, Release } from "./release.js";
 import type { Head } from "./scripts/index.js";
 import { GeoIpStore, type Manifest } from "./store.js";
 
-/** An address that has none. */
+/** An address without a place. */
 export interface NotLocated {
   readonly place: null;
   /**
-   * Why: the address is none at all (`invalid`); the database has no range there, and it is a special-purpose address
+   * The reason: it is no address (`invalid`); the database has no range there, and it is a special-purpose address
    * (`private`, `loopback` …) or an ordinary one (`gap`); the server could not be asked (`unavailable`).
    */
   readonly none: "invalid" | "gap" | "unavailable" | ReservedClass;
@@ -32,9 +32,9 @@ export type Lookup = Located | NotLocated;
 export interface GeoIpEvents {
   /** Another version serves from now on. */
   readonly version: readonly [event: { readonly version: string; readonly previous: string | null }];
-  /** The data is older than `maxAgeMs`; once for each version. */
+  /** The data is older than `maxAgeMs`. Emitted once for each version. */
   readonly stale: readonly [event: { readonly version: string; readonly ageMs: number }];
-  /** Something failed that nobody waited for. The reader goes on with what it has. */
+  /** A background operation failed. The reader continues with the data that it has. */
   readonly error: readonly [error: KitError];
 }
 
@@ -43,7 +43,7 @@ export interface DatabaseInfo extends Omit<Manifest, "layout" | "fields"> {
   readonly database: string;
   /** Milliseconds since `builtAt`, or since the import. */
   readonly ageMs: number;
-  /** The version before, while it is kept. */
+  /** The previous version, while it is kept. */
   readonly previous: string | null;
   /** Pages of 256 ranges that are stored. */
   readonly pages: number;
@@ -52,14 +52,17 @@ export interface DatabaseInfo extends Omit<Manifest, "layout" | "fields"> {
 const invalid: NotLocated = Object.freeze({ place: null, none: "invalid" });
 const unavailable: NotLocated = Object.freeze({ place: null, none: "unavailable" });
 
-/** A reader that is used looks this often: a push may be lost, or the importer may not publish. */
+/**
+ * How often an active reader checks for a new version: a push may be lost, or the importer may not be allowed to
+ * publish.
+ */
 const lookEveryMs = 60_000;
-/** Versions that a reader may see go while it loads or looks up, before it calls the data corrupt. */
+/** How many versions may disappear during a load or a look-up before a reader reports corrupt data. */
 const mostTurns = 4;
 
 interface Serving {
   readonly release: Release;
-  /** The instant, as `performance.now()` counts, from which on the data is too old. */
+  /** The instant, by `performance.now()`, from which on the data is too old. */
   readonly staleAt: number;
   hasToldStale: boolean;
 }
@@ -73,14 +76,16 @@ export class GeoIp extends TypedEmitter<GeoIpEvents> implements AsyncDisposable 
   readonly #stopListening: () => void;
   #serving: Serving | undefined;
   #loading: Promise<Serving> | undefined;
-  /** Whether something happened since the load that is under way began. */
+  /** Whether a change was announced since the load under way began. */
   #isOutdated = false;
   readonly #looking: NodeJS.Timeout;
-  /** Whether it answered since it last looked. A boolean: the clock costs a fifth of a look-up that asks nobody. */
+  /**
+   * Whether it answered since its last check. A boolean, because reading the clock costs a fifth of a cached look-up.
+   */
   #isUsed = false;
   #isClosed = false;
 
-  /** Made by this package only. */
+  /** Only this package calls it. */
   constructor(redis: RedisLike, database: string, options: GeoIpOptions) {
     super();
     this.#settings = geoIpSettings(options);
@@ -90,7 +95,7 @@ export class GeoIp extends TypedEmitter<GeoIpEvents> implements AsyncDisposable 
     this.#stopListening = inbox.listen(this.#store.keys.changed, {
       message: () => this.#refresh(),
       state: (state) => {
-        // A change may have been published while nobody listened.
+        // A change may have been published while there was no subscription.
         if (state === "open") this.#refresh();
       },
     });
@@ -98,7 +103,8 @@ export class GeoIp extends TypedEmitter<GeoIpEvents> implements AsyncDisposable 
   }
 
   /**
-   * Loads what look-ups begin with: in `local` mode everything, otherwise the fence. A look-up does it by itself.
+   * Loads the data that look-ups need first: in `local` mode everything, otherwise the fence. A look-up does it by
+   * itself.
    *
    * @throws {GeoIpNoVersionError} nothing was imported yet.
    * @throws {KitUnavailableError} no server answered in time.
@@ -110,9 +116,9 @@ export class GeoIp extends TypedEmitter<GeoIpEvents> implements AsyncDisposable 
   /**
    * Looks an address up: text (with a port, brackets or a zone, too), 4 or 16 bytes, a number (IPv4), or a bigint (IPv6).
    *
-   * IPv6 that carries an IPv4 address (mapped, NAT64, 6to4, Teredo) is looked up as that. What is no address resolves with
-   * `none: "invalid"`; it never throws for the address. All of an answer is of one version. When the place is cached the server is
-   * not asked, and need not be there. Answers are frozen: all who ask for one range may be given the same one.
+   * IPv6 that carries an IPv4 address (mapped, NAT64, 6to4, Teredo) is looked up as that. An invalid address resolves
+   * with `none: "invalid"`; it never throws for the address. Each answer is of one version. A cached place needs no
+   * server. Answers are frozen: callers with addresses of one range may receive the same object.
    *
    * @throws {GeoIpNoVersionError} nothing was imported yet.
    * @throws {GeoIpCorruptError} a part of the data is missing or damaged.
@@ -141,9 +147,9 @@ export class GeoIp extends TypedEmitter<GeoIpEvents> implements AsyncDisposable 
   }
 
   /**
-   * As `lookup()`, at once; for `mode: "local"`, after `ready()`.
+   * Like `lookup()`, but synchronous; for `mode: "local"`, after `ready()`.
    *
-   * @throws {GeoIpNotLoadedError} it is another mode, or not loaded yet.
+   * @throws {GeoIpNotLoadedError} the mode is another, or the data is not loaded yet.
    * @throws {GeoIpStaleError} the data is older than `maxAgeMs`, and `onStale` is `"refuse"`.
    */
   lookupSync(address: AddressInput): Lookup {
@@ -157,7 +163,7 @@ export class GeoIp extends TypedEmitter<GeoIpEvents> implements AsyncDisposable 
   }
 
   /**
-   * What serves now, asked of the server.
+   * The version that serves now, according to the server.
    *
    * @throws {GeoIpNoVersionError} nothing was imported yet.
    */
@@ -165,7 +171,7 @@ export class GeoIp extends TypedEmitter<GeoIpEvents> implements AsyncDisposable 
     return await this.#traced("info", () => this.#info());
   }
 
-  /** Pages and places that this reader holds. */
+  /** The number of pages and places that this reader holds. */
   get cached(): { readonly pages: number; readonly places: number } {
     return this.#serving?.release.cached ?? { pages: 0, places: 0 };
   }
@@ -176,7 +182,7 @@ export class GeoIp extends TypedEmitter<GeoIpEvents> implements AsyncDisposable 
    * @throws {TypeError | RangeError} an option is not what it should be; nothing else.
    */
   async close(options: CloseOptions = {}): Promise<void> {
-    // There is nothing to wait for, as long as the server answers.
+    // There is nothing to wait for.
     closeTimeoutMs(options);
     if (this.#isClosed) return;
     this.#isClosed = true;
@@ -218,7 +224,7 @@ export class GeoIp extends TypedEmitter<GeoIpEvents> implements AsyncDisposable 
         return this.#answer(serving, address, await serving.release.find(address));
       } catch (error) {
         if (turn === mostTurns || !(await this.#isOfTheReplaced(error))) throw error;
-        // A load under way may have begun before it was.
+        // A load under way may have begun before the change.
         this.#isOutdated = true;
         serving = await this.#load();
       }
@@ -226,8 +232,8 @@ export class GeoIp extends TypedEmitter<GeoIpEvents> implements AsyncDisposable 
   }
 
   /**
-   * Whether an error says that something is missing of a version that does not serve any more: nobody told us of the next
-   * one; or its importer died before the switch to it was complete, and parts of it have expired since.
+   * Whether an error is about missing data of a version that no longer serves: the push of the next version was lost,
+   * or the importer died before the switch was complete and parts of the version have expired since.
    */
   async #isOfTheReplaced(error: unknown): Promise<boolean> {
     if (!(error instanceof GeoIpCorruptError)) return false;
@@ -268,10 +274,10 @@ export class GeoIp extends TypedEmitter<GeoIpEvents> implements AsyncDisposable 
     return this.#serving ?? (await this.#load());
   }
 
-  /** Looks at once whether another version serves, for nobody in particular. */
+  /** Checks in the background whether another version serves. */
   #refresh(): void {
     if (this.#isClosed) return;
-    // Before the first look-up there is nothing that could be outdated.
+    // Before the first look-up there is no data that could be outdated.
     if (!this.#serving && !this.#loading) return;
     this.#isOutdated = true;
     this.#load().catch((error: unknown) => {
@@ -279,7 +285,7 @@ export class GeoIp extends TypedEmitter<GeoIpEvents> implements AsyncDisposable 
     });
   }
 
-  /** One load at a time; what was changed during it is loaded after it. */
+  /** One load at a time; a change during it causes another load. */
   #load(): Promise<Serving> {
     this.#loading ??= this.#loadUntilCurrent().finally(() => (this.#loading = undefined));
     return this.#loading;
@@ -314,7 +320,7 @@ export class GeoIp extends TypedEmitter<GeoIpEvents> implements AsyncDisposable 
     return serving;
   }
 
-  /** The serving version's record; without it, when it is the one that is known. */
+  /** The record of the serving version; without the record if that version is already loaded. */
   async #read(): Promise<{
     readonly head: Head;
     readonly record: NonNullable<Awaited<ReturnType<GeoIpStore["record"]>>>;
@@ -332,12 +338,12 @@ export class GeoIp extends TypedEmitter<GeoIpEvents> implements AsyncDisposable 
       if (head.current === known) return { head, record: undefined };
       const record = await this.#store.record(head.current, deadlineMs);
       if (record) return { head, record };
-      // It was replaced, and has expired, between the two commands; or it is gone.
+      // The version was replaced and expired between the two commands, or it is lost.
       if (turn === 2) throw new GeoIpCorruptError(this.database, head.current, "its record");
     }
   }
 
-  /** Completes a switch that its importer may not live to complete. Never rejects. */
+  /** Completes a switch in case the importer has died. Never rejects. */
   async #settle({ keepMs }: Head): Promise<void> {
     const options = { stagingMs: keepMs, keepPreviousMs: keepMs, deadlineMs: this.#settings.deadlineMs };
     try {
@@ -355,8 +361,9 @@ export class GeoIp extends TypedEmitter<GeoIpEvents> implements AsyncDisposable 
 /**
  * Makes a reader of a database that {@link importGeoIp} has stored, or will.
  *
- * `redis` is any ioredis `Redis` or `Cluster`, or what core's `connect()` gives. It is borrowed: never closed, never blocked,
- * never subscribed. A connection of its own hears of new versions. Call `close()` when it is not needed any more.
+ * `redis` is any ioredis `Redis` or `Cluster`, or what core's `connect()` gives. It is borrowed: never closed, never
+ * blocked, never subscribed. A dedicated connection receives new versions. Call `close()` when the reader is no longer
+ * needed.
  *
  * @throws {TypeError | RangeError} `redis` or an option is not what it should be.
  * @throws {KitError} `KIT_NAME`: the name cannot be a key.
@@ -368,7 +375,9 @@ export class GeoIp extends TypedEmitter<GeoIpEvents> implements AsyncDisposable 
 export const createGeoIp = (redis: RedisLike, database: string, options: GeoIpOptions = {}): GeoIp =>
   new GeoIp(redis, database, options);
 
-/** The usual spelling of an address that is looked up as another: `1.2.3.4` for `::ffff:1.2.3.4`; null: it is none. */
+/**
+ * The usual spelling of the address under which another is looked up: `1.2.3.4` for `::ffff:1.2.3.4`; otherwise null.
+ */
 export const lookedUpAs = (address: AddressInput): string | null => {
   const parsed = parseAddress(address);
   if (!parsed) return null;

@@ -20,7 +20,7 @@ export interface ImportResult {
   readonly format: string;
   /** Ranges that were read. */
   readonly ranges: { readonly v4: number; readonly v6: number };
-  /** Different places among them. */
+  /** The number of different places among them. */
   readonly places: number;
   /** Languages of names. */
   readonly locales: readonly string[];
@@ -47,25 +47,26 @@ const onStore = <T>(
     },
   );
 
-// A stream of ranges has a method `read`, too.
+// A stream of ranges also has a method `read`.
 const isSource = (source: object): source is GeoIpSource =>
   !(Symbol.asyncIterator in source || Symbol.iterator in source) && "read" in source;
 
 /**
- * Imports a database, and lets it serve in the place of the version before, all at once.
+ * Imports a database, and replaces the serving version in one step.
  *
- * The files are read as streams, packed and stored under keys that expire after `stagingMs`. When everything is there, one
- * script moves the pointer and tells the readers; only then do the keys become permanent, and those of the version before
- * expire after `keepPreviousMs`. Until the pointer moves readers see nothing of it: an import that fails, is aborted or
- * crashes leaves the old version serving, and its keys expire. Of several at a time, the last to finish serves.
+ * The files are read as streams, packed and stored under keys that expire after `stagingMs`. When all are stored, one
+ * script moves the pointer and notifies the readers; only then do the keys become permanent, and those of the previous
+ * version expire after `keepPreviousMs`. Until the pointer moves readers see no new data: an import that fails, is
+ * aborted or crashes leaves the old version serving, and its keys expire. Of several concurrent imports the last to
+ * finish serves.
  *
  * Ranges must ascend within each family, over all files. They may be nested: the most specific one wins.
  *
  * @throws {TypeError | RangeError} an argument is not what it should be.
  * @throws {GeoIpImportError} the input is malformed: names file, row and column. The old version keeps serving.
  * @throws {GeoIpStagingError} it took longer than `stagingMs`, or the server evicts. The old version keeps serving.
- * @throws {KitUnknownOutcomeError} the reply to the switch was lost, or what makes it permanent failed: the new version may serve;
- * call again, or look at `info()`.
+ * @throws {KitUnknownOutcomeError} the reply to the switch was lost, or making the keys permanent failed: the new
+ * version may serve. Call again, or check `info()`.
  * @throws `signal.reason` if `signal` aborts before the switch.
  *
  * @example
@@ -84,7 +85,7 @@ export const importGeoIp = async (
   const { signal, deadlineMs } = settings;
   signal?.throwIfAborted();
   return await onStore("import", redis, database, settings, async (store) => {
-    // Completes, or takes back, what a crash has left half switched.
+    // Completes or reverts a switch that a crash has interrupted.
     await store.settle(settings);
     const builder = new VersionBuilder(store, settings, signal);
     let manifest: Manifest;
@@ -98,7 +99,7 @@ export const importGeoIp = async (
     try {
       await store.activate(builder.version, manifest, settings);
     } catch (error) {
-      // Any other failure may have come after the switch: what is not needed then expires.
+      // Any other failure may have come after the switch: unneeded keys then expire.
       if (error instanceof GeoIpStagingError) await store.discard(builder.stagedKeys, deadlineMs);
       throw error;
     }

@@ -2,24 +2,25 @@ const firstSlots = 1 << 12;
 const firstWords = 1 << 14;
 /** Words of a slot: the hash, and where the entry begins among the entries (0: the slot is free). */
 const perSlot = 2;
-/** Words before an entry's bytes: how many these are, and its number. */
+/** Words before an entry's bytes: their count, and its number. */
 const entryHead = 2;
 
 const slotOf = (hash: number, last: number): number => (Math.imul(hash, 0x9e3779b1) >>> 7) & last;
 
 /**
- * Numbers of pieces of a file, by their bytes. An import looks one up for each of its rows: as keys of a Map, texts cost
- * most of its time. Flat, so that a look touches two places in memory.
+ * A hash table of numbers for pieces of a file, keyed by their bytes. An import does a look-up for each row, and with
+ * strings as keys of a Map that would take most of its time. It is flat, so that a look-up touches two places in
+ * memory.
  */
 export class NumbersByBytes {
   #slots = new Int32Array(perSlot * firstSlots);
   #entries = new Int32Array(firstWords);
   #entryBytes = new Uint8Array(this.#entries.buffer);
-  /** Word 0 is nobody's. */
+  /** Word 0 stays unused. */
   #end = 1;
   #count = 0;
 
-  /** The number of `bytes` from `from` up to `to`; `make` gives the one of bytes that were not there before. */
+  /** The number of `bytes` from `from` up to `to`; `make` gives the number of new bytes. */
   get(bytes: Uint8Array, from: number, to: number, make: () => number): number {
     let hash = 0;
     for (let index = from; index < to; index++) hash = (Math.imul(hash, 31) + bytes[index]!) | 0;

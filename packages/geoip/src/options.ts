@@ -16,7 +16,7 @@ export type Mode = "cached" | "local" | "server";
 /** Settings of a reader. */
 export interface GeoIpOptions extends ClientOptions {
   /**
-   * `cached` keeps the pages that were used last, `local` all of them, and `server` none: the server searches, for clients
+   * `cached` keeps recently used pages, `local` all of them, and `server` none: then the server searches, for clients
    * with little memory.
    *
    * @default "cached"
@@ -29,19 +29,20 @@ export interface GeoIpOptions extends ClientOptions {
    */
   readonly cachePages?: number | undefined;
   /**
-   * How many places a reader keeps, about, in all modes: up to 1 KB each; and as many answers of each family.
+   * About how many places a reader keeps in all modes, up to 1 KB each; and as many answers of each family.
    *
    * @default 16384
    */
   readonly cachePlaces?: number | undefined;
   /**
-   * Languages of names, the preferred one first: each name is in the first one that has it.
+   * Languages of names, the preferred one first: each name is in the first language that has it.
    *
    * @default ["en"]
    */
   readonly locales?: readonly string[] | undefined;
   /**
-   * Data that is older is reported by `stale`, counted from `builtAt`, or from the import where that was not given. 0: never.
+   * The age at which the event `stale` reports the data, counted from `builtAt`, or from the import if that is not
+   * given. 0 means never.
    *
    * @default 0
    */
@@ -53,7 +54,7 @@ export interface GeoIpOptions extends ClientOptions {
    */
   readonly onStale?: "answer" | "refuse" | undefined;
   /**
-   * What a look-up does that needs the server and cannot reach it: reject, or resolve with `none: "unavailable"`.
+   * What a look-up does when it needs the server and cannot reach it: reject, or resolve with `none: "unavailable"`.
    *
    * @default "reject"
    */
@@ -81,22 +82,22 @@ export interface ImportOptions {
    */
   readonly stagingMs?: number | undefined;
   /**
-   * How long the version that served before is kept, in milliseconds: for readers that have not noticed, and for `rollback`.
+   * How long the previous version is kept, in milliseconds: for readers that have not switched yet, and for `rollback`.
    *
    * @default 86400000 (a day)
    */
   readonly keepPreviousMs?: number | undefined;
   /**
-   * Fewer ranges are refused: the files may have been cut off.
+   * An import with fewer ranges is refused: the files may have been cut off.
    *
    * @default 1
    */
   readonly minRanges?: number | undefined;
   /** When the vendor made the data, epoch milliseconds: the date in the name of the download. */
   readonly builtAt?: number | undefined;
-  /** The text that the licence of the data asks for; kept with it for `info()`. */
+  /** The attribution that the licence of the data requires; stored with the data for `info()`. */
   readonly attribution?: string | undefined;
-  /** Called after each piece of a file that was read. */
+  /** Called after each chunk of a file. */
   readonly onProgress?: ((progress: ImportProgress) => void) | undefined;
   /** Ends the import: it rejects with `signal.reason`, and the old version keeps serving. */
   readonly signal?: AbortSignal | undefined;
@@ -113,7 +114,7 @@ export interface RollbackOptions {
    */
   readonly deadlineMs?: number | undefined;
   /**
-   * How long the version that is left is kept, in milliseconds.
+   * How long the replaced version is kept, in milliseconds.
    *
    * @default 86400000 (a day)
    */

@@ -5,7 +5,10 @@ export const recordsPerPage = 256;
 /** Fields of one shard. */
 export const fieldsPerShard = 256;
 
-/** Before the body of every field: CRC-32 of the rest (4 bytes), and of a page the width of an address (1 byte). */
+/**
+ * The bytes before the body of every field: CRC-32 of the rest (4 bytes), and in a page the width of an address (1
+ * byte).
+ */
 const crcBytes = 4;
 const pageHead = crcBytes + 1;
 const placeBytes = 4;
@@ -19,11 +22,11 @@ const sealed = (body: Uint8Array): Buffer => {
   return bytes;
 };
 
-/** Whether the checksum in front is that of what follows. */
+/** Whether the checksum in front matches the rest. */
 export const isIntact = (bytes: Buffer): boolean =>
   bytes.length > crcBytes && bytes.readUInt32BE(0) === crc32(bytes.subarray(crcBytes));
 
-/** A block of entries in JSON. What they have in common, their names above all, is most of them: packed. */
+/** A block of entries in JSON, compressed: most of their bytes repeat, above all field names. */
 export const encodeBlock = (entries: readonly string[]): Buffer =>
   sealed(deflateRawSync(`[${entries.join(",")}]`, { level: 1 }));
 
@@ -50,14 +53,14 @@ export const encodePage = (family: 4 | 6, starts: readonly (number | bigint)[], 
   return sealed(body);
 };
 
-/** A range as a page has it: its place's number (0: none), and where it ends, if that is not left to the next page. */
+/** A range in a page: its place's number (0: none), and its end, unless that is in the next page. */
 export interface PageRecord {
   readonly first: number | bigint;
   readonly place: number;
   readonly next: number | bigint | undefined;
 }
 
-/** Every cached look-up compares some of these: `readUInt32BE()` costs several times as much. */
+/** Every cached look-up reads several of these, and `readUInt32BE()` takes several times as long. */
 const v4StartAt = (page: Buffer, at: number): number =>
   page[at]! * 2 ** 24 + ((page[at + 1]! << 16) | (page[at + 2]! << 8) | page[at + 3]!);
 
@@ -67,7 +70,7 @@ const startAt = (page: Buffer, width: number, at: number): number | bigint => {
   return width === 8 ? high : high | page.readBigUInt64BE(at + 8);
 };
 
-/** Whether a page is what was written: its checksum fits, and it begins where the fence says. */
+/** Whether a page is intact: its checksum matches, and it begins at the address in the fence. */
 export const isPage = (page: Buffer, first: number | bigint): boolean =>
   isIntact(page) && page.length > pageHead && startAt(page, page.readUInt8(crcBytes), pageHead) === first;
 
@@ -80,7 +83,7 @@ export const searchPage = (page: Buffer, address: number | bigint): number => {
   while (low < high) {
     const middle = (low + high + 1) >>> 1;
     const at = pageHead + middle * size;
-    // Numbers are compared as such: of two types they would be put into objects.
+    // Comparing values of one number type avoids boxing them.
     const isBehind = typeof address === "number" ? v4StartAt(page, at) > address : startAt(page, width, at) > address;
     if (isBehind) high = middle - 1;
     else low = middle;
@@ -112,7 +115,7 @@ export const encodeFence = (family: 4 | 6, starts: readonly (number | bigint)[])
   return sealed(body);
 };
 
-/** Undefined: it is damaged, or has not so many pages. */
+/** Undefined if it is damaged, or has another number of pages. */
 export const decodeFence = (family: 4 | 6, bytes: Buffer, pages: number): Fence | undefined => {
   const width = family === 4 ? 4 : 16;
   if (bytes.length !== crcBytes + pages * width) return undefined;
@@ -123,7 +126,7 @@ export const decodeFence = (family: 4 | 6, bytes: Buffer, pages: number): Fence 
   return Uint32Array.from({ length: pages }, (_, page) => bytes.readUInt32BE(crcBytes + 4 * page));
 };
 
-/** The number of the page that an address belongs to; -1: there are none. */
+/** The number of the page that an address belongs to; -1 if there are no pages. */
 export const pageOf = (fence: Fence, address: number | bigint): number => {
   let low = 0;
   let high = fence.length - 1;

@@ -25,7 +25,7 @@ export interface Place extends PlaceNames {
   readonly timeZone?: string | undefined;
   readonly isInEuropeanUnion?: boolean | undefined;
   readonly isAnycast?: boolean | undefined;
-  /** Where the network is not known to be: this is the country that it is registered in. */
+  /** True if the location of the network is unknown: `country` is then the one in which it is registered. */
   readonly isRegisteredCountry?: boolean | undefined;
   /** Number of the autonomous system. */
   readonly asn?: number | undefined;
@@ -35,13 +35,13 @@ export interface Place extends PlaceNames {
 /** Names of one place by language. */
 export type NamesByLocale = Readonly<Record<string, PlaceNames>>;
 
-/** A place that has names in several languages, as it is stored: once for all networks there. */
+/** The stored names of a place in several languages: once for all networks there. */
 export interface StoredNames {
   readonly place: Place;
   readonly names: NamesByLocale;
 }
 
-/** The place of one network, as it is stored; `of` is the number of its {@link StoredNames}, 0 for none. */
+/** The stored place of one network; `of` is the number of its {@link StoredNames}, 0 for none. */
 export interface StoredPlace {
   readonly of: number;
   readonly place: Place;
@@ -50,7 +50,7 @@ export interface StoredPlace {
 
 const nameFields = ["continentName", "countryName", "regionName", "subregionName", "cityName"] as const;
 
-/** The place as the reader sees it: each name in the first of the locales that has it. */
+/** The place as callers get it: each name in the first of the locales that has it. */
 export const composed = (
   { place, names }: StoredPlace,
   shared: StoredNames | undefined,

@@ -10,12 +10,12 @@ interface Open<T> {
 }
 
 /**
- * Turns ranges, which come in order of their first address and may be nested, into records that cover the whole family:
- * each says where it begins and which place it has until the next one begins. The most specific range wins; gaps are
- * records, and neighbours with the same place are one.
+ * Turns ranges, which arrive in order of their first address and may be nested, into records that cover the whole
+ * family: each has its first address and its place, up to the next record. The most specific range wins; gaps are
+ * records, too, and neighbours with the same place are merged.
  */
 export class RangeFolder<T extends number | bigint> {
-  /** Ranges that were taken. */
+  /** The number of accepted ranges. */
   count = 0;
   readonly #sink: RecordSink<T>;
   readonly #after: (address: T) => T;
@@ -43,12 +43,12 @@ export class RangeFolder<T extends number | bigint> {
     return new RangeFolder<bigint>(sink, 0n, maxV6, (address) => address + 1n);
   }
 
-  /** Takes a range; a text: why it cannot be taken. */
+  /** Adds a range; returns the reason as text if it is refused. */
   add(first: T, last: T, place: number): string | undefined {
     if (first < this.#lastFirst) return "is out of order: ranges must ascend by their first address";
     const open = this.#open;
     for (let top = open.at(-1); top && top.last < first; top = open.at(-1)) this.#endTop(top);
-    // A range may stand before the wider one that begins at the same address.
+    // A range may come before a wider one that begins at the same address.
     let depth = open.length;
     while (depth > 0 && open[depth - 1]!.first === first && open[depth - 1]!.last < last) depth--;
     const outer = open[depth - 1];
@@ -62,7 +62,7 @@ export class RangeFolder<T extends number | bigint> {
     return undefined;
   }
 
-  /** Ends what is open, up to the last address of the family. A family without any range gets no record. */
+  /** Ends the open ranges, up to the last address of the family. A family without any range gets no record. */
   finish(): void {
     if (this.count === 0) return;
     for (let top = this.#open.at(-1); top; top = this.#open.at(-1)) this.#endTop(top);
@@ -74,7 +74,7 @@ export class RangeFolder<T extends number | bigint> {
     if (top.last >= this.#cursor) this.#record(this.#after(top.last), top.place);
   }
 
-  /** Covers all up to `next`, which it does not. */
+  /** Covers the addresses up to `next`, exclusively. */
   #record(next: T, place: number): void {
     this.#emit(this.#cursor, place);
     this.#cursor = next;

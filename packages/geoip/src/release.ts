@@ -41,16 +41,16 @@ export interface Located {
 interface Family {
   readonly fence: Fence;
   readonly pages: Cache<Buffer>;
-  /** Answers that were given, by the number of their record. */
+  /** Cached answers, by the number of their record. */
   readonly answers: Recent<Located>;
   /** All pages, in local mode. */
   all: readonly Buffer[] | undefined;
 }
 
-/** Of a family that has none. */
+/** For a family without pages. */
 const noRange: FoundRange = { first: 0, last: 0, place: 0 };
 
-/** One version of a database, as a reader sees it. It never changes: whoever holds it gets answers of one version. */
+/** One version of a database in a reader. It never changes: all its answers are of one version. */
 export class Release {
   readonly manifest: Manifest;
   readonly #store: GeoIpStore;
@@ -59,7 +59,7 @@ export class Release {
   readonly #v6: Family;
   readonly #blocks: Cache<StoredPlace[]>;
   readonly #names: Cache<StoredNames[]>;
-  /** Places that were made, by their number. */
+  /** Cached places, by their number. */
   readonly #places: Cache<Place>;
   /** Bytes of all blocks, in local mode. */
   #localBlocks: Partial<Record<Part, readonly Buffer[]>> = {};
@@ -88,13 +88,13 @@ export class Release {
     this.#names = new Cache(cachePlaces / namesPerBlock, (block) => this.#fetchBlock<StoredNames>("names", block));
   }
 
-  /** Pages and places held now; for people. */
+  /** The number of pages and places held now, for information. */
   get cached(): { readonly pages: number; readonly places: number } {
     const pages = (family: Family): number => family.all?.length ?? family.pages.size;
     return { pages: pages(this.#v4) + pages(this.#v6), places: this.#places.size };
   }
 
-  /** The answer, if all of it is at hand; null: no place. In local mode it always is. */
+  /** The answer, if all its data is cached, as always in local mode; null if there is no place. */
   peek(address: Address): Located | null | undefined {
     const family = this.#family(address);
     const number = pageOf(family.fence, address.value);
@@ -114,7 +114,7 @@ export class Release {
     return answer;
   }
 
-  /** The answer, fetched as far as it has to be; null: no place. */
+  /** The answer, with missing data fetched; null if there is no place. */
   async find(address: Address): Promise<Located | null> {
     const range = await this.#findRange(address);
     return range.place === 0 ? null : this.#answer(address, range, await this.#places.load(range.place));
@@ -158,7 +158,7 @@ export class Release {
 
   #answer({ family }: Address, { first, last }: FoundRange, place: Place): Located {
     const [from, to] = [formatAddress(family, first), formatAddress(family, last)];
-    // Given to all who ask.
+    // Shared by all callers.
     return Object.freeze({ place, none: null, first: from, last: to, version: this.manifest.version });
   }
 
@@ -175,7 +175,7 @@ export class Release {
     return composed(stored, this.#entry(block, (stored.of - 1) % perBlock), this.#settings.locales);
   }
 
-  /** Undefined: it is not local mode. */
+  /** Undefined outside of local mode. */
   #placeLocally(number: number): Place | undefined {
     if (!this.#localBlocks.places) return undefined;
     const stored = this.#localEntry<StoredPlace>("places", this.#blocks, number);

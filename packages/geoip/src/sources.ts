@@ -14,9 +14,9 @@ import { GeoIpImportError } from "./errors.js";
 import { NumbersByBytes } from "./numbers.js";
 import type { NamesByLocale, Place, PlaceNames } from "./place.js";
 
-/** How far an import is. */
+/** The progress of an import. */
 export interface ImportProgress {
-  /** The file that is read. */
+  /** The file being read. */
   readonly file: string;
   /** Rows of this file so far. */
   readonly rows: number;
@@ -39,14 +39,14 @@ export interface GeoIpSource {
   readonly read: (call: SourceCall) => Promise<{ readonly format: string; readonly locales: readonly string[] }>;
 }
 
-/** A range of addresses and its place, for data of your own. */
+/** A range of addresses and its place, for your own data. */
 export interface RangeInput {
   /** `192.0.2.0/24`; or `first` and `last`. */
   readonly network?: string | undefined;
   readonly first?: AddressInput | undefined;
   readonly last?: AddressInput | undefined;
   readonly place: Place;
-  /** Names by language, besides those in `place`. */
+  /** Names by language, in addition to those in `place`. */
   readonly names?: NamesByLocale | undefined;
 }
 
@@ -83,7 +83,7 @@ const idIn = (row: CsvRow, column: number, name: string): number | undefined => 
 const flagIn = (row: CsvRow, column: number): true | undefined => (row.text(column, "") === "1" ? true : undefined);
 const textIn = (row: CsvRow, column: number, name: string): string | undefined => row.text(column, name) || undefined;
 
-/** The columns of a file by the names in its header. */
+/** The columns of a file, found by the names in its header. */
 class Header {
   readonly width: number;
   readonly #columns: ReadonlyMap<string, number>;
@@ -98,7 +98,7 @@ class Header {
     return this.#columns.has(name);
   }
 
-  /** -1: the file does not have it. */
+  /** -1 if the file does not have it. */
   at(name: string): number {
     return this.#columns.get(name) ?? -1;
   }
@@ -113,7 +113,7 @@ class Header {
 interface Location {
   readonly place: Place;
   readonly names: Record<string, PlaceNames>;
-  /** Its number in the version; 0: not used so far. */
+  /** Its number in the version; 0 if not used so far. */
   number: number;
 }
 
@@ -170,7 +170,7 @@ export interface GeoLite2Files {
   readonly blocks: readonly CsvInput[];
   /** `GeoLite2-*-Locations-<locale>.csv`, one for each language. ASN has none. */
   readonly locations?: readonly CsvInput[] | undefined;
-  /** Which languages to keep of `locations`; without it, all. */
+  /** The languages of `locations` to keep; by default all. */
   readonly locales?: readonly string[] | undefined;
 }
 
@@ -178,7 +178,7 @@ const networkColumn = "network";
 const geonameColumns = ["geoname_id", "registered_country_geoname_id"] as const;
 const asnColumn = "autonomous_system_number";
 
-/** Makes places of the rows of a blocks file; rows that say the same share one. */
+/** Makes places from the rows of a blocks file; rows with the same content share one. */
 class BlockPlaces {
   readonly #builder: VersionBuilder;
   readonly #locations: ReadonlyMap<number, Location>;
@@ -208,7 +208,7 @@ class BlockPlaces {
   #place(row: CsvRow, header: Header): number {
     const [own, registered] = geonameColumns.map((name) => idIn(row, header.at(name), name));
     const id = own ?? registered;
-    // A network that the vendor cannot place at all, as of a satellite provider.
+    // A network that the vendor cannot place at all, for example of a satellite provider.
     if (id === undefined) return 0;
     const location = this.#locations.get(id);
     if (!location) {
@@ -251,7 +251,7 @@ export const geoLite2 = ({ blocks, locations: locationFiles = [], locales: wante
       await readFile(input, call, (row) => {
         if (!header) {
           header = new Header(row, [networkColumn]);
-          // The same bytes say the same only in files with the same columns.
+          // Equal bytes mean the same only in files with the same columns.
           const own = row.bytes.toString("latin1", row.from, row.to);
           if (own !== columns) places = new BlockPlaces(builder, locations);
           columns = own;
@@ -285,7 +285,7 @@ const dbIpColumns: Readonly<Record<number, { readonly format: string; readonly n
     names: ["ip_start", "ip_end", "continent", "country", "stateprov", "city", "latitude", "longitude"],
   },
 };
-/** ISO 3166 leaves it to users; DB-IP writes it where it knows nothing. */
+/** ISO 3166 reserves this code for users; DB-IP writes it for unknown countries. */
 const unknownCode = "ZZ";
 
 const dbIpPlace = (row: CsvRow, names: readonly string[]): Place | undefined => {
@@ -313,8 +313,8 @@ const spanOf = (first: Address | undefined, last: Address | undefined): Span | u
 };
 
 /**
- * Reads DB-IP's free databases in CSV: country, city or ASN, told apart by their number of columns. Rows of country `ZZ`,
- * "unknown", are gaps.
+ * Reads DB-IP's free databases in CSV: country, city or ASN, distinguished by their number of columns. Rows of country
+ * `ZZ`, "unknown", are gaps.
  */
 export const dbIp = (...files: readonly CsvInput[]): GeoIpSource => ({
   read: async (call) => {
@@ -348,7 +348,7 @@ export const dbIp = (...files: readonly CsvInput[]): GeoIpSource => ({
   },
 });
 
-/** Between two looks at the server and the caller's progress. */
+/** How many ranges between two checks of the importer's backlog, and between two reports of progress. */
 const rangesPerChunk = 4_096;
 
 /** Reads ranges of the caller's own. */

@@ -19,7 +19,7 @@ export interface Manifest {
   readonly locales: readonly string[];
   /** Ranges that were read. */
   readonly ranges: { readonly v4: number; readonly v6: number };
-  /** Fields of each part, over all its shards. */
+  /** The number of fields of each part, over all its shards. */
   readonly fields: Readonly<Record<Part, number>>;
 }
 
@@ -30,18 +30,21 @@ export interface VersionRecord {
   readonly fence6: Buffer;
 }
 
-/** How a version comes to serve. */
+/** Settings of a switch to a version. */
 export interface ActivateOptions {
   readonly stagingMs: number;
   readonly keepPreviousMs: number;
   readonly deadlineMs: number;
 }
 
-/** Two processes that switch at the same time take turns; more turns than this mean that something else is wrong. */
+/** Two processes that switch at the same time retry in turn; more retries than this indicate another fault. */
 const maxTurns = 8;
-/** What PTTL says of a key that does not expire. */
+/** The reply of PTTL for a key that does not expire. */
 const noExpiry = -1;
-/** A version whose shards have less than this left does not come to serve: they are made permanent after the switch. */
+/**
+ * A version whose shards have less than this left is not switched to, since they become permanent only after the
+ * switch.
+ */
 const shortestLeftMs = 500;
 
 /** The commands of one database on one client. */
@@ -69,7 +72,7 @@ export class GeoIpStore {
     return scripts.read.run(this.context, { current: this.keys.current }, {}, { deadlineMs, signal });
   }
 
-  /** Undefined: it is gone, or its manifest is damaged. */
+  /** Undefined if it is gone, or its manifest is damaged. */
   async record(version: string, deadlineMs: number): Promise<VersionRecord | undefined> {
     const args = [this.keys.version(version), "manifest", "fence4", "fence6"];
     const [manifest, fence4, fence6] = (await this.#read("HMGET", args, deadlineMs)) as (Buffer | null)[];
@@ -86,14 +89,14 @@ export class GeoIpStore {
     return { manifest: parsed, fence4, fence6 };
   }
 
-  /** Undefined: it is gone. */
+  /** Undefined if it is gone. */
   async field(version: string, part: Part, number: number, deadlineMs: number): Promise<Buffer | undefined> {
     const key = this.keys.shard(version, part, Math.floor(number / fieldsPerShard));
     const found = await this.#read("HGET", [key, number % fieldsPerShard], deadlineMs);
     return (found ?? undefined) as Buffer | undefined;
   }
 
-  /** All fields of a shard, in order; what is missing is not there. */
+  /** All fields of a shard, in order, without missing ones. */
   async shard(version: string, part: Part, shard: number, deadlineMs: number): Promise<(Buffer | undefined)[]> {
     const fields = Array.from({ length: fieldsPerShard }, (_, field) => field);
     const found = await this.#read("HMGET", [this.keys.shard(version, part, shard), ...fields], deadlineMs);
@@ -120,7 +123,7 @@ export class GeoIpStore {
     await scripts.stage.run(this.context, { target: key }, { stagingMs, fields }, { deadlineMs, signal });
   }
 
-  /** Lets a version serve whose parts are all stored, and makes it permanent. */
+  /** Switches to a completely stored version, and makes it permanent. */
   async activate(version: string, manifest: Manifest, options: ActivateOptions): Promise<void> {
     for (let turn = 0; turn < maxTurns; turn++) {
       const mayAbandon = !(await this.settle(options));
@@ -129,9 +132,9 @@ export class GeoIpStore {
       try {
         await this.settle(options);
         const head = await this.head(options.deadlineMs);
-        // A failover has taken the switch back: whatever serves now, it is older.
+        // A failover has undone the switch: the version that serves now is older.
         if (head.current !== version && !(head.epoch > epoch)) continue;
-        // Parts of it may have expired in the midst of it: then the version before serves again.
+        // Parts of the version may have expired during the switch: then the previous version serves again.
         if (await this.#isWhole(version, manifest, options.deadlineMs, 0)) return;
       } catch (error) {
         throw new KitUnknownOutcomeError(`Database ${this.database} was switched, not sealed`, undefined, error);
@@ -144,9 +147,9 @@ export class GeoIpStore {
   }
 
   /**
-   * Completes a switch: makes the shards of the version that serves permanent, and lets those of the one before expire.
-   * Idempotent, for whoever finds a switch that a crash interrupted: what comes late yields to what a later switch decided.
-   * If shards have expired meanwhile, the version before serves again; false: of that one, too, something is missing.
+   * Completes a switch: makes the shards of the serving version permanent, and lets those of the previous one expire.
+   * Idempotent, so that any process can complete a switch that a crash interrupted; late calls yield to a later switch.
+   * If shards have expired meanwhile, the previous version serves again; false if that one is incomplete, too.
    */
   async settle(options: ActivateOptions): Promise<boolean> {
     const { deadlineMs } = options;
@@ -160,7 +163,8 @@ export class GeoIpStore {
         const keys = { current: this.keys.current, previous: this.keys.version(previous) };
         const args = { version: current, epoch, keepMs };
         if (await scripts.seal.run(this.context, keys, args, { deadlineMs, op: current })) return true;
-        // Others have switched meanwhile, or a failover took the switch back: then nobody knows of these shards any more.
+        // Another process has switched meanwhile, or a failover undid the switch: then no record refers to these
+        // shards.
         await this.#keep(current, serving.manifest, epoch, keepMs, deadlineMs);
       } else {
         if (!before) return false;
@@ -175,14 +179,17 @@ export class GeoIpStore {
     return false;
   }
 
-  /** Moves the pointer, and resolves with the number of the switch before; undefined: somebody else moved it meanwhile. */
+  /**
+   * Moves the pointer, and resolves with the number of the previous switch; undefined if another process moved it
+   * meanwhile.
+   */
   async #switchTo(
     version: string,
     manifest: Manifest,
     { keepPreviousMs, deadlineMs }: ActivateOptions,
     mayAbandon: boolean,
   ): Promise<number | undefined> {
-    // Only looked at: to set an expiry here could hit a version that somebody else has just made permanent.
+    // Only a check: setting an expiry here could hit a version that another process has just made permanent.
     if (!(await this.#isWhole(version, manifest, deadlineMs, shortestLeftMs)))
       throw new GeoIpStagingError(this.database);
     const { current = "", epoch } = await this.head(deadlineMs);
@@ -203,7 +210,7 @@ export class GeoIpStore {
     return current === "" ? 0 : epoch;
   }
 
-  /** Lets the version before serve again. */
+  /** Switches back to the previous version. */
   async rollback(options: ActivateOptions): Promise<string> {
     await this.settle(options);
     const { previous } = await this.head(options.deadlineMs);
@@ -218,7 +225,7 @@ export class GeoIpStore {
     return previous;
   }
 
-  /** Removes what was staged, as far as the server can be reached; the rest expires. */
+  /** Removes staged keys, as far as the server can be reached; the rest expires. */
   async discard(keys: Iterable<string>, deadlineMs: number): Promise<void> {
     await Promise.allSettled([...keys].map((key) => this.#write("UNLINK", [key], deadlineMs)));
   }
@@ -232,14 +239,14 @@ export class GeoIpStore {
     );
   }
 
-  /** Whether each shard of a version is there, for longer than `ms`. */
+  /** Whether each shard of a version exists, for longer than `ms`. */
   async #isWhole(version: string, manifest: Manifest, deadlineMs: number, ms: number): Promise<boolean> {
     const shards = this.shardKeys(version, manifest);
     const leftMs = await Promise.all(shards.map((key) => this.#read("PTTL", [key], deadlineMs)));
     return leftMs.map(Number).every((left) => left === noExpiry || left > ms);
   }
 
-  /** Decides how long a version lives; false: not all of it is there. */
+  /** Sets the life of a version; false if it is incomplete. */
   async #keep(version: string, manifest: Manifest, epoch: number, ms: number, deadlineMs: number): Promise<boolean> {
     const kept = this.shardKeys(version, manifest).map((shard) =>
       scripts.keep.run(this.context, { shard }, { epoch, ms }, { deadlineMs, op: version }),
@@ -257,7 +264,7 @@ export class GeoIpStore {
 
   async #run(command: string, args: readonly RedisArgument[], deadlineMs: number, mutates: boolean): Promise<unknown> {
     const what = `${command} of ${String(args[0])}`;
-    // Each of these has one effect however often it is sent.
+    // Each of these commands takes effect once, however often it is sent.
     const call = { what, mutates, idempotent: true, deadline: Deadline.in(deadlineMs), bytes: !mutates };
     try {
       return await this.context.executor.run(command, args, call);

@@ -158,7 +158,7 @@ export const geoIpBehaviour = (mode: RedisMode, login?: Login): void => {
       });
     });
 
-    it("have no place before anything was imported, and one as soon as it was", async () => {
+    it("have no place before an import, and one immediately after it", async () => {
       const reader = fixture().reader();
       expect(await rejection(reader.lookup("1.0.0.1"))).toMatchObject({ code: "KIT_GEOIP_NO_VERSION" });
       expect(await rejection(reader.info())).toMatchObject({ code: "KIT_GEOIP_NO_VERSION" });
@@ -211,7 +211,7 @@ export const geoIpBehaviour = (mode: RedisMode, login?: Login): void => {
         expect([address, (await reader.lookup(address)).place?.country]).toEqual([address, country]);
     });
 
-    it("go back with their database, at once, and forth again", async () => {
+    it("change at once with a roll-back of their database, and with another one", async () => {
       const first = await fixture().import(manyRanges(300, "a"));
       const second = await fixture().import(manyRanges(300, "b"));
       const reader = await open();
@@ -230,7 +230,7 @@ export const geoIpBehaviour = (mode: RedisMode, login?: Login): void => {
       }
     });
 
-    it("are said to be of corrupt data, not of none, when a part is gone", async () => {
+    it("are reported as corrupt data, not as a gap, when a part is gone", async () => {
       const { version } = await fixture().import(manyRanges(300, "a"));
       for (const readerMode of ["cached", "server"] as const) {
         const reader = await open({ mode: readerMode });
@@ -243,7 +243,7 @@ export const geoIpBehaviour = (mode: RedisMode, login?: Login): void => {
       }
     });
 
-    it("are said to be of corrupt data when a bit of it is wrong", async () => {
+    it("are reported as corrupt data when a bit is wrong", async () => {
       const { version } = await fixture().import(manyRanges(300, "a"));
       for (const [part, field] of [
         ["v4", "0"],
@@ -261,7 +261,7 @@ export const geoIpBehaviour = (mode: RedisMode, login?: Login): void => {
       }
     });
 
-    it("are said to be of corrupt data when the manifest is damaged, until the next import", async () => {
+    it("are reported as corrupt data when the manifest is damaged, until the next import", async () => {
       for (const manifest of ["{", "null", "[]"]) {
         const { version } = await fixture().import(manyRanges(300, "a"));
         await fixture().db.hset(fixture().keys.version(version), "manifest", manifest);
@@ -277,7 +277,7 @@ export const geoIpBehaviour = (mode: RedisMode, login?: Login): void => {
       }
     });
 
-    it("are answered by the version that serves when nobody told the reader of it", async () => {
+    it("are answered by the serving version even if the reader missed the push", async () => {
       await fixture().import(manyRanges(300, "a"));
       const reader = await open();
       const { version } = await reader.info();
@@ -314,7 +314,7 @@ export const geoIpBehaviour = (mode: RedisMode, login?: Login): void => {
         expect(new Set(shards.map(slotOf)).size).toBe(shards.length);
       });
 
-    it("are told the data's age, and are refused it when it is too old, if so wished", async () => {
+    it("are answered with the data's age, and refused on request when it is too old", async () => {
       const dayMs = 86_400_000;
       await fixture().import(undefined, { builtAt: 0, attribution: "Synthetic data" });
       const reader = await open({ maxAgeMs: 45 * dayMs });
@@ -355,7 +355,7 @@ export const geoIpBehaviour = (mode: RedisMode, login?: Login): void => {
       );
     });
 
-    it("are looked up once when many ask for one page", async () => {
+    it("are fetched once when many callers need the same page", async () => {
       await fixture().import(manyRanges(300, "a"));
       const reader = await open();
       const calls = async (): Promise<number> => {

@@ -7,7 +7,7 @@ import { geoLite2 } from "../src/index.js";
 import { blocksV4, cityFiles, csv } from "./data.js";
 import { fixtureOf } from "./harness.js";
 
-/** Each test shows a known fault of the classic look-up on its port, and then that ours has it not. */
+/** Each test shows a known fault of the classic look-up on its port, and then that ours does not have it. */
 const redis = useRedis(vitest, { permanentKeys: ["*"] });
 const fixture = fixtureOf(redis);
 const prefix = (): string => `${redis.prefix}:classic:`;
@@ -128,7 +128,7 @@ describe("the classic look-up of cities", () => {
       expect(await reader.lookup(spelling)).toEqual({ place: null, none: "invalid" });
   });
 
-  it("a city that is not there crashes the look-up, and nothing says so at the import", async () => {
+  it("a missing city crashes the look-up, and the import does not report it", async () => {
     await classicImport(ips, ["101,XA,NB,Harbourton"]);
     await expect(classic("1.0.4.1")).rejects.toThrow(SyntaxError);
 

@@ -30,7 +30,7 @@ describe("on ioredis 5", () => {
 });
 
 describe("a reader", () => {
-  it("answers from its cache while the server is away; what it lacks is refused in time, or is unavailable", async () => {
+  it("answers from its cache while the server is away; other look-ups reject in time or resolve as unavailable", async () => {
     await fixture.import();
     const client = redis.connect();
     const make = (options: object) => {
@@ -56,7 +56,7 @@ describe("a reader", () => {
     expect(local.lookupSync("x")).toEqual({ place: null, none: "invalid" });
   });
 
-  it("looks for another version once a minute: an importer may be one that may not publish", async () => {
+  it("checks for another version once a minute, since an importer may lack the permission to publish", async () => {
     await fixture.db.call("ACL", "SETUSER", "quiet", "on", ">secret", "~*", "resetchannels", "+@all");
     redis.defer(() => fixture.db.call("ACL", "DELUSER", "quiet"));
     await fixture.import([{ network: "1.0.0.0/24", place: { asn: 1 } }]);
@@ -74,7 +74,7 @@ describe("a reader", () => {
     });
   });
 
-  it("keeps no more pages than it may, and refuses everything once it is closed", async () => {
+  it("keeps no more pages than configured, and refuses every call once it is closed", async () => {
     const place = (index: number) => ({ asn: index });
     const ranges = Array.from({ length: 20_000 }, (_, index) => ({
       network: `1.${String(index >> 8)}.${String(index & 255)}.0/24`,

@@ -58,7 +58,7 @@ const expectServing = async (command: number): Promise<void> => {
 
 describe("an importer that is killed", () => {
   it(
-    "before any of its commands leaves one whole version serving, and nothing that stays",
+    "before any of its commands leaves one complete version serving, and only keys that expire",
     { timeout: 120_000 },
     async () => {
       // The server does not know the scripts of a fresh build yet: later runs send less.
@@ -111,7 +111,7 @@ describe("an importer that is killed", () => {
     expect(await cities()).toEqual(new Set("c"));
   });
 
-  it("is not said to have succeeded when its data expires in the midst of the switch", async () => {
+  it("does not report success when its data expires during the switch", async () => {
     const first = await fixture.import(manyRanges(300, "a"));
     const second = await fixture.import(manyRanges(300, "b"));
     const store = storeWith(async () => void (await fixture.db.unlink(store.keys.shard(first.version, "v4", 0))));
@@ -123,7 +123,7 @@ describe("an importer that is killed", () => {
     expect(await cities()).toEqual(fresh);
   });
 
-  it("is not said to have succeeded when a failover takes its switch back: it switches again", async () => {
+  it("does not report success when a failover undoes its switch: it switches again", async () => {
     const first = await fixture.import(manyRanges(300, "a"));
     await fixture.import(manyRanges(300, "b"));
     const before = await fixture.db.hgetall(fixture.keys.current);
@@ -135,7 +135,7 @@ describe("an importer that is killed", () => {
     expect(await cities()).toEqual(old);
   });
 
-  it("is not said to have changed nothing when the server goes away behind its switch", async () => {
+  it("reports an unknown outcome when the server goes away after its switch", async () => {
     const first = await fixture.import(manyRanges(300, "a"));
     await fixture.import(manyRanges(300, "b"));
     const [node] = redis.server.nodes;
@@ -148,7 +148,7 @@ describe("an importer that is killed", () => {
     expect((await fixture.reader().info()).version).toBe(first.version);
   });
 
-  it("with its data and the old version's lost: an import still mends it", async () => {
+  it("with its data and the old version's lost: another import repairs it", async () => {
     const first = await fixture.import(manyRanges(300, "a"));
     for (let command = 1; (await fixture.db.hget(fixture.keys.current, "current")) === first.version; command++)
       await importUntil(command);

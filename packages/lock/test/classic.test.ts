@@ -9,7 +9,7 @@ import {
   releaseLock,
   releaseOwnerlessLock,
 } from "@tooling/classic";
-import { Gate } from "@tooling/classic/gate";
+import { RequestProxy } from "@tooling/classic/request-proxy";
 import { Redis } from "ioredis";
 import * as vitest from "vitest";
 import { describe, expect, it } from "vitest";
@@ -26,22 +26,22 @@ const ourKey = (): string => fixture.keysOf(name).lease;
 const counter = (): string => `${redis.prefix}:counter`;
 
 /** A connection that stays lost when it is cut, as that of a crashed process does. */
-const mortal = async (): Promise<{ client: Redis; gate: Gate }> => {
-  const gate = await Gate.open(redis.server.nodes[0]!.port);
-  redis.defer(() => gate[Symbol.asyncDispose]());
-  const client = new Redis(gate.url, { retryStrategy: () => null, disconnectTimeout: 50 });
+const mortal = async (): Promise<{ client: Redis; proxy: RequestProxy }> => {
+  const proxy = await RequestProxy.open(redis.server.nodes[0]!.port);
+  redis.defer(() => proxy[Symbol.asyncDispose]());
+  const client = new Redis(proxy.url, { retryStrategy: () => null, disconnectTimeout: 50 });
   client.on("error", () => undefined);
   redis.defer(() => client.disconnect());
   await client.ping();
-  gate.reset();
-  return { client, gate };
+  proxy.reset();
+  return { client, proxy };
 };
-const mortalLock = async (options?: LockOptions): Promise<{ lock: Lock; gate: Gate }> => {
-  const { client, gate } = await mortal();
+const mortalLock = async (options?: LockOptions): Promise<{ lock: Lock; proxy: RequestProxy }> => {
+  const { client, proxy } = await mortal();
   const lock = fixture.on(client, options);
   await lock.tryAcquire("warm-up", { renew: false });
-  gate.reset();
-  return { lock, gate };
+  proxy.reset();
+  return { lock, proxy };
 };
 
 /** A guarded resource: it refuses a fencing token that is older than the newest it has seen. */
@@ -56,15 +56,15 @@ const guardedWrite = async (value: string, fencingToken: string): Promise<boolea
 
 describe("faults of the classic lock", () => {
   it("a crash holds it for ever", async () => {
-    const { client, gate } = await mortal();
+    const { client, proxy } = await mortal();
     const token = await acquireLock(client, name, 1_000, prefix());
-    gate.cut();
+    proxy.cut();
     expect(await acquireLock(redis.client, name, 400, prefix())).toBeNull();
     expect([await fixture.db.get(classicKey()), await fixture.db.pttl(classicKey())]).toEqual([token, -1]);
 
     const ours = await mortalLock({ leaseMs: 300 });
     await ours.lock.acquire(name);
-    ours.gate.cut();
+    ours.proxy.cut();
     const { awakeMs, value } = await timed(fixture.make().acquire(name, { waitMs: 10_000 }));
     expect(awakeMs).toBeLessThan(promptMs);
     expect(value.isHeld).toBe(true);
@@ -80,28 +80,28 @@ describe("faults of the classic lock", () => {
     expect(await polling.promise).not.toBeNull();
 
     await fixture.make().acquire(name, { renew: false, leaseMs: 60_000 });
-    const { lock, gate } = await mortalLock();
+    const { lock, proxy } = await mortalLock();
     await rejection(lock.acquire(name, { waitMs: 1_000 }));
     // A place in the queue, where it listens, and leaving it; and twice what the server did not know yet.
-    expect(gate.requests).toBeLessThanOrEqual(7);
+    expect(proxy.requests).toBeLessThanOrEqual(7);
   });
 
   it("four round trips, one to acquire and three to release", async () => {
-    const { client, gate } = await mortal();
+    const { client, proxy } = await mortal();
     const token = (await acquireLock(client, name, 1_000, prefix()))!;
     await releaseLock(client, name, token, prefix());
-    expect(gate.requests).toBe(4);
+    expect(proxy.requests).toBe(4);
 
     const ours = await mortalLock();
     await (await ours.lock.acquire(name)).release();
-    expect(ours.gate.requests).toBe(2);
+    expect(ours.proxy.requests).toBe(2);
   });
 
   it("release retries without bound for as long as somebody touches the key", async () => {
-    const { client, gate } = await mortal();
+    const { client, proxy } = await mortal();
     const token = (await acquireLock(client, name, 1_000, prefix()))!;
     let tries = 0;
-    gate.before = async (text) => {
+    proxy.before = async (text) => {
       if (/exec/i.test(text) && ++tries <= 100) await fixture.db.expire(classicKey(), 10);
     };
     expect(await releaseLock(client, name, token, prefix())).toBe(true);
@@ -109,18 +109,18 @@ describe("faults of the classic lock", () => {
 
     const ours = await mortalLock();
     const lease = await ours.lock.acquire(name);
-    ours.gate.reset();
-    ours.gate.before = async () => {
+    ours.proxy.reset();
+    ours.proxy.before = async () => {
       await fixture.db.expire(ourKey(), 10);
     };
     expect(await lease.release()).toBe("released");
-    expect(ours.gate.requests).toBe(1);
+    expect(ours.proxy.requests).toBe(1);
   });
 
   it("who comes later may win, since nobody stands in the queue", async () => {
-    const { client, gate } = await mortal();
+    const { client, proxy } = await mortal();
     const token = (await acquireLock(redis.client, name, 1_000, prefix()))!;
-    const held = gate.hold(/setnx/i);
+    const held = proxy.hold(/setnx/i);
     const first = watched(acquireLock(client, name, 10_000, prefix()));
     await held.reached;
     await releaseLock(redis.connect(), name, token, prefix());
@@ -158,29 +158,29 @@ describe("the four classic symptoms", () => {
   });
 
   it("symptom 2: a crashed holder goes undetected while others wait", async () => {
-    const { client, gate } = await mortal();
+    const { client, proxy } = await mortal();
     await acquireOwnerlessLock(client, name, 1_000, 60, prefix());
-    gate.cut();
+    proxy.cut();
     expect(await acquireOwnerlessLock(redis.client, name, 500, 60, prefix())).toBe(false);
     expect(await fixture.db.pttl(classicKey())).toBeGreaterThan(50_000);
 
     const ours = await mortalLock({ leaseMs: 300 });
     await ours.lock.acquire(name);
     const waiter = await enqueue(fixture.make(), name);
-    ours.gate.cut();
+    ours.proxy.cut();
     expect((await timed(waiter.promise)).awakeMs).toBeLessThan(promptMs);
   });
 
   it("symptom 2: a crash before EXPIRE holds it for ever", async () => {
-    const { client, gate } = await mortal();
-    await gate.crashAt(/expire/i, acquireOwnerlessLock(client, name, 1_000, 10, prefix()));
+    const { client, proxy } = await mortal();
+    await proxy.crashAt(/expire/i, acquireOwnerlessLock(client, name, 1_000, 10, prefix()));
     expect(await fixture.db.pttl(classicKey())).toBe(-1);
 
     const ours = await mortalLock({ leaseMs: 6_000 });
     await ours.lock.acquire(name);
-    ours.gate.cut();
+    ours.proxy.cut();
     // There is no step between taking the lock and bounding it.
-    expect(ours.gate.requests).toBe(1);
+    expect(ours.proxy.requests).toBe(1);
     expect(await fixture.db.pttl(ourKey())).toBeGreaterThan(0);
   });
 
@@ -225,17 +225,17 @@ describe("the four classic symptoms", () => {
 
 describe("faults of the classic lock with a time limit", () => {
   it("a crash between SETNX and EXPIRE is repaired only if another client happens to wait", async () => {
-    const { client, gate } = await mortal();
-    await gate.crashAt(/expire/i, acquireLockWithTimeout(client, name, 1_000, 10, prefix()));
+    const { client, proxy } = await mortal();
+    await proxy.crashAt(/expire/i, acquireLockWithTimeout(client, name, 1_000, 10, prefix()));
     expect(await fixture.db.pttl(classicKey())).toBe(-1);
     await acquireLockWithTimeout(redis.client, name, 50, 10, prefix());
     expect(await fixture.db.pttl(classicKey())).toBeGreaterThan(5_000);
 
     const ours = await mortalLock({ leaseMs: 300 });
     const acquiring = rejection(ours.lock.acquire(name));
-    const reply = ours.gate.hold(/evalsha/i);
+    const reply = ours.proxy.hold(/evalsha/i);
     await reply.reached;
-    ours.gate.cut();
+    ours.proxy.cut();
     await acquiring;
     const left = await fixture.db.pttl(ourKey());
     expect(left === -2 || (left > 0 && left <= 300)).toBe(true);

@@ -3,7 +3,7 @@ import { LogshipError } from "./errors.js";
 import type { Hub } from "./hub.js";
 import * as scripts from "./scripts/index.js";
 
-/** Unlinks chunks that no consumer needs, and all others that are still listed. A crash before leaves them listed. */
+/** Unlinks chunks that no consumer needs, and all others that are listed in `free`. After a crash they stay listed there. */
 export const freeChunks = async (hub: Hub, listed: readonly string[]): Promise<void> => {
   for (let parts = listed; parts.length > 0;) {
     const keys = { ...hub.keys, unneeded: parts.map((part) => hub.keys.chunk(part)) };
@@ -11,11 +11,11 @@ export const freeChunks = async (hub: Hub, listed: readonly string[]): Promise<v
   }
 };
 
-/** Tells this channel from one that is made again under its name; null: there is none. */
+/** Distinguishes this channel from a later one of the same name; null if there is none. */
 export const epochOf = async (hub: Hub): Promise<string | null> =>
   (await hub.read("HGET", [hub.keys.channel, "epoch"])) as string | null;
 
-/** Removes a consumer from a channel, if its last sign is older than `silentMs` (0: in any case). Resolves with whether it is removed. */
+/** Removes a consumer from a channel if its last sign of life is older than `silentMs` (0: in any case). Resolves with whether it was removed. */
 export const dropConsumer = async (hub: Hub, consumer: string, silentMs: number): Promise<boolean> => {
   const epoch = (await epochOf(hub)) ?? "";
   for (let after = 0; after >= 0;) {
@@ -27,7 +27,7 @@ export const dropConsumer = async (hub: Hub, consumer: string, silentMs: number)
   return true;
 };
 
-/** Removes all consumers whose last sign is older than `silentMs`; resolves with their names. */
+/** Removes all consumers whose last sign of life is older than `silentMs`; resolves with their names. */
 export const dropSilent = async (hub: Hub, silentMs: number): Promise<string[]> => {
   const dropped: string[] = [];
   for (const consumer of (await hub.hash(hub.keys.consumers)).keys())
@@ -52,24 +52,24 @@ export const deleteJob = async (hub: Hub): Promise<void> => {
   }
 };
 
-/** Deletes a channel with its results. A crash in between leaves it closed, and another call goes on. */
+/** Deletes a channel with its results. A crash in between leaves it closed, and another call finishes the deletion. */
 export const deleteChannel = async (hub: Hub): Promise<void> => {
   const { events, channel } = hub.keys;
   const epoch = (await epochOf(hub)) ?? "";
   const discard = (isLast: 0 | 1, targets: readonly string[]): Promise<string[]> =>
     hub.run(scripts.discard, { epoch, isLast, events }, { keys: { ...hub.keys, targets } });
   for (let parts = await discard(0, []); parts.length > 0; parts = await discard(0, [])) await freeChunks(hub, parts);
-  // No commit can add a result any more.
+  // From here on no commit can add a result.
   await discard(1, resultKeys(await hub.hash(channel)));
 };
 
-/** The channel at one instant; null: there is none yet. */
+/** The channel at one instant; null if there is none yet. */
 export const statusOf = async (hub: Hub): Promise<scripts.ChannelStatus | null> => {
   hub.assertOpen();
   return await hub.run(scripts.status, { most: 100 });
 };
 
-/** A channel as plain numbers, for an exporter. Of the files the first 100 that are in the channel count. */
+/** A channel as plain numbers, for an exporter. Only the first 100 files in the channel are counted. */
 export const metricsOf = async (hub: Hub): Promise<MetricSample[]> => {
   const status = await statusOf(hub);
   if (!status) return [];

@@ -1,19 +1,20 @@
 import { crc32 } from "node:zlib";
 
-/** CRC-32 of blocks for which it was computed already. */
+/** The CRC-32 of blocks for which it was already computed. */
 const known = new WeakMap<Uint8Array, number>();
 
-/** Says that `bytes` have this CRC-32. They must not change any more. */
+/** Records the CRC-32 of `bytes`, which must not change afterwards. */
 export const noteCrc = (bytes: Uint8Array, crc: number): void => void known.set(bytes, crc);
 
-/** CRC-32 of `bytes` behind what has the CRC `before`. Node's own gives 0 for bytes of which there are none, whatever came before. */
+/** CRC-32 of data with the CRC `before` followed by `bytes`. For no bytes Node's own function returns 0, whatever came before. */
 export const crcOf = (bytes: Uint8Array, before: number): number => {
   if (bytes.length === 0) return before;
   const own = known.get(bytes);
   return own === undefined ? crc32(bytes, before) : combined(before, own, bytes.length);
 };
 
-// So zlib puts together the CRCs of two parts: polynomials over GF(2) modulo that of CRC-32, the coefficient of x^0 in the highest bit.
+// Combines the CRCs of two parts like zlib's `crc32_combine`: polynomials over GF(2) modulo that of CRC-32, the coefficient of x^0 in the highest
+// bit.
 const modulus = 0xedb88320;
 
 const product = (a: number, b: number): number => {
@@ -25,12 +26,12 @@ const product = (a: number, b: number): number => {
   return sum;
 };
 
-/** x^(8 × length) of the last length: nearly all blocks are as long as a chunk. */
+/** x^(8 × length) of the last length: nearly all blocks have the length of a chunk. */
 let [lastLength, lastPower] = [0, 2 ** 31];
 const powerOf = (length: number): number => {
   if (length === lastLength) return lastPower;
   [lastLength, lastPower] = [length, 2 ** 31];
-  // x^8, and its square for each binary digit.
+  // x^8, squared for each binary digit.
   for (let [left, square] = [length, 2 ** 23]; left > 0; left = Math.floor(left / 2), square = product(square, square))
     if (left % 2 === 1) lastPower = product(square, lastPower);
   return lastPower;

@@ -3,7 +3,7 @@ import type { LinesHandler } from "./runner.js";
 
 /** Looks up addresses. */
 export interface Locator {
-  /** A country, as `DE`; null or undefined: not known. Its errors end the run. */
+  /** A country, like `DE`; null or undefined if it is not known. An error ends the run. */
   country(address: string): string | null | undefined | Promise<string | null | undefined>;
 }
 
@@ -24,7 +24,7 @@ export interface DailyCountryOptions {
    */
   readonly result?: string | undefined;
   /**
-   * Reads a line; undefined: it says neither.
+   * Reads a line; undefined if the line has no address and day.
    *
    * @default the common and the combined log format: `address … [01/Mar/2026:13:55:36 +0000] …`, the day as it is written there
    */
@@ -42,10 +42,10 @@ const visitOf = (line: string): Visit | undefined => {
 };
 
 /**
- * Counts lines by day and country into the fields `<day> <country>` of one result. An address that the locator does not know is counted as
- * `<day> unknown`, a line that cannot be read as `unreadable`: the fields sum to the number of lines.
+ * Counts lines by day and country into the fields `<day> <country>` of one result. An address that the locator does not know is counted as `<day>
+ * unknown`, a line that cannot be read as `unreadable`: the fields add up to the number of lines.
  *
- * Sums are collected in memory until the next commit, so by the `flush…` settings of the job or receiver, and at the end of each file.
+ * Sums are collected in memory until the next commit, which the `flush…` settings of the job or receiver decide; each end of a file is one, too.
  *
  * @example
  * await receiver.run(dailyCountry({ locator: { country: (address) => places.get(address) } }));
@@ -63,7 +63,7 @@ export const dailyCountry = (options: DailyCountryOptions): LinesHandler => {
         continue;
       }
       const found = locator.country(visit.address);
-      // To await what is there already would cost a turn of the event loop for each line.
+      // Awaiting a value that is already there would cost a turn of the event loop for each line.
       const country = found instanceof Promise ? await found : found;
       results.increment(result, `${visit.day} ${country ?? "unknown"}`);
     }

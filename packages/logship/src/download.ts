@@ -17,27 +17,27 @@ interface Descriptor {
   readonly textAt: number;
 }
 
-/** A chunk that is here; of framed content as text. */
+/** A chunk that was fetched; framed content is already inflated to text. */
 interface Fetched {
   readonly descriptor: Descriptor;
   readonly bytes: Buffer;
 }
 
 const inflate = promisify(gunzip) as (bytes: Buffer, options: object) => Promise<Buffer>;
-/** A reader waits for them, so it does so seldom. */
+/** A reader waits for these fetches, so there should be few of them. */
 const descriptorsAtOnce = 256;
 
-/** Bytes of the budget that a chunk takes: a framed one is held as text. */
+/** Bytes of the prefetch budget that a chunk takes: a framed one is held as text. */
 const heldBytes = ({ size, text }: Descriptor): number => Math.max(size, text);
 
-/** How a download learns more about its file. */
+/** The source of a download's news about its file. */
 export interface DownloadSource {
   readonly hub: Hub;
   readonly signal: AbortSignal;
   readonly prefetchBytes: number | undefined;
   /** Resolves with the file as it is when it has more chunks than `known`, or is sealed. */
   grown(known: number): Promise<SeenFile>;
-  /** Throws why the file's data may be missing, if it is not damage. */
+  /** Throws the reason why the file's data may be missing, if it is not damage. */
   explainMissing(): Promise<void>;
 }
 
@@ -49,7 +49,7 @@ export class Download {
   #ahead: Descriptor[] = [];
   #aheadBytes = 0;
   #next: number;
-  /** The last one that was described. */
+  /** The last chunk whose descriptor was read. */
   #last: Descriptor | undefined;
   /** Chunks that positions may still need, in order. */
   readonly #places: Descriptor[] = [];
@@ -64,13 +64,13 @@ export class Download {
     return this.#file;
   }
 
-  /** The chunk in which reading from `stored` begins; undefined: none was read. Asked in ascending order. */
+  /** The chunk in which reading from `stored` begins; undefined if none was read. `stored` must ascend from call to call. */
   placeOf(stored: number): { readonly ordinal: number; readonly part: string } | undefined {
     while (this.#places.length > 1 && this.#places[1]!.storedAt <= stored) this.#places.shift();
     return this.#places[0];
   }
 
-  /** Why reading failed: what was read may be no chunk of the file any more, since a failover lost it. */
+  /** The reason why reading failed: after a failover the data may no longer be a chunk of the file. */
   async explained(error: unknown): Promise<unknown> {
     if (!isAboutContent(error)) return error;
     try {
@@ -114,13 +114,13 @@ export class Download {
     }
   }
 
-  /** Starts to fetch what the budget allows; waits for the file to grow if there is nothing at all. */
+  /** Starts to fetch as much as the budget allows; waits for the file to grow if there is nothing to fetch. */
   async #fill(): Promise<void> {
     const { prefetchBytes = this.#file.codec === "gzip" ? 2_097_152 : 1_048_576 } = this.#source;
     for (;;) {
       if (this.#ahead.length === 0 && this.#next < this.#file.chunks) await this.#describe();
       if (this.#ahead.length > 0) {
-        // Two by one call, if they are small: a call costs as much as to copy a chunk.
+        // Two small chunks by one call: a call costs as much as copying a chunk.
         const sum = this.#ahead.slice(0, 2).reduce((bytes, descriptor) => bytes + heldBytes(descriptor), 0);
         const isPair = sum <= prefetchBytes / 4;
         const size = isPair ? sum : heldBytes(this.#ahead[0]!);
@@ -158,7 +158,9 @@ export class Download {
     }
   }
 
-  /** The descriptors of some chunks. Throws if the last one before them has changed: a failover lost it, and those that come are others. */
+  /**
+   * The descriptors of some chunks. Throws if the last one before them has changed: a failover lost it, and the following chunks were shipped anew.
+   */
   async #described(ordinals: readonly number[]): Promise<(string | null)[]> {
     const before = this.#last;
     const fields = [...(before ? [before.ordinal] : []), ...ordinals].map(

@@ -6,17 +6,17 @@ import { KitError } from "@kit/core";
  * - `KIT_LOGSHIP_FENCED`: another process took over this file, or works as this consumer
  * - `KIT_LOGSHIP_RESET`: Redis lost data that it had confirmed, or the channel was deleted
  * - `KIT_LOGSHIP_CHANGED`: a source is not what it was when a part of it was processed or shipped
- * - `KIT_LOGSHIP_CHANNEL_CLOSED`: nothing can be added to the channel any more
- * - `KIT_LOGSHIP_TRIMMED`: a new consumer cannot have everything: chunks have been freed before it came
+ * - `KIT_LOGSHIP_CHANNEL_CLOSED`: the channel takes no further files
+ * - `KIT_LOGSHIP_TRIMMED`: a new consumer cannot have everything: chunks were freed before it joined
  * - `KIT_LOGSHIP_TOO_LARGE`: a passed-through file would never fit under the limit of the channel
  * - `KIT_LOGSHIP_EXPIRED`: a reservation ended before its chunks were committed; they are being written again (only in `error` events)
  * - `KIT_LOGSHIP_INTERRUPTED`: a stream cannot be read again from its beginning, and a part of what was confirmed is lost
  * - `KIT_LOGSHIP_BAD_DATA`: a chunk is damaged or missing, or gzip content is damaged or ends early
- * - `KIT_LOGSHIP_BROKEN_OFF`: a file ended in the channel before its end (only in `damaged` events)
+ * - `KIT_LOGSHIP_BROKEN_OFF`: a file in the channel ends before the end of its source (only in `damaged` events)
  * - `KIT_LOGSHIP_LINE`: a line is too long, or is not UTF-8, and the policy is to reject
- * - `KIT_LOGSHIP_DROPPED`: this consumer was taken off the channel; its name cannot be used there again
+ * - `KIT_LOGSHIP_DROPPED`: this consumer was removed from the channel; its name cannot be used there again
  * - `KIT_LOGSHIP_BUSY`: a job cannot be deleted while a worker has a file
- * - `KIT_LOGSHIP_RESULT`: a result cannot be stored: its key holds another type, or its field no integer
+ * - `KIT_LOGSHIP_RESULT`: a result cannot be stored: its key has another type, or its field is no integer
  */
 export type LogshipErrorCode =
   | "KIT_LOGSHIP_FENCED"
@@ -40,7 +40,7 @@ declare module "@kit/core" {
   }
 }
 
-/** A failure of shipping, receiving or processing; `code` says which. */
+/** A failure of shipping, receiving or processing; `code` names it. */
 export class LogshipError extends KitError {
   /** @internal */
   static override readonly brand: string = "LogshipError";
@@ -58,7 +58,7 @@ export class LogshipError extends KitError {
   }
 }
 
-/** Stored content cannot be read as what it should be. Nothing behind `offset` was delivered. */
+/** Stored content is damaged or missing. Nothing behind `offset` was delivered. */
 export class BadDataError extends LogshipError {
   /** @internal */
   static override readonly brand: string = "BadDataError";
@@ -93,7 +93,7 @@ export class LineError extends LogshipError {
   }
 }
 
-/** Whether a file cannot be read, or is not what it was: others can. */
+/** Whether the error concerns one file alone, which is damaged or has changed, so that others can go on. */
 export const isAboutContent = (error: unknown): boolean =>
   (error instanceof LogshipError && aboutContent.has(error.code)) ||
   ["EACCES", "EPERM", "EIO"].includes(String((error as { code?: unknown } | null)?.code));
@@ -105,7 +105,7 @@ const aboutContent: ReadonlySet<string> = new Set([
   "KIT_LOGSHIP_TOO_LARGE",
 ]);
 
-/** The server went back, in a failover: it does not have the last commits and their results any more, or the chunks that were read. */
+/** A failover lost data: the server no longer has the last commits and their results, or the chunks that were read. */
 export class RolledBack extends LogshipError {
   constructor(file: string) {
     super("KIT_LOGSHIP_RESET", "The server has lost its last commits, which are to be repeated", { file });

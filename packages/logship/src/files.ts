@@ -5,7 +5,7 @@ import { join } from "node:path";
 import { LogshipError } from "./errors.js";
 import { inflateMembers } from "./gzip.js";
 
-/** In which order files come: by number within names (`log.2` before `log.10`), oldest change first, or as a function says. */
+/** The order of files: by number within names (`log.2` before `log.10`), by time of change, oldest first, or by a comparison. */
 export type FileOrder = "natural" | "mtime" | ((one: LocalFile, other: LocalFile) => number);
 
 /** A file of a directory. */
@@ -16,20 +16,20 @@ export interface LocalFile {
   readonly id: string;
   readonly size: number;
   readonly mtimeMs: number;
-  /** Size and time of the last change: a file with another stamp is looked at again. */
+  /** Size and time of the last change: a file with another stamp is read again. */
   readonly stamp: string;
 }
 
-/** The default size of a chunk: a plain one needs no copying. Small files are read at once. */
+/** The default size of a chunk: a plain chunk needs no copying. Small files are read at once. */
 const firstReadBytes = 131_060;
-/** Four chunks: to read each alone takes as long as its checksums. */
+/** Four chunks: reading each alone takes as long as computing its checksums. */
 const readBytes = 4 * firstReadBytes;
-/** So many of the first text bytes tell a file from another in the same inode. */
+/** How many of the first text bytes distinguish a file from another one in the same inode. */
 const prefixBytes = 1_024;
 const lineFeed = 10;
 const collator = new Intl.Collator("en", { numeric: true });
 
-/** As `test()`, but with a global expression that one begins where it ended for another name. */
+/** Like `test()`, which with a global expression would begin where the match in the previous name ended. */
 export const matches = (expression: RegExp, name: string): boolean => name.search(expression) >= 0;
 
 export const isMissing = (error: unknown): boolean =>
@@ -85,7 +85,7 @@ const compareBy = (order: FileOrder): ((one: LocalFile, other: LocalFile) => num
   return order;
 };
 
-/** An open file, read at any place. The handle stays good when the file is renamed or deleted. */
+/** An open file, read at any offset. The handle stays valid when the file is renamed or deleted. */
 export class OpenFile {
   readonly #handle: FileHandle;
   readonly isGzip: boolean;
@@ -95,7 +95,7 @@ export class OpenFile {
     this.isGzip = isGzip;
   }
 
-  /** Resolves with undefined if there is no such file any more, or if another one has its name. */
+  /** Resolves with undefined if the file is gone, or if another one has its name. */
   static async open(file: LocalFile): Promise<OpenFile | undefined> {
     const handle = await open(file.path).catch((error: unknown) => {
       if (!isMissing(error)) throw error;
@@ -104,7 +104,7 @@ export class OpenFile {
     try {
       if (factsOf(await handle.stat({ bigint: true })).id === file.id) {
         const { buffer, bytesRead } = await handle.read(Buffer.alloc(3), 0, 3, 0);
-        // By its content: a name says nothing certain. The third byte is deflate, the only method there is.
+        // By its content, since a name proves nothing. The third byte is deflate, the only method there is.
         return new OpenFile(handle, bytesRead === 3 && buffer.readUIntBE(0, 3) === 0x1f8b08);
       }
     } catch (error) {
@@ -115,12 +115,12 @@ export class OpenFile {
     return undefined;
   }
 
-  /** Size, and the stamp of what it is now. */
+  /** Its size and stamp now. */
   async now(): Promise<Pick<LocalFile, "size" | "stamp">> {
     return factsOf(await this.#handle.stat({ bigint: true }));
   }
 
-  /** The bytes from `from` to where the file ends when they are read. */
+  /** The bytes from `from` to the current end of the file. */
   async *read(from: number): AsyncGenerator<Buffer, void, undefined> {
     for (let [at, size] = [from, firstReadBytes]; ; size = readBytes) {
       const { buffer, bytesRead } = await this.#handle.read(Buffer.allocUnsafe(size), 0, size, at);
@@ -131,7 +131,7 @@ export class OpenFile {
   }
 
   /**
-   * Length and hash of the first text bytes, 1 KiB at most; and whether the file begins as an earlier prefix says, which may be of fewer bytes, since
+   * Length and hash of the first text bytes, 1 KiB at most; and whether the file still begins with an earlier prefix, which may be shorter, since
    * files grow.
    *
    * @throws {BadDataError} it is gzip, and damaged at its beginning.
@@ -142,7 +142,7 @@ export class OpenFile {
     return { prefix: prefixOf(head), isSame };
   }
 
-  /** The prefixes that the file may be known by: the one of now, and those of when it had fewer lines. */
+  /** The prefixes that the file may be known by: the current one, and those from when it had fewer lines. */
   async prefixes(): Promise<string[]> {
     const head = await this.#head();
     const prefixes = [prefixOf(head)];

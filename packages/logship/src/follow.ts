@@ -3,11 +3,11 @@ import { basename, dirname } from "node:path";
 import { onAbort } from "@kit/core/toolkit";
 import { changedError, isMissing, listFiles, type LocalFile, localFile, matches, OpenFile, prefixOf } from "./files.js";
 
-/** Events of the file system may be lost, and none come from another directory, where a symbolic link may lead. */
+/** File system events may be lost, and none arrive from the directory that a symbolic link leads to. */
 const lookEveryMs = 500;
 const mostOfFirstLine = 1_024;
 
-/** Tells that something in a directory may have changed: at an event of the file system, and in any case after half a second. */
+/** Notifies of possible changes in a directory: at a file system event, and at least every half second. */
 class DirectoryWatch {
   #watcher: FSWatcher | undefined;
   #changes = 0;
@@ -19,14 +19,14 @@ class DirectoryWatch {
         this.#changes++;
         this.#wake();
       });
-      // From then on it looks after `lookEveryMs`.
+      // After that it looks every `lookEveryMs`.
       this.#watcher.on("error", () => this.close());
     } catch {
       this.#watcher = undefined;
     }
   }
 
-  /** The number of events so far: to be taken before the directory is looked at. */
+  /** The number of events so far. Read it before reading the directory. */
   mark(): number {
     return this.#changes;
   }
@@ -51,37 +51,37 @@ class DirectoryWatch {
   }
 }
 
-/** A file of a log. */
+/** One file of a log. */
 export interface FollowedFile {
   readonly file: LocalFile;
-  /** The same under each of its names: device, inode and the hash of its first line. */
+  /** An identity that survives renaming: device, inode and the hash of its first line. */
   readonly id: string;
-  /** Whether it is the one that is written. */
+  /** Whether it is the file that is being written. */
   readonly isLive: boolean;
-  /** Bytes that it has now. */
+  /** Its current size in bytes. */
   size(): Promise<number>;
-  /** From its beginning on, as it grows; ends when it has been rotated away and nothing more comes. */
+  /** Reads it from the beginning as it grows; ends when it has been rotated away and no longer grows. */
   read(): AsyncGenerator<Buffer, void, undefined>;
 }
 
-/** Which log, and when a file of it has ended. */
-export interface FollowTerms {
+/** The log, and the rules for when a file of it has ended. */
+export interface FollowedLog {
   readonly path: string;
   readonly rotated: RegExp | undefined;
   readonly quietMs: number;
 }
 
 /**
- * The files of the log at `path`: those that have been rotated away, oldest first, then the one that is written, and the next one when that has been
- * rotated away and read to its end. Each can be read until the next is asked for. Gzip files are left out: they are copies of files that were plain.
+ * The files of the log at `path`: those that have been rotated away, oldest first, then the current one, and the next one once that has been rotated
+ * away and read to its end. Each can be read until the next one is requested. Gzip files are left out: they are copies of plain ones.
  */
 export async function* followLog(
-  { path, rotated, quietMs }: FollowTerms,
+  { path, rotated, quietMs }: FollowedLog,
   signal: AbortSignal,
 ): AsyncGenerator<FollowedFile, void, undefined> {
   const [directory, base] = [dirname(path), basename(path)];
   const watching = new DirectoryWatch(directory);
-  /** With their stamps: another file may get the same inode. */
+  /** With their stamps, since another file may get the same inode. */
   const passed = new Set<string>();
 
   const liveFile = async (): Promise<LocalFile | undefined> =>
@@ -99,17 +99,17 @@ export async function* followLog(
     return files.filter(({ id, name }) => id !== live?.id && isRotated(name));
   };
 
-  /** Resolves with whether more than `at` bytes are there, once they are or it is certain that they will not be. */
+  /** Waits until more than `at` bytes are there, or are certain never to come; resolves with whether they are there. */
   const hasGrown = async (file: LocalFile, opened: OpenFile, at: number): Promise<boolean> => {
     for (let quietSince: number | undefined; ;) {
       const mark = watching.mark();
       const live = await liveFile();
       const isLive = live?.id === file.id;
-      // A file that was rotated away later was written later.
+      // The later a file was rotated away, the later it was written.
       const others = isLive ? [] : await rotatedFiles(live);
       const index = others.findIndex(({ id }) => id === file.id);
       const isLast = index < 0 || index === others.length - 1;
-      // The size is looked at last: what was written before is counted.
+      // The size is read last, so that earlier writes are counted.
       const { size } = await opened.now();
       if (size < at) throw changedError(file.name);
       if (size > at) return true;
@@ -121,7 +121,7 @@ export async function* followLog(
     }
   };
 
-  /** The first line, or its first KiB; less, also nothing, only of a file that has ended. */
+  /** The first line, or its first KiB. Only a file that has ended may give less, or nothing. */
   const firstLine = async (file: LocalFile, opened: OpenFile): Promise<Buffer> => {
     for (;;) {
       let line = Buffer.alloc(0);

@@ -11,15 +11,15 @@ export interface Chunk {
   readonly lines: number;
   /** CRC-32 of `bytes`. */
   readonly crc: number;
-  /** CRC-32 of all that was fed, up to the end of this chunk. */
+  /** CRC-32 of all bytes that were fed, up to the end of this chunk. */
   readonly crcAfter: number;
-  /** How much was fed up to its end. */
+  /** The number of bytes that were fed up to its end. */
   readonly fedAfter: number;
 }
 
 const compress = promisify(gzip) as (bytes: Buffer, options: { level: number }) => Promise<Buffer>;
 const lineFeed = 10;
-/** However well text compresses, a reader holds a chunk's text in memory. */
+/** A bound on text that compresses well: a reader holds the text of a whole chunk in memory. */
 const mostTextBytes = 1_048_576;
 
 const countLines = (bytes: Buffer): number => {
@@ -28,7 +28,7 @@ const countLines = (bytes: Buffer): number => {
   return count;
 };
 
-/** Bytes that were fed, still to be made into chunks; CRC-32 and length of all that was fed up to their end. */
+/** Bytes that were fed but are in no chunk yet; CRC-32 and length of all that was fed up to their end. */
 interface Piece {
   readonly bytes: Buffer;
   readonly crcBefore: number;
@@ -45,7 +45,7 @@ export class Framer {
   #waitingBytes = 0;
   #fed: number;
   #crc: number;
-  /** Text bytes for each stored byte, as far as is known. */
+  /** Text bytes for each stored byte, once that is known. */
   #ratio = 3;
 
   constructor(
@@ -66,7 +66,7 @@ export class Framer {
     return this.#waitingBytes > 0;
   }
 
-  /** Takes text; returns the chunks that are full by now, each list being one that is still compressed. */
+  /** Takes text; returns the chunks that are now full. Each promise is for a list that is still being compressed. */
   feed(bytes: Buffer): Promise<Chunk[]>[] {
     this.#waiting.push(bytes);
     this.#waitingBytes += bytes.length;

@@ -14,10 +14,10 @@ export interface GzipOptions {
   readonly offset?: number | undefined;
 }
 
-/** Called where a member begins, with the stored bytes and the text bytes before it. */
+/** Called at each start of a member, with the stored bytes and the text bytes before it. */
 export type OnMember = (stored: number, text: number) => void;
 
-/** Inflated output comes in pieces of this size; more is never held, however well the content was compressed. */
+/** Inflated output arrives in pieces of this size; never more is held, however well the content was compressed. */
 const outputBytes = 131_072;
 const [id1, id2, deflate] = [0x1f, 0x8b, 8];
 const [hasCrc, hasExtra, hasName, hasComment] = [2, 4, 8, 16];
@@ -33,7 +33,7 @@ class Bytes {
     this.#blocks = blocks[Symbol.asyncIterator]();
   }
 
-  /** The bytes at hand, at least one; undefined at the end. */
+  /** The bytes available now, at least one; undefined at the end. */
   async some(): Promise<Buffer | undefined> {
     while (this.#block.length === 0) {
       const { done, value } = await this.#blocks.next();
@@ -90,7 +90,7 @@ export const readGzip = (
   options: GzipOptions = {},
 ): AsyncGenerator<Buffer, void, undefined> => inflateMembers(blocks, options, () => undefined);
 
-/** As `readGzip`, and calls `onMember` where members begin. `stored` and `text` are counted from the first block on. */
+/** Like `readGzip`, but calls `onMember` at each start of a member. `stored` and `text` are counted from the first block. */
 export async function* inflateMembers(
   blocks: AsyncIterable<Uint8Array>,
   { file, offset = 0 }: GzipOptions,
@@ -124,7 +124,7 @@ export async function* inflateMembers(
   }
 }
 
-/** Whether only zeros are left, all of which are read then. */
+/** Whether only zeros are left; reads them all. */
 const isPadding = async (bytes: Bytes, bad: (reason: string) => BadDataError): Promise<boolean> => {
   let block = await bytes.some();
   if (block?.[0] !== 0) return false;
@@ -168,7 +168,7 @@ async function* inflateMember(
       const block = await bytes.some();
       if (!block) throw bad("The gzip content ends early");
       fed += block.length;
-      // The callback comes when all output of this block has been read.
+      // The callback is called when all output of this block has been read.
       await new Promise<void>((resolve, reject) => {
         engine.once("close", resolve);
         engine.write(block, (error) => {
@@ -180,7 +180,7 @@ async function* inflateMember(
       if (engine.destroyed && !engine.readableEnded) return;
       const unused = fed - engine.bytesWritten;
       bytes.take(block.length - unused);
-      // The engine leaves bytes unused only behind the end of the member; the trailer sees to it that there are some.
+      // The engine leaves bytes unused only behind the end of the member, where at least the trailer follows.
       if (unused > 0) return;
     }
   };

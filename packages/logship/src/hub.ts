@@ -24,8 +24,8 @@ import { type LinkedSignal, linkedSignal } from "./signals.js";
 /** Settings that jobs, shippers and receivers share. */
 export interface HubOptions extends ClientOptions {
   /**
-   * Works on a connection of its own, with the settings of the given client. Chunks are large: on a shared connection other commands would
-   * wait behind them. `false` saves the connection.
+   * Works on a dedicated connection, with the settings of the given client. Chunks are large: on a shared connection other commands would wait behind
+   * them. `false` saves the connection.
    *
    * @default true
    */
@@ -35,13 +35,13 @@ export interface HubOptions extends ClientOptions {
 /** A message on the events channel. */
 export type Hint = "data" | "space" | "file";
 
-/** Without a message the state is looked at again after so many ms; where nothing can be pushed, far sooner. */
+/** Without a message the state is read again after this many ms; where nothing can be pushed, far sooner. */
 const lookEveryMs = 10_000;
 const pollMs = 250;
 
-/** What a job, shipper or receiver works with: its keys, its commands, the hints that scripts publish, and its running calls. */
+/** The common part of jobs, shippers and receivers: keys, commands, the hints that scripts publish, and the running calls. */
 export class Hub {
-  /** Receives each error after which something is tried again. */
+  /** Receives each error after which an operation is retried. */
   onError: (error: KitError) => void = () => undefined;
   readonly #what: string;
   readonly #running = new Set<Promise<unknown>>();
@@ -57,7 +57,7 @@ export class Hub {
   #closed: Promise<void> | undefined;
   #isForbidden = false;
 
-  /** `what`: how errors call its owner. */
+  /** `what`: the owner's name in errors. */
   constructor(redis: RedisLike, name: string, { prefix, isolate = true, deadlineMs }: HubOptions, what: string) {
     this.name = name;
     this.#what = what;
@@ -70,11 +70,11 @@ export class Hub {
       this.context.detach();
       throw error;
     }
-    // Waiting calls look again: a failover may have changed what they saw, or the client has ended.
+    // Waiting calls read the state again: a failover may have changed it, or the client has ended.
     this.#stopDrops = this.context.executor.onDrop(() => this.#wakeAll());
   }
 
-  /** A signal that aborts with the caller's, and with KitClosedError when `close()` is called; to be unlinked. Throws once that was called. */
+  /** A signal that aborts with the caller's, and with KitClosedError at `close()`; call `unlink` afterwards. Throws after `close()`. */
   link(signal: AbortSignal | undefined): LinkedSignal {
     this.assertOpen();
     return linkedSignal([signalOption("signal", signal), this.#closing.signal]);
@@ -84,7 +84,7 @@ export class Hub {
     if (this.#closing.signal.aborted) throw new KitClosedError(this.#what);
   }
 
-  /** Runs what `close()` ends and waits for. */
+  /** Runs a call that `close()` ends and waits for. */
   async task<T>(
     name: string,
     facts: () => object,
@@ -105,12 +105,12 @@ export class Hub {
     }
   }
 
-  /** How many hints of a kind have come: to be taken before the state is looked at. */
+  /** The number of hints of a kind so far. Read it before reading the state. */
   mark(hint: Hint): number {
     return this.#counts[hint];
   }
 
-  /** Resolves when a hint has come since `mark`, when hints may have been lost, or after `mostMs`. Sends no commands. */
+  /** Resolves when a hint has arrived since `mark`, when hints may have been lost, or after `mostMs`. Sends no commands. */
   async until(hint: Hint, mark: number, signal: AbortSignal, mostMs: number = lookEveryMs): Promise<void> {
     this.#listen();
     signal.throwIfAborted();
@@ -153,7 +153,7 @@ export class Hub {
     return new Map(Array.from({ length: flat.length / 2 }, (_, index) => [flat[2 * index]!, flat[2 * index + 1]!]));
   }
 
-  /** One command that only reads. `bytes`: texts in its reply come as Buffers. */
+  /** One command that only reads. `bytes`: texts in its reply are Buffers. */
   async read(
     command: string,
     args: readonly string[],
@@ -173,7 +173,7 @@ export class Hub {
   }
 
   /**
-   * Calls `attempt` until it resolves, through outages and failovers, with growing pauses. Errors that another try cannot help are thrown.
+   * Calls `attempt` until it resolves, through outages and failovers, with growing pauses. Throws errors that a retry cannot help.
    */
   async persist<T>(attempt: () => Promise<T>, signal: AbortSignal): Promise<T> {
     for (let number = 2; ; number++)
@@ -187,7 +187,7 @@ export class Hub {
       }
   }
 
-  /** Ends what runs, waits for it for at most `timeoutMs`, and lets go of the client. The first call decides. */
+  /** Aborts the running calls, waits for them for at most `timeoutMs`, and detaches from the client. The options of the first call hold. */
   close(options: CloseOptions = {}): Promise<void> {
     const timeoutMs = closeTimeoutMs(options);
     this.#closed ??= this.#close(timeoutMs);

@@ -4,7 +4,7 @@ import { deleteJob } from "./channel.js";
 import { fencedError, isAboutContent, LogshipError, resultError } from "./errors.js";
 import { changedError, listFiles, type LocalFile, OpenFile } from "./files.js";
 import { Hub } from "./hub.js";
-import { concurrencyOption, type JobOptions, type JobTerms, jobTerms, type RunOptions } from "./options.js";
+import { concurrencyOption, type JobOptions, type ResolvedJob, resolveJob, type RunOptions } from "./options.js";
 import { Processor } from "./processor.js";
 import { fileText, formatPosition, parsePosition, readingOf } from "./reading.js";
 import { noEffects } from "./results.js";
@@ -14,25 +14,25 @@ import { linkedSignal, type LinkedSignal, together } from "./signals.js";
 
 /** Events of a job. */
 export interface JobEvents {
-  /** A file was taken, to be processed from `offset` on. */
+  /** A worker took a file and processes it from `offset` on. */
   readonly file: [fact: { readonly file: string; readonly offset: number; readonly bytes: number }];
-  /** Results and position were stored. */
+  /** Results and position of a file were stored. */
   readonly progress: [fact: { readonly file: string; readonly offset: number; readonly lines: number }];
   /** A file is processed to its end. */
   readonly done: [fact: { readonly file: string; readonly offset: number; readonly lines: number }];
-  /** Another worker took the file over: this one was silent for `leaseMs`, or Redis lost data. */
+  /** Another worker took over the file: this one was silent for `leaseMs`, or Redis lost data. */
   readonly lost: [fact: { readonly file: string }];
-  /** A file was skipped, as `onBadData` says. */
+  /** A file was skipped because of `onBadData`. */
   readonly damaged: [fact: { readonly file: string; readonly error: KitError }];
-  /** Something failed in the background and is being tried again. */
+  /** A background operation failed and is being retried. */
   readonly error: [error: KitError];
 }
 
 /** The outcome of one run. */
 export interface RunSummary {
-  /** Files that it processed to their end. */
+  /** Files that this run processed to their end. */
   readonly files: number;
-  /** Lines whose results it stored. */
+  /** Lines whose results this run stored. */
   readonly lines: number;
 }
 
@@ -42,7 +42,7 @@ export interface JobFile {
   readonly isDone: boolean;
   /** Bytes of the file when it was last taken, or done. */
   readonly bytes: number;
-  /** Text bytes whose results are stored. */
+  /** Text bytes for which the results are stored. */
   readonly offset: number;
   readonly lines: number;
 }
@@ -64,26 +64,26 @@ const lookUpFiles = 500;
 /** A named job over the files of a directory; see {@link createLogJob}. */
 export class LogJob extends Processor<JobEvents> {
   readonly name: string;
-  readonly #terms: JobTerms;
+  readonly #resolved: ResolvedJob;
   readonly #hub: Hub;
 
   constructor(redis: RedisLike, name: string, options: JobOptions) {
-    const terms = jobTerms(options);
-    const hub = new Hub(redis, name, terms.hub, "The job");
+    const resolved = resolveJob(options);
+    const hub = new Hub(redis, name, resolved.hub, "The job");
     super(hub, hub.keys.job);
     this.name = name;
-    this.#terms = terms;
+    this.#resolved = resolved;
     this.#hub = hub;
   }
 
   /**
-   * Processes every file of the directory that is not done, and resolves when all are done. Several processes may run the same job at once; each
-   * file is with one of them at a time.
+   * Processes every file of the directory that is not done, and resolves when all are done. Several processes may run the same job at once; each file
+   * has one worker at a time.
    *
-   * The results of a line are stored exactly once, together with the position. After a crash at any point another run goes on behind the last
-   * commit. A file that has grown since it was done is processed from there on. Outages of Redis are waited out once the run has begun.
+   * The results of a line are stored exactly once, together with the position. After a crash at any point another run continues behind the last
+   * commit. A file that has grown since it was done is processed from there. Once a run has begun, it waits out outages of Redis.
    *
-   * @throws what the handler throws. Its lines count as not processed; the next run begins with them.
+   * @throws the error of the handler. Its lines count as not processed; the next run begins with them.
    * @throws {BadDataError | LineError | LogshipError} a file is damaged, a line is refused by policy, a file is not what it was
    * (`KIT_LOGSHIP_CHANGED`), or a result cannot be stored (`KIT_LOGSHIP_RESULT`).
    * @throws {KitUnavailableError} no server within `deadlineMs` at the beginning.
@@ -123,8 +123,8 @@ export class LogJob extends Processor<JobEvents> {
   }
 
   /**
-   * Deletes the job: how far it is, and its results. Another run begins all files anew. Another process that is paused in a run of the deleted job
-   * can store nothing any more.
+   * Deletes the job's progress and its results. Another run begins all files anew. A process that is paused in a run of the deleted job can no longer
+   * store anything.
    *
    * @throws {LogshipError} `KIT_LOGSHIP_BUSY`: a worker has a file; after a crash, until its lease has ended.
    */
@@ -136,7 +136,7 @@ export class LogJob extends Processor<JobEvents> {
   async #run(handler: LinesHandler, count: number, { controller, signal }: LinkedSignal): Promise<RunSummary> {
     const skipped = new Set<string>();
     const state = { files: 0, lines: 0, skipped };
-    // The first look rejects if there is no server; later ones wait for it.
+    // The first call rejects if there is no server; later ones wait for it.
     await this.#list(signal);
     await together(count, controller, () => this.#work(handler, signal, state));
     return { files: state.files, lines: state.lines };
@@ -167,7 +167,7 @@ export class LogJob extends Processor<JobEvents> {
     }
   }
 
-  /** The number of lines once the file is done; or why it is not: refused, if another worker has it. */
+  /** The number of lines once the file is done, or the reason why it is not: refused if another worker has it. */
   async #take(
     file: LocalFile,
     recorded: string,
@@ -181,12 +181,12 @@ export class LogJob extends Processor<JobEvents> {
       const { id, name, stamp } = file;
       const { prefix, isSame } = await opened.identify(recorded);
       const op = newToken();
-      const { leaseMs } = this.#terms;
+      const { leaseMs } = this.#resolved;
       const args = { file: id, seen: recorded, prefix, isSame: isSame ? 1 : 0, name, stamp, leaseMs, op };
       const claimed = await this.#hub.persist(() => this.#hub.run(scripts.claim, args, { signal, op }), signal);
       return claimed.state === "claimed" ? await this.#process(file, claimed, opened, handler, signal) : claimed;
     } catch (error) {
-      if (this.#terms.onBadData === "error" || !isAboutContent(error)) throw error;
+      if (this.#resolved.onBadData === "error" || !isAboutContent(error)) throw error;
       this.emit("damaged", { file: file.name, error: error as KitError });
       return "skipped";
     } finally {
@@ -203,9 +203,9 @@ export class LogJob extends Processor<JobEvents> {
   ): Promise<number | "lost"> {
     const position = parsePosition(claimed.position);
     const { fence, seq } = claimed;
-    const { leaseMs, lines: lineTerms, takesLast } = this.#terms;
+    const { leaseMs, lines: lineOptions, takesLast } = this.#resolved;
     const { controller, signal, unlink } = linkedSignal([outer]);
-    /** A commit; without operands a renewal, or with a lease of 0 the end of the claim. */
+    /** A commit. Without operands it only renews the claim; with a lease of 0 it ends the claim. */
     const send = async (lease: number, operands?: CommitOperands): Promise<void> => {
       const { effects = noEffects, isDone = false, lines = 0 } = operands ?? {};
       const targets = effects.names.map((result) => this.resultKey(result));
@@ -214,7 +214,7 @@ export class LogJob extends Processor<JobEvents> {
       const args = { ...where, ...facts, leaseMs: lease, events: this.#hub.keys.events };
       const keys = { ...this.#hub.keys, targets };
       const attempt = (): Promise<scripts.Committed> => this.#hub.run(scripts.progress, args, { keys });
-      // An abort does not end a commit once it is sent: whether it is stored must be known.
+      // An abort does not end a commit that was sent: we must know whether it is stored.
       const reply = await (operands ? this.#hub.persist(attempt, signal) : attempt());
       if (reply.state === "refused") throw resultError(reply.fault, targets);
       if (reply.state !== "committed") throw fencedError("The file", file.name);
@@ -222,7 +222,7 @@ export class LogJob extends Processor<JobEvents> {
     const renewal = setInterval(() => {
       send(leaseMs).catch((error: unknown) => {
         if (signal.aborted) return;
-        // It is renewed again; a takeover ends the work on this file.
+        // The next renewal repeats it; a takeover ends the work on this file.
         if (KitError.is(error) && error.retryable) this.emit("error", error);
         else controller.abort(error);
       });
@@ -232,7 +232,7 @@ export class LogJob extends Processor<JobEvents> {
     try {
       if ((await opened.now()).size < position.stored) throw changedError(file.name);
       this.emit("file", { file: file.name, offset: position.offset, bytes: file.size });
-      const reading = readingOf(fileText(opened, position, file.name), position, lineTerms, takesLast);
+      const reading = readingOf(fileText(opened, position, file.name), position, lineOptions, takesLast);
       const context = { file: file.name, signal };
       const commit = async (operands: CommitOperands): Promise<void> => {
         await send(leaseMs, operands);
@@ -242,7 +242,7 @@ export class LogJob extends Processor<JobEvents> {
         this.emit("progress", fact);
         if (isDone) this.emit("done", fact);
       };
-      return await runFile({ reading, position, seq, flush: this.#terms, context, commit }, handler);
+      return await runFile({ reading, position, seq, flush: this.#resolved, context, commit }, handler);
     } catch (error) {
       if (outer.aborted || !(error instanceof LogshipError) || error.code !== "KIT_LOGSHIP_FENCED") throw error;
       this.emit("lost", { file: file.name });
@@ -256,7 +256,7 @@ export class LogJob extends Processor<JobEvents> {
   }
 
   async #list(signal: AbortSignal): Promise<Listed[]> {
-    const { directory, match, order } = this.#terms;
+    const { directory, match, order } = this.#resolved;
     const files = await listFiles(directory, match, order);
     const listed: Listed[] = [];
     for (let from = 0; from === 0 || from < files.length; from += lookUpFiles) {
@@ -274,8 +274,8 @@ export class LogJob extends Processor<JobEvents> {
 }
 
 /**
- * Makes a job object: a name, a directory, and a record in Redis of how far each of its files is processed. Objects of one name, in any
- * process with access to the same directory, share the work.
+ * Makes a job object: a name, a directory, and a record in Redis of the progress in each file. Objects of the same name, in any process with access
+ * to the same directory, share the work.
  *
  * `redis` is any ioredis `Redis` or `Cluster`, or what core's `connect()` gives. It is borrowed and never closed.
  *

@@ -71,7 +71,7 @@ export const logshipKeys = (prefix: string, name: string): LogshipKeys => {
   };
 };
 
-/** @throws {TypeError | RangeError} the name is no text of 1 to `maxLength` characters, or has half a surrogate pair. */
+/** @throws {TypeError | RangeError} the name is no text of 1 to `maxLength` characters, or has a lone surrogate. */
 export const nameOption = (option: string, name: string, maxLength: number): string => {
   if (/\p{Cs}/u.test(textOption(option, name, maxLength)))
     throw new RangeError(`Expected \`${option}\` to be well-formed text`);

@@ -6,20 +6,20 @@ import { LineError } from "./errors.js";
 /** How lines are cut out of bytes. */
 export interface LineOptions {
   /**
-   * A longer line, in bytes without its line feed, is treated by `onLongLine`. Bounds the memory of a reader.
+   * The longest line, in bytes without its line feed; `onLongLine` decides about longer ones. Bounds the memory of a reader.
    *
    * @default 1048576
    */
   readonly maxLineBytes?: number | undefined;
   /**
-   * How a longer line is treated: `error` rejects; `split` delivers it in pieces of at most `maxLineBytes`, cut between characters;
-   * `truncate` delivers its beginning; `skip` delivers nothing of it.
+   * What happens to a longer line: `error` rejects; `split` delivers it in pieces of at most `maxLineBytes`, cut between characters; `truncate`
+   * delivers its beginning; `skip` drops it.
    *
    * @default "error"
    */
   readonly onLongLine?: "error" | "split" | "truncate" | "skip" | undefined;
   /**
-   * How a line that is not UTF-8 is treated: `replace` puts U+FFFD for each bad sequence; `error` rejects; `skip` delivers nothing of it.
+   * What happens to a line that is not UTF-8: `replace` puts U+FFFD for each bad sequence; `error` rejects; `skip` drops it.
    *
    * @default "replace"
    */
@@ -29,14 +29,14 @@ export interface LineOptions {
 export const lineNames: readonly string[] = ["maxLineBytes", "onLongLine", "onInvalidText"];
 
 /** Checked, with every default filled in. */
-export interface LineTerms {
+export interface ResolvedLines {
   readonly maxLineBytes: number;
   readonly onLongLine: "error" | "split" | "truncate" | "skip";
   readonly onInvalidText: "replace" | "error" | "skip";
 }
 
 /** @throws {TypeError | RangeError} an option is not what it should be. */
-export const lineTerms = (options: LineOptions): LineTerms => {
+export const resolveLines = (options: LineOptions): ResolvedLines => {
   const { maxLineBytes = 1_048_576, onLongLine = "error", onInvalidText = "replace" } = options;
   return {
     maxLineBytes: integerOption("maxLineBytes", maxLineBytes, 16, 268_435_456),
@@ -47,7 +47,7 @@ export const lineTerms = (options: LineOptions): LineTerms => {
 
 const [lineFeed, carriageReturn] = [10, 13];
 const noBytes: Buffer = Buffer.alloc(0);
-/** A string of twice this size takes three times as long for each character: V8 has another heap for it. */
+/** A string of twice this size takes three times as long for each character, since V8 keeps it in another heap. */
 const pieceBytes = 65_536;
 
 /** Some lines of a file, in order. */
@@ -56,17 +56,20 @@ export class LineBatch {
   readonly lines: readonly string[];
   /** Text bytes before the first line. */
   readonly offset: number;
-  /** Text bytes up to and with the end of the last line. */
+  /** Text bytes up to and including the end of the last line. */
   readonly endOffset: number;
-  /** The same as bytes, with line ends, as they came. What `truncate` or `skip` drops of a line that is longer than a block is not there. */
+  /**
+   * The lines as the original bytes, with line ends. The part of a line that `truncate` or `skip` drops is missing if the line is longer than a
+   * block.
+   */
   readonly bytes: Buffer;
   readonly #ends: readonly number[] | undefined;
   readonly #crcBefore: () => number;
   readonly #crcAfter: () => number;
 
   /**
-   * `crcs` compute the CRC-32 of the text before the first line and behind the last. `ends`: where each line ends in `bytes`, unless each of them ends with a
-   * line feed there. `length`: of what was read, where `bytes` are not all of it.
+   * `crcs` compute the CRC-32 of the text before the first line and behind the last. `ends`: where each line ends in `bytes`, unless each of them
+   * ends with a line feed there. `length`: the number of bytes that were read, if `bytes` are not all of them.
    */
   constructor(
     lines: readonly string[],
@@ -84,7 +87,7 @@ export class LineBatch {
     [this.#crcBefore, this.#crcAfter] = crcs;
   }
 
-  /** Text bytes up to and with the end of the line number `count`; for 0 those before the first one. */
+  /** Text bytes up to and including the end of line number `count`; for 0 those before the first one. */
   endOf(count: number): number {
     if (count >= this.lines.length) return this.endOffset;
     if (count === 0) return this.offset;
@@ -94,7 +97,7 @@ export class LineBatch {
     return this.offset + end;
   }
 
-  /** CRC-32 of the text up to and with the end of the line number `count`. */
+  /** CRC-32 of the text up to and including the end of line number `count`. */
   crcOf(count: number): number {
     if (count >= this.lines.length) return this.#crcAfter();
     return crcOf(this.bytes.subarray(0, this.endOf(count) - this.offset), this.#crcBefore());
@@ -102,9 +105,8 @@ export class LineBatch {
 }
 
 /**
- * Cuts blocks of bytes into lines: at LF, a CR before it is dropped, a byte order mark at the beginning too. What follows the last LF
- * is a last line, if it is not empty. Characters and line ends may be cut by blocks anywhere. Each byte is looked at once, however
- * long lines are.
+ * Cuts blocks of bytes into lines at LF. A CR before it is dropped, and so is a byte order mark at the beginning. Text behind the last LF is a last
+ * line, if it is not empty. Blocks may cut characters and line ends anywhere. Each byte is read once, however long lines are.
  *
  * @throws {LineError} a line is too long or not UTF-8, and the policy is `error`; or the text is UTF-16. The lines before it have been delivered.
  * @throws {TypeError | RangeError} an option is not what it should be.
@@ -116,29 +118,29 @@ export async function* readLines(
   blocks: AsyncIterable<Uint8Array>,
   options: LineOptions = {},
 ): AsyncGenerator<LineBatch, void, undefined> {
-  const cutter = new LineCutter(lineTerms(optionsObject<LineOptions>("options", options, lineNames)), 0);
+  const cutter = new LineCutter(resolveLines(optionsObject<LineOptions>("options", options, lineNames)), 0);
   for await (const block of blocks) yield* cutter.cut(Buffer.from(block.buffer, block.byteOffset, block.byteLength));
   yield* cutter.end();
 }
 
-/** The state of cutting between two blocks. */
+/** Cuts lines, and keeps the state between two blocks. */
 export class LineCutter {
-  readonly #terms: LineTerms;
+  readonly #resolved: ResolvedLines;
   /** Text bytes before `#carry`, and a function that computes their CRC-32: few positions are needed. */
   #offset: number;
   #crc: () => number;
-  /** CRC-32 of all blocks; undefined: it is not needed. */
+  /** CRC-32 of all blocks; undefined if it is not needed. */
   #crcOfAll: number | undefined;
-  /** The beginning of a line whose end has not come. */
+  /** The beginning of a line whose end has not arrived. */
   #carry: Buffer[] = [];
   #carried = 0;
-  /** Bytes of the line that are dropped, once it is too long for `truncate` or `skip`; -1: none are. */
+  /** Bytes dropped so far of a line that is too long for `truncate` or `skip`; -1 if none are. */
   #dropped = -1;
   #droppedCrc = 0;
 
-  /** Without `crc`, that of the text before `offset`, batches have none. */
-  constructor(terms: LineTerms, offset: number, crc?: number) {
-    this.#terms = terms;
+  /** `crc` is that of the text before `offset`; without it batches have no CRC. */
+  constructor(resolved: ResolvedLines, offset: number, crc?: number) {
+    this.#resolved = resolved;
     this.#offset = offset;
     this.#crcOfAll = crc;
     this.#crc = always(crc ?? 0);
@@ -156,7 +158,7 @@ export class LineCutter {
     if (last + 1 < block.length) yield* this.#carryOn(block.subarray(last + 1));
   }
 
-  /** The rest is the last line, without a line feed. */
+  /** The rest of the text is the last line, without a line feed. */
   *end(): Generator<LineBatch, void, undefined> {
     if (this.#carried > 0 || this.#dropped > 0) yield* this.#deliver(noBytes, this.#crcOfAll ?? 0);
   }
@@ -169,7 +171,7 @@ export class LineCutter {
     }
     this.#carry.push(part);
     this.#carried += part.length;
-    const { maxLineBytes, onLongLine } = this.#terms;
+    const { maxLineBytes, onLongLine } = this.#resolved;
     // A CR at the end may belong to the line's end.
     if (this.#carried <= maxLineBytes + 1) return;
     if (onLongLine === "error") throw this.#tooLong(this.#offset);
@@ -215,14 +217,14 @@ export class LineCutter {
       bytes = this.#takeCarry();
     }
     this.#refuseUtf16(bytes);
-    const { maxLineBytes, onInvalidText } = this.#terms;
+    const { maxLineBytes, onInvalidText } = this.#resolved;
     const isPlain = bytes.length <= maxLineBytes && (onInvalidText === "replace" || isUtf8(bytes));
     if (isPlain || (onInvalidText === "replace" && !hasLongLine(bytes, maxLineBytes)))
       yield* this.#fast(bytes, carried, before);
     else yield* this.#slow(bytes, lineEnds(bytes));
   }
 
-  /** All lines are delivered as they are, some at a time. Behind the first `carried` bytes the block begins. */
+  /** All lines are delivered unchanged, some at a time. The block begins behind the first `carried` bytes. */
   *#fast(bytes: Buffer, carried: number, before: number): Generator<LineBatch, void, undefined> {
     for (let [from, end] = [0, 0]; from < bytes.length; from = end) {
       end = pieceEnd(bytes, from);
@@ -247,11 +249,11 @@ export class LineCutter {
     return lines;
   }
 
-  /** Lines that end at `ends` in `bytes`: each is judged by itself. */
+  /** Lines that end at `ends` in `bytes`; each is checked by itself. */
   *#slow(bytes: Buffer, ends: readonly number[]): Generator<LineBatch, void, undefined> {
     const lines: string[] = [];
     const delivered: number[] = [];
-    const { maxLineBytes, onLongLine } = this.#terms;
+    const { maxLineBytes, onLongLine } = this.#resolved;
     let from = 0;
     let fault: LineError | undefined;
     for (const end of ends) {
@@ -278,7 +280,7 @@ export class LineCutter {
       if (fault) break;
       from = end;
     }
-    // Lines skipped at the end belong to the batch too, so that they are not read again.
+    // Skipped lines at the end belong to the batch, too, so that they are not read again.
     const until = fault ? (delivered.at(-1) ?? 0) : bytes.length;
     if (until > 0) {
       const passed = bytes.subarray(0, until);
@@ -288,7 +290,7 @@ export class LineCutter {
   }
 
   #judge(line: Buffer, from: number, end: number, lines: string[], delivered: number[]): LineError | undefined {
-    const { onInvalidText } = this.#terms;
+    const { onInvalidText } = this.#resolved;
     if (onInvalidText !== "replace" && !isUtf8(line)) {
       if (onInvalidText === "error") return new LineError("A line is not UTF-8", this.#offset + from);
       return undefined;
@@ -311,7 +313,7 @@ export class LineCutter {
     yield this.#batch(lines, kept, crc, [], length);
   }
 
-  /** The next batch; the text before it ends with it then. */
+  /** Makes the next batch; the text so far then ends with it. */
   #batch(
     lines: readonly string[],
     bytes: Buffer,
@@ -325,7 +327,7 @@ export class LineCutter {
   }
 
   #tooLong(offset: number): LineError {
-    return new LineError(`A line has more than ${String(this.#terms.maxLineBytes)} bytes`, offset);
+    return new LineError(`A line has more than ${String(this.#resolved.maxLineBytes)} bytes`, offset);
   }
 
   #refuseUtf16(bytes: Buffer): void {
@@ -340,7 +342,7 @@ const always =
   () =>
     crc;
 
-/** Where a piece of whole lines from `from` on ends: one line, or as many as become a string that V8 does not treat as a large object. */
+/** The end of a piece of whole lines from `from` on: one line, or as many as make a string that V8 does not treat as a large object. */
 const pieceEnd = (bytes: Buffer, from: number): number => {
   if (bytes.length - from <= pieceBytes) return bytes.length;
   const feed = bytes.lastIndexOf(lineFeed, from + pieceBytes - 1);
@@ -352,7 +354,7 @@ const pieceEnd = (bytes: Buffer, from: number): number => {
 const cutBetweenCharacters = (bytes: Buffer, from: number, most: number): number => {
   const end = Math.min(from + most, bytes.length);
   if (end === bytes.length) return end;
-  // A character has at most three continuation bytes; what has more is not UTF-8.
+  // A character has at most three continuation bytes; a sequence with more is not UTF-8.
   for (let cut = end; cut > end - 4 && cut > from; cut--) if ((bytes[cut]! & 0xc0) !== 0x80) return cut;
   return end;
 };

@@ -2,16 +2,16 @@ import { choiceOption, clientOptionNames, integerOption, optionsObject, textOpti
 import type { FileOrder } from "./files.js";
 import type { HubOptions } from "./hub.js";
 import { nameOption } from "./keys.js";
-import { lineNames, type LineOptions, lineTerms, type LineTerms } from "./lines.js";
-import { flushNames, type FlushOptions, flushTerms, type FlushTerms } from "./runner.js";
+import { lineNames, type LineOptions, resolveLines, type ResolvedLines } from "./lines.js";
+import { flushNames, type FlushOptions, resolveFlush, type ResolvedFlush } from "./runner.js";
 
 /**
- * How a file that cannot be read is treated: `error` ends the run. The others emit `damaged` and go on: `skip` counts the rest of the file
- * as done; `setAside` keeps it, so that `redo()` can have it tried again.
+ * What happens to a file that cannot be read: `error` ends the run. The others emit `damaged` and continue with the next file: `skip` counts the rest
+ * of the file as done; `setAside` keeps it, so that `redo()` can have it retried.
  */
 export type BadDataPolicy = "error" | "skip" | "setAside";
 
-/** Which files of a directory, and in which order. */
+/** The files of a directory that are taken, and their order. */
 export interface DirectoryOptions {
   /**
    * Only files whose name matches.
@@ -20,7 +20,7 @@ export interface DirectoryOptions {
    */
   readonly match?: RegExp | undefined;
   /**
-   * Which file comes first: by name with numbers as numbers (`natural`), by time of the last change (`mtime`), or a comparison.
+   * The order of files: by name with numbers compared as numbers (`natural`), by time of the last change (`mtime`), or by a comparison.
    *
    * @default "natural"
    */
@@ -29,53 +29,55 @@ export interface DirectoryOptions {
 
 /** Settings of a job. */
 export interface JobOptions extends HubOptions, DirectoryOptions, LineOptions, FlushOptions {
-  /** The directory whose files are processed; its subdirectories are not. */
+  /** The directory whose files are processed, without its subdirectories. */
   readonly directory: string;
   /**
-   * A worker that is silent for so many milliseconds loses its file to others, which go on behind its last commit. It is renewed three times in that time.
+   * A worker that is silent for this many milliseconds loses its file to others, which continue behind its last commit. The worker renews its claim
+   * three times in that time.
    *
    * @default 10000
    */
   readonly leaseMs?: number | undefined;
   /**
-   * The text behind the last line feed of a file: `take` makes it a line; `leave` waits for the rest, for files that grow.
+   * What happens to the text behind the last line feed of a file: `take` makes it a line; `leave` waits for the rest of it, for files that grow.
    *
    * @default "take"
    */
   readonly lastLine?: "take" | "leave" | undefined;
   /**
-   * How a damaged file is treated: `error` ends the run; `skip` emits `damaged`, goes on with the others, and tries it again in the next run.
+   * What happens to a damaged file: `error` ends the run; `skip` emits `damaged`, continues with the other files, and retries it in the next run.
    *
    * @default "error"
    */
   readonly onBadData?: "error" | "skip" | undefined;
 }
 
-/** Options of these names, with every default filled in. */
+/** The options of these names, with every default filled in. */
 type Resolved<Options, Name extends keyof Options> = { readonly [Own in Name]-?: Exclude<Options[Own], undefined> };
 
 /** The options that jobs and receivers share, checked. */
-interface ReadingTerms extends FlushTerms {
+interface ResolvedReading extends ResolvedFlush {
   readonly hub: HubOptions;
-  readonly lines: LineTerms;
+  readonly lines: ResolvedLines;
 }
 
 /** The options of a job, checked. */
-export interface JobTerms extends ReadingTerms, Resolved<JobOptions, "directory" | "order" | "leaseMs" | "onBadData"> {
+export interface ResolvedJob
+  extends ResolvedReading, Resolved<JobOptions, "directory" | "order" | "leaseMs" | "onBadData"> {
   readonly match: RegExp | undefined;
   readonly takesLast: boolean;
 }
 
 const directoryNames = ["match", "order"];
 
-/** @throws {TypeError} it is given, and no RegExp. */
+/** @throws {TypeError} it is given and is no RegExp. */
 export const regExpOption = (name: string, value: unknown): RegExp | undefined => {
   if (value === undefined || value instanceof RegExp) return value;
   throw new TypeError(`Expected \`${name}\` to be a RegExp`);
 };
 
 /** @throws {TypeError} an option is not what it should be. */
-export const directoryTerms = ({
+export const resolveDirectory = ({
   match,
   order = "natural",
 }: DirectoryOptions): { match: RegExp | undefined; order: FileOrder } => ({
@@ -84,7 +86,7 @@ export const directoryTerms = ({
 });
 
 /** @throws {TypeError | RangeError} an option is not what it should be. */
-export const jobTerms = (options: JobOptions): JobTerms => {
+export const resolveJob = (options: JobOptions): ResolvedJob => {
   const own = optionsObject<JobOptions>("options", options, [
     ...[...clientOptionNames, ...directoryNames, ...lineNames, ...flushNames],
     ...["directory", "leaseMs", "lastLine", "onBadData"],
@@ -92,9 +94,9 @@ export const jobTerms = (options: JobOptions): JobTerms => {
   const { directory, leaseMs = 10_000, lastLine = "take", onBadData = "error" } = own;
   return {
     hub: own,
-    lines: lineTerms(own),
-    ...flushTerms(own),
-    ...directoryTerms(own),
+    lines: resolveLines(own),
+    ...resolveFlush(own),
+    ...resolveDirectory(own),
     directory: textOption("directory", directory, 4_096),
     leaseMs: integerOption("leaseMs", leaseMs, 100, 86_400_000),
     takesLast: choiceOption("lastLine", lastLine, ["take", "leave"]) === "take",
@@ -104,10 +106,10 @@ export const jobTerms = (options: JobOptions): JobTerms => {
 
 /** Settings of a run. */
 export interface RunOptions {
-  /** Ends the run: what is not committed is given up, and the promise rejects with `signal.reason`. */
+  /** Ends the run: uncommitted results are dropped, and the promise rejects with `signal.reason`. */
   readonly signal?: AbortSignal | undefined;
   /**
-   * So many files at once.
+   * How many files are processed at a time.
    *
    * @default 1
    */
@@ -120,8 +122,8 @@ export const concurrencyOption = (concurrency = 1): number => integerOption("con
 /** Settings of a shipper. */
 export interface ShipperOptions extends HubOptions {
   /**
-   * Memory in Redis for the chunks of the channel, in bytes: those that no consumer has passed, and those under way. Set by the first
-   * shipper of the channel; a later one with another number gets a `mismatch` event, `setLimit()` changes it. At least two chunks.
+   * The limit of memory in Redis for the chunks of the channel, in bytes: for those that some consumer still needs and those under way. The first
+   * shipper of the channel sets it; a later one with another number gets a `mismatch` event. `setLimit()` changes it. At least two chunks.
    *
    * @default 268435456
    */
@@ -133,53 +135,54 @@ export interface ShipperOptions extends HubOptions {
    */
   readonly codec?: "gzip" | "none" | undefined;
   /**
-   * Effort of gzip, 1 to 9. Log text gains little above 1.
+   * Compression level of gzip, 1 to 9. Log text gains little above 1.
    *
    * @default 1
    */
   readonly gzipLevel?: number | undefined;
   /**
-   * Largest chunk, stored bytes. The default and 262128 lie just under an allocator class of Redis; 131072 would take a quarter more memory.
+   * The largest chunk in stored bytes. The default and 262128 lie just under an allocation size class of Redis; 131072 would take a quarter more
+   * memory.
    *
    * @default 131060
    */
   readonly chunkBytes?: number | undefined;
   /**
-   * Chunks written at the same time; each is held in memory until it is committed.
+   * How many chunks are written at the same time; each is held in memory until it is committed.
    *
    * @default 16
    */
   readonly maxInFlight?: number | undefined;
   /**
-   * The reservation of a shipper that died ends after so many milliseconds. A connection that needs longer than this for `maxInFlight` chunks makes
-   * no progress.
+   * The reservation of a shipper that died ends after this many milliseconds. A connection that needs longer for `maxInFlight` chunks makes no
+   * progress.
    *
    * @default 30000
    */
   readonly leaseMs?: number | undefined;
   /**
-   * Text that is there goes out after so many milliseconds at the latest, also if it is less than a chunk.
+   * Text is shipped after this many milliseconds at the latest, even if it is less than a chunk.
    *
    * @default 500
    */
   readonly flushMs?: number | undefined;
   /**
-   * Consumers that must get every file, also if they have not joined yet: nothing is freed before they have passed it.
+   * Consumers that must get every file, even before they have joined: no chunk is freed before they have passed it.
    *
    * @default []
    */
   readonly consumers?: readonly string[] | undefined;
   /**
-   * While this shipper finds no space, it takes consumers off the channel that gave no sign for so long. A receiver that waits gives a sign every
-   * 10 s, one that works with each commit: this must be longer than its handler ever needs. Such a consumer rejects with `KIT_LOGSHIP_DROPPED`.
+   * While this shipper finds no space, it removes consumers that gave no sign of life for this long. A waiting receiver gives a sign every 10 s, a
+   * working one with each commit, so this must be longer than its handler ever needs. A removed consumer rejects with `KIT_LOGSHIP_DROPPED`.
    *
    * @default never
    */
   readonly dropSilentMs?: number | undefined;
   /**
-   * How a source is treated that is damaged, or has changed since a part of it was shipped. The call rejects in both cases. `error` leaves the file open
-   * in the channel, where it holds up those behind it until another call goes on with it. `setAside` ends it there: receivers read what is committed, emit
-   * `damaged`, and go on; the source can be shipped again, as another file.
+   * What happens to a source that is damaged, or has changed since a part of it was shipped. The call rejects in both cases. `error` leaves the file
+   * open in the channel, where it holds up those behind it until another call continues it. `setAside` ends it there: receivers read the committed
+   * part, emit `damaged`, and continue with the next file; the source can be shipped again as another file.
    *
    * @default "error"
    */
@@ -187,7 +190,7 @@ export interface ShipperOptions extends HubOptions {
 }
 
 /** The options of a shipper, checked. */
-export interface ShipperTerms extends Resolved<
+export interface ResolvedShipper extends Resolved<
   ShipperOptions,
   Exclude<keyof ShipperOptions, keyof HubOptions | "dropSilentMs">
 > {
@@ -203,7 +206,7 @@ export const consumerName = (name: string): string => encodeURIComponent(nameOpt
 export const limitOption = (limitBytes: number): number => integerOption("limitBytes", limitBytes, 4_096);
 
 /** @throws {TypeError | RangeError} an option is not what it should be. */
-export const shipperTerms = (options: ShipperOptions): ShipperTerms => {
+export const resolveShipper = (options: ShipperOptions): ResolvedShipper => {
   const own = optionsObject<ShipperOptions>("options", options, [
     ...clientOptionNames,
     ...["limitBytes", "codec", "gzipLevel", "chunkBytes", "maxInFlight", "leaseMs", "flushMs"],
@@ -231,24 +234,29 @@ export const shipperTerms = (options: ShipperOptions): ShipperTerms => {
 
 /** Settings of a receiver. */
 export interface ReceiverOptions extends HubOptions, LineOptions, FlushOptions {
-  /** Name of the consumer. Each consumer gets everything; of several processes with one name the latest works, the others are fenced off. */
+  /**
+   * Name of the consumer. Each consumer gets everything; of several processes with the same name only the latest works, and the others are fenced
+   * off.
+   */
   readonly consumer: string;
   /**
-   * A consumer that is new to the channel gets: with `start` everything, and is refused if something has been freed already; with `oldest` what is
-   * still there, of a partly freed file from where the slowest consumer is; with `now` files that are opened after it joined. A known consumer goes on where it was.
+   * What a consumer that is new to the channel gets. With `start` everything; it is refused if a chunk has already been freed. With `oldest`
+   * everything that is still there; a partly freed file begins at the position of the slowest consumer. With `now` the files that are opened after it
+   * joined. A known consumer continues at its position.
    *
    * @default "start"
    */
   readonly from?: "start" | "oldest" | "now" | undefined;
   /**
-   * Bytes that are fetched ahead of the reader; of framed chunks their text.
+   * Bytes that are fetched ahead of the reader; for framed chunks bytes of text.
    *
    * @default 2097152 of framed chunks, 1048576 of others: more only fills the processor's caches
    */
   readonly prefetchBytes?: number | undefined;
   /**
-   * How a file with damaged or missing data, or with a line that is refused, is treated: `error` ends the run, and each later one there. `skip` counts
-   * the file as done from there on. `setAside` keeps it, and the memory that it takes, and goes on with those behind it; `redo()` has it tried again.
+   * What happens to a file with damaged or missing data, or with a refused line: `error` ends the run, and each later one at the same place. `skip`
+   * counts the rest of the file as done. `setAside` keeps the file, and the memory that it takes, and continues with the files behind it; `redo()`
+   * has it retried.
    *
    * @default "error"
    */
@@ -256,12 +264,13 @@ export interface ReceiverOptions extends HubOptions, LineOptions, FlushOptions {
 }
 
 /** The options of a receiver, checked. */
-export interface ReceiverTerms extends ReadingTerms, Resolved<ReceiverOptions, "consumer" | "from" | "onBadData"> {
+export interface ResolvedReceiver
+  extends ResolvedReading, Resolved<ReceiverOptions, "consumer" | "from" | "onBadData"> {
   readonly prefetchBytes: number | undefined;
 }
 
 /** @throws {TypeError | RangeError} an option is not what it should be. */
-export const receiverTerms = (options: ReceiverOptions): ReceiverTerms => {
+export const resolveReceiver = (options: ReceiverOptions): ResolvedReceiver => {
   const own = optionsObject<ReceiverOptions>("options", options, [
     ...clientOptionNames,
     ...lineNames,
@@ -271,8 +280,8 @@ export const receiverTerms = (options: ReceiverOptions): ReceiverTerms => {
   const { consumer, from = "start", prefetchBytes, onBadData = "error" } = own;
   return {
     hub: own,
-    lines: lineTerms(own),
-    ...flushTerms(own),
+    lines: resolveLines(own),
+    ...resolveFlush(own),
     consumer: consumerName(consumer),
     from: choiceOption("from", from, ["start", "oldest", "now"]),
     prefetchBytes: prefetchBytes === undefined ? undefined : integerOption("prefetchBytes", prefetchBytes, 1),

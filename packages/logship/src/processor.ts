@@ -10,7 +10,7 @@ export interface CounterDelta {
   readonly by: number;
 }
 
-/** Which addition it is: of one writer the numbers ascend. */
+/** The number of this addition; for one writer the numbers ascend. */
 export interface CounterOrigin {
   readonly writer: string;
   readonly seq: number;
@@ -19,16 +19,16 @@ export interface CounterOrigin {
 /**
  * A place for counters outside of the job or channel: a database, another server, the counters of another package.
  *
- * `apply` adds all deltas or none. The same `seq` of a writer may come again, with the same deltas, and must add nothing then: it is enough to keep
+ * `apply` adds all deltas or none. The same `seq` of a writer may arrive again, with the same deltas, and must then add nothing: it is enough to keep
  * the last `seq` of each writer in the same transaction.
  */
 export interface CounterSink {
   apply(deltas: readonly CounterDelta[], origin: CounterOrigin): Promise<void>;
 }
 
-/** How long sums are moved. */
+/** Settings of moving sums to a sink. */
 export interface ForwardOptions {
-  /** Ends it: sums that the sink does not have stay in Redis. */
+  /** Ends the call: sums that the sink does not have stay in Redis. */
   readonly signal?: AbortSignal | undefined;
 }
 
@@ -42,7 +42,7 @@ export class LogObject<Events extends Record<keyof Events, readonly unknown[]>> 
     hub.onError = (error) => this.emit("error" as never, ...([error] as never));
   }
 
-  /** Aborts running calls, waits for them for at most `timeoutMs` (10 s by default), and lets go of the client. Idempotent. */
+  /** Aborts running calls, waits for them for at most `timeoutMs` (10 s by default), and detaches from the client. Idempotent. */
   async close(options: CloseOptions = {}): Promise<void> {
     await this.#hub.close(options);
   }
@@ -78,9 +78,9 @@ export class Processor<Events extends Record<keyof Events, readonly unknown[]>> 
   }
 
   /**
-   * Moves the sums of the result `name` to a sink, each exactly once whatever crashes: they stay in Redis until the sink has them, and an addition
-   * whose answer was lost is repeated under its number. Resolves with the number of fields that it moved, once none is left. Any process can call it,
-   * at any time; `results(name)` then has the sums that came since.
+   * Moves the sums of the result `name` to a sink, each exactly once even after a crash: they stay in Redis until the sink has them, and an addition
+   * whose answer was lost is repeated with the same number. Resolves with the number of fields moved, once none is left. Any process can call it at
+   * any time; `results(name)` then has the sums that were added since.
    *
    * @throws what the sink throws: its sums come again in the next call.
    */

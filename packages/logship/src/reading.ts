@@ -1,14 +1,14 @@
 import type { OpenFile } from "./files.js";
 import { inflateMembers } from "./gzip.js";
-import { type LineBatch, LineCutter, type LineTerms } from "./lines.js";
+import { type LineBatch, LineCutter, type ResolvedLines } from "./lines.js";
 
-/** A place in a file at which reading goes on. */
+/** A place in a file at which reading continues. */
 export interface Position {
-  /** Text bytes before it: after inflating, where the content is gzip. */
+  /** Text bytes before it; for gzip content they are counted after inflating. */
   readonly offset: number;
   /** Reading begins again at this stored byte … */
   readonly stored: number;
-  /** … and drops so many text bytes. */
+  /** … and drops this many text bytes. */
   readonly skip: number;
   /** CRC-32 of the text before `offset`. */
   readonly crc: number;
@@ -25,8 +25,8 @@ export const parsePosition = (text: string): Position => {
 };
 
 /**
- * Knows for each text offset where reading can begin: at the last place before it that was noted. Of plain content every byte is such a
- * place; of gzip content each start of a member.
+ * Finds for each text offset where reading can begin: at the last recorded place before it. In plain content every byte is such a place, in gzip
+ * content each start of a member.
  */
 export class Restarts {
   readonly #isPlain: boolean;
@@ -88,15 +88,15 @@ async function* without(blocks: AsyncIterable<Buffer>, skip: number): AsyncGener
   }
 }
 
-/** Cuts a text into lines. With `keepsLast` false a last line without a line feed is left for another time. */
+/** Cuts a text into lines. With `keepsLast` false a last line without a line feed is left for a later run. */
 export const readingOf = (
   { blocks, restarts }: Text,
   position: Position,
-  terms: LineTerms,
+  resolved: ResolvedLines,
   keepsLast: boolean,
 ): Reading => {
   async function* batches(): AsyncGenerator<LineBatch, void, undefined> {
-    const cutter = new LineCutter(terms, position.offset, position.crc);
+    const cutter = new LineCutter(resolved, position.offset, position.crc);
     for await (const block of blocks) yield* cutter.cut(block);
     if (keepsLast) yield* cutter.end();
   }

@@ -3,48 +3,48 @@ import type { KitError } from "@kit/core";
 import { crcOf } from "./crc.js";
 import type { Download } from "./download.js";
 import { BadDataError, LogshipError } from "./errors.js";
-import type { LineBatch, LineTerms } from "./lines.js";
+import type { LineBatch, ResolvedLines } from "./lines.js";
 import { parsePosition, type Position, type Reading, readingOf, start } from "./reading.js";
 import { noEffects, Results } from "./results.js";
 import type { CommitOperands } from "./runner.js";
 
-/** Stores one commit of a file: `chunk` is the first that is still needed, `place` names the one in which the position lies. */
+/** Stores one commit of a file: `chunk` is the first chunk that is still needed, `place` names the one in which the position lies. */
 export type CommitFile = (operands: CommitOperands, chunk: number, place: string) => Promise<void>;
 
 /**
- * A file of a channel, read once from where its consumer is: by lines, batches of lines, or bytes. Nothing is acknowledged by reading;
- * `commit()` stores results and position together. A file that is still being shipped is read as it comes.
+ * A file of a channel, read once from the consumer's position: by lines, batches of lines, or bytes. Reading acknowledges nothing; `commit()` stores
+ * results and position together. A file that is still being shipped is read as it arrives.
  */
 export class ReceivedFile {
   /** Number of the file in its channel. */
   readonly id: number;
   readonly name: string;
-  /** Text bytes before the first that is read here: those that this consumer has committed. */
+  /** Text bytes that this consumer has committed before; reading begins behind them. */
   readonly offset: number;
-  /** What `commit()` stores with the position. What is collected once it has been called belongs to the next commit. */
+  /** The results that `commit()` stores with the position. Results collected after the call belong to the next commit. */
   readonly results: Results = new Results();
   readonly #download: Download;
-  readonly #terms: LineTerms;
+  readonly #resolved: ResolvedLines;
   readonly #commit: CommitFile;
   readonly #start: Position;
   #isRead = false;
   #seq: number;
   /** The last batch, and how many of its lines were delivered. A closure for each batch would keep the garbage collector busy. */
   #delivered: { readonly reading: Reading; batch: LineBatch; count: number } | undefined;
-  /** Behind what was delivered as bytes, or nothing. */
+  /** The position behind the delivered bytes, if any. */
   #at: Position;
   #committed: Position;
-  /** The last commit that is under way: one is at a time. */
+  /** The last commit under way; there is one at a time. */
   #storing: Promise<void> = Promise.resolve();
   #lines = 0;
   #isAtEnd = false;
 
-  constructor(download: Download, terms: LineTerms, commit: CommitFile) {
+  constructor(download: Download, resolved: ResolvedLines, commit: CommitFile) {
     const { id, name, position, seq } = download.file;
     this.id = id;
     this.name = name;
     this.#download = download;
-    this.#terms = terms;
+    this.#resolved = resolved;
     this.#commit = commit;
     this.#start = position === undefined ? start : parsePosition(position);
     this.offset = this.#start.offset;
@@ -53,12 +53,12 @@ export class ReceivedFile {
     this.#committed = this.#start;
   }
 
-  /** Why its shipper ended it before its end, the code of an error, as far as that is known by now; empty: it did not. */
+  /** The code of the error for which its shipper ended it early, as far as known; empty if it did not. */
   get fault(): string {
     return this.#download.file.fault;
   }
 
-  /** Batches of lines, as they come out of a chunk. The fastest way. */
+  /** Batches of lines, as they are cut from a chunk. The fastest way to read. */
   async *batches(): AsyncGenerator<LineBatch, void, undefined> {
     const reading = this.read();
     try {
@@ -73,11 +73,11 @@ export class ReceivedFile {
     }
   }
 
-  /** Lines, one by one. `commit()` takes in those that were delivered, also in the middle of a chunk. */
+  /** Lines, one by one. `commit()` includes those that were delivered, even in the middle of a chunk. */
   lines(): AsyncIterableIterator<string> {
     const reading = this.read();
     const { batches } = reading;
-    // No generator: it takes three promises for each line, and most lines are there.
+    // Not a generator, which takes three promises for each line although most lines are already there.
     let lines: readonly string[] = [];
     let delivered = { count: 0 };
     let [isOver, isLeft, waiting] = [false, false, 0];
@@ -116,7 +116,7 @@ export class ReceivedFile {
     };
   }
 
-  /** The text as bytes: gzip content inflated, lines not looked at. */
+  /** The text as bytes: gzip content is inflated, and lines are not cut. */
   async *bytes(): AsyncGenerator<Buffer, void, undefined> {
     this.#begin();
     const { blocks, restarts } = this.#download.text(this.#start);
@@ -135,19 +135,19 @@ export class ReceivedFile {
     this.#isAtEnd = true;
   }
 
-  /** The bytes as a Node stream. What was read from it by then is what `commit()` takes in: call it at the end. */
+  /** The bytes as a Node stream. `commit()` includes the bytes that the stream has read ahead, so call it at the end. */
   readable(): Readable {
     return Readable.from(this.bytes(), { objectMode: false });
   }
 
-  /** The bytes as a web stream; as `readable()`. */
+  /** The bytes as a web stream; otherwise like `readable()`. */
   webReadable(): ReadableStream<Uint8Array> {
     return Readable.toWeb(this.readable()) as ReadableStream<Uint8Array>;
   }
 
   /**
-   * Stores `results` and the position behind what was delivered, in one step; at the end of the file this consumer is done with it. Sent again after
-   * a lost reply it has one effect.
+   * Stores `results` and the position behind the delivered text in one step; at the end of the file this consumer is done with it. Sent again after a
+   * lost reply, it takes effect once.
    *
    * @throws {LogshipError} `KIT_LOGSHIP_FENCED`: another process works as this consumer; `KIT_LOGSHIP_RESULT`; `KIT_LOGSHIP_RESET`.
    */
@@ -157,13 +157,13 @@ export class ReceivedFile {
     const position = batch && reading ? reading.positionOf(batch, count) : this.#at;
     const taken = this.results.take();
     this.#lines = 0;
-    // After one that fails those that wait for it fail too: their position has passed what it did not store.
+    // After a failed commit the ones that wait for it fail, too: their positions are behind results that were not stored.
     const storing = this.#storing.then(async () => {
       const seq = ++this.#seq;
       try {
         await this.store({ seq, position, lines, effects: taken.effects(), isDone });
       } catch (error) {
-        // Nothing was stored: with other results it can be tried again, under the same number.
+        // Nothing was stored: with other results the commit can be retried under the same number.
         if (error instanceof LogshipError && error.code === "KIT_LOGSHIP_RESULT") this.#seq--;
         throw error;
       }
@@ -181,20 +181,20 @@ export class ReceivedFile {
     }
   }
 
-  /** This consumer is done with the file, what is behind its last commit is lost to it: what `onBadData: "skip"` does. Throws as `commit`. */
+  /** Marks the file as done for this consumer and skips the text behind its last commit, like `onBadData: "skip"`. Throws like `commit`. */
   async giveUp(): Promise<void> {
     await this.#leave(true);
   }
 
   /**
-   * Keeps the file for another time, since it cannot be read now: what `onBadData: "setAside"` does. `redo()` has it tried again, behind its last commit.
-   * Throws as `commit`.
+   * Keeps the file for later, since it cannot be read now, like `onBadData: "setAside"`. `redo()` has it retried, behind its last commit. Throws like
+   * `commit`.
    */
   async setAside(error: KitError): Promise<void> {
     await this.#leave(false, error.code);
   }
 
-  /** Has a file that was set aside tried again, by the next run. */
+  /** Has the next run retry a file that was set aside. */
   async takeUp(): Promise<void> {
     await this.#leave(false);
   }
@@ -204,7 +204,7 @@ export class ReceivedFile {
     await this.store({ seq: ++this.#seq, position: this.#committed, lines: 0, effects: noEffects, isDone, aside });
   }
 
-  /** One commit, as a run over lines has it. */
+  /** One commit of a run over lines. */
   async store(operands: CommitOperands): Promise<void> {
     const { file } = this.#download;
     const place = this.#download.placeOf(operands.position.stored);
@@ -223,7 +223,7 @@ export class ReceivedFile {
   /** Lines, and positions behind them; checks the whole file at its end. */
   read(): Reading {
     this.#begin();
-    const reading = readingOf(this.#download.text(this.#start), this.#start, this.#terms, true);
+    const reading = readingOf(this.#download.text(this.#start), this.#start, this.#resolved, true);
     const checked = async function* (this: ReceivedFile): AsyncGenerator<LineBatch, void, undefined> {
       let last: LineBatch | undefined;
       try {
@@ -251,7 +251,7 @@ export class ReceivedFile {
     this.#isRead = true;
   }
 
-  /** The text of all chunks together is what the shipper saw. Of content that was passed through gzip itself has checked each member. */
+  /** Checks that the text of all chunks is what the shipper read. In passed-through content gzip itself has checked each member. */
   #checkWhole({ offset, crc }: { readonly offset: number; readonly crc: number }): void {
     const { codec, textBytes, crc: whole, name, storedBytes } = this.#download.file;
     if (codec === "member" || (offset === textBytes && crc === whole)) return;

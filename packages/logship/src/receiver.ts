@@ -8,8 +8,8 @@ import type { RunSummary } from "./job.js";
 import {
   concurrencyOption,
   type ReceiverOptions,
-  receiverTerms,
-  type ReceiverTerms,
+  resolveReceiver,
+  type ResolvedReceiver,
   type RunOptions,
 } from "./options.js";
 import { Processor } from "./processor.js";
@@ -31,17 +31,17 @@ export interface ReceiverEvents {
       readonly totalBytes: number | undefined;
     },
   ];
-  /** A new consumer with `from: "oldest"` begins within a file, behind a line: so many text bytes before it have been freed. */
+  /** A new consumer with `from: "oldest"` begins within a file, behind a line: this many text bytes before it have been freed. */
   readonly trimmed: [fact: { readonly file: string; readonly offset: number }];
   /** This consumer is done with a file. */
   readonly done: [fact: { readonly file: string; readonly offset: number }];
-  /** A file was given up or set aside, as `onBadData` says; or what was in the channel is processed and its shipper had ended it before its end. */
+  /** A file was skipped or set aside because of `onBadData`; or its shipper ended it early, and the part in the channel is processed. */
   readonly damaged: [fact: { readonly file: string; readonly error: KitError }];
-  /** Something failed and is being tried again. */
+  /** An operation failed and is being retried. */
   readonly error: [error: KitError];
 }
 
-/** Which files, and how long to wait for more. */
+/** The files to iterate over, and how long to wait for more. */
 export interface FilesOptions {
   /** Ends the iteration: it throws `signal.reason`. */
   readonly signal?: AbortSignal | undefined;
@@ -62,15 +62,15 @@ const untilOption = (until: FilesOptions["until"] = "closed"): "closed" | "empty
 
 type Session = Extract<Joined, { state: "joined" }>;
 
-/** One run or iteration. Each joins by itself, so that of two on one receiver the later fences off the earlier, as another process would. */
+/** One run or iteration. Each joins by itself, so that of two on one receiver the later fences off the earlier, like another process. */
 class Visit {
   readonly signal: AbortSignal;
   readonly op: string = newToken();
   session: Promise<Session> | undefined;
-  /** Files that were given out, and those of them whose end is stored. */
+  /** Files that were delivered, and those of them whose end is stored. */
   readonly given: Set<number> = new Set<number>();
   readonly ended: Set<number> = new Set<number>();
-  /** How often the server had less than it had confirmed. */
+  /** How often the server lacked data that it had confirmed. */
   losses = 0;
 
   constructor(signal: AbortSignal) {
@@ -83,30 +83,30 @@ const filesAtOnce = 50;
 /** Reads a channel as one consumer; see {@link createReceiver}. */
 export class Receiver extends Processor<ReceiverEvents> {
   readonly channel: string;
-  readonly #terms: ReceiverTerms;
+  readonly #resolved: ResolvedReceiver;
   readonly #hub: Hub;
-  /** How errors call it. */
+  /** Its name in errors. */
   readonly #who: string;
   #epoch: string | undefined;
 
   constructor(redis: RedisLike, channel: string, options: ReceiverOptions) {
-    const terms = receiverTerms(options);
-    const hub = new Hub(redis, channel, terms.hub, "The receiver");
+    const resolved = resolveReceiver(options);
+    const hub = new Hub(redis, channel, resolved.hub, "The receiver");
     super(hub, hub.keys.channel, options.consumer);
     this.channel = channel;
-    this.#terms = terms;
+    this.#resolved = resolved;
     this.#hub = hub;
     this.#who = `Consumer ${JSON.stringify(options.consumer)} of channel ${JSON.stringify(channel)}`;
   }
 
   /**
-   * Takes the lines of all files through a handler, and stores results and position as it goes: each line counts exactly once, also when
-   * this process is killed at any point and started again. Resolves when the channel is closed and everything is processed.
+   * Passes the lines of all files to a handler, and stores results and position together: each line counts exactly once, even when this process is
+   * killed at any point and restarted. Resolves when the channel is closed and everything is processed.
    *
-   * Files come in the order in which shippers opened them, `concurrency` at a time. With 1, a file that is still being shipped holds up the
-   * next ones. Outages of Redis are waited out once the run has begun.
+   * Files come in the order in which shippers opened them, `concurrency` at a time. With 1, a file that is still being shipped holds up the next
+   * ones. Once a run has begun, it waits out outages of Redis.
    *
-   * @throws what the handler throws. Its lines count as not processed; the next run begins with them.
+   * @throws the error of the handler. Its lines count as not processed; the next run begins with them.
    * @throws {LogshipError} `KIT_LOGSHIP_FENCED`: another process works as this consumer; `KIT_LOGSHIP_TRIMMED`; `KIT_LOGSHIP_RESET`;
    * `KIT_LOGSHIP_RESULT`.
    * @throws {BadDataError | LineError} with `onBadData: "error"`.
@@ -133,8 +133,8 @@ export class Receiver extends Processor<ReceiverEvents> {
 
   /**
    * The files that this consumer is not done with, in the order in which shippers opened them; waits for more. For full control: read each file by
-   * lines, batches, bytes or as a stream, and `commit()` when its results are safe. What was not committed comes again in the next iteration.
-   * Throws as `run`.
+   * lines, batches, bytes or as a stream, and `commit()` when its results are safe. Uncommitted text is delivered again in the next iteration. Throws
+   * as `run`.
    *
    * @example
    * for await (const file of receiver.files()) {
@@ -156,8 +156,8 @@ export class Receiver extends Processor<ReceiverEvents> {
   }
 
   /**
-   * Has the files that this consumer has set aside tried again, each behind its last commit, by the next `run()` or `files()`. Resolves with their names.
-   * It joins as this consumer does, so that a run that is under way, here or in another process, ends with `KIT_LOGSHIP_FENCED`.
+   * Has the next `run()` or `files()` retry the files that this consumer has set aside, each behind its last commit. Resolves with their names. It
+   * joins as this consumer, so a run that is under way, here or in another process, ends with `KIT_LOGSHIP_FENCED`.
    */
   async redo(): Promise<string[]> {
     const facts = (): object => ({ channel: this.channel });
@@ -177,7 +177,7 @@ export class Receiver extends Processor<ReceiverEvents> {
     });
   }
 
-  /** The channel at one instant; null: there is none yet. */
+  /** The channel at one instant; null if there is none yet. */
   async status(): Promise<ChannelStatus | null> {
     return await statusOf(this.#hub);
   }
@@ -194,12 +194,12 @@ export class Receiver extends Processor<ReceiverEvents> {
     // The first call rejects if there is no server; later ones wait for it.
     const { after } = await this.#join(visit);
     const losses = (): number => visit.losses + hub.context.executor.connectionEpoch;
-    /** This consumer has passed all files up to here; after a failover perhaps not any more. */
+    /** This consumer has passed all files up to this id; a failover may undo that. */
     let floor = after;
     for (let known = losses(); ;) {
       const mark = hub.mark("data");
       if (losses() !== known) [floor, known] = [after, losses()];
-      // A look that is sent from now on shows that they have ended.
+      // Every `look` that is sent from now on shows that they have ended.
       for (const id of ended) given.delete(id);
       ended.clear();
       let [isClosed, isOpen, isContiguous] = [false, false, true];
@@ -240,12 +240,12 @@ export class Receiver extends Processor<ReceiverEvents> {
           await file.store(operands);
           summary.lines += operands.lines;
         };
-        await runFile({ reading: file.read(), position, seq, flush: this.#terms, context, commit }, handler);
+        await runFile({ reading: file.read(), position, seq, flush: this.#resolved, context, commit }, handler);
         summary.files++;
         if (file.fault !== "") this.emit("damaged", { file: file.name, error: brokenOffError(file) });
         return;
       } catch (error) {
-        const { onBadData } = this.#terms;
+        const { onBadData } = this.#resolved;
         if (!(error instanceof RolledBack) && (onBadData === "error" || !isAboutContent(error))) throw error;
         seen = await this.#again(seen.id, visit);
         if (error instanceof RolledBack || !seen) continue;
@@ -259,7 +259,7 @@ export class Receiver extends Processor<ReceiverEvents> {
 
   #received(seen: SeenFile, visit: Visit): ReceivedFile {
     const download = this.#downloadOf(seen, visit);
-    const file = new ReceivedFile(download, this.#terms.lines, (operands, chunk, place) =>
+    const file = new ReceivedFile(download, this.#resolved.lines, (operands, chunk, place) =>
       this.#advance(download.file, operands, { chunk, place }, visit),
     );
     if (seen.seq === 0 && file.offset > 0) this.emit("trimmed", { file: file.name, offset: file.offset });
@@ -271,7 +271,7 @@ export class Receiver extends Processor<ReceiverEvents> {
     const source: DownloadSource = {
       hub: this.#hub,
       signal,
-      prefetchBytes: this.#terms.prefetchBytes,
+      prefetchBytes: this.#resolved.prefetchBytes,
       grown: async (known) => {
         for (;;) {
           const mark = this.#hub.mark("data");
@@ -288,7 +288,7 @@ export class Receiver extends Processor<ReceiverEvents> {
     return new Download(source, seen);
   }
 
-  /** A file as it is now; undefined: it is gone. */
+  /** The current state of a file; undefined if it is gone. */
   async #again(id: number, visit: Visit): Promise<SeenFile | undefined> {
     const { files } = await this.#hub.persist(() => this.#look(id - 1, 1, visit), visit.signal);
     return files[0]?.id === id ? files[0] : undefined;
@@ -304,7 +304,7 @@ export class Receiver extends Processor<ReceiverEvents> {
     const { seq, position, effects, isDone, aside = "" } = operands;
     const targets = effects.names.map((name) => this.resultKey(name));
     const args = {
-      consumer: this.#terms.consumer,
+      consumer: this.#resolved.consumer,
       fence,
       file: file.id,
       seq,
@@ -315,7 +315,7 @@ export class Receiver extends Processor<ReceiverEvents> {
       results: effects.results,
     };
     const keys = { ...this.#hub.keys, targets };
-    // An abort does not end it once it is sent: whether it is stored must be known.
+    // An abort does not end a commit that was sent: we must know whether it is stored.
     const reply = await this.#hub.persist(() => this.#hub.run(scripts.advance, args, { keys }), visit.signal);
     if (reply.state === "refused") throw resultError(reply.fault, targets);
     if (reply.state === "gone") throw resetError("The file", file.name);
@@ -337,7 +337,7 @@ export class Receiver extends Processor<ReceiverEvents> {
   }
 
   async #look(after: number, most: number, visit: Visit): Promise<Extract<Look, { state: "seen" }>> {
-    const { consumer } = this.#terms;
+    const { consumer } = this.#resolved;
     for (;;) {
       const { fence, epoch } = await this.#join(visit);
       const { signal } = visit;
@@ -365,14 +365,14 @@ export class Receiver extends Processor<ReceiverEvents> {
   }
 
   async #joinNow({ signal, op }: Visit): Promise<Session> {
-    const { consumer, from } = this.#terms;
+    const { consumer, from } = this.#resolved;
     const reply = await this.#hub.run(scripts.join, { consumer, from, epoch: newToken(), op }, { signal });
     if (reply.state === "trimmed")
       throw new LogshipError("KIT_LOGSHIP_TRIMMED", `${this.#who} is new, and a part of the files has been freed`);
     if (reply.state === "dropped") throw new LogshipError("KIT_LOGSHIP_DROPPED", `${this.#who} was removed`);
     const before = this.#epoch;
     this.#epoch = undefined;
-    // Another channel of this name: the commits in the first one are gone. A further run may begin in this one.
+    // This is another channel of the same name: the commits in the first one are gone. A further run may begin in this one.
     if (before !== undefined && before !== reply.epoch) throw resetError(`Channel ${JSON.stringify(this.channel)}`);
     this.#epoch = reply.epoch;
     await this.#free(reply.parts);
@@ -386,8 +386,8 @@ const brokenOffError = ({ name, fault }: ReceivedFile): LogshipError =>
   });
 
 /**
- * Makes a receiver: it reads a channel as one consumer. Each consumer gets every file; of processes with the same consumer name the latest works and
- * the others are fenced off.
+ * Makes a receiver: it reads a channel as one consumer. Each consumer gets every file; of several processes with the same consumer name only the
+ * latest works, and the others are fenced off.
  *
  * `redis` is any ioredis `Redis` or `Cluster`, or what core's `connect()` gives. It is borrowed and never closed.
  *

@@ -1,16 +1,16 @@
 import { integerOption } from "@kit/core/toolkit";
 import { nameOption } from "./keys.js";
 
-/** As the commit script calls them: sums and texts in hashes, members of sets, sums in sorted sets. */
+/** The kinds in the commit script: sums and texts in hashes, members of sets, sums in sorted sets. */
 const kinds = ["h+", "h=", "s", "z"] as const;
 type Kind = (typeof kinds)[number];
-/** Of each result its fields, or members. */
+/** The fields or members of each result. */
 type Named = Map<string, Map<string, string | number>>;
 
 /** The results of a commit, as operands of its script. */
 export interface Effects {
   readonly names: readonly string[];
-  /** JSON, as one operand: a commit may have more fields than a call has places. */
+  /** JSON in one operand: a commit may have more fields than a call can have operands. */
   readonly results: string;
 }
 
@@ -23,7 +23,7 @@ export const noEffects: Effects = { names: [], results: "[]" };
 export class Results {
   #kinds: Readonly<Record<Kind, Named>> = { "h+": new Map(), "h=": new Map(), s: new Map(), z: new Map() };
 
-  /** How many different fields are to be written. */
+  /** The number of different fields to be written. */
   get size(): number {
     let size = 0;
     for (const kind of kinds) for (const fields of this.#kinds[kind].values()) size += fields.size;
@@ -39,12 +39,12 @@ export class Results {
     return this.#sum("h+", name, field, by);
   }
 
-  /** Adds `by` to the score of `member` of the sorted set `name`. Limits as of `increment`. */
+  /** Adds `by` to the score of `member` of the sorted set `name`. The limits are those of `increment`. */
   rank(name: string, member: string, by = 1): this {
     return this.#sum("z", name, member, by);
   }
 
-  /** Sets `field` of the hash `name`; of several values until the next commit the last one is written. */
+  /** Sets `field` of the hash `name`; the last value before the next commit is written. */
   set(name: string, field: string, value: string): this {
     this.#fieldsOf("h=", name, field).set(field, value);
     return this;
@@ -63,7 +63,7 @@ export class Results {
     return taken;
   }
 
-  /** Takes back what was not stored: it comes before what has been collected since. @internal */
+  /** Takes back results that were not stored, in front of those collected since. @internal */
   putBack(taken: Results): void {
     const since = this.#kinds;
     this.#kinds = taken.#kinds;
@@ -97,7 +97,7 @@ export class Results {
   }
 
   #fieldsOf(kind: Kind, name: string, field: string): Map<string, string | number> {
-    // The script of the commit would fail at anything else, half way.
+    // Any other value would make the commit script fail half way.
     if (typeof field !== "string") throw new TypeError("Expected the field or member of a result to be a string");
     const names = this.#kinds[kind];
     let fields = names.get(name);
@@ -106,7 +106,7 @@ export class Results {
   }
 }
 
-/** Half a surrogate pair, which JSON escapes and Lua's decoder rejects, is replaced as in all text that goes to Redis. */
+/** A lone surrogate, which JSON escapes and Lua's decoder rejects, is replaced, as in all text that goes to Redis. */
 const jsonOf = (texts: readonly string[]): string => {
   const json = JSON.stringify(texts);
   return /\\ud[89a-f]/.test(json) ? JSON.stringify(texts.map((text) => Buffer.from(text).toString())) : json;

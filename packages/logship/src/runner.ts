@@ -10,19 +10,19 @@ export interface LinesContext {
   readonly file: string;
   /** Text bytes before the first of these lines. */
   readonly offset: number;
-  /** Aborts when the file is lost to another process, or the run is to end. */
+  /** Aborts when another process takes over the file, or when the run is to end. */
   readonly signal: AbortSignal;
 }
 
 /**
- * Gets lines in order and collects `results`, which are stored together with the position. It may be called again for the
- * same lines after a crash, but then nothing of the first call has been stored.
+ * Gets lines in order and collects `results`, which are stored together with the position. After a crash it may be called again for the same lines,
+ * but only if no result of the first call was stored.
  */
 export type LinesHandler = (lines: readonly string[], results: Results, context: LinesContext) => void | Promise<void>;
 
 /**
- * How often results and position are committed, whichever comes first; and always at the end of a file. While one commit is under way lines are handled,
- * at most four times as many.
+ * How often results and position are committed: at the first limit that is reached, and always at the end of a file. While a commit is under way, at
+ * most four times as many further lines are handled.
  */
 export interface FlushOptions {
   /** @default 10000 */
@@ -36,14 +36,14 @@ export interface FlushOptions {
 export const flushNames: readonly string[] = ["flushLines", "flushBytes", "flushMs"];
 
 /** Checked, with every default filled in. */
-export interface FlushTerms {
+export interface ResolvedFlush {
   readonly flushLines: number;
   readonly flushBytes: number;
   readonly flushMs: number;
 }
 
 /** @throws {TypeError | RangeError} an option is not what it should be. */
-export const flushTerms = (options: FlushOptions): FlushTerms => {
+export const resolveFlush = (options: FlushOptions): ResolvedFlush => {
   const { flushLines = 10_000, flushBytes = 16_777_216, flushMs = 1_000 } = options;
   return {
     flushLines: integerOption("flushLines", flushLines, 1),
@@ -59,7 +59,7 @@ export interface CommitOperands {
   readonly lines: number;
   readonly effects: Effects;
   readonly isDone: boolean;
-  /** The code of the error for which a receiver leaves the file for later. */
+  /** The code of the error for which a receiver sets the file aside. */
   readonly aside?: string;
 }
 
@@ -68,7 +68,7 @@ export interface FileRun {
   readonly reading: Reading;
   readonly position: Position;
   readonly seq: number;
-  readonly flush: FlushTerms;
+  readonly flush: ResolvedFlush;
   readonly context: Omit<LinesContext, "offset">;
   /** Resolves when it is stored; its rejection ends the run. */
   commit(operands: CommitOperands): Promise<void>;
@@ -76,23 +76,23 @@ export interface FileRun {
 
 /** A commit with more fields than this would keep the server busy for long. */
 const mostFields = 5_000;
-/** While a commit is under way the next may become so many times as large, so that handling need not wait for the reply. */
+/** While a commit is under way the next one may grow to this many times the size, so that handling need not wait for the reply. */
 const mostAhead = 4;
-/** Without further lines for so long, what there is is committed: a shipper may wait for the space. */
+/** After this many ms without further lines the results so far are committed: a shipper may wait for the space. */
 const idleMs = 50;
 
 /**
- * Takes a file's lines through a handler and commits as it goes. The next lines are read and handled while a commit is under way; one is
+ * Passes a file's lines to a handler and commits at intervals. The next lines are read and handled while a commit is under way; there is one commit
  * at a time. Resolves with the number of lines, once the end of the file is committed.
  *
- * @throws what the handler, the reading or the commit throws. Nothing after the last commit has had an effect.
+ * @throws the error of the handler, the reading or the commit. Nothing after the last commit has had an effect.
  */
 export const runFile = async (run: FileRun, handler: LinesHandler): Promise<number> => {
   const { reading, context, flush } = run;
   const { batches } = reading;
   let { seq, position } = run;
   let results = new Results();
-  /** The last batch that was handled; its position takes a checksum, so only that of a commit is computed. */
+  /** The last batch that was handled. Computing a position takes a checksum, so it is done only for a commit. */
   let handled: LineBatch | undefined;
   let [lines, total, offset, offsetBefore] = [0, 0, position.offset, position.offset];
   let committing: Promise<void> | undefined;

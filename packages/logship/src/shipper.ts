@@ -22,12 +22,12 @@ import { Hub } from "./hub.js";
 import {
   consumerName,
   type DirectoryOptions,
-  directoryTerms,
+  resolveDirectory,
   limitOption,
   regExpOption,
   type ShipperOptions,
-  type ShipperTerms,
-  shipperTerms,
+  type ResolvedShipper,
+  resolveShipper,
 } from "./options.js";
 import { LogObject } from "./processor.js";
 import { type ChannelStatus, type Codec, type Opened } from "./scripts/index.js";
@@ -35,15 +35,15 @@ import * as scripts from "./scripts/index.js";
 import { linkedSignal, Watch } from "./signals.js";
 import { RewindNeeded, Upload } from "./upload.js";
 
-/** How far a file is shipped. */
+/** The progress of shipping a file. */
 export interface ShipProgress {
   readonly file: string;
-  /** Text bytes committed; 0 where gzip content is passed through. */
+  /** Text bytes committed; 0 for passed-through gzip content. */
   readonly textBytes: number;
   /** Stored bytes committed. */
   readonly storedBytes: number;
   readonly lines: number;
-  /** Bytes of the source that are committed, and how many there are; a stream's are not known. */
+  /** Committed bytes of the source, and its size; the size of a stream is not known. */
   readonly doneBytes: number;
   readonly totalBytes: number | undefined;
 }
@@ -52,34 +52,34 @@ export interface ShipProgress {
 export interface ShipperEvents {
   /** Chunks were committed. */
   readonly progress: [fact: ShipProgress];
-  /** The channel is at its limit: the file waits until consumers have passed something. No commands are sent meanwhile. */
+  /** The channel is at its limit: the file waits until consumers have freed space. No commands are sent meanwhile. */
   readonly waiting: [fact: { readonly file: string }];
-  /** A consumer was taken off the channel, as `dropSilentMs` says. */
+  /** A consumer was removed from the channel because of `dropSilentMs`. */
   readonly dropped: [fact: { readonly consumer: string }];
-  /** The channel had another limit already, which holds. */
+  /** The channel already had another limit, which stays. */
   readonly mismatch: [fact: { readonly limitBytes: number; readonly storedLimitBytes: number }];
-  /** A file of a directory was left out, as `onBadData` says. */
+  /** A file of a directory was left out because of `onBadData`. */
   readonly damaged: [fact: { readonly file: string; readonly error: KitError }];
-  /** Something failed and is being tried again. */
+  /** An operation failed and is being retried. */
   readonly error: [error: KitError];
 }
 
-/** A file that is in the channel to its end. */
+/** A file that is completely in the channel. */
 export interface ShippedFile {
   readonly id: number;
   readonly name: string;
-  /** Text bytes; 0 where gzip content was passed through. */
+  /** Text bytes; 0 for passed-through gzip content. */
   readonly textBytes: number;
   readonly storedBytes: number;
-  /** Line feeds; 0 where gzip content was passed through. */
+  /** Line feeds; 0 for passed-through gzip content. */
   readonly lines: number;
-  /** SHA-256 of the text, hexadecimal; of the stored bytes where gzip content was passed through. */
+  /** SHA-256 of the text, or of the stored bytes of passed-through gzip content; hexadecimal. */
   readonly sha256: string;
   /** Whether it had been shipped before this call. */
   readonly wasShipped: boolean;
 }
 
-/** How one source is shipped. */
+/** Settings of shipping one source. */
 export interface ShipOptions {
   /**
    * Name of the file in the channel.
@@ -88,45 +88,45 @@ export interface ShipOptions {
    */
   readonly name?: string | undefined;
   /**
-   * Identity of the source. The same identity goes on where it was, or finds that it has been shipped: also for another process, after a crash.
-   * A stream of one identity must give the same bytes from its beginning each time.
+   * Identity of the source. With the same identity a call continues where an earlier one ended, or finds that the source has been shipped, also in
+   * another process after a crash. A stream must give the same bytes from its beginning each time.
    *
    * @default of files device, inode and hash of the first KiB; of streams a new one
    */
   readonly id?: string | undefined;
   /**
-   * Keeps the bytes of a gzip file as they are, instead of inflating and framing them anew. The whole file must fit under the limit.
+   * Keeps the bytes of a gzip file unchanged, instead of inflating and framing them anew. The whole file must fit under the limit.
    *
    * @default false
    */
   readonly passThrough?: boolean | undefined;
-  /** Ends it: what is committed stays, and the same identity goes on behind it. */
+  /** Ends the call: committed chunks stay, and the next call with the same identity continues behind them. */
   readonly signal?: AbortSignal | undefined;
 }
 
-/** How the files of a directory are shipped. */
+/** Settings of shipping a directory. */
 export interface ShipDirectoryOptions extends DirectoryOptions, Pick<ShipOptions, "passThrough" | "signal"> {}
 
-/** How a log is followed. */
+/** Settings of following a log. */
 export interface FollowOptions {
   /**
-   * Names that its files have after they were rotated away.
+   * Names of its files after rotation.
    *
    * @default those that begin with the log's name and `.` or `-`
    */
   readonly rotated?: RegExp | undefined;
   /**
-   * A file that was rotated away has ended when nothing was written to it for so long, or another has been rotated away since: its writer may have it
-   * open for some time.
+   * A rotated file has ended when nothing was written to it for this many milliseconds, or when another one has been rotated since: its writer may
+   * keep it open for some time.
    *
    * @default 2000
    */
   readonly quietMs?: number | undefined;
-  /** Ends it: what is committed stays, and the next call goes on behind it. */
+  /** Ends the call: committed chunks stay, and the next call continues behind them. */
   readonly signal?: AbortSignal | undefined;
 }
 
-/** Anything that gives bytes, or text in UTF-8: a Node or a web stream, a generator. */
+/** Any source of bytes, or of text, which is sent as UTF-8: a Node or web stream, a generator. */
 export type ByteSource = AsyncIterable<Uint8Array | string> | ReadableStream<Uint8Array | string>;
 
 /** One source, and how it is read from its beginning. */
@@ -138,11 +138,11 @@ interface Source {
   read(): AsyncIterable<Uint8Array | string>;
   /** Whether `read` can be called again. */
   readonly isRepeatable: boolean;
-  /** Whether its call has opened another one before: then an outage is waited out from the first command on. */
+  /** Whether its call has opened another source before: then the call waits out an outage even at the first command. */
   readonly isFurther?: boolean;
   /** Whether no other call can have the same identity. */
   readonly isNameless?: boolean;
-  /** Bytes of the source that have been read, where they are not what is shipped: it is inflated. */
+  /** Bytes of the source that have been read, if the shipped text differs because the source is inflated. */
   readonly at?: () => number;
 }
 
@@ -151,29 +151,28 @@ const shipNames = ["name", "id", "passThrough", "signal"];
 /** Puts files into a channel; see {@link createShipper}. */
 export class Shipper extends LogObject<ShipperEvents> {
   readonly channel: string;
-  readonly #terms: ShipperTerms;
+  readonly #resolved: ResolvedShipper;
   readonly #hub: Hub;
   #toldLimit: number | undefined;
 
   constructor(redis: RedisLike, channel: string, options: ShipperOptions = {}) {
-    const terms = shipperTerms(options);
-    const hub = new Hub(redis, channel, terms.hub, "The shipper");
+    const resolved = resolveShipper(options);
+    const hub = new Hub(redis, channel, resolved.hub, "The shipper");
     super(hub);
     this.channel = channel;
-    this.#terms = terms;
+    this.#resolved = resolved;
     this.#hub = hub;
   }
 
   /**
-   * Ships a file as it is now, and resolves when all of it is in the channel. Waits while the channel is at its limit.
+   * Ships the current content of a file, and resolves when all of it is in the channel. Waits while the channel is at its limit.
    *
-   * A file that was shipped in part goes on behind what is committed, after its beginning was read again and found to be the same. A file that
-   * was shipped is not shipped again. Of two shippers of one file the later goes on and the earlier rejects. Outages of Redis are
-   * waited out once it has begun.
+   * A partly shipped file continues behind its committed part, once that part was read again and found to be the same. A shipped file is not shipped
+   * again. Of two shippers of one file the later continues and the earlier rejects. Once begun, the call waits out outages of Redis.
    *
    * @throws {LogshipError} `KIT_LOGSHIP_CHANGED`: it is not what it was when a part of it was shipped; `KIT_LOGSHIP_FENCED`: another
    * shipper has it now; `KIT_LOGSHIP_CHANNEL_CLOSED`; `KIT_LOGSHIP_TOO_LARGE`.
-   * @throws {BadDataError} it is gzip, and damaged. It stays open in the channel, for another try, unless `onBadData` is `setAside`.
+   * @throws {BadDataError} it is gzip, and damaged. It stays open in the channel for a retry, unless `onBadData` is `setAside`.
    * @throws {KitUnavailableError} no server within `deadlineMs` at the beginning.
    * @throws the error of the file system; `signal.reason` if `signal` aborts.
    */
@@ -191,7 +190,7 @@ export class Shipper extends LogObject<ShipperEvents> {
     const opened = await OpenFile.open(file);
     if (!opened) throw Object.assign(new Error(`ENOENT: no such file, ${path}`), { code: "ENOENT" });
     try {
-      const codec = passThrough ? "member" : this.#terms.codec;
+      const codec = passThrough ? "member" : this.#resolved.codec;
       return await this.#ship(name, signal, async (linked) =>
         fileSource(file, opened, id ?? (await this.#identityOf(file, opened, linked)), codec),
       );
@@ -201,28 +200,28 @@ export class Shipper extends LogObject<ShipperEvents> {
   }
 
   /**
-   * Ships the files of a directory, one after another; what has been shipped already is skipped. Throws as `add`; with `onBadData: "setAside"` a file that
-   * cannot be shipped is reported by a `damaged` event, and the others are shipped.
+   * Ships the files of a directory, one after another; files that have been shipped are skipped. Throws like `add`; with `onBadData: "setAside"` a
+   * file that cannot be shipped is reported by a `damaged` event, and the others are shipped.
    */
   async addDirectory(directory: string, options: ShipDirectoryOptions = {}): Promise<ShippedFile[]> {
     const own = optionsObject<ShipDirectoryOptions>("options", options, ["match", "order", "passThrough", "signal"]);
-    const { match, order } = directoryTerms(own);
+    const { match, order } = resolveDirectory(own);
     const { passThrough, signal } = own;
     const shipped: ShippedFile[] = [];
     for (const { path, name } of await listFiles(directory, match, order))
       try {
         shipped.push(await this.add(path, { passThrough, signal }));
       } catch (error) {
-        if (this.#terms.onBadData === "error" || !isAboutContent(error)) throw error;
+        if (this.#resolved.onBadData === "error" || !isAboutContent(error)) throw error;
         this.emit("damaged", { file: name, error: error as KitError });
       }
     return shipped;
   }
 
   /**
-   * Ships what a stream gives, and resolves when it has ended and all of it is in the channel. The stream is held up while the channel is at its
-   * limit. Throws as `add`; also what the stream throws. With an `id` the file stays open in the channel then, for another call; without one it ends
-   * there, and receivers emit `damaged`.
+   * Ships the content of a stream, and resolves when it has ended and all of it is in the channel. The stream waits while the channel is at its
+   * limit. Throws like `add`, and the error of the stream. If the stream fails, a file with an `id` stays open in the channel for another call; one
+   * without ends there, and receivers emit `damaged`.
    *
    * @throws {LogshipError} `KIT_LOGSHIP_INTERRUPTED`: a failover lost what had been confirmed, and a stream cannot be read again.
    */
@@ -236,7 +235,7 @@ export class Shipper extends LogObject<ShipperEvents> {
     if (typeof (source as Partial<AsyncIterable<unknown>> | undefined)?.[Symbol.asyncIterator] !== "function")
       throw new TypeError("Expected `source` to be a stream");
     const read = (): AsyncIterable<Uint8Array | string> => source as AsyncIterable<Uint8Array | string>;
-    const { codec } = this.#terms;
+    const { codec } = this.#resolved;
     const stream: Source = {
       id: id === undefined ? newToken() : textOption("id", id, 1_024),
       name,
@@ -250,9 +249,9 @@ export class Shipper extends LogObject<ShipperEvents> {
   }
 
   /**
-   * Ships a log as it grows, whatever rotates it by renaming its file: each file that the log had, oldest first, then what is written, until `signal`
-   * aborts. A file is known under each of its names. Its tail is shipped before the next file begins, and then it is sealed. Another call, also of
-   * another process, goes on where this one was. Gzip files are left out.
+   * Ships a log as it grows, through rotations that rename its file: first the rotated files, oldest first, then everything that is written, until
+   * `signal` aborts. A file is recognised under each of its names. Its tail is shipped before the next file begins, and then it is sealed. Another
+   * call, also in another process, continues where this one ended. Gzip files are left out.
    *
    * @throws {LogshipError} `KIT_LOGSHIP_CHANGED`: the log was truncated or written over; for a file that was rotated away it is an `error` event.
    * @throws as `add`, but no file at `path` is waited for.
@@ -260,16 +259,16 @@ export class Shipper extends LogObject<ShipperEvents> {
   async follow(path: string, options: FollowOptions = {}): Promise<never> {
     const own = optionsObject<FollowOptions>("options", options, ["rotated", "quietMs", "signal"]);
     const { rotated, quietMs = 2_000 } = own;
-    const terms = {
+    const log = {
       path,
       rotated: regExpOption("rotated", rotated),
       quietMs: integerOption("quietMs", quietMs, 0, 3_600_000),
     };
     const { signal, unlink } = this.#hub.link(own.signal);
-    const { codec } = this.#terms;
+    const { codec } = this.#resolved;
     let isFurther = false;
     try {
-      for await (const { file, id, isLive, size, read } of followLog(terms, signal)) {
+      for await (const { file, id, isLive, size, read } of followLog(log, signal)) {
         const { name } = file;
         try {
           const source = { id, name, codec, totalBytes: undefined, read, isRepeatable: true, isFurther };
@@ -287,7 +286,7 @@ export class Shipper extends LogObject<ShipperEvents> {
     }
   }
 
-  /** A Node stream that ships what is written to it: it has finished when the file is sealed. Options and errors as of `send`. */
+  /** A Node stream that ships everything written to it: it has finished when the file is sealed. Options and errors are those of `send`. */
   writable(name: string, options: Omit<ShipOptions, "name" | "passThrough"> = {}): Writable {
     const { controller, signal, unlink } = linkedSignal([signalOption("signal", options.signal)]);
     const stream = Duplex.from(async (source: AsyncIterable<Uint8Array>) => {
@@ -309,21 +308,21 @@ export class Shipper extends LogObject<ShipperEvents> {
     return Writable.toWeb(this.writable(name, options)) as WritableStream<Uint8Array | string>;
   }
 
-  /** Changes the limit of the channel, for all shippers. Lowered below what is used, it lets nothing in until enough has been freed. */
+  /** Changes the limit of the channel, for all shippers. A limit below the current use admits nothing until enough has been freed. */
   async setLimit(limitBytes: number): Promise<void> {
     this.#hub.assertOpen();
     await this.#change(limitOption(limitBytes));
   }
 
-  /** Closes the channel for good: nothing can be opened any more, and receivers end behind the last file. What is open can still be finished. */
+  /** Closes the channel for good: no further file can be opened, and receivers end behind the last file. Open files can still be finished. */
   async closeChannel(): Promise<void> {
     this.#hub.assertOpen();
     await this.#change("");
   }
 
   /**
-   * Deletes the channel with all that is in it, and the results of its consumers. Whoever ships into it or receives from it rejects. Chunks go in
-   * steps; if this process dies on the way the channel is closed, and another call finishes it. What was shipped to it is not known any more.
+   * Deletes the channel with its files, and the results of its consumers. Its shippers and receivers reject. Chunks are deleted in steps; if this
+   * process dies in between, the channel stays closed, and another call finishes the deletion. The record of shipped files is deleted, too.
    */
   async deleteChannel(): Promise<void> {
     this.#hub.assertOpen();
@@ -331,8 +330,9 @@ export class Shipper extends LogObject<ShipperEvents> {
   }
 
   /**
-   * Takes a consumer off the channel for good: nothing waits for it any more, its results stay. Its process rejects with `KIT_LOGSHIP_DROPPED`, and so
-   * does each later one of this name, since its results lack what it had not processed. Resolves with whether there was such a consumer.
+   * Removes a consumer from the channel for good: nothing waits for it any longer, and its results stay. Its process rejects with
+   * `KIT_LOGSHIP_DROPPED`, and so does each later one of this name, since the results lack the lines that it had not processed. Resolves with whether
+   * there was such a consumer.
    */
   async removeConsumer(name: string): Promise<boolean> {
     this.#hub.assertOpen();
@@ -340,9 +340,9 @@ export class Shipper extends LogObject<ShipperEvents> {
   }
 
   /**
-   * Ends files that are open though nothing was committed to them for `silentMs`, as a stream without `id` leaves one when its process dies. Receivers
-   * read what is committed, and emit `damaged`. A shipper that has only paused so long rejects with `KIT_LOGSHIP_FENCED`; its source can be
-   * shipped again, as another file. Resolves with their names.
+   * Ends open files to which nothing was committed for `silentMs`; a stream without `id` leaves one when its process dies. Receivers read the
+   * committed part, and emit `damaged`. A shipper that was only paused rejects with `KIT_LOGSHIP_FENCED`; its source can be shipped again as another
+   * file. Resolves with the names of the files.
    */
   async endAbandoned(silentMs: number): Promise<string[]> {
     this.#hub.assertOpen();
@@ -359,7 +359,7 @@ export class Shipper extends LogObject<ShipperEvents> {
     return names;
   }
 
-  /** The channel at one instant; null: there is none yet. */
+  /** The channel at one instant; null if there is none yet. */
   async status(): Promise<ChannelStatus | null> {
     return await statusOf(this.#hub);
   }
@@ -373,7 +373,7 @@ export class Shipper extends LogObject<ShipperEvents> {
     const { events } = this.#hub.keys;
     for (let isChanged = false; !isChanged;) {
       const known = await epochOf(this.#hub);
-      // Where there is no channel nothing can be closed.
+      // Without a channel there is nothing to close.
       if (known === null && limit === "") return;
       isChanged = await this.#hub.run(scripts.change, { limit, epoch: known ?? newToken(), events });
     }
@@ -391,7 +391,7 @@ export class Shipper extends LogObject<ShipperEvents> {
     });
   }
 
-  /** The identity by which the channel knows a file, perhaps from when it had fewer lines; else a new one. */
+  /** The identity by which the channel knows a file, perhaps from when it had fewer lines; otherwise a new one. */
   async #identityOf(file: LocalFile, opened: OpenFile, signal: AbortSignal): Promise<string> {
     const identities = (await opened.prefixes()).map((prefix) => `${file.id} ${prefix}`);
     const known = (await this.#hub.read("HMGET", [this.#hub.keys.sources, ...identities], { signal })) as unknown[];
@@ -423,17 +423,17 @@ export class Shipper extends LogObject<ShipperEvents> {
 
   async #shipFrom(source: Source, upload: Upload, signal: AbortSignal): Promise<ShippedFile> {
     const { name } = source;
-    // It goes on as it was begun, whatever the options are now.
+    // A file keeps the codec with which it was begun, whatever the options are now.
     const { codec } = upload.opened;
     if ((codec === "member") !== (source.codec === "member")) throw changedError(name);
     const hash = createHash("sha256");
     const { fed, crc } = upload;
-    const framer = new Framer(codec, this.#terms, fed, crc);
+    const framer = new Framer(codec, this.#resolved, fed, crc);
     const compressing: Promise<Chunk[]>[] = [];
-    const window = this.#terms.maxInFlight;
+    const window = this.#resolved.maxInFlight;
     const drain = async (keep: number): Promise<void> => {
       while (compressing.length > keep) {
-        // All chunks that are compressed by now go out together.
+        // All chunks that are compressed by now are sent together.
         const some = await Promise.all(compressing.splice(0, Math.max(1, Math.min(compressing.length - keep, window))));
         await upload.add(some.flat());
       }
@@ -442,7 +442,7 @@ export class Shipper extends LogObject<ShipperEvents> {
     let crcSeen = 0;
     for await (const given of timely(
       source.read(),
-      this.#terms.flushMs,
+      this.#resolved.flushMs,
       () => framer.isHolding || compressing.length > 0,
       signal,
     )) {
@@ -463,7 +463,7 @@ export class Shipper extends LogObject<ShipperEvents> {
         bytes = bytes.subarray(known.length);
         if (bytes.length === 0) continue;
       }
-      // Of a stream the giver may use the same memory again.
+      // The source of a stream may reuse the memory.
       compressing.push(...framer.feed(source.isRepeatable || typeof given === "string" ? bytes : Buffer.from(bytes)));
       if (compressing.length >= 2 * window) await drain(window);
     }
@@ -476,10 +476,10 @@ export class Shipper extends LogObject<ShipperEvents> {
     return { id: upload.opened.id, name, textBytes, storedBytes, lines, sha256, wasShipped: false };
   }
 
-  /** Why the file must end where it is, so that it holds up nothing behind it; undefined: another call can go on with it. */
+  /** The reason to end the file where it is, so that it holds up nothing behind it; undefined if another call can continue it. */
   #faultOf({ isNameless }: Source, error: unknown): string | undefined {
-    if (this.#terms.onBadData === "setAside" && isAboutContent(error)) return (error as KitError).code;
-    // No other call can have the identity that was made for it.
+    if (this.#resolved.onBadData === "setAside" && isAboutContent(error)) return (error as KitError).code;
+    // No other call can have the identity that was generated for it.
     return isNameless ? "KIT_LOGSHIP_INTERRUPTED" : undefined;
   }
 
@@ -499,11 +499,11 @@ export class Shipper extends LogObject<ShipperEvents> {
       dropped: (consumer: string): void => this.emit("dropped", { consumer }),
     };
     const total = codec === "member" ? (totalBytes ?? 0) : 0;
-    return new Upload(this.#hub, this.#terms, { source: id, name, codec, total }, events, signal);
+    return new Upload(this.#hub, this.#resolved, { source: id, name, codec, total }, events, signal);
   }
 
   #compareLimit({ limitBytes: storedLimitBytes }: Opened): void {
-    const { limitBytes, hasLimit } = this.#terms;
+    const { limitBytes, hasLimit } = this.#resolved;
     if (!hasLimit || storedLimitBytes === limitBytes || storedLimitBytes === this.#toldLimit) return;
     this.#toldLimit = storedLimitBytes;
     this.emit("mismatch", { limitBytes, storedLimitBytes });
@@ -511,7 +511,7 @@ export class Shipper extends LogObject<ShipperEvents> {
 }
 
 const utf8Of = (text: string): Buffer => {
-  // Node 20 has it, the library of types does not.
+  // Node 20 has this method, but the type library does not.
   if (!(text as unknown as { isWellFormed(): boolean }).isWellFormed())
     throw new TypeError("Expected `source` to be well-formed text");
   return Buffer.from(text);
@@ -520,7 +520,7 @@ const utf8Of = (text: string): Buffer => {
 const shippedBefore = ({ name, totalBytes, at }: Source, opened: Opened): ShippedFile => {
   const { id, textBytes, storedBytes, lines, sha256, codec } = opened;
   const size = codec === "member" ? storedBytes : textBytes;
-  // A file that grew is another content under the same identity: to say that it is shipped would lose the rest.
+  // A grown file has other content under the same identity: reporting it as shipped would lose the rest.
   if (totalBytes !== undefined && !at && size !== totalBytes) throw changedError(name);
   return { id, name, textBytes, storedBytes, lines, sha256, wasShipped: true };
 };
@@ -547,7 +547,7 @@ const fileSource = (file: LocalFile, opened: OpenFile, id: string, wanted: Codec
   };
 };
 
-/** The values of a source, and `late` whenever none came for `ms` while `isWanted()`. */
+/** The values of a source, and `late` whenever none has arrived for `ms` while `isWanted()`. */
 async function* timely<T>(
   source: AsyncIterable<T>,
   ms: number,
@@ -581,8 +581,8 @@ async function* timely<T>(
 }
 
 /**
- * Makes a shipper: files and streams go through it into a channel in Redis, under a limit of memory that holds for all shippers of the channel
- * together. Each consumer of the channel gets everything; see `createReceiver`.
+ * Makes a shipper: it puts files and streams into a channel in Redis, under a memory limit for all shippers of the channel together. Each consumer of
+ * the channel gets everything; see `createReceiver`.
  *
  * `redis` is any ioredis `Redis` or `Cluster`, or what core's `connect()` gives. It is borrowed and never closed.
  *

@@ -1,13 +1,13 @@
 import { onAbort } from "@kit/core/toolkit";
 
-/** A signal that aborts with any of some others, or by its controller, and what takes its listeners off. */
+/** A signal that aborts with any of several others or by its controller, and a function that removes its listeners. */
 export interface LinkedSignal {
   readonly controller: AbortController;
   readonly signal: AbortSignal;
   unlink(): void;
 }
 
-/** Runs several of the same at once; if one fails the others are aborted, and its error is thrown once all have ended. */
+/** Runs several copies of a task at once; if one fails the others are aborted, and its error is thrown once all have ended. */
 export const together = async (
   count: number,
   controller: AbortController,
@@ -37,20 +37,20 @@ export const linkedSignal = (signals: readonly (AbortSignal | undefined)[]): Lin
 };
 
 /**
- * Waits for promises one after another, and for what may come in between: the time, or a failure elsewhere. `Promise.race` with a promise that lives
- * long would keep, in that one's list of listeners, whatever all the others resolved with.
+ * Waits for promises one after another, with a time limit, or until a failure elsewhere. `Promise.race` with a long-lived promise would keep the
+ * results of all the others in its list of listeners.
  */
 export class Watch {
   #failure: { readonly error: unknown } | undefined;
   #reject: (error: unknown) => void = () => undefined;
 
-  /** Rejects what is waited for, and all that is later. */
+  /** Rejects the current wait and all later ones. */
   fail(error: unknown): void {
     this.#failure ??= { error };
     this.#reject(error);
   }
 
-  /** Settles as `next` does; after `ms` with `late`. */
+  /** Settles like `next`, or after `ms` with `late`. */
   async of<T>(next: Promise<T>, ms: number = Infinity): Promise<T | "late"> {
     let timer: NodeJS.Timeout | undefined;
     try {

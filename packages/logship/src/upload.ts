@@ -3,17 +3,17 @@ import { dropSilent, freeChunks } from "./channel.js";
 import { fencedError, LogshipError } from "./errors.js";
 import type { Chunk } from "./framing.js";
 import type { Hub } from "./hub.js";
-import type { ShipperTerms } from "./options.js";
+import type { ResolvedShipper } from "./options.js";
 import type { Codec, Opened } from "./scripts/index.js";
 import * as scripts from "./scripts/index.js";
 
-/** A source and the way it is stored. */
+/** A source and how it is stored. */
 export interface UploadSource {
-  /** Identity: the same source goes on where it was. */
+  /** Its identity: the same source continues where an earlier upload ended. */
   readonly source: string;
   readonly name: string;
   readonly codec: Codec;
-  /** Stored bytes, where gzip content is passed through; else 0. */
+  /** Stored bytes of passed-through gzip content; otherwise 0. */
   readonly total: number;
 }
 
@@ -30,11 +30,11 @@ interface Held {
   readonly part: string;
 }
 
-/** How far ahead a shipper reserves, in windows of chunks, and which share of the limit at most. */
+/** How far ahead a shipper reserves, in windows of chunks, and the largest share of the limit. */
 const windowsAhead = 2;
 const mostOfLimit = 4;
 
-/** The server has less than it had confirmed: what is missing must be read again. */
+/** The server lacks chunks that it had confirmed: the missing part must be read again. */
 export class RewindNeeded extends Error {}
 
 /**
@@ -43,20 +43,20 @@ export class RewindNeeded extends Error {}
  */
 export class Upload {
   readonly #hub: Hub;
-  readonly #terms: ShipperTerms;
+  readonly #resolved: ResolvedShipper;
   readonly #what: UploadSource;
   readonly #events: UploadEvents;
   readonly #signal: AbortSignal;
-  /** Of the next opening. Repeated with each attempt, so that a late copy of one fences off nobody, and no attempt its own file. */
+  /** The op of the next opening. Every attempt repeats it, so that neither a late copy nor a retry fences off this shipper. */
   #op: string = newToken();
   #opened!: Opened;
   #isSealed = false;
   /** Chunks that wait for their commit, in order. */
   #held: Held[] = [];
-  /** How many of them are written. */
+  /** How many of these chunks are written. */
   #written = 0;
   #committing: Promise<void> = Promise.resolve();
-  /** The commit before that one. */
+  /** The commit before the current one. */
   #before: Promise<void> = Promise.resolve();
   #reserved = 0;
   #unit = 0;
@@ -69,9 +69,9 @@ export class Upload {
   storedBytes = 0;
   lines = 0;
 
-  constructor(hub: Hub, terms: ShipperTerms, what: UploadSource, events: UploadEvents, signal: AbortSignal) {
+  constructor(hub: Hub, resolved: ResolvedShipper, what: UploadSource, events: UploadEvents, signal: AbortSignal) {
     this.#hub = hub;
-    this.#terms = terms;
+    this.#resolved = resolved;
     this.#what = what;
     this.#events = events;
     this.#signal = signal;
@@ -94,13 +94,13 @@ export class Upload {
     return this.#opened;
   }
 
-  /** Writes chunks and has them committed; resolves when the last ones are under way. */
+  /** Writes and commits chunks; resolves when the last ones are under way. */
   async add(chunks: readonly Chunk[]): Promise<void> {
     for (const chunk of chunks) this.#held.push(this.#heldOf(chunk));
     await this.#surviving(() => this.#write());
   }
 
-  /** Resolves when everything is committed: without further chunks nothing else finds that a commit failed. */
+  /** Resolves when everything is committed: without further chunks nothing else would notice that a commit failed. */
   async settle(): Promise<void> {
     await this.#surviving(async () => {
       await this.#write();
@@ -126,7 +126,7 @@ export class Upload {
     });
   }
 
-  /** Ends the file as it is in the channel, since its source cannot be read to its end. Best effort: it may be open still. */
+  /** Ends the file as it is in the channel, since its source cannot be read to its end. Best effort: the file may stay open. */
   async breakOff(fault: string): Promise<void> {
     await this.#committing.catch(() => undefined);
     await this.#seal(0, "", fault).catch(() => undefined);
@@ -138,7 +138,7 @@ export class Upload {
     return await this.#hub.run(scripts.seal, { file: id, fence, count, sha256, fault, silentMs: -1, events });
   }
 
-  /** Gives back what is reserved, so that others need not wait for its end. Best effort. */
+  /** Returns the reservation, so that others need not wait for its expiry. Best effort. */
   async leave(): Promise<void> {
     const { keys } = this.#hub;
     await this.#committing.catch(() => undefined);
@@ -148,7 +148,7 @@ export class Upload {
     await this.#hub.run(scripts.leave, args, { keys: { ...keys, written } }).catch(() => undefined);
   }
 
-  /** Runs a step; after what may pass, opens the file again and compares. */
+  /** Runs a step; after a transient error it opens the file again and compares. */
   async #surviving(step: () => Promise<void>): Promise<void> {
     let isBroken = false;
     await this.#hub.persist(async () => {
@@ -162,7 +162,7 @@ export class Upload {
     }, this.#signal);
   }
 
-  /** After this the chunks that are held are those that the server does not have. */
+  /** After this only chunks that the server does not have are held. */
   async #recover(): Promise<void> {
     await this.#committing.catch(() => undefined);
     this.#committing = Promise.resolve();
@@ -172,7 +172,7 @@ export class Upload {
     const before = this.#opened;
     await this.#open(before.fence);
     if (this.#opened.state === "done") {
-      // By our own seal, whose reply was lost; or by a shipper that took over and had all of it.
+      // Sealed by our own call, whose reply was lost, or by a shipper that took over and shipped all of it.
       if (this.#held.length > 0) throw fencedError("The file", this.#what.name);
       this.#isSealed = true;
       return;
@@ -185,13 +185,13 @@ export class Upload {
       this.#passed([first]);
     }
     if (this.#opened.crc !== this.crc) throw fencedError("The file", this.#what.name);
-    // New names: a late copy of an old write belongs to no file then.
+    // Chunks get new names, so that a late copy of an old write belongs to no file.
     this.#held = this.#held.map(({ chunk }) => this.#heldOf(chunk));
   }
 
   async #open(mine: string): Promise<void> {
     const op = this.#op;
-    const { limitBytes: limit, consumers: expected, chunkBytes } = this.#terms;
+    const { limitBytes: limit, consumers: expected, chunkBytes } = this.#resolved;
     const { events } = this.#hub.keys;
     const args = { ...this.#what, mine, limit, epoch: newToken(), events, op, chunkBytes, expected };
     const opened = await this.#hub.run(scripts.open, args, { op, signal: this.#signal });
@@ -209,15 +209,15 @@ export class Upload {
     this.#op = newToken();
   }
 
-  /** Half of what may be in flight goes at once, so that the source is read, and the other half written, while the server works. */
+  /** Half of the window is sent at once, so that the source is read and the other half written while the server works. */
   async #write(): Promise<void> {
-    const half = Math.ceil(this.#terms.maxInFlight / 2);
+    const half = Math.ceil(this.#resolved.maxInFlight / 2);
     while (this.#written < this.#held.length) {
       await this.#before;
       await this.#reserve();
       const fits = Math.min(half, Math.max(0, Math.floor(this.#reserved / this.#unit) - this.#written));
       const some = this.#held.slice(this.#written, this.#written + fits);
-      // Chunks that are not committed yet take all of the reservation: their commit brings more.
+      // Uncommitted chunks take all of the reservation: their commit brings more.
       if (some.length === 0) {
         await this.#committing;
         continue;
@@ -235,9 +235,9 @@ export class Upload {
     await this.#commit(some);
   }
 
-  /** Sees to it that a chunk can be written, or that a commit is under way which may bring space. */
+  /** Makes sure that a chunk can be written, or that a commit is under way which may bring space. */
   async #reserve(): Promise<void> {
-    const { chunkBytes, leaseMs } = this.#terms;
+    const { chunkBytes, leaseMs } = this.#resolved;
     for (;;) {
       const isFresh = performance.now() - this.#renewedAt < leaseMs / 2;
       if (isFresh && (this.#written > 0 || this.#reserved >= this.#unit) && this.#unit > 0) return;
@@ -267,7 +267,7 @@ export class Upload {
         await freeChunks(this.#hub, reply.parts);
         continue;
       }
-      const { dropSilentMs } = this.#terms;
+      const { dropSilentMs } = this.#resolved;
       const dropped = dropSilentMs === undefined ? [] : await dropSilent(this.#hub, dropSilentMs);
       for (const consumer of dropped) this.#events.dropped(consumer);
       if (dropped.length > 0) continue;
@@ -277,7 +277,7 @@ export class Upload {
   }
 
   #want(): number {
-    const { maxInFlight, chunkBytes } = this.#terms;
+    const { maxInFlight, chunkBytes } = this.#resolved;
     const ahead = windowsAhead * maxInFlight * (this.#unit || chunkBytes);
     return Math.max(this.#unit, Math.min(ahead, Math.floor(this.#opened.limitBytes / mostOfLimit)));
   }
@@ -292,9 +292,9 @@ export class Upload {
 
   async #store({ chunk, part }: Held): Promise<void> {
     const key = this.#hub.keys.chunk(part);
-    // NX: what comes late must not take a committed chunk's place, nor give it an expiry.
+    // NX: a late write must neither replace a committed chunk nor give it an expiry.
     const args = [key, chunk.bytes, "PXAT", this.#endsAt, "NX"];
-    const deadline = Deadline.in(Math.max(this.#hub.deadlineMs, this.#terms.leaseMs / 2));
+    const deadline = Deadline.in(Math.max(this.#hub.deadlineMs, this.#resolved.leaseMs / 2));
     const call = { what: `SET of ${key}`, mutates: true, idempotent: true, deadline, signal: this.#signal };
     await this.#hub.context.executor.run("SET", args, call).catch((error: unknown) => {
       throw isReplyError(error) ? serverError(error, call.what) : error;
@@ -303,7 +303,7 @@ export class Upload {
 
   async #commit(some: readonly Held[]): Promise<void> {
     const { keys } = this.#hub;
-    const { chunkBytes, leaseMs } = this.#terms;
+    const { chunkBytes, leaseMs } = this.#resolved;
     const { id, fence } = this.#opened;
     const facts = some.flatMap(({ chunk, part }) => [part, chunk.bytes.length, chunk.text, chunk.crc, chunk.lines]);
     const crcs = { crcBefore: this.crc, crc: String(some.at(-1)!.chunk.crcAfter) };
@@ -328,7 +328,7 @@ export class Upload {
     await freeChunks(this.#hub, reply.parts).catch(() => undefined);
   }
 
-  /** The first chunks that are held are committed. */
+  /** The first of the held chunks are committed. */
   #passed(some: readonly Held[]): void {
     this.#held.splice(0, some.length);
     for (const { chunk } of some) {

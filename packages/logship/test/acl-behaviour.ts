@@ -7,7 +7,7 @@ import { describe, expect, it } from "vitest";
 import { user } from "./acl.js";
 import { countWords, type Fixture, logLines, name, textOf, writeLog } from "./harness.js";
 
-/** That the descriptor grants what this package needs, no more; what it forbids; and that the README shows it. */
+/** The descriptor grants what this package needs and no more, and the README shows it. */
 export const aclBehaviour = (redis: TestRedis<RedisMode>, fixture: Fixture): void => {
   describe("the ACL user of logship", () => {
     it("is granted the commands that jobs, shippers and receivers run, and no other", async () => {
@@ -16,7 +16,7 @@ export const aclBehaviour = (redis: TestRedis<RedisMode>, fixture: Fixture): voi
       const path = await writeLog(directory, "a.log", logLines(0, 2_000));
       const spoilt = fixture.keysOf("spoilt").progress;
       await fixture.db.set(spoilt, "not a hash");
-      // Each script is sent as a text first, whatever ran before.
+      // Each script is sent as text at first, whatever ran before.
       await Promise.all(server.nodes.map((node) => node.call("SCRIPT", "FLUSH")));
       await Promise.all(server.nodes.map((node) => node.call("CONFIG", "RESETSTAT")));
 

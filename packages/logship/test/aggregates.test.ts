@@ -16,7 +16,7 @@ const locator = {
   country: (address: string) => (address.startsWith("10.") ? undefined : Promise.resolve(address.slice(0, 2))),
 };
 
-/** Adds as it is asked, each number once; keeps what it was asked. */
+/** A sink that adds each number once, and records its calls. */
 class Totals implements CounterSink {
   readonly totals = new Map<string, number>();
   readonly asked: (readonly [readonly CounterDelta[], CounterOrigin])[] = [];
@@ -64,10 +64,10 @@ describe("counts by day and country", () => {
 });
 
 describe("results in a sink", () => {
-  it("come there once, when it fails after it added, and when lines go on to come", async () => {
+  it("arrive there once, even if it fails after adding, and while lines keep arriving", async () => {
     const directory = await fixture.directory();
     const path = join(directory, "a.log");
-    // More fields than go at once.
+    // More fields than one call moves.
     await writeFile(path, Array.from({ length: 1_200 }, (_, n) => `f${String(n)}\n`).join(""));
     const job = fixture.job({ directory });
     const count = (): Promise<unknown> =>
@@ -89,7 +89,7 @@ describe("results in a sink", () => {
     expect(await redis.keys()).toEqual([]);
   });
 
-  it("come from a receiver too, and stay in Redis when the call is aborted", async () => {
+  it("arrive from a receiver, too, and stay in Redis when the call is aborted", async () => {
     await fixture.shipper().send("a", new Blob(["x\ny\nx\n"]).stream());
     const receiver = fixture.receiver();
     await receiver.run((lines, results) => lines.forEach((line) => results.increment("sum", line)), { until: "empty" });

@@ -7,7 +7,7 @@ import { rejection } from "@tooling/vitest/helpers";
 import { describe, expect, it } from "vitest";
 import { countWords, type Fixture, logLines, textOf, wordsOf, writeLog } from "./harness.js";
 
-/** How files are treated that cannot be read or shipped to their end, on one server or on a Cluster. */
+/** Files that cannot be read or shipped to their end, on one server or on a Cluster. */
 export const asideBehaviour = (fixture: Fixture): void => {
   describe("a log channel with a file that is damaged", () => {
     const lines = logLines(0, 300);
@@ -21,7 +21,7 @@ export const asideBehaviour = (fixture: Fixture): void => {
       return async () => void (await fixture.db.setrange(key, 100, byte));
     };
 
-    it("sets it aside, goes on with those behind it, shows it, and has it tried again", async () => {
+    it("sets it aside, continues with those behind it, shows it, and retries it on request", async () => {
       const repair = await damagedChannel();
       for (const consumer of ["keeps", "gives up"]) await fixture.shipper().removeConsumer(consumer);
       const receiver = fixture.receiver({ onBadData: "setAside", flushLines: 10 });
@@ -34,7 +34,7 @@ export const asideBehaviour = (fixture: Fixture): void => {
       expect(usedBytes).toBeGreaterThan(textOf(lines).length / 2);
       const sample = (await receiver.metrics()).find(({ name }) => name === "logship_set_aside_files");
       expect([sample?.value, sample?.labels]).toEqual([1, { channel: "web", consumer: "c" }]);
-      // It is not tried again by itself, and not by another process of this consumer.
+      // Neither this process nor another one of this consumer retries it without a request.
       const next = fixture.receiver({ onBadData: "setAside" });
       expect(await next.run(countWords, { until: "empty" })).toEqual({ files: 0, lines: 0 });
       await repair();
@@ -46,7 +46,7 @@ export const asideBehaviour = (fixture: Fixture): void => {
       expect((await next.status())!.usedBytes).toBe(0);
     });
 
-    it("can be set aside or given up by a caller that reads files by hand", async () => {
+    it("can be set aside or skipped by a caller that reads files one by one", async () => {
       await damagedChannel();
       for (const consumer of ["keeps", "gives up"]) {
         const receiver = fixture.receiver({ consumer });
@@ -66,7 +66,7 @@ export const asideBehaviour = (fixture: Fixture): void => {
   });
 
   describe("a source that cannot be shipped to its end", () => {
-    it("ends in the channel if it is to be set aside: those behind it come, receivers emit `damaged`, and it can be shipped again", async () => {
+    it("ends in the channel with `setAside`: those behind it arrive, receivers emit `damaged`, and it can be shipped again", async () => {
       const directory = await fixture.directory();
       const [bad, good] = [logLines(0, 2_000), logLines(2_000, 100)];
       const whole = gzipSync(textOf(bad));
@@ -88,7 +88,7 @@ export const asideBehaviour = (fixture: Fixture): void => {
       expect(await receiver.results("words")).toEqual(wordsOf(bad));
     });
 
-    it("ends in the channel if it is a stream without an identity, which no other call can go on with", async () => {
+    it("ends in the channel if it is a stream without an identity, which no other call can continue", async () => {
       const shipper = fixture.shipper();
       const failing = (): Readable =>
         Readable.from(

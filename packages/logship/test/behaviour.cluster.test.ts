@@ -17,7 +17,7 @@ describe("on a Cluster", () => {
   asideBehaviour(fixture);
   aclBehaviour(redis, fixture);
 
-  it("goes on when its slot is handed to another node while a file is shipped and received", async () => {
+  it("continues when its slot moves to another node while a file is shipped and received", async () => {
     const lines = logLines(0, 20_000);
     const shipper = fixture.shipper({ limitBytes: 60_000, chunkBytes: 2_048, codec: "none", maxInFlight: 4 });
     const receiver = fixture.receiver({ flushLines: 200 });

@@ -12,7 +12,7 @@ import { countWords, type Fixture, inBlocks, killPoints, logLines, textOf, words
 
 const sha256 = (bytes: Uint8Array | string): string => createHash("sha256").update(bytes).digest("hex");
 
-/** All lines of a channel, as one consumer gets them, by file. */
+/** All lines of a channel that one consumer gets, by file. */
 const linesOf = async (
   receiver: Receiver,
   until: "closed" | "empty" = "empty",
@@ -143,7 +143,7 @@ export const channelBehaviour = (redis: TestRedis<RedisMode>, fixture: Fixture):
       expect(gunzipSync(Buffer.concat(parts)).toString()).toBe(text);
     });
 
-    it("passes gzip files through unchanged, and goes on in the middle of them", async () => {
+    it("passes gzip files through unchanged, and resumes in the middle of them", async () => {
       const directory = await fixture.directory();
       const lines = logLines(0, 3_000);
       const path = await writeLog(directory, "a.gz", lines);
@@ -166,7 +166,7 @@ export const channelBehaviour = (redis: TestRedis<RedisMode>, fixture: Fixture):
       expect((await small.status())!.fileCount).toBe(0);
     });
 
-    it("goes on in the middle of a file, at the very line, for each codec", async () => {
+    it("resumes in the middle of a file, at the exact line, for each codec", async () => {
       const lines = logLines(0, 2_000);
       for (const codec of ["gzip", "none"] as const) {
         await fixture.shipper({ name: codec, codec, chunkBytes: 2_048 }).send("a", Readable.from([textOf(lines)]));
@@ -220,7 +220,7 @@ export const channelBehaviour = (redis: TestRedis<RedisMode>, fixture: Fixture):
       expect(await usedOf(shippers[0]!)).toEqual([0, 0]);
     });
 
-    it("lets the first open file go on when those behind it have filled the channel, though its receiver reads one at a time", async () => {
+    it("lets the first open file continue when those behind it have filled the channel, though its receiver reads one at a time", async () => {
       const lines = logLines(0, 1_500);
       const options = { limitBytes: 20_000, chunkBytes: 1_024, codec: "none", flushMs: 5 } as const;
       const shipper = fixture.shipper(options);
@@ -238,7 +238,7 @@ export const channelBehaviour = (redis: TestRedis<RedisMode>, fixture: Fixture):
       expect((await running).lines).toBe(3_000);
     });
 
-    it("frees all that a commit has passed, however much that is", async () => {
+    it("frees every chunk that a commit has passed, however many there are", async () => {
       const shipper = fixture.shipper({ chunkBytes: 1_024, codec: "none", consumers: ["c", "slow"] });
       const text = textOf(logLines(0, 16_000));
       for (const file of ["a", "b"]) await shipper.send(file, Readable.from([text]));
@@ -249,7 +249,7 @@ export const channelBehaviour = (redis: TestRedis<RedisMode>, fixture: Fixture):
       expect((await shipper.status())!.fileCount).toBe(0);
     });
 
-    it("lets the later of two runs of one receiver work, and no line is missing or doubled", async () => {
+    it("lets the later of two runs of one receiver work, and no line is missing or duplicated", async () => {
       const lines = logLines(0, 3_000);
       await fixture.shipper({ chunkBytes: 2_048 }).send("a", Readable.from([textOf(lines)]));
       const receiver = fixture.receiver({ flushLines: 100 });
@@ -273,7 +273,7 @@ export const channelBehaviour = (redis: TestRedis<RedisMode>, fixture: Fixture):
       expect(await receiver.results("words")).toEqual(wordsOf(lines));
     });
 
-    it("lets a commit be made again whose results were refused", async () => {
+    it("lets a commit with refused results be repeated", async () => {
       await fixture.shipper().send("a", Readable.from(["one\ntwo\n"]));
       const receiver = fixture.receiver();
       await fixture.db.set(receiver.resultKey("words"), "text");
@@ -291,7 +291,7 @@ export const channelBehaviour = (redis: TestRedis<RedisMode>, fixture: Fixture):
       );
     });
 
-    it("knows a short file again that has grown: refuses it once it was shipped, goes on with it if it was not whole", async () => {
+    it("recognises a short file that has grown: refuses it if it was shipped, continues it if it was not complete", async () => {
       const directory = await fixture.directory();
       const [whole, part] = [join(directory, "whole.log"), join(directory, "part.log")];
       const shipper = fixture.shipper();
@@ -299,7 +299,7 @@ export const channelBehaviour = (redis: TestRedis<RedisMode>, fixture: Fixture):
       await writeFile(part, "three\n");
       await shipper.add(whole);
       const controller = new AbortController();
-      // All of it is committed, but its end is not.
+      // All its text is committed, but its end is not.
       shipper.once("progress", () => controller.abort(new Error("stopped")));
       expect(await rejection(shipper.add(part, { signal: controller.signal }))).toMatchObject({ message: "stopped" });
       await appendFile(whole, "more\n");
@@ -391,7 +391,7 @@ export const channelBehaviour = (redis: TestRedis<RedisMode>, fixture: Fixture):
       },
     );
 
-    it("rejects a chunk that is damaged or missing, or with `skip` goes on with other files", async () => {
+    it("rejects a chunk that is damaged or missing, or with `skip` continues with other files", async () => {
       const shipper = fixture.shipper({ chunkBytes: 1_024, codec: "none" });
       const text = textOf(logLines(0, 200));
       for (const name of ["damaged", "missing", "whole"]) await shipper.send(name, Readable.from([text]));
@@ -417,7 +417,7 @@ export const channelBehaviour = (redis: TestRedis<RedisMode>, fixture: Fixture):
       expect(await linesOf(lenient)).toEqual({});
     });
 
-    it("goes on with a source of which a part is shipped, and rejects one that is not the same any more", async () => {
+    it("continues a partly shipped source, and rejects one that has changed", async () => {
       const lines = logLines(0, 3_000);
       const shipper = fixture.shipper({ chunkBytes: 1_024 });
       const broken = async function* (): AsyncGenerator<string> {
@@ -440,7 +440,7 @@ export const channelBehaviour = (redis: TestRedis<RedisMode>, fixture: Fixture):
       expect(await linesOf(fixture.receiver())).toEqual({ a: lines });
     });
 
-    it("goes on with a file in the codec in which it was begun, and not with the bytes of its gzip file in place of its text", async () => {
+    it("continues a file in the codec with which it was begun, and never with the bytes of its gzip file instead of its text", async () => {
       const directory = await fixture.directory();
       const lines = logLines(0, 3_000);
       const path = await writeLog(directory, "a.gz", lines);
@@ -571,7 +571,7 @@ export const channelBehaviour = (redis: TestRedis<RedisMode>, fixture: Fixture):
       expect((await receiver.run(countWords, { until: "empty" })).lines).toBe(3_000);
     });
 
-    it("is deleted with its chunks and results, while a shipper waits and a receiver reads", async () => {
+    it("is deleted with its chunks and results while a shipper waits and a receiver reads", async () => {
       const lines = logLines(0, 12_000);
       const shipper = fixture.shipper({ limitBytes: 400_000, chunkBytes: 1_024, codec: "none" });
       const waiting = new Promise<void>((resolve) => shipper.once("waiting", () => resolve()));
@@ -601,7 +601,7 @@ export const channelBehaviour = (redis: TestRedis<RedisMode>, fixture: Fixture):
       expect(await redis.keys()).toEqual([]);
     });
 
-    it("takes off a consumer for good, by name or when it is silent and the shipper finds no space", async () => {
+    it("removes a consumer for good, by name or when it is silent and the shipper finds no space", async () => {
       const lines = logLines(0, 3_000);
       const options = { limitBytes: 20_000, chunkBytes: 1_024, codec: "none" } as const;
       const shipper = fixture.shipper({ ...options, consumers: ["never", "live"], dropSilentMs: 20_000 });
@@ -636,7 +636,7 @@ export const channelBehaviour = (redis: TestRedis<RedisMode>, fixture: Fixture):
       const cut = shipper.send("cut", stream, { id: "cut", signal: controller.signal });
       stream.push("one\ntwo\n");
       await committed;
-      // Its reservation lives.
+      // Its reservation is still valid.
       expect(await shipper.endAbandoned(0)).toEqual([]);
       controller.abort(new Error("enough"));
       await rejection(cut);
@@ -650,7 +650,7 @@ export const channelBehaviour = (redis: TestRedis<RedisMode>, fixture: Fixture):
       expect(await shipper.send("cut", Readable.from(["all"]), { id: "cut" })).toMatchObject({ wasShipped: false });
     });
 
-    it("says that Redis lost its data, and ships a file again from its beginning", async () => {
+    it("reports that Redis lost its data, and ships a file again from its beginning", async () => {
       const directory = await fixture.directory();
       const lines = logLines(0, 3_000);
       const path = await writeLog(directory, "a.log", lines);
@@ -658,7 +658,7 @@ export const channelBehaviour = (redis: TestRedis<RedisMode>, fixture: Fixture):
       const receiver = fixture.receiver({ flushLines: 100 });
       const seen = new Promise<void>((resolve) => receiver.once("progress", () => resolve()));
       const running = receiver.run(async () => {
-        // It gets nowhere, so that the shipper is in the middle.
+        // It cannot finish, so that the shipper is in the middle of the file.
         await shipped;
       });
       // It may meet the loss before anybody looks.

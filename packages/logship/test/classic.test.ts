@@ -9,7 +9,7 @@ import { describe, expect, it } from "vitest";
 import { dailyCountry, readGzip, readLines } from "../src/index.js";
 import { countWords, fixtureOf, inBlocks, logLines, textOf, wordsOf, writeLog } from "./harness.js";
 
-/** Each test shows a known fault of the classic log code on its port, and then that this package has it not. */
+/** Each test shows a known fault of the classic log code on its port, and then that this package does not have it. */
 const redis = useRedis(vitest, { permanentKeys: ["*"] });
 const fixture = fixtureOf(redis);
 const prefix = (): string => `${redis.prefix}:classic:`;
@@ -17,7 +17,7 @@ const keys = (): classic.ClassicKeys => classic.classicKeys(prefix());
 const channel = "logs:";
 const reason = new Error("enough");
 
-/** Ships and ends before anybody has read, as a process does that is killed. */
+/** Ships and ends before anybody has read, like a killed process. */
 const copyAndDie = async (path: string, limitBytes?: number): Promise<void> => {
   const signal = AbortSignal.timeout(300);
   await classic
@@ -52,7 +52,7 @@ describe("shipping", () => {
     expect(await fixture.receiver().run(countWords, { until: "empty" })).toEqual({ files: 1, lines: 2 });
   });
 
-  it("a file above the limit never goes", async () => {
+  it("a file above the limit is never shipped", async () => {
     const directory = await fixture.directory();
     const lines = logLines(0, 2_000);
     const path = await writeLog(directory, "a.log", lines);
@@ -106,7 +106,7 @@ describe("shipping", () => {
 });
 
 describe("cleaning up", () => {
-  it("a file that all are done with stays, because of an older one that is not", async () => {
+  it("a file that all are done with stays because of an unfinished older one", async () => {
     const directory = await fixture.directory();
     for (const name of ["a.log", "b.log"]) await writeLog(directory, name, ["one"]);
     await redis.client.set(keys().logDone(channel, "b.log"), "1");
@@ -128,7 +128,7 @@ describe("cleaning up", () => {
 });
 
 describe("receiving", () => {
-  it("a consumer that dies has acknowledged files that it never read, and counts lines again", async () => {
+  it("a consumer that dies has acknowledged files that it never read, and counts lines twice", async () => {
     const directory = await fixture.directory();
     const lines = logLines(0, 300);
     await writeLog(directory, "a.log", lines.slice(0, 200));
@@ -195,7 +195,7 @@ describe("gzip", () => {
     expect(own).toEqual(["one"]);
   });
 
-  it("a wrong checksum is not seen", async () => {
+  it("a wrong checksum is not detected", async () => {
     const bad = Buffer.from(gzipSync("one\n"));
     bad[bad.length - 8]! ^= 1;
     expect(await theirs(inBlocks(bad, 1_000))).toEqual(["one"]);
@@ -267,7 +267,7 @@ describe("the count by day and country", () => {
 describe("processing a directory", () => {
   const countInto = (key: string) => (transaction: { incr(key: string): unknown }) => void transaction.incr(key);
 
-  it("a run that ended in the middle goes on at a wrong place", async () => {
+  it("a run that ended in the middle resumes at a wrong place", async () => {
     const directory = await fixture.directory();
     const lines = logLines(0, 1_500);
     await writeLog(directory, "a.log", lines);
@@ -311,7 +311,7 @@ describe("processing a directory", () => {
     expect((await job.files()).map(({ offset }) => offset)).toEqual([4]);
   });
 
-  it("a file that comes late, and whose name is before that of the last one, is left out", async () => {
+  it("a file that arrives late and sorts before the last one is left out", async () => {
     const directory = await fixture.directory();
     await writeLog(directory, "b.log", ["x"]);
     const job = fixture.job({ directory });
@@ -327,7 +327,7 @@ describe("processing a directory", () => {
     expect(await redis.client.exists(`${prefix()}x`, `${prefix()}y`)).toBe(1);
   });
 
-  it("a second job goes on where the first one was", async () => {
+  it("a second job continues at the position of the first one", async () => {
     const directories = [await fixture.directory(), await fixture.directory()] as const;
     await writeLog(directories[0], "b.log", ["x"]);
     await writeLog(directories[1], "a.log", ["y"]);

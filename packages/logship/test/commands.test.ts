@@ -54,7 +54,7 @@ describe("kit ship and kit receive", () => {
     expect(await rejection(refused)).toBeInstanceOf(Error);
   });
 
-  it("end in order at a signal: written lines are committed, and the next run goes on behind them", async () => {
+  it("end in order at a signal: written lines are committed, and the next run continues behind them", async () => {
     const lines = logLines(0, 6_000);
     await fixture.shipper({ chunkBytes: 2_048 }).send("a", new Blob([textOf(lines)]).stream());
     const reading = await callOf();
@@ -72,7 +72,7 @@ describe("kit ship and kit receive", () => {
     expect(textWritten(reading) + textWritten(next)).toBe(textOf(lines));
   });
 
-  it("set aside a damaged file, show it, and try it again", async () => {
+  it("set aside a damaged file, show it, and retry it", async () => {
     const directory = await fixture.directory();
     await writeFile(join(directory, "1.gz"), gzipSync(textOf(logLines(0, 200))).subarray(0, -9));
     await writeLog(directory, "2.log", ["two"]);
@@ -98,7 +98,7 @@ describe("kit ship and kit receive", () => {
     expect(textWritten(again)).toBe("two\n");
   });
 
-  it("give back every byte as it was shipped, whatever it is, and several live logs at once", async () => {
+  it("return every byte as it was shipped, whatever it is, and several live logs at once", async () => {
     const shipper = fixture.shipper({ flushMs: 10, consumers: ["c", "other"] });
     const odd = Buffer.concat([
       Buffer.from("\ufeffone\r\n\r\n"),
@@ -135,7 +135,7 @@ describe("kit ship and kit receive", () => {
 });
 
 describe("kit inspect logship", () => {
-  it("shows a job, and that there is nothing", async () => {
+  it("shows a job, and reports when there is nothing", async () => {
     const directory = await fixture.directory();
     await writeLog(directory, "1.log", logLines(0, 10));
     await fixture.job({ directory }).run(countWords);

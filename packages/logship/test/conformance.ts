@@ -43,7 +43,7 @@ const order = choice("natural", "mtime");
 const onBadData = choice("error", "skip");
 const sink = { apply: (): Promise<void> => Promise.resolve() };
 
-/** Where each receiver reads, so that a file can be shipped there. */
+/** The channel of each receiver, so that a file can be shipped into it. */
 const channels = new WeakMap<Receiver, () => Shipper>();
 const shipped = async (receiver: Receiver): Promise<void> => {
   const shipper = channels.get(receiver)!();

@@ -4,7 +4,7 @@ import { describe, expect, it } from "vitest";
 import { crcOf, noteCrc } from "../src/crc.js";
 
 describe("the CRC-32 of parts", () => {
-  it("is put together as zlib computes it of the whole, at every length, and whatever came before", () => {
+  it("combines to the CRC-32 that zlib computes for the whole, at every length", () => {
     const before = randomBytes(100);
     for (const length of [...Array.from({ length: 300 }, (_, n) => n), 65_535, 131_060, 1_048_577]) {
       const bytes = randomBytes(length);

@@ -9,9 +9,9 @@ import { rejection } from "@tooling/vitest/helpers";
 import * as vitest from "vitest";
 import { describe, expect, it } from "vitest";
 import type { Redis } from "ioredis";
-import { lineTerms } from "../src/lines.js";
+import { resolveLines } from "../src/lines.js";
 import { readingOf, Restarts, start } from "../src/reading.js";
-import { type CommitOperands, type FlushOptions, flushTerms, runFile } from "../src/runner.js";
+import { type CommitOperands, type FlushOptions, resolveFlush, runFile } from "../src/runner.js";
 import { countWords, fixtureOf, logLines, textOf, wordsOf, writeLog } from "./harness.js";
 
 const redis = useRedis(vitest, { permanentKeys: ["*"] });
@@ -32,7 +32,7 @@ describe("shipping", () => {
     }
   });
 
-  it("looks at the content and not at the name to know gzip, as a job does", async () => {
+  it("recognises gzip by content and not by name, like a job", async () => {
     const directory = await fixture.directory();
     await writeFile(join(directory, "plain.gz"), "w1 plain\n");
     await writeFile(join(directory, "packed.log"), gzipSync("w2 packed\n"));
@@ -73,7 +73,7 @@ describe("a source that is no stream", () => {
 });
 
 describe("a directory", () => {
-  it("is matched by a global expression as by any other", async () => {
+  it("is matched by a global expression like by any other", async () => {
     const directory = await fixture.directory();
     const names = ["access.1", "access.2", "access.3", "access.4"];
     for (const name of names) await writeFile(join(directory, name), `${name}\n`);
@@ -84,7 +84,7 @@ describe("a directory", () => {
 });
 
 describe("results that cannot be stored", () => {
-  it("leave nothing of their commit, also where a field looks like an integer and is none for Redis", async () => {
+  it("leave nothing of their commit, also when a field looks like an integer but is none for Redis", async () => {
     const directory = await fixture.directory();
     await writeLog(directory, "a.log", ["x"]);
     const job = fixture.job({ directory });
@@ -108,7 +108,7 @@ describe("results that cannot be stored", () => {
     expect(await job.results("r")).toEqual(new Map());
   });
 
-  it("are refused at once where their name has half a surrogate pair, as such a consumer is", async () => {
+  it("are refused at once when their name has a lone surrogate, and so is such a consumer", async () => {
     const directory = await fixture.directory();
     await writeLog(directory, "a.log", ["x"]);
     const refused: unknown[] = [];
@@ -130,7 +130,7 @@ describe("results that cannot be stored", () => {
 });
 
 describe("a writable stream", () => {
-  it("fails as its file does, and ends its file where it is destroyed", async () => {
+  it("fails when its file fails, and ends its file when it is destroyed", async () => {
     const shipper = fixture.shipper({ flushMs: 10 });
     const cut = shipper.writable("cut");
     cut.write("one\n");
@@ -157,7 +157,7 @@ const countingClient = (): { readonly client: Redis; fetched(): number } => {
 };
 
 describe("a receiver", () => {
-  it("fetches no more ahead than it may, and no more at all when it is left", async () => {
+  it("fetches no more than prefetchBytes ahead, and nothing once its reader has left", async () => {
     await fixture.shipper({ codec: "none", chunkBytes: 1_024 }).send("a", Readable.from([textOf(logLines(0, 3_000))]));
     const { client, fetched } = countingClient();
     const receiver = fixture.receiver({ client, prefetchBytes: 4_096 });
@@ -192,7 +192,7 @@ describe("a receiver", () => {
     await files.return();
   });
 
-  it("gives each line once, in order, to a caller that requests many at a time, and ends once it has returned", async () => {
+  it("yields each line once, in order, to a caller that requests many at a time, and ends after return()", async () => {
     const lines = logLines(0, 3_000);
     await fixture.shipper({ chunkBytes: 1_024, codec: "none" }).send("a", Readable.from([textOf(lines)]));
     for (const most of [3_000, 1_000]) {
@@ -224,7 +224,7 @@ describe("a receiver", () => {
     expect(errors).toEqual([]);
   });
 
-  it("ends when it is aborted in the middle, and the next goes on behind its last commit", async () => {
+  it("ends when it is aborted in the middle, and the next one continues behind its last commit", async () => {
     const lines = logLines(0, 3_000);
     await fixture.shipper({ chunkBytes: 1_024 }).send("a", Readable.from([textOf(lines)]));
     const controller = new AbortController();
@@ -259,7 +259,7 @@ describe("a receiver", () => {
     expect(await receiver.results("words")).toEqual(new Map([["one", "1"]]));
   });
 
-  it("stores each result once when commits are not awaited, and none is lost that is collected meanwhile", async () => {
+  it("stores each result once when commits are not awaited, and loses none that is collected meanwhile", async () => {
     const lines = logLines(0, 500);
     await fixture.shipper({ chunkBytes: 1_024 }).send("a", Readable.from([textOf(lines)]));
     const receiver = fixture.receiver();
@@ -276,7 +276,7 @@ describe("a receiver", () => {
     expect(await receiver.results("words")).toEqual(wordsOf(lines));
   });
 
-  it("holds nothing of a file that it gave up, however much is shipped of it afterwards", async () => {
+  it("keeps no chunk of a file that it skipped, however much of it is shipped afterwards", async () => {
     const shipper = fixture.shipper({ codec: "none", chunkBytes: 1_024, flushMs: 10, limitBytes: 20_000 });
     const source = new PassThrough();
     const sending = shipper.send("a", source);
@@ -292,7 +292,7 @@ describe("a receiver", () => {
     expect((await running).files).toBe(0);
   });
 
-  it("is one of ten: chunks are freed when the last one has passed them, no sooner", async () => {
+  it("is one of ten: chunks are freed when the last one has passed them, and not before", async () => {
     const names = Array.from({ length: 10 }, (_, index) => `c${String(index)}`);
     const shipper = fixture.shipper({ codec: "none", chunkBytes: 1_024, consumers: names });
     await shipper.send("a", Readable.from([textOf(logLines(0, 500))]));
@@ -318,10 +318,10 @@ describe("results are committed", () => {
     const each: number[] = [];
     const never = { flushLines: 1e9, flushBytes: 1e9, flushMs: 3_600_000 };
     const run = {
-      reading: readingOf({ blocks: text(), restarts: new Restarts(true) }, start, lineTerms({}), true),
+      reading: readingOf({ blocks: text(), restarts: new Restarts(true) }, start, resolveLines({}), true),
       position: start,
       seq: 0,
-      flush: flushTerms({ ...never, ...options }),
+      flush: resolveFlush({ ...never, ...options }),
       context: { file: "a.log", signal: new AbortController().signal },
       commit: ({ lines }: CommitOperands) => Promise.resolve(void each.push(lines)),
     };

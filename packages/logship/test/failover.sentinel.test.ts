@@ -25,7 +25,7 @@ describe("a failover under Sentinel", () => {
   };
 
   it(
-    "costs a channel no line and doubles none, whatever the new master had not heard of yet",
+    "costs a channel no line and duplicates none, whatever writes the new master lacks",
     { timeout: 120_000 },
     async () => {
       const directory = await fixture.directory();
@@ -48,7 +48,7 @@ describe("a failover under Sentinel", () => {
     },
   );
 
-  it("costs a job no line and doubles none", { timeout: 120_000 }, async () => {
+  it("costs a job no line and duplicates none", { timeout: 120_000 }, async () => {
     const directory = await fixture.directory();
     const lines = logLines(0, 40_000);
     await writeLog(directory, "a.log", lines.slice(0, 20_000));

@@ -10,7 +10,7 @@ import { fixtureOf, logLines, textOf, writeLog } from "./harness.js";
 const redis = useRedis(vitest, { permanentKeys: ["*"] });
 const fixture = fixtureOf(redis);
 
-/** Follows until `stop()`, which resolves with why it ended. */
+/** Follows until `stop()`, which resolves with the error that ended it. */
 const following = (
   path: string,
   options: FollowOptions = {},
@@ -30,7 +30,7 @@ const following = (
   };
 };
 
-/** All lines of the channel in the order of its files, as far as they are there. */
+/** All lines of the channel so far, in the order of its files. */
 const collecting = (): { readonly lines: string[]; readonly files: string[] } => {
   const found = { lines: [] as string[], files: [] as string[] };
   const receiver = fixture.receiver({ flushMs: 20 });
@@ -72,7 +72,7 @@ describe("following a log", () => {
     await stop();
   });
 
-  it("goes on after a stop in which the log was rotated several times: nothing missed, nothing twice", async () => {
+  it("continues after a stop in which the log was rotated several times, without a gap or a repeat", async () => {
     const directory = await fixture.directory();
     const path = join(directory, "app.log");
     const lines = logLines(0, 600);
@@ -144,7 +144,7 @@ describe("following a log", () => {
     await stop();
   });
 
-  it("waits for its directory, and goes on when that is removed and made again", async () => {
+  it("waits for its directory, and continues when that is removed and created again", async () => {
     const directory = join(await fixture.directory(), "logs");
     const path = join(directory, "app.log");
     const { stop, errors } = following(path);
@@ -160,7 +160,7 @@ describe("following a log", () => {
     await stop();
   });
 
-  it("says so when a log is truncated, and when a file grows that had ended", async () => {
+  it("reports a truncated log, and a file that grows after its end", async () => {
     const directory = await fixture.directory();
     const path = join(directory, "app.log");
     await writeLog(directory, "app.log", ["one", "two"]);
@@ -173,7 +173,7 @@ describe("following a log", () => {
     await writeLog(directory, "app.log", ["three"]);
     await soon(() => expect(got.lines).toEqual(["one", "two", "three"]));
     await appendFile(`${path}.1`, "too late\n");
-    // It is looked at when the next file has ended.
+    // It is checked when the next file has ended.
     await rename(path, `${path}.2`);
     await soon(() => expect(errors).toEqual(["KIT_LOGSHIP_CHANGED"]));
     const truncated = join(directory, "b.log");

@@ -54,7 +54,7 @@ describe("readGzip", () => {
     );
   });
 
-  it("takes zeros behind the last member for padding, and rejects anything else there", async () => {
+  it("accepts zeros behind the last member as padding, and rejects anything else there", async () => {
     const member = gzipSync(text);
     for (const size of [1, 65_536]) {
       expect((await inflate(Buffer.concat([member, Buffer.alloc(700)]), size)).equals(text)).toBe(true);
@@ -85,7 +85,7 @@ describe("readGzip", () => {
   it("rejects a flipped bit at every byte of a member", async () => {
     const member = gzipSync(text);
     for (let at = 0; at < member.length; at++) {
-      // Time, extra flags and operating system mean nothing for the content.
+      // Time, extra flags and operating system do not affect the content.
       if (at >= 4 && at < 10) continue;
       const flipped = Buffer.from(member);
       flipped[at]! ^= 0x10;

@@ -24,7 +24,7 @@ import { type LogshipKeys, logshipKeys } from "../src/keys.js";
 /** The job or channel of a test, unless it has several. */
 export const name = "web";
 
-/** The task of another process, and the command at which it dies. */
+/** The task of another process, and the number of the command at which it dies. */
 interface MortalTask {
   readonly options: object;
   readonly name?: string;
@@ -51,7 +51,7 @@ export interface Fixture {
   directory(): Promise<string>;
   job(options: JobOptions & OnClient): LogJob;
   shipper(options?: ShipperOptions & OnClient): Shipper;
-  /** Of consumer `c`, unless it is said otherwise. */
+  /** Of consumer `c` unless the options name another. */
   receiver(options?: Partial<ReceiverOptions> & OnClient): Receiver;
   /** Runs a task in another process; resolves with whether it came to its end or was killed. */
   mortal(what: "job" | "ship" | "receive", task: MortalTask): Promise<"done" | "killed">;
@@ -171,8 +171,8 @@ export const writeLog = async (directory: string, file: string, lines: readonly 
 };
 
 /**
- * After which command another process is killed: the first ones, in which it begins, and fewer and fewer, until one comes to its end. The fault lab
- * kills after each. On a Cluster the same code runs.
+ * The commands after which another process is killed: each of the first ones, then fewer and fewer, until one process
+ * completes. The fault lab kills after each. On a Cluster the same code runs.
  */
 export function* killPoints({ mode }: Fixture): Generator<number, void, undefined> {
   if (mode === "cluster") yield 5;

@@ -74,7 +74,7 @@ export const jobBehaviour = (redis: TestRedis<RedisMode>, fixture: Fixture): voi
       expect(await job.results("other")).toEqual(new Map([["good", "1"]]));
     });
 
-    it("stores as many results at once as there are, under any name of a field", async () => {
+    it("stores any number of results at once, under any field name", async () => {
       const directory = await fixture.directory();
       const fields = Array.from({ length: 30_000 }, (_, number) => `field ${String(number)}`);
       await writeFile(join(directory, "a.log"), "one\n");
@@ -101,7 +101,7 @@ export const jobBehaviour = (redis: TestRedis<RedisMode>, fixture: Fixture): voi
       expect(await fixture.job({ directory }).run(countWords)).toEqual({ files: 1, lines: 10 });
     });
 
-    it("goes on behind the last commit after a handler threw, and stores nothing of the failed lines", async () => {
+    it("continues behind the last commit after a handler threw, and stores nothing of the failed lines", async () => {
       const directory = await fixture.directory();
       const lines = logLines(0, 5_000);
       await writeLog(directory, "a.log", lines);
@@ -117,7 +117,7 @@ export const jobBehaviour = (redis: TestRedis<RedisMode>, fixture: Fixture): voi
       expect(await job.results("words")).toEqual(wordsOf(lines));
     });
 
-    it("processes the lines that a file has grown by, and those of a file that replaced it", async () => {
+    it("processes the lines added to a file, and those of a file that replaced it", async () => {
       const directory = await fixture.directory();
       const lines = logLines(0, 300);
       const path = await writeLog(directory, "a.log", lines.slice(0, 10));
@@ -135,7 +135,7 @@ export const jobBehaviour = (redis: TestRedis<RedisMode>, fixture: Fixture): voi
       expect(await job.results("words")).toEqual(wordsOf(lines));
     });
 
-    it("knows a file by its first lines, though it was empty or short when it was first seen", async () => {
+    it("recognises a file by its first lines, though it was empty or short when it was first seen", async () => {
       const directory = await fixture.directory();
       const lines = logLines(0, 300);
       const path = await writeLog(directory, "a.log", []);
@@ -155,7 +155,7 @@ export const jobBehaviour = (redis: TestRedis<RedisMode>, fixture: Fixture): voi
       expect(await job.results("words")).toEqual(wordsOf(lines));
     });
 
-    it("leaves a last line without its end for later, with `leave`", async () => {
+    it("leaves a last line without a line feed for later with `leave`", async () => {
       const directory = await fixture.directory();
       const path = join(directory, "a.log");
       await writeFile(path, "one\ntw");
@@ -201,7 +201,7 @@ export const jobBehaviour = (redis: TestRedis<RedisMode>, fixture: Fixture): voi
       await slow.run(async (some, results, context) => {
         await countWords(some, results, context);
         if (++batches !== 3) return;
-        // The server takes the first worker for dead while it works.
+        // The server considers the first worker dead while it works.
         const [claimed] = await fixture.db.zrange(fixture.keys.claims, "0", "-1");
         await fixture.db.zadd(fixture.keys.claims, 1, claimed!);
         second = other.run(countWords);
@@ -212,7 +212,7 @@ export const jobBehaviour = (redis: TestRedis<RedisMode>, fixture: Fixture): voi
       expect(await slow.results("words")).toEqual(wordsOf(lines));
     });
 
-    it("loses and doubles nothing when it is killed after some of its commands", { timeout: 120_000 }, async () => {
+    it("loses and duplicates nothing when it is killed after some of its commands", { timeout: 120_000 }, async () => {
       const lines = logLines(0, 6_000);
       let kills = 0;
       for (const killAt of killPoints(fixture)) {
@@ -231,7 +231,7 @@ export const jobBehaviour = (redis: TestRedis<RedisMode>, fixture: Fixture): voi
       expect(kills).toBeGreaterThanOrEqual(fixture.mode === "cluster" ? 1 : 3);
     });
 
-    it("rejects at a damaged file, or with `skip` goes on and tries it again in the next run", async () => {
+    it("rejects at a damaged file, or with `skip` continues and retries it in the next run", async () => {
       const directory = await fixture.directory();
       const lines = logLines(0, 600);
       const whole = gzipSync(textOf(lines.slice(0, 300)));
@@ -284,7 +284,7 @@ export const jobBehaviour = (redis: TestRedis<RedisMode>, fixture: Fixture): voi
       });
     });
 
-    it("ends when it is aborted or closed, gives its file back, and leaves nothing behind", async () => {
+    it("ends when it is aborted or closed, releases its file, and leaves nothing behind", async () => {
       const directory = await fixture.directory();
       const lines = logLines(0, 20_000);
       await writeLog(directory, "a.log", lines);

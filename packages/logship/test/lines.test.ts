@@ -119,7 +119,7 @@ describe("readLines", () => {
     expect(await read({ onLongLine: "skip" })).toEqual([1, 3, "end"]);
   });
 
-  it("looks at each byte once: blocks of one byte cost no more than their number", async () => {
+  it("reads each byte once: blocks of one byte cost no more than their number", async () => {
     const bytes = Buffer.alloc(200_000, "x");
     expect((await linesOf(bytes, {}, 1))[0]).toHaveLength(200_000);
   });

@@ -41,7 +41,7 @@ describe("text that has passed", () => {
       { until: "empty" },
     );
     expect(lines).toBe(96 * 1_024);
-    // Less than before is possible: what the test itself held by then may have gone.
+    // Less than before is possible: memory of the test itself may have been freed.
     expect([mostShipped, mostReceived].map(Number.isFinite)).toEqual([true, true]);
     // The window, and garbage that is not collected yet; all of the text would be 96 MiB.
     expect(mostShipped).toBeLessThan(64 * mebibyte);

@@ -20,7 +20,7 @@ const context = (): ClientContext => {
   return attached;
 };
 
-/** Resolves with what takes the server back to now, as a failover does that loses what was written since. */
+/** Resolves with a function that restores the server's present state, like a failover that loses later writes. */
 const savePoint = async (): Promise<() => Promise<void>> => {
   const saved = new Map<string, Buffer>();
   for (const key of await redis.keys()) saved.set(key, (await fixture.db.dumpBuffer(key))!);
@@ -47,7 +47,7 @@ const spied = (client: Redis, onCall: (args: readonly string[]) => void | Promis
 };
 
 describe("a failover", () => {
-  it("gives a fence that it lost to no other worker, shipper or consumer: their commits would be taken for each other's", async () => {
+  it("gives a lost fence to no other worker, shipper or consumer: their commits would be confused", async () => {
     const { keys } = fixture;
     const at = context();
     const fences = async (op: string): Promise<string[]> => {
@@ -78,7 +78,7 @@ describe("a failover", () => {
     expect(given.map((fence, index) => Number(fence) > Number(lost[index]))).toEqual([true, true, true]);
   });
 
-  it("doubles no line and loses none when another file gets the number of one that it lost while that was read", async () => {
+  it("duplicates and loses no line when another file gets the number of a lost one that was being read", async () => {
     const directory = await fixture.directory();
     const [one, two] = [logLines(0, 100), logLines(1_000, 300)];
     const [x, y] = [await writeLog(directory, "x.log", one), await writeLog(directory, "y.log", two)];
@@ -103,7 +103,7 @@ describe("a failover", () => {
     expect(await receiver.results("words")).toEqual(wordsOf([...one, ...two]));
   });
 
-  it("doubles no line and loses none when chunks that it lost are cut in another way, also where damaged files are skipped", async () => {
+  it("duplicates and loses no line when lost chunks are cut differently, also when damaged files are skipped", async () => {
     const shipper = fixture.shipper({ codec: "none", flushMs: 10 });
     await shipper.setLimit(1_000_000);
     const receiver = fixture.receiver({ onBadData: "skip" });
@@ -146,7 +146,7 @@ describe("a shipper", () => {
     return { proxy, client };
   };
 
-  it("follows a log on through an outage in which the next file begins", async () => {
+  it("follows a log through an outage in which the next file begins", async () => {
     const directory = await fixture.directory();
     const path = join(directory, "a.log");
     const { proxy, client } = await throughProxy();
@@ -175,7 +175,7 @@ describe("a shipper", () => {
     expect(await following).toMatchObject({ message: "enough" });
   });
 
-  it("is not fenced off by its own opening, whose reply was lost for longer than a call lasts", async () => {
+  it("is not fenced off by its own opening when the reply is lost for longer than a call lasts", async () => {
     await fixture.shipper({ name: "known" }).send("a", Readable.from(["x\n"]));
     const { proxy, client } = await throughProxy();
     const { chunks, consumers } = fixture.keys;
@@ -199,7 +199,7 @@ describe("a shipper", () => {
     expect([opens > 2, codes.filter((code) => code === "KIT_UNKNOWN_OUTCOME").length]).toEqual([true, 2]);
   });
 
-  it("has what its source gave committed, after a commit that failed, though the source gives no more", async () => {
+  it("commits all text of its source after a failed commit, though the source gives no more", async () => {
     const { chunks } = fixture.keys;
     let commits = 0;
     const client = spied(fixture.connect() as Redis, async (args) => {
@@ -216,7 +216,7 @@ describe("a shipper", () => {
     await sending;
   });
 
-  it("goes on with the removal of a silent consumer, where another one died half way", async () => {
+  it("finishes the removal of a silent consumer in which another process died", async () => {
     const { keys, db } = fixture;
     const own = { codec: "none", chunkBytes: 1_024, limitBytes: 60_000, dropSilentMs: 20_000 } as const;
     const shipper = fixture.shipper({ ...own, consumers: ["reads", "silent"] });

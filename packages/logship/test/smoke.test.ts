@@ -3,7 +3,10 @@ import * as vitest from "vitest";
 import { describe, expect, it } from "vitest";
 import { countWords, fixtureOf, logLines, textOf, wordsOf, writeLog } from "./harness.js";
 
-/** All that depends on the client: binary replies, texts and numbers in replies, pushes. Run with each major of ioredis. */
+/**
+ * Everything that depends on the client: binary replies, texts and numbers in replies, pushes. Run with each major of
+ * ioredis.
+ */
 describe("with this major of ioredis", () => {
   const redis = useRedis(vitest, { permanentKeys: ["*"] });
   const fixture = fixtureOf(redis);

@@ -59,7 +59,7 @@ describe("one step of a script", () => {
     expect(await claim("b")).toMatchObject({ state: "refused" });
   });
 
-  it("progress: refuses the first commit of a worker whose file was claimed by another since", async () => {
+  it("progress: refuses the first commit of a worker whose file another one has claimed since", async () => {
     const first = (await claim("a")) as { fence: string };
     await fixture.db.zadd(fixture.keys.claims, 1, "1-1");
     const second = (await claim("b")) as { fence: string };
@@ -89,7 +89,7 @@ describe("one step of a script", () => {
     expect(await db.exists(keys.result("r"))).toBe(0);
   });
 
-  it("open: refuses a shipper whose file was opened by another since, and lets it go on after a failover", async () => {
+  it("open: refuses a shipper whose file another one has opened since, and lets it continue after a failover", async () => {
     const mine = (await open("s", "")) as { fence: string; id: number };
     await open("s", "0");
     expect((await open("s", mine.fence)).state).toBe("open");
@@ -99,7 +99,7 @@ describe("one step of a script", () => {
     expect((await open("s", mine.fence)).state).toBe("fenced");
   });
 
-  it("open: keeps for a file that is passed through all that it takes, however full those behind it would make the channel", async () => {
+  it("open: keeps all the space of a passed-through file free, however full those behind it would make the channel", async () => {
     const { keys, db } = fixture;
     const directory = await fixture.directory();
     const path = join(directory, "x.gz");
@@ -154,7 +154,7 @@ describe("one step of a script", () => {
     expect(await join("another")).not.toEqual(joined);
   });
 
-  it("open and join: give no fence of a deleted channel again, however many it gave within a moment", async () => {
+  it("open and join: reuse no fence of a deleted channel, however many it gave within a moment", async () => {
     const { keys } = fixture;
     const discard = (isLast: number): Promise<string[]> =>
       scripts.discard.run(context, { ...keys, targets: [] }, { epoch: "e", isLast, events: keys.events }, timing);
@@ -174,7 +174,7 @@ describe("one step of a script", () => {
     expect((await scripts.look.run(context, keys, look, timing)).state).toBe("seen");
   });
 
-  it("discard and forget: delete nothing of a later channel or job when a copy of theirs comes late", async () => {
+  it("discard and forget: delete nothing of a later channel or job when a copy of the call arrives late", async () => {
     const { keys, db } = fixture;
     const discard = (epoch: string, isLast: number): Promise<string[]> =>
       scripts.discard.run(context, { ...keys, targets: [] }, { epoch, isLast, events: keys.events }, timing);
@@ -197,7 +197,7 @@ describe("one step of a script", () => {
     expect(await db.exists(keys.progress)).toBe(1);
   });
 
-  it("change, drop and seal: touch nothing of a later channel when a copy of theirs comes late", async () => {
+  it("change, drop and seal: touch nothing of a later channel when a copy of the call arrives late", async () => {
     const { keys, db } = fixture;
     const { events } = keys;
     const first = (await open("s", "", { epoch: "first" })) as { id: number; fence: string };
@@ -221,7 +221,7 @@ describe("one step of a script", () => {
     expect(await db.hget(keys.files, `${String(later.id)}:state`)).toBe("open");
   });
 
-  it("advance: keeps a file until the last consumer is done, also one without a byte", async () => {
+  it("advance: keeps a file until the last consumer is done, even an empty one", async () => {
     const { keys, db } = fixture;
     const { id, fence } = (await open("s", "")) as { id: number; fence: string };
     const sealing = { file: id, fence, count: 0, sha256: "", fault: "", silentMs: -1, events: keys.events };

@@ -1,24 +1,23 @@
 import { integerOption, optionsObject } from "@kit/core/toolkit";
 import type { Job } from "./job.js";
 
-/** How long a failed job waits for its next attempt: `firstMs`, and `factor` times as long after each further one. */
+/** How long a failed job waits for its next attempt: `firstMs` after the first failure, then `factor` times longer after each. */
 export interface Backoff {
   readonly firstMs: number;
   /**
-   * 1 waits equally long each time.
+   * With 1 every wait is the same.
    *
    * @default 2
    */
   readonly factor?: number | undefined;
   /**
-   * No wait is longer.
+   * The longest wait.
    *
    * @default 3,600,000
    */
   readonly maxMs?: number | undefined;
   /**
-   * By how much a wait may be shorter, at random: 0 not at all, 1 down to nothing. So jobs that failed together do not
-   * come back together.
+   * The largest random cut of a wait, as a fraction of it: 0 is none, 1 may cut all of it. It spreads jobs that failed together.
    *
    * @default 0.5
    */
@@ -41,7 +40,9 @@ export interface RetryPolicy {
 /** With every default filled in. */
 export type ResolvedBackoff = { readonly [Part in keyof Backoff]-?: number };
 
-/** For jobs that were added without a back-off; its later parts are the defaults of all. */
+/**
+ * For jobs that were added without a back-off. All but `firstMs` are also the defaults of a back-off that names only some parts.
+ */
 const usual: ResolvedBackoff = { firstMs: 1_000, factor: 2, maxMs: 3_600_000, jitter: 0.5 };
 
 const numberOption = (name: string, value: unknown, min: number, max: number): number => {
@@ -64,7 +65,7 @@ export const backoffOption = (name: string, backoff: Backoff): ResolvedBackoff =
 
 /** The wait after an attempt that failed, counted from 1. */
 export const waitAfter = (attempt: number, { firstMs, factor, maxMs, jitter }: ResolvedBackoff = usual): number => {
-  // 2 ** 30 ends the growth long before the product could become infinite.
+  // The exponent stops at 30, long before the product could become infinite.
   const full = Math.min(maxMs, firstMs * factor ** Math.min(attempt - 1, 30));
   return Math.round(full * (1 - jitter * Math.random()));
 };

@@ -7,19 +7,19 @@ import { randomText } from "./ids.js";
 import { maxAsked } from "./scripts/index.js";
 
 /**
- * How often open calls are looked up without a push: one may be lost on a Cluster's bus, and none is sent for a job that
- * became a dead letter by crashes.
+ * How often open calls are looked up without a push: a push may be lost on a Cluster's bus, and none is sent for a job that
+ * crashes made a dead letter.
  */
 const lookEveryMs = 5_000;
 /** The same while no push can arrive. */
 const lookBlindMs = 500;
 
 /** How one call is made. */
-interface CallTerms {
+interface CallRequest {
   readonly job: string;
   readonly waitMs: number;
   readonly signal: AbortSignal | undefined;
-  /** Adds the job; with an `op` it settles what became of an add before. */
+  /** Adds the job; with an `op` it settles the outcome of an earlier add. */
   readonly add: (replyTo: string, op: string | undefined) => Promise<string>;
 }
 
@@ -41,13 +41,13 @@ export class Calls {
   readonly #caller = randomText(12);
   /** By the ids of their jobs. */
   readonly #open = new Map<string, OpenCall>();
-  /** How many jobs are being added; ids that are pushed meanwhile may be theirs. */
+  /** How many jobs are being added; an id that is pushed meanwhile may belong to one of them. */
   #adding = 0;
   readonly #early = new Set<string>();
   readonly #asked = new Set<string>();
-  /** Outcomes that have arrived, or that nobody waits for any more: the server may delete them. */
+  /** Outcomes that have arrived, or that nobody waits for any longer: the server may delete them. */
   readonly #received = new Set<string>();
-  /** How often pushes may have been lost. */
+  /** Counts the occasions on which pushes may have been lost. */
   #gaps = 0;
   #looking: Promise<void> | undefined;
   #timer: NodeJS.Timeout | undefined;
@@ -61,8 +61,8 @@ export class Calls {
   }
 
   /** Adds a job, and resolves with what its handler returns. */
-  async run(terms: CallTerms): Promise<unknown> {
-    const deadline = Deadline.in(terms.waitMs);
+  async run(request: CallRequest): Promise<unknown> {
+    const deadline = Deadline.in(request.waitMs);
     const { inbox, executor } = this.#commands.context;
     if (executor.isEnded) throw new KitClosedError("The client");
     this.#listen();
@@ -70,8 +70,8 @@ export class Calls {
     const gaps = this.#gaps;
     this.#adding++;
     try {
-      const id = await this.#add(terms, deadline);
-      const outcome = this.#outcomeOf(id, terms, deadline);
+      const id = await this.#add(request, deadline);
+      const outcome = this.#outcomeOf(id, request, deadline);
       if (this.#early.delete(id) || isBlind || gaps !== this.#gaps) this.#ask([id]);
       return outcome;
     } finally {
@@ -83,7 +83,7 @@ export class Calls {
     }
   }
 
-  /** Rejects open calls; resolves once the server was told which outcomes have arrived, or cannot be reached. */
+  /** Rejects open calls; resolves once the server knows which outcomes have arrived, or cannot be reached. */
   async close(): Promise<void> {
     this.#isClosed = true;
     clearTimeout(this.#timer);
@@ -98,7 +98,7 @@ export class Calls {
   }
 
   /** Adds until it is known whether it was added. */
-  async #add({ add, signal }: CallTerms, deadline: Deadline): Promise<string> {
+  async #add({ add, signal }: CallRequest, deadline: Deadline): Promise<string> {
     const { inbox, executor } = this.#commands.context;
     const { channel } = inbox;
     const replyTo = `${channel.slice(channel.lastIndexOf(":") + 1)}.${this.#caller}`;
@@ -113,7 +113,7 @@ export class Calls {
       }
   }
 
-  #outcomeOf(id: string, { job, waitMs, signal }: CallTerms, deadline: Deadline): Promise<unknown> {
+  #outcomeOf(id: string, { job, waitMs, signal }: CallRequest, deadline: Deadline): Promise<unknown> {
     return settled<unknown>(
       { deadline, signal },
       ({ reject }) => reject(new CallTimeoutError(job, id, waitMs)),
@@ -135,7 +135,7 @@ export class Calls {
     const { inbox, executor } = this.#commands.context;
     inbox.start();
     if (this.#stopListening) return;
-    // Nothing arrives any more on a client that its owner has ended.
+    // A client that its owner has ended receives nothing.
     const stopDrops = executor.onDrop(() => {
       if (executor.isEnded) this.#rejectAll(new KitClosedError("The client"));
     });
@@ -184,7 +184,7 @@ export class Calls {
         const outcomes = await this.#commands.outcomes(this.#caller, received, asked);
         for (const [index, id] of asked.entries()) this.#onOutcome(id, outcomes[index] ?? Buffer.from("waiting"));
       } catch (error) {
-        // The timer asks again, and so does the inbox when it is back; outcomes that stay on the server expire.
+        // The timer repeats this, and so does the inbox when it has reconnected; outcomes that stay on the server expire.
         for (const id of received) this.#received.add(id);
         if (!this.#isClosed) this.#onError(error as KitError);
         break;

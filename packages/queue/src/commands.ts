@@ -14,8 +14,8 @@ import { type QueueKeys, queueKeys, repliesKey } from "./keys.js";
 import type { QueueSettings } from "./options.js";
 import * as scripts from "./scripts/index.js";
 
-/** One step, apart from what it ends. */
-export interface StepTerms {
+/** The arguments of one step, without the jobs that it ends. */
+export interface StepRequest {
   readonly fence: string;
   readonly count: number;
   readonly leaseMs: number;
@@ -58,9 +58,9 @@ export class QueueCommands {
   }
 
   /**
-   * Before the first command: that the data is of a known layout, and the server keeps it.
+   * Checks before the first command that the data has a known layout and that the server will not evict it.
    *
-   * @throws {KitError} `KIT_LAYOUT`. {@link QueueEvictionError}. All that a command rejects with.
+   * @throws {KitError} `KIT_LAYOUT`. {@link QueueEvictionError}. Every error of a command.
    */
   open(deadlineMs: number = this.#settings.deadlineMs): Promise<void> {
     this.#opened ??= this.#open(deadlineMs).catch((error: unknown) => {
@@ -93,8 +93,8 @@ export class QueueCommands {
     const deadlineMs = Math.max(1, Math.ceil(deadline.remainingMs));
     const { durable: copies } = this.#settings;
     if (!copies) return await this.run(scripts.add, args, deadlineMs);
-    const terms = { ...copies, key: this.keys.jobs, deadlineMs };
-    const { value, outcome, why } = await durable(this.context, terms, (scope) =>
+    const durability = { ...copies, key: this.keys.jobs, deadlineMs };
+    const { value, outcome, why } = await durable(this.context, durability, (scope) =>
       scope.run(scripts.add, this.keys, args),
     );
     if (outcome !== "safe")
@@ -102,16 +102,16 @@ export class QueueCommands {
     return value;
   }
 
-  /** Ends jobs and takes others. `others` as `step.lua` has them; `callers` are those that are told of an outcome. */
+  /** Ends jobs and takes others. `others` is that operand of `step.lua`; `callers` are those that receive an outcome. */
   step(
-    terms: StepTerms,
+    request: StepRequest,
     done: string,
     others: readonly (string | Buffer)[],
     callers: readonly string[],
   ): Promise<scripts.StepReply> {
     const { deadlineMs } = this.#settings;
     const replies = callers.map((caller) => this.#repliesOf(caller));
-    return scripts.step.run(this.context, { ...this.keys, replies }, { ...terms, done, others }, { deadlineMs });
+    return scripts.step.run(this.context, { ...this.keys, replies }, { ...request, done, others }, { deadlineMs });
   }
 
   /** Outcomes of jobs that `caller` waits for; outcomes that it has received are deleted. */
@@ -126,7 +126,7 @@ export class QueueCommands {
     );
   }
 
-  /** Undoes a take whose reply was lost; resolves with how many jobs were returned. */
+  /** Undoes a take whose reply was lost; resolves with the number of jobs returned. */
   async recover(fence: string): Promise<number> {
     let total = 0;
     for (let cursor = "0"; ;) {

@@ -12,7 +12,7 @@ import type { StoredError } from "./failure.js";
  * - `KIT_JOB_UNRECOVERABLE`: a handler said that trying again makes no sense
  * - `KIT_JOB_FAILED`: a job that was called failed for good
  * - `KIT_JOB_OUTCOME_LOST`: a job that was called is gone, and so is its outcome
- * - `KIT_QUEUE_CALL_TIMEOUT`: no outcome of a job that was called in time
+ * - `KIT_QUEUE_CALL_TIMEOUT`: a job that was called has no outcome in time
  */
 export type QueueErrorCode =
   | "KIT_QUEUE_PAYLOAD"
@@ -141,9 +141,9 @@ export class JobFailedError extends CallError {
   static override readonly brand: string = "JobFailedError";
   /** How often it ran and failed. */
   readonly attempts: number;
-  /** How often its worker died, or went unheard, while it had it. */
+  /** How often its worker died, or stopped renewing its lease, while it had the job. */
   readonly crashes: number;
-  /** Of the last attempt; undefined: it never failed, its workers crashed. */
+  /** The error of the last attempt; undefined if no attempt failed and only its workers crashed. */
   readonly error: StoredError | undefined;
 
   constructor(
@@ -159,8 +159,8 @@ export class JobFailedError extends CallError {
 }
 
 /**
- * A job that was called is neither in the queue nor is there an outcome of it: somebody deleted it, the server lost data, or
- * this process could not reach the server for ten minutes after the end of the job. Rejects `call()`.
+ * A job that was called is not in the queue and has no outcome: it was deleted, the server lost data, or this process could not
+ * reach the server for ten minutes after the end of the job. Rejects `call()`.
  */
 export class JobOutcomeLostError extends CallError {
   /** @internal */
@@ -171,7 +171,7 @@ export class JobOutcomeLostError extends CallError {
   }
 }
 
-/** There was no outcome within `waitMs`. The job stays in the queue, and may have run or run yet. Rejects `call()`. */
+/** There was no outcome within `waitMs`. The job stays in the queue; it may have run, or may still run. Rejects `call()`. */
 export class CallTimeoutError extends CallError {
   /** @internal */
   static override readonly brand: string = "CallTimeoutError";

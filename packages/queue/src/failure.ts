@@ -1,4 +1,4 @@
-/** The stored form of a thrown value of any kind, as JSON. */
+/** The stored form of any thrown value, as JSON. */
 export interface StoredError {
   readonly name: string;
   readonly message: string;

@@ -2,14 +2,14 @@ import type { StandardSchema } from "@kit/core/config";
 import type { Job } from "./job.js";
 
 /**
- * The jobs of a queue: for each name a function from its data to its result. Only the types count.
+ * The jobs of a queue: for each name the type of a function from its data to its result.
  *
  * @example
  * type Jobs = { email: (data: { to: string }) => void; resize: (data: { url: string }) => Uint8Array };
  */
 export type JobTypes<Jobs> = { readonly [Name in keyof Jobs]: (data: never) => unknown };
 
-/** Names, where nothing else is said: any, with data of any kind. */
+/** The default: any name, with data of any kind. */
 export type AnyJobs = Record<string, (data: unknown) => unknown>;
 
 export type JobName<Jobs> = keyof Jobs & string;
@@ -26,7 +26,7 @@ export type JobResult<Jobs, Name extends keyof Jobs> = Jobs[Name] extends (...da
   ? Awaited<Result>
   : never;
 
-/** The return type of a handler: any where no result was declared. */
+/** The return type of a handler: any type if no result was declared. */
 type Returned<Result> = [Result] extends [void] ? unknown : Result | PromiseLike<Result>;
 
 /**

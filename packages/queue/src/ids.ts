@@ -2,24 +2,24 @@ import { randomInt } from "node:crypto";
 
 const alphabet = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
 
-/** Letters and digits by chance. */
+/** Random letters and digits. */
 export const randomText = (length: number): string =>
   Array.from({ length }, () => alphabet[randomInt(alphabet.length)]).join("");
 
-/** A count of fixed width, so that texts sort as their numbers do. */
+/** A count of fixed width, so that the texts sort like the numbers. */
 const counted = (count: number, width: number): string => count.toString(36).padStart(width, "0");
 
-/** Ids of one producer: no more than four digits of base 36, so that they all have 14 characters. */
+/** Ids of one producer: at most four digits of base 36, so that each id has 14 characters. */
 const idsPerProducer = 36 ** 4;
 
 const madeId = /^[0-9A-Za-z]{9}\.[0-9a-z]{4}$/;
 
-/** Whether an id was made by a producer, and so never comes again. A caller's own id must not look like one. */
+/** Whether an id was made by a producer, and so is never reused. A caller's own id must not look like one. */
 export const isMade = (id: string): boolean => madeId.test(id);
 
 /**
- * Makes ids that are known before the server sees them, and numbers the calls that carry them. Nine random characters
- * are 53 bits: of a million producers two agree with a probability of 1 in 18,000, and would also have to count alike.
+ * Makes ids before the server sees them, and numbers the calls that carry them. A name has nine random characters out of 53 bits:
+ * among a million producers two have the same with a probability of 1 in 18,000, and their counts would have to match, too.
  */
 export class IdSource {
   producer: string = randomText(9);
@@ -29,7 +29,7 @@ export class IdSource {
   #made = 0;
   #sequence = 0;
 
-  /** So many ids, all of one producer. */
+  /** This many ids, all of one producer. */
   take(count: number): string[] {
     if (this.#made + count > idsPerProducer) this.retire();
     return Array.from({ length: count }, () => `${this.producer}.${counted(this.#made++, 4)}`);
@@ -43,7 +43,7 @@ export class IdSource {
     return this.#sequence;
   }
 
-  /** Goes on under a new name: what became of the last call of this one is not known. */
+  /** Continues under a new name, since the outcome of the last call is not known. */
   retire(): void {
     this.producer = randomText(9);
     this.#made = 0;
@@ -55,7 +55,7 @@ export class IdSource {
 /** A fence: 12 characters, of the worker's own seven and the count of its takes. */
 export const fenceOf = (worker: string, take: number): string => worker + counted(take % 36 ** 5, 5);
 
-/** How many characters of a member of `leases` are its fence. */
+/** The length of the fence in front of each member of `leases`. */
 export const fenceWidth = 12;
 
 /** The id and priority of an entry: the id alone, or `!priority!id`. */

@@ -1,6 +1,6 @@
 import type { KitError } from "@kit/core";
 import { backoffMs, type Deadline, pause } from "@kit/core/toolkit";
-import { isUnknown, type QueueCommands, type StepTerms } from "./commands.js";
+import { isUnknown, type QueueCommands, type StepRequest } from "./commands.js";
 import { Condition } from "./condition.js";
 import { fenceOf, isMade, randomText } from "./ids.js";
 import { JobLeases } from "./leases.js";
@@ -10,34 +10,34 @@ import { handBack, maxEnded, type Reclaimed, type StepReply } from "./scripts/in
 import { TakenJob } from "./taken.js";
 import { type Marker, Waiter } from "./wait.js";
 
-/** How a job ends: done, dead, or tried again after so many ms. */
+/** How a job ends: done, dead, or tried again after this many ms. */
 export interface Ending {
   readonly job: TakenJob;
   readonly verdict: "done" | "dead" | number;
   /** Its record for `failures`; empty where it is done. */
   readonly record: string;
   readonly error: unknown;
-  /** The outcome for its caller, in the form of `outcomes`; undefined: nobody waits for it. */
+  /** The outcome for its caller, as `outcomes.lua` returns it; undefined if nobody waits for it. */
   readonly outcome?: string | Buffer | undefined;
 }
 
-/** The worker, as the intake sees it. */
+/** What the intake needs of the worker. */
 export interface IntakeHost {
-  /** How many jobs to take, while `pending` more may come and `ending` slots become free with the same call. */
+  /** How many jobs to take, when calls under way may bring `pending` more and this call frees `ending` slots. */
   demand(pending: number, ending: number): number;
   deliver(jobs: readonly TakenJob[]): void;
-  /** The server has ended the job, or refused to since its lease had been taken back. */
+  /** The server has ended the job, or has refused because it took the lease back. */
   ended(ending: Ending, isAccepted: boolean): void;
   lost(job: TakenJob): void;
-  /** There is nothing to take, or no server: it waits. */
+  /** There is nothing to take, or no server: the intake waits. */
   emptied(): void;
   reclaimed(leases: readonly Reclaimed[]): void;
   error(error: KitError): void;
 }
 
-/** The second call travels while the first one is being answered; a third gained nothing when measured. */
+/** The second call travels while the server works on the first one; a third gained nothing when measured. */
 const maxInFlight = 2;
-/** At more than 250 the replies become so long that they hold up everything else. */
+/** Replies with more than 250 jobs hold up everything else. */
 const maxTaken = 250;
 const maxTakenBytes = 4 * 1_024 * 1_024;
 /** The most jobs of a call that the server ends one by one: failed jobs, jobs with an id of their caller, jobs that were called. */
@@ -46,7 +46,7 @@ const maxOutcomeBytes = 1_024 * 1_024;
 const verdictWords: Readonly<Record<string, string>> = { done: "d", dead: "x" };
 /** The least time between two looks for due jobs and ended leases, unless there is a reason for one. */
 const lookEveryMs = 5;
-/** How much longer the others wait, in case the timekeeper is gone. */
+/** How much longer the other workers wait, in case the timekeeper is gone. */
 const backupMs = { least: 50, spread: 200 };
 const longestTimerMs = 1_000_000_000;
 
@@ -68,16 +68,16 @@ export class Intake {
   readonly #waiter: Waiter;
   readonly #lostFences = new Set<string>();
   #outbox: Ending[] = [];
-  /** Ended jobs whose end the server has not confirmed. */
+  /** Ended jobs whose end the server has not confirmed yet. */
   #unconfirmed = 0;
   #inFlight = 0;
   /** Calls that hand jobs back. */
   #returning = 0;
-  /** How many jobs the calls under way may bring, the wait among them. */
+  /** How many jobs the calls under way may bring, including the waiting call. */
   #pending = 0;
   #isTaking = false;
   #isWaiting = false;
-  /** The last take found less than it wanted. */
+  /** The last take found fewer jobs than it asked for. */
   #isDrained = false;
   #isDisposed = false;
   #immediate: NodeJS.Immediate | undefined;
@@ -90,7 +90,7 @@ export class Intake {
   #watchedAt = -Infinity;
   #lookedAt = -Infinity;
   #mustLook = true;
-  /** The timekeeper waits for the next instant exactly; other workers wait a little longer. */
+  /** The timekeeper wakes exactly at the next due time; other workers wait a little longer. */
   #isTimekeeper = false;
   #timer: NodeJS.Timeout | undefined;
   #isTimerForDue = false;
@@ -108,12 +108,12 @@ export class Intake {
     this.#waiter = new Waiter(commands, { lost: (fence) => this.#lose(fence), error });
   }
 
-  /** Ended jobs whose end the server has not confirmed. */
+  /** Ended jobs whose end the server has not confirmed yet. */
   get unconfirmed(): number {
     return this.#unconfirmed;
   }
 
-  /** The last take found nothing, and it waits to be woken. */
+  /** The last take found nothing, and the intake waits to be woken. */
   get isParked(): boolean {
     return this.#isWaiting;
   }
@@ -123,7 +123,7 @@ export class Intake {
     return this.#failures > 0;
   }
 
-  /** Takes jobs from now on. Until then nothing is sent, whoever calls `pump()`. */
+  /** Takes jobs from now on. Before this call `pump()` sends nothing. */
   start(): void {
     this.#isTaking = true;
     this.pump();
@@ -135,7 +135,7 @@ export class Intake {
     if (ending.verdict === "done") this.#completed++;
   }
 
-  /** Soon, so that what ends in the same turn goes together. */
+  /** Deferred a little, so that jobs that end in the same turn travel together. */
   schedule(): void {
     this.#immediate ??= setImmediate(() => {
       this.#immediate = undefined;
@@ -143,7 +143,7 @@ export class Intake {
     });
   }
 
-  /** Sends what is to be sent, and takes what is wanted; or waits. */
+  /** Sends ended jobs and takes as many as are wanted; or waits. */
   pump(): void {
     if (this.#isDisposed || this.#retryTimer) return;
     while (this.#inFlight < maxInFlight) {
@@ -159,7 +159,7 @@ export class Intake {
     }
   }
 
-  /** Takes no more, and ends the wait. */
+  /** Takes no more jobs, and ends the wait. */
   stopTaking(): void {
     this.#isTaking = false;
     clearTimeout(this.#timer);
@@ -184,7 +184,7 @@ export class Intake {
     this.#rest.look();
   }
 
-  /** Resolves once the server has confirmed all that was ended and handed back, and nothing is lost; or at `deadline`. */
+  /** Resolves once the server has confirmed every job that was ended or handed back; or at `deadline`. */
   async settle(deadline: Deadline): Promise<void> {
     this.pump();
     await this.#rest.until(deadline);
@@ -208,7 +208,7 @@ export class Intake {
     return Math.min(this.#host.demand(this.#pending, ending), most);
   }
 
-  #terms(count: number, isWoken: boolean): StepTerms {
+  #request(count: number, isWoken: boolean): StepRequest {
     const now = performance.now();
     const looks = isWoken || this.#mustLook || now - this.#lookedAt >= lookEveryMs;
     if (looks) {
@@ -228,7 +228,7 @@ export class Intake {
     };
   }
 
-  /** Counts go to the server once a second; at least once a minute dead letters are looked at for their age. */
+  /** Sends the counts once a second; at least once a minute the server drops dead letters that are too old. */
   #upkeep(now: number): string {
     const isDue = this.#isTaking ? now - this.#upkeepAt >= (this.#completed > 0 ? 1_000 : 60_000) : this.#completed > 0;
     if (!isDue) return "";
@@ -240,7 +240,7 @@ export class Intake {
 
   async #call(count: number): Promise<void> {
     const endings = this.#takeEndings();
-    const terms = this.#terms(count, false);
+    const request = this.#request(count, false);
     const done: string[] = [];
     const others: (string | Buffer)[] = [];
     const callers: string[] = [];
@@ -253,7 +253,7 @@ export class Intake {
     this.#pending += count;
     const sentAt = performance.now();
     const outcome = await this.#commands
-      .step(terms, done.join("\n"), others, callers)
+      .step(request, done.join("\n"), others, callers)
       .catch((error: unknown) => ({ error }));
     this.#inFlight--;
     this.#pending -= count;
@@ -261,13 +261,13 @@ export class Intake {
       this.#outbox.unshift(...endings);
       if (isUnknown(outcome.error)) {
         for (const { job } of endings) job.isRepeat = true;
-        this.#lose(terms.fence);
+        this.#lose(request.fence);
       }
       this.#fail(outcome.error as KitError);
     } else {
       this.#failures = 0;
       this.#confirm(endings, outcome.refused);
-      this.#receive(outcome, terms, sentAt, undefined);
+      this.#receive(outcome, request, sentAt, undefined);
     }
     this.#rest.look();
     this.pump();
@@ -310,26 +310,27 @@ export class Intake {
     this.#isWaiting = true;
     this.#pending += count;
     this.#host.emptied();
-    const terms = this.#terms(count, true);
-    const woken = await this.#waiter.wait(terms);
+    const request = this.#request(count, true);
+    const woken = await this.#waiter.wait(request);
     this.#isWaiting = false;
     this.#pending -= count;
-    if (woken) this.#receive(woken.reply, terms, woken.sentAt, woken.marker);
-    // The next look finds what was missed meanwhile.
+    if (woken) this.#receive(woken.reply, request, woken.sentAt, woken.marker);
+    // The next look finds everything that was missed meanwhile.
     else this.#mustLook = true;
     this.#rest.look();
     this.pump();
   }
 
-  #receive(reply: StepReply, terms: StepTerms, sentAt: number, marker: Marker | undefined): void {
+  #receive(reply: StepReply, request: StepRequest, sentAt: number, marker: Marker | undefined): void {
     const { context, keys } = this.#commands;
     const takenAt = Math.floor(reply.nowMicros / 1_000);
     const clock = context.clockOf(keys.leases);
-    // The step of a wait ran at any instant since it was sent: of a clock that is not known, after a reconnect, it says little.
-    const isTimed = !terms.flags.includes("w") || clock.earliest(0) !== undefined;
+    // The step behind a wait ran at an unknown instant since it was sent. After a reconnect, with the server's clock not known,
+    // its time says little.
+    const isTimed = !request.flags.includes("w") || clock.earliest(0) !== undefined;
     if (isTimed) clock.observe(sentAt, takenAt);
     else this.#mustLook = true;
-    if (terms.count > 0) this.#isDrained = reply.entries.length < terms.count;
+    if (request.count > 0) this.#isDrained = reply.entries.length < request.count;
     if (reply.reclaimed.length > 0) {
       this.leases.loseAll(new Set(reply.reclaimed.map(({ member }) => member)));
       this.#host.reclaimed(reply.reclaimed);
@@ -337,24 +338,24 @@ export class Intake {
     this.#judgeTimekeeper(reply, marker);
     this.#arm(reply, marker === "timer" || marker === "backup");
     if (reply.entries.length === 0) return;
-    if (terms.flags.includes("s")) this.#watchedAt = performance.now();
-    const { fence, leaseMs } = terms;
+    if (request.flags.includes("s")) this.#watchedAt = performance.now();
+    const { fence, leaseMs } = request;
     const take = { fence, takenAt, leaseUntil: this.leases.endOf(takenAt, sentAt), receivedAt: performance.now() };
-    // For all that is known these leases are as old as the wait: they go back, and are taken again.
+    // These leases may be as old as the wait: the jobs are handed back and taken again.
     if (!isTimed && take.leaseUntil - take.receivedAt < leaseMs / 2) return this.#lose(fence);
     const { blobs, entries, records } = reply;
     const jobs = blobs.map(
       (blob, index) => new TakenJob(entries[index] ?? "", blob, parse(blob), take, records[index] ?? ""),
     );
     const bytes = blobs.reduce((sum, { length }) => sum + length, 0);
-    // Of some 64 jobs.
+    // A moving average over about 64 jobs.
     this.#blobBytes += (bytes / blobs.length - this.#blobBytes) * Math.min(1, blobs.length / 64);
     this.leases.hold(jobs);
     if (this.#isTaking) this.#host.deliver(jobs);
     else void this.handBack(jobs);
   }
 
-  /** The reply of a call was lost: it may have taken jobs. Its fence is kept until they have been handed back. */
+  /** The reply of a call was lost, and the call may have taken jobs. Its fence is kept until they have been handed back. */
   #lose(fence: string): void {
     this.#lostFences.add(fence);
     if (!this.#isRecovering) void this.#recover();
@@ -390,7 +391,9 @@ export class Intake {
     ).unref();
   }
 
-  /** A worker that popped `timer`, or found due work, becomes the timekeeper; one that came too late for it no longer is. */
+  /**
+   * A worker that popped the marker `timer`, or found due work, becomes the timekeeper; one that came too late loses the role.
+   */
   #judgeTimekeeper({ promoted, nextDue = 0, nowMicros }: StepReply, marker: Marker | undefined): void {
     if (marker === "timer" || promoted > 0) this.#isTimekeeper = true;
     else if (this.#hasFiredForDue && nextDue - nowMicros / 1_000 > backupMs.least) this.#isTimekeeper = false;
@@ -402,7 +405,7 @@ export class Intake {
     if (nextDue === undefined || nextEnd === undefined || !this.#isTaking) return;
     clearTimeout(this.#timer);
     const now = nowMicros / 1_000;
-    // Woken to watch, but the lease to watch is gone already: a lease in its place ends no sooner than this.
+    // The worker was woken to watch a lease that is already gone: any lease in its place ends no sooner than this.
     const woken = isWoken ? now + this.#settings.leaseMs : Infinity;
     const at = Math.min(nextDue, nextEnd, woken);
     this.#isTimerForDue = nextDue === at;
@@ -418,7 +421,7 @@ export class Intake {
   }
 }
 
-/** Whether the server may end it together with others. */
+/** Whether the server may end the job together with others. */
 const isSimple = ({ job, verdict, outcome }: Ending): boolean =>
   verdict === "done" && outcome === undefined && isMade(job.id);
 

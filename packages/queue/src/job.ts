@@ -6,7 +6,7 @@ export interface Job<Name extends string = string, Data = unknown> {
   /** Which attempt this is, counted from 1. A crash is no attempt. */
   readonly attempt: number;
   readonly maxAttempts: number;
-  /** How often a worker died, or went unheard, while it had this job. */
+  /** How often a worker died, or stopped renewing its lease, while it had this job. */
   readonly crashes: number;
   readonly priority: number;
   /** When it was added: epoch ms of the server's clock as its producer knew it. */
@@ -14,8 +14,8 @@ export interface Job<Name extends string = string, Data = unknown> {
   /** When this worker took it: epoch ms of the server's clock. */
   readonly takenAt: number;
   /**
-   * Aborts when the handler should stop: its lease is lost (JobLeaseLostError), its time is over (JobTimeoutError), or the
-   * worker closes (KitClosedError).
+   * Aborts when the handler should stop: its lease is lost (JobLeaseLostError), it timed out (JobTimeoutError), or the worker
+   * closes (KitClosedError).
    */
   readonly signal: AbortSignal;
 }

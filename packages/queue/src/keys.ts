@@ -1,10 +1,10 @@
 import { keyspace } from "@kit/core";
 
-/** Where the outcomes of jobs wait for the queue object that called them; the name of that is in each job's header. */
+/** Where outcomes of jobs wait for the queue object that called them; the header of each job names that object. */
 export const repliesKey = (prefix: string, name: string, caller: string): string =>
   `${keyspace("queue", prefix).base(name)}replies:${caller}`;
 
-/** Where a queue is. */
+/** The address of a queue. */
 export interface QueueAddress {
   readonly queue: string;
   /** @default "kit" */

@@ -4,21 +4,21 @@ import type { QueueCommands } from "./commands.js";
 import type { TakenJob } from "./taken.js";
 import { heartbeat, maxEnded } from "./scripts/index.js";
 
-/** How much of a lease passes between two heartbeats. */
+/** The share of a lease that passes between two heartbeats. */
 const heartbeatShare = 0.3;
 /** Leases with less than this share left are renewed; the others can wait for the next heartbeat. */
 const renewShare = 0.75;
 
 /** Events of the leases of one worker. */
 export interface LeaseEvents {
-  /** The lease has ended, or may have: by our clock, or by a reply of the server. */
+  /** The lease has ended, or may have: by our own clock, or by a reply of the server. */
   readonly lost: (job: TakenJob) => void;
   readonly error: (error: KitError) => void;
 }
 
 /**
- * The leases of one worker: one heartbeat for all, on core's scheduler, which notices when the machine slept. A lease is also
- * lost by our own clock, since a silent server sends nothing.
+ * The leases of one worker: one heartbeat for all, on core's scheduler, which notices when the machine slept. Our own clock also
+ * ends a lease, since a silent server reports no loss.
  */
 export class JobLeases implements ScheduledLease {
   readonly group = "";
@@ -26,7 +26,7 @@ export class JobLeases implements ScheduledLease {
   renewAt: number = Infinity;
   deadlineAt: number = Infinity;
   heapIndex = -1;
-  /** Each job knows its place. A Set would keep removed jobs alive until V8's next full collection. */
+  /** Each job knows its index here. A Set would keep removed jobs alive until V8's next full collection. */
   readonly #held: TakenJob[] = [];
   readonly #commands: QueueCommands;
   readonly #expiry: ExpiryScheduler;
@@ -45,7 +45,7 @@ export class JobLeases implements ScheduledLease {
     return this.#held;
   }
 
-  /** The lower bound, on our clock, of the end of a lease that the server gave at `serverMs`. */
+  /** The lower bound, on our clock, of the end of a lease that the server granted at `serverMs`. */
   endOf(serverMs: number, sentAt: number): number {
     const clock = this.#commands.context.clockOf(this.#commands.keys.leases);
     return clock.earliest(serverMs + this.#leaseMs) ?? sentAt + lowerBoundMs(this.#leaseMs);
@@ -66,14 +66,14 @@ export class JobLeases implements ScheduledLease {
     this.#expiry.remove(this);
   }
 
-  /** The server says that these have ended. */
+  /** The server reports that these have ended. */
   loseAll(members: ReadonlySet<string>): void {
     for (const job of [...this.#held]) if (members.has(job.member)) this.#lose(job);
   }
 
   close(): void {
     this.#isClosed = true;
-    // The reply to a heartbeat that is under way concerns none of them any more.
+    // The reply to a heartbeat under way no longer concerns them.
     for (const job of this.#held.splice(0)) job.leasePlace = -1;
     this.#expiry.remove(this);
   }

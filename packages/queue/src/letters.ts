@@ -9,15 +9,15 @@ export interface StoredFacts {
   readonly maxAttempts: number;
   /** How often it ran and failed. */
   readonly attempts: number;
-  /** How often its worker died, or went unheard, while it had it. */
+  /** How often its worker died, or stopped renewing its lease, while it had the job. */
   readonly crashes: number;
-  /** Of the last attempt; undefined: it never failed, its workers crashed. */
+  /** The error of the last attempt; undefined if no attempt failed and only its workers crashed. */
   readonly error: StoredError | undefined;
   /** Epoch ms of the server's clock as its producer knew it. */
   readonly addedAt: number;
 }
 
-/** A job that will not run again by itself. */
+/** A job that does not run again unless it is redriven. */
 export interface DeadLetter extends StoredFacts {
   readonly id: string;
   /** As it was added; undefined if it cannot be read. */
@@ -26,7 +26,7 @@ export interface DeadLetter extends StoredFacts {
   readonly diedAt: number;
 }
 
-/** Also of a job that is damaged. */
+/** Present also if the job is damaged. */
 export const factsOf = (blob: Buffer, record: string): StoredFacts => {
   const known = parseRecord(record);
   try {

@@ -35,7 +35,7 @@ export interface DeadLetterBounds {
   readonly maxBytes?: number | undefined;
 }
 
-/** Which copies of a job there must be before its add resolves; counted by core's `durable()`. */
+/** The copies that a job must have before its add resolves; counted by core's `durable()`. */
 export interface DurableOption {
   /**
    * How many replicas must have received it.
@@ -44,7 +44,7 @@ export interface DurableOption {
    */
   readonly replicas?: number | undefined;
   /**
-   * Which disks must have it: none, that of the master, or those of the master and of `replicas` replicas.
+   * The disks that must have it: none, the master's, or those of the master and of `replicas` replicas.
    *
    * @default "none"
    */
@@ -60,33 +60,33 @@ export interface DurableOption {
 /** Settings of a queue object. Those about jobs are defaults for each `add`. */
 export interface QueueOptions extends ClientOptions {
   /**
-   * The most that one job's data may have, encoded.
+   * The largest encoded data of one job, in bytes.
    *
    * @default 262,144
    */
   readonly maxPayloadBytes?: number | undefined;
   /**
-   * How many adds wait to be sent at most, while the server is slow or away; further ones reject at once.
+   * How many adds may wait to be sent while the server is slow or away; further ones reject at once.
    *
    * @default 10,000
    */
   readonly maxPending?: number | undefined;
   /**
-   * Works also where the server's `maxmemory-policy` lets it drop keys, and with them jobs.
+   * Allows a server whose `maxmemory-policy` may evict keys, and with them jobs.
    *
    * @default false
    */
   readonly allowEviction?: boolean | undefined;
   readonly deadLetters?: DeadLetterBounds | undefined;
   /**
-   * Adds resolve once these copies have their jobs, and else reject with KitUnknownOutcomeError. Each call costs four more
-   * round trips, on a connection of its own; adds still travel together.
+   * Adds resolve once these copies have their jobs; otherwise they reject with KitUnknownOutcomeError. Each call costs four more
+   * round trips, on a dedicated connection; adds still travel together.
    *
    * @default off: an add resolves once the master has it
    */
   readonly durable?: DurableOption | undefined;
   /**
-   * How often a job runs until it is a dead letter, the first time included. A crash is no attempt.
+   * How often a job runs until it is a dead letter, including the first run. A crash is no attempt.
    *
    * @default 1
    */
@@ -94,15 +94,15 @@ export interface QueueOptions extends ClientOptions {
   /** How long a failed job waits for its next attempt. */
   readonly backoff?: Backoff | undefined;
   /**
-   * How long a handler may take; then its signal aborts and the attempt has failed.
+   * How long a handler may take. After that its signal aborts and the attempt has failed.
    *
    * @default unlimited
    */
   readonly timeoutMs?: number | undefined;
   /**
-   * Standard Schemas (Zod, Valibot, ArkType and others) by names of jobs. Each sees the data as JSON leaves it, when it is
-   * added and again when it is taken: data that does not fit is refused, or goes to the dead letters without its handler.
-   * The handler gets what the schema made of it; stored is what was added.
+   * Standard Schemas (Zod, Valibot, ArkType and others) by names of jobs. Each checks the data, as JSON leaves it, when a job is
+   * added and again when it is taken. Data that does not fit is refused at the add; at the take the job becomes a dead letter and
+   * its handler does not run. The data is stored as it was added; the handler gets the output of the schema.
    */
   readonly schemas?: Readonly<Record<string, StandardSchema | undefined>> | undefined;
 }
@@ -110,8 +110,8 @@ export interface QueueOptions extends ClientOptions {
 /** One job. */
 export interface AddOptions {
   /**
-   * Its id, if it shall be known by one of yours: 1 to 128 characters. While a job of that id is known (waiting, delayed,
-   * active or dead), adding it again does nothing and gives the same id.
+   * An id of your own, 1 to 128 characters. While a job with that id is waiting, delayed, active or dead, adding it again does
+   * nothing and gives the same id.
    */
   readonly id?: string | undefined;
   /**
@@ -120,16 +120,18 @@ export interface AddOptions {
    * @default 0
    */
   readonly delayMs?: number | undefined;
-  /** From when on it may run, by the server's clock in epoch ms; the past means now. Not together with `delayMs`. */
+  /**
+   * The earliest instant at which it may run, by the server's clock in epoch ms; the past means now. Not together with `delayMs`.
+   */
   readonly dueAt?: number | undefined;
   /**
-   * Lower runs first: -1,048,575 to 1,048,575. In order of arrival among equals.
+   * Lower runs first: -1,048,575 to 1,048,575. Jobs of equal priority run in order of arrival.
    *
    * @default 0
    */
   readonly priority?: number | undefined;
   /**
-   * Puts it in front of all that wait with priority 0. Not together with a delay or another priority.
+   * Puts it in front of all waiting jobs of priority 0. Not together with a delay or another priority.
    *
    * @default false
    */
@@ -138,7 +140,7 @@ export interface AddOptions {
   readonly backoff?: Backoff | undefined;
   readonly timeoutMs?: number | undefined;
   /**
-   * The `op` of a KitUnknownOutcomeError: settles what became of that call, and adds the job if it did not.
+   * The `op` of a KitUnknownOutcomeError: settles the outcome of that call, and adds the job if that call did not.
    */
   readonly op?: string | undefined;
   /** Cancels the add while it waits to be sent; one that was sent may still be added. */
@@ -148,7 +150,7 @@ export interface AddOptions {
 /** One job whose outcome is waited for. */
 export interface CallOptions extends Omit<AddOptions, "id" | "op"> {
   /**
-   * How long to wait for the outcome, from the call on. The job stays in the queue thereafter.
+   * How long to wait for the outcome, counted from the call. The job stays in the queue afterwards.
    *
    * @default 30,000
    */
@@ -164,31 +166,32 @@ export interface WorkOptions {
    */
   readonly concurrency?: number | undefined;
   /**
-   * How long the worker may go unheard before its jobs go to others. It sends a heartbeat each third of it.
+   * How long the worker may be silent before its jobs go to others. It sends a heartbeat every third of this time.
    *
    * @default 10,000
    */
   readonly leaseMs?: number | undefined;
   /**
-   * At so many crashes (its worker died, or went unheard) a job becomes a dead letter. The same for all workers of a queue.
+   * The number of crashes (its worker died or fell silent) at which a job becomes a dead letter. Use the same for all workers of
+   * a queue.
    *
    * @default 3
    */
   readonly maxCrashes?: number | undefined;
   /**
-   * Takes a job only when a handler is free for it. Otherwise up to 50 ms of work are taken ahead.
+   * Takes a job only when a handler is free for it. Otherwise the worker takes up to 50 ms of work ahead.
    *
    * @default false
    */
   readonly strict?: boolean | undefined;
   /**
-   * When a handler's slot takes the next job. `"batched"`: at once, while the completion travels with the next call; a
-   * crash repeats what that call carries. `"each"`: once the server has the completion.
+   * When a handler's slot takes the next job. `"batched"`: at once; the completion travels with the next call, and after a crash
+   * the jobs in that call run again. `"each"`: once the server has the completion.
    *
    * @default "batched"
    */
   readonly ack?: "batched" | "each" | undefined;
-  /** The wait before the next attempt, for jobs that were added without one of their own. -1 gives the job up. */
+  /** The wait before the next attempt, for jobs that were added without a back-off of their own. -1 gives the job up. */
   readonly backoff?: Backoff | BackoffFunction | undefined;
 }
 
@@ -210,10 +213,10 @@ export interface JobPolicy extends RetryPolicy {
 }
 
 /** One add, checked. */
-export interface JobTerms {
+export interface ResolvedAdd {
   readonly id: string | undefined;
   readonly priority: number;
-  /** The words behind the id in the plan of `add.lua`, without those of its own id and op. */
+  /** The words behind the id in the plan of `add.lua`, except those for a caller's id and for `op`. */
   readonly words: string;
   readonly policy: JobPolicy;
   readonly op: string | undefined;
@@ -229,7 +232,7 @@ export interface WorkSettings {
   readonly backoff: ResolvedBackoff | BackoffFunction | undefined;
 }
 
-/** Beyond it the scores of two priorities would meet. */
+/** Beyond it the scores of two priorities would overlap. */
 const maxPriority = 2 ** 20 - 1;
 const maxConcurrency = 10_000;
 
@@ -314,7 +317,7 @@ export const priorityOption = (priority: number): number =>
   integerOption("priority", priority, -maxPriority, maxPriority);
 
 /** @throws {TypeError | RangeError} an option is not what it should be. */
-export const jobTerms = (options: AddOptions, defaults: JobPolicy): JobTerms => {
+export const resolveAdd = (options: AddOptions, defaults: JobPolicy): ResolvedAdd => {
   const given = optionsObject("options", options, addNames);
   const { priority = 0, lifo = false, op } = given;
   priorityOption(priority);
@@ -329,12 +332,12 @@ export const jobTerms = (options: AddOptions, defaults: JobPolicy): JobTerms => 
 };
 
 /** @throws {TypeError | RangeError} an option is not what it should be. */
-export const callTerms = (
+export const resolveCall = (
   options: CallOptions,
   defaults: JobPolicy,
-): { readonly waitMs: number; readonly terms: JobTerms } => {
+): { readonly waitMs: number; readonly resolved: ResolvedAdd } => {
   const { waitMs = 30_000, ...others } = optionsObject("options", options, callNames);
-  return { waitMs: integerOption("waitMs", waitMs, 1, 86_400_000), terms: jobTerms(others, defaults) };
+  return { waitMs: integerOption("waitMs", waitMs, 1, 86_400_000), resolved: resolveAdd(others, defaults) };
 };
 
 export const concurrencyOption = (value: number): number => integerOption("concurrency", value, 1, maxConcurrency);

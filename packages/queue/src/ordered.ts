@@ -5,17 +5,17 @@ import { concurrencyOption, type WorkOptions } from "./options.js";
 import type { Queue } from "./queue.js";
 import type { Turn, Worker } from "./worker.js";
 
-/** How several queues are worked on by one. */
+/** Settings of a worker of several queues. */
 export interface OrderedOptions {
   /**
-   * How many handlers run at a time, of all queues together.
+   * How many handlers run at a time, for all queues together.
    *
    * @default 1
    */
   readonly concurrency?: number | undefined;
   /**
-   * The bound on starvation: after so many jobs of earlier queues have begun while a later one was not known to be empty, that
-   * one is given the next free handler.
+   * The bound on starvation: after this many jobs of earlier queues have begun while a later queue was not known to be empty,
+   * that queue gets the next free handler.
    *
    * @default 100
    */
@@ -24,16 +24,16 @@ export interface OrderedOptions {
 
 interface Place {
   readonly worker: Worker;
-  /** How many jobs of earlier queues began since this one had a turn, or was found empty. */
+  /** How many jobs of earlier queues began since this queue had a turn or was found empty. */
   passedOver: number;
 }
 
 /**
- * Works on several queues in strict order: a job of a later queue begins only while no earlier one has any, or when it has been
- * passed over `maxPassedOver` times. Made by {@link createOrderedWorker}.
+ * Works on several queues in strict order: a job of a later queue begins only while no earlier queue has one, or after the later
+ * queue was passed over `maxPassedOver` times. Made by {@link createOrderedWorker}.
  *
- * The order is that of _beginning_ jobs in this one worker: a job that is added to an earlier queue counts from the reply in
- * which the server offers it. Queues may lie on different nodes of a Cluster.
+ * The order is the one in which this worker _begins_ jobs: a job added to an earlier queue counts once a reply of the server has
+ * offered it. Queues may lie on different nodes of a Cluster.
  */
 export class OrderedWorker implements AsyncDisposable {
   readonly #places: Place[] = [];
@@ -41,7 +41,7 @@ export class OrderedWorker implements AsyncDisposable {
   readonly #maxPassedOver: number;
   #isClosed = false;
 
-  /** Made by this package only. */
+  /** Only this package calls it. */
   constructor(options: OrderedOptions) {
     const given = optionsObject("options", options, ["concurrency", "maxPassedOver"]);
     this.#concurrency = concurrencyOption(given.concurrency ?? 1);
@@ -54,8 +54,8 @@ export class OrderedWorker implements AsyncDisposable {
   }
 
   /**
-   * Adds a queue behind those that are served already, at any time. The returned worker is for its events, and for ending
-   * the service of this queue; it takes nothing ahead.
+   * Adds a queue behind those that are already served, at any time. The returned worker emits this queue's events, and closing it
+   * ends the service of this queue. It takes nothing ahead.
    *
    * @throws {KitClosedError} after `close()`.
    * @throws the errors of `queue.work()`.
@@ -76,8 +76,8 @@ export class OrderedWorker implements AsyncDisposable {
         this.#onChanged();
       },
     };
-    const terms: WorkOptions = { ...options, concurrency: this.#concurrency, strict: true };
-    const worker = queue.workInTurn(handlers, terms, turn);
+    const own: WorkOptions = { ...options, concurrency: this.#concurrency, strict: true };
+    const worker = queue.workInTurn(handlers, own, turn);
     this.#places.push({ worker, passedOver: 0 });
     return worker;
   }
@@ -103,7 +103,7 @@ export class OrderedWorker implements AsyncDisposable {
     if (own && this.#isDue(own)) return 1;
     const isFirst = this.#places.slice(0, rank).every((earlier) => earlier.worker.isQuiet);
     if (!isFirst) return 0;
-    // One handler each for later queues that have been passed over often enough.
+    // One handler for each later queue that was passed over `maxPassedOver` times.
     const reserved = this.#places.slice(rank + 1).filter((later) => this.#isDue(later)).length;
     return Math.max(0, free - reserved);
   }
@@ -119,7 +119,7 @@ export class OrderedWorker implements AsyncDisposable {
       else if (index > rank) place.passedOver++;
   }
 
-  /** A handler is free, or a queue is known to be empty: the first one in order chooses first. */
+  /** A handler is free, or a queue is known to be empty: the queues choose in their order. */
   #onChanged(): void {
     for (const { worker } of [...this.#places]) worker.look();
   }

@@ -2,7 +2,7 @@ import type { ResolvedBackoff } from "./backoff.js";
 import { JobPayloadError } from "./errors.js";
 import type { JobPolicy } from "./options.js";
 
-/** The header of a job, without the instant of its adding. */
+/** The header of a job, without the instant at which it was added. */
 export interface JobHeader {
   readonly name: string;
   readonly maxAttempts: number;
@@ -57,7 +57,7 @@ const parseHead = (head: string): JobHeader => {
   };
 };
 
-/** Jobs of one kind have one header; names may come from anywhere, so not all are kept. */
+/** Jobs of one kind share a header. The cache is bounded, since names may come from user input. */
 const heads = new Map<string, JobHeader>();
 const mostHeads = 1_000;
 
@@ -97,7 +97,7 @@ export const encodePayload = (
 
 const toJson = (name: string, data: unknown, what: "data" | "result"): string => {
   try {
-    // Undefined for what has no JSON: that is the empty text here.
+    // `JSON.stringify` gives undefined for a value without JSON; here that is the empty text.
     return (JSON.stringify(data) as string | undefined) ?? "";
   } catch (error) {
     throw new JobPayloadError(name, "cannot be written as JSON", error, what);
@@ -122,7 +122,7 @@ export interface StoredJob {
   readonly start: number;
 }
 
-/** @throws {Error} it is no job of ours. */
+/** @throws {Error} it is no job that this package stored. */
 export const parseBlob = (blob: Buffer): StoredJob => {
   const end = blob.indexOf(10);
   const line = blob.toString("latin1", 0, end);

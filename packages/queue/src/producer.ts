@@ -12,30 +12,30 @@ import { maxAdded } from "./scripts/index.js";
 export interface NewJob {
   readonly head: string;
   readonly payload: Payload;
-  /** The words behind its id in the plan. */
+  /** The words behind its id in the plan of `add.lua`. */
   readonly words: string;
-  /** The caller's id, or that of the call whose outcome was not known; otherwise made when it is sent. */
+  /** The caller's id, or the id of an earlier call whose outcome is not known; otherwise an id is made when the job is sent. */
   id: string | undefined;
   /** The caller's name for an add whose outcome was not known. */
   readonly op: string | undefined;
   /** The producer and the number of the call that carries it. */
   call?: string;
-  /** The outcome of an earlier call is unknown: if this one fails, the job may have been added all the same. */
+  /** The outcome of an earlier call is unknown: if this one fails, the job may still have been added. */
   readonly isRepeat: boolean;
-  /** Its caller was told that it was not added. */
+  /** Its add has rejected: the job was not added. */
   isGivenUp?: boolean;
 }
 
-/** The most that one call carries. */
+/** The most that one call carries, in bytes. */
 const maxBytes = 1_024 * 1_024;
-/** How much the header, the plan and the protocol add to a payload, about. */
+/** About what the header, the plan and the protocol add to a payload, in bytes. */
 const overheadBytes = 100;
 
 /** A job, or several that are stored together or not at all. */
 type Item = NewJob | readonly NewJob[];
 const isGroup = (item: Item): item is readonly NewJob[] => Array.isArray(item);
 const bytesOf = ({ payload }: NewJob): number => payload.length + overheadBytes;
-/** In a group each job takes the thousandth part of a call at least. */
+/** In a group each job counts as at least a thousandth of a call. */
 const shareOf = (job: NewJob): number => Math.max(bytesOf(job), Math.floor(maxBytes / maxAdded));
 const sizeOf = (item: Item): number =>
   isGroup(item) ? item.reduce((sum, job) => sum + shareOf(job), 0) : bytesOf(item);
@@ -48,8 +48,8 @@ export const parseOp = (op: string): { readonly word: string; readonly id: strin
 };
 
 /**
- * Adds jobs: those that come while a call is under way go together in the next one. There is one call at a time, so that its
- * sequence number tells a repeat.
+ * Adds jobs: those that arrive while a call is under way travel together in the next one. There is one call at a time, so that
+ * its sequence number identifies a repeat.
  */
 export class Producer {
   readonly #commands: QueueCommands;
@@ -59,7 +59,7 @@ export class Producer {
   readonly #full: () => QueueFullError;
   /** How many jobs wait, or are under way, in groups. */
   #grouped = 0;
-  /** Server time minus our wall clock, as far as known. */
+  /** Server time minus our wall clock, once it is known. */
   #offsetMs = 0;
   #mustRetire = false;
   #stampedAt = -1;
@@ -88,7 +88,7 @@ export class Producer {
     return this.#batcher.add(job, signal) as Promise<string>;
   }
 
-  /** Adds jobs in groups, one after the other, so that each has the whole deadline; resolves with their ids in order. */
+  /** Adds jobs in groups, one group after the other, so that each has the whole deadline; resolves with the ids in order. */
   async addAll(jobs: readonly NewJob[]): Promise<string[]> {
     const groups: NewJob[][] = [];
     let size = Infinity;
@@ -122,7 +122,7 @@ export class Producer {
 
   async #send(items: readonly Item[], deadline: Deadline): Promise<readonly (string | readonly string[] | Error)[]> {
     await this.#commands.open(Math.max(1, deadline.remainingMs));
-    // Meanwhile some were given up, and their callers told that they were not added.
+    // Some adds have rejected meanwhile: their jobs were not added.
     const wanted = (items.flat() as NewJob[]).filter(({ isGivenUp }) => isGivenUp !== true);
     const results = wanted.length === 0 ? [] : await this.#add(wanted, deadline);
     let next = 0;
@@ -171,7 +171,7 @@ export class Producer {
     return unknownOutcome(first);
   }
 
-  /** The server's time as far as known: for `addedAt`, and for the order of producers. */
+  /** The server's time, or our own until it is known: for `addedAt`, and for the order of producers. */
   #now(): number {
     return Math.round(wallMs() + this.#offsetMs);
   }

@@ -16,9 +16,9 @@ import { type DeadLetter, letterOf } from "./letters.js";
 import {
   type AddOptions,
   type CallOptions,
-  callTerms,
-  jobTerms,
-  type JobTerms,
+  resolveCall,
+  resolveAdd,
+  type ResolvedAdd,
   type QueueOptions,
   type QueueSettings,
   queueSettings,
@@ -53,10 +53,10 @@ const noOptions: AddOptions = {};
 const mostHeads = 1_000;
 
 /**
- * A queue by name, on one Redis: adds jobs, runs workers, and looks after dead letters. Made by {@link createQueue}.
+ * A queue by name, on one Redis: adds jobs, runs workers, and manages dead letters. Made by {@link createQueue}.
  *
- * After the queues of "Redis in Action" (J. L. Carlson, 2013, section 6.4), without their faults: a job is never between two
- * keys, no client's clock counts, and a job that fails is retried or kept.
+ * It follows the task queues of "Redis in Action" (J. L. Carlson, 2013, chapter 6) without their faults: a job is never between
+ * two keys, no client's clock counts, and a job that fails is retried or kept.
  */
 export class Queue<Jobs extends JobTypes<Jobs> = AnyJobs> extends TypedEmitter<QueueEvents> implements AsyncDisposable {
   readonly name: string;
@@ -66,18 +66,18 @@ export class Queue<Jobs extends JobTypes<Jobs> = AnyJobs> extends TypedEmitter<Q
   readonly #producer: Producer;
   readonly #calls: Calls;
   readonly #workers = new Set<Worker>();
-  /** The headers of jobs without options, by name; names may be made of anything, so not all are kept. */
+  /** The headers of jobs without options, by name. The cache is bounded, since names may come from user input. */
   readonly #heads = new Map<string, string>();
-  readonly #usual: JobTerms;
+  readonly #usual: ResolvedAdd;
   #closing: Promise<void> | undefined;
 
-  /** Made by this package only. */
+  /** Only this package calls it. */
   constructor(redis: RedisLike, name: string, options: QueueOptions) {
     super();
     this.name = name;
     this.#redis = redis;
     this.#settings = queueSettings(options);
-    this.#usual = jobTerms(noOptions, this.#settings.job);
+    this.#usual = resolveAdd(noOptions, this.#settings.job);
     const onError = (error: KitError): void => this.emit("error", error);
     this.#commands = new QueueCommands(redis, name, this.#settings, onError);
     this.#producer = new Producer(name, this.#commands, this.#settings);
@@ -85,15 +85,16 @@ export class Queue<Jobs extends JobTypes<Jobs> = AnyJobs> extends TypedEmitter<Q
   }
 
   /**
-   * Adds a job, and resolves with its id once the server has it. From then on it is run at least once, or ends among the dead
-   * letters, as long as the server keeps its data.
+   * Adds a job, and resolves with its id once the server has it. From then on the job runs at least once, or becomes a dead
+   * letter, as long as the server keeps its data.
    *
-   * Adds that are made while another is under way go together in the next call, in order. Data is stored as JSON, a
-   * Uint8Array as its bytes.
+   * Adds made while another is under way travel together in the next call, in order. Data is stored as JSON, a Uint8Array as its
+   * bytes.
    *
    * @throws {JobPayloadError} the data cannot be stored, is larger than `maxPayloadBytes`, or does not fit its schema.
    * @throws {KitUnavailableError} no server answered within `deadlineMs`; nothing was added.
-   * @throws {KitUnknownOutcomeError} the reply was lost, or the copies that `durable` asks for were not reached. The same call with `{ op: error.op }` settles it.
+   * @throws {KitUnknownOutcomeError} the reply was lost, or the copies that `durable` asks for were not reached. The same call
+   * with `{ op: error.op }` settles the outcome.
    * @throws {QueueFullError} `maxPending` adds wait already.
    * @throws {QueueEvictionError} the server may drop keys.
    * @throws `signal.reason`.
@@ -107,22 +108,22 @@ export class Queue<Jobs extends JobTypes<Jobs> = AnyJobs> extends TypedEmitter<Q
     ...[data, options]: AddArguments<JobData<Jobs, Name>>
   ): Promise<string> {
     this.#assertOpen();
-    const terms = options === undefined ? this.#usual : jobTerms(options, this.#settings.job);
+    const resolved = options === undefined ? this.#usual : resolveAdd(options, this.#settings.job);
     const payload = encodePayload(name, data, this.#settings.maxPayloadBytes);
     const fits = this.#fits(name, payload);
-    // Adds without an asynchronous schema stay in the order of their calls, also among calls of one turn.
+    // Adds without an asynchronous schema stay in the order of their calls, even within one turn.
     if (fits) await fits;
-    const job = this.#newJob(name, payload, terms);
-    return await this.#traced("queue.add", { job: name }, () => this.#producer.add(job, terms.signal));
+    const job = this.#newJob(name, payload, resolved);
+    return await this.#traced("queue.add", { job: name }, () => this.#producer.add(job, resolved.signal));
   }
 
   /**
    * Adds a job and waits for what its handler returns, as JSON leaves it; a Uint8Array arrives as a Buffer.
    *
    * The outcome is recorded together with the end of the job and pushed to this object: it survives lost connections on both
-   * sides, and is deleted once it was received. Failed attempts are tried again as those of any job; only the last one
-   * rejects. If this process dies, the job runs nevertheless, and its outcome expires after ten minutes. A call that ends by
-   * `waitMs` or by the signal leaves its job in the queue.
+   * sides, and is deleted once it was received. Failed attempts are retried like those of any job; only the last one rejects. If
+   * this process dies, the job still runs, and its outcome expires after ten minutes. A call that times out or is aborted leaves
+   * its job in the queue.
    *
    * @throws {JobFailedError} the job is a dead letter, or what its handler returned cannot be sent.
    * @throws {CallTimeoutError} no outcome within `waitMs`.
@@ -139,12 +140,12 @@ export class Queue<Jobs extends JobTypes<Jobs> = AnyJobs> extends TypedEmitter<Q
     ...[data, options = {}]: AddArguments<JobData<Jobs, Name>, CallOptions>
   ): Promise<JobResult<Jobs, Name>> {
     this.#assertOpen();
-    const { waitMs, terms } = callTerms(options, this.#settings.job);
+    const { waitMs, resolved } = resolveCall(options, this.#settings.job);
     const payload = encodePayload(name, data, this.#settings.maxPayloadBytes);
     await this.#fits(name, payload);
     const add = (replyTo: string, op: string | undefined): Promise<string> =>
-      this.#producer.add(this.#newJob(name, payload, { ...terms, op }, replyTo), terms.signal);
-    const call = { job: name, waitMs, signal: terms.signal, add };
+      this.#producer.add(this.#newJob(name, payload, { ...resolved, op }, replyTo), resolved.signal);
+    const call = { job: name, waitMs, signal: resolved.signal, add };
     return await this.#untold(
       "queue.call",
       { job: name },
@@ -153,11 +154,11 @@ export class Queue<Jobs extends JobTypes<Jobs> = AnyJobs> extends TypedEmitter<Q
   }
 
   /**
-   * Adds many jobs in order, and resolves with their ids: all or none of them. Beyond 1 MiB, a job counted as 1 KiB at least, or
-   * `maxPending` jobs they go in several calls; if one of these fails, the earlier ones stay and no further one is made.
+   * Adds many jobs in order, all or none of them, and resolves with their ids. Beyond 1 MiB (a job counts as at least 1 KiB) or
+   * `maxPending` jobs they travel in several calls; if one of these fails, the earlier ones stay and no further one is made.
    *
-   * @throws all that {@link add} throws. The `op` of a KitUnknownOutcomeError settles only the first job of its call: jobs with
-   * an `id` of yours can be added again.
+   * @throws every error of {@link add}. The `op` of a KitUnknownOutcomeError settles only the first job of its call; jobs with an
+   * `id` of your own can be added again.
    *
    * @example
    * await queue.addAll([{ name: "resize", data: { url } }, { name: "resize", data: { url: other }, priority: -1 }]);
@@ -168,20 +169,20 @@ export class Queue<Jobs extends JobTypes<Jobs> = AnyJobs> extends TypedEmitter<Q
     const checks: Promise<void>[] = [];
     const made = jobs.map((job) => {
       const { name, data, ...options } = job as Omit<AddOptions, "op" | "signal"> & { name: string; data: unknown };
-      const terms = Object.keys(options).length === 0 ? this.#usual : jobTerms(options, this.#settings.job);
+      const resolved = Object.keys(options).length === 0 ? this.#usual : resolveAdd(options, this.#settings.job);
       const payload = encodePayload(name, data, this.#settings.maxPayloadBytes);
       const fits = this.#fits(name, payload);
       if (fits) checks.push(fits);
-      return this.#newJob(name, payload, terms);
+      return this.#newJob(name, payload, resolved);
     });
     await Promise.all(checks);
     return await this.#traced("queue.addAll", { jobs: made.length }, () => this.#producer.addAll(made));
   }
 
   /**
-   * Starts a worker on a connection of its own, and one more to wait on. It works until `close()`.
+   * Starts a worker on a dedicated connection, and one more on which it waits. It works until `close()`.
    *
-   * Jobs of a name without a handler go to the dead letters.
+   * Jobs of a name without a handler become dead letters.
    *
    * @throws {TypeError | RangeError} a handler or an option is not what it should be.
    *
@@ -221,23 +222,23 @@ export class Queue<Jobs extends JobTypes<Jobs> = AnyJobs> extends TypedEmitter<Q
   }
 
   /**
-   * Moves dead letters to the end of the queue, with all their attempts and no crashes: those of these ids, or all that are
-   * dead now. Resolves with how many there were; an id that is no dead letter is left out.
+   * Moves dead letters to the end of the queue, with all their attempts and no crashes: those with these ids, or all that are
+   * dead now. Resolves with their number; an id that is no dead letter is ignored.
    *
-   * @throws {KitUnavailableError | KitUnknownOutcomeError} as every command. Calling it again does no harm.
+   * @throws {KitUnavailableError | KitUnknownOutcomeError} as every command. The call can be repeated safely.
    */
   async redrive(ids?: readonly string[]): Promise<number> {
     return await this.#eachLetter("redrive", ids);
   }
 
-  /** Deletes dead letters: those of these ids. Resolves with how many there were. */
+  /** Deletes the dead letters with these ids. Resolves with their number. */
   async dropDeadLetters(ids: readonly string[]): Promise<number> {
     return await this.#eachLetter("drop", ids);
   }
 
   /**
-   * Ends this object: adds that wait are sent, its workers close, each within `timeoutMs`. The client is not touched.
-   * Idempotent: the first call decides.
+   * Ends this object: waiting adds are sent and its workers close, each within `timeoutMs`. The client is not touched.
+   * Idempotent: the options of the first call hold.
    *
    * @throws {TypeError | RangeError} an option is not what it should be; nothing else.
    */
@@ -252,17 +253,17 @@ export class Queue<Jobs extends JobTypes<Jobs> = AnyJobs> extends TypedEmitter<Q
     await this.close();
   }
 
-  /** Checks the data as its worker will find it. */
+  /** Checks the data in the form in which its worker will read it. */
   #fits(name: string, payload: Payload): Promise<void> | undefined {
     const schema = this.#settings.schemas.get(name);
     return schema && assertFits(schema, name, readPayload(payload));
   }
 
-  #newJob(name: string, payload: Payload, terms: JobTerms, replyTo?: string): NewJob {
+  #newJob(name: string, payload: Payload, resolved: ResolvedAdd, replyTo?: string): NewJob {
     const isBytes = typeof payload !== "string";
-    const isUsual = terms === this.#usual && !isBytes && replyTo === undefined;
-    const head = isUsual ? this.#usualHead(name) : headOf(name, terms.policy, terms.priority, isBytes, replyTo);
-    const { id, words, op } = terms;
+    const isUsual = resolved === this.#usual && !isBytes && replyTo === undefined;
+    const head = isUsual ? this.#usualHead(name) : headOf(name, resolved.policy, resolved.priority, isBytes, replyTo);
+    const { id, words, op } = resolved;
     if (op !== undefined) {
       const former = parseOp(op);
       return { head, payload, words: `\tu${words}${former.word}`, id: former.id, op, isRepeat: true };
@@ -286,7 +287,7 @@ export class Queue<Jobs extends JobTypes<Jobs> = AnyJobs> extends TypedEmitter<Q
       let total = 0;
       const moved = new Set<string>();
       for (let start = 0; ; start += maxRedriven) {
-        // Letters that have died again stand behind all others: moving them once more might never end.
+        // Jobs that died again stand behind all other dead letters: moving them once more might never end.
         const some = ids
           ? ids.slice(start, start + maxRedriven)
           : (await this.#commands.run(letters, { start: 0, count: maxRedriven, parts: "ids" }))
@@ -313,7 +314,7 @@ export class Queue<Jobs extends JobTypes<Jobs> = AnyJobs> extends TypedEmitter<Q
     return traced(operation, () => ({ queue: this.name, ...facts }), run);
   }
 
-  /** Its result is data of jobs, which no trace shows. */
+  /** Its result contains data of jobs, which no trace shows. */
   async #untold<T>(operation: string, facts: object, run: () => Promise<T>): Promise<T> {
     let result: T | undefined;
     await this.#traced(operation, facts, async () => void (result = await run()));
@@ -326,7 +327,7 @@ export class Queue<Jobs extends JobTypes<Jobs> = AnyJobs> extends TypedEmitter<Q
 }
 
 /**
- * Makes a queue object: any number of processes may add to a queue of one name and work on it.
+ * Makes a queue object: any number of processes may add to and work on the queue of this name.
  *
  * `redis` is any ioredis `Redis` or `Cluster`, or what core's `connect()` gives. It is borrowed: never closed, never blocked.
  * Each worker opens two connections of its own; `close()` ends them.

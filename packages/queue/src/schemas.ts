@@ -1,7 +1,7 @@
 import type { StandardSchema } from "@kit/core/config";
 import { JobPayloadError } from "./errors.js";
 
-/** The verdict of a schema on one payload: the value to go on with, or where it does not fit. */
+/** The verdict of a schema on one payload: the value to use, or where it does not fit. */
 export type Checked =
   { readonly isValid: true; readonly value: unknown } | { readonly isValid: false; readonly reason: string };
 
@@ -33,7 +33,7 @@ export const check = (schema: StandardSchema, value: unknown): Checked | Promise
 };
 
 /**
- * Resolves when data that is about to be added fits; undefined: it does, and there is nothing to wait for.
+ * Resolves when data that is about to be added fits; undefined if it fits and there is nothing to wait for.
  *
  * @throws {JobPayloadError} it does not, or the schema threw.
  */

@@ -6,17 +6,17 @@ import type { JobHeader, StoredJob } from "./payload.js";
 /** Where a taken job stands: what became of its handler, and whether its lease is still ours. `judging`: the caller's `backoff` decides. */
 export type JobState = "held" | "running" | "judging" | "ending" | "ended";
 
-/** Facts that the jobs of one take share. */
+/** What the jobs of one take have in common. */
 export interface Take {
   readonly fence: string;
   /** Epoch ms of the server's clock. */
   readonly takenAt: number;
-  /** The rest on our own monotonic clock. */
+  /** The other instants are on our own monotonic clock. */
   readonly leaseUntil: number;
   readonly receivedAt: number;
 }
 
-/** A job that this worker has taken. Its signal is made when the handler first reads it. */
+/** A job that this worker has taken. Its signal is created when the handler first reads it. */
 export class TakenJob implements Job {
   readonly id: string;
   readonly entry: string;
@@ -45,7 +45,7 @@ export class TakenJob implements Job {
   #controller: AbortController | undefined;
   #reason: Error | undefined;
 
-  /** Where it stands among the leases of its worker; -1: it is not there. */
+  /** Its index among the leases of its worker; -1 if it is not among them. */
   leasePlace = -1;
 
   constructor(entry: string, blob: Buffer, { header, start, addedAt }: StoredJob, take: Take, record: string) {
@@ -88,7 +88,7 @@ export class TakenJob implements Job {
     return this.#controller.signal;
   }
 
-  /** Why its handler should stop; undefined: it should not. */
+  /** Why its handler should stop; undefined if it should not. */
   get stopReason(): Error | undefined {
     return this.#reason;
   }

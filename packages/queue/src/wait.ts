@@ -1,13 +1,13 @@
 import { KitError } from "@kit/core";
 import { backoffMs, Deadline, type ExclusiveConnection, pause, reading, serverError } from "@kit/core/toolkit";
-import { isUnknown, type QueueCommands, type StepTerms } from "./commands.js";
+import { isUnknown, type QueueCommands, type StepRequest } from "./commands.js";
 import { step, type StepReply } from "./scripts/index.js";
 
-/** Every wait ends after so long and looks around: the last resort where a wake-up was lost. */
+/** Every wait ends after this time and looks for work: the last resort when a wake-up was lost. */
 const longestWaitMs = 15_000;
-/** Waits end apart from each other. */
+/** A random part, so that waits do not end at the same time. */
 const spreadMs = 2_000;
-/** How much longer than a wait a connection may stay silent until it counts as dead. */
+/** A connection that stays silent for this much longer than its wait counts as dead. */
 const graceMs = 2_000;
 
 /** The marker that woke a worker. */
@@ -29,8 +29,8 @@ export interface WaitEvents {
 }
 
 /**
- * Waits for work on a connection of its own: BZPOPMIN on the markers with the step written behind it, which the server runs
- * as soon as the pop returns. So waking up and taking cost one round trip.
+ * Waits for work on a dedicated connection: it writes a BZPOPMIN on the markers and the step behind it, which the server runs as
+ * soon as the pop returns. So waking up and taking cost one round trip.
  */
 export class Waiter {
   readonly #commands: QueueCommands;
@@ -44,13 +44,14 @@ export class Waiter {
     this.#events = events;
   }
 
-  /** Resolves once woken, or after a while; undefined: the connection broke, or the waiter was closed. */
-  async wait(terms: StepTerms): Promise<Woken | undefined> {
+  /** Resolves once woken, or when the wait ends; undefined if the connection broke or the waiter was closed. */
+  async wait(request: StepRequest): Promise<Woken | undefined> {
     let woken: Woken | undefined;
     try {
       const connection = await this.#checkOut();
-      woken = await this.#waitOn(connection, terms);
-      // The step of an idle queue writes nothing, so it succeeds where the pop is refused: without a pause that never ends.
+      woken = await this.#waitOn(connection, request);
+      // The step of an idle queue writes nothing, so it succeeds where the pop is refused: without a pause this would be a busy
+      // loop.
       if (woken.refusal && woken.reply.entries.length === 0) throw serverError(woken.refusal, "BZPOPMIN");
       this.#failures = 0;
       return woken;
@@ -85,23 +86,23 @@ export class Waiter {
     return connection;
   }
 
-  async #waitOn(connection: ExclusiveConnection, terms: StepTerms): Promise<Woken> {
+  async #waitOn(connection: ExclusiveConnection, request: StepRequest): Promise<Woken> {
     const { keys } = this.#commands;
     const waitMs = longestWaitMs - Math.random() * spreadMs;
     const deadlineMs = waitMs + graceMs;
     const sentAt = performance.now();
     const popping = connection.call("BZPOPMIN", [keys.wake, (waitMs / 1_000).toFixed(3)], deadlineMs);
-    // Handed over in the same turn, so that it stands right behind.
+    // Both are sent in the same turn, so that no other command comes between them.
     const stepping = step.run(
       connection.executor,
       { ...keys, replies: [] },
-      { ...terms, done: "", others: [] },
+      { ...request, done: "", others: [] },
       { deadlineMs },
     );
     const [popped, stepped] = await Promise.allSettled([popping, stepping]);
     if (popped.status === "rejected") connection.misrouted(messageOf(popped.reason));
     if (stepped.status === "rejected") {
-      if (isUnknown(stepped.reason)) this.#events.lost(terms.fence);
+      if (isUnknown(stepped.reason)) this.#events.lost(request.fence);
       throw stepped.reason;
     }
     const marker = popped.status === "fulfilled" ? (popped.value as readonly unknown[] | null)?.[1] : undefined;

@@ -25,27 +25,27 @@ export interface WorkerEvents {
   ];
   /** The job is a dead letter now. */
   readonly dead: readonly [event: { readonly job: Job; readonly error: unknown }];
-  /** A job was taken back from a worker that died or went unheard: it is ready again, or dead. */
+  /** A job was taken back from a worker that died or fell silent: it is ready again, or dead. */
   readonly crashed: readonly [event: { readonly id: string; readonly crashes: number; readonly isDead: boolean }];
-  /** The lease of a job ended whose handler had begun: another worker may run it, too. */
+  /** The lease of a job ended while its handler ran: another worker may run it, too. */
   readonly lost: readonly [event: { readonly job: Job }];
-  /** A background operation failed; it is retried where that makes sense. */
+  /** A background operation failed; it is retried if that makes sense. */
   readonly error: readonly [error: KitError];
 }
 
 /** Decides which of several workers with common handlers may begin a job. */
 export interface Turn {
-  /** How many jobs it may begin now. */
+  /** How many jobs the worker may begin now. */
   free(worker: Worker): number;
   began(worker: Worker): void;
-  /** One of its handlers is free, or its queue is known to be empty. */
+  /** One of the worker's handlers is free, or its queue is known to be empty. */
   changed(): void;
   closed(worker: Worker): void;
   /** The clock of its handlers' time limits; Node's timers by default. */
   readonly timers?: Timers | undefined;
 }
 
-/** Calls `run` after so many milliseconds; returns what cancels it. */
+/** Calls `run` after this many milliseconds; returns a function that cancels it. */
 export type Timers = (run: () => void, ms: number) => () => void;
 
 const realTimers: Timers = (run, ms) => {
@@ -53,7 +53,7 @@ const realTimers: Timers = (run, ms) => {
   return () => clearTimeout(timer);
 };
 
-/** How much work is taken ahead, in handlers' time; and at most. */
+/** How much work is taken ahead, in milliseconds of handlers' time; and at most this many jobs. */
 const aheadMs = 50;
 const maxAhead = 500;
 /** Jobs that wait for a free handler longer than this go back: another worker may have one. */
@@ -67,8 +67,8 @@ const isThenable = (value: unknown): value is PromiseLike<unknown> =>
 /**
  * Runs the jobs of one queue. Made by `queue.work()`.
  *
- * At least once: a job whose worker dies runs again elsewhere once its lease has ended; handlers should bear that. Jobs are
- * taken in order; with several handlers or workers they end in any.
+ * At least once: a job whose worker dies runs again elsewhere once its lease has ended, so handlers must tolerate a repeat. Jobs
+ * are taken in order; with several handlers or workers they end in any order.
  */
 export class Worker extends TypedEmitter<WorkerEvents> implements AsyncDisposable {
   readonly #settings: WorkSettings;
@@ -83,24 +83,24 @@ export class Worker extends TypedEmitter<WorkerEvents> implements AsyncDisposabl
   #isStarting = false;
   /** Handlers that run. */
   #running = 0;
-  /** Jobs for which the server is asked whether they may begin, or the caller's `backoff` how long they wait. */
+  /** Jobs that wait for the server's permission to begin, or for the caller's `backoff` to decide. */
   #asking = 0;
   /** How long handlers take on average; undefined before the first one has ended. */
   #averageMs: number | undefined;
-  /** The job at hand that a further crash would make a dead letter: no other such job runs beside it. */
+  /** The suspect: a running job that a further crash would make a dead letter. No other such job runs beside it. */
   #suspect: TakenJob | undefined;
   /** The last take had such a job. The worker then takes one job at a time until one comes that has crashes left. */
   #isCareful = false;
-  /** The suspect beside which another one was met and handed back: nothing more is taken until it has ended. */
+  /** The suspect during which another suspect was handed back: nothing more is taken until it has ended. */
   #barredBy: TakenJob | undefined;
   #hoardTimer: NodeJS.Timeout | undefined;
-  /** Its queue could not be opened: the server is away, or the data must not be touched. */
+  /** Its queue could not be opened: the server is away, or the data has a newer layout. */
   #isShut = false;
   #closing: Promise<void> | undefined;
   readonly #stopListening: () => void;
   readonly #rest = new Condition(() => this.#isAtRest);
 
-  /** Made by this package only. */
+  /** Only this package calls it. */
   constructor(
     redis: RedisLike,
     name: string,
@@ -131,7 +131,7 @@ export class Worker extends TypedEmitter<WorkerEvents> implements AsyncDisposabl
       error: (error) => this.emit("error", error),
     });
     const { executor } = this.#commands.context;
-    // With a client that has ended nothing can be taken or ended any more: the worker closes, and emits why.
+    // On an ended client no job can be taken or ended: the worker closes, and emits the reason.
     this.#stopListening = executor.onDrop(() => {
       if (!executor.isEnded || this.#closing) return;
       this.emit("error", new KitClosedError("The client"));
@@ -146,7 +146,7 @@ export class Worker extends TypedEmitter<WorkerEvents> implements AsyncDisposabl
   }
 
   /**
-   * Changes how many handlers run at a time, from now on. Those that run already go on.
+   * Changes how many handlers run at a time. Running handlers continue.
    *
    * @throws {TypeError | RangeError} it is not an integer from 1 to 10,000.
    */
@@ -172,7 +172,7 @@ export class Worker extends TypedEmitter<WorkerEvents> implements AsyncDisposabl
     return this.isEmpty || (this.#buffer.length === 0 && this.#intake.isFailing);
   }
 
-  /** @internal It may be its turn. */
+  /** @internal The turn may have come to this worker. */
   look(): void {
     this.#start();
     this.#intake.schedule();
@@ -223,7 +223,7 @@ export class Worker extends TypedEmitter<WorkerEvents> implements AsyncDisposabl
       const reason = new KitClosedError(`The worker of queue ${JSON.stringify(this.#queueName)}`);
       for (const job of [...this.#intake.leases.jobs]) if (job.state === "running") job.stop(reason);
       await this.#rest.until(Deadline.in(graceMs));
-      // All that has no end yet.
+      // All jobs that have not ended yet.
       await this.#intake.handBack(this.#intake.leases.jobs.filter(({ state }) => state !== "ending"));
     }
     await this.#intake.settle(Deadline.in(this.#queue.deadlineMs));
@@ -248,7 +248,7 @@ export class Worker extends TypedEmitter<WorkerEvents> implements AsyncDisposabl
     const free = Math.min(most, this.#turn?.free(this) ?? most) - atHand;
     if (this.#isCareful) return this.#isBarred || free <= 0 || atHand > 0 ? 0 : 1;
     const ahead = strict ? 0 : this.#ahead();
-    // A few more than are needed right now are not worth a call.
+    // A few jobs to take ahead are not worth a call.
     if (free <= 0 && free + ahead < ahead / 2) return 0;
     return Math.max(0, free + ahead);
   }
@@ -287,7 +287,10 @@ export class Worker extends TypedEmitter<WorkerEvents> implements AsyncDisposabl
     if (this.#buffer.length > 0) this.#watchHoard();
   }
 
-  /** The server charges the last crash only to a job that is recorded as begun: this retries until it is, or the lease is lost. */
+  /**
+   * The server charges the last crash only to a job that is recorded as begun: this retries until the record is made or the lease
+   * is lost.
+   */
   async #begin(job: TakenJob): Promise<void> {
     for (let attempt = 2; job.state === "held" && !this.#closing; attempt++)
       try {
@@ -311,7 +314,7 @@ export class Worker extends TypedEmitter<WorkerEvents> implements AsyncDisposabl
     return this.#intake.handBack(jobs);
   }
 
-  /** Runs what is at hand, as far as handlers are free. */
+  /** Runs the taken jobs for which handlers are free. */
   #start(): void {
     const { concurrency, ackEach } = this.#settings;
     if (this.#isStarting) return;
@@ -343,7 +346,7 @@ export class Worker extends TypedEmitter<WorkerEvents> implements AsyncDisposabl
 
   #run(job: TakenJob): void {
     const now = performance.now();
-    // This process stood still: another one may have the job by now.
+    // This process was paused: another one may have the job by now.
     if (now >= job.leaseUntil) return this.#onLost(job);
     try {
       job.data = decodePayload(job.blob, job);
@@ -367,7 +370,7 @@ export class Worker extends TypedEmitter<WorkerEvents> implements AsyncDisposabl
       this.#onFailed(job, error);
       return;
     }
-    // A promise of somebody else's may throw in `then`, or call back twice: ours does not.
+    // A foreign promise may throw in `then`, or call back twice; a native one does not.
     if (isThenable(result))
       void Promise.resolve(result).then(
         (value: unknown) => this.#onCompleted(job, value),
@@ -379,7 +382,7 @@ export class Worker extends TypedEmitter<WorkerEvents> implements AsyncDisposabl
   async #checkAndRun(schema: StandardSchema, handler: (job: Job) => unknown, job: TakenJob): Promise<unknown> {
     const pending = check(schema, job.data);
     const checked = pending instanceof Promise ? await pending : pending;
-    // Timed out, lost or told to stop meanwhile.
+    // The job timed out, lost its lease or was aborted meanwhile.
     if (job.stopReason) throw job.stopReason;
     if (!checked.isValid) {
       job.isMisfit = true;
@@ -389,7 +392,7 @@ export class Worker extends TypedEmitter<WorkerEvents> implements AsyncDisposabl
     return await handler(job);
   }
 
-  /** The job was never run, and goes to the dead letters. */
+  /** The job was never run, and becomes a dead letter. */
   #refuse(job: TakenJob, reason: string): void {
     const error = new UnrecoverableError(reason);
     if (this.#suspect === job) this.#suspect = undefined;
@@ -486,7 +489,7 @@ export class Worker extends TypedEmitter<WorkerEvents> implements AsyncDisposabl
     }
     // Handed back meanwhile.
     if (job.state === "ended") return;
-    // Where the function fails, or returns no valid wait, the default applies.
+    // If the function fails or returns no valid wait, the default applies.
     if (waitMs === -1) this.#end(job, "dead", error, attempt);
     else this.#end(job, waitMs >= 0 && waitMs < 3e14 ? Math.round(waitMs) : waitAfter(attempt), error, attempt);
     this.#intake.schedule();
@@ -502,7 +505,7 @@ export class Worker extends TypedEmitter<WorkerEvents> implements AsyncDisposabl
 
   #onEnded({ job, verdict, error }: Ending, isAccepted: boolean): void {
     if (!isAccepted) {
-      // Also where its end was sent before: that copy did not arrive.
+      // Even if its end was sent before: that copy did not arrive.
       job.isRepeat = false;
       this.#onLost(job);
     } else if (verdict === "done") {

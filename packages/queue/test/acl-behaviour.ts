@@ -4,7 +4,7 @@ import { describeUser, grantedCommands, rejection, usedCommands } from "@tooling
 import * as vitest from "vitest";
 import { describe, expect, it } from "vitest";
 import { user } from "./acl.js";
-import { fixtureOf, gate, name, permanentKeys, Runs } from "./harness.js";
+import { fixtureOf, latch, name, permanentKeys, Runs } from "./harness.js";
 
 /** The descriptor grants a queue the commands that it needs and no other, and the README shows it. */
 export const aclBehaviour = (mode: RedisMode): void => {
@@ -22,7 +22,7 @@ export const aclBehaviour = (mode: RedisMode): void => {
       redis.defer(() => client.close());
       const queue = fixture.on(client, { maxAttempts: 2, backoff: { firstMs: 5 }, deadLetters: { maxCount: 1 } });
       const runs = new Runs();
-      const { promise, open } = gate();
+      const { promise, open } = latch();
       const options = { concurrency: 1, leaseMs: 400 };
       const worker = fixture.work(
         queue,
@@ -45,7 +45,7 @@ export const aclBehaviour = (mode: RedisMode): void => {
       await queue.redrive();
       await queue.add("job", "long");
       await eventually(() => expect(runs.data).toContain("long"));
-      // A lease that ends unheard, a heartbeat that finds it gone, an end that comes too late, and a job handed back.
+      // A lease that expires, a heartbeat that finds it gone, an end that comes too late, and a job handed back.
       await queue.add("job", "behind");
       const peer = await fixture.spawn({ leaseMs: 300 });
       await eventually(async () => expect(await fixture.logged()).not.toEqual([]));
@@ -65,7 +65,7 @@ export const aclBehaviour = (mode: RedisMode): void => {
 
       const granted = grantedCommands(user.grants(mode));
       const used = await usedCommands(server.nodes);
-      // Commands of the tests themselves, and of rare courses that other tests run.
+      // Commands of the tests themselves, and of rare paths that other tests cover.
       const own = new Set([
         "lrange",
         // Of core, for replies.

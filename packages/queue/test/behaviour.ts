@@ -13,7 +13,7 @@ import {
 } from "../src/index.js";
 import { type QueueAddress, setPriority } from "../src/manage/index.js";
 import { user } from "./acl.js";
-import { fixtureOf, gate, permanentKeys, type QueueFixture, Runs } from "./harness.js";
+import { fixtureOf, latch, permanentKeys, type QueueFixture, Runs } from "./harness.js";
 
 /** The next event of a kind. */
 const next = <Name extends "completed" | "failed" | "dead" | "crashed" | "lost">(
@@ -22,8 +22,8 @@ const next = <Name extends "completed" | "failed" | "dead" | "crashed" | "lost">
 ): Promise<unknown> => new Promise((resolve) => worker.once(event, (...[fact]: WorkerEvents[Name]) => resolve(fact)));
 
 /**
- * The behaviour of a queue, on one server or on a Cluster. With a `login` the queue works as that user; the server knows no
- * other but that of the tests.
+ * The behaviour of a queue, on one server or on a Cluster. With a `login` the queue works as that user; besides the user of the
+ * tests the server has no other.
  */
 export const queueBehaviour = (mode: RedisMode, login?: Login): void => {
   const where = mode === "cluster" ? "Cluster" : "single server";
@@ -42,7 +42,7 @@ export const queueBehaviour = (mode: RedisMode, login?: Login): void => {
     const address = (): QueueAddress => ({ queue: "mail", prefix: redis.prefix });
 
     describe("adding and working", () => {
-      it("runs jobs in the order of their adding, those from before the worker too, and leaves nothing behind", async () => {
+      it("runs jobs in the order in which they were added, also those from before the worker, and leaves nothing behind", async () => {
         const [queue, runs] = [make(), new Runs()];
         for (let index = 0; index < 5; index++) await queue.add("job", index);
         const worker = work(queue, runs.handler);
@@ -73,7 +73,7 @@ export const queueBehaviour = (mode: RedisMode, login?: Login): void => {
         expect(await queue.addAll([])).toEqual([]);
       });
 
-      it("adds none of several jobs when one is wrong, or has no room", async () => {
+      it("adds none of several jobs when one is invalid or has no room", async () => {
         const queue = make({ maxPayloadBytes: 100, maxPending: 5 });
         const jobs = [
           { name: "job", data: 1 },
@@ -110,7 +110,7 @@ export const queueBehaviour = (mode: RedisMode, login?: Login): void => {
         expect(sizes.filter((size) => ![0, 1, 401, 1_301].includes(size as number))).toEqual([]);
       });
 
-      it("loses and doubles none among three producers and three workers", async () => {
+      it("loses and duplicates no job among three producers and three workers", async () => {
         const ran: unknown[] = [];
         const queues = [make(), fixture().on(fixture().connect()), fixture().on(fixture().connect())];
         for (const queue of queues) work(queue, ({ data }) => void ran.push(data), { concurrency: 7 });
@@ -124,7 +124,7 @@ export const queueBehaviour = (mode: RedisMode, login?: Login): void => {
         expect(new Set(ids).size).toBe(300);
       });
 
-      it("gives each name to its handler, whatever is in the name, and unknown ones to the dead letters", async () => {
+      it("gives each name to its handler, whatever characters it has, and moves jobs of unknown names to the dead letters", async () => {
         const queue = make();
         const names = ["a:b", "{a}", "a b", "é\u{1f600}", "__proto__", "constructor"];
         const seen: unknown[] = [];
@@ -231,10 +231,10 @@ export const queueBehaviour = (mode: RedisMode, login?: Login): void => {
           .db.zrange(fixture().keysOf().producers, "0", "-1", "WITHSCORES")
           .then((all) => [all[1]]);
         const producer = first.slice(0, 9);
-        // It arrived: nothing is added, though its job may be done by now.
+        // The call arrived: nothing is added, though its job may be done by now.
         expect(await queue.add("job", 1, { op: `${producer}:${String(score)}:${first}` })).toBe(first);
         expect((await fixture().counts()).jobs).toBe(1);
-        // It did not: it is added now, and cannot arrive any more.
+        // The call did not arrive: the job is added now, and the call is refused if it arrives later.
         const lost = `AAAAAAAAA:${String(score)}:AAAAAAAAA.0000`;
         expect(await queue.add("job", 2, { op: lost })).toBe("AAAAAAAAA.0000");
         expect(await queue.add("job", 2, { op: lost })).toBe("AAAAAAAAA.0000");
@@ -243,7 +243,7 @@ export const queueBehaviour = (mode: RedisMode, login?: Login): void => {
         work(queue, runs.handler);
         await runs.until(2);
         await fixture().untilEmpty();
-        // Whatever became of the repeat before, and of its job.
+        // Whatever happened to the earlier repeat and its job.
         expect(await queue.add("job", 2, { op: lost })).toBe("AAAAAAAAA.0000");
         expect(await fixture().counts()).toMatchObject({ jobs: 0 });
         expect(runs.data).toEqual([1, 2]);
@@ -251,7 +251,7 @@ export const queueBehaviour = (mode: RedisMode, login?: Login): void => {
     });
 
     describe("order", () => {
-      it("takes the last one first where that is asked for", async () => {
+      it("takes a job that was added with lifo first", async () => {
         const [queue, runs] = [make(), new Runs()];
         await queue.add("job", "fifo");
         for (const data of [1, 2, 3]) await queue.add("job", data, { lifo: true });
@@ -275,7 +275,7 @@ export const queueBehaviour = (mode: RedisMode, login?: Login): void => {
 
       it("gives ready and delayed jobs another priority, behind their equals, and leaves all others alone", async () => {
         const [queue, runs] = [make(), new Runs()];
-        const { promise, open } = gate();
+        const { promise, open } = latch();
         const active = await queue.add("job", "active");
         const worker = work(queue, (job) => (runs.handler(job), promise), { strict: true, maxCrashes: 9 });
         await runs.until(1);
@@ -333,7 +333,7 @@ export const queueBehaviour = (mode: RedisMode, login?: Login): void => {
         expect(late).toBeGreaterThanOrEqual(899);
       });
 
-      it("orders jobs that are due at one instant by their adding, and by priority", async () => {
+      it("orders jobs that are due at the same instant by priority, then by the order of adding", async () => {
         const [queue, runs] = [make(), new Runs()];
         const dueAt = Math.ceil(await serverMs()) + 700;
         const jobs = Array.from({ length: 1_000 }, (_, index) => ({ name: "job", data: index, dueAt }));
@@ -348,7 +348,7 @@ export const queueBehaviour = (mode: RedisMode, login?: Login): void => {
 
       it("takes what came due meanwhile by its priority, and a failed job behind those that are due before it", async () => {
         const queue = make({ maxAttempts: 2, backoff: { firstMs: 600, factor: 1, jitter: 0 } });
-        const [runs, { promise, open }] = [new Runs(), gate()];
+        const [runs, { promise, open }] = [new Runs(), latch()];
         const cycle: { self?: unknown } = {};
         cycle.self = cycle;
         const worker = work(
@@ -420,7 +420,7 @@ export const queueBehaviour = (mode: RedisMode, login?: Login): void => {
     });
 
     describe("retries", () => {
-      it("runs a failing job as often as it may, then keeps it with its payload and its error", async () => {
+      it("runs a failing job maxAttempts times, then keeps it with its payload and its error", async () => {
         const queue = make({ maxAttempts: 3, backoff: { firstMs: 20, factor: 1, jitter: 0 } });
         const attempts: number[] = [];
         const failures: (number | undefined)[] = [];
@@ -508,7 +508,7 @@ export const queueBehaviour = (mode: RedisMode, login?: Login): void => {
         expect((await fixture().counts()).jobs).toBe(3);
       });
 
-      it("gives up at once where trying again makes no sense", async () => {
+      it("gives up at once on an UnrecoverableError", async () => {
         const queue = make({ maxAttempts: 10 });
         let runs = 0;
         const worker = work(queue, async () => {
@@ -521,7 +521,7 @@ export const queueBehaviour = (mode: RedisMode, login?: Login): void => {
         expect(runs).toBe(1);
       });
 
-      it("waits as a function of the caller says, which may give up", async () => {
+      it("waits as long as a backoff function decides, which may give up", async () => {
         const queue = make({ maxAttempts: 10 });
         const asked: number[] = [];
         const worker = work(
@@ -546,7 +546,7 @@ export const queueBehaviour = (mode: RedisMode, login?: Login): void => {
         expect(await failed).toMatchObject({ retryInMs: expect.closeTo(750, -3) as number });
       });
 
-      it("survives what handlers throw, and keeps errors short", async () => {
+      it("survives any value that handlers throw, and keeps errors short", async () => {
         const queue = make();
         const cycle: { self?: unknown } = {};
         cycle.self = cycle;
@@ -599,7 +599,7 @@ export const queueBehaviour = (mode: RedisMode, login?: Login): void => {
 
       it("fails an attempt that takes too long, and keeps its place until the handler ends", async () => {
         const queue = make();
-        const { promise, open } = gate();
+        const { promise, open } = latch();
         const reasons: unknown[] = [];
         const worker = work(queue, async ({ data, signal }) => {
           if (data !== "slow") return;
@@ -619,7 +619,7 @@ export const queueBehaviour = (mode: RedisMode, login?: Login): void => {
     });
 
     describe("concurrency", () => {
-      it("never runs more at a time than it may, also when that is changed", async () => {
+      it("never runs more handlers than concurrency allows, also when that is changed", async () => {
         const queue = make();
         let [now, most] = [0, 0];
         const gates: (() => void)[] = [];
@@ -627,7 +627,7 @@ export const queueBehaviour = (mode: RedisMode, login?: Login): void => {
           queue,
           async () => {
             most = Math.max(most, ++now);
-            const { promise, open } = gate();
+            const { promise, open } = latch();
             gates.push(open);
             await promise;
             now--;
@@ -657,7 +657,7 @@ export const queueBehaviour = (mode: RedisMode, login?: Login): void => {
 
       it("wakes as many idle workers as there is work for", async () => {
         const queue = make();
-        const { promise, open } = gate();
+        const { promise, open } = latch();
         const workers = Array.from({ length: 6 }, () => work(queue, () => promise));
         await fixture().untilParked(6);
         await queue.addAll(Array.from({ length: 5 }, (_, data) => ({ name: "job", data })));
@@ -667,7 +667,7 @@ export const queueBehaviour = (mode: RedisMode, login?: Login): void => {
       });
 
       it("goes on with other jobs while one is slow", async () => {
-        const [queue, { promise, open }, runs] = [make(), gate(), new Runs()];
+        const [queue, { promise, open }, runs] = [make(), latch(), new Runs()];
         work(queue, async (job) => (job.data === "slow" ? promise : runs.handler(job)), { concurrency: 2 });
         await queue.add("job", "slow");
         await queue.addAll(Array.from({ length: 50 }, (_, data) => ({ name: "job", data })));
@@ -677,10 +677,10 @@ export const queueBehaviour = (mode: RedisMode, login?: Login): void => {
         expect(runs.data).toEqual(Array.from({ length: 50 }, (_, index) => index));
       });
 
-      it("gives back what it took ahead when a job turns out long, so that others run it", async () => {
+      it("hands back jobs that it took ahead when a job turns out long, so that other workers run them", async () => {
         const queue = make();
         const [first, second] = [new Runs(), new Runs()];
-        const { promise, open } = gate();
+        const { promise, open } = latch();
         const hoarder = work(queue, (job) => {
           first.handler(job);
           return job.data === "long" ? promise : undefined;
@@ -699,9 +699,9 @@ export const queueBehaviour = (mode: RedisMode, login?: Login): void => {
         expect([...first.jobs, ...second.jobs].every(({ crashes }) => crashes === 0)).toBe(true);
       });
 
-      it("takes nothing ahead where it is strict", async () => {
+      it("takes nothing ahead when it is strict", async () => {
         const queue = make();
-        const { promise, open } = gate();
+        const { promise, open } = latch();
         let started = 0;
         const worker = work(
           queue,
@@ -722,10 +722,10 @@ export const queueBehaviour = (mode: RedisMode, login?: Login): void => {
     });
 
     describe("closing", () => {
-      it("lets running jobs end, renewing them, and gives the others to another worker at once", async () => {
+      it("lets running jobs end while it renews their leases, and hands the others to another worker at once", async () => {
         const queue = make();
         const [first, second] = [new Runs(), new Runs()];
-        const { promise, open } = gate();
+        const { promise, open } = latch();
         const worker = work(
           queue,
           (job) => {
@@ -751,7 +751,7 @@ export const queueBehaviour = (mode: RedisMode, login?: Login): void => {
         expect(new Set([...first.data, ...second.data]).size).toBe(200);
       });
 
-      it("aborts what does not end in time, and hands it back to the front without blame", async () => {
+      it("aborts a job that does not end in time, and hands it back to the front without counting an attempt", async () => {
         const [queue, runs] = [make({ maxAttempts: 1 }), new Runs()];
         const reasons: unknown[] = [];
         const worker = work(
@@ -777,7 +777,7 @@ export const queueBehaviour = (mode: RedisMode, login?: Login): void => {
       });
 
       it.each([{}, { strict: true, ack: "each" }] as const)(
-        "has handed back what its handlers gave up when it was told to close: %j",
+        "has handed back the jobs whose handlers stopped at its close: %j",
         async (mode) => {
           const queue = make();
           const worker = work(
@@ -794,7 +794,7 @@ export const queueBehaviour = (mode: RedisMode, login?: Login): void => {
         },
       );
 
-      it("records a failure of which its own back-off still decides, unless that takes too long", async () => {
+      it("records a failure for which the backoff function is still deciding, unless that takes too long", async () => {
         const queue = make({ maxAttempts: 2 });
         const fail = (): never => {
           throw new Error("broken");
@@ -803,7 +803,7 @@ export const queueBehaviour = (mode: RedisMode, login?: Login): void => {
           [600_000, 20_000, { delayed: 1, waiting: 0, failures: 1 }],
           [undefined, 0, { delayed: 1, waiting: 1, failures: 1 }],
         ] as const) {
-          const [asked, { promise, open }] = [gate(), gate()];
+          const [asked, { promise, open }] = [latch(), latch()];
           const decide = (): Promise<number> => (asked.open(), promise.then(() => waitMs ?? 0));
           const worker = work(queue, fail, { backoff: decide });
           await queue.add("job");

@@ -6,7 +6,7 @@ import * as vitest from "vitest";
 import { describe, expect, it } from "vitest";
 import { CallTimeoutError, type CallOptions, JobFailedError, JobOutcomeLostError } from "../src/index.js";
 import { user } from "./acl.js";
-import { fixtureOf, gate, permanentKeys, type QueueFixture } from "./harness.js";
+import { fixtureOf, latch, permanentKeys, type QueueFixture } from "./harness.js";
 
 /** Jobs whose callers wait for their outcome, on one server or on a Cluster. */
 export const callBehaviour = (mode: RedisMode, login?: Login): void => {
@@ -28,7 +28,7 @@ export const callBehaviour = (mode: RedisMode, login?: Login): void => {
       const bytes = Buffer.from([0, 255, 10, 13, 128]);
       const results = [undefined, null, 0, false, "", [], { "\u{1f600}": "\n\t\0é" }, "x".repeat(200_000), bytes];
       work(queue, async ({ data }) => Promise.resolve(results[data as number]));
-      // So often that the test would time out if outcomes were only looked up, not pushed.
+      // So many calls that the test would time out if outcomes were only looked up, not pushed.
       for (let round = 0; round < 4; round++)
         for (const [index, result] of results.entries()) expect(await queue.call("job", index)).toEqual(result);
       await untilForgotten();
@@ -47,7 +47,7 @@ export const callBehaviour = (mode: RedisMode, login?: Login): void => {
       await untilForgotten();
     });
 
-    it("is tried again as any other, and rejects once it is a dead letter, with what is known of it", async () => {
+    it("is retried like any other, and rejects with its facts once it is a dead letter", async () => {
       const queue = make({ maxAttempts: 3, backoff: { firstMs: 5, jitter: 0 } });
       work(queue, ({ data, attempt }) => {
         if (data === "broken" || attempt < 3) throw new RangeError(`attempt ${String(attempt)}`);
@@ -63,7 +63,7 @@ export const callBehaviour = (mode: RedisMode, login?: Login): void => {
       await untilForgotten();
     });
 
-    it("rejects where dead letters are not kept, and where its result cannot be sent, though it is done", async () => {
+    it("rejects when dead letters are not kept, and when its result cannot be sent, though it is done", async () => {
       const queue = make({ deadLetters: { maxCount: 0 }, maxPayloadBytes: 1_000 });
       const completed: string[] = [];
       const worker = work(queue, ({ data }) => {
@@ -79,7 +79,7 @@ export const callBehaviour = (mode: RedisMode, login?: Login): void => {
       await untilForgotten();
     });
 
-    it("stays in the queue when its caller gives up, and what becomes of it then is not kept", async () => {
+    it("stays in the queue when its caller gives up, and its outcome is then not kept", async () => {
       const queue = make();
       const { signal, abort } = ((controller) => ({
         signal: controller.signal,
@@ -102,13 +102,13 @@ export const callBehaviour = (mode: RedisMode, login?: Login): void => {
       await untilForgotten();
     });
 
-    it("leaves an outcome that expires where its caller died", async () => {
+    it("leaves an outcome that expires if its caller died", async () => {
       const client = fixture().connect();
       const queue = fixture().on(client);
       const lost = rejection(queue.call("job", 1));
       await eventually(async () => expect((await fixture().counts()).jobs).toBe(1));
       client.disconnect();
-      const { promise, open } = gate();
+      const { promise, open } = latch();
       const worker = work(make(), () => promise);
       await eventually(() => expect(worker.running).toBe(1));
       open();
@@ -122,15 +122,15 @@ export const callBehaviour = (mode: RedisMode, login?: Login): void => {
       expect(await lost).toMatchObject({ code: expect.stringMatching(/^KIT_/) as string });
     });
 
-    it("gets its outcome to its caller after pushes were lost", async () => {
-      const [queue, { promise, open }] = [make(), gate()];
+    it("delivers its outcome after pushes were lost", async () => {
+      const [queue, { promise, open }] = [make(), latch()];
       const first = work(queue, () => "warm");
       expect(await queue.call("job", 0)).toBe("warm");
       await first.close();
       const worker = work(queue, () => promise.then(() => "found"));
       const call = queue.call("job", 1);
       await eventually(() => expect(worker.running).toBe(1));
-      // The connection is gone when the outcome is published; what comes in its place looks.
+      // The connection is gone when the outcome is published; its successor looks the outcome up.
       await onEachNode("CLIENT", "KILL", "TYPE", "pubsub");
       open();
       expect(await call).toBe("found");
@@ -153,7 +153,7 @@ export const callBehaviour = (mode: RedisMode, login?: Login): void => {
       expect(await rejection(queue.call("job", 1))).toMatchObject({ code: "KIT_CLOSED" });
     });
 
-    it("shows traces neither its data nor its result, nor what is read of dead letters", async () => {
+    it("shows neither its data nor its result nor dead letters in traces", async () => {
       const queue = make();
       const told: unknown[] = [];
       for (const name of ["kit:queue.call", "kit:queue.deadLetters"]) {

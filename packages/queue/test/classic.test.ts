@@ -9,21 +9,21 @@ import {
   sendEmailViaQueue,
   workOnQueuesOnce,
 } from "@tooling/classic";
-import { Gate } from "@tooling/classic/gate";
+import { RequestProxy } from "@tooling/classic/request-proxy";
 import { rejection } from "@tooling/vitest/helpers";
 import { Redis } from "ioredis";
 import * as vitest from "vitest";
 import { describe, expect, it } from "vitest";
 import { createOrderedWorker, type Job, type WorkOptions } from "../src/index.js";
-import { fixtureOf, gate as openable, name, Runs } from "./harness.js";
+import { fixtureOf, latch, name, Runs } from "./harness.js";
 
-/** Each test shows a known fault of a classic queue on its port, and then that the kit's queue has it not. */
+/** Each test shows a known fault of a classic queue on its port, and then that the kit's queue does not have it. */
 const redis = useRedis(vitest, { permanentKeys: ["*"] });
 const fixture = fixtureOf(redis);
 const { make, work } = fixture;
 const right = (): { readonly prefix: string } => ({ prefix: `${redis.prefix}:classic:` });
 const keys = (): ReturnType<typeof classicKeys> => classicKeys(right().prefix);
-/** How many jobs the classic queue still knows. */
+/** How many jobs the classic queue still has. */
 const classicLeft = async (queue: string): Promise<number> =>
   (await redis.client.llen(keys().queue(queue))) + (await redis.client.zcard(keys().delayed));
 
@@ -31,23 +31,23 @@ const hourMs = 3_600_000;
 const shortLease: WorkOptions = { leaseMs: 300 };
 
 /** A connection that stays lost when it is cut, as that of a crashed process does. */
-const mortal = async (): Promise<{ client: Redis; gate: Gate }> => {
-  const gate = await Gate.open(redis.server.nodes[0]!.port);
-  redis.defer(() => gate[Symbol.asyncDispose]());
-  const client = new Redis(gate.url, { retryStrategy: () => null, disconnectTimeout: 50 });
+const mortal = async (): Promise<{ client: Redis; proxy: RequestProxy }> => {
+  const proxy = await RequestProxy.open(redis.server.nodes[0]!.port);
+  redis.defer(() => proxy[Symbol.asyncDispose]());
+  const client = new Redis(proxy.url, { retryStrategy: () => null, disconnectTimeout: 50 });
   client.on("error", () => undefined);
   redis.defer(() => client.disconnect());
   await client.ping();
-  gate.reset();
-  return { client, gate };
+  proxy.reset();
+  return { client, proxy };
 };
 
 /** A worker whose connections stay lost once it has begun a job and was cut off, as after a crash. */
 const crashInHandler = async (): Promise<void> => {
-  const { client, gate } = await mortal();
-  const { promise, open } = openable();
+  const { client, proxy } = await mortal();
+  const { promise, open } = latch();
   redis.defer(open);
-  const begun = openable();
+  const begun = latch();
   const queue = fixture.on(client, { deadlineMs: 200 });
   queue.on("error", () => undefined);
   const worker = work(
@@ -60,18 +60,18 @@ const crashInHandler = async (): Promise<void> => {
   );
   worker.on("error", () => undefined);
   await begun.promise;
-  gate.cut();
-  await gate[Symbol.asyncDispose]().catch(() => undefined);
+  proxy.cut();
+  await proxy[Symbol.asyncDispose]().catch(() => undefined);
 };
 
 describe("the classic queue", () => {
   it("a crash after the pop loses the job", async () => {
-    const { client, gate } = await mortal();
+    const { client, proxy } = await mortal();
     await sendEmailViaQueue(redis.client, { to: "ann" }, right().prefix);
     await processEmailOnce(
       client,
       () => {
-        gate.cut();
+        proxy.cut();
         // The process ends here.
         return Promise.reject(new Error("crashed"));
       },
@@ -161,12 +161,12 @@ describe("the classic callbacks", () => {
 
 describe("the classic delayed jobs", () => {
   it("a crash between taking a delayed job out and pushing it loses the job", async () => {
-    const { client, gate } = await mortal();
+    const { client, proxy } = await mortal();
     await executeLater(redis.client, "work", "job", [], 1, { ...right(), now: () => 0 });
-    await gate.crashAt(/rpush/i, moveDueOnce(client, right()));
+    await proxy.crashAt(/rpush/i, moveDueOnce(client, right()));
     expect(await classicLeft("work")).toBe(0);
 
-    // One script moves it: the queue's data never shows it in neither place or in both.
+    // One script moves it: it is always in exactly one place.
     const [queue, runs] = [make(), new Runs()];
     let id = "";
     await crashWhileMoving(async () => void (id = await queue.add("job", 1, { delayMs: 200 })));
@@ -176,10 +176,10 @@ describe("the classic delayed jobs", () => {
   });
 
   it("a crash while the lock of the first one is held stops all delayed jobs", async () => {
-    const { client, gate } = await mortal();
+    const { client, proxy } = await mortal();
     await executeLater(redis.client, "work", "job", ["first"], 1, { ...right(), now: () => 0 });
     await executeLater(redis.client, "work", "job", ["second"], 2, { ...right(), now: () => 0 });
-    await gate.crashAt(/zrem/i, moveDueOnce(client, right()));
+    await proxy.crashAt(/zrem/i, moveDueOnce(client, right()));
     const other = redis.connect();
     for (let round = 0; round < 3; round++) expect(await moveDueOnce(other, { ...right(), lockWaitMs: 5 })).toBe(false);
     expect(await redis.client.llen(keys().queue("work"))).toBe(0);
@@ -193,7 +193,7 @@ describe("the classic delayed jobs", () => {
     expect(new Set(runs.data)).toEqual(new Set(["first", "second"]));
   });
 
-  it("what is due goes by the clients' clocks", async () => {
+  it("the clocks of clients decide what is due", async () => {
     await executeLater(redis.client, "work", "job", [], hourMs, right());
     expect(await moveDueOnce(redis.connect(), { ...right(), now: () => Date.now() + 2 * hourMs })).toBe(true);
 
@@ -209,34 +209,34 @@ describe("the classic delayed jobs", () => {
   });
 
   it("seven round trips a move, and a query each 10 ms while idle", async () => {
-    const { client, gate } = await mortal();
+    const { client, proxy } = await mortal();
     await executeLater(redis.client, "work", "job", [], 1, { ...right(), now: () => 0 });
     expect(await moveDueOnce(client, right())).toBe(true);
-    expect(gate.requests).toBe(7);
-    gate.reset();
+    expect(proxy.requests).toBe(7);
+    proxy.reset();
     for (let round = 0; round < 10; round++) await moveDueOnce(client, right());
-    expect(gate.requests).toBe(10);
+    expect(proxy.requests).toBe(10);
 
     const ours = await mortal();
     const [queue, runs] = [fixture.on(ours.client), new Runs()];
     work(queue, runs.handler);
     await fixture.untilParked(1);
-    ours.gate.reset();
+    ours.proxy.reset();
     await queue.add("job", 1, { delayMs: 400 });
     await runs.until(1);
     await fixture.untilEmpty();
     await fixture.untilParked(1);
     // The queue's own opening, the add, the waits before, until and after the instant, the look at it, the job's end.
-    expect(ours.gate.requests).toBeLessThan(16);
+    expect(ours.proxy.requests).toBeLessThan(16);
   });
 });
 
 describe("the classic priorities and the pop when due", () => {
-  it("what was popped when due is lost with the client", async () => {
-    const { client, gate } = await mortal();
+  it("a job that was popped when due is lost with the client", async () => {
+    const { client, proxy } = await mortal();
     await executeLater(redis.client, "work", "job", [], 1, { ...right(), now: () => 0 });
     expect(await popDue(client, right())).toContain("work");
-    gate.cut();
+    proxy.cut();
     expect(await classicLeft("work")).toBe(0);
 
     const [queue, runs] = [make(), new Runs()];
@@ -279,20 +279,20 @@ describe("the classic priorities and the pop when due", () => {
 
 /** A worker that is cut off when its step that moves due jobs is about to be sent, or on its way. */
 async function crashWhileMoving(add: () => Promise<void>): Promise<void> {
-  const { client, gate } = await mortal();
+  const { client, proxy } = await mortal();
   const queue = fixture.on(client, { deadlineMs: 200 });
   const worker = work(queue, () => new Promise(() => undefined), shortLease);
   worker.on("error", () => undefined);
   queue.on("error", () => undefined);
   await fixture.untilParked(1);
   await add();
-  gate.before = (text) => {
-    if (/evalsha/i.test(text)) gate.cut();
+  proxy.before = (text) => {
+    if (/evalsha/i.test(text)) proxy.cut();
   };
   await eventually(async () => {
     const [, due] = await redis.client.zrange(fixture.keysOf().delayed, "0", "0", "WITHSCORES");
     const [seconds, micros] = await redis.client.time();
     if (due !== undefined && Number(due) > Number(seconds) * 1_000 + Number(micros) / 1_000) throw new Error("not due");
   });
-  await gate[Symbol.asyncDispose]();
+  await proxy[Symbol.asyncDispose]();
 }

@@ -4,7 +4,7 @@ import { aborted, closedPort, rejection, sentTwice } from "@tooling/vitest/helpe
 import * as vitest from "vitest";
 import { describe, expect, it } from "vitest";
 import type { Queue } from "../src/index.js";
-import { fixtureOf, gate, permanentKeys, Runs } from "./harness.js";
+import { fixtureOf, latch, permanentKeys, Runs } from "./harness.js";
 
 const redis = useRedis(vitest, { permanentKeys, persistence: "always" });
 const fixture = fixtureOf(redis);
@@ -80,7 +80,7 @@ describe("a queue whose connections break", () => {
     expect(proxy.stats.resets).toBe(10);
   });
 
-  it("adds a job once that a network delivers twice", async () => {
+  it("adds a job once when the network delivers it twice", async () => {
     const proxy = await FaultProxy.start({ port: redis.server.nodes[0]!.port });
     redis.defer(() => proxy.close());
     const client = await connect({ url: `redis://127.0.0.1:${String(proxy.port)}`, deadlineMs: 30_000 });
@@ -102,7 +102,7 @@ describe("a queue whose connections break", () => {
     expect(runs.jobs[1]!.id).toBe(id);
   });
 
-  it("says when it does not know, and settles it with the same op", async () => {
+  it("reports an unknown outcome, and settles it with the same op", async () => {
     const { proxy, queue } = await proxied();
     const runs = new Runs();
     await queue.add("job", 0);
@@ -110,7 +110,7 @@ describe("a queue whose connections break", () => {
     proxy.down.hole = true;
     const unknown = (await rejection(queue.add("job", 1))) as { code: string; op: string };
     expect(unknown.code).toBe("KIT_UNKNOWN_OUTCOME");
-    // Repeating it in vain leaves that as it is: it is still not known, by the same name.
+    // A repeat that fails changes nothing: the outcome is still unknown, under the same op.
     expect(await rejection(queue.add("job", 1, { op: unknown.op }))).toMatchObject(unknown);
     proxy.down.hole = false;
     work(make(), runs.handler);
@@ -140,14 +140,14 @@ describe("a queue whose connections break", () => {
     expect(runs.data).toEqual(Array.from({ length: 12 }, (_, round) => round));
   });
 
-  it("runs nothing once it closes, and has handed back all that was on its way to it", async () => {
+  it("runs nothing once it closes, and hands back the jobs that were on their way to it", async () => {
     const { proxy, queue } = await proxied(30_000);
     const closed = { now: false };
     const late: unknown[] = [];
-    const { promise, open } = gate();
+    const { promise, open } = latch();
     redis.defer(open);
     const { failures } = fixture.keysOf();
-    // A crash more makes it a dead letter: the server is told before it begins.
+    // A further crash makes it a dead letter, so the worker records its begin first.
     await fixture.db.hset(failures, "risky", "0\t2\t");
     const risky = work(queue, ({ data }) => (closed.now ? late.push(data) : promise));
     risky.on("error", () => undefined);
@@ -172,7 +172,7 @@ describe("a queue whose connections break", () => {
     expect(late).toEqual([]);
   });
 
-  it("goes on after the server killed its connections, also the one that waits", async () => {
+  it("continues after the server killed its connections, also the waiting one", async () => {
     const runs = new Runs();
     const queue = make();
     const worker = work(queue, runs.handler);
@@ -189,7 +189,7 @@ describe("a queue whose connections break", () => {
     expect(runs.data).toEqual([0, 1, 2, 3]);
   });
 
-  it("keeps the time of a delayed job though the request of its look is lost", async () => {
+  it("runs a delayed job in time though the request of its look is lost", async () => {
     const { proxy, queue } = await proxied();
     const runs = new Runs();
     const errors: string[] = [];
@@ -231,7 +231,7 @@ describe("a queue whose connections break", () => {
     expect(runs.jobs.map(({ crashes }) => crashes)).toEqual([0]);
   });
 
-  it("goes on after a restart of the server, idle and busy, with all that it had", async () => {
+  it("continues after a restart of the server, idle and busy, with all its jobs", async () => {
     const runs = new Runs();
     const queue = make({ deadlineMs: 5_000 });
     const worker = work(queue, runs.handler, { concurrency: 3 });
@@ -250,7 +250,7 @@ describe("a queue whose connections break", () => {
     expect(new Set(runs.data)).toEqual(new Set(["before", "delayed", ...Array.from({ length: 500 }, (_, n) => n)]));
   });
 
-  it("notices a server that went silent, and goes on when it speaks again", async () => {
+  it("notices a silent server, and continues when it replies again", async () => {
     const { proxy, queue } = await proxied();
     const runs = new Runs();
     const worker = work(queue, runs.handler);
@@ -270,7 +270,7 @@ describe("a queue whose connections break", () => {
     expect(runs.data).toContain(2);
   });
 
-  it("says that a job was lost whose end did not arrive until another worker had it", async () => {
+  it("reports a lost job if its end arrives after another worker has taken it", async () => {
     const { proxy, queue } = await proxied(300);
     const runs = new Runs();
     const cutOff = work(
@@ -296,10 +296,10 @@ describe("a queue whose connections break", () => {
     await eventually(() => expect(events).toEqual([`lost ${id}`]));
   });
 
-  it("renews the lease of a job in time that it took right after it had lost all others, on a slow network", async () => {
+  it("renews the lease of a job in time, taken right after all others were lost, on a slow network", async () => {
     const { proxy, queue } = await proxied();
     const runs = new Runs();
-    const { promise, open } = gate();
+    const { promise, open } = latch();
     redis.defer(open);
     const lost: unknown[] = [];
     work(queue, (job) => (runs.handler(job), promise), { concurrency: 2, leaseMs: 4_000 })
@@ -323,7 +323,7 @@ describe("a queue whose connections break", () => {
     expect(lost).toEqual(["gone"]);
   });
 
-  it("counts no attempt that its handler broke off because the server had gone silent", async () => {
+  it("counts no attempt that its handler ended because the server was silent", async () => {
     const { proxy, queue } = await proxied();
     const runs = new Runs();
     const worker = work(
@@ -408,7 +408,7 @@ describe("a queue whose connections break", () => {
     const id = /^id=(\d+) .*cmd=bzpopmin/m.exec(String(await node.call("CLIENT", "LIST")))?.[1] ?? "";
     await node.call("CLIENT", "UNBLOCK", id);
     await eventually(() => expect(refused.length).toBeGreaterThan(3));
-    // Not one try goes unnoticed: a worker that does not pause makes thousands.
+    // Every try is counted: a worker that does not pause makes thousands.
     const stats = String(await node.call("INFO", "commandstats"));
     const tries = Number(/cmdstat_bzpopmin:.*rejected_calls=(\d+)/.exec(stats)?.[1]);
     expect(tries).toBeLessThanOrEqual(refused.length + 1);
@@ -418,7 +418,7 @@ describe("a queue whose connections break", () => {
     await runs.until(1);
   });
 
-  it("knows a server that forgot its scripts", async () => {
+  it("recovers when the server has forgotten its scripts", async () => {
     const runs = new Runs();
     const queue = make();
     work(queue, runs.handler);
@@ -450,7 +450,7 @@ describe("a queue whose connections break", () => {
     await node.call("CONFIG", "SET", "maxmemory", "0");
   });
 
-  it("refuses a server that evicts keys, unless that is allowed", async () => {
+  it("refuses a server that evicts keys, unless allowEviction is set", async () => {
     const node = redis.server.nodes[0]!;
     await node.call("CONFIG", "SET", "maxmemory", "1gb");
     await node.call("CONFIG", "SET", "maxmemory-policy", "allkeys-lru");
@@ -475,7 +475,7 @@ describe("a queue whose connections break", () => {
     const refused = work(idle, () => undefined);
     refused.on("error", ({ code }) => errors.push(code));
     await eventually(() => expect(errors).toEqual(["KIT_LAYOUT"]));
-    // Nothing that makes a worker look for jobs lets it touch them.
+    // Whatever makes a worker look for jobs, it does not touch them.
     await fixture.db.hset(keys.jobs, "own", "0 job\n1");
     await fixture.db.rpush(keys.waiting, "own");
     refused.concurrency = 2;

@@ -3,7 +3,7 @@ import { aborted, rejection } from "@tooling/vitest/helpers";
 import * as vitest from "vitest";
 import { describe, expect, it } from "vitest";
 import { type Job, JobLeaseLostError } from "../src/index.js";
-import { fixtureOf, gate, permanentKeys, Runs } from "./harness.js";
+import { fixtureOf, latch, permanentKeys, Runs } from "./harness.js";
 
 /** Jobs whose processes are killed or paused, on one server or on a Cluster. */
 export const crashBehaviour = (mode: RedisMode): void => {
@@ -27,7 +27,7 @@ export const crashBehaviour = (mode: RedisMode): void => {
       await queue.addAll([...datas, ...ranked]);
       // Full while the lease ends: only its timer can notice.
       const runs = new Runs();
-      const { promise, open } = gate();
+      const { promise, open } = latch();
       const worker = work(
         queue,
         (job) => {
@@ -50,13 +50,13 @@ export const crashBehaviour = (mode: RedisMode): void => {
       expect(runs.jobs.every(({ attempt }) => attempt === 1)).toBe(true);
     });
 
-    it("each run exactly once more when a hundred are under way, in their order, by a worker parked before", async () => {
+    it("each run exactly once more, in order, by an idle worker, when a hundred are under way", async () => {
       const queue = make();
       const runs = new Runs();
-      const { promise, open } = gate();
+      const { promise, open } = latch();
       const peer = await spawn({ concurrency: 100, leaseMs: 1_000 });
       await fixture.untilParked(1);
-      // The longest waiter is woken first: the peer takes them all, and the worker here learns of it only by a marker.
+      // The longest waiter is woken first: the peer takes all jobs, and the worker here is woken only by a marker.
       work(queue, (job) => (runs.handler(job), promise), { concurrency: 200, leaseMs: 1_000 });
       await fixture.untilParked(2);
       await queue.addAll(Array.from({ length: 100 }, (_, n) => ({ name: "job", data: { log: n, act: "hang" } })));
@@ -82,7 +82,7 @@ export const crashBehaviour = (mode: RedisMode): void => {
       expect(runs.jobs[0]!.crashes).toBe(1);
     });
 
-    it("answer their caller by whichever worker ends them, also when their crashes make them dead letters", async () => {
+    it("answer their caller whichever worker ends them, also when crashes make them dead letters", async () => {
       const queue = make();
       const peer = await spawn({ leaseMs: 500 });
       const call = queue.call("job", { log: "a", act: "hang" });
@@ -98,7 +98,7 @@ export const crashBehaviour = (mode: RedisMode): void => {
       expect(await fatal).toMatchObject({ code: "KIT_JOB_FAILED", attempts: 0, crashes: 1, error: undefined });
     });
 
-    it("are dead letters when they kill their process too often, and take no others with them", async () => {
+    it("become dead letters when they kill their process too often, and no other job does", async () => {
       const queue = make({ maxAttempts: 5 });
       const poison = await queue.add("job", { log: "poison", act: "die" });
       await queue.addAll(
@@ -126,7 +126,7 @@ export const crashBehaviour = (mode: RedisMode): void => {
     it("run one at a time with one crash left, and hold up no job that has more", async () => {
       const queue = make();
       const runs = new Runs();
-      const { promise, open } = gate();
+      const { promise, open } = latch();
       redis.defer(open);
       const risky = ["risky 1", "risky 2"];
       for (const id of risky) await fixture.db.hset(fixture.keysOf().failures, id, "0\t2\t");
@@ -148,7 +148,7 @@ export const crashBehaviour = (mode: RedisMode): void => {
       expect(runs.data).toEqual([0, 1, 2, 3, 4]);
     });
 
-    it("are not charged the last crash when they waited only, in the memory of a worker that went unheard", async () => {
+    it("are not charged the last crash when they only waited in the memory of a worker that fell silent", async () => {
       const queue = make();
       const ids = await queue.addAll([1, 2, 3].map((data) => ({ name: "job", data })));
       const { jobs, failures, waiting, leases } = fixture.keysOf();
@@ -182,7 +182,7 @@ export const crashBehaviour = (mode: RedisMode): void => {
       expect(await peer.ask("events")).toEqual([]);
     });
 
-    it("go to others while their process is stopped, whose late results then change nothing", async () => {
+    it("go to others while their process is stopped; its late results then change nothing", async () => {
       const queue = make();
       const [peer, runs] = [await spawn({ leaseMs: 500 }), new Runs()];
       const id = await queue.add("job", { log: "first", act: "wait", ms: 300 }, { id: "reused" });
@@ -192,7 +192,7 @@ export const crashBehaviour = (mode: RedisMode): void => {
       await runs.until(1);
       await eventually(async () => expect((await fixture.counts()).jobs).toBe(0));
       await worker.close();
-      // Somebody else's job by now: the late completion must not touch it.
+      // Another worker has the job by now: the late completion must not touch it.
       await queue.add("job", { log: "second" }, { id: "reused", delayMs: 600_000 });
       peer.resume();
       await eventually(async () => expect(await peer.ask("events")).toEqual([["lost", id]]), { timeoutMs: 15_000 });
@@ -201,7 +201,7 @@ export const crashBehaviour = (mode: RedisMode): void => {
       expect(await fixture.counts()).toMatchObject({ jobs: 1, delayed: 1, leases: 0 });
     });
 
-    it("are not begun by a process that stood still until their leases had ended", async () => {
+    it("are not begun by a process that was stopped until their leases had ended", async () => {
       const queue = make();
       const peer = await spawn({ leaseMs: 500, concurrency: 2 });
       await fixture.untilParked(1);
@@ -219,7 +219,7 @@ export const crashBehaviour = (mode: RedisMode): void => {
     it("have their signal aborted when their lease is gone, and their late end is refused", async () => {
       const queue = make({ maxAttempts: 3 });
       const runs: Job[] = [];
-      const { promise, open } = gate();
+      const { promise, open } = latch();
       const worker = work(
         queue,
         async (job) => {

@@ -3,7 +3,7 @@ import { eventually, type RedisNode, useRedis } from "@kit/testing";
 import { inStep, rejection } from "@tooling/vitest/helpers";
 import * as vitest from "vitest";
 import { describe, expect, it } from "vitest";
-import { fixtureOf, gate, permanentKeys, Runs } from "./harness.js";
+import { fixtureOf, latch, permanentKeys, Runs } from "./harness.js";
 
 const redis = useRedis(vitest, { mode: "sentinel", permanentKeys });
 const fixture = fixtureOf(redis);
@@ -28,7 +28,7 @@ describe("a queue whose master fails", () => {
     for (const replica of replicas) replica.pause();
     const unsafe = (await rejection(queue.add("job", "second"))) as { code: string; op: string };
     expect(unsafe.code).toBe("KIT_UNKNOWN_OUTCOME");
-    // It is there already, and as unsafe as before.
+    // The job is there already, and still on too few copies.
     expect(await rejection(queue.add("job", "second", { op: unsafe.op }))).toMatchObject(unsafe);
     for (const replica of replicas) replica.resume();
     const add = (): Promise<string> => queue.add("job", "second", { op: unsafe.op });
@@ -43,7 +43,7 @@ describe("a queue whose master fails", () => {
     expect(runs.data).toEqual(["first", "second"]);
   });
 
-  it("keeps delayed, waiting, running and dead jobs, and goes on by itself, on borrowed and owned clients", async () => {
+  it("keeps delayed, waiting, running and dead jobs, and continues without help, on borrowed and owned clients", async () => {
     const owned = await connect({ url: redis.url, deadlineMs: 10_000 });
     redis.defer(() => owned.close());
     const queues = [
@@ -52,7 +52,7 @@ describe("a queue whose master fails", () => {
     ];
     const all = [];
     for (const queue of queues) {
-      const [runs, { promise, open }] = [new Runs(), gate()];
+      const [runs, { promise, open }] = [new Runs(), latch()];
       const worker = fixture.work(
         queue,
         (job) => {

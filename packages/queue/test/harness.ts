@@ -160,8 +160,8 @@ class WorkerPeer extends Peer {
   }
 }
 
-/** A promise and what settles it. */
-export const gate = (): { readonly promise: Promise<void>; readonly open: () => void } => {
+/** A promise and the function that resolves it. */
+export const latch = (): { readonly promise: Promise<void>; readonly open: () => void } => {
   let open: () => void = () => undefined;
   const promise = new Promise<void>((resolve) => {
     open = resolve;

@@ -6,7 +6,7 @@ import { beforeEach, describe, expect, it } from "vitest";
 import { descriptor } from "../src/descriptor/index.js";
 import type { Queue } from "../src/index.js";
 import { inspectJob, inspectQueue, listJobs } from "../src/manage/index.js";
-import { fixtureOf, gate, name, permanentKeys } from "./harness.js";
+import { fixtureOf, latch, name, permanentKeys } from "./harness.js";
 
 const redis = useRedis(vitest, { permanentKeys });
 const fixture = fixtureOf(redis);
@@ -27,7 +27,7 @@ let open: () => void;
 /** One job in each state, and a second dead one. */
 beforeEach(async () => {
   queue = fixture.make({ maxAttempts: 2, backoff: { firstMs: 1 } });
-  const held = gate();
+  const held = latch();
   ({ open } = held);
   redis.defer(open);
   const worker = fixture.work(
@@ -88,7 +88,7 @@ describe("@kit/queue/manage", () => {
     ]);
   });
 
-  it("finds and lists jobs, with their data only where that is asked for", async () => {
+  it("finds and lists jobs, with their data only on request", async () => {
     const address = { queue: name, prefix: redis.prefix };
     expect(await inspectJob(redis.client, address, ids.waiting)).not.toHaveProperty("data");
     const report = await inspectJob(redis.client, address, ids.waiting, { withData: true });
@@ -145,7 +145,7 @@ describe("kit queue", () => {
     });
   });
 
-  it("refuses a state that there is not, and pages that are too long", async () => {
+  it("refuses an unknown state, and pages that are too long", async () => {
     for (const options of [{ state: "toString" }, { count: 0 }, { count: 101 }])
       expect(await rejection(run("queue list", [name], options as Options))).toBeInstanceOf(RangeError);
   });

@@ -3,7 +3,7 @@ import { closedPort } from "@tooling/vitest/helpers";
 import * as vitest from "vitest";
 import { describe, expect, it } from "vitest";
 import { createOrderedWorker, type Job, type OrderedOptions, type OrderedWorker, type Queue } from "../src/index.js";
-import { fixtureOf, gate, permanentKeys } from "./harness.js";
+import { fixtureOf, latch, permanentKeys } from "./harness.js";
 
 const redis = useRedis(vitest, { permanentKeys });
 const fixture = fixtureOf(redis);
@@ -31,19 +31,19 @@ describe("an ordered worker", () => {
     expect(ran).toEqual(names.flatMap((name) => Array.from({ length: 30 }, () => name)));
   });
 
-  it("gives a later queue a turn once it has been passed over so often", async () => {
+  it("gives a later queue a turn once it has been passed over maxPassedOver times", async () => {
     const [ran, queues] = [[] as unknown[], queuesOf()];
     for (const queue of queues.slice(0, 2)) await fill(queue, 60);
     ordered(queues, ({ data }) => void ran.push(data), { maxPassedOver: 10 });
     await untilEmpty();
     const places = ran.flatMap((data, index) => (data === "second" ? [index] : []));
-    // Ten of the first, one of the second, and so on, while the first lasts.
+    // Ten jobs of the first queue, one of the second, and so on, while the first has jobs.
     expect(places.slice(0, 5)).toEqual([10, 21, 32, 43, 54]);
     expect(ran).toHaveLength(120);
   });
 
-  it("takes a job of an earlier queue next that came while a later one was being worked on", async () => {
-    const [ran, queues, begun, held] = [[] as unknown[], queuesOf(), gate(), gate()];
+  it("takes a job next that was added to an earlier queue during a job of a later one", async () => {
+    const [ran, queues, begun, held] = [[] as unknown[], queuesOf(), latch(), latch()];
     const worker = ordered(queues, async ({ data }) => {
       ran.push(data);
       if (ran.length > 1) return;
@@ -61,7 +61,7 @@ describe("an ordered worker", () => {
     expect(ran).toHaveLength(30);
   });
 
-  it("runs no more at a time than it may, of all queues together, and loses none", async () => {
+  it("runs no more jobs of all queues together than its concurrency, and loses none", async () => {
     const queues = queuesOf();
     let [now, most, ran] = [0, 0, 0];
     for (const queue of queues) await fill(queue, 60);
@@ -125,7 +125,7 @@ describe("an ordered worker", () => {
   });
 
   it("serves the others while the worker of an earlier queue closes", async () => {
-    const [ran, queues, held] = [[] as unknown[], queuesOf(), gate()];
+    const [ran, queues, held] = [[] as unknown[], queuesOf(), latch()];
     redis.defer(held.open);
     const worker = createOrderedWorker({ concurrency: 2 });
     redis.defer(() => worker.close({ timeoutMs: 0 }));

@@ -45,7 +45,7 @@ describe.each(modes)("popIf (%s)", (mode) => {
     expect(await pop(db(), key, "high")).toEqual({ member: "later", score: now + 60_000 });
   });
 
-  it("gives each member to one of many who ask", async () => {
+  it("gives each member to one of many callers", async () => {
     const key = keyOf();
     for (let score = 0; score < 30; score++) await db().zadd(key, score, `m${String(score)}`);
     const popped = await Promise.all(Array.from({ length: 50 }, () => popIf(db(), key, "low")));

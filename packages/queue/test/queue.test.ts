@@ -1,5 +1,5 @@
 import { user } from "./acl.js";
 import { queueBehaviour } from "./behaviour.js";
 
-// As the least privileged user: what the tests' own commands need more, they have by another.
+// As the least-privilege user; the tests' own commands run as another one.
 queueBehaviour("single", user.loginForText);

@@ -48,7 +48,7 @@ describe.each(kinds)("a schema that answers %s", (_when, validate) => {
     expect(runs.data).toEqual([{ to: "ann@example.org", subject: "none" }]);
   });
 
-  it("sends what does not fit when taken to the dead letters, without its handler and without another attempt", async () => {
+  it("moves data that does not fit when taken to the dead letters, without its handler and without another attempt", async () => {
     const [queue, runs] = [make({ schemas, maxAttempts: 5 }), new Runs()];
     const id = await make({ maxAttempts: 5 }).add("job", { to: "secret", kept: 1 });
     await queue.add("job", { to: "bob@example.org" });

@@ -63,7 +63,7 @@ describe("step", () => {
   };
   const expire = (member: string): Promise<unknown> => redis.client.zadd(keys().leases, "XX", 1, member);
 
-  it("replies with what it took, in order, and looks only where it is told to", async () => {
+  it("replies with the jobs that it took, in order, and looks for due jobs only with flag l", async () => {
     await addSome(a, b, c);
     const taken = await run(1, { count: 2 });
     expect(taken.entries).toEqual([a, b]);
@@ -92,7 +92,7 @@ describe("step", () => {
     expect(await run(6, { count: 5 })).toMatchObject({ entries: [b], records: ["0\t1\t"] });
   });
 
-  it("leaves a dead letter alone that its first worker ends when nothing of its lease is known any more", async () => {
+  it("leaves a dead letter alone when its first worker ends it after its lease was forgotten", async () => {
     await addSome(a);
     await run(1, { count: 1 });
     await expire(fence(1) + a);
@@ -106,7 +106,7 @@ describe("step", () => {
     expect(await redis.client.hget(keys().meta, "deadBytes")).toBe("0");
   });
 
-  it("retries, buries, and says what is due next", async () => {
+  it("retries jobs, makes them dead letters, and replies with the next due time", async () => {
     await addSome(a, b, c);
     await run(1, { count: 3 });
     const others = [
@@ -155,7 +155,7 @@ describe("step", () => {
     expect(await redis.client.exists(keys().delayed, keys().dead, keys().failures)).toBe(0);
   });
 
-  it("tells of reclaimed jobs that are dead now, or gone, and takes nothing with a fence that was revoked", async () => {
+  it("reports reclaimed jobs that are dead now, or gone, and takes nothing with a revoked fence", async () => {
     await addSome(a, b);
     await run(1, { count: 2 });
     const [first, second] = [fence(1) + a, fence(1) + b];

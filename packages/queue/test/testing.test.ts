@@ -61,7 +61,7 @@ describe("drain", () => {
     expect(await drain(queue, {})).toEqual({ completed: [], failed: [] });
   });
 
-  it("lets handlers reach their time limits without waiting, by a clock of the test", async () => {
+  it("lets handlers reach their time limits without waiting, by a manual clock", async () => {
     const queue = make({ timeoutMs: 60_000 });
     const clock = new ManualClock();
     await queue.addAll(["within", "beyond", "within"].map((job) => ({ name: job, data: 0 })));
@@ -91,7 +91,7 @@ describe("drain", () => {
     expect((await draining).completed).toHaveLength(10);
   });
 
-  it("gives up after its time", async () => {
+  it("rejects after timeoutMs", async () => {
     const queue = make();
     await queue.add("job", 1);
     const never = { job: () => new Promise(() => undefined) };

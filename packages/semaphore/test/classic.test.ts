@@ -8,7 +8,7 @@ import {
   releaseFairSemaphore,
   releaseSemaphore,
 } from "@tooling/classic";
-import { Gate } from "@tooling/classic/gate";
+import { RequestProxy } from "@tooling/classic/request-proxy";
 import { aborted, closedPort, promptMs, rejection, timed, watched } from "@tooling/vitest/helpers";
 import { Redis } from "ioredis";
 import * as vitest from "vitest";
@@ -40,22 +40,22 @@ const kinds = [
 ] as const;
 
 /** A connection that stays lost when it is cut, as that of a crashed process does. */
-const mortal = async (): Promise<{ client: Redis; gate: Gate }> => {
-  const gate = await Gate.open(redis.server.nodes[0]!.port);
-  redis.defer(() => gate[Symbol.asyncDispose]());
-  const client = new Redis(gate.url, { retryStrategy: () => null, disconnectTimeout: 50 });
+const mortal = async (): Promise<{ client: Redis; proxy: RequestProxy }> => {
+  const proxy = await RequestProxy.open(redis.server.nodes[0]!.port);
+  redis.defer(() => proxy[Symbol.asyncDispose]());
+  const client = new Redis(proxy.url, { retryStrategy: () => null, disconnectTimeout: 50 });
   client.on("error", () => undefined);
   redis.defer(() => client.disconnect());
   await client.ping();
-  gate.reset();
-  return { client, gate };
+  proxy.reset();
+  return { client, proxy };
 };
-const mortalSemaphore = async (options?: MadeWith): Promise<{ semaphore: Semaphore; gate: Gate }> => {
-  const { client, gate } = await mortal();
+const mortalSemaphore = async (options?: MadeWith): Promise<{ semaphore: Semaphore; proxy: RequestProxy }> => {
+  const { client, proxy } = await mortal();
   // The scripts are known to the server from here on.
   await (await fixture.on(client, { name: "warm-up" }).acquire()).release();
-  gate.reset();
-  return { semaphore: fixture.on(client, options), gate };
+  proxy.reset();
+  return { semaphore: fixture.on(client, options), proxy };
 };
 
 describe("faults of the classic semaphore", () => {
@@ -118,9 +118,9 @@ describe("faults of the classic semaphore", () => {
 
 describe("faults of the classic fair semaphore", () => {
   it("between the number and the entry another comes in, and both are within the limit", async () => {
-    const { client, gate } = await mortal();
+    const { client, proxy } = await mortal();
     // The counter's transaction has been answered when the entry's is on its way.
-    const entry = gate.hold(/zrank/i);
+    const entry = proxy.hold(/zrank/i);
     const first = acquireFairSemaphore(client, name, 1, right());
     await entry.reached;
     const second = await acquireFairSemaphore(redis.client, name, 1, right());
@@ -129,7 +129,7 @@ describe("faults of the classic fair semaphore", () => {
     expect(await classicHolders()).toHaveLength(2);
 
     const ours = await mortalSemaphore({ permits: 1 });
-    const held = ours.gate.hold(/evalsha/i);
+    const held = ours.proxy.hold(/evalsha/i);
     const early = watched(ours.semaphore.acquire());
     await held.reached;
     const permit = await fixture.make({ permits: 1 }).acquire();
@@ -162,11 +162,11 @@ describe("faults of the classic fair semaphore", () => {
 
 describe("faults of the classic refresh", () => {
   it("a refresh brings a lost permit back, and a crash leaves it there", async () => {
-    const { client, gate } = await mortal();
+    const { client, proxy } = await mortal();
     const lost = (await acquireFairSemaphore(client, name, 1, off(-11_000)))!;
     const next = (await acquireFairSemaphore(redis.client, name, 1, right()))!;
     expect(await classicHolders()).toEqual([next]);
-    await gate.crashAt(/zrem/i, refreshFairSemaphore(client, name, lost, right()));
+    await proxy.crashAt(/zrem/i, refreshFairSemaphore(client, name, lost, right()));
     expect(await classicHolders()).toEqual([next, lost]);
 
     const ours = await mortalSemaphore({ permits: 1 });
@@ -174,7 +174,7 @@ describe("faults of the classic refresh", () => {
     await fixture.expire(permit);
     const successor = await fixture.make({ permits: 1 }).acquire();
     const seen: string[][] = [];
-    ours.gate.before = async () => void seen.push(await ourHolders());
+    ours.proxy.before = async () => void seen.push(await ourHolders());
     expect(await rejection(permit.extend())).toMatchObject({ code: "KIT_PERMIT_LOST", reason: "expired" });
     // One request, before and after which it is not there.
     expect([...seen, await ourHolders()]).toEqual([[successor.token], [successor.token]]);
@@ -214,25 +214,25 @@ describe("faults of the classic refresh", () => {
 
 describe("faults of the classic acquire with a lock", () => {
   it("one crash closes the semaphore for ever", async () => {
-    const { client, gate } = await mortal();
-    await gate.crashAt(/zinterstore/i, acquireSemaphoreWithLock(client, name, 3, right()));
+    const { client, proxy } = await mortal();
+    await proxy.crashAt(/zinterstore/i, acquireSemaphoreWithLock(client, name, 3, right()));
     expect(await fixture.db.pttl(classicKeys(prefix()).lock(`semaphore:${name}`))).toBe(-1);
     expect(await classicHolders()).toEqual([]);
     expect(await acquireSemaphoreWithLock(redis.client, name, 3, right())).toBeNull();
 
     const ours = await mortalSemaphore({ permits: 1, leaseMs: 300 });
-    await ours.gate.crashAt(/evalsha/i, ours.semaphore.acquire());
+    await ours.proxy.crashAt(/evalsha/i, ours.semaphore.acquire());
     const holder = await mortalSemaphore({ permits: 1, leaseMs: 300 });
     await holder.semaphore.acquire();
-    holder.gate.cut();
+    holder.proxy.cut();
     const { awakeMs, value } = await timed(fixture.make({ permits: 1 }).acquire({ waitMs: 10_000 }));
     expect(awakeMs).toBeLessThan(promptMs);
     expect(value.isHeld).toBe(true);
   });
 
   it('"lock busy" and "full" look the same', async () => {
-    const { client, gate } = await mortal();
-    const busy = gate.hold(/zinterstore/i);
+    const { client, proxy } = await mortal();
+    const busy = proxy.hold(/zinterstore/i);
     const first = acquireSemaphoreWithLock(client, name, 1, right());
     await busy.reached;
     const whileBusy = await acquireSemaphoreWithLock(redis.client, name, 1, right());
@@ -252,16 +252,16 @@ describe("faults of the classic acquire with a lock", () => {
   });
 
   it("six round trips to acquire, and one to release", async () => {
-    const { client, gate } = await mortal();
+    const { client, proxy } = await mortal();
     const token = (await acquireSemaphoreWithLock(client, name, 1, right()))!;
-    expect(gate.requests).toBe(6);
+    expect(proxy.requests).toBe(6);
     await releaseFairSemaphore(client, name, token, prefix());
-    expect(gate.requests).toBe(7);
+    expect(proxy.requests).toBe(7);
 
     const ours = await mortalSemaphore({ permits: 1 });
     const permit = await ours.semaphore.acquire();
-    expect(ours.gate.requests).toBe(1);
+    expect(ours.proxy.requests).toBe(1);
     await permit.release();
-    expect(ours.gate.requests).toBe(2);
+    expect(ours.proxy.requests).toBe(2);
   });
 });

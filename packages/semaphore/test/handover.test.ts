@@ -42,10 +42,10 @@ describe("Permit.handOver", () => {
 });
 
 describe("Semaphore.resume", () => {
-  it("carries all terms of the permit, and goes on with what is left of maxHoldMs", async () => {
+  it("carries all settings of the permit, and goes on with what is left of maxHoldMs", async () => {
     const group = { permits: 9, permitsPerTenant: 5 };
-    const terms = { leaseMs: 2_000, renew: true, maxHoldMs: 4_000, holder: "mover" };
-    const permit = await fixture.make(group).acquire({ ...terms, weight: 2, tenant: "a|b ü" });
+    const settings = { leaseMs: 2_000, renew: true, maxHoldMs: 4_000, holder: "mover" };
+    const permit = await fixture.make(group).acquire({ ...settings, weight: 2, tenant: "a|b ü" });
     const saved = JSON.parse(permit.serialise()) as Record<string, unknown>;
     expect(saved).toEqual({
       kit: "semaphore",
@@ -54,7 +54,7 @@ describe("Semaphore.resume", () => {
       token: permit.token,
       weight: 2,
       tenant: "a|b ü",
-      ...terms,
+      ...settings,
       // The rest of it.
       maxHoldMs: expect.any(Number) as number,
     });

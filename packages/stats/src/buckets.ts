@@ -1,7 +1,7 @@
 import { integerOption, optionsObject } from "@kit/core/toolkit";
 import type { Day } from "./days.js";
 
-/** How wide the buckets of a precision are, and how long they are kept: for a time, or for so many buckets. */
+/** A precision: the width of its buckets and how long they are kept, given as a time or as a number of buckets. */
 export type Precision =
   | {
       /** Width of a bucket in milliseconds. */
@@ -29,22 +29,22 @@ export interface RangeOptions {
    * @default the finest stored step that still has the beginning of the range
    */
   readonly stepMs?: number | undefined;
-  /** Read what lies at most this far back. Instead of `fromAt` and `toAt`. */
+  /** Reads the last milliseconds. Instead of `fromAt` and `toAt`. */
   readonly lastMs?: number | undefined;
-  /** First instant, epoch milliseconds; cut down to the beginning of its bucket. */
+  /** First instant, epoch milliseconds; rounded down to the beginning of its bucket. */
   readonly fromAt?: number | undefined;
   /**
-   * First instant that is not read any more, epoch milliseconds. The counts of other processes may lie some milliseconds
-   * ahead, since each estimates the server's clock by itself.
+   * End of the range (excluded), epoch milliseconds. Counts of other processes may lie some milliseconds ahead, since each
+   * process estimates the server's clock.
    *
    * @default now
    */
   readonly toAt?: number | undefined;
 }
 
-/** How many buckets lie in one hash: few enough to stay a listpack. */
+/** How many buckets are in one hash: few enough to stay a listpack. */
 export const chunkLength = 60;
-/** An instant further ahead of the server's clock is not stored: it would outlive its retention. */
+/** An instant further ahead of the server's clock is refused: it would outlive its retention. */
 export const maxAheadMs = 60_000;
 
 const maxMs = 10 * 366 * 86_400_000;
@@ -55,7 +55,7 @@ const epochEnd = 8_640_000_000_000_000;
 export const floorTo = (at: number, stepMs: number): number => Math.floor(at / stepMs) * stepMs;
 
 /**
- * Sorted from fine to coarse.
+ * The precisions, sorted from fine to coarse.
  *
  * @throws {TypeError | RangeError} one is not what it should be, is no multiple of the finest, or stands twice.
  */
@@ -96,7 +96,7 @@ const precision = (name: string, given: Precision, perKey: number): Step => {
   return { stepMs, keepMs };
 };
 
-/** @throws {TypeError | RangeError} it is no instant. */
+/** @throws {TypeError | RangeError} the value is no instant. */
 export const instantOption = (name: string, at: number): number => {
   if (typeof at !== "number") throw new TypeError(`Expected \`${name}\` to be epoch milliseconds, got ${typeof at}`);
   if (!(at >= 0 && at <= epochEnd))
@@ -118,7 +118,7 @@ export interface Plan {
 export const rangeNames: readonly string[] = ["stepMs", "lastMs", "fromAt", "toAt"];
 
 /**
- * Chooses what to read: the coarsest stored step that divides the wanted one and still has the beginning of the range;
+ * Chooses the step to read: the coarsest stored one that divides the wanted step and still has the beginning of the range;
  * if none does, the one that reaches furthest back.
  *
  * @throws {TypeError | RangeError} an option is not what it should be, or too many buckets are asked for.
@@ -134,7 +134,7 @@ export const planRange = (steps: readonly Step[], range: RangeOptions, now: numb
   const from =
     given.fromAt === undefined ? to - integerOption("lastMs", lastMs, 1, maxMs) : instantOption("fromAt", given.fromAt);
   if (from > to) throw new RangeError("Expected `fromAt` not to be after `toAt`");
-  // The bucket that ends `keepMs` ago has just gone.
+  // The bucket that ends `keepMs` ago has just expired.
   const has = ({ stepMs, keepMs }: Step): boolean => floorTo(from, stepMs) + stepMs + keepMs > now;
   const wanted = given.stepMs ?? (steps.find(has) ?? furthest(steps)).stepMs;
   const stepMs = integerOption("stepMs", wanted, 1, maxMs);
@@ -154,7 +154,7 @@ export const planRange = (steps: readonly Step[], range: RangeOptions, now: numb
 const furthest = (steps: readonly Step[]): Step =>
   steps.reduce((best, one) => (one.keepMs > best.keepMs ? one : best), steps[0] as Step);
 
-/** The coarsest that still has the beginning; if none has, the one that reaches furthest back. */
+/** The coarsest step that still has the beginning; if none has, the one that reaches furthest back. */
 const sourceOf = (steps: readonly Step[], fromAt: number, now: number): Step =>
   steps.findLast(({ stepMs, keepMs }) => fromAt + stepMs + keepMs > now) ?? furthest(steps);
 
@@ -180,7 +180,7 @@ export const planDays = (
   return { source: sourceOf(fitting, first.startAt, now), fromAt: first.startAt, toAt: last.endAt };
 };
 
-/** The first instants of all keys, `spanMs` of time each, that may hold something of a plan at the server's `now`. */
+/** The first instants of all keys, each covering `spanMs`, that may hold data of a plan at the server's `now`. */
 export const keyStarts = (
   { source, fromAt, toAt }: Pick<Plan, "source" | "fromAt" | "toAt">,
   spanMs: number,
@@ -193,6 +193,6 @@ export const keyStarts = (
   return starts;
 };
 
-/** Whether a span of the answer may lack something: it has not ended yet, or its beginning is not stored any more. */
+/** Whether a span of the answer may be incomplete: it has not ended yet, or its beginning is no longer stored. */
 export const isPartial = ({ source }: Pick<Plan, "source">, startAt: number, endAt: number, now: number): boolean =>
   endAt > now || startAt + source.stepMs + source.keepMs <= now;

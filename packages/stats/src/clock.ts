@@ -1,9 +1,9 @@
-/** A sample ages: so many milliseconds of doubt for each millisecond that has passed. */
+/** The drift of a sample: milliseconds of uncertainty for each millisecond of its age. */
 const driftPerMs = 0.0001;
 
 /**
- * The server's clock as seen from here: its offset to the local monotonic clock, from the reply with the shortest round
- * trip. Off by at most half of that round trip. The local wall clock plays no part.
+ * An estimate of the server's clock: its offset to the local monotonic clock, from the reply with the shortest round trip.
+ * The error is at most half of that round trip. The local wall clock is not used.
  */
 export class ServerTime {
   #offset = Number.NaN;
@@ -24,14 +24,14 @@ export class ServerTime {
     return localAt + this.#offset;
   }
 
-  /** Takes in a reply to a command that was sent at the monotonic instant `sentAt`. */
+  /** Records the time in a reply to a command that was sent at the monotonic instant `sentAt`. */
   observe(sentAt: number, serverMs: number): void {
     const receivedAt = performance.now();
     const doubtMs = (receivedAt - sentAt) / 2 + 1;
-    // The server counts whole milliseconds: half of one is the best guess.
+    // The server reports whole milliseconds: adding half of one is the best estimate.
     const offset = serverMs + 0.5 - (sentAt + receivedAt) / 2;
     const aged = this.#doubtMs + (receivedAt - this.#learnedAt) * driftPerMs;
-    // An answer that contradicts what is known comes from a clock that was set, or from another server.
+    // A reply that contradicts the estimate comes from a clock that was set, or from another server.
     const contradicts = Math.abs(offset - this.#offset) > doubtMs + aged;
     if (this.isKnown && doubtMs > aged && !contradicts) return;
     this.#offset = offset;

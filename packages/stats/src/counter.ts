@@ -37,14 +37,14 @@ export interface CounterBucket {
   /** First instant, epoch milliseconds by the server's clock. */
   readonly startAt: number;
   readonly value: number;
-  /** It has not ended yet, or its beginning is not kept any more: the value may be less than what was counted. */
+  /** The bucket has not ended yet, or its beginning is no longer kept: the value may be too low. */
   readonly isPartial: boolean;
 }
 
 /** The amount of a calendar day of a time zone. */
 export interface CounterDay extends Day {
   readonly value: number;
-  /** As of a {@link CounterBucket}. */
+  /** Like that of a {@link CounterBucket}. */
   readonly isPartial: boolean;
 }
 
@@ -92,7 +92,7 @@ export const countOperands = (
       const spanMs = stepMs * chunkLength;
       const start = floorTo(at, spanMs);
       const until = start + spanMs + keepMs;
-      // It would be gone at once.
+      // It would expire at once.
       if (floorTo(at, stepMs) + stepMs + keepMs <= now) continue;
       const key = keys.chunk(stepMs, start);
       let chunk = chunks.get(key);
@@ -117,7 +117,7 @@ class CounterOutbox extends Outbox<Aggregate<Tally>, number> {
   readonly keys: SeriesKeys;
   readonly #shared: Shared;
   readonly #precisions: readonly Step[];
-  /** As far as the server has confirmed it. */
+  /** The part that the server has confirmed. */
   localTotal = 0;
 
   constructor(id: string, { precisions, delivery }: CounterSettings, shared: Shared) {
@@ -160,14 +160,14 @@ export class CounterSeries {
   /** The fields of its spans. */
   readonly #facts = (): object => ({ series: this.id });
 
-  /** Made by this package only. */
+  /** Only this package calls it. */
   constructor(id: string, settings: CounterSettings, shared: Shared) {
     this.outbox = new CounterOutbox(id, settings, shared);
     this.#shared = shared;
     this.#settings = settings;
   }
 
-  /** `name;label=value;…`, as the series is called in Redis. */
+  /** `name;label=value;…`, the name of the series in Redis. */
   get id(): string {
     return this.outbox.id;
   }
@@ -175,8 +175,8 @@ export class CounterSeries {
   /**
    * Adds to the counter, and returns at once: the amount is sent within `flushMs`, together with others.
    *
-   * Nothing is thrown for what cannot be counted: a full buffer, an instant too far ahead, or a closed object is reported
-   * by the event `dropped`. A process that is killed loses what it had not sent.
+   * Nothing is thrown for amounts that cannot be counted: a full buffer, an instant too far ahead, or a closed object is
+   * reported by the event `dropped`. A process that is killed loses what it had not sent.
    *
    * @throws {TypeError | RangeError} `amount` is no integer from 0 to 2^53 − 1, or `at` is no instant.
    */
@@ -218,7 +218,7 @@ export class CounterSeries {
     });
   }
 
-  /** The sum of all that the server has counted, while it was kept; 0 for a series that it does not know. */
+  /** The sum of all amounts that the server has counted and not yet expired; 0 for an unknown series. */
   total(): Promise<number> {
     return traced("stats.total", this.#facts, async () => {
       const { values } = await this.#shared.hashes([this.outbox.keys.total]);
@@ -227,8 +227,8 @@ export class CounterSeries {
   }
 
   /**
-   * The amounts over a span of time, one bucket after the other, those without anything as 0. Amounts that processes still
-   * buffer are not in it.
+   * The amounts over a span of time, bucket by bucket, empty ones as 0. Amounts that processes still buffer are not
+   * included.
    *
    * @throws {TypeError | RangeError} an option is not what it should be.
    * @throws {KitUnavailableError} no server answered in time.
@@ -254,8 +254,8 @@ export class CounterSeries {
   }
 
   /**
-   * The amounts of the last calendar days of a time zone, today as the last of them: 23, 24 or 25 hours each, where
-   * clocks change. One of the stored steps must divide the days; the default of 15 minutes divides those of all zones.
+   * The amounts of the last calendar days of a time zone, the last one being today. A day on which clocks change has 23 or
+   * 25 hours. One of the stored steps must divide the days; the default of 15 minutes divides those of all zones.
    *
    * @throws {TypeError | RangeError} an option is not what it should be, there is no such zone, or no step divides its days.
    * @throws {KitUnavailableError} no server answered in time.
@@ -271,7 +271,7 @@ export class CounterSeries {
       const plan = planDays(this.#settings.precisions, days, guess);
       const values = days.map(() => 0);
       const now = await this.#sum(plan, guess, (at, amount) => {
-        // Whatever clocks do, a day begins less than two days from where its number puts it.
+        // Whatever the time zone, a day begins less than two days from the place that its number gives.
         const near = Math.max(0, Math.floor((at - plan.fromAt) / dayMs) - 2);
         values[days.findIndex(({ endAt }, index) => index >= near && at < endAt)]! += amount;
       });
@@ -283,7 +283,7 @@ export class CounterSeries {
     });
   }
 
-  /** Hands over each stored amount of a span with the beginning of its bucket; resolves with the server's time. */
+  /** Calls back with each stored amount of a span and the beginning of its bucket; resolves with the server's time. */
   async #sum(
     plan: Pick<Plan, "source" | "fromAt" | "toAt">,
     guess: number,
@@ -310,7 +310,7 @@ export class Counter<Names extends string = never> extends Metric<Names, Counter
   /** @internal */
   readonly settings: CounterSettings;
 
-  /** Made by this package only. */
+  /** Only this package calls it. */
   constructor(name: string, settings: CounterSettings, shared: Shared) {
     super(name, settings, shared, (id) => new CounterSeries(id, settings, shared));
     this.settings = settings;
@@ -318,7 +318,7 @@ export class Counter<Names extends string = never> extends Metric<Names, Counter
 
   /** As {@link CounterSeries.inc}. */
   inc(...args: Labelled<Names, [amount?: number, options?: WriteOptions]>): void {
-    // Called most often of all: no array is made for it.
+    // The most frequent call: it creates no array.
     const { map } = this;
     const { first } = map;
     const given: readonly unknown[] = args;

@@ -10,7 +10,7 @@ export interface Day {
 
 const dayMs = 86_400_000;
 
-/** The time that clocks in a time zone show, as if it were UTC. */
+/** The local time of a time zone, as if it were UTC. */
 type LocalTime = (at: number) => number;
 
 const localTimeIn = (timeZone: string): LocalTime => {
@@ -34,8 +34,8 @@ const localTimeIn = (timeZone: string): LocalTime => {
 };
 
 /**
- * The first instant of a day, which is given as UTC would have it. Where clocks pass over midnight it is when they do so, and
- * where they show it twice the first time. Undefined: clocks passed over the whole day.
+ * The first instant of a day, which is given as its midnight in UTC. If clocks skip midnight it is the instant of the
+ * change; if they show midnight twice, the first time. Undefined if clocks skipped the whole day.
  */
 const startOf = (day: number, localTime: LocalTime): number | undefined =>
   // The offsets of the day before and of the day after: at most one change lies between them.

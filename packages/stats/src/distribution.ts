@@ -33,14 +33,14 @@ export interface ObserveOptions extends WriteOptions {
   readonly subject?: string | undefined;
 }
 
-/** One observation whose caller waits. */
+/** Settings of an observation whose caller waits. */
 export type RecordOptions = ObserveOptions & ConfirmOptions;
 
-/** The values with a new observation among them. */
+/** The values including a new observation. */
 export interface Recorded {
-  /** The widest window's, without quantiles. */
+  /** Those of the widest window, without quantiles. */
   readonly window: Summary;
-  /** Of all time that is kept, without quantiles. */
+  /** Those of all time that is kept, without quantiles. */
   readonly total: Summary;
 }
 
@@ -48,14 +48,14 @@ export interface Recorded {
 export interface WindowSummary {
   readonly startAt: number;
   readonly summary: Summary;
-  /** It has not ended yet, or its beginning is not kept any more. */
+  /** The window has not ended yet, or its beginning is no longer kept. */
   readonly isPartial: boolean;
 }
 
 /** How a timed call ended. */
 export type Outcome = "ok" | "error";
 
-/** The label that timers fill in, where a distribution has it. */
+/** The label that timers fill in, if a distribution has it. */
 const outcomeLabel = "outcome";
 type TimedNames<Names extends string> = Exclude<Names, typeof outcomeLabel>;
 
@@ -105,9 +105,9 @@ class DistributionOutbox extends Outbox<Aggregate<Partial>, Recorded> {
   readonly keys: SeriesKeys;
   readonly #shared: Shared;
   readonly #settings: DistributionSettings;
-  /** As far as the server has confirmed it. */
+  /** The part that the server has confirmed. */
   readonly localMoments: Moments = noMoments();
-  /** How many of those values are not above each bound. */
+  /** How many of those values are at most each bound. */
   readonly localUpTo: number[];
 
   constructor(id: string, settings: DistributionSettings, shared: Shared) {
@@ -159,7 +159,7 @@ class DistributionOutbox extends Outbox<Aggregate<Partial>, Recorded> {
     const untils: number[] = [];
     for (const { stepMs, keepMs } of windows) {
       const start = floorTo(at, stepMs);
-      // It would be gone at once.
+      // It would expire at once.
       if (start + stepMs + keepMs <= now) continue;
       untils.push(start + stepMs + keepMs);
       keys.push(this.keys.window(stepMs, start));
@@ -186,14 +186,14 @@ export class DistributionSeries {
   /** The fields of its spans. */
   readonly #facts = (): object => ({ series: this.id });
 
-  /** Made by this package only. */
+  /** Only this package calls it. */
   constructor(id: string, settings: DistributionSettings, shared: Shared) {
     this.outbox = new DistributionOutbox(id, settings, shared);
     this.#shared = shared;
     this.#settings = settings;
   }
 
-  /** `name;label=value;…`, as the series is called in Redis. */
+  /** `name;label=value;…`, the name of the series in Redis. */
   get id(): string {
     return this.outbox.id;
   }
@@ -201,8 +201,8 @@ export class DistributionSeries {
   /**
    * Takes in a value, and returns at once: it is sent within `flushMs`, merged with others.
    *
-   * Nothing is thrown for what cannot be counted: a full buffer, an instant too far ahead, or a closed object is reported
-   * by the event `dropped`. A process that is killed loses what it had not sent.
+   * Nothing is thrown for values that cannot be counted: a full buffer, an instant too far ahead, or a closed object is
+   * reported by the event `dropped`. A process that is killed loses what it had not sent.
    *
    * @throws {TypeError | RangeError} `value` is no finite number, or an option is not what it should be.
    */
@@ -220,8 +220,8 @@ export class DistributionSeries {
   }
 
   /**
-   * Takes in a value, and resolves with the new totals once the server has it. Values of other callers that went into the
-   * same call are in them.
+   * Adds a value, and resolves with the new totals once the server has it. They include values of other callers in the same
+   * call.
    *
    * @throws {StatsTimeError} `at` lies more than a minute ahead of the server; nothing was counted.
    * @throws {KitUnavailableError} no server answered in time; nothing was counted.
@@ -259,7 +259,7 @@ export class DistributionSeries {
   }
 
   /**
-   * The values over a span of time, one window after the other, also those without any.
+   * The values over a span of time, window by window, including empty ones.
    *
    * @throws {TypeError | RangeError} an option is not what it should be.
    * @throws {KitUnavailableError} no server answered in time.
@@ -284,8 +284,8 @@ export class DistributionSeries {
   }
 
   /**
-   * The subjects with the largest single values, over the windows that a span of time touches. Of each window only the
-   * first `slowest` are known.
+   * The subjects with the largest single values, over the windows that a span of time overlaps. Each window stores only its
+   * first `slowest` ones.
    *
    * @throws {TypeError | RangeError} an option is not what it should be, or the distribution was made without `slowest`.
    */
@@ -349,7 +349,7 @@ const mergedParts = (hashes: readonly ReadonlyMap<string, string>[]): { moments:
 export class Distribution<Names extends string = never> extends Metric<Names, DistributionSeries> {
   readonly #settings: DistributionSettings;
 
-  /** Made by this package only. */
+  /** Only this package calls it. */
   constructor(name: string, settings: DistributionSettings, shared: Shared) {
     super(name, settings, shared, (id) => new DistributionSeries(id, settings, shared));
     this.#settings = settings;
@@ -357,7 +357,7 @@ export class Distribution<Names extends string = never> extends Metric<Names, Di
 
   /** As {@link DistributionSeries.observe}. */
   observe(...args: Labelled<Names, [value: number, options?: ObserveOptions]>): void {
-    // As in a counter's `inc()`: no array is made.
+    // Like a counter's `inc()`, it creates no array.
     const { map } = this;
     const { first } = map;
     const given: readonly unknown[] = args;
@@ -370,8 +370,8 @@ export class Distribution<Names extends string = never> extends Metric<Names, Di
   }
 
   /**
-   * Runs `routine`, and observes how long it took. A label `outcome`, if there is one, is not given but filled in: `ok`, or
-   * `error` when the routine throws.
+   * Runs `routine`, and observes how long it took. The label `outcome`, if there is one, is filled in and not passed: `ok`,
+   * or `error` when the routine throws.
    *
    * @example
    * await latency.timed({ route: "/cart" }, () => handle(request)); // labelNames: ["route", "outcome"]
@@ -395,8 +395,8 @@ export class Distribution<Names extends string = never> extends Metric<Names, Di
   }
 
   /**
-   * Starts to measure; the function that is returned observes the time since, once, and returns it. It takes the outcome,
-   * where the distribution has such a label.
+   * Starts a timer. The returned function observes the elapsed time, once, and returns it; it takes the outcome if the
+   * distribution has that label.
    */
   startTimer(...args: Labelled<TimedNames<Names>, [options?: ObserveOptions]>): (outcome?: Outcome) => number {
     const [labels, [options]] = this.#timedArgs(args);
@@ -452,7 +452,7 @@ export class Distribution<Names extends string = never> extends Metric<Names, Di
     });
   }
 
-  /** The labels that a timer was given, without the outcome, and its other arguments. */
+  /** The labels passed to a timer, without the outcome, and its other arguments. */
   #timedArgs(args: readonly unknown[]): readonly [labels: Record<string, unknown>, rest: readonly unknown[]] {
     const given = this.#settings.labelNames.filter((name) => name !== outcomeLabel);
     if (given.length === 0) return [{}, args];
@@ -463,7 +463,7 @@ export class Distribution<Names extends string = never> extends Metric<Names, Di
   #start(labels: Record<string, unknown>, options: ObserveOptions | undefined): (outcome?: Outcome) => number {
     const hasOutcome = this.#settings.labelNames.includes(outcomeLabel);
     const own = options && observeOptions(options);
-    // Labels that are wrong are refused before the work begins; what the caller changes in them later is not seen.
+    // Wrong labels are refused before the work begins; later changes by the caller have no effect.
     const ok = this.map.of(hasOutcome ? { ...labels, [outcomeLabel]: "ok" } : labels);
     const given = { ...labels };
     const startedAt = performance.now();

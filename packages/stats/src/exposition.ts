@@ -20,7 +20,7 @@ interface Sample {
 
 /** All samples of one name. */
 export interface Family {
-  /** As OpenMetrics has it: a counter's without `_total`. */
+  /** The OpenMetrics name: for a counter without `_total`. */
   readonly name: string;
   readonly type: "counter" | "gauge" | "histogram";
   readonly help: string;
@@ -30,7 +30,7 @@ export interface Family {
 /** The values of one series of a distribution. */
 export interface HistogramSeries {
   readonly labels: SeriesLabels;
-  /** How many values are not above each bound; undefined: no longer known. */
+  /** How many values are at most each bound; undefined if no longer known. */
   readonly upTo: readonly (number | undefined)[];
   readonly count: number;
   readonly sum: number;
@@ -41,10 +41,10 @@ const contentTypes: Readonly<Record<ExpositionFormat, string>> = {
   openmetrics: "application/openmetrics-text; version=1.0.0; charset=utf-8",
 };
 
-/** OpenMetrics has `_total` at the sample, and the family without. */
+/** In OpenMetrics the sample has the suffix `_total`, and the family has not. */
 export const counterFamilyName = (name: string): string => name.replace(/(?<=.)_total$/, "");
 
-/** Under which names a metric appears: two metrics may not share one. */
+/** The names under which a metric appears: two metrics may not share one. */
 export const exposedNames = (name: string, type: Family["type"]): readonly string[] => {
   const base = type === "counter" ? counterFamilyName(name) : name;
   const suffixes = { counter: ["_total"], gauge: [], histogram: ["_bucket", "_count", "_sum"] }[type];
@@ -65,14 +65,14 @@ export const histogramSamples = (
     return value === undefined ? [] : [bucket(boundText(bound, format), value)];
   });
   samples.push(bucket("+Inf", count));
-  // OpenMetrics has no sum where it may go down.
+  // OpenMetrics allows no sum that may go down.
   if (format === "prometheus" || (bounds[0] ?? 0) >= 0)
     samples.push({ suffix: "_sum", labels, value: sum }, { suffix: "_count", labels, value: count });
   return samples;
 };
 
 /**
- * Adds numbers that another package offers.
+ * Adds the metrics of another package.
  *
  * @throws {TypeError | RangeError} a sample is not what it should be, or its name is that of a metric of another type.
  */

@@ -1,8 +1,8 @@
 import { createHash } from "node:crypto";
 
 /**
- * The parts that differ between messages that say the same, the longest forms first. A pattern that may begin in many places
- * must end soon after each: texts have up to a megabyte, and come from outside.
+ * The parts in which messages of one kind differ, the longest forms first. A pattern that may begin in many places must end
+ * soon after each: texts have up to a megabyte, and may be user input.
  */
 const masks: readonly (readonly [pattern: RegExp, name: string])[] = [
   [/(?<!\\)"(?:[^"\\]|\\.)*"|(?<!\\)'(?:[^'\\\n]|\\.)*'(?=\W|$)/g, "<text>"],
@@ -14,7 +14,7 @@ const masks: readonly (readonly [pattern: RegExp, name: string])[] = [
   [/(?<![\w<])[+-]?\d[\d_]*(?:[.,]\d+)*(?:e[+-]?\d+)?|\d+/gi, "<number>"],
 ];
 
-/** The message without what differs from one to the next: numbers, ids, addresses, instants, quoted parts. */
+/** The message without its variable parts: numbers, ids, addresses, instants, quoted parts. */
 export const masked = (text: string): string =>
   masks.reduce((rest, [pattern, name]) => rest.replace(pattern, name), text);
 

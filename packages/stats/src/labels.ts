@@ -16,11 +16,11 @@ export const overflowValue = "__overflow__";
 
 const maxValueLength = 200;
 const metricPattern = /^[a-zA-Z_][a-zA-Z0-9_]*$/;
-// Prometheus makes these itself.
+// Prometheus generates these itself.
 const reservedLabels = new Set(["le", "quantile"]);
 
 /**
- * A metric's name: what Prometheus takes, without colons, which are meant for recording rules.
+ * A metric's name: the form that Prometheus accepts, without colons, which are meant for recording rules.
  *
  * @throws {TypeError | RangeError} it is not such a name.
  */
@@ -76,7 +76,7 @@ const labelValue = (name: string, value: unknown): string => {
     throw new RangeError(
       `Expected label \`${name}\` to have at most ${String(maxValueLength)} characters, got ${String(value.length)}`,
     );
-  // Each half of a surrogate pair becomes U+FFFD on the wire: two values would become one series.
+  // A lone surrogate becomes U+FFFD on the wire, so two values could become one series.
   if (/\p{Surrogate}/u.test(value))
     throw new RangeError(`Expected label \`${name}\` to be well-formed Unicode, got half a surrogate pair`);
   return value;

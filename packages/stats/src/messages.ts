@@ -27,28 +27,28 @@ export interface Entry {
   /** When it was logged, epoch milliseconds by the server's clock. */
   readonly at: number;
   readonly level: Level;
-  /** The number that was given, or that of the level. */
+  /** The number that was passed, or that of the level. */
   readonly severity: number;
   readonly text: string;
   readonly fields: Readonly<Record<string, unknown>>;
-  /** With this it is counted. */
+  /** Messages with the same fingerprint are counted together. */
   readonly fingerprint: string;
 }
 
 /** A page of entries, the newest first. */
 export interface Page {
   readonly entries: readonly Entry[];
-  /** `before` of the next page; undefined: there is none. */
+  /** The `before` of the next page; undefined after the last page. */
   readonly next: string | undefined;
 }
 
-/** A message by how often it was logged. */
+/** A message and how often it was logged. */
 export interface FrequentMessage {
   readonly level: Level;
   readonly fingerprint: string;
-  /** One of the texts. */
+  /** One of its texts. */
   readonly sample: string;
-  /** How often, at most. */
+  /** An upper bound of how often it was logged. */
   readonly count: number;
   /** The true number is at least `count - error`. */
   readonly error: number;
@@ -58,12 +58,12 @@ export interface FrequentMessage {
 
 const sampleBytes = 512;
 const dayMs = 86_400_000;
-/** How long the server keeps a tail's call when nothing comes. */
+/** How long a tail's call blocks on the server when there is no entry. */
 const blockMs = 10_000;
 const tailPauseMs = 200;
 
 interface Pending {
-  /** On the local monotonic clock; the server's is known when it is sent. */
+  /** On the local monotonic clock; converted to the server's when it is sent. */
   readonly localAt: number;
   readonly severity: number;
   readonly text: string;
@@ -116,7 +116,7 @@ class Log extends Aggregate<Counts> {
     return size;
   }
 
-  /** Older entries than a level keeps would be gone at once. Returns how many places that has freed. */
+  /** Drops entries beyond the number that a level keeps. Returns how many places that has freed. */
   add(level: Level, entry: Pending): number {
     const entries = this.entries.get(level) ?? [];
     this.entries.set(level, entries);
@@ -126,7 +126,7 @@ class Log extends Aggregate<Counts> {
     return 1;
   }
 
-  /** Moves so many entries and fingerprints into an empty one; returns how many messages were counted by those. */
+  /** Moves this many entries and fingerprints into an empty buffer; returns how many messages they count. */
   moveTo(other: Log, places: number): number {
     for (const [level, entries] of this.entries) {
       other.entries.set(level, entries.splice(0, places));
@@ -176,7 +176,7 @@ class LogOutbox extends Outbox<Log, undefined> {
   }
 
   override prune(): void {
-    // Messages have no instants but that of their call.
+    // The instant of a message is that of its call.
   }
 
   override operands(seq: number, buffered: Log): Operands {
@@ -208,7 +208,7 @@ class LogOutbox extends Outbox<Log, undefined> {
   }
 
   override counted(): void {
-    // Logs are in no exposition.
+    // Logs do not appear in an exposition.
   }
 
   override decode(): undefined {
@@ -217,9 +217,9 @@ class LogOutbox extends Outbox<Log, undefined> {
 }
 
 /**
- * A named log of messages: the last of each level, and how often which were logged. Made by `stats.messages()`.
+ * A named log of messages: the last ones of each level, and how often each was logged. Made by `stats.messages()`.
  *
- * After the common and recent logs of "Redis in Action" (J. L. Carlson, 2013, section 5.1).
+ * After the common and recent logs of "Redis in Action" (J. L. Carlson, 2013, chapter 5).
  */
 export class Messages {
   readonly name: string;
@@ -257,7 +257,8 @@ export class Messages {
     const counted = fingerprint ?? fingerprintOf(mask ? masked(cut) : cut);
     const { buffered } = this.outbox;
     const localAt = performance.now();
-    // The window itself takes no place; its messages do. Without room for one no window begins that would stay empty.
+    // The window itself takes no place, but its messages do. Without room for a message no window is begun, since it would
+    // stay empty.
     const counts = buffered.timeline.slot(undefined, sender.hasRoom);
     if (!counts) return sender.drop(this.name, "full", 1);
     const known = counts.get(name);
@@ -270,7 +271,7 @@ export class Messages {
       lastLocalAt: localAt,
       sample: cutTo(cut, sampleBytes),
     });
-    // Without room for the entry, it is counted nevertheless.
+    // Without room for the entry, the message is still counted.
     if (isRoom) sender.release(buffered.add(name, { localAt, severity, text: cut, fields, fingerprint: counted }));
     buffered.units++;
     if (!this.outbox.isListed) sender.list(this.outbox);
@@ -300,8 +301,8 @@ export class Messages {
   /**
    * Entries as they are stored, from now on or from the last few; ends when `signal` aborts or the object is closed.
    *
-   * It holds a connection of its own. Nothing is missed while that is replaced, as long as a level's stream keeps what
-   * comes in the meantime. Errors of the connection are events; the tail goes on when it can.
+   * It holds a dedicated connection. While that is replaced no entry is missed, as long as the level's stream keeps the new
+   * ones. Errors of the connection are events; the tail continues when it can.
    */
   async *tail(options: TailOptions = {}): AsyncGenerator<Entry, void, undefined> {
     const { minLevel, last, signal } = tailOptions(options);
@@ -336,7 +337,7 @@ export class Messages {
         }
       } catch (error) {
         if (isOver() || error instanceof KitClosedError) return;
-        // A client that its owner ended is not connected again by waiting.
+        // Waiting does not reconnect a client that its owner ended.
         if (context.executor.isEnded || (!KitError.is(error) && !isReplyError(error))) throw error;
         this.#shared.events.error(isReplyError(error) ? serverError(error, "A tail") : error);
         await pause(tailPauseMs, signal).catch(() => undefined);
@@ -373,7 +374,7 @@ export class Messages {
     const { maxDistinct } = this.#settings;
     const { values: lists } = await this.#shared.read(scripts.largest, keys, ["largest", maxDistinct], maxDistinct);
     const windows = lists.map((list) => new Map(list));
-    // In a full list a message that is not there may have been counted as often as the rarest that is.
+    // With a full list, a message that is not in it may have been logged as often as the rarest one that is.
     const floors = windows.map((counts) => (counts.size >= maxDistinct ? Math.min(...counts.values()) : 0));
     const totals = new Map<string, number>();
     for (const counts of windows)
@@ -387,8 +388,8 @@ export class Messages {
     if (most.length === 0) return [];
     const hashes = starts.map((at) => this.outbox.keys.seen(level, at));
     const fingerprints = most.map(([fingerprint]) => fingerprint);
-    const terms = ["fields", ...fingerprints];
-    const { values: known } = await this.#shared.read(scripts.fields, hashes, terms, fingerprints.length);
+    const query = ["fields", ...fingerprints];
+    const { values: known } = await this.#shared.read(scripts.fields, hashes, query, fingerprints.length);
     return most.map(([fingerprint, count], place) => {
       const found = known.map((values) => seenOf(values[place] ?? ""));
       const seen = found.filter((one) => one !== undefined);
@@ -409,8 +410,8 @@ export class Messages {
     const { context, deadlineMs } = this.#shared;
     const streams = wanted.map((name) => this.outbox.keys.log(name));
     const ends = wanted.map(() => "+");
-    const terms = ["newest", 1, ...ends];
-    const { values } = await scripts.newest.run(context, { keys: streams }, { terms }, { deadlineMs });
+    const query = ["newest", 1, ...ends];
+    const { values } = await scripts.newest.run(context, { keys: streams }, { query }, { deadlineMs });
     return new Map(values.map((raw, index) => [wanted[index] ?? "info", raw[0]?.id ?? "0-0"]));
   }
 
@@ -455,7 +456,7 @@ const newestFirst = (a: Entry, b: Entry): number => {
   return msB - msA || seqB - seqA || levelB - levelA;
 };
 
-/** Where a level's page begins that follows on the entry `before`. */
+/** The beginning of a level's page that follows the entry `before`. */
 const endOf = (level: Level, before: string | undefined): string => {
   if (before === undefined) return "+";
   const [name, id] = before.split(" ") as [Level, string];

@@ -3,17 +3,17 @@ import type { MetricSettings } from "./options.js";
 import type { Outbox } from "./outbox.js";
 import type { Shared } from "./shared.js";
 
-/** A series gives its place back when it was idle for this long, and is looked at so often at most. */
+/** A series that was idle for this long releases its place; this is checked at most this often. */
 const idleMs = 600_000;
 const lookEveryMs = 30_000;
 
-/** A series, as the map keeps it. The published types leave its member out here as they do in the series. */
+/** A series, as the map keeps it. The published types omit its internal member, here as in the series. */
 export interface Kept {
   /** @internal */
   readonly outbox: Outbox;
 }
 
-/** The series of one metric in this process: found by label values, at most so many at a time. */
+/** The series of one metric in this process: found by label values, up to a maximum number. */
 export class SeriesMap<Series extends Kept> {
   readonly #metric: string;
   readonly #settings: MetricSettings;
@@ -21,7 +21,7 @@ export class SeriesMap<Series extends Kept> {
   readonly #onOverflow: () => void;
   /** By their label values, which were checked when the series was made. */
   readonly #places = new Map<string, Series>();
-  /** Where there are no labels. */
+  /** The series of a metric without labels. */
   #only: Series | undefined;
   #overflow: Series | undefined;
   #lookedAt = -Infinity;
@@ -54,7 +54,7 @@ export class SeriesMap<Series extends Kept> {
   }
 
   /**
-   * The series of these labels; the overflow series where there is no room for another.
+   * The series of these labels, or the overflow series if there is no room for another.
    *
    * @throws {TypeError | RangeError} the labels are not those of the metric.
    */
@@ -72,13 +72,13 @@ export class SeriesMap<Series extends Kept> {
     );
   }
 
-  /** The id that labels have, whether their series has a place or not. */
+  /** The id of labels, whether their series has a place or not. */
   idOf(labels: Readonly<Record<string, unknown>>): string {
     const { labelNames } = this.#settings;
     return seriesId(this.#metric, labelNames, labelValues(labelNames, labels));
   }
 
-  /** The place of labels, which are checked; undefined: no room. */
+  /** The place of labels, which are already checked; undefined if there is no room. */
   #placed(labels: Readonly<Record<string, unknown>>): Series | undefined {
     const { labelNames, maxSeries } = this.#settings;
     const values = labelValues(labelNames, labels);
@@ -112,17 +112,19 @@ export class SeriesMap<Series extends Kept> {
     return this.isLabelled ? this.of(args[0] as Record<string, unknown>) : this.only();
   }
 
-  /** Where the other arguments of a call begin. */
+  /** The index of a call's first argument behind the labels. */
   get first(): 0 | 1 {
     return this.isLabelled ? 1 : 0;
   }
 }
 
-/** A text for a list of values, one more: of several with their lengths, so that no two lists have the same. */
+/**
+ * The cache key of a list of values: several values are written with their lengths, so that no two lists have the same key.
+ */
 const extended = (key: string, value: string, count: number): string =>
   count === 1 ? value : `${key}${String(value.length)}:${value}`;
 
-/** The same of labels that were not checked; undefined: they cannot be those of a series, or need a closer look. */
+/** The cache key of unchecked labels; undefined if they cannot be those of a series, or need a full check. */
 const quickKey = (names: readonly string[], labels: Readonly<Record<string, unknown>>): string | undefined => {
   if (typeof labels !== "object" || labels === null) return undefined;
   let count = 0;
@@ -137,7 +139,7 @@ const quickKey = (names: readonly string[], labels: Readonly<Record<string, unkn
   return key;
 };
 
-/** A metric: its series, and how a call finds the one that it means. */
+/** A metric: its series, and the look-up of a call's series. */
 export abstract class Metric<Names extends string, Series extends Kept> {
   readonly name: string;
   readonly help: string;
@@ -153,12 +155,12 @@ export abstract class Metric<Names extends string, Series extends Kept> {
     this.map = new SeriesMap(name, settings, make, () => shared.events.overflow(name, settings.maxSeries));
   }
 
-  /** One series, for many calls: it is looked up once. It keeps counting even when it has given its place back. */
+  /** One series, for many calls: it is looked up once. It keeps counting even after it has released its place. */
   series(labels: Labels<Names>): Series {
     return this.map.of(labels);
   }
 
-  /** Calls `method` of the series that `args` begin with, with the others; labels that are wrong reject. */
+  /** Calls `method` of the series named by the labels in `args` with the other arguments; wrong labels reject. */
   protected ask<Rest extends readonly unknown[], Result>(
     args: readonly unknown[],
     method: (series: Series, ...rest: Rest) => Promise<Result>,

@@ -28,7 +28,7 @@ export const noMoments = (): Moments => ({
 export const addValue = (to: Moments, value: number): void => {
   to.count++;
   const delta = value - to.mean;
-  // The distance of two huge values of opposite sign is no double any more.
+  // The distance between two huge values of opposite sign exceeds the range of a double.
   to.mean = Number.isFinite(delta)
     ? to.mean + delta / to.count
     : to.mean * ((to.count - 1) / to.count) + value / to.count;
@@ -67,7 +67,7 @@ const addToSum = (to: Moments, value: number, compensation: number): void => {
 
 const names = ["count", "mean", "m2", "min", "max", "sum", "compensation"] as const;
 
-/** A number as the scripts write it: Lua's C library and JavaScript have other words for infinity. */
+/** A number in the form of the scripts: Lua's C library and JavaScript write infinity differently. */
 const numberText = (value: number): string =>
   value === Infinity ? "inf" : value === -Infinity ? "-inf" : String(value);
 

@@ -26,20 +26,21 @@ import type { Delivery } from "./outbox.js";
 /** Settings of a statistics object. */
 export interface StatsOptions extends ClientOptions {
   /**
-   * How long buffered amounts wait before they are sent, in milliseconds. A process that is killed loses at most so much.
+   * How long buffered amounts wait before they are sent, in milliseconds. A killed process loses at most this much time of
+   * amounts.
    *
    * @default 250
    */
   readonly flushMs?: number | undefined;
   /**
-   * How many places the buffer has. A series takes one for each bucket of its finest step that is not acknowledged yet.
-   * When all are taken, the next is dropped, and counted as `full`.
+   * How many places the buffer has. A series takes one for each unacknowledged bucket of its finest step. When all are
+   * taken, further amounts are dropped and counted as `full`.
    *
    * @default 100000
    */
   readonly maxPending?: number | undefined;
   /**
-   * How an amount whose reply is lost is dealt with.
+   * What happens to an amount whose reply is lost.
    *
    * @default "effectively-once"
    */
@@ -62,7 +63,7 @@ interface MetricOptions<Names extends string> {
   readonly labelNames?: readonly Names[] | undefined;
   /**
    * How many series this process keeps apart. Further ones are counted together, in a series whose labels are all
-   * `__overflow__`. A series that was idle for ten minutes gives its place back.
+   * `__overflow__`. A series that was idle for ten minutes releases its place.
    *
    * @default 2000
    */
@@ -103,14 +104,14 @@ export interface DistributionOptions<Names extends string = never> extends Metri
    */
   readonly slowest?: number | undefined;
   /**
-   * Upper bounds of the histogram that an exposition shows: 1 to 64 numbers that ascend. Powers of two are exact; another bound
-   * acts as if it was up to 2.2 % lower.
+   * Upper bounds of the histogram in an exposition: 1 to 64 ascending numbers. Powers of two are exact; any other bound acts
+   * as if it were up to 2.2 % lower.
    *
    * @default 1, 2, 4 … 65536; with `timeUnit: "s"` 1/1024, 1/512 … 64
    */
   readonly bounds?: readonly number[] | undefined;
   /**
-   * In what `timed()` and `startTimer()` measure.
+   * The unit of `timed()` and `startTimer()`.
    *
    * @default "ms"
    */
@@ -138,7 +139,7 @@ export interface MessagesOptions {
    */
   readonly window?: Precision | undefined;
   /**
-   * How many different messages of each level a window counts. Rarer ones give way to more frequent ones.
+   * How many different messages of each level a window counts. More frequent ones replace rarer ones.
    *
    * @default 1000
    */
@@ -150,7 +151,7 @@ export interface MessagesOptions {
    */
   readonly mask?: boolean | undefined;
   /**
-   * Longer texts are cut, at a whole character; bytes in UTF-8.
+   * The longest text, in bytes of UTF-8; longer ones are cut between characters.
    *
    * @default 8192
    */
@@ -162,15 +163,15 @@ export interface MessagesOptions {
 /** One amount or value. */
 export interface WriteOptions {
   /**
-   * When it happened, epoch milliseconds by the server's clock. 0 is an instant, too. An amount more than a minute ahead
-   * of the server is dropped; one that a precision does not keep any more is not stored there.
+   * When it happened, epoch milliseconds by the server's clock. 0 is an instant, too. An amount more than a minute ahead of
+   * the server is dropped; a precision that no longer keeps the instant does not store it.
    *
    * @default now
    */
   readonly at?: number | undefined;
 }
 
-/** One amount or value whose caller waits. */
+/** Settings of an amount or value whose caller waits. */
 export interface ConfirmOptions extends WriteOptions {
   readonly signal?: AbortSignal | undefined;
   /** The `op` of a `KitUnknownOutcomeError`: waits for the amount of that call instead of adding another. */
@@ -232,7 +233,7 @@ export interface TailOptions {
   /** @default "trace" */
   readonly minLevel?: Level | undefined;
   /**
-   * How many of the entries that are there already come first, 0 to 1,000.
+   * How many of the existing entries come first, 0 to 1,000.
    *
    * @default 0
    */
@@ -260,7 +261,7 @@ export interface ExposeOptions {
   /** @default "prometheus" */
   readonly format?: ExpositionFormat | undefined;
   /**
-   * - `shared`: the totals of all processes, as the server has them; each process shows the same, so scrape one
+   * - `shared`: the totals of all processes, from the server; each process shows the same, so scrape only one
    * - `local`: what the server has confirmed of this object since it was made; scrape each process, and add them up
    *
    * @default "shared"
@@ -450,7 +451,7 @@ export const slowestOptions = (
 const levelOption = (name: string, level: Level | undefined): Level | undefined =>
   level === undefined ? undefined : choiceOption(name, level, levelNames);
 
-/** An error has no fields of its own that JSON would write. */
+/** An error has no own fields that JSON would write. */
 const withErrors = (_key: string, value: unknown): unknown =>
   value instanceof Error ? { name: value.name, message: value.message, stack: value.stack } : value;
 
@@ -462,7 +463,7 @@ export const logOptions = (
   const { fields, fingerprint } = optionsObject<LogOptions>("options", options, ["fields", "fingerprint"]);
   if (fields !== undefined && (typeof fields !== "object" || fields === null || Array.isArray(fields)))
     throw new TypeError("Expected `fields` to be an object");
-  // An object may say of itself that it has nothing to write.
+  // `toJSON` may return undefined.
   const json = fields === undefined ? "" : ((JSON.stringify(fields, withErrors) as string | undefined) ?? "");
   if (Buffer.byteLength(json) > maxBytes)
     throw new RangeError(`Expected \`fields\` to have at most ${String(maxBytes)} bytes as JSON`);

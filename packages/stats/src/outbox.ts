@@ -13,8 +13,7 @@ export interface Channel {
   /** The same script, sent once. */
   readonly onceOnly: BatchScript;
   /**
-   * So many places of the buffer go into one batch, and so many of what callers wait for: the server does nothing else while
-   * it takes one.
+   * The most places of the buffer, and of waiting callers, in one batch: the server does nothing else while it handles one.
    */
   readonly maxPlaces: number;
 }
@@ -34,7 +33,7 @@ export class Aggregate<Value = unknown> {
     return this.timeline.size;
   }
 
-  /** Takes in all of another, which is not used any more. */
+  /** Merges all of another one, which is not used afterwards. */
   absorb(other: this): void {
     this.timeline.absorb(other.timeline);
     this.units += other.units;
@@ -42,40 +41,40 @@ export class Aggregate<Value = unknown> {
 }
 
 /**
- * How an amount whose call failed is dealt with.
+ * What happens to an amount whose call failed.
  *
- * - `at-most-once`: it is sent once; when the reply is lost, it is given up and counted as dropped
+ * - `at-most-once`: it is sent once; if the reply is lost, it is counted as dropped
  * - `at-least-once`: it is sent until it is acknowledged; when a reply is lost, it may be counted twice
  * - `effectively-once`: it is sent until it is acknowledged, with a number that the server counts once
  */
 export type Delivery = "at-most-once" | "at-least-once" | "effectively-once";
 
-/** Somebody who gave something, and waits for an answer about it. */
+/** A caller that added something, and waits for the outcome. */
 export interface Waiter<Contents extends Aggregate, Result> {
   readonly deadline: Deadline;
-  /** Adds what it gave to what is sent; throws if that cannot be. */
+  /** Adds the caller's amount to the batch; throws if that is impossible. */
   put(awaited: Contents): void;
   resolve(result: Result): void;
   reject(error: unknown): void;
 }
 
-/** One process's share of one series in one call. */
+/** One process's batch of one series in one call. */
 export class Batch<Contents extends Aggregate = Aggregate, Result = unknown> {
   readonly outbox: Outbox<Contents, Result>;
   /** Grows from batch to batch of one writer: the server counts each number once. */
   readonly seq: number;
-  /** The server's instant after which it must not be counted any more; 0: none. */
+  /** The server's instant after which it must not be counted; 0 if there is none. */
   readonly validUntil: number;
-  /** Given without waiting: goes back into the buffer when it was not counted. */
+  /** Added without waiting: returns to the buffer if it was not counted. */
   readonly buffered: Contents;
-  /** Given by callers who wait: they learn that it was not counted, and decide. */
+  /** Added by callers who wait: they learn if it was not counted, and decide. */
   readonly awaited: Contents;
   readonly waiters: readonly Waiter<Contents, Result>[];
   /** All of it, with its keys. */
   readonly operands: Operands;
-  /** Whether there was more in the buffer, or more callers waited, than goes into one. */
+  /** Whether the buffer had more, or more callers waited, than fit into one batch. */
   readonly leavesRest: boolean;
-  /** A reply to it was lost: the server may have counted it, so its number has to stay. */
+  /** A reply to it was lost: the server may have counted it, so it must keep its number. */
   mayBeCounted = false;
   #outcome: { readonly result: Result } | { readonly error: KitError } | undefined;
 
@@ -109,7 +108,7 @@ export class Batch<Contents extends Aggregate = Aggregate, Result = unknown> {
     this.operands = outbox.operands(seq, buffered, awaited);
   }
 
-  /** The verdict; undefined while nobody knows. */
+  /** The verdict; undefined while it is unknown. */
   get outcome(): { readonly result: Result } | { readonly error: KitError } | undefined {
     return this.#outcome;
   }
@@ -131,7 +130,7 @@ export interface Operands {
   readonly plan: readonly RedisArgument[];
 }
 
-/** Why something that was given to be counted is not, or may not be, counted. */
+/** Why an amount is not, or may not be, counted. */
 export type DropReason = "full" | "unknown" | "future" | "overflow" | "refused" | "closed";
 
 /** Sends outboxes. */
@@ -144,7 +143,7 @@ export interface OutboxKeeper {
 
 type ValueOf<Contents> = Contents extends Aggregate<infer Value> ? Value : never;
 
-/** All that one series, or one message log, has not sent yet, and the one batch whose outcome is open. */
+/** The unsent amounts of one series or message log, and the one batch whose outcome is open. */
 export abstract class Outbox<Contents extends Aggregate = Aggregate, Result = unknown> {
   /** The series, for messages. */
   readonly id: string;
@@ -156,7 +155,7 @@ export abstract class Outbox<Contents extends Aggregate = Aggregate, Result = un
   readonly waiters: Set<Waiter<Contents, Result>> = new Set();
   /** Sent, or to be sent again with the same number. */
   sealed: Batch<Contents, Result> | undefined;
-  /** When it last held something, at least about (local monotonic clock). */
+  /** About when it last held something (local monotonic clock). */
   usedAt: number = performance.now();
   /** Whether the sender has it on its list. */
   isListed = false;
@@ -194,7 +193,7 @@ export abstract class Outbox<Contents extends Aggregate = Aggregate, Result = un
     return this.buffered.size + (this.sealed?.buffered.size ?? 0);
   }
 
-  /** Takes out what lies too far ahead of the server's clock. */
+  /** Removes amounts that lie too far ahead of the server's clock. */
   prune(now: number): void {
     const { buffered } = this;
     for (const [start, value] of buffered.timeline.entries()) {
@@ -209,7 +208,7 @@ export abstract class Outbox<Contents extends Aggregate = Aggregate, Result = un
   /** The loss if a value of the timeline is dropped. */
   protected abstract unitsOf(value: ValueOf<Contents>): number;
 
-  /** Makes a batch of all that waits, or of as much as goes into one. */
+  /** Makes a batch of everything that waits, or of as much as fits into one. */
   seal(seq: number, validUntil: number): Batch<Contents, Result> {
     this.usedAt = performance.now();
     const taken = this.#taken();
@@ -219,7 +218,7 @@ export abstract class Outbox<Contents extends Aggregate = Aggregate, Result = un
     return batch;
   }
 
-  /** All of the buffer, or as much as goes into a batch. */
+  /** All of the buffer, or as much as fits into a batch. */
   #taken(): Contents {
     const { buffered } = this;
     const { maxPlaces } = this.channel;
@@ -231,7 +230,7 @@ export abstract class Outbox<Contents extends Aggregate = Aggregate, Result = un
     return taken;
   }
 
-  /** Moves so many places from one to another, which is empty; returns the units in them. */
+  /** Moves this many places from one buffer to an empty one; returns the units in them. */
   protected move(from: Contents, to: Contents, places: number): number {
     let units = 0;
     for (const value of from.timeline.moveTo(to.timeline, places)) units += this.unitsOf(value as ValueOf<Contents>);
@@ -246,7 +245,7 @@ export abstract class Outbox<Contents extends Aggregate = Aggregate, Result = un
   /** The keys of a batch, and its part of the script's plan. */
   abstract operands(seq: number, buffered: Contents, awaited: Contents): Operands;
 
-  /** The server has counted a batch: told once for each. */
+  /** Called once for each batch that the server has counted. */
   abstract counted(batch: Batch<Contents, Result>, result: Result): void;
 
   /** Reads the script's reply for a batch that was counted. */

@@ -35,7 +35,7 @@ export interface SenderSettings {
 
 export interface SenderEvents {
   readonly dropped: (series: string, reason: DropReason, count: number) => void;
-  /** Something failed that no caller waits for. */
+  /** A background operation failed. */
   readonly error: (error: unknown) => void;
 }
 
@@ -43,14 +43,14 @@ export interface SenderEvents {
 const ledgerMs = 600_000;
 const resendMs = ledgerMs / 2;
 
-/** On a single server so many series go into one call, unless their operands are more than this. */
+/** On a single server the most series in one call, and the most operands. */
 const maxSeries = 64;
 const maxOperands = 4_000;
-/** Unknown outcomes that callers may ask for again. */
+/** How many unknown outcomes callers may ask for again. */
 const maxRemembered = 1_000;
-/** A caller who has less than this share of its deadline left when its amount would be sent is told that it was not. */
+/** If less than this share of a caller's deadline is left when its amount would be sent, the call rejects instead. */
 const leastShare = 0.25;
-/** Between two tries to send what is left, while closing. */
+/** The pause between two tries to send the rest, while closing. */
 const closePauseMs = 50;
 
 interface Attempt {
@@ -59,9 +59,9 @@ interface Attempt {
 }
 
 /**
- * Sends what outboxes hold: every `flushMs`, earlier when the buffer is half full, and at once for callers who wait.
+ * Sends the contents of outboxes: every `flushMs`, earlier when the buffer is half full, and at once for callers who wait.
  *
- * Of each outbox at most one batch is under way, so the server sees the sequence numbers of a series in order; different
+ * Each outbox has at most one batch under way, so the server sees the sequence numbers of a series in order; different
  * series do not wait for each other.
  */
 export class Sender implements OutboxKeeper {
@@ -73,7 +73,7 @@ export class Sender implements OutboxKeeper {
   readonly #events: SenderEvents;
   readonly #flusher: Flusher;
   readonly #listed = new Set<Outbox>();
-  /** Those that are to be sent as soon as they may, and what hears of it. */
+  /** Outboxes to be sent as soon as possible, with their callbacks. */
   readonly #wanted = new Map<Outbox, Attempt>();
   readonly #closeListeners = new Set<() => void>();
   readonly #unknown = new Map<string, Batch>();
@@ -81,7 +81,7 @@ export class Sender implements OutboxKeeper {
   #seq = 0;
   #isDispatching = false;
   #isClosed = false;
-  /** Ends no later than this; while open each call has its own `deadlineMs`. */
+  /** The deadline of all calls while closing; before that each call has its own `deadlineMs`. */
   #closing: Deadline | undefined;
 
   constructor(context: ClientContext, clock: ServerTime, settings: SenderSettings, events: SenderEvents) {
@@ -91,15 +91,15 @@ export class Sender implements OutboxKeeper {
     this.#events = events;
     this.#flusher = new Flusher({
       flush: () => this.#flushListed(),
-      // Processes that began together do not flush together.
+      // A random part, so that processes that started together do not flush together.
       everyMs: settings.flushMs * (0.9 + 0.2 * Math.random()),
       onError: events.error,
     });
   }
 
   /**
-   * A writer's name for one outbox. Each has its own ledger: two objects for one series, of which one was forgotten and made
-   * again, do not share a sequence.
+   * A writer's name for one outbox. Each has its own ledger, so that two objects for one series, for example one made anew,
+   * do not share a sequence.
    */
   newWriter(): string {
     return `${this.#writer}:${String(++this.#writers)}`;
@@ -121,7 +121,7 @@ export class Sender implements OutboxKeeper {
   readonly admit = (): boolean => {
     if (!this.hasRoom()) return false;
     this.#entries++;
-    // Half full: not to be left for the timer.
+    // Half full: do not wait for the timer.
     if (this.#entries === this.#settings.maxPending >> 1) this.#flusher.now().catch(this.#events.error);
     return true;
   };
@@ -135,20 +135,20 @@ export class Sender implements OutboxKeeper {
     if (count > 0) this.#events.dropped(series, reason, count);
   }
 
-  /** Calls `listener` when the object is closed. Returns what takes it off. */
+  /** Calls `listener` when the object is closed. Returns a function that removes it. */
   onClose(listener: () => void): () => void {
     this.#closeListeners.add(listener);
     return () => this.#closeListeners.delete(listener);
   }
 
-  /** Something waits in this outbox: the next flush takes it along. */
+  /** Adds this outbox to the next flush. */
   list(outbox: Outbox): void {
     outbox.isListed = true;
     this.#listed.add(outbox);
     this.#flusher.changed();
   }
 
-  /** The server's clock, asked for if no reply has told it yet. */
+  /** The server's clock, requested if no reply has had it yet. */
   async learnTime(signal?: AbortSignal): Promise<void> {
     if (this.#clock.isKnown) return;
     const sentAt = performance.now();
@@ -158,8 +158,8 @@ export class Sender implements OutboxKeeper {
   }
 
   /**
-   * Puts something into an outbox, sends that as soon as it may, and resolves with the server's answer. With an `op` it waits
-   * for what an earlier call has put there.
+   * Adds an amount to an outbox, sends that as soon as possible, and resolves with the server's answer. With an `op` it
+   * waits for the amount of an earlier call.
    *
    * @throws {StatsTimeError} `at` lies more than a minute ahead of the server; nothing was put.
    * @throws {KitUnknownOutcomeError} the reply is lost; in effectively-once delivery it is sent again in the background, and
@@ -207,7 +207,7 @@ export class Sender implements OutboxKeeper {
         reject: fail,
       };
       outbox.waiters.add(waiter);
-      // A call under way has a deadline that is no later.
+      // The deadline of a call under way is no later.
       const stopTimer = atDeadline(deadline, () => {
         if (outbox.waiters.has(waiter)) fail(this.notSent(outbox.id));
       });
@@ -229,7 +229,7 @@ export class Sender implements OutboxKeeper {
   }
 
   /**
-   * Sends all that waits now.
+   * Sends everything that waits now.
    *
    * @throws {KitError} some of it could not be sent. It stays in the buffer.
    */
@@ -250,7 +250,7 @@ export class Sender implements OutboxKeeper {
     );
   }
 
-  /** Sends what is left, and drops what cannot be sent until `deadline`. */
+  /** Sends the rest, and drops what cannot be sent by `deadline`. */
   async close(deadline: Deadline): Promise<void> {
     this.#isClosed = true;
     this.#closing = deadline;
@@ -279,7 +279,7 @@ export class Sender implements OutboxKeeper {
     this.#entries = 0;
   }
 
-  /** One try to send what an outbox holds now; resolves with what went wrong. */
+  /** One try to send the present contents of an outbox; resolves with the error, if any. */
   #attempt(outbox: Outbox): Promise<KitError | undefined> {
     let attempt = this.#wanted.get(outbox);
     if (!attempt) {
@@ -291,7 +291,7 @@ export class Sender implements OutboxKeeper {
     return attempt.promise;
   }
 
-  /** Attempts of the same turn go out together. */
+  /** Attempts of the same turn travel together. */
   #dispatchSoon(): void {
     if (this.#isDispatching) return;
     this.#isDispatching = true;
@@ -312,7 +312,7 @@ export class Sender implements OutboxKeeper {
       await this.learnTime();
       isCluster = await this.#context.isCluster(this.#deadline().remainingMs);
     } catch (error) {
-      // Nothing was sealed, so nothing was sent: callers who wait are told, the rest stays.
+      // No batch was made, so nothing was sent: waiting callers reject, the rest stays.
       for (const [outbox, attempt] of ready) {
         if (!outbox.sealed) for (const { reject } of [...outbox.waiters]) reject(error);
         this.#landed(outbox, attempt, error as KitError);
@@ -358,7 +358,7 @@ export class Sender implements OutboxKeeper {
       series.push(...batch.operands.keys);
       plan.push(batch.validUntil);
       for (const operand of batch.operands.plan) plan.push(operand);
-      // Those of a batch that is sent again have their answer.
+      // The callers of a batch that is sent again already have their answer.
       if (!batch.mayBeCounted) for (const { deadline } of batch.waiters) dueAt = Math.min(dueAt, deadline.at);
     }
     const script = delivery === "at-most-once" ? channel.onceOnly : channel.script;
@@ -395,7 +395,7 @@ export class Sender implements OutboxKeeper {
       return undefined;
     }
     const [reason, error] = refusal;
-    // Only a server's clock that is ahead of what is known of it ends a batch at its first call: the reply has told the time.
+    // A batch is late at its first call only if the server's clock is ahead of the estimate, which this reply has corrected.
     if (error instanceof StatsExpiredError && !batch.mayBeCounted) {
       const unsent = this.notSent(outbox.id);
       this.#putBack(batch, unsent);
@@ -407,7 +407,7 @@ export class Sender implements OutboxKeeper {
     return error;
   }
 
-  /** No verdict: not sent, refused as a whole, or nobody knows. */
+  /** No verdict: the call was not sent, was refused as a whole, or has an unknown outcome. */
   #failed(batch: Batch, error: KitError): void {
     const { outbox } = batch;
     if (batch.outcome) return;
@@ -443,7 +443,7 @@ export class Sender implements OutboxKeeper {
     return new KitUnknownOutcomeError(message, opOf(this.#writer, batch), cause);
   }
 
-  /** It was not counted: what nobody waits for is kept for the next flush. */
+  /** The batch was not counted: amounts without a waiting caller are kept for the next flush. */
   #putBack(batch: Batch, error: KitError): void {
     const { outbox } = batch;
     const before = outbox.size;
@@ -473,7 +473,7 @@ export class Sender implements OutboxKeeper {
     if (this.#wanted.has(outbox)) this.#dispatchSoon();
   }
 
-  /** The error for what had to be sent by a deadline, and was not. */
+  /** The error for amounts that were not sent by their deadline. */
   notSent(what: string): KitUnavailableError {
     const address = addressOf(this.#context.client);
     return new KitUnavailableError(`Redis at ${address} did not answer in time: not all of ${what} was sent`, address);
@@ -488,7 +488,7 @@ export class Sender implements OutboxKeeper {
 
 const opOf = (writer: string, { seq }: Batch): string => `${writer}:${String(seq)}`;
 
-/** The refusal in a script's reply for a series: a word, where a count begins with a digit. */
+/** The refusal of a series in a script's reply: it is a word, while a count begins with a digit. */
 export const refusalOf = (reply: string, series: string): readonly [DropReason, KitError] | undefined => {
   switch (reply) {
     case "overflow":

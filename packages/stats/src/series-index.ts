@@ -3,16 +3,16 @@ import type { ClientContext, Deadline } from "@kit/core/toolkit";
 import { indexKey } from "./keys.js";
 import * as scripts from "./scripts/index.js";
 
-/** A series that goes on being counted is listed again so often. */
+/** How often a series that is still counted is listed again. */
 const relistMs = 600_000;
-/** So many are listed of one metric; those that were counted longest ago go first. */
+/** The most series listed of one metric; those counted longest ago are dropped first. */
 const maxListed = 20_000;
 const maxPerCall = 1_000;
 const maxRemembered = 100_000;
 
 /**
- * Lists the labelled series of each metric by when they were last counted, for what has to know them all: a shared exposition.
- * Each metric's list lies in a slot of its own, is bounded, and expires as the totals do. Nothing else depends on it.
+ * Lists the labelled series of each metric by when they were last counted, for a shared exposition. Each metric's list has
+ * its own slot, is bounded, and expires with the totals. Nothing else depends on it.
  */
 export class SeriesIndex {
   readonly #context: ClientContext;
@@ -29,7 +29,7 @@ export class SeriesIndex {
     this.#flusher = new Flusher({ flush: () => this.#send(), everyMs: flushMs, onError });
   }
 
-  /** The server has counted a series. `isNew`: it has no data from before, so it may not be listed any more. */
+  /** The server has counted a series. `isNew`: it had no earlier data, so it may no longer be listed. */
   counted(id: string, keepMs: number, isNew: boolean): void {
     const nameEnd = id.indexOf(";");
     // A metric without labels is its only series.
@@ -42,7 +42,7 @@ export class SeriesIndex {
     this.#flusher.changed();
   }
 
-  /** Sends what is to be listed. */
+  /** Sends the series to be listed. */
   async flush(): Promise<void> {
     if (this.#hasWork) await this.#flusher.now();
   }
@@ -54,19 +54,19 @@ export class SeriesIndex {
   /** The series of a metric, with the score of each: when it was last listed. */
   async of(metric: string): Promise<(readonly [id: string, score: number])[]> {
     const key = indexKey(this.#context.prefix, metric);
-    const { values } = await scripts.largest.run(this.#context, { keys: [key] }, { terms: ["largest", 0] }, this.#call);
+    const { values } = await scripts.largest.run(this.#context, { keys: [key] }, { query: ["largest", 0] }, this.#call);
     const [listed = []] = values;
     return listed.toSorted(([a], [b]) => (a < b ? -1 : 1));
   }
 
-  /** Takes off series whose data is gone, unless they were listed since. Resolves with how many went. */
+  /** Removes series whose data is gone, unless they were listed since. Resolves with their number. */
   async remove(metric: string, gone: readonly (readonly [id: string, score: number])[]): Promise<number> {
     const index = indexKey(this.#context.prefix, metric);
     let removed = 0;
     for (let first = 0; first < gone.length; first += maxPerCall) {
       const part = gone.slice(first, first + maxPerCall);
-      const terms = [0, maxListed, part.length, ...part.flat()];
-      removed += await scripts.index.run(this.#context, { index }, { terms }, this.#call);
+      const values = [0, maxListed, part.length, ...part.flat()];
+      removed += await scripts.index.run(this.#context, { index }, { values }, this.#call);
     }
     return removed;
   }
@@ -107,8 +107,8 @@ export class SeriesIndex {
     const index = indexKey(this.#context.prefix, metric);
     const all = [...ids];
     for (let first = 0; first < all.length; first += maxPerCall) {
-      const terms = [keepMs, maxListed, 0, ...all.slice(first, first + maxPerCall)];
-      await scripts.index.run(this.#context, { index }, { terms }, this.#call);
+      const values = [keepMs, maxListed, 0, ...all.slice(first, first + maxPerCall)];
+      await scripts.index.run(this.#context, { index }, { values }, this.#call);
     }
   }
 }

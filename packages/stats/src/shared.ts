@@ -7,15 +7,15 @@ import { seriesKeys } from "./keys.js";
 import { SeriesIndex } from "./series-index.js";
 import { Sender, type SenderEvents } from "./sender.js";
 
-/** So many keys are read by one call. */
+/** The most keys that one call reads. */
 const maxKeys = 500;
-/** So many totals are read by one call, or on a Cluster by so many calls at once. */
+/** The most totals that one call reads, or on a Cluster the most calls at once. */
 const maxTotals = 64;
 
-/** So many members of lists are read by one call: the server does nothing else meanwhile. */
+/** The most list members that one call reads: the server does nothing else meanwhile. */
 const maxMembers = 20_000;
 
-/** A call that ends at the same deadline says more than that it is over. */
+/** Waits a little longer, since a call that ends at the same deadline gives a better error. */
 const graceMs = 50;
 
 export interface SharedEvents extends SenderEvents {
@@ -44,7 +44,7 @@ export class Shared {
     return this.context.prefix;
   }
 
-  /** The server's epoch milliseconds, by what is known; asks if nothing is. */
+  /** The server's epoch milliseconds by the estimate; asks the server if there is none. */
   async serverNow(): Promise<number> {
     this.#assertOpen();
     await this.sender.learnTime();
@@ -52,7 +52,7 @@ export class Shared {
   }
 
   /**
-   * Sends all that waits now, and lists the series that are new.
+   * Sends everything that waits now, and lists new series.
    *
    * @throws {KitError} not all of it was done by the deadline. It stays in the buffer.
    */
@@ -72,7 +72,7 @@ export class Shared {
   async read<Value>(
     reading: scripts.Reading<Value>,
     keys: readonly string[],
-    terms: readonly (string | number)[],
+    query: readonly (string | number)[],
     membersOfEach = 1,
   ): Promise<scripts.Readings<Value>> {
     this.#assertOpen();
@@ -82,7 +82,7 @@ export class Shared {
     for (let first = 0; first < keys.length; first += atOnce) {
       const sentAt = performance.now();
       const part = keys.slice(first, first + atOnce);
-      const reply = await reading.run(this.context, { keys: part }, { terms }, { deadlineMs: this.deadlineMs });
+      const reply = await reading.run(this.context, { keys: part }, { query }, { deadlineMs: this.deadlineMs });
       this.clock.observe(sentAt, reply.now);
       now = reply.now;
       values.push(...reply.values);
@@ -105,7 +105,7 @@ export class Shared {
     return await this.#hashes(ids, key);
   }
 
-  /** Takes series off the list of a metric whose data is gone; resolves with how many. */
+  /** Removes series whose data is gone from the list of a metric; resolves with their number. */
   async clean(metric: string, key: "total" | "dist"): Promise<number> {
     const listed = await this.index.of(metric);
     const stored = await this.#hashes(

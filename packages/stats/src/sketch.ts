@@ -24,7 +24,7 @@ const lastEdge = Uint8Array.from({ length: 256 }, (_, first) => highEdges.findLa
 export const binOf = (value: number): number => {
   double[0] = value;
   const exponent = halves[high]! >>> 20;
-  // So small that a double has fewer digits: a larger one, that many powers of two above.
+  // Subnormal doubles have fewer digits: scale the value up by that many powers of two.
   if (exponent === 0) return binOf(value * 2 ** 64) - 64 * binsPerOctave;
   const fraction = halves[high]! & fractionMask;
   const rest = halves[low]!;
@@ -39,7 +39,7 @@ export const binOf = (value: number): number => {
 const edge = (bin: number): number => {
   const octave = Math.floor(bin / binsPerOctave);
   const rest = 2 ** ((bin - octave * binsPerOctave) / binsPerOctave);
-  // 2^1024 and 2^-1075 are no doubles, but may be the edges of bins that hold doubles.
+  // 2^1024 and 2^-1075 are out of a double's range, but may be edges of bins that hold doubles.
   return octave > 1_000 ? rest * 2 ** 1_000 * 2 ** (octave - 1_000) : rest * 2 ** octave;
 };
 
@@ -71,7 +71,7 @@ export class Sketch {
     this.#zeros += other.#zeros;
   }
 
-  /** Takes in a field of a stored hash; others than bins are left alone. */
+  /** Adds a field of a stored hash; fields that are no bins are ignored. */
   addField(field: string, count: number): void {
     const bin = Number(field.slice(1));
     if (field === "z") this.#zeros += count;
@@ -89,7 +89,7 @@ export class Sketch {
   }
 
   /**
-   * How many values are not above each of `bounds`, which ascend. A bin that a bound divides counts as above it, so the bound
+   * How many values are at most each of the ascending `bounds`. A bin that a bound divides counts as above it, so the bound
    * acts as if it was up to 2.2 % lower; powers of two divide none. Undefined below the lowest of `maxBins` bins: the rest
    * has collapsed into that one.
    */

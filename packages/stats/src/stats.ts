@@ -42,13 +42,13 @@ import { Shared } from "./shared.js";
 /** Events of a statistics object. */
 export interface StatsEvents {
   /**
-   * Something that was given to be counted is not, or may not be, counted: an amount, or a number of observations or
-   * messages of a series. A drop that a listener itself causes is no event; `report()` has it.
+   * An amount, or a number of observations or messages of a series, is not or may not be counted. A drop that a listener
+   * itself causes is no event; `report()` includes it.
    */
   readonly dropped: readonly [event: { readonly series: string; readonly reason: DropReason; readonly count: number }];
-  /** A metric has as many series as it may: further label sets are counted together. Once for each metric. */
+  /** A metric has reached `maxSeries`: further label sets are counted together. Emitted once for each metric. */
   readonly overflow: readonly [event: { readonly metric: string; readonly maxSeries: number }];
-  /** A flush that nobody waited for has failed. Its contents are sent again. */
+  /** A background flush has failed. Its contents are sent again. */
   readonly error: readonly [error: KitError];
 }
 
@@ -114,7 +114,7 @@ export class Stats extends TypedEmitter<StatsEvents> implements AsyncDisposable 
     this.#shared = new Shared(this.#context, this.#settings, {
       dropped: (series, reason, count) => {
         this.#dropped[reason] += count;
-        // A listener that counts drops here, too, would have no end when there is no room.
+        // A listener that itself counts drops would never end when there is no room.
         if (this.#isTelling) return;
         this.#isTelling = true;
         this.emit("dropped", { series, reason, count });
@@ -183,8 +183,8 @@ export class Stats extends TypedEmitter<StatsEvents> implements AsyncDisposable 
   }
 
   /**
-   * Adds to several series of counters, once for each sequence number of a writer: a call that is repeated, also by another
-   * process after a crash, adds only what is missing. Not buffered.
+   * Adds to several series of counters, once for each sequence number of a writer: a repeated call, even by another process
+   * after a crash, adds only the missing amounts. Not buffered.
    *
    * Each series changes atomically, and remembers its writers' last `seq` for seven days; across series the call is not
    * atomic, and a repetition completes it. `maxSeries` does not apply. A delta more than a minute ahead of the
@@ -260,7 +260,7 @@ export class Stats extends TypedEmitter<StatsEvents> implements AsyncDisposable 
   }
 
   /**
-   * Sends all that is buffered now, and resolves when the server has it; settles within `deadlineMs`.
+   * Sends everything buffered now, and resolves when the server has it; settles within `deadlineMs`.
    *
    * @throws {KitError} some of it was not confirmed by then, and stays in the buffer.
    */
@@ -277,8 +277,8 @@ export class Stats extends TypedEmitter<StatsEvents> implements AsyncDisposable 
    * at the end of their names.
    *
    * Shared totals are read from the server: a call for each metric, and one for each 64 series (on a Cluster one for each
-   * series). Metrics that no call of this object has named are not shown. A series shows up when its first amounts are
-   * flushed; of a metric at most 20,000 series are shown, those that were counted last.
+   * series). Only metrics that were created on this object are shown. A series appears when its first amounts are flushed; a
+   * metric shows at most 20,000 series, those that were counted last.
    *
    * @throws {TypeError | RangeError} an option, or a sample of `include`, is not what it should be.
    * @throws {KitUnavailableError} no server answered in time.
@@ -302,8 +302,8 @@ export class Stats extends TypedEmitter<StatsEvents> implements AsyncDisposable 
   }
 
   /**
-   * Takes series off the lists of this object's metrics whose data has expired, and resolves with how many. Nothing needs it:
-   * data and lists expire by themselves. It makes an exposition after a burst of short-lived series shorter before that.
+   * Removes series whose data has expired from the lists of this object's metrics, and resolves with their number. It is
+   * optional: data and lists expire by themselves. After a burst of short-lived series it shortens an exposition sooner.
    *
    * Reads as `expose()` does. Safe at any time, and from many processes at once: a series that was counted since stays.
    *

@@ -11,7 +11,7 @@ import {
   updateCounter,
   updateStats,
 } from "@tooling/classic";
-import { Gate } from "@tooling/classic/gate";
+import { RequestProxy } from "@tooling/classic/request-proxy";
 import { rejection } from "@tooling/vitest/helpers";
 import { Redis } from "ioredis";
 import * as vitest from "vitest";
@@ -19,8 +19,8 @@ import { describe, expect, it } from "vitest";
 import { drops, fixtureOf } from "./harness.js";
 
 /**
- * Each test shows a known fault of the logs, counters and statistics of "Redis in Action" (J. L. Carlson, 2013, chapter 5) on
- * its port, and then that this package has it not.
+ * Each test shows a known fault of the logs, counters and statistics of "Redis in Action" (J. L. Carlson, 2013, chapter 5)
+ * on its port, and then that this package does not have it.
  */
 const redis = useRedis(vitest, { permanentKeys: ["*"] });
 const fixture = fixtureOf(redis);
@@ -31,21 +31,21 @@ const keys = () => classicKeys(prefix());
 const at = (ms: number) => ({ prefix: prefix(), now: () => ms });
 
 /** A client whose requests are seen, and the text of each since its handshake. */
-const watchedClient = async (): Promise<{ client: Redis; gate: Gate; sent: string[] }> => {
-  const gate = await Gate.open(redis.server.nodes[0]!.port);
-  redis.defer(() => gate[Symbol.asyncDispose]());
-  const client = new Redis(gate.url, { retryStrategy: () => null });
+const watchedClient = async (): Promise<{ client: Redis; proxy: RequestProxy; sent: string[] }> => {
+  const proxy = await RequestProxy.open(redis.server.nodes[0]!.port);
+  redis.defer(() => proxy[Symbol.asyncDispose]());
+  const client = new Redis(proxy.url, { retryStrategy: () => null });
   client.on("error", () => undefined);
   redis.defer(() => client.disconnect());
   await client.ping();
   const sent: string[] = [];
-  gate.before = (text) => void sent.push(text);
-  return { client, gate, sent };
+  proxy.before = (text) => void sent.push(text);
+  return { client, proxy, sent };
 };
 const commandsIn = (sent: readonly string[]): number => sent.join("").match(/\*\d+\r\n\$/g)?.length ?? 0;
 
 describe("the recent log", () => {
-  it("knows text only", async () => {
+  it("stores text only", async () => {
     await logRecent(redis.client, "shop", "Card 4242 refused", { ...classic(), severity: "warn" });
     const [line] = await fixture.db.lrange(keys().recentLog("shop", "warn"), 0, -1);
     expect(line).toMatch(/^\w+ .* Card 4242 refused$/);
@@ -69,7 +69,7 @@ describe("the recent log", () => {
 });
 
 describe("the common log", () => {
-  it("never rotates, since nobody stores the first hour", async () => {
+  it("never rotates, since the first hour is never stored", async () => {
     const now = await fixture.serverMs();
     await logCommon(redis.client, "shop", "old", at(now - 5 * hourMs));
     await logCommon(redis.client, "shop", "new", at(now));
@@ -106,11 +106,11 @@ describe("the common log", () => {
     expect([places.length, places.reduce((sum, { count }) => sum + count, 0)]).toEqual([10, 50]);
   });
 
-  it("drops a message under conflict, and does not say so", async () => {
-    const { client, gate } = await watchedClient();
+  it("silently drops a message under conflict", async () => {
+    const { client, proxy } = await watchedClient();
     const rival = redis.connect();
     const start = `${keys().commonLog("shop", "info")}:start`;
-    gate.before = async (text) => {
+    proxy.before = async (text) => {
       if (/exec/i.test(text)) await rival.set(start, "9999");
     };
     await logCommon(client, "shop", "Nobody hears this", { ...classic(), timeoutMs: 50 });
@@ -146,7 +146,7 @@ describe("counters", () => {
     await stats.flush();
     expect(commandsIn(sent)).toBe(1);
     expect(sent.join("").length).toBeLessThan(classicBytes / 100);
-    // Also a caller who waits needs one command.
+    // A caller who waits needs one command, too.
     await hits.add();
     expect([commandsIn(sent), await hits.total()]).toEqual([2, 102]);
   });
@@ -162,7 +162,7 @@ describe("counters", () => {
     expect(written.length).toBeGreaterThanOrEqual(2 * 4);
   });
 
-  it("take the instant 0 for now", async () => {
+  it("treat the instant 0 as now", async () => {
     await updateCounter(redis.client, "hits", { ...classic(), now: 0 });
     const [[day] = []] = await getCounter(redis.client, "hits", 86_400, prefix());
     expect(day).toBeGreaterThan(0);
@@ -204,12 +204,12 @@ describe("counters", () => {
     await eventually(async () => expect(await fixture.db.keys(`${redis.prefix}:stats:*:c:*`)).toEqual([]));
   });
 
-  it("are passed over when two clean up", async () => {
+  it("are skipped when two processes clean up", async () => {
     const now = Date.now();
     const old = now / 1000 - 400 * 86_400;
     for (const name of ["a", "b"]) await updateCounter(redis.client, name, { ...classic(), now: old });
-    const { client, gate } = await watchedClient();
-    const held = gate.hold(/hkeys[^]*:86400:a/i);
+    const { client, proxy } = await watchedClient();
+    const held = proxy.hold(/hkeys[^]*:86400:a/i);
     // Days are due in every 1440th pass, 5 h in every 300th.
     const first = cleanCountersOnce(client, { ...at(now), passes: 1_440 });
     await held.reached;
@@ -276,7 +276,7 @@ describe("statistics", () => {
 describe("access times", () => {
   const refused = (): Promise<never> => Promise.reject(new Error("refused"));
 
-  it("do not measure what fails", async () => {
+  it("do not measure failures", async () => {
     await rejection(accessTime(redis.client, "/cart", refused, classic()));
     expect(await fixture.db.keys(`${prefix()}*`)).toEqual([]);
 

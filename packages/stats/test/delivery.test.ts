@@ -15,7 +15,7 @@ const redis = useRedis(vitest);
 const fixture = fixtureOf(redis);
 const closed = { name: "KitClosedError", code: "KIT_CLOSED" };
 
-/** An object whose server is behind a proxy that loses what it is told to; scripts are known, and so is the time. */
+/** An object whose server is behind a proxy that can lose replies; scripts are loaded, and the time is known. */
 const behindProxy = async (options: StatsOptions = {}, retryMs = 5) => {
   const proxy = await FaultProxy.start({ port: redis.server.nodes[0]!.port });
   redis.defer(() => proxy.close());
@@ -45,7 +45,7 @@ const loseReply = async (proxy: FaultProxy, client: Redis): Promise<void> => {
 };
 
 describe("a lost reply", () => {
-  it("is asked for again in effectively-once delivery, and counts once", async () => {
+  it("is sent again in effectively-once delivery, and counts once", async () => {
     const { proxy, client, stats, dropped } = await behindProxy();
     const counter = stats.counter("orders_total");
     for (let round = 1; round <= 5; round++) {
@@ -98,7 +98,7 @@ describe("a lost reply", () => {
     expect([await totalOf("least_total"), dropped]).toEqual([6, {}]);
   });
 
-  it("that stays lost leaves the amount open: op asks again, and later amounts wait behind it", async () => {
+  it("that stays lost leaves the amount open: op waits for it, and later amounts wait behind it", async () => {
     const { proxy, stats, dropped } = await behindProxy({ deadlineMs: 1_000 }, 10);
     const counter = stats.counter("open_total");
     await counter.add(1);
@@ -141,7 +141,7 @@ describe("a lost reply", () => {
     expect(await eventually(() => counter.add(1, { op }))).toBe(1);
   });
 
-  it("for which nobody waits leaves nothing in memory once it is found", async () => {
+  it("for which nobody waits leaves nothing in memory once it is settled", async () => {
     const { proxy, stats } = await behindProxy({ deadlineMs: 1_000 }, 10);
     const log = stats.messages("forgotten");
     const sealed: WeakRef<object>[] = [];
@@ -169,7 +169,7 @@ describe("a lost reply", () => {
     });
   });
 
-  it("that stays lost keeps nobody waiting beyond the deadline, and what was not sent is not counted later", async () => {
+  it("that stays lost keeps nobody waiting beyond the deadline, and unsent amounts are not counted later", async () => {
     const { proxy, stats } = await behindProxy({ deadlineMs: 1_000 }, 10);
     const counter = stats.counter("behind_total");
     proxy.down.hole = true;
@@ -183,7 +183,7 @@ describe("a lost reply", () => {
     expect(await totalOf("behind_total")).toBe(1);
   });
 
-  it("that is found in the end lets go what has come to wait meanwhile", async () => {
+  it("that is settled in the end releases the amounts that waited behind it", async () => {
     const { proxy, client, stats } = await behindProxy({ deadlineMs: 1_000 }, 10);
     const counter = stats.counter("meanwhile_total");
     proxy.down.hole = true;
@@ -210,7 +210,7 @@ describe("a lost reply", () => {
     });
     counter.inc(2);
     await stats.flush();
-    // The late copy has come when the proxy has passed on all that it held.
+    // The late copy has arrived when the proxy has forwarded everything that it held.
     await eventually(async () => expect(await totalOf("late_total")).toBe(7));
     const { total } = fixture.keysOf("late_total");
     const calls = async (): Promise<number> =>
@@ -225,7 +225,7 @@ describe("a lost reply", () => {
 
 describe("without faults", () => {
   it.each<[Delivery]>([["at-most-once"], ["at-least-once"], ["effectively-once"]])(
-    "each amount counts once, also what is given while a call is under way (%s)",
+    "each amount counts once, also those added while a call is under way (%s)",
     async (delivery) => {
       const stats = fixture.make({ delivery, flushMs: 1 });
       const counter = stats.counter("busy_total");
@@ -307,7 +307,7 @@ describe("without a server", () => {
     expect(await counter.add(1)).toBe(3);
   });
 
-  it("amounts stay buffered, go out by themselves when it is back, and each failed flush is one event", async () => {
+  it("amounts stay buffered, are sent by themselves when it is back, and each failed flush is one event", async () => {
     const node = redis.server.nodes[0]!;
     const stats = fixture.on(redis.connect({ retryStrategy: () => 10 }), { deadlineMs: 100, flushMs: 20 });
     const errors: string[] = [];
@@ -334,7 +334,7 @@ describe("without a server", () => {
     expect([dropped, log.outbox.buffered.timeline.size]).toEqual([{ full: 19 }, 1]);
   });
 
-  it("close() returns by its deadline, and tells what is lost", async () => {
+  it("close() returns by its deadline, and reports lost amounts", async () => {
     const stats = await unreachable();
     const dropped = drops(stats);
     stats.counter("lost_total").inc(7);
@@ -350,7 +350,7 @@ describe("without a server", () => {
 });
 
 describe("close", () => {
-  it("sends what is buffered; twice is once; what comes later is dropped and counted", async () => {
+  it("sends buffered amounts; a second call does nothing; later amounts are dropped and counted", async () => {
     const stats = fixture.make();
     const dropped = drops(stats);
     const counter = stats.counter("closed_total");
@@ -372,7 +372,7 @@ describe("close", () => {
     expect(() => stats.counter("closed_total")).toThrow("closed");
   });
 
-  it("ends at its own time when a server has fallen silent, and tells what may be lost", async () => {
+  it("ends by its own deadline when the server is silent, and reports amounts that may be lost", async () => {
     const node = redis.server.nodes[0]!;
     const stats = fixture.make({ deadlineMs: 30_000 });
     const dropped = drops(stats);
@@ -444,7 +444,7 @@ describe("flushing", () => {
     expect(Number(calls)).toBe(3);
   });
 
-  it("sends a great deal in parts, and waits for all of them", async () => {
+  it("sends a large buffer in parts, and waits for all of them", async () => {
     const stats = fixture.make({ deadlineMs: 100_000 });
     const options = { precisions: [{ stepMs: 1_000, keepMs: 100_000_000 }] };
     const counter = stats.counter("great_total", options);
@@ -488,7 +488,7 @@ describe("flushing", () => {
     expect([Number(calls), await counter.total()]).toEqual([4, Number.MAX_SAFE_INTEGER]);
   });
 
-  it("counts what a server whose clock is minutes ahead has refused as too late", async () => {
+  it("counts amounts that a server whose clock is minutes ahead has refused as too late", async () => {
     const stats = fixture.make();
     const dropped = drops(stats);
     const counter = stats.counter("slept_total");
@@ -507,7 +507,7 @@ describe("flushing", () => {
     }
   });
 
-  it("gives back the places of amounts that lie too far ahead", async () => {
+  it("frees the places of amounts that lie too far ahead", async () => {
     const stats = fixture.make({ maxPending: 4 });
     const dropped = drops(stats);
     const counter = stats.counter("ahead_total");

@@ -163,7 +163,7 @@ describe.each(formats)(`an exposition as %s, read by ${readers}`, (format) => {
     expect(new Map(shown as [string, number][])).toEqual(new Map(values.map((text, index) => [text, index + 1])));
   });
 
-  it("shows metrics that were never counted: at 0 without labels, without series else", async () => {
+  it("shows metrics that were never counted: at 0 without labels, otherwise without series", async () => {
     const stats = fixture.make();
     stats.counter("idle_total");
     stats.counter("silent_total", { labelNames: ["a"] });
@@ -181,7 +181,7 @@ describe.each(formats)(`an exposition as %s, read by ${readers}`, (format) => {
       );
   });
 
-  it("takes in the numbers of other objects", async () => {
+  it("includes the metrics of other objects", async () => {
     const stats = fixture.make();
     const lock: MetricSample[] = [
       { name: "kit_lock_held", type: "gauge", help: "Held leases", value: 2, labels: { name: 'a"b', shard: 1 } },
@@ -223,7 +223,7 @@ describe("an exposition", () => {
     });
   });
 
-  it("leaves out the bounds below what a full sketch still tells apart, and never goes down", async () => {
+  it("leaves out the bounds below the resolution of a full sketch, and never goes down", async () => {
     const stats = fixture.make();
     const wide = stats.distribution("wide", { maxBins: 16, bounds: [1, 1_024, 65_536] });
     wide.observe(1);
@@ -240,7 +240,7 @@ describe("an exposition", () => {
     expect([...(await exposed(stats)).keys()]).not.toContain('wide_bucket{le="1"}');
   });
 
-  it("finds the series of other processes, and what was lost, and forgets what is gone", async () => {
+  it("finds the series of other processes and lost ones again, and forgets expired ones", async () => {
     const [writer, reader] = [fixture.make(), fixture.on(fixture.connect())];
     const views = writer.counter("views_total", { labelNames: ["category"] });
     reader.counter("views_total", { labelNames: ["category"] });
@@ -260,7 +260,7 @@ describe("an exposition", () => {
     expect(await exposed(reader)).toEqual(new Map([['views_total{category="b"}', 5]]));
   });
 
-  it("is shortened by clean(), which leaves alone what was counted since", async () => {
+  it("is shortened by clean(), which keeps series that were counted since", async () => {
     const stats = fixture.make();
     const views = stats.counter("views_total", { labelNames: ["category"] });
     const latency = stats.distribution("request_ms", { labelNames: ["route"] });
@@ -278,7 +278,7 @@ describe("an exposition", () => {
     expect((await exposed(stats)).get('request_ms_count{route="/"}')).toBe(1);
   });
 
-  it("rejects with the server's error when it is not there", async () => {
+  it("rejects with the server's error when there is no server", async () => {
     const nowhere = redis.connect({ port: closedPort, retryStrategy: () => 1_000 });
     const stats = fixture.on(nowhere, { deadlineMs: 200 });
     stats.counter("views_total");
@@ -297,7 +297,7 @@ describe(`the dashboard, read by ${hasPromtool ? "Prometheus and " : ""}this tes
   ) as Dashboard;
   const queries = dashboard.panels.flatMap(({ targets }) => targets.map(({ expr }) => expr));
 
-  it("shows every metric that there is, and none that there is not", () => {
+  it("shows every existing metric, and no other", () => {
     const shown = new Set(queries.flatMap((query) => query.match(/kit_stats_\w+/g) ?? []));
     const there = new Set(
       fixture
@@ -308,7 +308,7 @@ describe(`the dashboard, read by ${hasPromtool ? "Prometheus and " : ""}this tes
     expect([...shown].toSorted()).toEqual([...there].toSorted());
   });
 
-  it("asks for the variables that it has, with labels that there are", async () => {
+  it("queries its variables by existing labels", async () => {
     const known = [...dashboard.templating.list.map((one) => one.name), "__rate_interval"];
     for (const query of queries) {
       for (const [, one = ""] of query.matchAll(/\$\{?(\w+)\}?/g)) expect(known).toContain(one);

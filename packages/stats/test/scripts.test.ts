@@ -72,7 +72,7 @@ describe("count", () => {
     expect((await counterState())["total"]!.value).toMatchObject({ total: "9007199254740991" });
   });
 
-  it("answers a batch again with what it was told first, and changes nothing", async () => {
+  it("answers a repeated batch with its first reply, and changes nothing", async () => {
     await count({ seq: 4 });
     await count({ seq: 5 });
     const before = await counterState();
@@ -93,7 +93,7 @@ describe("count", () => {
   it.each<[string, Counted, () => Promise<unknown>]>([
     ["late", { validUntil: 1 }, () => Promise.resolve()],
     ["overflow", { amount: "9007199254740992", bucketAmount: 1 }, () => Promise.resolve()],
-  ])("refuses a batch that is %s, and takes its neighbours", async (reply, batch, prepare) => {
+  ])("refuses a batch that is %s, and accepts its neighbours", async (reply, batch, prepare) => {
     await prepare();
     const other = fixture.keysOf("other");
     expect(await count(batch, { of: other })).toEqual([reply, "5"]);
@@ -108,16 +108,19 @@ describe("count", () => {
     ["layout", "total", (key) => db.hset(key, "layout", "1", "total", "many")],
     ["layout", "total", (key) => db.hset(key, "layout", "1", "total", "1.5")],
     ["layout", "total", (key) => db.hset(key, "total", "many")],
-  ])("replies %s for a bad %s, writes nothing of that series, and takes its neighbours", async (reply, part, spoil) => {
-    const key = { total: keys.total, writer: keys.writer("w"), chunk: keys.chunk(1_000, 0) }[part]!;
-    await spoil(key);
-    await db.pexpire(key, 60_000);
-    const before = await counterState();
-    const other = fixture.keysOf("other");
-    expect(await count({}, { of: other })).toEqual([reply, "5"]);
-    const after = await counterState();
-    for (const name of Object.keys(after)) expect(after[name]!.value).toEqual(before[name]!.value);
-  });
+  ])(
+    "replies %s for a bad %s, writes nothing of that series, and accepts its neighbours",
+    async (reply, part, spoil) => {
+      const key = { total: keys.total, writer: keys.writer("w"), chunk: keys.chunk(1_000, 0) }[part]!;
+      await spoil(key);
+      await db.pexpire(key, 60_000);
+      const before = await counterState();
+      const other = fixture.keysOf("other");
+      expect(await count({}, { of: other })).toEqual([reply, "5"]);
+      const after = await counterState();
+      for (const name of Object.keys(after)) expect(after[name]!.value).toEqual(before[name]!.value);
+    },
+  );
 
   it("leaves a bucket that holds no integer as it is, and counts everything else", async () => {
     await db.hset(keys.chunk(1_000, 0), "7", "many");
@@ -170,7 +173,7 @@ describe("merge", () => {
     });
   });
 
-  it("refuses what is late, of another type or layout, and writes nothing", async () => {
+  it("refuses batches that are late, of another type or layout, and writes nothing", async () => {
     expect(await merge(1, 4, 1)).toBe("late");
     expect(await state()).toEqual({ dist: nothing, writer: nothing, window: nothing, list: nothing });
     for (const key of [keys.window(1_000, 0), keys.slowest(1_000, 0), keys.writer("w"), keys.dist]) {
@@ -184,7 +187,7 @@ describe("merge", () => {
     expect(await state()).toEqual({ dist: nothing, writer: nothing, window: nothing, list: nothing });
   });
 
-  it("takes the neighbours of a series with damaged numbers once", async () => {
+  it("accepts the neighbours of a series with damaged numbers once", async () => {
     await merge(1, 4);
     await db.hset(keys.dist, "mean", "many", "p5", "many");
     await db.hset(keys.window(1_000, 0), "count", "", "p5", "1.5");
@@ -215,12 +218,12 @@ describe("merge", () => {
 
 describe("index", () => {
   const keepMs = 30_000;
-  const index = (...terms: (string | number)[]): Promise<number> =>
-    scripts.index.run(db, { index: indexKey(redis.prefix, "views") }, { terms: [keepMs, 3, ...terms] });
+  const index = (...values: (string | number)[]): Promise<number> =>
+    scripts.index.run(db, { index: indexKey(redis.prefix, "views") }, { values: [keepMs, 3, ...values] });
   const listed = (): Promise<string[]> => db.zrange(indexKey(redis.prefix, "views"), "0", "-1", "WITHSCORES");
   const names = async (): Promise<string[]> => (await listed()).filter((_, place) => place % 2 === 0);
 
-  it("lists series by when they were counted, as many as it may, with an expiry", async () => {
+  it("lists series by when they were counted, up to a maximum, with an expiry", async () => {
     expect([await index(0, "a", "b"), await index(0, "b", "c"), await names()]).toEqual([0, 0, ["a", "b", "c"]]);
     const [, score] = await listed();
     expect(Math.abs(Number(score) - now)).toBeLessThan(10_000);
@@ -232,7 +235,7 @@ describe("index", () => {
     expect(await names()).toEqual(["d", "e", "a"]);
   });
 
-  it("takes off what is gone, unless it was counted since", async () => {
+  it("removes series that are gone, unless they were counted since", async () => {
     await index(0, "a", "b");
     const [, score = ""] = await listed();
     expect([await index(3, "a", score, "b", 1, "c", 1), await names()]).toEqual([1, ["b"]]);
@@ -285,7 +288,7 @@ describe("log", () => {
     expect((await state())["seen"]!.value).toMatchObject({ c: `2 ${now} ${now + 4} sample of c` });
   });
 
-  it("refuses what is late, of another type or layout, and stores nothing", async () => {
+  it("refuses batches that are late, of another type or layout, and stores nothing", async () => {
     expect(await logging(1, "a", 1, 2, 1)).toBe("late");
     for (const key of [log.log("warn"), log.top("warn", 0), log.seen("warn", 0), log.writer("w"), log.meta]) {
       await db.rpush(key, "x");

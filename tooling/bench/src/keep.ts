@@ -13,7 +13,7 @@ export const slug = (name: string): string =>
     .replace(/[^a-z0-9]+/g, "-")
     .replace(/^-|-$/g, "");
 
-/** Writes `<package>.json` and `<package>/<case>.svg`; plots of cases that are no more go. Resolves to the folder. */
+/** Writes `<package>.json` and `<package>/<case>.svg`; plots of removed cases are deleted. Resolves to the folder. */
 export const keep = (report: Report, folder: string = join(root, "apps", "docs", "bench")): string => {
   const plots = join(folder, report.package);
   rmSync(plots, { recursive: true, force: true });
@@ -23,7 +23,7 @@ export const keep = (report: Report, folder: string = join(root, "apps", "docs",
   return folder;
 };
 
-/** Writes something to be opened by a profiler, where nothing of it is committed. Resolves to the file. */
+/** Writes a file for a profiler into a folder that is not committed. Resolves to the file. */
 export const keepProfile = (packageName: string, caseName: string, profile: unknown): string => {
   const folder = join(root, ".cache", "bench");
   mkdirSync(folder, { recursive: true });

@@ -9,11 +9,11 @@ export interface Opening {
   readonly implementation: string;
   readonly url: string;
   readonly setup: unknown;
-  /** Which process of its team it is, from 0. */
+  /** Its number within its team, from 0. */
   readonly index: number;
 }
 
-/** Then one of these at a time, or several. */
+/** The following messages, one at a time or several. */
 export interface Order {
   readonly id: number;
   readonly job: string;
@@ -68,7 +68,7 @@ export class Worker {
     }
   }
 
-  /** SIGKILL: a client process has nothing to put in order, its server is flushed. */
+  /** SIGKILL: a client process needs no cleanup, since its server is flushed. */
   async kill(): Promise<void> {
     if (this.#child.exitCode !== null || this.#child.signalCode !== null) return;
     this.#child.kill("SIGKILL");
@@ -91,7 +91,7 @@ export class Team {
     this.workers = workers;
   }
 
-  /** Asks all at once. */
+  /** Sends a request to all at once. */
   all<Result>(job: string, task: object | ((index: number) => object) = {}): Promise<Result[]> {
     return Promise.all(
       this.workers.map((worker, index) =>
@@ -105,14 +105,14 @@ export class Team {
   }
 }
 
-/** The server's counts between two looks. */
+/** The difference of the server's counters between two readings. */
 export interface ServerWork {
-  /** Every command it ran, those inside scripts too, ours of the looking not. */
+  /** Every command that it ran, including those inside scripts and excluding the readings themselves. */
   readonly commands: number;
   readonly cpuMicros: number;
 }
 
-/** Commands of the looking itself; no implementation's work depends on them. */
+/** The commands of a reading; no implementation uses them. */
 const ours = /^cmdstat_(info|config|flushall|ping|debug|time)\b/;
 
 /** One Redis server of the run's own, and client processes on demand. */
@@ -152,7 +152,7 @@ export class Lab implements AsyncDisposable {
     await this.server.call("CONFIG", "RESETSTAT");
   }
 
-  /** Begins to look at the server's work; the function returned ends it. */
+  /** Starts to measure the server's work; the returned function ends it. */
   async watch(): Promise<() => Promise<ServerWork>> {
     const cpuBefore = await this.#cpuMicros();
     const before = await this.#commands();

@@ -25,7 +25,7 @@ const loadNow = (): number => loadavg()[0] ?? 0;
 const run = async (options: Options, suite: Suite, say: Plan["say"]): Promise<Report> => {
   const { rounds, scale } = options;
   const cases = chosenCases(suite, options.pattern);
-  // A pattern that fits nothing is told at once, not after minutes.
+  // A pattern that matches nothing is reported at once, not after minutes.
   chosenCases(suite, options.profile);
   const loadBefore = loadNow();
   await using lab = await Lab.open(suite.package);
@@ -34,8 +34,8 @@ const run = async (options: Options, suite: Suite, say: Plan["say"]): Promise<Re
     const runs: readonly CaseRun[] = await runCase(lab, one, { rounds, scale, say });
     const entries = one.entries.map((entry) => entryReport(entry, runs));
     const isAskedFor = options.profile !== undefined && matches(one, options.profile);
-    // A goal that is missed is looked into in the same run, on the same machine in the same mood. Where ours could not do
-    // it at all, what it said stands in its place, and there is nothing to look into.
+    // A missed goal is profiled in the same run, under the same conditions. If ours failed completely, its error is
+    // reported instead, and there is nothing to profile.
     if (!isAskedFor && entries.every(({ met, kit }) => met !== false || "error" in kit)) {
       reports.push(...entries);
       continue;
@@ -71,7 +71,7 @@ const main = async (args: readonly string[]): Promise<void> => {
   const options = parseOptions(args, suiteNames());
   if (!options) return void process.stdout.write(usage);
   const suite = await loadSuite(options.package);
-  // Progress is for who watches; stdout is for the result.
+  // Progress goes to stderr; stdout is for the result.
   const say = (text: string): void => void (process.stderr.isTTY && process.stderr.write(`\r\x1b[2K${text}`));
   const report = await run(options, suite, say);
   say("");

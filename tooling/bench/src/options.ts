@@ -2,17 +2,17 @@ import { parseArgs } from "node:util";
 
 export interface Options {
   readonly package: string;
-  /** Only cases whose entries' names contain it, whatever the case of its letters. */
+  /** Only cases with an entry whose name contains it, ignoring case. */
   readonly pattern: string | undefined;
   readonly rounds: number;
   readonly json: boolean;
   readonly save: boolean;
-  /** The case whose CPU profile is wanted, by the same rule as `pattern`. */
+  /** The case to profile, by the same rule as `pattern`. */
   readonly profile: string | undefined;
   readonly scale: number;
 }
 
-/** The caller's mistake, to be told without a stack. */
+/** A mistake of the caller, printed without a stack. */
 export class UsageError extends Error {
   override readonly name = "UsageError";
 }
@@ -35,7 +35,7 @@ const number = (name: string, text: string, isRight: (value: number) => boolean,
 };
 
 /**
- * The options, or undefined where only help is wanted.
+ * The options, or undefined if only help is requested.
  *
  * @throws {UsageError} an argument makes no sense; the message says what does.
  */
@@ -66,7 +66,7 @@ export const parseOptions = (args: readonly string[], packages: readonly string[
   if (!packages.includes(name)) throw new UsageError(`There are no benchmarks of "${name}". ${known}`);
   if (more.length > 0) throw new UsageError(`One package at a time, got also "${more.join(" ")}"`);
   const scale = number("scale", values.scale, (value) => value > 0 && value <= 1, "above 0 and at most 1");
-  // The kept result stands in the docs: all of a package, in full length.
+  // The docs show the kept result: all cases of a package, at full length.
   if (values.save && (values.case !== undefined || scale < 1))
     throw new UsageError("--save keeps a whole run: leave out --case and --scale");
   return {

@@ -1,4 +1,4 @@
-// Where a process of ours spends its time, when a goal is missed or somebody asks.
+// Where a process of ours spends its time, when a goal is missed or on request.
 import type { Profiler } from "node:inspector";
 import type { Lab } from "./lab.js";
 import type { Case } from "./suite.js";
@@ -6,11 +6,11 @@ import type { Case } from "./suite.js";
 export interface HotFunction {
   readonly name: string;
   readonly place: string;
-  /** Of all time in which anything ran. */
+  /** The share of all time in which code ran. */
   readonly share: number;
 }
 
-/** Time in which nothing ran says nothing about what ran. */
+/** Idle time says nothing about the code. */
 const isIdle = ({ callFrame }: Profiler.ProfileNode): boolean => callFrame.functionName === "(idle)";
 
 const placeOf = ({ url, lineNumber }: Profiler.ProfileNode["callFrame"]): string =>
@@ -39,8 +39,8 @@ export const hottest = ({ nodes, samples = [], timeDeltas = [] }: Profiler.Profi
 };
 
 /**
- * Runs a case once more, by our implementation alone, and looks at the last of its processes (the first is the one that
- * some cases kill).
+ * Runs a case once more, by our implementation alone, and profiles the last of its processes, since some cases kill the
+ * first.
  */
 export const profileOurs = async (lab: Lab, one: Case, scale: number): Promise<Profiler.Profile> => {
   const ours = one.implementations.find(({ peer }) => peer === "kit");

@@ -1,5 +1,5 @@
-// From rounds to what is said: the JSON object and the table. Ratios are written so that more than 1 means ours is
-// better, and where a peer is better the table says so as plainly.
+// From rounds to the report: the JSON object and the table. Ratios above 1 mean that ours is better; where a peer is
+// better, the table says so as plainly.
 import type { HotFunction } from "./profile.js";
 import { type CaseRun, medianOf, valuesOf } from "./rounds.js";
 import { type Spread, spread } from "./statistics.js";
@@ -24,7 +24,7 @@ export interface EntryReport {
   readonly floor: Spread | null;
   readonly ratio: Readonly<Record<string, number>>;
   readonly goal: string | null;
-  /** Null where there is no goal. */
+  /** Null if there is no goal. */
   readonly met: boolean | null;
   readonly checks: readonly CheckResult[];
   /** The rest is by implementation: `kit`, `floor`, and the names of `peers`. */
@@ -32,7 +32,7 @@ export interface EntryReport {
   readonly serverCpuMicros: Readonly<Record<string, number>>;
   readonly innerCommands: Readonly<Record<string, number>>;
   readonly details: Readonly<Record<string, Readonly<Record<string, number>>>>;
-  /** Of ours, from the same run, when the goal is missed. */
+  /** The profile of ours from the same run, if the goal is missed. */
   readonly profile?: readonly HotFunction[];
 }
 
@@ -58,7 +58,7 @@ export interface Report {
 
 const isSpread = (figure: Figure | null | undefined): figure is Spread => figure != null && "median" in figure;
 
-/** A count of nothing enters as one, so that ratios stay finite. */
+/** A count of 0 is treated as 1, so that ratios stay finite. */
 const atLeastOne = (value: number): number => (value === 0 ? 1 : value);
 
 const ratioOf = (better: Better, ours: number, theirs: number): number =>
@@ -168,7 +168,7 @@ const detailsOf = (run: CaseRun): Record<string, number> | undefined => {
   );
 };
 
-/** Three figures that count, without an exponent. */
+/** Three significant figures, without an exponent. */
 export const short = (value: number): string => {
   if (!Number.isFinite(value)) return String(value);
   const size = Math.abs(value);
@@ -228,7 +228,7 @@ const entryLines = (report: EntryReport): string[] => {
   return [...lines, ""];
 };
 
-/** For people. */
+/** The report as text. */
 export const table = (report: Report): string => {
   const { machine } = report;
   const settings = new Map<string, Set<string>>();

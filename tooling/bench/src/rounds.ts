@@ -5,7 +5,7 @@ import type { Case, Implementation, Measurement } from "./suite.js";
 
 export interface Ran {
   readonly measurement: Measurement;
-  /** Per operation; undefined where operations say nothing. */
+  /** Per operation; undefined if operations are not meaningful. */
   readonly serverCpuMicros: number | undefined;
   readonly innerCommands: number | undefined;
 }
@@ -14,13 +14,13 @@ export interface Ran {
 export interface CaseRun {
   readonly implementation: Implementation;
   readonly rounds: readonly Ran[];
-  /** Why it could not do it, as it said itself. */
+  /** Its error, if it failed. */
   readonly error: string | undefined;
 }
 
 export interface Plan {
   readonly rounds: number;
-  /** Shortens the measurements; below 1 the figures are good for nothing but to see that all runs. */
+  /** Shortens the measurements; below 1 the figures show only that everything runs. */
   readonly scale: number;
   readonly say: (text: string) => void;
 }
@@ -47,7 +47,7 @@ export const runCase = async (lab: Lab, one: Case, { rounds, scale, say }: Plan)
     if (team) await lab.dismiss(team);
   };
 
-  /** An implementation that cannot do it is out, with its error. */
+  /** An implementation that fails is excluded, with its error. */
   const attempt = async (id: string, work: () => Promise<unknown>): Promise<void> => {
     try {
       await work();

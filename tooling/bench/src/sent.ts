@@ -1,4 +1,4 @@
-// Counts commands where they leave a client: the server's own counters hold the commands inside scripts too.
+// Counts commands where they leave a client, since the server's counters include the commands inside scripts.
 import { Redis } from "ioredis";
 import { now } from "./clock.js";
 
@@ -18,7 +18,7 @@ Redis.prototype.sendCommand = function (this: Redis, ...args: Parameters<typeof 
 /** The commands that all clients of this process have sent so far. */
 export const sent = (): number => total;
 
-/** The same of one command, by its name in lower case. */
+/** The same for one command, by its name in lower case. */
 export const sentOf = (command: string): number => byName.get(command) ?? 0;
 
 /** From the first call on: when each command was sent. */

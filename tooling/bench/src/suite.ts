@@ -20,10 +20,10 @@ export interface Entry {
   readonly name: string;
   readonly unit: string;
   readonly better: Better;
-  /** The work, as far as the name does not say it. */
+  /** The work, in addition to the name. */
   readonly about: string;
   readonly goal?: Goal;
-  /** The least there can be, where that is a number that needs no measuring. */
+  /** The lower bound, if it is a number that needs no measurement. */
   readonly floor?: number;
 }
 
@@ -42,7 +42,7 @@ export interface Implementation {
 export interface Measurement {
   /** By entry name. */
   readonly values: Readonly<Record<string, number>>;
-  /** How many operations it took, for the costs per operation; 0 where that says nothing. */
+  /** The number of operations, for the costs per operation; 0 if that is not meaningful. */
   readonly operations: number;
   /** The commands that the clients sent during the measurement; all that the server counts beyond them ran inside scripts. */
   readonly sent?: number;
@@ -55,7 +55,7 @@ interface Measure {
   readonly alone: (team: Team, lab: Lab, scale: number) => Promise<Measurement>;
 }
 
-/** All implementations at once, by implementation id, where one event hits them all alike. */
+/** All implementations at once, by implementation id, if one event affects them all. */
 interface MeasureTogether {
   readonly together: (
     teams: readonly Team[],
@@ -71,11 +71,11 @@ export interface Case {
   readonly rounds: number;
   /** Client processes per implementation. */
   readonly processes: number;
-  /** Handed to the implementation when it is opened. */
+  /** Passed to the implementation when it is opened. */
   readonly setup: unknown;
-  /** Whether each measurement needs new processes, because it leaves them in no state to go on. */
+  /** Whether each measurement needs new processes, because they cannot continue after it. */
   readonly isFinal?: boolean;
-  /** Brings code and connections into the state of a process that has been running. */
+  /** Warms up code and connections. */
   readonly warmUp?: (team: Team, scale: number) => Promise<void>;
   readonly measure: Measure | MeasureTogether;
 }

@@ -9,7 +9,7 @@ export const CONTACTS_KEPT = 100;
 /** The characters that a name may have, with the ones before `a` and behind `z`. */
 const VALID_CHARACTERS = "`abcdefghijklmnopqrstuvwxyz{";
 
-/** "Redis in Action", section 6.1.1: `LREM`, `LPUSH`, `LTRIM` to the newest 100, in one `MULTI`. */
+/** "Redis in Action", chapter 6: `LREM`, `LPUSH`, `LTRIM` to the newest 100, in one `MULTI`. */
 export async function addContact(redis: Redis, user: string, contact: string, prefix = ""): Promise<void> {
   const key = classicKeys(prefix).contacts(user);
   await execute(
@@ -21,13 +21,13 @@ export async function addContact(redis: Redis, user: string, contact: string, pr
   );
 }
 
-/** "Redis in Action", section 6.1.1: `LREM`. */
+/** "Redis in Action", chapter 6: `LREM`. */
 export async function removeContact(redis: Redis, user: string, contact: string, prefix = ""): Promise<void> {
   await redis.lrem(classicKeys(prefix).contacts(user), 0, contact);
 }
 
 /**
- * "Redis in Action", section 6.1.1: all of the list by `LRANGE`, filtered here.
+ * "Redis in Action", chapter 6: the whole list by `LRANGE`, filtered here.
  *
  * Known fault: every keystroke transfers the whole list.
  */
@@ -36,19 +36,19 @@ export async function completeContact(redis: Redis, user: string, text: string, 
   return contacts.filter((contact) => contact.toLowerCase().startsWith(text));
 }
 
-/** "Redis in Action", section 6.1.2: `ZADD` with score 0. */
+/** "Redis in Action", chapter 6: `ZADD` with score 0. */
 export async function joinGuild(redis: Redis, guild: string, user: string, prefix = ""): Promise<void> {
   await redis.zadd(classicKeys(prefix).guild(guild), 0, user);
 }
 
-/** "Redis in Action", section 6.1.2: `ZREM`. */
+/** "Redis in Action", chapter 6: `ZREM`. */
 export async function leaveGuild(redis: Redis, guild: string, user: string, prefix = ""): Promise<void> {
   await redis.zrem(classicKeys(prefix).guild(guild), user);
 }
 
 /**
- * "Redis in Action", section 6.1.2: what sorts just before and just behind all names that begin with `text`, as far as
- * those are a to z.
+ * "Redis in Action", chapter 6: the texts that sort just before and just behind all names that begin with `text`, if
+ * these have only the letters a to z.
  */
 export function prefixRange(text: string): [start: string, end: string] {
   const last = text.slice(-1);
@@ -58,13 +58,13 @@ export function prefixRange(text: string): [start: string, end: string] {
 }
 
 /**
- * "Redis in Action", section 6.1.2: puts two marks with an id of their own around the names that begin with `text`, and
- * then under `WATCH` reads their ranks, removes them and reads what stood between, at most ten. Again from the ranks
- * when another wrote meanwhile.
+ * "Redis in Action", chapter 6: puts two marks with an id of their own around the names that begin with `text`, and
+ * then under `WATCH` reads their ranks, removes them and reads what stood between, at most ten. Repeats from the ranks
+ * when another client wrote meanwhile.
  *
- * Known faults: four writes for each read; capitals, digits and other letters are not known; where nothing matches, the end
- * of the range is negative and counts from the other side: wrong names, or all; a crash leaves marks; the marks of others
- * take places of the ten; readers make each other try again, without end.
+ * Known faults: four writes for each read; capitals, digits and other letters do not work; without a match the end of
+ * the range is negative and counts from the other side, which gives wrong names or all; a crash leaves marks; the marks
+ * of others take places of the ten; readers make each other retry without bound.
  */
 export async function completeMember(redis: Redis, guild: string, text: string, prefix = ""): Promise<string[]> {
   const key = classicKeys(prefix).guild(guild);

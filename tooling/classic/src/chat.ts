@@ -28,12 +28,12 @@ export interface ClassicSendOptions {
 }
 
 /**
- * "Redis in Action", section 6.5.2: one transaction gives everybody position 0, in the chat's ZSET and in each member's
+ * "Redis in Action", chapter 6: one transaction gives everybody position 0, in the chat's ZSET and in each member's
  * own; then the first message is sent. Without an id the next free number is taken. Resolves to the id.
  *
- * Known faults: puts the sender into the caller's list; a chat that exists is not noticed, all its positions go back to 0; a
- * crash before the first message leaves a chat without a counter, which nobody can join; ids that somebody chose collide
- * with numbers that are given out, and with the counter's own key.
+ * Known faults: adds the sender to the caller's list; an existing chat is not noticed, and all its positions go back to
+ * 0; a crash before the first message leaves a chat without a counter, which nobody can join; chosen ids collide with
+ * generated numbers, and with the counter's own key.
  */
 export async function createClassicChat(
   redis: Redis,
@@ -57,11 +57,11 @@ export async function createClassicChat(
 }
 
 /**
- * "Redis in Action", section 6.5.2: under the lock of {@link acquireLock}, `INCR` for the id and `ZADD` of the packed
- * message. Resolves to the id. Needs a connection of its own, as all that uses `WATCH`.
+ * "Redis in Action", chapter 6: under the lock of {@link acquireLock}, `INCR` for the id and `ZADD` of the packed
+ * message. Resolves to the id. Needs a dedicated connection, like everything that uses `WATCH`.
  *
- * Known faults: a crash under the lock closes the chat for ever; six round trips; asks neither whether there is such a chat
- * nor whether the sender is a member, so that keys of dead chats come back; no limit of size; the client's clock.
+ * Known faults: a crash under the lock closes the chat for ever; six round trips; does not check whether the chat
+ * exists or the sender is a member, so that keys of deleted chats come back; no limit of size; the client's clock.
  */
 export async function sendChatMessage(
   redis: Redis,
@@ -85,13 +85,14 @@ export async function sendChatMessage(
 }
 
 /**
- * "Redis in Action", section 6.5.2: for each chat of the recipient all messages after its position. The new position
+ * "Redis in Action", chapter 6: for each chat of the recipient all messages after its position. The new position
  * goes to the chat's ZSET at once, to the recipient's own in a transaction at the end, together with the trimming of
  * what all have.
  *
- * Known faults: acknowledges before anybody has the messages; of two at a time the slower one moves the position back; a crash
- * in between leaves two positions; a recipient that leaves meanwhile is a member again; trims by a minimum that is old by
- * then; one member that never fetches stops all trimming; no limit; chats without news are in the result.
+ * Known faults: acknowledges before the caller has the messages; of two concurrent fetches the slower one moves the
+ * position back; a crash in between leaves two positions; a recipient that leaves meanwhile is a member again; trims by
+ * an outdated minimum; one member that never fetches stops all trimming; no limit; chats without news are in the
+ * result.
  */
 export async function fetchChatMessages(redis: Redis, recipient: string, prefix = ""): Promise<ClassicNews[]> {
   const keys = classicKeys(prefix);
@@ -118,10 +119,10 @@ export async function fetchChatMessages(redis: Redis, recipient: string, prefix 
 }
 
 /**
- * "Redis in Action", section 6.5.2: the position of a new member is the chat's last id, in both ZSETs.
+ * "Redis in Action", chapter 6: the position of a new member is the chat's last id, in both ZSETs.
  *
- * Known faults: fails by the server's error where there is no counter; without one of its own it makes ghosts of chats that are
- * being deleted.
+ * Known faults: fails with an error of the server if there is no counter; checks nothing itself, and so leaves stray
+ * members of chats that are being deleted.
  */
 export async function joinClassicChat(redis: Redis, chat: string, user: string, prefix = ""): Promise<void> {
   const keys = classicKeys(prefix);
@@ -130,11 +131,11 @@ export async function joinClassicChat(redis: Redis, chat: string, user: string, 
 }
 
 /**
- * "Redis in Action", section 6.5.2: removes the member from both ZSETs and counts who is left; nobody: the messages and
- * the counter are deleted, somebody: what those have is trimmed.
+ * "Redis in Action", chapter 6: removes the member from both ZSETs and counts the remaining ones. If there are none the
+ * messages and the counter are deleted, otherwise messages that all have read are trimmed.
  *
- * Known faults: who joins between the count and the deletion never sees a message, as its position is beyond the new ids; when the last others
- * leave before the trimming it crashes.
+ * Known faults: a member that joins between the count and the deletion never sees a message, since its position is
+ * beyond the new ids; it crashes when the last others leave before the trimming.
  */
 export async function leaveClassicChat(redis: Redis, chat: string, user: string, prefix = ""): Promise<void> {
   const keys = classicKeys(prefix);
@@ -149,7 +150,7 @@ export async function leaveClassicChat(redis: Redis, chat: string, user: string,
 }
 
 /**
- * "Redis in Action", section 6.5.1: `RPUSH` of the packed message. The sender has a look at the list:
+ * "Redis in Action", chapter 6: `RPUSH` of the packed message. The sender has a look at the list:
  * {@link lookIntoMailbox}.
  */
 export async function mail(
@@ -163,7 +164,7 @@ export async function mail(
 }
 
 /**
- * "Redis in Action", section 6.5.1: `LPOP`; null when the mailbox is empty.
+ * "Redis in Action", chapter 6: `LPOP`; null when the mailbox is empty.
  *
  * Known faults: a recipient that crashes with the message has lost it; no waiting.
  */
@@ -177,9 +178,10 @@ export async function popMail(
 }
 
 /**
- * "Redis in Action", section 6.5.1: the number of messages that wait.
+ * "Redis in Action", chapter 6: the number of messages that wait.
  *
- * Known faults: an empty list is a recipient that reads everything as well as one that nobody has written to; neither age nor last visit.
+ * Known faults: an empty list may mean a recipient that reads everything or one that was never written to; neither age
+ * nor last visit.
  */
 export async function lookIntoMailbox(redis: Redis, recipient: string, prefix = ""): Promise<number> {
   return await redis.llen(classicKeys(prefix).mailbox(recipient));

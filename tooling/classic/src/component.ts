@@ -2,8 +2,8 @@ import { Redis } from "ioredis";
 import { type ClassicConfig, type ClassicConfigs, isSame } from "./configuration.js";
 
 /**
- * "Redis in Action", section 5.4.3: the connections of one process, by component; also those that were replaced, which
- * nobody else knows any more.
+ * "Redis in Action", chapter 5: the connections of one process, by component, including replaced ones, to which nothing
+ * else refers.
  */
 export interface ClassicConnections {
   readonly current: Map<string, Redis>;
@@ -11,12 +11,12 @@ export interface ClassicConnections {
 }
 
 /**
- * "Redis in Action", section 5.4.3: gives `fn` the connection of a component, and makes another when the configuration
- * `config:redis:<component>` is found changed by this very call.
+ * "Redis in Action", chapter 5: passes the connection of a component to `fn`, and makes a new one when this call finds
+ * the configuration `config:redis:<component>` changed.
  *
- * Known faults: without a configuration it connects to localhost; when anybody else in the process reads the
- * configuration first, the change is not seen here and the connection is never swapped; the old one is never closed, so
- * that nobody can tell when its server may go, and calls in flight are cut; the order of the keys counts as a change.
+ * Known faults: without a configuration it connects to localhost; if other code in the process reads the configuration
+ * first, the change is missed here and the connection is never replaced; the old one is never closed, so that nobody
+ * knows when its server may be stopped, and calls in flight are cut; the order of the keys counts as a change.
  */
 export function redisConnection<Args extends readonly unknown[], Result>(
   configs: ClassicConfigs,

@@ -1,6 +1,6 @@
 import type { Redis } from "ioredis";
 
-/** A configuration as the classic code knows it: whatever JSON object stands there. */
+/** A configuration in the classic code: any JSON object. */
 export type ClassicConfig = Record<string, unknown>;
 
 /** The key of a configuration: `config:<type>:<component>`. */
@@ -8,9 +8,9 @@ export const configKey = (type: string, component: string, prefix = ""): string 
   `${prefix}config:${type}:${component}`;
 
 /**
- * "Redis in Action", section 5.4.2: `SET config:<type>:<component>` to the JSON of a configuration.
+ * "Redis in Action", chapter 5: `SET config:<type>:<component>` to the JSON of a configuration.
  *
- * Known faults: any value is taken; the last writer wins unseen; nobody is told.
+ * Known faults: any value is accepted; the last writer wins unnoticed; nothing notifies readers.
  */
 export async function setConfig(
   redis: Redis,
@@ -23,11 +23,11 @@ export async function setConfig(
 }
 
 /**
- * "Redis in Action", section 5.4.2: what one process remembers of configurations, and when it looked last. The classic
- * code has this once per process, as globals.
+ * "Redis in Action", chapter 5: the configurations that one process remembers, and when it last read them. The classic
+ * code has this once per process, in globals.
  *
- * Known faults: each process reads again every `waitSeconds` for as long as somebody asks, changed or not, and sees a
- * change only then; what is not set reads as `{}`; no type check; all callers share one object that each may change.
+ * Known faults: each process in use reads again every `waitSeconds`, changed or not, and sees a change only then; a
+ * missing configuration reads as `{}`; no type check; all callers share one object that each may change.
  */
 export class ClassicConfigs {
   readonly redis: Redis;
@@ -40,7 +40,7 @@ export class ClassicConfigs {
     this.prefix = prefix;
   }
 
-  /** The remembered value, without a look. */
+  /** The remembered value, without reading. */
   known(type: string, component: string): ClassicConfig | undefined {
     return this.#configs.get(configKey(type, component, this.prefix));
   }

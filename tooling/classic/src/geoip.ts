@@ -4,7 +4,7 @@ import { classicKeys } from "./keys.js";
 /** A place as the classic code stores it: city, region, country. */
 export type ClassicCity = readonly [city: string, region: string, country: string];
 
-/** Python's `int(text)`, which refuses what is no decimal number. */
+/** Python's `int(text)`, which refuses text that is no decimal number. */
 const integer = (text: string): number => {
   if (!/^\d+$/.test(text)) throw new TypeError(`invalid literal for an integer: ${text}`);
   return Number(text);
@@ -29,7 +29,7 @@ const rows = (file: Uint8Array): string[][] =>
     .map(fields);
 
 /**
- * "Redis in Action", section 5.3: reads a file of `start, end, city id`, and adds `<city id>_<row>` scored by the start
+ * "Redis in Action", chapter 5: reads a file of `start, end, city id`, and adds `<city id>_<row>` scored by the start
  * to a ZSET, one awaited `ZADD` for each row.
  *
  * Known faults: the end of a range is thrown away; a row whose first field holds an "i" is taken for the header; a start
@@ -49,7 +49,7 @@ export async function importIps(redis: Redis, file: Uint8Array, prefix = ""): Pr
 }
 
 /**
- * "Redis in Action", section 5.3: reads a file of `city id, country, region, city` into a hash. Known fault: UTF-8 is
+ * "Redis in Action", chapter 5: reads a file of `city id, country, region, city` into a hash. Known fault: UTF-8 is
  * read as Latin-1.
  */
 export async function importCities(redis: Redis, file: Uint8Array, prefix = ""): Promise<void> {
@@ -61,7 +61,7 @@ export async function importCities(redis: Redis, file: Uint8Array, prefix = ""):
 }
 
 /**
- * "Redis in Action", section 5.3: `ZREVRANGEBYSCORE … LIMIT 0 1`, then `HGET`.
+ * "Redis in Action", chapter 5: `ZREVRANGEBYSCORE … LIMIT 0 1`, then `HGET`.
  *
  * Known faults: an address behind the end of a range, or between two, has the city of the range before; so have private and
  * other special addresses; IPv6 throws; two round trips.
@@ -71,6 +71,6 @@ export async function findCity(redis: Redis, address: string, prefix = ""): Prom
   const [member] = await redis.zrevrangebyscore(ipToCity, ipToScore(address), 0, "LIMIT", 0, 1);
   if (member === undefined) return null;
   const city = await redis.hget(cities, member.split("_")[0] ?? "");
-  // A city that is not there throws, as it does in the classic code.
+  // A missing city throws, as in the classic code.
   return JSON.parse(city ?? "") as ClassicCity;
 }

@@ -8,7 +8,7 @@ import { execute } from "./transaction.js";
 const POLL_MS = 1;
 
 /**
- * "Redis in Action", section 6.2.3: `SETNX lock:<name> <uuid>`, tried each millisecond until `acquireTimeoutMs` has
+ * "Redis in Action", chapter 6: `SETNX lock:<name> <uuid>`, tried each millisecond until `acquireTimeoutMs` has
  * passed. Resolves to the token, or null.
  *
  * Known faults: no time limit on the lock, so that a crashed holder keeps it for ever; every waiter polls, in no order;
@@ -31,7 +31,7 @@ export async function acquireLock(
 }
 
 /**
- * "Redis in Action", sections 6.2.3 and 6.2.5: `WATCH`, `GET`, and if it is still our token `MULTI DEL EXEC`. Resolves
+ * "Redis in Action", chapter 6: `WATCH`, `GET`, and if it is still our token `MULTI DEL EXEC`. Resolves
  * to false when the lock was no longer ours. Needs a connection of its own, as all that uses `WATCH`.
  *
  * Known faults: three round trips (four with the acquire); retried at once and without bound for as long as anyone
@@ -50,7 +50,7 @@ export async function releaseLock(redis: Redis, name: string, token: string, pre
 }
 
 /**
- * "Redis in Action", section 6.2.5: as {@link acquireLock}, then `EXPIRE`; a waiter that finds the lock without a time
+ * "Redis in Action", chapter 6: as {@link acquireLock}, then `EXPIRE`; a waiter that finds the lock without a time
  * limit gives it its own. Released by {@link releaseLock}.
  *
  * Known faults: a crash between `SETNX` and `EXPIRE` is mended only if somebody happens to wait; whole seconds, rounded

@@ -19,12 +19,12 @@ export interface CopyLogsOptions {
   readonly count: number;
   readonly limitBytes?: number | undefined;
   readonly quitWhenDone?: boolean;
-  /** Ends a wait for room; the original has none. */
+  /** Ends a wait for space; the original has no such option. */
   readonly signal?: AbortSignal;
 }
 
 /**
- * "Redis in Action", section 6.6.2: appends each file of a directory block by block to one key, announces its name to
+ * "Redis in Action", chapter 6: appends each file of a directory block by block to one key, announces its name to
  * the consumers, waits for room under a limit of bytes, deletes files that all are done with, and at last announces
  * `:done`. A list for each consumer stands for the chat of the original.
  *
@@ -62,7 +62,7 @@ export async function copyLogs(redis: Redis, path: string, channel: string, opti
 }
 
 /**
- * "Redis in Action", section 6.6.3: fetches names, reads each file by blocks and lines, calls back for each line and
+ * "Redis in Action", chapter 6: fetches names, reads each file by blocks and lines, calls back for each line and
  * once more without one, and counts itself done.
  *
  * Known faults: the names are gone from the list before the first file is read, so a crash loses files; what a callback has stored by then stays, and
@@ -90,7 +90,7 @@ export async function processLogs(
   }
 }
 
-/** "Redis in Action", section 6.6.4: the blocks of a key by `GETRANGE`, and an empty one at the end. */
+/** "Redis in Action", chapter 6: the blocks of a key by `GETRANGE`, and an empty one at the end. */
 export async function* readBlocks(redis: Redis, key: string): AsyncGenerator<Buffer, void, undefined> {
   for (let from = 0; ;) {
     const block = await redis.getrangeBuffer(key, from, from + BLOCK_BYTES - 1);
@@ -102,9 +102,10 @@ export async function* readBlocks(redis: Redis, key: string): AsyncGenerator<Buf
 }
 
 /**
- * "Redis in Action", section 6.6.4: cuts blocks into lines; an empty block ends them.
+ * "Redis in Action", chapter 6: cuts blocks into lines; an empty block ends them.
  *
- * Known faults: looks through all that is held again for each block; yields an empty last line; an empty block in the middle is taken for the end.
+ * Known faults: searches all held text again for each block; yields an empty last line; treats an empty block in the
+ * middle as the end.
  */
 export async function* readLines(blocks: AsyncIterable<Uint8Array>): AsyncGenerator<string, void, undefined> {
   let held = "";
@@ -123,10 +124,11 @@ export async function* readLines(blocks: AsyncIterable<Uint8Array>): AsyncGenera
 }
 
 /**
- * "Redis in Action", section 6.6.4: takes the header of a gzip file off by hand and inflates the rest, a block out for
+ * "Redis in Action", chapter 6: takes the header of a gzip file off by hand and inflates the rest, a block out for
  * each block in.
  *
- * Known faults: only the first member; neither CRC nor length is looked at; content whose header is cut yields nothing; output is not bounded.
+ * Known faults: only the first member; neither CRC nor length is checked; content with a cut header yields nothing;
+ * output is not bounded.
  */
 export async function* inflateBlocks(blocks: AsyncIterable<Uint8Array>): AsyncGenerator<Buffer, void, undefined> {
   let head = Buffer.alloc(0);
@@ -146,7 +148,7 @@ export async function* inflateBlocks(blocks: AsyncIterable<Uint8Array>): AsyncGe
   }
 }
 
-/** Where the header ends; undefined while it is not all there. */
+/** The end of the header; undefined while it is incomplete. */
 const headerEnd = (head: Buffer): number | undefined => {
   if (head.length < 10) return undefined;
   if (head.readUIntBE(0, 3) !== 0x1f8b08) throw new Error("invalid gzip data");
@@ -166,7 +168,7 @@ const headerEnd = (head: Buffer): number | undefined => {
   return at > head.length ? undefined : at;
 };
 
-/** The text of one more block; nothing any more behind the end of the first member. */
+/** The text of one more block; empty behind the end of the first member. */
 const inflated = async (decoder: InflateRaw, block: Buffer): Promise<Buffer> => {
   const parts: Buffer[] = [];
   const collect = (part: Buffer): void => void parts.push(part);
@@ -182,7 +184,7 @@ const inflated = async (decoder: InflateRaw, block: Buffer): Promise<Buffer> => 
 };
 
 /**
- * "Redis in Action", section 6.6.1: counts lines `address day …` by day and country in this process; without a line it
+ * "Redis in Action", chapter 6: counts lines `address day …` by day and country in this process; without a line it
  * writes the counts by `ZADD` and begins anew.
  *
  * Known faults: each flush overwrites the day; an address that is not known, and a line without a day, throw; an empty line means flush.
@@ -212,7 +214,7 @@ export function dailyCountryAggregate(
 }
 
 /**
- * "Redis in Action", section 4.1.1: calls back for each line of the files of a directory, with a transaction to write
+ * "Redis in Action", chapter 4: calls back for each line of the files of a directory, with a transaction to write
  * into; every 1,000 lines, and at the end of each file, the transaction goes out with the file's name and the offset.
  *
  * Known faults: the offset is added to itself; a stored offset is text, to which lengths are appended; all jobs share one pair of keys.
@@ -246,7 +248,7 @@ export async function processDirectory(
       .split(/(?<=\n)/);
     for (const [number, line] of lines.entries()) {
       callback(transaction, line);
-      // With text on the left this appends.
+      // With text on the left `+` appends.
       offset = (offset as number) + (Number(offset) + line.length);
       if ((number + 1) % LINES_PER_PROGRESS === 0) await update();
     }

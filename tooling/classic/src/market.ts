@@ -42,7 +42,7 @@ interface Sale {
 }
 
 /**
- * "Redis in Action", section 4.4.2: `WATCH inventory:<seller>`, `SISMEMBER`, then `MULTI ZADD market: SREM inventory
+ * "Redis in Action", chapter 4: `WATCH inventory:<seller>`, `SISMEMBER`, then `MULTI ZADD market: SREM inventory
  * EXEC`, retried for 5 s.
  *
  * Known faults: no back-off; `<item>.<seller>` is ambiguous when ids hold dots, and a clash replaces another's row; the
@@ -72,7 +72,7 @@ export async function listItem(
 }
 
 /**
- * "Redis in Action", section 4.4.3: `WATCH market: users:<buyer>`, `ZSCORE`, `HGET funds`; refused unless the price is
+ * "Redis in Action", chapter 4: `WATCH market: users:<buyer>`, `ZSCORE`, `HGET funds`; refused unless the price is
  * the one the buyer saw and can be paid; then `MULTI HINCRBY HINCRBY SADD ZREM EXEC`, retried for 10 s.
  *
  * Known faults: any other listing or sale undoes it, so that every other sale is a retry; prices are floats, compared
@@ -101,11 +101,11 @@ export async function purchaseItem(
 }
 
 /**
- * "Redis in Action", section 6.2.3, under one lock on the whole market ({@link acquireLock}): both reads in one trip,
+ * "Redis in Action", chapter 6, under one lock on the whole market ({@link acquireLock}): both reads in one trip,
  * then the four writes in another.
  *
- * Known faults: those of the lock; the price the buyer saw is dropped, so that it pays whatever is asked by now; the
- * writes are not guarded, so that a buyer by {@link purchaseItem} can sell the same item in between; fractions dropped.
+ * Known faults: those of the lock; the price that the buyer saw is ignored, so that it pays the current one; the writes
+ * are not guarded, so that a buyer by {@link purchaseItem} can sell the same item in between; fractions dropped.
  */
 export async function purchaseItemWithLock(
   redis: Redis,
@@ -118,7 +118,7 @@ export async function purchaseItemWithLock(
 }
 
 /**
- * "Redis in Action", section 6.2.4, under a lock on the one item.
+ * "Redis in Action", chapter 6, under a lock on the one item.
  *
  * Known faults: those of {@link purchaseItemWithLock}; and the lock does not guard the buyer's funds, so that a buyer
  * who buys two items at once overspends.
@@ -148,8 +148,8 @@ export interface OwnerlessLockOptions extends MarketOptions {
 /**
  * A buy under `SETNX` without owner, on the whole market, at the price the buyer saw.
  *
- * Known faults: those of the lock; once it has lapsed or was deleted by a slow holder, the writes meet no guard and the
- * item is sold again.
+ * Known faults: those of the lock; once it has expired or was deleted by a slow holder, the writes are not guarded and
+ * the item is sold again.
  */
 export async function purchaseItemWithOwnerlessLock(
   redis: Redis,

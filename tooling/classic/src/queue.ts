@@ -16,22 +16,22 @@ export type ClassicLog = (text: string, error?: unknown) => void;
 export interface ClassicQueueOptions {
   /** Put before every key. @default "" */
   readonly prefix?: string;
-  /** @default nothing is told */
+  /** @default nothing is reported */
   readonly log?: ClassicLog;
   /** The client's clock, in milliseconds. @default Date.now */
   readonly now?: () => number;
 }
 
-/** "Redis in Action", section 6.4.1: `RPUSH queue:email` of the mail as JSON. */
+/** "Redis in Action", chapter 6: `RPUSH queue:email` of the mail as JSON. */
 export async function sendEmailViaQueue(redis: Redis, email: object, prefix = ""): Promise<void> {
   await redis.rpush(classicKeys(prefix).queue("email"), JSON.stringify(email));
 }
 
 /**
- * "Redis in Action", section 6.4.1, one round of the worker: `BLPOP queue:email` for 30 s, then the mail is sent.
+ * "Redis in Action", chapter 6, one round of the worker: `BLPOP queue:email` for 30 s, then the mail is sent.
  * Resolves to false when none came.
  *
- * Known faults: a crash after the pop loses the mail; a failed send is told to the log and dropped, never tried again.
+ * Known faults: a crash after the pop loses the mail; a failed send is logged and dropped, never retried.
  */
 export async function processEmailOnce(
   redis: Redis,
@@ -52,7 +52,7 @@ export async function processEmailOnce(
 /** The function of a worker for each name. */
 export type ClassicCallbacks = Readonly<Record<string, (...args: unknown[]) => unknown>>;
 
-/** "Redis in Action", section 6.4.1: `RPUSH queue:<queue>` of `[name, args]`. */
+/** "Redis in Action", chapter 6: `RPUSH queue:<queue>` of `[name, args]`. */
 export async function enqueue(
   redis: Redis,
   queue: string,
@@ -64,12 +64,12 @@ export async function enqueue(
 }
 
 /**
- * "Redis in Action", section 6.4.1, one round of the worker: `BLPOP` of all queues in their order, for 30 s; the
+ * "Redis in Action", chapter 6, one round of the worker: `BLPOP` of all queues in their order, for 30 s; the
  * callback of the name gets the arguments. Resolves to false when nothing came.
  *
- * Known faults: a job whose name is unknown is told to the log and gone; what a callback throws ends the worker's loop, and
- * the job is gone; an item of {@link executeLater} carries four values where two are unpacked; while an earlier queue has
- * work, later ones get none; the list of queues is fixed.
+ * Known faults: a job with an unknown name is logged and lost; an exception of a callback ends the worker's loop, and
+ * the job is lost; an item of {@link executeLater} carries four values where two are unpacked; while an earlier queue
+ * has work, later ones get none; the list of queues is fixed.
  */
 export async function workOnQueuesOnce(
   redis: Redis,
@@ -84,7 +84,7 @@ export async function workOnQueuesOnce(
   );
   if (popped === null) return false;
   const item = JSON.parse(popped[1]) as unknown[];
-  // The unpacking of the classic code fails like this when there are more.
+  // The unpacking of the classic code fails like this on more values.
   if (item.length !== 2) throw new Error(`too many values to unpack: ${String(item.length)}`);
   const [name, args] = item as [string, unknown[]];
   const callback = callbacks[name];
@@ -94,7 +94,7 @@ export async function workOnQueuesOnce(
 }
 
 /**
- * "Redis in Action", section 6.4.2: `[id, queue, name, args]`, without a delay `RPUSH` to its queue, otherwise `ZADD
+ * "Redis in Action", chapter 6: `[id, queue, name, args]`, without a delay `RPUSH` to its queue, otherwise `ZADD
  * delayed:` at the time it is due by the client's clock. Resolves to the id.
  */
 export async function executeLater(
@@ -114,12 +114,12 @@ export async function executeLater(
 }
 
 /**
- * "Redis in Action", section 6.4.2, one round of the mover: looks at the head of `delayed:`; if it is due, takes the
- * lock of its id, `ZREM`, `RPUSH`, and releases the lock. Resolves to whether it has moved one; otherwise after 10 ms.
- * Needs a connection of its own, as all that uses `WATCH`.
+ * "Redis in Action", chapter 6, one round of the mover: reads the head of `delayed:`; if it is due, takes the lock of
+ * its id, `ZREM`, `RPUSH`, and releases the lock. Resolves to whether it has moved one; if not, after 10 ms. Needs a
+ * connection of its own, as all that uses `WATCH`.
  *
- * Known faults: a crash between `ZREM` and `RPUSH` loses the job; one while the lock is held, which has no time limit, stops
- * all delayed jobs; what is due goes by clients' clocks; seven round trips a move; a query each 10 ms while idle.
+ * Known faults: a crash between `ZREM` and `RPUSH` loses the job; one while the lock is held, which has no time limit,
+ * stops all delayed jobs; clients' clocks decide what is due; seven round trips a move; a query every 10 ms while idle.
  */
 export async function moveDueOnce(
   redis: Redis,
@@ -148,10 +148,10 @@ return head[1]
 `;
 
 /**
- * The mover of "Redis in Action", section 6.4.2, by one script that pops the head of `delayed:` if it is due by the
+ * The mover of "Redis in Action", chapter 6, by one script that pops the head of `delayed:` if it is due by the
  * client's clock. Resolves to the item, or null.
  *
- * Known faults: what was popped is gone if the client then fails, or never gets the reply; clients' clocks.
+ * Known faults: a popped job is lost if the client then fails, or never gets the reply; clients' clocks.
  */
 export async function popDue(
   redis: Redis,

@@ -11,22 +11,22 @@ const LOCK_WAIT_MS = 10;
 export interface SemaphoreOptions {
   /** Put before every key. @default "" */
   readonly prefix?: string;
-  /** How long a permit lasts, by the clock of whoever looks. @default 10 */
+  /** How long a permit lasts, by the clock of the client that checks. @default 10 */
   readonly timeoutSeconds?: number;
   /** The client's clock, in milliseconds. @default the wall clock to the microsecond, as the classic code has it */
   readonly now?: () => number;
 }
 
-/** In whole milliseconds, two who ask in the same one would be ranked by their tokens. */
+/** With whole milliseconds, two requests in the same one would be ranked by their tokens. */
 const wallClock = (): number => performance.timeOrigin + performance.now();
 
 /**
- * "Redis in Action", section 6.3.1: in one transaction `ZREMRANGEBYSCORE` of what is older than the time limit, `ZADD`
+ * "Redis in Action", chapter 6: in one transaction `ZREMRANGEBYSCORE` of what is older than the time limit, `ZADD`
  * of itself at the client's time, `ZRANK`; a rank below `limit` is a permit. Otherwise `ZREM`. Resolves to the token,
  * or null at once.
  *
- * Known faults: the rank goes by clients' clocks, so that a client whose clock is 10 ms slow takes a permit from the
- * newest holder, who is not told; one whose clock is fast by the time limit removes everybody; no waiting.
+ * Known faults: the rank depends on clients' clocks, so that a client whose clock is 10 ms slow takes a permit from the
+ * newest holder, which does not notice; one whose clock is fast by the time limit removes everybody; no waiting.
  */
 export async function acquireSemaphore(
   redis: Redis,
@@ -50,16 +50,16 @@ export async function acquireSemaphore(
   return null;
 }
 
-/** "Redis in Action", section 6.3.1: `ZREM`. Resolves to false when the permit had lapsed and was swept. */
+/** "Redis in Action", chapter 6: `ZREM`. Resolves to false when the permit had expired and was removed. */
 export async function releaseSemaphore(redis: Redis, name: string, token: string, prefix = ""): Promise<boolean> {
   return (await redis.zrem(classicKeys(prefix).semaphore(name), token)) === 1;
 }
 
 /**
- * "Redis in Action", section 6.3.2: the order is that of a counter, kept in a second ZSET of owners. One transaction
- * sweeps the time ZSET, cuts the owners down to those still in it (`ZINTERSTORE`, weights 1 and 0) and takes a number
- * (`INCR`); a second one adds both rows and looks at the rank among the owners. Otherwise both rows go again. Resolves
- * to the token, or null at once.
+ * "Redis in Action", chapter 6: the order is that of a counter, kept in a second ZSET of owners. One transaction
+ * removes expired members of the time ZSET, reduces the owners to those still in it (`ZINTERSTORE`, weights 1 and 0)
+ * and takes a number (`INCR`); a second one adds both members and reads the rank among the owners. Without a permit
+ * both members are removed again. Resolves to the token, or null at once.
  *
  * Known faults: between the two transactions another with a later number may see itself within the limit, and both are
  * in; a client whose clock is ahead by the time limit removes everybody, one that is behind by it is removed by
@@ -92,8 +92,7 @@ export async function acquireFairSemaphore(
 }
 
 /**
- * "Redis in Action", sections 6.3.2 and 6.3.4: `ZREM` from both ZSETs. Resolves to false when the permit had lapsed and
- * was swept.
+ * "Redis in Action", chapter 6: `ZREM` from both ZSETs. Resolves to false when the permit had expired and was removed.
  */
 export async function releaseFairSemaphore(redis: Redis, name: string, token: string, prefix = ""): Promise<boolean> {
   const keys = classicKeys(prefix);
@@ -104,11 +103,11 @@ export async function releaseFairSemaphore(redis: Redis, name: string, token: st
 }
 
 /**
- * "Redis in Action", section 6.3.3: `ZADD` of the holder at the client's time; if that was a new row the permit was
- * lost, and both rows go. Resolves to whether the permit is still held.
+ * "Redis in Action", chapter 6: `ZADD` of the holder at the client's time; if that member is new the permit was lost,
+ * and both members are removed. Resolves to whether the permit is still held.
  *
  * Known faults: until it is removed again, a lost permit is back among the holders, and stays for another time limit if
- * its client crashes there; nobody renews by itself; the holder learns of the loss only when it asks.
+ * its client crashes there; there is no automatic renewal; the holder notices the loss only when it refreshes.
  */
 export async function refreshFairSemaphore(
   redis: Redis,
@@ -122,8 +121,8 @@ export async function refreshFairSemaphore(
 }
 
 /**
- * "Redis in Action", section 6.3.4: {@link acquireFairSemaphore} under the lock of {@link acquireLock}, for which it
- * waits 10 ms. Released and refreshed as the fair one. Needs a connection of its own, as all that uses `WATCH`.
+ * "Redis in Action", chapter 6: {@link acquireFairSemaphore} under the lock of {@link acquireLock}, for which it waits
+ * 10 ms. Released and refreshed as the fair one. Needs a dedicated connection, like everything that uses `WATCH`.
  *
  * Known faults: the lock has no time limit, so that one crash while it is held closes the semaphore for ever; null means
  * "full" as well as "lock busy"; four round trips more than the fair acquire; the clock faults of the fair one.
@@ -145,7 +144,7 @@ export async function acquireSemaphoreWithLock(
   }
 }
 
-/** Runs a transaction without `WATCH`, which nothing undoes; the last reply, a count or a rank. */
+/** Runs a transaction without `WATCH`, which cannot fail by conflict; returns the last reply, a count or a rank. */
 async function lastReply(transaction: ChainableCommander): Promise<number> {
   return Number((await execute(transaction))?.at(-1));
 }

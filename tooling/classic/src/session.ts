@@ -6,19 +6,19 @@ import { execute } from "./transaction.js";
 /** How many viewed items a token keeps. */
 export const VIEWED_KEPT = 25;
 
-/** How many sessions the classic clean-up keeps: below it, nothing ever goes. */
+/** How many sessions the classic clean-up keeps: below this number nothing is ever removed. */
 export const SESSIONS_KEPT = 10_000_000;
 
 /** The most sessions one pass of the clean-up removes. */
 const CLEAN_BATCH = 100;
 
-/** "Redis in Action", section 2.1: `HGET login: <token>`: the user, or null. */
+/** "Redis in Action", chapter 2: `HGET login: <token>`: the user, or null. */
 export async function checkToken(redis: Redis, token: string, prefix = ""): Promise<string | null> {
   return await redis.hget(classicKeys(prefix).login, token);
 }
 
 /**
- * "Redis in Action", sections 2.1 and 2.5: `HSET login:`, `ZADD recent:`, and for an item `ZADD viewed:<token>`,
+ * "Redis in Action", chapter 2: `HSET login:`, `ZADD recent:`, and for an item `ZADD viewed:<token>`,
  * `ZREMRANGEBYRANK` down to the newest 25, `ZINCRBY viewed:` by -1; each a plain command awaited before the next.
  *
  * Known faults: `login:`, `recent:` and the global `viewed:` never shrink; one `viewed:<token>` per token for ever,
@@ -42,7 +42,7 @@ export async function updateToken(
 }
 
 /**
- * "Redis in Action", section 4.5: the commands of {@link updateToken} in one pipeline without a transaction: one round
+ * "Redis in Action", chapter 4: the commands of {@link updateToken} in one pipeline without a transaction: one round
  * trip, the same faults otherwise.
  */
 export async function updateTokenPipeline(
@@ -76,10 +76,10 @@ export interface CleanOptions {
 }
 
 /**
- * "Redis in Action", section 2.1: the clean-up process: one pass after the other, a second of sleep when there is
+ * "Redis in Action", chapter 2: the clean-up process: one pass after the other, a second of sleep when there is
  * nothing to remove. Resolves once `signal` aborts.
  *
- * Known faults: those of {@link cleanSessionsOnce}; and while no such process runs, everything stays.
+ * Known faults: those of {@link cleanSessionsOnce}; and without such a process, everything stays.
  */
 export async function cleanSessions(
   redis: Redis,
@@ -93,8 +93,8 @@ export async function cleanSessions(
 }
 
 /**
- * "Redis in Action", section 2.1, one pass: `ZCARD recent:`, and above `keep` the oldest tokens, at most 100, go from
- * `viewed:<token>`, `login:` and `recent:`. Resolves to how many went.
+ * "Redis in Action", chapter 2, one pass: `ZCARD recent:`, and above `keep` the oldest tokens, at most 100, are removed
+ * from `viewed:<token>`, `login:` and `recent:`. Resolves to their number.
  *
  * Known faults: a limit by number, never by age; the global view counts are not touched.
  */

@@ -14,12 +14,12 @@ export interface UpdateCounterOptions {
   readonly prefix?: string;
   /** @default 1 */
   readonly count?: number;
-  /** When it happened, in seconds. 0 is taken for "not given". @default the client's clock */
+  /** When it happened, in seconds. 0 counts as not given. @default the client's clock */
   readonly now?: number;
 }
 
 /**
- * "Redis in Action", section 5.2.1: in one transaction for each of seven precisions `ZADD known:` of the counter's hash and `HINCRBY` of the slice.
+ * "Redis in Action", chapter 5: in one transaction for each of seven precisions `ZADD known:` of the counter's hash and `HINCRBY` of the slice.
  *
  * Known faults: 16 commands a hit; one key knows all counters, and every hit writes it; a `now` of 0 is ignored.
  */
@@ -29,7 +29,7 @@ export async function updateCounter(
   { prefix = "", count = 1, now }: UpdateCounterOptions = {},
 ): Promise<void> {
   const keys = classicKeys(prefix);
-  // As the original has it: 0 is no instant.
+  // As in the original, 0 is no instant.
   const seconds = now || Date.now() / 1000;
   const transaction = redis.multi();
   for (const precision of COUNTER_PRECISIONS) {
@@ -41,9 +41,9 @@ export async function updateCounter(
 }
 
 /**
- * "Redis in Action", section 5.2.1: `HGETALL`, sorted by time: first second of a slice, and its count.
+ * "Redis in Action", chapter 5: `HGETALL`, sorted by time: first second of a slice, and its count.
  *
- * Known faults: reads all that is there, whatever is wanted of it; slices without a hit are missing.
+ * Known faults: always reads everything; slices without a hit are missing.
  */
 export async function getCounter(
   redis: Redis,
@@ -61,14 +61,14 @@ export async function getCounter(
 export interface CleanCountersOptions {
   /** Put before every key. @default "" */
   readonly prefix?: string;
-  /** Number of the pass: slices of n minutes are looked at in every n-th. @default 0 */
+  /** Number of the pass: slices of n minutes are checked in every n-th one. @default 0 */
   readonly passes?: number;
   /** The client's clock, in milliseconds. @default the wall clock */
   readonly now?: () => number;
 }
 
 /**
- * "Redis in Action", section 5.2.1, one pass a minute: walks the index by position; of each counter that is due removes the slices beyond the last
+ * "Redis in Action", chapter 5, one pass a minute: walks the index by position; of each counter that is due removes the slices beyond the last
  * 120, and the counter, under `WATCH`, when none is left.
  *
  * Known faults: nothing has a time to live, so that everything stays while no such process runs; where two run, each

@@ -18,7 +18,7 @@ export interface MessageOptions {
 }
 
 /**
- * "Redis in Action", section 5.1.1: `LPUSH` of the local time and the text, `LTRIM` to 100, one list for each name and severity.
+ * "Redis in Action", chapter 5: `LPUSH` of the local time and the text, `LTRIM` to 100, one list for each name and severity.
  *
  * Known faults: text only: no fields, no number for the severity, no id to page by.
  */
@@ -27,7 +27,7 @@ export async function logRecent(redis: Redis, name: string, text: string, option
 }
 
 /**
- * "Redis in Action", section 5.1.2: under `WATCH` of the hour's key: rename the list and that key when the hour is over, `ZINCRBY` of the message,
+ * "Redis in Action", chapter 5: under `WATCH` of the hour's key: rename the list and that key when the hour is over, `ZINCRBY` of the message,
  * and {@link logRecent} in the same transaction.
  *
  * Known faults: nobody stores the first hour, so the list never rotates; every different text is a member of its own, and

@@ -27,7 +27,7 @@ export interface ClassicSummary {
 }
 
 /**
- * "Redis in Action", section 5.2.2: under `WATCH` of the hour's key: rotate, `min` and `max` by way of two temporary ZSETs and `ZUNIONSTORE`, then
+ * "Redis in Action", chapter 5: under `WATCH` of the hour's key: rotate, `min` and `max` by way of two temporary ZSETs and `ZUNIONSTORE`, then
  * count, sum and sum of squares, which it resolves to; undefined after 5 s of conflict.
  *
  * Known faults: nobody stores the first hour, so it never rotates; two temporary keys for each value, in other slots of a
@@ -61,7 +61,7 @@ export async function updateStats(
 }
 
 /**
- * "Redis in Action", section 5.2.2: `ZRANGE` of all, average and deviation computed here.
+ * "Redis in Action", chapter 5: `ZRANGE` of all, average and deviation computed here.
  *
  * Known fault: the deviation is the difference of two sums, which are nearly equal where the values are; it cancels out,
  * and may be the root of a negative number.
@@ -75,7 +75,7 @@ export async function getStats(redis: Redis, context: string, type: string, pref
 }
 
 /**
- * "Redis in Action", section 5.2.3: runs `view`, then takes in how long it took, and puts its average among the slowest contexts, of which 100 stay.
+ * "Redis in Action", chapter 5: runs `view`, then takes in how long it took, and puts its average among the slowest contexts, of which 100 stay.
  *
  * Known faults: a view that throws is not measured; the average is of all time, and its place on the list, too.
  */

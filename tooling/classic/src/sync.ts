@@ -10,7 +10,7 @@ const DISK_MS = 1_000;
 const KEPT_SECONDS = 86_400;
 
 /**
- * "Redis in Action", section 4.2.4: writes a token on the master, polls the replica until its link is up and until it
+ * "Redis in Action", chapter 4: writes a token on the master, polls the replica until its link is up and until it
  * has the token, then polls the replica's INFO until `aof_pending_bio_fsync` is 0, at most one second.
  *
  * Known faults: waits without limit for the link, and for its token; returns after a second whether the disk has it or

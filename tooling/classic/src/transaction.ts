@@ -14,7 +14,7 @@ export type WatchOutcome<T> =
   | { readonly done: false; readonly retries: number };
 
 /**
- * "Redis in Action", section 4.4: runs `WATCH`, the reads of `attempt`, then `MULTI … EXEC`, again and again until an
+ * "Redis in Action", chapter 4: runs `WATCH`, the reads of `attempt`, then `MULTI … EXEC`, again and again until an
  * `EXEC` stands or `timeoutMs` has passed.
  *
  * Needs a connection of its own: `WATCH` belongs to the connection, and so does every `EXEC` of a neighbour.

@@ -49,9 +49,9 @@ describe("the classic chat", () => {
   });
 
   it("sends by six round trips, besides the connection's own", async () => {
-    const { redis: counted, gate } = await classic.connectThroughGate();
+    const { redis: counted, proxy } = await classic.connectThroughProxy();
     await sendChatMessage(counted, "room", "ann", "one", { prefix });
-    expect(gate.requests).toBe(6);
+    expect(proxy.requests).toBe(6);
   });
 });
 

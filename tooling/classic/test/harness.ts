@@ -2,7 +2,7 @@ import { once } from "node:events";
 import { type RedisServer, eventually, startRedis } from "@kit/testing";
 import { Redis } from "ioredis";
 import { afterAll, afterEach, beforeAll, beforeEach } from "vitest";
-import { Gate } from "../src/gate.js";
+import { RequestProxy } from "../src/request-proxy.js";
 
 /** One server per file, and per test a key prefix and the clients it opened. */
 export interface Harness {
@@ -11,8 +11,8 @@ export interface Harness {
   /** A connection of its own, closed after the test; a lost connection stays lost, as that of a crashed process. */
   connect(): Promise<Redis>;
   connectMany(count: number): Promise<Redis[]>;
-  /** The same behind a gate that counts from here on. */
-  connectThroughGate(): Promise<{ redis: Redis; gate: Gate }>;
+  /** The same behind a proxy that counts from here on. */
+  connectThroughProxy(): Promise<{ redis: Redis; proxy: RequestProxy }>;
 }
 
 export function useClassic(): Harness {
@@ -20,7 +20,7 @@ export function useClassic(): Harness {
   let tests = 0;
   let prefix = "";
   const clients: Redis[] = [];
-  const gates: Gate[] = [];
+  const gates: RequestProxy[] = [];
 
   beforeAll(async () => {
     server = await startRedis();
@@ -34,7 +34,7 @@ export function useClassic(): Harness {
   });
   afterEach(async () => {
     for (const client of clients.splice(0)) client.disconnect();
-    for (const gate of gates.splice(0)) await gate[Symbol.asyncDispose]();
+    for (const proxy of gates.splice(0)) await proxy[Symbol.asyncDispose]();
   });
 
   const open = async (url: string): Promise<Redis> => {
@@ -53,13 +53,13 @@ export function useClassic(): Harness {
     },
     connect,
     connectMany: (count) => Promise.all(Array.from({ length: count }, connect)),
-    async connectThroughGate() {
-      const gate = await Gate.open(server.nodes[0]!.port);
-      gates.push(gate);
-      const redis = await open(gate.url);
+    async connectThroughProxy() {
+      const proxy = await RequestProxy.open(server.nodes[0]!.port);
+      gates.push(proxy);
+      const redis = await open(proxy.url);
       await redis.ping();
-      gate.reset();
-      return { redis, gate };
+      proxy.reset();
+      return { redis, proxy };
     },
   };
 }

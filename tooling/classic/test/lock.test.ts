@@ -85,10 +85,10 @@ describe("the classic release", () => {
 
 describe("faults of the classic lock", () => {
   it("a crash holds it for ever", async () => {
-    const { redis: holder, gate } = await classic.connectThroughGate();
+    const { redis: holder, proxy } = await classic.connectThroughProxy();
     const waiter = await classic.connect();
     const token = await untimed.acquire(holder, 1000);
-    gate.cut();
+    proxy.cut();
     expect(await untimed.acquire(waiter, 300)).toBeNull();
     expect(await waiter.get(lockKey())).toBe(token);
     expect(await waiter.pttl(lockKey())).toBe(-1);
@@ -107,20 +107,20 @@ describe("faults of the classic lock", () => {
   });
 
   it("four round trips, one to acquire and three to release", async () => {
-    const { redis, gate } = await classic.connectThroughGate();
+    const { redis, proxy } = await classic.connectThroughProxy();
     const token = (await untimed.acquire(redis, 1000))!;
-    expect(gate.requests).toBe(1);
+    expect(proxy.requests).toBe(1);
     await release(redis, token);
-    expect(gate.requests).toBe(4);
+    expect(proxy.requests).toBe(4);
   });
 
   it("release retries without bound for as long as a waiter touches the key", async () => {
-    const { redis: holder, gate } = await classic.connectThroughGate();
+    const { redis: holder, proxy } = await classic.connectThroughProxy();
     const waiter = await classic.connect();
     const token = (await untimed.acquire(holder, 1000))!;
     const touches = 300;
     let tries = 0;
-    gate.before = async (text) => {
+    proxy.before = async (text) => {
       if (!/exec/i.test(text)) return;
       tries += 1;
       if (tries <= touches) await waiter.expire(lockKey(), 10);
@@ -139,20 +139,20 @@ describe("faults of the classic lock", () => {
   });
 
   it("symptom 2: a crashed holder goes undetected while others wait", async () => {
-    const { redis: holder, gate } = await classic.connectThroughGate();
+    const { redis: holder, proxy } = await classic.connectThroughProxy();
     const waiter = await classic.connect();
     const id = await holder.client("ID");
     await ownerless.acquire(holder, 1000, 60);
-    gate.cut();
+    proxy.cut();
     await expect.poll(() => waiter.client("LIST")).not.toContain(`id=${id} `);
     expect(await ownerless.acquire(waiter, 300)).toBeNull();
     expect(await waiter.pttl(lockKey())).toBeGreaterThan(50_000);
   });
 
   it("symptom 2: a crash before EXPIRE holds the lock without owner for ever", async () => {
-    const { redis: holder, gate } = await classic.connectThroughGate();
+    const { redis: holder, proxy } = await classic.connectThroughProxy();
     const waiter = await classic.connect();
-    await gate.crashAt(/expire/i, ownerless.acquire(holder, 1000));
+    await proxy.crashAt(/expire/i, ownerless.acquire(holder, 1000));
     expect(await ownerless.acquire(waiter, 300)).toBeNull();
     expect(await waiter.pttl(lockKey())).toBe(-1);
   });
@@ -172,9 +172,9 @@ describe("faults of the classic lock", () => {
 
 describe("faults of the classic lock with a time limit", () => {
   it("a crash between SETNX and EXPIRE is repaired only if another client happens to wait", async () => {
-    const { redis: holder, gate } = await classic.connectThroughGate();
+    const { redis: holder, proxy } = await classic.connectThroughProxy();
     const waiter = await classic.connect();
-    await gate.crashAt(/expire/i, timed.acquire(holder, 1000));
+    await proxy.crashAt(/expire/i, timed.acquire(holder, 1000));
     expect(await waiter.pttl(lockKey())).toBe(-1);
     expect(await timed.acquire(waiter, 50, 10)).toBeNull();
     expect(await waiter.pttl(lockKey())).toBeGreaterThan(5_000);

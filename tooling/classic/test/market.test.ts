@@ -135,8 +135,8 @@ describe("faults of the classic purchase", () => {
     await forSale("lamp", 80);
     await forSale("sofa", 80);
     await has("eve", 100);
-    const { redis, gate } = await classic.connectThroughGate();
-    const held = gate.hold(/hincrby/i);
+    const { redis, proxy } = await classic.connectThroughProxy();
+    const held = proxy.hold(/hincrby/i);
     const lamp = purchaseItemWithItemLock(redis, "eve", "lamp", "ada", { prefix });
     await held.reached;
     const sofa = await purchaseItemWithItemLock(admin, "eve", "sofa", "ada", { prefix });
@@ -152,8 +152,8 @@ describe("faults of the classic purchase", () => {
     await forSale("lamp", 97);
     await has("eve", 100);
     await has("bob", 100);
-    const { redis, gate } = await classic.connectThroughGate();
-    const held = gate.hold(/hincrby/i);
+    const { redis, proxy } = await classic.connectThroughProxy();
+    const held = proxy.hold(/hincrby/i);
     const locked = buyLocked(redis, "eve", "lamp", "ada", { prefix });
     await held.reached;
     const watching = await purchaseItem(admin, "bob", "lamp", "ada", 97, { prefix });
@@ -200,8 +200,8 @@ describe("faults of the classic purchase", () => {
   it("a crash under the one lock closes the market for ever", async () => {
     await forSale("lamp", 97);
     await has("eve", 100);
-    const { redis, gate } = await classic.connectThroughGate();
-    await gate.crashAt(/hincrby/i, purchaseItemWithLock(redis, "eve", "lamp", "ada", { prefix }));
+    const { redis, proxy } = await classic.connectThroughProxy();
+    await proxy.crashAt(/hincrby/i, purchaseItemWithLock(redis, "eve", "lamp", "ada", { prefix }));
     const next = await purchaseItemWithLock(admin, "eve", "lamp", "ada", { prefix, timeoutMs: 200 });
     expect(next.outcome).toBe("timedOut");
     expect(await admin.pttl(keys.lock(MARKET_LOCK))).toBe(-1);
@@ -211,8 +211,8 @@ describe("faults of the classic purchase", () => {
     await forSale("lamp", 97);
     await has("eve", 100);
     await has("bob", 100);
-    const { redis, gate } = await classic.connectThroughGate();
-    const held = gate.hold(/hincrby/i);
+    const { redis, proxy } = await classic.connectThroughProxy();
+    const held = proxy.hold(/hincrby/i);
     const first = buys["no lock"]!(redis, "eve", "lamp");
     await held.reached;
     const second = await buys["no lock"]!(admin, "bob", "lamp");
@@ -234,8 +234,8 @@ describe("faults of the classic purchase", () => {
     await forSale("lamp", 97);
     await has("eve", 100);
     await has("bob", 100);
-    const { redis, gate } = await classic.connectThroughGate();
-    const held = gate.hold(/hincrby/i);
+    const { redis, proxy } = await classic.connectThroughProxy();
+    const held = proxy.hold(/hincrby/i);
     const slow = buys["SETNX without owner"]!(redis, "eve", "lamp");
     await held.reached;
     await lapse(admin, keys.lock(MARKET_LOCK));

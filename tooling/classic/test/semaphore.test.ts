@@ -124,19 +124,19 @@ describe("faults of the classic semaphore", () => {
   });
 
   it("failure at once: no waiting for the permit that comes free a moment later", async () => {
-    const { redis, gate } = await classic.connectThroughGate();
+    const { redis, proxy } = await classic.connectThroughProxy();
     await basic.acquire(redis, 1);
-    gate.reset();
+    proxy.reset();
     expect(await basic.acquire(redis, 1)).toBeNull();
-    expect(gate.requests).toBe(2);
+    expect(proxy.requests).toBe(2);
   });
 });
 
 describe("faults of the classic fair semaphore", () => {
   it("between counter and insert another is let in, and then both are", async () => {
-    const { redis: first, gate } = await classic.connectThroughGate();
+    const { redis: first, proxy } = await classic.connectThroughProxy();
     const second = await classic.connect();
-    const held = gate.hold(/zadd/i);
+    const held = proxy.hold(/zadd/i);
     const early = fair.acquire(first, 1);
     await held.reached;
     const late = await fair.acquire(second, 1);
@@ -166,11 +166,11 @@ describe("faults of the classic fair semaphore", () => {
 
 describe("faults of the classic refresh", () => {
   it("a lost permit is momentarily back among the holders, above the limit", async () => {
-    const { redis: slow, gate } = await classic.connectThroughGate();
+    const { redis: slow, proxy } = await classic.connectThroughProxy();
     const other = await classic.connect();
     const token = await fair.acquire(slow, 1, off(-10_001));
     await fair.acquire(other, 1);
-    const held = gate.hold(/zrem/i);
+    const held = proxy.hold(/zrem/i);
     const refreshed = refresh(slow, token!);
     await held.reached;
     expect(await other.zcard(keys().holders)).toBe(2);
@@ -180,11 +180,11 @@ describe("faults of the classic refresh", () => {
   });
 
   it("a crash in that moment leaves the lost permit there for another time limit", async () => {
-    const { redis: slow, gate } = await classic.connectThroughGate();
+    const { redis: slow, proxy } = await classic.connectThroughProxy();
     const other = await classic.connect();
     const token = await fair.acquire(slow, 1, off(-10_001));
     const next = await fair.acquire(other, 1);
-    await gate.crashAt(/zrem/i, refresh(slow, token!));
+    await proxy.crashAt(/zrem/i, refresh(slow, token!));
     expect(await fair.release(other, next!)).toBe(true);
     expect(await other.zrange(keys().holders, "0", "-1")).toEqual([token]);
   });
@@ -192,9 +192,9 @@ describe("faults of the classic refresh", () => {
 
 describe("faults of the classic acquire with a lock", () => {
   it("one crash while the lock is held closes the semaphore for ever", async () => {
-    const { redis: holder, gate } = await classic.connectThroughGate();
+    const { redis: holder, proxy } = await classic.connectThroughProxy();
     const other = await classic.connect();
-    await gate.crashAt(/zremrangebyscore/i, raceFree.acquire(holder, 5));
+    await proxy.crashAt(/zremrangebyscore/i, raceFree.acquire(holder, 5));
     expect(await raceFree.acquire(other, 5)).toBeNull();
     expect(await other.zcard(keys().holders)).toBe(0);
     expect(await other.pttl(keys().lock)).toBe(-1);
@@ -211,12 +211,12 @@ describe("faults of the classic acquire with a lock", () => {
   });
 
   it("extra round trips: six to acquire where the fair semaphore has two", async () => {
-    const { redis, gate } = await classic.connectThroughGate();
+    const { redis, proxy } = await classic.connectThroughProxy();
     await fair.acquire(redis, 2);
-    expect(gate.requests).toBe(2);
-    gate.reset();
+    expect(proxy.requests).toBe(2);
+    proxy.reset();
     await raceFree.acquire(redis, 2);
-    expect(gate.requests).toBe(6);
+    expect(proxy.requests).toBe(6);
   });
 });
 

@@ -45,10 +45,10 @@ describe("watchLoop, the classic port", () => {
   });
 
   it("starts over when a watched key changes before EXEC", async () => {
-    const { redis, gate } = await classic.connectThroughGate();
+    const { redis, proxy } = await classic.connectThroughProxy();
     const other = await classic.connect();
     const key = `${classic.prefix}n`;
-    const held = gate.hold(/exec/i);
+    const held = proxy.hold(/exec/i);
     const result = increment(redis, key);
     await held.reached;
     await other.incr(key);
@@ -79,12 +79,12 @@ describe("watchLoop, the classic port", () => {
   });
 
   it("no back-off: one attempt right after the other against a busy key, then the work is dropped", async () => {
-    const { redis, gate } = await classic.connectThroughGate();
+    const { redis, proxy } = await classic.connectThroughProxy();
     const other = await classic.connect();
     const key = `${classic.prefix}n`;
     const now = Date.now.bind(Date);
     let tries = 0;
-    gate.before = async (text) => {
+    proxy.before = async (text) => {
       if (!/exec/i.test(text)) return;
       await other.set(key, "theirs");
       // The limit passes during the last of them, however long they took.

@@ -11,9 +11,9 @@ import type { Control, PhaseOptions, PhaseReport, Workload } from "./workload.js
 export interface CampaignOptions {
   readonly seconds: number;
   readonly seed: number;
-  /** Only the kinds that this names: a number of the matrix, or the beginning of a kind. */
+  /** Only the kind of this name; if there is none, all kinds that begin with it. */
   readonly only?: string | undefined;
-  /** Hears of what is being done. */
+  /** Receives lines of progress. */
   readonly say: (line: string) => void;
 }
 
@@ -32,11 +32,11 @@ export interface CampaignReport {
   readonly opsByOutcome: Readonly<Record<string, number>>;
   readonly worstStallMs: number;
   readonly duplicates: number;
-  /** Remarks that break no invariant: how often each was so. */
+  /** Remarks that break no invariant, each with its count. */
   readonly remarks: Readonly<Record<string, number>>;
-  /** Kinds that this machine cannot have, and why. */
+  /** Kinds that this machine cannot inject, each with the reason. */
   readonly notRun: Readonly<Record<string, string>>;
-  /** Where an invariant was broken: which, and where the run is kept. */
+  /** Broken invariants, each with the file that keeps the run. */
   readonly broken: readonly {
     readonly invariant: string;
     readonly what: string;
@@ -54,19 +54,18 @@ export interface CampaignReport {
 
 export const someSeed = (): number => randomInt(2 ** 31);
 
-/** How long a round may be that has one run of each setting: what one run knows must fit into memory. */
+/** The longest round, which has one run of each setting: the facts of one run must fit into memory. */
 const roundSeconds = 120;
 
-const isNamed = (
-  only: string | undefined,
-  { number, kind }: { readonly number: number; readonly kind: string },
-): boolean => only === undefined || only === String(number) || (!/^\d+$/.test(only) && kind.startsWith(only));
+const namedBy = <F extends { readonly kind: string }>(only: string | undefined, faults: readonly F[]): readonly F[] => {
+  if (only === undefined) return faults;
+  const exact = faults.filter(({ kind }) => kind === only);
+  return exact.length > 0 ? exact : faults.filter(({ kind }) => kind.startsWith(only));
+};
 
 /** The kinds that `only` names. */
 export const kindsOf = (workload: Workload, only?: string): readonly (Fault | Workload["edges"][number])[] =>
-  [...workload.faults, ...workload.edges]
-    .filter((fault) => isNamed(only, fault))
-    .toSorted((a, b) => a.number - b.number);
+  namedBy(only, [...workload.faults, ...workload.edges]);
 
 /** The parts of a report besides sums. */
 interface Facts extends Pick<CampaignReport, "redis" | "seconds" | "seed" | "controls" | "notRun" | "failures"> {
@@ -76,7 +75,7 @@ interface Facts extends Pick<CampaignReport, "redis" | "seconds" | "seed" | "con
 
 const resultsFolder = join(workspaceFolder, "test-results");
 
-/** Adds up what single runs came to. */
+/** Adds up the results of single runs. */
 class Sum {
   operations = 0;
   worstStallMs = 0;
@@ -88,7 +87,7 @@ class Sum {
   readonly recoveries = new Map<string, number[]>();
   readonly broken: { invariant: string; what: string; seed: number; kept: string }[] = [];
 
-  /** `folder`: where a run that broke an invariant is kept; empty: nowhere. */
+  /** `folder`: where runs that broke an invariant are kept; nowhere if empty. */
   add(report: PhaseReport, seed: number, folder: string): void {
     this.operations += report.operations;
     this.worstStallMs = Math.max(this.worstStallMs, report.worstStallMs);
@@ -148,7 +147,7 @@ const serverName = async (): Promise<string> => {
   return `${server.version.server} ${server.version.version}`;
 };
 
-/** Whether a fault shows depends on where the injections fall. */
+/** Whether a fault shows depends on the instants of the injections. */
 const mostControlRuns = 4;
 
 /** Runs one control until its fault shows; resolves with the last run, and whether it did. */
@@ -168,7 +167,7 @@ const runControl = async (
   }
 };
 
-/** One control alone. Broken invariants are reported as of any run, so its report never passes. */
+/** One control alone. Broken invariants are reported like those of any run, so its report never passes. */
 export const controlCampaign = async (workload: Workload, control: Control, seed: number): Promise<CampaignReport> => {
   const before = loadavg();
   const startedAt = performance.now();
@@ -189,8 +188,7 @@ export const controlCampaign = async (workload: Workload, control: Control, seed
 };
 
 const edgesOf = async (workload: Workload, only: string | undefined, seed: number, sum: Sum): Promise<void> => {
-  for (const { number, kind, run } of workload.edges) {
-    if (!isNamed(only, { number, kind })) continue;
+  for (const { kind, run } of namedBy(only, workload.edges)) {
     const { effects, checked, broken } = await run();
     sum.tookEffect(kind, effects);
     sum.judged("U6", checked);
@@ -199,7 +197,7 @@ const edgesOf = async (workload: Workload, only: string | undefined, seed: numbe
   }
 };
 
-/** One package under every fault that is asked for, and its controls. */
+/** One package under every requested fault, and its controls. */
 export const campaign = async (
   workload: Workload,
   { seconds, seed, only, say }: CampaignOptions,
@@ -209,7 +207,7 @@ export const campaign = async (
   const sum = new Sum();
   const startedAt = performance.now();
   const redis = await serverName();
-  const named = workload.faults.filter((fault) => isNamed(only, fault));
+  const named = namedBy(only, workload.faults);
   const notRun = Object.fromEntries(
     named.flatMap((fault) => (fault.whyNot?.() === undefined ? [] : [[fault.kind, fault.whyNot() ?? ""]])),
   );
@@ -267,5 +265,5 @@ export const campaign = async (
   return sum.report(workload, { redis, seconds, seed, kinds, controls, notRun, failures, before });
 };
 
-/** The time that the contenders need for a calm end and to leave, and the checker to judge. */
+/** The time for the workers to calm down and leave, and for the checker. */
 const wayOutMs = 5_500;

@@ -8,7 +8,7 @@ import type { Call, CommonRecord, Span, WorkerHistory } from "./records.js";
 
 type CommonInvariant = "U1" | "U4" | "U5";
 
-/** Called for each thing judged; `what` says what is wrong with it. */
+/** Called for each check; `what` names the fault, if there is one. */
 export type Judge<L extends string> = (invariant: L, what?: string | false) => void;
 
 export interface Violation<L extends string = string> {
@@ -16,13 +16,13 @@ export interface Violation<L extends string = string> {
   readonly what: string;
 }
 
-/** The findings of a run, and how often each invariant could be judged at all. */
+/** The violations of a run, and how often each invariant was checked. */
 export interface Verdict<L extends string = string> {
   readonly violations: readonly Violation<L>[];
   readonly checked: Readonly<Record<L, number>>;
 }
 
-/** Lets `check` judge, and adds up what it says. */
+/** Runs `check`, and adds up its findings. */
 export const judged = <L extends string>(invariants: readonly L[], check: (judge: Judge<L>) => void): Verdict<L> => {
   const violations: Violation<L>[] = [];
   const checked = Object.fromEntries(invariants.map((invariant) => [invariant, 0])) as Record<L, number>;
@@ -36,10 +36,10 @@ export const judged = <L extends string>(invariants: readonly L[], check: (judge
 /** How many times longer all bounds of time are: `KIT_FAULTS_PATIENCE`, for runs that share their machine with other tests. */
 export const patience: number = Number(process.env["KIT_FAULTS_PATIENCE"] ?? "1");
 
-/** Beyond a deadline, for timers and the machine. */
+/** Allowed beyond a deadline, for timers and the machine. */
 export const lateMs: number = 100 * patience;
 
-/** From the end of an outage until work goes on. */
+/** The time from the end of an outage until work continues. */
 export const resumeMs: number = 1_000 * patience;
 
 /** U1, U4 and U5 of one worker. */
@@ -77,21 +77,21 @@ const checkCall = (id: string, call: Call, judge: Judge<CommonInvariant>): void 
     judge("U5", outcome === "untyped" && `${name}: ${what} of ${id} rejected with ${call.error ?? "nothing"}`);
 };
 
-/** When a process did not run. */
+/** The spans in which a process did not run. */
 export const stallsOf = ({ records }: WorkerHistory<{ readonly kind: string }>): Span[] =>
   (records as readonly CommonRecord[]).flatMap((record) =>
     record.kind === "stall" ? [{ from: record.from, to: record.to }] : [],
   );
 
-/** For how much of a span a process did not run. */
+/** The part of a span in which a process did not run. */
 export const stalledIn = (worker: WorkerHistory<{ readonly kind: string }>, from: number, to: number): number =>
   shared(stallsOf(worker), from, to);
 
-/** How much of a span lies within others. */
+/** The part of a span that lies within others. */
 export const shared = (spans: readonly Span[], from: number, to: number): number =>
   spans.reduce((sum, span) => sum + Math.max(0, Math.min(span.to, to) - Math.max(span.from, from)), 0);
 
-/** For how much of a span no worker ran at all: the machine had no time for any of them. */
+/** The part of a span in which no worker ran: the machine had no time for any of them. */
 export const stalledByAll = (
   workers: readonly WorkerHistory<{ readonly kind: string }>[],
   from: number,

@@ -11,9 +11,9 @@ export interface Findings {
   readonly broken: string[];
 }
 
-/** Something of a package that can be spoilt, fresh for each call: what one does to it is not the next one's scene. */
+/** Data of a package that can be spoilt, fresh for each call, so that no call sees the effects of another. */
 interface Scene {
-  /** Its keys, by the names that they have among themselves. */
+  /** Its keys, by their names in the package. */
   readonly keys: Readonly<Record<string, string>>;
 }
 
@@ -27,11 +27,14 @@ const keyOf = ({ keys }: Scene, part: string): string => {
 
 /** The parts of a package that an edge needs. */
 export interface Subject<S extends Scene> {
-  /** Every call of the API, once. Those that wait do it for a moment only. */
+  /** Every call of the API, once. Waiting calls wait only for a moment. */
   readonly calls: Calls<S>;
-  /** Errors that are an answer: others have it, by whatever stands there. A waiter for it may leave a trace that lapses. */
+  /**
+   * Errors that are a valid answer: by the spoilt data, another holder has the name. A waiter may leave data that
+   * expires.
+   */
   readonly answers: readonly string[];
-  /** Starts a server, and lets the work make scenes on it. */
+  /** Starts a server, and runs the work on it. */
   readonly stage: (
     work: (server: RedisServer, sceneOf: (name: string) => Promise<S>) => Promise<void>,
   ) => Promise<void>;
@@ -44,7 +47,7 @@ export const setTo =
   (server, key) =>
     server.call("SET", key, value);
 
-/** Every type of data: one of them belongs there, with other values. */
+/** Every type of data: one of them is the right type, with other values. */
 const otherTypes: Readonly<Record<string, Spoil>> = {
   "a string": setTo("x"),
   "a list": (server, key) => server.call("RPUSH", key, "x"),
@@ -90,7 +93,7 @@ const probe = async <S extends Scene>(
   if ((await dumpOf(server, scene)) !== before) found.broken.push(`${what}: failed, and changed something`);
 };
 
-/** Each key holds another type, or values of the right type that nobody of ours wrote; `garbage` is by key. */
+/** Each key holds another type, or values of the right type that no kit package wrote; `garbage` is by key. */
 export const spoiltKeys = async <S extends Scene>(
   { calls, answers, stage }: Subject<S>,
   garbage: Readonly<Record<string, Readonly<Record<string, Spoil>>>>,
@@ -111,7 +114,7 @@ export const spoiltKeys = async <S extends Scene>(
   return found;
 };
 
-/** A newer version has written one key; `untouched` are the calls that do not look at it. */
+/** A newer version has written one key; `untouched` are the calls that do not read it. */
 export const newerLayout = async <S extends Scene>(
   { calls, answers, stage }: Subject<S>,
   part: string,
@@ -130,7 +133,7 @@ export const newerLayout = async <S extends Scene>(
   return found;
 };
 
-/** A value beyond its bounds is refused, typed, and not sent. */
+/** A value out of bounds is refused with a typed error, and not sent. */
 export const refusedUnsent = async (
   server: RedisServer,
   refusals: Readonly<Record<string, () => Promise<unknown>>>,
@@ -167,7 +170,7 @@ export const refusedNames: Readonly<Record<string, string>> = {
   "half a surrogate pair": "\ud800",
 };
 
-/** Names that look odd, and are as good as any. */
+/** Unusual names that are valid. */
 export const oddNames: readonly string[] = [
   "n".repeat(512),
   "{",
@@ -182,7 +185,7 @@ export const oddNames: readonly string[] = [
   "%7B",
 ];
 
-/** Texts that no lease was ever serialised to. */
+/** Texts that no serialised lease can have. */
 export const refusedTexts: Readonly<Record<string, string>> = {
   "text of 10^5 levels": `${"[".repeat(1e5)}${"]".repeat(1e5)}`,
   "text of 64 MB": "x".repeat(64_000_000),

@@ -8,7 +8,7 @@ import { type Call, clockErrorMs, type CommonRecord, type Span, type WorkerHisto
 
 type LeaseInvariant = "L3" | "L5";
 
-/** A call of a worker, with what it said of leases. */
+/** A call of a worker, with its facts about leases. */
 export interface LeaseCall extends Call {
   /** Of the lease that it was about, as the package's log names leases. */
   readonly lease?: string;
@@ -21,9 +21,9 @@ export interface Hold {
   readonly kind: "hold";
   readonly name: string;
   readonly grantedAt: number;
-  /** The end that the server had confirmed last: when that was asked for, plus the time granted. */
+  /** The last end confirmed by the server: when the request was sent, plus the granted time. */
   readonly endsAt?: number;
-  /** When the worker ran first after that end, with the signal still silent. */
+  /** When the worker first ran after that end without the signal having aborted. */
   readonly missedAt?: number;
   readonly abortedAt?: number;
   readonly reason?: string;
@@ -45,7 +45,7 @@ export type LeaseRecord = Exclude<CommonRecord, Call> | BlockRecord;
 export interface LeaseRun {
   readonly leaseMs: number;
   readonly workers: readonly WorkerHistory<{ readonly kind: string }>[];
-  /** When data was lost that had been acknowledged, or leases ended by a clock that jumped. */
+  /** When acknowledged data was lost, or a jump of the clock ended leases. */
   readonly dataLosses: readonly Span[];
   /** The state when all workers had left. */
   readonly leftovers: readonly string[];
@@ -59,7 +59,7 @@ export const lostDataBetween = ({ dataLosses }: LossyRun, from: number, to: numb
 /** Shorter stalls are not recorded. */
 const roundingMs = 30;
 
-/** Whether the holder was told in time, and not before. `which` is the lease, in words. */
+/** Checks that the holder's signal aborted in time, and not too early. `which` is the lease, in words. */
 export const checkHold = (
   run: LossyRun,
   stalls: readonly Span[],
@@ -89,7 +89,7 @@ export const checkHold = (
   );
 };
 
-/** A lease that was given back, or lost by the server's own word, is revived by nobody. */
+/** A lease that was released, or lost by a reply of the server, must not be renewed. */
 export const checkStaleCall = (run: LossyRun, id: string, call: LeaseCall, judge: Judge<LeaseInvariant>): void => {
   const { what, name, startedAt, settledAt, outcome } = call;
   // A release that the server lost brings its lease back.

@@ -1,23 +1,23 @@
-/** The behaviour of an object, one call after the other. */
+/** A sequential model of an object. */
 export interface Model<State, Call> {
   readonly initial: State;
-  /** The state after this call, or undefined where it cannot have gone like that. */
+  /** The state after this call, or undefined if the call is impossible in this state. */
   step(state: State, call: Call): State | undefined;
   /** Equal for equal states, and for those only. */
   key(state: State): string;
 }
 
-/** One call with what came of it, and the span in which it had its effect. */
+/** One call with its result, and the span in which it took effect. */
 export interface Operation<Call> {
   readonly call: Call;
   readonly startedAt: number;
-  /** Infinity: nobody knows whether it had its effect, and it may have it still. */
+  /** Infinity if the outcome is unknown, so that it may still take effect. */
   readonly endedAt: number;
 }
 
 /** The result of the search. */
 export interface Linearizability {
-  /** Undefined: undecided within `mostSteps`. */
+  /** Undefined if undecided within `mostSteps`. */
   readonly isLinearizable: boolean | undefined;
   readonly steps: number;
 }
@@ -37,7 +37,7 @@ const eventsOf = <Call>(operations: readonly Operation<Call>[]): Event[] =>
     // A call that begins at the instant at which another ends may have come first.
     .toSorted((a, b) => a.at - b.at || Number(b.isStart) - Number(a.isStart));
 
-/** The events in order, of which any may be taken out and put back where it was. */
+/** The events in order, of which any may be removed and put back in its place. */
 class EventList {
   readonly events: readonly Event[];
   readonly #next: Int32Array;
@@ -89,8 +89,8 @@ class EventList {
 
 /**
  * Whether the calls can be put in one order, each within its own span, that the model allows: the search of Wing and
- * Gong, which tries whatever may come next and takes it back where it leads nowhere, with Lowe's memory of the places
- * (calls done, and state) where it has been. Calls of unknown end may take effect at any time after their start, or never.
+ * Gong, which tries each possible next call and backtracks, with Lowe's cache of visited configurations (finished calls
+ * and state). Calls of unknown end may take effect at any time after their start, or never.
  *
  * The time is exponential in the number of calls that overlap; histories are best split by object first.
  */

@@ -9,7 +9,7 @@ const names = workloadNames();
 const usage = `npm run faults -- <package> [--fault K] [--server NAME] [--seed N] [--seconds N] [--control NAME] [--json] [--list]
 
   <package>   ${names.join(", ")}, or all
-  --fault     only these: a number of the matrix, or the beginning of a kind (see --list)
+  --fault     only the kind K, or all kinds that begin with K (see --list)
   --server    redis, valkey, or the path of a server program; else REDIS_SERVER_BIN or what is on PATH
   --seed      plays the same plan again; printed with every run
   --seconds   the budget for each package; its controls come on top (default 120)

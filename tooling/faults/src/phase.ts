@@ -6,20 +6,20 @@ import { outcomesOf } from "./records.js";
 import type { Fault } from "./faults/fault.js";
 import type { PhaseOptions, PhaseReport } from "./workload.js";
 
-/** One injection of a plan: all chance in it comes from its seed. */
+/** One injection of a plan: its random choices come from its seed. */
 export interface Planned {
   readonly fault: Fault;
   readonly seed: number;
-  /** The rest before it, in milliseconds. */
+  /** The pause before it, in milliseconds. */
   readonly gapMs: number;
 }
 
 const longestGapMs = 250;
 const usualCalmMs = 2_500;
-/** Of all rests. */
+/** The sum of all pauses. */
 const calmShare = 0.1;
 
-/** The injections of a seed: rounds in random order, each with every fault as often as that wants. */
+/** The injections of a seed: rounds in random order, each with every fault `times` times. */
 export function* planOf(
   seed: number,
   faults: readonly Fault[],
@@ -38,7 +38,7 @@ export function* planOf(
 const gapOf = (random: () => number, calmMs: number): number =>
   random() < calmShare ? calmMs : 20 + random() * longestGapMs;
 
-/** Injects one fault; resolves with whether it took effect. Work goes on when it is over. */
+/** Injects one fault; resolves with whether it took effect, once work continues. */
 const inject = async (lab: Lab, { fault, seed, gapMs }: Planned): Promise<boolean> => {
   await pause(gapMs);
   lab.random = seeded(seed);
@@ -62,7 +62,7 @@ const mostTries = 6;
 interface Injected {
   /** By kind. */
   readonly effects: ReadonlyMap<string, number>;
-  /** Why the run broke off: work did not go on. */
+  /** Why the run ended early: work did not continue. */
   readonly stuck: string | undefined;
 }
 
@@ -100,23 +100,23 @@ const injectAll = async (lab: Lab, { seed, faults, isOver, calmMs = usualCalmMs 
   return { effects, stuck: undefined };
 };
 
-/** A lab that a phase can be played in. */
+/** The lab of a phase. */
 interface Stage<H> extends Lab {
   begin(workers: number): Promise<void>;
-  /** Sends the workers away, and returns all that is known; `isStuck`: they do not work any more. */
+  /** Ends the workers, and returns all records; `isStuck`: they no longer work. */
   end(isStuck: boolean): Promise<H>;
 }
 
-/** The parts of a phase that only the package knows. */
+/** The parts of a phase that depend on the package. */
 type OwnReport = Pick<
   PhaseReport,
   "violations" | "checked" | "recoveries" | "worstStallMs" | "duplicates" | "remarks"
 > & {
-  /** Besides the calls of its workers. */
+  /** Besides the calls of the workers. */
   readonly operations?: number;
 };
 
-/** Plays one phase in a lab, and ends that. */
+/** Runs one phase in a lab, and closes the lab. */
 export const runPhase = async <H extends { readonly workers: Parameters<typeof outcomesOf>[0] }>(
   lab: Stage<H>,
   workers: number,

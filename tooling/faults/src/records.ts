@@ -1,4 +1,4 @@
-/** Processes and server read one clock of one machine, each through roundings of its own. In milliseconds. */
+/** Processes and server read the same clock of one machine, each with its own rounding. In milliseconds. */
 export const clockErrorMs = 2;
 
 /** A call of a worker. Instants are milliseconds since the epoch, counted by a monotonic clock. */
@@ -10,7 +10,7 @@ export interface Call {
   readonly settledAt: number;
   /** Within how many milliseconds it had to settle. */
   readonly dueMs: number;
-  /** For how much of that time the process did not run. */
+  /** The part of that time in which the process did not run. */
   readonly stalledMs: number;
   readonly outcome: "ok" | "failed" | "unknown" | "aborted" | "untyped";
   readonly code?: string;
@@ -37,7 +37,7 @@ export type CommonRecord =
 export interface WorkerHistory<R extends { readonly kind: string } = CommonRecord> {
   readonly id: string;
   readonly records: readonly R[];
-  /** When it was killed on purpose: then it owes no farewell. */
+  /** When it was killed on purpose: then no last record is expected. */
   readonly killedAt?: number | undefined;
   /** Its output; libraries print nothing. */
   readonly printed: string;
@@ -45,7 +45,7 @@ export interface WorkerHistory<R extends { readonly kind: string } = CommonRecor
   readonly end: string;
 }
 
-/** A span in which something was so. Instants are server time, epoch milliseconds. */
+/** A span of time. Instants are server time, epoch milliseconds. */
 export interface Span {
   readonly from: number;
   readonly to: number;

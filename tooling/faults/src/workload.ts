@@ -11,13 +11,13 @@ export interface PhaseReport {
   /** By invariant: how often it could be judged. */
   readonly checked: Readonly<Record<string, number>>;
   readonly recoveries: readonly { readonly kind: string; readonly ms: number }[];
-  /** The longest span in which the resource took nothing. */
+  /** The longest span in which the resource accepted no access. */
   readonly worstStallMs: number;
   /** Accesses that were sent again and had no second effect. */
   readonly duplicates: number;
-  /** Remarks that break no invariant: how often each was so. */
+  /** Remarks that break no invariant, each with its count. */
   readonly remarks?: Readonly<Record<string, number>>;
-  /** All that is known, to be kept where an invariant was broken. */
+  /** All records, to be stored if an invariant was broken. */
   readonly run: unknown;
 }
 
@@ -27,7 +27,7 @@ export interface PhaseOptions {
   readonly faults: readonly Fault[];
   /** Whether enough injections took effect. */
   readonly isOver: (effective: number) => boolean;
-  /** How long the workers are left alone now and then, and at the end: what goes wrong only slowly shows there. @default 2500 */
+  /** How long the workers run without faults now and then, and at the end, so that slow failures show. @default 2500 */
   readonly calmMs?: number;
   /** @default what the setting takes */
   readonly mode?: RedisMode;
@@ -38,17 +38,16 @@ export interface PhaseOptions {
 /** A workload with one fault in it that its checker must see. */
 export interface Control {
   readonly name: string;
-  /** Of these at least one is broken. */
+  /** The invariants of which at least one is broken. */
   readonly invariants: readonly string[];
-  /** Of the fault under which it shows. */
+  /** The kind of fault under which it shows. */
   readonly kind: string;
   /** How often that fault is injected at first; more often if the control did not show. @default 3 */
   readonly injections?: number;
 }
 
-/** Single calls against what somebody left behind: no contenders. */
+/** Single calls on extreme input or on keys that others have spoilt: no contenders. */
 export interface Edge {
-  readonly number: number;
   readonly kind: string;
   readonly run: () => Promise<{
     readonly effects: number;
@@ -57,13 +56,13 @@ export interface Edge {
   }>;
 }
 
-/** One package under faults: its workers, what they write down, and the invariants that its checker holds them to. */
+/** One package under faults: its workers, their records, and the invariants that its checker judges. */
 export interface Workload {
   readonly name: string;
   readonly invariants: readonly string[];
   /** The kinds of fault that concern it. */
   readonly faults: readonly Fault[];
-  /** Of the time that a campaign has, for each setting, in this order. */
+  /** The share of a campaign's time for each setting, in this order. */
   readonly shares: Readonly<Partial<Record<PhaseOptions["setting"], number>>>;
   readonly edges: readonly Edge[];
   readonly controls: readonly Control[];

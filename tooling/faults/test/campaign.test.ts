@@ -23,7 +23,7 @@ const workloads: readonly Workload[] = await Promise.all(
  * A short run of each workload: a process that dies, connections that are killed, replies that are lost, scripts that are
  * gone. `npm run faults` has all faults, all settings, and the controls, which show that each checker sees what it is for.
  */
-const kinds = ["1 worker killed", "8 scripts flushed", "10 command connections killed", "16 replies lost"];
+const kinds = ["worker killed", "scripts flushed", "command connections killed", "replies lost"];
 
 describe.each(workloads.map((workload) => [workload.name, workload] as const))("The run of %s", (_, workload) => {
   it("keeps every invariant while each fault takes effect once", async () => {
@@ -32,13 +32,13 @@ describe.each(workloads.map((workload) => [workload.name, workload] as const))("
     expect(chosen).toHaveLength(kinds.length);
     const isOver = (effective: number): boolean => effective >= 1;
     const report = await workload.run({ seed, setting: "kept", faults: chosen, isOver, calmMs });
-    const told = `SEED=${String(seed)}`;
-    expect(report.violations.slice(0, 20), told).toEqual([]);
-    expect([...report.effects.keys()].toSorted(), told).toEqual(kinds.toSorted());
-    expect(Math.min(...report.effects.values()), told).toBeGreaterThan(0);
+    const seedText = `SEED=${String(seed)}`;
+    expect(report.violations.slice(0, 20), seedText).toEqual([]);
+    expect([...report.effects.keys()].toSorted(), seedText).toEqual(kinds.toSorted());
+    expect(Math.min(...report.effects.values()), seedText).toBeGreaterThan(0);
     // Something was done, and something judged.
-    expect(report.operations, told).toBeGreaterThan(kinds.length);
-    expect(Math.max(...Object.values(report.checked)), told).toBeGreaterThan(kinds.length);
+    expect(report.operations, seedText).toBeGreaterThan(kinds.length);
+    expect(Math.max(...Object.values(report.checked)), seedText).toBeGreaterThan(kinds.length);
   });
 
   it.each(workload.edges.map((edge) => [edge.kind, edge] as const))("finds nothing broken by %s", async (__, edge) => {

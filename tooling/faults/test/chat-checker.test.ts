@@ -10,10 +10,10 @@ let numbers = 0;
 
 /** Instants are since the epoch of the run; without a second one the worker was killed before. */
 const call = (what: string, from: number, to: number | undefined, facts: object): LogRecord[] => {
-  const told = { what, name: "errands", number: ++numbers, ...facts };
-  const begun = { kind: "begun", at: epoch + from, ...told };
+  const common = { what, name: "errands", number: ++numbers, ...facts };
+  const begun = { kind: "begun", at: epoch + from, ...common };
   const times = { startedAt: epoch + from, settledAt: epoch + (to ?? 0), dueMs: 1_000, stalledMs: 0 };
-  const ended = { kind: "call", outcome: "ok", ...told, ...times };
+  const ended = { kind: "call", outcome: "ok", ...common, ...times };
   return (to === undefined ? [begun] : [begun, ended]) as unknown as LogRecord[];
 };
 

@@ -461,7 +461,7 @@ describe("The checker", () => {
       const draft = aRun(1);
       const pause = aPause(draft, 1_500);
       expect(invariantsBrokenBy(draft.run)).toEqual(["L6"]);
-      draft.run.outages = [{ kind: "14 server stopped", from: pause.from + from, to: pause.from + to }];
+      draft.run.outages = [{ kind: "server stopped", from: pause.from + from, to: pause.from + to }];
       expect(invariantsBrokenBy(draft.run)).toEqual([]);
     }
     const draft = aRun(1);
@@ -483,7 +483,7 @@ describe("The checker", () => {
       ) as Mutable<CallRecord>[];
       const release = draft.pick(releases);
       release.result = "not-held";
-      draft.run.outages = [{ kind: "27 requests repeated", from: release.startedAt - 5, to: release.startedAt + 0.1 }];
+      draft.run.outages = [{ kind: "requests repeated", from: release.startedAt - 5, to: release.startedAt + 0.1 }];
       expect(violationsOf(draft.run), `seed ${String(seed)}`).toEqual([]);
     }
   });

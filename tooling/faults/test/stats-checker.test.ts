@@ -55,7 +55,7 @@ const aRun = (seed: number): Draft => {
     const total = totals.get(delivery) ?? 0;
     return { series: delivery, delivery, total, parts: { buckets: total } };
   });
-  const heals = [{ kind: "8 scripts flushed", at: epoch + 10_000 }];
+  const heals = [{ kind: "scripts flushed", at: epoch + 10_000 }];
   const run = { workers, heals, losses: [], isWhole: true, found, copied: {}, leftovers: [], echoes: 0 };
   return { run, workers, found };
 };

@@ -1,4 +1,4 @@
-// The processes beside the web server: started, restarted when they die, told to stop.
+// The processes beside the web server: started, restarted when they die, and stopped.
 import { type ChildProcess, fork } from "node:child_process";
 import { type FromChild, startLimitMs, type ToChild } from "./member.js";
 
@@ -78,7 +78,7 @@ export class Crew {
     this.#events.splice(eventsKept);
   }
 
-  /** SIGKILL, as an operator or the kernel would; it is started anew `backAfterMs` later. */
+  /** SIGKILL, like an operator or the kernel; it is restarted `backAfterMs` later. */
   kill(name: string, backAfterMs: number = restartMs): number {
     const member = this.#running(name);
     member.restartAfterMs = backAfterMs;
@@ -88,7 +88,7 @@ export class Crew {
     return pid;
   }
 
-  /** Asks a process something and resolves with its answer; rejects if it ends before it answers. */
+  /** Sends a process a request and resolves with its answer; rejects if it ends before it answers. */
   async call<Answer>(name: string, what: unknown): Promise<Answer> {
     const member = this.#running(name);
     const call = ++this.#calls;
@@ -102,7 +102,7 @@ export class Crew {
     });
   }
 
-  /** Tells every process to end, the one called `last` after all others: they still need it to end in good order. */
+  /** Ends every process, the one called `last` after all others, since they need it to end in order. */
   async stop(last: string | null = null): Promise<void> {
     this.#isStopping = true;
     const all = [...this.#members.values()];

@@ -11,7 +11,7 @@ export interface OutgoingMail {
 
 const isPlain = (text: string): boolean => !/[\r\n<>]/.test(text);
 
-/** Sends a mail by SMTP. Rejects with the words of the server if it does not take it. */
+/** Sends a mail by SMTP. Rejects with the server's reply if it refuses the mail. */
 export const sendMail = async (
   port: number,
   { id, to, subject, text }: OutgoingMail,

@@ -27,7 +27,7 @@ const reportMs = 250;
 /** Many processes start at once, and the machine may be a small one. */
 export const startLimitMs = 20_000;
 
-/** A process that is started anew is given the facts of its first start: others still go by them. */
+/** A restarted process receives the facts of its first start, since others still use them. */
 export const serveMember = <Task, Facts = unknown>(
   begin: (task: Task, report: Report, before: Facts | undefined) => Promise<Duty>,
 ): void => {

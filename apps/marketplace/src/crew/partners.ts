@@ -1,5 +1,5 @@
-// The world outside of the shop, as a process of its own: a payment provider that bears five payments at once, a label
-// printer that jams, and a mail server that keeps what it gets.
+// The world outside of the shop, as a process of its own: a payment provider that accepts five payments at once, a
+// label printer that jams, and a mail server that stores its mails.
 import { once } from "node:events";
 import { createServer as createHttpServer, type IncomingMessage, type Server, type ServerResponse } from "node:http";
 import { type AddressInfo, createServer as createTcpServer, type Socket } from "node:net";
@@ -25,10 +25,10 @@ export interface Mail {
 export interface PartnersState {
   readonly atOnce: number;
   readonly peak: number;
-  /** Payments that came as a sixth at once, and were turned away. */
+  /** Payments that were refused because five were under way. */
   readonly refused: number;
   readonly charges: number;
-  /** Repeated requests for a payment that was made; each got the first answer. */
+  /** Repeated requests for a payment that was already made; each got the first answer. */
   readonly repeats: number;
   readonly mailCount: number;
 }

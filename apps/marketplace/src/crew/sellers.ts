@@ -45,7 +45,7 @@ serveMember(async ({ url, prefix, sellers }: SellersTask, report) => {
 
   const serve = async (seller: string): Promise<void> => {
     await chat.listen(seller, { signal: end.signal }).each(async ({ chat: name, seq, from, body }) => {
-      // Only people are answered, never another program.
+      // It answers only people, never another program.
       if (from === support || from === seller || everySeller.has(from)) return;
       // A person plays this seller: the message stays unread until they have read it, or have left.
       if (await isPlayed(seller)) {
@@ -53,7 +53,7 @@ serveMember(async ({ url, prefix, sellers }: SellersTask, report) => {
         return;
       }
       await sleep(slowSellers.has(seller) ? slowMs : thinkingMs, undefined, { signal: end.signal });
-      // Sent again after a crash it is the same answer, and is taken once.
+      // Repeated after a crash it is the same answer, and is accepted once.
       const answer = seller === fraudster ? "Pay me outside of the shop, and it is half the price." : answerTo(body);
       await chat.send(name, { from: seller, body: answer, clientId: `answer-${seq}` });
       if (seller === fraudster && name.startsWith("order:"))
@@ -61,7 +61,8 @@ serveMember(async ({ url, prefix, sellers }: SellersTask, report) => {
       report({ answered: ++answered } satisfies SellersStatus);
     });
   };
-  // Buyers sell on what they bought. Nobody listens for all of them; support is in the chat of every order, and speaks up.
+  // Buyers resell items. No program plays all of them as sellers, so support, which is in the chat of every order,
+  // answers.
   const serveOthers = async (): Promise<void> => {
     await chat.listen(support, { signal: end.signal }).each(async ({ chat: name, seq, from, body }) => {
       const seller = await redis.hget(keys.order(name.slice(orderChat("").length)), "seller");

@@ -35,7 +35,7 @@ const lookMs = 2_000;
 const mostWaiting = 3;
 const bytesPerSecond = 1_500_000;
 
-/** Sends blocks no faster than a wire of that width, so that the progress can be seen. */
+/** Sends blocks at a limited rate, so that the progress is visible. */
 async function* paced(blocks: readonly string[], signal: AbortSignal): AsyncGenerator<string> {
   for (const block of blocks) {
     yield block;
@@ -87,7 +87,7 @@ serveMember(async ({ url, prefix, folder, days }: ShipperTask, report) => {
     const name = `history-${day}.log.gz`;
     const path = join(folder, name);
     await writeFile(path, await promisify(gzip)(historyFile(day).join("")));
-    // Its name is its identity: started anew, the shipper finds that it was shipped.
+    // Its name is its identity: after a restart the shipper finds that it was shipped.
     shipped(await shipper.add(path, { id: name, signal: end.signal }));
     await unlink(path);
   };

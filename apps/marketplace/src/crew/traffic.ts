@@ -1,4 +1,4 @@
-// Gentle visitors over real HTTP: they look around, search, buy, sell on, and ask sellers.
+// Slow visitors over real HTTP: they browse, search, buy, resell, and ask sellers.
 import { setTimeout as sleep } from "node:timers/promises";
 import { ask, field } from "../http-client.js";
 import { addressOf } from "../seed/countries.js";
@@ -7,7 +7,7 @@ import { serveMember } from "./member.js";
 
 export interface TrafficTask {
   readonly origin: string;
-  /** Shown with each request, so that the web server believes the address that comes with it. */
+  /** Sent with each request, so that the web server trusts the address in its header. */
   readonly pass: string;
   readonly users: readonly string[];
 }
@@ -76,7 +76,7 @@ serveMember(async ({ origin, pass, users }: TrafficTask, report) => {
         const text = questions[chance.between(0, questions.length - 1)] ?? "";
         await go(`/order/${order}/say`, { csrf: field(shown.body, "csrf"), id: field(shown.body, "id"), text });
       }
-      // Sold on, so that the market never runs dry.
+      // Resold, so that the market never runs dry.
       await sell(path, Number(form["price"]));
     }
     const last = await go("/me");

@@ -1,4 +1,4 @@
-// The wire between the shop and its Redis, as a process of its own, so that it can be made slow and be cut.
+// The network link between the shop and its Redis, as a separate process, so that it can be slowed down and cut.
 import { FaultProxy } from "@kit/testing";
 import { serveMember } from "./member.js";
 

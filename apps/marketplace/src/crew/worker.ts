@@ -1,4 +1,4 @@
-// A worker: does the jobs of orders, and looks after sales that were left without an order.
+// A worker: runs the jobs of orders, and completes sales that have no order.
 import { connect } from "@kit/core";
 import { createLock } from "@kit/lock";
 import type { Job } from "@kit/queue";
@@ -33,7 +33,7 @@ export interface RunningJob {
   readonly id: string;
   readonly name: string;
   readonly since: number;
-  /** From 0 to 1, where it is known. */
+  /** From 0 to 1, if it is known. */
   readonly progress?: number;
 }
 
@@ -60,7 +60,7 @@ serveMember(async ({ url, prefix, name, partners }: WorkerTask, report) => {
   const offers = new Offers({ redis, keys, market, orders, chat, queue });
   const flags = createFlags(redis, { maintenance: { whenUnknown: true } }, { prefix });
   const nothing = (): void => undefined;
-  // Outages are told to the calls that meet them; nothing here may print.
+  // Outages reject the calls that meet them; nothing here may print.
   quiet(queue, chat, slots, lock, counted.stats, flags);
 
   const running = new Map<string, RunningJob>();
@@ -78,7 +78,7 @@ serveMember(async ({ url, prefix, name, partners }: WorkerTask, report) => {
     if (!response.ok) throw new Error(text);
   };
 
-  /** Under one of the permits: the provider bears so many payments at once. */
+  /** Holds one of the permits: the provider accepts only that many payments at once. */
   const pay = (of: string, holder: string, signal: AbortSignal, onPermit?: () => Promise<void>): Promise<void> =>
     slots.using(
       async (permit) => {
@@ -105,7 +105,7 @@ serveMember(async ({ url, prefix, name, partners }: WorkerTask, report) => {
           ...(taken.crashes > 0 ? { note: "its worker died" } : {}),
         });
         const note = await work(order, taken as Job);
-        // Two workers may have done it, if one was taken for dead: the first one to say so is believed.
+        // Two workers may have done it, if one was considered dead: the first record counts.
         if (!(await orders.done(order.id, job))) return;
         await orders.step(order.id, { ...step, what: "done", ...(note === undefined ? {} : { note }) });
       } catch (error) {
@@ -189,7 +189,7 @@ serveMember(async ({ url, prefix, name, partners }: WorkerTask, report) => {
   worker.on("dead", ({ job }) => counted.jobs.inc({ job: job.name, outcome: "dead" }));
   tell();
 
-  // One worker at a time looks through the ledger; the others have better things to do.
+  // One worker at a time scans the ledger.
   const dispatch = async (): Promise<void> => {
     await using lease = await lock.tryAcquire("shop.main.dispatch");
     if (lease) while ((await orders.dispatch()) > 0) lease.assertHeld();

@@ -1,7 +1,7 @@
 import type { PackageDescriptor } from "@kit/core/toolkit";
 import { bookInspector, indexInspector } from "./inspect.js";
 
-/** This package, for the command line. */
+/** What this package adds to the command line. */
 export const descriptor: PackageDescriptor = {
   name: "autocomplete",
   things: "prefix indexes and contact books",
@@ -35,7 +35,7 @@ export const descriptor: PackageDescriptor = {
       ["SADD", key, "m"],
     ],
   },
-  // An index is data; a book may be made to be kept for ever.
+  // An index is permanent data, and a book may be kept for ever.
   endlessKeys: [{ key: /^\{.*\}:(?:index|rows|ranked|items)$/s }, { key: /^\{.*\}:(?:book|contacts|cards|blocked)$/s }],
   inspectors: [indexInspector, bookInspector],
 };

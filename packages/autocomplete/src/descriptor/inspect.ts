@@ -64,9 +64,9 @@ export const indexInspector: Inspector = {
 /** A contact book at one instant; what `kit inspect contact-book OWNER --json` prints. Payloads are not shown. */
 interface BookReport {
   readonly owner: string;
-  /** Empty: there is no book. */
+  /** Empty if there is no book. */
   readonly version: string;
-  /** The best first. `since`: when one event would be worth as much as all of its events. */
+  /** The best first. `since`: when a single event would weigh as much as all its events together. */
   readonly contacts: readonly { readonly id: string; readonly text: string; readonly since: string }[];
   readonly blocked: readonly string[];
 }

@@ -1,29 +1,29 @@
-/** How text is folded. Two processes that search the same names must use the same. */
+/** How text is folded. All processes that search the same names must use the same settings. */
 export interface FoldOptions {
   /**
    * `"fold"` ignores accents: on Latin, Greek, Arabic and Hebrew letters, and of ё. Letters with a stroke and ligatures
-   * become their plain forms (ø, ł, æ). Marks of other scripts are letters of their own and stay. `"keep"` keeps all.
+   * become their plain forms (ø, ł, æ). Marks of other scripts count as letters and stay. `"keep"` keeps all.
    *
    * @default "fold"
    */
   readonly marks?: "fold" | "keep" | undefined;
   /**
-   * Only Turkish (`"tr"`) and Azerbaijani (`"az"`) matter: there, I and ı are one letter, and İ and i another. Elsewhere
-   * I and i are one, and with `marks: "fold"` all four.
+   * Only Turkish (`"tr"`) and Azerbaijani (`"az"`) make a difference: there I and ı are one letter, and İ and i another.
+   * Elsewhere I and i are one, and with `marks: "fold"` all four.
    *
    * @default none
    */
   readonly locale?: string | undefined;
 }
 
-/** Changes whenever the rules below give another result for some text. */
+/** Must change whenever the rules below give another result for some text. */
 const rules = 1;
 
 const runtime = (globalThis as { process?: { readonly versions?: { readonly unicode?: string } } }).process;
 
 /**
- * The version of what {@link fold} does: that of its rules, and of the Unicode data of this runtime. Texts that were
- * folded under different versions may differ, most likely in letters that are new to Unicode.
+ * The version of {@link fold}: that of its rules, and of the Unicode data of this runtime. Texts folded under different
+ * versions may differ, most likely in letters that are new to Unicode.
  */
 export const foldVersion: string = `${String(rules)}/${runtime?.versions?.unicode ?? "unknown"}`;
 
@@ -49,8 +49,8 @@ const strokes: Readonly<Record<string, string>> = {
 };
 const letterWithStroke = /[łøđħŧðþæœı]/g;
 
-// The letters that a keyboard sends for what Unicode has as one: final consonants as the first ones they are typed as,
-// and vowels and finals of two keys apart. So each state while a syllable is typed is a prefix of the next.
+// The keystrokes of Korean letters that Unicode combines: final consonants become the initial ones they are typed as, and
+// vowels and finals of two keys are split. So each state of a syllable while it is typed is a prefix of the next one.
 const initials = "ᄀᄁᄂᄃᄄᄅᄆᄇᄈᄉᄊᄋᄌᄍᄎᄏᄐᄑᄒ";
 const compatible = "ㄱㄲㄴㄷㄸㄹㅁㅂㅃㅅㅆㅇㅈㅉㅊㅋㅌㅍㅎ";
 const finals =
@@ -83,7 +83,7 @@ export const foldPrefix = (text: string, { marks = "fold", locale = "" }: FoldOp
   const lower = (given: string): string => (turkic ? given.toLocaleLowerCase(turkic) : given.toLowerCase());
   const upper = (given: string): string => (turkic ? given.toLocaleUpperCase(turkic) : given.toUpperCase());
   let folded = text.normalize("NFKC").replace(ignorable, "").normalize("NFKC");
-  // There and back: ß and SS meet at ss, and what has only a capital, or only a small letter, meets its kin.
+  // To upper case and back: ß and SS both become ss, and letters that exist in one case only become equal to their variants.
   folded = lower(upper(lower(folded)))
     .replaceAll("ς", "σ")
     .replaceAll("i\u0307", "i");
@@ -99,14 +99,13 @@ export const foldPrefix = (text: string, { marks = "fold", locale = "" }: FoldOp
 };
 
 /**
- * The form of `text` that names are compared by: equal for texts that people take for the same, whatever their case,
- * width, accents, spaces or invisible characters. It is for comparing, not for showing, and its order is that of code
- * points, not of a dictionary.
+ * The form of `text` in which names are compared: equal for texts that differ only in case, width, accents, spaces or
+ * invisible characters. It is for comparing, not for display, and its order is that of code points, not of a dictionary.
  *
  * After the case folding and NFKC of the Unicode Standard (sections 3.13 and 3.11), with the accents of Unicode Technical
- * Report 30. Folding twice gives what folding once does.
+ * Report 30. Folding twice gives the same result as folding once.
  *
- * @throws {RangeError} the text has half a surrogate pair.
+ * @throws {RangeError} the text has a lone surrogate.
  *
  * @example
  * fold("  ＳＴＲＡẞＥ ") === fold("straße"); // "strasse"

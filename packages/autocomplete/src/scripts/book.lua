@@ -6,8 +6,8 @@
 local layoutError = 'KIT_LAYOUT the contact book was written by a newer version'
 local mostOps = 8
 
--- The book as this call finds it; nil for a layout that is not ours. Reading the sizes fails on a key of another type
--- before anything is changed.
+-- The book at the start of this call; nil for an unknown layout. Reading the sizes fails on a key of another type before
+-- anything is changed.
 local function openBook(book, contacts, cards, blocked)
   local layout, version, ops = unpack(redis.call('HMGET', book, 'layout', 'version', 'ops'))
   if layout and layout ~= '1' then return nil end
@@ -22,7 +22,7 @@ local function openBook(book, contacts, cards, blocked)
     return string.find(' ' .. ops, ' ' .. op .. ' ', 1, true) ~= nil
   end
 
-  -- Notes a change: a version that was never there before, also after the book was lost.
+  -- Records a change, by a version that was never used before, even if the book was lost.
   function state.save(op, keepMs)
     local kept = {}
     for one in string.gmatch(op .. ' ' .. ops, '%S+') do

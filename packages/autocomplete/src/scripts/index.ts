@@ -85,12 +85,12 @@ export interface Matches {
   readonly damaged: number;
 }
 
-/** The matches of some texts, in their order; undefined: there is no index. */
+/** The matches of some texts, in their order; undefined if there is no index. */
 export type SuggestReply =
   | { readonly state: "found"; readonly found: readonly Matches[] | undefined }
   | { readonly state: "settings"; readonly settings: string };
 
-/** A list that a script has put into one text. */
+/** A list that a script has joined into one text. */
 const listOf = (raw: unknown): string[] => (raw === "" ? [] : String(raw).split(listSeparator));
 
 const matchesOf = ([more, truncated, damaged, records, ids]: readonly unknown[]): Matches => {
@@ -121,14 +121,14 @@ export const suggest: Script<
   },
 });
 
-/** Beginnings of names that a text is, but for one character. */
+/** Beginnings of names that equal a text except for one character. */
 export interface Spellings {
   readonly texts: readonly string[];
-  /** Whether some were not looked for. */
+  /** Whether the search was cut short. */
   readonly truncated: boolean;
 }
 
-/** Finds the beginnings of names that a text is, but for one character. */
+/** Finds the beginnings of names that equal a text except for one character. */
 export const spell: Script<readonly ["rows"], readonly ["tag", "...characters"], Spellings> = defineScript({
   name: "autocomplete.spell",
   source: spellSource,
@@ -151,7 +151,7 @@ export const ranges: Script<readonly ["rows"], readonly ["...ranges"], readonly 
   reply: (raw) => (raw as unknown[]).map(listOf),
 });
 
-/** The weights of items in one shard; undefined: it does not have them. */
+/** The weights of items in one shard; undefined for those that it does not have. */
 export const weights: Script<readonly ["items"], readonly ["...ids"], readonly (string | undefined)[]> = defineScript({
   name: "autocomplete.weights",
   source: weightsSource,
@@ -267,7 +267,7 @@ export interface StoredContact {
 /** A book as it is stored. */
 export interface FetchReply {
   readonly version: string;
-  /** Undefined: the caller has it. */
+  /** Undefined if the caller has the current one. */
   readonly content: { readonly blocked: readonly string[]; readonly contacts: readonly StoredContact[] } | undefined;
 }
 

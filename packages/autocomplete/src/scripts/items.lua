@@ -9,8 +9,8 @@ local mostWeight = 9999999999999
 local opsMs = 60000
 local mostOps = 10000
 
--- Reads the settings of both generations; returns an error where they cannot be told. The current one has none where the
--- index was never written. Reading the sizes fails on a key of another type before anything is changed.
+-- Reads the settings of both generations; returns an error if they cannot be read. The current one has none if the index was
+-- never written. Reading the sizes fails on a key of another type before anything is changed.
 local function openIndex(index, current, staged)
   local layout, settings, stagedSettings, token =
     unpack(redis.call('HMGET', index, 'layout', 'settings', 'staged', 'staging'))
@@ -23,7 +23,7 @@ local function openIndex(index, current, staged)
   return nil
 end
 
--- Whether a rebuild fills the generation: its marker lies among the items, and expires with them.
+-- Whether a rebuild fills the generation: its marker is one of the items, and expires with them.
 local function isStaged(generation)
   return generation.token ~= nil and redis.call('HGET', generation.items, '') == generation.token
 end
@@ -33,7 +33,7 @@ local function isRepeated(ops, op)
   return redis.call('ZSCORE', ops, op) ~= false
 end
 
--- Notes an operation that changed something.
+-- Records an operation that changed something.
 local function remember(ops, op)
   local time = redis.call('TIME')
   local now = time[1] * 1000 + math.floor(time[2] / 1000)
@@ -52,8 +52,8 @@ local function recordOf(generation, id)
   return { revision = revision, weight = tonumber(weight), starts = starts, fold = fold, tail = tail }
 end
 
--- Where a weight stands among others, as seven characters from ! to ~ whose order in bytes is that of relevance: the whole
--- name that was typed first, then the highest weight. Decimal digits would take thirteen, in each row.
+-- The rank of a weight, as seven characters from ! to ~ whose order in bytes is that of relevance: first the name that
+-- equals the query, then the highest weight. Decimal digits would take thirteen characters in each row.
 local function rankOf(weight, isExact)
   local left = mostWeight - weight + (isExact and 0 or mostWeight + 1)
   local digits = {}
@@ -118,7 +118,7 @@ local function store(generation, id, record)
   redis.call('HSET', generation.items, id, text)
 end
 
--- Takes an item and its rows away. Returns whether it was there.
+-- Removes an item and its rows. Returns whether it was there.
 local function dropItem(generation, id, old)
   if not old then return false end
   local rows, ranked = rowsOf(generation, id, old)
@@ -140,7 +140,7 @@ local function putItem(generation, id, record, old)
   addRows(generation.ranked, ranked)
 end
 
--- Lets staged data live for so long; without a time, as long as its items do: a live change must not keep the data of a dead
+-- Sets the life of staged data; without a time, to that of its items: a live change must not keep the data of a dead
 -- rebuild.
 local function keepStaged(generation, live, keepMs)
   local ms = keepMs or redis.call('PTTL', generation.items)

@@ -50,7 +50,7 @@ else
   redis.call('HSETNX', cards, id, id)
 end
 redis.call('ZADD', contacts, string.format('%.17g', score), id)
--- The one that was just used stays, however often the others were.
+-- The contact that was just used stays, however often the others were.
 local lowest = redis.call('ZRANGE', contacts, 0, math.max(0, redis.call('ZCARD', contacts) - max))
 local excess = redis.call('ZCARD', contacts) - max
 for _, one in ipairs(lowest) do

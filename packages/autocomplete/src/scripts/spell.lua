@@ -13,7 +13,7 @@ local rows = KEYS[1]
 local tag = ARGV[1]
 local characters = { unpack(ARGV, 2) }
 
--- The bounds of what one query reads, and finds.
+-- The limits of what one query reads and finds.
 local mostRanges = 500
 local mostTexts = 16
 
@@ -58,9 +58,9 @@ for at = #heads, 1, -1 do
     local lead = string.byte(row, #head + 1)
     local length = lead < 0x80 and 1 or lead < 0xE0 and 2 or lead < 0xF0 and 3 or 4
     local character = string.sub(row, #head + 1, #head + length)
-    -- The end of a name is none.
+    -- The end of a name is no character.
     if lead > 0 then
-      -- Whatever comes in place of the last character begins with all before it.
+      -- Any replacement of the last character begins with the characters before it.
       if kind == '2' and behind ~= '' then try(head .. character .. behind) end
       try(head .. character .. rest)
     end

@@ -24,7 +24,7 @@ local layout, staging = unpack(redis.call('HMGET', index, 'layout', 'staging'))
 if layout and layout ~= '1' then return redis.error_reply('KIT_LAYOUT the index was written by a newer version') end
 if staging == token then return 1 end
 redis.call('UNLINK', stagedRows, stagedRanked, stagedItems, live)
--- An index that lost its head is made anew by the rebuild, whatever lies there.
+-- The rebuild makes an index that lost its head anew, whatever the other keys hold.
 if not layout then redis.call('HSET', index, 'layout', '1', 'settings', settings) end
 redis.call('HSET', index, 'staging', token, 'staged', settings)
 redis.call('HSET', stagedItems, '', token)

@@ -45,7 +45,7 @@ local function found(ids, limit, more, truncated)
   return { more and 1 or 0, truncated, damaged, table.concat(texts, '\1'), table.concat(ids, '\1', 1, last - damaged) }
 end
 
--- Most often a text is ranked, and no item has several of its first rows: one range is the answer, in order.
+-- Usually a text is ranked, and no item has several of its first rows: then one range is the answer, in order.
 local function byRank(anchor, limit)
   local first = redis.call('ZRANGEBYLEX', ranked, '[' .. anchor .. '\0', '(' .. anchor .. '\0\255', 'LIMIT', 0, limit + 1)
   local ids, taken = {}, {}
@@ -60,10 +60,10 @@ end
 
 -- Any other text.
 local function search(prefix, anchor, limit, words)
-  -- The bounds of what one query reads.
+  -- The limits of what one query reads.
   local most = math.max(512, 4 * limit)
   local scan = math.max(64, limit)
-  -- Of several words each record is looked at, too.
+  -- For several words each record is checked, too.
   if #words > 0 then
     most = math.max(256, limit)
     scan = most
@@ -77,7 +77,7 @@ local function search(prefix, anchor, limit, words)
     return '[' .. text, '(' .. text .. '\255'
   end
 
-  -- Of several words the rarest is looked for, and the others in what it finds.
+  -- For several words the rarest is searched, and the others in its results.
   local lead = prefix
   local fewest = nil
   local parts = {}
@@ -113,7 +113,7 @@ local function search(prefix, anchor, limit, words)
   local function isMatch(id)
     local record = records[id]
     if #parts == 0 or not record then return true end
-    -- Most items lack one wherever it is looked for, which is quickly seen.
+    -- Most items lack a word anywhere in the text, which is quickly found.
     for _, part in ipairs(parts) do
       if not string.find(record, part.text, 1, true) then return false end
     end
@@ -124,7 +124,7 @@ local function search(prefix, anchor, limit, words)
     return true
   end
 
-  -- Adds the ids of rows in a range, each once, until there are more than the limit, or the range or the patience ends.
+  -- Adds the ids of rows in a range, each once, until there are more than the limit, or the range or the read limit ends.
   -- `rest` is what must follow in a row after `offset` bytes. Returns whether the range was read to its end.
   local function collect(key, min, max, offset, rest)
     local left, size = most, limit + 1 - #ids
@@ -204,7 +204,7 @@ local function search(prefix, anchor, limit, words)
       more = not collect(ranked, min, max, #anchor + 8, string.sub(lead, #anchor + 1))
       if truncated == 1 and #ids < limit then
         if #parts > 0 then
-          -- All words are common: those that stand in this order are found at least.
+          -- All words are common: at least names with the words in this order are found.
           from, to = bounds(prefix)
           found = redis.call('ZRANGEBYLEX', rows, from, to, 'LIMIT', 0, 64)
         end

@@ -25,11 +25,11 @@ local token = ARGV[1]
 local staging, switched, settings = unpack(redis.call('HMGET', index, 'staging', 'switched', 'staged'))
 if switched == token then return 1 end
 if staging ~= token or redis.call('HGET', stagedItems, '') ~= token then return 0 end
--- Shrinks first: allowed at maxmemory, and so is what follows.
+-- The first write frees memory, so that Redis allows all at maxmemory.
 redis.call('UNLINK', rows, ranked, items, live)
 redis.call('HDEL', stagedItems, '')
 local function rename(from, to)
-  -- All that is staged expires, so this says whether it is there.
+  -- All staged keys expire, so this shows whether they exist.
   if redis.call('PERSIST', from) == 1 then redis.call('RENAME', from, to) end
 end
 rename(stagedRows, rows)

@@ -51,7 +51,7 @@ local isLost = not isStaged(other)
 local hasLive = redis.call('SCARD', live) > 0
 local isRepeat = isRepeated(ops, op)
 
--- Each generation that is written, with the place of its fold among the operands of an item.
+-- Each generation to be written, with the place of its fold among the operands of an item.
 local targets = {}
 if token ~= '' then
   if isLost or other.token ~= token or other.settings ~= settings then return { 3 } end
@@ -76,7 +76,7 @@ for at = 1, #changes, stride do
     local fold, starts = changes[at + target.fold - 1], changes[at + target.fold]
     local old = recordOf(generation, id)
     if string.find(weight, '^[+-]') then
-      -- An item that a rebuild has not read yet gets its weight from there.
+      -- An item that a rebuild has not read yet gets its weight from the rebuild's source.
       if old and not isRepeat then
         local sum = math.max(0, math.min(mostWeight, old.weight + weight))
         local record = { weight = sum, revision = old.revision, starts = old.starts, fold = old.fold, tail = old.tail }
@@ -95,7 +95,7 @@ for at = 1, #changes, stride do
         putItem(generation, id, record, old)
         hasChanged = true
       end
-      -- A drop counts too: the copy that the rebuild reads may be older.
+      -- A drop counts, too: the source of the rebuild may be older.
       if i == 2 then redis.call('SADD', live, id) end
     end
   end

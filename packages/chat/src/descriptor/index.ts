@@ -2,7 +2,7 @@ import type { PackageDescriptor } from "@kit/core/toolkit";
 import { chatInspector } from "./inspect.js";
 import { tailCommand } from "./tail.js";
 
-/** This package, for the command line. */
+/** What this package adds to the command line. */
 export const descriptor: PackageDescriptor = {
   name: "chat",
   things: "chats",

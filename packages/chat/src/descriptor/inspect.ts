@@ -9,7 +9,7 @@ interface ChatReport extends ChatInspection {
   readonly chat: string;
   /** Some of the members, in no order. */
   readonly someMembers: MembersPage["members"];
-  /** Null where nobody took messages one by one. */
+  /** Null if no worker ever took messages of it. */
   readonly mailbox: MailboxStats | null;
 }
 
@@ -61,6 +61,6 @@ export const chatInspector: Inspector = {
       const columns = ["member", "position", "unread"];
       return { data, facts: factsOf(data), table: rows.length > 0 ? { columns, rows } : undefined };
     }),
-  // The server is not asked here: with another number of shards than the default these are not the chat's keys.
+  // This does not ask the server: the keys are right only for the default number of shards.
   keys: (prefix, name: string) => Object.values(new Keys(prefix, defaultShards).chat(name)),
 };

@@ -3,8 +3,8 @@ import { type Chat, ChatUnknownError, createChat } from "../index.js";
 import { layoutKey } from "../keys.js";
 
 /**
- * Gives a chat object to somebody who only looks. Where the prefix has no chats none is made, since it would store how they
- * are to be divided.
+ * Calls back with a chat object for reading. If the prefix has no chats none is made, since it would store the number of
+ * shards.
  *
  * @throws {ChatUnknownError}
  */

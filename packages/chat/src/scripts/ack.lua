@@ -14,7 +14,7 @@ local now = readClock()
 local reply = {}
 
 local function acknowledge(chat, user, sequence, at, meta, heads, messages, positions, member)
-  -- A write of nothing that shrinks: at maxmemory those after it are allowed.
+  -- Removes nothing. At maxmemory Redis allows writes in a script after one that can only free memory.
   redis.call('ZREM', positions, '')
   local state, refusal = openChat(chat, meta, heads, messages, positions)
   if not state then return refusal end

@@ -88,7 +88,7 @@ local function follow(activity, member, heads, id)
   return { 'a ' .. done, isMore, found, left }
 end
 
--- A chat that was given in part goes on, also if another reader of the member acknowledges it meanwhile.
+-- A chat that was delivered in part continues, even if another reader of the member acknowledges it meanwhile.
 local begun = {}
 for i = 1, shards do
   begun[i] = {}
@@ -97,7 +97,7 @@ for i = shards + 1, #parts, 2 do
   begun[tonumber(parts[i])][parts[i + 1]] = true
 end
 
--- Some of all chats, and those of them that have news.
+-- A part of all chats, and those of them that have news.
 local function walk(member, heads, cursor, id, since, isBegun)
   local page = redis.call('HSCAN', member, cursor, 'COUNT', limit)
   local values, chats, found = page[2], {}, {}

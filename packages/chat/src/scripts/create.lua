@@ -45,7 +45,7 @@ for _, member in ipairs(members) do
 end
 local now = int(readClock())
 redis.call('HSET', meta, 'layout', '1', 'epoch', epoch, 'config', config, 'createdAt', now)
--- An eviction may have left these of an earlier chat.
+-- An eviction may have left these keys of an earlier chat.
 redis.call('UNLINK', messages, sentEven, sentOdd)
 redis.call('HSET', heads, chat, '0 0 ' .. now .. ' 0 0')
 local joinId = announce(activity, chat, 'j', names)

@@ -19,7 +19,7 @@ import stateSource from "./state.lua";
 import takeSource from "./take.lua";
 import unreadSource from "./unread.lua";
 
-/** Refusals as the scripts number them. */
+/** Refusals, by the numbers that the scripts use. */
 export const refusal: Readonly<
   Record<"unknown" | "notMember" | "tooLarge" | "full" | "duplicate" | "beyond" | "forked" | "lease" | "layout", number>
 > = {
@@ -59,7 +59,7 @@ export interface StoredMessage {
   readonly stored: Buffer;
 }
 
-/** Entries as cmsgpack has packed them: lists of an id and its fields, which are names and values in turn. */
+/** Entries packed by cmsgpack: lists of an id and its fields, which are names and values in turn. */
 const messagesOf = (raw: unknown): StoredMessage[] => {
   const bytes = raw as Buffer;
   let at = 0;
@@ -182,7 +182,7 @@ export interface SendReply {
 /** The outcome of a batch. */
 export interface BatchReply {
   readonly sent: readonly SendReply[];
-  /** Not 0: the chat itself is refused, as it is unknown or of a newer version. */
+  /** Not 0 if the chat itself is refused because it is unknown or of a newer version. */
   readonly refused: number;
   /** Members that lag too far, and their positions. */
   readonly laggards: readonly { readonly member: string; readonly position: string }[];
@@ -223,7 +223,7 @@ export interface Change {
   readonly position: number;
   readonly from: number;
   readonly epoch: string;
-  /** Sequence and time of its newest message; undefined: the record is missing, and the reader rebuilds it. */
+  /** Sequence and time of its newest message; undefined if the record is missing, so that the reader rebuilds it. */
   readonly head: number | undefined;
   readonly headAt: number | undefined;
   /** Where to begin, as `read` takes it. */
@@ -245,7 +245,7 @@ const changeOf = ([chat = "", membership = "", record = "", start = ""]: readonl
   return { chat, position: Number(position), from: Number(from), epoch, head, headAt, start };
 };
 
-/** Undefined: nothing is new in that shard, and the reader stands where it stood. */
+/** Undefined if nothing is new in that shard, so that the reader's place stays. */
 export const changes: Script<
   readonly ["...keys"],
   readonly ["user", "limit", "names", "...parts"],
@@ -277,7 +277,7 @@ export interface ReadReply {
   readonly floor: number;
   readonly reset: "fork" | "epoch" | undefined;
   readonly gap: { readonly from: number; readonly to: number; readonly reason: "retention" | "lost" } | undefined;
-  /** There was no room for all messages. */
+  /** Whether there was no room for all messages. */
   readonly isCut: boolean;
   readonly messages: readonly StoredMessage[];
 }
@@ -418,7 +418,7 @@ export interface TakenMessage extends StoredMessage {
 /** Messages of a mailbox for a worker. */
 export interface TakeReply {
   readonly code: number;
-  /** When the next lease of another worker ends; undefined: there is none. */
+  /** When the next lease of another worker ends; undefined if there is none. */
   readonly nextMs: number | undefined;
   readonly messages: readonly TakenMessage[];
 }

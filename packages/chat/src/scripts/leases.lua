@@ -6,8 +6,8 @@
 -- The hash has one field for each message that is being handled, its sequence: `deadline deliveries token`. The empty field
 -- is `cursor seenAt epoch`: no message after the cursor was ever handed out, all up to it are either here or acknowledged.
 
--- The position of the recipient, and the rest of its record; nil: it is none. That of a mailbox is there as long as the
--- mailbox, so one that was evicted is made up again, from the zset of positions if there is one.
+-- The position of the recipient, and the rest of its record; nil if it is no recipient. The record exists as long as the
+-- mailbox, so an evicted one is rebuilt, from the zset of positions if there is one.
 local function recipientOf(state, member, positions)
   local position, rest, epoch = string.match(redis.call('HGET', member, state.name) or '', '^(%d+) (%d+ %S+ (.*))$')
   if epoch == state.id then return tonumber(position), rest end
@@ -44,7 +44,7 @@ local function openMailbox(mailbox, epoch, position)
   return box
 end
 
--- Stores how far messages were handed out, and that the recipient was here.
+-- Stores up to where messages were delivered, and that the recipient was here.
 local function saveMailbox(mailbox, box, epoch, now)
   redis.call('HSET', mailbox, '', int(box.cursor) .. ' ' .. int(now) .. ' ' .. epoch)
 end

@@ -31,7 +31,7 @@ local position = redis.call('ZSCORE', positions, user)
 if upTo ~= '' and (not position or tonumber(position) > tonumber(upTo)) then return 0 end
 redis.call('XLEN', activity)
 redis.call('HEXISTS', member, chat)
--- A write that shrinks comes first: at maxmemory those after it are allowed.
+-- A write that frees memory comes first: at maxmemory Redis then allows the others.
 redis.call('ZREM', positions, user)
 local wasMember = redis.call('HDEL', member, chat)
 if not state then return 0 end

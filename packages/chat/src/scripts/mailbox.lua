@@ -37,7 +37,7 @@ for _, lease in ipairs(box.leases) do
   end
 end
 local _, oldestAt = messageAfter(messages, first - 1)
--- The server has lost them.
+-- The server has lost these messages.
 if not oldestAt then
   length, leased = 0, 0
 end

@@ -23,7 +23,7 @@ local now = readClock()
 local left, bytesLeft = limit, maxBytes
 local reply = {}
 
--- Up to `most` messages in (sequence, high], within the bytes that are left. Says whether it met the end of these.
+-- Up to `most` messages in (sequence, high], within the remaining bytes. Returns whether the bytes ran out.
 local function take(messages, sequence, high, most, taken)
   local last = sequence
   while most > 0 do
@@ -43,7 +43,7 @@ local function take(messages, sequence, high, most, taken)
   return false
 end
 
--- Where to begin, and what is wrong with the cursor.
+-- Where to begin, and the fault of the cursor.
 local function startOf(state, messages, cursorEpoch, cursor, position, from)
   if cursorEpoch ~= '' and cursorEpoch ~= state.epoch then return from, 2 end
   local sequence, mark, at = string.match(cursor, '^(%d+)([-@]?)(%d*)$')
@@ -61,7 +61,7 @@ local function startOf(state, messages, cursorEpoch, cursor, position, from)
     local found, foundAt = messageAfter(messages, sequence - 1)
     isForked = found == sequence and foundAt ~= at
   end
-  -- The messages that replaced the lost ones are not older, and others may have acknowledged them for the member.
+  -- The messages that replaced the lost ones are not older, and another reader may have acknowledged them for the member.
   if isForked then return since((at or 0) - clockSkewMs), 1 end
   return math.max(sequence, from), 0
 end

@@ -41,7 +41,7 @@ for i, member in ipairs(members) do
     senders[from] = { member = member, position = epoch == state.id and tonumber(position), rest = rest }
   end
 end
--- Client ids are kept by windows of time, in two hashes by turns: those of this window and of the one before count.
+-- Client ids are kept by windows of time, in two hashes in turn: ids of this window and of the one before are valid.
 local even, odd = redis.call('HMGET', sentEven, unpack(fields)), redis.call('HMGET', sentOdd, unpack(fields))
 local evenWindow, oddWindow = tonumber(even[1] or -1), tonumber(odd[1] or -1)
 local window = math.max(math.floor(now / state.dedupeMs), evenWindow, oddWindow)
@@ -51,7 +51,7 @@ end
 redis.call('ZCARD', positions)
 redis.call('XLEN', activity)
 
--- Room is decided message by message; all that can be dropped for it is dropped once.
+-- Space is decided message by message, but messages are dropped only once, at the end.
 if state.refuses then trim(state, messages, positions, now) end
 local function hasRoom(size)
   if state.count > 0 and state.head - state.floor >= state.count then return false end
@@ -59,7 +59,7 @@ local function hasRoom(size)
 end
 local function isFull(size)
   if not state.refuses or hasRoom(size) then return false end
-  -- Messages that the server lost are acknowledged by nobody, and would fill the chat for ever.
+  -- No member can acknowledge messages that the server lost, so they would fill the chat for ever.
   if state.floor == state.head or messageAfter(messages, state.floor) then return true end
   state.floor, state.floorBytes, state.isLost = state.head, state.bytes, true
   return not hasRoom(size)
@@ -90,7 +90,7 @@ for i = 1, #members do
     else
       redis.call('XADD', messages, id, 'f', from, kind, body)
     end
-    -- A sender that had read everything has read its own message; in a mailbox it is still to be handled.
+    -- A sender that had read everything has read its own message; in a mailbox the message still has to be handled.
     if sender.position == state.head and not state.isMailbox then
       sender.position = sequence
       sender.movedTo = text

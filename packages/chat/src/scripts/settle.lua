@@ -39,10 +39,10 @@ local position, rest = recipientOf(state, member, positions)
 if not position then return 2 end
 local box = openMailbox(mailbox, state.epoch, position)
 redis.call('XLEN', activity)
--- A write of nothing that shrinks: at maxmemory those after it are allowed.
+-- Removes nothing. At maxmemory Redis allows writes in a script after one that can only free memory.
 redis.call('ZREM', positions, '')
 
--- Without this message, what is the first that is not acknowledged?
+-- Finds the first unacknowledged message besides this one.
 local lease, first = nil, box.cursor + 1
 for _, one in ipairs(box.leases) do
   if one.sequence == sequence then
@@ -51,7 +51,7 @@ for _, one in ipairs(box.leases) do
     first = math.min(first, one.sequence)
   end
 end
--- A message that is acknowledged already, perhaps by an earlier try, needs nothing more.
+-- The message is already acknowledged, perhaps by an earlier copy of this call.
 if not lease then return leaseMs < 0 and sequence <= box.cursor and 0 or 8 end
 if lease.token ~= token then return 8 end
 local now = readClock()

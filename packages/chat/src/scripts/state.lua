@@ -51,7 +51,7 @@ local function lastWhere(messages, low, high, holds)
   return low
 end
 
--- The bytes of all messages up to one, that one excluded; 0 where bytes are not counted.
+-- The bytes of all messages before one; 0 if bytes are not counted.
 local function bytesBefore(fields)
   return (tonumber(fields[6] or nil) or 0) - #fields[4]
 end
@@ -81,7 +81,7 @@ local function recover(chat, messages, positions)
   end
 end
 
--- A chat as it is stored, or nil and a refusal. `positions` is given by scripts that write.
+-- The stored chat, or nil and a refusal. Scripts that write pass `positions`.
 local function openChat(name, meta, heads, messages, positions)
   local layout, id, config, losses = unpack(redis.call('HMGET', meta, 'layout', 'epoch', 'config', 'losses'))
   if not layout then return nil, 1 end
@@ -115,7 +115,7 @@ local function openChat(name, meta, heads, messages, positions)
   return chat
 end
 
--- Stores what changed. A chat of which nothing but positions was left begins another epoch.
+-- Stores the changes. A chat of which only positions were left begins another epoch.
 local function saveChat(chat, meta, heads)
   redis.call(
     'HSET',
@@ -139,7 +139,7 @@ local function applyAge(chat, messages, now)
   end
 end
 
--- Drops what is to be dropped, and says whether the floor moved. The caller saves.
+-- Drops messages by the chat's retention, and returns whether the floor moved. The caller saves.
 local function trim(chat, messages, positions, now)
   local before = chat.floor
   applyAge(chat, messages, now)
@@ -160,15 +160,15 @@ local function trim(chat, messages, positions, now)
     end
   end
   if chat.floor == before then return false end
-  -- Whole nodes of the stream go, so there is no use in trying each time.
+  -- XTRIM drops whole nodes of the stream, so trying at each call would be useless.
   if chat.maxBytes > 0 or math.floor(chat.floor / 64) > math.floor(before / 64) then
     redis.call('XTRIM', messages, 'MAXLEN', '~', int(chat.head - chat.floor))
   end
   return true
 end
 
--- Tells readers and waiters of a change: `s` the first of some sequences sent, `j` who joined, `l` who left, `r` a
--- sequence that a worker gave back. Returns the id of the first entry.
+-- Announces a change to readers and waiters: `s` the first of the sent sequences, `j` members that joined, `l` members that
+-- left, `r` a sequence that a worker returned. Returns the id of the first entry.
 local function announce(activity, name, kind, values)
   local firstId
   for first = 1, #values, 200 do

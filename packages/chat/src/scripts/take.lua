@@ -27,7 +27,7 @@ local token = ARGV[2]
 local limit = tonumber(ARGV[3])
 local maxBytes = tonumber(ARGV[4])
 local leaseMs = tonumber(ARGV[5])
--- So many messages are handled at a time: all their leases are read by each call.
+-- The most messages that are leased at a time: each call reads all leases.
 local mostLeases = 1000
 
 -- Libraries
@@ -98,7 +98,7 @@ if room > 0 and start < state.head then
   end
 end
 
--- A write that shrinks comes first: at maxmemory those after it are allowed.
+-- A write that frees memory comes first: at maxmemory Redis then allows the others.
 redis.call('HDEL', mailbox, unpack(box.stale))
 if #leases > 0 then redis.call('HSET', mailbox, unpack(leases)) end
 saveMailbox(mailbox, box, state.epoch, now)

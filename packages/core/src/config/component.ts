@@ -14,7 +14,7 @@ import { ComponentRefusedError } from "./errors.js";
 import {
   configSettings,
   type ReadyOptions,
-  readyTerms,
+  resolveReady,
   schemaOption,
   watchNames,
   type WatchOptions,
@@ -162,11 +162,11 @@ export class Component<Conn = Connection, Entry = ComponentEntry, Input = Entry>
    * @throws `signal.reason` if `signal` aborts first.
    */
   async ready(options: ReadyOptions = {}): Promise<void> {
-    const terms = readyTerms(options);
+    const resolved = resolveReady(options);
     await traced(
       "component.ready",
       () => ({ name: this.name }),
-      () => this.#untilOpen(limitOf(terms)),
+      () => this.#untilOpen(limitOf(resolved)),
     );
   }
 
@@ -191,8 +191,8 @@ export class Component<Conn = Connection, Entry = ComponentEntry, Input = Entry>
    *
    * @throws {KitError} there is no connection in time; and what `fn` throws.
    */
-  async use<T>(fn: (connection: Conn) => T | Promise<T>, terms: ReadyOptions): Promise<T> {
-    const limit = limitOf(terms);
+  async use<T>(fn: (connection: Conn) => T | Promise<T>, resolved: ReadyOptions): Promise<T> {
+    const limit = limitOf(resolved);
     // A connection that opens meanwhile may have been replaced, or closed, before we run.
     while (!this.#active || this.#closing) await this.#untilOpen(limit);
     const generation = this.#active;
@@ -455,10 +455,10 @@ const standard = { open: openConnection, check: checkConnection, close: closeCon
  * await logRecent("shop", "hello");
  */
 export const withComponent = <Conn, Args extends readonly unknown[], Result>(
-  component: { use<T>(fn: (connection: Conn) => T | Promise<T>, terms: ReadyOptions): Promise<T> },
+  component: { use<T>(fn: (connection: Conn) => T | Promise<T>, resolved: ReadyOptions): Promise<T> },
   fn: (connection: Conn, ...args: Args) => Result | Promise<Result>,
   options: ReadyOptions = {},
 ): ((...args: Args) => Promise<Result>) => {
-  const terms = readyTerms(options);
-  return (...args) => component.use((connection) => fn(connection, ...args), terms);
+  const resolved = resolveReady(options);
+  return (...args) => component.use((connection) => fn(connection, ...args), resolved);
 };

@@ -8,15 +8,15 @@ import {
   type ConfigOptions,
   configSettings,
   type HistoryOptions,
-  historyTerms,
+  resolveHistory,
   mostHistory,
   type Question,
   question,
   type ReadyOptions,
-  readyTerms,
+  resolveReady,
   type SetOptions,
-  type WriteTerms,
-  writeTerms,
+  type ResolvedWrite,
+  resolveWrite,
 } from "./options.js";
 import { type Content, contentOf, jsonOf, parseJson, type StandardSchema } from "./schema.js";
 import { type ConfigVersion, type StoredEntry, versionText } from "./scripts.js";
@@ -184,11 +184,11 @@ export class Config<Value = unknown, Input = Value>
    * @throws `signal.reason` if `signal` aborts first.
    */
   async ready(options: ReadyOptions = {}): Promise<Value> {
-    const terms = readyTerms(options);
+    const resolved = resolveReady(options);
     await traced(
       "config.ready",
       () => ({ name: this.name }),
-      () => this.#untilFound(terms),
+      () => this.#untilFound(resolved),
     );
     return this.current;
   }
@@ -202,10 +202,10 @@ export class Config<Value = unknown, Input = Value>
    * @throws {KitUnavailableError | KitError} as every command.
    */
   async get(options: AskOptions = {}): Promise<Value> {
-    const terms = question(options, this.#store.settings);
-    const limit = this.#limit(terms);
+    const resolved = question(options, this.#store.settings);
+    const limit = this.#limit(resolved);
     return await this.#asked("config.get", async () => {
-      const entry = await this.#store.read(terms);
+      const entry = await this.#store.read(resolved);
       if (textOf(entry?.version) !== textOf(this.#version)) this.#want();
       if (entry) return (await contentOf(this.name, this.#schema, entry.text, limit)).value;
       if (this.#default === undefined || this.#version) throw new ConfigMissingError(this.name);
@@ -225,8 +225,8 @@ export class Config<Value = unknown, Input = Value>
    * @throws {KitUnavailableError | KitError} as every command.
    */
   async set(value: Input, options: SetOptions = {}): Promise<ConfigVersion> {
-    const terms = writeTerms(options, this.#store.settings);
-    return await this.#asked("config.set", () => this.#write(value, terms));
+    const resolved = resolveWrite(options, this.#store.settings);
+    return await this.#asked("config.set", () => this.#write(value, resolved));
   }
 
   /**
@@ -235,9 +235,9 @@ export class Config<Value = unknown, Input = Value>
    * @throws {KitUnavailableError | KitError} as every command.
    */
   async history(options: HistoryOptions = {}): Promise<readonly ConfigRevision[]> {
-    const { limit, ...terms } = historyTerms(options, this.#store.settings);
+    const { limit, ...resolved } = resolveHistory(options, this.#store.settings);
     return await this.#asked("config.history", async () => {
-      const kept = await this.#store.history(limit, terms);
+      const kept = await this.#store.history(limit, resolved);
       const read = await Promise.allSettled(
         kept.map(async ({ version, author, text }) => {
           const { value } = await contentOf(this.name, undefined, text);
@@ -256,14 +256,14 @@ export class Config<Value = unknown, Input = Value>
    * @throws all that {@link set} throws.
    */
   async rollback(revision: number, options: SetOptions = {}): Promise<ConfigVersion> {
-    const terms = writeTerms(options, this.#store.settings);
-    const deadline = Deadline.in(terms.deadlineMs);
+    const resolved = resolveWrite(options, this.#store.settings);
+    const deadline = Deadline.in(resolved.deadlineMs);
     return await this.#asked("config.rollback", async () => {
-      const kept = await this.#store.history(mostHistory, terms);
+      const kept = await this.#store.history(mostHistory, resolved);
       const found = kept.find(({ version }) => version.revision === revision);
       if (!found) throw new ConfigMissingError(this.name, revision);
       const deadlineMs = Math.max(1, Math.ceil(deadline.remainingMs));
-      return await this.#write(parseJson(this.name, found.text) as Input, { ...terms, deadlineMs });
+      return await this.#write(parseJson(this.name, found.text) as Input, { ...resolved, deadlineMs });
     });
   }
 
@@ -318,15 +318,15 @@ export class Config<Value = unknown, Input = Value>
     return done[0] as T;
   }
 
-  async #untilFound(terms: ReadyOptions): Promise<void> {
+  async #untilFound(resolved: ReadyOptions): Promise<void> {
     if (this.#content) return;
     this.#assertOpen();
     // An earlier problem may be mended by now.
     if (this.#failure) this.#want();
     const outlasts = (error: KitError): boolean =>
       (this.#store.settings.waitsForMissing && isAboutContent(error)) ||
-      (terms.waitMs !== undefined && error.retryable && !(error instanceof ConfigMissingError));
-    await this.#waiters.wait(limitOf(terms), outlasts, () => this.#failure ?? this.#silence());
+      (resolved.waitMs !== undefined && error.retryable && !(error instanceof ConfigMissingError));
+    await this.#waiters.wait(limitOf(resolved), outlasts, () => this.#failure ?? this.#silence());
   }
 
   #silence(): KitError {
@@ -337,13 +337,13 @@ export class Config<Value = unknown, Input = Value>
     );
   }
 
-  async #write(value: Input, terms: WriteTerms): Promise<ConfigVersion> {
+  async #write(value: Input, resolved: ResolvedWrite): Promise<ConfigVersion> {
     const text = jsonOf(this.name, value, this.#store.settings.maxBytes);
-    const limit = this.#limit(terms);
+    const limit = this.#limit(resolved);
     const content = await contentOf(this.name, this.#schema, text, limit);
     const deadlineMs = Math.max(1, Math.ceil(limit.deadline.remainingMs));
     const sentAt = performance.now();
-    const { isWritten, version } = await this.#store.write(text, { ...terms, deadlineMs });
+    const { isWritten, version } = await this.#store.write(text, { ...resolved, deadlineMs });
     if (!isWritten || !version) {
       this.#want();
       throw new ConfigConflictError(this.name, version);
@@ -351,7 +351,7 @@ export class Config<Value = unknown, Input = Value>
     const known = this.#version;
     const isNewer = !known || this.#isMissing || succeeds(version, known);
     // The write of a given `op` may have had another value, and be long ago.
-    if (terms.op === undefined && isNewer && !this.#closing) this.#accept(content, version, text, sentAt);
+    if (resolved.op === undefined && isNewer && !this.#closing) this.#accept(content, version, text, sentAt);
     else this.#want();
     return version;
   }

@@ -191,7 +191,7 @@ export const schemaOption = (schema: unknown): void => {
 };
 
 /** @throws {TypeError | RangeError} an option is not what it should be. */
-export const readyTerms = (options: ReadyOptions): ReadyOptions => {
+export const resolveReady = (options: ReadyOptions): ReadyOptions => {
   const { waitMs, signal } = optionsObject("options", options, ["waitMs", "signal"]);
   if (waitMs !== undefined) integerOption("waitMs", waitMs, 0);
   return { waitMs, signal: signalOption("signal", signal) };
@@ -215,7 +215,7 @@ const lineOption = (name: string, value: string): string => {
 export const authorOption = (author: string = defaultAuthor): string => lineOption("author", author);
 
 /** A write as it goes out: checked. */
-export interface WriteTerms extends Question {
+export interface ResolvedWrite extends Question {
   /** As the script wants it. */
   readonly expected: string;
   readonly author: string;
@@ -223,7 +223,7 @@ export interface WriteTerms extends Question {
 }
 
 /** @throws {TypeError | RangeError} an option is not what it should be. */
-export const writeTerms = (options: SetOptions, settings: WatchSettings): WriteTerms => {
+export const resolveWrite = (options: SetOptions, settings: WatchSettings): ResolvedWrite => {
   const { expected, author, op, ...rest } = optionsObject("options", options, [
     ...askNames,
     "expected",
@@ -245,7 +245,7 @@ const versionOption = (version: ConfigVersion): string => {
 };
 
 /** @throws {TypeError | RangeError} an option is not what it should be. */
-export const historyTerms = (
+export const resolveHistory = (
   options: HistoryOptions,
   settings: WatchSettings,
 ): Question & { readonly limit: number } => {

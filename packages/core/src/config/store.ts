@@ -1,6 +1,6 @@
 import { keyspace, type RedisLike } from "../index.js";
 import { newToken, attach, type ClientContext } from "../toolkit/index.js";
-import type { ConfigSettings, Question, WriteTerms } from "./options.js";
+import type { ConfigSettings, Question, ResolvedWrite } from "./options.js";
 import * as scripts from "./scripts.js";
 
 /**
@@ -35,7 +35,7 @@ export class Store {
 
   write(
     value: string,
-    { op = newToken(), expected, author, ...options }: WriteTerms,
+    { op = newToken(), expected, author, ...options }: ResolvedWrite,
   ): Promise<{ readonly isWritten: boolean; readonly version: scripts.ConfigVersion | undefined }> {
     const { channel, settings } = this;
     const args = { op, expected, author, value, maxHistory: settings.maxHistory, channel };

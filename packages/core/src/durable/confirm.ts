@@ -7,7 +7,7 @@ import {
   type ClientContext,
 } from "../toolkit/index.js";
 import { isMisrouted, type CheckedOut, look, type Look, say, type Said, toReplica } from "./connection.js";
-import type { Terms } from "./terms.js";
+import type { ResolvedOptions } from "./options.js";
 import { distrust } from "./trust.js";
 
 /** The durability of writes. */
@@ -74,20 +74,20 @@ const markMs = 10_000;
 export const confirm = async (
   context: ClientContext,
   { connection, before, mark }: CheckedOut,
-  terms: Terms,
+  resolved: ResolvedOptions,
   deadline: Deadline,
 ): Promise<Durability> => {
   const counts: Counts = { replicas: 0, local: false, synced: 0 };
   if (!before?.standing.replid)
     return unknown("INFO is forbidden, or tells too little: nobody can tell whether the same server answers", counts);
-  const disk = terms.fsync === "none" ? "off" : diskOf(before);
-  const waitUntil = Deadline.in(Math.max(1, Math.min(terms.timeoutMs, deadline.remainingMs - lastLookMs)));
+  const disk = resolved.fsync === "none" ? "off" : diskOf(before);
+  const waitUntil = Deadline.in(Math.max(1, Math.min(resolved.timeoutMs, deadline.remainingMs - lastLookMs)));
   const marking = say(connection, "SET", [mark, "1", "PX", markMs], deadline, true);
-  const trouble = await count({ context, connection, before, terms, disk, waitUntil, deadline, mark }, counts);
+  const trouble = await count({ context, connection, before, resolved, disk, waitUntil, deadline, mark }, counts);
   const marked = await marking;
   const [after, route] = await Promise.all([
-    look(connection, terms.fsync !== "none", deadline).catch(() => undefined),
-    say(connection, "TYPE", [terms.key], deadline),
+    look(connection, resolved.fsync !== "none", deadline).catch(() => undefined),
+    say(connection, "TYPE", [resolved.key], deadline),
   ]);
   if ("lost" in marked || !after) return unknown(lostWhy, counts);
   if (after.standing.role !== "master") return unknown("the server was demoted meanwhile", counts);
@@ -97,15 +97,15 @@ export const confirm = async (
   if ("refusal" in marked) return unknown(`the mark ${mark} was refused: ${marked.refusal.message}`, counts);
   if (trouble !== undefined) return unknown(trouble, counts);
   // Written so that what is no number is not enough.
-  if (!(counts.replicas >= terms.replicas))
-    return answer("short", counts, `${String(counts.replicas)} of ${String(terms.replicas)} replicas acknowledged`);
-  return afterReplicas(terms, disk, after, counts);
+  if (!(counts.replicas >= resolved.replicas))
+    return answer("short", counts, `${String(counts.replicas)} of ${String(resolved.replicas)} replicas acknowledged`);
+  return afterReplicas(resolved, disk, after, counts);
 };
 
 const lostWhy = "the connection broke, or the server fell silent, before it answered";
 
-const afterReplicas = (terms: Terms, disk: Disk, after: Look, counts: Counts): Durability => {
-  if (terms.fsync === "none") return answer("safe", counts);
+const afterReplicas = (resolved: ResolvedOptions, disk: Disk, after: Look, counts: Counts): Durability => {
+  if (resolved.fsync === "none") return answer("safe", counts);
   if (disk === "off") return answer("short", counts, "appendonly is off: no append-only file is written");
   if (typeof disk === "object") return unknown(disk.why, counts);
   // The reply to a write under `always` comes after its sync: as long as it was `always` all the time.
@@ -114,13 +114,13 @@ const afterReplicas = (terms: Terms, disk: Disk, after: Look, counts: Counts): D
     return unknown("the append-only file is being rewritten, or its settings were changed meanwhile", counts);
   }
   if (!counts.local) return answer("short", counts, "the master's disk has not confirmed in time");
-  if (terms.fsync === "replicas" && !(counts.synced >= terms.replicas)) {
+  if (resolved.fsync === "replicas" && !(counts.synced >= resolved.replicas)) {
     const version = after.version && distrust(after.version.server, after.version.version);
     if (version !== undefined) return unknown(`the disks of replicas cannot be asked: ${version}`, counts);
     return answer(
       "short",
       counts,
-      `the disks of ${String(counts.synced)} of ${String(terms.replicas)} replicas have it`,
+      `the disks of ${String(counts.synced)} of ${String(resolved.replicas)} replicas have it`,
     );
   }
   return answer("safe", counts);
@@ -130,7 +130,7 @@ interface Inquiry {
   readonly context: ClientContext;
   readonly connection: ExclusiveConnection;
   readonly before: Look;
-  readonly terms: Terms;
+  readonly resolved: ResolvedOptions;
   readonly disk: Disk;
   readonly waitUntil: Deadline;
   readonly deadline: Deadline;
@@ -139,8 +139,8 @@ interface Inquiry {
 
 /** Waits for acknowledgements and fills `counts`. Returns why they are not to be relied on, if so. */
 const count = async (inquiry: Inquiry, counts: Counts): Promise<string | undefined> => {
-  const { connection, before, terms, disk, deadline, waitUntil } = inquiry;
-  const { replicas, fsync } = terms;
+  const { connection, before, resolved, disk, deadline, waitUntil } = inquiry;
+  const { replicas, fsync } = resolved;
   const restMs = (): number => Math.max(1, Math.ceil(waitUntil.remainingMs));
   if (replicas > 0) {
     const waited = await say(connection, "WAIT", [replicas, restMs()], deadline);
@@ -171,7 +171,7 @@ const isForbidden = (said: Said): boolean =>
  * which it was found in time.
  */
 const countOnReplicas = async (inquiry: Inquiry): Promise<number> => {
-  const { context, connection, terms, waitUntil, deadline } = inquiry;
+  const { context, connection, resolved, waitUntil, deadline } = inquiry;
   const token = newToken();
   const key = `${inquiry.mark}:${token}`;
   const written = await say(connection, "SET", [key, token, "PX", markMs], deadline, true);
@@ -181,8 +181,8 @@ const countOnReplicas = async (inquiry: Inquiry): Promise<number> => {
   let enough = (): void => undefined;
   const isEnough = new Promise<void>((resolve) => (enough = resolve));
   const looking = now.standing.replicas.map(async ({ host, port }) => {
-    if (!(await hasToken(context, { host, port }, key, token, waitUntil, () => found >= terms.replicas))) return;
-    if (++found >= terms.replicas) enough();
+    if (!(await hasToken(context, { host, port }, key, token, waitUntil, () => found >= resolved.replicas))) return;
+    if (++found >= resolved.replicas) enough();
   });
   await Promise.race([Promise.all(looking), isEnough]);
   return found;

@@ -13,7 +13,7 @@ import {
   slotOf,
 } from "../toolkit/index.js";
 import { settingsOf, type Standing, standingOf } from "./info.js";
-import type { Terms } from "./terms.js";
+import type { ResolvedOptions } from "./options.js";
 
 /** The outcome of one command: its reply, the server's refusal, or silence. */
 export type Said = { readonly reply: unknown } | { readonly refusal: KitError } | { readonly lost: KitError };
@@ -101,13 +101,13 @@ const pokeMs = 500;
  *
  * @throws {KitError} there is none until the deadline; nothing was sent that changes anything.
  */
-export const lend = async (
+export const checkOut = async (
   context: ClientContext,
-  terms: Terms,
+  resolved: ResolvedOptions,
   deadline: Deadline,
   onFailure: (failure: KitError) => void,
 ): Promise<CheckedOut> => {
-  const { key, fsync, signal } = terms;
+  const { key, fsync, signal } = resolved;
   const what = `A connection for durable writes of ${key}`;
   const mark = await markKey(context, key, deadline);
   for (;;) {

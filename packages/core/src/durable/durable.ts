@@ -19,8 +19,8 @@ import {
   withContext,
 } from "../toolkit/index.js";
 import { confirm, type Durability, unknown } from "./confirm.js";
-import { lend } from "./connection.js";
-import { type DurabilityOptions, type Terms, termsOf } from "./terms.js";
+import { checkOut } from "./connection.js";
+import { type DurabilityOptions, type ResolvedOptions, resolveOptions } from "./options.js";
 
 /** A dedicated connection for writes whose durability is confirmed. Nothing else uses it meanwhile. */
 export interface DurableScope {
@@ -77,9 +77,9 @@ export const durable = async <T>(
   options: DurabilityOptions,
   write: (scope: DurableScope) => Promise<T>,
 ): Promise<DurableResult<T>> => {
-  const terms = termsOf(options);
-  return await traced("core.durable", contextOf(terms), () =>
-    withContext(redis, (context) => new Session(context, terms, write).run()),
+  const resolved = resolveOptions(options);
+  return await traced("core.durable", contextOf(resolved), () =>
+    withContext(redis, (context) => new Session(context, resolved, write).run()),
   );
 };
 
@@ -94,23 +94,23 @@ export const waitForSync = async (
   redis: RedisLike | ClientContext,
   options: DurabilityOptions,
 ): Promise<Durability> => {
-  const terms = termsOf(options);
-  return await traced("core.waitForSync", contextOf(terms), () =>
+  const resolved = resolveOptions(options);
+  return await traced("core.waitForSync", contextOf(resolved), () =>
     withContext(redis, async (context) => {
-      const { value: _, ...answer } = await new Session(context, terms, () => Promise.resolve()).run();
+      const { value: _, ...answer } = await new Session(context, resolved, () => Promise.resolve()).run();
       return answer;
     }),
   );
 };
 
 const contextOf =
-  ({ key, replicas, fsync }: Terms) =>
+  ({ key, replicas, fsync }: ResolvedOptions) =>
   (): object => ({ key, replicas, fsync });
 
 /** One call: its connection from check-out to return, and its end, whichever comes first. */
 class Session<T> {
   readonly #context: ClientContext;
-  readonly #terms: Terms;
+  readonly #resolved: ResolvedOptions;
   readonly #write: (scope: DurableScope) => Promise<T>;
   readonly #deadline: Deadline;
   readonly #pending = new Set<Promise<unknown>>();
@@ -121,16 +121,16 @@ class Session<T> {
   #isWriting = false;
   #isOver = false;
 
-  constructor(context: ClientContext, terms: Terms, write: (scope: DurableScope) => Promise<T>) {
+  constructor(context: ClientContext, resolved: ResolvedOptions, write: (scope: DurableScope) => Promise<T>) {
     this.#context = context;
-    this.#terms = terms;
+    this.#resolved = resolved;
     this.#write = write;
-    this.#deadline = Deadline.in(terms.deadlineMs);
+    this.#deadline = Deadline.in(resolved.deadlineMs);
   }
 
   /** Settles with the work, at the deadline, or when the caller gives up. */
   run(): Promise<DurableResult<T>> {
-    const { signal } = this.#terms;
+    const { signal } = this.#resolved;
     signal?.throwIfAborted();
     let isClean = false;
     return settled<DurableResult<T>>(
@@ -150,7 +150,12 @@ class Session<T> {
   }
 
   async #work(): Promise<DurableResult<T>> {
-    const checkedOut = await lend(this.#context, this.#terms, this.#deadline, (failure) => (this.#failure = failure));
+    const checkedOut = await checkOut(
+      this.#context,
+      this.#resolved,
+      this.#deadline,
+      (failure) => (this.#failure = failure),
+    );
     this.#connection = checkedOut.connection;
     if (this.#isOver) {
       checkedOut.connection.returnToPool(false);
@@ -162,11 +167,11 @@ class Session<T> {
     // Also those that nobody awaited: the question comes after them.
     await Promise.allSettled(this.#pending);
     this.#written = { value };
-    return { value, ...(await confirm(this.#context, checkedOut, this.#terms, this.#deadline)) };
+    return { value, ...(await confirm(this.#context, checkedOut, this.#resolved, this.#deadline)) };
   }
 
   #late({ resolve, reject }: Settle<DurableResult<T>>): void {
-    const { key } = this.#terms;
+    const { key } = this.#resolved;
     const what = `The durable writes of ${key}`;
     if (this.#written) resolve({ value: this.#written.value, ...unknown("the server did not answer in time") });
     else if (this.#hasSent)

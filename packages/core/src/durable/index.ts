@@ -9,4 +9,4 @@ export type { AppendOnlyState, Loss, NodePersistence, SnapshotState } from "./pe
 export type { ReplicaRead, ReplicaReads, ReplicaReadsOptions } from "./replica-reads.js";
 export type { AttachedReplica, NodeReplication } from "./replication.js";
 export type { ReportOptions } from "./survey.js";
-export type { DurabilityOptions } from "./terms.js";
+export type { DurabilityOptions } from "./options.js";

@@ -96,7 +96,7 @@ export const optimistic = async <T>(
   );
 };
 
-interface Terms {
+interface OptimisticRequest {
   readonly context: ClientContext;
   readonly keys: readonly string[];
   readonly first: string;
@@ -106,14 +106,14 @@ interface Terms {
 
 type Attempt<T> = (transaction: Transaction) => Promise<T>;
 
-const untilUndisturbed = async <T>(terms: Terms, attempt: Attempt<T>): Promise<OptimisticResult<T>> => {
-  const { signal, deadline } = terms;
+const untilUndisturbed = async <T>(request: OptimisticRequest, attempt: Attempt<T>): Promise<OptimisticResult<T>> => {
+  const { signal, deadline } = request;
   for (let attempts = 1; ; attempts++) {
     signal?.throwIfAborted();
-    const outcome = await once(terms, attempt);
+    const outcome = await once(request, attempt);
     if ("value" in outcome) return { value: outcome.value, attempts };
     const wait = backoffMs(attempts + 1, baseMs, capMs);
-    if (wait >= deadline.remainingMs) throw outcome.failure ?? overtaken(terms.keys, attempts);
+    if (wait >= deadline.remainingMs) throw outcome.failure ?? overtaken(request.keys, attempts);
     await pause(wait, signal);
   }
 };
@@ -129,13 +129,13 @@ const overtaken = (keys: readonly string[], attempts: number): KitConflictError 
 /** One try: its value, or why another may be made (no failure: a watched key changed). */
 type Try<T> = { readonly value: T } | { readonly failure: KitError | undefined };
 
-const once = async <T>(terms: Terms, attempt: Attempt<T>): Promise<Try<T>> => {
-  const connection = await borrow(terms);
-  const what = `The transaction on ${namesOf(terms.keys)}`;
+const once = async <T>(request: OptimisticRequest, attempt: Attempt<T>): Promise<Try<T>> => {
+  const connection = await checkOut(request);
+  const what = `The transaction on ${namesOf(request.keys)}`;
   let isClean = false;
   try {
     // Nothing was executed yet, so what concerns the connection or the slot may be tried again.
-    const watched = await attemptOn(connection, connection.call("WATCH", terms.keys, commandDeadlineMs), what);
+    const watched = await attemptOn(connection, connection.call("WATCH", request.keys, commandDeadlineMs), what);
     if ("failure" in watched) return watched;
     const queued: Write[] = [];
     const tried = await run(connection, queued, attempt);
@@ -154,14 +154,20 @@ const once = async <T>(terms: Terms, attempt: Attempt<T>): Promise<Try<T>> => {
     if (replies.value === null) return { failure: undefined };
     const refused = (replies.value as unknown[]).find(isReplyError);
     if (refused)
-      throw serverError(refused, `A write of the transaction on ${namesOf(terms.keys)} (its other writes stand)`);
+      throw serverError(refused, `A write of the transaction on ${namesOf(request.keys)} (its other writes stand)`);
     return tried;
   } finally {
     connection.returnToPool(isClean);
   }
 };
 
-const borrow = async ({ context, first, keys, deadline, signal }: Terms): Promise<ExclusiveConnection> => {
+const checkOut = async ({
+  context,
+  first,
+  keys,
+  deadline,
+  signal,
+}: OptimisticRequest): Promise<ExclusiveConnection> => {
   const what = `A connection for the transaction on ${namesOf(keys)}`;
   // Until the caller's client is connected, a Cluster has no nodes to go to; and one that has ended shall stay so.
   await context.executor.ready(reading(what, deadline, signal));

@@ -10,7 +10,7 @@ const databaseArgument = { name: "database", about: "the database's name" } as c
 
 type FileKind = "blocks" | "locations" | "dbip";
 
-/** Tells by its first line what a file is: DB-IP's have no header and begin with an address. */
+/** Detects the format of a file by its first line: DB-IP's files have no header and begin with an address. */
 const kindOf = async (path: string): Promise<FileKind> => {
   const file = createReadStream(path);
   // An error of the file ends the reading of its text, too.
@@ -46,7 +46,7 @@ const instantOf = (text: string | undefined): number | undefined => {
   return at;
 };
 
-/** Rows between two lines about how far it is. */
+/** Rows between two lines of progress. */
 const rowsPerNote = 500_000;
 
 export const importCommand: CliCommand = {

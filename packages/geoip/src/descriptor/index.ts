@@ -2,7 +2,7 @@ import type { PackageDescriptor } from "@kit/core/toolkit";
 import { importCommand, lookupCommand, rollbackCommand } from "./commands.js";
 import { geoIpInspector } from "./inspect.js";
 
-/** What the command line knows of this package. */
+/** What this package adds to the command line. */
 export const descriptor: PackageDescriptor = {
   name: "geoip",
   things: "IP databases",

@@ -6,7 +6,7 @@ import sealSource from "./seal.lua";
 import stageSource from "./stage.lua";
 import switchSource from "./switch.lua";
 
-/** Stores data that expires unless its version comes to serve. */
+/** Stores data that expires unless its version becomes the serving one. */
 export const stage: Script<readonly ["target"], readonly ["stagingMs", "...fields"], void> = defineScript({
   name: "geoip.stage",
   source: stageSource,
@@ -16,16 +16,16 @@ export const stage: Script<readonly ["target"], readonly ["stagingMs", "...field
   reply: () => undefined,
 });
 
-/** Which version serves; without `current`: none. */
+/** The serving version; none without `current`. */
 export interface Head {
   /** Epoch milliseconds of the server. */
   readonly now: number;
   readonly current: string | undefined;
-  /** The version that served before; empty: none. */
+  /** The previous version; empty if there is none. */
   readonly previous: string;
-  /** Counts switches: what one decided yields to a later one. */
+  /** Counts switches: the effects of a switch yield to those of a later one. */
   readonly epoch: number;
-  /** Whether all of the serving version is known to be permanent. */
+  /** Whether all keys of the serving version are known to be permanent. */
   readonly isSealed: boolean;
   readonly keepMs: number;
 }
@@ -65,7 +65,7 @@ export const switchTo: Script<
   reply: (raw) => switched[Number(raw)] ?? "changed",
 });
 
-/** Decides how long a shard lives; false: it is gone. */
+/** Sets the life of a shard; false if it is gone. */
 export const keep: Script<readonly ["shard"], readonly ["epoch", "ms"], boolean> = defineScript({
   name: "geoip.keep",
   source: keepSource,
@@ -75,7 +75,7 @@ export const keep: Script<readonly ["shard"], readonly ["epoch", "ms"], boolean>
   reply: (raw) => Number(raw) === 1,
 });
 
-/** Ends a switch; false: there was another one. */
+/** Ends a switch; false if there was another one since. */
 export const seal: Script<readonly ["current", "previous"], readonly ["version", "epoch", "keepMs"], boolean> =
   defineScript({
     name: "geoip.seal",
@@ -92,7 +92,7 @@ const numberOf = (bytes: Buffer, family: 4 | 6): number | bigint => {
   return bytes.length === 8 ? high : high | bytes.readBigUInt64BE(8);
 };
 
-/** A range found by the server; undefined: the page is gone or damaged. */
+/** A range found by the server; undefined if the page is gone or damaged. */
 export interface FoundRange {
   readonly first: number | bigint;
   readonly place: number;

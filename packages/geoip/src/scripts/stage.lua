@@ -9,7 +9,7 @@ local target = KEYS[1]
 local stagingMs = ARGV[1]
 local fields = { unpack(ARGV, 2) }
 
--- A key of another type is refused, also a permanent one.
+-- A key of another type is refused, even a permanent one.
 redis.call('HGET', target, 'epoch')
 if redis.call('PTTL', target) == -1 then return 1 end
 redis.call('HSET', target, unpack(fields))

@@ -32,6 +32,6 @@ local epoch = string.format('%.0f', tonumber(found[4] or 0) + 1)
 redis.call('HSET', current, 'layout', '1', 'current', version, 'previous', expected, 'epoch', epoch)
 redis.call('HSET', current, 'isSealed', '0', 'keepMs', keepMs)
 redis.call('PERSIST', incoming)
--- A writer that may not publish may still switch: readers find it when they look.
+-- A writer without the permission to publish may still switch: readers find the new version at their next check.
 redis.pcall('PUBLISH', channel, version)
 return 1

@@ -6,14 +6,14 @@ import { concurrencyOption } from "../options.js";
 import { shared, together } from "../signals.js";
 import { bytesText, progressText } from "./progress.js";
 
-/** The shortest time between two lines of progress, where it is not drawn on a terminal. */
+/** The shortest time in ms between two lines of progress, where it is not drawn on a terminal. */
 const everyMs = 1_000;
 const lineFeed = 10;
 
-/** Shows progress: in place on a terminal, else as lines, at most one a second. */
+/** Shows progress: in place on a terminal, otherwise as lines, at most one a second. */
 const progressNotifier = ({ output, isSet }: CommandCall, writesLines: boolean) => {
   let toldAt = -Infinity;
-  /** Per file the bytes that were done at its first event: another run may have done those. */
+  /** For each file the bytes that were done at its first event: an earlier run may have done those. */
   const begun = new Map<string, { readonly at: number; readonly bytes: number }>();
   return (name: string, doneBytes: number, totalBytes: number | undefined): void => {
     if (isSet("quiet")) return;
@@ -109,7 +109,7 @@ export const receiveCommand: CliCommand = {
     const { redis, prefix, signal, output, text, integer, isSet } = call;
     const from = text("from") as "start" | undefined;
     const count = concurrencyOption(integer("concurrency"));
-    // Bytes are written as they came: nothing is too long.
+    // Bytes are written as they arrive: no line is too long.
     const receiver = createReceiver(redis, channel!, { prefix, consumer: consumer!, from, onLongLine: "split" });
     const notify = progressNotifier(call, false);
     receiver.on("progress", ({ file, offset, totalBytes }) => notify(file, offset, totalBytes));
@@ -120,12 +120,12 @@ export const receiveCommand: CliCommand = {
       if (writing === 0) stop.abort(signal.reason);
     };
     const stopListening = onAbort(signal, endIfIdle);
-    /** After a signal: nothing more is written, and what others write now is committed first. */
+    /** After a signal nothing more is written, and a write under way is committed first. */
     const endIfAborted = async (): Promise<void> => {
       if (signal.aborted) await unlessAborted(new Promise(() => undefined), stop.signal);
     };
     const write = async (file: ReceivedFile): Promise<void> => {
-      // A last line without its end gets one: what comes behind it is another file.
+      // A last line without a line feed gets one, since another file follows.
       let isLineOpen = false;
       let isWriting = false;
       const begin = (): void => {

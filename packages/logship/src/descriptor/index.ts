@@ -2,7 +2,7 @@ import type { PackageDescriptor } from "@kit/core/toolkit";
 import { receiveCommand, shipCommand } from "./commands.js";
 import { logshipInspector } from "./inspect.js";
 
-/** This package as the command line sees it. */
+/** What this package adds to the command line. */
 export const descriptor: PackageDescriptor = {
   name: "logship",
   things: "log jobs and channels",
@@ -36,7 +36,7 @@ export const descriptor: PackageDescriptor = {
       ["ZINCRBY", key, 0, "m"],
     ],
   },
-  // A chunk without expiry is committed; all else is permanent until it is deleted.
+  // A chunk without expiry is committed; all other keys are permanent until they are deleted.
   endlessKeys: [{ key: /^\{.*\}:/s }],
   inspectors: [logshipInspector],
   commands: [shipCommand, receiveCommand],

@@ -7,9 +7,9 @@ import { bytesText } from "./progress.js";
 /** Printed by `kit inspect logship NAME --json`. A name may belong to a job, a channel, or both. */
 interface LogshipReport {
   readonly name: string;
-  /** null: there is no such channel. */
+  /** null if there is no such channel. */
   readonly channel: ChannelStatus | null;
-  /** The files of the job; null: there is no such job. */
+  /** The files of the job; null if there is no such job. */
   readonly job: readonly JobFile[] | null;
 }
 

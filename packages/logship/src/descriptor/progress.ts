@@ -9,7 +9,7 @@ export const bytesText = (bytes: number): string => {
 
 const barWidth = 20;
 
-/** One line on how far something is: a bar and the time left where the total is known; the rate in bytes per second, once it is. */
+/** One line of progress: a bar and the time left if the total is known, and the rate in bytes per second once that is known. */
 export const progressText = (
   name: string,
   doneBytes: number,

@@ -58,16 +58,16 @@ local field = file .. ' ' .. consumer
 local record = redis.call('HGET', positions, field)
 local current = tonumber(record and string.match(record, '^%d+') or '0')
 local facts = redis.call('HMGET', files, file .. ':state', file .. ':freed', file .. ':source')
--- A repeated last commit may find that its file has gone by the first one.
+-- A repeat of the last commit may find that the first copy has removed the file.
 if not facts[1] then return { tonumber(redis.call('HGET', channel, 'lastFile') or '0') >= tonumber(file) and 1 or 4 } end
 if current ~= seq and current ~= seq - 1 then return { 3 } end
 if current == seq - 1 and place ~= '' then
-  -- After a failover the file, or its last chunks, may have been shipped anew: another file has this id, or its chunks end elsewhere.
+  -- After a failover the file or its last chunks may have been shipped anew: then another file has this id, or its chunks end elsewhere.
   local ordinal, part = string.match(place, '^(%d+) (%S+)$')
   local entry = redis.call('HGET', chunks, file .. ' ' .. ordinal)
   if not entry or string.match(entry, '^%S+') ~= part then return { 3 } end
 end
--- Else another consumer needs what this one leaves, or it leaves nothing.
+-- Otherwise another consumer needs the chunks that this one leaves, or it leaves none.
 local freed, left = tonumber(facts[2]), tonumber(string.match(record or '', '^%d+ (%d+)') or '0')
 local isSlowest = state ~= 'open' or (left <= freed and chunk > freed)
 if current == seq - 1 then
@@ -81,7 +81,7 @@ if current == seq - 1 then
     redis.call('HLEN', free)
   end
   local now = readClock()
-  -- A write of nothing: at maxmemory those that follow one that frees memory are allowed.
+  -- Removes nothing. At maxmemory Redis allows writes in a script after one that can only free memory.
   redis.call('ZREM', seen, '')
   applyResults(channel, made, targets, 11, results)
   redis.call('HSET', positions, field, string.format('%d %d %s %s %s', seq, chunk, state, position, cause))

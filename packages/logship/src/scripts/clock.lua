@@ -11,7 +11,7 @@ local function readClock()
   return math.floor(readMicros() / 1000)
 end
 
---- A fence, as text: higher than the last one, and by the time no number that was given before a failover and lost in it: two processes must never have the same.
+--- A fence, as text: higher than the last one. The time in it makes it differ from any fence that a failover lost: two processes must never have the same.
 local function nextFence(record)
   local last = tonumber(redis.call('HGET', record, 'fence') or '0')
   local fence = string.format('%.0f', math.max(last + 1, readMicros()))

@@ -58,7 +58,7 @@ local lease = file .. ' ' .. fence
 local unit = heldBytes(chunkBytes)
 local count = tonumber(known[2])
 if count == first + #written and known[6] == crc then
-  -- The reply to the first time was lost.
+  -- A repeat: the reply to the first copy was lost.
   local spare = spareFor(channel, files, live, file)
   return { 1, raiseReservation(channel, leases, lease, want, unit, spare, now, leaseMs), now + leaseMs }
 end
@@ -91,7 +91,7 @@ lowerReservation(channel, leases, lease, held)
 local have = raiseReservation(channel, leases, lease, want, unit, spareFor(channel, files, live, file), now, leaseMs)
 redis.call('PUBLISH', events, 'data')
 local reply = { 1, have, now + leaseMs }
--- Consumers that gave the file up do not come back to it: no commit of theirs would free these.
+-- Consumers that skipped the file do not return to it: no commit of theirs would free these chunks.
 if tonumber(known[7]) == count then
   releaseChunks(channel, files, live, sources, done, chunks, consumers, positions, free, file, reply)
 end

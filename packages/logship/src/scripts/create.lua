@@ -3,6 +3,6 @@
 -- Needs readMicros
 -- Defines createChannel
 local function createChannel(channel, epoch)
-  -- Those of a deleted channel of this name are lower.
+  -- The numbers of a deleted channel of this name are lower.
   redis.call('HSET', channel, 'layout', 1, 'epoch', epoch, 'used', 0, 'reserved', 0, 'fence', readMicros())
 end

@@ -40,7 +40,7 @@ if not known and not isDropped then return { 0 } end
 if redis.call('HGET', channel, 'epoch') ~= epoch then return { 0 } end
 local sign = redis.call('ZSCORE', seen, consumer)
 local now = readClock()
--- One that is expected and has never come gave no sign that it could fail to repeat.
+-- An expected consumer that never joined has given no sign of life, so it is not silent.
 if not isDropped and silentMs > 0 and (not sign or tonumber(sign) > now - silentMs) then return { 0 } end
 redis.call('ZCARD', live)
 redis.call('ZCARD', done)
@@ -51,7 +51,7 @@ redis.call('HLEN', positions)
 redis.call('HLEN', free)
 -- These free memory, which allows the writes behind them at maxmemory.
 redis.call('ZREM', seen, consumer)
--- Until the last step it stays, as one that gets no file: should this process die, the next one that finds no space goes on.
+-- Until the last step the consumer stays, as one that gets no file: if this process dies, the next one that finds no space continues.
 if known then redis.call('HSET', consumers, consumer, '0 9007199254740991 ') end
 redis.call('HSET', channel, 'dropped ' .. consumer, now)
 local reply = { 1, -1 }
@@ -60,7 +60,7 @@ for _, id in ipairs(some) do
   redis.call('HDEL', positions, id .. ' ' .. consumer)
   local before = #reply
   releaseChunks(channel, files, live, sources, done, chunks, consumers, positions, free, id, reply)
-  -- As many as go at once: this file may have more.
+  -- That is the most at a time: this file may have more.
   if #reply > before then
     reply[2] = id - 1
     return reply

@@ -24,7 +24,7 @@ import takeSource from "./take.lua";
 
 const list = (raw: unknown): unknown[] => raw as unknown[];
 const texts = (raw: unknown): string[] => list(raw).map(String);
-/** A list that begins with a code; clients may be made to give numbers as text. */
+/** A list that begins with a code; a client may be configured to give numbers as text. */
 const coded = (raw: unknown): [code: number, ...rest: unknown[]] => {
   const [code, ...rest] = list(raw);
   return [Number(code), ...rest];
@@ -77,7 +77,7 @@ type KeysOf<Name extends keyof typeof keys> = Words<(typeof keys)[Name]>;
 type ArgsOf<Name extends keyof typeof keys> = Words<(typeof args)[Name]>;
 type LogshipScript<Name extends keyof typeof keys, Reply> = Script<KeysOf<Name>, ArgsOf<Name>, Reply>;
 
-/** Each can be sent any number of times: it has one effect. The script's own text is the last of `source`. */
+/** Each can be sent any number of times and takes effect once. The script's own text is the last of `source`. */
 const script = <Name extends keyof typeof keys, Reply>(
   name: Name,
   source: readonly string[],
@@ -96,7 +96,7 @@ const script = <Name extends keyof typeof keys, Reply>(
 /** How chunks of a file are stored: each a gzip member, plain, or the bytes of a gzip file as it was. */
 export type Codec = "gzip" | "none" | "member";
 
-/** A worker's right to a file. Refused: it is done, its record has changed since it was looked at, or another worker has it for `msLeft`. */
+/** A worker's right to a file. Refused if the file is done, its record has changed since it was read, or another worker has it for `msLeft`. */
 export type Claim =
   | { readonly state: "claimed"; readonly fence: string; readonly seq: number; readonly position: string }
   | { readonly state: "refused"; readonly msLeft: number };
@@ -107,7 +107,7 @@ export const claim: LogshipScript<"claim", Claim> = script("claim", [clockSource
   return { state: "claimed", fence: String(first), seq: Number(seq), position: String(position) };
 });
 
-/** Another process has it. `by` is its fence; 0: no process has it, the record is gone. */
+/** Another process has it. `by` is its fence; 0 if no process has it because the record is gone. */
 export interface Fenced {
   readonly state: "fenced";
   readonly by: number;
@@ -136,7 +136,7 @@ export const progress: LogshipScript<"progress", Committed> = script(
   committed,
 );
 
-/** A file of a channel as its shipper finds it. */
+/** A file of a channel, as its shipper opens it. */
 export interface Opened {
   readonly state: "open" | "done";
   readonly epoch: string;
@@ -250,7 +250,7 @@ export interface SeenFile {
   readonly lines: number;
   readonly crc: number;
   readonly sha256: string;
-  /** Why it ended before its end; empty: it did not. */
+  /** Why its shipper ended it early; empty if it did not. */
   readonly fault: string;
   /** The consumer's record: how many commits, whether it is done or set aside, and its position. */
   readonly seq: number;
@@ -346,7 +346,7 @@ export interface ConsumerStatus {
   readonly name: string;
   /** It gets files with an id above. */
   readonly after: number;
-  /** Server's ms of its last commit, or of when it joined; 0: never. */
+  /** Server ms of its last commit, or of when it joined; 0 if it never joined. */
   readonly seenAt: number;
 }
 
@@ -361,24 +361,24 @@ export interface FileStatus {
   readonly textBytes: number;
   readonly storedBytes: number;
   readonly lines: number;
-  /** Text bytes that each consumer has committed; those that do not get the file are left out. */
+  /** Text bytes that each consumer has committed; consumers that do not get the file are left out. */
   readonly positions: Readonly<Record<string, number>>;
   /** Consumers that have set it aside, and the code of the error for which they did. */
   readonly setAside: Readonly<Record<string, string>>;
-  /** Why it ended before its end: the code of an error. */
+  /** Why its shipper ended it early: the code of an error. */
   readonly fault?: string | undefined;
 }
 
 /** A channel at one instant. */
 export interface ChannelStatus {
-  /** 0: no shipper has come yet. */
+  /** 0 if no shipper has come yet. */
   readonly limitBytes: number;
   /** Memory that committed chunks take in Redis. */
   readonly usedBytes: number;
   /** Memory that shippers have reserved for chunks under way. */
   readonly reservedBytes: number;
   readonly isClosed: boolean;
-  /** Server's ms. */
+  /** Server ms. */
   readonly at: number;
   /** Files in the channel; `files` has the first 100 of them. */
   readonly fileCount: number;

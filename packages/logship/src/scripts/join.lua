@@ -34,7 +34,7 @@ local state = redis.call('HMGET', channel, 'lastFile', 'trimmed')
 local after = known and string.match(known, ' (%d+)') or '0'
 if not known and from == 'start' and state[2] then return { 2 } end
 if not known and from == 'now' then after = state[1] or '0' end
--- A write of nothing: at maxmemory those that follow one that frees memory are allowed, and this consumer will free more.
+-- Removes nothing. At maxmemory Redis allows writes in a script after one that can only free memory, and this consumer will free more.
 redis.call('ZREM', seen, '')
 if not layout then createChannel(channel, epoch) end
 local fence = known and string.match(known, '^%d+')

@@ -35,7 +35,7 @@ if holder ~= fence then return { 0, holder } end
 redis.call('ZCARD', live)
 redis.call('HLEN', files)
 redis.call('HLEN', positions)
--- A write of nothing: at maxmemory those that follow one that frees memory are allowed.
+-- Removes nothing. At maxmemory Redis allows writes in a script after one that can only free memory.
 redis.call('ZREM', seen, '')
 redis.call('ZADD', seen, readClock(), consumer)
 local reply = { 1, state[1], state[2] and 1 or 0 }
@@ -43,7 +43,7 @@ for _, id in ipairs(redis.call('ZRANGEBYSCORE', live, '(' .. after, '+inf', 'LIM
   local facts = redis.call('HMGET', files, id .. ':name', id .. ':state', id .. ':codec', id .. ':chunks', id .. ':text',
     id .. ':stored', id .. ':lines', id .. ':crc', id .. ':sha256', id .. ':freed', id .. ':from',
     id .. ':fault')
-  -- A consumer that came when a part was freed begins behind that.
+  -- A consumer that joined after a part was freed begins behind that part.
   local first = facts[11] and '0 ' .. facts[10] .. ' open ' .. facts[11] or ''
   reply[#reply + 1] = { id, facts[1], facts[2], facts[3], facts[4], facts[5], facts[6], facts[7], facts[8],
     facts[9] or '', redis.call('HGET', positions, id .. ' ' .. consumer) or first, facts[12] or '' }

@@ -51,7 +51,7 @@ redis.call('HLEN', consumers)
 if not layout then createChannel(channel, epoch) end
 redis.call('HSETNX', channel, 'limit', limit)
 for _, consumer in ipairs(expected) do
-  -- A consumer that comes after chunks have gone could not have them any more.
+  -- A consumer that joins after chunks were freed could not have them.
   if not redis.call('HGET', channel, 'dropped ' .. consumer) then
     redis.call('HSETNX', consumers, consumer, '0 ' .. (redis.call('HGET', channel, 'lastFile') or '0') .. ' ')
   end

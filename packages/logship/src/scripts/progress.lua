@@ -47,7 +47,7 @@ if isNew then
   fault, made = checkResults(targets, 4, results)
   if fault then return { 5, fault } end
 end
--- A write of nothing: at maxmemory those that follow one that frees memory are allowed.
+-- Removes nothing. At maxmemory Redis allows writes in a script after one that can only free memory.
 redis.call('ZREM', claims, '')
 if isNew then
   applyResults(job, made, targets, 4, results)

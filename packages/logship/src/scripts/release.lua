@@ -4,7 +4,7 @@
 -- Defines releaseChunks
 local keptSources = 10000
 
---- Appends the key-parts of freed chunks to `reply`, at most 200: `free` lists the others. All go at once, since no commit may pass this file again.
+--- Appends the key-parts of freed chunks to `reply`, at most 200: `free` lists the others. All are freed at once, since no later commit may pass this file.
 local function releaseChunks(channel, files, live, sources, done, chunks, consumers, positions, free, file, reply)
   local facts = redis.call('HMGET', files, file .. ':state', file .. ':freed', file .. ':source', file .. ':chunks',
     file .. ':text', file .. ':crc', file .. ':lines', file .. ':codec', file .. ':stored', file .. ':sha256', file .. ':fault')
@@ -22,7 +22,7 @@ local function releaseChunks(channel, files, live, sources, done, chunks, consum
       fields[#fields + 1] = field
     end
   end
-  -- Without a consumer nothing is freed: one may come.
+  -- Without a consumer nothing is freed: one may join.
   if #fields == 0 then return end
   local freed = tonumber(facts[2])
   local last = math.min(least, tonumber(facts[4]))
@@ -37,7 +37,7 @@ local function releaseChunks(channel, files, live, sources, done, chunks, consum
   end
   if last > freed then
     redis.call('HSET', files, file .. ':freed', last)
-    -- The slowest consumer stands behind a line: there a new one can begin.
+    -- The position of the slowest consumer is behind a line, so a new one can begin there.
     if from then redis.call('HSET', files, file .. ':from', from) end
     redis.call('HSET', channel, 'trimmed', 1)
   end
@@ -49,7 +49,7 @@ local function releaseChunks(channel, files, live, sources, done, chunks, consum
   end
   redis.call('ZREM', live, file)
   redis.call('HSET', channel, 'trimmed', 1)
-  -- Of one that ended early the source may be in the channel again, as another file.
+  -- If the file ended early, its source may be in the channel again, as another file.
   if facts[11] then return end
   redis.call('HSET', sources, facts[3], table.concat({ file, facts[5], facts[6], facts[7], facts[8], facts[9], facts[10] or '' }, ' '))
   redis.call('ZADD', done, readClock(), facts[3])

@@ -1,13 +1,13 @@
 -- results.lua - results of a commit: checked as a whole, then applied.
 --
--- Each is four texts of a JSON list: kind (`h+` HINCRBY, `h=` HSET, `s` SADD, `z` ZINCRBY), number of its key from `first` on, field, value.
--- Neither list is unpacked: a commit may have more fields than Lua's stack has places.
--- All checks come before the first write, since a script that fails half way is not undone.
+-- Each is four texts of a JSON list: kind (`h+` HINCRBY, `h=` HSET, `s` SADD, `z` ZINCRBY), number of its key from `first` on, field, value. Neither
+-- list is unpacked: a commit may have more fields than Lua's stack can hold. All checks come before the first write, since a script that fails half
+-- way is not undone.
 --
 -- Defines checkResults, applyResults
 local typeOfKind = { ['h+'] = 'hash', ['h='] = 'hash', s = 'set', z = 'zset' }
 
---- Returns nil, or what is wrong: `type <key>` or `number <key>`; and the keys that the results will make.
+--- Returns nil or the fault, `type <key>` or `number <key>`; and the keys that the results will create.
 local function checkResults(keys, first, results)
   local types, made = {}, {}
   for i = 1, #results, 4 do

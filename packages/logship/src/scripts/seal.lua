@@ -55,12 +55,12 @@ lowerReservation(channel, leases, lease, math.huge)
 forgetNeed(channel, file)
 redis.call('HSET', files, file .. ':state', 'sealed', file .. ':sha256', sha256)
 if fault ~= '' then
-  -- A shipper that comes back late must not take it for its own.
+  -- A shipper that returns late must not take this file for its own.
   if silentMs >= 0 then redis.call('HSET', files, file .. ':fence', nextFence(channel)) end
   redis.call('HSET', files, file .. ':fault', fault)
   redis.call('HDEL', sources, known[4])
 end
--- All consumers may have given it up before its end.
+-- All consumers may have skipped it before its end.
 releaseChunks(channel, files, live, sources, done, chunks, consumers, positions, free, file, {})
 redis.call('PUBLISH', events, 'data')
 redis.call('PUBLISH', events, 'space')

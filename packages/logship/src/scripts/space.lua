@@ -1,7 +1,7 @@
 -- space.lua - the accounting of a channel: used and reserved bytes, and the memory that a chunk counts for.
 --
 -- Defines heldBytes, returnExpired, raiseReservation, lowerReservation, spareFor, forgetNeed
---- Bytes of memory that a string of so many bytes takes with its key: its class in jemalloc (four to each power of two).
+--- Bytes of memory that a string of this size takes with its key: its size class in jemalloc (four for each power of two).
 local function heldBytes(size)
   local need = math.max(size + 12, 128)
   local step = 32
@@ -61,12 +61,12 @@ local function forgetNeed(channel, file)
   if needs then redis.call('HSET', channel, 'needs', (string.gsub(needs, ' ' .. file .. ':%d+', ''))) end
 end
 
---- Raises a reservation to `want` bytes as far as there is space, in steps of `unit`, but for `spare` bytes. Returns what is reserved then.
+--- Raises a reservation to `want` bytes as far as there is space, in steps of `unit`, leaving `spare` bytes free. Returns the reserved bytes.
 local function raiseReservation(channel, leases, lease, want, unit, spare, now, leaseMs)
   local have = tonumber(redis.call('HGET', channel, 'reserved ' .. lease) or '0')
   local state = redis.call('HMGET', channel, 'limit', 'used', 'reserved')
   local space = tonumber(state[1]) - tonumber(state[2] or '0') - tonumber(state[3] or '0') - spare
-  -- The rest of a chunk's reservation counts as well: else it could be all that is missing, and keep itself waiting.
+  -- The rest of a chunk's reservation counts as well: otherwise a shipper could wait for bytes that it has reserved itself.
   local more = math.min(want - have, math.floor((have + space) / unit) * unit - have)
   if more > 0 then
     redis.call('HINCRBY', channel, 'reserved ' .. lease, more)

@@ -23,7 +23,7 @@ if redis.call('HLEN', sending) == 0 then
   -- The writes that free memory come first: at maxmemory they allow the others.
   for i = 1, #some, 2 do redis.call('HDEL', source, some[i]) end
   for i = 1, #some, 2 do redis.call('HSET', sending, some[i], some[i + 1]) end
-  -- Those of a deleted job or channel of this name are lower.
+  -- The numbers of a deleted job or channel of this name are lower.
   redis.call('HSETNX', owner, 'sent ' .. source, readMicros())
   redis.call('HINCRBY', owner, 'sent ' .. source, 1)
   redis.call('HSET', owner, 'result ' .. sending, 1)

@@ -2,14 +2,14 @@ import type { PackageDescriptor } from "@kit/core/toolkit";
 import { commands } from "./commands.js";
 import { jobInspector, queueInspector } from "./inspect.js";
 
-/** This package as the command line sees it. */
+/** What this package adds to the command line. */
 export const descriptor: PackageDescriptor = {
   name: "queue",
   things: "queues",
   permissions: {
     channels: ["inbox:*"],
     tried: (key) => [
-      // The key does not exist: this gives up after a thousandth of a second.
+      // The key does not exist: the pop times out after a millisecond.
       ["BZPOPMIN", key, 0.001],
       ["EXISTS", key],
       ["HDEL", key, "f"],

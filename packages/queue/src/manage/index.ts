@@ -11,7 +11,7 @@ export type { Overview, QueueAddress };
 /** States that can be listed. */
 export type ListedState = "dead" | "waiting" | "prioritised" | "delayed" | "active";
 
-/** Where the jobs of a state stand, and as what. */
+/** The key that holds the jobs of a state, and its form. */
 const places: Readonly<Record<ListedState, readonly [place: keyof QueueKeys, kind: string]>> = {
   dead: ["dead", "ids"],
   waiting: ["waiting", "list"],
@@ -49,8 +49,8 @@ const jobFacts = (id: string, at: number | null, blob: Buffer, bytes: number, re
 const shown = (data: unknown): unknown => (Buffer.isBuffer(data) ? data.toString("base64") : data);
 
 /**
- * How many jobs a queue has in each state, how many of each priority are ready, and what it has counted so far: one call that
- * changes nothing and reads no job.
+ * The number of jobs in each state, the number of ready jobs of each priority, and the queue's counters: one call that changes
+ * nothing and reads no job.
  *
  * @throws {KitUnavailableError} no server answered in time.
  *
@@ -110,9 +110,9 @@ export const listJobs = async (
 };
 
 /**
- * Gives a job that is ready or delayed another priority; it then stands behind all others of that priority. Resolves with
- * whether there is such a job: false for one that is active, dead, done or unknown. A ready job of priority 0 is searched for
- * from the front of the queue: the more jobs are before it, the longer the server is busy.
+ * Gives a ready or delayed job another priority; it then stands behind all others of that priority. Resolves with whether there
+ * is such a job: false for one that is active, dead, done or unknown. The server searches for a ready job of priority 0 from the
+ * front of the queue: the more jobs are before it, the longer that takes.
  *
  * @throws {KitUnavailableError | KitUnknownOutcomeError} as every command. Calling it again does no harm.
  * @throws {TypeError | RangeError} an argument is not what it should be.

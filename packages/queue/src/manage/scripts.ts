@@ -28,7 +28,7 @@ export interface Overview {
   readonly crashed: number;
   readonly deadDropped: number;
   readonly deadBytes: number;
-  /** How many ready jobs there are of each priority but 0, lowest first; of the first 100 priorities. */
+  /** The number of ready jobs of each priority other than 0, lowest priority first; at most 100 priorities. */
   readonly byPriority: readonly { readonly priority: number; readonly jobs: number }[];
 }
 

@@ -23,15 +23,15 @@ export interface PopIfOptions {
 }
 
 /**
- * Takes the member of lowest score out of a sorted set of yours if that score is at most `bound`, or the one of highest score if
- * that is at least `bound`. Resolves with it, or with null: then nothing was changed, nor written to the AOF or to replicas.
+ * Removes the member of lowest score from any sorted set if that score is at most `bound`, or the member of highest score if that
+ * is at least `bound`. Resolves with the member, or with null: then nothing was changed, nor written to the AOF or to replicas.
  *
- * **At most once**: a member whose reply is lost, or whose caller then dies, is gone. For jobs use the queue, which never takes
- * one out before it is done.
+ * **At most once**: a member is gone if the reply is lost or the caller dies. For jobs use the queue, which removes a job only
+ * when it is done.
  *
  * @param bound a score. By default the server's time in epoch ms: what is due.
- * @throws {KitUnknownOutcomeError} the reply was lost: something was taken out, or not.
- * @throws {KitUnavailableError | KitKeyTypeError} nothing was taken out.
+ * @throws {KitUnknownOutcomeError} the reply was lost: a member may have been removed.
+ * @throws {KitUnavailableError | KitKeyTypeError} nothing was removed.
  * @throws {TypeError | RangeError} an argument is not what it should be.
  *
  * @example
@@ -50,11 +50,11 @@ export const popIf = async (
     throw new RangeError("Expected `bound` to be a number");
   const { deadlineMs = 2_000, signal } = optionsObject("options", options, ["deadlineMs", "signal"]);
   const limit = bound === undefined ? "" : String(bound).replace("Infinity", "inf");
-  const terms = { deadlineMs: integerOption("deadlineMs", deadlineMs, 1), signal: signalOption("signal", signal) };
-  return await popIfScript.run(redis, { members: key }, { from: end, bound: limit }, terms);
+  const resolved = { deadlineMs: integerOption("deadlineMs", deadlineMs, 1), signal: signalOption("signal", signal) };
+  return await popIfScript.run(redis, { members: key }, { from: end, bound: limit }, resolved);
 };
 
-/** The same as a library of Redis Functions, for callers in any language: `FCALL kit_pop_if 1 key low ""`. Redis 7 and later. */
+/** `popIf` as a library of Redis Functions, for callers in any language: `FCALL kit_pop_if 1 key low ""`. Redis 7 and later. */
 export const popIfLibrary: string = `#!lua name=kit_pop_if
 redis.register_function('kit_pop_if', function(KEYS, ARGV)
 ${popIfScript.source}
@@ -69,9 +69,9 @@ const mastersOf = (client: object): readonly Node[] =>
   "nodes" in client ? (client as { nodes(role: "master"): Node[] }).nodes("master") : [client as Node];
 
 /**
- * Loads {@link popIfLibrary}, in place of an earlier version, on the server or on every master of a Cluster. It is kept with the
- * data: it survives a restart, goes to replicas, and so is there after a promotion. A master that joins a Cluster later needs it
- * loaded again, unless `redis-cli --cluster add-node` brings it.
+ * Loads {@link popIfLibrary} on the server, or on every master of a Cluster, and replaces an earlier version. Redis keeps it with
+ * the data: it survives a restart and is replicated, so it is there after a failover. A master that joins a Cluster later needs
+ * it loaded again, unless `redis-cli --cluster add-node` copies it.
  *
  * @throws {KitError} a server refused: it is older than Redis 7, or the user may not.
  */

@@ -46,7 +46,7 @@ if isNew == '1' then
   redis.call('ZREMRANGEBYRANK', producers, 0, -10001)
 end
 
--- Most calls need none of the libraries, and making their functions takes longer than a command.
+-- Most calls need none of the libraries, and defining their functions takes longer than a command.
 if isPlain then
   local ids, fields = {}, {}
   for id in string.gmatch(plan, '[^\n]+') do
@@ -80,7 +80,8 @@ for i, id in ipairs(ids) do
   local isStored = word.u and (isAdded[id] or redis.call('HEXISTS', jobs, id) == 1)
   if word.o then
     local former, number = string.match(word.o, '(%w+):(%d+)')
-    -- Its number says that it arrived; half a step further says that it must not any more. Repeats of it are kept by job.
+    -- A sequence number in `producers` means that the call arrived; a half above it, that it must not arrive any more. A repeat
+    -- is recorded per job.
     local repeated = former .. ':' .. number .. ':' .. id
     isStored = isStored
       or tonumber(redis.call('ZSCORE', producers, former) or 0) == tonumber(number)

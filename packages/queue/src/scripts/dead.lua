@@ -7,21 +7,21 @@ local function sizeOf(jobs, failures, id)
   return redis.call('HSTRLEN', jobs, id) + redis.call('HSTRLEN', failures, id)
 end
 
--- After the job's failure was written.
+-- Called after the job's failure was written.
 local function makeDead(jobs, failures, dead, meta, id, now)
   redis.call('ZADD', dead, string.format('%.0f', now), id)
   redis.call('HINCRBY', meta, 'deadBytes', sizeOf(jobs, failures, id))
   redis.call('HINCRBY', meta, 'died', 1)
 end
 
--- Takes a letter out; returns whether it was one.
+-- Removes a dead letter; returns whether it was one.
 local function dropDead(jobs, failures, dead, meta, id)
   if redis.call('ZREM', dead, id) == 0 then return false end
   redis.call('HINCRBY', meta, 'deadBytes', -sizeOf(jobs, failures, id))
   return true
 end
 
--- `bounds` is `maxCount maxAgeMs maxBytes`. At most 100 letters a call, oldest first.
+-- `bounds` is `maxCount maxAgeMs maxBytes`. At most 100 dead letters a call, oldest first.
 local function trimDead(jobs, failures, dead, meta, bounds, now)
   local maxCount, maxAgeMs, maxBytes = string.match(bounds, '(%d+) (%d+) (%d+)$')
   for _ = 1, 100 do

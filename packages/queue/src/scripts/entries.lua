@@ -21,8 +21,8 @@ local function fenceOf(member)
   return string.sub(member, 1, 12)
 end
 
--- A record of `failures`: attempts, crashes, the last error as JSON, and the fence under which the job was last begun while
--- it had one crash left. One that cannot be read counts as none.
+-- A record of `failures`: attempts, crashes, the last error as JSON, and the fence under which the job was last begun while it
+-- had one crash left. A record that cannot be read counts as none.
 local function parseRecord(record)
   local attempts, crashes, begun, last = string.match(record or '', '^(%d+)\t(%d+) ?(%w*)\t(.*)$')
   if not attempts then return '0', 0, '', '' end

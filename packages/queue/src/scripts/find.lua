@@ -28,7 +28,7 @@ local diedAt = redis.call('ZSCORE', dead, id)
 if diedAt then return { 'dead', diedAt, blob, record } end
 local dueAt = redis.call('ZSCORE', delayed, entry)
 if dueAt then return { 'delayed', dueAt, blob, record } end
--- Its fence is not known. All workers together hold some thousands at most.
+-- The fence of the job is not known, so all leases are read: the workers together hold a few thousand at most.
 if not redis.call('ZSCORE', prioritised, id) then
   local cursor = '0'
   repeat

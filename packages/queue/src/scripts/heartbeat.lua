@@ -20,7 +20,7 @@ local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 redis.call('ZCARD', wake)
 redis.call('HLEN', meta)
--- A write of nothing: at maxmemory those that follow one that shrinks are allowed.
+-- Removes nothing. At maxmemory Redis allows writes in a script after one that can only free memory.
 redis.call('ZREM', leases, '')
 local ends, scores, list = string.format('%.0f', now + leaseMs), {}, {}
 for member in string.gmatch(members, '[^\n]+') do
@@ -30,7 +30,7 @@ for member in string.gmatch(members, '[^\n]+') do
 end
 local lost = {}
 if redis.call('ZADD', leases, 'XX', 'CH', unpack(scores)) < #list then
-  -- A lease that already ends at this millisecond does not count as changed, either.
+  -- ZADD does not count a lease that already ends at this millisecond as changed.
   for i, score in ipairs(redis.call('ZMSCORE', leases, unpack(list))) do
     if not score then lost[#lost + 1] = list[i] end
   end

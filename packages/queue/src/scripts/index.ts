@@ -21,7 +21,7 @@ export const layout = 1;
 export const maxAdded = 1_000;
 export const maxEnded = 500;
 export const maxRedriven = 100;
-/** The most outcomes that are asked for at a time. */
+/** The most outcomes that one call asks for. */
 export const maxAsked = 100;
 
 const lines = (text: unknown): string[] => {
@@ -77,7 +77,10 @@ export interface StepReply {
   readonly reclaimed: readonly Reclaimed[];
   /** Server time in epoch microseconds. */
   readonly nowMicros: number;
-  /** Server ms at which the next delayed job is due and the next lease ends; Infinity: none; undefined: not looked. */
+  /**
+   * Server ms at which the next delayed job is due and the next lease ends; Infinity if there is none, undefined if the step did
+   * not look.
+   */
   readonly nextDue: number | undefined;
   readonly nextEnd: number | undefined;
   /** How many jobs became ready: due ones and reclaimed ones. */
@@ -128,7 +131,7 @@ const stepKeys = [
 ] as const;
 type StepKeys = typeof stepKeys;
 
-/** The worker's one call. Its fence makes it safe: what a lost reply carried is found again by `recover`. */
+/** The worker's one call. Its fence makes it safe to lose a reply: `recover` finds the jobs that it carried. */
 export const step: Script<
   readonly [...StepKeys, "...replies"],
   readonly ["fence", "count", "leaseMs", "flags", "bounds", "upkeep", "done", "...others"],
@@ -142,7 +145,7 @@ export const step: Script<
   reply: decodeStep,
 });
 
-/** Pushes leases forward. */
+/** Extends leases. */
 export const heartbeat: Script<
   readonly ["leases", "wake", "meta"],
   readonly ["leaseMs", "members"],
@@ -180,7 +183,7 @@ export const handBack: Script<readonly ["leases", "waiting", "prioritised", "wak
     reply: Number,
   });
 
-/** Undoes a take whose reply was lost; replies with where to go on. */
+/** Undoes a take whose reply was lost; replies with the cursor of the next call. */
 export const recover: Script<
   readonly ["leases", "waiting", "prioritised", "wake", "revoked"],
   readonly ["fence", "cursor"],

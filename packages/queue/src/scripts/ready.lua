@@ -4,9 +4,9 @@
 -- Needs idOf
 -- Defines makeReady, wakeWorker, wakeTimers, inBatches
 
--- `unpack` fails at 8,000; this leaves room, and is even, for pairs.
+-- `unpack` fails at 8,000; this leaves room, and is even, since arguments may be pairs.
 local maxBatch = 500
--- Scores of one priority: 2^33 places, the first job of an empty priority in the middle.
+-- Each priority has a range of 2^33 scores; the first job of an empty priority gets the middle one.
 local band, middle = 8589934592, 4294967296
 
 local function inBatches(operands, send)
@@ -26,7 +26,7 @@ local function edgeOf(prioritised, priority, atFront)
   return tonumber(found[2]) + (atFront and -1 or 1)
 end
 
--- In the order of `entries`, behind all others or in front of them.
+-- Adds them in the order of `entries`, behind or in front of all others.
 local function makeReady(waiting, prioritised, entries, atFront)
   local plain, ranked, edges = {}, {}, {}
   local first, last, step = 1, #entries, 1

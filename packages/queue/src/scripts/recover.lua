@@ -24,7 +24,7 @@ redis.call('LLEN', waiting)
 redis.call('ZCARD', prioritised)
 redis.call('ZCARD', wake)
 redis.call('ZCARD', revoked)
--- A write of nothing: at maxmemory those that follow one that shrinks are allowed.
+-- Removes nothing. At maxmemory Redis allows writes in a script after one that can only free memory.
 redis.call('ZREM', leases, '')
 local time = redis.call('TIME')
 local found = redis.call('ZSCAN', leases, cursor, 'MATCH', fence .. '*', 'COUNT', 1000)
@@ -33,7 +33,7 @@ for i = 1, #found[2], 2 do
   local member = found[2][i]
   if redis.call('ZREM', leases, member) == 1 then entries[#entries + 1] = leasedEntry(member) end
 end
--- Within a producer ids sort in the order of their adding.
+-- The ids of one producer sort in the order in which the jobs were added.
 table.sort(entries)
 redis.call('ZADD', revoked, string.format('%.0f', time[1] * 1000), fence)
 redis.call('PEXPIRE', revoked, 600000)

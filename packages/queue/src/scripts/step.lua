@@ -78,12 +78,12 @@ if isRare or looks or upkeep ~= '' or #others > 0 then
   redis.call('HLEN', failures)
   redis.call('HLEN', meta)
   for _, key in ipairs(replies) do redis.call('HLEN', key) end
-  -- A write of nothing: at maxmemory those that follow one that shrinks are allowed.
+  -- Removes nothing. At maxmemory Redis allows writes in a script after one that can only free memory.
   redis.call('ZREM', leases, '')
 end
 
 local refused, reclaimed, ready = {}, {}, {}
--- Ten minutes: longer than a worker is paused that still comes back.
+-- Ten minutes: longer than the pause of any worker that comes back.
 local function revoke(member)
   redis.call('ZADD', revoked, string.format('%.0f', now), member)
   redis.call('PEXPIRE', revoked, 600000)
@@ -100,8 +100,9 @@ if done ~= '' then
     ids[#ids + 1] = string.sub(member, -14)
   end
   if redis.call('ZREM', leases, unpack(members)) < #members then
-    -- Some were no longer held. Those that were reclaimed are refused. The others ended with an earlier copy of this call,
-    -- or went with a failover; they are done in either case. A dead letter was reclaimed, too, longer ago than that is known.
+    -- Some leases were no longer held. Those that were reclaimed are refused. The others ended with an earlier copy of this call
+    -- or were lost in a failover; in both cases their jobs are done. The lease of a dead letter was reclaimed, but so long ago
+    -- that `revoked` has forgotten it.
     local ended = {}
     for i, member in ipairs(members) do
       if redis.call('ZSCORE', revoked, member) or redis.call('ZSCORE', dead, ids[i]) then refused[#refused + 1] = member
@@ -115,7 +116,7 @@ if done ~= '' then
   end
 end
 
--- Stores what a caller waits for; its ids are published together in the end.
+-- Stores an outcome for its caller; the ids are published together at the end.
 local told = {}
 local function tell(id, answer)
   local number, channel, caller, outcome = string.match(answer, '^(%d+) (%S+) (%w+) (.*)$')
@@ -155,7 +156,7 @@ for i = 1, #others, 4 do
   end
 end
 if #ready > 0 then makeReady(waiting, prioritised, ready, false) end
--- A hint: a user who may not publish does no harm.
+-- Publishing is only a hint, so a user without the permission does no harm.
 for _, ids in pairs(told) do redis.pcall('PUBLISH', ids.channel, ids.caller .. '\t' .. table.concat(ids, '\n')) end
 
 local nextDue, nextEnd, promoted = -2, -2, 0
@@ -240,7 +241,7 @@ local reply, records = {}, ''
 if #entries > 0 then
   local ends = string.format('%.0f', now + leaseMs)
   local members, ids = {}, entries
-  -- The last one first: a short sorted set is searched from its beginning.
+  -- From the last to the first: a short sorted set is searched from its beginning.
   local n = 2 * #entries
   for i = 1, #entries do
     members[n] = fence .. entries[i]

@@ -65,8 +65,8 @@ const plain = (data: unknown): unknown => {
 };
 
 /**
- * A clock that only `advance()` moves. In {@link drain} handlers' time limits go by it; delays and leases go by the server's
- * clock.
+ * A clock that only `advance()` moves. {@link drain} measures the time limits of handlers by it; delays and leases go by the
+ * server's clock.
  *
  * @example
  * const clock = new ManualClock();
@@ -85,7 +85,7 @@ export class ManualClock {
   }
 
   /**
-   * Lets so many milliseconds pass: what ends in them ends now, in order.
+   * Lets this many milliseconds pass: time limits that end in them end now, in order.
    *
    * @throws {TypeError | RangeError} it is not an integer from 0.
    */
@@ -118,8 +118,8 @@ export interface Drained {
 }
 
 /**
- * Runs all ready jobs of a queue, one after the other, also those that these add; resolves once none is left. Delayed ones, and
- * failed ones that wait for their next attempt, stay.
+ * Runs all ready jobs of a queue one after the other, including jobs that these add; resolves once none is left. Delayed jobs,
+ * and failed jobs that wait for their next attempt, stay.
  *
  * @param options `clock`: handlers' time limits go by this one instead of real time.
  * @throws {Error} it took longer than `timeoutMs` (10,000), in real time. Its `cause` is the last error of the server, if any.

@@ -22,6 +22,6 @@ export const statsInspector: Inspector = {
     const stepMs = spanOption(call, "step") ?? 60_000;
     return metricReport(call, seriesOf(name), { sinceMs: newestBuckets * stepMs, stepMs });
   },
-  // Those of buckets go by the server's time, which is not known here.
+  // The keys of buckets depend on the server's time, which is not known here.
   keys: (prefix, name: string) => lastingKeys(prefix, seriesOf(name)),
 };

@@ -1,7 +1,7 @@
 import type { InspectCall } from "@kit/core/toolkit";
 import { createStats, type Stats } from "../index.js";
 
-/** Gives a statistics object to somebody who only looks. */
+/** Calls back with a statistics object for reading. */
 export const looking = async <T>({ redis, prefix }: InspectCall, look: (stats: Stats) => Promise<T>): Promise<T> => {
   const stats = createStats(redis, { prefix });
   try {

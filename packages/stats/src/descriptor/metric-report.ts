@@ -20,7 +20,7 @@ interface Values {
 interface Bucket {
   readonly startAt: number;
   readonly isPartial: boolean;
-  /** The amount; of a distribution its values. */
+  /** The amount; for a distribution its values. */
   readonly value: number | Values;
 }
 
@@ -28,11 +28,11 @@ interface Bucket {
 interface MetricReport {
   /** The series, labels sorted. */
   readonly metric: string;
-  /** Null: nothing of it is stored. */
+  /** Null if nothing of it is stored. */
   readonly kind: "counter" | "distribution" | null;
   readonly total: number | Values | null;
   readonly sinceMs: number;
-  /** Null where nothing is stored. */
+  /** Null if nothing is stored. */
   readonly stepMs: number | null;
   readonly buckets: readonly Bucket[];
   /** Series of a metric with labels. */
@@ -102,7 +102,9 @@ const views: Readonly<Record<"counter" | "distribution", View>> = {
 
 const countOf = (value: number | Values): number => (typeof value === "number" ? value : value.count);
 
-/** Which widths a metric stores only the programs know that write it: the usual ones are tried, then the one that is asked for. */
+/**
+ * Only the programs that write a metric know the widths that it stores: this tries the usual ones, then the requested one.
+ */
 const readingOf = async (
   call: InspectCall,
   { finestMs, read }: View,
@@ -119,7 +121,7 @@ const readingOf = async (
   return found.buckets.some(({ value }) => countOf(value) > 0) ? found : usual;
 };
 
-/** Numbers that were measured, with as many digits as a person reads. */
+/** Measured numbers, with a readable number of digits. */
 const numberText = (value: number | null): string => (value === null ? "-" : String(Number(value.toPrecision(5))));
 
 const rowOf = ({ startAt, value, isPartial }: Bucket): readonly string[] => {

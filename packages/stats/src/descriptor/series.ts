@@ -2,11 +2,11 @@ import type { InspectCall } from "@kit/core/toolkit";
 import { indexKey, seriesKeys } from "../keys.js";
 import { labelNames, labelsOf, metricName, seriesId } from "../labels.js";
 
-/** One series, as a person names it. */
+/** One series, as named on the command line. */
 export interface NamedSeries {
   readonly metric: string;
   readonly labels: Readonly<Record<string, string>>;
-  /** With labels in the order that the keys have. */
+  /** With labels in the order used in keys. */
   readonly id: string;
 }
 
@@ -25,13 +25,13 @@ export const seriesOf = (name: string): NamedSeries => {
   return { metric: metricName(metric), labels: Object.fromEntries(labels), id: seriesId(metric, names, values) };
 };
 
-/** The keys of a series that do not go by time. */
+/** The keys of a series that do not depend on the time. */
 export const lastingKeys = (prefix: string, { metric, id }: NamedSeries): readonly string[] => {
   const { total, dist } = seriesKeys(prefix, id);
   return metric === id ? [total, dist, indexKey(prefix, metric)] : [total, dist];
 };
 
-/** The kind of a series, by its totals: they outlive all else. Null: nothing of it is stored. */
+/** The kind of a series, by its totals, which live longest. Null if nothing of it is stored. */
 export const kindOf = async (
   { redis, prefix }: InspectCall,
   { id }: NamedSeries,

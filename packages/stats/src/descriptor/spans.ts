@@ -2,7 +2,7 @@ import type { InspectCall } from "@kit/core/toolkit";
 
 const units = { d: 86_400_000, h: 3_600_000, m: 60_000, s: 1_000, ms: 1 } as const;
 const maxMs = 3_660 * units.d;
-/** So many buckets or windows are read for one answer. */
+/** The most buckets or windows that one answer reads. */
 const maxSteps = 1_000;
 
 /** The milliseconds of an option such as `90s`, `15m`, `2h`, `7d`; undefined when it is not given. */
@@ -30,5 +30,5 @@ export const assertFew = (sinceMs: number, stepMs: number, stepName: string): vo
     );
 };
 
-/** For people; a time that is not known is `-`. */
+/** An instant as text; `-` if it is not known. */
 export const timeText = (at: number): string => (Number.isFinite(at) ? new Date(at).toISOString() : "-");

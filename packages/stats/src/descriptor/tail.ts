@@ -19,7 +19,7 @@ export const tailCommand: CliCommand = {
   run: (call, name: string) =>
     looking(call, async (stats) => {
       const { integer, text, output, signal } = call;
-      // The tail tries again several times a second; a person wants to hear of each trouble once.
+      // The tail retries several times a second; each error is printed only once.
       let trouble = "";
       stats.on("error", ({ message }) => {
         if (message === trouble) return;

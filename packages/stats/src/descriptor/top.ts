@@ -12,7 +12,7 @@ interface TopReport {
 
 const hourMs = 3_600_000;
 
-/** As one number where it is exact, else from the least to the most that it can be. */
+/** One number if it is exact, otherwise its lower and upper bounds. */
 const countText = ({ count, error }: FrequentMessage): string =>
   error === 0 ? String(count) : `${String(count - error)} to ${String(count)}`;
 

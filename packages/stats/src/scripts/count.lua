@@ -24,7 +24,7 @@ local function isOf(key, type)
   return found == type or found == 'none'
 end
 
--- The answer for a series that must not be written; nil: it may be.
+-- The refusal of a series that must not be written; nil if it may be.
 local function verdict(key, chunks, at)
   if not isOf(series[key], 'hash') or not isOf(series[key + 1], 'string') then return 'type' end
   for chunk = key + 2, key + 1 + chunks do
@@ -56,7 +56,7 @@ while series[key] do
       for bucket = item + 2, item + 2 * plan[item + 1], 2 do
         -- A bucket that holds no integer stays as it is: an error would end the script between two series of the call.
         local sum = redis.pcall('HINCRBY', series[chunk], plan[bucket], plan[bucket + 1])
-        -- A sum that is what was just added: the bucket was not there, and perhaps the chunk neither.
+        -- If the sum equals the added amount, the bucket is new, and perhaps the chunk, too.
         hasNew = hasNew or sum == tonumber(plan[bucket + 1])
       end
       if hasNew then redis.call('PEXPIREAT', series[chunk], plan[item]) end

@@ -44,12 +44,12 @@ export const serverMs = (reply: unknown): number => {
 /** Stores entries of message logs, and counts them. */
 export const log: Channel = channel("stats.log", logSource, 1_000);
 
-/** Lists the series of a metric. Replies with how many were taken off. */
-export const index: Script<readonly ["index"], readonly ["...terms"], number> = defineScript({
+/** Lists the series of a metric. Replies with how many were removed. */
+export const index: Script<readonly ["index"], readonly ["...values"], number> = defineScript({
   name: "stats.index",
   source: indexSource,
   keys: ["index"],
-  args: ["...terms"],
+  args: ["...values"],
   idempotent: true,
   reply: Number,
 });
@@ -74,19 +74,19 @@ export const rawStreams = (reply: unknown): readonly (readonly [key: string, ent
 /** The contents of several keys at one instant of the server. */
 export interface Readings<Value> {
   readonly now: number;
-  /** For each key; of one that is not there an empty one. */
+  /** The value of each key; an empty one if the key does not exist. */
   readonly values: readonly Value[];
 }
 
 /** Reads keys of one kind. */
-export type Reading<Value> = Script<readonly ["...keys"], readonly ["...terms"], Readings<Value>>;
+export type Reading<Value> = Script<readonly ["...keys"], readonly ["...query"], Readings<Value>>;
 
 const reading = <Value>(valueOf: (raw: unknown) => Value): Reading<Value> =>
   defineScript({
     name: "stats.read",
     source: readSource,
     keys: ["...keys"],
-    args: ["...terms"],
+    args: ["...query"],
     readonly: true,
     reply: (raw) => {
       const [now, ...values] = raw as unknown[];

@@ -43,7 +43,7 @@ local function verdict(key, at)
   if plan[at] ~= '0' and now > tonumber(plan[at]) then return 'late' end
 end
 
--- Text that gives the same double again, also on servers whose C library writes infinity in its own way.
+-- Text that converts back to the same double, also on servers whose C library writes infinity differently.
 local function text(number)
   if number == huge then return 'inf' elseif number == -huge then return '-inf' end
   return string.format('%.17g', number)
@@ -61,7 +61,7 @@ local function together(a, b)
   local delta = b.mean - a.mean
   local share = b.count / count
   local mean
-  -- Two huge means of opposite sign: their distance is no double any more.
+  -- The distance between two huge means of opposite sign exceeds the range of a double.
   if delta == huge or delta == -huge then
     mean = a.mean * (a.count / count) + b.mean * share
   else
@@ -69,7 +69,7 @@ local function together(a, b)
   end
   local sum = a.sum + b.sum
   local compensation = a.compensation + b.compensation
-  -- Neumaier (1974): what the addition of the larger and the smaller has cut off.
+  -- Neumaier (1974): the part that adding the larger and the smaller has cut off.
   if math.abs(sum) == huge then
     compensation = 0
   elseif math.abs(a.sum) >= math.abs(b.sum) then
@@ -147,7 +147,7 @@ local function mergeSeries(key, at)
   local window = key + 2
   local item = at + 8
   local ofWindow, ofAll
-  -- Only where the distribution of all time begins, or a window does, its end of life moves.
+  -- The expiry changes only when the distribution of all time, or a window, begins.
   local begins = false
   for _ = 1, plan[at + 7] do
     local windows, binCount, listed = tonumber(plan[item]), tonumber(plan[item + 1]), tonumber(plan[item + 2])

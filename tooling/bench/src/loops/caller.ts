@@ -2,9 +2,9 @@
 import { randomUUID } from "node:crypto";
 import { Redis } from "ioredis";
 
-/** One of many that want a name; has what the library wants each of them to have of its own. */
+/** One of many callers of a name, with the objects that the library needs for each of them. */
 export interface Caller {
-  /** Takes the name, however long that takes; runs `routine`; gives it back. */
+  /** Acquires the name, however long that takes, runs `routine`, and releases it. */
   using(name: string, routine: () => Promise<void> | void): Promise<void>;
 }
 
@@ -24,7 +24,7 @@ export const connected = async (url: string): Promise<Redis> => {
 /** Longer than any case. */
 export const foreverMs = 3_600_000;
 
-/** Objects that a library wants one of per caller and name. */
+/** The objects that a library needs per caller and name. */
 export const perName = <T>(make: (name: string) => T): ((name: string) => T) => {
   const made = new Map<string, T>();
   return (name) => {
@@ -40,8 +40,9 @@ export const inWords = (settings: object): string =>
     .join(", ");
 
 /**
- * The least that hands something on. `takeOrQueue` (KEYS name, queue; ARGV token, inbox, operand) replies 1 when it took
- * it; `handOn` (KEYS name, queue; ARGV operand) gives it to the head of the queue and tells that one's inbox its token.
+ * The floor of a hand-over. `takeOrQueue` (KEYS name, queue; ARGV token, inbox, operand) replies 1 when it took the
+ * name; `handOn` (KEYS name, queue; ARGV operand) gives it to the head of the queue and publishes the token to its
+ * inbox.
  */
 export const pushed = async (url: string, takeOrQueue: string, handOn: string, operand: number): Promise<Caller> => {
   const redis = await connected(url);

@@ -19,7 +19,7 @@ export interface LoopsTask {
   readonly loops: number;
   readonly name: string;
   readonly startAt: number;
-  /** Taken from here on, so that all have found their pace. */
+  /** The start of the measurement, when all loops have warmed up. */
   readonly countFrom: number;
   readonly stopAt: number;
   readonly holdMs: number;
@@ -28,11 +28,11 @@ export interface LoopsTask {
 }
 
 export interface LoopsResult {
-  /** One element per acquisition: asked, running, giving back. */
+  /** One element per acquisition: requested, running, releasing. */
   readonly requested: Float64Array;
   readonly granted: Float64Array;
   readonly released: Float64Array;
-  /** Which of the loops. */
+  /** The number of the loop. */
   readonly loop: Float64Array;
   /** Commands sent from `countFrom` to `stopAt`, and over all. */
   readonly sentInWindow: number;

@@ -1,11 +1,11 @@
-// The work of loops in several processes on one name, from the notes of each.
+// The work of loops in several processes on one name, from the records of each.
 import type { LoopsResult } from "./loops-jobs.js";
 
 /** The work of all loops together, from `countFrom` to `stopAt`. */
 export interface LoopsRun {
-  /** From one giving back to the next running in its place. */
+  /** From a release to the next acquisition running in its place. */
   readonly gaps: number[];
-  /** Of these, the gaps after which another loop ran than the one that had given back. */
+  /** Of these, the gaps after which another loop ran than the one that had released. */
   readonly gapsToOthers: number[];
   readonly waits: number[];
   readonly holds: number[];
@@ -44,7 +44,7 @@ const acquisitionsOf = (results: readonly LoopsResult[], loopsPerProcess: number
     )
     .toSorted((one, other) => one.grantedAt - other.grantedAt);
 
-/** How many more than allowed were in: at the worst moment, and how often one came in although no place was free. */
+/** The largest number of holders above the limit, and how often one acquired although no place was free. */
 export interface Excess {
   readonly atOnce: number;
   readonly admissions: number;
@@ -66,7 +66,7 @@ export const excessOf = (results: readonly LoopsResult[], permits: number): Exce
   return { atOnce, admissions, of: all.length };
 };
 
-/** @throws {Error} more held at once than may, so that no figure of theirs means anything. */
+/** @throws {Error} more held at once than allowed, so that the figures mean nothing. */
 export const loopsRunOf = (
   results: readonly LoopsResult[],
   { loopsPerProcess, countFrom, stopAt, permits }: Frame,
@@ -87,7 +87,7 @@ export const loopsRunOf = (
   return {
     gaps: handOffs.map(({ gap }) => gap),
     gapsToOthers: handOffs.flatMap(({ gap, isToOther }) => (isToOther ? [gap] : [])),
-    // Of all that asked in time, also those that were only served in the end: they waited longest.
+    // Includes requests in time that were served only at the end: they waited longest.
     waits: all.flatMap(({ requestedAt, grantedAt }) =>
       grantedAt >= countFrom && requestedAt < stopAt ? [grantedAt - requestedAt] : [],
     ),

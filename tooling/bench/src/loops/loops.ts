@@ -5,13 +5,13 @@ import type { Case, Implementation, Entry, Measurement } from "../suite.js";
 import { type LoopsRun, loopsRunOf, type Frame, unfairness } from "./loops-run.js";
 import type { LoopsResult, LoopsTask, PairsResult, PairsTask } from "./loops-jobs.js";
 
-/** The implementations that take part, and the settings of each. */
+/** The implementations and the settings of each. */
 export interface Field {
   readonly implementations: readonly Implementation[];
   readonly setup: unknown;
 }
 
-/** Pairs of acquire and release with nothing between and nobody in the way. */
+/** Pairs of acquire and release with nothing in between and no contention. */
 export const pairsCase = (entry: Entry, field: Field, task: Omit<PairsTask, "ms">): Case => {
   const run = async (team: Team, ms: number): Promise<PairsResult> => {
     const [result] = await team.all<PairsResult>("pairs", { ...task, ms } satisfies PairsTask);
@@ -48,7 +48,7 @@ export interface Loops {
   readonly goesOn?: boolean;
 }
 
-/** Has the loops contend. */
+/** Runs the contending loops. */
 export const runLoops = async (
   team: Team,
   { loops, permits, holdMs, settleMs, countMs, goesOn = false }: Loops,
@@ -83,7 +83,8 @@ export const loopsCase = (
       const { results, frame } = await runLoops(team, shortened);
       const run = loopsRunOf(results, frame);
       const { operations, sent, sentInWindow, grants, seconds, perLoop, gapsToOthers } = run;
-      // Throughput says nothing without fairness: who takes its own lock again and again hands nothing on.
+      // Throughput means nothing without fairness: a caller that re-takes its own lock again and again hands nothing
+      // over.
       const details = {
         handOffsPerSecond: grants / seconds,
         commandsPerHandOff: sentInWindow / grants,

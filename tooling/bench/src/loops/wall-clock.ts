@@ -1,6 +1,6 @@
 /**
- * Puts this process's wall clock off by so much, for all that tells the time by `Date` or by what `performance` says it
- * began at. The monotonic clock, by which the figures are taken, stays.
+ * Shifts this process's wall clock, for code that uses `Date` or `performance.timeOrigin`. The monotonic clock, by
+ * which the figures are measured, stays.
  */
 export const shiftWallClock = (byMs: number): void => {
   const RealDate = Date;

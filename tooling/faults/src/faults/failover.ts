@@ -5,11 +5,11 @@ import { grows, type Lab } from "../lab/lab.js";
 import { stopped } from "../lab/process-state.js";
 import type { Fault } from "./fault.js";
 
-/** How far behind a replica may be on a busy machine. */
+/** The largest replication lag on a busy machine. */
 const unreplicatedMs = 1_000;
-/** For clients to find their new master: the wait between two tries is at most two seconds. */
+/** The time for clients to find their new master: they retry at least every two seconds. */
 const followMs = 2_500;
-/** For Sentinels, which look at each other's servers every ten seconds while all is well. */
+/** The time for Sentinels, which query the servers every ten seconds while all is well. */
 const inStep = { timeoutMs: 40_000, intervalMs: 50 };
 
 const serversOf = ({ server }: Lab): readonly RedisNode[] => [...server.nodes, ...server.replicas];
@@ -20,7 +20,7 @@ const offsetOf = (text: string): number => Number(/^(?:slave|master)_repl_offset
 const follow = (node: RedisNode, { host, port }: RedisNode): Promise<unknown> =>
   node.call("REPLICAOF", host, String(port));
 
-/** What Sentinels say: fields and values in turn. */
+/** A reply of a Sentinel: fields and values in turn. */
 const fieldsOf = (reply: unknown): ReadonlyMap<string, string> => {
   const flat = reply as readonly string[];
   return new Map(flat.flatMap((name, at) => (at % 2 === 0 ? [[name, flat[at + 1] ?? ""] as const] : [])));
@@ -58,7 +58,7 @@ const successor = async (lab: Lab, old: RedisNode): Promise<RedisNode> =>
     { timeoutMs: 20_000 },
   );
 
-/** A dead master comes back behind its successor. Where there is none it comes back with nothing. */
+/** A dead master returns as a replica of its successor; without a successor it returns empty. */
 const comeBack = async (lab: Lab, old: RedisNode, next: RedisNode | undefined, from: number): Promise<void> => {
   await old.start();
   if (!next) return lab.lostData(from, clock(), "all");
@@ -70,7 +70,7 @@ const comeBack = async (lab: Lab, old: RedisNode, next: RedisNode | undefined, f
 
 const isMaster = async (node: RedisNode): Promise<boolean> => (await info(node)).includes("role:master\r\n");
 
-/** Resolves with the masters of a Cluster when each has its replica, and all say that all slots are served. */
+/** Resolves with the masters of a Cluster when each has its replica, and all report that all slots are served. */
 const wellMasters = async (lab: Lab): Promise<readonly RedisNode[]> =>
   await eventually(async () => {
     const masters: RedisNode[] = [];
@@ -89,8 +89,7 @@ const dueAfter = (from: number): number => clock() - from + followMs;
 /** Faults of a master with replicas, and of the Sentinels that watch them. */
 export const failoverFaults: readonly Fault[] = [
   {
-    number: 19,
-    kind: "19 master killed",
+    kind: "master killed",
     setting: "failover",
     inject: async (lab) => {
       const old = await wellMaster(lab);
@@ -101,7 +100,7 @@ export const failoverFaults: readonly Fault[] = [
       return {
         until: async () => {
           next = await successor(lab, old);
-          lab.interrupted("19 master killed", from, dueAfter(from));
+          lab.interrupted("master killed", from, dueAfter(from));
         },
         lastsMs: lab.between(0, 1_000),
         heal: () => comeBack(lab, old, next, from),
@@ -110,8 +109,7 @@ export const failoverFaults: readonly Fault[] = [
     },
   },
   {
-    number: 19,
-    kind: "19 Sentinel killed",
+    kind: "Sentinel killed",
     setting: "failover",
     inject: async (lab) => {
       const master = await wellMaster(lab);
@@ -128,8 +126,7 @@ export const failoverFaults: readonly Fault[] = [
     },
   },
   {
-    number: 20,
-    kind: "20 master stopped",
+    kind: "master stopped",
     setting: "failover",
     inject: async (lab) => {
       const old = await wellMaster(lab);
@@ -140,7 +137,7 @@ export const failoverFaults: readonly Fault[] = [
       return {
         until: async () => {
           next = await successor(lab, old);
-          lab.interrupted("20 master stopped", from, dueAfter(from));
+          lab.interrupted("master stopped", from, dueAfter(from));
           await pause(Math.max(0, from + 6_000 - clock()));
         },
         heal: async () => {
@@ -157,8 +154,7 @@ export const failoverFaults: readonly Fault[] = [
     },
   },
   {
-    number: 20,
-    kind: "20 replica stopped",
+    kind: "replica stopped",
     setting: "failover",
     inject: async (lab) => {
       const master = await wellMaster(lab);
@@ -174,8 +170,7 @@ export const failoverFaults: readonly Fault[] = [
     },
   },
   {
-    number: 21,
-    kind: "21 replication cut, master killed",
+    kind: "replication cut, master killed",
     setting: "failover",
     inject: async (lab) => {
       const old = await wellMaster(lab);
@@ -201,7 +196,7 @@ export const failoverFaults: readonly Fault[] = [
       return {
         until: async () => {
           next = await successor(lab, old);
-          lab.interrupted("21 replication cut, master killed", killedAt, dueAfter(killedAt));
+          lab.interrupted("replication cut, master killed", killedAt, dueAfter(killedAt));
         },
         lastsMs: lab.between(0, 1_000),
         heal: () => comeBack(lab, old, next, from),
@@ -210,8 +205,7 @@ export const failoverFaults: readonly Fault[] = [
     },
   },
   {
-    number: 23,
-    kind: "23 Cluster master killed",
+    kind: "Cluster master killed",
     setting: "cluster",
     inject: async (lab) => {
       const masters = await wellMasters(lab);
@@ -233,7 +227,7 @@ export const failoverFaults: readonly Fault[] = [
             { timeoutMs: 20_000 },
           );
           isFollowed = true;
-          lab.interrupted("23 Cluster master killed", from, dueAfter(from));
+          lab.interrupted("Cluster master killed", from, dueAfter(from));
         },
         lastsMs: lab.between(0, 1_000),
         heal: async () => {

@@ -1,13 +1,17 @@
 import { noShims } from "../lab/shims.js";
-import { networkRows } from "./network.js";
-import { clockRows, processRows } from "./processes.js";
+import { networkFaults } from "./network.js";
+import { clockFaults, processFaults } from "./processes.js";
 import type { Fault } from "./fault.js";
-import { serverRows } from "./server.js";
-import { storageRows } from "./storage.js";
+import { serverFaults } from "./server.js";
+import { storageFaults } from "./storage.js";
 
-const isClock = ({ number }: Fault): boolean => number === 25 || number === 26;
+const isClock = ({ kind }: Fault): boolean => kind.includes("clock jumps");
 
-/** Every kind of fault, in the order of the matrix. */
-export const faults: readonly Fault[] = [...processRows, ...serverRows, ...networkRows, ...storageRows, ...clockRows]
-  .map((fault) => (isClock(fault) ? { ...fault, whyNot: noShims } : fault))
-  .toSorted((a, b) => a.number - b.number);
+/** Every kind of fault that needs one server. */
+export const faults: readonly Fault[] = [
+  ...processFaults,
+  ...serverFaults,
+  ...networkFaults,
+  ...storageFaults,
+  ...clockFaults,
+].map((fault) => (isClock(fault) ? { ...fault, whyNot: noShims } : fault));

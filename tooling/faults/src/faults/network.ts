@@ -4,7 +4,7 @@ import type { Injection, Fault } from "./fault.js";
 
 type Side = "up" | "down";
 
-/** The link swallows what is sent: bytes were lost. */
+/** The link swallows sent bytes. It took effect if bytes were lost. */
 const swallow = (lab: Lab, ...sides: readonly Side[]): Injection => {
   const before = lab.proxy.stats.droppedBytes;
   for (const side of sides) lab.proxy[side].hole = true;
@@ -53,31 +53,27 @@ const cut = (lab: Lab, begin: () => void): Injection => {
 };
 
 /** Faults of the link between workers and server. */
-export const networkRows: readonly Fault[] = [
-  { number: 15, kind: "15 link cut", setting: "kept", inject: async (lab) => swallow(lab, "up", "down") },
+export const networkFaults: readonly Fault[] = [
+  { kind: "link cut", setting: "kept", inject: async (lab) => swallow(lab, "up", "down") },
   {
-    number: 15,
-    kind: "15 packets dropped",
+    kind: "packets dropped",
     setting: "kept",
     whyNot: noFirewall,
     inject: async (lab) => dropping(lab, "dport", "sport"),
   },
   {
-    number: 16,
-    kind: "16 link cut one way",
+    kind: "link cut one way",
     setting: "kept",
     inject: async (lab) => swallow(lab, lab.random() < 0.5 ? "up" : "down"),
   },
   {
-    number: 16,
-    kind: "16 packets dropped one way",
+    kind: "packets dropped one way",
     setting: "kept",
     whyNot: noFirewall,
     inject: async (lab) => dropping(lab, "sport"),
   },
   {
-    number: 16,
-    kind: "16 replies lost",
+    kind: "replies lost",
     setting: "kept",
     inject: async (lab) => {
       // A lost reply is asked for a second time, too, and has to be the same.
@@ -87,8 +83,7 @@ export const networkRows: readonly Fault[] = [
     },
   },
   {
-    number: 17,
-    kind: "17 slow link",
+    kind: "slow link",
     setting: "kept",
     inject: async (lab) =>
       slowed(lab, () => {
@@ -97,8 +92,7 @@ export const networkRows: readonly Fault[] = [
       }),
   },
   {
-    number: 18,
-    kind: "18 frames in slices",
+    kind: "frames in slices",
     setting: "kept",
     inject: async (lab) =>
       slowed(lab, () => {
@@ -106,15 +100,13 @@ export const networkRows: readonly Fault[] = [
       }),
   },
   {
-    number: 18,
-    kind: "18 frames torn",
+    kind: "frames torn",
     setting: "kept",
     inject: async (lab) =>
       cut(lab, () => (lab.proxy[lab.random() < 0.5 ? "up" : "down"].cutAfterBytes = Math.floor(lab.random() * 2_000))),
   },
   {
-    number: 27,
-    kind: "27 requests repeated",
+    kind: "requests repeated",
     setting: "kept",
     inject: async (lab) => {
       const { tap } = lab;

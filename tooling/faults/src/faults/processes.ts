@@ -6,10 +6,9 @@ import type { Fault } from "./fault.js";
 const hour = 3_600_000_000_000n;
 
 /** Faults of the workers. */
-export const processRows: readonly Fault[] = [
+export const processFaults: readonly Fault[] = [
   {
-    number: 1,
-    kind: "1 worker killed",
+    kind: "worker killed",
     setting: "kept",
     times: 4,
     isForCluster: true,
@@ -19,15 +18,14 @@ export const processRows: readonly Fault[] = [
       await lab.settled();
       const worker = await lab.victim({ isWaitedFor: true });
       await worker.kill();
-      const orphaned = await lab.died(worker, "1 worker killed");
+      const orphaned = await lab.died(worker, "worker killed");
       lab.spawn();
       // How soon others get what it held is judged, so nothing else is to be in their way.
       return { lastsMs: orphaned > 0 ? 1.1 * lab.leaseMs + 150 : 0, tookEffect: () => orphaned > 0 };
     },
   },
   {
-    number: 2,
-    kind: "2 worker stopped",
+    kind: "worker stopped",
     setting: "kept",
     inject: async (lab) => {
       const worker = await lab.victim();
@@ -49,8 +47,7 @@ export const processRows: readonly Fault[] = [
     },
   },
   {
-    number: 3,
-    kind: "3 event loop blocked",
+    kind: "event loop blocked",
     setting: "kept",
     inject: async (lab) => {
       const worker = lab.pick(lab.workers);
@@ -63,8 +60,7 @@ export const processRows: readonly Fault[] = [
     },
   },
   {
-    number: 25,
-    kind: "25 clients' clock jumps",
+    kind: "clients' clock jumps",
     setting: "kept",
     inject: async (lab) => {
       const control = lab.around.clientClock;
@@ -79,8 +75,7 @@ export const processRows: readonly Fault[] = [
     },
   },
   {
-    number: 32,
-    kind: "32 worker told to go",
+    kind: "worker told to go",
     setting: "kept",
     inject: async (lab) => {
       await Promise.all(lab.workers.map((worker) => worker.started()));
@@ -98,9 +93,8 @@ export const processRows: readonly Fault[] = [
   },
 ];
 
-/** The server's clock jumps there, and back. */
-const serverClockRow = (kind: string, sizes: readonly bigint[]): Fault => ({
-  number: 26,
+/** The server's clock jumps by `sizes`, one after the other. */
+const serverClockFault = (kind: string, sizes: readonly bigint[]): Fault => ({
   kind,
   setting: "shifted",
   inject: async (lab) => {
@@ -125,7 +119,7 @@ const serverClockRow = (kind: string, sizes: readonly bigint[]): Fault => ({
 
 const seconds = 1_000_000_000n;
 
-export const clockRows: readonly Fault[] = [
-  serverClockRow("26 server's clock jumps by 10 s", [10n * seconds, -10n * seconds]),
-  serverClockRow("26 server's clock jumps by 1 h", [hour, -hour]),
+export const clockFaults: readonly Fault[] = [
+  serverClockFault("server's clock jumps by 10 s", [10n * seconds, -10n * seconds]),
+  serverClockFault("server's clock jumps by 1 h", [hour, -hour]),
 ];

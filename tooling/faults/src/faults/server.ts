@@ -3,7 +3,7 @@ import { grows, type Lab } from "../lab/lab.js";
 import { stopped } from "../lab/process-state.js";
 import type { Injection, Fault } from "./fault.js";
 
-/** Settings that make the server refuse what is asked of it, with an error reply of this kind. */
+/** Settings that make the server refuse commands with an error reply of this kind. */
 const refusing = async (
   lab: Lab,
   code: string,
@@ -25,7 +25,7 @@ const killClients = async (lab: Lab, ...filter: string[]): Promise<number> => {
   return killed.reduce<number>((sum, count) => sum + Number(count), 0);
 };
 
-/** One command connection of a worker, or the command connections of all: so many were closed. */
+/** Kills one command connection of a worker, or those of all; resolves with their number. */
 const killCommandConnections = async (lab: Lab): Promise<number> => {
   if (lab.random() < 0.5) return await killClients(lab, "TYPE", "normal", "SKIPME", "yes");
   const node = lab.pick(lab.server.nodes);
@@ -42,7 +42,7 @@ const expectBusy = async (lab: Lab): Promise<void> => {
 };
 
 const replicaOf = (lab: Lab, ...master: readonly string[]): Promise<unknown> => lab.node.call("REPLICAOF", ...master);
-/** Nobody listens there. */
+/** A port without a listener. */
 const nowhere = ["127.0.0.1", "1"];
 
 const killAndStart = async (lab: Lab, policy: "always" | "everysec"): Promise<Injection> => {
@@ -58,17 +58,15 @@ const killAndStart = async (lab: Lab, policy: "always" | "everysec"): Promise<In
 };
 
 /** Faults of a server that keeps its data. */
-export const serverRows: readonly Fault[] = [
+export const serverFaults: readonly Fault[] = [
   {
-    number: 4,
-    kind: "4 server killed, everysec",
+    kind: "server killed, everysec",
     setting: "kept",
     inject: (lab) => killAndStart(lab, "everysec"),
   },
-  { number: 5, kind: "5 server killed, always", setting: "kept", inject: (lab) => killAndStart(lab, "always") },
+  { kind: "server killed, always", setting: "kept", inject: (lab) => killAndStart(lab, "always") },
   {
-    number: 8,
-    kind: "8 scripts flushed",
+    kind: "scripts flushed",
     setting: "kept",
     isForCluster: true,
     inject: async (lab) => {
@@ -81,8 +79,7 @@ export const serverRows: readonly Fault[] = [
     },
   },
   {
-    number: 10,
-    kind: "10 command connections killed",
+    kind: "command connections killed",
     setting: "kept",
     isForCluster: true,
     inject: async (lab) => {
@@ -91,8 +88,7 @@ export const serverRows: readonly Fault[] = [
     },
   },
   {
-    number: 11,
-    kind: "11 subscribers killed",
+    kind: "subscribers killed",
     setting: "kept",
     isForCluster: true,
     inject: async (lab) => {
@@ -101,8 +97,7 @@ export const serverRows: readonly Fault[] = [
     },
   },
   {
-    number: 12,
-    kind: "12 server full",
+    kind: "server full",
     setting: "kept",
     inject: (lab) =>
       refusing(
@@ -113,8 +108,7 @@ export const serverRows: readonly Fault[] = [
       ),
   },
   {
-    number: 14,
-    kind: "14 server sleeps",
+    kind: "server sleeps",
     setting: "kept",
     inject: async (lab) => {
       const seconds = lab.outageMs() / 1_000;
@@ -125,8 +119,7 @@ export const serverRows: readonly Fault[] = [
     },
   },
   {
-    number: 14,
-    kind: "14 server stopped",
+    kind: "server stopped",
     setting: "kept",
     inject: async (lab) => {
       lab.node.pause();
@@ -135,8 +128,7 @@ export const serverRows: readonly Fault[] = [
     },
   },
   {
-    number: 14,
-    kind: "14 busy script",
+    kind: "busy script",
     setting: "kept",
     inject: async (lab) => {
       const before = await lab.errors("BUSY");
@@ -158,8 +150,7 @@ export const serverRows: readonly Fault[] = [
     },
   },
   {
-    number: 24,
-    kind: "24 NOREPLICAS",
+    kind: "NOREPLICAS",
     setting: "kept",
     inject: (lab) =>
       refusing(
@@ -170,8 +161,7 @@ export const serverRows: readonly Fault[] = [
       ),
   },
   {
-    number: 24,
-    kind: "24 READONLY",
+    kind: "READONLY",
     setting: "kept",
     inject: (lab) =>
       refusing(
@@ -182,8 +172,7 @@ export const serverRows: readonly Fault[] = [
       ),
   },
   {
-    number: 24,
-    kind: "24 MASTERDOWN",
+    kind: "MASTERDOWN",
     setting: "kept",
     inject: (lab) =>
       refusing(
@@ -200,8 +189,7 @@ export const serverRows: readonly Fault[] = [
       ),
   },
   {
-    number: 24,
-    kind: "24 LOADING",
+    kind: "LOADING",
     setting: "kept",
     inject: async (lab) => {
       const before = await lab.errors("LOADING");
@@ -220,8 +208,7 @@ export const serverRows: readonly Fault[] = [
     },
   },
   {
-    number: 24,
-    kind: "24 user deleted",
+    kind: "user deleted",
     setting: "kept",
     inject: async (lab) => {
       const list = String(await lab.node.call("ACL", "LIST"));
@@ -235,8 +222,7 @@ export const serverRows: readonly Fault[] = [
     },
   },
   {
-    number: 33,
-    kind: "33 no more connections",
+    kind: "no more connections",
     setting: "kept",
     inject: async (lab) => {
       const refused = (): Promise<number> => lab.count("stats", /rejected_connections:(\d+)/);

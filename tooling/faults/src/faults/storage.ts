@@ -6,10 +6,10 @@ import { appendFile, copyOf, cutToSynced, flip, logFile, removeData, tear, unsyn
 import { noShims } from "../lab/shims.js";
 import type { Injection, Fault } from "./fault.js";
 
-/** The time for which `everysec` may leave data in memory: a second, and another where a sync is under way. */
+/** The time for which `everysec` may leave data in memory: a second, and another one while a sync is under way. */
 const unsyncedMs = 2_000;
 
-/** Kills the server when it is time, does something to its files, and starts it again. */
+/** Kills the server when `until` allows, changes its files, and starts it again. */
 const killAnd = async (
   lab: Lab,
   spoil: (file: string) => boolean,
@@ -27,16 +27,15 @@ const killAnd = async (
   };
 };
 
-/** A server that nobody asks anything has nothing to lose. */
+/** An idle server has nothing to lose. */
 const mostWaitMs = 500;
 
 const someLeft = (lab: Lab): number => (lab.random() < 0.5 ? 0 : lab.random());
 
 /** Faults of the server's disk and memory. */
-export const storageRows: readonly Fault[] = [
+export const storageFaults: readonly Fault[] = [
   {
-    number: 6,
-    kind: "6 power cut, always",
+    kind: "power cut, always",
     setting: "kept",
     whyNot: noShims,
     inject: async (lab) => {
@@ -57,8 +56,7 @@ export const storageRows: readonly Fault[] = [
     },
   },
   {
-    number: 6,
-    kind: "6 power cut, everysec",
+    kind: "power cut, everysec",
     setting: "lost",
     whyNot: noShims,
     inject: async (lab) => {
@@ -72,8 +70,7 @@ export const storageRows: readonly Fault[] = [
     },
   },
   {
-    number: 7,
-    kind: "7 server comes back empty",
+    kind: "server comes back empty",
     setting: "lost",
     inject: async (lab) => {
       await lab.node.call("SET", "marker", "here");
@@ -88,8 +85,7 @@ export const storageRows: readonly Fault[] = [
     },
   },
   {
-    number: 13,
-    kind: "13 keys evicted",
+    kind: "keys evicted",
     setting: "lost",
     inject: async (lab) => {
       const evicted = (): Promise<number> => lab.count("stats", /evicted_keys:(\d+)/);
@@ -116,8 +112,7 @@ export const storageRows: readonly Fault[] = [
     },
   },
   {
-    number: 34,
-    kind: "34 file torn",
+    kind: "file torn",
     setting: "lost",
     inject: async (lab) => {
       const from = clock();
@@ -134,8 +129,7 @@ export const storageRows: readonly Fault[] = [
     },
   },
   {
-    number: 34,
-    kind: "34 byte flipped",
+    kind: "byte flipped",
     setting: "lost",
     inject: async (lab) => {
       const from = clock();

@@ -1,7 +1,7 @@
 /**
- * Milliseconds since the epoch, counted by the machine's monotonic clock: what processes and servers of one machine saw
- * can be compared, also by a process whose wall clock is made to jump. `Date.now()` is cut to whole milliseconds, so the
- * largest difference found is the right one; it is found once for a run and handed on to every process of it.
+ * Milliseconds since the epoch, counted by the machine's monotonic clock: instants of all processes and servers of one
+ * machine are comparable, even in a process whose wall clock jumps. `Date.now()` is cut to whole milliseconds, so the
+ * largest difference found is the right one; it is determined once for a run and passed to all its processes.
  */
 const monotonicMs = () => Number(process.hrtime.bigint()) / 1e6;
 

@@ -22,7 +22,7 @@ process.on("warning", (warning) => crashed(warning));
 const tickMs = 10;
 let tickedAt = clock();
 let stalled = 0;
-/** By how many seconds the wall clock is off: made to jump by the nemesis, and nobody should care. */
+/** The offset of the wall clock in seconds: the nemesis changes it, and it must not matter. */
 let clockOff = 0;
 const overdueMs = () => Math.max(0, clock() - tickedAt - 2 * tickMs);
 setInterval(() => {
@@ -44,7 +44,7 @@ const stalledMs = () => stalled + overdueMs();
 const openCalls = new Map();
 let calls = 0;
 
-/** Begins to time one call; `settled` tells how it ended. */
+/** Starts to time one call; `settled` records how it ended. */
 export const timed = (what, name, dueMs) => {
   const number = ++calls;
   // In this order: it may be stopped in between.
@@ -96,10 +96,10 @@ let isOver = false;
 export const isLeaving = () => isOver;
 
 const orders = new Set();
-/** Whether the nemesis has given this order since it was last asked for. */
-export const isTold = (order) => orders.delete(order);
+/** Whether the nemesis has given this order since the last call. */
+export const wasOrdered = (order) => orders.delete(order);
 
-/** Resolves when it is to leave. */
+/** Resolves when the worker has to leave. */
 export const left = new Promise((resolve) => {
   process.stdin.setEncoding("utf8");
   process.stdin.on("end", resolve).on("data", (text) => {
@@ -119,7 +119,7 @@ export const connected = async (url, connectionName) => {
     }
 };
 
-/** The last words, when all is closed. */
+/** The last record, when everything is closed. */
 export const farewell = () => {
   process.stdin.destroy();
   log("left", { open: [...openCalls.values()], stalledMs: stalledMs() });

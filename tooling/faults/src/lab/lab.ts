@@ -12,27 +12,26 @@ import { Tap } from "./tap.js";
 import { workspaceFolder } from "./paths.js";
 import { Worker } from "./worker.js";
 
-/** The user that workers log in as, so that it can be taken away. */
+/** The user that workers log in as, so that it can be deleted. */
 const user = "worker";
 const password = "fault-lab";
 const logins = ["--user", user, "on", `>${password}`, "~*", "&*", "+@all"];
 
-/** A connection that was being opened while packets were dropped is tried again by the kernel after a second. */
+/** The kernel retries a connection whose packets were dropped after a second. */
 const reconnectMs = 1_500;
 
-/** A place where work was known to be possible again. */
+/** The end of an outage: work is possible again. */
 export interface Mark {
   readonly kind: string;
   readonly at: number;
-  /** The name of the one object that it concerns, if it concerns only one. */
+  /** The object that it concerns, if it is only one. */
   readonly name?: string;
-  /** Within how many milliseconds work had to go on, where others than us take a part of that time. */
+  /** Within how many milliseconds work must continue, if servers need a part of that time. */
   readonly dueMs?: number;
 }
 
 /**
- * The part of its acknowledged writes that a server has forgotten: all, the newest writes, those not yet on disk, those that no
- * replica had.
+ * The acknowledged writes that a server has lost: all, the newest, those not yet on disk, or those that no replica had.
  */
 export type Loss = "all" | "newest" | "unsynced" | "unreplicated";
 
@@ -59,7 +58,7 @@ export interface Surroundings {
   readonly resource: RedisServer;
   readonly proxy: FaultProxy | undefined;
   readonly tap: Tap | undefined;
-  /** Undefined where there are no shims. */
+  /** Undefined if there are no shims. */
   readonly clientClock: ControlFile | undefined;
   readonly serverClock: ControlFile | undefined;
   readonly syncDelay: ControlFile | undefined;
@@ -69,7 +68,7 @@ export interface Surroundings {
   readonly close: () => Promise<void>;
 }
 
-/** Starts the servers, and what stands between them and the workers. */
+/** Starts the servers, and the proxies between them and the workers. */
 export const surround = async ({ seed, setting, mode }: LabOptions): Promise<Surroundings> => {
   const folder = mkdtempSync(join(tmpdir(), "kit-faults-"));
   // A process that was just killed may still be writing there.
@@ -136,9 +135,9 @@ export abstract class Lab {
   readonly around: Surroundings;
   readonly setting: Exclude<Setting, "edge">;
   readonly marks: Mark[] = [];
-  /** From the first injection of each fault to its end. */
+  /** The outages, each from its injection to its end. */
   readonly outages: (Span & { readonly kind: string })[] = [];
-  /** The longest that a claim lives without a sign of life, in milliseconds. */
+  /** The longest life of a claim without a renewal, in milliseconds. */
   abstract readonly leaseMs: number;
   readonly all: Worker[] = [];
   /** Ends with the server. */
@@ -168,7 +167,7 @@ export abstract class Lab {
     return this.around.tap ?? missing("tap");
   }
 
-  /** How workers reach the server. */
+  /** The address by which workers reach the server. */
   get url(): string {
     const { proxy } = this.around;
     return proxy ? `redis://${user}:${password}@127.0.0.1:${String(proxy.port)}` : this.server.url;
@@ -191,12 +190,15 @@ export abstract class Lab {
     return this.leaseMs * this.between(0.5, 2);
   }
 
-  /** How the token of a claim looks in the server's append-only file, as the first group; undefined: there is none. */
+  /**
+   * Matches the token of a claim in the server's append-only file, in the first group; undefined if there are no
+   * tokens.
+   */
   readonly claimInFile: RegExp | undefined = undefined;
 
   abstract spawn(): Worker;
 
-  /** Starts a process of a workload's program; `onLine` hears every line of its log. */
+  /** Starts a process of a workload's program; `onLine` receives every line of its log. */
   protected hire(workload: string, settings: object, onLine?: (line: string) => void): Worker {
     const { folder, workerEnv } = this.around;
     const program = join(workspaceFolder, "src/workloads", workload, "worker.mjs");
@@ -206,7 +208,7 @@ export abstract class Lab {
     return worker;
   }
 
-  /** Asks whoever serves the keys now. */
+  /** Sends a command to the server that serves the keys now. */
   protected async ask(command: string, ...args: string[]): Promise<unknown> {
     if (this.server.mode === "sentinel") return await (await this.server.master()).call(command, ...args);
     const client = (this.#client ??= this.server.client());
@@ -215,19 +217,22 @@ export abstract class Lab {
     return await eventually(() => client.call(command, ...args));
   }
 
-  /** A worker that holds something now, as soon as there is one; `isWaitedFor`: which another wants. */
+  /**
+   * Resolves with a worker that holds something, as soon as there is one; `isWaitedFor`: something that another one
+   * wants.
+   */
   abstract victim(options?: { readonly isWaitedFor?: boolean }): Promise<Worker>;
 
-  /** The things that this worker holds now, by the server's word. */
+  /** What this worker holds now, according to the server. */
   abstract claimsOf(worker: Worker): Promise<ReadonlySet<string>>;
 
-  /** Notes what a dead worker leaves behind; resolves with how much that is. */
+  /** Records what a dead worker leaves behind; resolves with its amount. */
   abstract died(worker: Worker, kind: string): Promise<number>;
 
-  /** Notes that acknowledged data was lost, or claims ended, between two instants. */
+  /** Records that acknowledged data was lost, or claims ended, between two instants. */
   abstract lostData(from: number, to: number, what: Loss): void;
 
-  /** Resolves when work goes on that began after `at`. */
+  /** Resolves when work that began after `at` has succeeded. */
   abstract resumed(at: number): Promise<void>;
 
   /** Starts the workers; resolves when all of them work. */
@@ -237,24 +242,24 @@ export abstract class Lab {
     await this.settled();
   }
 
-  /** Notes that work was interrupted at an instant, and within how many milliseconds it has to go on. */
+  /** Records that work was interrupted at an instant, and within how many milliseconds it must continue. */
   interrupted(kind: string, at: number, dueMs: number): void {
     this.marks.push({ kind, at, dueMs });
   }
 
-  /** Notes that nothing is in the way any more, and waits until work goes on; how soon it had to is the checker's word. */
+  /** Records the end of an outage, and waits until work continues; the checker judges how soon that was. */
   async healed(kind: string): Promise<void> {
     const at = clock();
     this.marks.push({ kind, at });
     await this.resumed(at);
   }
 
-  /** Resolves when work goes on after every interruption, and the workers can end. */
+  /** Resolves when work continues after every interruption, and the workers can end. */
   async finished(): Promise<void> {
     await this.healed("end");
   }
 
-  /** Resolves when every worker has got over the faults before, not only the first of them. */
+  /** Resolves when every worker, not only the first, has recovered from the earlier faults. */
   async settled(): Promise<void> {
     const cutAt = this.marks.findLast(({ kind }) => kind.includes("packets dropped"))?.at ?? -Infinity;
     await pause(Math.max(0, cutAt + reconnectMs - clock()));
@@ -268,7 +273,7 @@ export abstract class Lab {
     );
   }
 
-  /** Sends all workers away, and returns what is known of them. */
+  /** Ends all workers, and returns their records. */
   async dismiss<R extends { readonly kind: string }>(): Promise<WorkerHistory<R>[]> {
     this.around.proxy?.heal();
     for (const worker of this.workers) worker.leave();
@@ -282,7 +287,7 @@ export abstract class Lab {
     }));
   }
 
-  /** Ends whatever still runs; also what would not see its input end. */
+  /** Ends everything that still runs, including processes that do not react to the end of their input. */
   async stop(): Promise<void> {
     for (const worker of this.workers) worker.signal("SIGKILL");
     try {
@@ -303,7 +308,7 @@ export abstract class Lab {
     return infos.reduce<number>((sum, info) => sum + Number(pattern.exec(String(info))?.[1] ?? 0), 0);
   }
 
-  /** How many error replies of a kind the server has given. */
+  /** The number of error replies of a kind that the server has sent. */
   errors(code: string): Promise<number> {
     return this.count("errorstats", new RegExp(`errorstat_${code}:count=(\\d+)`));
   }
@@ -318,21 +323,21 @@ const missing = (what: string): never => {
   throw new Error(`There is no ${what} in this run`);
 };
 
-/** Resolves with the work, or after so many milliseconds; leaves no timer behind. */
+/** Resolves with the work, or after this many milliseconds; leaves no timer behind. */
 export const within = async (work: Promise<unknown>, ms: number): Promise<void> => {
   let timer: NodeJS.Timeout | undefined;
   await Promise.race([work, new Promise((resolve) => (timer = setTimeout(resolve, ms)))]);
   clearTimeout(timer);
 };
 
-/** Resolves when `count` says more than `before`. */
+/** Resolves when `count` exceeds `before`. */
 export const grows = async (count: () => number | Promise<number>, before: number): Promise<void> => {
   await eventually(async () => {
     if ((await count()) <= before) throw new Error("it had no effect");
   });
 };
 
-/** Keeps what is known of a run that broke an invariant; returns where. */
+/** Stores the facts of a run that broke an invariant; returns the file. */
 export const keepRun = (folder: string, name: string, run: unknown): string => {
   const plain = (_: string, value: unknown): unknown =>
     typeof value === "bigint" ? String(value) : value instanceof Map ? Object.fromEntries(value) : value;

@@ -3,7 +3,7 @@ import type { Span } from "../records.js";
 import { Lab, type LabOptions, type Surroundings } from "./lab.js";
 import type { Worker } from "./worker.js";
 
-/** The holders, by the server's own word. */
+/** The holders, according to the server. */
 export interface Holder {
   readonly name: string;
   readonly token: string;
@@ -15,7 +15,7 @@ export interface Holder {
   readonly waiting: readonly string[];
 }
 
-/** A server, contenders for what it leases, and what is done to them. */
+/** A server, and workers that contend for its leases. */
 export abstract class LeaseLab<H extends Holder> extends Lab {
   readonly leaseMs: number;
   /** Shorter than a lease, so that a silent server is noticed while there is something to lose. */
@@ -31,7 +31,7 @@ export abstract class LeaseLab<H extends Holder> extends Lab {
   /** Everything that is held now. */
   abstract holders(): Promise<H[]>;
 
-  /** All that hold or wait for anything. */
+  /** All workers that hold or wait for anything. */
   protected abstract claimants(): Promise<string[]>;
 
   protected abstract noteDeath(holder: H): void;

@@ -2,7 +2,7 @@
 // what became of each.
 import { pause } from "@kit/core/toolkit";
 import { clock } from "./clock.mjs";
-import { abortReason, attempt, detail, isLeaving, isTold, log, outcomeOf, settings, timed } from "./contender.mjs";
+import { abortReason, attempt, detail, isLeaving, wasOrdered, log, outcomeOf, settings, timed } from "./contender.mjs";
 import { seeded } from "./random.mjs";
 
 const { leaseMs, deadlineMs } = settings;
@@ -12,13 +12,13 @@ const { leaseMs, deadlineMs } = settings;
 const leaseEnds = new Map();
 const endListeners = new Map();
 
-/** The server has said that the lease lasts until then at least. */
+/** By a reply of the server the lease lasts at least until then. */
 export const confirm = (token, endsAt) => {
   leaseEnds.set(token, Math.max(leaseEnds.get(token) ?? 0, endsAt));
   for (const listener of endListeners.get(token) ?? []) listener();
 };
 
-/** Lets `note(keys, args, answer, sentAt)` hear what scripts answer. */
+/** Calls `note(keys, args, answer, sentAt)` for each reply to a script. */
 export const overhear = (client, note) => {
   const send = client.call.bind(client);
   client.call = (command, ...args) => {
@@ -35,10 +35,10 @@ export const overhear = (client, note) => {
   };
 };
 
-/** Notes when the signal aborts, and whether the lease's end came before it: both on this process's own clock. */
+/** Records when the signal aborts, and whether the lease had ended before: both on this process's own clock. */
 const watch = (name, lease, about) => {
   const facts = { name, ...about, grantedAt: clock() };
-  /** An end before that is of an earlier grant of the same token, which came too late to be used. */
+  /** An earlier end belongs to an earlier grant of the same token, which came too late to be used. */
   const confirmedEnd = () => {
     const endsAt = leaseEnds.get(lease.token);
     return endsAt > facts.grantedAt ? endsAt : undefined;
@@ -81,7 +81,7 @@ const watch = (name, lease, about) => {
 
 // ── holding ───────────────────────────────────────────────────────────────────────────────────────────────────────────
 
-/** Mostly short, so that many get their turn; some beyond the lease, which is then renewed or runs out. */
+/** Mostly short, so that many get their turn; some longer than the lease, which is then renewed or expires. */
 const holdMs = (random) => {
   const roll = random();
   if (roll < 0.45) return 0;
@@ -89,10 +89,10 @@ const holdMs = (random) => {
   return roll < 0.98 ? (random() * leaseMs) / 2 : random() * 2 * leaseMs;
 };
 
-/** Works for a while under a lease, or stands still with it; `about` says in the log which it is. */
+/** Works for a while under a lease, or blocks the event loop; `about` identifies the lease in the log. */
 export const endure = async (random, name, lease, about) => {
   // The nemesis wants the next holder to do so.
-  if (isTold("block")) {
+  if (wasOrdered("block")) {
     const blockedAt = clock();
     const until = blockedAt + leaseMs * (1.2 + 0.6 * random());
     while (clock() < until);
@@ -103,7 +103,7 @@ export const endure = async (random, name, lease, about) => {
   if (random() < 0.05) await attempt("extend", name, deadlineMs, () => lease.extend());
 };
 
-/** An ended lease stays ended: one that was released, or lost by the server's own word, can be revived by nobody. */
+/** An ended lease stays ended: none that was released, or lost by a reply of the server, can be renewed. */
 const tryStale = async (source, random, lease, text) => {
   const { name } = source;
   const isOver = lease.signal.aborted ? ["expired", "taken"].includes(lease.signal.reason?.reason) : true;
@@ -147,7 +147,7 @@ const hold = async (source, random, lease) => {
   await releaseAndCheck(source, random, lease);
 };
 
-/** One lease, taken in one of the ways that there are. */
+/** One lease, taken by one of the available calls. */
 const round = async (source, random) => {
   const { name, grantOf, nameOf } = source;
   const roll = random();
@@ -206,7 +206,7 @@ const contend = async (sourceOf, loop) => {
 export const contendAll = (sourceOf) =>
   Promise.all(Array.from({ length: settings.loops }, (_, loop) => contend(sourceOf, loop)));
 
-/** Closes what gave the leases while they are still at work. */
+/** Closes the lock or semaphore while its leases are in use. */
 export const closeAmid = async (closables, working) => {
   const closing = timed("close", "", 3_000);
   const closed = Promise.all(closables.map((closable) => closable.close({ timeoutMs: 2_500 })));

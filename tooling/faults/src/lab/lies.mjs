@@ -6,13 +6,13 @@ const bound = (target, key) => {
   return typeof value === "function" ? value.bind(target) : value;
 };
 
-/** `target`, but for what is `told` of it. */
-export const lying = (target, told) =>
-  new Proxy(target, { get: (_, key) => (Object.hasOwn(told, key) ? told[key] : bound(target, key)) });
+/** `target`, with the members of `overrides` in place of its own. */
+export const lying = (target, overrides) =>
+  new Proxy(target, { get: (_, key) => (Object.hasOwn(overrides, key) ? overrides[key] : bound(target, key)) });
 
 const lateMs = 1_000;
 
-/** A signal that aborts with the same reason, a second later. */
+/** A signal that aborts with the same reason a second later. */
 export const late = (signal) => {
   const controller = new AbortController();
   const abort = () => setTimeout(() => controller.abort(signal.reason), lateMs);

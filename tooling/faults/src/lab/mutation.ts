@@ -4,12 +4,12 @@ import { join } from "node:path";
 import { pathToFileURL } from "node:url";
 import { workspaceFolder } from "./paths.js";
 
-/** Lua that one script of a package runs before all else, with its operands by their names. */
+/** Lua that one script of a package runs first, with its operands by name. */
 export interface Mutation {
   readonly script: string;
   /** The operands that it needs; a library has none. */
   readonly operands: readonly string[];
-  /** In one line: it becomes part of a JavaScript text. */
+  /** On one line, since it becomes part of a JavaScript string. */
   readonly lua: string;
 }
 
@@ -33,7 +33,10 @@ const mutated = (built: string, { script, operands, lua }: Mutation): string => 
   return `${built.slice(0, end)}${lua}${lineEnd}${built.slice(end)}`;
 };
 
-/** A copy of a built file of a package with these changes in its scripts, in this order; returns what to import it as. */
+/**
+ * Makes a copy of a built file of a package with these changes in its scripts, in this order; returns its address for
+ * `import`.
+ */
 export const builtWith = (
   name: string,
   packageName: string,

@@ -11,7 +11,7 @@ const env = { ...process.env, PATH: `${process.env["PATH"] ?? ""}:/usr/sbin:/sbi
 const has = (program: string, ...args: string[]): boolean =>
   spawnSync(program, args, { stdio: "ignore", env }).status === 0;
 
-/** Why this machine cannot have one; undefined where it can. */
+/** Why this machine cannot have one; undefined if it can. */
 const whyNot = (): string | undefined => {
   if (process.platform !== "linux") return "it needs Linux";
   if (process.getuid?.() !== 0) return "it needs root";
@@ -24,7 +24,7 @@ const whyNot = (): string | undefined => {
 export const noFirewall = (): string | undefined =>
   process.env[mark] === undefined ? (whyNot() ?? "the run is not in a network of its own") : undefined;
 
-/** Runs this very program again in a network of its own; undefined where it cannot, or is there already. */
+/** Runs this program again in a network of its own; undefined if it cannot, or already does. */
 export const inOwnNetwork = async (): Promise<number | undefined> => {
   if (process.env[mark] !== undefined) {
     // Its other end is with the process that started us: we are not to outlive that, however it ends.

@@ -23,13 +23,13 @@ export const appendFile = async (node: RedisNode): Promise<string> => {
   return join(parts, name);
 };
 
-/** The server's output for people. */
+/** The server's log. */
 export const logFile = async (node: RedisNode): Promise<string> => {
   const [, folder = ""] = (await node.call("CONFIG", "GET", "dir")) as string[];
   return join(folder, "server.log");
 };
 
-/** How much of a server's file was not synced yet. */
+/** The number of bytes of a server's file that are not synced yet. */
 export const unsyncedBytes = (file: string, notes: string): number => {
   const name = file.slice(file.lastIndexOf("/") + 1);
   const note = join(notes, `${name}.synced`);
@@ -61,7 +61,7 @@ export const flip = (file: string, pattern: RegExp): boolean => {
   return true;
 };
 
-/** Everything that a dead server would load. */
+/** All data that a dead server would load. */
 export const removeData = (file: string): void => {
   rmSync(join(file, ".."), { recursive: true, force: true });
   rmSync(join(file, "../../dump.rdb"), { force: true });

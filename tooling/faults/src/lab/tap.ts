@@ -1,17 +1,17 @@
 import { type AddressInfo, connect, createServer, type Server, type Socket } from "node:net";
 
-/** One command that was sent again, and what the server said to the copies. */
+/** One command that was repeated, and the replies to the copies. */
 export interface Echo {
   readonly command: readonly string[];
   readonly reply: unknown;
 }
 
-/** `args` are the very bytes: a copy must not differ from its original. */
+/** `args` are the raw bytes: a copy must not differ from its original. */
 type Repeat = (command: string, args: readonly Buffer[]) => Promise<unknown>;
 
 /**
  * The commands of a chunk, if it is made of whole ones: what a client writes at once arrives in one piece on loopback.
- * The rest of a torn one is nobody's loss, since it is passed on all the same.
+ * A torn command is passed on without being repeated.
  */
 export const commandsIn = (chunk: Buffer): Buffer[][] => {
   const commands: Buffer[][] = [];
@@ -39,8 +39,8 @@ export const commandsIn = (chunk: Buffer): Buffer[][] => {
 };
 
 /**
- * Passes connections on to a server, and while `copies` is more than 0 sends every script call so many times more: after
- * the server has run it, and before the caller hears of it, as a caller does whose reply was lost.
+ * Forwards connections to a server, and while `copies` is above 0 repeats every script call that many times: after the
+ * server has run it and before the caller receives the reply, like a caller whose reply was lost.
  */
 export class Tap {
   static async start(port: number, repeat: Repeat): Promise<Tap> {

@@ -5,7 +5,7 @@ import { join } from "node:path";
 import { eventually } from "@kit/testing";
 import { clock, clockOrigin } from "./clock.mjs";
 
-/** One contender: a process of its own, with a log that survives it. It leaves when its input ends, or on SIGTERM. */
+/** One worker: a separate process, with a log that survives it. It leaves when its input ends, or on SIGTERM. */
 export class Worker {
   readonly id: string;
   readonly process: ChildProcess;
@@ -13,7 +13,7 @@ export class Worker {
   readonly ended: Promise<unknown>;
   killedAt: number | undefined;
   printed = "";
-  /** Hears every line of its log, as soon as somebody looks. */
+  /** Receives every line of its log, whenever the log is read. */
   onLine: ((line: string) => void) | undefined;
   readonly #counts = new Map<string, number>();
   #read = 0;
@@ -61,7 +61,7 @@ export class Worker {
     this.process.stdin?.end();
   }
 
-  /** Resolves once it contends. */
+  /** Resolves once it works. */
   async started(): Promise<void> {
     await eventually(
       () => {
@@ -71,7 +71,7 @@ export class Worker {
     );
   }
 
-  /** How many records of a kind it has logged; reads only what was added since the last look. */
+  /** The number of records of a kind that it has logged; reads only lines added since the last call. */
   logged(kind: string): number {
     let size = 0;
     try {

@@ -7,11 +7,11 @@ type Run = PlainHistory<{ readonly kind: string }>;
 
 /** The work that has to go on after an outage. */
 export interface Work {
-  /** Each of them has to. */
+  /** Whether every worker has to continue. */
   readonly kinds: readonly string[];
   /** The kind that a call is of, if it went well. */
   readonly kindOf: (call: Call) => string | undefined;
-  /** Within so many milliseconds, unless the fault has its own. */
+  /** Within how many milliseconds, unless the fault has its own limit. */
   readonly dueMs: number;
 }
 
@@ -28,7 +28,7 @@ const resumedAt = ({ workers }: Pick<Run, "workers">, at: number, kind: string, 
   return first;
 };
 
-/** U3: all work goes on after each outage. */
+/** U3: all work continues after each outage. */
 export const checkResumption = (
   run: Pick<Run, "workers" | "heals">,
   judge: AnyJudge<"U3">,
@@ -37,8 +37,8 @@ export const checkResumption = (
   for (const { kind, at, dueMs = work.dueMs } of run.heals)
     for (const what of work.kinds) {
       const tookMs = resumedAt(run, at, what, work) - at - stalledByAll(run.workers, at, at + dueMs);
-      const told = `${what} went on ${tookMs.toFixed(0)} ms after ${kind} at ${at.toFixed(0)}`;
-      judge("U3", tookMs > dueMs && `${told}, due within ${dueMs.toFixed(0)}`);
+      const finding = `${what} went on ${tookMs.toFixed(0)} ms after ${kind} at ${at.toFixed(0)}`;
+      judge("U3", tookMs > dueMs && `${finding}, due within ${dueMs.toFixed(0)}`);
     }
 };
 
@@ -63,7 +63,7 @@ export const checkPlain = <L extends string>(
   }
 };
 
-/** How long after each heal all kinds of work went on. */
+/** How long after each heal all kinds of work continued. */
 export const recoveriesOf = (
   run: Pick<Run, "workers" | "heals">,
   work: Work = anyWork,

@@ -14,13 +14,13 @@ export interface PlainLabOptions extends LabOptions {
   readonly module: string;
 }
 
-/** A server and workers of a package that leases nothing: what counts is that calls go well. */
+/** A server and workers of a package that leases nothing: only the success of calls matters. */
 export abstract class PlainLab<R extends { readonly kind: string }> extends Lab {
   readonly leaseMs: number = 400;
   readonly deadlineMs: number = 300;
   /** The work that has to go on after a fault. */
   protected readonly work: Work = anyWork;
-  /** The kind of record that only a worker that gets on writes. */
+  /** The kind of record that a worker writes only when it makes progress. */
   protected readonly progress: string = "saw";
   readonly #options: PlainLabOptions;
   /** When the newest call of each kind began that went well. */
@@ -31,8 +31,8 @@ export abstract class PlainLab<R extends { readonly kind: string }> extends Lab 
     this.#options = options;
   }
 
-  /** Further arguments of the next worker. */
-  protected told(): Readonly<Record<string, unknown>> {
+  /** Further settings of the next worker. */
+  protected further(): Readonly<Record<string, unknown>> {
     return { restMs: 10 };
   }
 
@@ -40,7 +40,16 @@ export abstract class PlainLab<R extends { readonly kind: string }> extends Lab 
     const { seed, module, workload } = this.#options;
     const number = this.all.length + 1;
     const { deadlineMs, leaseMs, url } = this;
-    const settings = { url, prefix, deadlineMs, leaseMs, number, seed: seed + 1_000 * number, ...this.told(), module };
+    const settings = {
+      url,
+      prefix,
+      deadlineMs,
+      leaseMs,
+      number,
+      seed: seed + 1_000 * number,
+      ...this.further(),
+      module,
+    };
     return this.hire(workload, settings, (line) => this.#hear(line));
   }
 
@@ -59,7 +68,7 @@ export abstract class PlainLab<R extends { readonly kind: string }> extends Lab 
     });
   }
 
-  /** Nobody holds anything here; what all have seen, and is more a moment later, stands for it. */
+  /** Nothing is leased here; progress of all workers takes the place of holders. */
   async claimsOf(): Promise<ReadonlySet<string>> {
     return new Set([String(this.logged(this.progress))]);
   }
@@ -95,7 +104,7 @@ export abstract class PlainLab<R extends { readonly kind: string }> extends Lab 
     );
   }
 
-  /** Sends the workers away, and returns what they wrote down. */
+  /** Ends the workers, and returns their records. */
   protected async plainHistory(): Promise<Omit<PlainHistory<R>, "wrong">> {
     return {
       workers: await this.dismiss<R>(),
@@ -105,7 +114,7 @@ export abstract class PlainLab<R extends { readonly kind: string }> extends Lab 
     };
   }
 
-  /** All keys of the masters, with the time that they have left: -1 for ever. */
+  /** All keys of the masters, with their time to live: -1 without expiry. */
   protected async lives(): Promise<Map<string, number>> {
     const found = new Map<string, number>();
     for (const node of [...this.server.nodes, ...this.server.replicas]) {

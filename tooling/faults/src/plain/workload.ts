@@ -9,10 +9,10 @@ import { recoveriesOf, type Work, worstStallMs } from "./checker.js";
 import type { PlainHistory } from "./history.js";
 import type { PlainLabOptions } from "./lab.js";
 
-/** Errors that a package may have; a checker that does not see one is of no use. */
+/** Deliberate faults of a package, each of which the checker must detect. */
 export interface PackageControl<L extends string = string> extends Control {
   readonly invariants: readonly L[];
-  /** In the built package; without it that is wrapped, with the lie of the control's own name. */
+  /** Changes to the built package; without them the package is wrapped, with the lie named like the control. */
   readonly mutation?: Mutation;
 }
 
@@ -28,7 +28,7 @@ const moduleOf = (workload: string, control?: PackageControl): string => {
 type Lab<H> = Parameters<typeof runPhase<H & History>>[0];
 type History = Omit<PlainHistory<{ readonly kind: string }>, "losesNothing" | "wrong">;
 
-/** The own part of one of the workloads that are set up alike. */
+/** The specific part of one of the workloads of this kind. */
 interface Parts<H> {
   readonly name: string;
   readonly invariants: readonly string[];
@@ -44,7 +44,7 @@ interface Parts<H> {
   readonly facts?: (history: H) => Pick<PhaseReport, "remarks"> & { readonly operations?: number };
 }
 
-/** A workload whose workers all do the same, and lease nothing that a fault would have to know of. */
+/** A workload whose workers all do the same, and lease nothing that faults have to consider. */
 export const plainWorkload = <H extends History>(parts: Parts<H>): Workload => {
   const { name, invariants, controls, workers, notFor, open, verdictOn, workIn, facts } = parts;
   return {

@@ -56,9 +56,9 @@ export class ExclusivePool {
   /** In order of arrival. */
   readonly #queue = new Set<{ readonly admit: () => void; readonly refuse: () => void }>();
   /** Slots as nodes redirected them since the client last looked. */
-  readonly #told = new Map<number, Address>();
+  readonly #redirected = new Map<number, Address>();
   readonly #all = new Set<NodeClient>();
-  #lent = 0;
+  #checkedOut = 0;
   #closed = false;
 
   /** `purpose`: what the connections are for, as `CLIENT LIST` shows it. */
@@ -72,7 +72,7 @@ export class ExclusivePool {
   checkOut(key: string, deadline: Deadline, signal: AbortSignal | undefined): Promise<ExclusiveConnection> {
     const slot = slotOf(keyPrefixOf(this.#client) + key);
     return this.#checkOut(
-      () => this.#told.get(slot) ?? addressFrom(nodeOfSlot(this.#client, slot)),
+      () => this.#redirected.get(slot) ?? addressFrom(nodeOfSlot(this.#client, slot)),
       slot,
       deadline,
       signal,
@@ -91,12 +91,12 @@ export class ExclusivePool {
     signal: AbortSignal | undefined,
   ): Promise<ExclusiveConnection> {
     if (this.#closed) throw new KitClosedError("The connection pool");
-    if (this.#lent >= this.#maxConnections) await this.#turn(deadline, signal);
-    else this.#lent++;
+    if (this.#checkedOut >= this.#maxConnections) await this.#turn(deadline, signal);
+    else this.#checkedOut++;
     try {
       const address = find();
       const name = address ? `${address.host}:${String(address.port)}` : "";
-      return this.#lend(this.#reuse(name) ?? this.#make(address), name, slot);
+      return this.#wrap(this.#reuse(name) ?? this.#make(address), name, slot);
     } catch (error) {
       this.#pass();
       throw error;
@@ -138,7 +138,7 @@ export class ExclusivePool {
   #pass(): void {
     const [next] = this.#queue;
     if (next) next.admit();
-    else this.#lent--;
+    else this.#checkedOut--;
   }
 
   #reuse(address: string): NodeClient | undefined {
@@ -179,7 +179,7 @@ export class ExclusivePool {
     if (place >= 0) this.#idle.splice(place, 1);
   }
 
-  #lend(connection: NodeClient, address: string, slot: number | undefined): ExclusiveConnection {
+  #wrap(connection: NodeClient, address: string, slot: number | undefined): ExclusiveConnection {
     const executor = new CommandExecutor(connection);
     executor.attach();
     let isReturned = false;
@@ -199,9 +199,9 @@ export class ExclusivePool {
         const [, host = "", port] = /^MOVED \d+ (.*):(\d+)$/.exec(complaint) ?? [];
         // A node without a host name of its own means the address that we reached it by.
         const own = connection.options.host ?? "127.0.0.1";
-        const told = { host: host === "" || host === "?" ? own : host, port: Number(port) };
-        if (port === undefined) this.#told.delete(slot);
-        else this.#told.set(slot, reachable(this.#client, told));
+        const target = { host: host === "" || host === "?" ? own : host, port: Number(port) };
+        if (port === undefined) this.#redirected.delete(slot);
+        else this.#redirected.set(slot, reachable(this.#client, target));
       },
       returnToPool: (isClean) => {
         if (isReturned) return;

@@ -10,9 +10,9 @@ import { type Caller, connected, foreverMs, inWords, perName, pushed, reconnecti
 /** The arguments with which every implementation of a case is opened. */
 export interface LockSetup {
   readonly leaseMs: number;
-  /** Whether whoever holds the lock keeps it by renewing, where the library can do that by itself. */
+  /** Whether the holder renews the lease, if the library can do that by itself. */
   readonly renew: boolean;
-  /** Renewed each third of the lease, as ours is, where the library lets one choose; else at its own instants. */
+  /** Renewed every third of the lease, like ours, if the library can be configured; otherwise at its own instants. */
   readonly renewEachThird?: boolean;
   /** redlock's renewals share their retries with the acquire, which must be unbounded in every other case. */
   readonly defaultRetries?: boolean;
@@ -20,7 +20,7 @@ export interface LockSetup {
 
 /** A held lock. */
 interface Held {
-  /** Calls `listener` when the library says that the lock is lost. */
+  /** Calls `listener` when the library reports that the lock is lost. */
   onLost(listener: () => void): void;
 }
 
@@ -238,7 +238,7 @@ const classic: Definition = {
 
 const compareAndDelete = `if redis.call("GET", KEYS[1]) == ARGV[1] then return redis.call("DEL", KEYS[1]) end return 0`;
 
-/** A waiter knows when the lease ends, and looks at that moment: one timer, one command. */
+/** A waiter knows the end of the lease, and retries at that moment: one timer, one command. */
 const rawTimer: Definition = {
   id: "raw timer",
   peer: "floor",
@@ -254,7 +254,7 @@ const rawTimer: Definition = {
   },
 };
 
-/** The least for a lock that lapses: one command to take it, one script to give it back. */
+/** The floor of a lock that expires: one command to acquire it, one script to release it. */
 const rawPair: Definition = {
   id: "raw pair",
   peer: "floor",
@@ -285,7 +285,10 @@ local token, inbox = head:match("(.*) (.*)")
 redis.call("SET", KEYS[1], token, "PX", ARGV[1])
 return redis.call("PUBLISH", inbox, token)`;
 
-/** The least that hands a lock on: one script to take it or to queue, one that gives it to the next and says so. */
+/**
+ * The floor of a hand-over: one script to acquire or to queue, one that passes the lock to the next waiter and notifies
+ * it.
+ */
 const rawPush: Definition = {
   id: "raw push",
   peer: "floor",
@@ -322,7 +325,7 @@ const scriptPerLock: Definition = {
   },
 };
 
-/** Seldom enough to be kind to the server, as the libraries come. */
+/** The rare polling of the libraries' defaults. */
 const usual: Retries = { retryDelay: 200, retryJitter: 100 };
 /** As often as a timer of Node can: the least time between a release and the next try. */
 const keen: Retries = { retryDelay: 1, retryJitter: 0 };

@@ -54,7 +54,7 @@ export const jobs: OpenJobs = async ({ implementation: id, url, setup }) => {
           resolve();
           return forEver;
         });
-        // Some also throw when the lock is lost; that it is lost was told by then.
+        // Some also throw when the lock is lost, which was already reported by then.
         held.catch(reject);
       });
       if (apartMs > 0) await sleep(apartMs);

@@ -11,7 +11,7 @@ import type { AddTask, ProcessTask, Rate, TrickleTask } from "./jobs.js";
 const withDelays = ["kit", "bullmq", "bullmq defaults", "bee-queue", "bee-queue defaults", "groupmq", "classic"];
 const everybody = [...withDelays, "floor"];
 
-/** A goal as ratios against bullmq and bee-queue, and what else it asks. */
+/** A goal as ratios against bullmq and bee-queue, with further checks. */
 const goal = (bullmq: number, bee?: number, ...more: readonly Check[]): Goal => {
   const ofBee: Check[] = bee === undefined ? [] : [{ than: "bee-queue", atLeast: bee }];
   const checks: Check[] = [{ than: "bullmq", atLeast: bullmq }, ...ofBee, ...more];
@@ -44,7 +44,7 @@ const serverOf = ({ server: { nodes } }: Lab): RedisNode => {
   return node;
 };
 
-interface Terms {
+interface CaseSettings {
   readonly implementations?: readonly string[];
   readonly setup?: QueueSetup;
   readonly rounds?: number;
@@ -58,13 +58,13 @@ type Values = Pick<Measurement, "values" | "details">;
 /** Round trips of processes on one core are eight times as fast as on two; unpinned they flip between both. */
 const caseOf = (
   entries: readonly Entry[],
-  terms: Terms,
+  settings: CaseSettings,
   alone: (team: Team, lab: Lab, scale: number) => Promise<Values>,
 ): Case => {
-  const { implementations = everybody, isOneCore = false } = terms;
+  const { implementations = everybody, isOneCore = false } = settings;
   const placement = isOneCore ? "server and clients on one core" : "server and clients on a core each";
   return {
-    ...{ rounds: Infinity, processes: 1, setup: {}, ...terms },
+    ...{ rounds: Infinity, processes: 1, setup: {}, ...settings },
     entries: entries.map((one) => ({ ...one, about: `${one.about}; ${placement}` })),
     implementations: implementations.map(queueImplementation),
     measure: {
@@ -82,8 +82,8 @@ const valuesOf = (name: string, { jobs, elapsedMs, cpuMicros }: Rate): Values =>
   details: { clientCpuMicrosPerJob: cpuMicros / jobs },
 });
 
-const addCase = (of: Entry, how: AddTask["how"], terms: Terms = {}, backlog = 0): Case =>
-  caseOf([of], terms, async (team, _lab, scale) => {
+const addCase = (of: Entry, how: AddTask["how"], settings: CaseSettings = {}, backlog = 0): Case =>
+  caseOf([of], settings, async (team, _lab, scale) => {
     const worker = workerOf(team);
     // Some thousand calls: before them the code of all of them is interpreted, and the larger one looks slower than it is.
     await worker.ask("add", { how, ms: 600 * scale } satisfies AddTask);
@@ -91,18 +91,18 @@ const addCase = (of: Entry, how: AddTask["how"], terms: Terms = {}, backlog = 0)
     return valuesOf(of.name, await worker.ask<Rate>("add", { how, ms: 700 * scale } satisfies AddTask));
   });
 
-interface ProcessTerms extends Terms {
+interface ProcessSettings extends CaseSettings {
   readonly handlerMs?: number;
-  /** Of the usual number of jobs. */
+  /** The share of the usual number of jobs. */
   readonly share?: number;
   readonly isPersistent?: boolean;
   readonly roundTripMs?: number;
 }
 
 /** All jobs are there when the worker starts; from the first handler's start to the last one's end. */
-const processCase = (of: Entry, concurrency: number, terms: ProcessTerms = {}): Case =>
-  caseOf([of], terms, async (team, lab, scale) => {
-    const { handlerMs = 0, share = 1, isPersistent = false, roundTripMs = 0 } = terms;
+const processCase = (of: Entry, concurrency: number, settings: ProcessSettings = {}): Case =>
+  caseOf([of], settings, async (team, lab, scale) => {
+    const { handlerMs = 0, share = 1, isPersistent = false, roundTripMs = 0 } = settings;
     const worker = workerOf(team);
     const keepFile = (isKept: boolean): Promise<unknown> =>
       lab.server.call("CONFIG", "SET", "appendonly", isKept ? "yes" : "no");
@@ -126,7 +126,7 @@ const each: QueueSetup = { ack: "each" };
 const strict: QueueSetup = { strict: true, ack: "each" };
 
 const [commandsName, microsName] = ["commands per job c=100", "redis µs per lifecycle c=100"];
-/** The server's work for a job from its adding to its end. */
+/** The server's work for a job from its add to its end. */
 const lifecycle = caseOf(
   [
     entry(commandsName, "commands", "lower", "processing alone, commands inside scripts too", goal(100, 40)),
@@ -150,16 +150,17 @@ const lifecycle = caseOf(
 );
 
 /** One process works, another adds: two values, by the names of `half` and `hundredth`. */
-const latencyCase = (half: Entry, hundredth: Entry, task: TrickleTask, terms: Terms): Case =>
-  caseOf([half, hundredth], { ...terms, processes: 2, isFinal: true }, async (team, _lab, scale) => {
+const latencyCase = (half: Entry, hundredth: Entry, task: TrickleTask, settings: CaseSettings): Case =>
+  caseOf([half, hundredth], { ...settings, processes: 2, isFinal: true }, async (team, _lab, scale) => {
     const [listener, producer] = [workerOf(team), workerOf(team, 1)];
-    const lateOf = async (terms: TrickleTask): Promise<readonly number[]> => {
+    const lateOf = async (trickle: TrickleTask): Promise<readonly number[]> => {
       let late: number[] = [];
-      await producer.ask("trickle", terms);
+      await producer.ask("trickle", trickle);
       await eventually(
         async () => {
           late = [...late, ...(await listener.ask<readonly number[]>("heard"))];
-          if (late.length < terms.jobs) throw new Error(`only ${String(late.length)} of ${String(terms.jobs)} came`);
+          if (late.length < trickle.jobs)
+            throw new Error(`only ${String(late.length)} of ${String(trickle.jobs)} came`);
         },
         { timeoutMs: 30_000, intervalMs: 100 },
       );
@@ -260,7 +261,7 @@ const lostReplies = caseOf(
     const left = async (): Promise<number> => Number(await lab.server.call("HLEN", "kit:queue:{bench}:jobs"));
     let isOver = false;
     const cutting = async (): Promise<void> => {
-      // Not the handshakes of what was cut before.
+      // Without the handshakes of connections that were cut before.
       for (let last = Infinity; !isOver; await sleep(20)) {
         const count = await left();
         if (count < last) proxy.down.cutNext = 1;

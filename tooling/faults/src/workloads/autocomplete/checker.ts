@@ -5,10 +5,11 @@ import { checkPlain } from "../../plain/checker.js";
 /**
  * The invariants that a run is held against.
  *
- * - `P1` who changed an entry finds it so, once: text and weight; touches count once however often they were sent
- * - `P2` each row has its record, each record its rows, and what a dead rebuild staged expires
- * - `P3` in the end each entry is as it was last changed, or as a change whose outcome nobody knows would have it
- * - `P4` an answer is of one rebuild, and of all of it
+ * - `P1` after a change its worker finds the entry once, with its text and weight; a touch counts once however often it
+ *   was sent
+ * - `P2` each row has its record, each record its rows, and the staged data of a dead rebuild expires
+ * - `P3` in the end each entry is as its last change left it, or a change with an unknown outcome
+ * - `P4` an answer is of one rebuild, and complete
  * - `U1` every promise settles by its deadline and 100 ms
  * - `U3` work goes on within a second after an outage, and after a failover as soon as there is a new master
  * - `U4` nothing is left: no rejection unhandled, nothing printed, no process that does not end

@@ -1,13 +1,13 @@
 import type { PlainHistory, SightRecord } from "../../plain/history.js";
 import type { CommonRecord } from "../../records.js";
 
-/** The state of an entry, now or soon; null: it is not there. */
+/** The state of an entry, now or soon; null if it does not exist. */
 export type State = { readonly text: string; readonly weight: number } | null;
 
 export type LogRecord =
   | CommonRecord
   | SightRecord
-  /** Written before the call, so that a kill leaves no doubt about what can have been done. */
+  /** Written before the call, so that after a kill all possible changes are known. */
   | { readonly kind: "intends" | "done"; readonly index: string; readonly id: string; readonly state: State }
   | { readonly kind: "blocked"; readonly from: number; readonly to: number };
 

@@ -6,7 +6,7 @@ import { PlainLab, prefix } from "../../plain/lab.js";
 
 type Rows = Record<"rows" | "ranked", string[]>;
 
-/** Where a weight stands, as the package's design says: seven digits to base 94. */
+/** The rank of a weight, as in the package's DESIGN.md: seven digits to base 94. */
 const rankOf = (weight: string, isExact: boolean): string => {
   let left = 9_999_999_999_999n - BigInt(weight) + (isExact ? 0n : 10_000_000_000_000n);
   let digits = "";
@@ -41,7 +41,7 @@ export class AutocompleteLab extends PlainLab<LogRecord> {
     return { ...plain, wrong: { P2: await this.#wrong(client) }, found: await this.#found(client, plain.workers) };
   }
 
-  /** Rows without a record, records without a row, and what of a dead rebuild would stay. */
+  /** Rows without a record, records without a row, and data of a dead rebuild without expiry. */
   async #wrong(client: Connection): Promise<string[]> {
     const wrong: string[] = [];
     const lives = await this.lives();
@@ -67,7 +67,7 @@ export class AutocompleteLab extends PlainLab<LogRecord> {
     return wrong.map((what) => what.replaceAll("\0", "|"));
   }
 
-  /** The state in which the package itself finds each entry that a worker ever meant to put. */
+  /** Each entry that a worker ever meant to put, as the package itself finds it. */
   async #found(client: Connection, workers: RunHistory["workers"]): Promise<Record<string, State>> {
     const found: Record<string, State> = {};
     for (const { records } of workers)

@@ -8,7 +8,7 @@ import {
   connected,
   farewell,
   isLeaving,
-  isTold,
+  wasOrdered,
   left,
   log,
   noteBackground,
@@ -33,7 +33,7 @@ log("started", { pid: process.pid });
 const upTo = (random, most) => 1 + Math.floor(random() * most);
 const rest = (random) => pause(random() * restMs);
 
-/** Tries until it is done, or it is time to go. */
+/** Tries until it succeeds or the worker has to leave. */
 const insist = async (what, name, change) => {
   for (;;) {
     const isDone = await attempt(what, name, deadlineMs, async () => {
@@ -124,7 +124,7 @@ const search = async (random) => {
 
 const obey = async (random) => {
   while (!isLeaving()) {
-    if (isTold("block")) {
+    if (wasOrdered("block")) {
       const from = clock();
       const until = from + settings.leaseMs * (1.2 + 0.6 * random());
       while (clock() < until);

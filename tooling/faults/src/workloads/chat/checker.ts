@@ -23,15 +23,15 @@ import {
 /**
  * The invariants that a run is held against.
  *
- * - `order` all readers of a chat are given the same messages in the same order, without a hole that is not told as a gap
- * - `kept` what was acknowledged to its sender is there, and given to each reader
- * - `positions` positions move forward only, up to what was acknowledged, and are the same in both places
- * - `unread` what is said to be unread is what is unread
+ * - `order` all readers of a chat receive the same messages in the same order; every hole is reported as a gap
+ * - `kept` a message that was acknowledged to its sender exists, and each reader receives it
+ * - `positions` positions only move forward, up to acknowledged messages, and are the same in both places
+ * - `unread` counts of unread messages are right
  * - `retention` nothing is dropped that the chat's settings protect
- * - `leases` a message of the mailbox is with one worker at a time, and with nobody after its acknowledgement
+ * - `leases` a message of the mailbox is with one worker at a time, and with none after its acknowledgement
  * - `mailbox` no message of the mailbox is lost, and each repeated delivery has a reason
  * - `U1` every promise settles by its deadline and 100 ms
- * - `U2` what is sent twice has one effect and one answer
+ * - `U2` a repeated request has one effect and one answer
  * - `U3` work goes on within two seconds after an outage, and after a failover as soon as there is a new master
  * - `U4` nothing is left: no rejection unhandled, nothing printed, no process that does not end
  * - `U5` every error is typed
@@ -83,7 +83,7 @@ const allCalls = (run: RunHistory): readonly Call[] => {
 
 const knownCalls = new WeakMap<RunHistory, readonly Call[]>();
 
-/** The calls of a worker, and those that its kill cut off: they may have had their effect. */
+/** The calls of a worker, and those that its kill cut off, which may have taken effect. */
 const callsBy = ({ records, killedAt = Infinity }: WorkerHistory): Call[] => {
   const calls = records.filter((record) => record.kind === "call");
   const settled = new Set((calls as readonly (Call | ChatCall)[]).map((call) => "number" in call && call.number));
@@ -109,7 +109,7 @@ const isGone = ({ what, code = "" }: Call): boolean =>
 
 // ── readers ─────────────────────────────────────────────────────────────────────────────────────────────────────────
 
-/** The pages that each reader was given, in order. */
+/** The pages that each reader received, in order. */
 const chainsOf = ({ workers }: RunHistory): Map<string, Given[]> => {
   const chains = new Map<string, Given[]>();
   for (const { records } of workers)
@@ -145,13 +145,16 @@ const checkChain = (run: RunHistory, chain: string, all: readonly Given[], judge
     const ids = new Set(given.flatMap(({ messages }) => messages.map(([, , id]) => id)));
     const places = end.messages.flatMap(([, , id], index) => (ids.has(id) ? [index] : []));
     for (const [seq, , id] of end.messages.slice(places[0] ?? Infinity, (places.at(-1) ?? 0) + 1)) {
-      const isTold = given.some(({ gap }) => gap && gap.from <= seq && seq <= gap.to);
-      judge("order", !ids.has(id) && !isTold && `${name}: ${chain} was never given ${id}, which is ${String(seq)} now`);
+      const wasOrdered = given.some(({ gap }) => gap && gap.from <= seq && seq <= gap.to);
+      judge(
+        "order",
+        !ids.has(id) && !wasOrdered && `${name}: ${chain} was never given ${id}, which is ${String(seq)} now`,
+      );
     }
   }
 };
 
-/** Where the server lost a chat it begins again at 1: what a reader was given in each of its lives. */
+/** A chat that the server lost begins again at 1: what a reader received in each life of the chat. */
 const livesOf = (given: readonly Given[], isWhole: boolean): Given[][] => {
   if (isWhole) return [[...given]];
   const lives: Given[][] = [];
@@ -166,7 +169,7 @@ const livesOf = (given: readonly Given[], isWhole: boolean): Given[][] => {
   return lives;
 };
 
-/** One sequence is one message, whoever tells of it, and one message has one sequence. */
+/** One sequence is one message in all records, and one message has one sequence. */
 const checkIdentity = (run: RunHistory, sends: readonly SendCall[], judge: Judge): void => {
   const bySeq = new Map<string, string>();
   const byId = new Map<string, string>();
@@ -186,7 +189,10 @@ const checkIdentity = (run: RunHistory, sends: readonly SendCall[], judge: Judge
   for (const [name, { messages }] of run.ends) for (const message of messages) note(name, message);
 };
 
-/** A message whose sender had its sequence is there in the end, or dropped; each reader that read to the end was given it. */
+/**
+ * A message whose sender received its sequence exists in the end, or was dropped; each reader that read to the end
+ * received it.
+ */
 const checkKept = (name: string, { look, messages }: End, sends: readonly SendCall[], judge: Judge): void => {
   const there = new Map(messages.map(([seq, , id]) => [seq, id]));
   for (const send of sends) {
@@ -227,8 +233,8 @@ const checkEnd = (run: RunHistory, name: string, { look, messages, unread, fetch
   for (const { chain, startedAt, isLast } of callsOf(run, "fetch")) {
     if (isLast !== true) continue;
     const seen = Math.max(0, ...(chains.get(chain) ?? []).filter(({ chat }) => chat === name).map(lastOf));
-    const [least, told] = [sent.before(startedAt), `${name}: ${chain} read to its end and saw ${String(seen)}`];
-    if (seen > 0) judge("kept", seen < least && `${told} of ${String(least)}`);
+    const [least, finding] = [sent.before(startedAt), `${name}: ${chain} read to its end and saw ${String(seen)}`];
+    if (seen > 0) judge("kept", seen < least && `${finding} of ${String(least)}`);
   }
 };
 
@@ -313,7 +319,7 @@ const boundsOf = (
   };
 };
 
-/** A chat, what was sent to it, and all its messages that anybody saw. */
+/** A chat, the messages sent to it, and all that any reader saw. */
 interface Conversation {
   readonly name: string;
   readonly sends: readonly SendCall[];
@@ -340,16 +346,16 @@ const checkPositions = (run: RunHistory, name: string, all: readonly SendCall[],
     for (const { from, at, positions } of looks) {
       const position = positions[member] ?? 0;
       const [least, most] = [low.before(from), high.before(at + clockErrorMs)];
-      const told = `${name}: ${member} is at ${String(position)}, and was from ${String(least)} to ${String(most)}`;
-      judge("positions", (position < least || position > most) && told);
+      const finding = `${name}: ${member} is at ${String(position)}, and was from ${String(least)} to ${String(most)}`;
+      judge("positions", (position < least || position > most) && finding);
     }
     for (const { member: who, counts, startedAt, settledAt } of isExact ? callsOf(run, "unread") : []) {
       if (who !== member || !counts) continue;
       const count = counts[name] ?? 0;
       const least = heads.before(startedAt - clockErrorMs) - high.before(settledAt + clockErrorMs);
       const most = heads.before(settledAt + clockErrorMs) - low.before(startedAt);
-      const told = `${name}: ${member} has ${String(count)} unread, which are ${String(least)} to ${String(most)}`;
-      judge("unread", (count < least || count > most) && told);
+      const finding = `${name}: ${member} has ${String(count)} unread, which are ${String(least)} to ${String(most)}`;
+      judge("unread", (count < least || count > most) && finding);
     }
   }
 };
@@ -386,36 +392,39 @@ const byMessage = <T extends { readonly id: string }>(all: readonly T[]): Map<st
 
 const checkLeases = (run: RunHistory, judge: Judge): void => {
   const settles = byMessage(callsOf(run, "settle"));
-  const unknown: { readonly at: number; readonly told: string }[] = [];
+  const unknown: { readonly at: number; readonly finding: string }[] = [];
   for (const [id, some] of byMessage(deliveriesOf(run))) {
     const sorted = some.toSorted((one, other) => one.deliveries - other.deliveries);
     const own = settles.get(id) ?? [];
     const acked = own.find(({ how, isDone }) => how === "ack" && isDone === true);
     for (const [index, next] of sorted.entries()) {
       const { call, seq, worker, deliveries } = next;
-      const told = `${String(seq)} (${id})`;
+      const finding = `${String(seq)} (${id})`;
       if (acked && !lostDataBetween(run, acked.startedAt, call.settledAt))
-        judge("leases", call.startedAt > acked.settledAt && `${worker.id} was given ${told}, which was acknowledged`);
+        judge(
+          "leases",
+          call.startedAt > acked.settledAt && `${worker.id} was given ${finding}, which was acknowledged`,
+        );
       const before = sorted[index - 1];
       const since = before?.call.startedAt ?? 0;
       if (deliveries === 1 && !before) continue;
       // After a loss the numbers of deliveries begin anew.
       if (lostDataBetween(run, Math.min(since, call.startedAt), Math.max(since, call.settledAt))) continue;
       if (before?.deliveries === deliveries)
-        judge("mailbox", run.isWhole && `${told} was handed out twice for the ${String(deliveries)}. time`);
+        judge("mailbox", run.isWhole && `${finding} was handed out twice for the ${String(deliveries)}. time`);
       else if (before?.deliveries === deliveries - 1) judge("leases", takenTooEarly(before, next, own));
       for (let missing = (before?.deliveries ?? 0) + 1; missing < deliveries; missing++)
         if (!run.echoed.has(`${id} ${String(missing)}`))
-          unknown.push({ at: call.settledAt, told: `${told} came for the ${String(deliveries)}. time` });
+          unknown.push({ at: call.settledAt, finding: `${finding} came for the ${String(deliveries)}. time` });
     }
   }
   checkUnknown(run, unknown, judge);
 };
 
-/** Deliveries that nobody wrote down went to a `take` without an answer, and lasted as long as any lease. */
+/** Deliveries that no worker recorded went to a `take` without an answer, and lasted as long as any lease. */
 const checkUnknown = (
   run: RunHistory,
-  unknown: readonly { readonly at: number; readonly told: string }[],
+  unknown: readonly { readonly at: number; readonly finding: string }[],
   judge: Judge,
 ): void => {
   const lost = callsOf(run, "take").flatMap(({ outcome, startedAt, settledAt, limit, leaseMs }) => {
@@ -423,9 +432,9 @@ const checkUnknown = (
     const times = (outcome === "ok" ? 0 : 1) + Math.floor((settledAt - startedAt) / leaseMs);
     return times > 0 ? [{ from: startedAt + leaseMs - clockErrorMs, room: times * limit }] : [];
   });
-  for (const [index, { at, told }] of unknown.toSorted((one, other) => one.at - other.at).entries()) {
+  for (const [index, { at, finding }] of unknown.toSorted((one, other) => one.at - other.at).entries()) {
     const room = lost.reduce((sum, take) => sum + (take.from <= at ? take.room : 0), 0);
-    judge("mailbox", index >= room && `${told}, and nobody had it before`);
+    judge("mailbox", index >= room && `${finding}, and nobody had it before`);
   }
 };
 

@@ -1,11 +1,11 @@
 import type { PackageControl } from "../../plain/workload.js";
 import type { Invariant } from "./checker.js";
 
-/** A script to which the server's answers are told otherwise. */
+/** A script whose replies are changed. */
 const misled = (lua: string): string =>
   `local server = redis local redis = { pcall = server.pcall, call = function(...) local call, command, key = server.call, ... ${lua} return call(...) end }`;
 
-const kind = "8 scripts flushed";
+const kind = "scripts flushed";
 
 /** Deliberate faults; the checker must see each of them. */
 export const controls: readonly PackageControl<Invariant>[] = [
@@ -22,7 +22,7 @@ export const controls: readonly PackageControl<Invariant>[] = [
   {
     name: "forgets-client-ids",
     invariants: ["U2"],
-    kind: "27 requests repeated",
+    kind: "requests repeated",
     mutation: {
       script: "send",
       operands: ["sentEven", "sentOdd"],
@@ -73,7 +73,7 @@ export const controls: readonly PackageControl<Invariant>[] = [
       lua: misled("if command == 'HSET' and key == mailbox and select(3, ...) ~= '' then return 0 end"),
     },
   },
-  { name: "leases-die-with-their-worker", invariants: ["leases"], kind: "1 worker killed", injections: 8 },
+  { name: "leases-die-with-their-worker", invariants: ["leases"], kind: "worker killed", injections: 8 },
   { name: "unread-off-by-one", invariants: ["unread"], kind },
   { name: "page-without-its-last", invariants: ["order"], kind },
 ];

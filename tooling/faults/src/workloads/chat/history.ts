@@ -10,7 +10,7 @@ export interface Spec {
 
 export const bodyBytes = 100;
 
-/** The messages of one chat that a reader was given, as `[sequence, time, body]`. */
+/** The messages of one chat that a reader received, as `[sequence, time, body]`. */
 export interface Given {
   readonly chat: string;
   readonly messages: readonly (readonly [seq: number, at: number, id: string])[];
@@ -29,7 +29,7 @@ export interface SendCall extends Call {
 
 interface ReadFacts {
   readonly member: string;
-  /** Names one reader: each page follows on the one before. */
+  /** Identifies one reader: each page follows the one before. */
   readonly chain: string;
   readonly given?: readonly Given[];
 }
@@ -38,7 +38,7 @@ interface FetchCall extends Call, ReadFacts {
   readonly what: "fetch";
   /** Without a token. */
   readonly isFirst: boolean;
-  /** The reader is to leave, and this was all. */
+  /** The reader has to leave, and this is the end of its messages. */
   readonly isLast?: boolean;
 }
 
@@ -48,7 +48,7 @@ interface FetchCall extends Call, ReadFacts {
  */
 type BegunRecord = { readonly kind: "begun"; readonly at: number } & Pick<Call, "what" | "name"> & Numbered;
 
-/** The messages that a listener was given. */
+/** The messages that a listener received. */
 interface HeardRecord extends Required<ReadFacts> {
   readonly kind: "heard";
   readonly at: number;
@@ -129,7 +129,7 @@ export interface End {
 
 /** All that is known of one run. */
 export interface RunHistory extends Omit<PlainHistory<LogRecord>, "wrong" | "losesNothing"> {
-  /** Whether the server keeps all that it acknowledged, and its clock goes right. */
+  /** Whether the server keeps all acknowledged data, and its clock is right. */
   readonly isWhole: boolean;
   readonly specs: readonly Spec[];
   readonly mailbox: string;

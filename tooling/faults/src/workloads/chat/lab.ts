@@ -49,7 +49,7 @@ export class ChatLab extends PlainLab<LogRecord> {
   readonly #dataLosses: Span[] = [];
   readonly #readers = new Map<number, string>();
 
-  protected override told(): Readonly<Record<string, unknown>> {
+  protected override further(): Readonly<Record<string, unknown>> {
     const alive = this.all.flatMap((worker, index) => (this.workers.includes(worker) ? this.#readers.get(index) : []));
     const readersOf = (member: string): number => alive.filter((one) => one === member).length;
     const [reader = ""] = readers.toSorted((one, other) => readersOf(one) - readersOf(other));

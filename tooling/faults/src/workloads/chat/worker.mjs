@@ -8,7 +8,7 @@ import {
   detail,
   farewell,
   isLeaving,
-  isTold,
+  wasOrdered,
   left,
   log,
   noteBackground,
@@ -48,17 +48,17 @@ const make = async () => {
 
 let asked = 0;
 
-/** A call, whose chat is made again where the server says that there is none. It is told before it is made: see `begun`. */
+/** Makes a call, and creates its chat again if the server has none. It is logged before it is made: see `begun`. */
 const ask = async (what, name, commands, run, facts, about) => {
-  const told = { ...about, number: ++asked };
-  log("begun", { what, name, at: clock(), ...told });
+  const call = { ...about, number: ++asked };
+  log("begun", { what, name, at: clock(), ...call });
   const settled = timed(what, name, dueMs(commands));
   try {
     const value = await run();
-    settled("ok", { ...told, ...facts(value) });
+    settled("ok", { ...call, ...facts(value) });
     return value;
   } catch (error) {
-    settled(outcomeOf(error), { ...told, ...detail(error) });
+    settled(outcomeOf(error), { ...call, ...detail(error) });
     if (["KIT_CHAT_UNKNOWN", "KIT_CHAT_NOT_MEMBER"].includes(error.code)) await make();
     return what === "send" && error.code === "KIT_UNKNOWN_OUTCOME" ? "unknown" : undefined;
   }
@@ -229,7 +229,7 @@ const lookAround = async (random) => {
 // ── a life ────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 const block = async () => {
-  if (!isTold("block")) return;
+  if (!wasOrdered("block")) return;
   const until = clock() + 1.5 * leaseMs;
   while (clock() < until);
   log("blocked", {});

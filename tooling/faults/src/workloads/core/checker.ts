@@ -26,15 +26,15 @@ import type {
 /**
  * The invariants that a run is held against.
  *
- * - `D1` what was answered `safe` is there in the end, through whatever the answer promised to outlive
- * - `D2` the counts that were told are possible, and are those that the answer says
+ * - `D1` a write that was answered `safe` survives every fault that the answer covers
+ * - `D2` reported counts are possible, and match the answer
  * - `C1` of two compare-and-sets that expect one version at most one is ok, and it gets the next revision
- * - `C2` a reader sees only what somebody asked to write, and goes only forwards while no data is lost
+ * - `C2` a reader sees only requested writes, and only moves forward while no data is lost
  * - `C3` two seconds after a heal every reader shows the newest entry; a component swaps seldom, and ends on the last
- * - `C4` a write has at most one revision; one that was told ok is not lost, one that was told failed was not made
+ * - `C4` a write has at most one revision; one that resolved is not lost, one that failed was not made
  * - `C5` a reader keeps its value: it never throws, nor falls back to its default or to nothing; no call loses its connection
  * - `U1` every promise settles by its deadline and 100 ms
- * - `U2` what is written durably is written once, and what was told failed was not
+ * - `U2` a durable write is made once, and not at all if it failed
  * - `U3` work goes on within a second after an outage, and after a failover as soon as there is a new master
  * - `U4` nothing is left: no rejection unhandled, nothing printed, no process that does not end, no key that stays
  * - `U5` every error is typed
@@ -46,7 +46,7 @@ type Judge = AnyJudge<Invariant>;
 
 const newestMs = 2_000;
 
-/** Everything in a run that core may not do. It knows nothing of how core works, only what it promises. */
+/** Everything in a run that core must not do. It knows the promises of core, not its workings. */
 export const verdictOn = (run: RunHistory): Verdict<Invariant> =>
   judged(invariants, (judge) => {
     for (const worker of run.workers) {
@@ -75,7 +75,7 @@ const overlap = (one: Span, other: Span): boolean =>
 const isInterrupted = (loss: DataLoss, written: Span): boolean =>
   loss.what === "all" ? written.from - clockErrorMs <= loss.to : overlap(loss, written);
 
-/** Whether what was written in a span may have been forgotten until `by`. */
+/** Whether a write in a span may have been lost by `by`. */
 const mayBeLost = ({ losses }: RunHistory, written: Span, by = Infinity): boolean =>
   losses.some((loss) => loss.from - clockErrorMs <= by && isInterrupted(loss, written));
 
@@ -89,7 +89,7 @@ const spanOf = ({ startedAt, settledAt }: { readonly startedAt: number; readonly
   to: settledAt,
 });
 
-/** Whether a loss is of a kind that the answer did not promise to outlive. */
+/** Whether the answer did not cover a loss of this kind. */
 const isExcused = (run: RunHistory, call: DurableCall, loss: DataLoss): boolean => {
   const span = spanOf(call);
   if (!isInterrupted(loss, span)) return false;
@@ -129,16 +129,16 @@ const checkDurable = (run: RunHistory, judge: Judge): void => {
 
 const checkCounts = (run: RunHistory, call: DurableCall, judge: Judge): void => {
   const { id, name, answer, wanted, replicas = 0, fsync = { local: false, replicas: 0 } } = call;
-  const told = `${name}: ${id} was answered ${answer ?? "nothing"}`;
-  judge("D2", replicas > run.replicas && `${told} with ${String(replicas)} replicas of ${String(run.replicas)}`);
-  judge("D2", fsync.replicas > replicas && `${told} with more disks of replicas than replicas`);
-  judge("D2", fsync.local && !run.hasFile && `${told} with a disk that the server does not use`);
+  const finding = `${name}: ${id} was answered ${answer ?? "nothing"}`;
+  judge("D2", replicas > run.replicas && `${finding} with ${String(replicas)} replicas of ${String(run.replicas)}`);
+  judge("D2", fsync.replicas > replicas && `${finding} with more disks of replicas than replicas`);
+  judge("D2", fsync.local && !run.hasFile && `${finding} with a disk that the server does not use`);
   const isReached = replicas >= wanted.replicas && (wanted.fsync === "none" || fsync.local);
   judge(
     "D2",
-    answer === "safe" && !isReached && `${told}, with ${String(replicas)} of ${String(wanted.replicas)} replicas`,
+    answer === "safe" && !isReached && `${finding}, with ${String(replicas)} of ${String(wanted.replicas)} replicas`,
   );
-  judge("D2", answer === "short" && isReached && `${told}, but nothing was missing`);
+  judge("D2", answer === "short" && isReached && `${finding}, but nothing was missing`);
 };
 
 // ── entries ─────────────────────────────────────────────────────────────────────────────────────────────────────────

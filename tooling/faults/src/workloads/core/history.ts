@@ -111,7 +111,7 @@ export type LogRecord =
 
 export type WorkerHistory = AnyWorkerHistory<LogRecord>;
 
-/** When nothing was in the way any more, and what was the newest of each entry then. */
+/** When an outage had ended, and the newest version of each entry then. */
 export interface Heal {
   readonly kind: string;
   readonly at: number;
@@ -130,16 +130,16 @@ export interface Entry {
   readonly kept: readonly Sight[];
 }
 
-/** All that is known of one run. */
+/** All records of one run. */
 export interface RunHistory {
   readonly workers: readonly WorkerHistory[];
   readonly heals: readonly Heal[];
   readonly losses: readonly DataLoss[];
-  /** When the server was told to sync less, or more. */
+  /** When the server was set to sync less, or more. */
   readonly policyChanges: readonly number[];
   /** How many replicas there are when all is well. */
   readonly replicas: number;
-  /** Whether the server keeps whatever it acknowledged. */
+  /** Whether the server keeps all acknowledged data. */
   readonly losesNothing: boolean;
   /** Whether the server has an append-only file. */
   readonly hasFile: boolean;

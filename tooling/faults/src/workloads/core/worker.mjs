@@ -8,7 +8,7 @@ import {
   detail,
   farewell,
   isLeaving,
-  isTold,
+  wasOrdered,
   left,
   log,
   noteBackground,
@@ -164,8 +164,8 @@ const flap = async (config, random) => {
 
 const obey = async (wired, random) => {
   while (!isLeaving()) {
-    if (isTold("flap")) await flap(wired, random);
-    if (isTold("block")) {
+    if (wasOrdered("flap")) await flap(wired, random);
+    if (wasOrdered("block")) {
       const from = clock();
       const until = from + settings.leaseMs * (1.2 + 0.6 * random());
       while (clock() < until);

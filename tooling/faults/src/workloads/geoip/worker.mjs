@@ -7,7 +7,7 @@ import {
   connected,
   farewell,
   isLeaving,
-  isTold,
+  wasOrdered,
   left,
   log,
   noteBackground,
@@ -86,7 +86,7 @@ const lookUp = async (random, [mode, reader]) => {
 
 const obey = async (random) => {
   while (!isLeaving()) {
-    if (isTold("block")) {
+    if (wasOrdered("block")) {
       const from = clock();
       const until = from + settings.leaseMs * (1.2 + 0.6 * random());
       while (clock() < until);

@@ -27,16 +27,16 @@ import {
  * The invariants that a run is held against.
  *
  * - `L1` fencing tokens strictly increase from grant to grant
- * - `L2` the register takes no older token than the newest it saw, and loses no update
+ * - `L2` the register accepts no token older than the newest it saw, and loses no update
  * - `L3` a signal aborts before its lease ends, on its holder's own monotonic clock
- * - `L4` a killed holder's lock is granted again within its lease and 10 % and 100 ms, where somebody waits
+ * - `L4` a killed holder's lock is granted to a waiter within its lease plus 10 % and 100 ms
  * - `L5` nobody but its owner ends or revives a lease
- * - `L6` a lock that is given back while somebody waits is granted within 10 % of a lease and 100 ms, where no fault is on
- *   nor was in the second before
+ * - `L6` a lock that is released while a caller waits is granted within 10 % of a lease and 100 ms, unless a fault is
+ *   active or was in the second before
  * - `exclusion` while a lease is certainly held, nobody else holds the lock
  * - `linearizable` calls, as their callers saw them, are those of a mutex whose fencing tokens grow
  * - `U1` every promise settles by its deadline and 100 ms
- * - `U2` what is sent twice has one effect and one answer
+ * - `U2` a repeated request has one effect and one answer
  * - `U3` work goes on within a second after an outage
  * - `U4` nothing is left: no rejection unhandled, nothing printed, no process that does not end, no key that stays
  * - `U5` every error is typed
@@ -61,7 +61,7 @@ export const invariants = [
 export type Violation = AnyViolation<Invariant>;
 type Judge = AnyJudge<Invariant>;
 
-/** Everything in a run that no lock may do. It knows nothing of how the lock works, only what it promises. */
+/** Everything in a run that no lock may do. It knows the promises of the lock, not its workings. */
 export const verdictOn = (run: RunHistory): AnyVerdict<Invariant> =>
   judged(invariants, (judge) => {
     for (const [name, accesses] of run.registers) checkRegister(name, accesses, judge);
@@ -127,7 +127,7 @@ const checkRegister = (name: string, accesses: readonly Access[], judge: Judge):
   }
 };
 
-/** How many writes came too late and were taken all the same: what an unfenced register suffers. */
+/** How many late writes were accepted: the damage of an unfenced register. */
 export const staleWrites = (accesses: readonly Access[]): number => {
   let newest = 0n;
   let stale = 0;
@@ -177,7 +177,9 @@ const checkGrantOrder = (run: RunHistory, judge: Judge): void => {
   }
 };
 
-/** A copy of an acquire finds its own grant, with the same token, or somebody else's: never itself in its own way. */
+/**
+ * A copy of an acquire finds its own grant, with the same token, or another holder's, and is never blocked by itself.
+ */
 const checkEchoes = (run: RunHistory, judge: Judge): void => {
   const fences = new Map<string, bigint>();
   for (const accesses of run.registers.values()) for (const { token, fence } of accesses) fences.set(token, fence);
@@ -186,10 +188,13 @@ const checkEchoes = (run: RunHistory, judge: Judge): void => {
       judge("U2", owner === token && `${name}: an acquire that was sent twice found itself in its own way`);
       continue;
     }
-    const told = BigInt(fence ?? 0);
-    const known = fences.get(token) ?? told;
+    const reported = BigInt(fence ?? 0);
+    const known = fences.get(token) ?? reported;
     fences.set(token, known);
-    judge("U2", known !== told && `${name}: an acquire that was sent twice got ${String(known)} and ${String(told)}`);
+    judge(
+      "U2",
+      known !== reported && `${name}: an acquire that was sent twice got ${String(known)} and ${String(reported)}`,
+    );
   }
 };
 
@@ -238,7 +243,7 @@ const regrantDueAt = (run: RunHistory, { leaseEndsAt, waiting }: Death): number 
   return waiting.reduce((due, id) => ((killedAt.get(id) ?? Infinity) < due ? due + run.leaseMs : due), dueAt);
 };
 
-/** Whether some caller stood in the wait queue, alive, for all the time in which the lock had to be granted again. */
+/** Whether a live caller was in the wait queue for the whole time in which the lock had to be granted again. */
 export const isWaitedFor = (run: RunHistory, death: Death): boolean => {
   const dueAt = regrantDueAt(run, death);
   // A request of that very moment may have been on its way.
@@ -289,7 +294,7 @@ const releasesOf = (run: RunHistory): Release[] =>
     ),
   );
 
-/** Every fencing token that anybody knows of, by name, in order. */
+/** Every known fencing token, by name, in order. */
 const fencesOf = (run: RunHistory): Map<string, bigint[]> => {
   const byName = new Map<string, Set<bigint>>();
   const add = (name: string, fence: bigint): void => void byName.set(name, (byName.get(name) ?? new Set()).add(fence));
@@ -304,7 +309,7 @@ const fencesOf = (run: RunHistory): Map<string, bigint[]> => {
 /** A request of that very moment may have been on its way. */
 const queuedWithinMs = 100;
 
-/** From free to granted. Only where all is calm: otherwise nobody knows who could be told. */
+/** From free to granted. Checked only without faults: otherwise it is not known which waiters could be notified. */
 const checkHandOver = (run: RunHistory, judge: Judge): void => {
   if (!run.isClockTrue) return;
   const fences = fencesOf(run);
@@ -331,14 +336,14 @@ const checkHandOver = (run: RunHistory, judge: Judge): void => {
   }
 };
 
-/** A reply that was on its way through the outage is no work that goes on: a lock must have been granted since. */
+/** A reply that was on its way during the outage does not count: a lock must have been granted since. */
 const checkResumption = (run: RunHistory, healedAt: number, judge: Judge): void => {
   const tookMs = resumedAt(run, healedAt) - healedAt - stalledByAll(run, healedAt, healedAt + resumeMs);
   const late = `work went on ${tookMs.toFixed(0)} ms after the outage that ended at ${healedAt.toFixed(0)}`;
   judge("U3", tookMs > resumeMs && late);
 };
 
-/** When the register first took something of a lease that was granted after `at`. */
+/** When the register first accepted a write of a lease that was granted after `at`. */
 const resumedAt = (run: RunHistory, at: number): number => {
   let first = Infinity;
   for (const accesses of run.registers.values()) {
@@ -352,7 +357,7 @@ const resumedAt = (run: RunHistory, at: number): number => {
   return first;
 };
 
-/** How long after `at` the register next took a write of a lease granted since, of one name or of any. */
+/** How long after `at` the register next accepted a write of a lease granted since, of one name or of any. */
 export const recoveryMs = (run: RunHistory, at: number, only?: string): number => {
   let first = Infinity;
   for (const [name, accesses] of run.registers) {

@@ -6,29 +6,29 @@ interface LockControl extends Control {
   readonly invariants: readonly Invariant[];
   /** In the built lock; without them the lock is wrapped, with the lie of the control's own name. */
   readonly mutations?: readonly Mutation[];
-  /** @default true; false: the lock is as it should be, and what it guards takes whatever comes. */
+  /** @default true; with false the lock is right, but the register that it guards accepts everything. */
   readonly isFenced?: boolean;
 }
 
-/** Errors that a lock may have; a checker that does not see one is of no use. */
+/** Deliberate faults of a lock, each of which the checker must detect. */
 export const lockControls: readonly LockControl[] = [
   {
     name: "unfenced",
     invariants: ["L2"],
-    kind: "2 worker stopped",
+    kind: "worker stopped",
     isFenced: false,
   },
   {
     name: "release-unowned",
     invariants: ["L5", "exclusion", "linearizable"],
-    kind: "2 worker stopped",
+    kind: "worker stopped",
     // Every caller is the owner.
     mutations: [{ script: "release", operands: ["lease", "owner"], lua: "owner = redis.call('GET', lease) or owner" }],
   },
   {
     name: "renew-unowned",
     invariants: ["L5"],
-    kind: "8 scripts flushed",
+    kind: "scripts flushed",
     mutations: [
       {
         script: "renew",
@@ -40,28 +40,28 @@ export const lockControls: readonly LockControl[] = [
   {
     name: "fence-stands-still",
     invariants: ["L1"],
-    kind: "8 scripts flushed",
+    kind: "scripts flushed",
   },
   {
     name: "release-denies",
     invariants: ["linearizable"],
-    kind: "8 scripts flushed",
+    kind: "scripts flushed",
   },
   {
     name: "late-abort",
     invariants: ["L3"],
-    kind: "14 server stopped",
+    kind: "server stopped",
   },
   {
     name: "grant-while-held",
     invariants: ["exclusion", "linearizable"],
-    kind: "8 scripts flushed",
+    kind: "scripts flushed",
     mutations: [{ script: "acquire", operands: ["lease"], lua: "redis.call('DEL', lease)" }],
   },
   {
     name: "acquire-forgets-itself",
     invariants: ["U2"],
-    kind: "27 requests repeated",
+    kind: "requests repeated",
     mutations: [
       {
         script: "acquire",
@@ -73,7 +73,7 @@ export const lockControls: readonly LockControl[] = [
   {
     name: "tells-nobody",
     invariants: ["L6"],
-    kind: "8 scripts flushed",
+    kind: "scripts flushed",
     // The inbox in a waiter's record is lost at each write.
     mutations: [
       { script: "acquire", operands: ["terms"], lua: "terms = string.gsub(terms, ' [^ ]+$', ' -')" },

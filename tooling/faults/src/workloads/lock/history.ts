@@ -15,11 +15,11 @@ export interface Access {
   /** The value of the register before. */
   readonly value: number;
   readonly accepted: boolean;
-  /** Whether the lock's own key named this lease at that moment; false as well where the register lives elsewhere. */
+  /** Whether the lock's own key named this lease at that moment; also false if the register is on another server. */
   readonly owned: boolean;
 }
 
-/** A call of a worker, with what it said of leases; those it was about are named by their tokens. */
+/** A call of a worker, with its facts about leases, which are named by their tokens. */
 export interface CallRecord extends LeaseCall {
   /** Of the lease it got. */
   readonly fence?: string;
@@ -30,7 +30,7 @@ export interface HoldRecord extends Hold {
   readonly fence: string;
 }
 
-/** An answer of the register, with what the lease said of itself as the answer arrived. */
+/** A reply of the register, with the state of the lease when the reply arrived. */
 export interface AccessRecord {
   readonly kind: "access";
   readonly action: "read" | "write";
@@ -72,19 +72,19 @@ export interface Death {
   readonly waiting: readonly string[];
 }
 
-/** All that is known of one run. */
+/** All records of one run. */
 export interface RunHistory extends LeaseRun {
   readonly isCluster: boolean;
-  /** Whether the server's clock was left alone, so that a fencing token tells when it was granted. */
+  /** Whether the server's clock was unchanged, so that a fencing token shows when it was granted. */
   readonly isClockTrue: boolean;
   /** Whether the register lives on the lock's own server, so that `owned` means something. */
   readonly isRegisterBeside: boolean;
   readonly registers: ReadonlyMap<string, readonly Access[]>;
   readonly workers: readonly WorkerHistory[];
   readonly deaths: readonly Death[];
-  /** When nothing was in the way any more, after each outage. Server time, epoch milliseconds. */
+  /** The end of each outage. Server time, epoch milliseconds. */
   readonly heals: readonly number[];
-  /** When a fault was on. */
+  /** When a fault was active. */
   readonly outages: readonly (Span & { readonly kind: string })[];
   readonly echoes: readonly Echoed[];
 }

@@ -10,7 +10,7 @@ import { LockLab } from "./lab.js";
 
 const workers = 7;
 
-/** The longest time in which no register took anything. */
+/** The longest time in which no register accepted a write. */
 const worstStallOf = (run: RunHistory): number => {
   const instants = [...run.registers.values()].flat().flatMap(({ at, accepted }) => (accepted ? [at] : []));
   instants.sort((a, b) => a - b);

@@ -13,7 +13,7 @@ const prefix = "kit";
 
 /** The settings of the contenders. */
 export interface LockLabOptions extends LabOptions {
-  /** @default true; false is a control: the register takes whatever comes. */
+  /** @default true; false is a control in which the register accepts everything. */
   readonly isFenced?: boolean;
   /** The module that the workers import as the lock. @default "@kit/lock" */
   readonly lockModule?: string;
@@ -155,7 +155,7 @@ export class LockLab extends LeaseLab<Holder> {
 
   // ── a run ─────────────────────────────────────────────────────────────────────────────────────────────────────────
 
-  /** Sends all contenders away, and returns all that is known; `isStuck`: they do not work any more. */
+  /** Ends all workers, and returns all records; `isStuck`: they no longer work. */
   async end(isStuck = false): Promise<RunHistory> {
     const workers = await this.dismiss<LogRecord>();
     const leftovers = isStuck || this.setting === "shifted" ? [] : await this.#leftovers();
@@ -175,7 +175,7 @@ export class LockLab extends LeaseLab<Holder> {
     };
   }
 
-  /** When all have left nothing may keep others out, and no key may stay longer than it is said to. */
+  /** When all have left every lock must be free, and no key may outlive its documented time. */
   async #leftovers(): Promise<string[]> {
     const found: string[] = [];
     for (const name of this.names)

@@ -7,9 +7,9 @@ export type MutexCall =
   | { readonly kind: "acquire"; readonly fence: number }
   /** It was held until then. */
   | { readonly kind: "release"; readonly fence: number }
-  /** It ran out, or was given back without anybody hearing of it. */
+  /** It expired, or was released without a reply. */
   | { readonly kind: "end"; readonly fence: number }
-  /** The caller was told that it does not hold the lock. */
+  /** The caller received the answer that it does not hold the lock. */
   | { readonly kind: "not held"; readonly fence: number };
 
 export interface MutexState {
@@ -69,7 +69,7 @@ export const mutexWindows = (run: RunHistory): Window[] => {
 
 /** Where requests are repeated, another copy of a release may run before the one whose answer its caller gets. */
 const isUnsure = ({ outages }: RunHistory, { startedAt, settledAt }: CallRecord): boolean =>
-  outages.some(({ kind, from, to }) => kind === "27 requests repeated" && from <= settledAt && startedAt <= to);
+  outages.some(({ kind, from, to }) => kind === "requests repeated" && from <= settledAt && startedAt <= to);
 
 const operationsOf = (run: RunHistory): Map<string, Operation<MutexCall>[]> => {
   const byName = new Map<string, Operation<MutexCall>[]>();
@@ -83,7 +83,7 @@ const operationsOf = (run: RunHistory): Map<string, Operation<MutexCall>[]> => {
       ),
     );
     const given = new Set(records.map((record) => record.kind === "call" && record.what === "release" && record.lease));
-    /** Before this nothing ended a lease that its caller did not give back. */
+    /** Until this instant only its caller could have ended the lease. */
     const endsFrom = new Map<string, number>();
     for (const record of records) {
       if (record.kind === "hold") {

@@ -11,7 +11,9 @@ const { id, prefix, names, leaseMs, deadlineMs } = settings;
 const { createLock } = await import(settings.lockModule);
 const registerScript = readFileSync(new URL("register.lua", import.meta.url), "utf8");
 
-/** Renewals, and acquires that do not queue. A lease that was granted to a waiter is told by the register's first answer. */
+/**
+ * Renewals, and acquires that do not queue. The register's first reply reports a lease that was granted to a waiter.
+ */
 const note = (keys, args, answer, sentAt) => {
   if (keys.every((key) => key.endsWith(":lease"))) {
     for (let i = 0; i < keys.length; i++)

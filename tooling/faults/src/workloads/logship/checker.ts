@@ -7,10 +7,10 @@ import type { Chain } from "./sources.mjs";
  *
  * - `content` each consumer, and the job, has every line of every file once and in order: the SHA-256 chains are equal
  * - `sums` the sums of each are exact
- * - `atomic` results are never ahead of their position, nor behind it
- * - `limit` chunks, and what is reserved for more, never take more than the limit
- * - `kept` what was acknowledged as shipped is in the channel, where the server loses nothing
- * - `end` when everybody has everything the channel holds nothing
+ * - `atomic` results are never ahead of or behind their position
+ * - `limit` chunks and reservations never take more than the limit
+ * - `kept` text that was acknowledged as shipped is in the channel, if the server loses nothing
+ * - `end` when all consumers are done the channel holds nothing
  * - `U1` every promise settles by its deadline and 100 ms
  * - `U3` shipping, receiving and processing go on after each fault
  * - `U4` nothing is left: no rejection unhandled, nothing printed, no process that does not end

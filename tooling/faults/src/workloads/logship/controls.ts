@@ -12,13 +12,13 @@ export const logshipControls: readonly LogshipControl[] = [
   {
     name: "limitless",
     invariants: ["limit"],
-    kind: "8 scripts flushed",
+    kind: "scripts flushed",
     mutation: { script: "reserve", operands: ["channel"], lua: "redis.call('HSET', channel, 'limit', 1000000)" },
   },
   {
     name: "adds-again",
     invariants: ["sums", "content", "atomic"],
-    kind: "27 requests repeated",
+    kind: "requests repeated",
     mutation: {
       script: "advance",
       operands: ["positions", "file", "consumer", "seq"],
@@ -28,7 +28,7 @@ export const logshipControls: readonly LogshipControl[] = [
   {
     name: "unfenced-worker",
     invariants: ["sums", "content", "atomic"],
-    kind: "3 event loop blocked",
+    kind: "event loop blocked",
     injections: 6,
     mutation: {
       script: "progress",
@@ -39,13 +39,13 @@ export const logshipControls: readonly LogshipControl[] = [
   {
     name: "frees-too-much",
     invariants: ["content", "U3"],
-    kind: "1 worker killed",
+    kind: "worker killed",
     mutation: { script: "advance", operands: ["chunk"], lua: "chunk = chunk + 1" },
   },
   {
     name: "counts-wrong",
     invariants: ["end", "limit"],
-    kind: "8 scripts flushed",
+    kind: "scripts flushed",
     mutation: {
       script: "free",
       operands: ["channel", "parts"],

@@ -11,7 +11,7 @@ import {
   connected,
   farewell,
   isLeaving,
-  isTold,
+  wasOrdered,
   left,
   log,
   noteBackground,
@@ -252,8 +252,8 @@ const ask = async () => {
 
 const obey = async (random) => {
   while (!isLeaving()) {
-    for (const { point } of points) if (isTold(`die at ${point}`)) fatal = { point, isBefore: random() < 0.3 };
-    if (isTold("block")) [blockAt, blockMs] = [clock() + 250, leaseMs * (1.3 + 0.9 * random())];
+    for (const { point } of points) if (wasOrdered(`die at ${point}`)) fatal = { point, isBefore: random() < 0.3 };
+    if (wasOrdered("block")) [blockAt, blockMs] = [clock() + 250, leaseMs * (1.3 + 0.9 * random())];
     if (clock() > blockAt) block();
     await pause(10);
   }

@@ -8,18 +8,18 @@ interface QueueControl extends Control {
   readonly mutation?: Mutation;
 }
 
-/** A script that gets other replies than the server's; its libraries get them, too. */
+/** A script whose replies are changed, also for its libraries. */
 const misled = (lua: string): string =>
   `local call = redis.call local redis = { pcall = redis.pcall, call = function(...) local command, key = ... ${lua} return call(...) end }${String.raw`\n`}-- Libraries${String.raw`\n`}`;
 
-const anyTime = "8 scripts flushed";
+const anyTime = "scripts flushed";
 
-/** Bugs that the checker has to find in a queue. */
+/** Deliberate faults of a queue, each of which the checker must detect. */
 export const queueControls: readonly QueueControl[] = [
   {
     name: "add-forgets-itself",
     invariants: ["repeats"],
-    kind: "27 requests repeated",
+    kind: "requests repeated",
     mutation: {
       script: "add",
       operands: ["producers"],
@@ -29,7 +29,7 @@ export const queueControls: readonly QueueControl[] = [
   {
     name: "reclaimed-and-dropped",
     invariants: ["kept"],
-    kind: "1 worker killed",
+    kind: "worker killed",
     mutation: {
       script: "step",
       operands: ["waiting"],
@@ -39,7 +39,7 @@ export const queueControls: readonly QueueControl[] = [
   {
     name: "lost-takes-stay-taken",
     invariants: ["charged"],
-    kind: "16 replies lost",
+    kind: "replies lost",
     injections: 6,
     mutation: { script: "recover", operands: [], lua: "if true then return { '0', 0 } end" },
   },
@@ -56,7 +56,7 @@ export const queueControls: readonly QueueControl[] = [
   {
     name: "late-ends-count",
     invariants: ["fenced"],
-    kind: "2 worker stopped",
+    kind: "worker stopped",
     injections: 6,
     mutation: {
       script: "step",
@@ -66,7 +66,7 @@ export const queueControls: readonly QueueControl[] = [
   },
   {
     name: "leases-end-early",
-    invariants: ["told"],
+    invariants: ["aborted"],
     kind: anyTime,
     mutation: {
       script: "step",
@@ -97,7 +97,7 @@ export const queueControls: readonly QueueControl[] = [
   {
     name: "copies-are-not-awaited",
     invariants: ["kept"],
-    kind: "21 replication cut, master killed",
+    kind: "replication cut, master killed",
     injections: 2,
   },
 ];

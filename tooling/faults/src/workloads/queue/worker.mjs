@@ -6,7 +6,7 @@ import {
   detail,
   farewell,
   isLeaving,
-  isTold,
+  wasOrdered,
   left,
   log,
   noteBackground,
@@ -67,7 +67,7 @@ const newJob = (random) => {
   return { about: { key, fails, delayMs }, data: { key, fails, ms, isDeaf: random() < 0.5 }, options };
 };
 
-/** Asks until somebody knows what came of it. */
+/** Repeats an add until its outcome is known. */
 const add = async (queue, name, { about, data, options }, random) => {
   for (let op, tries = 1; tries <= 6; tries++) {
     const settled = timed("add", name, deadlineMs);
@@ -86,11 +86,11 @@ const add = async (queue, name, { about, data, options }, random) => {
 
 const call = async (queue, name, { about, data, options }) => {
   const waitMs = 3_000;
-  const terms = { ...options, waitMs };
-  delete terms.id;
+  const callOptions = { ...options, waitMs };
+  delete callOptions.id;
   const settled = timed("call", name, waitMs + deadlineMs);
   try {
-    settled("ok", { jobs: [about], isOwn: (await queue.call("job", data, terms)) === about.key });
+    settled("ok", { jobs: [about], isOwn: (await queue.call("job", data, callOptions)) === about.key });
   } catch (error) {
     const { attempts, crashes } = error;
     settled(outcomeOf(error), { jobs: [about], attempts, crashes, ...detail(error) });
@@ -123,7 +123,7 @@ const produce = async (queues, random) => {
 
 const obey = async (random) => {
   while (!isLeaving()) {
-    if (isTold("block")) {
+    if (wasOrdered("block")) {
       const from = clock();
       const until = from + leaseMs * (1.2 + 0.6 * random());
       while (clock() < until);

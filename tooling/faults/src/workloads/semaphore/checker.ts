@@ -30,16 +30,17 @@ import { Replay } from "./replay.js";
 /**
  * The invariants that a run is held against.
  *
- * - `S1` at every instant of the server no more is held than the limits allow, by weight; lowering them revokes nothing
- * - `S2` what a killed holder had is granted again within its lease and 10 % and 100 ms, where somebody waits for it
- * - `S3` when all have left nothing is in use, all of it can be had, and no key stays
- * - `S4` what is free is granted within 10 % of a lease and 100 ms, where no fault is on nor was in the second before
- * - `order` who is granted something has waited longest of the most urgent; a tenant that has all it may have is passed by
- * - `held` what callers certainly hold is within the limits, and the server knows of it
+ * - `S1` at every instant of the server the held weights are within the limits; lowering a limit revokes nothing
+ * - `S2` the permits of a killed holder are granted to waiters within its lease plus 10 % and 100 ms
+ * - `S3` when all have left nothing is in use, every permit can be acquired, and no key stays
+ * - `S4` free permits are granted within 10 % of a lease and 100 ms, unless a fault is active or was in the second
+ *   before
+ * - `order` a grant goes to the longest waiter of the highest priority; tenants at their limit are skipped
+ * - `held` permits that callers certainly hold are within the limits, and recorded on the server
  * - `L3` a signal aborts before its permit ends, on its holder's own monotonic clock
- * - `L5` nobody but its owner ends a permit, and nobody revives one
+ * - `L5` only its owner ends a permit, and none is renewed after its end
  * - `U1` every promise settles by its deadline and 100 ms
- * - `U2` what is sent twice has one effect and one answer
+ * - `U2` a repeated request has one effect and one answer
  * - `U3` work goes on within a second after an outage, and after a failover as soon as there is a new master
  * - `U4` nothing is left: no rejection unhandled, nothing printed, no process that does not end
  * - `U5` every error is typed
@@ -121,8 +122,8 @@ const checkLimits = (name: string, replay: Replay, { at, permitRecord }: PermitS
 
 const checkGrant = (name: string, replay: Replay, { at, permitRecord, script }: PermitStep, judge: Judge): void => {
   const overtaken = replay.before(permitRecord, at);
-  const told = overtaken.map(({ text }) => text).join();
-  judge("order", overtaken.length > 0 && `${name}: ${script} granted ${permitRecord.text} before ${told}`);
+  const skipped = overtaken.map(({ text }) => text).join();
+  judge("order", overtaken.length > 0 && `${name}: ${script} granted ${permitRecord.text} before ${skipped}`);
 };
 
 const checkOwnership = (name: string, replay: Replay, step: Step, judge: Judge): void => {
@@ -185,7 +186,7 @@ export const remarksOn = (run: RunHistory): Record<string, number> => {
   return remarks;
 };
 
-/** A copy of an acquire that has its permit finds that: never itself in its own way. */
+/** A copy of an acquire finds its own permit, and is never blocked by itself. */
 const checkEchoes = (run: RunHistory, name: string, steps: readonly Step[], judge: Judge): void => {
   const echoes = new Map<string, Echoed[]>();
   for (const echo of run.echoes)
@@ -346,7 +347,7 @@ class HandOver {
     else this.#since ??= this.#at;
   }
 
-  /** A server that lost data may have those in its queue who were served, or left: who still waits gives a sign of life. */
+  /** A server that lost data may have served or departed waiters in its queue: real ones send a sign of life. */
   readonly #isOwed = ({ worker }: PermitRecord, joinedAt: number): boolean =>
     (this.#until.get(worker) ?? 0) > this.#at &&
     !this.#run.dataLosses.some((loss) => loss.from <= this.#at && joinedAt <= loss.to + clockErrorMs);
@@ -384,16 +385,19 @@ type CertainSpan = Span & Pick<PermitRecord, "weight" | "tenant">;
 const holdsOf = ({ records }: WorkerHistory, name: string): HoldRecord[] =>
   records.filter((record) => record.kind === "hold" && record.name === name) as HoldRecord[];
 
-/** When each caller certainly held what: from when it knew, until it gave back, was told of a loss, or it may have ended. */
+/**
+ * The spans in which each caller certainly held permits: from the reply until a release, a reported loss, or a possible
+ * end.
+ */
 const certainlyHeld = (run: RunHistory, name: string): CertainSpan[] =>
   run.workers.flatMap((worker) => {
     const { records, killedAt } = worker;
     const holds = holdsOf(worker, name);
-    const told = new Set(holds.map(({ token }) => token));
+    const tokens = new Set(holds.map(({ token }) => token));
     // A worker that was killed did not say how it ended.
     const cutOff = records.flatMap((record): CertainSpan[] => {
       if (killedAt === undefined || record.kind !== "call" || record.token === undefined) return [];
-      if (record.name !== name || told.has(record.token)) return [];
+      if (record.name !== name || tokens.has(record.token)) return [];
       const { startedAt, settledAt, weight = 0, tenant = "" } = record;
       return [{ from: settledAt, to: Math.min(killedAt, startedAt + 0.98 * run.leaseMs), weight, tenant }];
     });
@@ -480,7 +484,7 @@ export const recoveryMs = (run: RunHistory, heal: Heal, only?: string): number =
   Math.max(...(only === undefined ? worksOf(run, heal) : [only]).map((name) => resumedAt(run, heal.at, name))) -
   heal.at;
 
-/** The longest time in which nobody got anything. */
+/** The longest time without a grant. */
 export const worstStallMs = (run: RunHistory): number => {
   const instants = accessesOf(run)
     .map(({ at }) => at)

@@ -11,16 +11,16 @@ interface SemaphoreControl extends Control {
   readonly mutations?: readonly Mutation[];
 }
 
-/** A script to which the server's answers are told otherwise. */
+/** A script whose replies are changed. */
 const misled = (lua: string): string =>
   `local call = redis.call function redis.call(...) local command, key = ... ${lua} end`;
 
-/** Errors that a semaphore may have; a checker that does not see one is of no use. */
+/** Deliberate faults of a semaphore, each of which the checker must detect. */
 export const semaphoreControls: readonly SemaphoreControl[] = [
   {
     name: "one-too-many",
     invariants: ["S1", "held"],
-    kind: "8 scripts flushed",
+    kind: "scripts flushed",
     mutations: [
       {
         script: "acquire",
@@ -34,7 +34,7 @@ export const semaphoreControls: readonly SemaphoreControl[] = [
   {
     name: "renew-creates",
     invariants: ["L5"],
-    kind: "8 scripts flushed",
+    kind: "scripts flushed",
     mutations: [
       {
         script: "renew",
@@ -46,7 +46,7 @@ export const semaphoreControls: readonly SemaphoreControl[] = [
   {
     name: "release-frees-another",
     invariants: ["L5"],
-    kind: "8 scripts flushed",
+    kind: "scripts flushed",
     mutations: [
       {
         script: "release",
@@ -58,7 +58,7 @@ export const semaphoreControls: readonly SemaphoreControl[] = [
   {
     name: "client-clock",
     invariants: ["S1", "L5", "held"],
-    kind: "25 clients' clock jumps",
+    kind: "clients' clock jumps",
     mutations: [
       {
         script: "acquire",
@@ -70,14 +70,14 @@ export const semaphoreControls: readonly SemaphoreControl[] = [
     ],
   },
   {
-    name: "loss-told-late",
+    name: "late-loss",
     invariants: ["L3"],
-    kind: "14 server stopped",
+    kind: "server stopped",
   },
   {
     name: "barging",
     invariants: ["order"],
-    kind: "8 scripts flushed",
+    kind: "scripts flushed",
     mutations: [
       {
         script: "acquire",
@@ -89,7 +89,7 @@ export const semaphoreControls: readonly SemaphoreControl[] = [
   {
     name: "acquire-denies-itself",
     invariants: ["U2"],
-    kind: "27 requests repeated",
+    kind: "requests repeated",
     mutations: [
       {
         script: "acquire",
@@ -101,7 +101,7 @@ export const semaphoreControls: readonly SemaphoreControl[] = [
   {
     name: "tells-nobody",
     invariants: ["S4"],
-    kind: "8 scripts flushed",
+    kind: "scripts flushed",
     // The inbox in a waiter's record is lost at each write.
     mutations: [
       { script: "acquire", operands: ["terms"], lua: "terms = string.gsub(terms, ' [^ ]+$', ' -')" },

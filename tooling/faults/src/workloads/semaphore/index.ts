@@ -12,7 +12,7 @@ import { SemaphoreLab } from "./lab.js";
 const workers = 5;
 
 /** It effects durable writes, which wait for replicas. */
-const isForDurability = ({ kind }: Fault): boolean => kind === "20 replica stopped";
+const isForDurability = ({ kind }: Fault): boolean => kind === "replica stopped";
 
 const faults: readonly Fault[] = [...allFaults, ...failoverFaults.filter((fault) => !isForDurability(fault))];
 

@@ -4,7 +4,7 @@ import { late, lying } from "../../lab/lies.mjs";
 
 /** The lies of a permit. */
 const lies = {
-  "loss-told-late": (permit) => ({ signal: late(permit.signal) }),
+  "late-loss": (permit) => ({ signal: late(permit.signal) }),
 };
 const lie = lies[new URL(import.meta.url).search.slice(1)];
 

@@ -138,9 +138,9 @@ const checkReport = ({ id, records }: WorkerHistory, judge: Judge): void => {
   if (!report) return;
   judge("E6", report.pending !== 0 && `${id} had ${String(report.pending)} pending after its end`);
   for (const [reason, count] of Object.entries(report.dropped)) {
-    let told = 0;
-    for (const record of records) if (record.kind === "dropped" && record.reason === reason) told += record.count;
-    judge("E6", told !== count && `${id} dropped ${String(count)} (${reason}), and told of ${String(told)}`);
+    let reported = 0;
+    for (const record of records) if (record.kind === "dropped" && record.reason === reason) reported += record.count;
+    judge("E6", reported !== count && `${id} dropped ${String(count)} (${reason}), and reported ${String(reported)}`);
   }
 };
 

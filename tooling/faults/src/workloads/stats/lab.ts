@@ -42,7 +42,7 @@ export class StatsLab extends PlainLab<LogRecord> {
   protected override readonly progress = "sure";
   readonly #losses: DataLoss[] = [];
 
-  protected override told(): Readonly<Record<string, unknown>> {
+  protected override further(): Readonly<Record<string, unknown>> {
     return { series, precisions, flushDueMs: this.deadlineMs, closeMs: 8_000, restMs: 20 };
   }
 

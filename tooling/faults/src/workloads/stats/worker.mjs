@@ -8,7 +8,7 @@ import {
   detail,
   farewell,
   isLeaving,
-  isTold,
+  wasOrdered,
   left,
   log,
   noteBackground,
@@ -151,7 +151,7 @@ const applyAll = async (random) => {
 
 const obey = async (random) => {
   while (!isLeaving()) {
-    if (isTold("block")) {
+    if (wasOrdered("block")) {
       const from = clock();
       const until = from + settings.leaseMs * (1.2 + 0.6 * random());
       while (clock() < until);

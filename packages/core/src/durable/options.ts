@@ -33,7 +33,7 @@ export interface DurabilityOptions {
   readonly signal?: AbortSignal | undefined;
 }
 
-export interface Terms {
+export interface ResolvedOptions {
   readonly key: string;
   readonly replicas: number;
   readonly fsync: "none" | "local" | "replicas";
@@ -45,13 +45,13 @@ export interface Terms {
 const optionNames = ["key", "replicas", "fsync", "timeoutMs", "deadlineMs", "signal"];
 const fsyncs: readonly unknown[] = ["none", "local", "replicas"];
 
-export const termsOf = (options: DurabilityOptions): Terms => {
+export const resolveOptions = (options: DurabilityOptions): ResolvedOptions => {
   const given = optionsObject("options", options, optionNames);
   const { replicas = 1, fsync = "none", timeoutMs = 1_000 } = given;
   const { deadlineMs = timeoutMs + 2_000 } = given;
   if (!fsyncs.includes(fsync))
     throw new TypeError(`Expected \`fsync\` to be "none", "local" or "replicas", got ${typeof fsync}`);
-  const terms = {
+  const resolved = {
     key: textOption("key", given.key, 65_536),
     replicas: integerOption("replicas", replicas, 0, 1_000),
     fsync,
@@ -59,7 +59,7 @@ export const termsOf = (options: DurabilityOptions): Terms => {
     deadlineMs: integerOption("deadlineMs", deadlineMs, 1, 2 ** 32 - 1),
     signal: signalOption("signal", given.signal),
   };
-  if (terms.replicas === 0 && fsync !== "local")
+  if (resolved.replicas === 0 && fsync !== "local")
     throw new RangeError(`Expected \`replicas\` to be from 1 with \`fsync\` "${fsync}": nothing would be waited for`);
-  return terms;
+  return resolved;
 };

@@ -1,22 +1,22 @@
 import { once } from "node:events";
 import { type AddressInfo, connect, createServer, type Server, type Socket } from "node:net";
 
-/** A request that waits at the {@link Gate}. */
+/** A request that waits at the {@link RequestProxy}. */
 export interface HeldRequest {
-  /** Resolves once the request is at the gate; the server has not seen it. */
+  /** Resolves once the request is at the proxy; the server has not seen it. */
   readonly reached: Promise<void>;
   /** Lets it through. */
   release(): void;
 }
 
 /**
- * A relay in front of one Redis server that lets a test inject a fault between two round trips of unchanged code: it
- * counts the requests of a client, holds the one a test waits for, and can cut the client off as a crash would.
+ * A proxy in front of one Redis server that lets a test inject a fault between two round trips of unchanged code: it
+ * counts the requests of a client, holds the one that a test waits for, and can cut the connection like a crash.
  *
- * A request is what the client wrote before it next waited for a reply, so a pipeline is one. Meant for a client that
- * has one call in flight.
+ * A request is everything that the client writes before it waits for a reply, so a pipeline is one. Meant for a client
+ * that has one call in flight.
  */
-export class Gate implements AsyncDisposable {
+export class RequestProxy implements AsyncDisposable {
   /** Round trips since the last {@link reset}. */
   requests = 0;
   /** Runs before each request is forwarded; the request waits for it. */
@@ -28,17 +28,17 @@ export class Gate implements AsyncDisposable {
     this.#server = server;
   }
 
-  /** Opens a gate to the server on 127.0.0.1:`port`. */
-  static async open(port: number): Promise<Gate> {
+  /** Opens a proxy to the server on 127.0.0.1:`port`. */
+  static async open(port: number): Promise<RequestProxy> {
     const server = createServer();
-    const gate = new Gate(server);
-    server.on("connection", (client) => gate.#relay(client, port));
+    const proxy = new RequestProxy(server);
+    server.on("connection", (client) => proxy.#relay(client, port));
     server.listen(0, "127.0.0.1");
     await once(server, "listening");
-    return gate;
+    return proxy;
   }
 
-  /** Where the client under test connects. */
+  /** The address to which the client under test connects. */
   get url(): string {
     return `redis://127.0.0.1:${(this.#server.address() as AddressInfo).port}`;
   }
@@ -88,7 +88,7 @@ export class Gate implements AsyncDisposable {
     for (const socket of [client, server]) {
       socket.setNoDelay(true);
       this.#sockets.add(socket);
-      // A reset is one of the ways a test ends a connection; the close that follows is what counts.
+      // Tests may reset a connection; only the following close matters.
       socket.on("error", () => undefined);
       socket.on("close", () => this.#sockets.delete(socket));
     }
