@@ -12,9 +12,9 @@ const name = "chest";
 describeLeaseOptions(leasingOf(redis));
 
 describe("resume", () => {
-  it("carries all terms of the lease", async () => {
-    const terms = { leaseMs: 4_000, renew: false, maxHoldMs: 60_000, holder: "mover" };
-    const lease = await fixture.make().acquire(name, terms);
+  it("carries all settings of the lease", async () => {
+    const settings = { leaseMs: 4_000, renew: false, maxHoldMs: 60_000, holder: "mover" };
+    const lease = await fixture.make().acquire(name, settings);
     await lease.extend(5_000);
     const saved = JSON.parse(lease.serialise()) as Record<string, unknown>;
     expect(saved).toEqual({
@@ -23,7 +23,7 @@ describe("resume", () => {
       name,
       token: lease.token,
       fencingToken: lease.fencingToken,
-      ...terms,
+      ...settings,
       leaseMs: 5_000,
       // The rest of it.
       maxHoldMs: expect.any(Number) as number,

@@ -143,7 +143,7 @@ export const describeLeaseOptions = (leasing: Leasing): void => {
       },
     );
 
-    it("refuses terms that are none", async () => {
+    it("refuses a serialised lease with an option that is none", async () => {
       const saved = savedOf(await leasing.make().acquire());
       const error = await rejection(leasing.make().resume(JSON.stringify({ ...saved, leaseMs: "long" })));
       expectRefusal(error, "leaseMs", "long", leaseWanted);
