@@ -121,7 +121,7 @@ describe("config: servers that go", () => {
     const client = master.client({ retryStrategy: () => 20 }) as Redis;
     const config = createConfig<number>(client, "n", { deadlineMs: 300 });
     redis.defer(() => config.close());
-    await config.set(1);
+    await config.set(1, { deadlineMs: 20_000 });
     await until(async () => String(await replica.call("INFO", "replication")).includes("master_link_status:up"));
     await until(async () => Number(await replica.call("EXISTS", "kit:config:{n}:entry")) === 1);
     const told = recorded(config);
@@ -132,7 +132,7 @@ describe("config: servers that go", () => {
     expect(config.current).toBe(1);
     await replica.call("REPLICAOF", "NO", "ONE");
     await until(() => config.state === "fresh");
-    const version = await config.set(2, { expected: config.version!, deadlineMs: 5_000 });
+    const version = await config.set(2, { expected: config.version!, deadlineMs: 20_000 });
     expect([version.revision, config.current]).toEqual([2, 2]);
     expect(told.states.slice(0, 2)).toEqual(["stale", "fresh"]);
     expect(told.changes).toEqual([[2, 1]]);

@@ -1,17 +1,19 @@
 import { connect } from "@kit/core";
 import * as testing from "@kit/testing";
-import { describeSmoke } from "@tooling/vitest/conformance";
-import { inboxes, runProgram } from "@tooling/vitest/helpers";
+import { describeLeasingProcess, describeSmoke } from "@tooling/vitest/conformance";
+import { inboxes } from "@tooling/vitest/helpers";
 import * as vitest from "vitest";
 import { describe, expect, it } from "vitest";
 import { conformance } from "./conformance.js";
 import { fixtureOf, enqueue, name } from "./harness.js";
+import { leasingOf } from "./leasing.js";
 
 const { eventually } = testing;
 const redis = testing.useRedis(vitest);
 const fixture = fixtureOf(redis);
 
 describeSmoke(conformance, { connect, ...testing, redis });
+describeLeasingProcess(leasingOf(redis));
 
 describe("a semaphore on ioredis 5", () => {
   it("hands over between processes", async () => {
@@ -34,10 +36,5 @@ describe("a semaphore on ioredis 5", () => {
     await fixture.untilWaiting(name, 1);
     expect(await holder.release()).toBe("released");
     expect(await (await waiter.promise).release()).toBe("released");
-  });
-
-  it.each(["close", "hold"])("lets a process end by itself, and prints nothing (%s)", async (how) => {
-    const program = new URL("programs/closing.mjs", import.meta.url);
-    expect(await runProgram(redis, program, [how, redis.url, redis.prefix])).toEqual({ printed: "", code: 0 });
   });
 });

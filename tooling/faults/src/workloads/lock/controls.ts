@@ -33,7 +33,7 @@ export const lockControls: readonly LockControl[] = [
       {
         script: "renew",
         operands: ["leases", "terms"],
-        lua: "for i, lease in ipairs(leases) do terms[2 * i - 1] = redis.call('GET', lease) or terms[2 * i - 1] end",
+        lua: "for i, lease in ipairs(leases) do local found = redis.call('GET', lease) if found then terms[i] = string.match(terms[i], '^=? %d+ ') .. found end end",
       },
     ],
   },

@@ -16,9 +16,10 @@ const registerScript = readFileSync(new URL("register.lua", import.meta.url), "u
  */
 const note = (keys, args, answer, sentAt) => {
   if (keys.every((key) => key.endsWith(":lease"))) {
-    for (let i = 0; i < keys.length; i++)
-      if (Number(answer?.[i + 1]) === 1)
-        confirm(args[2 * i + 1].split("|")[0], sentAt + Number(args[2 * i + 2].replace("=", "")));
+    for (let i = 0; i < keys.length; i++) {
+      const [, termMs, owner] = args[i + 1].split(" ");
+      if (Number(answer?.[i + 1]) === 1) confirm(owner.split("|")[0], sentAt + Number(termMs));
+    }
     return;
   }
   const [owner, terms] = args;

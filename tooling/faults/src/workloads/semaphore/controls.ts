@@ -39,7 +39,7 @@ export const semaphoreControls: readonly SemaphoreControl[] = [
       {
         script: "renew",
         operands: ["permits", "terms"],
-        lua: "for i, key in ipairs(permits) do if not redis.call('ZSCORE', key, terms[2 * i - 1]) then redis.call('ZADD', key, string.format('%.0f', redis.call('TIME')[1] * 1000 + 1000 + terms[2 * i]), terms[2 * i - 1]) end end",
+        lua: "for i, key in ipairs(permits) do local ms, record = string.match(terms[i], '^=? (%d+) (.*)$') if not redis.call('ZSCORE', key, record) then redis.call('ZADD', key, string.format('%.0f', redis.call('TIME')[1] * 1000 + 1000 + ms), record) end end",
       },
     ],
   },

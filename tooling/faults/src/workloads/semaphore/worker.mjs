@@ -12,9 +12,10 @@ const tokenOf = (permitRecord) => permitRecord.split("|")[0];
 /** Renewals, acquires, and waiters' signs of life. Grants by push are told by the first look. */
 const note = (keys, args, answer, sentAt) => {
   if (keys.every((key) => key.endsWith(":permits"))) {
-    for (let i = 0; i < keys.length; i++)
-      if (Number(answer?.[i + 1]) === 1)
-        confirm(tokenOf(args[2 * i + 1]), sentAt + Number(args[2 * i + 2].replace("=", "")));
+    for (let i = 0; i < keys.length; i++) {
+      const [, termMs, permitRecord] = args[i + 1].split(" ");
+      if (Number(answer?.[i + 1]) === 1) confirm(tokenOf(permitRecord), sentAt + Number(termMs));
+    }
     return;
   }
   const [permitRecord = "", terms = "", , , ...permitRecords] = args;

@@ -99,6 +99,13 @@ export const describeLeaseClosing = (leasing: Leasing): void => {
     });
   });
 
+  describeLeasingProcess(leasing);
+};
+
+/** How a process ends that leases; also for the smoke file that runs with the other major of ioredis. */
+export const describeLeasingProcess = (leasing: Leasing): void => {
+  const { name, ground } = leasing;
+  const { redis } = ground;
   describe("a process", () => {
     const run = (how: string, url = redis.url): Promise<object> =>
       runProgram(redis, program, [leasing.module.href, how, url, redis.prefix, name]);
