@@ -2,7 +2,7 @@ import { once } from "node:events";
 import { type AddressInfo, connect, createServer, type Socket } from "node:net";
 import * as vitest from "vitest";
 import { describe, expect, it } from "vitest";
-import { type RedisNode, type RedisServer, startRedis, useRedis } from "@kit/testing";
+import { eventually, type RedisNode, type RedisServer, startRedis, useRedis } from "@kit/testing";
 import type { RedisLike } from "../src/kernel/connection/client.js";
 import { own, proxied, rejection, until } from "./harness.js";
 import { addOnce, append, putAll, read } from "./scripts.js";
@@ -75,7 +75,7 @@ describe("a server that refuses for a while", () => {
       args: ["--key-load-delay", "1000", "--loading-process-events-interval-bytes", "1024"],
     });
     const [node] = server.nodes as [RedisNode];
-    const filled = "for i = 1, 1500 do redis.call('SET', 'k' .. i, string.rep('x', 64)) end";
+    const filled = "for i = 1, 3000 do redis.call('SET', 'k' .. i, string.rep('x', 64)) end";
     await node.call("EVAL", filled, "0");
     await node.call("SAVE");
     // One that asks INFO first would not be ready, and so not be told LOADING.
@@ -85,9 +85,11 @@ describe("a server that refuses for a while", () => {
     await node.kill();
     const starting = node.start();
     await until(() => client.status === "ready");
-    const calls = [client, owned].map((each) => read.run(each, { key: "k1500" }, {}, { deadlineMs: 10_000 }));
-    const early = await rejection(read.run(client, { key: "k1" }, {}, { deadlineMs: 600 }));
-    expect(early).toMatchObject({ code: "KIT_LOADING", retryable: true });
+    const calls = [client, owned].map((each) => read.run(each, { key: "k3000" }, {}, { deadlineMs: 60_000 }));
+    await eventually(async () => {
+      const early = await rejection(read.run(client, { key: "k1" }, {}, { deadlineMs: 600 }));
+      expect(early).toMatchObject({ code: "KIT_LOADING", retryable: true });
+    });
     expect(await Promise.all(calls)).toEqual(["x".repeat(64), "x".repeat(64)]);
     await starting;
   });
@@ -98,7 +100,7 @@ describe("what the deadline ends", () => {
     const [node] = redis.server.nodes as [RedisNode];
     for (const client of await clients())
       await asReplica(node, async () => {
-        const failed = rejection(append.run(client, { key: redis.prefix }, { value: "x" }, { deadlineMs: 300 }));
+        const failed = rejection(append.run(client, { key: redis.prefix }, { value: "x" }, { deadlineMs: 1_000 }));
         expect(await failed).toMatchObject({ code: "KIT_READONLY", retryable: true });
       });
   });
@@ -162,12 +164,11 @@ describe("a client of ours that is told READONLY", () => {
       const before = await connections(node);
       const startedAt = performance.now();
       const calls = Array.from({ length: 40 }, (_, index) =>
-        rejection(append.run(client, { key: redis.prefix }, { value: String(index) }, { deadlineMs: 1_200 })),
+        rejection(append.run(client, { key: redis.prefix }, { value: String(index) }, { deadlineMs: 2_000 })),
       );
       const codes = new Set((await Promise.all(calls)).map(({ code }) => code));
-      // Of one whose last try was under way at the deadline.
-      codes.delete("KIT_UNKNOWN_OUTCOME");
-      expect(codes).toEqual(new Set(["KIT_READONLY"]));
+      // The last try of some may be under way at the deadline.
+      expect([...codes].filter((code) => code !== "KIT_READONLY" && code !== "KIT_UNKNOWN_OUTCOME")).toEqual([]);
       const made = (await connections(node)) - before;
       expect(made).toBeGreaterThanOrEqual(1);
       expect(made).toBeLessThanOrEqual(1 + (performance.now() - startedAt) / 500);
