@@ -76,7 +76,17 @@ export interface SlotMove<N extends Node> {
   readonly login: readonly string[];
 }
 
-/** Moves a slot with all its keys, which are returned. */
+/** The epoch of a node's slots, as `node` knows it. */
+const epochOf = async (node: Node, id: string): Promise<string | undefined> =>
+  String(await node.call("CLUSTER", "NODES"))
+    .split("\n")
+    .find((line) => line.startsWith(id))
+    ?.split(" ")[6];
+
+/**
+ * Moves a slot with all its keys, which are returned. Waits until every node knows of the new epoch: whoever takes the slot
+ * back before could choose the same one, and the two would then settle between them whose slot it is.
+ */
 export const moveSlot = async <N extends Node>(
   nodes: readonly N[],
   { slot, from, to, login }: SlotMove<N>,
@@ -87,6 +97,10 @@ export const moveSlot = async <N extends Node>(
   const keys = (await from.call("CLUSTER", "GETKEYSINSLOT", slot, "100")) as string[];
   await from.call("MIGRATE", to.host, String(to.port), "", "0", "5000", ...login, "KEYS", ...keys);
   for (const node of [to, ...nodes]) await node.call("CLUSTER", "SETSLOT", slot, "NODE", toId);
+  await vi.waitFor(async () => {
+    const epochs = await Promise.all([to, ...nodes].map((node) => epochOf(node, toId)));
+    if (new Set(epochs).size > 1) throw new Error(`the nodes know of different epochs: ${epochs.join()}`);
+  }, patience);
   return keys;
 };
 
