@@ -62,7 +62,7 @@ export const preset = ({ include = ["test/**/*.test.ts"], ...overrides } = {}, {
       retry: 0,
       // A worker of its own for each file would spend a quarter of the time starting.
       isolate: false,
-      // Some of the time tests wait; with more of them at once a machine of two processors only gets slower.
+      // Tests wait some of the time; more workers than these only slow down a machine of two processors.
       maxWorkers: 3,
       expect: { requireAssertions: true },
       reporters: ["default", tallyReporter("result")],

@@ -61,7 +61,7 @@ export interface CreateOptions {
    */
   readonly retain?: Retention | undefined;
   /**
-   * What happens when a message exceeds `retain.count` or `retain.bytes`: the oldest is dropped, or the new one is refused
+   * The effect of a message that exceeds `retain.count` or `retain.bytes`: the oldest is dropped, or the new one is refused
    * with ChatFullError. Refusing needs `readByAll` or `ageMs`, so that space becomes free again.
    *
    * @default "drop"
@@ -104,7 +104,7 @@ export interface MailboxOptions extends Pick<CreateOptions, "maxBodyBytes" | "de
    */
   readonly retain?: Omit<Retention, "readByAll"> | undefined;
   /**
-   * What happens when a message exceeds `retain.count` or `retain.bytes`: it is refused with ChatFullError, or the oldest is
+   * The effect of a message that exceeds `retain.count` or `retain.bytes`: it is refused with ChatFullError, or the oldest is
    * dropped.
    *
    * @default "refuse"

@@ -30,7 +30,7 @@ interface Interest {
   readonly waiters: Set<() => void>;
 }
 
-/** What one connection has read of a shard. */
+/** The state of a shard, as one connection has read it. */
 interface Tail {
   /** Entries up to this one are known; those after `since` are in `recent`. */
   last: string;

@@ -2,7 +2,7 @@ import { once } from "node:events";
 import { type AddressInfo, connect, createServer, type Socket } from "node:net";
 import * as vitest from "vitest";
 import { describe, expect, it } from "vitest";
-import { eventually, type RedisNode, type RedisServer, startRedis, useRedis } from "@kit/testing";
+import { type RedisNode, type RedisServer, startRedis, useRedis } from "@kit/testing";
 import type { RedisLike } from "../src/kernel/connection/client.js";
 import { own, proxied, rejection, until } from "./harness.js";
 import { addOnce, append, putAll, read } from "./scripts.js";
@@ -86,10 +86,14 @@ describe("a server that refuses for a while", () => {
     const starting = node.start();
     await until(() => client.status === "ready");
     const calls = [client, owned].map((each) => read.run(each, { key: "k3000" }, {}, { deadlineMs: 60_000 }));
-    await eventually(async () => {
+    const codes: string[] = [];
+    while (!codes.includes("KIT_LOADING")) {
       const early = await rejection(read.run(client, { key: "k1" }, {}, { deadlineMs: 600 }));
-      expect(early).toMatchObject({ code: "KIT_LOADING", retryable: true });
-    });
+      expect(early.retryable).toBe(true);
+      codes.push(early.code);
+    }
+    // A busy machine may not even have said so in time.
+    expect(codes.filter((code) => code !== "KIT_LOADING" && code !== "KIT_UNAVAILABLE")).toEqual([]);
     expect(await Promise.all(calls)).toEqual(["x".repeat(64), "x".repeat(64)]);
     await starting;
   });
@@ -161,17 +165,21 @@ describe("a client of ours that is told READONLY", () => {
     const client = await own(redis);
     await read.run(client, { key: redis.prefix }, {});
     await asReplica(node, async () => {
-      const before = await connections(node);
-      const startedAt = performance.now();
-      const calls = Array.from({ length: 40 }, (_, index) =>
-        rejection(append.run(client, { key: redis.prefix }, { value: String(index) }, { deadlineMs: 2_000 })),
-      );
-      const codes = new Set((await Promise.all(calls)).map(({ code }) => code));
-      // The last try of some may be under way at the deadline.
-      expect([...codes].filter((code) => code !== "KIT_READONLY" && code !== "KIT_UNKNOWN_OUTCOME")).toEqual([]);
-      const made = (await connections(node)) - before;
-      expect(made).toBeGreaterThanOrEqual(1);
-      expect(made).toBeLessThanOrEqual(1 + (performance.now() - startedAt) / 500);
+      const codes = new Set<string>();
+      // Until one was told so: of those whose last try is under way at the deadline, the outcome is unknown.
+      while (!codes.has("KIT_READONLY")) {
+        const before = await connections(node);
+        const startedAt = performance.now();
+        const calls = Array.from({ length: 40 }, (_, index) =>
+          rejection(append.run(client, { key: redis.prefix }, { value: String(index) }, { deadlineMs: 1_200 })),
+        );
+        for (const { code } of await Promise.all(calls)) codes.add(code);
+        const made = (await connections(node)) - before;
+        expect(made).toBeGreaterThanOrEqual(1);
+        expect(made).toBeLessThanOrEqual(1 + (performance.now() - startedAt) / 500);
+      }
+      codes.delete("KIT_UNKNOWN_OUTCOME");
+      expect(codes).toEqual(new Set(["KIT_READONLY"]));
     });
   });
 

@@ -48,13 +48,13 @@ export interface GeoIpOptions extends ClientOptions {
    */
   readonly maxAgeMs?: number | undefined;
   /**
-   * What look-ups do with data older than `maxAgeMs`: answer, or reject with GeoIpStaleError.
+   * How look-ups treat data older than `maxAgeMs`: they answer, or reject with GeoIpStaleError.
    *
    * @default "answer"
    */
   readonly onStale?: "answer" | "refuse" | undefined;
   /**
-   * What a look-up does when it needs the server and cannot reach it: reject, or resolve with `none: "unavailable"`.
+   * How a look-up ends that needs the server and cannot reach it: it rejects, or resolves with `none: "unavailable"`.
    *
    * @default "reject"
    */

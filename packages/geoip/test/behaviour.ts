@@ -27,7 +27,7 @@ export const manyRanges = (count: number, tag: string): RangeInput[] =>
     place: { country: "XA", cityName: `${tag}${String(index)}` },
   }));
 
-/** What readers and imports do, on one server or on a Cluster; with a `login`, as that user. */
+/** Readers and imports, on one server or on a Cluster; with a `login`, as that user. */
 export const geoIpBehaviour = (mode: RedisMode, login?: Login): void => {
   describe(`addresses on a ${mode === "cluster" ? "Cluster" : "single server"}${login ? ", as their ACL user" : ""}`, () => {
     const redis = useRedis(vitest, { mode, args: login ? user.serverArgs(mode) : [] });

@@ -42,7 +42,7 @@ const imported = async (reader: GeoIp): Promise<void> => {
   await importGeoIp(client, "city", geoLite2(cityFiles()), { prefix });
 };
 
-/** What is given, in the place; what is no object as it is. */
+/** The given object, in its place; a value that is no object is left unchanged. */
 const within = <Options extends object>({ options }: Place, given: Options): Options =>
   Object.getPrototypeOf(given ?? 0) === Object.prototype ? { ...options, ...given } : given;
 const load = ({ client, options }: Place): Promise<unknown> =>

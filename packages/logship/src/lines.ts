@@ -12,14 +12,14 @@ export interface LineOptions {
    */
   readonly maxLineBytes?: number | undefined;
   /**
-   * What happens to a longer line: `error` rejects; `split` delivers it in pieces of at most `maxLineBytes`, cut between characters; `truncate`
+   * The handling of a longer line: `error` rejects; `split` delivers it in pieces of at most `maxLineBytes`, cut between characters; `truncate`
    * delivers its beginning; `skip` drops it.
    *
    * @default "error"
    */
   readonly onLongLine?: "error" | "split" | "truncate" | "skip" | undefined;
   /**
-   * What happens to a line that is not UTF-8: `replace` puts U+FFFD for each bad sequence; `error` rejects; `skip` drops it.
+   * The handling of a line that is not UTF-8: `replace` puts U+FFFD for each bad sequence; `error` rejects; `skip` drops it.
    *
    * @default "replace"
    */

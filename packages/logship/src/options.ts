@@ -6,7 +6,7 @@ import { lineNames, type LineOptions, resolveLines, type ResolvedLines } from ".
 import { flushNames, type FlushOptions, resolveFlush, type ResolvedFlush } from "./runner.js";
 
 /**
- * What happens to a file that cannot be read: `error` ends the run. The others emit `damaged` and continue with the next file: `skip` counts the rest
+ * The handling of a file that cannot be read: `error` ends the run. The others emit `damaged` and continue with the next file: `skip` counts the rest
  * of the file as done; `setAside` keeps it, so that `redo()` can have it retried.
  */
 export type BadDataPolicy = "error" | "skip" | "setAside";
@@ -39,13 +39,13 @@ export interface JobOptions extends HubOptions, DirectoryOptions, LineOptions, F
    */
   readonly leaseMs?: number | undefined;
   /**
-   * What happens to the text behind the last line feed of a file: `take` makes it a line; `leave` waits for the rest of it, for files that grow.
+   * The handling of the text behind the last line feed of a file: `take` makes it a line; `leave` waits for the rest of it, for files that grow.
    *
    * @default "take"
    */
   readonly lastLine?: "take" | "leave" | undefined;
   /**
-   * What happens to a damaged file: `error` ends the run; `skip` emits `damaged`, continues with the other files, and retries it in the next run.
+   * The handling of a damaged file: `error` ends the run; `skip` emits `damaged`, continues with the other files, and retries it in the next run.
    *
    * @default "error"
    */
@@ -180,7 +180,7 @@ export interface ShipperOptions extends HubOptions {
    */
   readonly dropSilentMs?: number | undefined;
   /**
-   * What happens to a source that is damaged, or has changed since a part of it was shipped. The call rejects in both cases. `error` leaves the file
+   * The handling of a source that is damaged, or has changed since a part of it was shipped. The call rejects in both cases. `error` leaves the file
    * open in the channel, where it holds up those behind it until another call continues it. `setAside` ends it there: receivers read the committed
    * part, emit `damaged`, and continue with the next file; the source can be shipped again as another file.
    *
@@ -240,7 +240,7 @@ export interface ReceiverOptions extends HubOptions, LineOptions, FlushOptions {
    */
   readonly consumer: string;
   /**
-   * What a consumer that is new to the channel gets. With `start` everything; it is refused if a chunk has already been freed. With `oldest`
+   * The first file of a consumer that is new to the channel. With `start` it gets everything, and is refused if a chunk has already been freed. With `oldest`
    * everything that is still there; a partly freed file begins at the position of the slowest consumer. With `now` the files that are opened after it
    * joined. A known consumer continues at its position.
    *
@@ -254,7 +254,7 @@ export interface ReceiverOptions extends HubOptions, LineOptions, FlushOptions {
    */
   readonly prefetchBytes?: number | undefined;
   /**
-   * What happens to a file with damaged or missing data, or with a refused line: `error` ends the run, and each later one at the same place. `skip`
+   * The handling of a file with damaged or missing data, or with a refused line: `error` ends the run, and each later one at the same place. `skip`
    * counts the rest of the file as done. `setAside` keeps the file, and the memory that it takes, and continues with the files behind it; `redo()`
    * has it retried.
    *

@@ -21,7 +21,7 @@ export interface Ending {
   readonly outcome?: string | Buffer | undefined;
 }
 
-/** What the intake needs of the worker. */
+/** The part of the worker that the intake uses. */
 export interface IntakeHost {
   /** How many jobs to take, when calls under way may bring `pending` more and this call frees `ending` slots. */
   demand(pending: number, ending: number): number;

@@ -6,7 +6,7 @@ import type { JobHeader, StoredJob } from "./payload.js";
 /** Where a taken job stands: what became of its handler, and whether its lease is still ours. `judging`: the caller's `backoff` decides. */
 export type JobState = "held" | "running" | "judging" | "ending" | "ended";
 
-/** What the jobs of one take have in common. */
+/** The state that the jobs of one take share. */
 export interface Take {
   readonly fence: string;
   /** Epoch ms of the server's clock. */

@@ -60,10 +60,10 @@ export interface NewLimits {
   readonly permitsPerTenant?: number | null | undefined;
 }
 
-/** What `inspect()` looks at. */
+/** The options of `inspect()`. */
 export interface InspectOptions {
   /**
-   * Only what is of this one.
+   * Shows only this tenant.
    *
    * @default all
    */

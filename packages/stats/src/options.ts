@@ -40,7 +40,7 @@ export interface StatsOptions extends ClientOptions {
    */
   readonly maxPending?: number | undefined;
   /**
-   * What happens to an amount whose reply is lost.
+   * The handling of an amount whose reply is lost.
    *
    * @default "effectively-once"
    */

@@ -41,7 +41,7 @@ export class Aggregate<Value = unknown> {
 }
 
 /**
- * What happens to an amount whose call failed.
+ * The fate of an amount whose call failed.
  *
  * - `at-most-once`: it is sent once; if the reply is lost, it is counted as dropped
  * - `at-least-once`: it is sent until it is acknowledged; when a reply is lost, it may be counted twice

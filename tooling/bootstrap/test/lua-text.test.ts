@@ -10,7 +10,7 @@ it("builds scripts without the comments that only people read", () => {
 -- Reply  the jobs
 local waiting = KEYS[1]
 
--- What follows needs the clock.
+-- The rest needs the clock.
 -- Libraries
   -- At most one.
 local job = redis.call('RPOP', waiting) -- nil: none

@@ -144,7 +144,7 @@ const addPackage = (tree: string): void => {
   Object.assign(known["peerDependenciesMeta"] ?? {}, { "@kit/parrot": { optional: true } });
   Object.assign(known["devDependencies"] ?? {}, { "@kit/parrot": "workspace:^" });
   writeFileSync(cli, JSON.stringify(known));
-  // What `npm run pnpm -- install` does.
+  // As `npm run pnpm -- install` does.
   symlinkSync("../../../parrot", join(tree, "packages/cli/node_modules/@kit/parrot"));
 };
 

@@ -17,7 +17,7 @@ export interface CampaignOptions {
   readonly say: (line: string) => void;
 }
 
-/** What `faults --json` prints. */
+/** The report that `faults --json` prints. */
 export interface CampaignReport {
   readonly package: string;
   readonly redis: string;

@@ -53,7 +53,7 @@ export interface AclUser {
 const app: Login = { username: "app", password: "app-password" };
 const root: Login = { username: "root", password: "root-password" };
 
-/** What MIGRATE needs to log in where {@link guardUsers} is at work. */
+/** The arguments with which MIGRATE logs in where {@link guardUsers} is at work. */
 export const migrateLogin: readonly string[] = ["AUTH2", root.username, root.password];
 
 export const aclUser = ({ name, permissions }: Descriptor): AclUser => {

@@ -114,7 +114,7 @@ export const commandCall = <Client>(redis: Client, prefix: string, options: Give
   return {
     ...inspectCall(redis, prefix, options),
     signal: stop.signal,
-    /** What Ctrl-C does. */
+    /** Aborts, as Ctrl-C does. */
     stop: (): void => stop.abort(),
     written,
     output: {

@@ -72,7 +72,7 @@ export interface SlotMove<N extends Node> {
   readonly slot: string;
   readonly from: N;
   readonly to: N & { readonly host: string; readonly port: number };
-  /** What MIGRATE needs to log in. */
+  /** The arguments with which MIGRATE logs in. */
   readonly login: readonly string[];
 }
 

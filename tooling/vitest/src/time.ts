@@ -35,7 +35,7 @@ export const renewedTwice = async (leases: readonly { readonly remainingMs: numb
     () => {
       for (const [index, { remainingMs }] of leases.entries()) {
         const last = seen[index]!;
-        // What is left grows only by a renewal.
+        // The remaining time grows only by a renewal.
         if (remainingMs > last.remainingMs) last.renewals++;
         last.remainingMs = remainingMs;
       }

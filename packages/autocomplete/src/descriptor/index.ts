@@ -1,7 +1,7 @@
 import type { PackageDescriptor } from "@kit/core/toolkit";
 import { bookInspector, indexInspector } from "./inspect.js";
 
-/** What this package adds to the command line. */
+/** The contribution of this package to the command line. */
 export const descriptor: PackageDescriptor = {
   name: "autocomplete",
   things: "prefix indexes and contact books",

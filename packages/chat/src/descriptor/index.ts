@@ -2,7 +2,7 @@ import type { PackageDescriptor } from "@kit/core/toolkit";
 import { chatInspector } from "./inspect.js";
 import { tailCommand } from "./tail.js";
 
-/** What this package adds to the command line. */
+/** The contribution of this package to the command line. */
 export const descriptor: PackageDescriptor = {
   name: "chat",
   things: "chats",

@@ -42,7 +42,7 @@ export interface ConfigOptions<Input = unknown, Value = Input> extends WatchOpti
    */
   readonly default?: NoInfer<Input> | undefined;
   /**
-   * What `ready()` does when nothing is set and there is no default: reject with ConfigMissingError, or wait until
+   * How `ready()` acts when nothing is set and there is no default: it rejects with ConfigMissingError, or waits until
    * somebody sets it.
    *
    * @default "throw"

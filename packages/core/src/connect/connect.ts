@@ -55,7 +55,7 @@ export interface ConnectOptions {
   /** Rejects with `signal.reason`. */
   readonly signal?: AbortSignal | undefined;
   /**
-   * What `CLIENT LIST` shows.
+   * The name in `CLIENT LIST`.
    *
    * @default "kit"
    */

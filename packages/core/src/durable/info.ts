@@ -4,7 +4,7 @@ import { type AttachedReplicaLine, attachedReplicas, infoFields } from "../toolk
 export const numberOf = (text: string | undefined): number | undefined =>
   text === undefined || !/^-?\d+$/.test(text) ? undefined : Number(text);
 
-/** What CONFIG GET said: a flat list, or a map where the client speaks RESP3. */
+/** The reply of CONFIG GET: a flat list, or a map where the client speaks RESP3. */
 export const settingsOf = (reply: unknown): ReadonlyMap<string, string> => {
   if (reply instanceof Map) return reply as Map<string, string>;
   if (!Array.isArray(reply)) return new Map(Object.entries(reply as Record<string, string>));

@@ -114,7 +114,7 @@ export interface Inspector {
   readonly keys?: (prefix: string, ...args: string[]) => readonly string[];
 }
 
-/** What `kit list <things>` shows: by one look at all keys, a row for each thing. */
+/** The output of `kit list <things>`: a row for each thing, from one scan of all keys. */
 export interface Listed {
   /** In the plural. */
   readonly things: string;
@@ -167,7 +167,7 @@ export interface Finding {
 export interface DoctorCheck {
   /** Stable, for scripts; begins with the package's name: `queue-dead-letters`. At most 19 characters. */
   readonly id: string;
-  /** What `kit help <id>` prints: when it speaks up, why that matters, how to mend it. Markdown. */
+  /** The text that `kit help <id>` prints: when it speaks up, why that matters, how to mend it. Markdown. */
   readonly about: string;
   /** An error becomes a `skipped` finding with its message. */
   readonly look: (context: {

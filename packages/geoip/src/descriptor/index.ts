@@ -2,7 +2,7 @@ import type { PackageDescriptor } from "@kit/core/toolkit";
 import { importCommand, lookupCommand, rollbackCommand } from "./commands.js";
 import { geoIpInspector } from "./inspect.js";
 
-/** What this package adds to the command line. */
+/** The contribution of this package to the command line. */
 export const descriptor: PackageDescriptor = {
   name: "geoip",
   things: "IP databases",

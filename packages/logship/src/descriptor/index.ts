@@ -2,7 +2,7 @@ import type { PackageDescriptor } from "@kit/core/toolkit";
 import { receiveCommand, shipCommand } from "./commands.js";
 import { logshipInspector } from "./inspect.js";
 
-/** What this package adds to the command line. */
+/** The contribution of this package to the command line. */
 export const descriptor: PackageDescriptor = {
   name: "logship",
   things: "log jobs and channels",

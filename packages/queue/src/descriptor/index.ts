@@ -2,7 +2,7 @@ import type { PackageDescriptor } from "@kit/core/toolkit";
 import { commands } from "./commands.js";
 import { jobInspector, queueInspector } from "./inspect.js";
 
-/** What this package adds to the command line. */
+/** The contribution of this package to the command line. */
 export const descriptor: PackageDescriptor = {
   name: "queue",
   things: "queues",

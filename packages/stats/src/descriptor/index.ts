@@ -4,7 +4,7 @@ import { showCommand } from "./show.js";
 import { tailCommand } from "./tail.js";
 import { topCommand } from "./top.js";
 
-/** What this package adds to the command line. */
+/** The contribution of this package to the command line. */
 export const descriptor: PackageDescriptor = {
   name: "stats",
   things: "statistics",

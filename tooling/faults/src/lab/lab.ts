@@ -223,7 +223,7 @@ export abstract class Lab {
    */
   abstract victim(options?: { readonly isWaitedFor?: boolean }): Promise<Worker>;
 
-  /** What this worker holds now, according to the server. */
+  /** The claims of this worker now, according to the server. */
   abstract claimsOf(worker: Worker): Promise<ReadonlySet<string>>;
 
   /** Records what a dead worker leaves behind; resolves with its amount. */

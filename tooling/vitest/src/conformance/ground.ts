@@ -94,7 +94,7 @@ export interface Ready {
   run(options?: unknown): Promise<Outcome>;
 }
 
-/** What `make` gives; objects of a description with `hasNoClose` lack `close`. */
+/** The result of `make`; objects of a description with `hasNoClose` lack `close`. */
 export type Made = AsyncDisposable & { close(options?: object): Promise<unknown> };
 
 /** A package on a server, for one test after another. */

@@ -157,7 +157,7 @@ export const clientSettings = ({
 });
 
 /**
- * What `close(options)` was given.
+ * The options given to `close(options)`.
  *
  * @throws {TypeError | RangeError} it is not what it should be.
  */

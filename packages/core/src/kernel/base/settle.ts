@@ -44,7 +44,7 @@ export const settled = <T>(
     if (!isOver) keep(onAbort(signal, () => settle.reject(signal?.reason)));
   });
 
-/** What `work` comes to; undefined once the deadline is over. */
+/** The result of `work`; undefined once the deadline is over. */
 export const inTime = <T>(work: Promise<T>, deadline: Deadline): Promise<T | undefined> =>
   settled<T | undefined>(
     { deadline },
@@ -52,7 +52,7 @@ export const inTime = <T>(work: Promise<T>, deadline: Deadline): Promise<T | und
     ({ resolve, reject }) => void work.then(resolve, reject),
   );
 
-/** What `work` comes to; rejects with the signal's reason when that aborts before. */
+/** The result of `work`; rejects with the signal's reason when that aborts before. */
 export const unlessAborted = <T>(work: Promise<T>, signal: AbortSignal | undefined): Promise<T> =>
   settled<T>(
     { deadline: undefined, signal },

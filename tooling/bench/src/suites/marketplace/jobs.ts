@@ -1,4 +1,4 @@
-// What the client processes of the market cases do.
+// The work of the client processes in the market cases.
 import { setTimeout as sleep } from "node:timers/promises";
 import { now } from "../../clock.js";
 import { marketImplementation } from "./implementations.js";

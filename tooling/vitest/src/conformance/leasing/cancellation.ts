@@ -31,6 +31,28 @@ export const describeLeaseCancellation = (leasing: Leasing): void => {
       await held.release();
     });
 
+    it("ends the wait when it aborts while the first reply is on its way, at whichever step", async () => {
+      const holder = await leasing.make().acquire();
+      const client = redis.connect() as Client;
+      const leaser = leasing.on(client);
+      await leaser.inspect();
+      let { signal, abort } = aborting();
+      const waited: boolean[] = [];
+      leaser.once("waiting", () => waited.push(signal.aborted));
+      let steps = 0;
+      for (; waited.length === 0; steps++) {
+        ({ signal, abort } = aborting());
+        afterNextReply(client, steps, abort);
+        expect(await rejection(leaser.acquire({ signal, waitMs: 10_000 }))).toBe(reason);
+        await leasing.untilWaiting(0);
+      }
+      // No wait is reported that had ended before it began.
+      expect(waited).toEqual([false]);
+      // There were steps between the first, which ends the command, and the last, which ends a wait that had begun.
+      expect(steps).toBeGreaterThan(2);
+      await holder.release();
+    });
+
     it("has no influence on a lease once it is held", async () => {
       const { signal, abort } = aborting();
       const held = await leasing.make().acquire({ signal });
@@ -257,4 +279,18 @@ export const describeLeaseCancellation = (leasing: Leasing): void => {
 const aborting = (): { readonly signal: AbortSignal; abort(): void } => {
   const controller = new AbortController();
   return { signal: controller.signal, abort: () => controller.abort(reason) };
+};
+
+/** Runs `then` so many microtasks after the client has the reply to its next command. */
+const afterNextReply = (client: Client, microtasks: number, then: () => void): void => {
+  const call = client.call.bind(client);
+  client.call = (...args) => {
+    client.call = call;
+    const reply = call(...args);
+    void reply.then(async () => {
+      for (let count = 0; count < microtasks; count++) await Promise.resolve();
+      then();
+    });
+    return reply;
+  };
 };

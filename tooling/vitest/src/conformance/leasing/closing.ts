@@ -7,7 +7,7 @@ import { closedError, command, exists, isFree, type Leasing } from "./leasing.js
 
 const program = new URL("closing.mjs", import.meta.url);
 
-/** What `close()` does to those who hold and wait, and how a process ends. */
+/** `close()` with holders and waiters, and the end of a process. */
 export const describeLeaseClosing = (leasing: Leasing): void => {
   const { name, ground } = leasing;
   const { redis } = ground;

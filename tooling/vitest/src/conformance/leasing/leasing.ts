@@ -64,14 +64,14 @@ export interface Leasing {
   /** Its key for those who hold, and the one that the first grant makes and that outlives all leases. */
   heldKey(name: string): string;
   lastingKey(name: string): string;
-  /** What its error has when a wait ends: some other holder has this label. */
+  /** The fields of the error when a wait times out behind a holder with this label. */
   timeoutOf(holder: string): object;
   readonly lostCode: string;
   /** The end of what a timeout says of the holder. */
   readonly lastSeen: string;
   /** The event `acquired` of a plain acquire. */
   readonly acquired: object;
-  /** What makes the text of a lease no such text, beside the fields that all have. */
+  /** Fields that make the text of a lease invalid, beside those that every package has. */
   readonly spoilt: Readonly<Record<string, object>>;
   /** A module whose `make` makes a leaser, for processes of their own. */
   readonly module: URL;
