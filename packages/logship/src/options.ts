@@ -240,9 +240,9 @@ export interface ReceiverOptions extends HubOptions, LineOptions, FlushOptions {
    */
   readonly consumer: string;
   /**
-   * The first file of a consumer that is new to the channel. With `start` it gets everything, and is refused if a chunk has already been freed. With `oldest`
-   * everything that is still there; a partly freed file begins at the position of the slowest consumer. With `now` the files that are opened after it
-   * joined. A known consumer continues at its position.
+   * The first file of a consumer that is new to the channel. With `start` it gets everything, and is refused if a chunk has already been freed. With
+   * `oldest` it gets everything that is still there; a partly freed file begins at the position of the slowest consumer. With `now` it gets the files
+   * that are opened after it joined. A known consumer continues at its position.
    *
    * @default "start"
    */

@@ -257,18 +257,20 @@ export const channelBehaviour = (redis: TestRedis<RedisMode>, fixture: Fixture):
       let release: () => void = () => undefined;
       const released = new Promise<void>((resolve) => (release = resolve));
       const reached = new Promise<void>((resolve) => receiver.once("progress", () => resolve()));
-      const first = receiver.run(
-        async (some, results, context) => {
-          if (context.offset > 0 && isHeld) await released;
-          await countWords(some, results, context);
-        },
-        { until: "empty" },
+      const first = rejection(
+        receiver.run(
+          async (some, results, context) => {
+            if (context.offset > 0 && isHeld) await released;
+            await countWords(some, results, context);
+          },
+          { until: "empty" },
+        ),
       );
       await reached;
       isHeld = false;
       const second = await receiver.run(countWords, { until: "empty" });
       release();
-      expect(await rejection(first)).toMatchObject({ code: "KIT_LOGSHIP_FENCED" });
+      expect(await first).toMatchObject({ code: "KIT_LOGSHIP_FENCED" });
       expect(second.files).toBe(1);
       expect(await receiver.results("words")).toEqual(wordsOf(lines));
     });

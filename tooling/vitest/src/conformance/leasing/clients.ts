@@ -131,8 +131,9 @@ export const describeLeaseClients = (leasing: Leasing): void => {
       const { holder } = await leasing.make().acquire();
       // Closing it waits for as long.
       const leaser = leasing.on(retrying(60_000), { deadlineMs: 3_000 });
-      expect(await rejection(leaser.acquire({ waitMs: 50 }))).not.toHaveProperty("cause");
-      const waiter = await leaser.enqueue({ waitMs: 1_000 });
+      await leaser.inspect();
+      expect(await rejection(leaser.acquire({ waitMs: 1_000 }))).not.toHaveProperty("cause");
+      const waiter = await leaser.enqueue({ waitMs: 3_000 });
       await kill("normal");
       expect(await rejection(waiter.promise)).toMatchObject({
         ...leasing.timeoutOf(holder),
