@@ -172,10 +172,12 @@ export const crashBehaviour = (mode: RedisMode): void => {
 
     it("stay with their worker for four times the lease while it lives, and nobody else runs them", async () => {
       const queue = make();
-      const [peer, runs] = [await spawn({ leaseMs: 3_000 }), new Runs()];
-      await queue.add("job", { log: "long", act: "wait", ms: 12_000 });
+      // Long enough that a busy machine does not keep it silent for a lease.
+      const leaseMs = 6_000;
+      const [peer, runs] = [await spawn({ leaseMs }), new Runs()];
+      await queue.add("job", { log: "long", act: "wait", ms: 4 * leaseMs });
       await logs(1);
-      work(queue, runs.handler, { leaseMs: 3_000 });
+      work(queue, runs.handler, { leaseMs });
       await eventually(async () => expect(await peer.ask("running")).toBe(0), { timeoutMs: 50_000 });
       await fixture.untilEmpty();
       expect(runs.jobs).toEqual([]);

@@ -85,17 +85,20 @@ export class Tap {
     }
     server.once("connect", () => client.resume());
     // Sent on, and not yet repeated.
-    let scripts: Buffer[][] = [];
+    let scripts: { readonly command: Buffer[]; readonly copies: number }[] = [];
     client.on("data", (chunk) => {
       server.write(chunk);
-      if (this.copies > 0) scripts.push(...commandsIn(chunk).filter(([name]) => /^EVAL(SHA)?$/i.test(String(name))));
+      const { copies } = this;
+      if (copies === 0) return;
+      const found = commandsIn(chunk).filter(([name]) => /^EVAL(SHA)?$/i.test(String(name)));
+      scripts.push(...found.map((command) => ({ command, copies })));
     });
     let copied: Promise<unknown> | undefined;
     server.on("data", (chunk) => {
       if (scripts.length === 0 && !copied) return void client.write(chunk);
       const sent = scripts;
       scripts = [];
-      const now = Promise.all([copied, ...sent.map((command) => this.#copy(command))]);
+      const now = Promise.all([copied, ...sent.map(({ command, copies }) => this.#copy(command, copies))]);
       copied = now;
       void now.then(() => {
         client.write(chunk);
@@ -104,12 +107,12 @@ export class Tap {
     });
   }
 
-  async #copy([name, ...args]: readonly Buffer[]): Promise<void> {
+  async #copy([name, ...args]: readonly Buffer[], copies: number): Promise<void> {
     const repeat = async (): Promise<void> => {
       // Where a copy fails the original fares no better.
       const reply = await this.#repeat(String(name), args).catch(() => undefined);
       if (reply !== undefined) this.echoes.push({ command: [String(name), ...args.map(String)], reply });
     };
-    await Promise.all(Array.from({ length: this.copies }, repeat));
+    await Promise.all(Array.from({ length: copies }, repeat));
   }
 }
