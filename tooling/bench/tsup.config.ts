@@ -1,13 +1,15 @@
 import { application, entriesOf } from "@tooling/build";
 
 /**
- * `main` is the program; `worker` is the process it forks per implementation, found beside it. The suites and what their
+ * `main` is the program; `worker` is the process it forks per implementation, and `checkout` the hook that a worker may
+ * register; both are found beside it. The suites and what their
  * workers do are found by their folders, and share their modules with both.
  */
 export default {
   ...application({
     main: "src/main.ts",
     worker: "src/worker.ts",
+    checkout: "src/checkout.ts",
     ...entriesOf("src/suites", { suite: "index.ts", jobs: "jobs.ts" }),
   }),
   splitting: true,

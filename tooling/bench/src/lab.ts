@@ -2,11 +2,14 @@
 import { type ChildProcess, fork } from "node:child_process";
 import { once } from "node:events";
 import { type RedisServer, startRedis } from "@kit/testing";
+import type { Implementation } from "./suite.js";
 
 /** The parent's first message to a worker. */
 export interface Opening {
   readonly package: string;
   readonly implementation: string;
+  /** The checkout whose builds of our packages are loaded; this one, if absent. */
+  readonly checkout?: string | undefined;
   readonly url: string;
   readonly setup: unknown;
   /** Its number within its team, from 0. */
@@ -83,11 +86,15 @@ export class Worker {
 
 /** The processes of one implementation. */
 export class Team {
+  /** The implementation's id. */
   readonly implementation: string;
+  /** The same for two builds of one implementation. */
+  readonly opened: string;
   readonly workers: readonly Worker[];
 
-  constructor(implementation: string, workers: readonly Worker[]) {
-    this.implementation = implementation;
+  constructor({ id, opens = id }: Implementation, workers: readonly Worker[]) {
+    this.implementation = id;
+    this.opened = opens;
     this.workers = workers;
   }
 
@@ -130,8 +137,9 @@ export class Lab implements AsyncDisposable {
     return new Lab(packageName, await startRedis());
   }
 
-  async team(implementation: string, processes: number, setup: unknown): Promise<Team> {
-    const opening = { package: this.#package, implementation, url: this.server.url, setup };
+  async team(implementation: Implementation, processes: number, setup: unknown): Promise<Team> {
+    const { id, opens = id, checkout } = implementation;
+    const opening = { package: this.#package, implementation: opens, checkout, url: this.server.url, setup };
     const team = new Team(
       implementation,
       Array.from({ length: processes }, (_, index) => new Worker({ ...opening, index })),

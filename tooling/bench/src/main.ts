@@ -1,5 +1,6 @@
 // npm run bench -- <package>: see `usage` in options.ts.
 import { cpus, loadavg, platform, release, totalmem } from "node:os";
+import { againstBefore } from "./before.js";
 import { keep, keepProfile } from "./keep.js";
 import { Lab } from "./lab.js";
 import { type Options, parseOptions, usage, UsageError } from "./options.js";
@@ -70,7 +71,8 @@ const run = async (options: Options, suite: Suite, say: Plan["say"]): Promise<Re
 const main = async (args: readonly string[]): Promise<void> => {
   const options = parseOptions(args, suiteNames());
   if (!options) return void process.stdout.write(usage);
-  const suite = await loadSuite(options.package);
+  const whole = await loadSuite(options.package);
+  const suite = options.before === undefined ? whole : againstBefore(whole, options.before);
   // Progress goes to stderr; stdout is for the result.
   const say = (text: string): void => void (process.stderr.isTTY && process.stderr.write(`\r\x1b[2K${text}`));
   const report = await run(options, suite, say);

@@ -1,3 +1,5 @@
+import { existsSync } from "node:fs";
+import { join, resolve } from "node:path";
 import { parseArgs } from "node:util";
 
 export interface Options {
@@ -7,6 +9,8 @@ export interface Options {
   readonly rounds: number;
   readonly json: boolean;
   readonly save: boolean;
+  /** A built checkout of an earlier state, to be measured in place of the peers. */
+  readonly before: string | undefined;
   /** The case to profile, by the same rule as `pattern`. */
   readonly profile: string | undefined;
   readonly scale: number;
@@ -23,6 +27,7 @@ export const usage: string = `npm run bench -- <package> [options]
   --rounds N         rounds of each case, at most (default 5)
   --json             one JSON object on stdout instead of the table
   --save             keep the result and its plots in apps/docs/bench
+  --before DIR       ours alone, against the build in another checkout: DIR after \`npm run setup\`
   --profile PATTERN  write a CPU profile of ours in these cases to .cache/bench, and print what is hottest
   --scale F          measure only F of the usual time, to see that all runs; the figures then say nothing
   --help             this text
@@ -32,6 +37,15 @@ const number = (name: string, text: string, isRight: (value: number) => boolean,
   const value = Number(text);
   if (text.trim() === "" || !isRight(value)) throw new UsageError(`Expected --${name} to be ${wanted}, got "${text}"`);
   return value;
+};
+
+/** The folder of a checkout; workers have the same working directory, but the hook gets a whole path. */
+const checkoutOf = (folder: string | undefined): string | undefined => {
+  if (folder === undefined) return undefined;
+  const checkout = resolve(folder);
+  if (!existsSync(join(checkout, "packages/core/dist")))
+    throw new UsageError(`Expected --before to be a checkout after \`npm run setup\`, got "${folder}"`);
+  return checkout;
 };
 
 /**
@@ -50,6 +64,7 @@ export const parseOptions = (args: readonly string[], packages: readonly string[
         rounds: { type: "string", default: "5" },
         json: { type: "boolean", default: false },
         save: { type: "boolean", default: false },
+        before: { type: "string" },
         profile: { type: "string" },
         scale: { type: "string", default: "1" },
         help: { type: "boolean", short: "h" },
@@ -67,14 +82,15 @@ export const parseOptions = (args: readonly string[], packages: readonly string[
   if (more.length > 0) throw new UsageError(`One package at a time, got also "${more.join(" ")}"`);
   const scale = number("scale", values.scale, (value) => value > 0 && value <= 1, "above 0 and at most 1");
   // The docs show the kept result: all cases of a package, at full length.
-  if (values.save && (values.case !== undefined || scale < 1))
-    throw new UsageError("--save keeps a whole run: leave out --case and --scale");
+  if (values.save && (values.case !== undefined || values.before !== undefined || scale < 1))
+    throw new UsageError("--save keeps a whole run: leave out --case, --before and --scale");
   return {
     package: name,
     pattern: values.case,
     rounds: number("rounds", values.rounds, (value) => Number.isInteger(value) && value >= 1, "an integer from 1"),
     json: values.json,
     save: values.save,
+    before: checkoutOf(values.before),
     profile: values.profile,
     scale,
   };

@@ -32,10 +32,11 @@ export const runCase = async (lab: Lab, one: Case, { rounds, scale, say }: Plan)
   const fail = (id: string, error: unknown): void => {
     failed.set(id, error instanceof Error ? error.message : String(error));
   };
-  const teamOf = async (id: string): Promise<Team> => {
+  const teamOf = async (implementation: Implementation): Promise<Team> => {
+    const { id } = implementation;
     let team = teams.get(id);
     if (team) return team;
-    team = await lab.team(id, one.processes, one.setup);
+    team = await lab.team(implementation, one.processes, one.setup);
     teams.set(id, team);
     await lab.clear();
     await one.warmUp?.(team, scale);
@@ -65,7 +66,8 @@ export const runCase = async (lab: Lab, one: Case, { rounds, scale, say }: Plan)
     const dismissal = one.isFinal === true;
     if ("together" in measure) {
       const together: Team[] = [];
-      for (const { id } of order) await attempt(id, async () => together.push(await teamOf(id)));
+      for (const implementation of order)
+        await attempt(implementation.id, async () => together.push(await teamOf(implementation)));
       await lab.clear();
       for (const [id, outcome] of await measure.together(together, lab, scale)) {
         if (outcome instanceof Error) fail(id, outcome);
@@ -74,9 +76,10 @@ export const runCase = async (lab: Lab, one: Case, { rounds, scale, say }: Plan)
       if (dismissal) for (const { id } of order) await dismiss(id);
       continue;
     }
-    for (const { id } of order)
+    for (const implementation of order) {
+      const { id } = implementation;
       await attempt(id, async () => {
-        const team = await teamOf(id);
+        const team = await teamOf(implementation);
         await lab.clear();
         const watched = await lab.watch();
         const measurement = await measure.alone(team, lab, scale);
@@ -89,6 +92,7 @@ export const runCase = async (lab: Lab, one: Case, { rounds, scale, say }: Plan)
         });
         if (dismissal) await dismiss(id);
       });
+    }
   }
   for (const id of [...teams.keys()]) await dismiss(id);
   return one.implementations.map((implementation) => ({

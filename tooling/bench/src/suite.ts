@@ -29,8 +29,12 @@ export interface Entry {
 
 /** A library with one set of settings. */
 export interface Implementation {
-  /** Unique; what the worker process opens. */
+  /** Unique. */
   readonly id: string;
+  /** What the worker process opens, if that is not the id. */
+  readonly opens?: string;
+  /** Another checkout, whose builds of our packages the worker process loads. */
+  readonly checkout?: string;
   /** `kit`, `floor`, or `<name@version>`. Several implementations of one peer differ in their settings. */
   readonly peer: string;
   /** Whether the settings are the peer's own defaults, as far as the case can be run with them at all. */

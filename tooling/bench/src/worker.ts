@@ -1,5 +1,6 @@
 // A client process: opens one implementation, then does what the parent asks for.
 import { Session } from "node:inspector/promises";
+import { register } from "node:module";
 import type { Answer, Opening, Order } from "./lab.js";
 import type { Jobs } from "./suite.js";
 import { loadJobs } from "./suites.js";
@@ -23,6 +24,7 @@ const profiling: Jobs = {
 };
 
 process.once("message", (opening: Opening) => {
+  if (opening.checkout !== undefined) register("./checkout.js", import.meta.url, { data: opening.checkout });
   const opened = loadJobs(opening.package).then((open) => open(opening));
   // Told with the first answer.
   opened.catch(() => undefined);

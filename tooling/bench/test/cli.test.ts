@@ -1,5 +1,8 @@
 import { execFileSync, spawn } from "node:child_process";
 import { once } from "node:events";
+import { mkdir, mkdtemp, rm, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { eventually } from "@kit/testing";
 import { describe, expect, it } from "vitest";
@@ -107,6 +110,18 @@ describe("npm run bench", { timeout: 300_000 }, () => {
       return figure && "min" in figure ? figure.min : 0;
     });
     expect(Math.max(...least)).toBeGreaterThan(0);
+  });
+
+  it("measures the build of another checkout beside ours for --before, and nothing else", async () => {
+    const checkout = await mkdtemp(join(tmpdir(), "kit-before-"));
+    const lock = join(checkout, "tooling/bench/node_modules/@kit/lock");
+    await Promise.all([lock, join(checkout, "packages/core/dist")].map((folder) => mkdir(folder, { recursive: true })));
+    await writeFile(join(lock, "index.js"), `throw new Error("the other build")`);
+    const { stdout } = await bench("lock", "--case", "uncontended c=1", "--before", checkout, "--json", ...cut);
+    await rm(checkout, { recursive: true });
+    const [entry] = (JSON.parse(stdout) as Report).cases;
+    expect(isFigure(entry?.kit)).toBe(true);
+    expect(entry?.peers).toEqual({ before: { error: "the other build" } });
   });
 
   it("prints its usage for --help", async () => {

@@ -11,6 +11,7 @@ describe("options", () => {
       rounds: 5,
       json: false,
       save: false,
+      before: undefined,
       profile: undefined,
       scale: 1,
     });
@@ -38,6 +39,7 @@ describe("options", () => {
     [["lock", "--fast"], "--fast"],
     [["lock", "--save", "--case", "c=1"], "--save keeps a whole run"],
     [["lock", "--save", "--scale", "0.1"], "--save keeps a whole run"],
+    [["lock", "--before", "/nowhere"], "Expected --before to be a checkout"],
   ])("refuses %j", (args, message) => {
     expect(() => parse(...args)).toThrow(UsageError);
     expect(() => parse(...args)).toThrow(message);

@@ -61,7 +61,7 @@ const imports: Case = {
       const { rowsPerSecond, elapsedMs, cpuMs, peakBytes } = await first<ImportResult>(team, "import");
       const values = {
         [importName]: rowsPerSecond,
-        ...(team.implementation === "kit" && {
+        ...(team.opened === "kit" && {
           [`${importName}: time`]: elapsedMs / 1_000,
           [`${importName}: importer's memory`]: peakBytes / 1e6,
         }),

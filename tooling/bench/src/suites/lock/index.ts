@@ -254,7 +254,7 @@ const idleWaiters: Case = {
       await holder?.ask("occupy", { name });
       await Promise.all(crowds.map((worker) => worker.ask("crowd", { name, callers: 1_000 / crowds.length })));
       await sleep(1_500);
-      const polls = team.implementation !== "kit";
+      const polls = team.opened !== "kit";
       const commands = await sentWithin(team, (polls ? 1_000 : 10_000) * scale);
       return { values: { [idleName]: (commands * (polls ? 10 : 1)) / scale }, operations: 0 };
     },
