@@ -40,10 +40,11 @@ describe("one step of a script", () => {
     fence: string,
     results: readonly (string | number)[] = [],
     names: readonly string[] = [],
+    own: object = {},
   ): Promise<scripts.Committed> => {
     const { keys } = fixture;
     const targets = names.map((name) => keys.result(name));
-    const facts = { seq: 1, position, lines: 1, doneStamp: "", results: JSON.stringify(results.map(String)) };
+    const facts = { seq: 1, position, lines: 1, doneStamp: "", results: JSON.stringify(results.map(String)), ...own };
     const args = { file: "1-1", fence, leaseMs: 60_000, events: keys.events, ...facts };
     return scripts.progress.run(context, { ...keys, targets }, args, timing);
   };
@@ -69,6 +70,16 @@ describe("one step of a script", () => {
     });
     expect(await fixture.db.exists(fixture.keys.result("r"))).toBe(0);
     expect((await progress(second.fence, ["h+", 1, "f", 1], ["r"])).state).toBe("committed");
+  });
+
+  it.each([
+    ["is done with", { doneStamp: "9 9" }],
+    ["gave back", { leaseMs: 0 }],
+  ])("progress: a late sign of life takes no file that its worker %s", async (_, end) => {
+    const { fence } = (await claim("a")) as { fence: string };
+    expect(await progress(fence, [], [], end)).toMatchObject({ state: "committed" });
+    expect(await progress(fence, [], [], { seq: 0 })).toMatchObject({ state: "committed" });
+    expect(await fixture.db.exists(fixture.keys.claims)).toBe(0);
   });
 
   it.each([

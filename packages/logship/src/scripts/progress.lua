@@ -58,6 +58,7 @@ end
 if doneStamp ~= '' or leaseMs == 0 then
   if redis.call('ZREM', claims, file) == 1 then redis.call('PUBLISH', events, 'file') end
 else
-  redis.call('ZADD', claims, readClock() + leaseMs, file)
+  -- Never adds one: a sign of life may arrive after the commit that ended the work.
+  redis.call('ZADD', claims, 'XX', readClock() + leaseMs, file)
 end
 return { 1 }
