@@ -669,9 +669,11 @@ export const lockBehaviour = (mode: RedisMode, login?: Login): void => {
       });
 
       it("keeps its lock when its connections are killed, and lets nobody in beside it", async () => {
-        const { on } = fixture();
+        const { on, db } = fixture();
         const lock = on(fixture().connect());
-        const lease = await lock.acquire(name, { leaseMs: 2_000 });
+        const lease = await lock.acquire(name, { leaseMs: 9_000 });
+        const endsAt = async (): Promise<number> => Date.now() + (await db.pttl(key()));
+        const firstEnd = await endsAt();
         const waiter = await enqueue(lock, name);
         const other = fixture().make();
         for (let round = 0; round < 3; round++) {
@@ -679,6 +681,8 @@ export const lockBehaviour = (mode: RedisMode, login?: Login): void => {
             for (const node of redis.server.nodes) await node.call("CLIENT", "KILL", "TYPE", type);
           expect(await eventually(() => other.tryAcquire(name))).toBeNull();
         }
+        // It is renewed over the new connections.
+        await eventually(async () => expect(await endsAt()).toBeGreaterThan(firstEnd + 2_000));
         await expect(other.acquire(name, { waitMs: 1_000 })).rejects.toThrow(LockTimeoutError);
         expect([lease.isHeld, waiter.isSettled]).toEqual([true, false]);
         expect(await lease.release()).toBe("released");
