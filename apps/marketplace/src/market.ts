@@ -176,7 +176,7 @@ export class Market {
       receipt: keys.receipt(buyer, request),
       offers: keys.offers(item),
     };
-    const terms = {
+    const args = {
       itemId: item,
       buyerId: buyer,
       sellerId: seller ?? "",
@@ -189,11 +189,11 @@ export class Market {
       ledgerLength,
       isOffer: isOffer ? 1 : 0,
     };
-    if (copies === 0) return await buy.run(this.#redis, operands, terms, { signal, op: request });
+    if (copies === 0) return await buy.run(this.#redis, operands, args, { signal, op: request });
     const { value, replicas } = await durable(
       this.#redis,
       { key: operands.item, replicas: copies, timeoutMs: copyMs, signal },
-      (scope) => scope.run(buy, operands, terms),
+      (scope) => scope.run(buy, operands, args),
     );
     return value.kind === "sold" ? { ...value, copies: replicas } : value;
   }

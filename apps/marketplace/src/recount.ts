@@ -64,9 +64,9 @@ const recountClassic = async (redis: Connection, task: RecountTask, prefix: stri
   const inventories = await Promise.all(
     task.users.map(async (user) => [user, await redis.smembers(keys.inventory(user))] as const),
   );
-  const rows = await redis.zrange(keys.market, "0", "-1");
-  // `<item>.<seller>`; the ids of a race hold no dots.
-  const listed = rows.map((row) => row.split(".")[0] ?? row);
+  const members = await redis.zrange(keys.market, "0", "-1");
+  // A member is `<item>.<seller>`. The ids of a race contain no dots.
+  const listed = members.map((member) => member.split(".")[0] ?? member);
   return { ...summary(task, funds.map(Number), inventories, listed), sales: null, disagreements: [] };
 };
 

@@ -3,7 +3,7 @@
 import { createHash, randomBytes, timingSafeEqual } from "node:crypto";
 import type { Connection } from "@kit/core";
 import type { MarketKeys } from "./keys.js";
-import { limit, openSession, tell, visit, type Visit } from "./scripts/index.js";
+import { limit, notify, openSession, visit, type Visit } from "./scripts/index.js";
 
 const hourMs = 3_600_000;
 const recentKept = 25;
@@ -65,8 +65,8 @@ export class Sessions {
   }
 
   /** Leaves a message for the next page of this session. */
-  async tell(session: Session, notice: string): Promise<void> {
-    await tell.run(this.#redis, { session: this.#keys.session(digestOf(session.id)) }, { notice });
+  async notify(session: Session, notice: string): Promise<void> {
+    await notify.run(this.#redis, { session: this.#keys.session(digestOf(session.id)) }, { notice });
   }
 
   /** Counts a form; false: its session, persona or address has sent too many within the last ten seconds. */

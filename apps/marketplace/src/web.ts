@@ -129,8 +129,9 @@ export class Web {
     return item;
   }
 
-  async tell(session: Session, tone: Notice["tone"], text: string): Promise<void> {
-    await this.shop.sessions.tell(session, JSON.stringify({ tone, text } satisfies Notice));
+  /** Leaves a notice for the next page of this session. */
+  async notify(session: Session, tone: Notice["tone"], text: string): Promise<void> {
+    await this.shop.sessions.notify(session, JSON.stringify({ tone, text } satisfies Notice));
   }
 }
 

@@ -50,10 +50,10 @@ serveMember(async ({ url, prefix, folder, days }: ShipperTask, report) => {
   const end = new AbortController();
   let [files, lines, bytes] = [0, 0, 0];
   let now: ShipperStatus["now"] = null;
-  const tell = (): void => report({ files, lines, bytes, now } satisfies ShipperStatus);
+  const sendStatus = (): void => report({ files, lines, bytes, now } satisfies ShipperStatus);
   shipper.on("progress", ({ file, doneBytes, totalBytes }) => {
     now = { file, doneBytes, totalBytes: totalBytes ?? null };
-    tell();
+    sendStatus();
   });
   const shipped = (file: { lines: number; textBytes: number; wasShipped: boolean }): void => {
     now = null;
@@ -62,7 +62,7 @@ serveMember(async ({ url, prefix, folder, days }: ShipperTask, report) => {
       lines += file.lines;
       bytes += file.textBytes;
     }
-    tell();
+    sendStatus();
   };
 
   // One after the other, in the order in which they were asked for.
@@ -94,7 +94,7 @@ serveMember(async ({ url, prefix, folder, days }: ShipperTask, report) => {
   for (const day of historyDays(Date.now(), days)) inTurn(() => history(day));
   const watcher = watch(folder, () => inTurn(look));
   const timer = setInterval(() => inTurn(look), lookMs);
-  tell();
+  sendStatus();
 
   let [extra, waiting] = [0, 0];
   return {

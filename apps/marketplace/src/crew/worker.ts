@@ -65,11 +65,11 @@ serveMember(async ({ url, prefix, name, partners }: WorkerTask, report) => {
 
   const running = new Map<string, RunningJob>();
   let [done, failed] = [0, 0];
-  const tell = (): void => report({ running: [...running.values()], done, failed } satisfies WorkerStatus);
+  const sendStatus = (): void => report({ running: [...running.values()], done, failed } satisfies WorkerStatus);
   const progress = (id: string, share: number): void => {
     const job = running.get(id);
     if (job) running.set(id, { ...job, progress: share });
-    tell();
+    sendStatus();
   };
 
   const ask = async (path: string, of: string, signal: AbortSignal): Promise<void> => {
@@ -95,7 +95,7 @@ serveMember(async ({ url, prefix, name, partners }: WorkerTask, report) => {
       const order = await orders.order(taken.data.order);
       if (!order || order.done[job] !== undefined) return;
       running.set(taken.id, { id: taken.id, name: job, since: Date.now() });
-      tell();
+      sendStatus();
       const attempt = taken.attempt + taken.crashes;
       const step = { job, worker: name, attempt };
       try {
@@ -114,7 +114,7 @@ serveMember(async ({ url, prefix, name, partners }: WorkerTask, report) => {
         throw error;
       } finally {
         running.delete(taken.id);
-        tell();
+        sendStatus();
       }
     };
 
@@ -160,7 +160,7 @@ serveMember(async ({ url, prefix, name, partners }: WorkerTask, report) => {
           await redis.set(keys.result, JSON.stringify({ job: id, worker: name, crashes }), "PX", 600_000);
         } finally {
           running.delete(id);
-          tell();
+          sendStatus();
         }
       },
       offer: async ({ data: { item, buyer } }) => {
@@ -179,15 +179,15 @@ serveMember(async ({ url, prefix, name, partners }: WorkerTask, report) => {
     done++;
     counted.jobs.inc({ job: job.name, outcome: "done" });
     counted.jobMs.observe({ job: job.name }, Math.max(0, Date.now() - job.takenAt));
-    tell();
+    sendStatus();
   });
   worker.on("failed", ({ job }) => {
     failed++;
     counted.jobs.inc({ job: job.name, outcome: "failed" });
-    tell();
+    sendStatus();
   });
   worker.on("dead", ({ job }) => counted.jobs.inc({ job: job.name, outcome: "dead" }));
-  tell();
+  sendStatus();
 
   // One worker at a time scans the ledger.
   const dispatch = async (): Promise<void> => {

@@ -153,7 +153,7 @@ export const itemPage = (view: ItemView): Html => {
     <div class="offer">
       <p class="label"><a href="/?category=${item.category}">${categoryName(item.category)}</a></p>
       <h1>${item.title}</h1>
-      <div class="terms">
+      <div class="asking">
         <p class="asked">${item.listing ? money(item.listing.price) : "Not listed"}</p>
         ${owner(view)}
         <p class="hint">Seen ${plural(views, "time")}</p>

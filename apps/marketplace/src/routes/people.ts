@@ -234,7 +234,7 @@ export const peopleRoutes: Routes = (app: Hono, web): void => {
     const to = byName.get(wanted.normalize());
     const people = to === undefined ? [] : await search.addressees(user.id, wanted, 50);
     if (to === undefined || !people.some(({ id }) => id === to)) {
-      await web.tell(
+      await web.notify(
         session,
         "bad",
         "Nobody of that name is in your guild or among your contacts. Choose one of the names that appear while you type.",

@@ -149,7 +149,7 @@ export const tryRoutes: Routes = (app: Hono, web): void => {
     const { title = "" } = faults.list().find(({ name }) => name === fault) ?? {};
     // A fault that cuts Redis off may also stop this message.
     await web
-      .tell(session, "good", `Under way: ${title.toLowerCase()}. The result appears on this page.`)
+      .notify(session, "good", `Under way: ${title.toLowerCase()}. The result appears on this page.`)
       .catch(() => undefined);
     return c.redirect("/faults", 303);
   });

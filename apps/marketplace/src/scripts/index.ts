@@ -3,8 +3,8 @@ import auditSource from "./audit.lua";
 import buySource from "./buy.lua";
 import limitSource from "./limit.lua";
 import listSource from "./list.lua";
+import notifySource from "./notify.lua";
 import openSessionSource from "./open-session.lua";
-import tellSource from "./tell.lua";
 import visitSource from "./visit.lua";
 
 /** The result of a purchase. */
@@ -172,14 +172,14 @@ export const visit: Script<typeof visitKeys, typeof visitArgs, Visit | null> = d
   },
 });
 
-const tellKeys = ["session"] as const;
-const tellArgs = ["notice"] as const;
+const notifyKeys = ["session"] as const;
+const notifyArgs = ["notice"] as const;
 
-export const tell: Script<typeof tellKeys, typeof tellArgs, boolean> = defineScript({
-  name: "shop.tell",
-  source: tellSource,
-  keys: tellKeys,
-  args: tellArgs,
+export const notify: Script<typeof notifyKeys, typeof notifyArgs, boolean> = defineScript({
+  name: "shop.notify",
+  source: notifySource,
+  keys: notifyKeys,
+  args: notifyArgs,
   idempotent: true,
   reply: (raw): boolean => raw === 1,
 });
