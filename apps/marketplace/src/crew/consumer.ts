@@ -1,4 +1,4 @@
-// One of the consumers of the access log: counts countries by day, or answers by status.
+// A consumer of the access log: counts visits by country and day, or responses by status.
 import { connect } from "@kit/core";
 import { createGeoIp } from "@kit/geoip";
 import { createReceiver, dailyCountry, type LinesHandler } from "@kit/logship";

@@ -1,4 +1,4 @@
-// Ships the shop's own access log: every file that the web server has finished, and at the start the days before.
+// Ships the shop's access log: at first the files of past days, then each file that the web server has finished.
 import { readdir, unlink, writeFile } from "node:fs/promises";
 import { watch } from "node:fs";
 import { join } from "node:path";
@@ -13,7 +13,7 @@ import { logChannel, logConsumers } from "../tools.js";
 import { serveMember, startLimitMs } from "./member.js";
 
 export interface ShipperTask extends Place {
-  /** Where the web server puts the files it has finished. */
+  /** The folder where the web server puts finished files. */
   readonly folder: string;
   /** How many days of history. */
   readonly days: number;
@@ -65,7 +65,7 @@ serveMember(async ({ url, prefix, folder, days }: ShipperTask, report) => {
     sendStatus();
   };
 
-  // One after the other, in the order in which they were asked for.
+  // One file at a time, in order of request.
   let last: Promise<unknown> = Promise.resolve();
   const inTurn = (work: () => Promise<unknown>): void => {
     last = last.then(work).catch(() => undefined);
@@ -79,7 +79,7 @@ serveMember(async ({ url, prefix, folder, days }: ShipperTask, report) => {
     for (const name of found) {
       const path = join(folder, name);
       shipped(await shipper.add(path, { signal: end.signal }));
-      // All of it is in Redis now.
+      // The whole file is in Redis now.
       await unlink(path);
     }
   };
@@ -87,7 +87,7 @@ serveMember(async ({ url, prefix, folder, days }: ShipperTask, report) => {
     const name = `history-${day}.log.gz`;
     const path = join(folder, name);
     await writeFile(path, await promisify(gzip)(historyFile(day).join("")));
-    // Its name is its identity: after a restart the shipper finds that it was shipped.
+    // The name is the id, so a restarted shipper does not ship the file again.
     shipped(await shipper.add(path, { id: name, signal: end.signal }));
     await unlink(path);
   };

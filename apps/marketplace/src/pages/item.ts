@@ -21,7 +21,7 @@ export interface ItemView {
   readonly lock: LockInspection | null;
   readonly offers: readonly NamedOffer[];
   readonly csrf: string;
-  /** A new one for each page: the same form sent twice is one purchase. */
+  /** A new request id for each page, so that the same form sent twice is one purchase. */
   readonly request: string;
   /** A sale can wait until a replica has it. */
   readonly hasReplicas: boolean;

@@ -154,7 +154,7 @@ const orderRows = (orders: readonly Order[]): Html =>
     </tbody>
   </table>`;
 
-/** The pieces of the page that the stream replaces, by the id of their place. */
+/** The parts of the page that the stream replaces, by the id of their element. */
 export const opsParts = (look: OpsLook): [id: string, content: string][] => [
   ["ops-locks", text(lockRows(look.locks))],
   ["ops-payments", text(permitRow(look.payments, look.partners))],

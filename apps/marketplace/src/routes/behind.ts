@@ -1,4 +1,4 @@
-// Behind the counter: operations, logs, statistics, mail, and what a program may read of them.
+// The routes for operators: operations, logs, statistics, metrics and mail.
 import { descriptor as queueDescriptor } from "@kit/queue/descriptor";
 import type { Hono } from "hono";
 import { HTTPException } from "hono/http-exception";
@@ -71,7 +71,7 @@ export const lookAtLogs = async ({ shop, options }: Web): Promise<LogsLook> => {
 
 export const lookAtMail = async (web: Web): Promise<Mail[]> => (await fromPartners<Mail[]>(web, "/mails")) ?? [];
 
-/** The finest step that is kept for so long, and makes no more points than a chart has room for. */
+/** The finest step that is kept for this span and fits the chart. */
 const stepFor = (from: number, to: number, now: number): number => {
   const fits = precisions.filter(({ stepMs, keepMs }) => now - from <= keepMs && (to - from) / stepMs <= mostPoints);
   return (fits[0] ?? precisions.at(-1))?.stepMs ?? 3_600_000;

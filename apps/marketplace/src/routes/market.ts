@@ -144,7 +144,7 @@ export const marketRoutes: Routes = (app: Hono, web): void => {
     return await web.show(c, visitor, { title: item.title, path: `/item/${item.id}`, watch, body: itemPage(view) });
   });
 
-  /** The answer to a purchase while the shop is closed to buyers. */
+  /** The reply to a purchase while the shop is closed to buyers; null while it is open. */
   const whenClosed = (c: Context): ReturnType<typeof problem> | null => {
     const { on, reason } = shop.flags.get("maintenance");
     if (!on) return null;
@@ -175,7 +175,7 @@ export const marketRoutes: Routes = (app: Hono, web): void => {
       shop.recentLog.write(`sold ${item.title} for ${money(outcome.price)}`);
       order = orderId({ buyer: user.id, request });
       const seller = item.listing?.seller ?? "";
-      // The sale stands. Should its order not be placed now, a worker finds the sale in the ledger, and places it.
+      // The sale stands. If placing its order fails here, a worker finds the sale in the ledger and places it.
       if (seller !== "" && !outcome.repeat)
         await shop.orders
           .place({ request, item: item.id, buyer: user.id, seller, price: outcome.price, at: Date.now() })
