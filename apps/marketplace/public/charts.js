@@ -1,5 +1,5 @@
-// Charts drawn by uPlot over the ones that the server has drawn. Dragging, or a key, asks the server for another span;
-// it answers with the finest precision that it keeps for that span. Without this file the server's charts stay.
+// Draws charts by uPlot in place of those that the server has drawn. Dragging or a key requests another span. The
+// server replies with the finest precision that it keeps for that span. Without this file the server's charts stay.
 (() => {
   const parts = document.querySelector("#zoomed");
   const status = document.querySelector("[data-status]");
@@ -118,12 +118,12 @@
       if (focus ?? move) parts.querySelector(focus ? `[data-focus="${focus}"]` : `[data-move="${move}"]`)?.focus();
       status.textContent = parts.querySelector(".answered b").textContent;
     } catch {
-      // The page itself can say better what is wrong.
+      // Loads the page itself, which shows the error.
       if (!mine.signal.aborted) location.assign(href);
     }
   };
   const go = async (href) => {
-    // The answer to the last key is still on its way.
+    // The last key requested this span already.
     if (href === location.href) return;
     history.pushState(null, "", href);
     await show(href);

@@ -1,5 +1,5 @@
-// Comforts: names complete while they are typed, messages are sent without a new page, updates
-// can be paused, and a form that takes a moment says so. Without this file the shop works the same.
+// Completes names, sends messages without a page load, pauses live updates and shows that a form is being sent. The
+// shop works without this file.
 (() => {
   const make = (tag, props = {}, ...children) => {
     const element = Object.assign(document.createElement(tag), props);
@@ -72,7 +72,7 @@
       input.setAttribute("aria-expanded", String(hits.length > 0));
     };
     const ask = async () => {
-      // The latest key wins: what was asked before is not wanted any more.
+      // The latest key wins; it aborts the request before.
       asked.abort();
       const mine = (asked = new AbortController());
       if (input.value.trim() === "") return close();
@@ -82,7 +82,7 @@
         });
         if (answer.ok && mine === asked) show(await answer.json());
       } catch {
-        // Overtaken, or the shop is away: the form still works.
+        // A newer request aborted this one, or the shop does not answer. The form still works.
       }
     };
     input.addEventListener("input", () => void ask());
@@ -98,7 +98,7 @@
       else return;
       event.preventDefault();
     });
-    // Before the field loses the focus, which closes the list.
+    // Not click: by then the field has lost the focus, which closes the list.
     list.addEventListener("pointerdown", (event) => {
       event.preventDefault();
       const option = event.target.closest("[role=option]");
@@ -123,10 +123,10 @@
       if (!answer.ok) throw new Error();
       field.value = "";
       field.setCustomValidity("");
-      // Another message; the same one sent twice would be one.
+      // A new id, so that the next message does not count as a repeat.
       form.elements.id.value = crypto.randomUUID();
     } catch {
-      // With the same id: should it have arrived after all, sending it again changes nothing.
+      // The id stays. If the message did arrive, sending it again changes nothing.
       field.setCustomValidity("That was not sent. Try again.");
       field.reportValidity();
     }
@@ -139,7 +139,7 @@
     });
   document.addEventListener("input", (event) => event.target.setCustomValidity?.(""));
 
-  // --- what moves can be paused; a page that hears nothing says so ---
+  // --- live updates can be paused; an outage is shown ---
 
   const pause = document.querySelector("[data-pause]");
   const offline = document.querySelector("[data-offline]");
@@ -153,11 +153,11 @@
       paused = !paused;
       pause.setAttribute("aria-pressed", String(paused));
       pause.textContent = paused ? "Resume" : "Pause";
-      // The stream tells only what changed; a new one that names no last event begins with all there is.
+      // A stream sends only changes. A new one without a last event id begins with all parts.
       if (!paused) missed?.reader?.cancel();
     });
     document.addEventListener("htmx:sse:before:connection", ({ detail }) => {
-      // Only now: messages that came together with a missed one have named themselves since.
+      // Cleared only here: messages that arrived together with a missed one have set the id since.
       if (missed) detail.connection.lastEventId = "";
       if (!paused) missed = undefined;
     });
@@ -167,14 +167,14 @@
       missed = event.detail.connection;
       event.preventDefault();
     });
-    // One line for those who listen to the page, at most every five seconds; panels are silent.
+    // One status line for screen readers, at most every five seconds. The panels are not announced.
     let said = "";
     setInterval(() => {
       const money = document.querySelector("#bar-money")?.textContent.replace(/\s+/g, " ").trim() ?? "";
       const isBad = document.querySelector(".bar .mark.bad") !== null;
       const now = isBad ? money : "";
       if (now !== said) status.textContent = said = now;
-      // The books change with every sale; where nothing is heard for long, nothing is known.
+      // Without a stream the state of the page is unknown.
       if (!offline) return;
       const silent = Math.round((performance.now() - heardAt) / 1_000);
       offline.hidden = navigator.onLine !== false && !(isAway && silent > 3);
@@ -197,7 +197,7 @@
       isAway = false;
       if (offline) offline.hidden = true;
     };
-    // A page that has all there is hears nothing when it is back.
+    // A page that is up to date receives no message after it reconnects.
     document.addEventListener("htmx:sse:after:connection", back);
     document.addEventListener("htmx:sse:after:message", back);
   }
@@ -206,13 +206,13 @@
 
   document.addEventListener("submit", (event) => {
     if (event.defaultPrevented || event.target.method === "get") return;
-    // After this turn, so that the pressed button still says which it was.
+    // After this event: a disabled button is left out of the form's data.
     setTimeout(() => {
       for (const button of event.target.querySelectorAll("button")) button.disabled = true;
       event.submitter?.classList.add("busy");
     });
   });
-  // A page out of the back-forward cache has its forms as they were when it was left.
+  // A page from the back-forward cache still has its buttons disabled.
   addEventListener("pageshow", (event) => {
     if (!event.persisted) return;
     for (const button of document.querySelectorAll("button")) {

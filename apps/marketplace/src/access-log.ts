@@ -26,7 +26,7 @@ export class AccessLog {
   /** Lines written since the shop was opened. */
   lines = 0;
 
-  /** The address in the header of a visitor with the pass; all others come from this machine. */
+  /** The address that a header states, if it carries the pass; otherwise that of this machine. */
   addressOf(header: string | undefined): string {
     const [pass, address] = (header ?? "").split(" ");
     return pass === this.#pass && address !== undefined && isIP(address) !== 0 ? address : "127.0.0.1";
@@ -34,7 +34,7 @@ export class AccessLog {
 
   write(line: LogLine): void {
     this.#file ??= createWriteStream(join(this.#folder, `writing-${++this.#number}`)).on("error", () => undefined);
-    // A full disk does not delay requests.
+    // Lines are dropped when the disk is too slow or full, so that requests are not delayed.
     if (this.#file.writableLength > mostBytes) return;
     this.#file.write(logLine(line));
     this.#lines++;
@@ -50,7 +50,7 @@ export class AccessLog {
     this.#lines = 0;
     file.end();
     await once(file, "close");
-    // A rename is one step: the shipper never sees half of a file.
+    // A rename is atomic, so the shipper never finds half a file.
     const name = `access-${Date.now()}${String(number).padStart(4, "0")}.log`;
     await rename(join(this.#folder, `writing-${number}`), join(this.#folder, name));
   }

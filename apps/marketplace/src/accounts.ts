@@ -1,4 +1,4 @@
-// Signing in: at most five sessions of one persona, counted by a semaphore whose tenants are the personas.
+// Sign-in. A semaphore whose tenants are the personas allows each of them five sessions.
 import type { Connection } from "@kit/core";
 import type { Semaphore } from "@kit/semaphore";
 import type { MarketKeys } from "./keys.js";
@@ -25,11 +25,11 @@ export class Accounts {
     this.#limit.on("error", () => undefined);
   }
 
-  /** Null: five sessions of this persona are open. */
+  /** Signs in; null if the persona has five open sessions already. */
   async signIn(user: string, isPerson: boolean): Promise<Session | null> {
     const permit = await this.#limit.tryAcquire({ tenant: user, holder: `session of ${user}` });
     if (!permit) return null;
-    // From here on the session store owns the permit, not this process.
+    // From here on the session owns the permit, not this process.
     const session = await this.#sessions.open(user, undefined, permit.handOver());
     if (isPerson) await this.#redis.set(this.#keys.present(user), 1, "PX", presentMs);
     return session;
@@ -40,13 +40,13 @@ export class Accounts {
     await this.#sessions.close(session);
     this.#renewed.delete(session.id);
     if (session.user === "") return;
-    // One that has ended by itself needs no release.
+    // A permit that has expired needs no release.
     if (text !== "") await (await this.#limit.resume(text).catch(() => null))?.release();
     // Another window may still play this persona.
     if ((await this.open(session.user)) === 0) await this.#redis.del(this.#keys.present(session.user));
   }
 
-  /** A visit extends the permit of its session and the presence of its person, though not at every page. */
+  /** Extends the permit of the session and the presence of its person, at most every ten minutes. */
   seen(session: Session): void {
     const now = performance.now();
     if (session.user === "" || now - (this.#renewed.get(session.id) ?? Number.NEGATIVE_INFINITY) < renewMs) return;
@@ -54,7 +54,7 @@ export class Accounts {
     const isFirst = !this.#renewed.has(session.id);
     this.#renewed.set(session.id, now);
     if (isFirst) return;
-    // Only where a person is present: nobody else becomes one by this.
+    // PEXPIRE extends the presence of a person; it creates none.
     void this.#redis.pexpire(this.#keys.present(session.user), presentMs).catch(() => undefined);
     void this.#sessions
       .permit(session)

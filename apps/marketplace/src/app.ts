@@ -40,7 +40,7 @@ const policy = [
   "report-uri /csp-report",
 ].join("; ");
 
-/** `/item/i5/buy` → `/item/:id/buy`, and `none` for what is no page, so that the number of labels is bounded. */
+/** `/item/i5/buy` becomes `/item/:id/buy`, and an unknown path `none`. That bounds the number of labels. */
 const routeOf = (c: Context): string => {
   if (c.res.status === 404) return "none";
   return matchedRoutes(c).find(({ path }) => path !== "/*")?.path ?? "none";
@@ -57,7 +57,7 @@ export const createApp = (options: WebOptions): Hono => {
   const cspReports: string[] = [];
   const app = new Hono();
 
-  // --- what every request passes ---
+  // --- checks of every request ---
 
   app.use(async (c, next) => {
     const startedAt = performance.now();
@@ -105,7 +105,7 @@ export const createApp = (options: WebOptions): Hono => {
 
   app.use(async (c, next) => {
     const isSafe = c.req.method === "GET" || c.req.method === "HEAD";
-    // Browsers send reports by themselves.
+    // Browsers send policy reports by themselves, without a form of ours.
     if (!isSafe && c.req.path !== "/csp-report" && !isSameOrigin(c)) throw new HTTPException(403);
     await next();
   });
@@ -117,7 +117,7 @@ export const createApp = (options: WebOptions): Hono => {
       c.header("Retry-After", "2");
       return problem(c, 503, ...problems[503]);
     }
-    // The visitor went away while the answer was being made.
+    // After the visitor has disconnected, errors are not reported.
     if (!c.req.raw.signal.aborted) onFault(error);
     return problem(c, 500, ...problems[500]);
   });
@@ -131,7 +131,7 @@ export const createApp = (options: WebOptions): Hono => {
   behindRoutes(app, web);
   tryRoutes(app, web);
 
-  // --- what pages show live ---
+  // --- live parts ---
 
   const itemWatch = (item: string, shown: number, hasOffers: boolean): Watch =>
     watch({
@@ -213,7 +213,7 @@ export const createApp = (options: WebOptions): Hono => {
   app.get("/live", async (c) => {
     // A foreign page could not read a stream, but it could use up all of them.
     if (c.req.header("sec-fetch-site") !== undefined && !isSameOrigin(c)) throw new HTTPException(403);
-    // Nobody would read the stream, so it would never end.
+    // A reply to HEAD has no body, so nobody would read the stream or end it.
     if (c.req.method === "HEAD") return c.body(null);
     const { item, revision = "0", offers, order, with: other, on } = c.req.query();
     const watches: Watch[] = [];
@@ -238,7 +238,7 @@ export const createApp = (options: WebOptions): Hono => {
     return c.body(body, 200, { "Content-Type": "text/event-stream; charset=utf-8" });
   });
 
-  // --- what a page needs besides itself ---
+  // --- resources of pages ---
 
   app.get("/invariants", async (c) => {
     const audit = await auditor.look();

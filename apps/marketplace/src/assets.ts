@@ -1,5 +1,5 @@
-// Everything a page loads comes from here: our own files, and htmx and uPlot out of their packages. The address carries a digest of the
-// content, so that a browser may keep it for good.
+// The files that pages load: our own, and those of htmx and uPlot. The address carries a digest of the content, so a
+// browser may cache it for ever.
 import { createHash } from "node:crypto";
 import { readFileSync } from "node:fs";
 import { createRequire } from "node:module";
@@ -25,7 +25,7 @@ const assets: ReadonlyMap<string, Asset> = new Map([
   ["shop.js", load([own("shop.js")], script)],
   ["charts.js", load([own("charts.js")], script)],
   ["favicon.svg", load([own("favicon.svg")], "image/svg+xml")],
-  // In one file: htmx looks through the page right after it ran, and an extension that comes later finds nothing.
+  // In one file: htmx processes the page as soon as it runs, so an extension that loads later has no effect.
   [
     "htmx.js",
     load([require.resolve("htmx.org/dist/htmx.min.js"), require.resolve("htmx.org/dist/ext/hx-sse.min.js")], script),

@@ -3,7 +3,7 @@ import type { Audit } from "./scripts/index.js";
 
 const freshMs = 1_000;
 
-/** The invariants of the shop, read from Redis at most once a second, however many pages show them. */
+/** Reads the invariants of the shop from Redis, at most once a second for all pages together. */
 export class Auditor {
   readonly #market: Market;
   readonly #users: readonly string[];
@@ -16,7 +16,7 @@ export class Auditor {
     this.#users = users;
   }
 
-  /** Null if Redis does not answer. */
+  /** An audit that is at most a second old; null if Redis does not answer. */
   async look(): Promise<Audit | null> {
     const now = performance.now();
     if (!this.#seen || now - this.#seen.at > freshMs) this.#seen = { at: now, audit: this.fresh().catch(() => null) };
@@ -41,7 +41,7 @@ export class Auditor {
   }
 }
 
-/** A shop never opens empty; without its totals Redis came back empty, and then no invariant holds. */
+/** False if Redis has lost its data, since a shop never opens without items. No other invariant holds then. */
 export const hasBooks = ({ openingItems }: Audit): boolean => openingItems > 0;
 export const moneyHolds = ({ money, openingMoney }: Audit): boolean => money === openingMoney;
 export const itemsHold = ({ items, openingItems, itemsTwice }: Audit): boolean =>

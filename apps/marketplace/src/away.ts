@@ -1,9 +1,8 @@
-// Whether an error means that Redis does not answer, so that a retry makes sense.
 import { KitError } from "@kit/core";
 
 const awayCodes = new Set(["KIT_UNAVAILABLE", "KIT_UNKNOWN_OUTCOME", "KIT_CLOSED", "KIT_LOCK_LOST"]);
 
-/** Redis does not answer, or not now. ioredis has no own class for most of these errors. */
+/** Whether an error means that Redis does not answer now. ioredis has no own class for most of these errors. */
 export const isAway = (error: unknown): boolean => {
   if (KitError.is(error)) return error.retryable || awayCodes.has(error.code);
   if (!(error instanceof Error)) return false;

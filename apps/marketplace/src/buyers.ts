@@ -1,5 +1,4 @@
-// The buyers of a race: a process of its own that opens one socket per buyer, waits until all are connected, and only
-// then sends all requests.
+// The buyers of a race, in a process of their own. It connects one socket per buyer, and only then sends all requests.
 import { once } from "node:events";
 import { Agent } from "node:http";
 import { connect, type Socket } from "node:net";
@@ -13,13 +12,13 @@ export interface BuyersTask {
 }
 
 export interface BuyerReply {
-  /** 0: the request was not answered. */
+  /** The HTTP status; 0 if there was no reply. */
   readonly status: number;
   readonly outcome: string;
   readonly ms: number;
 }
 
-/** An agent that gives out the one connected socket. */
+/** An agent with a single socket, which is connected already. */
 class OneSocket extends Agent {
   readonly #socket: Socket;
 

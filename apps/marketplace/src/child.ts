@@ -1,15 +1,15 @@
-// Work for a separate process: it receives one message, sends one back, and ends.
+// Runs work in a separate process, which receives one message, sends one back and ends.
 import { fork, type ChildProcess } from "node:child_process";
 
-/** How long a child tries to reach Redis: several start at once, and the machine may be a busy one. */
+/** How long a child tries to reach Redis. Several start at once, perhaps on a busy machine. */
 export const patienceMs = 20_000;
 
 const running = new Set<ChildProcess>();
 
 /**
- * Runs the program `name` of this build with `task` and resolves with what it answers.
+ * Runs the program `name` of this build with `task`, and resolves with its answer.
  *
- * @throws {Error} it ended, or `timeoutMs` passed, without an answer.
+ * @throws {Error} the program ended without an answer, or `timeoutMs` passed.
  */
 export const runChild = <Answer>(name: string, task: unknown, timeoutMs: number): Promise<Answer> =>
   new Promise((resolve, reject) => {
@@ -36,13 +36,13 @@ export const runChild = <Answer>(name: string, task: unknown, timeoutMs: number)
     });
   });
 
-/** Kills a process when this one ends; call the returned function once the process is over. */
+/** Has {@link killChildren} kill this process, too. Call the returned function when it has ended. */
 export const ownChild = (child: ChildProcess): (() => void) => {
   running.add(child);
   return () => running.delete(child);
 };
 
-/** Ends all children that still run. */
+/** Kills all children that still run. */
 export const killChildren = (): void => {
   for (const child of running) child.kill("SIGKILL");
 };
@@ -51,7 +51,7 @@ export const killChildren = (): void => {
 export const serveChild = <Task, Answer>(work: (task: Task) => Promise<Answer>): void => {
   const parentGone = (): never => process.exit(1);
   process.once("disconnect", parentGone);
-  // The terminal sends Ctrl-C to every process of the group; the parent decides when this one ends.
+  // Ctrl-C in a terminal reaches every process of the group. Only the parent ends this one.
   process.on("SIGINT", () => undefined);
   process.once("message", (task) => {
     void work(task as Task).then(

@@ -1,5 +1,4 @@
-// The buttons of the faults drawer: each injects a real fault, heals by itself, and reports whether the tested promise
-// held.
+// The faults of the drawer. Each is real and ends by itself. It reports whether the promise that it tests was kept.
 import { setTimeout as sleep } from "node:timers/promises";
 import { durable } from "@kit/core/durable";
 import type { Crew } from "./crew/crew.js";
@@ -20,7 +19,7 @@ export interface FaultView {
   readonly title: string;
   readonly promise: string;
   readonly isRunning: boolean;
-  /** The longest time until it has healed, in seconds, while it runs. */
+  /** Seconds until the fault has healed at the latest; 0 unless it is running. */
   readonly secondsLeft: number;
   /** The result of the last run; null before the first. */
   readonly outcome: { readonly isGood: boolean; readonly text: string; readonly at: number } | null;
@@ -28,14 +27,14 @@ export interface FaultView {
 
 /** Makes the servers behind the shop fail over. */
 export interface Failover {
-  /** Ends the master; resolves with a description of the new one. */
+  /** Kills the master and waits for another; resolves with a sentence about the outcome. */
   run(): Promise<string>;
 }
 
 interface Deps {
   readonly shop: Shop;
   readonly crew: Crew;
-  /** The name of the member that is the link to Redis; null if there is none to cut. */
+  /** The name of the process that forwards to Redis; null if there is none. */
   readonly wire: string | null;
   readonly failover: Failover | null;
   readonly partners: PartnersFacts;
@@ -180,7 +179,7 @@ export class Faults {
       run: async () => {
         const { crew, shop } = this.#deps;
         const before = await shop.auditor.fresh();
-        // The page that the button leads to is still to be seen.
+        // The page that follows the button must still be loaded.
         await sleep(aimMs);
         await crew.call(wire, { latencyMs: 0, isCut: true } satisfies WireCall);
         await sleep(cutMs);
@@ -247,7 +246,7 @@ export class Faults {
       healsMs: 16_000,
       run: async () => {
         const { crew, shop } = this.#deps;
-        // No persona: a person who plays this seller would have to answer.
+        // The seller is no persona: the program does not answer for a seller that a person plays.
         const [seller, buyer] = ["u9", "u860"];
         const chat = `pair:fault-${newId()}`;
         await shop.chat.create(chat, { members: [buyer, seller], retain: { count: 100, ageMs: 3_600_000 } });
@@ -282,7 +281,7 @@ export class Faults {
         const kept = 200;
         for (const name of [loud, quiet])
           await chat.create(name, { members: ["u850", "u851"], retain: { count: kept, ageMs: 3_600_000 } });
-        // A hundred at a time, as fast as they are answered.
+        // A hundred messages in flight; each reply starts the next.
         const one = async (at: number): Promise<void> => {
           for (let n = at; n < floodMessages; n += floodAtOnce)
             await chat.send(loud, { from: "u850", body: `Buy now! ${n + 1}` });
@@ -292,7 +291,7 @@ export class Faults {
         const heard = chat
           .send(quiet, { from: "u851", body: "Can you hear me?" })
           .then(() => performance.now() - startedAt);
-        // Together: either may fail first when Redis is cut off meanwhile.
+        // Awaited together: when Redis is cut off, either can reject first.
         const [ms] = await Promise.all([heard, flood]);
         const { messages } = await chat.inspect(loud);
         await Promise.all([chat.delete(loud), chat.delete(quiet)]);
@@ -333,7 +332,7 @@ export class Faults {
         const { redis, auditor, market } = this.#deps.shop;
         const { ledger, totals } = market.keys;
         const before = Number(await redis.hget(totals, "sales"));
-        // A read counts as a write here: a replica has the newest sale then, and all before it.
+        // `durable` waits after a read as after a write. A replica then has the newest sale and all before it.
         const { value, outcome } = await durable(redis, { key: ledger, replicas: 1, timeoutMs: confirmMs }, (scope) =>
           scope.call("XREVRANGE", ledger, "+", "-", "COUNT", 1),
         );
@@ -344,7 +343,7 @@ export class Faults {
         const after = await until(() => auditor.fresh(), 40_000);
         const seconds = ((performance.now() - startedAt) / 1_000).toFixed(1);
         if (!after) return { isGood: false, text: `${what} The books did not answer again.` };
-        // Sales since then would hide a lost one if they were only counted.
+        // Counting is not enough: newer sales would hide a lost one.
         const kept = newest === undefined ? [newest] : await until(() => redis.xrange(ledger, newest, newest));
         if (kept?.length !== 1) return { isGood: false, text: `${what} Sales that were confirmed before are missing.` };
         const isGood = after.money === after.openingMoney && after.items === after.openingItems;

@@ -9,7 +9,7 @@ export interface HeldLock {
 }
 
 /**
- * The locks that this process acquired lately: sales take milliseconds, so the newest ones are shown a little longer.
+ * The locks that this process acquired lately. A sale holds one for milliseconds, so each is shown for another 4 s.
  */
 export class HeldLocks {
   readonly #lock: Lock;
@@ -28,7 +28,7 @@ export class HeldLocks {
     lock.on("lost", over);
   }
 
-  /** The state of each, read from the server, most recently taken first. */
+  /** The state of each, read from the server, most recently acquired first. */
   async look(): Promise<HeldLock[]> {
     this.#forget();
     const names = [...this.#names.keys()].reverse().slice(0, shown);

@@ -1,5 +1,5 @@
-// One buyer, as a separate process, that reports when it is about to write. Its parent can stop it at that point
-// (SIGSTOP, like a debugger, swapping or a long garbage collection), and let it continue later.
+// One buyer in a separate process, which reports when it is about to write. The parent can stop it there by SIGSTOP and
+// let it continue later. A debugger, swapping or a long garbage collection have the same effect.
 import { connect } from "@kit/core";
 import { createLock } from "@kit/lock";
 import { purchaseItemWithOwnerlessLock } from "@tooling/classic";
@@ -19,7 +19,7 @@ export interface HolderTask extends Place {
   readonly name: string;
   readonly price: number;
   readonly leaseMs: number;
-  /** Of the textbook's layout. */
+  /** The prefix of the keys in the textbook's layout. */
   readonly classicPrefix: string;
 }
 
@@ -29,7 +29,7 @@ export type HolderSays =
 
 const say = (message: HolderSays): void => void process.send?.(message);
 
-/** Notifies the parent, and continues when it answers. This process does not notice a stop in between. */
+/** Reports to the parent and waits for its reply. This process cannot notice a SIGSTOP in between. */
 const aboutToWrite = async (fencingToken: string | null): Promise<void> => {
   const goOn = new Promise((resolve) => process.once("message", resolve));
   say({ what: "about to write", fencingToken });
@@ -65,7 +65,7 @@ const buyUnderLock = async (task: HolderTask): Promise<{ outcome: string; newest
   const lease = await lock.acquire(lockName(task.market, item));
   const { fencingToken } = lease;
   await aboutToWrite(fencingToken);
-  // It never checks its lease: no lock can stop this program, only the resource itself.
+  // The lease is not checked, on purpose: then only the resource itself can refuse the write.
   const outcome = await market.buyUnder({ fencingToken }, { item, buyer, price, revision: 1, request: "late" });
   return { outcome: outcome.kind, newestToken: outcome.kind === "stale-fence" ? outcome.fence : null };
 };

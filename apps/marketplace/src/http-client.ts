@@ -1,4 +1,4 @@
-// A browser's worth of HTTP for the processes that play visitors: own sockets, cookies by hand, forms as forms.
+// A small HTTP client for the processes that play visitors. It sends forms and cookies as a browser does.
 import { Agent, request } from "node:http";
 
 export interface Reply {

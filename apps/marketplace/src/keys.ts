@@ -1,9 +1,9 @@
-// Every key the shop writes. All of one market lie under one hash tag, `{<market>}`, so that a sale is one script on a
-// Cluster too. The shop is the market `main` and stays; a race is a market of its own and goes with its time to live.
+// Every key that the shop writes. All keys of a market share the hash tag `{<market>}`, so a sale is one script on a
+// Cluster, too. The shop is the market `main`, which is permanent. Each race is a market of its own, which expires.
 //
 // | Part               | Type   | Content                                                      | Life                      |
 // | ------------------ | ------ | ------------------------------------------------------------ | ------------------------- |
-// | `about`            | hash   | layout, users, items: the market is open and how big it was   | permanent                 |
+// | `about`            | hash   | layout, users, items; exists once the market is open         | permanent                 |
 // | `totals`           | hash   | money and items at the opening; listings and sales since     | permanent                 |
 // | `user:<user>`      | hash   | name, funds (pence)                                          | permanent                 |
 // | `inventory:<user>` | set    | items the user owns and does not offer                       | permanent                 |
@@ -15,18 +15,18 @@
 // | `ledger`           | stream | one entry per sale, the newest 10,000                        | permanent                 |
 // | `receipt:<user>:<request>` | string | the first result of a request                        | 10 minutes                |
 // | `session:<digest>` | hash   | user, csrf, endsAt, permit, notice                           | 12 h unused, 7 days at most |
-// | `forms:<who>`     | string | forms of a session, a persona or an address in its present window | 10 seconds           |
+// | `forms:<sender>`   | string | forms of a session, a persona or an address in this window   | 10 seconds                |
 // | `recent:<digest>`  | list   | the 25 items a session looked at last                        | that of the session       |
 // | `views`            | zset   | views per item, the 2,000 most looked at                     | 7 days after the last     |
-// | `result`           | string | a race: what came of it, as JSON                             | 10 minutes                |
-// | `orders`           | zset   | orders by the instant of their sale, the newest 500          | permanent                 |
+// | `result`           | string | the result of a race or of the last stocktake, as JSON       | 10 minutes                |
+// | `orders`           | zset   | orders by time of sale, the newest 500                       | permanent                 |
 // | `orders:<user>`    | zset   | the same of one buyer or seller, the newest 100              | 7 days after the last     |
 // | `order:<order>`    | hash   | item, title, buyer, seller, price, at; placed; done:<job>    | 7 days                    |
-// | `steps:<order>`    | list   | what became of its jobs, one JSON text each                  | 7 days                    |
-// | `dispatched`       | string | the entry of the ledger up to which every sale has its jobs  | permanent                 |
+// | `steps:<order>`    | list   | the events of its jobs, one JSON text each                   | 7 days                    |
+// | `dispatched`       | string | the ledger entry up to which every sale has its order        | permanent                 |
 // | `present:<user>`   | string | a person plays this user now, so no program answers for them | 30 minutes after a visit  |
 //
-// In a market with a life (a race) the permanent ones live that long.
+// In a market with a limited life, such as a race, the permanent keys live that long.
 import { keyspace } from "@kit/core";
 
 /** The names of the keys of one market. */
@@ -48,7 +48,7 @@ export interface MarketKeys {
   receipt(user: string, request: string): string;
   session(digest: string): string;
   recent(digest: string): string;
-  forms(who: string): string;
+  forms(sender: string): string;
   ordersOf(user: string): string;
   order(order: string): string;
   steps(order: string): string;
@@ -77,7 +77,7 @@ export const marketKeys = (market: string, prefix = "kit"): MarketKeys => {
     receipt: (user, request) => part(`receipt:${user}:${request}`),
     session: (digest) => part(`session:${digest}`),
     recent: (digest) => part(`recent:${digest}`),
-    forms: (who) => part(`forms:${who}`),
+    forms: (sender) => part(`forms:${sender}`),
     ordersOf: (user) => part(`orders:${user}`),
     order: (order) => part(`order:${order}`),
     steps: (order) => part(`steps:${order}`),
@@ -85,7 +85,7 @@ export const marketKeys = (market: string, prefix = "kit"): MarketKeys => {
   };
 };
 
-// Ids come in from URLs and forms. A colon could make two receipts one key; anything longer is not an id of ours.
+// Ids arrive in URLs and forms. A colon could make the keys of two receipts equal. Our own ids are never longer.
 const idForm = /^[A-Za-z0-9._-]{1,64}$/;
 
 export const isId = (text: unknown): text is string => typeof text === "string" && idForm.test(text);

@@ -1,5 +1,5 @@
-// Live parts of pages: one stream per page. A thing is read at most once per quarter second for all its watchers, and not
-// at all without any.
+// Live parts of pages, over one stream per page. Data is read at most four times a second for all its watchers
+// together, and never without a watcher.
 import { createHash } from "node:crypto";
 import type { Auditor } from "./auditor.js";
 import { barParts, partial } from "./pages/live.js";
@@ -10,29 +10,29 @@ const pingTicks = 60;
 const maxStreams = 200;
 const longestId = 1_000;
 
-/** A piece of a page: the id of the element that it fills, and what with. */
+/** A part of a page: the id of its element, and the content. */
 export type Part = readonly [target: string, content: string];
 
 /** Something that a page shows live. Watches with the same key share their reads. */
 export interface Watch<Seen = unknown> {
   readonly key: string;
-  /** How many quarters of a second pass between two reads. */
+  /** Quarters of a second between two reads. */
   readonly everyTicks: number;
   readonly look: () => Promise<Seen>;
   readonly parts: (seen: Seen) => readonly Part[];
 }
 
-/** Keeps the type of what is seen between the two functions of a watch. */
+/** Checks that `parts` takes the type that `look` returns, then hides that type. */
 export const watch = <Seen>(one: Watch<Seen>): Watch => one as unknown as Watch;
 
 interface Stream {
   readonly watches: readonly Watch[];
-  /** The session whose private things it shows. */
+  /** The session whose private data the stream shows. */
   readonly session: string | undefined;
   readonly send: (text: string) => boolean;
   readonly end: () => void;
   sent: ReadonlyMap<string, { readonly content: string; readonly digest: string }>;
-  /** Digests of the parts that the page has, as it says itself, from a stream that broke. */
+  /** Digests of the parts that the page already has, from its last event id. */
   readonly had: ReadonlySet<string>;
   isNew: boolean;
 }
@@ -56,9 +56,10 @@ export class Live {
   }
 
   /**
-   * A stream of server-sent events for one page, or null when there are too many already. The id of an event names the state
-   * of all parts, so a page that comes back with `lastEventId` is sent what has changed meanwhile, and nothing else.
-   * With a `session`, it ends with it.
+   * Opens a stream of server-sent events for one page; null if there are too many streams.
+   *
+   * The id of an event lists the digests of all parts. A page that reconnects with `lastEventId` receives only the
+   * parts that have changed meanwhile. With a `session`, {@link endOf} ends the stream.
    */
   open(watches: readonly Watch[], lastEventId = "", session?: string): ReadableStream<Uint8Array> | null {
     if (this.#streams.size >= maxStreams) return null;
@@ -71,7 +72,7 @@ export class Live {
             watches,
             session,
             send: (text) => {
-              // A reader that does not keep up skips states, never the newest one.
+              // A slow reader misses intermediate states, but never the newest.
               if ((controller.desiredSize ?? 0) <= 0) return false;
               controller.enqueue(encoder.encode(text));
               return true;
@@ -95,7 +96,7 @@ export class Live {
     );
   }
 
-  /** Ends the streams that show private things of a session. */
+  /** Ends the streams that show private data of a session. */
   endOf(session: string): void {
     for (const stream of this.#streams)
       if (stream.session === session) {
@@ -132,14 +133,14 @@ export class Live {
               one.key,
               one.look().then(
                 (seen) => ({ seen }),
-                // Redis is away: the page stays as it is, and the bar shows the outage.
+                // Redis does not answer: the parts stay as they are, and the bar shows the outage.
                 () => null,
               ),
             );
       const audit = await this.#auditor.look();
       for (const stream of this.#streams) {
         const parts: Part[] = [];
-        // While Redis is silent a read takes long and ticks are rare, so an outage is sent at once.
+        // In an outage reads take long and ticks are rare, so the bar is sent at every tick.
         if (this.#tick % barTicks === 0 || stream.isNew || !audit)
           parts.push(...barParts(audit, this.#auditor.silentMs));
         for (const one of stream.watches) {
@@ -158,7 +159,7 @@ export class Live {
     const changed = parts
       .filter(([target, content]) => sent.get(target)?.content !== content)
       .map(([target, content]) => ({ target, content, digest: digestOf(target, content) }));
-    // A part counts as had only until it is known here: it may change and change back.
+    // `had` is valid only for the first content of a part, which may change and change back later.
     const news = changed.filter(({ target, digest }) => sent.has(target) || !had.has(digest));
     const known = new Map([...sent, ...changed.map((part) => [part.target, part] as const)]);
     if (news.length > 0) {

@@ -1,4 +1,4 @@
-// The program: a Redis of its own, the shop in it, the web before it, the processes beside it; and one way out for all.
+// The main program. It starts Redis, the shop, the web server and the other processes. `leave` stops them all.
 import { randomBytes } from "node:crypto";
 import { mkdirSync, mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -33,13 +33,13 @@ const mostLogDays = 30;
 const usage = `Usage: node dist/main.js [--port N] [--redis URL] [--prefix TEXT] [--mode MODE] [--log-days N] [--no-visitors] [--smoke] [--soak MINUTES]
 
   --port N       serve on this port, 0 for any that is free (default: 3000 if it is free, else any)
-  --redis URL    use this Redis instead of an own one; faults, races and measurements are switched off
-  --prefix TEXT  what all keys begin with (default: kit)
-  --mode MODE    what the own Redis is: single (default), cluster, or sentinel
-  --log-days N   how many days of access log were there before it opened (default and at most: ${mostLogDays})
-  --no-visitors  let nobody play visitors; the shop is yours alone
+  --redis URL    use this Redis instead of starting one; faults, races and measurements are switched off
+  --prefix TEXT  the beginning of all keys (default: kit)
+  --mode MODE    the kind of Redis to start: single (default), cluster, or sentinel
+  --log-days N   days of made-up access log from before the opening (default and at most: ${mostLogDays})
+  --no-visitors  no program plays visitors; the shop is yours alone
   --smoke        send scripted visitors, try every package, print one JSON summary; exit 0 if all is well, else 1
-  --soak MINUTES press faults at random for so long, watch money, items and heap, print one JSON summary
+  --soak MINUTES inject faults at random for so long, watch money, items and heap, print one JSON summary
 `;
 
 const exitLimitMs = 2_700;
@@ -78,7 +78,7 @@ const readFlags = (): Flags | string => {
       return `--port takes a number from 0 to 65535`;
     if (!/^[\w-]{1,32}$/.test(prefix)) return `--prefix takes 1 to 32 letters, digits, - and _`;
     if (!isMode(mode)) return `--mode takes single, cluster or sentinel`;
-    if (redis !== undefined && mode !== "single") return `--mode is about an own Redis: leave out --redis`;
+    if (redis !== undefined && mode !== "single") return `--mode starts a Redis of its own: leave out --redis`;
     if (smoke && redis !== undefined) return `--smoke races, so it needs a Redis of its own: leave out --redis`;
     const logDays = Number(values["log-days"]);
     if (!(Number.isInteger(logDays) && logDays >= 0 && logDays <= mostLogDays))
@@ -86,7 +86,7 @@ const readFlags = (): Flags | string => {
     const soakMinutes = Number(values.soak);
     if (!(soakMinutes >= 0 && soakMinutes <= 24 * 60)) return `--soak takes minutes, at most a day`;
     if (soakMinutes > 0 && redis !== undefined) return `--soak breaks things, so it needs a Redis of its own`;
-    // No visitors are played in another owner's Redis, nor while scripted ones are counted.
+    // The background visitors stay away from another owner's Redis. In a smoke run they would change the counts.
     const hasVisitors = !values["no-visitors"] && !smoke && redis === undefined;
     return { port, redis, prefix, mode, logDays, hasVisitors, smoke, soakMinutes };
   } catch (error) {
@@ -97,13 +97,13 @@ const readFlags = (): Flags | string => {
 const say = (text: string): void => void process.stderr.write(`${text}\n`);
 const wordsOf = (error: unknown): string => (error instanceof Error ? error.message : String(error));
 
-/** The parts to end, in the order in which they were begun. */
+/** The started parts. They end in reverse order. */
 const begun: { readonly name: string; readonly end: () => Promise<void> }[] = [];
 let leaving: Promise<never> | undefined;
 
 const leave = (code: number): Promise<never> => {
   leaving ??= (async () => {
-    // If something hangs, the exit handlers kill the started parts.
+    // If a part hangs, this process exits anyway. Its exit handlers then kill the rest.
     setTimeout(() => process.exit(code), exitLimitMs).unref();
     killChildren();
     for (const { name, end } of begun.reverse())
@@ -113,7 +113,7 @@ const leave = (code: number): Promise<never> => {
   return leaving;
 };
 
-/** A folder that is removed when the program ends, however it ends. */
+/** A temporary folder, removed when this process exits. */
 const makeHome = (): { home: string; logs: string } => {
   const home = mkdtempSync(join(tmpdir(), "bazaar-"));
   process.once("exit", () => rmSync(home, { recursive: true, force: true }));
@@ -208,14 +208,14 @@ const run = async ({
     );
   }
 
-  // The page is there; the others come to work.
+  // The pages are served now. The remaining processes start behind them.
   const sellers = shop.world.users.filter(({ isSeller }) => isSeller).map(({ id }) => id);
   const begin = (async () => {
-    // In pairs: a machine of two cores starts two programs sooner than eight.
+    // A few at a time: on two cores, eight programs that start at once are all late.
     const [first = "", ...others] = workerNames;
     const worker = (name: string): Promise<unknown> =>
       crew.add(name, "worker", { ...place, name, partners } satisfies WorkerTask);
-    // Only for show: an outage at this moment costs some old chats, not the shop.
+    // The old chats are decoration: an outage at this moment must not stop the shop.
     await Promise.all([worker(first), shop.furnish().catch(() => undefined)]);
     await crew.add("sellers", "sellers", { ...place, sellers } satisfies SellersTask);
     await Promise.all(others.map(worker));

@@ -1,13 +1,14 @@
 // One market: its contents, and the two ways to write to it.
 //
-// Under a lock:  acquire the lock of the item, read seller and category, run one script that checks everything again
-//                and does the whole sale, release. The script refuses a token older than the newest it has seen.
-// Optimistic:    WATCH what the decision depends on, read, decide by the same rules, MULTI/EXEC; again if disturbed.
+// Under a lock:  acquire the lock of the item and read its seller and category. One script then checks everything again
+//                and writes the whole sale. It refuses a token older than the newest it has seen.
+// Optimistic:    WATCH the keys that the decision depends on, read them and decide by the same rules. MULTI/EXEC writes
+//                the sale. A conflict repeats all of it.
 //
-// Both may work on one item at the same time. Each write is atomic and does its own checks, so neither relies on the
-// other. A sale without a lock has no token and leaves the fence alone; every write raises the item's `revision`, and
-// every write names the revision that was seen. So a lock holder that wakes up late is refused by the fence when a
-// later holder came, and by the revision when the item was sold or offered anew without a lock.
+// Both ways may be used on one item at the same time: each write is atomic and does its own checks. An optimistic sale
+// has no token and leaves the fence alone. Every write states the `revision` that its caller saw, and raises it. So a
+// lock holder that resumes late is refused by the fence after a later holder, and by the revision after an optimistic
+// write.
 import { type Connection, KitConflictError, KitUnknownOutcomeError, optimistic, type Transaction } from "@kit/core";
 import { durable } from "@kit/core/durable";
 import { type Lease, type Lock, LockLostError, LockTimeoutError } from "@kit/lock";
@@ -34,9 +35,9 @@ export interface Purchase {
   readonly revision: number;
   /** Chosen by the caller; a repeat gives the first result. */
   readonly request: string;
-  /** How many replicas are to confirm a sale under the lock before it counts as done. @default 0 */
+  /** How many replicas a sale under the lock waits for. @default 0 */
   readonly copies?: number;
-  /** The price is the buyer's offer, which the seller accepts; under the lock only. @default false */
+  /** The price is the buyer's offer, which the seller accepts. Only under the lock. @default false */
   readonly isOffer?: boolean;
 }
 
@@ -71,7 +72,7 @@ export interface Proof {
 
 type Fields = (string | null)[];
 
-/** A market, by its id; `lifeMs` 0 is for ever. */
+/** The market `id`. Its keys live for `lifeMs`; 0 means without limit. */
 export class Market {
   readonly id: string;
   readonly keys: MarketKeys;
@@ -106,7 +107,7 @@ export class Market {
     return items.filter((item) => item !== null);
   }
 
-  /** A page of what is for sale, newest first. */
+  /** A page of the items for sale, newest first. */
   async page(category: string | null, offset: number, count: number): Promise<{ total: number; items: Item[] }> {
     const shelf = category === null ? this.keys.market : this.keys.shelf(category);
     const [total, ids] = await Promise.all([
@@ -114,7 +115,7 @@ export class Market {
       this.#redis.zrevrange(shelf, offset, offset + count - 1),
     ]);
     const items = await this.items(ids);
-    // Sold between the two reads.
+    // An item may have been sold between the two reads.
     return { total, items: items.filter((item) => item.listing !== null) };
   }
 
@@ -166,7 +167,7 @@ export class Market {
       item: keys.item(item),
       listing: keys.listing(item),
       buyer: keys.user(buyer),
-      // Of an item that is not for sale nobody is paid; the script finds that out before it looks at the seller.
+      // Without a listing any user will do: the script refuses before it reads this key.
       seller: keys.user(seller ?? buyer),
       inventory: keys.inventory(buyer),
       market: keys.market,
@@ -176,7 +177,7 @@ export class Market {
       receipt: keys.receipt(buyer, request),
       offers: keys.offers(item),
     };
-    const terms = {
+    const args = {
       itemId: item,
       buyerId: buyer,
       sellerId: seller ?? "",
@@ -189,16 +190,16 @@ export class Market {
       ledgerLength,
       isOffer: isOffer ? 1 : 0,
     };
-    if (copies === 0) return await buy.run(this.#redis, operands, terms, { signal, op: request });
+    if (copies === 0) return await buy.run(this.#redis, operands, args, { signal, op: request });
     const { value, replicas } = await durable(
       this.#redis,
       { key: operands.item, replicas: copies, timeoutMs: copyMs, signal },
-      (scope) => scope.run(buy, operands, terms),
+      (scope) => scope.run(buy, operands, args),
     );
     return value.kind === "sold" ? { ...value, copies: replicas } : value;
   }
 
-  /** The write of a locked listing; as {@link buyUnder}. */
+  /** The write of a locked listing. Like {@link buyUnder}, it is safe with an expired lease. */
   async listUnder({ fencingToken, signal }: Proof, offer: Offer): Promise<ListOutcome> {
     const { item, seller, price, revision, request } = offer;
     const { category } = await this.#read(item);
@@ -236,9 +237,8 @@ export class Market {
   }
 
   /**
-   * A lease can end after the write was made, and a reply can be lost. Repeating the same request settles both: a
-   * completed purchase is answered from the receipt; otherwise it is decided now, by the same checks, including the
-   * token.
+   * A lease can expire after the write, and a reply can be lost. Repeating the same request settles both: a completed
+   * write returns the result in its receipt, and a missing one is decided now by the same checks.
    */
   async #underLock<T>(item: string, holder: string, write: (proof: Proof) => Promise<T>): Promise<T | Busy> {
     let lease: Lease | undefined;
@@ -346,7 +346,7 @@ const unlessBusy = async <T>(write: () => Promise<T>): Promise<T | Busy> => {
   }
 };
 
-/** Repeats an EXEC whose reply was lost: if it happened, the receipt gives the first result. */
+/** Repeats an EXEC whose reply was lost: if it was executed, the receipt holds its result. */
 const settled = async <T>(write: () => Promise<T>): Promise<T> => {
   try {
     return await write();

@@ -17,7 +17,7 @@ export interface Measured {
   readonly name: string;
   readonly what: string;
   readonly roundTrips: number;
-  /** Milliseconds, over the rounds. */
+  /** In milliseconds, over all rounds. */
   readonly median: number;
   readonly min: number;
   readonly max: number;
@@ -69,7 +69,7 @@ const measureReads = async ({ url }: Place, keys: MarketKeys): Promise<Measured[
       },
     },
     {
-      ...{ name: "Auto-pipelined", what: "ask at once; the client gathers them", roundTrips: 1 },
+      ...{ name: "Auto-pipelined", what: "send all at once; the client gathers them", roundTrips: 1 },
       run: () => Promise.all(items.map((item) => gathering.hget(item, "title"))),
     },
   ];
@@ -81,7 +81,7 @@ const measureViews = async (redis: Connection, { url, prefix: head }: Place): Pr
   const prefix = keyspace("shop", head).key(market, "classic:");
   const keys = marketKeys(market, head);
   const sessions = new Sessions(redis, keys);
-  // The textbook knows only a single server's client. All keys lie in one slot, so a Cluster's does as well.
+  // The textbook's code expects the client of a single server. Its keys share one slot, so a Cluster's client works.
   const plain = (await connect(url)) as unknown as Redis;
   try {
     const { id } = await sessions.open("u1", lifeMs);

@@ -1,5 +1,5 @@
 // Offers below the asked price. An offer is bound to the revision that its buyer saw, so any sale or new price ends it
-// without a write. The seller's answer is a sale like every other, under the lock of the item, at the offered price.
+// without a write. Accepting is an ordinary sale under the item's lock, at the offered price.
 import type { Chat } from "@kit/chat";
 import type { Connection } from "@kit/core";
 import type { MarketKeys } from "./keys.js";
@@ -10,9 +10,9 @@ import type { BuyOutcome } from "./scripts/index.js";
 import { type OrdersQueue, writeTo } from "./tools.js";
 
 const offerLifeMs = 24 * 3_600_000;
-/** Long enough to be visible on the page. */
+/** The delay of the answer when a program plays the seller. Visitors can see the offer meanwhile. */
 const thinkingMs = 4_000;
-/** A seller who is played by a program accepts this share of the asked price. */
+/** A seller that a program plays accepts this share of the asked price, or more. */
 const acceptedShare = 0.85;
 
 export interface Offer {
@@ -50,7 +50,10 @@ export class Offers {
       .sort((one, other) => other.price - one.price);
   }
 
-  /** Makes an offer, or changes one's own. The seller learns of it by chat, and answers by {@link answer}. */
+  /**
+   * Makes an offer, or replaces the buyer's earlier one. A chat message notifies the seller. A delayed job calls
+   * {@link consider}.
+   */
   async make(item: Listed, buyer: string, price: number): Promise<void> {
     const { redis, keys, chat, queue } = this.#deps;
     const key = keys.offers(item.id);
@@ -63,7 +66,7 @@ export class Offers {
     await queue.add("offer", { item: item.id, buyer }, { id: `${id}-${buyer}`, delayMs: thinkingMs });
   }
 
-  /** Answers an offer on behalf of a seller that a program plays; null unless it was accepted. */
+  /** Decides on an offer for a seller that a program plays; null unless it tried to accept. */
   async consider(id: string, buyer: string): Promise<BuyOutcome | Busy | null> {
     const { redis, keys, market } = this.#deps;
     const item = await market.item(id);
@@ -77,7 +80,7 @@ export class Offers {
     return null;
   }
 
-  /** Sells the item at the offered price, if offer, listing and money are still as they were. */
+  /** Sells the item at the offered price. The script refuses if offer, listing or funds have changed. */
   async accept(item: Listed, { buyer, price }: Offer): Promise<BuyOutcome | Busy> {
     const { market, orders } = this.#deps;
     const { seller } = item.listing;
@@ -95,7 +98,7 @@ export class Offers {
     return outcome;
   }
 
-  /** Says each answer to an offer once; another answer, such as a yes after a no, is another message. */
+  /** Sends an answer to an offer. The same answer is sent once; a yes after a no is another message. */
   async #say(item: Listed, { buyer, price }: Offer, answer: "yes" | "no" | "short", body: string): Promise<void> {
     const clientId = `${answer}-${item.id}-${item.revision}-${price}`;
     await writeTo(this.#deps.chat, item.listing.seller, buyer, { body, clientId });

@@ -1,8 +1,8 @@
 // The order of a sale, with its chat and its jobs.
 //
-// The sale itself is one script, which also writes the ledger. Order, chat and jobs lie in other slots, so they cannot be
-// part of that step. The web process places the order right after the sale; should it die in between, a worker finds the entry
-// of the ledger that has no order yet, and places it. Placing is safe to repeat: ids are those of the order.
+// The sale itself is one script, which also writes the ledger. Chat and jobs lie in other slots, so they cannot be part
+// of it. The web process places the order right after the sale. If it dies in between, a worker finds the ledger entry
+// without an order and places it. Placing is safe to repeat, since all ids follow from the sale.
 import { createHash } from "node:crypto";
 import type { Chat } from "@kit/chat";
 import type { Connection } from "@kit/core";
@@ -14,7 +14,7 @@ const stepsKept = 200;
 const ordersKept = 500;
 const ordersOfUserKept = 100;
 const chatKept = 500;
-/** A week in reality; here a visitor should see it happen. */
+/** A real shop would wait a week; here a visitor should see it happen. */
 const reviewDelayMs = 60_000;
 /** The third party of every order's chat. */
 export const support = "support";
@@ -32,11 +32,11 @@ export interface Sale {
 export interface Order extends Sale {
   readonly id: string;
   readonly title: string;
-  /** When each job that is done was done. */
+  /** The time at which each finished job was done, in epoch ms. */
   readonly done: Readonly<Partial<Record<JobName, number>>>;
 }
 
-/** One thing that happened to one job of an order. */
+/** An event of one job of an order. */
 export interface Step {
   readonly job: JobName;
   readonly what: "added" | "due" | "taken" | "slot" | "failed" | "done";
@@ -46,7 +46,7 @@ export interface Step {
   readonly note?: string;
 }
 
-/** The jobs of an order, and the name of each in its steps. */
+/** The jobs of every order. */
 export const jobsOfOrder: readonly ("charge" | "label" | "receipt" | "review")[] = [
   "charge",
   "label",
@@ -78,7 +78,7 @@ export class Orders {
     this.#deps = deps;
   }
 
-  /** Gives a sale its order, its chat and its jobs; once, however often it is called. */
+  /** Creates the order of a sale, with its chat and jobs. Safe to repeat. */
   async place(sale: Sale): Promise<string> {
     const { redis, keys, queue, chat } = this.#deps;
     const id = orderId(sale);
@@ -99,7 +99,7 @@ export class Orders {
     await chat.create(name, { members: [buyer, seller, support], retain: { count: chatKept, ageMs: weekMs } });
     await chat.send(name, { from: support, body: `Order ${id}: ${title}. Questions go here.`, clientId: "opened" });
 
-    // The jobs come last. A process that dies before leaves an order that is not placed, and is placed again.
+    // The jobs come last. If the process dies before, `placed` is not set, and the order is placed again.
     for (const job of jobsOfOrder)
       await this.step(id, {
         job,
@@ -140,7 +140,7 @@ export class Orders {
     return { id, request, item, title, buyer, seller, price: Number(price), at: Number(at), done };
   }
 
-  /** The newest orders, of everybody or of one user. */
+  /** The newest orders, of all users or of one. */
   async newest(count: number, user?: string): Promise<Order[]> {
     const { redis, keys } = this.#deps;
     const key = user === undefined ? keys.orders : keys.ordersOf(user);

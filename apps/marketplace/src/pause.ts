@@ -1,4 +1,5 @@
-// A buyer is stopped in the middle of its purchase for longer than its lease. Another one buys. Then the first continues.
+// A buyer is stopped in the middle of its purchase for longer than its lease. Another one buys. Then the first
+// continues.
 import { type ChildProcess, fork } from "node:child_process";
 import { randomBytes } from "node:crypto";
 import { once } from "node:events";
@@ -28,7 +29,7 @@ export interface PauseResult {
   readonly steps: readonly PauseStep[];
   readonly firstOutcome: string;
   readonly secondOutcome: string;
-  /** How many received the answer that the item is theirs. */
+  /** Buyers whose purchase was answered with `sold`. */
   readonly told: number;
   readonly recount: Recount;
 }

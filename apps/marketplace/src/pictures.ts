@@ -1,5 +1,5 @@
-// The pictures of the shop, drawn from the id of the item: still lifes on a table, one motif per category. Presentation
-// attributes only, so that they pass a policy without inline styles.
+// Draws the picture of an item from its id: a still life on a table, with one motif per category. The content policy
+// forbids inline styles, so only presentation attributes are used.
 import { random, type Random, seedOf } from "./seed/random.js";
 
 interface Colours {
@@ -74,7 +74,7 @@ const marks = (
     width,
   );
 
-/** Draws one thing that stands on the table line, y = 236, around x = 200. */
+/** Draws one thing on the table (y = 236), around x = 200. */
 type Motif = (c: Colours, chance: Random) => string;
 
 const motifs: Readonly<Record<string, Motif>> = {

@@ -1,4 +1,4 @@
-/** The tabs of the race: three ways to buy, the one without any, and the buyer who cannot pay. */
+/** The kinds of race: without a guard, with one of three guards, and with one poor buyer. */
 export const raceWays = ["none", "setnx", "optimistic", "lock", "poor"] as const;
 export type RaceWay = (typeof raceWays)[number];
 

@@ -1,6 +1,6 @@
-// Fifty buyers want one item at the same moment. Each race runs on a small market of its own, under its own hash tag,
-// that is gone ten minutes later. The buyers are another process with real sockets; what they were told is counted
-// again by a third.
+// Fifty buyers want one item at the same moment. Each race has a small market under a hash tag of its own, which
+// expires after ten minutes. The buyers run in another process, with real sockets. A third process counts the result
+// again.
 import { randomBytes } from "node:crypto";
 import { connect, type Connection, keyspace } from "@kit/core";
 import type { Lock } from "@kit/lock";
@@ -27,19 +27,19 @@ const raceLimitMs = 60_000;
 // Without a lock the oversell depends on chance; if it does not happen, another round is run.
 const mostRounds = 5;
 const mostWaiting = 3;
-// The textbook's lock counts in whole seconds.
+// The textbook's lock has a time limit in whole seconds.
 const ownerlessLockSeconds = 10;
 
 interface RaceBuyer {
   readonly name: string;
   readonly outcome: string;
   readonly ms: number;
-  /** The positions of the request in order of arrival and in order of answers, from 1; 0: none. */
+  /** The positions of the request in order of arrival and in order of replies, from 1; 0 if there is none. */
   readonly came: number;
   readonly answered: number;
 }
 
-/** In which order requests come in and are answered, by the request's id. */
+/** Records the order in which requests arrive and are answered, by request id. */
 class Order {
   readonly came = new Map<string, number>();
   readonly answered = new Map<string, number>();
@@ -59,11 +59,11 @@ export interface RaceResult {
   readonly way: RaceWay;
   readonly title: string;
   readonly price: number;
-  /** Rounds until an oversell appeared, each on a new copy. The figures are those of the last round. */
+  /** Rounds that were run, each on a new market. All figures are of the last round. */
   readonly rounds: number;
   readonly buyers: readonly RaceBuyer[];
   readonly answered: number;
-  /** Buyers that received the answer that the item is theirs. */
+  /** Buyers whose request was answered with `sold`. */
   readonly sold: number;
   readonly refused: Readonly<Record<string, number>>;
   readonly recount: Recount;
@@ -71,12 +71,12 @@ export interface RaceResult {
   readonly raceMs: number;
 }
 
-/** Too many races wait already. */
+/** Three races are running or waiting already. */
 export class RaceQueueFullError extends Error {
   override name = "RaceQueueFullError";
 }
 
-/** A race that buyers can buy in at this moment. */
+/** A race that accepts purchases now. */
 export interface RunningRace {
   readonly sessions: Sessions;
   readonly buy: (purchase: Purchase) => Promise<{ readonly kind: string }>;
@@ -89,7 +89,7 @@ interface Deps {
   readonly world: World;
 }
 
-/** The textbook's outcomes, in the shop's terms. */
+/** The textbook's outcomes, and the shop's names for them. */
 const classicOutcome: Readonly<Record<PurchaseResult["outcome"], string>> = {
   bought: "sold",
   notForSale: "not-for-sale",
@@ -123,7 +123,7 @@ export class Races {
   /**
    * Runs a race against the shop at `origin`, after those that wait already.
    *
-   * @throws {RaceQueueFullError} three wait.
+   * @throws {RaceQueueFullError} three races are running or waiting already.
    */
   async run(way: RaceWay, origin: string): Promise<RaceResult> {
     if (this.#waiting >= mostWaiting) throw new RaceQueueFullError();
@@ -244,13 +244,13 @@ export class Races {
     };
   }
 
-  /** The textbook's layout and code, on a plain client, with nothing added but the time to live of its keys. */
+  /** The textbook's layout and code on a plain client. Only the time to live of the keys is added. */
   async #classic(id: string, way: "none" | "setnx", copy: World): Promise<Stage> {
     const { redis, place } = this.#deps;
     const prefix = this.#space.key(id, "classic:");
     const keys = classicKeys(prefix);
     const sellerId = copy.users[0]?.id ?? "";
-    // The textbook knows only a single server's client. All keys lie in one slot, so a Cluster's does as well.
+    // The textbook's code expects the client of a single server. Its keys share one slot, so a Cluster's client works.
     const plain = (await connect(place.url)) as unknown as Redis;
 
     const opening = plain.multi();
@@ -277,7 +277,7 @@ export class Races {
       race: { sessions: new Sessions(redis, marketKeys(id, place.prefix)), buy },
       recount: { ...this.#recountTask(id, copy), classicPrefix: prefix },
       close: async () => {
-        // The inventories came into being with the first purchase.
+        // The inventories were created by the first purchase, so they have no time to live yet.
         await age(plain.multi()).exec();
         await plain.quit();
       },

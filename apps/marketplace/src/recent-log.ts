@@ -1,5 +1,5 @@
-// The shop's diary: the last hundred lines, in the Redis of the component `logs`. Where that is stands in the
-// configuration, and can be changed while the shop is open; the writers of lines do not notice.
+// The shop's diary: its last hundred lines, in the Redis of the component `logs`. The configuration gives the address
+// of that Redis, and can change it while the shop is open. Writers of lines are not affected.
 import type { Connection } from "@kit/core";
 import { type Component, createComponent, withComponent } from "@kit/core/config";
 import { keyspace } from "@kit/core";
@@ -29,7 +29,7 @@ export class RecentLog {
     this.#read = withComponent(this.#component, async (db, count: number) => await db.lrange(key, 0, count - 1));
   }
 
-  /** The component starts where the shop is, unless somebody has said otherwise before. */
+  /** Points the component at the shop's own Redis, unless it is configured already. */
   async open(url: string): Promise<void> {
     const known = await this.#component.config.get().catch(() => null);
     if (!known) await this.#component.config.set({ url }, { author: "the shop" }).catch(() => undefined);

@@ -1,4 +1,4 @@
-// Recounts a market: a separate process with its own connection, which trusts only the data in Redis.
+// Counts a market again, in a process and on a connection of its own. It trusts only the data in Redis.
 import { connect, type Connection } from "@kit/core";
 import { classicKeys } from "@tooling/classic";
 import { serveChild, patienceMs } from "./child.js";
@@ -13,7 +13,7 @@ export interface RecountTask {
   /** Given for a market in the layout of the textbook: the prefix of its keys. */
   readonly classicPrefix?: string;
   readonly openingMoney: number;
-  /** The seller, whose items from the opening do not count as bought. */
+  /** The seller, whose own items do not count as bought. */
   readonly seller: string | null;
 }
 
@@ -23,10 +23,10 @@ export interface Recount {
   readonly items: number;
   /** Items without an owner. */
   readonly itemsLost: number;
-  /** Items that several have, or that are owned and for sale at once. */
+  /** Items that several users own, or that are owned and for sale at once. */
   readonly itemsTwice: number;
   readonly inDebt: number;
-  /** How many inventories of buyers contain an item. */
+  /** Items in the inventories of buyers; an item in two of them counts twice. */
   readonly owned: number;
   /** Entries of the ledger; null in the layout of the textbook, which has none. */
   readonly sales: number | null;
@@ -64,9 +64,9 @@ const recountClassic = async (redis: Connection, task: RecountTask, prefix: stri
   const inventories = await Promise.all(
     task.users.map(async (user) => [user, await redis.smembers(keys.inventory(user))] as const),
   );
-  const rows = await redis.zrange(keys.market, "0", "-1");
-  // `<item>.<seller>`; the ids of a race hold no dots.
-  const listed = rows.map((row) => row.split(".")[0] ?? row);
+  const members = await redis.zrange(keys.market, "0", "-1");
+  // A member is `<item>.<seller>`. The ids of a race contain no dots.
+  const listed = members.map((member) => member.split(".")[0] ?? member);
   return { ...summary(task, funds.map(Number), inventories, listed), sales: null, disagreements: [] };
 };
 
@@ -95,7 +95,7 @@ const recountOurs = async (redis: Connection, task: RecountTask): Promise<Recoun
   const [entries, said] = await Promise.all([redis.xrange(keys.ledger, "-", "+"), redis.hget(keys.totals, "sales")]);
   const requests = new Set(entries.map(([, fields]) => `${fields[fields.indexOf("buyer") + 1]} ${fields[1]}`));
   if (requests.size !== entries.length) disagreements.push("ledger: one request was sold twice");
-  // The ledger keeps the newest 10,000 sales, about.
+  // The ledger is trimmed to about the newest 10,000 sales.
   if (entries.length !== Number(said) && entries.length < 10_000) disagreements.push("ledger: sales are missing");
   return { ...summary(task, funds.map(Number), inventories, listed), sales: entries.length, disagreements };
 };

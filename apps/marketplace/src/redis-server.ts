@@ -1,4 +1,4 @@
-// A Redis of the shop's own: on the loopback, in a folder that goes with it, nothing written to disk.
+// Starts a throw-away Redis server for the shop: on the loopback, without persistence, in a temporary folder.
 import { type ChildProcess, spawn } from "node:child_process";
 import { once } from "node:events";
 import { accessSync, constants, mkdtempSync, rmSync } from "node:fs";
@@ -14,12 +14,12 @@ export interface PrivateRedis {
   readonly url: string;
   readonly port: number;
   readonly pid: number;
-  /** Rejects when the server ends without being asked to. */
+  /** Rejects when the server ends and `stop` was not called. */
   readonly lost: Promise<never>;
   stop(): Promise<void>;
 }
 
-/** The first of these programs that is on PATH. */
+/** The file of the first of these programs that is found on PATH. */
 export const findProgram = (...names: readonly string[]): string | undefined => {
   for (const name of names)
     for (const folder of (process.env["PATH"] ?? "").split(delimiter)) {
@@ -41,7 +41,7 @@ const findServer = (): string => {
   throw new Error("No Redis server found: set REDIS_SERVER_BIN, or put redis-server or valkey-server on PATH");
 };
 
-/** A port that is free at this moment. */
+/** A port that is free now. Another program may still take it before the server does. */
 const freePort = async (): Promise<number> => {
   const server = createServer().listen(0, "127.0.0.1");
   await once(server, "listening");
@@ -60,7 +60,7 @@ const answers = (port: number, mark: string): Promise<boolean> =>
     socket.on("connect", () => socket.write("CONFIG GET dir\r\n"));
     socket.on("data", (part) => {
       heard += part.toString();
-      // Not somebody else's server that was quicker at taking the port.
+      // Only our server has this folder. Another program may have taken the port first.
       if (heard.includes(mark)) {
         resolve(true);
         socket.destroy();
@@ -74,7 +74,7 @@ const startOnce = async (file: string, home: string): Promise<PrivateRedis | str
   const folder = mkdtempSync(join(home, "redis-"));
   const port = await freePort();
   const args = ["--port", `${port}`, "--bind", "127.0.0.1", "--save", "", "--appendonly", "no", "--dir", folder];
-  // In a group of its own: Ctrl-C is meant for the shop, which then ends its Redis in good order.
+  // In a process group of its own, so Ctrl-C reaches only the shop. The shop then stops its Redis in order.
   const child: ChildProcess = spawn(file, args, { stdio: ["ignore", "pipe", "pipe"], detached: true });
   let log = "";
   const keep = (part: Buffer): void => {
@@ -88,7 +88,7 @@ const startOnce = async (file: string, home: string): Promise<PrivateRedis | str
       resolve(`it ended (${signal ?? `code ${code}`}): ${log.trim().split("\n").at(-1) ?? ""}`),
     );
   });
-  // The server and its folder are removed however this process ends.
+  // Removes the server and its folder even if this process exits without calling `stop`.
   const remove = (): void => {
     child.kill("SIGKILL");
     rmSync(folder, { recursive: true, force: true });
@@ -122,9 +122,9 @@ const startOnce = async (file: string, home: string): Promise<PrivateRedis | str
 };
 
 /**
- * Starts a server whose folder lies in `home`.
+ * Starts a server with a temporary folder inside `home`.
  *
- * @throws {Error} no server program, or it does not start; the message says which and why.
+ * @throws {Error} there is no server program, or the server did not start; the message gives the reason.
  */
 export const startRedis = async (home: string): Promise<PrivateRedis> => {
   const file = findServer();

@@ -12,7 +12,7 @@ export interface Screen {
 }
 
 interface Source extends Omit<Screen, "code"> {
-  /** Text of the first line that is shown. */
+  /** The beginning of the first line that is shown. */
   readonly from: string;
   readonly lines: number;
 }
@@ -25,7 +25,7 @@ const sources: readonly Source[] = [
     packages: ["autocomplete", "lock"],
     keys: ["kit:autocomplete:{market}:…", "kit:shop:{main}:market", "kit:lock:{shop.main.<item>}:…"],
     file: "src/search.ts",
-    from: "  /** Sellers and things whose names",
+    from: "  /** Sellers and things with a word",
     lines: 6,
   },
   {
@@ -66,7 +66,7 @@ const sources: readonly Source[] = [
   {
     path: "/ops",
     name: "Ops",
-    what: "The operator's view: locks held, the seats at the payment provider, the queue, the worker processes, dead letters to retry, a switch for maintenance, and where the diary of the shop is kept.",
+    what: "The operator's view: locks held, the permits of the payment provider, the queue, the worker processes, dead letters to retry, a switch for maintenance, and where the diary of the shop is kept.",
     packages: ["lock", "semaphore", "queue", "core"],
     keys: ["kit:semaphore:{payments}:…", "kit:queue:{orders}:dead", "kit:config:{flags}:…", "kit:config:{logs}:…"],
     file: "src/recent-log.ts",
@@ -140,12 +140,12 @@ const sources: readonly Source[] = [
     packages: ["semaphore"],
     keys: ["kit:semaphore:{sessions}:…", "kit:shop:{main}:session:<digest>"],
     file: "src/accounts.ts",
-    from: "  /** Null: five sessions of this",
+    from: "  /** Signs in; null if the persona",
     lines: 9,
   },
 ];
 
-// The program runs out of dist/, beside which its source lies.
+// The program runs from dist/, which lies beside src/.
 const read = (file: string): string[] => {
   const place = new URL(`../${file}`, import.meta.url);
   return existsSync(place) ? readFileSync(place, "utf8").split("\n") : [];

@@ -1,4 +1,4 @@
-// Finding things and people while somebody types.
+// Completes the names of things and people while a visitor types.
 import {
   type ContactBook,
   createContactBook,
@@ -56,21 +56,21 @@ export class Search {
     }
   }
 
-  /** Fills the indexes, unless they are full already; an interrupted filling is done again. */
+  /** Fills the indexes unless they are complete. An interrupted fill starts again. */
   async open(): Promise<void> {
     const { users, items } = this.#world;
     const sellers = users.filter(({ isSeller }) => isSeller);
     if ((await this.#market.inspect()).items >= sellers.length + items.length) return;
     const members = guildMembers(this.#world, this.#personas);
     await Promise.all([...this.#guilds].map(([id, index]) => index.putMany(members.get(id) ?? [])));
-    // The last: once it is full, the others are.
+    // Filled last: when it is complete, so are the others.
     await this.#market.putMany([
       ...sellers.map(({ id, name }) => ({ id, text: name, payload: { kind: "seller" as const } })),
       ...items.map(({ id, title }) => ({ id, text: title, payload: { kind: "item" as const } })),
     ]);
   }
 
-  /** Sellers and things whose names have words that begin so. */
+  /** Sellers and things with a word in the name that begins with `text`. */
   async find(text: string, limit: number, signal?: AbortSignal): Promise<Hit[]> {
     if (text.trim() === "") return [];
     const { items } = await this.#market.suggest(text, { limit, signal });
@@ -102,7 +102,7 @@ export class Search {
     return found;
   }
 
-  /** Adds each of two people who wrote to each other to the other's contacts. */
+  /** Records that two people wrote to each other: each becomes a contact of the other. */
   async wrote(from: string, to: string): Promise<void> {
     const name = (id: string): string => this.#names.get(id)?.name ?? id;
     await Promise.all([

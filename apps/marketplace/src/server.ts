@@ -8,7 +8,7 @@ export interface WebServer {
   close(): Promise<void>;
 }
 
-/** The port without `--port`. */
+/** Served without `--port`, if it is free. */
 export const usualPort = 3_000;
 
 const lastRequestsMs = 500;
@@ -25,14 +25,14 @@ const listening = async (server: Server, port: number): Promise<boolean> => {
 };
 
 /**
- * Serves on the loopback: on `port`, or on 3000 if that is free, or else on any port.
+ * Serves on the loopback. Without `port` it takes 3000, or any free port if 3000 is taken.
  *
- * @throws {Error} `port` was asked for and is taken.
+ * @throws {Error} `port` is given and taken.
  */
 export const serve = async (app: Hono, port: number | undefined): Promise<WebServer> => {
   const server = createAdaptorServer({
     fetch: app.fetch,
-    // A client that sends slowly, to keep a socket busy, is disconnected.
+    // Disconnects clients that send slowly to keep sockets busy.
     serverOptions: {
       ...{ headersTimeout: 5_000, requestTimeout: 20_000, keepAliveTimeout: 5_000, maxHeaderSize: 16_384 },
       connectionsCheckingInterval: 1_000,

@@ -11,17 +11,17 @@ export const isMode = (text: string): text is Mode => modes.some((mode) => mode 
 
 export interface Servers {
   readonly url: string;
-  /** The one port of a single server, so that a wire can be put before it. */
+  /** The port of a single server, which the wire forwards to; null otherwise. */
   readonly port: number | null;
   readonly failover: Failover | null;
-  /** Rejects when a server ends without being stopped by us. */
+  /** Rejects when a server ends and `stop` was not called. */
   readonly lost: Promise<never> | null;
   stop(): Promise<void>;
 }
 
 const failoverLimitMs = 30_000;
 const backMs = 4_000;
-/** A key of the market, which is what everybody wants to see survive. */
+/** A key in the market's slot. On a Cluster, the failover kills the master that serves it. */
 const marketTag = "{main}";
 
 export const startBehind = async (mode: Mode, home: string): Promise<Servers> => {
@@ -43,7 +43,7 @@ export const startBehind = async (mode: Mode, home: string): Promise<Servers> =>
         if (found && found.port !== old.port) next = found;
         else await sleep(100);
       }
-      // The old one comes back as a replica, so that the button can be pressed again.
+      // The old master returns as a replica, so that the fault can be repeated.
       setTimeout(() => void old.start().catch(() => undefined), backMs).unref();
       return next
         ? `The master at port ${old.port} was killed; the replica at port ${next.port} took over.`
@@ -53,7 +53,7 @@ export const startBehind = async (mode: Mode, home: string): Promise<Servers> =>
   return { url: servers.url, port: null, failover, lost: null, stop: () => servers.stop() };
 };
 
-/** The node of a Cluster that serves the market's slot, according to a node that runs. */
+/** The node of the Cluster that serves the market's slot, as the first running node reports it. */
 const masterOfSlot = async (nodes: readonly RedisNode[]): Promise<RedisNode> => {
   for (const node of nodes) {
     if (node.state !== "running") continue;

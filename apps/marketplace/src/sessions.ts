@@ -1,9 +1,9 @@
-// Sessions live in Redis only. The cookie holds 128 random bits; Redis knows their digest, so that who reads the database
-// cannot take over a session. One script per page view does everything a view needs.
+// Sessions are stored only in Redis. The cookie holds 128 random bits and Redis their digest, so a reader of the
+// database cannot take over a session. A page view is one script.
 import { createHash, randomBytes, timingSafeEqual } from "node:crypto";
 import type { Connection } from "@kit/core";
 import type { MarketKeys } from "./keys.js";
-import { limit, openSession, tell, visit, type Visit } from "./scripts/index.js";
+import { limit, notify, openSession, visit, type Visit } from "./scripts/index.js";
 
 const hourMs = 3_600_000;
 const recentKept = 25;
@@ -11,11 +11,11 @@ export const viewsKept = 2_000;
 const viewsLifeMs = 7 * 24 * hourMs;
 export const idleMs: number = 12 * hourMs;
 const lifeMs = 7 * 24 * hourMs;
-// A race has one buyer press fifty buttons at once; nobody else comes near these. A persona has five sessions at most, and
-// everybody on this machine has one address.
+// Forms in one window. In a race, one buyer sends fifty at once. A persona has at most five sessions. All visitors on
+// this machine share one address.
 const formsOf = { session: 100, persona: 200, address: 1_000 };
 const windowMs = 10_000;
-// Nobody has picked a persona yet: it only carries the token of the forms.
+// The life of a session without a persona, which only carries the token of the forms.
 const anonymousMs = hourMs / 2;
 
 export interface Session extends Visit {
@@ -44,7 +44,7 @@ export class Sessions {
     this.#keys = keys;
   }
 
-  /** Opens a session; without `user` a short one that only carries the token of the forms. */
+  /** Opens a session. Without `user` it is short, and only carries the token of the forms. */
   async open(user = "", life: number = user === "" ? anonymousMs : lifeMs, permit = ""): Promise<Session> {
     const [id, csrf] = [newId(), newId()];
     const key = this.#keys.session(digestOf(id));
@@ -52,7 +52,7 @@ export class Sessions {
     return { id, user, csrf, notice: "", views: 0, recent: [] };
   }
 
-  /** One page view: null unless `id` is a session that lives. `item` is remembered and counted. */
+  /** Records a page view; null unless the session exists. The view of `item` is remembered and counted. */
   async visit(id: string, item = ""): Promise<Session | null> {
     const digest = digestOf(id);
     const { views } = this.#keys;
@@ -65,11 +65,11 @@ export class Sessions {
   }
 
   /** Leaves a message for the next page of this session. */
-  async tell(session: Session, notice: string): Promise<void> {
-    await tell.run(this.#redis, { session: this.#keys.session(digestOf(session.id)) }, { notice });
+  async notify(session: Session, notice: string): Promise<void> {
+    await notify.run(this.#redis, { session: this.#keys.session(digestOf(session.id)) }, { notice });
   }
 
-  /** Counts a form; false: its session, persona or address has sent too many within the last ten seconds. */
+  /** Counts a form; false if its session, persona or address has sent too many in this window of ten seconds. */
   async admits({ id, user }: Session, address: string): Promise<boolean> {
     const admitted = await Promise.all([
       this.#isWithin("session", digestOf(id)),
@@ -79,7 +79,7 @@ export class Sessions {
     return admitted.every(Boolean);
   }
 
-  /** Counts a request that leaves something behind, such as a session for somebody new. */
+  /** Counts a request that stores something, such as the session of a new visitor. */
   admitsAddress(address: string): Promise<boolean> {
     return this.#isWithin("address", digestOf(address));
   }
@@ -88,7 +88,7 @@ export class Sessions {
     return limit.run(this.#redis, { forms: this.#keys.forms(`${kind}-${id}`) }, { most: formsOf[kind], windowMs });
   }
 
-  /** The permit that the session was opened with; empty where nobody counted. */
+  /** The permit that the session was opened with; empty if there was none. */
   async permit({ id }: Session): Promise<string> {
     return (await this.#redis.hget(this.#keys.session(digestOf(id)), "permit")) ?? "";
   }

@@ -1,4 +1,4 @@
-// Everything the web process consists of, put together and taken apart again.
+// Creates every object of the web process, and closes them all.
 import { setTimeout as delay } from "node:timers/promises";
 import type { Chat } from "@kit/chat";
 import { connect, type Connection } from "@kit/core";
@@ -37,10 +37,10 @@ import {
   shopStats,
 } from "./tools.js";
 
-/** One seed, so that everybody's shop opens with the same people and things. */
+/** A fixed seed: every shop opens with the same people and things. */
 const seed = 1_912;
 
-// Above core's own deadline, so that a command of ours on a silent server ends soon after the scripts do.
+// For commands that the shop sends itself. Longer than the deadline of core (2 s), which bounds the scripts.
 const commandTimeoutMs = 3_000;
 const ownServerMs = 20_000;
 const guestServerMs = 5_000;
@@ -49,7 +49,7 @@ const mostHolds = 20;
 const holdMs = 8_000;
 
 export interface ShopOptions extends Place {
-  /** The server belongs to somebody else: nothing heavy is offered. */
+  /** The server belongs to somebody else (`--redis`), so faults, races and measurements are switched off. */
   readonly isGuestServer: boolean;
   /** The server has replicas, so a sale can wait for a copy. */
   readonly hasReplicas: boolean;
@@ -83,7 +83,7 @@ export class Shop {
   readonly countries: Receiver;
   readonly flags: Flags<"maintenance">;
   readonly recentLog: RecentLog;
-  /** Nobody traded here before this program opened the shop. */
+  /** True if this program seeded the market, false if it found an open one. */
   isNew = false;
   readonly #names: ReadonlyMap<string, string>;
   #hasHistory = false;
@@ -125,20 +125,20 @@ export class Shop {
     this.search = new Search(redis, prefix, this.world, this.personas);
     this.stats = shopStats(redis, prefix);
     this.geo = createGeoIp(redis, geoDatabase, { prefix });
-    // Only to look: the consumers themselves are processes of their own.
+    // Only for inspection: the consumers run in processes of their own.
     this.countries = createReceiver(redis, logChannel, { prefix, consumer: "countries", isolate: false });
     this.flags = createFlags(redis, { maintenance: { whenUnknown: false } }, { prefix });
     this.recentLog = new RecentLog(redis, prefix);
-    // Calls report an outage themselves, and background work retries by itself.
+    // These events carry nothing new: in an outage calls reject, and background work is retried.
     quiet(this.lock, this.queue, this.payments, this.chat, this.stats.stats, this.geo, this.countries, this.flags);
   }
 
-  /** Connects, and fills the shelves unless they are full already. */
+  /** Connects, and seeds the market unless it is open already. */
   static async open(options: ShopOptions): Promise<Shop> {
     const { url, onProgress = () => undefined } = options;
     const redis = await connect({
       ...{ url, connectionName: "bazaar web", options: { commandTimeout: commandTimeoutMs } },
-      // A server of our own is there; on a busy machine its first answer may take a while.
+      // Our own server is running, so it gets more time: on a busy machine its first reply may be slow.
       deadlineMs: options.isGuestServer ? guestServerMs : ownServerMs,
     });
     const shop = new Shop(redis, options);
@@ -157,10 +157,10 @@ export class Shop {
     const until = performance.now() + openingMs;
     for (;;)
       try {
-        // Two programs that open the same shop at once would count one opening twice.
+        // Without the lock, two programs that open the same shop at once would both add the history to the counters.
         return await this.lock.using("shop.main.opening", () => this.#fill(onProgress), { waitMs: 30_000 });
       } catch (error) {
-        // On a busy machine a command may be late; an interrupted opening is done again.
+        // On a busy machine a command may time out. Seeding can be repeated.
         if (!isAway(error)) throw error;
         if (performance.now() > until) {
           const cause = error instanceof Error ? error.message : String(error);
@@ -174,7 +174,7 @@ export class Shop {
 
   async #fill(onProgress: (text: string) => void): Promise<void> {
     const { users, items } = this.world;
-    // An interrupted opening is done again, and finds the market open then.
+    // A second attempt finds the market open. It must not reset `isNew`.
     if ((await openMarket(this.redis, this.market.keys, this.world)) === "opened") this.isNew = true;
     onProgress(`${items.length} things and ${users.length} people are in the books`);
     await this.search.open();
@@ -186,7 +186,7 @@ export class Shop {
         attribution: "synthetic geography: reserved addresses, made up for this shop",
       });
     if (this.isNew && !this.#hasHistory) {
-      // Counted twice would be worse than not at all.
+      // Set before the write: after a failure, missing history is better than history counted twice.
       this.#hasHistory = true;
       await seedHistory(this.stats, Date.now());
       onProgress("ninety days of sales are counted");
@@ -198,7 +198,7 @@ export class Shop {
     return user === support ? "Support" : (this.#names.get(user) ?? user);
   }
 
-  /** Adds old chats and a job that fails to a new shop; the pages are open meanwhile. */
+  /** Adds old chats and one failing job to a new shop. Its pages are already served meanwhile. */
   async furnish(): Promise<void> {
     if (!this.isNew) return;
     await seedChats(this.chat, this.world, [...this.personas], (one, other) => this.search.wrote(one, other));
@@ -206,9 +206,9 @@ export class Shop {
   }
 
   /**
-   * Holds the lock of an item for a few seconds on somebody's behalf, for others to see. Resolves once it is held.
+   * Holds the lock of an item for 8 s on a visitor's behalf, so that others can watch. Resolves when the lock is held.
    *
-   * @returns false: this person holds one already, or too many do, or the line was too long.
+   * @returns false if this person holds a lock already, if too many are held, or if the lock was not free in time.
    */
   async hold(item: string, user: string, holder: string): Promise<boolean> {
     if (this.#holds.has(user) || this.#holds.size >= mostHolds) return false;

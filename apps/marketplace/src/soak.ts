@@ -1,4 +1,4 @@
-// A long run with visitors, in which faults are pressed at random: do the invariants hold, and does the heap stay flat?
+// A long run with visitors and random faults. It checks the invariants, and measures the growth of the heap.
 import { setTimeout as sleep } from "node:timers/promises";
 import { setFlagsFromString } from "node:v8";
 import { runInNewContext } from "node:vm";
@@ -14,9 +14,9 @@ export interface SoakReport {
   readonly broken: readonly string[];
   readonly sales: number;
   readonly heapMb: readonly number[];
-  /** Timers, sockets and the like of the web process, at the same instants. */
+  /** Active resources of the web process, such as timers and sockets, sampled with `heapMb`. */
   readonly resources: readonly number[];
-  /** Of the second half, by least squares. */
+  /** Growth over the second half of the run, by least squares. */
   readonly heapSlopeMbPerHour: number;
 }
 
@@ -42,7 +42,7 @@ const slopeOf = (points: readonly (readonly [hour: number, mb: number])[]): numb
 };
 
 export const soak = async (shop: Shop, faults: Faults, minutes: number): Promise<SoakReport> => {
-  // V8 counts compiled code as heap, and its compilers make more of it for as long as a process lives.
+  // V8 counts compiled code as heap and compiles as long as a process lives. That would look like a leak.
   for (const flag of ["--no-opt", "--no-sparkplug"]) setFlagsFromString(flag);
   const startedAt = performance.now();
   const endsAt = startedAt + minutes * 60_000;

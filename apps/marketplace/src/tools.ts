@@ -10,12 +10,12 @@ interface Source {
   on(event: "error", listener: () => void): unknown;
 }
 
-/** Silences background faults of objects that retry by themselves, and whose calls report their own failures. */
+/** Ignores the background faults of objects that retry by themselves. Their calls still reject. */
 export const quiet = (...sources: readonly object[]): void => {
   for (const source of sources) (source as Source).on("error", () => undefined);
 };
 
-/** The jobs of the shop, and what each is given. */
+/** The jobs of the shop, and the data of each. */
 export type ShopJobs = {
   charge: (data: { order: string }) => void;
   label: (data: { order: string }) => void;
@@ -29,7 +29,7 @@ export type ShopJobs = {
 export type JobName = keyof ShopJobs;
 export type OrdersQueue = Queue<ShopJobs>;
 
-/** Short, so that the jobs of a killed worker are soon seen to move. The package's own default is 10 s. */
+/** Shorter than the package's default of 10 s, so that visitors soon see the jobs of a killed worker move. */
 export const jobLeaseMs = 4_000;
 export const queueName = "orders";
 
@@ -49,7 +49,7 @@ export const paymentPermits = 5;
 export const payments = (redis: Connection, prefix: string): Semaphore =>
   createSemaphore(redis, "payments", { prefix, permits: paymentPermits, leaseMs: 5_000 });
 
-/** At most five sessions of one persona. A session that no process holds ends after twelve idle hours. */
+/** The most open sessions of one persona. A session that is not used ends after twelve hours. */
 export const sessionsPerPersona = 5;
 
 export const accountSessions = (redis: Connection, prefix: string, idleMs: number): Semaphore =>
@@ -63,7 +63,7 @@ export const accountSessions = (redis: Connection, prefix: string, idleMs: numbe
 
 export const shopChat = (redis: Connection, prefix: string): Chat<string> => createChat<string>(redis, { prefix });
 
-/** The chat of an order, of which buyer, seller and support are members. */
+/** The chat of an order. Its members are the buyer, the seller and support. */
 export const orderChat = (order: string): string => `order:${order}`;
 
 /** The chat of two people; the same for both of them. */
@@ -92,7 +92,7 @@ const minuteMs = 60 * secondMs;
 const hourMs = 60 * minuteMs;
 const dayMs = 24 * hourMs;
 
-/** From the last quarter of an hour by the second to ninety days by the hour. */
+/** The finest is kept for 15 minutes, the coarsest for 90 days. */
 export const precisions: readonly { readonly stepMs: number; readonly keepMs: number }[] = [
   { stepMs: secondMs, keepMs: 15 * minuteMs },
   { stepMs: 5 * secondMs, keepMs: 2 * hourMs },

@@ -1,5 +1,5 @@
-// The scripted visitors of `--smoke`: a process of its own that knows the shop only by HTTP, and reads its pages as a
-// browser without JavaScript would.
+// The scripted visitors of `--smoke`, in a process of their own. They use the shop only by HTTP, and read its pages as
+// a browser without JavaScript does.
 import { serveChild } from "./child.js";
 import { ask, field, type Reply } from "./http-client.js";
 import type { RaceResult } from "./race.js";
@@ -72,7 +72,7 @@ const signIn = async (visitors: Visitors, user: string): Promise<Person> => {
   const page = await visitors.get("personas", "/personas");
   const form = { csrf: field(page.body, "csrf"), user };
   const entered = await visitors.post("login", "/login", page.cookie ?? "", form);
-  if (!entered.cookie) throw new Error(`nobody let ${user} in`);
+  if (!entered.cookie) throw new Error(`the login of ${user} set no cookie`);
   return { cookie: entered.cookie, name: user };
 };
 
@@ -81,7 +81,7 @@ const outcomeOf = ({ body }: Reply): string => (JSON.parse(body) as { outcome: {
 
 const json = "application/json";
 
-/** Looks around, opens items, buys by both ways in turn; what it bought it offers again. */
+/** Opens items, buys by both ways in turn, and offers each bought item again. */
 const shop = async (visitors: Visitors, user: string, turn: number): Promise<void> => {
   const { cookie } = await signIn(visitors, user);
   const market = await visitors.get("market", `/?page=${turn + 1}`, cookie);
@@ -125,7 +125,7 @@ serveChild(async ({ origin }: VisitorsTask): Promise<VisitorsReport> => {
   const visitors = new Visitors(origin);
   const invariants = async (): Promise<unknown> => JSON.parse((await visitors.get("invariants", "/invariants")).body);
   const invariantsBefore = await invariants();
-  // u61 and on are buyers; some have much money and some have little.
+  // Users from u61 on are buyers, rich and poor.
   await Promise.all(Array.from({ length: shoppers }, (_, turn) => shop(visitors, `u${61 + turn * 7}`, turn)));
   const person = await signIn(visitors, "u61");
   const races: RaceResult[] = [];

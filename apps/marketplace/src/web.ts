@@ -13,7 +13,7 @@ import type { Shop } from "./shop.js";
 import { isId } from "./keys.js";
 
 const cookieName = "sid";
-/** The step of the tour; it is no secret, and gone with the browser. */
+/** Holds the step of the tour. It is no secret, and ends with the browser. */
 export const tourCookie = "tour";
 
 export interface Visitor {
@@ -29,13 +29,13 @@ export interface WebOptions {
   readonly partners: PartnersFacts | null;
   readonly faults: Faults;
   readonly accessLog: AccessLog;
-  /** Where the shop is reached, for the buyers of a race. */
+  /** The address of this server, for the buyers of a race. */
   readonly origin: () => string;
-  /** A secret of the program that plays visitors; with it the web server accepts the address that a request names. */
+  /** A secret of the program that plays visitors. A request that carries it may state its own address. */
   readonly pass: string;
-  /** Where the component `logs` can be moved to, besides the shop's own Redis. */
+  /** The second Redis that the component `logs` can be moved to; null if there is none. */
   readonly otherLogsUrl: string | null;
-  /** Receives faults that no input caused; they are for the operator, never for the visitor. */
+  /** Receives unexpected errors. They are shown to the operator, never to a visitor. */
   readonly onFault: (error: unknown) => void;
 }
 
@@ -51,7 +51,7 @@ export class Web {
     this.shop = options.shop;
   }
 
-  /** Where a request comes from: this machine, or what the program that plays visitors says. */
+  /** The address of a request: this machine's, or the one that the program which plays visitors states. */
   addressOf(c: Context): string {
     return this.options.accessLog.addressOf(c.req.header("x-bazaar-visitor"));
   }
@@ -64,7 +64,7 @@ export class Web {
     return { session, user: session?.user ? await market.user(session.user) : null };
   }
 
-  /** A visitor whose page has forms: somebody new gets a short session that carries their token. */
+  /** The visitor of a page with forms. A new visitor gets a short session, which carries the token of the forms. */
   async visitWithForms(c: Context, item?: string): Promise<Visitor & { session: Session }> {
     const visitor = await this.visit(c, item);
     if (visitor.session) return { ...visitor, session: visitor.session };
@@ -74,7 +74,7 @@ export class Web {
     return { session, user: null };
   }
 
-  /** The fields of a form that this very session was given. */
+  /** The fields of a form, which must carry the token of this session. */
   async ownForm(c: Context, session: Session | null): Promise<Form> {
     const form = await formOf(c);
     if (!session || !isOwnForm(session, form["csrf"])) throw new HTTPException(403);
@@ -82,7 +82,7 @@ export class Web {
     return form;
   }
 
-  /** A form of anybody who has one of our pages open. */
+  /** A form of any visitor with a session, with or without a persona. */
   async anyForm(c: Context): Promise<{ session: Session; form: Form }> {
     const { session } = await this.visit(c);
     const form = await this.ownForm(c, session);
@@ -129,28 +129,29 @@ export class Web {
     return item;
   }
 
-  async tell(session: Session, tone: Notice["tone"], text: string): Promise<void> {
-    await this.shop.sessions.tell(session, JSON.stringify({ tone, text } satisfies Notice));
+  /** Leaves a notice for the next page of this session. */
+  async notify(session: Session, tone: Notice["tone"], text: string): Promise<void> {
+    await this.shop.sessions.notify(session, JSON.stringify({ tone, text } satisfies Notice));
   }
 }
 
-// --- reading what came in ---
+// --- reading requests ---
 
 const isSessionId = (text: string): boolean => /^[\w-]{22}$/.test(text);
 
-/** The id of a session that a request carries, of the shop or of a race's own market; whether it lives is another question. */
+/** The session id in a request's cookie, of the shop or of a race. Whether that session exists is not checked. */
 export const sessionIdOf = (c: Context): string | null => {
   const id = getCookie(c, cookieName);
   return id !== undefined && isSessionId(id) ? id : null;
 };
 
 export const remember = (c: Context, session: Session): void =>
-  // No `Secure`: the shop is reached by plain HTTP on the loopback, and nowhere else.
+  // No `Secure`: the shop is served by plain HTTP, and only on the loopback.
   setCookie(c, cookieName, session.id, { httpOnly: true, sameSite: "Lax", path: "/" });
 
 export const forget = (c: Context): void => void deleteCookie(c, cookieName, { path: "/" });
 
-/** A browser names the origin of a request; a request without one is not from a browser with our page open. */
+/** Whether one of our pages sent the request. Browsers state its origin; a request that states nothing is refused. */
 export const isSameOrigin = (c: Context): boolean => {
   const site = c.req.header("sec-fetch-site");
   const from = c.req.header("origin");
@@ -167,7 +168,7 @@ export const wantsJson = (c: Context): boolean => c.req.header("accept") === "ap
 
 const noticeOf = (text: string | undefined): Notice | null => (text ? (JSON.parse(text) as Notice) : null);
 
-// --- when it does not work ---
+// --- error pages ---
 
 type Problem = readonly [title: string, text: string];
 

@@ -346,10 +346,10 @@ describe("A visit", () => {
     return { market, sessions: new Sessions(fixture.redis, market.keys) };
   };
 
-  it("knows its session, tells a notice once, and remembers nothing without an item", async () => {
+  it("finds its session, returns a notice once, and remembers nothing without an item", async () => {
     const { sessions, market } = await sessionsOf();
     const session = await sessions.open("b");
-    await sessions.tell(session, "hello");
+    await sessions.notify(session, "hello");
     expect(await sessions.visit(session.id)).toMatchObject({
       user: "b",
       csrf: session.csrf,
@@ -389,7 +389,7 @@ describe("A visit", () => {
     const { sessions, market } = await sessionsOf();
     const session = await sessions.open("b");
     await sessions.close(session);
-    await sessions.tell(session, "too late");
+    await sessions.notify(session, "too late");
     expect(await fixture.redis.keys(market.keys.session("*"))).toEqual([]);
   });
 });

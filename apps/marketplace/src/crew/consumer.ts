@@ -1,4 +1,4 @@
-// One of the consumers of the access log: counts countries by day, or answers by status.
+// A consumer of the access log: counts visits by country and day, or responses by status.
 import { connect } from "@kit/core";
 import { createGeoIp } from "@kit/geoip";
 import { createReceiver, dailyCountry, type LinesHandler } from "@kit/logship";
@@ -25,8 +25,8 @@ serveMember(async ({ url, prefix, consumer }: ConsumerTask, report) => {
   const end = new AbortController();
   let lines = 0;
   let file: string | null = null;
-  const tell = (): void => report({ lines, file } satisfies ConsumerStatus);
-  tell();
+  const sendStatus = (): void => report({ lines, file } satisfies ConsumerStatus);
+  sendStatus();
   await geo.ready();
 
   const locator = { country: (address: string) => geo.lookupSync(address).place?.country };
@@ -39,7 +39,7 @@ serveMember(async ({ url, prefix, consumer }: ConsumerTask, report) => {
     await (consumer === "countries" ? countries : status)(batch, results, context);
     results.increment("lines", consumer, batch.length);
     lines += batch.length;
-    tell();
+    sendStatus();
   };
   const receive = async (): Promise<void> => {
     while (!end.signal.aborted) {

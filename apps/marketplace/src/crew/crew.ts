@@ -1,4 +1,4 @@
-// The processes beside the web server: started, restarted when they die, and stopped.
+// Starts the processes beside the web server, restarts those that die, and stops them all.
 import { type ChildProcess, fork } from "node:child_process";
 import { type FromChild, startLimitMs, type ToChild } from "./member.js";
 
@@ -8,7 +8,7 @@ const eventsKept = 40;
 
 type MemberState = "starting" | "running" | "paused" | "gone";
 
-/** The web process's view of another process. */
+/** The state of a process, as the web process has it. */
 export interface Member {
   readonly name: string;
   readonly program: string;
@@ -16,7 +16,7 @@ export interface Member {
   readonly state: MemberState;
   readonly since: number;
   readonly restarts: number;
-  /** Its last report. */
+  /** The last report of the process. */
   readonly status: unknown;
 }
 
@@ -34,7 +34,7 @@ class OneMember {
   since = Date.now();
   restarts = 0;
   status: unknown;
-  /** Its report when it was ready for the first time. */
+  /** The facts that it sent when it was ready for the first time. */
   facts: unknown;
   restartAfterMs = restartMs;
   timer: NodeJS.Timeout | undefined;
@@ -53,7 +53,7 @@ export class Crew {
   #isStopping = false;
   #calls = 0;
 
-  /** Starts a process and resolves with the facts that it reports when ready. It is restarted whenever it dies. */
+  /** Starts a process; resolves with the facts that it sends when ready. A process that dies is restarted. */
   async add<Facts = unknown>(name: string, program: string, task: unknown): Promise<Facts> {
     const member = new OneMember(name, program, task);
     this.#members.set(name, member);
@@ -78,7 +78,7 @@ export class Crew {
     this.#events.splice(eventsKept);
   }
 
-  /** SIGKILL, like an operator or the kernel; it is restarted `backAfterMs` later. */
+  /** Kills a process by SIGKILL and returns its pid. It is restarted `backAfterMs` later. */
   kill(name: string, backAfterMs: number = restartMs): number {
     const member = this.#running(name);
     member.restartAfterMs = backAfterMs;
@@ -102,7 +102,7 @@ export class Crew {
     });
   }
 
-  /** Ends every process, the one called `last` after all others, since they need it to end in order. */
+  /** Ends every process. The one named `last` ends after the others, since they need it for their own stop. */
   async stop(last: string | null = null): Promise<void> {
     this.#isStopping = true;
     const all = [...this.#members.values()];
@@ -123,7 +123,7 @@ export class Crew {
             resolve();
           });
           child.send({ kind: "stop" } satisfies ToChild, () => undefined);
-          // A stopped process acts on nothing else.
+          // A process that SIGSTOP has stopped reads the message only when it continues.
           child.kill("SIGCONT");
         }),
     );

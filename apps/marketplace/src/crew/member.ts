@@ -1,4 +1,4 @@
-// The other side of crew.ts: one process of the shop, from its task to its end.
+// The process side of crew.ts: receives a task, reports its status, answers calls, and stops on request.
 
 /** Messages of a process to the web process. */
 export type FromChild =
@@ -6,7 +6,7 @@ export type FromChild =
   | { readonly kind: "status"; readonly status: unknown }
   | { readonly kind: "reply"; readonly call: number; readonly value: unknown };
 
-/** Messages of the web process. */
+/** Messages of the web process to a process. */
 export type ToChild =
   | { readonly kind: "begin"; readonly task: unknown; readonly before: unknown }
   | { readonly kind: "call"; readonly call: number; readonly what: unknown }
@@ -19,19 +19,19 @@ export interface Duty {
   readonly stop: () => Promise<void>;
 }
 
-/** Sends what the ops page shows of this process, at most four times a second. */
+/** Sends the status that the ops page shows. At most four a second are sent; the newest one wins. */
 export type Report = (status: unknown) => void;
 
 const reportMs = 250;
 
-/** Many processes start at once, and the machine may be a small one. */
+/** How long a process waits for Redis at its start. Many start at once, perhaps on a small machine. */
 export const startLimitMs = 20_000;
 
-/** A restarted process receives the facts of its first start, since others still use them. */
+/** Runs `begin` for the task. A restarted process receives the facts of its first start, which others still use. */
 export const serveMember = <Task, Facts = unknown>(
   begin: (task: Task, report: Report, before: Facts | undefined) => Promise<Duty>,
 ): void => {
-  // The terminal sends Ctrl-C to every process of the group; the web process decides when this one ends.
+  // Ctrl-C in a terminal reaches every process of the group. Only the web process ends this one.
   process.on("SIGINT", () => undefined);
   process.once("disconnect", () => process.exit(1));
   let duty: Duty | undefined;

@@ -1,5 +1,5 @@
-// The world outside of the shop, as a process of its own: a payment provider that accepts five payments at once, a
-// label printer that jams, and a mail server that stores its mails.
+// The partners of the shop, in a process of their own: a payment provider that accepts five payments at once, a printer
+// that jams, and a mail server that stores its mails.
 import { once } from "node:events";
 import { createServer as createHttpServer, type IncomingMessage, type Server, type ServerResponse } from "node:http";
 import { type AddressInfo, createServer as createTcpServer, type Socket } from "node:net";
@@ -28,7 +28,7 @@ export interface PartnersState {
   /** Payments that were refused because five were under way. */
   readonly refused: number;
   readonly charges: number;
-  /** Repeated requests for a payment that was already made; each got the first answer. */
+  /** Requests for a payment that was already made. Each got the first result. */
   readonly repeats: number;
   readonly mailCount: number;
 }
@@ -66,13 +66,13 @@ class Partners {
 
   keep(mail: Mail): void {
     this.#mailCount++;
-    // The same mail sent twice, by a worker that died after sending, is recognised by its id.
+    // A worker that died after sending repeats the mail with the same id.
     if (this.mails.some(({ id }) => id === mail.id)) return;
     this.mails.unshift(mail);
     this.mails.splice(keptMails);
   }
 
-  /** Takes between a quarter and a whole second; one order in eight fails at its first try. */
+  /** Takes 250 to 1,000 ms. One order in eight fails at its first try. */
   async charge(order: string): Promise<{ status: number; text: string }> {
     if (this.#atOnce >= paymentPermits) {
       this.#refused++;

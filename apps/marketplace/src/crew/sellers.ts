@@ -1,4 +1,4 @@
-// The sellers, played by a program: each answers in the chats of its orders, unless a person plays that seller.
+// Plays the sellers: each answers in its chats, unless a person plays that seller.
 import { connect } from "@kit/core";
 import { setTimeout as sleep } from "node:timers/promises";
 import { marketKeys } from "../keys.js";
@@ -45,15 +45,15 @@ serveMember(async ({ url, prefix, sellers }: SellersTask, report) => {
 
   const serve = async (seller: string): Promise<void> => {
     await chat.listen(seller, { signal: end.signal }).each(async ({ chat: name, seq, from, body }) => {
-      // It answers only people, never another program.
+      // Support and the other sellers are programs, too: answering them would never end.
       if (from === support || from === seller || everySeller.has(from)) return;
-      // A person plays this seller: the message stays unread until they have read it, or have left.
+      // A person plays this seller. The message stays unread until that person reads it or leaves.
       if (await isPlayed(seller)) {
         while (await isPlayed(seller)) await sleep(playedMs, undefined, { signal: end.signal });
         return;
       }
       await sleep(slowSellers.has(seller) ? slowMs : thinkingMs, undefined, { signal: end.signal });
-      // Repeated after a crash it is the same answer, and is accepted once.
+      // After a crash the answer is sent again. Its client id is the same, so the chat accepts it once.
       const answer = seller === fraudster ? "Pay me outside of the shop, and it is half the price." : answerTo(body);
       await chat.send(name, { from: seller, body: answer, clientId: `answer-${seq}` });
       if (seller === fraudster && name.startsWith("order:"))
@@ -61,8 +61,8 @@ serveMember(async ({ url, prefix, sellers }: SellersTask, report) => {
       report({ answered: ++answered } satisfies SellersStatus);
     });
   };
-  // Buyers resell items. No program plays all of them as sellers, so support, which is in the chat of every order,
-  // answers.
+  // Buyers resell items, and no listener runs for each of them. Support is a member of every order's chat, so its
+  // listener answers for them.
   const serveOthers = async (): Promise<void> => {
     await chat.listen(support, { signal: end.signal }).each(async ({ chat: name, seq, from, body }) => {
       const seller = await redis.hget(keys.order(name.slice(orderChat("").length)), "seller");
@@ -75,7 +75,7 @@ serveMember(async ({ url, prefix, sellers }: SellersTask, report) => {
     });
   };
 
-  // An outage that outlasts the deadline of a call ends one round of listening; the next begins after it.
+  // A long outage ends the listening. It is started again until this process stops.
   const keep = async (listening: () => Promise<void>): Promise<void> => {
     while (!end.signal.aborted) {
       await listening().catch(() => undefined);

@@ -1,4 +1,4 @@
-// Ships the shop's own access log: every file that the web server has finished, and at the start the days before.
+// Ships the shop's access log: at first the files of past days, then each file that the web server has finished.
 import { readdir, unlink, writeFile } from "node:fs/promises";
 import { watch } from "node:fs";
 import { join } from "node:path";
@@ -13,7 +13,7 @@ import { logChannel, logConsumers } from "../tools.js";
 import { serveMember, startLimitMs } from "./member.js";
 
 export interface ShipperTask extends Place {
-  /** Where the web server puts the files it has finished. */
+  /** The folder where the web server puts finished files. */
   readonly folder: string;
   /** How many days of history. */
   readonly days: number;
@@ -50,10 +50,10 @@ serveMember(async ({ url, prefix, folder, days }: ShipperTask, report) => {
   const end = new AbortController();
   let [files, lines, bytes] = [0, 0, 0];
   let now: ShipperStatus["now"] = null;
-  const tell = (): void => report({ files, lines, bytes, now } satisfies ShipperStatus);
+  const sendStatus = (): void => report({ files, lines, bytes, now } satisfies ShipperStatus);
   shipper.on("progress", ({ file, doneBytes, totalBytes }) => {
     now = { file, doneBytes, totalBytes: totalBytes ?? null };
-    tell();
+    sendStatus();
   });
   const shipped = (file: { lines: number; textBytes: number; wasShipped: boolean }): void => {
     now = null;
@@ -62,10 +62,10 @@ serveMember(async ({ url, prefix, folder, days }: ShipperTask, report) => {
       lines += file.lines;
       bytes += file.textBytes;
     }
-    tell();
+    sendStatus();
   };
 
-  // One after the other, in the order in which they were asked for.
+  // One file at a time, in order of request.
   let last: Promise<unknown> = Promise.resolve();
   const inTurn = (work: () => Promise<unknown>): void => {
     last = last.then(work).catch(() => undefined);
@@ -79,7 +79,7 @@ serveMember(async ({ url, prefix, folder, days }: ShipperTask, report) => {
     for (const name of found) {
       const path = join(folder, name);
       shipped(await shipper.add(path, { signal: end.signal }));
-      // All of it is in Redis now.
+      // The whole file is in Redis now.
       await unlink(path);
     }
   };
@@ -87,14 +87,14 @@ serveMember(async ({ url, prefix, folder, days }: ShipperTask, report) => {
     const name = `history-${day}.log.gz`;
     const path = join(folder, name);
     await writeFile(path, await promisify(gzip)(historyFile(day).join("")));
-    // Its name is its identity: after a restart the shipper finds that it was shipped.
+    // The name is the id, so a restarted shipper does not ship the file again.
     shipped(await shipper.add(path, { id: name, signal: end.signal }));
     await unlink(path);
   };
   for (const day of historyDays(Date.now(), days)) inTurn(() => history(day));
   const watcher = watch(folder, () => inTurn(look));
   const timer = setInterval(() => inTurn(look), lookMs);
-  tell();
+  sendStatus();
 
   let [extra, waiting] = [0, 0];
   return {

@@ -1,4 +1,4 @@
-// Slow visitors over real HTTP: they browse, search, buy, resell, and ask sellers.
+// Plays visitors over real HTTP: they browse, search, buy, resell and write to sellers.
 import { setTimeout as sleep } from "node:timers/promises";
 import { ask, field } from "../http-client.js";
 import { addressOf } from "../seed/countries.js";
@@ -7,7 +7,7 @@ import { serveMember } from "./member.js";
 
 export interface TrafficTask {
   readonly origin: string;
-  /** Sent with each request, so that the web server trusts the address in its header. */
+  /** A secret in each request. With it the web server trusts the address in the header. */
   readonly pass: string;
   readonly users: readonly string[];
 }
@@ -76,7 +76,7 @@ serveMember(async ({ origin, pass, users }: TrafficTask, report) => {
         const text = questions[chance.between(0, questions.length - 1)] ?? "";
         await go(`/order/${order}/say`, { csrf: field(shown.body, "csrf"), id: field(shown.body, "id"), text });
       }
-      // Resold, so that the market never runs dry.
+      // Offered again, so that the market does not run out of items.
       await sell(path, Number(form["price"]));
     }
     const last = await go("/me");

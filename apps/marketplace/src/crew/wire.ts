@@ -1,4 +1,4 @@
-// The network link between the shop and its Redis, as a separate process, so that it can be slowed down and cut.
+// A proxy between the shop and its Redis, in a process of its own. It can be slowed down and cut.
 import { FaultProxy } from "@kit/testing";
 import { serveMember } from "./member.js";
 
@@ -21,7 +21,7 @@ serveMember(async ({ port }: WireTask, _, before?: WireFacts) => {
   return {
     facts: { url: proxy.url } satisfies WireFacts,
     onCall: ({ latencyMs, isCut }: WireCall): boolean => {
-      // Half of it on the way there, half on the way back.
+      // Half in each direction: a round trip takes `latencyMs` longer.
       proxy.up.latencyMs = latencyMs / 2;
       proxy.down.latencyMs = latencyMs / 2;
       proxy.refuse = isCut;

@@ -1,4 +1,4 @@
-// A worker: runs the jobs of orders, and completes sales that have no order.
+// A worker: runs the jobs of orders, and places the orders that sales still lack.
 import { connect } from "@kit/core";
 import { createLock } from "@kit/lock";
 import type { Job } from "@kit/queue";
@@ -60,16 +60,16 @@ serveMember(async ({ url, prefix, name, partners }: WorkerTask, report) => {
   const offers = new Offers({ redis, keys, market, orders, chat, queue });
   const flags = createFlags(redis, { maintenance: { whenUnknown: true } }, { prefix });
   const nothing = (): void => undefined;
-  // Outages reject the calls that meet them; nothing here may print.
+  // In an outage the calls reject; these events carry nothing more.
   quiet(queue, chat, slots, lock, counted.stats, flags);
 
   const running = new Map<string, RunningJob>();
   let [done, failed] = [0, 0];
-  const tell = (): void => report({ running: [...running.values()], done, failed } satisfies WorkerStatus);
+  const sendStatus = (): void => report({ running: [...running.values()], done, failed } satisfies WorkerStatus);
   const progress = (id: string, share: number): void => {
     const job = running.get(id);
     if (job) running.set(id, { ...job, progress: share });
-    tell();
+    sendStatus();
   };
 
   const ask = async (path: string, of: string, signal: AbortSignal): Promise<void> => {
@@ -78,7 +78,7 @@ serveMember(async ({ url, prefix, name, partners }: WorkerTask, report) => {
     if (!response.ok) throw new Error(text);
   };
 
-  /** Holds one of the permits: the provider accepts only that many payments at once. */
+  /** Makes a payment while it holds one of the permits. The provider refuses more payments at once. */
   const pay = (of: string, holder: string, signal: AbortSignal, onPermit?: () => Promise<void>): Promise<void> =>
     slots.using(
       async (permit) => {
@@ -88,14 +88,14 @@ serveMember(async ({ url, prefix, name, partners }: WorkerTask, report) => {
       { holder: `${holder} · ${name}`, signal },
     );
 
-  /** Records the steps of a job of an order, and skips a job that was done before. */
+  /** Runs a job of an order and records its steps. A job that was done before is skipped. */
   const ofOrder =
     (job: JobName, work: (order: Order, job: Job) => Promise<string | undefined>) =>
     async (taken: Job<string, { order: string }>): Promise<void> => {
       const order = await orders.order(taken.data.order);
       if (!order || order.done[job] !== undefined) return;
       running.set(taken.id, { id: taken.id, name: job, since: Date.now() });
-      tell();
+      sendStatus();
       const attempt = taken.attempt + taken.crashes;
       const step = { job, worker: name, attempt };
       try {
@@ -105,7 +105,7 @@ serveMember(async ({ url, prefix, name, partners }: WorkerTask, report) => {
           ...(taken.crashes > 0 ? { note: "its worker died" } : {}),
         });
         const note = await work(order, taken as Job);
-        // Two workers may have done it, if one was considered dead: the first record counts.
+        // Two workers do the job if the lease of one ends while it runs. Only the first records it.
         if (!(await orders.done(order.id, job))) return;
         await orders.step(order.id, { ...step, what: "done", ...(note === undefined ? {} : { note }) });
       } catch (error) {
@@ -114,7 +114,7 @@ serveMember(async ({ url, prefix, name, partners }: WorkerTask, report) => {
         throw error;
       } finally {
         running.delete(taken.id);
-        tell();
+        sendStatus();
       }
     };
 
@@ -150,7 +150,7 @@ serveMember(async ({ url, prefix, name, partners }: WorkerTask, report) => {
       stocktake: async ({ id, data: { ms }, signal, crashes }) => {
         running.set(id, { id, name: "stocktake", since: Date.now(), progress: 0 });
         try {
-          // Counting has a price: a payment that a second attempt asks for again, by the same id.
+          // A stocktake includes a payment. A second attempt requests it again by the same id.
           await pay(`stocktake ${id}`, id, signal);
           const parts = 20;
           for (let part = 1; part <= parts; part++) {
@@ -160,13 +160,13 @@ serveMember(async ({ url, prefix, name, partners }: WorkerTask, report) => {
           await redis.set(keys.result, JSON.stringify({ job: id, worker: name, crashes }), "PX", 600_000);
         } finally {
           running.delete(id);
-          tell();
+          sendStatus();
         }
       },
       offer: async ({ data: { item, buyer } }) => {
         await flags.ready();
         const outcome = flags.isOn("maintenance") ? { kind: "busy" as const } : await offers.consider(item, buyer);
-        // Closed, or others keep the item busy. The offer stands, and that may take longer than a job has attempts.
+        // The shop is closed, or the item is busy. A new job tries again, since this may outlast the attempts of one.
         if (outcome?.kind === "busy") await queue.add("offer", { item, buyer }, { delayMs: laterMs });
         if (outcome?.kind === "sold" && !outcome.repeat) counted.sales.inc();
       },
@@ -179,15 +179,15 @@ serveMember(async ({ url, prefix, name, partners }: WorkerTask, report) => {
     done++;
     counted.jobs.inc({ job: job.name, outcome: "done" });
     counted.jobMs.observe({ job: job.name }, Math.max(0, Date.now() - job.takenAt));
-    tell();
+    sendStatus();
   });
   worker.on("failed", ({ job }) => {
     failed++;
     counted.jobs.inc({ job: job.name, outcome: "failed" });
-    tell();
+    sendStatus();
   });
   worker.on("dead", ({ job }) => counted.jobs.inc({ job: job.name, outcome: "dead" }));
-  tell();
+  sendStatus();
 
   // One worker at a time scans the ledger.
   const dispatch = async (): Promise<void> => {

@@ -5,13 +5,13 @@ import { clock, csrfField, slot, text } from "./parts.js";
 
 export interface ChatView {
   readonly messages: readonly Message<string>[];
-  /** How far each other member has read. */
+  /** The read position of each member. */
   readonly positions: readonly { readonly member: string; readonly position: number }[];
   readonly me: string;
   readonly nameOf: (user: string) => string;
 }
 
-/** The messages, oldest first; under the last of one's own who has seen it. Support is a program. */
+/** The messages, oldest first. The reader's own last one shows which members have seen it; support is a program. */
 export const chatLines = ({ messages, positions, me, nameOf }: ChatView): string => {
   if (messages.length === 0) return text(html`<p class="empty">Nothing said yet.</p>`);
   const lastOfMine = messages.findLast(({ from }) => from === me)?.seq;

@@ -21,7 +21,7 @@ export interface ItemView {
   readonly lock: LockInspection | null;
   readonly offers: readonly NamedOffer[];
   readonly csrf: string;
-  /** A new one for each page: the same form sent twice is one purchase. */
+  /** A new request id for each page, so that the same form sent twice is one purchase. */
   readonly request: string;
   /** A sale can wait until a replica has it. */
   readonly hasReplicas: boolean;
@@ -153,7 +153,7 @@ export const itemPage = (view: ItemView): Html => {
     <div class="offer">
       <p class="label"><a href="/?category=${item.category}">${categoryName(item.category)}</a></p>
       <h1>${item.title}</h1>
-      <div class="terms">
+      <div class="asking">
         <p class="asked">${item.listing ? money(item.listing.price) : "Not listed"}</p>
         ${owner(view)}
         <p class="hint">Seen ${plural(views, "time")}</p>

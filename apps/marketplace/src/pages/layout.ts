@@ -19,14 +19,14 @@ export interface Frame {
   readonly audit: Audit | null;
   /** Milliseconds since Redis last answered with the totals. */
   readonly silentMs: number;
-  /** The features that are missing because the shop runs in a Redis of somebody else. */
+  /** The shop runs in a Redis that belongs to somebody else. */
   readonly isGuestServer: boolean;
   /** Messages that the visitor has not seen. */
   readonly unread: number;
-  /** Why the shop is closed to buyers at the moment; null while it is open. */
+  /** The reason for which buyers are refused; null while the shop is open. */
   readonly maintenance: string | null;
   readonly faults: readonly FaultView[];
-  /** The step of the tour that the visitor is at; 0 for those who are not on it. */
+  /** The visitor's step of the tour; 0 outside the tour. */
   readonly tour: number;
 }
 
@@ -42,7 +42,7 @@ export interface Page {
   readonly watch?: Readonly<Record<string, string | number>>;
   /** The text in the search box. */
   readonly query?: string;
-  /** The page has charts, so it loads what draws them. */
+  /** The page has charts, so it loads their scripts. */
   readonly hasCharts?: boolean;
   readonly body: Html;
 }
@@ -84,7 +84,7 @@ const isHere = (href: string, path: string): boolean =>
     ? path === "/" || path === "/search" || path.startsWith("/item/")
     : path === href || path.startsWith(`${href}/`);
 
-/** A page that lost its stream asks again after about a second, however long it was away. */
+/** A page that lost its stream reconnects about every second, without a growing backoff. */
 const htmxConfig = JSON.stringify({
   includeIndicatorCSS: false,
   extensions: "sse",
@@ -199,7 +199,7 @@ const explained = (path: string): Html => {
   </aside>`;
 };
 
-/** A whole page. It works as it stands; the scripts only keep it current. */
+/** A whole page. It works without scripts, which only keep it current. */
 export const layout = (frame: Frame, { title, path, watch, query = "", hasCharts = false, body }: Page): Html => {
   const bar = barParts(frame.audit, frame.silentMs).map(
     ([id, content]) => html`<div id="${id}" class="cell">${safe(content)}</div>`,

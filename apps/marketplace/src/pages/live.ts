@@ -1,4 +1,4 @@
-// The pieces of a page that the stream replaces. Text in, text out: the stream compares what it sent last.
+// The parts of a page that the stream replaces. They are text, since the stream compares each with the one sent last.
 import { hasBooks, itemsHold, moneyHolds, nobodyInDebt } from "../auditor.js";
 import type { LockInspection } from "@kit/lock";
 import { money } from "../money.js";
@@ -7,11 +7,11 @@ import { html, mark, plural } from "./html.js";
 
 const text = (piece: unknown): string => String(piece);
 
-/** One message may carry several pieces; each names where it goes. */
+/** A part in an event. One event may carry several, each with its target element. */
 export const partial = (target: string, content: string): string =>
   `<hx-partial hx-target="#${target}" hx-swap="innerHTML">${content}</hx-partial>`;
 
-/** `more` is what a small screen can do without. */
+/** Small screens hide `more`. */
 const verdict = (good: boolean, name: string, fact: string, more = ""): string =>
   text(
     html`<span class="verdict"

@@ -20,7 +20,7 @@ export interface MarketView {
   readonly items: readonly Item[];
   readonly locks: ReadonlyMap<string, LockInspection | null>;
   readonly ticker: Ticker | null;
-  /** Only what this seller offers. */
+  /** Shows only the items of this seller. */
   readonly seller?: string;
 }
 
@@ -33,7 +33,7 @@ const address = (category: string | null, page: number): string => {
   return query.size === 0 ? "/" : `/?${query.toString()}`;
 };
 
-/** Whether the item is locked at this moment: shape and word, not colour alone. */
+/** Marks a locked item by shape and word, not by colour alone. */
 const lockChip = (state: LockInspection | null | undefined): Html =>
   state?.state === "held"
     ? html`<span class="chip held" title="held by ${state.holder ?? "somebody"}">locked</span>`

@@ -26,7 +26,7 @@ export interface QueueLook {
 
 export interface OpsLook {
   readonly locks: readonly HeldLock[];
-  readonly seats: SemaphoreInspection;
+  readonly payments: SemaphoreInspection;
   readonly partners: PartnersState | null;
   readonly queue: QueueLook;
   readonly workers: readonly Member[];
@@ -66,13 +66,13 @@ const lockRows = (locks: readonly HeldLock[]): Html =>
         </tbody>
       </table>`;
 
-const seatRow = ({ holders, waiters }: SemaphoreInspection, partners: PartnersState | null): Html => {
-  const seats = Array.from({ length: paymentPermits }, (_, n) => holders[n]);
-  return html`<ol class="seats">
-      ${seats.map((holder) =>
+const permitRow = ({ holders, waiters }: SemaphoreInspection, partners: PartnersState | null): Html => {
+  const permits = Array.from({ length: paymentPermits }, (_, n) => holders[n]);
+  return html`<ol class="permits">
+      ${permits.map((holder) =>
         holder
-          ? html`<li class="seat taken"><span class="away">taken by </span>${holder.holder}</li>`
-          : html`<li class="seat">free</li>`,
+          ? html`<li class="permit taken"><span class="away">taken by </span>${holder.holder}</li>`
+          : html`<li class="permit">free</li>`,
       )}
     </ol>
     <p class="fact">
@@ -154,10 +154,10 @@ const orderRows = (orders: readonly Order[]): Html =>
     </tbody>
   </table>`;
 
-/** The pieces of the page that the stream replaces, by the id of their place. */
+/** The parts of the page that the stream replaces, by the id of their element. */
 export const opsParts = (look: OpsLook): [id: string, content: string][] => [
   ["ops-locks", text(lockRows(look.locks))],
-  ["ops-seats", text(seatRow(look.seats, look.partners))],
+  ["ops-payments", text(permitRow(look.payments, look.partners))],
   ["ops-queue", text(queueFacts(look.queue))],
   [
     "ops-workers",
@@ -249,7 +249,7 @@ export const opsPage = ({ look, letters, csrf, maintenance, logsAddress, canMove
       <p class="lead">Real processes on this machine. Kill one with “Break something” below, and watch.</p>
     </section>
     <div class="ops">
-      ${panel("Five seats at the payment provider", live("ops-seats"), "wide")}
+      ${panel("Five permits for payments", live("ops-payments"), "wide")}
       ${panel("Workers", live("ops-workers"), "wide")} ${panel("Queue", html`${live("ops-queue")}`)}
       ${panel("Locks", live("ops-locks"))} ${panel("Dead letters", letterRows(letters, csrf))}
       ${panel("Newest orders", live("ops-orders"))} ${panel("Other processes", live("ops-others"))}
@@ -277,7 +277,7 @@ export const opsPage = ({ look, letters, csrf, maintenance, logsAddress, canMove
                 </form>`
               : ""
           }
-          <p class="hint">Each is an entry of the live configuration: all processes learn of it by push.</p>`,
+          <p class="hint">Each is an entry of the live configuration: a change is pushed to all processes.</p>`,
       )}
       ${panel("Diary", live("ops-diary"))}
     </div>`;

@@ -1,10 +1,10 @@
 // Small pieces that several pages use.
 import { html, type Html, safe } from "./html.js";
 
-/** A stream sends text. No part of our pages is a promise: nothing in them waits. */
+/** The text of a part, for the stream. Our parts are never promises, since nothing in them waits. */
 export const text = (piece: unknown): string => String(piece);
 
-/** A name with the letters marked that were typed. */
+/** A name in which the typed letters are marked. */
 export const marked = (name: string, ranges: readonly (readonly [number, number])[]): Html => {
   const pieces: (string | Html)[] = [];
   let at = 0;
@@ -47,6 +47,6 @@ export const fact = (name: string, value: string | Html): Html =>
 
 export const csrfField = (csrf: string): Html => html`<input type="hidden" name="csrf" value="${csrf}" />`;
 
-/** A place that the stream fills; `content` is what it starts with. */
+/** An element that the stream fills; `content` is its first content. */
 export const slot = (id: string, content: string, more = ""): Html =>
   html`<div id="${id}" ${safe(more)}>${safe(content)}</div>`;

@@ -112,7 +112,7 @@ const dots = ({ buyers }: RaceResult): Html =>
     )}
   </ul>`;
 
-/** One thin bar per buyer, from the first that came in to the last; the higher, the later it was answered. */
+/** A bar per buyer, in order of arrival. The later a buyer was answered, the higher its bar. */
 const orders = ({ buyers }: RaceResult): Html => {
   const all = buyers.length;
   const bars = buyers.map(({ came, answered, outcome }) => {

@@ -64,7 +64,7 @@ interface Series {
   readonly name: string;
   /** The class that gives its colour. */
   readonly kind: "sales" | "views" | "p50" | "p95" | "p99";
-  /** One for each step; null where nothing is known. */
+  /** One value for each step; null if there is none. */
   readonly values: readonly (number | null)[];
 }
 
@@ -95,7 +95,7 @@ const pathOf = ({ values }: Series, shape: Chart["shape"], most: number): string
     .join("");
 };
 
-/** Drawn here, so that it is seen without JavaScript; `charts.js` draws the same with uPlot from `data-chart`. */
+/** A chart as SVG, for pages without JavaScript. `charts.js` draws it by uPlot, from `data-chart`. */
 const figure = ({ title, fact, label, from, stepMs, shape, unit, series }: Chart): Html => {
   const steps = series[0].values.length;
   const to = from + steps * stepMs;

@@ -1,10 +1,10 @@
-// The five steps through the shop: a list on the page that explains it, and a strip that leads from one to the next.
+// The five steps through the shop: a list on the about page, and a strip that leads from one step to the next.
 import { html, type Html } from "./html.js";
 
 interface Step {
   readonly name: string;
   readonly what: string;
-  /** Where the step begins. */
+  /** The page where the step begins. */
   readonly path: string;
 }
 
@@ -32,13 +32,13 @@ const steps: readonly Step[] = [
   },
 ];
 
-/** The start of a step; undefined for a number that is none. */
+/** The page where a step begins; undefined if there is no such step. */
 export const startOfStep = (step: number): string | undefined => steps[step - 1]?.path;
 
-/** Buying leads to the order, so that page is the next step already. */
+/** A purchase leads to its order, and that page belongs to the next step. */
 const stepAt = (step: number, path: string): number => (step === 2 && path.startsWith("/order/") ? 3 : step);
 
-/** The task of this step, and the way on; nothing for those who are not on the tour. */
+/** The task of the current step and a link to the next; empty outside the tour. */
 export const tourStrip = (step: number, path: string): Html => {
   const at = stepAt(step, path);
   const now = steps[at - 1];

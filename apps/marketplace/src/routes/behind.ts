@@ -1,4 +1,4 @@
-// Behind the counter: operations, logs, statistics, mail, and what a program may read of them.
+// The routes for operators: operations, logs, statistics, metrics and mail.
 import { descriptor as queueDescriptor } from "@kit/queue/descriptor";
 import type { Hono } from "hono";
 import { HTTPException } from "hono/http-exception";
@@ -42,7 +42,7 @@ const lookAtQueue = async ({ shop }: Web): Promise<QueueLook> => {
 export const lookAtOps = async (web: Web): Promise<OpsLook> => {
   const { shop } = web;
   const { crew } = web.options;
-  const [locks, seats, partners, queue, orders, diary] = await Promise.all([
+  const [locks, payments, partners, queue, orders, diary] = await Promise.all([
     shop.locks.look(),
     shop.payments.inspect(),
     fromPartners<PartnersState>(web, "/state"),
@@ -53,7 +53,7 @@ export const lookAtOps = async (web: Web): Promise<OpsLook> => {
   const members = crew.members();
   const workers = members.filter(({ program }) => program === "worker");
   const others = members.filter(({ program }) => program !== "worker");
-  return { locks, seats, partners, queue, workers, others, events: crew.events, orders, diary };
+  return { locks, payments, partners, queue, workers, others, events: crew.events, orders, diary };
 };
 
 export const lookAtLogs = async ({ shop, options }: Web): Promise<LogsLook> => {
@@ -71,7 +71,7 @@ export const lookAtLogs = async ({ shop, options }: Web): Promise<LogsLook> => {
 
 export const lookAtMail = async (web: Web): Promise<Mail[]> => (await fromPartners<Mail[]>(web, "/mails")) ?? [];
 
-/** The finest step that is kept for so long, and makes no more points than a chart has room for. */
+/** The finest step that is kept for this span and fits the chart. */
 const stepFor = (from: number, to: number, now: number): number => {
   const fits = precisions.filter(({ stepMs, keepMs }) => now - from <= keepMs && (to - from) / stepMs <= mostPoints);
   return (fits[0] ?? precisions.at(-1))?.stepMs ?? 3_600_000;
@@ -101,7 +101,7 @@ export const behindRoutes: Routes = (app: Hono, web): void => {
     if (id === "" || id.length > 512 || (what !== "retry" && what !== "drop")) throw new HTTPException(400);
     const count = what === "retry" ? await queue.redrive([id]) : await queue.dropDeadLetters([id]);
     const done = what === "retry" ? "The job is back in the queue, with all its attempts." : "The dead letter is gone.";
-    await web.tell(session, count > 0 ? "good" : "bad", count > 0 ? done : "That dead letter is not there any more.");
+    await web.notify(session, count > 0 ? "good" : "bad", count > 0 ? done : "That dead letter is not there any more.");
     return c.redirect("/ops", 303);
   });
 
@@ -115,7 +115,7 @@ export const behindRoutes: Routes = (app: Hono, web): void => {
     });
     const words = isOn ? "Closed: buying is refused from now on, in every process." : "Open again.";
     recentLog.write(isOn ? "closed for maintenance" : "open again");
-    await web.tell(session, "good", words);
+    await web.notify(session, "good", words);
     return c.redirect("/ops", 303);
   });
 
@@ -126,7 +126,7 @@ export const behindRoutes: Routes = (app: Hono, web): void => {
     const lines = await recentLog.read(1);
     await recentLog.moveTo(isHome ? otherLogsUrl : shop.place.url);
     const words = `The diary goes to ${isHome ? "the other Redis" : "the shop's own Redis"} from now on. ${lines.length > 0 ? "Older entries stay where they are." : ""}`;
-    await web.tell(session, "good", words);
+    await web.notify(session, "good", words);
     return c.redirect("/ops", 303);
   });
 
@@ -143,7 +143,7 @@ export const behindRoutes: Routes = (app: Hono, web): void => {
       throw new HTTPException(409);
     });
     if (name === null) throw new HTTPException(429);
-    await web.tell(session, "good", `${name} is on its way: ${shippedLines.toLocaleString("en-GB")} lines.`);
+    await web.notify(session, "good", `${name} is on its way: ${shippedLines.toLocaleString("en-GB")} lines.`);
     return c.redirect("/logs", 303);
   });
 

@@ -144,7 +144,7 @@ export const marketRoutes: Routes = (app: Hono, web): void => {
     return await web.show(c, visitor, { title: item.title, path: `/item/${item.id}`, watch, body: itemPage(view) });
   });
 
-  /** The answer to a purchase while the shop is closed to buyers. */
+  /** The reply to a purchase while the shop is closed to buyers; null while it is open. */
   const whenClosed = (c: Context): ReturnType<typeof problem> | null => {
     const { on, reason } = shop.flags.get("maintenance");
     if (!on) return null;
@@ -175,14 +175,14 @@ export const marketRoutes: Routes = (app: Hono, web): void => {
       shop.recentLog.write(`sold ${item.title} for ${money(outcome.price)}`);
       order = orderId({ buyer: user.id, request });
       const seller = item.listing?.seller ?? "";
-      // The sale stands. Should its order not be placed now, a worker finds the sale in the ledger, and places it.
+      // The sale stands. If placing its order fails here, a worker finds the sale in the ledger and places it.
       if (seller !== "" && !outcome.repeat)
         await shop.orders
           .place({ request, item: item.id, buyer: user.id, seller, price: outcome.price, at: Date.now() })
           .catch(() => undefined);
     }
     if (wantsJson(c)) return c.json({ outcome, ...(order === null ? {} : { order }) }, order === null ? 409 : 200);
-    await web.tell(session, order === null ? "bad" : "good", buyWords(outcome, item.title, price));
+    await web.notify(session, order === null ? "bad" : "good", buyWords(outcome, item.title, price));
     return c.redirect(order === null ? `/item/${item.id}` : `/order/${order}`, 303);
   });
 
@@ -205,7 +205,7 @@ export const marketRoutes: Routes = (app: Hono, web): void => {
         : isGood
           ? `You offer ${money(price)}. The seller's answer comes as a message; your money stays with you until then.`
           : `Offer less than the asked ${money(asked)}, in pounds and pence, such as 24.50.`;
-    await web.tell(session, isGood ? "good" : "bad", words);
+    await web.notify(session, isGood ? "good" : "bad", words);
     return c.redirect(`/item/${item.id}`, 303);
   });
 
@@ -223,7 +223,7 @@ export const marketRoutes: Routes = (app: Hono, web): void => {
     const words = isSold
       ? `Sold for ${money(outcome.price)}.`
       : "That offer does not stand any more, or its buyer is short of money.";
-    await web.tell(session, isSold ? "good" : "bad", words);
+    await web.notify(session, isSold ? "good" : "bad", words);
     return c.redirect(`/item/${item.id}`, 303);
   });
 
@@ -236,13 +236,13 @@ export const marketRoutes: Routes = (app: Hono, web): void => {
     if (price === null) {
       if (wantsJson(c)) return c.json({ outcome: { kind: "bad-price" } }, 400);
       const words = "That is no price. Give pounds and pence between £0.01 and £1,000,000, such as 24.50.";
-      await web.tell(session, "bad", words);
+      await web.notify(session, "bad", words);
       return c.redirect(`/item/${item.id}`, 303);
     }
     const outcome = await market.list(way, { item: item.id, seller: user.id, price, revision, request }, user.name);
     const good = outcome.kind === "listed" || outcome.kind === "repriced";
     if (wantsJson(c)) return c.json({ outcome }, good ? 200 : outcome.kind === "not-yours" ? 403 : 409);
-    await web.tell(session, good ? "good" : "bad", listWords(outcome, item.title));
+    await web.notify(session, good ? "good" : "bad", listWords(outcome, item.title));
     return c.redirect(`/item/${item.id}`, 303);
   });
 
@@ -253,7 +253,7 @@ export const marketRoutes: Routes = (app: Hono, web): void => {
     const text = held
       ? "The lock is yours for eight seconds. Buy it now from another window, as somebody else: that purchase waits in line, and goes through when you let go."
       : "You hold one already, or the line is too long just now.";
-    await web.tell(session, held ? "good" : "bad", text);
+    await web.notify(session, held ? "good" : "bad", text);
     return c.redirect(`/item/${item.id}`, 303);
   });
 };

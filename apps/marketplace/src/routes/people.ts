@@ -28,7 +28,7 @@ export const lookAtChat = async (
 ): Promise<ChatView> => {
   const { messages } = await shop.chat.history(chat, { limit: shownMessages });
   const last: Message<string> | undefined = messages.at(-1);
-  // Only what somebody else wrote needs to be acknowledged: one's own counts as read.
+  // Only messages of others need an acknowledgement; a member's own count as read.
   if (last && last.from !== me) await shop.chat.ack(me, last);
   const { members } = await shop.chat.members(chat, { limit: 10 });
   return { messages, positions: members, me, nameOf };
@@ -48,7 +48,7 @@ export const peopleRoutes: Routes = (app: Hono, web): void => {
   const byName = new Map(shop.world.users.map(({ id, name }) => [name.normalize(), id]));
   const nameOf = (user: string): string => shop.nameOf(user);
 
-  /** Another tab may still show what was private to this session. */
+  /** Ends a session and its streams, since another tab may still show its private data. */
   const leave = async (session: Session): Promise<void> => {
     await accounts.signOut(session);
     shop.live.endOf(session.id);
@@ -71,9 +71,9 @@ export const peopleRoutes: Routes = (app: Hono, web): void => {
     const { session, form } = await web.anyForm(c);
     const user = form["user"] ?? "";
     if (!users.has(user)) throw new HTTPException(400);
-    // Programs play visitors, too; what they play is not a person being there.
+    // Programs play visitors, too, from made-up addresses. They do not make a person present.
     const isPerson = web.addressOf(c) === "127.0.0.1";
-    // A new id with every change of persona: one that was planted before is worth nothing afterwards.
+    // Every change of persona gets a new session id, which prevents session fixation.
     await leave(session);
     const opened = await accounts.signIn(user, isPerson);
     if (!opened) {
@@ -129,7 +129,7 @@ export const peopleRoutes: Routes = (app: Hono, web): void => {
     return await web.show(c, persona, { title: `Order ${order.id}`, path: `/order/${order.id}`, watch, body });
   });
 
-  /** A message of a form: its text, and an id that makes sending it twice one message. */
+  /** The message in a form. Its client id makes a repeat the same message. */
   const messageOf = (form: Readonly<Record<string, string>>): { body: string; clientId: string } => {
     const [body, clientId] = [(form["text"] ?? "").trim(), form["id"]];
     if (body === "" || body.length > textLength || !isId(clientId)) throw new HTTPException(400);
@@ -219,7 +219,7 @@ export const peopleRoutes: Routes = (app: Hono, web): void => {
     const { user, form } = await web.signedIn(c);
     const other = c.req.param("id");
     if (!users.has(other) || other === user.id) throw new HTTPException(404);
-    // Only a chat that was begun goes on here: a new one needs a contact or a member of the guild.
+    // Only an existing chat continues here. `/messages/send` opens a new one, for contacts and members of the guild.
     await chat.inspect(pairChat(user.id, other)).catch(() => {
       throw new HTTPException(404);
     });
@@ -234,7 +234,7 @@ export const peopleRoutes: Routes = (app: Hono, web): void => {
     const to = byName.get(wanted.normalize());
     const people = to === undefined ? [] : await search.addressees(user.id, wanted, 50);
     if (to === undefined || !people.some(({ id }) => id === to)) {
-      await web.tell(
+      await web.notify(
         session,
         "bad",
         "Nobody of that name is in your guild or among your contacts. Choose one of the names that appear while you type.",

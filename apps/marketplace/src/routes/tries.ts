@@ -22,7 +22,7 @@ import { type Routes, sessionIdOf, tourCookie, wantsJson } from "../web.js";
 const rememberedVisitors = 200;
 const packages = "autocomplete chat core geoip lock logship queue semaphore stats testing".split(" ");
 
-/** One at a time, and nobody waits in line for a measurement. */
+/** Runs one task at a time. While it runs, another is refused with 429. */
 class OneAtATime {
   #isRunning = false;
 
@@ -44,7 +44,7 @@ export const tryRoutes: Routes = (app: Hono, web): void => {
   const measuring = new OneAtATime();
   const pausing = new OneAtATime();
   let measured: Measurements | null = null;
-  /** The last race of each way, by the session that started it. */
+  /** The last result of each kind of race, by the session that started it. */
   const seen = new Map<string, Map<RaceWay, RaceResult>>();
 
   const remembered = (session: string): Map<RaceWay, RaceResult> => {
@@ -101,7 +101,7 @@ export const tryRoutes: Routes = (app: Hono, web): void => {
     return await web.show(c, visitor, { title: "Race", path: "/race", body });
   });
 
-  // One of the buyers. Their sessions are those of the race's own market.
+  // A purchase by one of the buyers. Their sessions belong to the race's own market.
   app.post("/race/:id/buy", async (c) => {
     const race = races.running(c.req.param("id"));
     if (!race) throw new HTTPException(404);
@@ -117,7 +117,7 @@ export const tryRoutes: Routes = (app: Hono, web): void => {
     return c.json({ outcome }, outcome.kind === "sold" ? 200 : 409);
   });
 
-  // --- what round trips cost ---
+  // --- the cost of round trips ---
 
   app.get("/pipeline", async (c) => {
     const visitor = await web.visitWithForms(c);
@@ -149,12 +149,12 @@ export const tryRoutes: Routes = (app: Hono, web): void => {
     const { title = "" } = faults.list().find(({ name }) => name === fault) ?? {};
     // A fault that cuts Redis off may also stop this message.
     await web
-      .tell(session, "good", `Under way: ${title.toLowerCase()}. The result appears on this page.`)
+      .notify(session, "good", `Under way: ${title.toLowerCase()}. The result appears on this page.`)
       .catch(() => undefined);
     return c.redirect("/faults", 303);
   });
 
-  // --- what explains it ---
+  // --- explanations ---
 
   app.get("/about", async (c) => {
     const visitor = await web.visit(c);
@@ -170,7 +170,7 @@ export const tryRoutes: Routes = (app: Hono, web): void => {
     const start = /^\d$/.test(step) ? startOfStep(Number(step)) : undefined;
     if (start === undefined) throw new HTTPException(404);
     setCookie(c, tourCookie, step, { httpOnly: true, sameSite: "Lax", path: "/" });
-    // The step about an order begins at the visitor's last one.
+    // The step about an order begins at the visitor's newest order.
     const persona = start === "/me" ? await web.persona(c) : null;
     const [order] = persona ? await shop.orders.newest(1, persona.user.id) : [];
     return c.redirect(order ? `/order/${order.id}` : start, 303);

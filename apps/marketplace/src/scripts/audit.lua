@@ -7,8 +7,8 @@
 --
 -- Reply   {opening money, money, opening items, items found, items found twice, users in debt, sales, listed}
 --
--- Why     Read by one script, so that no sale is half seen. Some 1,700 inner reads: two milliseconds, asked for at
---         most once a second.
+-- Why     One script, so that no sale is counted half done. About 1,700 inner reads take two milliseconds. The shop
+--         runs it at most once a second.
 local totals = KEYS[1]
 local market = KEYS[2]
 local wallets = KEYS

@@ -2,8 +2,8 @@
 --
 -- KEYS[1]   item       hash    category, revision, fence (the highest fencing token seen)
 -- KEYS[2]   listing    hash    price, seller; exists while the item is for sale
--- KEYS[3]   buyer      hash    name, funds of who buys
--- KEYS[4]   seller     hash    name, funds of who sells
+-- KEYS[3]   buyer      hash    name, funds of the buyer
+-- KEYS[4]   seller     hash    name, funds of the seller
 -- KEYS[5]   inventory  set     items of the buyer
 -- KEYS[6]   market     zset    every listed item, by listing number
 -- KEYS[7]   shelf      zset    the same for the category of the item
@@ -16,26 +16,26 @@
 -- ARGV[3]   sellerId       string   the seller whose hash is KEYS[4]
 -- ARGV[4]   price          integer  the price the buyer saw, pence
 -- ARGV[5]   revision       integer  the revision of the item the buyer saw
--- ARGV[6]   fencingToken   integer  token of the lease under which this is written
+-- ARGV[6]   fencingToken   integer  fencing token of the caller's lease
 -- ARGV[7]   request        string   id of the request; with the buyer, the id of the sale
--- ARGV[8]   receiptLifeMs  integer  how long a repeat is answered with the first result
--- ARGV[9]   marketLifeMs   integer  life of the whole market, 0 for ever
--- ARGV[10]  ledgerLength   integer  sales kept, about
--- ARGV[11]  isOffer        integer  1: the seller accepts the buyer's offer, which has to stand; 0: the asked price
+-- ARGV[8]   receiptLifeMs  integer  how long the first result is kept for repeats
+-- ARGV[9]   marketLifeMs   integer  life of the whole market, 0 without limit
+-- ARGV[10]  ledgerLength   integer  sales kept, approximately
+-- ARGV[11]  isOffer        integer  1: the price is the buyer's offer, which must still stand; 0: it is the asked price
 --
 -- Reply   {1, price, fence}  sold
 --         {2, price, fence}  this request was sold before: its first result
 --         {3}                not for sale (any more)
 --         {4, price}         another price than the buyer saw
---         {5}                same price, but another listing than the buyer saw; or the offer does not stand
+--         {5}                the listing or the item has changed since the buyer looked, or the offer does not stand
 --         {6, funds}         not enough money
---         {7, fence}         a newer lease was here: this one is stale
+--         {7, fence}         the item has seen this newer token: the caller's is stale
 --         {8}                the buyer's own item
 --
--- Why     Nothing the buyer saw is trusted: a caller that slept past its lease arrives here with old numbers. Money and
---         tokens are compared as text or added by the server, so nothing is lost to rounding. A token counts as seen
---         even when the sale is refused: a later holder has read the item and decided by it. A sale without a
---         lock leaves the fence alone, since it has no token; what stops an older holder then is the revision.
+-- Why     Everything that the buyer saw is checked again: a caller whose lease has expired sends old values. Money and
+--         tokens are compared as text or added by the server, so nothing is lost to rounding. A refused sale records
+--         its token as well, since its holder has read the item and decided by it. An optimistic sale has no token
+--         and leaves the fence alone. After it, the revision stops an older holder.
 local item = KEYS[1]
 local listing = KEYS[2]
 local buyer = KEYS[3]
@@ -101,7 +101,7 @@ if tonumber(funds) < tonumber(price) then
   return { 6, funds }
 end
 
--- Lua does not roll back: whatever could fail by its type is read before the first write.
+-- A script does not roll back. Each key is read before the first write, so that a wrong type fails there.
 if not redis.call("HGET", seller, "funds") or redis.call("SISMEMBER", inventory, itemId) == 1 then
   return redis.error_reply("SHOP_BROKEN seller unknown, or item in two places")
 end

@@ -3,8 +3,8 @@ import auditSource from "./audit.lua";
 import buySource from "./buy.lua";
 import limitSource from "./limit.lua";
 import listSource from "./list.lua";
+import notifySource from "./notify.lua";
 import openSessionSource from "./open-session.lua";
-import tellSource from "./tell.lua";
 import visitSource from "./visit.lua";
 
 /** The result of a purchase. */
@@ -14,7 +14,7 @@ export type BuyOutcome =
       readonly price: number;
       readonly fence: string;
       readonly repeat: boolean;
-      /** How many replicas have confirmed it, where copies were asked for. */
+      /** How many replicas have confirmed the sale, if `copies` was given. */
       readonly copies?: number;
     }
   | { readonly kind: "not-for-sale" }
@@ -34,12 +34,12 @@ export type ListOutcome =
 
 /** One page view of a visitor that has a session. */
 export interface Visit {
-  /** Empty until a persona was picked. */
+  /** Empty until the visitor picks a persona. */
   readonly user: string;
   readonly csrf: string;
   /** A message that the last form left for the next page; shown once. */
   readonly notice: string;
-  /** Views of the item looked at. */
+  /** Views of the shown item. */
   readonly views: number;
   readonly recent: readonly string[];
 }
@@ -88,7 +88,7 @@ export const buy: Script<typeof buyKeys, typeof buyArgs, BuyOutcome> = defineScr
   source: buySource,
   keys: buyKeys,
   args: buyArgs,
-  // A repeat finds the receipt.
+  // A repeat returns the result in the receipt.
   idempotent: true,
   reply: (raw): BuyOutcome => {
     const [code, fact = "", fence = ""] = raw as [number, string?, string?];
@@ -172,14 +172,14 @@ export const visit: Script<typeof visitKeys, typeof visitArgs, Visit | null> = d
   },
 });
 
-const tellKeys = ["session"] as const;
-const tellArgs = ["notice"] as const;
+const notifyKeys = ["session"] as const;
+const notifyArgs = ["notice"] as const;
 
-export const tell: Script<typeof tellKeys, typeof tellArgs, boolean> = defineScript({
-  name: "shop.tell",
-  source: tellSource,
-  keys: tellKeys,
-  args: tellArgs,
+export const notify: Script<typeof notifyKeys, typeof notifyArgs, boolean> = defineScript({
+  name: "shop.notify",
+  source: notifySource,
+  keys: notifyKeys,
+  args: notifyArgs,
   idempotent: true,
   reply: (raw): boolean => raw === 1,
 });
@@ -193,7 +193,7 @@ export const limit: Script<typeof limitKeys, typeof limitArgs, boolean> = define
   source: limitSource,
   keys: limitKeys,
   args: limitArgs,
-  // Counted twice by a lost reply is a form less in this window, no more.
+  // After a lost reply the form is counted twice. That costs one form of this window.
   idempotent: true,
   reply: (raw): boolean => raw === 1,
 });

@@ -1,7 +1,7 @@
--- limit.lua - count one form of a session, a persona or an address, and say whether that was one too many.
+-- limit.lua - count one form of a session, a persona or an address, and check the limit.
 --
 -- KEYS[1]  forms     string   forms in the present window
--- ARGV[1]  most      integer  forms that a window has room for
+-- ARGV[1]  most      integer  forms allowed in one window
 -- ARGV[2]  windowMs  integer  length of a window
 --
 -- Reply    1  within the limit

@@ -1,4 +1,4 @@
--- list.lua - put an item of one's own up for sale, or give its listing another price.
+-- list.lua - put an item up for sale, or change the price of its listing.
 --
 -- KEYS[1]  item       hash    category, revision, fence (the highest fencing token seen)
 -- KEYS[2]  listing    hash    price, seller; exists while the item is for sale
@@ -8,19 +8,19 @@
 -- KEYS[6]  totals     hash    money and items at the opening, listings and sales since
 -- KEYS[7]  receipt    string  the first result of this request
 -- ARGV[1]  itemId         string   the item
--- ARGV[2]  sellerId       string   who lists it
+-- ARGV[2]  sellerId       string   the seller
 -- ARGV[3]  price          integer  the price asked, pence
 -- ARGV[4]  revision       integer  the revision of the item the seller saw
--- ARGV[5]  fencingToken   integer  token of the lease under which this is written
--- ARGV[6]  receiptLifeMs  integer  how long a repeat is answered with the first result
--- ARGV[7]  marketLifeMs   integer  life of the whole market, 0 for ever
+-- ARGV[5]  fencingToken   integer  fencing token of the caller's lease
+-- ARGV[6]  receiptLifeMs  integer  how long the first result is kept for repeats
+-- ARGV[7]  marketLifeMs   integer  life of the whole market, 0 without limit
 --
 -- Reply   {1, price}  listed
 --         {2, price}  this request listed it before: its first result
---         {3, price}  was listed by the same seller: the price is the new one
+--         {3, price}  was listed by the same seller: the price is changed
 --         {4}         not the seller's item
 --         {5}         the item changed hands or price since the seller looked
---         {6, fence}  a newer lease was here: this one is stale
+--         {6, fence}  the item has seen this newer token: the caller's is stale
 local item = KEYS[1]
 local listing = KEYS[2]
 local inventory = KEYS[3]

@@ -1,11 +1,11 @@
--- open-session.lua - begin a session whose end is an instant of the server.
+-- open-session.lua - open a session; its end is set by the server's clock.
 --
 -- KEYS[1]  session  hash     user, csrf, endsAt, permit, notice
--- ARGV[1]  user     string   who it is, empty for a visitor without a persona
--- ARGV[2]  csrf     string   the token its forms carry
--- ARGV[3]  lifeMs   integer  how long it lasts at most
--- ARGV[4]  idleMs   integer  how long it lasts unused
--- ARGV[5]  permit   string   its permit among the sessions of its user, empty where nobody counts
+-- ARGV[1]  user     string   the persona, empty for a visitor without one
+-- ARGV[2]  csrf     string   the token of its forms
+-- ARGV[3]  lifeMs   integer  longest life
+-- ARGV[4]  idleMs   integer  longest life without a visit
+-- ARGV[5]  permit   string   its permit of the sessions semaphore, empty for none
 --
 -- Reply    1  open
 local session = KEYS[1]

@@ -1,16 +1,16 @@
--- visit.lua - one page view: check the session, prolong it, remember the item looked at, count the view.
+-- visit.lua - record a page view: extend the session, remember the item, count the view.
 --
 -- KEYS[1]  session  hash  user, csrf, endsAt, notice
 -- KEYS[2]  recent   list  items this session looked at, newest first, each once
--- KEYS[3]  views    zset  how often each item was looked at
+-- KEYS[3]  views    zset  views of each item
 -- ARGV[1]  itemId       string   the item looked at, empty for none
--- ARGV[2]  idleMs       integer  life of a session that is not used
+-- ARGV[2]  idleMs       integer  life of a session without a visit
 -- ARGV[3]  recentKept   integer  items remembered
--- ARGV[4]  viewsKept    integer  items counted; the least looked at go first
+-- ARGV[4]  viewsKept    integer  items counted; those with the fewest views are dropped
 -- ARGV[5]  viewsLifeMs  integer  life of the counts after the last view
 --
--- Reply   {0}                                     no such session, or over
---         {1, user, csrf, notice, views, recent}  notice was left by the last form, and is told once
+-- Reply   {0}                                     no such session, or it has ended
+--         {1, user, csrf, notice, views, recent}  the last form left the notice, which is returned once
 local session = KEYS[1]
 local recent = KEYS[2]
 local views = KEYS[3]

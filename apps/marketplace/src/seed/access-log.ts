@@ -1,4 +1,5 @@
-// The visits before the shop was opened, as its access log would have them: a file a day, thirty with 200,000 lines in all.
+// Made-up visits from before the opening, as lines of the access log. Thirty files, one a day, have 200,000 lines in
+// all.
 import { addressOf } from "./countries.js";
 import { random, seedOf } from "./random.js";
 

@@ -1,4 +1,4 @@
-// Four hundred chats of buyers with sellers from before the first visitor came.
+// Seeds four hundred chats between buyers and sellers from before the opening.
 import type { Chat } from "@kit/chat";
 import { pairChat, writeTo } from "../tools.js";
 import type { World } from "./index.js";
@@ -28,7 +28,7 @@ const talks: readonly (readonly [string, ...string[]])[] = [
   ["Do you have a second one?", "Only this one, I am afraid.", "Then I had better be quick."],
 ];
 
-/** Writes them; `met` is told of each pair that has talked, so that names can be completed. */
+/** Writes the chats. `met` is called for each persona and the seller it wrote to, so that names can be completed. */
 export const seedChats = async (
   chat: Chat<string>,
   { users }: World,
@@ -48,7 +48,7 @@ export const seedChats = async (
     for (const [n, body] of talk.entries()) {
       const [from, to] = n % 2 === 0 ? [buyer, seller] : [seller, buyer];
       const { seq } = await writeTo(chat, from, to, { body, clientId: `seed-${n}` });
-      // Read by the seller, so that the program that plays them does not answer it again.
+      // Acknowledged for the seller, so that the program that plays sellers does not answer again.
       if (to === seller || hasReadAll) await chat.ack(to, { chat: pairChat(buyer, seller), seq });
     }
     if (personas.includes(buyer)) await met(buyer, seller);

@@ -1,5 +1,5 @@
-// Synthetic geography: forty countries, each with blocks of addresses that belong to nobody. 240.0.0.0/4 is reserved for
-// the future and 2001:db8::/32 for documentation, so no line of these logs can be about a real network.
+// Synthetic geography: forty countries, each with blocks of addresses that belong to nobody. 240.0.0.0/4 is reserved
+// for the future and 2001:db8::/32 for documentation, so no address in these logs belongs to a real network.
 import { seedOf } from "./random.js";
 
 const codes =
@@ -7,7 +7,7 @@ const codes =
     " ",
   );
 
-/** How many visitors a country sends, against the others: the first ones many, the last ones few. */
+/** The relative number of visitors from each country: many from the first, few from the last. */
 const weights = codes.map((_, index) => Math.round(100 / (1 + index / 4)));
 const sum = weights.reduce((total, weight) => total + weight, 0);
 
@@ -16,7 +16,7 @@ export const countryBlocks = (): { network: string; place: { country: string } }
   ...codes.map((country, index) => ({ network: `2001:db8:${index.toString(16)}::/48`, place: { country } })),
 ];
 
-/** The country of somebody, always the same, and spread by weight. */
+/** The index of the country for a number, spread by weight. */
 const countryIndex = (number: number): number => {
   let left = number % sum;
   for (const [index, weight] of weights.entries()) {
@@ -26,7 +26,7 @@ const countryIndex = (number: number): number => {
   return 0;
 };
 
-/** An address for somebody; one visitor in sixteen comes by IPv6. */
+/** The address of a visitor, always the same. One visitor in sixteen has IPv6. */
 export const addressOf = (who: string): string => {
   const number = seedOf(who);
   const index = countryIndex(number >>> 4);

@@ -1,4 +1,4 @@
-// Guilds: one for each category of things. A message may go to members of one's own guild, and to recent contacts.
+// Guilds, one for each category. A user may write to members of the same guild and to recent contacts.
 import type { World } from "./index.js";
 import { categories } from "./titles.js";
 
@@ -24,7 +24,7 @@ const guildNames: Readonly<Record<string, string>> = {
 
 export const guilds: readonly Guild[] = categories.map(({ id }) => ({ id, name: `Guild of ${guildNames[id] ?? id}` }));
 
-/** Sellers, personas, and every third buyer belong to one; the others to none. */
+/** Sellers, personas and every third buyer belong to a guild. */
 export const guildOf = (user: string, isSeller: boolean, personas: ReadonlySet<string>): Guild | null => {
   const number = Number(user.slice(1));
   if (!isSeller && !personas.has(user) && number % 3 !== 0) return null;

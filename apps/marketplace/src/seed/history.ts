@@ -1,5 +1,5 @@
-// Ninety days of sales and visits before the first one, with the shape of weeks and evenings, so that the charts say
-// something from the start.
+// Seeds the counters with ninety days of made-up sales and page views, so that the charts are not empty at first. The
+// figures vary by hour and by weekday.
 import type { Counter } from "@kit/stats";
 import { random } from "./random.js";
 import type { ShopStats } from "../tools.js";
@@ -24,7 +24,7 @@ const shape = (at: number): number => {
 export const seedHistory = async ({ stats, sales, views }: ShopStats, now: number): Promise<void> => {
   const chance = random(1_912);
   const put = (counter: Counter, at: number, mean: number): void => {
-    // Below one, chance decides whether there was one at all.
+    // The last term rounds at random, so that an amount below one counts now and then.
     const amount = Math.floor(mean * shape(at) * (0.75 + chance.next() / 2) + chance.next());
     if (amount > 0) counter.inc(amount, { at });
   };
@@ -35,7 +35,7 @@ export const seedHistory = async ({ stats, sales, views }: ShopStats, now: numbe
       put(views, at, (viewsOfHour * stepMs) / hourMs);
     }
   };
-  // As fine as it is kept for that long.
+  // Each span in the finest precision that is kept for so long.
   fill(now - days * 24 * hourMs + hourMs, lastDay, hourMs);
   fill(lastDay, lastHours, minuteMs);
   fill(lastHours, now, 5_000);

@@ -5,7 +5,7 @@ import { names } from "./names.js";
 import { random } from "./random.js";
 import { categories, type Category } from "./titles.js";
 
-/** Changes when the keys or their contents do. */
+/** Raise it when the keys or their contents change. */
 const layout = "1";
 
 export interface SeedUser {
@@ -42,7 +42,7 @@ const shopSize: WorldSize = { sellers: 60, buyers: 800, items: 1_200 };
 const skewed = (lowest: number, highest: number, chance: number): number =>
   Math.round(Math.exp(Math.log(lowest) + chance * (Math.log(highest) - Math.log(lowest))));
 
-/** Pence as people ask them: whole pounds above twenty, else half pounds. */
+/** A price in pence, rounded: to half pounds up to £20, to pounds up to £200, to five pounds above. */
 const asked = ({ price: [lowest, highest] }: Category, chance: number): number => {
   const pence = skewed(lowest * 100, highest * 100, chance);
   const step = pence > 20_000 ? 500 : pence > 2_000 ? 100 : 50;
@@ -60,7 +60,7 @@ export const world = (seed: number, { sellers, buyers, items }: WorldSize = shop
   const things = Array.from({ length: items }, (_, index): SeedItem => {
     const category = chance.pick(categories);
     const listed = chance.next() < 0.85;
-    // Unlisted items lie with sellers who have yet to list them, and with people who bought them before.
+    // Unlisted items belong to sellers who have yet to list them, or to buyers from before the opening.
     const owner =
       listed || chance.next() < 0.6 ? chance.between(1, sellers) : chance.between(sellers + 1, users.length);
     return {
@@ -75,12 +75,12 @@ export const world = (seed: number, { sellers, buyers, items }: WorldSize = shop
 };
 
 /**
- * Puts a world into an empty market, or leaves the market alone that stands there already.
+ * Writes a world into an empty market. A market that is open already is left alone.
  *
- * `about` is written last: without it nobody trades, so an interrupted opening is simply done again. A market with a
- * life has none.
+ * `about` is written last. Without it nobody trades yet, so an interrupted opening can be repeated. A market with a
+ * limited life has no `about`.
  *
- * @throws {Error} what stands there has another layout.
+ * @throws {Error} the market has another layout.
  */
 export const openMarket = async (
   redis: Connection,
@@ -111,7 +111,7 @@ export const openMarket = async (
   }
   const funds = users.reduce((sum, user) => sum + user.funds, 0);
   put(keys.totals, "HSET", "money", funds, "items", items.length, "listings", items.length, "sales", 0);
-  // Sent without waiting for each, so that all of it takes one moment.
+  // All writes are in flight at once, so that the opening does not wait for thousands of round trips.
   await Promise.all(writes);
   if (lifeMs > 0) await Promise.all([...used].map((key) => redis.pexpire(key, lifeMs)));
   else await redis.hset(keys.about, "layout", layout, "users", users.length, "items", items.length);

@@ -1,7 +1,7 @@
 import type { Random } from "./random.js";
 
-// Names as their owners write them, so that search, sorting, escaping and layout meet accents, other scripts and text
-// from right to left early. `{family} {given}` where that is the custom.
+// Names as their owners write them. Accents, other scripts and text from right to left put search, sorting, escaping
+// and layout to the test. `form` "fg" places the family name first; "fg-" does so without a space.
 const languages: readonly { readonly given: string; readonly family: string; readonly form?: string }[] = [
   { given: "Grace Ada Alan Edith Walter Nora Hugh", family: "Hopper Whitby Ashdown Penrose Marlowe Tindall Fairfax" },
   { given: "Amélie Théo Chloé Gaël Noémie Rémi Solène", family: "Lefèvre Béranger Dubois Garçon Chénier Moreau Naël" },
@@ -48,7 +48,7 @@ const combined = (given: string, family: string, form = "gf"): string => {
   return form === "fg-" ? `${family}${given}` : `${family} ${given}`;
 };
 
-/** Different names for `count` people, at most 980, mixed from twenty languages; one of them has an emoji. */
+/** `count` different names, at most 980, mixed from twenty languages. One of them has an emoji. */
 export const names = (count: number, chance: Random): string[] => {
   const all = languages.flatMap(({ given, family, form }) =>
     given.split(" ").flatMap((first) => family.split(" ").map((last) => combined(first, last, form))),

@@ -1,13 +1,14 @@
 import type { World } from "./index.js";
 
-/** Three sellers who take their time, and one who wants to be paid outside of the shop. */
+/** Sellers that answer slowly. */
 export const slowSellers: ReadonlySet<string> = new Set(["u5", "u6", "u7"]);
+/** A seller that wants to be paid outside of the shop. */
 export const fraudster = "u8";
 
 const sellersShown = 4;
 const buyersShown = 8;
 
-/** A dozen people worth being: some sellers, and buyers from rich to poor. */
+/** The dozen people that a visitor can play: buyers from rich to poor, and some sellers. */
 export const personas = ({ users }: World): { id: string; role: string }[] => {
   const sellers = users.filter(({ isSeller }) => isSeller).slice(0, sellersShown);
   const buyers = users.filter(({ isSeller }) => !isSeller).sort((a, b) => b.funds - a.funds);

@@ -1,4 +1,4 @@
-/** Numbers that are the same on every run for the same seed (mulberry32). Not for secrets. */
+/** Random numbers that are the same for the same seed (mulberry32). Not for secrets. */
 export interface Random {
   /** From 0 to below 1. */
   next(): number;
@@ -32,7 +32,7 @@ export const random = (seed: number): Random => {
   };
 };
 
-/** A seed from text, so that one item's picture is its own (FNV-1a). */
+/** A seed from text (FNV-1a): the same text gives the same seed. */
 export const seedOf = (text: string): number => {
   let hash = 0x811c9dc5;
   for (const character of text) hash = Math.imul(hash ^ (character.codePointAt(0) ?? 0), 0x01000193) >>> 0;

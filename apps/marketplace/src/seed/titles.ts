@@ -2,7 +2,7 @@ import type { Random } from "./random.js";
 
 type Words = readonly [string, ...string[]];
 
-/** A kind of thing: how its titles are made, and what it costs in pounds. */
+/** A category of things: its prices in pounds, and the way its titles are made. */
 export interface Category {
   readonly id: string;
   readonly name: string;

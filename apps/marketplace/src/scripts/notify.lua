@@ -1,9 +1,9 @@
--- tell.lua - leave a word for the next page of a session, if the session still lives.
+-- notify.lua - leave a notice for the next page of a session, if the session exists.
 --
 -- KEYS[1]  session  hash    user, csrf, endsAt, notice
--- ARGV[1]  notice   string  what is to be said
+-- ARGV[1]  notice   string  the text
 --
--- Reply    1  left
+-- Reply    1  stored
 --          0  no such session
 local session = KEYS[1]
 local notice = ARGV[1]
