@@ -1,4 +1,4 @@
-// The only file here that an old Node must be able to parse: it says which Node is needed and hands over.
+// Checks the version of Node, then loads the rest. Old versions of Node must be able to parse this file.
 const [major = 0, minor = 0] = process.versions.node.split(".").map(Number);
 if (major > 20 || (major === 20 && minor >= 19)) {
   void import("./main.mjs").then(({ main }) => main(process.argv.slice(2)));

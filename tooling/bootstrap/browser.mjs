@@ -5,12 +5,12 @@ import { capture } from "./run.mjs";
 const names = ["chromium", "chromium-browser", "google-chrome", "google-chrome-stable"];
 const macApps = ["/Applications/Google Chrome.app/Contents/MacOS", "/Applications/Chromium.app/Contents/MacOS"];
 
-/** How to get the browser that the skipped tests want. */
+/** Tells the reader how to get the browser that the skipped tests need. */
 export const browserAdvice =
   "Browser tests are skipped: no Chromium was found. Install one (Debian: apt-get install chromium) or name one in CHROMIUM_PATH.";
 
 /**
- * A Chromium that is already here.
+ * The path of an installed Chromium.
  * @param {NodeJS.ProcessEnv} env
  */
 export function findBrowser(env) {
@@ -21,7 +21,7 @@ export function findBrowser(env) {
   return chosen || findProgram(names, pathFolders(env)) || findProgram(["Google Chrome", "Chromium"], macApps);
 }
 
-/** Whether a Chromium can be installed without asking anyone: Debian's, by root. */
+/** Whether a Chromium can be installed without a prompt: Debian's package, by root. */
 export const canInstallBrowser = (env = process.env) =>
   process.getuid?.() === 0 && findProgram(["apt-get"], pathFolders(env)) !== undefined;
 
@@ -31,7 +31,7 @@ export const canInstallBrowser = (env = process.env) =>
  */
 export async function installBrowser(env) {
   const quiet = { env: { ...env, DEBIAN_FRONTEND: "noninteractive" } };
-  // A font is named because the browser's own package only recommends one, and pages without text measure wrong.
+  // The browser's package only recommends a font. Without one, texts have no size in the tests of pages.
   const install = ["install", "-y", "-q", "--no-install-recommends", "chromium", "fonts-dejavu-core"];
   let { code } = await capture("apt-get", install, quiet);
   if (code !== 0) {

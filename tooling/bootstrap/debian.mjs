@@ -15,7 +15,7 @@ const systemLists = "/var/lib/apt/lists";
 
 /**
  * @param {NodeJS.ProcessEnv} env
- * @param {string} target Folder that then holds `bin/redis-server` and `bin/redis-cli`.
+ * @param {string} target The folder to create, with `bin/redis-server` and `bin/redis-cli`.
  * @returns {Promise<string | undefined>} Why it failed, if it did.
  */
 export async function unpackRedis(env, target) {
@@ -38,7 +38,7 @@ export async function unpackRedis(env, target) {
 
 /** @param {Apt} apt */
 async function unpack(apt) {
-  // The system's package lists save a download, but may be absent, or older than what the mirror still serves.
+  // The system's package lists save a download. They may be absent, or name versions that the mirror no longer serves.
   let failure = "apt knows no redis-server or valkey-server package";
   for (const lists of [systemLists, join(apt.folder, "lists")]) {
     await apt.useLists(lists);
@@ -74,8 +74,8 @@ class Apt {
   }
 
   /**
-   * apt on a state of our own. With the system's status file, versions that are installed but no longer downloadable
-   * would be candidates; with an empty one only what the mirror has.
+   * Runs apt with a status file of our own, which is empty. By the system's status file, installed versions that can no
+   * longer be downloaded would be candidates.
    * @param {string} command
    * @param {readonly string[]} args
    */
@@ -122,8 +122,8 @@ class Apt {
 }
 
 /**
- * One executable each for the server and the command line client, which find the unpacked libraries wherever the
- * checkout is moved to.
+ * Writes an executable each for the server and the command line client. They find the unpacked libraries even after the
+ * checkout is moved.
  * @param {string} work
  * @param {string} prefix
  */

@@ -1,14 +1,14 @@
 import { findProgram, pathFolders } from "./repo.mjs";
 import { capture } from "./run.mjs";
 
-/** The tools that some faults need, and the Debian packages that bring them. Without one the lab says which faults were not run. */
+/** The tools that some faults need, with their Debian packages. Without a tool the lab reports which faults were not run. */
 const tools = [
   { program: "cc", packages: ["gcc", "libc6-dev"] },
   { program: "nft", packages: ["nftables"] },
   { program: "ip", packages: ["iproute2"] },
 ];
 
-// A root's PATH need not have them, and the programs that start them look here, too.
+// The programs that start the tools also search these folders, which even root's PATH may lack.
 const systemFolders = ["/usr/sbin", "/sbin"];
 
 /** @param {NodeJS.ProcessEnv} env */
@@ -17,7 +17,7 @@ export const missingLabTools = (env) =>
     .map(({ program }) => program)
     .filter((program) => findProgram([program], [...pathFolders(env), ...systemFolders]) === undefined);
 
-/** Whether they can be installed without asking anyone: Debian's, by root. */
+/** Whether the tools can be installed without a prompt: Debian's packages, by root. */
 export const canInstallLab = (env = process.env) =>
   process.platform === "linux" && process.getuid?.() === 0 && findProgram(["apt-get"], pathFolders(env)) !== undefined;
 

@@ -1,8 +1,8 @@
-// Preloaded into a program that must not outlive the one that started it: descriptor 3 is a pipe to the starter, and
-// its end means that the starter is gone, even by SIGKILL.
+// Preloaded into a program that must not outlive its parent. Descriptor 3 is a pipe to the parent; its end means that the
+// parent has ended, even by SIGKILL.
 import { Socket } from "node:net";
 
-// Forks and threads of the program would preload this too; in a fork, descriptor 3 is something else.
+// Without this, forks and threads of the program would preload this file. In a fork, descriptor 3 is not the pipe.
 process.execArgv = process.execArgv.filter((arg) => !arg.endsWith("leash.mjs"));
 
 const leash = new Socket({ fd: 3, readable: true, writable: false });

@@ -39,7 +39,7 @@ export async function main([name = "", ...args]) {
   }
   listenForSignals();
   try {
-    // `pnpm install` is how a changed manifest gets its lockfile, so it cannot wait for a frozen install.
+    // `pnpm install` writes the lockfile of a changed manifest, so it must not depend on a frozen install.
     const env = name === "pnpm" ? await preparePnpm(childEnv()) : await prepare(task.redis);
     process.exitCode = await task.run(env, args);
   } catch (error) {
@@ -59,7 +59,7 @@ function report(error, name, args) {
 }
 
 /**
- * Makes sure of everything that a task needs, and returns the environment that its programs run in.
+ * Sets up everything that a task needs. Returns the environment for its programs.
  * @param {boolean} wantsRedis
  */
 async function prepare(wantsRedis) {
@@ -116,7 +116,7 @@ const withPath = (env, ...folders) => ({ ...env, PATH: [...folders, env["PATH"]]
 const turbo = (env, args) => show("turbo", ["run", ...args], { cwd: root, env });
 
 /**
- * Silent unless something fails; what is built already costs only turbo's look at the files.
+ * Builds, and prints only failures. If all is built, turbo only checks the files.
  * @param {NodeJS.ProcessEnv} env
  * @param {string[]} [args]
  */
@@ -154,13 +154,13 @@ async function test(env, args) {
     await build(testEnv, ["--continue", ...beforeDashes(args)]);
   } catch (error) {
     if (!(error instanceof SetupError)) throw error;
-    say(`\n${error.message}\n`); // what did build is tested nevertheless
+    say(`\n${error.message}\n`); // the packages that did build are tested
     troubles.push("a build failed, see above");
   }
   const code = await turbo(testEnv, [
     "test",
     "--only",
-    // Much of the time tests wait.
+    // One more than there are processors, since tests wait for much of their time.
     `--concurrency=${availableParallelism() + 1}`,
     "--continue",
     "--log-order=grouped",
@@ -221,7 +221,7 @@ async function testedWorkspaces(env, args) {
  */
 async function prepareBrowser(env, args) {
   let browser = findBrowser(env);
-  // A filtered run wants a quick answer on one package; it does not install a browser.
+  // A filtered run is for a quick result on one package, so it does not install a browser.
   if (browser === undefined && args.length === 0 && canInstallBrowser(env)) {
     browser = await alone(() =>
       step(
@@ -275,7 +275,7 @@ async function prepareLab(env) {
 }
 
 /**
- * Builds a workspace and runs its program, which does not outlive us.
+ * Builds a workspace and runs its program, which ends with this process.
  * @param {string} folder
  * @param {NodeJS.ProcessEnv} env
  * @param {string[]} args

@@ -11,8 +11,8 @@ import { capture } from "./run.mjs";
 export const publicPackages = () => workspaces().filter(({ manifest }) => manifest.private !== true);
 
 /**
- * The address that all published ones are derived from: `repository` of the root's package.json. It is empty until there is
- * one.
+ * The repository's address: `repository` of the root's package.json, or empty. All other published addresses are derived
+ * from it.
  * @param {{ repository?: unknown }} [manifest]
  */
 export function repositoryAddress(manifest = readManifest(root)) {
@@ -26,7 +26,7 @@ export function repositoryAddress(manifest = readManifest(root)) {
 }
 
 /**
- * A published manifest: with where its source lies, where it is described, and where faults are reported.
+ * Returns a manifest for publication, with `repository`, `homepage` and `bugs`.
  * @param {string} text
  * @param {string} directory
  * @param {string} repository
@@ -63,7 +63,7 @@ export async function packPackage({ folder, manifest }, target, env, repository 
         "README.md": (text) => absoluteLinks(text, join(folder, "README.md"), repository),
       });
     }
-    // Not renamed: the two may lie on different disks.
+    // Copied, since the two folders may be on different disks, where a rename fails.
     copyFileSync(tarball, join(target, name));
     return join(target, name);
   } finally {
@@ -72,8 +72,8 @@ export async function packPackage({ folder, manifest }, target, env, repository 
 }
 
 /**
- * `npm run pack -- lock semaphore [--to FOLDER] [--release]`: the named packages, or all, and those of ours that they
- * need, as tarballs.
+ * `npm run pack -- lock semaphore [--to FOLDER] [--release]`: packs the named packages, or all, with the packages of kit
+ * that they need.
  * @param {NodeJS.ProcessEnv} env
  * @param {readonly string[]} args
  */

@@ -19,8 +19,8 @@ export const pnpmPinFolder = join(root, "tooling", "bootstrap", "pnpm");
 export const pnpmVersion = () => readManifest(pnpmPinFolder).dependencies?.["pnpm"] ?? "";
 
 /**
- * The folder of pnpm's native program for this platform. It must be this one that goes on PATH: `.bin/pnpm` is a
- * placeholder that turbo cannot execute unless install scripts ran.
+ * The folder of pnpm's native program for this platform. This folder must be on PATH: without install scripts `.bin/pnpm`
+ * is a placeholder, which turbo cannot execute.
  */
 export function findPnpm(folder = join(cacheDir, `pnpm-${pnpmVersion()}`)) {
   const scope = join(folder, "node_modules", "@pnpm");
@@ -72,7 +72,7 @@ function npmCommand(env) {
 
 const stampFile = join(root, "node_modules", ".kit-install");
 
-/** Whether node_modules is what the lockfile and the manifests ask for. */
+/** Whether node_modules matches the lockfile and the manifests. */
 export function isInstalled() {
   if (!existsSync(stampFile) || readFileSync(stampFile, "utf8") !== installStamp()) return false;
   return workspaces().every(
@@ -83,7 +83,7 @@ export function isInstalled() {
 
 /** @param {NodeJS.ProcessEnv} env */
 export async function installPackages(env) {
-  // NODE_ENV=production would leave the tools out; CI keeps pnpm from asking questions nobody can answer.
+  // NODE_ENV=production would leave the tools out. CI keeps pnpm from prompting.
   const { NODE_ENV: _, ...rest } = env;
   const stamp = installStamp();
   const { code, output } = await capture("pnpm", ["install", "--frozen-lockfile"], {
@@ -94,7 +94,7 @@ export async function installPackages(env) {
   writeFileSync(stampFile, stamp);
 }
 
-/** Changes with everything that decides what pnpm would install, and with nothing else (scripts may change freely). */
+/** A hash of all that decides which packages pnpm installs. Scripts of manifests are not part of it. */
 function installStamp() {
   const hash = createHash("sha256").update(`${process.version} ${process.platform} ${process.arch}`);
   for (const file of ["pnpm-lock.yaml", "pnpm-workspace.yaml"]) hash.update(readFileSync(join(root, file)));

@@ -13,7 +13,7 @@ const homebrewFolders = ["/opt/homebrew/bin", "/usr/local/bin", "/home/linuxbrew
 /** @typedef {{ env: NodeJS.ProcessEnv, cacheDir: string }} Place */
 
 /**
- * A place a server may come from: the path of one, or why there is none. `found` routes only look, the others work.
+ * A way to get a server. `get` resolves to the path of one, or to the reason why there is none.
  * @typedef {{ name: string, get: (place: Place) => Promise<string | { why: string }> }} Route
  */
 
@@ -29,7 +29,7 @@ export const inCache = {
   name: "the cache of an earlier run",
   get: async (place) => {
     const bin = cachedServer(place);
-    // The checkers came later than the server.
+    // An older cache may lack the checkers, which were added later.
     const isWhole = existsSync(bin) && existsSync(join(dirname(bin), "redis-check-aof"));
     return isWhole ? bin : { why: "nothing there yet" };
   },
@@ -63,7 +63,7 @@ const fromHomebrew = {
   },
 };
 
-/** Routes that only look: quick enough for every run. */
+/** Routes that only search, which are quick enough for every run. */
 export const lookRoutes = [onPath, inCache];
 /** Routes that fetch a server. */
 export const fetchRoutes = [fromDebian, fromApk, fromHomebrew];
@@ -83,7 +83,7 @@ async function installed(env, manager, args) {
 }
 
 /**
- * The first usable server of the routes; what failed is added to `tried`.
+ * The first usable server of the routes. Adds the reason of each failed route to `tried`.
  * @param {Place} place
  * @param {readonly Route[]} routes
  * @param {string[]} tried
@@ -95,14 +95,14 @@ export async function firstServer(place, routes, tried) {
     const server = typeof got === "string" ? await inspect(got, place.env) : got;
     if ("bin" in server) return server;
     tried.push(`${route.name}: ${server.why}`);
-    // A cached server that no longer runs (another distribution's, say) is fetched anew.
+    // A cached server that does not run (for example another distribution's) is fetched again.
     if (route === inCache) rmSync(join(place.cacheDir, "redis"), { recursive: true, force: true });
   }
   return undefined;
 }
 
 /**
- * The server that `REDIS_SERVER_BIN` names, if it is set. A wrong value is an error: whoever sets it means it.
+ * The server that `REDIS_SERVER_BIN` names, if it is set. A wrong value is an error; there is no fallback.
  * @param {NodeJS.ProcessEnv} env
  * @returns {Promise<Server | undefined>}
  */

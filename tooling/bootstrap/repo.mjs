@@ -6,7 +6,7 @@ import { fileURLToPath } from "node:url";
 export const root = join(dirname(fileURLToPath(import.meta.url)), "..", "..");
 export const cacheDir = join(root, ".cache");
 
-/** A failure whose message is all that the reader needs; printed without a stack. */
+/** A failure that is printed as its message, without a stack. */
 export class SetupError extends Error {
   /** @override */
   name = "SetupError";
@@ -49,7 +49,7 @@ export function isExecutable(path) {
 }
 
 /**
- * The first of the named programs that a folder of the list holds; all folders are asked for one name before the next.
+ * The path of the first named program in the folders. All folders are searched for one name before the next name.
  * @param {readonly string[]} names
  * @param {readonly string[]} folders
  */
@@ -67,7 +67,7 @@ export function findProgram(names, folders) {
 export const pathFolders = (env) => (env["PATH"] ?? "").split(delimiter).filter((folder) => folder !== "");
 
 /**
- * The environment of every child. Tools need a home they can write to, and accounts such as `nobody` have none.
+ * The environment of every child. Tools need a writable home folder, which accounts such as `nobody` lack.
  * @param {NodeJS.ProcessEnv} base
  * @returns {NodeJS.ProcessEnv}
  */

@@ -2,11 +2,11 @@ import { spawn } from "node:child_process";
 import { constants } from "node:os";
 
 /**
- * Child processes, and how they end when we are told to.
+ * Child processes, and their end when this process gets a signal.
  *
- * Ctrl-C reaches every process of the terminal's foreground group by itself; a SIGTERM (or a SIGINT by `kill`) reaches
- * us alone. Children in our group therefore get a moment to act on their own SIGINT before we send them SIGTERM, and a
- * child with a group of its own (the demo) gets each signal exactly once, from us.
+ * Ctrl-C reaches every process of the terminal's foreground group. A SIGTERM (or a SIGINT by `kill`) reaches only this
+ * process. So children in our group get a moment to act on their own SIGINT before we send them SIGTERM. A child with a
+ * group of its own (the demo) gets each signal exactly once, from us.
  */
 const SELF_HELP_MS = 500;
 const GRACE_MS = 2_000;
@@ -31,7 +31,7 @@ export class Interrupted extends Error {
   }
 }
 
-/** Throws if a signal has asked us to stop: nothing new is started then. */
+/** Throws after a signal to stop, so that no further work is started. */
 export function throwIfStopped() {
   if (stopSignal !== undefined) throw new Interrupted(stopSignal);
 }
@@ -62,7 +62,7 @@ function killHard({ child, ownGroup }) {
   try {
     process.kill(ownGroup ? -child.pid : child.pid, "SIGKILL");
   } catch {
-    // Gone already.
+    // The process has ended already.
   }
 }
 
@@ -114,8 +114,9 @@ export async function show(command, args, options = {}) {
 }
 
 /**
- * Runs a long-living program in a process group of its own, so that one signal of ours is all it gets, and removes what
- * it leaves behind. Its file descriptor 3 closes when we die; leash.mjs turns that into a SIGTERM.
+ * Runs a long-living program in a process group of its own, so that it gets each signal only from us. Kills the group
+ * after the program has ended. The program's file descriptor 3 closes when this process dies; leash.mjs turns that into a
+ * SIGTERM.
  * @param {string} command
  * @param {readonly string[]} args
  * @param {RunOptions} options

@@ -12,8 +12,8 @@ export const seconds = (start) => `${((performance.now() - start) / 1000).toFixe
 const SIGN_OF_LIFE_MS = 5_000;
 
 /**
- * Shows one line for a piece of set-up work: its name and every five seconds the time while it runs, then what came of
- * it and how long it took.
+ * Shows one line for a step of the set-up: its name, the time every five seconds while it runs, then its outcome and
+ * duration.
  * @template T
  * @param {string} name
  * @param {() => Promise<T>} work
@@ -40,8 +40,8 @@ const HEARTBEAT_MS = 1_000;
 const STALE_MS = 15_000;
 
 /**
- * Runs `work` while no other run on this checkout changes the set-up. The lock is a file that its holder keeps
- * touching, so that one left by a crash lapses.
+ * Runs `work` while no other run on this checkout changes the set-up. The lock is a file that its holder keeps touching,
+ * so that the lock of a crashed run expires.
  * @template T
  * @param {() => Promise<T>} work
  * @param {string} [folder]
@@ -94,13 +94,13 @@ function isStale(file) {
   try {
     return Date.now() - statSync(file).mtimeMs > STALE_MS || !isAlive(Number(readFileSync(file, "utf8")));
   } catch {
-    return false; // released between the two looks
+    return false; // released between the two reads
   }
 }
 
 /** @param {number} pid */
 function isAlive(pid) {
-  if (!Number.isInteger(pid) || pid <= 0) return true; // being written; the touch decides
+  if (!Number.isInteger(pid) || pid <= 0) return true; // the file is being written; the time of the last touch decides
   try {
     process.kill(pid, 0);
     return true;
@@ -114,6 +114,7 @@ function touch(file) {
   try {
     utimesSync(file, new Date(), new Date());
   } catch {
-    // Taken as stale while this process was stopped; the set-up steps themselves tolerate that (each ends in a rename).
+    // The lock was taken over as stale while this process was stopped. The set-up tolerates that: each step ends in a
+    // rename.
   }
 }

@@ -2,7 +2,7 @@ import { existsSync, readdirSync, readFileSync, rmSync } from "node:fs";
 import { join } from "node:path";
 
 /**
- * Adds up what each workspace's test runs wrote into its `test-results/` (see tooling/vitest/tally-reporter.mjs).
+ * Adds up the results that each workspace's test runs wrote into `test-results/` (see tooling/vitest/tally-reporter.mjs).
  * @typedef {{ passed: number, failed: number, skipped: number, failures: string[] }} Tally
  */
 
@@ -12,8 +12,8 @@ export function removeResults(folders) {
 }
 
 /**
- * The sum of a workspace's runs. One that left no result, or an unreadable one, counts as a failure: its runner crashed
- * or never ran.
+ * The sum of a workspace's runs. A missing or unreadable result counts as a failure, since the runner crashed or never
+ * ran.
  * @param {string} folder
  * @returns {Tally}
  */
@@ -33,7 +33,7 @@ function readTally(file) {
     const { passed, failed, skipped, failures } = JSON.parse(readFileSync(file, "utf8"));
     if ([passed, failed, skipped].every(Number.isInteger)) return { passed, failed, skipped, failures };
   } catch {
-    // Half a file: the runner died while writing.
+    // The runner died while it wrote the file.
   }
   return { passed: 0, failed: 1, skipped: 0, failures: [`${file} is not a test result`] };
 }

@@ -12,7 +12,7 @@ import { capture } from "./run.mjs";
 import { seconds } from "./steps.mjs";
 
 /**
- * A check resolves to what it has to say for itself in one line; it fails by returning what is wrong.
+ * A check resolves to a note of one line, or to the problem that makes it fail.
  * @typedef {{ note?: string, problem?: string }} Verdict
  * @typedef {(env: NodeJS.ProcessEnv) => Promise<Verdict>} Check
  */
@@ -41,7 +41,7 @@ const checks = {
   "unused code and dependencies (knip)": program("knip"),
   "packages as published (publint, attw, file list)": checkPackages,
   "errors (the same class in ESM and CommonJS)": async () => {
-    // The testing package imports nothing of core.
+    // A program exports no error classes.
     const problems = await unbrandedErrors(publicPackages().filter(({ manifest }) => manifest.bin === undefined));
     return problems.length === 0 ? {} : { problem: problems.join("\n") };
   },
@@ -60,7 +60,7 @@ const checks = {
 };
 
 /**
- * Runs every check, also after one has failed, with one line for each.
+ * Runs every check, even after one has failed, and prints one line for each.
  * @param {NodeJS.ProcessEnv} env
  * @param {readonly string[]} [words] Only the checks whose names have a word that begins with one of these.
  */
@@ -69,7 +69,7 @@ export async function verify(env, words = []) {
     ([name]) => words.length === 0 || words.some((word) => name.split(/\W+/).some((part) => part.startsWith(word))),
   );
   if (chosen.length === 0)
-    throw new SetupError(`No check is named so. There are:\n  ${Object.keys(checks).join("\n  ")}`);
+    throw new SetupError(`No check has such a name. There are:\n  ${Object.keys(checks).join("\n  ")}`);
   let failed = 0;
   for (const [name, check] of chosen) {
     const start = performance.now();
@@ -83,7 +83,7 @@ export async function verify(env, words = []) {
   return failed === 0 ? 0 : 1;
 }
 
-/** Packs each public package and judges the tarball, since that is what a user gets. @type {Check} */
+/** Packs each public package and checks the tarball that a user gets. @type {Check} */
 async function checkPackages(env) {
   const folder = mkdtempSync(join(tmpdir(), "kit-pack-"));
   try {

@@ -3,8 +3,8 @@ import { join } from "node:path";
 import { pathToFileURL } from "node:url";
 
 /**
- * Error classes whose errors are not instances across the ESM and the CommonJS build of a package: those without a `brand`
- * of their own, or with another one than their name.
+ * Error classes whose `brand` is missing or differs from their name. Without it `instanceof` fails between the ESM and the
+ * CommonJS build of a package.
  * @param {readonly { folder: string, manifest: import("../repo.mjs").Manifest }[]} packages
  * @returns {Promise<string[]>}
  */

@@ -5,8 +5,7 @@ import { root } from "../repo.mjs";
 const skipped = new Set(["node_modules", "dist", ".git", ".cache", ".turbo", "test-results", "coverage"]);
 
 /**
- * The faults of the relative links and anchors of the Markdown files below a folder; nothing on the network is
- * asked.
+ * The broken relative links and anchors in the Markdown files below a folder. Links to the network are not checked.
  * @param {string} folder
  */
 export function brokenLinks(folder) {
@@ -52,7 +51,7 @@ function checkLink(file, text, target, folder) {
 const isExternal = (target) => /^[a-z][a-z0-9+.-]*:/i.test(target) || target.startsWith("//");
 
 /**
- * The text with everything blanked in which Markdown has no links, line breaks kept.
+ * The text with code and comments blanked, since Markdown has no links there. Line breaks are kept.
  * @param {string} text
  */
 const withoutCode = (text) =>
@@ -85,9 +84,9 @@ export function linksOf(text) {
 }
 
 /**
- * The text with its relative links led to a repository's pages, for where it is read without the files around it.
+ * Replaces the relative links of a text by addresses of a repository's pages, for readers without the files.
  * @param {string} text
- * @param {string} file Where the text lies in the repository.
+ * @param {string} file The path of the text in the repository.
  * @param {string} repository `https://host/owner/name`
  * @param {string} [from] The folder of the repository.
  */

@@ -11,12 +11,11 @@ const more = {
   "@kit/core": [...part("kernel"), "dist/LICENSE-uuid.md"],
 };
 
-/** Types that several entries share; their names change with what is in them. */
+/** Types that several entries share. Their names contain a hash of their content. */
 const sharedTypes = /^dist\/[\w-]+-[\w-]{8}\.d\.c?ts$/;
 
 /**
- * The files of a published package: a program of itself, a library of its entries in both formats, with
- * types.
+ * The expected files of a published package: the program, or the entries of a library in both formats with types.
  * @param {import("../repo.mjs").Manifest} manifest
  */
 export function filesOfPackage({ name, bin = {}, exports = {} }) {
@@ -33,7 +32,7 @@ export function filesOfPackage({ name, bin = {}, exports = {} }) {
 }
 
 /**
- * How a package's tarball differs from what it should consist of.
+ * The differences between a package's tarball and the expected files.
  * @param {string} name
  * @param {string} tarball
  * @param {readonly string[]} wanted
@@ -53,8 +52,8 @@ const filesOf = (tar) =>
   );
 
 /**
- * The entries of an archive: headers of 512 bytes, which have the name first, at 124 the size in octal, at 156 the type, at
- * 345 what precedes the name; contents are filled up to 512 bytes.
+ * The entries of a tar archive. A header has 512 bytes: the name at 0, the size in octal at 124, the type at 156 and the
+ * prefix of the name at 345. Contents are padded to a multiple of 512 bytes.
  * @param {Buffer} tar
  */
 function entriesOf(tar) {
@@ -82,7 +81,7 @@ export function rewriteTarball(tarball, changes) {
     const bytes = change ? Buffer.from(change(content.toString("utf8"))) : content;
     const changed = Buffer.from(header);
     changed.write(`${bytes.length.toString(8).padStart(11, "0")}\0`, 124, "latin1");
-    // The sum of the header's bytes, its own place counted as blanks.
+    // The checksum is the sum of the header's bytes, with its own field counted as blanks.
     changed.fill(" ", 148, 156);
     const sum = changed.reduce((total, byte) => total + byte, 0);
     changed.write(`${sum.toString(8).padStart(6, "0")}\0 `, 148, "latin1");

@@ -3,12 +3,12 @@ import { join } from "node:path";
 
 const wanted = /darwin|win32|windows|linux-(x64|64|arm64)/;
 
-/** Packages that do the same in JavaScript where their platform program is missing; peers of the benchmarks have them. */
+/** Packages that fall back to JavaScript without their platform program. Peers of the benchmarks depend on them. */
 const canDoWithout = ["msgpackr-extract"];
 
 /**
  * The platform programs that an installed package names but the lockfile lacks. A release of a native tool can be in
- * the registry before its macOS and Windows programs are; pnpm then locks it without them and says nothing, and the
+ * the registry before its macOS and Windows programs. pnpm then locks it without them and without a warning, so that the
  * tool is missing on those machines.
  * @param {string} root
  */
@@ -28,7 +28,7 @@ export function missingPlatforms(root) {
 
 /**
  * @param {string} root
- * @param {Set<string | undefined>} locked Older versions may lie about in the store folder; only locked ones count.
+ * @param {Set<string | undefined>} locked The store folder may contain older versions; only locked ones count.
  * @returns {import("../repo.mjs").Manifest[]}
  */
 export function installedManifests(root, locked) {

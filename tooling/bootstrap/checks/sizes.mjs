@@ -4,13 +4,13 @@ import { gzipSync } from "node:zlib";
 import { root } from "../repo.mjs";
 
 /**
- * The size that an entry of a published library may add to its user's program: its ESM build and its third-party dependencies,
- * bundled, minified and gzipped, without peers, without the other packages of kit, and without the doors (`.` and
- * `./toolkit`) where another entry is measured. Programs have no budget.
+ * The size that an entry of a published library may add to its user's program: its ESM build and its third-party
+ * dependencies, bundled, minified and gzipped. Peers and the other packages of kit are left out. So are the entries `.`
+ * and `./toolkit` when another entry is measured. Programs have no budget.
  */
 const libraryKiB = 15;
 
-/** Entries with a budget of their own; `null`: none, since it is only used in tests. @type {Record<string, number | null>} */
+/** Entries with a budget of their own. `null`: no budget, since the entry is only used in tests. @type {Record<string, number | null>} */
 const exceptionsKiB = {
   "@kit/autocomplete": 19.25,
   "@kit/chat": 24,
@@ -44,7 +44,7 @@ export async function measureSizes(packages, budgetOf = usualBudget) {
 }
 
 /**
- * The paths that can be imported, and the file of each.
+ * The paths that can be imported, each with its file.
  * @param {import("../repo.mjs").Manifest} manifest
  * @returns {[name: string, file: string][]}
  */
@@ -62,7 +62,7 @@ async function bundledBytes(folder, file, manifest) {
   // esbuild comes with tsup, which does the builds.
   const fromBuild = createRequire(join(root, "tooling", "build", "package.json"));
   const esbuild = createRequire(fromBuild.resolve("tsup"))("esbuild");
-  // The two doors carry what all entries share.
+  // These two entries contain the code that all entries share.
   const isDoor = file === "index.js" || file === "toolkit.js";
   const peers = Object.keys(manifest.peerDependencies ?? {});
   const { outputFiles } = await esbuild.build({

@@ -4,7 +4,7 @@ import { join, relative, resolve } from "node:path";
 import { root as repository, workspaces } from "../repo.mjs";
 import { installedManifests } from "./platforms.mjs";
 
-/** Settings that pnpm must have; `pnpm-workspace.yaml` has each as a line of its own. */
+/** Settings that pnpm must have, each as a line of `pnpm-workspace.yaml`. */
 const settings = [
   "catalogMode: strict",
   "engineStrict: true",
@@ -13,17 +13,17 @@ const settings = [
   "blockExoticSubdeps: true",
 ];
 
-/** Packages with an install script, which is not run: `allowBuilds` says false, and they work without it. */
+/** Packages with an install script, which `allowBuilds` forbids to run. They work without it. */
 const unbuilt = ["esbuild", "msgpackr-extract"];
 
-/** Where the tree is bent, each with its reason: */
+/** Exceptions to the dependency tree, each with its reason. */
 const overrides = ["rollup"]; // the newest lacks programs for some platforms
-const pnpmfile = "tooling/bootstrap/pnpm/hooks.cjs"; // lets one peer of the benchmarks in, whose `engines` is too strict
+const pnpmfile = "tooling/bootstrap/pnpm/hooks.cjs"; // admits one peer of the benchmarks, whose `engines` is too strict
 
-/** The packages that a user of a published package gets besides. */
+/** The packages that a published package may depend on. */
 const mayDependOn = ["@kit/core", "uuid"];
 const mayAskFor = ["ioredis"];
-/** Beyond that: a program brings its own along; spans are made only where wanted. */
+/** Further dependencies: those of programs, and optional ones for tracing. */
 const more = /** @type {Record<string, readonly string[]>} */ ({
   "@kit/cli": ["commander", "ioredis"],
   "@kit/core": ["@opentelemetry/api"],
@@ -34,8 +34,8 @@ const exactVersion = /^\d+\.\d+\.\d+(?:[-+][\w.+-]+)?$/;
 const sha512 = /^sha512-[A-Za-z0-9+/]{86}==$/;
 
 /**
- * The faults in where the packages of a repository come from: every one must come from the registry, by its hash; none
- * runs anything when it is installed; no exception that is not named above.
+ * Checks the sources of a repository's packages. Each must come from the registry by its hash, and no package may run a
+ * script when it is installed. The only exceptions are those named above.
  * @param {string} root
  */
 export function supplyProblems(root = repository) {
@@ -143,7 +143,7 @@ export function settingsProblems(workspace) {
   ];
 }
 
-/** The lockfile by which pnpm itself is installed. It has an install script, too, and npm is told not to run any. @param {string} text */
+/** Checks the lockfile by which pnpm itself is installed. pnpm has an install script, which npm must not run. @param {string} text */
 export function npmLockfileProblems(text) {
   /** @type {{ packages: Record<string, { version?: string, integrity?: string, resolved?: string, hasInstallScript?: boolean, link?: boolean }> }} */
   const { packages } = JSON.parse(text);
@@ -178,7 +178,7 @@ function problemsOf(manifest) {
   const { name, dependencies = {}, optionalDependencies = {}, scripts = {} } = manifest;
   const { peerDependencies = {}, peerDependenciesMeta = {} } = manifest;
   const own = more[name] ?? [];
-  // The command line knows every package, and works without any.
+  // The command line has every package as an optional peer.
   const mayKnow = (/** @type {string} */ peer) =>
     name === "@kit/cli" && peer.startsWith("@kit/") && peerDependenciesMeta[peer]?.optional === true;
   return [

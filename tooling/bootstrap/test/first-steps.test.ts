@@ -1,4 +1,4 @@
-// The programs of apps/docs/first-steps.md, in an empty project with the packages as they are packed.
+// Runs the programs of apps/docs/first-steps.md in an empty project with the packed packages.
 import { execFile } from "node:child_process";
 import { mkdirSync, mkdtempSync, readFileSync, rmSync, symlinkSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -18,7 +18,7 @@ const programs = [...page.matchAll(/^```js\n(\/\/ (\S+)\n.*?)^```$/gms)].map(([,
   text,
 }));
 
-/** Packages that a program imports; a program and the helpers for tests are none. */
+/** The packages that a program can import, without the command line and the helpers for tests. */
 const libraries = publicPackages().filter(({ manifest }) => !["@kit/cli", "@kit/testing"].includes(manifest.name));
 
 let project: string;
@@ -48,7 +48,7 @@ const printsWhatItSays = async (name: string, text: string): Promise<void> => {
   const env = { ...process.env, REDIS_URL: server.url };
   const start = (): Promise<{ stdout: string; stderr: string }> =>
     run(process.execPath, [name], { cwd: project, env, timeout: 60_000 });
-  // On a slow machine the start of a process takes longer than connect() waits for a server; nothing else is tried again.
+  // On a slow machine a process may start more slowly than connect() waits for a server. Only that is tried again.
   const ended = await eventually(
     () =>
       start().catch((error: unknown) => (/KIT_UNAVAILABLE/.test(String(error)) ? Promise.reject(error) : { error })),
@@ -61,7 +61,7 @@ const printsWhatItSays = async (name: string, text: string): Promise<void> => {
   expect({ lines: stdout.trim().split("\n"), stderr }).toEqual({ lines: said, stderr: "" });
 };
 
-it.each(programs)("$name runs, prints what it says, and ends", async ({ name, text }) => {
+it.each(programs)("$name runs, prints what its comments say, and ends", async ({ name, text }) => {
   await printsWhatItSays(name, text);
 });
 
@@ -71,7 +71,7 @@ it.each(["lock", "semaphore"])("the first program of the README of %s runs as pl
   await printsWhatItSays(`${name}.mjs`, text);
 });
 
-it("shows on the first page of the repository what the lock's README shows", () => {
+it("shows the same program on the repository's first page and in the lock's README", () => {
   const example = readFileSync(join(root, "packages/lock/examples/basic.ts"), "utf8").trim();
   expect(readFileSync(join(root, "README.md"), "utf8")).toContain(example);
 });
@@ -80,7 +80,7 @@ it("shows three programs", () => {
   expect(programs.map(({ name }) => name)).toEqual(["first.mjs", "first.cjs", "disposed.mjs"]);
 });
 
-it("compiles with the types of every entry of every package, and not where the code of an error is misspelt", async () => {
+it("compiles with the types of every entry of every package, and fails on a misspelt error code", async () => {
   const entries = libraries.flatMap(({ manifest: { name, exports = {} } }) =>
     Object.keys(exports)
       .filter((path) => path !== "./package.json")

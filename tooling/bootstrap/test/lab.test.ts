@@ -8,7 +8,7 @@ it("names the tools of the fault lab that are not on PATH", () => {
   const folder = tempFolder();
   expect(missingLabTools({ PATH: folder })).toContain("cc");
   writeFiles(folder, { cc: "", nft: "", ip: "" });
-  // A file of that name is not yet a program.
+  // A file with that name must also be executable.
   expect(missingLabTools({ PATH: folder })).toContain("cc");
   for (const name of ["cc", "nft", "ip"]) chmodSync(join(folder, name), 0o755);
   expect(missingLabTools({ PATH: folder })).toEqual([]);

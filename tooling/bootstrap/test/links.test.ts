@@ -2,7 +2,7 @@ import { expect, it } from "vitest";
 import { anchorsOf, brokenLinks, linksOf } from "../checks/links.mjs";
 import { tempFolder, writeFiles } from "./temp.js";
 
-it("accepts links to files, folders and headings that exist, and whatever leads to the network", () => {
+it("accepts links to files, folders and headings that exist, and every link to the network", () => {
   const folder = tempFolder();
   writeFiles(folder, {
     "README.md":
@@ -31,7 +31,7 @@ it("names each broken link with its file, line and cause", () => {
   ]);
 });
 
-it("sees no link in code, fenced or inline, nor in a comment", () => {
+it("finds no link in code, fenced or inline, nor in a comment", () => {
   const text = "`[a](x.md)` ``b ` [b](x.md)``\n\n```md\n[c](x.md)\n```\n\n<!-- [d](x.md) -->\n\n[e](y.md)\n";
   expect(linksOf(text)).toMatchObject([{ target: "y.md", line: 9 }]);
 });

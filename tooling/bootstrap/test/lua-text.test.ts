@@ -1,7 +1,7 @@
 import { expect, it } from "vitest";
 import { withoutComments } from "../../build/preset.mjs";
 
-it("builds scripts without the comments that only people read", () => {
+it("builds scripts without comments, except for the header that core reads", () => {
   const lua = `-- take.lua - takes a job, if there is one.
 --
 -- KEYS[1]  waiting  list    the jobs

@@ -1,5 +1,5 @@
-// Takes the steps of CONTRIBUTING.md, "Adding a package", in a copy of the repository, and looks whether every tool finds
-// the new package.
+// Follows the steps of CONTRIBUTING.md, "Adding a package", in a copy of the repository. Every tool must find the new
+// package.
 import { execFile, spawn } from "node:child_process";
 import { once } from "node:events";
 import { cpSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
@@ -13,10 +13,10 @@ import { publishedProblems } from "../checks/supplies.mjs";
 import { root, workspaces } from "../repo.mjs";
 import { writeFiles } from "./temp.js";
 
-/** Caches and results, and what other tests write meanwhile. */
+/** Not copied: caches, results, and files that other tests write at the same time. */
 const left = new Set([".cache", ".git", ".turbo", ".vite", ".vite-temp", ".test", "test-results", "coverage"]);
 
-/** The repository as it is built; what lies in `node_modules` are links, which lead to the same places from the copy. */
+/** Copies the built repository. The links in `node_modules` lead to the same places from the copy. */
 const copyOf = (): string => {
   const tree = mkdtempSync(join(tmpdir(), "kit-bootstrap-"));
   symlinkSync(join(root, "node_modules"), join(tree, "node_modules"));
@@ -129,7 +129,7 @@ export const workload: Workload = {
 `,
 };
 
-/** Step 1 and 2: the folder, by the configuration of the lock, and its line among what the command line knows. */
+/** Steps 1 and 2: the folder, with the configuration of the lock, and its line in the command line's list of packages. */
 const addPackage = (tree: string): void => {
   const from = join(tree, "packages/lock");
   const to = join(tree, "packages/parrot");
@@ -221,7 +221,7 @@ describe("a package that was added by the steps of CONTRIBUTING.md", () => {
     expect((await kit("help")).stdout).toMatch(/parrot-alive/);
   });
 
-  it("ends a command of its own in order when it is told to", async () => {
+  it("ends a command of its own in order on a signal", async () => {
     const program = join(tree, "packages/cli/dist/main.js");
     const child = spawn(process.execPath, [program, "listen", "--url", server.url], {
       stdio: ["ignore", "pipe", "pipe"],
@@ -240,7 +240,7 @@ describe("a package that was added by the steps of CONTRIBUTING.md", () => {
     expect(faults.stdout).toMatch(/^parrot\n+controls\n {2}mute-parrot /m);
   });
 
-  it("passes the checks of what is published and of what is used, and has a budget", async () => {
+  it("passes the checks of published and of unused code, and has a budget", async () => {
     const all = workspaces(tree);
     const { facts, problems } = await measureSizes(all.filter(({ manifest }) => manifest.name === "@kit/parrot"));
     expect(problems).toEqual([]);
@@ -251,7 +251,7 @@ describe("a package that was added by the steps of CONTRIBUTING.md", () => {
     expect(publishedProblems(all.map(({ manifest }) => manifest))).toEqual([]);
     const knip = await run(tree, join(root, "node_modules/knip/bin/knip.js"), "--no-config-hints");
     const told = knip.stdout.split("\n").filter((line) => line.includes("parrot"));
-    // It has no tests here, so what tests are made with is not used.
+    // Without tests of its own, its dependencies for tests are reported as unused.
     expect(told.filter((line) => !/package\.json/.test(line))).toEqual([]);
     expect(knip.stdout).toContain("packages/parrot/package.json");
   });

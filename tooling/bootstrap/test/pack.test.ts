@@ -11,21 +11,21 @@ import { writeFiles } from "./temp.js";
 
 const repository = "https://code.example/somebody/kit";
 
-describe("what is derived from one address", () => {
-  it("is nothing as long as there is none, and nothing is released then", async () => {
+describe("the addresses derived from the repository's", () => {
+  it("are missing without one, and then no package can be released", async () => {
     expect(repositoryAddress({ repository: "" })).toBeUndefined();
     if (repositoryAddress() !== undefined) return;
     await expect(pack({}, ["--release"])).rejects.toThrow("Not to be published yet: `repository`");
   });
 
   it.each(["kit", "git@code.example:somebody/kit.git", `${repository}.git`, `${repository}/`, 7])(
-    "is refused where the address is %j",
+    "refuse the address %j",
     (address) => {
       expect(() => repositoryAddress({ repository: address })).toThrow("expected repository to be like https://");
     },
   );
 
-  it("is repository, homepage and bugs of each package", () => {
+  it("are repository, homepage and bugs of each package", () => {
     expect(repositoryAddress({ repository })).toBe(repository);
     expect(JSON.parse(publishedManifest('{"name":"@kit/lock"}', "packages/lock", repository))).toEqual({
       name: "@kit/lock",
@@ -35,7 +35,7 @@ describe("what is derived from one address", () => {
     });
   });
 
-  it("is where the links of a README lead", () => {
+  it("replace the relative links of a README", () => {
     const file = join(root, "packages/lock/README.md");
     const text =
       "[a](DESIGN.md), [b](../core/README.md#errors), [c](../queue), [d](#keys), [e](https://x.example), `[f](g)`";
@@ -45,7 +45,7 @@ describe("what is derived from one address", () => {
     );
   });
 
-  it("leaves no README of a package with a link that only works in the repository", () => {
+  it("leave no README of a package with a link that only works in the repository", () => {
     for (const { folder } of publicPackages()) {
       const file = join(folder, "README.md");
       const targets = linksOf(absoluteLinks(readFileSync(file, "utf8"), file, repository)).map(({ target }) => target);
@@ -71,7 +71,7 @@ it("rewrites a file in a tarball, and leaves the others", () => {
   expect(tar("-xzOf", tarball, "package/dist/index.js")).toBe("x".repeat(700));
 });
 
-it("packs what a package needs of ours before it, once", () => {
+it("packs the packages of kit that a package needs before it, once", () => {
   const names = (...wanted: string[]): string[] =>
     withNeeds(publicPackages(), wanted).map(({ manifest }) => manifest.name);
   expect(names("@kit/lock", "@kit/semaphore")).toEqual(["@kit/core", "@kit/lock", "@kit/semaphore"]);

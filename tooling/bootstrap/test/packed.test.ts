@@ -22,7 +22,7 @@ it("accepts types that entries share, under whatever name they have", () => {
   expect(packedProblems("x", tarballOf("dist/lane-DHH5bEFQ.d.ts", "dist/lane-B-_6ifxi.d.cts"), [])).toEqual([]);
 });
 
-it("names a file too many, and one that is missing", () => {
+it("names an unexpected file, and a missing one", () => {
   expect(packedProblems("x", tarballOf("package.json", ".env", "src/a.ts"), ["package.json", "LICENSE"])).toEqual([
     "x would publish .env",
     "x would publish src/a.ts",
@@ -30,7 +30,7 @@ it("names a file too many, and one that is missing", () => {
   ]);
 });
 
-it("wants of a program itself, and of a library each entry in both formats with its types", () => {
+it("expects the file of a program, and each entry of a library in both formats with types", () => {
   expect(filesOfPackage({ name: "x", bin: { x: "./dist/main.js" }, exports: { "./package.json": "" } })).toEqual([
     ...["LICENSE", "README.md", "package.json", "dist/main.js", "dist/main.js.map"],
   ]);

@@ -22,7 +22,7 @@ it("pnpm itself is locked for linux, macOS and Windows, by hash", () => {
   }
 });
 
-it("no lockfile holds an address, so every registry and mirror serves it", () => {
+it("no lockfile contains an address, so every registry and mirror serves it", () => {
   expect(readFileSync(join(pnpmPinFolder, "package-lock.json"), "utf8")).not.toMatch(/https?:|"resolved"/);
   expect(read("pnpm-lock.yaml")).not.toMatch(/https?:|tarball:/);
 });
@@ -37,7 +37,7 @@ it("every tool is pinned to one exact version", () => {
   expect(pins.length).toBeGreaterThan(15);
 });
 
-it("every published package promises the Node floor that the bootstrap asks for", () => {
+it("every published package requires the same Node version as the bootstrap", () => {
   expect(read("tooling", "bootstrap", "bootstrap.mjs")).toContain("minor >= 19");
   const published = workspaces().filter(({ manifest }) => manifest.private !== true);
   expect(published.map(({ manifest }) => manifest.engines?.["node"])).toEqual(published.map(() => ">=20.19"));

@@ -13,7 +13,7 @@ const valkeyVersion = "Valkey server v=8.1.1 sha=00000000:0 malloc=jemalloc-5.3.
 const placeWith = (path: string) => ({ env: { ...process.env, PATH: path }, cacheDir: tempFolder() });
 
 describe("the search for a server", () => {
-  it("takes redis-server before valkey-server, wherever on PATH each lies", async () => {
+  it("takes redis-server before valkey-server, in any order of the folders on PATH", async () => {
     const [first, second] = [tempFolder(), tempFolder()];
     writeProgram(first, "valkey-server", valkeyVersion);
     const redis = writeProgram(second, "redis-server", redisVersion);
@@ -21,7 +21,7 @@ describe("the search for a server", () => {
     expect(server).toEqual({ bin: redis, product: "redis", version: "7.4.1" });
   });
 
-  it("takes valkey-server where there is no redis-server", async () => {
+  it("takes valkey-server when there is no redis-server", async () => {
     const folder = tempFolder();
     const valkey = writeProgram(folder, "valkey-server", valkeyVersion);
     const onlyThere: Route = {
@@ -60,7 +60,7 @@ describe("the search for a server", () => {
     expect(existsSync(join(place.cacheDir, "redis"))).toBe(false);
   });
 
-  it("names everything that was tried, and what to do, when nothing worked", async () => {
+  it("lists every route that failed, and the remedy", async () => {
     const tried = ["REDIS_SERVER_BIN: not set"];
     const routes: Route[] = [
       { name: "the first place", get: async () => ({ why: "is empty" }) },
@@ -106,7 +106,7 @@ describe("the Debian route", () => {
     "unpacks a server with the libraries that the system lacks, and leaves nothing else",
     { timeout: 120_000 },
     async () => {
-      // This system may have the libraries already; to the route it looks as if it had not.
+      // Hides the libraries that this system may have already.
       const fewer = tempFolder();
       const query = `exec /usr/bin/dpkg-query "$@" | grep -vE " (libjemalloc|liblua|liblzf|lua)"`;
       writeFiles(fewer, { "dpkg-query": `#!/bin/sh\n${query}\n` });

@@ -25,7 +25,7 @@ async function startHost(manners: "polite" | "unresponsive" | "forking") {
   return { host, ended, pids, lines };
 }
 
-/** A process that has ended but that its new parent has not asked about yet (a zombie) does not run. */
+/** A zombie, which has ended but has not been reaped by its new parent, does not run. */
 const isRunning = (pid: number) => {
   try {
     process.kill(pid, 0);
@@ -36,15 +36,18 @@ const isRunning = (pid: number) => {
 };
 
 describe("a hosted program", () => {
-  it.each(["SIGINT", "SIGTERM", "SIGHUP"] as const)("hears %s once and ends with all its children", async (signal) => {
-    const { host, ended, pids, lines } = await startHost("polite");
-    host.kill(signal);
-    expect(await ended).toBe({ SIGINT: 130, SIGTERM: 143, SIGHUP: 129 }[signal]);
-    expect(pids.filter(isRunning)).toEqual([]);
-    expect(lines).toEqual([`heard ${signal}`]);
-  });
+  it.each(["SIGINT", "SIGTERM", "SIGHUP"] as const)(
+    "receives %s once and ends with all its children",
+    async (signal) => {
+      const { host, ended, pids, lines } = await startHost("polite");
+      host.kill(signal);
+      expect(await ended).toBe({ SIGINT: 130, SIGTERM: 143, SIGHUP: 129 }[signal]);
+      expect(pids.filter(isRunning)).toEqual([]);
+      expect(lines).toEqual([`heard ${signal}`]);
+    },
+  );
 
-  it("is killed with all its children if it does not listen", async () => {
+  it("is killed with all its children if it ignores the signal", async () => {
     const { host, ended, pids } = await startHost("unresponsive");
     host.kill("SIGTERM");
     await ended;
@@ -70,14 +73,14 @@ describe("the bootstrap", () => {
   const start = (task: string, ...flags: string[]) =>
     capture(process.execPath, [...flags, join(folder, "bootstrap.mjs"), task], { cwd: tempFolder() });
 
-  it("says which Node it needs on an older one", async () => {
+  it("names the version of Node that it needs on an older one", async () => {
     const pretend = 'Object.defineProperty(process, "versions", { value: { node: "20.18.3" } })';
     const { code, output } = await start("setup", `--import=data:text/javascript,${encodeURIComponent(pretend)}`);
     expect(output).toContain("kit needs Node 20.19 or newer");
     expect(code).toBe(1);
   });
 
-  it("lists its tasks when it is given none of them", async () => {
+  it("lists its tasks for an unknown one", async () => {
     const { code, output } = await start("toString");
     expect(output).toContain('Unknown task "toString". There are: setup, build,');
     expect(code).toBe(1);
@@ -85,7 +88,7 @@ describe("the bootstrap", () => {
 });
 
 describe("the lock on a checkout", () => {
-  it("lets one run after the other work", async () => {
+  it("runs one after the other", async () => {
     const cache = tempFolder();
     const events: string[] = [];
     const work = (name: string) => async () => {
@@ -105,7 +108,7 @@ describe("the lock on a checkout", () => {
     expect(await alone(async () => "done", cache)).toBe("done");
   });
 
-  it("is given back when the work fails", { timeout: 14_000 }, async () => {
+  it("is released when the work fails", { timeout: 14_000 }, async () => {
     const cache = tempFolder();
     const failing = alone(() => Promise.reject(new Error("no disk")), cache);
     await expect(failing).rejects.toThrow("no disk");
@@ -114,7 +117,7 @@ describe("the lock on a checkout", () => {
 });
 
 describe("the environment of children", () => {
-  it("keeps a home that can be written to", () => {
+  it("keeps a writable home", () => {
     const home = tempFolder();
     expect(childEnv({ HOME: home })["HOME"]).toBe(home);
   });

@@ -13,7 +13,7 @@ const textOf = (path: string): string => readFileSync(join(packages, path), "utf
 const scripts = sources.filter((path) => path.endsWith(".lua"));
 const code = sources.filter((path) => path.endsWith(".ts")).map((path) => ({ path, text: textOf(path) }));
 
-/** The constants that `.lua` files are imported as. */
+/** The constants to which `.lua` files are imported. */
 const imports = code.flatMap(({ path, text }) =>
   [...text.matchAll(/^import (\w+) from "(\.[^"]+\.lua)";$/gm)].map(([, constant = "", lua = ""]) => ({
     text,

@@ -14,7 +14,7 @@ it("measures a package with its dependencies, each entry by itself", async () =>
   for (const [, size] of sizes) expect(Number(size)).toBeGreaterThan(0.1);
 });
 
-it("objects to a package over its budget", async () => {
+it("reports a package over its budget", async () => {
   const { problems } = await measureSizes(some("@kit/core"), (entry) => (entry === "@kit/core" ? 0.1 : 1_000));
   expect(problems).toEqual([expect.stringMatching(/^@kit\/core [\d.]+ of 0\.1 KiB: over budget$/)]);
 });

@@ -17,14 +17,14 @@ const hooks = read("tooling", "bootstrap", "pnpm", "hooks.cjs");
 const workspace = read("pnpm-workspace.yaml");
 const npmLockfile = read("tooling", "bootstrap", "pnpm", "package-lock.json");
 
-/** The text with one thing changed, which must be there to change. */
+/** Replaces one part of a text, which must contain it. */
 const spoil = (text: string, what: string | RegExp, by: string): string => {
   const spoilt = text.replace(what, by);
   if (spoilt === text) throw new Error(`there is no ${String(what)} to spoil`);
   return spoilt;
 };
 
-it("the repository's own packages come from where they should", () => {
+it("the repository's own packages have valid sources", () => {
   expect(supplyProblems()).toEqual([]);
 });
 
@@ -57,7 +57,7 @@ describe("a lockfile is refused", () => {
     expect(lockfileProblems(spoil(lockfile, what, by), hooks)).not.toEqual([]);
   });
 
-  it("made with another hook than the one that is kept", () => {
+  it("made with another hook than the repository's", () => {
     expect(lockfileProblems(lockfile, `${hooks}\n// more`)).toEqual([
       "pnpm-lock.yaml: not made with tooling/bootstrap/pnpm/hooks.cjs",
     ]);
@@ -67,9 +67,9 @@ describe("a lockfile is refused", () => {
 describe("settings are refused", () => {
   it.each([
     ["without a wait for new releases", /minimumReleaseAge: 1440/, "minimumReleaseAge: 0"],
-    ["that only warn of install scripts", "strictDepBuilds: true", "strictDepBuilds: false"],
+    ["that only warn about install scripts", "strictDepBuilds: true", "strictDepBuilds: false"],
     ["that let dependencies come from anywhere", "blockExoticSubdeps: true\n", ""],
-    ["that do not look at engines", "engineStrict: true", "# engineStrict: true"],
+    ["that ignore engines", "engineStrict: true", "# engineStrict: true"],
     ["that let a package build", "esbuild: false", "esbuild: true"],
     ["that let one more build", "esbuild: false", "esbuild: false, other: true"],
     ["that let all build", /^/, "dangerouslyAllowAllBuilds: true\n"],
@@ -93,7 +93,7 @@ describe("pnpm's own lockfile is refused", () => {
   });
 });
 
-it("a package with an install script is refused, save one that is named and not run", () => {
+it("a package with an install script is refused, unless it is listed as not run", () => {
   const manifest = (name: string, script: string) => ({ name, version: "1.0.0", scripts: { [script]: "node x.js" } });
   expect(
     scriptProblems([
@@ -104,7 +104,7 @@ it("a package with an install script is refused, save one that is named and not 
   ).toEqual(Array.from({ length: 3 }, () => "bad@1.0.0 has an install script"));
 });
 
-it("a published package is refused that brings others along or runs something", () => {
+it("a published package with further dependencies or an install script is refused", () => {
   const sound = { name: "@kit/x", dependencies: { "@kit/core": "1", uuid: "1" }, peerDependencies: { ioredis: "6" } };
   expect(publishedProblems([sound, { name: "own", private: true, dependencies: { left: "1" } }])).toEqual([]);
   expect(

@@ -36,7 +36,7 @@ describe("the tally", () => {
     expect(existsSync(join(folder, "test-results"))).toBe(false);
   });
 
-  it("closes with passed and failed, and with skipped only where something was", () => {
+  it("closes with passed and failed, and with skipped only if there are skipped tests", () => {
     const one = { passed: 2, failed: 0, skipped: 0, failures: [] };
     expect(tallyLine(sum([one, one]))).toBe("4 passed, 0 failed");
     expect(tallyLine({ ...one, failed: 3, skipped: 1 })).toBe("2 passed, 3 failed, 1 skipped");
@@ -72,7 +72,7 @@ describe("the reporter", () => {
 });
 
 describe("the two ioredis majors", () => {
-  it("hold for tests, @kit/testing and the built @kit/core alike, each in a run of its own", async () => {
+  it("are used by tests, @kit/testing and the built @kit/core alike, each in a run of its own", async () => {
     const { code, output } = await runFixture("majors");
     expect(output).toContain("2 passed");
     expect(code).toBe(0);

@@ -3,7 +3,7 @@ import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
 import { onTestFinished } from "vitest";
 
-/** An empty folder that goes away with the test. */
+/** An empty folder that is removed after the test. */
 export function tempFolder(): string {
   const folder = mkdtempSync(join(tmpdir(), "kit-bootstrap-"));
   onTestFinished(() => rmSync(folder, { recursive: true, force: true }));

@@ -58,13 +58,18 @@ export function prefixRange(text: string): [start: string, end: string] {
 }
 
 /**
- * "Redis in Action", chapter 6: puts two marks with an id of their own around the names that begin with `text`, and
- * then under `WATCH` reads their ranks, removes them and reads what stood between, at most ten. Repeats from the ranks
- * when another client wrote meanwhile.
+ * "Redis in Action", chapter 6: adds two unique marks around the names that begin with `text`. Under `WATCH` it then
+ * reads the ranks of the marks, removes them and reads at most ten names between. When another client wrote meanwhile, it
+ * starts again from the ranks.
  *
- * Known faults: four writes for each read; capitals, digits and other letters do not work; without a match the end of
- * the range is negative and counts from the other side, which gives wrong names or all; a crash leaves marks; the marks
- * of others take places of the ten; readers make each other retry without bound.
+ * Known faults:
+ *
+ * - four writes for each read
+ * - capitals, digits and other letters do not work
+ * - without a match the end of the range is negative, which Redis counts from the other side, so wrong names are returned
+ * - a crash leaves marks
+ * - the marks of other readers take places of the ten
+ * - readers make each other retry without bound
  */
 export async function completeMember(redis: Redis, guild: string, text: string, prefix = ""): Promise<string[]> {
   const key = classicKeys(prefix).guild(guild);

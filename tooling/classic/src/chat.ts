@@ -28,12 +28,15 @@ export interface ClassicSendOptions {
 }
 
 /**
- * "Redis in Action", chapter 6: one transaction gives everybody position 0, in the chat's ZSET and in each member's
- * own; then the first message is sent. Without an id the next free number is taken. Resolves to the id.
+ * "Redis in Action", chapter 6: one transaction sets every member's position to 0, in the chat's ZSET and in the
+ * member's own. Then the first message is sent. Without an id the next free number is taken. Resolves to the id.
  *
- * Known faults: adds the sender to the caller's list; an existing chat is not noticed, and all its positions go back to
- * 0; a crash before the first message leaves a chat without a counter, which nobody can join; chosen ids collide with
- * generated numbers, and with the counter's own key.
+ * Known faults:
+ *
+ * - adds the sender to the caller's list
+ * - resets all positions of an existing chat to 0
+ * - a crash before the first message leaves a chat without a counter, which no user can join
+ * - chosen ids collide with generated numbers and with the counter's own key
  */
 export async function createClassicChat(
   redis: Redis,
@@ -60,8 +63,13 @@ export async function createClassicChat(
  * "Redis in Action", chapter 6: under the lock of {@link acquireLock}, `INCR` for the id and `ZADD` of the packed
  * message. Resolves to the id. Needs a dedicated connection, like everything that uses `WATCH`.
  *
- * Known faults: a crash under the lock closes the chat for ever; six round trips; does not check whether the chat
- * exists or the sender is a member, so that keys of deleted chats come back; no limit of size; the client's clock.
+ * Known faults:
+ *
+ * - a crash under the lock closes the chat for ever
+ * - six round trips
+ * - checks neither the chat nor the sender's membership, so that keys of deleted chats come back
+ * - no limit of size
+ * - the time is the client's
  */
 export async function sendChatMessage(
   redis: Redis,
@@ -73,7 +81,7 @@ export async function sendChatMessage(
   const keys = classicKeys(prefix);
   const lockName = `chat:${chat}`;
   const lock = await acquireLock(redis, lockName, lockWaitMs, prefix);
-  if (lock === null) throw new Error("the lock of the chat could not be had");
+  if (lock === null) throw new Error("the lock of the chat could not be acquired");
   try {
     const id = await redis.incr(keys.chatIds(chat));
     const packed: ClassicMessage = { id, ts: now() / 1000, sender, message };
@@ -85,14 +93,20 @@ export async function sendChatMessage(
 }
 
 /**
- * "Redis in Action", chapter 6: for each chat of the recipient all messages after its position. The new position
- * goes to the chat's ZSET at once, to the recipient's own in a transaction at the end, together with the trimming of
- * what all have.
+ * "Redis in Action", chapter 6: reads all messages after the recipient's position, for each of its chats. The chat's ZSET
+ * gets the new position at once. The recipient's own ZSET gets it in a transaction at the end, which also trims messages
+ * that all members have.
  *
- * Known faults: acknowledges before the caller has the messages; of two concurrent fetches the slower one moves the
- * position back; a crash in between leaves two positions; a recipient that leaves meanwhile is a member again; trims by
- * an outdated minimum; one member that never fetches stops all trimming; no limit; chats without news are in the
- * result.
+ * Known faults:
+ *
+ * - acknowledges before the caller has the messages
+ * - of two concurrent fetches the slower one moves the position back
+ * - a crash in between leaves two different positions
+ * - a recipient that leaves meanwhile becomes a member again
+ * - trims by an outdated minimum
+ * - one member that never fetches stops all trimming
+ * - no limit
+ * - the result contains chats without messages
  */
 export async function fetchChatMessages(redis: Redis, recipient: string, prefix = ""): Promise<ClassicNews[]> {
   const keys = classicKeys(prefix);
@@ -121,7 +135,7 @@ export async function fetchChatMessages(redis: Redis, recipient: string, prefix 
 /**
  * "Redis in Action", chapter 6: the position of a new member is the chat's last id, in both ZSETs.
  *
- * Known faults: fails with an error of the server if there is no counter; checks nothing itself, and so leaves stray
+ * Known faults: without a counter it fails with an error of the server; it checks nothing itself, which leaves stray
  * members of chats that are being deleted.
  */
 export async function joinClassicChat(redis: Redis, chat: string, user: string, prefix = ""): Promise<void> {
@@ -131,11 +145,11 @@ export async function joinClassicChat(redis: Redis, chat: string, user: string, 
 }
 
 /**
- * "Redis in Action", chapter 6: removes the member from both ZSETs and counts the remaining ones. If there are none the
- * messages and the counter are deleted, otherwise messages that all have read are trimmed.
+ * "Redis in Action", chapter 6: removes the member from both ZSETs and counts the remaining members. If there are none,
+ * the messages and the counter are deleted. Otherwise messages that all members have read are trimmed.
  *
- * Known faults: a member that joins between the count and the deletion never sees a message, since its position is
- * beyond the new ids; it crashes when the last others leave before the trimming.
+ * Known faults: a member that joins between the count and the deletion never receives a message, since its position is
+ * beyond the new ids; the call throws when the last other members leave before the trimming.
  */
 export async function leaveClassicChat(redis: Redis, chat: string, user: string, prefix = ""): Promise<void> {
   const keys = classicKeys(prefix);
@@ -149,10 +163,7 @@ export async function leaveClassicChat(redis: Redis, chat: string, user: string,
   await redis.zremrangebyscore(keys.chatMessages(chat), 0, slowest!.toString());
 }
 
-/**
- * "Redis in Action", chapter 6: `RPUSH` of the packed message. The sender has a look at the list:
- * {@link lookIntoMailbox}.
- */
+/** "Redis in Action", chapter 6: `RPUSH` of the packed message. The sender checks the list by {@link lookIntoMailbox}. */
 export async function mail(
   redis: Redis,
   recipient: string,

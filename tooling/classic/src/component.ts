@@ -1,10 +1,7 @@
 import { Redis } from "ioredis";
 import { type ClassicConfig, type ClassicConfigs, isSame } from "./configuration.js";
 
-/**
- * "Redis in Action", chapter 5: the connections of one process, by component, including replaced ones, to which nothing
- * else refers.
- */
+/** "Redis in Action", chapter 5: the connections of one process, by component. Replaced connections stay in the list. */
 export interface ClassicConnections {
   readonly current: Map<string, Redis>;
   readonly all: Redis[];
@@ -14,9 +11,12 @@ export interface ClassicConnections {
  * "Redis in Action", chapter 5: passes the connection of a component to `fn`, and makes a new one when this call finds
  * the configuration `config:redis:<component>` changed.
  *
- * Known faults: without a configuration it connects to localhost; if other code in the process reads the configuration
- * first, the change is missed here and the connection is never replaced; the old one is never closed, so that nobody
- * knows when its server may be stopped, and calls in flight are cut; the order of the keys counts as a change.
+ * Known faults:
+ *
+ * - without a configuration it connects to localhost
+ * - if other code in the process reads the configuration first, the change is missed and the connection never replaced
+ * - the old connection is never closed, so that its server can be stopped only by cutting it, with its calls in flight
+ * - the order of the keys counts as a change
  */
 export function redisConnection<Args extends readonly unknown[], Result>(
   configs: ClassicConfigs,

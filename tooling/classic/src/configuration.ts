@@ -23,11 +23,15 @@ export async function setConfig(
 }
 
 /**
- * "Redis in Action", chapter 5: the configurations that one process remembers, and when it last read them. The classic
+ * "Redis in Action", chapter 5: the configurations that one process has cached, and when it last read them. The classic
  * code has this once per process, in globals.
  *
- * Known faults: each process in use reads again every `waitSeconds`, changed or not, and sees a change only then; a
- * missing configuration reads as `{}`; no type check; all callers share one object that each may change.
+ * Known faults:
+ *
+ * - each process reads again every `waitSeconds`, even without a change, and sees a change only then
+ * - a missing configuration reads as `{}`
+ * - no type check
+ * - all callers share one object that each may change
  */
 export class ClassicConfigs {
   readonly redis: Redis;

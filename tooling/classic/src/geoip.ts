@@ -10,7 +10,7 @@ const integer = (text: string): number => {
   return Number(text);
 };
 
-/** The parts of an address as digits of base 256. Any number of parts, and any number in a part, will do. */
+/** Reads the parts of an address as digits of base 256. It accepts any number of parts and any number in a part. */
 export function ipToScore(address: string): number {
   return address.split(".").reduce((score, part) => score * 256 + integer(part), 0);
 }
@@ -21,7 +21,7 @@ const fields = (line: string): string[] =>
   );
 
 const rows = (file: Uint8Array): string[][] =>
-  // The encoding that the first files had; those of today are UTF-8.
+  // Latin-1, as in the first files of the vendor. Today's files are UTF-8.
   Buffer.from(file)
     .toString("latin1")
     .split(/\r?\n/)
@@ -32,9 +32,14 @@ const rows = (file: Uint8Array): string[][] =>
  * "Redis in Action", chapter 5: reads a file of `start, end, city id`, and adds `<city id>_<row>` scored by the start
  * to a ZSET, one awaited `ZADD` for each row.
  *
- * Known faults: the end of a range is thrown away; a row whose first field holds an "i" is taken for the header; a start
- * in CIDR notation throws, in the middle of the import; IPv6 is skipped, since a score has 53 bits; the member holds the
- * row's number, so that a second import leaves rows of the first; readers see a table that is half imported.
+ * Known faults:
+ *
+ * - the end of a range is dropped
+ * - a row whose first field contains an "i" is taken for the header
+ * - a start in CIDR notation throws in the middle of the import
+ * - IPv6 is skipped, since a score has 53 bits
+ * - the member contains the row's number, so that a second import leaves rows of the first
+ * - readers see a half imported table
  */
 export async function importIps(redis: Redis, file: Uint8Array, prefix = ""): Promise<void> {
   const { ipToCity } = classicKeys(prefix);
@@ -63,8 +68,11 @@ export async function importCities(redis: Redis, file: Uint8Array, prefix = ""):
 /**
  * "Redis in Action", chapter 5: `ZREVRANGEBYSCORE … LIMIT 0 1`, then `HGET`.
  *
- * Known faults: an address behind the end of a range, or between two, has the city of the range before; so have private and
- * other special addresses; IPv6 throws; two round trips.
+ * Known faults:
+ *
+ * - an address between two ranges has the city of the range before; so have private and other special addresses
+ * - IPv6 throws
+ * - two round trips
  */
 export async function findCity(redis: Redis, address: string, prefix = ""): Promise<ClassicCity | null> {
   const { ipToCity, cities } = classicKeys(prefix);

@@ -2,15 +2,15 @@
 export interface ClassicKeys {
   /** string, the token of the holder. */
   lock(name: string): string;
-  /** ZSET, token of a holder scored by the time it asked, or last refreshed, in seconds of its own clock. */
+  /** ZSET, token of a holder scored by the time of its acquire or last refresh, in seconds of its own clock. */
   semaphore(name: string): string;
-  /** ZSET, token of a holder scored by its number in the order of asking. */
+  /** ZSET, token of a holder scored by its number in order of arrival. */
   semaphoreOwners(name: string): string;
   /** string, the last number given out. */
   semaphoreCounter(name: string): string;
   /** ZSET, `<item>.<seller>` scored by price. */
   readonly market: string;
-  /** A row of `market`. Ambiguous when an id holds a dot. */
+  /** A row of `market`. Ambiguous when an id contains a dot. */
   marketMember(itemId: string, sellerId: string): string;
   /** hash with `name` and `funds`. */
   user(userId: string): string;
@@ -40,29 +40,29 @@ export interface ClassicKeys {
   seen(user: string): string;
   /** list, the oldest message first. */
   mailbox(user: string): string;
-  /** string, what was shipped of a file. */
+  /** string, the shipped part of a file. */
   log(channel: string, file: string): string;
-  /** string, how many consumers are done with a file. */
+  /** string, the number of consumers that are done with a file. */
   logDone(channel: string, file: string): string;
-  /** list, names of files that a consumer has not fetched. */
+  /** list, names of files that a consumer has not read yet. */
   logNames(channel: string, id: string): string;
   /** ZSET, country scored by its number of lines. */
   dailyCountry(day: string): string;
   /** string, the file that is being processed. */
   readonly progressFile: string;
-  /** string, how far. */
+  /** string, the offset in that file. */
   readonly progressPosition: string;
-  /** ZSET, token scored by the time it was written, while somebody waits for a replica. */
+  /** ZSET, token scored by the time it was written, while a client waits for a replica. */
   readonly syncWait: string;
   /** list, the newest message first. */
   recentLog(name: string, severity: string): string;
-  /** ZSET, message scored by how often it was logged; `:start`, `:last` and `:pstart` stand behind it. */
+  /** ZSET, message scored by its count. Further keys are this one with `:start`, `:last` and `:pstart` appended. */
   commonLog(name: string, severity: string): string;
   /** ZSET, `<precision in seconds>:<counter>`, all with score 0. */
   readonly knownCounters: string;
   /** hash, first second of a slice to its count. */
   counter(precision: number, name: string): string;
-  /** ZSET with `min`, `max`, `sum`, `sumsq` and `count`; `:start`, `:last` and `:pstart` stand behind it. */
+  /** ZSET with `min`, `max`, `sum`, `sumsq` and `count`. Further keys as with {@link commonLog}. */
   summary(context: string, type: string): string;
   /** ZSET, context scored by its average access time in seconds. */
   readonly slowest: string;
@@ -79,7 +79,7 @@ export interface ClassicKeys {
 /**
  * Gives the classic key names, each behind `prefix`.
  *
- * The classic code has no prefix; one that holds a `{hash tag}` gives a race or a test its own copy of the market.
+ * The classic code has no prefix. A prefix with a `{hash tag}` gives a race or a test its own copy of the market.
  */
 export function classicKeys(prefix = ""): ClassicKeys {
   return {

@@ -4,7 +4,7 @@ import type { Redis } from "ioredis";
 import { classicKeys } from "./keys.js";
 import { execute } from "./transaction.js";
 
-/** The pause of every waiter between two tries, as the classic code has it. */
+/** The pause of a waiter between two tries, as in the classic code. */
 const POLL_MS = 1;
 
 /**
@@ -31,11 +31,14 @@ export async function acquireLock(
 }
 
 /**
- * "Redis in Action", chapter 6: `WATCH`, `GET`, and if it is still our token `MULTI DEL EXEC`. Resolves
- * to false when the lock was no longer ours. Needs a connection of its own, as all that uses `WATCH`.
+ * "Redis in Action", chapter 6: `WATCH`, `GET`, and if the token is still ours `MULTI DEL EXEC`. Resolves to false when
+ * the lock was no longer ours. Needs a dedicated connection, since it uses `WATCH`.
  *
- * Known faults: three round trips (four with the acquire); retried at once and without bound for as long as anyone
- * touches the key, an `EXPIRE` of a waiter included; false comes only after the work was done.
+ * Known faults:
+ *
+ * - three round trips (four with the acquire)
+ * - retried at once and without bound while other clients write the key, for example by the `EXPIRE` of a waiter
+ * - the holder learns of a lost lock only after its work
  */
 export async function releaseLock(redis: Redis, name: string, token: string, prefix = ""): Promise<boolean> {
   const key = classicKeys(prefix).lock(name);
@@ -53,8 +56,12 @@ export async function releaseLock(redis: Redis, name: string, token: string, pre
  * "Redis in Action", chapter 6: as {@link acquireLock}, then `EXPIRE`; a waiter that finds the lock without a time
  * limit gives it its own. Released by {@link releaseLock}.
  *
- * Known faults: a crash between `SETNX` and `EXPIRE` is mended only if somebody happens to wait; whole seconds, rounded
- * up; the holder never learns that the lock has lapsed; a waiter's limit also lands on the lock of an untimed holder.
+ * Known faults:
+ *
+ * - a crash between `SETNX` and `EXPIRE` is repaired only if another client happens to wait
+ * - whole seconds, rounded up
+ * - the holder never learns that the lock has expired
+ * - a waiter also sets its time limit on the lock of an untimed holder
  */
 export async function acquireLockWithTimeout(
   redis: Redis,
@@ -102,12 +109,15 @@ export async function acquireLockBySet(
 }
 
 /**
- * The lock people write first: `SETNX` without an owner, then `EXPIRE`, tried each millisecond. Released by
+ * The most common first attempt at a lock: `SETNX` without an owner, then `EXPIRE`, tried each millisecond. Released by
  * {@link releaseOwnerlessLock}.
  *
- * Known faults, the four classic symptoms: a holder that was too slow releases the lock of the next one; nobody notices
- * a crashed holder, and one that crashed before `EXPIRE` stays for ever; then several hold it; each believes it is
- * alone.
+ * Known faults, the four classic symptoms:
+ *
+ * 1. a holder that was too slow releases the lock of the next one
+ * 2. a crashed holder is not detected, and one that crashed before `EXPIRE` holds the lock for ever
+ * 3. several clients hold the lock at once
+ * 4. each of them works as if it was the only holder
  */
 export async function acquireOwnerlessLock(
   redis: Redis,
@@ -128,7 +138,7 @@ export async function acquireOwnerlessLock(
   return false;
 }
 
-/** Deletes the lock, whoever holds it by now. */
+/** Deletes the lock, even if another client holds it by now. */
 export async function releaseOwnerlessLock(redis: Redis, name: string, prefix = ""): Promise<void> {
   await redis.del(classicKeys(prefix).lock(name));
 }

@@ -24,12 +24,16 @@ export interface CopyLogsOptions {
 }
 
 /**
- * "Redis in Action", chapter 6: appends each file of a directory block by block to one key, announces its name to
- * the consumers, waits for room under a limit of bytes, deletes files that all are done with, and at last announces
- * `:done`. A list for each consumer stands for the chat of the original.
+ * "Redis in Action", chapter 6: appends each file of a directory block by block to one key, and announces its name to the
+ * consumers. It waits for room under a limit of bytes and deletes files that all consumers are done with. At last it
+ * announces `:done`. A list for each consumer replaces the chat of the original.
  *
- * Known faults: a restart appends a file a second time; the limit is counted in this process; a file above it waits for ever; a file's name may be the
- * end mark.
+ * Known faults:
+ *
+ * - a restart appends a file a second time
+ * - the limit is counted in this process
+ * - a file above the limit waits for ever
+ * - a file's name may equal the end mark
  */
 export async function copyLogs(redis: Redis, path: string, channel: string, options: CopyLogsOptions): Promise<void> {
   const { prefix = "", count, limitBytes = 2 ** 30, quitWhenDone = true, signal } = options;
@@ -62,11 +66,13 @@ export async function copyLogs(redis: Redis, path: string, channel: string, opti
 }
 
 /**
- * "Redis in Action", chapter 6: fetches names, reads each file by blocks and lines, calls back for each line and
- * once more without one, and counts itself done.
+ * "Redis in Action", chapter 6: takes names from the list and reads each file by blocks and lines. The callback gets each
+ * line and, at the end of a file, undefined. Then the consumer counts itself as done with the file.
  *
- * Known faults: the names are gone from the list before the first file is read, so a crash loses files; what a callback has stored by then stays, and
- * is stored again by whoever repeats the file.
+ * Known faults:
+ *
+ * - the names are removed from the list before the first file is read, so that a crash loses files
+ * - results that a callback stored before a crash are stored again when the file is repeated
  */
 export async function processLogs(
   redis: Redis,
@@ -90,7 +96,7 @@ export async function processLogs(
   }
 }
 
-/** "Redis in Action", chapter 6: the blocks of a key by `GETRANGE`, and an empty one at the end. */
+/** "Redis in Action", chapter 6: the blocks of a key by `GETRANGE`, then an empty block. */
 export async function* readBlocks(redis: Redis, key: string): AsyncGenerator<Buffer, void, undefined> {
   for (let from = 0; ;) {
     const block = await redis.getrangeBuffer(key, from, from + BLOCK_BYTES - 1);
@@ -124,11 +130,15 @@ export async function* readLines(blocks: AsyncIterable<Uint8Array>): AsyncGenera
 }
 
 /**
- * "Redis in Action", chapter 6: takes the header of a gzip file off by hand and inflates the rest, a block out for
- * each block in.
+ * "Redis in Action", chapter 6: parses the header of a gzip file itself and inflates the rest, with one block of output
+ * for each block of input.
  *
- * Known faults: only the first member; neither CRC nor length is checked; content with a cut header yields nothing;
- * output is not bounded.
+ * Known faults:
+ *
+ * - only the first member is read
+ * - neither CRC nor length is checked
+ * - content with a truncated header yields nothing
+ * - output is not bounded
  */
 export async function* inflateBlocks(blocks: AsyncIterable<Uint8Array>): AsyncGenerator<Buffer, void, undefined> {
   let head = Buffer.alloc(0);
@@ -168,7 +178,7 @@ const headerEnd = (head: Buffer): number | undefined => {
   return at > head.length ? undefined : at;
 };
 
-/** The text of one more block; empty behind the end of the first member. */
+/** The text of one more block; empty after the end of the first member. */
 const inflated = async (decoder: InflateRaw, block: Buffer): Promise<Buffer> => {
   const parts: Buffer[] = [];
   const collect = (part: Buffer): void => void parts.push(part);
@@ -184,10 +194,14 @@ const inflated = async (decoder: InflateRaw, block: Buffer): Promise<Buffer> => 
 };
 
 /**
- * "Redis in Action", chapter 6: counts lines `address day …` by day and country in this process; without a line it
- * writes the counts by `ZADD` and begins anew.
+ * "Redis in Action", chapter 6: counts lines `address day …` by day and country in this process. Called without a line,
+ * it writes the counts by `ZADD` and starts again from zero.
  *
- * Known faults: each flush overwrites the day; an address that is not known, and a line without a day, throw; an empty line means flush.
+ * Known faults:
+ *
+ * - each flush overwrites the day
+ * - an unknown address throws, and so does a line without a day
+ * - an empty line means flush
  */
 export function dailyCountryAggregate(
   redis: Redis,
@@ -214,10 +228,14 @@ export function dailyCountryAggregate(
 }
 
 /**
- * "Redis in Action", chapter 4: calls back for each line of the files of a directory, with a transaction to write
- * into; every 1,000 lines, and at the end of each file, the transaction goes out with the file's name and the offset.
+ * "Redis in Action", chapter 4: calls back for each line of the files of a directory, with a transaction to write into.
+ * Every 1,000 lines and at the end of each file, the transaction is sent with the file's name and the offset.
  *
- * Known faults: the offset is added to itself; a stored offset is text, to which lengths are appended; all jobs share one pair of keys.
+ * Known faults:
+ *
+ * - the offset is added to itself
+ * - a stored offset is text, to which lengths are appended
+ * - all jobs share one pair of keys
  */
 export async function processDirectory(
   redis: Redis,

@@ -4,11 +4,15 @@ import type { Redis } from "ioredis";
 export const maintenanceKey = (prefix = ""): string => `${prefix}is-under-maintenance`;
 
 /**
- * "Redis in Action", chapter 5: whether the service is under maintenance, as one process knows it: a GET, at most
+ * "Redis in Action", chapter 5: whether the service is under maintenance, cached by one process. It sends a GET at most
  * once a second.
  *
- * Known faults: any non-empty text, even `no`, means on; the instant is recorded before the GET, so that after a failed
- * one the old answer silently holds for a second; each process asks again every second; no reason, no end.
+ * Known faults:
+ *
+ * - any non-empty text, even `no`, means on
+ * - the instant is recorded before the GET, so that after a failed GET the old value silently holds for a second
+ * - each process polls every second
+ * - the flag has neither reason nor end
  */
 export class ClassicMaintenance {
   readonly #redis: Redis;

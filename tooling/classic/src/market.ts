@@ -45,8 +45,11 @@ interface Sale {
  * "Redis in Action", chapter 4: `WATCH inventory:<seller>`, `SISMEMBER`, then `MULTI ZADD market: SREM inventory
  * EXEC`, retried for 5 s.
  *
- * Known faults: no back-off; `<item>.<seller>` is ambiguous when ids hold dots, and a clash replaces another's row; the
- * price is a float.
+ * Known faults:
+ *
+ * - no back-off
+ * - `<item>.<seller>` is ambiguous when ids contain dots, and a clash replaces another seller's row
+ * - the price is a float
  */
 export async function listItem(
   redis: Redis,
@@ -72,11 +75,14 @@ export async function listItem(
 }
 
 /**
- * "Redis in Action", chapter 4: `WATCH market: users:<buyer>`, `ZSCORE`, `HGET funds`; refused unless the price is
- * the one the buyer saw and can be paid; then `MULTI HINCRBY HINCRBY SADD ZREM EXEC`, retried for 10 s.
+ * "Redis in Action", chapter 4: `WATCH market: users:<buyer>`, `ZSCORE`, `HGET funds`, then
+ * `MULTI HINCRBY HINCRBY SADD ZREM EXEC`, retried for 10 s. Refused unless the price is the one that the buyer saw, and
+ * the buyer can pay it.
  *
- * Known faults: any other listing or sale undoes it, so that every other sale is a retry; prices are floats, compared
- * as text (`97.50` is not `97.5`), and charged without their fraction.
+ * Known faults:
+ *
+ * - any other listing or sale aborts the transaction, so that every other sale is a retry
+ * - prices are floats, compared as text (`97.50` is not `97.5`) and charged without their fraction
  */
 export async function purchaseItem(
   redis: Redis,
@@ -101,11 +107,15 @@ export async function purchaseItem(
 }
 
 /**
- * "Redis in Action", chapter 6, under one lock on the whole market ({@link acquireLock}): both reads in one trip,
+ * "Redis in Action", chapter 6, under one lock on the whole market ({@link acquireLock}): both reads in one round trip,
  * then the four writes in another.
  *
- * Known faults: those of the lock; the price that the buyer saw is ignored, so that it pays the current one; the writes
- * are not guarded, so that a buyer by {@link purchaseItem} can sell the same item in between; fractions dropped.
+ * Known faults:
+ *
+ * - those of the lock
+ * - the price that the buyer saw is ignored: the buyer pays the current one
+ * - the writes are not guarded, so that a purchase by {@link purchaseItem} can sell the same item in between
+ * - fractions of prices are dropped
  */
 export async function purchaseItemWithLock(
   redis: Redis,
@@ -120,8 +130,8 @@ export async function purchaseItemWithLock(
 /**
  * "Redis in Action", chapter 6, under a lock on the one item.
  *
- * Known faults: those of {@link purchaseItemWithLock}; and the lock does not guard the buyer's funds, so that a buyer
- * who buys two items at once overspends.
+ * Known faults: those of {@link purchaseItemWithLock}. The lock does not guard the buyer's funds either, so that two
+ * purchases at once overspend.
  */
 export async function purchaseItemWithItemLock(
   redis: Redis,
@@ -141,15 +151,15 @@ export function itemLock(itemId: string, sellerId: string): string {
 
 /** Options of {@link purchaseItemWithOwnerlessLock}. */
 export interface OwnerlessLockOptions extends MarketOptions {
-  /** When the lock lapses by itself, in whole seconds. @default 10 */
+  /** When the lock expires, in whole seconds. @default 10 */
   readonly lockTimeoutSeconds?: number;
 }
 
 /**
- * A buy under `SETNX` without owner, on the whole market, at the price the buyer saw.
+ * A purchase under `SETNX` without owner, on the whole market, at the price that the buyer saw.
  *
- * Known faults: those of the lock; once it has expired or was deleted by a slow holder, the writes are not guarded and
- * the item is sold again.
+ * Known faults: those of the lock. Once the lock has expired or a slow holder has deleted it, the writes are not guarded
+ * and the item is sold again.
  */
 export async function purchaseItemWithOwnerlessLock(
   redis: Redis,
@@ -170,11 +180,14 @@ export async function purchaseItemWithOwnerlessLock(
 }
 
 /**
- * A buy with no guard at all: `ZSCORE`, `HGET`, then `HINCRBY`, `HINCRBY`, `SADD`, `ZREM`, one plain command after the
+ * A purchase without a guard: `ZSCORE`, `HGET`, then `HINCRBY`, `HINCRBY`, `SADD`, `ZREM`, one plain command after the
  * other.
  *
- * Known faults: buyers that read before the first one wrote all get the item; a buyer of several spends the same money
- * on each; a crash in the middle takes money without giving the item.
+ * Known faults:
+ *
+ * - all buyers that read before the first one wrote get the item
+ * - a buyer of several items at once spends the same money on each
+ * - a crash in the middle takes the money without giving the item
  */
 export async function purchaseItemWithoutLock(
   redis: Redis,

@@ -29,7 +29,7 @@ export async function sendEmailViaQueue(redis: Redis, email: object, prefix = ""
 
 /**
  * "Redis in Action", chapter 6, one round of the worker: `BLPOP queue:email` for 30 s, then the mail is sent.
- * Resolves to false when none came.
+ * Resolves to false when no mail arrived.
  *
  * Known faults: a crash after the pop loses the mail; a failed send is logged and dropped, never retried.
  */
@@ -65,11 +65,15 @@ export async function enqueue(
 
 /**
  * "Redis in Action", chapter 6, one round of the worker: `BLPOP` of all queues in their order, for 30 s; the
- * callback of the name gets the arguments. Resolves to false when nothing came.
+ * callback of the name gets the arguments. Resolves to false when no job arrived.
  *
- * Known faults: a job with an unknown name is logged and lost; an exception of a callback ends the worker's loop, and
- * the job is lost; an item of {@link executeLater} carries four values where two are unpacked; while an earlier queue
- * has work, later ones get none; the list of queues is fixed.
+ * Known faults:
+ *
+ * - a job with an unknown name is logged and lost
+ * - an exception of a callback ends the worker's loop and loses the job
+ * - an item of {@link executeLater} has four values where two are unpacked
+ * - while an earlier queue has work, later queues get no worker
+ * - the list of queues is fixed
  */
 export async function workOnQueuesOnce(
   redis: Redis,
@@ -84,7 +88,7 @@ export async function workOnQueuesOnce(
   );
   if (popped === null) return false;
   const item = JSON.parse(popped[1]) as unknown[];
-  // The unpacking of the classic code fails like this on more values.
+  // Python's unpacking fails in this way on more values.
   if (item.length !== 2) throw new Error(`too many values to unpack: ${String(item.length)}`);
   const [name, args] = item as [string, unknown[]];
   const callback = callbacks[name];
@@ -94,8 +98,8 @@ export async function workOnQueuesOnce(
 }
 
 /**
- * "Redis in Action", chapter 6: `[id, queue, name, args]`, without a delay `RPUSH` to its queue, otherwise `ZADD
- * delayed:` at the time it is due by the client's clock. Resolves to the id.
+ * "Redis in Action", chapter 6: adds `[id, queue, name, args]`. Without a delay `RPUSH` to its queue, otherwise
+ * `ZADD delayed:` with its due time by the client's clock. Resolves to the id.
  */
 export async function executeLater(
   redis: Redis,
@@ -114,12 +118,17 @@ export async function executeLater(
 }
 
 /**
- * "Redis in Action", chapter 6, one round of the mover: reads the head of `delayed:`; if it is due, takes the lock of
- * its id, `ZREM`, `RPUSH`, and releases the lock. Resolves to whether it has moved one; if not, after 10 ms. Needs a
- * connection of its own, as all that uses `WATCH`.
+ * "Redis in Action", chapter 6, one round of the mover: reads the head of `delayed:`. If the head is due, it takes the
+ * lock of its id, `ZREM`, `RPUSH`, and releases the lock. Resolves to whether it has moved a job; if not, after 10 ms.
+ * Needs a dedicated connection, since it uses `WATCH`.
  *
- * Known faults: a crash between `ZREM` and `RPUSH` loses the job; one while the lock is held, which has no time limit,
- * stops all delayed jobs; clients' clocks decide what is due; seven round trips a move; a query every 10 ms while idle.
+ * Known faults:
+ *
+ * - a crash between `ZREM` and `RPUSH` loses the job
+ * - a crash under the lock, which has no time limit, stops all delayed jobs
+ * - clients' clocks decide which jobs are due
+ * - seven round trips per move
+ * - a query every 10 ms while idle
  */
 export async function moveDueOnce(
   redis: Redis,
@@ -151,7 +160,8 @@ return head[1]
  * The mover of "Redis in Action", chapter 6, by one script that pops the head of `delayed:` if it is due by the
  * client's clock. Resolves to the item, or null.
  *
- * Known faults: a popped job is lost if the client then fails, or never gets the reply; clients' clocks.
+ * Known faults: a popped job is lost if the client then crashes or never gets the reply; clients' clocks decide which jobs
+ * are due.
  */
 export async function popDue(
   redis: Redis,

@@ -5,16 +5,16 @@ import { type AddressInfo, connect, createServer, type Server, type Socket } fro
 export interface HeldRequest {
   /** Resolves once the request is at the proxy; the server has not seen it. */
   readonly reached: Promise<void>;
-  /** Lets it through. */
+  /** Forwards the request. */
   release(): void;
 }
 
 /**
- * A proxy in front of one Redis server that lets a test inject a fault between two round trips of unchanged code: it
- * counts the requests of a client, holds the one that a test waits for, and can cut the connection like a crash.
+ * A proxy in front of one Redis server, by which a test injects a fault between two round trips of unchanged code. The
+ * proxy counts the requests of a client. It can hold a request that a test waits for, and cut the connection like a crash.
  *
- * A request is everything that the client writes before it waits for a reply, so a pipeline is one. Meant for a client
- * that has one call in flight.
+ * A request is everything that the client writes before it waits for a reply, so a pipeline is one request. The client
+ * may have only one call in flight.
  */
 export class RequestProxy implements AsyncDisposable {
   /** Round trips since the last {@link reset}. */
@@ -43,7 +43,7 @@ export class RequestProxy implements AsyncDisposable {
     return `redis://127.0.0.1:${(this.#server.address() as AddressInfo).port}`;
   }
 
-  /** Counts from 0 again; called once the client is ready, so that its handshake does not count. */
+  /** Sets the count to 0. To be called once the client is ready, so that its handshake does not count. */
   reset(): void {
     this.requests = 0;
   }
@@ -63,7 +63,7 @@ export class RequestProxy implements AsyncDisposable {
     return { reached, release };
   }
 
-  /** Lets a call run up to the request that matches, and cuts the connection before the server sees that request. */
+  /** Runs a call up to the request that matches, and cuts the connection before the server receives that request. */
   async crashAt(pattern: RegExp, call: Promise<unknown>): Promise<void> {
     const ended = Promise.allSettled([call]);
     await this.hold(pattern).reached;

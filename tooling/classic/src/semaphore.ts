@@ -17,16 +17,20 @@ export interface SemaphoreOptions {
   readonly now?: () => number;
 }
 
-/** With whole milliseconds, two requests in the same one would be ranked by their tokens. */
+/** Not in whole milliseconds, since two requests in one millisecond would be ranked by their tokens. */
 const wallClock = (): number => performance.timeOrigin + performance.now();
 
 /**
- * "Redis in Action", chapter 6: in one transaction `ZREMRANGEBYSCORE` of what is older than the time limit, `ZADD`
- * of itself at the client's time, `ZRANK`; a rank below `limit` is a permit. Otherwise `ZREM`. Resolves to the token,
- * or null at once.
+ * "Redis in Action", chapter 6: one transaction of `ZREMRANGEBYSCORE` for expired permits, `ZADD` of the token at the
+ * client's time, and `ZRANK`. A rank below `limit` is a permit; otherwise the token is removed by `ZREM`. Resolves to
+ * the token, or at once to null.
  *
- * Known faults: the rank depends on clients' clocks, so that a client whose clock is 10 ms slow takes a permit from the
- * newest holder, which does not notice; one whose clock is fast by the time limit removes everybody; no waiting.
+ * Known faults:
+ *
+ * - the rank depends on clients' clocks: a client whose clock is 10 ms slow takes a permit from the newest holder, which
+ *   does not notice
+ * - a client whose clock is fast by the time limit removes all holders
+ * - no waiting
  */
 export async function acquireSemaphore(
   redis: Redis,
@@ -56,14 +60,17 @@ export async function releaseSemaphore(redis: Redis, name: string, token: string
 }
 
 /**
- * "Redis in Action", chapter 6: the order is that of a counter, kept in a second ZSET of owners. One transaction
- * removes expired members of the time ZSET, reduces the owners to those still in it (`ZINTERSTORE`, weights 1 and 0)
- * and takes a number (`INCR`); a second one adds both members and reads the rank among the owners. Without a permit
- * both members are removed again. Resolves to the token, or null at once.
+ * "Redis in Action", chapter 6: a counter gives the order, which is kept in a second ZSET of owners. The first
+ * transaction removes expired members of the time ZSET, removes the same owners (`ZINTERSTORE`, weights 1 and 0) and
+ * takes a number (`INCR`). The second one adds both members and reads the rank among the owners. Without a permit both
+ * members are removed again. Resolves to the token, or at once to null.
  *
- * Known faults: between the two transactions another with a later number may see itself within the limit, and both are
- * in; a client whose clock is ahead by the time limit removes everybody, one that is behind by it is removed by
- * everybody; no waiting.
+ * Known faults:
+ *
+ * - between the two transactions a client with a later number may find itself within the limit, so that both get a permit
+ * - a client whose clock is ahead by the time limit removes all holders
+ * - a client whose clock is behind by the time limit is removed by every other client
+ * - no waiting
  */
 export async function acquireFairSemaphore(
   redis: Redis,
@@ -103,11 +110,15 @@ export async function releaseFairSemaphore(redis: Redis, name: string, token: st
 }
 
 /**
- * "Redis in Action", chapter 6: `ZADD` of the holder at the client's time; if that member is new the permit was lost,
- * and both members are removed. Resolves to whether the permit is still held.
+ * "Redis in Action", chapter 6: `ZADD` of the holder at the client's time. If that member is new, the permit was lost and
+ * both members are removed. Resolves to whether the permit is still held.
  *
- * Known faults: until it is removed again, a lost permit is back among the holders, and stays for another time limit if
- * its client crashes there; there is no automatic renewal; the holder notices the loss only when it refreshes.
+ * Known faults:
+ *
+ * - until it is removed again, a lost permit is back among the holders; if its client crashes there, it stays for another
+ *   time limit
+ * - there is no automatic renewal
+ * - the holder notices the loss only when it refreshes
  */
 export async function refreshFairSemaphore(
   redis: Redis,
@@ -122,10 +133,14 @@ export async function refreshFairSemaphore(
 
 /**
  * "Redis in Action", chapter 6: {@link acquireFairSemaphore} under the lock of {@link acquireLock}, for which it waits
- * 10 ms. Released and refreshed as the fair one. Needs a dedicated connection, like everything that uses `WATCH`.
+ * 10 ms. Released and refreshed like the fair semaphore. Needs a dedicated connection, since it uses `WATCH`.
  *
- * Known faults: the lock has no time limit, so that one crash while it is held closes the semaphore for ever; null means
- * "full" as well as "lock busy"; four round trips more than the fair acquire; the clock faults of the fair one.
+ * Known faults:
+ *
+ * - the lock has no time limit, so that one crash under it closes the semaphore for ever
+ * - null means "full" as well as "lock busy"
+ * - four round trips more than the fair acquire
+ * - the clock faults of the fair semaphore
  */
 export async function acquireSemaphoreWithLock(
   redis: Redis,
@@ -144,7 +159,7 @@ export async function acquireSemaphoreWithLock(
   }
 }
 
-/** Runs a transaction without `WATCH`, which cannot fail by conflict; returns the last reply, a count or a rank. */
+/** Runs a transaction without `WATCH`, which cannot conflict. Returns the last reply, a count or a rank. */
 async function lastReply(transaction: ChainableCommander): Promise<number> {
   return Number((await execute(transaction))?.at(-1));
 }

@@ -3,10 +3,10 @@ import type { Redis } from "ioredis";
 import { classicKeys } from "./keys.js";
 import { execute } from "./transaction.js";
 
-/** How many viewed items a token keeps. */
+/** The number of viewed items that a token keeps. */
 export const VIEWED_KEPT = 25;
 
-/** How many sessions the classic clean-up keeps: below this number nothing is ever removed. */
+/** The number of sessions that the classic clean-up keeps. Below this number it removes none. */
 export const SESSIONS_KEPT = 10_000_000;
 
 /** The most sessions one pass of the clean-up removes. */
@@ -19,10 +19,14 @@ export async function checkToken(redis: Redis, token: string, prefix = ""): Prom
 
 /**
  * "Redis in Action", chapter 2: `HSET login:`, `ZADD recent:`, and for an item `ZADD viewed:<token>`,
- * `ZREMRANGEBYRANK` down to the newest 25, `ZINCRBY viewed:` by -1; each a plain command awaited before the next.
+ * `ZREMRANGEBYRANK` down to the newest 25, `ZINCRBY viewed:` by -1. Each is a plain command, awaited before the next.
  *
- * Known faults: `login:`, `recent:` and the global `viewed:` never shrink; one `viewed:<token>` per token for ever,
- * since no key has a time to live; five round trips; the time is the client's.
+ * Known faults:
+ *
+ * - `login:`, `recent:` and the global `viewed:` never shrink
+ * - one `viewed:<token>` per token for ever, since no key has a time to live
+ * - five round trips
+ * - the time is the client's
  */
 export async function updateToken(
   redis: Redis,
@@ -69,17 +73,17 @@ export async function updateTokenPipeline(
 export interface CleanOptions {
   /** Stops the loop. */
   readonly signal: AbortSignal;
-  /** How many sessions stay. @default 10_000_000 */
+  /** The number of sessions to keep. @default 10_000_000 */
   readonly keep?: number;
   /** Put before every key. @default "" */
   readonly prefix?: string;
 }
 
 /**
- * "Redis in Action", chapter 2: the clean-up process: one pass after the other, a second of sleep when there is
- * nothing to remove. Resolves once `signal` aborts.
+ * "Redis in Action", chapter 2: the clean-up process. It runs one pass after the other, and sleeps for a second when
+ * there is nothing to remove. Resolves once `signal` aborts.
  *
- * Known faults: those of {@link cleanSessionsOnce}; and without such a process, everything stays.
+ * Known faults: those of {@link cleanSessionsOnce}. Without such a process no session is ever removed.
  */
 export async function cleanSessions(
   redis: Redis,
@@ -87,14 +91,14 @@ export async function cleanSessions(
 ): Promise<void> {
   while (!signal.aborted) {
     if ((await cleanSessionsOnce(redis, keep, prefix)) > 0) continue;
-    // Rejects only because the signal aborted, which ends the loop anyway.
+    // Rejects only when the signal aborts, which ends the loop.
     await sleep(1000, undefined, { signal }).catch(() => undefined);
   }
 }
 
 /**
- * "Redis in Action", chapter 2, one pass: `ZCARD recent:`, and above `keep` the oldest tokens, at most 100, are removed
- * from `viewed:<token>`, `login:` and `recent:`. Resolves to their number.
+ * "Redis in Action", chapter 2, one pass: `ZCARD recent:`. Above `keep`, at most 100 of the oldest tokens are removed from
+ * `viewed:<token>`, `login:` and `recent:`. Resolves to their number.
  *
  * Known faults: a limit by number, never by age; the global view counts are not touched.
  */

@@ -5,7 +5,7 @@ import { execute, watchLoop } from "./transaction.js";
 /** The widths of the slices in seconds: 1 s, 5 s, 1 min, 5 min, 1 h, 5 h, 1 day. */
 export const COUNTER_PRECISIONS: readonly number[] = [1, 5, 60, 300, 3_600, 18_000, 86_400];
 
-/** How many slices of a precision the clean-up leaves. */
+/** The number of slices of a precision that the clean-up keeps. */
 export const SAMPLES_KEPT = 120;
 
 /** Options of {@link updateCounter}. */
@@ -19,9 +19,10 @@ export interface UpdateCounterOptions {
 }
 
 /**
- * "Redis in Action", chapter 5: in one transaction for each of seven precisions `ZADD known:` of the counter's hash and `HINCRBY` of the slice.
+ * "Redis in Action", chapter 5: one transaction of `ZADD known:` for the counter's hash and `HINCRBY` of the slice, for
+ * each of seven precisions.
  *
- * Known faults: 16 commands a hit; one key knows all counters, and every hit writes it; a `now` of 0 is ignored.
+ * Known faults: 16 commands a hit; every hit writes the one index of all counters; a `now` of 0 is ignored.
  */
 export async function updateCounter(
   redis: Redis,
@@ -41,7 +42,7 @@ export async function updateCounter(
 }
 
 /**
- * "Redis in Action", chapter 5: `HGETALL`, sorted by time: first second of a slice, and its count.
+ * "Redis in Action", chapter 5: `HGETALL`, as pairs of a slice's first second and its count, sorted by time.
  *
  * Known faults: always reads everything; slices without a hit are missing.
  */
@@ -68,11 +69,11 @@ export interface CleanCountersOptions {
 }
 
 /**
- * "Redis in Action", chapter 5, one pass a minute: walks the index by position; of each counter that is due removes the slices beyond the last
- * 120, and the counter, under `WATCH`, when none is left.
+ * "Redis in Action", chapter 5, one pass a minute: walks the index by position. It removes the slices beyond the last 120
+ * of each counter that is due. A counter without slices is removed under `WATCH`.
  *
- * Known faults: nothing has a time to live, so that everything stays while no such process runs; where two run, each
- * removal of one moves the positions of the other, which passes over counters.
+ * Known faults: no key has a time to live, so that everything stays without such a process; if two processes run, a
+ * removal by one moves the positions of the other, which then skips counters.
  */
 export async function cleanCountersOnce(
   redis: Redis,

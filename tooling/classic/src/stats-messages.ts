@@ -2,7 +2,7 @@ import type { ChainableCommander, Redis } from "ioredis";
 import { classicKeys } from "./keys.js";
 import { execute, watchLoop } from "./transaction.js";
 
-/** How many messages a recent log keeps. */
+/** The number of messages that a recent log keeps. */
 export const RECENT_KEPT = 100;
 
 /** Options of the two logs. */
@@ -13,25 +13,28 @@ export interface MessageOptions {
   readonly severity?: string;
   /** The client's clock, in milliseconds. @default the wall clock */
   readonly now?: () => number;
-  /** How long `logCommon` tries. @default 5_000 */
+  /** How long `logCommon` retries. @default 5_000 */
   readonly timeoutMs?: number;
 }
 
 /**
  * "Redis in Action", chapter 5: `LPUSH` of the local time and the text, `LTRIM` to 100, one list for each name and severity.
  *
- * Known faults: text only: no fields, no number for the severity, no id to page by.
+ * Known faults: a message is text only, without fields, a number for the severity, or an id to page by.
  */
 export async function logRecent(redis: Redis, name: string, text: string, options: MessageOptions = {}): Promise<void> {
   await execute(queueRecent(redis.pipeline(), name, text, options));
 }
 
 /**
- * "Redis in Action", chapter 5: under `WATCH` of the hour's key: rename the list and that key when the hour is over, `ZINCRBY` of the message,
- * and {@link logRecent} in the same transaction.
+ * "Redis in Action", chapter 5: under `WATCH` of the hour's key, `ZINCRBY` of the message and {@link logRecent} in one
+ * transaction. When the hour is over, it also renames the list and the hour's key.
  *
- * Known faults: nobody stores the first hour, so the list never rotates; every different text is a member of its own, and
- * nothing bounds them; after 5 s of conflict the message is dropped, and the caller does not learn it.
+ * Known faults:
+ *
+ * - the first hour is never stored, so the list never rotates
+ * - each different text is a member of its own, without a bound
+ * - after 5 s of conflict the message is dropped without notice
  */
 export async function logCommon(redis: Redis, name: string, text: string, options: MessageOptions = {}): Promise<void> {
   const { prefix = "", severity = "info", now = Date.now, timeoutMs } = options;
@@ -43,7 +46,7 @@ export async function logCommon(redis: Redis, name: string, text: string, option
   await watchLoop(redis, [`${key}:start`], attempt, timeoutMs);
 }
 
-/** A transaction that renames the key of the last hour, if it knows one. */
+/** A transaction that renames the keys of the last hour, if one is stored. */
 export async function rotated(redis: Redis, key: string, nowMs: number): Promise<ChainableCommander> {
   const hour = new Date(nowMs).toISOString().slice(0, 13);
   const existing = await redis.get(`${key}:start`);

@@ -4,7 +4,7 @@ import { classicKeys } from "./keys.js";
 import { rotated } from "./stats-messages.js";
 import { execute } from "./transaction.js";
 
-/** How many contexts the list of the slowest keeps. */
+/** The number of contexts that the list of the slowest keeps. */
 export const SLOWEST_KEPT = 100;
 
 /** Options of the summaries. */
@@ -27,11 +27,11 @@ export interface ClassicSummary {
 }
 
 /**
- * "Redis in Action", chapter 5: under `WATCH` of the hour's key: rotate, `min` and `max` by way of two temporary ZSETs and `ZUNIONSTORE`, then
- * count, sum and sum of squares, which it resolves to; undefined after 5 s of conflict.
+ * "Redis in Action", chapter 5: rotates under `WATCH` of the hour's key. It updates `min` and `max` by two temporary ZSETs
+ * and `ZUNIONSTORE`, then count, sum and sum of squares. Resolves to these three, or to undefined after 5 s of conflict.
  *
- * Known faults: nobody stores the first hour, so it never rotates; two temporary keys for each value, in other slots of a
- * Cluster.
+ * Known faults: the first hour is never stored, so the summary never rotates; each value makes two temporary keys, which
+ * are in other slots of a Cluster.
  */
 export async function updateStats(
   redis: Redis,
@@ -61,10 +61,10 @@ export async function updateStats(
 }
 
 /**
- * "Redis in Action", chapter 5: `ZRANGE` of all, average and deviation computed here.
+ * "Redis in Action", chapter 5: reads all fields by `ZRANGE`, and computes average and deviation in the client.
  *
- * Known fault: the deviation is the difference of two sums, which are nearly equal where the values are; it cancels out,
- * and may be the root of a negative number.
+ * Known fault: the deviation is computed from the difference of two sums, which are nearly equal if the values are. The
+ * difference loses its digits and may even be negative.
  */
 export async function getStats(redis: Redis, context: string, type: string, prefix = ""): Promise<ClassicSummary> {
   const flat = await redis.zrange(classicKeys(prefix).summary(context, type), "0", "-1", "WITHSCORES");
@@ -75,9 +75,10 @@ export async function getStats(redis: Redis, context: string, type: string, pref
 }
 
 /**
- * "Redis in Action", chapter 5: runs `view`, then takes in how long it took, and puts its average among the slowest contexts, of which 100 stay.
+ * "Redis in Action", chapter 5: runs `view` and records how long it took. Then it adds the average to the list of the
+ * slowest contexts, of which 100 are kept.
  *
- * Known faults: a view that throws is not measured; the average is of all time, and its place on the list, too.
+ * Known faults: a view that throws is not measured; the average and its place on the list are of all time.
  */
 export async function accessTime<T>(
   redis: Redis,

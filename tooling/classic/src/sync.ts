@@ -4,7 +4,7 @@ import type { Redis } from "ioredis";
 import { classicKeys } from "./keys.js";
 
 const POLL_MS = 1;
-/** How long the replica's disk is waited for. */
+/** Milliseconds to wait for the replica's disk. */
 const DISK_MS = 1_000;
 /** Keys that earlier waits left behind are removed after a day. */
 const KEPT_SECONDS = 86_400;
@@ -13,9 +13,12 @@ const KEPT_SECONDS = 86_400;
  * "Redis in Action", chapter 4: writes a token on the master, polls the replica until its link is up and until it
  * has the token, then polls the replica's INFO until `aof_pending_bio_fsync` is 0, at most one second.
  *
- * Known faults: waits without limit for the link, and for its token; returns after a second whether the disk has it or
- * not, and the caller cannot tell; 0 pending syncs are also shown before the write has reached the buffer that is to be
- * synced, and without an append-only file the field is not there at all.
+ * Known faults:
+ *
+ * - waits without limit for the link and for its token
+ * - returns after a second in any case, so that the caller cannot tell whether the disk has the write
+ * - the count of pending syncs is also 0 before the write has reached the buffer to be synced
+ * - without an append-only file INFO does not have the field
  */
 export async function waitForSync(master: Redis, replica: Redis, prefix = ""): Promise<void> {
   const { syncWait } = classicKeys(prefix);

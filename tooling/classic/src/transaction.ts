@@ -2,25 +2,25 @@ import type { ChainableCommander, Redis } from "ioredis";
 
 /** The decision of one attempt of {@link watchLoop} after its reads. */
 export interface WatchAttempt<T> {
-  /** The value the loop resolves to once this attempt stands. */
+  /** The value that the loop resolves to once this attempt is committed. */
   readonly value: T;
   /** The writes, queued by `redis.multi()` and not yet sent. Absent: nothing to write, `UNWATCH` and stop. */
   readonly transaction?: ChainableCommander;
 }
 
-/** How a {@link watchLoop} ended; `retries` counts the `EXEC`s that another client's write undid. */
+/** The outcome of a {@link watchLoop}. `retries` counts the `EXEC`s that another client's write aborted. */
 export type WatchOutcome<T> =
   | { readonly done: true; readonly value: T; readonly retries: number }
   | { readonly done: false; readonly retries: number };
 
 /**
- * "Redis in Action", chapter 4: runs `WATCH`, the reads of `attempt`, then `MULTI … EXEC`, again and again until an
- * `EXEC` stands or `timeoutMs` has passed.
+ * "Redis in Action", chapter 4: runs `WATCH`, the reads of `attempt`, then `MULTI … EXEC`. Repeats that until an `EXEC`
+ * succeeds or `timeoutMs` has passed.
  *
- * Needs a connection of its own: `WATCH` belongs to the connection, and so does every `EXEC` of a neighbour.
+ * Needs a dedicated connection: the state of `WATCH` belongs to the connection, and any other `EXEC` on it clears it.
  *
- * Known faults: a lost attempt starts the next at once, with neither back-off nor jitter, so that attempts per commit
- * grow with the number of contenders; past the time limit the work is dropped.
+ * Known faults: after a conflict the next attempt starts at once, without back-off or jitter, so that attempts per commit
+ * grow with the number of contenders; after the time limit the work is dropped.
  */
 export async function watchLoop<T>(
   redis: Redis,
@@ -43,7 +43,7 @@ export async function watchLoop<T>(
   return { done: false, retries };
 }
 
-/** Sends queued commands; the replies, or null when a watched key changed. The first failed command rejects. */
+/** Sends queued commands. Resolves to the replies, or to null when a watched key changed. The first error rejects. */
 export async function execute(commands: ChainableCommander): Promise<unknown[] | null> {
   const replies = await commands.exec();
   if (replies === null) return null;

@@ -26,7 +26,7 @@ const textsOf = async (user: string): Promise<string[]> =>
   (await fetchChatMessages(redis, user, prefix)).flatMap(({ messages }) => messages.map(({ message }) => message));
 
 describe("the classic chat", () => {
-  it("gives each member what is new once, and drops what all have", async () => {
+  it("gives each member new messages once, and drops messages that all have", async () => {
     const chat = await createClassicChat(redis, "ann", ["bob"], "one", undefined, { prefix, now: () => 5_000 });
     expect(await sendChatMessage(redis, chat, "bob", "two", { prefix })).toBe(2);
     expect((await fetchChatMessages(redis, "bob", prefix))[0]).toMatchObject({
@@ -55,7 +55,7 @@ describe("the classic chat", () => {
   });
 });
 
-it("the classic mailbox gives its messages in order, and says how many there are", async () => {
+it("the classic mailbox gives its messages in order, and their number", async () => {
   await mail(redis, "bob", "ann", "one", prefix);
   await mail(redis, "bob", "ann", "two", prefix);
   expect(await lookIntoMailbox(redis, "bob", prefix)).toBe(2);

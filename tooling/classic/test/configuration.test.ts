@@ -16,7 +16,7 @@ const classic = useClassic();
 afterEach(() => {
   vi.useRealTimers();
 });
-/** Lets the classic code believe that so much time has passed. */
+/** Advances the clock of the classic code. */
 const later = (ms: number): void => {
   vi.useFakeTimers({ toFake: ["Date"], now: Date.now() + ms });
 };
@@ -29,7 +29,7 @@ describe("the classic configuration", () => {
   const set = (redis: Redis, config: Record<string, unknown>): Promise<void> =>
     setConfig(redis, "search", "web", config, classic.prefix);
 
-  it("reads what was set, and a change once its time is over", async () => {
+  it("reads a configuration, and a change once the wait is over", async () => {
     const { redis, configs } = await open();
     await set(redis, { port: 1 });
     expect(await configs.get("search", "web")).toEqual({ port: 1 });
@@ -39,7 +39,7 @@ describe("the classic configuration", () => {
     expect(await configs.get("search", "web")).toEqual({ port: 2 });
   });
 
-  it("polls: it asks again and again for what has not changed", async () => {
+  it("polls: it reads an unchanged configuration again and again", async () => {
     const { redis, configs } = await open();
     const before = await calls(redis, "get");
     for (let second = 0; second < 60; second++) {
@@ -102,7 +102,7 @@ describe("the classic component connection", () => {
     expect(await where()).toMatchObject({ host: "localhost", port: 6379 });
   });
 
-  it("a read by anybody else hides the change", async () => {
+  it("a read by other code hides the change", async () => {
     await using a = await startRedis();
     await using b = await startRedis();
     const { call, configs, point, close } = await open();
@@ -134,7 +134,7 @@ describe("the classic maintenance flag", () => {
     expect(await new ClassicMaintenance(redis, classic.prefix).isUnderMaintenance()).toBe(true);
   });
 
-  it("after a failed read the old answer stands for a second, unseen", async () => {
+  it("after a failed read the old value silently holds for a second", async () => {
     const redis = await classic.connect();
     const flag = new ClassicMaintenance(redis, classic.prefix);
     await flag.isUnderMaintenance();

@@ -8,10 +8,10 @@ import { RequestProxy } from "../src/request-proxy.js";
 export interface Harness {
   /** Unique per test. */
   readonly prefix: string;
-  /** A connection of its own, closed after the test; a lost connection stays lost, as that of a crashed process. */
+  /** Opens a connection, which is closed after the test. A lost connection stays lost, like that of a crashed process. */
   connect(): Promise<Redis>;
   connectMany(count: number): Promise<Redis[]>;
-  /** The same behind a proxy that counts from here on. */
+  /** Opens a connection behind a proxy that counts requests from here on. */
   connectThroughProxy(): Promise<{ redis: Redis; proxy: RequestProxy }>;
 }
 
@@ -39,7 +39,7 @@ export function useClassic(): Harness {
 
   const open = async (url: string): Promise<Redis> => {
     const redis = new Redis(url, { retryStrategy: () => null });
-    // ioredis prints an error nobody listens to; the call that failed rejects anyway.
+    // Without a listener ioredis prints the error. The failed call rejects in any case.
     redis.on("error", () => undefined);
     clients.push(redis);
     await once(redis, "ready");
@@ -64,15 +64,15 @@ export function useClassic(): Harness {
   };
 }
 
-/** Makes the time limit of `key` run out now. */
+/** Makes `key` expire now. */
 export async function lapse(redis: Redis, key: string): Promise<void> {
-  if ((await redis.pexpire(key, 1)) !== 1) throw new Error(`${key} is not there to lapse`);
+  if ((await redis.pexpire(key, 1)) !== 1) throw new Error(`there is no ${key} to expire`);
   await eventually(async () => {
-    if ((await redis.exists(key)) === 1) throw new Error(`${key} is still there`);
+    if ((await redis.exists(key)) === 1) throw new Error(`${key} has not expired`);
   });
 }
 
-/** How often the server ran `command` so far. */
+/** The number of times that the server has run `command`. */
 export async function calls(redis: Redis, command: string): Promise<number> {
   const stats = await redis.info("commandstats");
   return Number(new RegExp(`cmdstat_${command}:calls=(\\d+)`).exec(stats)?.[1] ?? 0);

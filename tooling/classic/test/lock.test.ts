@@ -16,7 +16,7 @@ const classic = useClassic();
 const NAME = "chest";
 const lockKey = (): string => classicKeys(classic.prefix).lock(NAME);
 
-/** A pair of classic acquire and release on one name; `acquire` resolves to null when it gave up. */
+/** A pair of classic acquire and release on one name. `acquire` resolves to null when it gives up. */
 interface Flavour {
   acquire(redis: Redis, waitMs: number, seconds?: number): Promise<string | null>;
   release(redis: Redis, token: string): Promise<boolean>;
@@ -99,7 +99,7 @@ describe("faults of the classic lock", () => {
     const token = (await untimed.acquire(holder, 1000))!;
     const before = await calls(holder, "setnx");
     const polling = untimed.acquire(waiter, 60_000);
-    // A test that fails says why by itself.
+    // The waiter may reject after the test; the assertions below decide.
     polling.catch(() => undefined);
     await eventually(async () => expect((await calls(holder, "setnx")) - before).toBeGreaterThan(20));
     await release(holder, token);
@@ -161,7 +161,7 @@ describe("faults of the classic lock", () => {
     expect(await threeHolders()).toHaveLength(3);
   });
 
-  it("symptom 4: each holder believes it is alone, and an update is lost", async () => {
+  it("symptom 4: each holder works as if alone, and an update is lost", async () => {
     const holders = await threeHolders();
     const counter = `${classic.prefix}counter`;
     const seen = await Promise.all(holders.map(async (redis) => Number(await redis.get(counter))));
@@ -218,7 +218,7 @@ async function pair(): Promise<[Redis, Redis]> {
   return [await classic.connect(), await classic.connect()];
 }
 
-/** A's lock lapses and B takes it, B's lapses and C takes it: all three were let in, and none was told anything since. */
+/** A's lock expires and B takes it; B's expires and C takes it. All three hold it, and none was notified. */
 async function threeHolders(): Promise<Redis[]> {
   const [a, b, c] = (await classic.connectMany(3)) as [Redis, Redis, Redis];
   const inside: Redis[] = [];

@@ -35,7 +35,7 @@ describe("the classic listing", () => {
     expect(await admin.exists(keys.inventory("ada"))).toBe(0);
   });
 
-  it("refuses what the seller does not have", async () => {
+  it("refuses an item that the seller does not have", async () => {
     expect((await listItem(admin, "lamp", "ada", 97, { prefix })).outcome).toBe("notInInventory");
     expect(await admin.exists(keys.market)).toBe(0);
   });
@@ -84,7 +84,7 @@ describe.each(Object.entries(buys))("the classic purchase (%s)", (_name, buy) =>
     expect(await admin.exists(keys.market, keys.lock(MARKET_LOCK), keys.lock(itemLock("lamp", "ada")))).toBe(0);
   });
 
-  it("refuses a buyer who cannot pay, and an item that is not there", async () => {
+  it("refuses a buyer that cannot pay, and an unknown item", async () => {
     await forSale("lamp", 97);
     await has("eve", 96);
     expect((await buy(admin, "eve", "lamp")).outcome).toBe("cannotAfford");
@@ -122,10 +122,10 @@ describe("faults of the classic purchase", () => {
     expect(retriesOf(results)).toBeGreaterThanOrEqual(4);
   });
 
-  it("under the lock the seen price is dropped: the buyer pays what is asked by now", async () => {
+  it("under the lock the seen price is ignored: the buyer pays the current price", async () => {
     await forSale("lamp", 10);
     await has("eve", 100);
-    // Eve has seen 10; the seller asks 90 before she clicks, and the call has no place for what she saw.
+    // Eve has seen 10. The seller raises the price to 90 before she buys, and the call has no parameter for the seen price.
     await forSale("lamp", 90);
     expect((await purchaseItemWithLock(admin, "eve", "lamp", "ada", { prefix })).outcome).toBe("bought");
     expect(await funds("eve")).toBe(10);
@@ -163,7 +163,7 @@ describe("faults of the classic purchase", () => {
     expect(await funds("ada")).toBe(194);
   });
 
-  it("prices are floats: what is shown as 0.3 is stored as something else and cannot be bought", async () => {
+  it("prices are floats: a price shown as 0.3 is stored as another number and cannot be paid", async () => {
     await forSale("lamp", 0.1 + 0.2);
     await has("eve", 100);
     expect(Number(await admin.zscore(keys.market, "lamp.ada"))).not.toBe(0.3);
@@ -263,7 +263,7 @@ async function has(user: string, amount: number): Promise<void> {
   await admin.hset(keys.user(user), "funds", amount);
 }
 
-/** Ada offers `item`, or asks another price for it. */
+/** Ada offers `item`, or changes its price. */
 async function forSale(item: string, price: number): Promise<void> {
   await owns("ada", item);
   await listItem(admin, item, "ada", price, { prefix });
@@ -273,7 +273,7 @@ async function funds(user: string): Promise<number> {
   return Number(await admin.hget(keys.user(user), "funds"));
 }
 
-/** Those of `users` who have `item`. */
+/** The `users` that have `item`. */
 async function owners(item: string, ...users: string[]): Promise<string[]> {
   const found: string[] = [];
   for (const user of users) if ((await admin.sismember(keys.inventory(user), item)) === 1) found.push(user);

@@ -23,7 +23,7 @@ const keys = (): { readonly holders: string; readonly owners: string; readonly l
   return { holders: semaphore(NAME), owners: semaphoreOwners(NAME), lock: lock(`semaphore:${NAME}`) };
 };
 
-/** A pair of classic acquire and release on one name, and the clock of a client that is off by so much. */
+/** A pair of classic acquire and release on one name, with a clock error of the client. */
 interface Flavour {
   acquire(redis: Redis, limit: number, options?: SemaphoreOptions): Promise<string | null>;
   release(redis: Redis, token: string): Promise<boolean>;
@@ -68,7 +68,7 @@ describe.each(Object.entries(flavours))("the classic semaphore (%s)", (_name, se
     expect(await redis.exists(keys().holders, keys().owners, keys().lock)).toBe(0);
   });
 
-  it("takes back the permit of a holder whose time is over", async () => {
+  it("expires the permit of a holder whose time limit has passed", async () => {
     const redis = await classic.connect();
     const lapsed = await semaphore.acquire(redis, 1, off(-10_001));
     expect(await semaphore.acquire(redis, 1)).not.toBeNull();
@@ -88,7 +88,7 @@ describe.each(Object.entries(flavours))("the classic semaphore (%s)", (_name, se
             through += 1;
             round += 1;
           }
-          if (Date.now() > deadline) throw new Error("not all came through");
+          if (Date.now() > deadline) throw new Error("not every client got a permit");
         }
       }),
     );
@@ -97,14 +97,14 @@ describe.each(Object.entries(flavours))("the classic semaphore (%s)", (_name, se
 });
 
 describe("the classic refresh", () => {
-  it("gives a holder its whole time again", async () => {
+  it("renews a holder's permit for its whole time limit", async () => {
     const redis = await classic.connect();
     const token = await fair.acquire(redis, 1, off(-9_000));
     expect(await refresh(redis, token!)).toBe(true);
     expect(await fair.acquire(redis, 1, off(9_000))).toBeNull();
   });
 
-  it("says that a permit was lost", async () => {
+  it("reports that a permit was lost", async () => {
     const redis = await classic.connect();
     const token = await fair.acquire(redis, 1, off(-10_001));
     const next = await fair.acquire(redis, 1);
@@ -114,7 +114,7 @@ describe("the classic refresh", () => {
 });
 
 describe("faults of the classic semaphore", () => {
-  it("a client whose clock is 10 ms slow steals a permit, and the holder is not told", async () => {
+  it("a client whose clock is 10 ms slow takes a permit, and its holder is not notified", async () => {
     const [holder, slow] = await pair();
     const at = Date.now();
     const token = await basic.acquire(holder, 1, { now: () => at });
@@ -123,7 +123,7 @@ describe("faults of the classic semaphore", () => {
     expect(await basic.release(holder, token!)).toBe(true);
   });
 
-  it("failure at once: no waiting for the permit that comes free a moment later", async () => {
+  it("fails at once: no waiting for a permit that is free a moment later", async () => {
     const { redis, proxy } = await classic.connectThroughProxy();
     await basic.acquire(redis, 1);
     proxy.reset();
@@ -133,7 +133,7 @@ describe("faults of the classic semaphore", () => {
 });
 
 describe("faults of the classic fair semaphore", () => {
-  it("between counter and insert another is let in, and then both are", async () => {
+  it("between counter and insert another client gets the permit, and then both hold it", async () => {
     const { redis: first, proxy } = await classic.connectThroughProxy();
     const second = await classic.connect();
     const held = proxy.hold(/zadd/i);
@@ -148,7 +148,7 @@ describe("faults of the classic fair semaphore", () => {
   it.each([
     ["two seconds ahead of a limit of one second", 2_000],
     ["an hour ahead", HOUR_MS],
-  ])("a client whose clock is %s removes everybody", async (_how, aheadMs) => {
+  ])("a client whose clock is %s removes all holders", async (_how, aheadMs) => {
     const [holder, ahead] = await pair();
     const timeoutSeconds = aheadMs === HOUR_MS ? 10 : 1;
     const token = await fair.acquire(holder, 1, { timeoutSeconds });
@@ -156,7 +156,7 @@ describe("faults of the classic fair semaphore", () => {
     expect(await fair.release(holder, token!)).toBe(false);
   });
 
-  it("the permit of a client whose clock is an hour behind goes to the next who asks", async () => {
+  it("the permit of a client whose clock is an hour behind goes to the next caller", async () => {
     const [behind, next] = await pair();
     const token = await fair.acquire(behind, 1, off(-HOUR_MS));
     expect(await fair.acquire(next, 1)).not.toBeNull();

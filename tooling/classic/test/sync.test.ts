@@ -21,7 +21,7 @@ afterEach(() => {
 });
 
 describe("the classic wait for a replica", () => {
-  it("ends when the replica has what was written before, and leaves no token", async () => {
+  it("ends when the replica has all earlier writes, and leaves no token", async () => {
     for (let round = 0; round < 5; round += 1) {
       await master.set("key", round);
       await waitForSync(master, replica);

@@ -17,7 +17,7 @@ function increment(redis: Redis, key: string, timeoutMs?: number): Promise<Watch
   );
 }
 
-/** `contenders` clients increment one number five times each; attempts needed per commit. */
+/** `contenders` clients increment one number five times each. Resolves to the attempts per commit. */
 async function attemptsPerCommit(contenders: number, key: string): Promise<number> {
   const clients = await classic.connectMany(contenders);
   const retries = await Promise.all(
@@ -78,7 +78,7 @@ describe("watchLoop, the classic port", () => {
     expect(sixteen).toBeGreaterThan(2 * four);
   });
 
-  it("no back-off: one attempt right after the other against a busy key, then the work is dropped", async () => {
+  it("no back-off: attempts follow each other without a pause on a busy key, then the work is dropped", async () => {
     const { redis, proxy } = await classic.connectThroughProxy();
     const other = await classic.connect();
     const key = `${classic.prefix}n`;
@@ -87,7 +87,7 @@ describe("watchLoop, the classic port", () => {
     proxy.before = async (text) => {
       if (!/exec/i.test(text)) return;
       await other.set(key, "theirs");
-      // The limit passes during the last of them, however long they took.
+      // The time limit passes during the last attempt.
       if (++tries === 100) vi.spyOn(Date, "now").mockImplementation(() => now() + 3_600_000);
     };
     expect(await increment(redis, key, 60_000)).toEqual({ done: false, retries: 100 });

@@ -11,7 +11,7 @@ import type { Control, PhaseOptions, PhaseReport, Workload } from "./workload.js
 export interface CampaignOptions {
   readonly seconds: number;
   readonly seed: number;
-  /** Only the kind of this name; if there is none, all kinds that begin with it. */
+  /** The only fault to inject. If no fault has this name, all faults whose name begins with it. */
   readonly only?: string | undefined;
   /** Receives lines of progress. */
   readonly say: (line: string) => void;
@@ -34,7 +34,7 @@ export interface CampaignReport {
   readonly duplicates: number;
   /** Remarks that break no invariant, each with its count. */
   readonly remarks: Readonly<Record<string, number>>;
-  /** Kinds that this machine cannot inject, each with the reason. */
+  /** Faults that this machine cannot inject, each with the reason. */
   readonly notRun: Readonly<Record<string, string>>;
   /** Broken invariants, each with the file that keeps the run. */
   readonly broken: readonly {
@@ -54,7 +54,7 @@ export interface CampaignReport {
 
 export const someSeed = (): number => randomInt(2 ** 31);
 
-/** The longest round, which has one run of each setting: the facts of one run must fit into memory. */
+/** The length of a round, which has one run of each setting. The records of one run must fit into memory. */
 const roundSeconds = 120;
 
 const namedBy = <F extends { readonly kind: string }>(only: string | undefined, faults: readonly F[]): readonly F[] => {
@@ -63,7 +63,7 @@ const namedBy = <F extends { readonly kind: string }>(only: string | undefined, 
   return exact.length > 0 ? exact : faults.filter(({ kind }) => kind.startsWith(only));
 };
 
-/** The kinds that `only` names. */
+/** The faults that `only` names. */
 export const kindsOf = (workload: Workload, only?: string): readonly (Fault | Workload["edges"][number])[] =>
   namedBy(only, [...workload.faults, ...workload.edges]);
 
@@ -87,7 +87,7 @@ class Sum {
   readonly recoveries = new Map<string, number[]>();
   readonly broken: { invariant: string; what: string; seed: number; kept: string }[] = [];
 
-  /** `folder`: where runs that broke an invariant are kept; nowhere if empty. */
+  /** `folder`: where to keep runs that broke an invariant. Empty: keep none. */
   add(report: PhaseReport, seed: number, folder: string): void {
     this.operations += report.operations;
     this.worstStallMs = Math.max(this.worstStallMs, report.worstStallMs);
@@ -147,10 +147,10 @@ const serverName = async (): Promise<string> => {
   return `${server.version.server} ${server.version.version}`;
 };
 
-/** Whether a fault shows depends on the instants of the injections. */
+/** A control's fault may not show in one run, since that depends on the instants of the injections. */
 const mostControlRuns = 4;
 
-/** Runs one control until its fault shows; resolves with the last run, and whether it did. */
+/** Runs one control until its fault shows. Resolves with the last run and whether the fault showed. */
 const runControl = async (
   workload: Workload,
   control: Control,
@@ -181,7 +181,7 @@ export const controlCampaign = async (workload: Workload, control: Control, seed
     kinds: [control.kind],
     controls: [{ name: control.name, caught: isCaught }],
     notRun: {},
-    // A control that breaks no invariant is a failure of another kind, and no less one.
+    // A control that breaks no invariant is a failure as well.
     failures: [isCaught ? "a control breaks invariants" : `the control ${control.name} was not caught`],
     before,
   });
@@ -233,7 +233,7 @@ export const campaign = async (
         sum.add(report, phaseSeed, resultsFolder);
         say(`${setting}: ${String(report.operations)} operations, ${String(report.violations.length)} violations`);
       } catch (error) {
-        // The findings of the other runs are reported all the same.
+        // The campaign goes on, so that the findings of the other runs are reported.
         brokenOff.push(`seed ${String(phaseSeed)}, ${setting} broke off: ${String(error)}`);
       }
     }
@@ -249,7 +249,7 @@ export const campaign = async (
   const never = kinds.filter((kind) => !(kind in notRun) && (sum.effects.get(kind) ?? 0) === 0);
   const isWorked = wanted.length > 0;
   const least = isWorked ? 100 * seconds : 0;
-  // A checker that has gone blind finds nothing either. In a short run there may have been no occasion.
+  // An invariant that was never judged fails the campaign. A short run may have no occasion to judge it.
   const isLong = only === undefined && seconds >= 60;
   const unjudged = isLong ? workload.invariants.filter((invariant) => (sum.checked[invariant] ?? 0) === 0) : [];
   const failures = [
@@ -259,11 +259,11 @@ export const campaign = async (
     ...never.map((kind) => `"${kind}" never took effect`),
     ...unjudged.map((invariant) => `${invariant} could never be judged`),
     ...(sum.operations < least ? [`only ${String(sum.operations)} operations, of ${String(least)}`] : []),
-    // A fault that was asked for must run; without `only` some may be missing on a poor machine.
+    // A fault that `only` names must run. Without `only`, faults that this machine cannot inject are left out.
     ...(only === undefined ? [] : Object.entries(notRun).map(([kind, why]) => `"${kind}" was not run: ${why}`)),
   ];
   return sum.report(workload, { redis, seconds, seed, kinds, controls, notRun, failures, before });
 };
 
-/** The time for the workers to calm down and leave, and for the checker. */
+/** The time for the workers to recover and leave, and for the checker. */
 const wayOutMs = 5_500;

@@ -33,7 +33,7 @@ export const judged = <L extends string>(invariants: readonly L[], check: (judge
   return { violations, checked };
 };
 
-/** How many times longer all bounds of time are: `KIT_FAULTS_PATIENCE`, for runs that share their machine with other tests. */
+/** Factor on all time bounds, from `KIT_FAULTS_PATIENCE`, for runs that share their machine with other tests. */
 export const patience: number = Number(process.env["KIT_FAULTS_PATIENCE"] ?? "1");
 
 /** Allowed beyond a deadline, for timers and the machine. */
@@ -50,7 +50,7 @@ export const checkWorker = (worker: WorkerHistory<{ readonly kind: string }>, ju
     judge("U4", end !== "exit 0" && `${id} ended with ${end}`);
     judge("U4", !records.some(({ kind }) => kind === "left") && `${id} never came to its end`);
   }
-  // Kinds of other names are a package's own.
+  // Records of other kinds belong to a package.
   for (const record of records) checkRecord(id, record as CommonRecord, judge);
 };
 
@@ -91,7 +91,7 @@ export const stalledIn = (worker: WorkerHistory<{ readonly kind: string }>, from
 export const shared = (spans: readonly Span[], from: number, to: number): number =>
   spans.reduce((sum, span) => sum + Math.max(0, Math.min(span.to, to) - Math.max(span.from, from)), 0);
 
-/** The part of a span in which no worker ran: the machine had no time for any of them. */
+/** The part of a span in which no worker ran, since the machine was busy. */
 export const stalledByAll = (
   workers: readonly WorkerHistory<{ readonly kind: string }>[],
   from: number,
@@ -99,7 +99,7 @@ export const stalledByAll = (
 ): number => {
   const stalls = workers
     .filter(({ killedAt = Infinity }) => killedAt > to)
-    // Those that had begun by then, and had not left.
+    // Only workers that had started and not left.
     .filter(({ records }) => {
       const calls = (records as readonly CommonRecord[]).filter((record) => record.kind === "call");
       return calls.some(({ startedAt }) => startedAt < from) && calls.some(({ settledAt }) => settledAt > from);

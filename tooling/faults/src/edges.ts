@@ -2,8 +2,8 @@ import { inspect } from "node:util";
 import { KitError } from "@kit/core";
 import type { RedisServer } from "@kit/testing";
 
-// Single calls against what somebody else left in Redis, or with what nobody should give: what a package does then is
-// typed, and changes nothing when it fails (`U6`).
+// Single calls against foreign data in Redis, or with invalid input. A call either succeeds, or rejects with a typed error
+// and changes nothing (`U6`).
 
 export interface Findings {
   effects: number;
@@ -11,7 +11,7 @@ export interface Findings {
   readonly broken: string[];
 }
 
-/** Data of a package that can be spoilt, fresh for each call, so that no call sees the effects of another. */
+/** Data of a package that can be spoilt. Each call gets a new scene, so that no call sees the effects of another. */
 interface Scene {
   /** Its keys, by their names in the package. */
   readonly keys: Readonly<Record<string, string>>;
@@ -27,11 +27,11 @@ const keyOf = ({ keys }: Scene, part: string): string => {
 
 /** The parts of a package that an edge needs. */
 export interface Subject<S extends Scene> {
-  /** Every call of the API, once. Waiting calls wait only for a moment. */
+  /** Every call of the API. Waiting calls have a short `waitMs`. */
   readonly calls: Calls<S>;
   /**
-   * Errors that are a valid answer: by the spoilt data, another holder has the name. A waiter may leave data that
-   * expires.
+   * Error codes that are valid outcomes, since by the spoilt data another holder has the name. Such a call may leave
+   * waiter data that expires.
    */
   readonly answers: readonly string[];
   /** Starts a server, and runs the work on it. */
@@ -47,7 +47,7 @@ export const setTo =
   (server, key) =>
     server.call("SET", key, value);
 
-/** Every type of data: one of them is the right type, with other values. */
+/** A value of every type. One of them is the right type with foreign values. */
 const otherTypes: Readonly<Record<string, Spoil>> = {
   "a string": setTo("x"),
   "a list": (server, key) => server.call("RPUSH", key, "x"),
@@ -64,7 +64,7 @@ const dumpOf = async (server: RedisServer, { keys }: Scene): Promise<string> => 
   return String(await server.call("EVAL", script, String(all.length), ...all));
 };
 
-/** The effect of a call on keys that were spoilt: a typed error and no change, or a use of them as they are. */
+/** Makes a call on spoilt keys. It must succeed, or reject with a typed error and change nothing. */
 const probe = async <S extends Scene>(
   server: RedisServer,
   scene: S,
@@ -83,7 +83,7 @@ const probe = async <S extends Scene>(
     error = thrown;
   }
   if (error === undefined) {
-    if (code !== undefined) found.broken.push(`${what}: succeeded, and should be refused with ${code}`);
+    if (code !== undefined) found.broken.push(`${what}: succeeded, instead of a refusal with ${code}`);
     return;
   }
   if (KitError.is(error) && answers.includes(error.code) && code === undefined) return;
@@ -114,7 +114,7 @@ export const spoiltKeys = async <S extends Scene>(
   return found;
 };
 
-/** A newer version has written one key; `untouched` are the calls that do not read it. */
+/** A newer version has written one key. The calls in `untouched` do not read it. */
 export const newerLayout = async <S extends Scene>(
   { calls, answers, stage }: Subject<S>,
   part: string,
@@ -154,7 +154,7 @@ export const refusedUnsent = async (
       found.broken.push(
         `${what}: ${error === undefined ? "was taken" : `an error without a type: ${inspect(error).slice(0, 200)}`}`,
       );
-    // The look itself is one command.
+    // Reading the count is itself one command.
     if ((await commands()) !== before + 1) found.broken.push(`${what}: was sent to the server`);
   }
 };

@@ -1,36 +1,36 @@
 import { type Judge } from "./common-invariants.js";
 import { type Call, clockErrorMs, type CommonRecord, type Span, type WorkerHistory } from "./records.js";
 
-// The promises of every package whose callers hold something for a time:
+// The promises of every package with leases:
 //
 // - `L3` a signal aborts before its lease ends, on its holder's own monotonic clock
-// - `L5` nobody but its owner ends or revives a lease
+// - `L5` only its owner ends a lease, and no ended lease is revived
 
 type LeaseInvariant = "L3" | "L5";
 
 /** A call of a worker, with its facts about leases. */
 export interface LeaseCall extends Call {
-  /** Of the lease that it was about, as the package's log names leases. */
+  /** The name of the lease in the package's log. */
   readonly lease?: string;
   /** The result of a release. */
   readonly result?: string;
 }
 
-/** A lease in a worker's hands. */
+/** A lease that a worker held. */
 export interface Hold {
   readonly kind: "hold";
   readonly name: string;
   readonly grantedAt: number;
-  /** The last end confirmed by the server: when the request was sent, plus the granted time. */
+  /** The last end that the server confirmed: the sending of the request plus the granted time. */
   readonly endsAt?: number;
-  /** When the worker first ran after that end without the signal having aborted. */
+  /** When the worker first ran after that end while the signal had not aborted. */
   readonly missedAt?: number;
   readonly abortedAt?: number;
   readonly reason?: string;
   readonly endedAt: number;
 }
 
-/** The event loop was blocked in the middle of the work. */
+/** A span in which the work blocked the event loop. */
 interface BlockRecord {
   readonly kind: "blocked";
   readonly name: string;
@@ -38,16 +38,16 @@ interface BlockRecord {
   readonly to: number;
 }
 
-/** The records of any worker that leases something. */
+/** The records of any worker with leases. */
 export type LeaseRecord = Exclude<CommonRecord, Call> | BlockRecord;
 
-/** The facts of any run in which something is leased. */
+/** The facts of any run with leases. */
 export interface LeaseRun {
   readonly leaseMs: number;
   readonly workers: readonly WorkerHistory<{ readonly kind: string }>[];
-  /** When acknowledged data was lost, or a jump of the clock ended leases. */
+  /** Spans in which acknowledged data was lost or a jump of the clock ended leases. */
   readonly dataLosses: readonly Span[];
-  /** The state when all workers had left. */
+  /** Faults of the state after all workers had left. */
   readonly leftovers: readonly string[];
 }
 
@@ -59,7 +59,7 @@ export const lostDataBetween = ({ dataLosses }: LossyRun, from: number, to: numb
 /** Shorter stalls are not recorded. */
 const roundingMs = 30;
 
-/** Checks that the holder's signal aborted in time, and not too early. `which` is the lease, in words. */
+/** Checks that the holder's signal aborted in time and not too early. `which` describes the lease. */
 export const checkHold = (
   run: LossyRun,
   stalls: readonly Span[],
@@ -70,7 +70,7 @@ export const checkHold = (
   const { name, grantedAt, endsAt, missedAt, abortedAt, reason, endedAt } = hold;
   if (endsAt === undefined) return;
   const silentUntil = abortedAt ?? endedAt;
-  // After a stall the signal comes late, but before anything else that the process does at that hour.
+  // After a stall the signal may be late, but it must come before all else that the process then does.
   const isExcused =
     missedAt === undefined && stalls.some(({ from, to }) => from <= endsAt + clockErrorMs && endsAt <= to + roundingMs);
   const isLate =
@@ -89,10 +89,10 @@ export const checkHold = (
   );
 };
 
-/** A lease that was released, or lost by a reply of the server, must not be renewed. */
+/** Checks that no lease is renewed after its release or after the server replied that it is lost. */
 export const checkStaleCall = (run: LossyRun, id: string, call: LeaseCall, judge: Judge<LeaseInvariant>): void => {
   const { what, name, startedAt, settledAt, outcome } = call;
-  // A release that the server lost brings its lease back.
+  // If the server loses the data of a release, its lease is back.
   if ((what === "stale resume" || what === "stale extend") && !lostDataBetween(run, startedAt - run.leaseMs, settledAt))
     judge("L5", outcome === "ok" && `${name}: a ${what} of ${id} succeeded`);
 };

@@ -37,7 +37,7 @@ const eventsOf = <Call>(operations: readonly Operation<Call>[]): Event[] =>
     // A call that begins at the instant at which another ends may have come first.
     .toSorted((a, b) => a.at - b.at || Number(b.isStart) - Number(a.isStart));
 
-/** The events in order, of which any may be removed and put back in its place. */
+/** The events in order. Any can be removed and put back in its place. */
 class EventList {
   readonly events: readonly Event[];
   readonly #next: Int32Array;
@@ -62,7 +62,7 @@ class EventList {
     return this.#next[index] ?? 0;
   }
 
-  /** Takes out the start at `index`, and its end. */
+  /** Removes the start at `index` and its end. */
   takeOut(index: number): void {
     this.#unlink(index);
     const end = this.#ends[this.events[index]?.operation ?? 0] ?? -1;
@@ -88,11 +88,12 @@ class EventList {
 }
 
 /**
- * Whether the calls can be put in one order, each within its own span, that the model allows: the search of Wing and
- * Gong, which tries each possible next call and backtracks, with Lowe's cache of visited configurations (finished calls
- * and state). Calls of unknown end may take effect at any time after their start, or never.
+ * Whether the model allows some order of the calls in which each lies within its own span. A call of unknown end may take
+ * effect at any time after its start, or never.
  *
- * The time is exponential in the number of calls that overlap; histories are best split by object first.
+ * The search is that of Wing and Gong, which tries each possible next call and backtracks. It uses Lowe's cache of
+ * visited configurations (finished calls and state). Its time is exponential in the number of overlapping calls, so
+ * histories should be split by object first.
  */
 export const linearizable = <State, Call>(
   model: Model<State, Call>,
@@ -137,7 +138,7 @@ export const linearizable = <State, Call>(
       index = list.after(index);
       continue;
     }
-    // An end whose call was not yet done, or nothing is left to try: the last choice was wrong.
+    // Either this is the end of a call that is not done, or no call is left to try. So the last choice was wrong.
     const last = path.pop();
     if (!last) return { isLinearizable: false, steps };
     const undone = events[last.index]?.operation ?? 0;

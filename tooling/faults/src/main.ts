@@ -134,7 +134,7 @@ const main = async (): Promise<void> => {
   }
   if (server !== undefined)
     process.env["REDIS_SERVER_BIN"] = server === "redis" || server === "valkey" ? `${server}-server` : server;
-  // Everything that must go is hung on the end of this process.
+  // All clean-up runs on the exit of this process.
   for (const [signal, status] of [
     ["SIGINT", 130],
     ["SIGTERM", 143],
@@ -155,7 +155,7 @@ const main = async (): Promise<void> => {
 try {
   await main();
 } catch (error) {
-  // A server program that is not there, for one: the message says all.
+  // For example a missing server program. The message suffices; a stack would hide it.
   process.stderr.write(`${error instanceof Error ? error.message : String(error)}\n`);
   process.exitCode = 1;
 }

@@ -6,17 +6,17 @@ import { outcomesOf } from "./records.js";
 import type { Fault } from "./faults/fault.js";
 import type { PhaseOptions, PhaseReport } from "./workload.js";
 
-/** One injection of a plan: its random choices come from its seed. */
+/** One injection of a plan. Its random choices come from its seed. */
 export interface Planned {
   readonly fault: Fault;
   readonly seed: number;
-  /** The pause before it, in milliseconds. */
+  /** The pause before the injection, in milliseconds. */
   readonly gapMs: number;
 }
 
 const longestGapMs = 250;
 const usualCalmMs = 2_500;
-/** The sum of all pauses. */
+/** The share of injections that follow a pause of `calmMs`. */
 const calmShare = 0.1;
 
 /** The injections of a seed: rounds in random order, each with every fault `times` times. */
@@ -38,14 +38,14 @@ export function* planOf(
 const gapOf = (random: () => number, calmMs: number): number =>
   random() < calmShare ? calmMs : 20 + random() * longestGapMs;
 
-/** Injects one fault; resolves with whether it took effect, once work continues. */
+/** Injects one fault. Resolves once work continues, with whether the fault took effect. */
 const inject = async (lab: Lab, { fault, seed, gapMs }: Planned): Promise<boolean> => {
   await pause(gapMs);
   lab.random = seeded(seed);
   const from = clock();
   const injection = await fault.inject(lab);
   try {
-    // A fault that shows no effect in good time is healed, and does not count.
+    // A fault without an effect in time is healed, and does not count.
     await injection.until?.().catch(() => undefined);
     await pause(injection.lastsMs ?? 0);
   } finally {
@@ -60,13 +60,13 @@ const inject = async (lab: Lab, { fault, seed, gapMs }: Planned): Promise<boolea
 const mostTries = 6;
 
 interface Injected {
-  /** By kind. */
+  /** The number of injections that took effect, by fault. */
   readonly effects: ReadonlyMap<string, number>;
   /** Why the run ended early: work did not continue. */
   readonly stuck: string | undefined;
 }
 
-/** Injects faults until the time is over and each has taken effect, or will not. */
+/** Injects faults until the time is over and each fault has taken effect or used up its tries. */
 const injectAll = async (lab: Lab, { seed, faults, isOver, calmMs = usualCalmMs }: PhaseOptions): Promise<Injected> => {
   const effects = new Map<string, number>(faults.map(({ kind }) => [kind, 0]));
   const tries = new Map<string, number>();
@@ -79,7 +79,7 @@ const injectAll = async (lab: Lab, { seed, faults, isOver, calmMs = usualCalmMs 
     const { kind } = planned.fault;
     const isOwed = faults.some((fault) => effects.get(fault.kind) === 0 && (tries.get(fault.kind) ?? 0) < mostTries);
     if (isOver(effective) && !isOwed) break;
-    // After the time only what is owed.
+    // After the time, only faults that have not taken effect yet.
     if (isOver(effective) && (effects.get(kind) ?? 0) > 0) continue;
     tries.set(kind, (tries.get(kind) ?? 0) + 1);
     try {
@@ -103,7 +103,7 @@ const injectAll = async (lab: Lab, { seed, faults, isOver, calmMs = usualCalmMs 
 /** The lab of a phase. */
 interface Stage<H> extends Lab {
   begin(workers: number): Promise<void>;
-  /** Ends the workers, and returns all records; `isStuck`: they no longer work. */
+  /** Ends the workers, and returns all records. `isStuck`: the workers no longer make progress. */
   end(isStuck: boolean): Promise<H>;
 }
 
@@ -112,7 +112,7 @@ type OwnReport = Pick<
   PhaseReport,
   "violations" | "checked" | "recoveries" | "worstStallMs" | "duplicates" | "remarks"
 > & {
-  /** Besides the calls of the workers. */
+  /** Operations besides the calls of the workers. */
   readonly operations?: number;
 };
 
@@ -123,11 +123,11 @@ export const runPhase = async <H extends { readonly workers: Parameters<typeof o
   phase: PhaseOptions,
   reportOn: (history: H) => OwnReport,
 ): Promise<PhaseReport> => {
-  // A stopped worker would not see that its input ends.
+  // A stopped worker does not notice the end of its input.
   const killWorkers = (): void => {
     for (const worker of lab.workers) worker.signal("SIGKILL");
   };
-  // Before their folder is removed.
+  // Prepended, so that the workers are killed before their folder is removed.
   process.prependOnceListener("exit", killWorkers);
   try {
     await lab.begin(workers);

@@ -1,4 +1,4 @@
-/** Processes and server read the same clock of one machine, each with its own rounding. In milliseconds. */
+/** Milliseconds. Processes and server read the same clock, each with its own rounding. */
 export const clockErrorMs = 2;
 
 /** A call of a worker. Instants are milliseconds since the epoch, counted by a monotonic clock. */
@@ -8,7 +8,7 @@ export interface Call {
   readonly name: string;
   readonly startedAt: number;
   readonly settledAt: number;
-  /** Within how many milliseconds it had to settle. */
+  /** Milliseconds within which the call had to settle. */
   readonly dueMs: number;
   /** The part of that time in which the process did not run. */
   readonly stalledMs: number;
@@ -17,7 +17,7 @@ export interface Call {
   readonly error?: string;
 }
 
-/** The process did not run: it was stopped, blocked, or had to wait for a processor. */
+/** A span in which the process did not run: it was stopped, blocked, or waited for a processor. */
 interface StallRecord {
   readonly kind: "stall";
   readonly from: number;
@@ -37,11 +37,11 @@ export type CommonRecord =
 export interface WorkerHistory<R extends { readonly kind: string } = CommonRecord> {
   readonly id: string;
   readonly records: readonly R[];
-  /** When it was killed on purpose: then no last record is expected. */
+  /** When the lab killed the worker. Then no last record is expected. */
   readonly killedAt?: number | undefined;
-  /** Its output; libraries print nothing. */
+  /** The output of the worker, which must be empty. */
   readonly printed: string;
-  /** How it ended: `exit 0`. */
+  /** The exit status or signal, like `exit 0`. */
   readonly end: string;
 }
 
@@ -51,13 +51,13 @@ export interface Span {
   readonly to: number;
 }
 
-/** The log of one worker; a kill may have torn its last line. */
+/** Parses the log of one worker. A kill may have torn its last line. */
 export const parseLog = <R>(text: string): R[] => {
   const lines = text.split("\n");
   return lines.slice(0, -1).map((line) => JSON.parse(line) as R);
 };
 
-/** How the calls of all workers ended. */
+/** Counts the outcomes of all workers' calls. */
 export const outcomesOf = (
   workers: readonly WorkerHistory<{ readonly kind: string; readonly outcome?: string }>[],
 ): Record<string, number> => {

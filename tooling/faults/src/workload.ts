@@ -8,7 +8,7 @@ export interface PhaseReport {
   readonly opsByOutcome: Readonly<Record<string, number>>;
   readonly effects: ReadonlyMap<string, number>;
   readonly violations: readonly { readonly invariant: string; readonly what: string }[];
-  /** By invariant: how often it could be judged. */
+  /** By invariant: the number of times that it was judged. */
   readonly checked: Readonly<Record<string, number>>;
   readonly recoveries: readonly { readonly kind: string; readonly ms: number }[];
   /** The longest span in which the resource accepted no access. */
@@ -27,26 +27,26 @@ export interface PhaseOptions {
   readonly faults: readonly Fault[];
   /** Whether enough injections took effect. */
   readonly isOver: (effective: number) => boolean;
-  /** How long the workers run without faults now and then, and at the end, so that slow failures show. @default 2500 */
+  /** Milliseconds of the long pauses before some faults and at the end, so that slow failures show. @default 2500 */
   readonly calmMs?: number;
-  /** @default what the setting takes */
+  /** @default the mode of the setting */
   readonly mode?: RedisMode;
   /** @default none */
   readonly control?: Control;
 }
 
-/** A workload with one fault in it that its checker must see. */
+/** A deliberate fault in the package under test, which the checker must detect. */
 export interface Control {
   readonly name: string;
-  /** The invariants of which at least one is broken. */
+  /** At least one of these invariants is broken. */
   readonly invariants: readonly string[];
-  /** The kind of fault under which it shows. */
+  /** The injected fault under which the control shows. */
   readonly kind: string;
-  /** How often that fault is injected at first; more often if the control did not show. @default 3 */
+  /** The number of injections in the first run; later runs have more. @default 3 */
   readonly injections?: number;
 }
 
-/** Single calls on extreme input or on keys that others have spoilt: no contenders. */
+/** Single calls with extreme input or on spoilt keys, without workers. */
 export interface Edge {
   readonly kind: string;
   readonly run: () => Promise<{
@@ -60,7 +60,7 @@ export interface Edge {
 export interface Workload {
   readonly name: string;
   readonly invariants: readonly string[];
-  /** The kinds of fault that concern it. */
+  /** The faults that concern the package. */
   readonly faults: readonly Fault[];
   /** The share of a campaign's time for each setting, in this order. */
   readonly shares: Readonly<Partial<Record<PhaseOptions["setting"], number>>>;

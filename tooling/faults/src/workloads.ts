@@ -1,7 +1,7 @@
 import { readdirSync } from "node:fs";
 import type { Workload } from "./workload.js";
 
-// Each folder in `src/workloads` is built into `<package>.workload.js` beside this program, and only what is asked for is
+// Each folder in `src/workloads` is built into `<package>.workload.js` beside this program. Only the requested workload is
 // loaded.
 const workloadFile = /^(.+)\.workload\.js$/;
 

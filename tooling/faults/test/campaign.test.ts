@@ -48,7 +48,7 @@ describe.each(workloads.map((workload) => [workload.name, workload] as const))("
   });
 });
 
-it("knows the workload of every package", () => {
+it("has a workload for every package", () => {
   expect(workloads.map(({ name }) => name)).toEqual(
     expect.arrayContaining(["chat", "core", "lock", "semaphore", "stats"]),
   );
@@ -68,7 +68,7 @@ describe("A plan", () => {
     expect(first(7, 100)).not.toEqual(first(8, 100));
   });
 
-  it("has each fault in every round, as often as it wants", () => {
+  it("has each fault in every round, `times` times", () => {
     const plan = planOf(7, faults);
     const wanted = faults.flatMap(({ kind, times = 1 }) => Array.from({ length: times }, () => kind)).toSorted();
     const round = (): string[] => wanted.map(() => plan.next().value.fault.kind).toSorted();

@@ -384,7 +384,7 @@ describe("The checker", () => {
     }
   });
 
-  it("excuses what a stall explains", () => {
+  it("excuses a delay that a stall explains", () => {
     for (const seed of seeds) {
       const draft = aRun(seed);
       const call = draft.some("call");
@@ -398,7 +398,7 @@ describe("The checker", () => {
     }
   });
 
-  it("accepts that a lease which went with the data is unknown to the server, for as long as it would have lasted", () => {
+  it("accepts a holder whose lease was lost with the data, until that lease would have expired", () => {
     for (const seed of seeds) {
       const draft = aRun(seed);
       const access = draft.some("access");
@@ -409,7 +409,7 @@ describe("The checker", () => {
     }
   });
 
-  it("accepts that a lease whose release the server lost is held again, for as long as it would have lasted", () => {
+  it("accepts a lease that is held again because the server lost its release, until it would have expired", () => {
     const draft = aRun(1);
     const { records } = draft.pick(draft.workers);
     const call = { what: "stale extend", name: "a", startedAt: epoch + 600, settledAt: epoch + 601, dueMs: 250 };
@@ -420,7 +420,7 @@ describe("The checker", () => {
     expect(invariantsBrokenBy(draft.run)).toEqual(["L5"]);
   });
 
-  it("accepts a regrant in time, and judges no death behind which nobody waits", () => {
+  it("accepts a regrant in time, and judges no death without a waiter", () => {
     for (const seed of seeds) {
       const draft = aRun(seed);
       const death = aDeath(draft, 0.1 * leaseMs + 99);
@@ -443,7 +443,7 @@ describe("The checker", () => {
     expect(invariantsBrokenBy(draft.run)).toEqual([]);
   });
 
-  it("excuses a late regrant by what all contenders stalled for, and not by the stall of one", () => {
+  it("excuses a late regrant by a stall of all contenders, and not by the stall of one", () => {
     const draft = aRun(1);
     const { leaseEndsAt } = aDeath(draft, 0.1 * leaseMs + 120);
     const stall: LogRecord = { kind: "stall", from: leaseEndsAt + 10, to: leaseEndsAt + 40 };
@@ -453,7 +453,7 @@ describe("The checker", () => {
     expect(invariantsBrokenBy(draft.run)).toEqual([]);
   });
 
-  it("accepts a pause where a fault is on, or was, and one for which nobody waits", () => {
+  it("accepts a pause during a fault, right after one, or without a waiter", () => {
     for (const [from, to] of [
       [-2_000, -900],
       [5, 10],
@@ -475,7 +475,7 @@ describe("The checker", () => {
     expect(invariantsBrokenBy(draft.run)).toEqual([]);
   });
 
-  it("accepts that a release was told it held nothing where a copy of it may have run before it", () => {
+  it("accepts the reply `not held` to a release when a copy of it may have run first", () => {
     for (const seed of seeds) {
       const draft = aRun(seed);
       const releases = draft.workers.flatMap(({ records }) =>
@@ -488,7 +488,7 @@ describe("The checker", () => {
     }
   });
 
-  it("finds nothing wrong in a second copy that got the same answer, or somebody else's", () => {
+  it("accepts a second copy that got the same reply, or a reply about another holder", () => {
     const draft = aRun(1);
     const { token, fence } = draft.someWrite().access;
     draft.run.echoes = [

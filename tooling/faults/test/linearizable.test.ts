@@ -75,7 +75,7 @@ describe("linearizable", () => {
     );
   });
 
-  it("accepts histories with calls of unknown end, whether they had their effect or not", () => {
+  it("accepts histories with calls of unknown end, whether they took effect or not", () => {
     fc.assert(
       fc.property(fc.integer(), fc.integer({ min: 0, max: 60 }), (seed, length) => {
         expect(isLinearizable(aHistory(seed, length, 3, 0.15))).toBe(true);
@@ -125,7 +125,7 @@ describe("linearizable", () => {
     expect(wrong).toBeGreaterThan(100);
   });
 
-  it("refuses each of 100 histories in which one call saw what was never there", () => {
+  it("refuses each of 100 histories in which a call read a value that was never written", () => {
     for (let seed = 1; seed <= 100; seed++) {
       const operations = aHistory(seed, 60, 3);
       const random = seeded(-seed);
@@ -137,7 +137,7 @@ describe("linearizable", () => {
     }
   });
 
-  it("refuses each of 100 histories with a read of what was overwritten before it began", () => {
+  it("refuses each of 100 histories with a read of a value that was overwritten before the read began", () => {
     for (let seed = 1; seed <= 100; seed++) {
       const operations = aHistory(seed, 40, 2);
       const end = 100;
@@ -147,7 +147,7 @@ describe("linearizable", () => {
     }
   });
 
-  it("lets a call of unknown end have its effect at any time after its start, and not before", () => {
+  it("lets a call of unknown end take effect at any time after its start, and not before", () => {
     const late = anOperation(write(5), 10, Infinity);
     expect(isLinearizable([late, anOperation(read(0), 11, 12), anOperation(read(5), 50, 51)])).toBe(true);
     expect(isLinearizable([late, anOperation(read(5), 11, 12), anOperation(read(0), 50, 51)])).toBe(false);
@@ -155,7 +155,7 @@ describe("linearizable", () => {
     expect(isLinearizable([late, anOperation(read(0), 11, 12)])).toBe(true);
   });
 
-  it("gives up undecided after so many steps, and says how many it took", () => {
+  it("gives up undecided at its limit of steps, and returns their number", () => {
     const operations = aHistory(1, 100, 5);
     expect(linearizable(register, operations, 20)).toEqual({ isLinearizable: undefined, steps: 21 });
   });
@@ -184,7 +184,7 @@ describe("the mutex with fencing tokens", () => {
     );
   });
 
-  it("tells nobody that it holds nothing while it does", () => {
+  it("never replies `not held` to the holder", () => {
     expect(anOrder({ kind: "acquire", fence: 1 }, { kind: "not held", fence: 1 })).toBe(false);
     expect(anOrder({ kind: "acquire", fence: 1 }, { kind: "end", fence: 1 }, { kind: "not held", fence: 1 })).toBe(
       true,

@@ -54,7 +54,7 @@ describe("npm run faults", () => {
     expect(stdout).toMatch(/^npm run faults -- <package> .*--help {6}this text\n$/s);
   });
 
-  it("lists what there is when it is asked for what there is not", async () => {
+  it("lists the valid names when it gets an unknown one", async () => {
     const unknown = await start(["nothing"]).ended;
     expect(unknown).toMatchObject({ code: 1, stdout: "" });
     expect(unknown.stderr).toMatch(

@@ -10,7 +10,7 @@ it("puts a mutation before the libraries of a script, so that they run with it",
   expect(text).toContain(`local operands = ARGV\n${lua}\n-- Libraries\n`);
 });
 
-it("refuses scripts and operands that there are not", () => {
+it("refuses unknown scripts and operands", () => {
   const built = (script: string, operand: string) => () =>
     builtWith("mutation", "@kit/chat", "index.js", { script, operands: [operand], lua: "" });
   expect(built("none", "operands")).toThrow('no script "none"');

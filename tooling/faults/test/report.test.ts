@@ -43,11 +43,11 @@ afterEach(() => {
   for (const file of kept.splice(0)) rmSync(file);
 });
 
-/** Faults that cannot be had in this process. */
+/** Faults that cannot be injected in this process. */
 const missing = faults.flatMap(({ kind, whyNot }) => (whyNot?.() === undefined ? [] : [kind]));
 
 describe("A report", () => {
-  it("passes when all took effect, nothing was broken and the controls were caught", async () => {
+  it("passes when all faults took effect, no invariant was broken and the controls were caught", async () => {
     const report = await run(aWorkload({}));
     expect(report.failures).toEqual([]);
     expect(report).toMatchObject({ violations: 0, controls: [{ name: "a-control", caught: true }] });
@@ -57,7 +57,7 @@ describe("A report", () => {
     expect(Object.keys(report.faults)).toEqual(counted);
   });
 
-  it("fails on a violation, and keeps what is known of it", async () => {
+  it("fails on a violation, and keeps its run in a file", async () => {
     const { failures, broken, invariants } = await run(
       aWorkload({ violations: [{ invariant: "L1", what: "it went back" }] }),
       "scripts flushed",
@@ -69,7 +69,7 @@ describe("A report", () => {
     expect(kept.every((file) => existsSync(file))).toBe(true);
   });
 
-  it("fails on a kind that never took effect", async () => {
+  it("fails on a fault that never took effect", async () => {
     const { failures } = await run(aWorkload({ effects: new Map() }), "scripts flushed");
     expect(failures).toEqual(['"scripts flushed" never took effect']);
   });
@@ -79,12 +79,12 @@ describe("A report", () => {
     expect(failures).toEqual(["only 99 operations, of 100"]);
   });
 
-  it("fails on a control that nobody saw", async () => {
+  it("fails on a control that was not caught", async () => {
     const { failures } = await run(aWorkload({}, false));
     expect(failures).toEqual(["the control a-control was not caught"]);
   });
 
-  it("fails when just that was asked for which this machine cannot have", async () => {
+  it("fails when the only requested fault cannot be injected on this machine", async () => {
     const why = noFirewall();
     expect(why).toBeDefined();
     const { failures, notRun } = await run(lockWorkload, "packets dropped");

@@ -324,7 +324,7 @@ const faults: readonly (readonly [what: string, invariants: readonly Invariant[]
       if (hold && next) hold.endedAt = next.endedAt;
     },
   ],
-  ["a permit of which the server knows nothing", ["held"], ({ some }) => void (some("access").isKnown = false)],
+  ["a held permit that the server does not have", ["held"], ({ some }) => void (some("access").isKnown = false)],
   [
     "a permit of which the server knows nothing for longer than a lease after the data was lost",
     ["held"],
@@ -335,19 +335,19 @@ const faults: readonly (readonly [what: string, invariants: readonly Invariant[]
       run.dataLosses = [{ from: at, to: at }];
     },
   ],
-  ["what a dead holder had, granted too late", ["S2"], (draft) => aDeath(draft, 0.1 * leaseMs + 102)],
-  ["what a dead holder had, granted to nobody", ["S2"], (draft) => aDeath(draft, undefined)],
-  ["what is free, granted too late to one in the queue", ["S4"], (draft) => void aWait(draft, false, 142)],
-  ["what is free, granted too late to a suspended waiter", ["S4"], (draft) => void aWait(draft, true, 142)],
+  ["a killed holder's permits that are granted too late", ["S2"], (draft) => aDeath(draft, 0.1 * leaseMs + 102)],
+  ["a killed holder's permits that are never granted", ["S2"], (draft) => aDeath(draft, undefined)],
+  ["a free permit that is granted too late to a waiter in the queue", ["S4"], (draft) => void aWait(draft, false, 142)],
+  ["a free permit that is granted too late to a suspended waiter", ["S4"], (draft) => void aWait(draft, true, 142)],
   [
-    "what is free, granted too late after an outage",
+    "a free permit that is granted too late after an outage",
     ["S4"],
     (draft) => {
       const { from } = aWait(draft, true, 1_300);
       draft.run.outages = [{ from: from - 500, to: from + 100 }];
     },
   ],
-  ["what is in use when all have left", ["S3"], ({ run }) => void (run.leftovers = ["narrow: 1 are in use"])],
+  ["permits in use after all workers have left", ["S3"], ({ run }) => void (run.leftovers = ["narrow: 1 are in use"])],
   [
     "a signal that aborts after its permit's end",
     ["L3"],
@@ -462,7 +462,7 @@ describe("The checker", () => {
     expect(violationsOf(draft.run)).toEqual([]);
   });
 
-  it("accepts that one whose tenant has all it may have is passed by", () => {
+  it("accepts a grant past a waiter whose tenant is at its limit", () => {
     for (const seed of seeds) {
       const draft = aRun(seed);
       const list = draft.steps.get("group") ?? [];
@@ -475,7 +475,7 @@ describe("The checker", () => {
     }
   });
 
-  it("lets a waiter keep its place through signs of life, and when it was suspended", () => {
+  it("lets a waiter keep its place through heartbeats, and while it is suspended", () => {
     const draft = aRun(1);
     const list = draft.steps.get("narrow") ?? [];
     const waiter = (what: string, token: string): string => `other ${what} ${token}|1||w1.0.0 - -`;
@@ -497,7 +497,7 @@ describe("The checker", () => {
     }
   });
 
-  it("accepts that what is free is granted late in an outage, right after one, or to nobody who still waits", () => {
+  it("accepts a late grant during an outage, right after one, or when every waiter has left", () => {
     const draft = aRun(1);
     expect(aWait(draft, true, 138)).toBeTruthy();
     expect(violationsOf(draft.run)).toEqual([]);
@@ -515,7 +515,7 @@ describe("The checker", () => {
     }
   });
 
-  it("excuses a late grant by what all contenders stalled for, and not by the stall of one", () => {
+  it("excuses a late grant by a stall of all contenders, and not by the stall of one", () => {
     const draft = aRun(1);
     aDeath(draft, 0.1 * leaseMs + 120);
     const [death] = draft.run.deaths;
@@ -529,7 +529,7 @@ describe("The checker", () => {
     expect(invariantsBrokenBy(draft.run)).toEqual([]);
   });
 
-  it("accepts a copy of an acquire that found its permit, or ran before that was granted", () => {
+  it("accepts a copy of an acquire that found its permit or ran before the grant", () => {
     for (const seed of seeds) {
       const draft = aRun(seed);
       const { at, permitRecord } = draft.someGrant("narrow").step;
@@ -543,7 +543,7 @@ describe("The checker", () => {
     }
   });
 
-  it("accepts that a permit which went with the data is unknown to the server, for as long as it would have lasted", () => {
+  it("accepts a holder whose permit was lost with the data, until that permit would have expired", () => {
     for (const seed of seeds) {
       const draft = aRun(seed);
       const access = draft.some("access");
@@ -555,8 +555,8 @@ describe("The checker", () => {
   });
 
   it.each([
-    ["given back again", "release", "own", 100],
-    ["kept, of an acquire without an end", "other", "other", 0],
+    ["released again", "release", "own", 100],
+    ["kept, of an acquire without a deadline", "other", "other", 0],
   ] as const)("accepts a late copy of an acquire whose grant is %s", (what, script, whose, untilMs) => {
     const draft = aRun(1);
     const list = draft.steps.get("narrow") ?? [];

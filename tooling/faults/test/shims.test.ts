@@ -48,7 +48,7 @@ describe.runIf(typeof built !== "string")("The shims", () => {
     expect(Math.abs(await offMs())).toBeLessThan(60_000);
   });
 
-  it("cuts what was not synced, and loses nothing that a server with `always` had acknowledged", async () => {
+  it("cuts unsynced bytes, and keeps every write that a server with `always` had acknowledged", async () => {
     const notes = aFolder();
     const delay = new ControlFile(join(notes, "delay"));
     const env = { LD_PRELOAD: powerCut, KIT_POWER_CUT: notes };
@@ -76,7 +76,7 @@ describe.runIf(typeof built !== "string")("The shims", () => {
     expect(cutBytes).toBeGreaterThan(0);
   });
 
-  it("takes all away where nothing was ever synced", () => {
+  it("treats every byte of a file that was never synced as unsynced", () => {
     const folder = aFolder();
     mkdirSync(join(folder, "notes"));
     const file = join(folder, "a.aof");

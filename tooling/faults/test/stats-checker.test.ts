@@ -81,7 +81,7 @@ describe("a run of stats that keeps every invariant", () => {
       expect(checked[invariant]).toBeGreaterThan(0);
   });
 
-  it("may lose what the server forgot, and what a killed worker had not flushed", () => {
+  it("may lack counts that the server lost or a killed worker had not flushed", () => {
     const lost = (draft: Draft): void => {
       draft.run.losses = [{ from: epoch, to: epoch + 9_000, what: "all" }];
       for (const one of draft.found) more(one, -900);
@@ -129,7 +129,7 @@ describe("the checker of stats finds", () => {
       },
     ],
     [
-      "what is pending after a close",
+      "pending counts after a close",
       "E6",
       ({ workers }) => {
         const report = workers[0]!.records.find(({ kind }) => kind === "report");
@@ -151,7 +151,7 @@ describe("the checker of stats finds", () => {
     for (const seed of seeds) expect(brokenBy(seed, spoil)).toContain(invariant);
   });
 
-  it("what was given up where it must not be", () => {
+  it("a drop that the way of delivery forbids", () => {
     const giveUp = ({ workers }: Draft): void => {
       workers[0]!.records.push({ kind: "dropped", series: "at-least-once", reason: "unknown", count: 1 });
     };

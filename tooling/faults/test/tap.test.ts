@@ -24,7 +24,7 @@ describe("commandsIn", () => {
     );
   });
 
-  it("finds those before the tear of a torn one", () => {
+  it("finds the whole commands before a torn one", () => {
     fc.assert(
       fc.property(
         someCommands,
@@ -41,7 +41,7 @@ describe("commandsIn", () => {
 });
 
 describe("A tap", () => {
-  it("sends the very bytes again, also where they are no text", async () => {
+  it("sends the same bytes again, also when they are not text", async () => {
     await using server = await startRedis();
     const again = server.client();
     const tap = await Tap.start(server.nodes[0]?.port ?? 0, (name, args) => again.call(name, ...args));
@@ -58,7 +58,7 @@ describe("A tap", () => {
     }
   });
 
-  it("sends scripts again, and nothing else, as often as it is told", async () => {
+  it("sends only scripts again, `copies` times", async () => {
     await using server = await startRedis();
     const again = server.client();
     const tap = await Tap.start(server.nodes[0]?.port ?? 0, (name, args) => again.call(name, ...args));
@@ -78,7 +78,7 @@ describe("A tap", () => {
     }
   });
 
-  it("holds an answer back until the copies have theirs, and keeps the order of all answers", async () => {
+  it("holds a reply back until the copies have theirs, and keeps the order of all replies", async () => {
     await using server = await startRedis();
     const again = server.client();
     let letGo = (): void => undefined;

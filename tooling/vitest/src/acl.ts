@@ -6,7 +6,7 @@ import type { Node } from "./servers.js";
 export interface Login {
   readonly username: string;
   readonly password: string;
-  /** Has ioredis give numbers as text. */
+  /** Makes ioredis return numbers as text. */
   readonly stringNumbers?: true;
 }
 
@@ -14,7 +14,7 @@ type Mode = "single" | "sentinel" | "cluster";
 
 type Form = readonly [command: string, ...args: (string | number)[]];
 
-/** The part of a package's descriptor that is looked at. */
+/** The part of a package's descriptor that is read here. */
 interface Descriptor {
   readonly name: string;
   readonly permissions: {
@@ -24,12 +24,12 @@ interface Descriptor {
   };
 }
 
-/** The commands that core runs for every package, for one that uses channels, and on a Cluster. */
+/** The commands that core runs for every package, for packages with channels, and on a Cluster. */
 const always = ["client|setname", "eval", "evalsha", "info", "time", "type"];
 const forChannels = ["ping", "publish", "subscribe", "unsubscribe"];
 const onCluster = ["+cluster|info", "+cluster|slots"];
 
-/** Commands that an ACL names with their first argument. */
+/** Commands that an ACL names together with their first argument. */
 const containers = new Set(["CLIENT", "CLUSTER", "CONFIG", "FUNCTION", "OBJECT", "SCRIPT", "XGROUP", "XINFO"]);
 
 /** The commands of a descriptor's list, as grants name them. */
@@ -38,22 +38,22 @@ export const commandsOf = ({ tried, asked }: Descriptor["permissions"]): readonl
     (containers.has(command) ? `${command}|${String(first)}` : command).toLowerCase(),
   );
 
-/** The user that a package's descriptor describes. */
+/** The ACL user that a package's descriptor describes. */
 export interface AclUser {
   readonly login: Login;
-  /** The same, for the behaviour suites on a single server: that is their pass with `stringNumbers`. */
+  /** The login for the behaviour suites on a single server, which run with `stringNumbers`. */
   readonly loginForText: Login;
   grants(mode: Mode): readonly string[];
-  /** The rules for `SETUSER`, for keys under every prefix that begins so. */
+  /** The rules for `SETUSER`, for keys under every prefix that begins with `prefix`. */
   rulesOf(mode: Mode, prefix: string): readonly string[];
-  /** Arguments for a server that has this user and another for the tests' own commands, also after a restart. */
+  /** Arguments of a server with this user and another for the tests' own commands. The users survive a restart. */
   serverArgs(mode: Mode): readonly string[];
 }
 
 const app: Login = { username: "app", password: "app-password" };
 const root: Login = { username: "root", password: "root-password" };
 
-/** The arguments with which MIGRATE logs in where {@link guardUsers} is at work. */
+/** The arguments with which MIGRATE logs in under {@link guardUsers}. */
 export const migrateLogin: readonly string[] = ["AUTH2", root.username, root.password];
 
 export const aclUser = ({ name, permissions }: Descriptor): AclUser => {
@@ -78,7 +78,7 @@ export const aclUser = ({ name, permissions }: Descriptor): AclUser => {
   return { login: app, loginForText: { ...app, stringNumbers: true }, grants, rulesOf, serverArgs };
 };
 
-/** The clients of a test: those of a user, if one is named; the shared one is connected at its first use in each test. */
+/** The clients of a test, logged in as a user if one is named. The shared client connects at its first use in each test. */
 export const clientsOf = <Client, Options extends object, ClusterOptions>(
   redis: {
     readonly prefix: string;
@@ -102,8 +102,8 @@ export const clientsOf = <Client, Options extends object, ClusterOptions>(
 };
 
 /**
- * Switches the default user off, for every test of the file, and fails a test after which a server has refused anything
- * to anybody, or has a connection of somebody else than its two users.
+ * Switches the default user off for every test of the file. A test fails if a server has refused a command, or has a
+ * connection of any other user than its two.
  */
 export const guardUsers = (redis: {
   readonly server: { readonly nodes: readonly Node[] };
@@ -121,25 +121,25 @@ export const guardUsers = (redis: {
   beforeAll(async () => {
     logInLater(redis.client);
     await switchOff();
-    // A connection that was there before keeps its user: the test kit's own one, which restarts may need.
+    // An existing connection keeps its user, so all are killed and log in again.
     await onAll((node) => node.call("CLIENT", "KILL", "TYPE", "normal"));
   });
-  // A server that was restarted has its default user back.
+  // After a restart the server has its default user again.
   beforeEach(switchOff);
   afterEach(async () => {
     const lists = await onAll((node) => node.call("CLIENT", "LIST"));
     const strangers = lists
       .flatMap((list) => String(list).split("\n"))
-      // The last: one that has not even logged in yet.
+      // `cmd=NULL`: a connection that has not logged in yet.
       .filter((line) => line !== "" && !/ name=kit-testing-admin | cmd=(?:restore-asking|NULL) /.test(line))
       .filter((line) => !/ user=(?:app|root) /.test(line));
     expect(strangers).toEqual([]);
     await expectNoRefusal();
-    // A Cluster client forgets a node that was killed until a command misses it; here only the tests' own would.
+    // A Cluster client drops a killed node until a command needs it. Here only the tests' own commands would.
     const client = redis.client as Client;
     if ("nodes" in client) await new Promise<void>((resolve) => client.refreshSlotsCache(() => resolve()));
   });
-  // Connections that were closed after the last test have spoken, too.
+  // Connections may also have been refused between the last test and their close.
   afterAll(expectNoRefusal);
 };
 
@@ -154,14 +154,14 @@ interface ClusterClient {
 }
 type Client = SingleClient | ClusterClient;
 
-/** From its next connection on, the client is the tests' user. */
+/** Makes a client log in as the tests' user at its next connection. */
 const logInLater = (given: object): void => {
   const client = given as Client;
   if (!("nodes" in client)) {
     Object.assign(client.options, root);
     return;
   }
-  // The options of its further connections: ioredis 5 keeps the very object, 6 a copy.
+  // The options of further connections: ioredis 5 keeps this object, ioredis 6 a copy.
   Object.assign(client.options.redisOptions ?? {}, root);
   Object.assign(client.connectionPool.redisOptions, root);
   for (const node of client.nodes("all")) Object.assign(node.options, root);
@@ -174,7 +174,7 @@ export const usedCommands = async (nodes: readonly Node[]): Promise<string[]> =>
     stats.flatMap((text) => [...String(text).matchAll(/^cmdstat_(\S+):calls=[1-9]/gm)].map(([, command]) => command!)),
   );
   used.delete("config|resetstat");
-  // Logging in needs no grant. From Redis 7.2 on ioredis tells its version, and does not mind being refused.
+  // Logging in needs no grant. Since Redis 7.2 ioredis sends its version, and tolerates a refusal.
   for (const command of ["auth", "hello", "client|setinfo"]) used.delete(command);
   return [...used].toSorted();
 };
@@ -195,8 +195,8 @@ interface UserGround<Client> {
 }
 
 /**
- * The tests of a package's user that are the same for all: it is sufficient for the package's work, it may do nothing
- * else, and the README shows it. The work returns one of the package's keys.
+ * The tests of a package's ACL user that are the same for all packages. The user is sufficient for the package's work, it
+ * may do nothing else, and the README shows it. The work returns one of the package's keys.
  */
 export const describeUser = <Client extends object>(
   user: AclUser,
@@ -229,14 +229,14 @@ interface ScriptClient {
   eval(script: string, keys: number, key: string): Promise<unknown>;
 }
 
-/** A user may do nothing to others' keys and channels, nor to the server, in scripts and outside. */
+/** Expects that a user may not touch others' keys and channels, nor the server, inside scripts and outside. */
 const expectConfined = async (
   node: Node,
   client: ScriptClient,
   { prefix, own, grants }: { readonly prefix: string; readonly own: string; readonly grants: readonly string[] },
 ): Promise<void> => {
   const hasChannels = grants.includes("+publish");
-  // A key that a package of another name has beside it.
+  // The same key in another package.
   const foreign = own.replace(/:\w+:/, ":other:");
   const verdictOf = (command: readonly string[]): Promise<unknown> =>
     node.call("ACL", "DRYRUN", app.username, ...command);
@@ -278,7 +278,7 @@ const expectConfined = async (
   ])
     expect([forbidden, await verdictOf(forbidden)]).toEqual([forbidden, expect.stringMatching(/no permissions/)]);
 
-  // Inside a script the same holds, also for keys that were not declared.
+  // The same holds inside a script, even for undeclared keys.
   for (const [call, refusal] of [
     [`redis.call('TYPE', '${foreign}')`, /can't access at least one of the keys/],
     ["redis.call('FLUSHALL')", /can't run this command/],
@@ -292,7 +292,7 @@ const expectConfined = async (
     await expect(client.eval(`return ${call}`, 1, own)).rejects.toThrow(refusal);
 };
 
-/** A README's section "ACL" shows the grants as they are, the Cluster's own in its last row. */
+/** Expects that a README's section "ACL" shows the grants, with those for a Cluster in the last row. */
 const expectShown = (readme: URL, user: AclUser): void => {
   const [, rules = ""] = /^## ACL\n.*?^```\n(.*?)^```$/ms.exec(readFileSync(readme, "utf8")) ?? [];
   const single = user.grants("single");

@@ -8,7 +8,7 @@ interface Named {
   readonly options?: readonly { readonly name: string }[] | undefined;
 }
 
-/** The part of a package's descriptor that is looked at. */
+/** The part of a package's descriptor that is read here. */
 interface Descriptor {
   readonly name: string;
   readonly permissions: {
@@ -27,8 +27,8 @@ const repeated = (names: readonly string[]): readonly string[] =>
   names.filter((name, index) => names.indexOf(name) !== index);
 
 /**
- * The tests of a package's descriptor that are the same for all: its commands change nothing and are known to the
- * server; its names do not collide with those of the command line.
+ * The tests of a package's descriptor that are the same for all packages. Its commands change nothing and exist on the
+ * server, and its names do not collide with those of the command line.
  */
 export const describeDescriptor = (
   descriptor: Descriptor,
@@ -52,7 +52,7 @@ export const describeDescriptor = (
           () => "",
           (reason: unknown) => String(reason),
         );
-        // An empty key cannot have what some commands look for.
+        // Some commands fail since their key is missing.
         expect([form, error]).toEqual([
           form,
           expect.not.stringMatching(/wrong number|syntax|unknown|not an? (int|float|valid)/i),
@@ -62,11 +62,11 @@ export const describeDescriptor = (
       expect(await node!.call("DBSIZE")).toBe(before);
     });
 
-    it("asks about commands that the server understands", async () => {
+    it("checks permissions of commands that the server understands", async () => {
       const [node] = redis.server.nodes;
       for (const form of permissions.asked?.(keyOf(redis.prefix)) ?? []) {
         const verdict = await node!.call("ACL", "DRYRUN", "default", ...textsOf(form)).catch(String);
-        // Before Redis 7.0 there is no such question.
+        // ACL DRYRUN exists since Redis 7.0.
         expect([form, verdict]).toEqual([form, expect.stringMatching(/^OK$|unknown subcommand/i)]);
       }
     });
@@ -94,7 +94,7 @@ export const describeDescriptor = (
 
 type Given = Readonly<Record<string, string | number | true>>;
 
-/** A call of an inspector, as the command line makes it for these options. */
+/** Calls an inspector as the command line does for these options. */
 export const inspectCall = <Client>(redis: Client, prefix: string, options: Given = {}) => ({
   redis,
   prefix,
@@ -103,7 +103,7 @@ export const inspectCall = <Client>(redis: Client, prefix: string, options: Give
   isSet: (name: string): boolean => options[name] === true,
 });
 
-/** A call of a command, with all that it writes. */
+/** Calls a command, and collects its output. */
 export const commandCall = <Client>(redis: Client, prefix: string, options: Given = {}) => {
   const stop = new AbortController();
   const written = { reports: [] as object[], lines: [] as object[], notes: [] as string[], bytes: [] as Uint8Array[] };
@@ -114,7 +114,7 @@ export const commandCall = <Client>(redis: Client, prefix: string, options: Give
   return {
     ...inspectCall(redis, prefix, options),
     signal: stop.signal,
-    /** Aborts, as Ctrl-C does. */
+    /** Aborts the command, as Ctrl-C does. */
     stop: (): void => stop.abort(),
     written,
     output: {

@@ -6,9 +6,14 @@ interface Server extends AsyncDisposable {
 }
 
 /**
- * The examples of a package: each runs against a server of its own, prints what its comments `// prints: …` say, or what
- * `printed` has for it, ends in order when it runs again, and stands in one of the pages as it is. The first page lies
- * beside the folder of the examples.
+ * Tests the examples of a package. Each example:
+ *
+ * - runs against a server of its own
+ * - prints the lines of its comments `// prints: …`, or those that `printed` has for it
+ * - ends in order when it runs again
+ * - is part of one of the pages, word for word
+ *
+ * The first page is beside the folder of the examples.
  */
 export const describeExamples = (
   startServer: () => Promise<Server>,
@@ -32,7 +37,7 @@ export const describeExamples = (
           const isAsSaid = printed[file]?.test(lines.join("\n")) ?? lines.join("\n") === said;
           expect({ isAsSaid, said: printed[file] ?? said, lines }).toMatchObject({ isAsSaid: true });
           expect(text).toContain(source.trim());
-          // On what the first run left on the server: it may print other numbers, and may not hang or fail.
+          // Runs again on the data of the first run. It may print other numbers, but must not hang or fail.
           await printedBy(`${module}?again`);
         } finally {
           vi.unstubAllEnvs();

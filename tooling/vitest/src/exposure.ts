@@ -1,8 +1,8 @@
 import { inspect } from "node:util";
 
 /**
- * Where `value` shows one of `secrets` to whoever prints, serialises or walks it: the ways of looking, and the paths of
- * properties, own and inherited, hidden and symbolic ones too. Empty when it keeps them all.
+ * The ways in which `value` shows one of `secrets` when it is printed, serialised or walked. A way is a kind of output or
+ * the path of a property: own or inherited, hidden ones and symbols included. Empty if no secret is shown.
  */
 export const exposures = (value: unknown, secrets: readonly string[]): string[] => {
   const isExposed = (text: unknown): boolean =>
@@ -43,7 +43,7 @@ const views: Readonly<Record<string, (value: unknown) => string | undefined>> = 
   JSON: (value) => JSON.stringify(value),
 };
 
-/** An error of the look itself is no exposure. */
+/** The result of `look`. An error that `look` throws is no exposure. */
 const attempt = <T>(look: () => T): T | undefined => {
   try {
     return look();

@@ -13,7 +13,7 @@ export const hostileNames: readonly string[] = [
 export interface Drawing {
   below(limit: number): number;
   oneOf<T>(values: readonly T[]): T;
-  /** JSON whose objects have hostile names, down to three levels. */
+  /** JSON of up to three levels, whose objects have hostile names. */
   json(depth?: number): string;
 }
 
@@ -46,7 +46,7 @@ const members = (): unknown[] =>
     }),
   );
 
-/** Fails each test of the file after which a built-in prototype is not what it was. */
+/** Fails each test of the file that changes a built-in prototype. */
 export const guardPrototypes = (): void => {
   const untouched = members();
   afterEach(() => {
@@ -56,7 +56,7 @@ export const guardPrototypes = (): void => {
   });
 };
 
-/** The result of a look while `Object.prototype` has a property that does not belong there. */
+/** The result of `look` while `Object.prototype` has a foreign property. */
 export const polluted = <T>(name: string, value: unknown, look: () => T): T => {
   Object.defineProperty(Object.prototype, name, { value, configurable: true });
   try {

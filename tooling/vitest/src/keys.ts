@@ -7,7 +7,7 @@ export interface KeyState {
   readonly ttl: number;
 }
 
-/** The commands by which keys are looked at. */
+/** The commands that read keys. */
 export interface KeyReader {
   type(key: string): Promise<string>;
   pttl(key: string): Promise<number>;
@@ -38,14 +38,14 @@ export const stateOf = async <Keys extends object>(
   return Object.fromEntries(await Promise.all(all)) as Record<keyof Keys, KeyState>;
 };
 
-/** Matches what is left of an expiry after as long as a test may take on a busy machine: a second, or half of the expiry. */
+/** Matches the rest of an expiry, less the time that a test may take on a busy machine: a second, or half of the expiry. */
 export const about = (ttl: number): unknown => ({
   asymmetricMatch: (actual: unknown) =>
     typeof actual === "number" && actual <= ttl && actual > ttl - Math.max(1_000, ttl / 2),
   toString: () => `about ${String(ttl)}`,
 });
 
-/** Runs something that must not change anything at some keys, not even an expiry. */
+/** Runs an action that must not change some keys, not even an expiry. */
 export const unchanged = async <T>(db: KeyReader, keys: object, action: () => Promise<T>): Promise<T> => {
   const before: Record<string, KeyState> = await stateOf(db, keys);
   const result = await action();
@@ -61,7 +61,7 @@ interface Subscriber {
   subscribe(channel: string): Promise<unknown>;
 }
 
-/** An inbox that somebody listens to, for one test. */
+/** An inbox with a subscriber, for one test. */
 export const anInbox = async (redis: {
   readonly prefix: string;
   connect(): Subscriber;

@@ -7,11 +7,11 @@ interface Server extends AsyncDisposable {
 }
 
 /**
- * A guide from another library, by the programs in `folder`: each runs against a server of its own, prints what its comments
- * say, and stands in the guide as it is. `NAME.before.ts` (or `NAME.before-4.ts` where there are several) and
- * `NAME.after.ts` print the same.
+ * Tests a migration guide by the programs in `folder`. Each program runs against a server of its own, prints the lines
+ * that its comments say, and is part of the guide, word for word. `NAME.before.ts` and `NAME.after.ts` print the same. If
+ * there are several programs before, they are `NAME.before-4.ts` and so on.
  *
- * @param shown What the guide shows of a program's source, where its imports have other names here.
+ * @param shown Turns a program's source into the text of the guide, if its imports have other names here.
  */
 export const describeMigration = (
   startServer: () => Promise<Server>,
@@ -39,7 +39,7 @@ export const describeMigration = (
       }
     });
 
-    it.each(files.filter((file) => file.includes(".before")))("what replaces %s prints the same", (file) =>
+    it.each(files.filter((file) => file.includes(".before")))("the replacement of %s prints the same", (file) =>
       expect(claims(file.replace(/\.before(-\w+)?\./, ".after."))).toEqual(claims(file)),
     );
   });

@@ -1,14 +1,14 @@
 import { type ChildProcess, fork } from "node:child_process";
 import { once } from "node:events";
 
-/** A peer's answer. */
+/** A peer's reply. */
 interface Answer {
   readonly id: number;
   readonly value?: unknown;
   readonly error?: { readonly name: string; readonly code?: string; readonly reason?: string };
 }
 
-/** Another process, which does what it is told by `obey()` of `@tooling/vitest/peer`, and can be killed. */
+/** Another process, which runs commands by `obey()` of `@tooling/vitest/peer` and can be killed. */
 export class Peer {
   readonly ready: Promise<void>;
   readonly #child: ChildProcess;
@@ -33,7 +33,7 @@ export class Peer {
     return this.#child.pid ?? 0;
   }
 
-  /** SIGKILL: whatever it holds or waits for stays as it is in Redis. */
+  /** Kills the process by SIGKILL. Its leases and waiters stay in Redis. */
   async kill(): Promise<void> {
     if (this.#child.exitCode !== null || this.#child.signalCode !== null) return;
     this.#child.kill("SIGKILL");
@@ -50,7 +50,7 @@ export class Peer {
   }
 }
 
-/** Runs a program to its end; what it printed, and how it ended. */
+/** Runs a program to its end. Resolves with its output and its exit. */
 export const runProgram = async (
   redis: { defer(close: () => unknown): void },
   program: URL,

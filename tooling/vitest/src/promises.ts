@@ -1,6 +1,6 @@
 import { once } from "node:events";
 
-/** A promise whose fate can be looked at. */
+/** A promise with a readable state. */
 export interface Watched<T> {
   readonly promise: Promise<T>;
   readonly isSettled: boolean;
@@ -15,11 +15,11 @@ export const watched = <T>(promise: Promise<T>): Watched<T> => {
   return watch;
 };
 
-/** The reason of a rejected promise; an error of its own if it was not rejected. */
+/** Resolves with the reason of a rejected promise. Throws if the promise is fulfilled. */
 export const rejection = async (promise: Promise<unknown>): Promise<unknown> =>
   await promise.then(
     (value) => {
-      throw new Error("it was not rejected", { cause: value });
+      throw new Error("the promise was not rejected", { cause: value });
     },
     (error: unknown) => error,
   );

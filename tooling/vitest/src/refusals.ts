@@ -1,6 +1,6 @@
 import { expect } from "vitest";
 
-/** The error says what was wanted, what was given, and of what type that is. */
+/** Expects that an error names the valid values, the given value and its type. */
 export const expectRefusal = (error: unknown, option: string, value: unknown, wanted: string): void => {
   expect(error).toBeInstanceOf(Error);
   const { constructor, message } = error as Error;

@@ -9,7 +9,7 @@ export interface Node {
 
 const patience = { timeout: 20_000, interval: 10 };
 
-/** Nothing listens on it: nobody runs a "TCP multiplexer". A port that is merely free may be taken the next moment. */
+/** A port without a listener (tcpmux, which is out of use). A merely free port may be taken the next moment. */
 export const closedPort = 1;
 
 /** A loopback port that is free at this moment. */
@@ -22,19 +22,19 @@ export const freePort = async (): Promise<number> => {
   return port;
 };
 
-/** How often a node ran a command for a client; what scripts call inside is counted under its own name. */
+/** The number of times that a node ran a command. Commands inside scripts are counted under their own names. */
 export const callsOf = async (node: Node, command: string): Promise<number> => {
   const stats = String(await node.call("INFO", "commandstats"));
   return Number(new RegExp(`cmdstat_${command}:calls=(\\d+)`).exec(stats)?.[1] ?? 0);
 };
 
-/** How often clients had the servers run a script. */
+/** The number of script calls by clients. */
 export const scriptCalls = async (nodes: readonly Node[]): Promise<number> => {
   const counts = await Promise.all(nodes.map((node) => callsOf(node, "evalsha")));
   return counts.reduce((sum, count) => sum + count, 0);
 };
 
-/** Which node of a Cluster of three serves a slot, as it was set up: 0 to 5460, 5461 to 10921, or the rest. */
+/** The node that serves a slot in a new Cluster of three: slots 0 to 5460, 5461 to 10921, or the rest. */
 export const firstServing = (slot: number): number => Math.min(2, Math.floor(slot / 5_461));
 
 /** The server process that serves a key. */
@@ -46,16 +46,16 @@ export const nodeOf = async <N extends Node>(nodes: readonly N[], key: string): 
     );
     if (serves) return node;
   }
-  throw new Error("no node serves it");
+  throw new Error("no node serves the key");
 };
 
-/** How many inboxes are subscribed to. */
+/** The number of subscribed inboxes. */
 export const inboxes = async (nodes: readonly Node[]): Promise<number> => {
   const lists = await Promise.all(nodes.map((node) => node.call("CLIENT", "LIST", "TYPE", "pubsub")));
   return lists.reduce<number>((sum, list) => sum + (String(list).match(/name=kit:inbox/g)?.length ?? 0), 0);
 };
 
-/** Waits until the replicas have all that the master has now. */
+/** Resolves once the replicas have all data that the master has now. */
 export const inStep = async (master: Node, replicas: readonly Node[]): Promise<void> => {
   const offset = async (node: Node, field: string): Promise<number> =>
     Number(new RegExp(`${field}:(\\d+)`).exec(String(await node.call("INFO", "replication")))?.[1]);
@@ -67,7 +67,7 @@ export const inStep = async (master: Node, replicas: readonly Node[]): Promise<v
     );
 };
 
-/** A slot and the node that it is to leave for another. */
+/** The move of a slot from one node to another. */
 export interface SlotMove<N extends Node> {
   readonly slot: string;
   readonly from: N;
@@ -76,7 +76,7 @@ export interface SlotMove<N extends Node> {
   readonly login: readonly string[];
 }
 
-/** The epoch of a node's slots, as `node` knows it. */
+/** The epoch of the node `id`, as `node` reports it. */
 const epochOf = async (node: Node, id: string): Promise<string | undefined> =>
   String(await node.call("CLUSTER", "NODES"))
     .split("\n")
@@ -84,8 +84,8 @@ const epochOf = async (node: Node, id: string): Promise<string | undefined> =>
     ?.split(" ")[6];
 
 /**
- * Moves a slot with all its keys, which are returned. Waits until every node knows of the new epoch: whoever takes the slot
- * back before could choose the same one, and the two would then settle between them whose slot it is.
+ * Moves a slot with all its keys, and returns the keys. Waits until every node reports the new epoch. Before that, a node
+ * that takes the slot back could choose the same epoch, and the two nodes would then decide the slot's owner between them.
  */
 export const moveSlot = async <N extends Node>(
   nodes: readonly N[],
@@ -99,12 +99,12 @@ export const moveSlot = async <N extends Node>(
   for (const node of [to, ...nodes]) await node.call("CLUSTER", "SETSLOT", slot, "NODE", toId);
   await vi.waitFor(async () => {
     const epochs = await Promise.all([to, ...nodes].map((node) => epochOf(node, toId)));
-    if (new Set(epochs).size > 1) throw new Error(`the nodes know of different epochs: ${epochs.join()}`);
+    if (new Set(epochs).size > 1) throw new Error(`the nodes report different epochs: ${epochs.join()}`);
   }, patience);
   return keys;
 };
 
-/** Servers keep the connection over which they moved keys for ten seconds. */
+/** Waits for the end of the connections over which servers moved keys, which last ten seconds. */
 export const endMigrations = async (nodes: readonly Node[]): Promise<void> => {
   for (const node of nodes) {
     const list = String(await node.call("CLIENT", "LIST"));
@@ -113,20 +113,21 @@ export const endMigrations = async (nodes: readonly Node[]): Promise<void> => {
   }
 };
 
-/** Makes a key run out now, on the server. */
+/** Makes a key expire now, on the server. */
 export const lapse = async (
   db: { pexpire(key: string, ms: number): Promise<number>; exists(key: string): Promise<number> },
   key: string,
 ): Promise<void> => {
-  if ((await db.pexpire(key, 1)) !== 1) throw new Error(`${key} is not there to lapse`);
+  if ((await db.pexpire(key, 1)) !== 1) throw new Error(`there is no ${key} to expire`);
   await vi.waitFor(async () => {
-    if ((await db.exists(key)) === 1) throw new Error(`${key} is still there`);
+    if ((await db.exists(key)) === 1) throw new Error(`${key} has not expired`);
   }, patience);
 };
 
 /**
- * Has a call sent twice, as by a network that loses a connection but not what was sent on it: one copy over a connection
- * that the client gives up, which reaches the server so many milliseconds later, and one over the next connection.
+ * Sends a call twice, as by a network that loses a connection but not the data sent on it. One copy is sent over a
+ * connection that the client gives up, and reaches the server some milliseconds later. The other is sent over the next
+ * connection.
  */
 export const sentTwice = async <T>(
   proxy: { readonly up: { latencyMs: number }; readonly stats: { readonly slowedChunks: number } },

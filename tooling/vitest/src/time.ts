@@ -1,8 +1,8 @@
 import { expect, vi } from "vitest";
 
 /**
- * How long something took, how much of that this process was awake, and what came of it. To say that it took no less than
- * its time, hand over what begins it: the process may sleep between its beginning and the clock's.
+ * Measures how long `work` took, how much of that time this process was awake, and its result. To show that it took at
+ * least some time, pass the function that begins it, since the process may sleep before the clock starts.
  */
 export const timed = async <T>(
   work: Promise<T> | (() => Promise<T>),
@@ -15,27 +15,27 @@ export const timed = async <T>(
 };
 
 /**
- * The most that something may take which is done at once, as a test judges it: many times what it takes on a machine that
- * is busy with others, and less than the 3.5 seconds after which a waiter first asks by itself.
+ * The bound, in milliseconds, for an action that must happen at once. It is many times what the action takes on a busy
+ * machine, and less than the 3.5 seconds after which a waiter first polls by itself.
  */
 export const promptMs = 3_000;
 
 /**
- * Repeats `round` until it resolves to less than `ms`. For a promise of time that only its own order of magnitude tells
- * from a fault: the best round judges it, since what the others take longer is the machine's.
+ * Repeats `round` until it resolves to less than `ms`. For time bounds that a fault exceeds by an order of magnitude: the
+ * best round decides, since other rounds are longer only because of the machine.
  */
 export const atBest = async (ms: number, round: () => Promise<number>): Promise<void> => {
   await vi.waitFor(async () => expect(await round()).toBeLessThan(ms), { timeout: 20_000, interval: 1 });
 };
 
-/** Waits until each lease was renewed twice more by itself; how many renewals of a lease these were in all, at least. */
+/** Waits until each lease was renewed twice more by itself. Resolves with the least number of renewals of a lease. */
 export const renewedTwice = async (leases: readonly { readonly remainingMs: number }[]): Promise<number> => {
   const seen = leases.map(({ remainingMs }) => ({ remainingMs, renewals: 0 }));
   await vi.waitFor(
     () => {
       for (const [index, { remainingMs }] of leases.entries()) {
         const last = seen[index]!;
-        // The remaining time grows only by a renewal.
+        // Only a renewal makes the remaining time grow.
         if (remainingMs > last.remainingMs) last.renewals++;
         last.remainingMs = remainingMs;
       }
@@ -52,9 +52,9 @@ interface Renewable {
 }
 
 /**
- * Cuts the server off just after a renewal of all leases, and before the next one is due: nothing moves the ends that
- * were read. Otherwise it mends the link, and begins again. Instants of `clock()`: since when all were renewed, and before
- * which the server can end none of them.
+ * Cuts the server off after a renewal of all leases and before the next renewal is due, so that the ends of the leases
+ * stay. If that took too long, it restores the link and starts again. Resolves with instants of `clock()`: one since which
+ * all leases were renewed, and for each lease one before which the server cannot end it.
  */
 export const cutOffRenewed = async <L extends Renewable>(
   leases: readonly L[],
@@ -64,7 +64,7 @@ export const cutOffRenewed = async <L extends Renewable>(
   const shortest = Math.min(...leases.map(({ leaseMs }) => leaseMs));
   for (;;) {
     const renewedAt = clock();
-    // After a link that was mended, the first may fail.
+    // The first call after the link is restored may fail.
     await vi.waitFor(() => Promise.all(leases.map((lease) => lease.extend())), { timeout: 20_000, interval: 1 });
     const askedAt = clock();
     const ends = (await Promise.all(leases.map(msLeft))).map((ms) => askedAt + ms);
@@ -80,7 +80,7 @@ export const block = (ms: number): void => {
   while (performance.now() < until);
 };
 
-/** How late timers of this process fire: on a busy machine not even the best of them is on time. */
+/** Measures how late timers of this process fire, since on a busy machine none is on time. */
 export const watchStalls = (): { end(): { readonly worst: number; readonly sum: number } } => {
   const everyMs = 2;
   let worst = 0;
@@ -90,7 +90,7 @@ export const watchStalls = (): { end(): { readonly worst: number; readonly sum: 
     const now = performance.now();
     const late = now - last - everyMs;
     worst = Math.max(worst, late);
-    // A millisecond or two are ordinary.
+    // A millisecond or two are normal.
     if (late > 2 * everyMs) sum += late;
     last = now;
   };
@@ -104,5 +104,5 @@ export const watchStalls = (): { end(): { readonly worst: number; readonly sum: 
   };
 };
 
-/** Milliseconds of a clock that is neither ours nor the server's. */
+/** Milliseconds of a clock that neither our code nor the server uses. */
 export const clock = (): number => Number(process.hrtime.bigint()) / 1e6;

@@ -5,7 +5,7 @@ const kinds = ["start", "end", "asyncStart", "asyncEnd", "error"] as const;
 /** The events of a diagnostics channel, in order. */
 export type Trace = readonly [kind: string, context: Record<string, unknown>];
 
-/** Records what a channel tells, until the test ends. */
+/** Records the messages of a channel, until the test ends. */
 export const recordTraces = (
   redis: { defer(close: () => unknown): void },
   channelName: string,

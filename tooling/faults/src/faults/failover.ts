@@ -9,7 +9,7 @@ import type { Fault } from "./fault.js";
 const unreplicatedMs = 1_000;
 /** The time for clients to find their new master: they retry at least every two seconds. */
 const followMs = 2_500;
-/** The time for Sentinels, which query the servers every ten seconds while all is well. */
+/** The bound for Sentinels, which query healthy servers every ten seconds. */
 const inStep = { timeoutMs: 40_000, intervalMs: 50 };
 
 const serversOf = ({ server }: Lab): readonly RedisNode[] => [...server.nodes, ...server.replicas];
@@ -20,13 +20,13 @@ const offsetOf = (text: string): number => Number(/^(?:slave|master)_repl_offset
 const follow = (node: RedisNode, { host, port }: RedisNode): Promise<unknown> =>
   node.call("REPLICAOF", host, String(port));
 
-/** A reply of a Sentinel: fields and values in turn. */
+/** Parses a reply of a Sentinel: fields and values in turn. */
 const fieldsOf = (reply: unknown): ReadonlyMap<string, string> => {
   const flat = reply as readonly string[];
   return new Map(flat.flatMap((name, at) => (at % 2 === 0 ? [[name, flat[at + 1] ?? ""] as const] : [])));
 };
 
-/** Resolves with the master when all others follow it, and all Sentinels see all of them well. */
+/** Resolves with the master once all replicas follow it and every Sentinel reports all of them as healthy. */
 const wellMaster = async (lab: Lab): Promise<RedisNode> =>
   await eventually(async () => {
     const master = await lab.server.master();
@@ -42,12 +42,12 @@ const wellMaster = async (lab: Lab): Promise<RedisNode> =>
       const [own, ...replicas] = seen.map((fields) => fields.get("flags"));
       if (own !== "master" || replicas.length !== others.length || replicas.some((flags) => flags !== "slave"))
         throw new Error(`a Sentinel sees a ${String(own)}, and ${replicas.join()}`);
-      if (seen[0]?.get("port") !== String(master.port)) throw new Error("a Sentinel knows another master");
+      if (seen[0]?.get("port") !== String(master.port)) throw new Error("a Sentinel reports another master");
     }
     return master;
   }, inStep);
 
-/** Resolves with the new master when the Sentinels have one. */
+/** Resolves with the new master once the Sentinels have promoted it. */
 const successor = async (lab: Lab, old: RedisNode): Promise<RedisNode> =>
   await eventually(
     async () => {
@@ -64,19 +64,19 @@ const comeBack = async (lab: Lab, old: RedisNode, next: RedisNode | undefined, f
   if (!next) return lab.lostData(from, clock(), "all");
   // Sentinels would do the same, some ten seconds later.
   await follow(old, await lab.server.master());
-  // Sentinels that took the new master for dead as well have chosen again, and what that one had is lost, too.
+  // If the Sentinels have replaced the new master as well, its unreplicated writes are lost, too.
   if ((await wellMaster(lab)) !== next) lab.lostData(from, clock(), "unreplicated");
 };
 
 const isMaster = async (node: RedisNode): Promise<boolean> => (await info(node)).includes("role:master\r\n");
 
-/** Resolves with the masters of a Cluster when each has its replica, and all report that all slots are served. */
+/** Resolves with the masters of a Cluster once each has its replica and every node reports all slots as served. */
 const wellMasters = async (lab: Lab): Promise<readonly RedisNode[]> =>
   await eventually(async () => {
     const masters: RedisNode[] = [];
     for (const node of serversOf(lab)) {
       const state = String(await node.call("CLUSTER", "INFO"));
-      if (!state.includes("cluster_state:ok\r\n")) throw new Error("a node sees slots that nobody serves");
+      if (!state.includes("cluster_state:ok\r\n")) throw new Error("a node reports unserved slots");
       if (await isMaster(node)) masters.push(node);
       else if (!(await info(node)).includes("master_link_status:up\r\n")) throw new Error("a replica has no link");
     }
@@ -116,7 +116,7 @@ export const failoverFaults: readonly Fault[] = [
       const sentinel = lab.pick(lab.server.sentinels);
       const pid = sentinel?.pid;
       await sentinel?.kill();
-      // A node that comes back asks those that are left.
+      // The killed clients reconnect and query the remaining Sentinels.
       const killed = Number(await master.call("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"));
       return {
         lastsMs: lab.between(500, 1_500),
@@ -142,9 +142,10 @@ export const failoverFaults: readonly Fault[] = [
         },
         heal: async () => {
           old.resume();
-          // For some seconds there are two of them.
+          // For some seconds there are two masters.
           await eventually(async () => {
-            if (next && !(await info(old)).includes("role:slave\r\n")) throw new Error("it still takes writes");
+            if (next && !(await info(old)).includes("role:slave\r\n"))
+              throw new Error("the old master still accepts writes");
           }, inStep);
           lab.lostData(from - unreplicatedMs, clock(), "unreplicated");
           if (next && (await wellMaster(lab)) !== next) lab.lostData(from, clock(), "unreplicated");
@@ -182,7 +183,7 @@ export const failoverFaults: readonly Fault[] = [
         }
       };
       const from = clock();
-      // They come back at once, and are sent away again.
+      // The replicas reconnect at once, and are refused.
       await login("nobody", "nothing");
       await old.call("CLIENT", "KILL", "TYPE", "replica");
       await pause(lab.between(200, 800));
@@ -222,7 +223,7 @@ export const failoverFaults: readonly Fault[] = [
               const roles = await Promise.all(others.map(isMaster));
               const states = await Promise.all(others.map((node) => node.call("CLUSTER", "INFO")));
               const isWhole = states.every((state) => String(state).includes("cluster_state:ok\r\n"));
-              if (!isWhole || roles.filter(Boolean).length < masters.length) throw new Error("nobody took its place");
+              if (!isWhole || roles.filter(Boolean).length < masters.length) throw new Error("no replica was promoted");
             },
             { timeoutMs: 20_000 },
           );

@@ -3,26 +3,26 @@ import type { Setting } from "../lab/setting.js";
 
 /** A fault that is active. */
 export interface Injection {
-  /** Resolves when it is seen to take effect. */
+  /** Resolves when the fault takes effect. */
   readonly until?: () => Promise<unknown>;
-  /** How long it lasts after that, in milliseconds. */
+  /** How long the fault lasts after that, in milliseconds. */
   readonly lastsMs?: number;
-  /** Removes it. Called once, also after an error. */
+  /** Removes the fault. Called once, also after an error. */
   readonly heal?: () => Promise<unknown> | void;
-  /** Whether it took effect, judged by the damage and not by the injection itself. Called after the heal. */
+  /** Whether the fault took effect, judged by its damage and not by the injection itself. Called after the heal. */
   readonly tookEffect: () => boolean | Promise<boolean>;
 }
 
-/** One kind of fault. */
+/** A fault that can be injected repeatedly. */
 export interface Fault {
-  /** Its name in reports, like `link cut`. */
+  /** The name in reports, like `link cut`. */
   readonly kind: string;
   readonly setting: Exclude<Setting, "edge">;
   readonly inject: (lab: Lab) => Promise<Injection>;
-  /** Why this machine cannot inject it. */
+  /** The reason why this machine cannot inject the fault, if it cannot. */
   readonly whyNot?: () => string | undefined;
-  /** How often it is injected in each round of a plan: more if it alone tests an invariant. @default 1 */
+  /** Injections in each round of a plan; more for a fault that alone tests an invariant. @default 1 */
   readonly times?: number;
-  /** Whether it takes effect in a Cluster as well. */
+  /** Whether the fault takes effect in a Cluster as well. */
   readonly isForCluster?: boolean;
 }

@@ -7,7 +7,7 @@ import { storageFaults } from "./storage.js";
 
 const isClock = ({ kind }: Fault): boolean => kind.includes("clock jumps");
 
-/** Every kind of fault that needs one server. */
+/** All faults that need one server. */
 export const faults: readonly Fault[] = [
   ...processFaults,
   ...serverFaults,

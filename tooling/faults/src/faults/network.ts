@@ -76,7 +76,7 @@ export const networkFaults: readonly Fault[] = [
     kind: "replies lost",
     setting: "kept",
     inject: async (lab) => {
-      // A lost reply is asked for a second time, too, and has to be the same.
+      // The tap repeats requests as well: both copies must get the same reply.
       lab.tap.copies = 1;
       const injection = cut(lab, () => (lab.proxy.down.cutNext = 1 + Math.floor(lab.random() * 5)));
       return { ...injection, heal: () => void (lab.tap.copies = 0) };

@@ -13,14 +13,14 @@ export const processFaults: readonly Fault[] = [
     times: 4,
     isForCluster: true,
     inject: async (lab) => {
-      // So that no fewer contend at any time, and all of those in the wait queue can be told.
+      // All workers must run, so that contention stays constant and every waiter can be notified.
       await Promise.all(lab.workers.map((worker) => worker.started()));
       await lab.settled();
       const worker = await lab.victim({ isWaitedFor: true });
       await worker.kill();
       const orphaned = await lab.died(worker, "worker killed");
       lab.spawn();
-      // How soon others get what it held is judged, so nothing else is to be in their way.
+      // The checker judges how soon others get the orphaned leases, so no other fault may follow before that.
       return { lastsMs: orphaned > 0 ? 1.1 * lab.leaseMs + 150 : 0, tookEffect: () => orphaned > 0 };
     },
   },
@@ -85,7 +85,7 @@ export const processFaults: readonly Fault[] = [
       const hadWork = (await lab.claimsOf(worker)).size > 0;
       lab.spawn();
       return {
-        // Whether it left in time, and as it should, its own record says.
+        // The worker's own record shows whether it left in time.
         until: () => within(worker.ended, 10_000),
         tookEffect: () => hadWork && worker.hasEnded,
       };
@@ -103,7 +103,7 @@ const serverClockFault = (kind: string, sizes: readonly bigint[]): Fault => ({
     const jump = async (nanos: bigint): Promise<void> => {
       const from = clock();
       control?.set(nanos);
-      // A clock that jumps ends leases before their time, or gives them more: for as long as one lasts.
+      // A jump of the clock shortens or lengthens the leases that exist then.
       lab.lostData(from, clock(), "newest");
     };
     const size = lab.pick(sizes) ?? 0n;

@@ -25,14 +25,14 @@ const killClients = async (lab: Lab, ...filter: string[]): Promise<number> => {
   return killed.reduce<number>((sum, count) => sum + Number(count), 0);
 };
 
-/** Kills one command connection of a worker, or those of all; resolves with their number. */
+/** Kills the command connection of one worker, or those of all. Resolves with the number killed. */
 const killCommandConnections = async (lab: Lab): Promise<number> => {
   if (lab.random() < 0.5) return await killClients(lab, "TYPE", "normal", "SKIPME", "yes");
   const node = lab.pick(lab.server.nodes);
   const list = String(await node?.call("CLIENT", "LIST", "TYPE", "normal"));
   const ids = [...list.matchAll(/^id=(\d+) .* name=w\d+ /gm)].map(([, id = ""]) => id);
   const id = lab.pick(ids);
-  // It may have gone by itself.
+  // The connection may have closed by itself.
   return id === undefined ? 0 : Number(await node?.call("CLIENT", "KILL", "ID", id));
 };
 
@@ -47,7 +47,7 @@ const nowhere = ["127.0.0.1", "1"];
 
 const killAndStart = async (lab: Lab, policy: "always" | "everysec"): Promise<Injection> => {
   const { pid } = lab.node;
-  // Acknowledged writes are in the page cache at least, which a dead process leaves behind.
+  // Acknowledged writes are at least in the page cache, which survives the process.
   await lab.set(["appendfsync", policy]);
   await lab.node.kill();
   return {
@@ -136,7 +136,7 @@ export const serverFaults: readonly Fault[] = [
       const client = lab.server.client();
       const script = client.call("EVAL", "while true do end", "0").catch(() => undefined);
       return {
-        // Nothing but its end can be asked for from then on.
+        // From then on the server accepts only SCRIPT KILL and SHUTDOWN.
         until: () => eventually(() => expectBusy(lab)),
         lastsMs: lab.outageMs(),
         heal: async () => {
@@ -193,7 +193,7 @@ export const serverFaults: readonly Fault[] = [
     setting: "kept",
     inject: async (lab) => {
       const before = await lab.errors("LOADING");
-      // Some keys to be slow with; microseconds each.
+      // Keys to load slowly; `key-load-delay` is in microseconds.
       await lab.node.call("DEBUG", "POPULATE", "2000", "filler");
       await lab.set(["key-load-delay", 100], ["loading-process-events-interval-bytes", 1_024]);
       return {

@@ -6,7 +6,7 @@ import { appendFile, copyOf, cutToSynced, flip, logFile, removeData, tear, unsyn
 import { noShims } from "../lab/shims.js";
 import type { Injection, Fault } from "./fault.js";
 
-/** The time for which `everysec` may leave data in memory: a second, and another one while a sync is under way. */
+/** How long `everysec` may leave data unsynced: one second, and another one while a sync is under way. */
 const unsyncedMs = 2_000;
 
 /** Kills the server when `until` allows, changes its files, and starts it again. */
@@ -27,7 +27,7 @@ const killAnd = async (
   };
 };
 
-/** An idle server has nothing to lose. */
+/** How long to wait for unsynced data; an idle server has none. */
 const mostWaitMs = 500;
 
 const someLeft = (lab: Lab): number => (lab.random() < 0.5 ? 0 : lab.random());
@@ -40,12 +40,12 @@ export const storageFaults: readonly Fault[] = [
     whyNot: noShims,
     inject: async (lab) => {
       const { syncDelay, notes } = lab.around;
-      // A slow disk, so that the cut comes while something is not yet synced. Microseconds.
+      // Slows the disk, in microseconds, so that the cut comes while data is unsynced.
       syncDelay?.set(3_000n);
       await lab.set(["appendfsync", "always"]);
       await pause(lab.between(50, 250));
-      // Nothing of the rest stays: Redis 7.0 does not roll back a transaction in which a file ends with half a command,
-      // and runs the first half of a script at the start after the next.
+      // All unsynced bytes are cut. If a file ends with half a command inside a transaction, Redis 7.0 does not roll the
+      // transaction back; the start after the next runs the first half of the script.
       const injection = await killAnd(
         lab,
         (file) => cutToSynced(file, notes, 0) > 0,
@@ -74,7 +74,7 @@ export const storageFaults: readonly Fault[] = [
     setting: "lost",
     inject: async (lab) => {
       await lab.node.call("SET", "marker", "here");
-      // Between these two instants: what the server still did before it died is lost, too.
+      // Data is lost between these two instants, since the server also loses what it did right before the kill.
       const from = clock();
       const injection = await killAnd(lab, (file) => {
         removeData(file);
@@ -123,7 +123,7 @@ export const storageFaults: readonly Fault[] = [
         tear(file, 1 + Math.floor(lab.random() * 40));
         return true;
       });
-      // The last record is the last that was acknowledged, whenever that was.
+      // The torn record is the newest acknowledged write.
       lab.lostData(from - 500, clock(), "newest");
       return { ...injection, tookEffect: () => torn() > before };
     },
@@ -135,7 +135,7 @@ export const storageFaults: readonly Fault[] = [
       const from = clock();
       let restore: (() => void) | undefined;
       let isRestored = false;
-      // In the token of a lease: the file is whole for the server, and the holder is another.
+      // Flips a byte in the token of a lease. The server loads the file, with another holder.
       const injection = await killAnd(lab, (file) => {
         restore = copyOf(file);
         return lab.claimInFile !== undefined && flip(file, lab.claimInFile);

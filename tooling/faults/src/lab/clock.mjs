@@ -1,7 +1,9 @@
 /**
- * Milliseconds since the epoch, counted by the machine's monotonic clock: instants of all processes and servers of one
- * machine are comparable, even in a process whose wall clock jumps. `Date.now()` is cut to whole milliseconds, so the
- * largest difference found is the right one; it is determined once for a run and passed to all its processes.
+ * Milliseconds since the epoch, counted by the machine's monotonic clock. Instants of all processes and servers of one
+ * machine are comparable, even in a process whose wall clock jumps.
+ *
+ * `Date.now()` is cut to whole milliseconds, so the largest difference found is the right one. It is determined once for
+ * a run and passed to all its processes.
  */
 const monotonicMs = () => Number(process.hrtime.bigint()) / 1e6;
 

@@ -1,5 +1,5 @@
-// The base of every worker program: a process of its own that writes down its observations, line by line, so that a kill
-// loses none of it. It leaves when its input ends, or on SIGTERM.
+// The base of every worker program, which runs as a process of its own. It logs its observations synchronously, line by
+// line, so that a kill loses none. It leaves when its input ends, or on SIGTERM.
 import { openSync, writeSync } from "node:fs";
 import { connect, KitError } from "@kit/core";
 import { clock } from "./clock.mjs";
@@ -17,18 +17,18 @@ process.on("unhandledRejection", crashed);
 process.on("uncaughtException", crashed);
 process.on("warning", (warning) => crashed(warning));
 
-// ── stalls: nothing can settle while the process does not run ─────────────────────────────────────────────────────────
+// ── stalls: nothing can settle while the process does not run ───────────────────────────────────────────────────────
 
 const tickMs = 10;
 let tickedAt = clock();
 let stalled = 0;
-/** The offset of the wall clock in seconds: the nemesis changes it, and it must not matter. */
+/** The offset of the wall clock in seconds. The nemesis changes it; it must not matter. */
 let clockOff = 0;
 const overdueMs = () => Math.max(0, clock() - tickedAt - 2 * tickMs);
 setInterval(() => {
   const lost = overdueMs();
   const from = tickedAt;
-  // Before it is written down: that may take its time, too.
+  // Set before the record is written, since writing may stall as well.
   tickedAt = clock();
   stalled += lost;
   if (lost > tickMs) log("stall", { from, to: tickedAt });
@@ -39,15 +39,15 @@ setInterval(() => {
 
 const stalledMs = () => stalled + overdueMs();
 
-// ── calls ─────────────────────────────────────────────────────────────────────────────────────────────────────────────
+// ── calls ───────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 const openCalls = new Map();
 let calls = 0;
 
-/** Starts to time one call; `settled` records how it ended. */
+/** Starts to time one call. The returned function records its outcome. */
 export const timed = (what, name, dueMs) => {
   const number = ++calls;
-  // In this order: it may be stopped in between.
+  // The order matters, since the process may be stopped in between.
   const stalledBefore = stalledMs();
   const startedAt = clock();
   openCalls.set(number, what);
@@ -77,7 +77,7 @@ export const detail = (error) => (KitError.is(error) ? { code: error.code } : { 
 /** The text of a background error event. */
 export const noteBackground = (error) => log("background", { typed: KitError.is(error), code: error.code });
 
-/** Settles with the value, or undefined after a typed error, which is a normal outcome here. */
+/** Resolves with the value, or with undefined after a typed error, which is a normal outcome under faults. */
 export const attempt = async (what, name, dueMs, run, facts = () => ({}), about = {}) => {
   const settled = timed(what, name, dueMs);
   try {
@@ -90,7 +90,7 @@ export const attempt = async (what, name, dueMs, run, facts = () => ({}), about 
   }
 };
 
-// ── coming and going ──────────────────────────────────────────────────────────────────────────────────────────────────
+// ── start and end ───────────────────────────────────────────────────────────────────────────────────────────────────
 
 let isOver = false;
 export const isLeaving = () => isOver;
@@ -109,7 +109,7 @@ export const left = new Promise((resolve) => {
 });
 void left.then(() => (isOver = true));
 
-/** The server may be down when a worker starts. */
+/** Connects, and retries while the server is down. */
 export const connected = async (url, connectionName) => {
   for (;;)
     try {
@@ -119,7 +119,7 @@ export const connected = async (url, connectionName) => {
     }
 };
 
-/** The last record, when everything is closed. */
+/** Writes the last record, after everything is closed. */
 export const farewell = () => {
   process.stdin.destroy();
   log("left", { open: [...openCalls.values()], stalledMs: stalledMs() });

@@ -20,19 +20,17 @@ const logins = ["--user", user, "on", `>${password}`, "~*", "&*", "+@all"];
 /** The kernel retries a connection whose packets were dropped after a second. */
 const reconnectMs = 1_500;
 
-/** The end of an outage: work is possible again. */
+/** The end of an outage. From here on work is possible again. */
 export interface Mark {
   readonly kind: string;
   readonly at: number;
-  /** The object that it concerns, if it is only one. */
+  /** The only object concerned, if there is just one. */
   readonly name?: string;
-  /** Within how many milliseconds work must continue, if servers need a part of that time. */
+  /** Milliseconds within which work must continue, where servers need a part of that time. */
   readonly dueMs?: number;
 }
 
-/**
- * The acknowledged writes that a server has lost: all, the newest, those not yet on disk, or those that no replica had.
- */
+/** The acknowledged writes that a server has lost: all, the newest, the unsynced or the unreplicated ones. */
 export type Loss = "all" | "newest" | "unsynced" | "unreplicated";
 
 export interface LabOptions {
@@ -71,7 +69,7 @@ export interface Surroundings {
 /** Starts the servers, and the proxies between them and the workers. */
 export const surround = async ({ seed, setting, mode }: LabOptions): Promise<Surroundings> => {
   const folder = mkdtempSync(join(tmpdir(), "kit-faults-"));
-  // A process that was just killed may still be writing there.
+  // A process that was just killed may still be writing to the folder.
   const removeFolder = (): void => rmSync(folder, { recursive: true, force: true, maxRetries: 20, retryDelay: 50 });
   process.once("exit", removeFolder);
   const notes = join(folder, "synced");
@@ -86,7 +84,7 @@ export const surround = async ({ seed, setting, mode }: LabOptions): Promise<Sur
   const serverEnv = serverClock && { LD_PRELOAD: preload, KIT_CLOCK_JUMP: serverClock.path, KIT_POWER_CUT: notes };
   const isSingle = mode === "single";
   const ends: (() => Promise<void>)[] = [];
-  // Each ends whatever becomes of the others: what is left over would keep this process alive.
+  // Each is closed even if closing another fails, since any open one keeps this process alive.
   const close = async (): Promise<void> => {
     const ended = await Promise.allSettled(ends.map((end) => end()));
     process.off("exit", removeFolder);
@@ -129,7 +127,7 @@ export const surround = async ({ seed, setting, mode }: LabOptions): Promise<Sur
   }
 };
 
-/** The targets of a fault. Each workload has its own kind. */
+/** The targets of a fault. Each workload has a subclass. */
 export abstract class Lab {
   random: () => number;
   readonly around: Surroundings;
@@ -140,7 +138,7 @@ export abstract class Lab {
   /** The longest life of a claim without a renewal, in milliseconds. */
   abstract readonly leaseMs: number;
   readonly all: Worker[] = [];
-  /** Ends with the server. */
+  /** The lab's own connection, which closes with the server. */
   #client: ReturnType<RedisServer["client"]> | undefined;
 
   constructor(options: LabOptions, around: Surroundings) {
@@ -185,7 +183,7 @@ export abstract class Lab {
     return list[Math.floor(this.random() * list.length)];
   }
 
-  /** From 0.5 to 2 leases: some claims survive it, some do not. */
+  /** A random length of 0.5 to 2 leases, which some claims survive and others do not. */
   outageMs(): number {
     return this.leaseMs * this.between(0.5, 2);
   }
@@ -213,20 +211,17 @@ export abstract class Lab {
     if (this.server.mode === "sentinel") return await (await this.server.master()).call(command, ...args);
     const client = (this.#client ??= this.server.client());
     if (this.server.mode === "single") return await client.call(command, ...args);
-    // A client that has not heard of a new master yet is told so, and asks again.
+    // After a failover the client's commands are refused until it has found the new master.
     return await eventually(() => client.call(command, ...args));
   }
 
-  /**
-   * Resolves with a worker that holds something, as soon as there is one; `isWaitedFor`: something that another one
-   * wants.
-   */
+  /** Resolves with a worker that holds a claim, once there is one. `isWaitedFor`: a claim that another worker wants. */
   abstract victim(options?: { readonly isWaitedFor?: boolean }): Promise<Worker>;
 
-  /** The claims of this worker now, according to the server. */
+  /** The current claims of this worker, according to the server. */
   abstract claimsOf(worker: Worker): Promise<ReadonlySet<string>>;
 
-  /** Records what a dead worker leaves behind; resolves with its amount. */
+  /** Records the claims that a killed worker leaves behind. Resolves with their number. */
   abstract died(worker: Worker, kind: string): Promise<number>;
 
   /** Records that acknowledged data was lost, or claims ended, between two instants. */
@@ -242,19 +237,19 @@ export abstract class Lab {
     await this.settled();
   }
 
-  /** Records that work was interrupted at an instant, and within how many milliseconds it must continue. */
+  /** Records that work was interrupted at an instant, and must continue within `dueMs`. */
   interrupted(kind: string, at: number, dueMs: number): void {
     this.marks.push({ kind, at, dueMs });
   }
 
-  /** Records the end of an outage, and waits until work continues; the checker judges how soon that was. */
+  /** Records the end of an outage, and waits until work continues. The checker judges how soon that was. */
   async healed(kind: string): Promise<void> {
     const at = clock();
     this.marks.push({ kind, at });
     await this.resumed(at);
   }
 
-  /** Resolves when work continues after every interruption, and the workers can end. */
+  /** Resolves once work has continued after every interruption, so that the workers can end. */
   async finished(): Promise<void> {
     await this.healed("end");
   }
@@ -333,7 +328,7 @@ export const within = async (work: Promise<unknown>, ms: number): Promise<void> 
 /** Resolves when `count` exceeds `before`. */
 export const grows = async (count: () => number | Promise<number>, before: number): Promise<void> => {
   await eventually(async () => {
-    if ((await count()) <= before) throw new Error("it had no effect");
+    if ((await count()) <= before) throw new Error("the fault had no effect");
   });
 };
 

@@ -18,7 +18,7 @@ export interface Holder {
 /** A server, and workers that contend for its leases. */
 export abstract class LeaseLab<H extends Holder> extends Lab {
   readonly leaseMs: number;
-  /** Shorter than a lease, so that a silent server is noticed while there is something to lose. */
+  /** Shorter than a lease, so that calls to a silent server fail while their leases still last. */
   readonly deadlineMs: number;
   readonly dataLosses: Span[] = [];
 
@@ -68,8 +68,8 @@ export abstract class LeaseLab<H extends Holder> extends Lab {
     this.dataLosses.push({ from, to });
   }
 
-  // On a Cluster nobody can see that a waiter is dead, so it may be given one lease. Keys that are left when all have left shall
-  // be theirs who left: the contenders go on until no dead waiter stands in the wait queue.
+  // On a Cluster no script can detect a dead waiter, so each may be granted one lease. The contenders go on until no dead
+  // waiter is in the wait queue, so that the keys left at the end belong to workers that left in order.
   override async finished(): Promise<void> {
     await super.finished();
     if (this.server.mode !== "cluster") return;

@@ -1,5 +1,4 @@
-// A worker with leases of any kind: it takes them again and again, works under them, gives them back, and notes
-// what became of each.
+// The part of a worker that acquires leases of any kind. It works under each lease, releases it, and logs the outcome.
 import { pause } from "@kit/core/toolkit";
 import { clock } from "./clock.mjs";
 import { abortReason, attempt, detail, isLeaving, wasOrdered, log, outcomeOf, settings, timed } from "./contender.mjs";
@@ -7,12 +6,12 @@ import { seeded } from "./random.mjs";
 
 const { leaseMs, deadlineMs } = settings;
 
-// ── what the server confirmed of each lease, read off the wire and not taken from the package's own word ──────────────
+// ── ends of leases as the server confirmed them, read off the wire and not from the package ─────────────────────────
 
 const leaseEnds = new Map();
 const endListeners = new Map();
 
-/** By a reply of the server the lease lasts at least until then. */
+/** Notes that, by a reply of the server, the lease lasts at least until `endsAt`. */
 export const confirm = (token, endsAt) => {
   leaseEnds.set(token, Math.max(leaseEnds.get(token) ?? 0, endsAt));
   for (const listener of endListeners.get(token) ?? []) listener();
@@ -35,10 +34,10 @@ export const overhear = (client, note) => {
   };
 };
 
-/** Records when the signal aborts, and whether the lease had ended before: both on this process's own clock. */
+/** Records when the signal aborts and whether the lease had ended before, both on this process's own clock. */
 const watch = (name, lease, about) => {
   const facts = { name, ...about, grantedAt: clock() };
-  /** An earlier end belongs to an earlier grant of the same token, which came too late to be used. */
+  /** The confirmed end. An earlier one belongs to an earlier grant of the same token, which came too late to be used. */
   const confirmedEnd = () => {
     const endsAt = leaseEnds.get(lease.token);
     return endsAt > facts.grantedAt ? endsAt : undefined;
@@ -50,10 +49,10 @@ const watch = (name, lease, about) => {
     if (endsAt === undefined) return;
     const leftMs = endsAt - clock();
     clearTimeout(timer);
-    // The server said meanwhile that it had lasted longer than we knew.
+    // A later reply has confirmed a later end.
     if (facts.missedAt < endsAt) facts.missedAt = undefined;
     if (leftMs > 0) timer = setTimeout(look, Math.ceil(leftMs));
-    // After a stall many timers are due at once, in no certain order: they go first.
+    // After a stall many timers are due at once, in no certain order. The package's timers go first.
     else timer = setTimeout(missed, 2);
   };
   const missed = () => {
@@ -79,9 +78,9 @@ const watch = (name, lease, about) => {
   };
 };
 
-// ── holding ───────────────────────────────────────────────────────────────────────────────────────────────────────────
+// ── holding ─────────────────────────────────────────────────────────────────────────────────────────────────────────
 
-/** Mostly short, so that many get their turn; some longer than the lease, which is then renewed or expires. */
+/** Mostly short, so that many get their turn; some longer than the lease, so that it is renewed or expires. */
 const holdMs = (random) => {
   const roll = random();
   if (roll < 0.45) return 0;
@@ -91,7 +90,7 @@ const holdMs = (random) => {
 
 /** Works for a while under a lease, or blocks the event loop; `about` identifies the lease in the log. */
 export const endure = async (random, name, lease, about) => {
-  // The nemesis wants the next holder to do so.
+  // The nemesis orders the next holder to block.
   if (wasOrdered("block")) {
     const blockedAt = clock();
     const until = blockedAt + leaseMs * (1.2 + 0.6 * random());
@@ -103,7 +102,7 @@ export const endure = async (random, name, lease, about) => {
   if (random() < 0.05) await attempt("extend", name, deadlineMs, () => lease.extend());
 };
 
-/** An ended lease stays ended: none that was released, or lost by a reply of the server, can be renewed. */
+/** Tries to renew an ended lease: one that was released, or lost by a reply of the server. */
 const tryStale = async (source, random, lease, text) => {
   const { name } = source;
   const isOver = lease.signal.aborted ? ["expired", "taken"].includes(lease.signal.reason?.reason) : true;
@@ -116,7 +115,7 @@ const tryStale = async (source, random, lease, text) => {
 const releaseAndCheck = async (source, random, lease) => {
   const { name } = source;
   const text = lease.serialise();
-  // A second object for the same lease, as another process would have it: it must harm nobody once the first let go.
+  // A second object for the same lease, as in another process. It must have no effect once the first has released.
   const twin = random() < 0.1 ? await attempt("resume", name, deadlineMs, () => source.resume(text)) : undefined;
   const outcome = await attempt(
     "release",
@@ -132,7 +131,7 @@ const releaseAndCheck = async (source, random, lease) => {
   await attempt("stale release", name, deadlineMs, () => twin.release());
 };
 
-// ── contending ────────────────────────────────────────────────────────────────────────────────────────────────────────
+// ── contending ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
 const patience = (random) => {
   const roll = random();
@@ -172,7 +171,7 @@ const round = async (source, random) => {
         },
         { waitMs, renew },
       );
-      // Resolved: released, or nobody knows, and an event told of it.
+      // Resolved: released, or the outcome is unknown and was reported by an event.
       releasing?.("ok", { ...held, result: "used" });
     } catch (error) {
       settled(outcomeOf(error), detail(error));
@@ -200,8 +199,12 @@ const contend = async (sourceOf, loop) => {
 };
 
 /**
- * Takes leases in several loops until it is to leave. `sourceOf(random)` says which the next one is: its `name`; the calls
- * that take one; `work`, what is done under it; `grantOf`, what the log says of a grant; `nameOf`, how it names the lease.
+ * Acquires leases in several loops until the worker leaves. `sourceOf(random)` chooses the next one. It returns:
+ *
+ * - `name` and the calls that acquire a lease of that name
+ * - `work`: the work under the lease
+ * - `grantOf`: the fields of a grant in the log
+ * - `nameOf`: the name of the lease in the log
  */
 export const contendAll = (sourceOf) =>
   Promise.all(Array.from({ length: settings.loops }, (_, loop) => contend(sourceOf, loop)));

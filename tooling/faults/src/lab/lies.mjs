@@ -1,12 +1,12 @@
 // The base of modules that wrap a package and tell one lie.
 
-/** Methods keep their own `this`: private fields know no proxies. */
+/** Binds methods to the target, since private fields do not work through a proxy. */
 const bound = (target, key) => {
   const value = Reflect.get(target, key, target);
   return typeof value === "function" ? value.bind(target) : value;
 };
 
-/** `target`, with the members of `overrides` in place of its own. */
+/** A proxy of `target` in which the members of `overrides` replace its own. */
 export const lying = (target, overrides) =>
   new Proxy(target, { get: (_, key) => (Object.hasOwn(overrides, key) ? overrides[key] : bound(target, key)) });
 

@@ -7,14 +7,14 @@ import { workspaceFolder } from "./paths.js";
 /** Lua that one script of a package runs first, with its operands by name. */
 export interface Mutation {
   readonly script: string;
-  /** The operands that it needs; a library has none. */
+  /** The operands that `lua` uses; a library has none. */
   readonly operands: readonly string[];
-  /** On one line, since it becomes part of a JavaScript string. */
+  /** One line of Lua, since it becomes part of a JavaScript string. */
   readonly lua: string;
 }
 
-// Each script stands in the built package as a text of its own, with its header, and binds its operands before all else:
-// that is how the scripts of all packages are written, whatever they do.
+// The built package contains each script as a text with its header. In every package a script binds its operands before
+// all else.
 const mutated = (built: string, { script, operands, lua }: Mutation): string => {
   const newline = String.raw`(?:\\n|\n)`;
   const header = String.raw`(?:--(?:(?!\\n)[^\n])*${newline})*`;
@@ -24,19 +24,16 @@ const mutated = (built: string, { script, operands, lua }: Mutation): string => 
   );
   const found = pattern.exec(built);
   const bindings = found?.groups?.["bindings"];
-  if (!found || bindings === undefined) throw new Error(`What was built has no script "${script}"`);
+  if (!found || bindings === undefined) throw new Error(`The built package has no script "${script}"`);
   const missing = operands.filter((operand) => !bindings.includes(`local ${operand} = `));
   if (missing.length > 0) throw new Error(`The script "${script}" has no operand ${missing.join()}`);
   const end = found.index + found[0].length;
-  // A line of its own: the next one may be where core puts the libraries.
+  // The Lua gets its own line, since core may put the libraries at the next one.
   const lineEnd = found[0].endsWith("\n") ? "\n" : String.raw`\n`;
   return `${built.slice(0, end)}${lua}${lineEnd}${built.slice(end)}`;
 };
 
-/**
- * Makes a copy of a built file of a package with these changes in its scripts, in this order; returns its address for
- * `import`.
- */
+/** Copies a built file of a package and applies these changes to its scripts, in this order. Returns the URL to import. */
 export const builtWith = (
   name: string,
   packageName: string,
@@ -46,16 +43,16 @@ export const builtWith = (
   const require = createRequire(join(workspaceFolder, "package.json"));
   const dist = join(require.resolve(`${packageName}/package.json`), "../dist");
   const built = readFileSync(join(dist, file), "utf8");
-  // In this workspace, so that its imports find what they look for.
+  // In this workspace, so that the imports of the copy resolve.
   const folder = join(workspaceFolder, "test-results");
   mkdirSync(folder, { recursive: true });
   const copy = join(folder, `${name}.mjs`);
   const part = `${copy}.${String(process.pid)}.part`;
-  // The last is put in first, since all are put in at the same place.
+  // All are inserted at the same place, so the last one is inserted first.
   const changed = mutations.toReversed().reduce(mutated, built);
-  // An entry of a package finds the others beside it.
+  // Relative imports must refer to the other entries of the package.
   writeFileSync(part, changed.replace(/\b(from|import) "\.\//g, `$1 "${pathToFileURL(dist).href}/`));
-  // Another run may be reading it.
+  // Renamed at the end, since another run may be reading the file.
   renameSync(part, copy);
   return pathToFileURL(copy).href;
 };

@@ -2,16 +2,16 @@ import { spawn, spawnSync } from "node:child_process";
 import { Socket } from "node:net";
 import { constants } from "node:os";
 
-// A network of its own for the whole run: firewall rules reach nobody else, and vanish with its last process.
+// A network namespace for the whole run. Its firewall rules affect no other process and vanish with its last one.
 const mark = "KIT_FAULTS_NETWORK";
 
-// Where root's PATH need not look.
+// The sbin folders are not on every PATH.
 const env = { ...process.env, PATH: `${process.env["PATH"] ?? ""}:/usr/sbin:/sbin` };
 
 const has = (program: string, ...args: string[]): boolean =>
   spawnSync(program, args, { stdio: "ignore", env }).status === 0;
 
-/** Why this machine cannot have one; undefined if it can. */
+/** The reason why this machine cannot make a network namespace; undefined if it can. */
 const whyNot = (): string | undefined => {
   if (process.platform !== "linux") return "it needs Linux";
   if (process.getuid?.() !== 0) return "it needs root";
@@ -20,14 +20,14 @@ const whyNot = (): string | undefined => {
   return undefined;
 };
 
-/** Why there are no firewall rules in this process. */
+/** The reason why this process can have no firewall rules; undefined if it can. */
 export const noFirewall = (): string | undefined =>
   process.env[mark] === undefined ? (whyNot() ?? "the run is not in a network of its own") : undefined;
 
-/** Runs this program again in a network of its own; undefined if it cannot, or already does. */
+/** Runs this program again in a network namespace. Undefined if that is impossible or already so. */
 export const inOwnNetwork = async (): Promise<number | undefined> => {
   if (process.env[mark] !== undefined) {
-    // Its other end is with the process that started us: we are not to outlive that, however it ends.
+    // The other end of the pipe is with our parent. When the parent ends, so do we.
     new Socket({ fd: 3 })
       .on("close", () => process.exit(143))
       .resume()
@@ -41,7 +41,7 @@ export const inOwnNetwork = async (): Promise<number | undefined> => {
     stdio: ["inherit", "inherit", "inherit", "pipe"],
     env: { ...env, [mark]: "1" },
   });
-  // A terminal tells both; anybody else tells only us.
+  // A terminal signals both processes. Any other sender signals only this one, which passes it on.
   const pass = (signal: NodeJS.Signals): void => void child.kill(signal);
   for (const signal of ["SIGINT", "SIGTERM", "SIGHUP"] as const) process.on(signal, pass);
   return await new Promise((resolve, reject) => {

@@ -1,14 +1,14 @@
 import { existsSync } from "node:fs";
 import { dirname, join } from "node:path";
 
-/** The same folder for the source and for the build, which lie at different depths. */
+/** Finds the same folder from the source and from the build, which lie at different depths. */
 const findFolder = (): string => {
   let folder = import.meta.dirname;
   while (!existsSync(join(folder, "package.json"))) folder = dirname(folder);
   return folder;
 };
 
-/** The root of this workspace: worker programs and shims are started from its source. */
+/** The root of this workspace. Worker programs and shims are started from its source. */
 export const workspaceFolder: string = findFolder();
 
 /** Files built at run time; not under version control. */

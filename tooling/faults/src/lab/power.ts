@@ -37,7 +37,7 @@ export const unsyncedBytes = (file: string, notes: string): number => {
   return statSync(file).size - synced;
 };
 
-/** Cuts a dead server's file to what was synced, and to `kept` (0 to 1) of the rest; returns how many bytes were lost. */
+/** Cuts a killed server's file to its synced bytes plus `kept` (0 to 1) of the rest. Returns the number of bytes cut. */
 export const cutToSynced = (file: string, notes: string, kept: number): number => {
   const unsynced = unsyncedBytes(file, notes);
   const lost = unsynced - Math.floor(unsynced * kept);
@@ -45,12 +45,12 @@ export const cutToSynced = (file: string, notes: string, kept: number): number =
   return lost;
 };
 
-/** Takes bytes off the end of a dead server's file: its last record is torn. */
+/** Cuts bytes off the end of a killed server's file, which tears its last record. */
 export const tear = (file: string, bytes: number): void => {
   truncateSync(file, Math.max(0, statSync(file).size - bytes));
 };
 
-/** Changes one letter in the last value that matches; returns whether there was one. */
+/** Changes one letter in the last value that matches. Returns whether there was one. */
 export const flip = (file: string, pattern: RegExp): boolean => {
   const bytes = readFileSync(file);
   const found = [...bytes.toString("latin1").matchAll(pattern)].at(-1);
@@ -61,7 +61,7 @@ export const flip = (file: string, pattern: RegExp): boolean => {
   return true;
 };
 
-/** All data that a dead server would load. */
+/** Removes all data that a killed server would load. */
 export const removeData = (file: string): void => {
   rmSync(join(file, ".."), { recursive: true, force: true });
   rmSync(join(file, "../../dump.rdb"), { force: true });

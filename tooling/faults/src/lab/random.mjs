@@ -1,6 +1,6 @@
-/** Numbers from 0 to 1, the same for the same seed: a xorshift of 32 bits. */
+/** Returns a generator of numbers from 0 to 1, the same for the same seed (xorshift of 32 bits). */
 export const seeded = (seed) => {
-  // Zero would stay zero; neighbouring seeds shall not begin alike.
+  // Zero would stay zero. The product makes neighbouring seeds begin differently.
   let state = Math.imul(seed ^ 0x5bd1e995, 0x2545f491) | 1;
   const next = () => {
     state ^= state << 13;

@@ -13,7 +13,7 @@ import {
 import { join } from "node:path";
 import { cacheFolder, workspaceFolder } from "./paths.js";
 
-/** Eight bytes that a shim has mapped: a write takes effect at once in the running program. */
+/** Eight bytes that a shim has mapped. A write takes effect at once in the running program. */
 export class ControlFile {
   readonly path: string;
   #value = 0n;
@@ -64,7 +64,7 @@ const compile = (name: string): string => {
 
 let found: Shims | string | undefined;
 
-/** Compiles the shims if needed; returns the reason as text if that is impossible. */
+/** Compiles the shims if needed. Returns the reason as text if that is impossible. */
 export const shims = (): Shims | string => {
   if (found !== undefined) return found;
   if (process.platform !== "linux") return (found = "shims need Linux");
@@ -75,7 +75,7 @@ export const shims = (): Shims | string => {
   }
 };
 
-/** Why there are no shims; undefined if there are. */
+/** The reason why there are no shims; undefined if there are. */
 export const noShims = (): string | undefined => {
   const built = shims();
   return typeof built === "string" ? built : undefined;

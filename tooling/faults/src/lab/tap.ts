@@ -6,12 +6,12 @@ export interface Echo {
   readonly reply: unknown;
 }
 
-/** `args` are the raw bytes: a copy must not differ from its original. */
+/** `args` are the raw bytes, so that a copy equals its original. */
 type Repeat = (command: string, args: readonly Buffer[]) => Promise<unknown>;
 
 /**
- * The commands of a chunk, if it is made of whole ones: what a client writes at once arrives in one piece on loopback.
- * A torn command is passed on without being repeated.
+ * The whole commands of a chunk. On loopback a client's write arrives in one piece, so most chunks end with a whole
+ * command. A torn command is forwarded and not repeated.
  */
 export const commandsIn = (chunk: Buffer): Buffer[][] => {
   const commands: Buffer[][] = [];
@@ -39,8 +39,8 @@ export const commandsIn = (chunk: Buffer): Buffer[][] => {
 };
 
 /**
- * Forwards connections to a server, and while `copies` is above 0 repeats every script call that many times: after the
- * server has run it and before the caller receives the reply, like a caller whose reply was lost.
+ * Forwards connections to a server. While `copies` is above 0 it repeats every script call that many times, as a caller
+ * does whose reply was lost. The copies run after the original and before the caller receives the reply.
  */
 export class Tap {
   static async start(port: number, repeat: Repeat): Promise<Tap> {
@@ -84,7 +84,7 @@ export class Tap {
       });
     }
     server.once("connect", () => client.resume());
-    // Sent on, and not yet repeated.
+    // Script calls that were forwarded and not yet repeated.
     let scripts: { readonly command: Buffer[]; readonly copies: number }[] = [];
     client.on("data", (chunk) => {
       server.write(chunk);
@@ -109,7 +109,7 @@ export class Tap {
 
   async #copy([name, ...args]: readonly Buffer[], copies: number): Promise<void> {
     const repeat = async (): Promise<void> => {
-      // Where a copy fails the original fares no better.
+      // A copy that fails is not recorded; the original's caller gets its own reply.
       const reply = await this.#repeat(String(name), args).catch(() => undefined);
       if (reply !== undefined) this.echoes.push({ command: [String(name), ...args.map(String)], reply });
     };

@@ -5,7 +5,7 @@ import { join } from "node:path";
 import { eventually } from "@kit/testing";
 import { clock, clockOrigin } from "./clock.mjs";
 
-/** One worker: a separate process, with a log that survives it. It leaves when its input ends, or on SIGTERM. */
+/** A worker process, with a log that survives it. The process leaves when its input ends, or on SIGTERM. */
 export class Worker {
   readonly id: string;
   readonly process: ChildProcess;
@@ -42,7 +42,7 @@ export class Worker {
     return this.process.exitCode !== null || this.process.signalCode !== null;
   }
 
-  /** Killed on purpose. */
+  /** Kills the worker, and notes that it was on purpose. */
   async kill(): Promise<void> {
     this.killedAt = clock();
     this.process.kill("SIGKILL");
@@ -61,7 +61,7 @@ export class Worker {
     this.process.stdin?.end();
   }
 
-  /** Resolves once it works. */
+  /** Resolves once the worker has started. */
   async started(): Promise<void> {
     await eventually(
       () => {

@@ -9,9 +9,9 @@ type Run = PlainHistory<{ readonly kind: string }>;
 export interface Work {
   /** Whether every worker has to continue. */
   readonly kinds: readonly string[];
-  /** The kind that a call is of, if it went well. */
+  /** The kind of work of a call that succeeded. */
   readonly kindOf: (call: Call) => string | undefined;
-  /** Within how many milliseconds, unless the fault has its own limit. */
+  /** Milliseconds within which work must continue, unless the fault has its own bound. */
   readonly dueMs: number;
 }
 
@@ -42,7 +42,7 @@ export const checkResumption = (
     }
 };
 
-/** The invariants that all have, what the workers saw themselves, and what is there in the end. */
+/** Judges the common invariants, the workers' own findings, and the final state. */
 export const checkPlain = <L extends string>(
   run: Run,
   judge: AnyJudge<L | CommonInvariant>,
@@ -63,7 +63,7 @@ export const checkPlain = <L extends string>(
   }
 };
 
-/** How long after each heal all kinds of work continued. */
+/** The milliseconds from each heal until all kinds of work continued. */
 export const recoveriesOf = (
   run: Pick<Run, "workers" | "heals">,
   work: Work = anyWork,
@@ -73,7 +73,7 @@ export const recoveriesOf = (
     .map(({ kind, at }) => ({ kind, ms: Math.max(...work.kinds.map((what) => resumedAt(run, at, what, work))) - at }))
     .filter(({ ms }) => Number.isFinite(ms));
 
-/** The longest time in which no call ended well. */
+/** The longest time without a successful call. */
 export const worstStallMs = ({ workers }: Pick<Run, "workers">, { kindOf }: Work = anyWork): number => {
   const instants = workers
     .flatMap(callsOf)

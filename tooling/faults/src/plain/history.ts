@@ -1,6 +1,6 @@
 import type { Call, CommonRecord, WorkerHistory } from "../records.js";
 
-/** A worker's comparison with the right value; `wrong` is the difference. */
+/** A worker's comparison with the expected value. `wrong` describes the difference. */
 export interface SightRecord {
   readonly kind: "saw";
   readonly invariant: string;
@@ -11,11 +11,11 @@ export interface SightRecord {
 export interface PlainHistory<R extends { readonly kind: string }> {
   readonly workers: readonly WorkerHistory<R>[];
   readonly heals: readonly { readonly kind: string; readonly at: number; readonly dueMs?: number | undefined }[];
-  /** Whether the server keeps all that it acknowledged. */
+  /** Whether the server keeps all acknowledged data. */
   readonly losesNothing: boolean;
-  /** The faults of the final state, by invariant; empty if it was checked and there are none. */
+  /** The faults of the final state, by invariant. An empty list means that it was checked and is right. */
   readonly wrong: Readonly<Record<string, readonly string[]>>;
-  /** Copies of requests that were answered. */
+  /** The number of repeated requests that got a reply. */
   readonly echoes: number;
 }
 

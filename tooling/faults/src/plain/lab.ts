@@ -14,7 +14,7 @@ export interface PlainLabOptions extends LabOptions {
   readonly module: string;
 }
 
-/** A server and workers of a package that leases nothing: only the success of calls matters. */
+/** A server and workers of a package without leases, where only the success of calls matters. */
 export abstract class PlainLab<R extends { readonly kind: string }> extends Lab {
   readonly leaseMs: number = 400;
   readonly deadlineMs: number = 300;
@@ -23,7 +23,7 @@ export abstract class PlainLab<R extends { readonly kind: string }> extends Lab 
   /** The kind of record that a worker writes only when it makes progress. */
   protected readonly progress: string = "saw";
   readonly #options: PlainLabOptions;
-  /** When the newest call of each kind began that went well. */
+  /** By kind: the start of the newest successful call. */
   readonly #wellSince = new Map<string, number>();
 
   constructor(options: PlainLabOptions, around: Surroundings) {
@@ -68,7 +68,7 @@ export abstract class PlainLab<R extends { readonly kind: string }> extends Lab 
     });
   }
 
-  /** Nothing is leased here; progress of all workers takes the place of holders. */
+  /** Without leases, the progress of all workers takes the place of holders. */
   async claimsOf(): Promise<ReadonlySet<string>> {
     return new Set([String(this.logged(this.progress))]);
   }
@@ -78,7 +78,7 @@ export abstract class PlainLab<R extends { readonly kind: string }> extends Lab 
   }
 
   lostData(_from: number, _to: number, _what: Loss): void {
-    // The setting says which writes may be lost.
+    // The setting decides which writes may be lost.
   }
 
   async resumed(at: number): Promise<void> {
@@ -86,7 +86,7 @@ export abstract class PlainLab<R extends { readonly kind: string }> extends Lab 
       () => {
         this.logged("call");
         const idle = this.work.kinds.filter((kind) => (this.#wellSince.get(kind) ?? 0) <= at);
-        if (idle.length > 0) throw new Error(`no ${idle.join()} goes well`);
+        if (idle.length > 0) throw new Error(`no ${idle.join()} succeeds`);
       },
       { timeoutMs: 15_000 },
     );
@@ -114,7 +114,7 @@ export abstract class PlainLab<R extends { readonly kind: string }> extends Lab 
     };
   }
 
-  /** All keys of the masters, with their time to live: -1 without expiry. */
+  /** All keys of the masters, with their time to live; -1: no expiry. */
   protected async lives(): Promise<Map<string, number>> {
     const found = new Map<string, number>();
     for (const node of [...this.server.nodes, ...this.server.replicas]) {

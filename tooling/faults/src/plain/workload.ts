@@ -12,7 +12,7 @@ import type { PlainLabOptions } from "./lab.js";
 /** Deliberate faults of a package, each of which the checker must detect. */
 export interface PackageControl<L extends string = string> extends Control {
   readonly invariants: readonly L[];
-  /** Changes to the built package; without them the package is wrapped, with the lie named like the control. */
+  /** A change to the built package. Without it the package is wrapped by the lie of the same name. */
   readonly mutation?: Mutation;
 }
 
@@ -28,13 +28,13 @@ const moduleOf = (workload: string, control?: PackageControl): string => {
 type Lab<H> = Parameters<typeof runPhase<H & History>>[0];
 type History = Omit<PlainHistory<{ readonly kind: string }>, "losesNothing" | "wrong">;
 
-/** The specific part of one of the workloads of this kind. */
+/** The parts that depend on the package. */
 interface Parts<H> {
   readonly name: string;
   readonly invariants: readonly string[];
   readonly controls: readonly PackageControl[];
   readonly workers: number;
-  /** Kinds of faults that do not concern it. */
+  /** Faults that do not concern the package. */
   readonly notFor: readonly string[];
   readonly open: (options: PlainLabOptions, around: Surroundings) => Lab<H>;
   readonly verdictOn: (history: H) => Verdict;
@@ -44,7 +44,7 @@ interface Parts<H> {
   readonly facts?: (history: H) => Pick<PhaseReport, "remarks"> & { readonly operations?: number };
 }
 
-/** A workload whose workers all do the same, and lease nothing that faults have to consider. */
+/** A workload whose workers all run the same program and hold no leases. */
 export const plainWorkload = <H extends History>(parts: Parts<H>): Workload => {
   const { name, invariants, controls, workers, notFor, open, verdictOn, workIn, facts } = parts;
   return {

@@ -5,7 +5,7 @@ import { type Fixture, expectEach, keysOf, type Outcome } from "./ground.js";
 
 export const takesSignal = ({ options = {} }: Call): boolean => "signal" in options;
 
-/** A signal ends a call with its reason, before or during it, and carries no listener afterwards. */
+/** A signal ends a call with its reason, before or during the call. Afterwards the signal has no listener. */
 export const cancellation = (fixture: Fixture, object: Conforming): void => {
   const keys = keysOf(object, takesSignal);
   const { redis } = fixture;
@@ -45,7 +45,7 @@ export const cancellation = (fixture: Fixture, object: Conforming): void => {
       await fixture.settle();
       controller.abort(reason);
       const settled = await fixture.all(pending);
-      // Ends what was sent, too.
+      // Ends the commands that were sent, too.
       await fixture.end(client);
       expectEach(new Map(Array.from(settled, ([key, outcome]) => [key, ended(outcome, controller)])), wanted);
     });

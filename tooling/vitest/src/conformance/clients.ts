@@ -2,7 +2,7 @@ import { expect, it } from "vitest";
 import type { Conforming } from "./description.js";
 import { type Fixture, expectEach, keysOf, shown } from "./ground.js";
 
-/** Kinds of clients that users have, and what `keys()` must not find then. */
+/** Options of clients that users have. */
 const kinds: Readonly<Record<string, object>> = {
   stringNumbers: { stringNumbers: true },
   keyPrefix: { keyPrefix: "app:" },
@@ -46,7 +46,7 @@ export const clients = (fixture: Fixture, object: Conforming, only: readonly str
     expect(["isolate", shapeOf(await fixture.tour(object, redis.client, isolate))]).toEqual(["isolate", plain]);
   });
 
-  /** Nothing is closed here: what stays open then would fail the test that leaves it. */
+  /** Nothing is closed here, so that an object that stays open fails the test. */
   it("ends with a client that its owner ends", async () => {
     for (const how of ["disconnect", "quit"] as const) await endsBy(how);
   });
@@ -58,7 +58,7 @@ export const clients = (fixture: Fixture, object: Conforming, only: readonly str
     const retryable: unknown[] = [];
     for (const key of keysOf(object, ({ waits, isLocal }) => !waits && !isLocal)) {
       const ready = await fixture.readyOn(object, key, fixture.makeOpen(object, client));
-      // Half of them have not sent anything yet.
+      // Half of them have sent no command yet.
       if (idle.length % 2 === 0 && ready.call.prepare === undefined) await ready.run();
       idle.push(ready);
     }
@@ -81,5 +81,5 @@ export const clients = (fixture: Fixture, object: Conforming, only: readonly str
   };
 };
 
-/** The kinds for the run with the other major of ioredis. */
+/** The kinds of clients for the run with the other major of ioredis. */
 export const smokeKinds: readonly string[] = ["keyPrefix", "stringNumbers"];

@@ -2,7 +2,7 @@ import { expect, it } from "vitest";
 import type { Conforming } from "./description.js";
 import { type Fixture, expectEach, keysOf, listenersOf, type Made, type Ready, shown } from "./ground.js";
 
-/** After `close()` nothing begins and nothing is left; the borrowed client goes on. */
+/** After `close()` no call begins and nothing is left. The borrowed client goes on. */
 export const closing = (fixture: Fixture, object: Conforming): void => {
   const { redis } = fixture;
   const ending = keysOf(object, ({ waits }) => !waits);
@@ -21,7 +21,7 @@ export const closing = (fixture: Fixture, object: Conforming): void => {
   });
 
   if (waiting.length > 0)
-    it("rejects what waits when close() is called", async () => {
+    it("rejects waiting calls when close() is called", async () => {
       const outcomes = new Map<string, unknown>();
       for (const key of waiting) {
         const ready = await fixture.ready(object, key, redis.client);

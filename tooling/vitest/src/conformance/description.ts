@@ -1,67 +1,67 @@
 import type { OptionRules } from "./rules.js";
 
 /**
- * One way to call a public method. Its key in `calls` begins with the method's name: `acquire`, `acquire, waiting`,
- * `mailbox.take`. Each test makes an object of its own, under a prefix of its own.
+ * A way to call a public method. Its key in `calls` begins with the method's name: `acquire`, `acquire, waiting`,
+ * `mailbox.take`. Each test makes an object of its own under a prefix of its own.
  */
 export interface Call<T = never> {
   readonly options?: OptionRules;
-  /** Options that it must have, where a test gives no others. */
+  /** Required options of the call, for tests that give no others. */
   readonly required?: object;
-  /** Makes what the call needs; the call gets it. */
+  /** Prepares the call, which gets the result. */
   prepare?(object: T): Promise<unknown>;
-  /** Throwing counts as rejecting. Private values in what it sends are {@link canary}. */
+  /** Makes the call. A throw counts as a rejection. Private values that the call sends are {@link canary}. */
   run(object: T, options: object, prepared: never): unknown;
-  /** The channel it is traced on, and what `start` says there. */
+  /** The channel on which the call is traced, and the fields of its `start`. */
   readonly trace?: readonly [channel: string, facts: object];
-  /** It stays pending until something ends it. */
+  /** The call stays pending until another event ends it. */
   readonly waits?: true;
-  /** It goes on without a server: it keeps what it has for later, has it already, or sends nothing. */
+  /** The call succeeds without a server: it buffers, replies from its cache, or sends nothing. */
   readonly isLocal?: true;
-  /** It tries again until there is a server, so that an outage does not end it. */
+  /** The call retries until there is a server, so that an outage does not end it. */
   readonly persists?: true;
-  /** The outcome of the call at and after `close()`, where that is not KIT_CLOSED: a code, or a value. */
+  /** The outcome of the call at and after `close()`, as a code or a value. @default KIT_CLOSED */
   readonly closed?: unknown;
-  /** A signal ends its wait, not a command that was sent: that is settled within the deadline. */
+  /** A signal ends the call's wait and not a command that was sent. The command settles within the deadline. */
   readonly isFinished?: true;
-  /** Its outcome when its signal aborts, where that is no rejection with the signal's reason. */
+  /** The outcome when the signal aborts, if it is not a rejection with the signal's reason. */
   readonly aborted?: unknown;
   /** Makes the same call with this name; names that cannot be a key are refused with KIT_NAME. */
   named?(object: T, name: string): unknown;
 }
 
-/** Something that a package's users make over a client of theirs, and close. */
+/** An object that a package's users make on a client of theirs, and close. */
 export interface Conforming<T = never> {
-  /** As in "a lock". */
+  /** The object in words, as in "a lock". */
   readonly what: string;
-  /** With defaults for what has none; `options` wins. */
+  /** Makes the object, with values for the required options. `options` overrides them. */
   make(client: never, options: object): T;
   readonly options: OptionRules;
   /** Options that have no default. */
   readonly required?: readonly string[];
   readonly calls: Readonly<Record<string, Call<T>>>;
-  /** Public methods that have no call here since they neither take options nor reach the server. */
+  /** Public methods without a call here, since they neither take options nor reach the server. */
   readonly others?: readonly string[];
-  /** There is no `close()`: each call ends what it began, and takes all options. */
+  /** There is no `close()`. Each call cleans up after itself and takes all options. */
   readonly hasNoClose?: true;
-  /** Reads how the data is laid out before it checks names. */
+  /** Calls read the layout of the data before they check names. */
   readonly readsFirst?: true;
-  /** More that a user does, with the same result on every kind of client. */
+  /** Further work of a user, with the same result on every kind of client. */
   works?(object: T): Promise<unknown>;
-  /** Makes an object of this name, where objects have names; refused as in {@link Call.named}. */
+  /** Makes an object of this name, if objects have names. Names are refused as in {@link Call.named}. */
   named?(client: never, name: string): unknown;
 }
 
-/** A package, as the conformance suites see it. */
+/** The description of a package for the conformance suites. */
 export interface Conformance {
-  /** As in its keys and channels: `lock`. */
+  /** The name in keys and channels: `lock`. */
   readonly name: string;
   readonly objects: readonly Conforming[];
   /** Keys without expiry, as `useRedis` takes them. */
   readonly permanentKeys?: readonly (string | RegExp)[];
-  /** Traces have what the caller got as `result`, as its README says. */
+  /** Traces contain the caller's result as `result`, as the README says. */
   readonly tracesResults?: true;
-  /** Tokens that it sends are proofs: they are to be as secret as passwords. */
+  /** Tokens that the package sends prove ownership, so they must be as secret as passwords. */
   readonly hidesTokens?: true;
 }
 
@@ -69,5 +69,5 @@ export interface Conformance {
 export const conforming = <T extends object>(description: Conforming<T>): Conforming =>
   description as unknown as Conforming;
 
-/** Stands in passwords, payloads and stored texts; no error, event or trace may show it. */
+/** A text in passwords, payloads and stored data. No error, event or trace may show it. */
 export const canary = "CANARY";

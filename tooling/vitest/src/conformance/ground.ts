@@ -49,7 +49,7 @@ export interface Proxy {
   close(): Promise<void>;
 }
 
-/** The parts of `@kit/core` and `@kit/testing`, on which this workspace cannot depend, that a package's test file hands over. */
+/** Parts of `@kit/core` and `@kit/testing`, passed by a package's test file. This workspace cannot depend on them. */
 export interface Ground {
   readonly redis: {
     readonly prefix: string;
@@ -67,7 +67,7 @@ export interface Ground {
   eventually<T>(look: () => T | Promise<T>, options?: { timeoutMs: number }): Promise<T>;
 }
 
-/** Code of a typed error whose stack leads to the call that we made, or a text that is none. */
+/** The code of a typed error whose stack leads to our call, else a text that is no code. */
 export const codeOf = (error: unknown): string => {
   const { code } = (error ?? {}) as { readonly code?: unknown };
   if (!(error instanceof Error && typeof code === "string" && code.startsWith("KIT_")))
@@ -86,7 +86,7 @@ export const outcomeOf = async (call: () => unknown): Promise<Outcome> => {
   }
 };
 
-/** A call that is ready to be made. */
+/** A prepared call. */
 export interface Ready {
   readonly key: string;
   readonly call: Call;
@@ -94,10 +94,10 @@ export interface Ready {
   run(options?: unknown): Promise<Outcome>;
 }
 
-/** The result of `make`; objects of a description with `hasNoClose` lack `close`. */
+/** The result of `make`. Objects of a description with `hasNoClose` have no `close`. */
 export type Made = AsyncDisposable & { close(options?: object): Promise<unknown> };
 
-/** A package on a server, for one test after another. */
+/** A package on a server, shared by the tests of a file. */
 export class Fixture {
   readonly description: Conformance;
   readonly ground: Ground;
@@ -112,26 +112,26 @@ export class Fixture {
     return this.ground.redis;
   }
 
-  /** The package's permanent keys are also permanent under the prefixes of this fixture, of which a client has many. */
+  /** Declares the package's permanent keys under all prefixes of this fixture. */
   begin(): void {
     (this.redis.client as Client).setMaxListeners(0);
     const { permanentKeys = [] } = this.description;
     this.redis.permanent(...permanentKeys.map((key) => (typeof key === "string" ? `*${key}` : key)));
   }
 
-  /** A prefix of its own within the test's. */
+  /** Returns a new prefix that begins with the test's. */
   prefix(): string {
     return `${this.redis.prefix}:${String(++this.#prefixes)}`;
   }
 
-  /** A client of this test. */
+  /** Connects a client, which is closed after the test. */
   connect(options?: object): Client {
     const client = this.redis.connect(options) as Client;
     client.setMaxListeners(0);
     return client;
   }
 
-  /** A client that its test may end as an owner does. */
+  /** A client that its test may end, as an owner does. */
   own(options: object = {}): Client {
     const client = (this.redis.client as Client).duplicate({
       connectionName: "owner",
@@ -155,7 +155,7 @@ export class Fixture {
   /** Ends a client as its owner does. */
   async end(client: Client, how: "disconnect" | "quit" = "disconnect"): Promise<void> {
     const ended = new Promise((resolve) => client.on("end", resolve as () => void));
-    // A QUIT that waits for a connection that is slow to come is answered by its end.
+    // A QUIT that waits for a slow connection rejects when the connection ends.
     await Promise.resolve(client[how]()).catch(() => undefined);
     await ended;
   }
@@ -180,22 +180,22 @@ export class Fixture {
     return object.make(client as never, { prefix: this.prefix(), ...options }) as Made;
   }
 
-  /** Lets what was begun reach the server and wait there: no test relies on it having done so. */
+  /** Gives calls time to reach the server and wait there. No test relies on that. */
   async settle(): Promise<void> {
     for (let turn = 0; turn < 5; turn++) await (this.redis.client as Client).ping();
   }
 
-  /** The outcomes of all these calls; names those that do not settle. */
+  /** The outcomes of all these calls. Fails with the names of calls that do not settle. */
   async all(pending: Readonly<Record<string, Promise<Outcome>>>): Promise<ReadonlyMap<string, Outcome>> {
     const settled = new Map<string, Outcome>();
     for (const [key, call] of Object.entries(pending)) void call.then((outcome) => settled.set(key, outcome));
     const open = (): readonly string[] => Object.keys(pending).filter((key) => !settled.has(key));
-    // Longer than a lease: where the reply to a worker was late, its job runs when that has ended.
+    // Longer than a lease: if the reply to a worker was late, its job runs after the lease has ended.
     await this.ground.eventually(() => assertNone(open()), { timeoutMs: 60_000 });
     return settled;
   }
 
-  /** One call, with all that it needs. */
+  /** Prepares one call. */
   async ready(object: Conforming, key: string, client: object, options: object = {}): Promise<Ready> {
     return await this.readyOn(object, key, this.make(object, client, options));
   }
@@ -211,7 +211,7 @@ export class Fixture {
     return { key, call, object: made, run };
   }
 
-  /** Makes all calls that end by themselves, each on an object of its own. */
+  /** Makes all calls that settle by themselves, each on an object of its own. */
   async tour(object: Conforming, client: object, options: object = {}): Promise<Record<string, unknown>> {
     const values: Record<string, unknown> = {};
     for (const key of keysOf(object, ({ waits }) => !waits)) {
@@ -227,13 +227,13 @@ const assertNone = (open: readonly string[]): void => {
   if (open.length > 0) throw new Error(`these calls do not settle: ${open.join(", ")}`);
 };
 
-/** The keys of the calls that are as wanted. */
+/** The keys of the calls for which `isWanted` holds. */
 export const keysOf = (object: Conforming, isWanted: (call: Call) => boolean = () => true): readonly string[] =>
   Object.entries(object.calls)
     .filter(([, call]) => isWanted(call))
     .map(([key]) => key);
 
-/** For each call what it came to, to be compared as a whole: a difference names its call. */
+/** Compares the outcomes of all calls as a whole, so that a difference names its call. */
 export const expectEach = (actual: ReadonlyMap<string, unknown>, wanted: (key: string) => unknown): void => {
   expect(actual.size).toBeGreaterThan(0);
   expect(Object.fromEntries(actual)).toEqual(
@@ -241,7 +241,7 @@ export const expectEach = (actual: ReadonlyMap<string, unknown>, wanted: (key: s
   );
 };
 
-/** A code where there is an error, else what it resolved with. */
+/** The code of the error, or the resolved value. */
 export const shown = (outcome: Outcome): unknown => ("error" in outcome ? codeOf(outcome.error) : outcome.value);
 
 /** Listeners of a client, by event. */

@@ -31,7 +31,7 @@ export {
   text,
 } from "./rules.js";
 
-/** Public methods, its own and inherited, but for those of emitters and of closing. */
+/** An object's public methods, own and inherited, without those of emitters and of closing. */
 const methodsOf = (made: object): readonly string[] => {
   const names: string[] = [];
   for (
@@ -54,7 +54,7 @@ const describeCalls = (fixture: Fixture, { make, calls, others = [] }: Conformin
   });
 };
 
-/** The promises that all packages share, tested by a package's description of itself. */
+/** Tests the promises that all packages share, by a package's description. */
 export const describeConformance = (description: Conformance, ground: Ground): void => {
   const fixture = new Fixture(description, ground);
   guardPrototypes();
@@ -90,7 +90,7 @@ export const describeConformance = (description: Conformance, ground: Ground): v
   it(`traces nothing of ${description.name} that its description lacks`, () => expectTracesDescribed(description));
 };
 
-/** The suites that meet the client: for the smoke file that runs with the other major of ioredis. */
+/** The suites that depend on the client, for the smoke file that runs with the other major of ioredis. */
 export const describeSmoke = (description: Conformance, ground: Ground): void => {
   const fixture = new Fixture(description, ground);
   beforeEach(() => fixture.begin());

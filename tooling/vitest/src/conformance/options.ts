@@ -19,7 +19,7 @@ const expectUnknown = (outcome: Outcome, name: string, of = "it"): void => {
   expect(String("error" in outcome && outcome.error)).toContain(name);
 };
 
-/** Objects that are no options: JSON makes `__proto__` a property of their own. */
+/** Objects with unknown options. JSON makes `__proto__` an own property. */
 const unknown: readonly (readonly [name: string, options: object])[] = ["leasems", ...hostileNames].map((name) => [
   name,
   JSON.parse(`{${JSON.stringify(name)}:{"leaseMs":1000}}`) as object,
@@ -27,14 +27,14 @@ const unknown: readonly (readonly [name: string, options: object])[] = ["leasems
 
 const noObjects = [null, "fast", true, []];
 
-/** Options are checked at the edge, by name; what somebody put on `Object.prototype` is none. */
+/** Options are checked by name when they are passed. Properties of `Object.prototype` are no options. */
 export const options = (fixture: Fixture, object: Conforming): void => {
   const { redis } = fixture;
   const makeOn = (client: unknown, given: object): Promise<Outcome> =>
     outcomeOf(() => object.make(client as never, given) as unknown);
   const make = (given: object): Promise<Outcome> => makeOn(redis.client, given);
   const withOptions = keysOf(object, (call) => call.options !== undefined);
-  /** A client that has sent nothing for as long as its status is "wait". */
+  /** A client that has sent nothing while its status is "wait". */
   const silent = (): Client => fixture.connect({ lazyConnect: true });
 
   if (!object.hasNoClose) {
@@ -52,7 +52,7 @@ export const options = (fixture: Fixture, object: Conforming): void => {
       expect(listenersOf(client)).toEqual(before);
     });
 
-    it("refuses what is no client, and a name that cannot be a key", async () => {
+    it("refuses a value that is no client, and a name that cannot be a key", async () => {
       for (const client of [null, undefined, 42, "redis://127.0.0.1:6379", {}, { on: 1, call: 2, duplicate: 3 }]) {
         const outcome = await makeOn(client, { prefix: redis.prefix });
         expect(String("error" in outcome && outcome.error)).toMatch(
@@ -128,7 +128,7 @@ export const options = (fixture: Fixture, object: Conforming): void => {
       it("takes none of it for an option of a call", async () => {
         for (const key of keysOf(object, (call) => call.options !== undefined && !call.waits))
           for (const [option, { refused }] of Object.entries(object.calls[key]!.options!)) {
-            // It would change what ioredis and Node themselves are called with, too.
+            // A polluted `signal` would also change calls of ioredis and Node.
             if (option === "signal") continue;
             const ready = await fixture.ready(object, key, redis.client);
             const calling = polluted(option, refused[0], () => ready.run());

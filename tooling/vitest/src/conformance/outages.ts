@@ -5,13 +5,13 @@ import { type Fixture, codeOf, expectEach, keysOf, type Outcome } from "./ground
 
 const typed = (outcome: Outcome): unknown => ("error" in outcome ? codeOf(outcome.error) : "resolves");
 
-/** Every call settles, however the network fails, with an error that says so. */
+/** Under every fault of the network each call settles, with an error that names the outage. */
 export const outages = (fixture: Fixture, object: Conforming): void => {
   const needsServer = keysOf(object, ({ isLocal, persists }) => !isLocal && !persists);
 
   const calls = needsServer.filter((key) => !object.calls[key]!.prepare);
   if (calls.length > 0)
-    it("settles every call where nobody listens", async () => {
+    it("settles every call to a closed port", async () => {
       const client = fixture.own({ port: closedPort });
       const outcomes = new Map<string, unknown>();
       await Promise.all(
@@ -22,13 +22,13 @@ export const outages = (fixture: Fixture, object: Conforming): void => {
       expectEach(outcomes, () => "KIT_UNAVAILABLE");
     });
 
-  it("settles every call, and close(), of a server that fell silent", async () => {
+  it("settles every call, and close(), when the server is silent", async () => {
     const { proxy, client } = await fixture.proxied();
     const outcomes = new Map<string, unknown>();
     const readies = await Promise.all(
       needsServer
         .filter((key) => !object.calls[key]!.waits)
-        // On a busy machine the deadline may end what prepares the call.
+        // On a busy machine the preparation may exceed the deadline.
         .map((key) => fixture.ground.eventually(() => fixture.ready(object, key, client, { deadlineMs: 500 }))),
     );
     proxy.down.hole = true;

@@ -1,4 +1,4 @@
-/** The values that an option refuses, and the wish that its error names. */
+/** The values that an option refuses, and the valid values as its error names them. */
 export interface OptionRule {
   readonly refused: readonly unknown[];
   wanted?(value: unknown): string;
@@ -35,7 +35,7 @@ export const signal: OptionRule = {
   wanted: () => "an AbortSignal",
 };
 
-/** Any other: values that are refused by the option's name. */
+/** Any other option: values that are refused with the option's name. */
 export const refusing = (...refused: readonly unknown[]): OptionRule => ({ refused });
 
 const dayMs = 86_400_000;
@@ -47,10 +47,10 @@ const prefixRule: OptionRule = {
   },
 };
 
-/** Of every object that works on a client. */
+/** The options of every object on a client. */
 export const clientRules: OptionRules = { prefix: prefixRule, isolate: boolean, deadlineMs: integer(1, dayMs) };
 
-/** Of everything that is held under a lease. */
+/** The options of every lease. */
 export const leaseRules: OptionRules = {
   leaseMs: integer(10, dayMs),
   renew: boolean,
@@ -58,6 +58,6 @@ export const leaseRules: OptionRules = {
   holder: text(128),
 };
 
-/** Of an object that makes leases, and of one acquire. */
+/** The options of an object that grants leases, and of one acquire. */
 export const leaserRules: OptionRules = { ...clientRules, ...leaseRules, maxWaiters: integer(0, 1_000_000) };
 export const acquireRules: OptionRules = { ...leaseRules, waitMs: integer(0), signal };

@@ -5,7 +5,7 @@ import { tappedTokens, withoutOp } from "../secrets.js";
 import { canary, type Conforming } from "./description.js";
 import { type Fixture, keysOf, type Made, type Outcome, outcomeOf, type Ready } from "./ground.js";
 
-/** Causes of failing calls, each in another way; the function that it returns ends it. */
+/** Begins, or ends, a trouble that makes calls fail. */
 type Trouble = (
   server: { call(command: string, ...args: string[]): Promise<unknown> },
   prefix: string,
@@ -60,11 +60,11 @@ const troubles: Readonly<Record<string, readonly [begin: Trouble, end?: Trouble]
   ],
 };
 
-/** Neither password, nor payload, nor stored text is shown by any error, event or trace. */
+/** No error, event or trace shows a password, a payload or a stored text. */
 export const secrets = (fixture: Fixture, object: Conforming): void => {
   const { redis, description, ground } = fixture;
 
-  it("shows no secret in errors, events and traces, whatever goes wrong", async () => {
+  it("shows no secret in errors, events and traces under any trouble", async () => {
     const password = `${canary}-pass`;
     const server = await ground.startRedis({ password });
     redis.defer(() => server.stop());
@@ -74,7 +74,7 @@ export const secrets = (fixture: Fixture, object: Conforming): void => {
     const connection = await fixture.connectByUrl(url);
     const tokens = description.hidesTokens ? tappedTokens(connection) : new Set<string>();
 
-    /** The texts that were told, and their sources. */
+    /** The contents of errors, events and traces, with their sources. */
     const told: (readonly [where: string, what: object])[] = [];
     const overhear = (made: Made, where: string): void => {
       const { emit } = made as { emit?: (...facts: unknown[]) => unknown };
@@ -89,7 +89,7 @@ export const secrets = (fixture: Fixture, object: Conforming): void => {
     const channels = new Set(Object.values(object.calls).flatMap(({ trace }) => trace?.[0] ?? []));
     for (const name of channels) {
       const channel = tracingChannel<object, object>(name);
-      // The result is the caller's own.
+      // The result belongs to the caller, so it may contain secrets.
       const keep = (context: object): unknown => told.push([name, { ...context, result: undefined }]);
       const subscribers = { start: keep, end: keep, asyncStart: keep, asyncEnd: keep, error: keep };
       channel.subscribe(subscribers);
@@ -100,7 +100,7 @@ export const secrets = (fixture: Fixture, object: Conforming): void => {
       return "error" in outcome;
     };
     const readyAt = async (key: string): Promise<{ readonly ready: Ready; readonly prefix: string }> => {
-      // On a busy machine the deadline may end what prepares the call.
+      // On a busy machine the preparation may exceed the deadline.
       const made = await ground.eventually(async () => {
         const prefix = fixture.prefix();
         return { prefix, ready: await fixture.ready(object, key, connection, { prefix, deadlineMs: 400 }) };
@@ -130,10 +130,10 @@ export const secrets = (fixture: Fixture, object: Conforming): void => {
       await end?.(server, "");
       await closeAll(readies);
     }
-    // A package that only reads minds some troubles not at all.
+    // At least one trouble made calls fail. Not all do, since a package that only reads tolerates some.
     expect(failures).toBeGreaterThan(0);
 
-    // Forgets who it is, as after a change of the password.
+    // The connection logs out, as after a change of the password.
     await ground.eventually(() => connection.call("RESET"));
     const strangers = keys.filter((key) => !object.calls[key]!.prepare);
     await Promise.all(strangers.map(async (key) => failed(`${key}, no login`, await (await readyAt(key)).ready.run())));

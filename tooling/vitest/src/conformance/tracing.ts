@@ -5,12 +5,12 @@ import { type Fixture, keysOf } from "./ground.js";
 
 export const isTraced = ({ trace }: Call): boolean => trace !== undefined;
 
-/** Each call is told on its channel: what it is of when it starts, what came of it when it ends. */
+/** Each call is traced on its channel: its facts at the start, its outcome at the end. */
 export const tracing = (fixture: Fixture, object: Conforming): void => {
   const keys = keysOf(object, isTraced);
   const { redis } = fixture;
 
-  it("tells of each call that ends well", async () => {
+  it("traces each call that succeeds", async () => {
     for (const key of keys.filter((one) => !object.calls[one]!.waits)) {
       const [channel, facts] = object.calls[key]!.trace!;
       const ready = await fixture.ready(object, key, redis.client);
@@ -25,7 +25,7 @@ export const tracing = (fixture: Fixture, object: Conforming): void => {
     }
   });
 
-  it("tells of each call that fails", async () => {
+  it("traces each call that fails", async () => {
     for (const key of keys) {
       const client = fixture.own();
       const ready = await fixture.ready(object, key, client);
@@ -41,7 +41,7 @@ export const tracing = (fixture: Fixture, object: Conforming): void => {
   });
 };
 
-/** Every name that the package has traced so far is in its description. */
+/** Expects that the description has every name that the package has traced so far. */
 export const expectTracesDescribed = ({ name, objects }: Conformance): void => {
   const { [Symbol.for("kit.tracing")]: names } = globalThis as unknown as Record<symbol, ReadonlySet<string>>;
   const described = objects.flatMap(({ calls }) => Object.values(calls).map(({ trace }) => trace?.[0]));

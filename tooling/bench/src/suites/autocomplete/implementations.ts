@@ -11,24 +11,24 @@ export interface AutocompleteSetup {
   readonly match: "phrase" | "word-start";
 }
 
-/** One name as a search box shows it. */
+/** A name as a search box displays it. */
 interface Shown {
   readonly id: string;
   readonly text: string;
 }
 
-/** One of many that search. */
+/** One of several concurrent callers. */
 export interface Caller {
   suggest(query: string): Promise<readonly Shown[]>;
 }
 
-/** A way to complete names, in this process. */
+/** An implementation that is open in this process. */
 export interface Completer {
   load(names: readonly Name[]): Promise<void>;
-  /** Puts all in place of what there is, while it is searched. */
+  /** Replaces all names while callers search. */
   readonly rebuild?: (names: Iterable<Name>) => Promise<void>;
   caller(): Promise<Caller>;
-  /** One search box: a function that is called with each text that it holds. */
+  /** Opens a search box: a function to call with each text that the user has typed. */
   box(): (query: string) => Promise<unknown>;
 }
 
@@ -58,7 +58,7 @@ const kit: Definition = {
   },
 };
 
-/** Loads by many commands a round trip: what is measured is not the loading. */
+/** Loads with many commands per round trip; the loading is not measured. */
 const pipelined = async (
   redis: Redis,
   names: readonly Name[],
@@ -72,7 +72,7 @@ const pipelined = async (
   }
 };
 
-/** A way without sessions: each keystroke is a call. */
+/** An implementation without sessions: each keystroke is a call. */
 const each = (suggest: Caller["suggest"], load: Completer["load"], caller?: Completer["caller"]): Completer => ({
   load,
   caller: caller ?? (() => Promise.resolve({ suggest })),
@@ -91,11 +91,11 @@ const classic: Definition = {
       async (query) =>
         (await completeMember(own, index, query)).map((text) => ({ id: text, text }));
     const load: Completer["load"] = async (names) => {
-      // One by one as it does, but a thousand at once.
+      // One ZADD per name, as the classic code does, but a thousand at once.
       for (let at = 0; at < names.length; at += 1_000)
         await Promise.all(names.slice(at, at + 1_000).map(({ text }) => joinGuild(redis, index, text)));
     };
-    // WATCH belongs to a connection.
+    // The state of WATCH belongs to the connection.
     return each(suggestOn(redis), load, async () => ({ suggest: suggestOn(await connected(url)) }));
   },
 };
@@ -126,7 +126,7 @@ const rawLex: Definition = {
 const rawLexRecords: Definition = {
   id: "ZRANGEBYLEX and HMGET",
   peer: "ZRANGEBYLEX and HMGET",
-  settings: "the same, and then the displayed texts of what was found: two round trips",
+  settings: "the same, then the displayed texts of the results: two round trips",
   open: async (url) => {
     const redis = await connected(url);
     return each(
@@ -163,7 +163,7 @@ const rawRanked: Definition = {
   },
 };
 
-/** The content of a suggestion of ours, without the ranges that matched. */
+/** The content of one of our suggestions, without the matched ranges. */
 const recordOf = ({ id, text, weight }: Name): string => [id, String(weight), text, ""].join("\0");
 const suggestionOf = (record: string): Shown & { readonly weight: number; readonly payload: string | undefined } => {
   const [id = "", weight, text = "", payload] = record.split("\0");
@@ -190,7 +190,7 @@ const rankedScript = `local ids = redis.call('ZREVRANGE', KEYS[1], 0, ARGV[1])
 const rawRankedRecords: Definition = {
   id: "ZREVRANGE and HMGET in a script",
   peer: "ZREVRANGE and HMGET in a script",
-  settings: "the same sets with ids, and the records of what was found, in one round trip, read into the same objects",
+  settings: "the same sets with ids, and the records of the results, in one round trip, read into the same objects",
   open: async (url) => {
     const redis = await connected(url);
     const sha = String(await redis.script("LOAD", rankedScript));
@@ -208,7 +208,7 @@ const rawRankedRecords: Definition = {
   },
 };
 
-/** Each beginning of a text has a sorted set of its own. */
+/** A sorted set for each beginning of a text. */
 const expanded = (
   name: string,
   what: string,
@@ -241,7 +241,7 @@ const expansion = expanded("full prefix expansion", "a name, also from its later
   return match === "phrase" ? [text] : words.map((_, at) => words.slice(at).join(" "));
 });
 
-/** It does not find `luc p`. */
+/** Indexes single words, so it does not find `luc p`. */
 const wordExpansion = expanded("expansion of single words", "each word, and no further", (text) => text.split(" "));
 
 const definitions: readonly Definition[] = [
@@ -262,12 +262,12 @@ const definition = (id: string): Definition => {
   return found;
 };
 
-/** For the parent: who it is and how it is set. */
+/** The name, peer and settings of an implementation, for the parent process. */
 export const autocompleteImplementation = (id: string): Implementation => {
   const { peer, settings } = definition(id);
   return { id, peer, isDefaults: false, settings };
 };
 
-/** In a client process. */
+/** Opens an implementation in a client process. */
 export const openAutocompleteImplementation = (id: string, url: string, setup: AutocompleteSetup): Promise<Completer> =>
   definition(id).open(url, setup);

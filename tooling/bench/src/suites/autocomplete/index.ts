@@ -13,7 +13,7 @@ const firstOf = ({ workers }: Team): Worker => {
 
 const sum = (values: readonly number[]): number => values.reduce((total, value) => total + value, 0);
 
-/** The commands by which any of the implementations could change anything. */
+/** The commands with which an implementation could write. */
 const writing = /^cmdstat_(?:z(?:add|rem)\S*|h(?:set|del)\S*|s(?:add|rem)|p?expire|persist|unlink|del):calls=(\d+)/gm;
 
 const writes = async ({ server }: Lab): Promise<number> =>
@@ -22,7 +22,7 @@ const writes = async ({ server }: Lab): Promise<number> =>
 const usedBytes = async ({ server }: Lab): Promise<number> =>
   Number(/^used_memory:(\d+)/m.exec(String(await server.call("INFO", "memory")))?.[1]);
 
-/** `name`: how many are found a second; `name: writes`: what each of them writes. */
+/** Two entries: `name`, the suggestions per second, and `name: writes`, the writes per suggestion. */
 const searchCase = (
   entry: Omit<Entry, "unit" | "better">,
   implementations: readonly string[],
@@ -42,7 +42,7 @@ const searchCase = (
               name: writesName,
               unit: "writes per suggestion",
               better: "lower",
-              about: "commands that change something, those inside scripts too",
+              about: "commands that write, those inside scripts too",
               goal: { text: "0 writes", checks: [{ atMost: 0, of: "max" }] },
             } as const,
           ]
@@ -70,7 +70,7 @@ const searchCase = (
         };
         const waits = results.flatMap((result) => [...result.waits]);
         const commandsPerSuggestion = sum(results.map((result) => result.sent)) / suggestions;
-        // The server's own figures would hold the loading, too.
+        // The latencies are the client's, since the server's also count the loading.
         return { values, operations: 0, details: { commandsPerSuggestion, p99Ms: percentile(waits, 0.99) } };
       },
     },
@@ -142,14 +142,14 @@ const loading: Case = {
       name: loadingName,
       unit: "× idle",
       better: "lower",
-      about: "p99 of one caller of an index by weight of 20,000 names while a rebuild runs, by that before it",
+      about: "p99 of one caller of 20,000 names by weight during a rebuild, divided by that before it",
       goal: { text: "≤ 5 × idle", checks: [{ atMost: 5 }] },
     },
     {
       name: "load",
       unit: "names/s",
       better: "higher",
-      about: "a rebuild of two words by weight, while it is searched",
+      about: "a rebuild of names of two words by weight, while a caller searches",
     },
   ],
   implementations: [autocompleteImplementation("kit")],
@@ -165,7 +165,7 @@ const loading: Case = {
       const p99 = async (): Promise<number> =>
         percentile([...(await reader.ask<SearchResult>("search", task)).waits], 0.99);
       const idle = await p99();
-      // Long enough to last while it is searched.
+      // Enough names for the rebuild to outlast the search.
       const rebuilt = writer.ask<number>("rebuild", { ...products, names: Math.ceil(60_000 * scale) });
       const busy = await p99();
       return { values: { [loadingName]: busy / idle, load: await rebuilt }, operations: 0, details: { idle, busy } };
@@ -191,7 +191,7 @@ const oneMillion: Case = {
       ...millionEntry(
         "suggest p99 while loading",
         "× idle",
-        "the same as before while 50,000 are put again, by that before",
+        "the p99 above while 50,000 names are put again, divided by that before",
       ),
       goal: { text: "≤ 5 × idle", checks: [{ atMost: 5 }] },
     },
@@ -205,12 +205,12 @@ const oneMillion: Case = {
       const [reader, writer] = team.workers as readonly [Worker, Worker];
       const before = await usedBytes(lab);
       const startedAt = now();
-      // An answer is waited for no longer than two minutes.
+      // In parts, since the parent waits at most two minutes for a reply.
       for (let from = 0; from < million.names; from += 100_000)
         await writer.ask("load", { ...million, from, names: from + 100_000 } satisfies NamesTask);
       const load = (million.names * 1_000) / (now() - startedAt);
       const memory = ((await usedBytes(lab)) - before) / million.names;
-      // The first of them are the same whatever their number.
+      // The first names are the same for every number of names.
       const task: SearchTask = { ...products, callers: 1, shortest: 1, longest: 6, ms: 3_000 * scale };
       const p99 = async (own: Partial<SearchTask>): Promise<number> =>
         percentile([...(await reader.ask<SearchResult>("search", { ...task, ...own })).waits], 0.99);
@@ -243,7 +243,7 @@ export const suite: Suite = {
     searchCase(
       {
         name: "suggest 8 callers one index",
-        about: "the same, by 4 callers in each of 2 processes",
+        about: "the same by 4 callers in each of 2 processes",
         goal: { text: "≥ 25 × classic with 0 writes", checks: [{ than: "classic", atLeast: 25 }] },
       },
       ["kit", "classic", "raw ZRANGEBYLEX"],

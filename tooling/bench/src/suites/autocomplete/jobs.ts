@@ -4,11 +4,11 @@ import type { Jobs, OpenJobs } from "../../suite.js";
 import { type AutocompleteSetup, type Caller, openAutocompleteImplementation } from "./implementations.js";
 import { namesOf, queriesOf } from "./names.js";
 
-/** The names that a case is about. */
+/** The names of a case. */
 export interface NamesTask {
   readonly names: number;
   readonly words: number;
-  /** Those before are left out. @default 0 */
+  /** Index of the first name. @default 0 */
   readonly from?: number;
 }
 
@@ -23,7 +23,7 @@ export interface SearchResult {
   readonly suggestions: number;
   readonly elapsedMs: number;
   readonly sent: number;
-  /** Milliseconds of each. */
+  /** Milliseconds of each call. */
   readonly waits: Float64Array;
 }
 
@@ -40,9 +40,9 @@ export const jobs: OpenJobs = async ({ implementation, url, setup }) => {
 
     load: ({ names, words, from = 0 }: NamesTask) => completer.load(namesOf(names, words).slice(from)),
 
-    /** Resolves with how many names a second. */
+    /** Resolves with the names per second. */
     rebuild: async ({ names, words }: NamesTask): Promise<number> => {
-      if (!completer.rebuild) throw new Error("it has no rebuild");
+      if (!completer.rebuild) throw new Error("the implementation has no rebuild");
       const all = namesOf(names, words);
       const startedAt = now();
       await completer.rebuild(all);
@@ -62,9 +62,9 @@ export const jobs: OpenJobs = async ({ implementation, url, setup }) => {
           const askedAt = now();
           const [best] = await suggest(query);
           waits.push(now() - askedAt);
-          // Whatever was found, the name that the query was taken from matches.
+          // The query is part of a name, so at least one name matches.
           if (!best || !` ${best.text}`.includes(` ${query}`))
-            throw new Error("it gave a name that does not match, or none");
+            throw new Error("the best suggestion is missing or does not match");
         }
       };
       await Promise.all(callers.slice(0, task.callers).map(search));
@@ -72,7 +72,7 @@ export const jobs: OpenJobs = async ({ implementation, url, setup }) => {
       return { suggestions: waits.length, elapsedMs, sent: sent() - before, waits: Float64Array.from(waits) };
     },
 
-    /** Resolves with the commands that each box sent while a name's first characters were typed one after the other. */
+    /** Types the first characters of names into search boxes. Resolves with the commands that each box sent. */
     type: async ({ names, words, boxes, keystrokes }: TypeTask): Promise<readonly number[]> => {
       const each: number[] = [];
       for (const text of queriesOf(namesOf(names, words), keystrokes, keystrokes, boxes)) {

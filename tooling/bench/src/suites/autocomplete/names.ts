@@ -1,4 +1,4 @@
-// Made-up names, the same in every process and run: the figures depend on how many begin alike.
+// Made-up names, the same in every process and run, since the figures depend on how many share a beginning.
 import { randomOf } from "../../random.js";
 
 /** A name that can be searched. */
@@ -17,7 +17,7 @@ const wordOf = (random: (below: number) => number): string => {
   return Array.from({ length: 2 + random(2) }, syllable).join("");
 };
 
-/** Lower-case names of so many words, which is all that the classic code knows. */
+/** Names of `words` words, in lower case since the classic code handles nothing else. */
 export const namesOf = (count: number, words: number): Name[] => {
   const random = randomOf(words);
   return Array.from({ length: count }, (_, at) => ({
@@ -27,7 +27,7 @@ export const namesOf = (count: number, words: number): Name[] => {
   }));
 };
 
-/** The texts that people type on their way to names: their first characters, as many as from `shortest` to `longest`. */
+/** Beginnings of names, as typed into a search box: from `shortest` to `longest` characters. */
 export const queriesOf = (names: readonly Name[], shortest: number, longest: number, count = 5_000): string[] => {
   const random = randomOf(longest);
   return Array.from({ length: count }, () => {

@@ -4,23 +4,23 @@ import { createClassicChat, fetchChatMessages, sendChatMessage } from "@tooling/
 import { connected } from "../../loops/caller.js";
 import type { Implementation } from "../../suite.js";
 
-/** A message that is sent and fetched; its chat's count of unread ones; a page of 100 members; the counts of all chats. */
+/** Measured calls: send and fetch a message; unread of its chat; a page of 100 members; unread of all chats. */
 export type Look = "fetch" | "unread" | "members" | "unread of all";
 
-/** A way to chat, on one connection of this process. */
+/** An implementation that is open on one connection of this process. */
 export interface Talker {
-  /** Makes chats `0 … chats − 1`, each with the reader, who has nothing unread, and so many others. */
+  /** Creates chats `0 … chats − 1`, each with the reader and `others` other members. Nothing is unread. */
   make(chats: number, others: number): Promise<void>;
   send(chat: string, body: string): Promise<unknown>;
-  /** Looks for news of the reader in all chats where there are none. */
+  /** Fetches the reader's unread messages of all chats when there are none. */
   idle(): Promise<unknown>;
-  /** Reads and acknowledges all that the reader has not; resolves with how many there were. */
+  /** Reads and acknowledges all unread messages of the reader. Resolves with their number. */
   readAll(): Promise<number>;
   /** The key that holds the messages of a chat. */
   messagesKey(chat: string): string;
-  /** Calls about a large chat, or many chats; ours alone. */
+  /** Calls for a large chat or many chats; only ours has them. */
   readonly look?: Readonly<Record<Look, () => Promise<unknown>>>;
-  /** Resolves when there is something for the reader, beyond what `idle` found. */
+  /** Resolves when the reader has messages that `idle` did not find. */
   readonly wait?: () => Promise<unknown>;
 }
 
@@ -31,10 +31,10 @@ interface Definition extends Omit<Implementation, "isDefaults"> {
 const reader = "reader";
 const sender = "sender";
 const pageSize = 500;
-/** Base64 of random bytes: nothing that is compressed or interned. */
+/** Random Base64, which the server can neither compress nor share. */
 export const someBody = (): string => randomBytes(75).toString("base64");
 
-/** A thousand at a time. */
+/** Runs `work` for each index, a thousand at a time. */
 const forEach = async (count: number, work: (index: number) => Promise<unknown>): Promise<void> => {
   for (let from = 0; from < count; from += 1_000)
     await Promise.all(Array.from({ length: Math.min(1_000, count - from) }, (_, index) => work(from + index)));
@@ -77,7 +77,7 @@ const kit: Definition = {
         fetch: async () => {
           await chat.send("0", { from: sender, body: "x" });
           const { chats } = await next();
-          if (chats.length !== 1) throw new Error(`${String(chats.length)} chats have news`);
+          if (chats.length !== 1) throw new Error(`${String(chats.length)} chats have unread messages`);
         },
         unread: () => chat.unread(reader, ["0"]),
         members: () => chat.members("0", { limit: 100 }),
@@ -141,11 +141,11 @@ const definition = (id: string): Definition => {
   return found;
 };
 
-/** For the parent: who it is and how it is set. */
+/** The name, peer and settings of an implementation, for the parent process. */
 export const chatImplementation = (id: string): Implementation => {
   const { peer, settings } = definition(id);
   return { id, peer, isDefaults: false, settings };
 };
 
-/** In a client process. */
+/** Opens an implementation in a client process. */
 export const openTalker = (id: string, url: string): Promise<Talker> => definition(id).open(url);

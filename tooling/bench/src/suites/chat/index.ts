@@ -15,7 +15,7 @@ const sum = (values: readonly number[]): number => values.reduce((total, value) 
 const made = (chats = 1, messages = 0, others = 0): MakeTask => ({ chats, messages, others });
 const goal = (text: string, ...checks: readonly Check[]): Goal => ({ text, checks });
 
-/** How many calls a second, by so many clients with so many calls at a time. */
+/** Measures calls per second of a number of clients, each with a number of calls in flight. */
 const rateCase = (
   entry: Pick<Entry, "name" | "about" | "goal">,
   implementations: readonly string[],
@@ -85,7 +85,7 @@ const bytes: Case = {
       name: bytesName,
       unit: "B",
       better: "lower",
-      about: "a body of 100 B in the chat's messages; in all: with what is kept of client ids for a while",
+      about: "a body of 100 B in the chat's messages; in all: with the client ids, which are kept for a while",
       goal: goal("≥ 1.8 × classic", { than: "classic", atLeast: 1.8 }),
     },
   ],
@@ -116,14 +116,14 @@ const waiting: Case = {
       name: idleName,
       unit: "commands in 10 s",
       better: "lower",
-      about: "of a process that waits for a member of 100 chats, on its one blocked connection",
+      about: "sent by a process that waits for a member of 100 chats, on its one blocked connection",
       goal: goal("≤ 2 per blocked connection", { atMost: 2, of: "max" }),
     },
     {
       name: wakeName,
       unit: "ms",
       better: "lower",
-      about: "from the beginning of a send to the end of a wait in the same process, on two connections",
+      about: "from the call of send to the end of a wait in the same process, on two connections",
       goal: goal("≤ 3 ms", { atMost: 3 }),
     },
   ],
@@ -151,13 +151,13 @@ const waiting: Case = {
   },
 };
 
-/** The cost of a call with 10,000 of something, by its cost with 100; of all chats by chat. */
+/** The cost of a call with 10,000 members or chats, divided by its cost with 100. `unread of all` costs per chat. */
 const growthCase = (name: string, looks: readonly Look[], sizeOf: (count: number) => MakeTask): Case => ({
   entries: looks.map((what) => ({
     name: `${name}: ${what}`,
     unit: what === "unread of all" ? "× its cost by chat at 100" : "× its cost at 100",
     better: "lower",
-    about: "one call after the other; of one chat: its members, what a member has unread, a message sent and fetched",
+    about: "one call after the other, for one chat: its members, a member's unread, or send and fetch of a message",
     goal: goal("≤ 3", { atMost: 3 }),
   })),
   implementations: [chatImplementation("kit")],

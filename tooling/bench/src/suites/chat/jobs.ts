@@ -7,13 +7,13 @@ import { type Look, openTalker, someBody, type Talker } from "./implementations.
 export interface MakeTask {
   readonly chats: number;
   readonly others: number;
-  /** Sent to chat 0. */
+  /** Messages sent to chat 0. */
   readonly messages: number;
 }
 
 export interface RunTask {
   readonly what: "send" | "idle" | Look;
-  /** Connections, each with so many calls at a time. */
+  /** Connections, each with `flights` calls at a time. */
   readonly clients: number;
   readonly flights: number;
   readonly ms: number;
@@ -46,7 +46,7 @@ export const jobs: OpenJobs = async ({ implementation, url }) => {
       const callOf = (talker: Talker): (() => Promise<unknown>) => {
         if (what === "send") return () => talker.send("0", bodies[operations % bodies.length] ?? "");
         const call = what === "idle" ? () => talker.idle() : talker.look?.[what];
-        if (!call) throw new Error(`it has no ${what}`);
+        if (!call) throw new Error(`the implementation has no ${what}`);
         return call;
       };
       const loop = async (talker: Talker): Promise<void> => {
@@ -64,7 +64,7 @@ export const jobs: OpenJobs = async ({ implementation, url }) => {
 
     messagesKey: () => Promise.resolve(first.messagesKey("0")),
 
-    /** Milliseconds from each send to the end of a wait. */
+    /** Resolves with the milliseconds from each send to the end of its wait. */
     wake: async ({ times }: { readonly times: number }): Promise<readonly number[]> => {
       const other = await openTalker(implementation, url);
       const waits: number[] = [];

@@ -1,4 +1,4 @@
-// Ways to do what core does: connecting where nobody answers, loading, and reading what is configured.
+// Implementations of what core does: connecting to a dead port, loading, and reading configuration.
 import { once } from "node:events";
 import { readFileSync } from "node:fs";
 import { createRequire } from "node:module";
@@ -20,19 +20,19 @@ interface Settings {
   readonly limit: number;
 }
 
-/** The value configured under one name, as one process sees it. */
+/** One process's reader of the value configured under one name. */
 export interface Reader {
-  /** The value known now; without a promise where that can be had. */
+  /** The current value, without a promise where the implementation can. */
   read(): Settings | Promise<Settings>;
   write(settings: Settings): Promise<void>;
-  /** Resolves when `limit` is seen, with the instant. */
+  /** Resolves with the instant at which this reader has `limit`. */
   seen(limit: number): Promise<number>;
 }
 
 export interface CoreImplementation {
-  /** Resolves with the milliseconds until connecting to where no Redis answers was given up. */
+  /** Connects to a port without a Redis. Resolves with the milliseconds until it gave up. */
   readonly absence?: (url: string) => Promise<number>;
-  /** Of each the module that is loaded. */
+  /** The module to load for each name. */
   readonly module?: (name: string) => string;
   readonly reader?: (url: string) => Promise<Reader>;
 }
@@ -159,12 +159,12 @@ export const coreImplementation = (id: string): Implementation => {
   return { id, peer, isDefaults, settings };
 };
 
-/** In a client process. */
+/** Opens an implementation in a client process. */
 export const openCoreImplementation = (id: string): CoreImplementation => definition(id).open();
 
 /**
- * The cost of the tracing channels while nobody listens, in percent of an uncontended pair of acquire and release: the time
- * of as many empty operations through a channel as a pair has, less the time of the same without.
+ * The cost of the tracing channels without a listener, in percent of an uncontended acquire and release. The cost is the
+ * time of two empty operations through a channel, less the time of two without a channel.
  */
 export const unheardTracing = async (url: string, ms: number): Promise<number> => {
   await using redis = await connect(url);
@@ -186,6 +186,6 @@ export const unheardTracing = async (url: string, ms: number): Promise<number> =
   const through = await perCall(() => traced("bench.nothing", context, nothing));
   const whole = await perCall(pair);
   await lock.close();
-  // Acquire and release.
+  // Two traced operations: acquire and release.
   return Math.max(0, (100 * 2 * (through - plain)) / whole);
 };

@@ -10,7 +10,7 @@ const only = ({ workers }: Team): Worker => {
   return worker;
 };
 
-/** One process, whose job gives one figure for each entry. */
+/** A case of one process, whose job returns one figure for each entry. */
 const oneProcess = (
   entries: readonly Entry[],
   implementations: readonly string[],
@@ -30,7 +30,7 @@ const readCase = oneProcess(
       name: "config read",
       unit: "ns",
       better: "lower",
-      about: "one value of what is configured, again and again",
+      about: "one configured value, read again and again",
       goal: { text: "≥ 10 million reads/s", checks: [{ atMost: 100 }] },
     },
     {
@@ -62,14 +62,14 @@ const seeCase = oneProcess(
       name: "config change seen p50",
       unit: "ms",
       better: "lower",
-      about: "from writing it to the other client's knowing it, one change after the other",
+      about: "from the write until the other client returns it, one change after the other",
       goal: { text: "< 50 ms median", checks: [{ atMost: 50 }] },
     },
     { name: "config change seen p99", unit: "ms", better: "lower", about: "the same" },
   ],
   ["kit", "classic"],
   async (worker, scale) => {
-    // The classic reader takes half a second for one.
+    // The classic reader takes half a second for each change.
     const changes = Math.ceil(6 * scale);
     const waits = await worker.ask<readonly number[]>("see", { changes, first: ++written * 1_000 } satisfies SeeTask);
     return {
@@ -113,7 +113,7 @@ const tracingCase = oneProcess(
       name: "tracing unheard",
       unit: "%",
       better: "lower",
-      about: "of the time of an uncontended acquire and release, while nobody listens",
+      about: "of the time of an uncontended acquire and release, without a listener",
       goal: { text: "≤ 1 %", checks: [{ atMost: 1 }] },
     },
   ],
@@ -128,7 +128,7 @@ export const suite: Suite = {
   package: "core",
   cases: [
     absenceCase("Redis absent, refused", false, "connecting to a port that refuses"),
-    absenceCase("Redis absent, silent", true, "connecting to a port that takes the connection and says nothing"),
+    absenceCase("Redis absent, silent", true, "connecting to a port that accepts the connection and never replies"),
     readCase,
     seeCase,
     ...["@kit/core", "@kit/core/config", "@kit/core/durable", "@kit/core/leasing", "@kit/lock", "@kit/semaphore"].map(

@@ -12,7 +12,7 @@ export interface ReadTask {
 export interface ReadResult {
   readonly reads: number;
   readonly elapsedMs: number;
-  /** Commands that left the process meanwhile. */
+  /** Commands that the process sent during the reads. */
   readonly commands: number;
 }
 
@@ -22,14 +22,14 @@ export interface SeeTask {
 }
 
 export interface AbsenceTask {
-  /** Whether the port takes connections and never says anything, instead of refusing them. */
+  /** Whether the port accepts connections and never replies, instead of refusing them. */
   readonly isSilent: boolean;
 }
 
-/** Enough reads between two looks at the clock that looking costs nothing. */
+/** Reads between two readings of the clock; enough to make the cost of the clock negligible. */
 const batch = 1_000;
 
-/** A port at which nobody answers: `close` frees it. */
+/** A port without a Redis. `close` frees it. */
 const deadEnd = async (isSilent: boolean): Promise<{ readonly url: string; readonly close: () => void }> => {
   const server = createServer((socket) => void socket.on("error", () => undefined));
   await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
@@ -38,7 +38,7 @@ const deadEnd = async (isSilent: boolean): Promise<{ readonly url: string; reado
   return { url, close: () => void (isSilent && server.close()) };
 };
 
-/** How long a new process takes for one import, in milliseconds. */
+/** The milliseconds that one import takes in a new process. */
 const importMs = (module: string): number => {
   const program = `const at = performance.now(); await import(${JSON.stringify(module)}); console.log(performance.now() - at); process.exit()`;
   const { stdout } = spawnSync(process.execPath, ["--input-type=module", "-e", program], {
@@ -53,14 +53,14 @@ export const jobs: OpenJobs = async ({ implementation, url }) => {
   let opened: Promise<Reader> | undefined;
   let readings = 0;
   const theReader = (): Promise<Reader> => {
-    if (!reader) throw new Error("it configures nothing");
+    if (!reader) throw new Error("the implementation reads no configuration");
     opened ??= reader(url);
     return opened;
   };
   return {
     read: async ({ ms }: ReadTask): Promise<ReadResult> => {
       const { read, write, seen } = await theReader();
-      // Earlier configuration went with the data of the round before.
+      // The configuration of earlier rounds was deleted with their data.
       const limit = -++readings;
       const written = seen(limit);
       await write({ limit });
@@ -89,7 +89,7 @@ export const jobs: OpenJobs = async ({ implementation, url }) => {
       return waits;
     },
     absence: async ({ isSilent }: AbsenceTask): Promise<number> => {
-      if (!absence) throw new Error("it connects to nothing");
+      if (!absence) throw new Error("the implementation does not connect");
       const { url: nobody, close } = await deadEnd(isSilent);
       try {
         return await absence(nobody);
@@ -98,7 +98,7 @@ export const jobs: OpenJobs = async ({ implementation, url }) => {
       }
     },
     load: async ({ name }: { readonly name: string }): Promise<number> => {
-      if (!module) throw new Error("it is no module");
+      if (!module) throw new Error("the implementation is no module");
       return importMs(module(name));
     },
     trace: ({ ms }: { readonly ms: number }): Promise<number> => unheardTracing(url, ms),

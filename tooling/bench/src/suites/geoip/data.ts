@@ -4,7 +4,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { randomOf } from "../../random.js";
 
-/** A network of IPv4 and its place. */
+/** An IPv4 network and its place. */
 export interface Network {
   readonly first: number;
   readonly bits: number;
@@ -12,9 +12,9 @@ export interface Network {
 }
 
 export const cities = 50_000;
-/** Postal codes and coordinates within the cities. */
+/** Distinct combinations of city, postal code and coordinates. */
 const places = 150_000;
-/** Neighbours lie in the same region: so many networks in a row draw on so many places. */
+/** Neighbouring networks lie in one region: this many in a row share a few places. */
 const regionNetworks = 256;
 const regionPlaces = 64;
 
@@ -22,7 +22,7 @@ export const cityOf = (place: number): number => place % cities;
 export const cityName = (city: number): string => `City ${String(city)}`;
 const geonameId = (city: number): number => 1_000_000 + 37 * city;
 
-/** Networks of /22 to /28 side by side, some left out, in order. */
+/** Networks of /22 to /28 in order, with gaps. */
 export function* networksOf(count: number): Generator<Network> {
   const random = randomOf(7);
   let made = 0;
@@ -49,7 +49,7 @@ const locationsHeader =
   "geoname_id,locale_code,continent_code,continent_name,country_iso_code,country_name,subdivision_1_iso_code," +
   "subdivision_1_name,subdivision_2_iso_code,subdivision_2_name,city_name,metro_code,time_zone,is_in_european_union";
 
-/** The columns of a row behind the network: its place. */
+/** The columns of the place, which follow the network in a row. */
 const placeTexts = (): string[] => {
   const random = randomOf(11);
   const degrees = (limit: number): string => (random(2 * limit * 10_000) / 10_000 - limit).toFixed(4);
@@ -59,7 +59,7 @@ const placeTexts = (): string[] => {
   });
 };
 
-/** A file of GeoLite2 City. */
+/** A blocks file of GeoLite2 City. */
 export function* blocksFile(count: number): Generator<string> {
   const texts = placeTexts();
   yield blocksHeader;
@@ -67,21 +67,21 @@ export function* blocksFile(count: number): Generator<string> {
     yield `${addressText(first)}/${String(bits)},${texts[place] ?? ""}`;
 }
 
-/** Its cities. */
+/** The matching locations file. */
 export function* locationsFile(): Generator<string> {
   yield locationsHeader;
   for (let city = 0; city < cities; city++)
     yield `${String(geonameId(city))},en,EU,Europe,XA,"Arland, Republic of",N${String(city % 40)},Northbank ${String(city % 40)},,,${cityName(city)},,Europe/Harbour,1`;
 }
 
-/** The same networks as the classic code reads them. */
+/** The same networks in the format that the classic code reads. */
 export function* classicFile(count: number): Generator<string> {
   yield "startIpNum,endIpNum,locId";
   for (const { first, bits, place } of networksOf(count))
     yield `${String(first)},${String(first + 2 ** (32 - bits) - 1)},${String(cityOf(place))}`;
 }
 
-/** A file that is gone when the process is: it has no name any more. */
+/** Writes lines to a file without a name, which vanishes with the process. Returns its descriptor. */
 export const unnamedFile = (lines: Iterable<string>): number => {
   const folder = mkdtempSync(join(tmpdir(), "bench-"));
   const path = join(folder, "file");

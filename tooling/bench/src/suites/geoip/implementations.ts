@@ -1,4 +1,4 @@
-// The ways to place an address, each behind the same small interface.
+// The ways to locate an address, each behind the same small interface.
 import { createReadStream } from "node:fs";
 import { findCity, importIps } from "@tooling/classic";
 import type { Redis } from "ioredis";
@@ -18,13 +18,13 @@ import {
 } from "./data.js";
 import { mmdbOf } from "./mmdb.js";
 
-/** A way to place addresses, in this process. */
+/** An implementation that is open in this process. */
 export interface Locator {
-  /** Makes what an import of so many rows reads; resolves with the import, which resolves with how many it took. */
+  /** Writes the files for an import of `rows` rows. Resolves with the import, which resolves with the rows it stored. */
   readonly importOf?: (rows: number) => Promise<() => Promise<number>>;
-  /** Has so many networks at hand, however. */
+  /** Loads `rows` networks by the fastest way; not measured. */
   load(rows: number): Promise<void>;
-  /** The name of the city. */
+  /** Resolves with the name of the city. */
   find(address: string): Promise<string | undefined>;
 }
 
@@ -61,7 +61,7 @@ const kit = (id: string, settings: string, cachePages: number): Definition => ({
 
 const member = ({ place }: Network, row: number): string => `${String(place % cities)}_${String(row)}`;
 
-/** As it stores them, but a thousand at once. */
+/** Stores the rows as the classic code does, but a thousand in each command. */
 const loadClassic = async (redis: Redis, rows: number): Promise<void> => {
   let scored: (number | string)[] = [];
   let row = 0;
@@ -161,11 +161,11 @@ const definition = (id: string): Definition => {
   return found;
 };
 
-/** For the parent: who it is and how it is set. */
+/** The name, peer and settings of an implementation, for the parent process. */
 export const geoIpImplementation = (id: string): Implementation => {
   const { peer, settings } = definition(id);
   return { id, peer, isDefaults: false, settings };
 };
 
-/** In a client process. */
+/** Opens an implementation in a client process. */
 export const openGeoIpImplementation = (id: string, url: string): Promise<Locator> => definition(id).open(url);

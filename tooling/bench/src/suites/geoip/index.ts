@@ -4,7 +4,7 @@ import { geoIpImplementation } from "./implementations.js";
 import type { ImportResult, LookUpTask, RowsTask } from "./jobs.js";
 
 const importRows = 3_500_000;
-/** Implementations that are too slow for all rows: their rate does not grow with the rows. */
+/** Rows for implementations that are too slow for all of them; their rate does not depend on the number of rows. */
 const fewerRows: Readonly<Record<string, number>> = { classic: 30_000, "variadic ZADD": 500_000 };
 const loadedRows = 500_000;
 
@@ -24,7 +24,7 @@ const imports: Case = {
       name: importName,
       unit: "rows/s",
       better: "higher",
-      about: "a CSV file of GeoLite2 City with 150,000 places, and its cities; the others read start, end and city",
+      about: "CSV files of GeoLite2 City with 150,000 places; the peers read start, end and city",
       goal: {
         text: "≥ 25 × one ZADD per row, ≥ 2.5 × variadic ZADD",
         checks: [
@@ -37,14 +37,14 @@ const imports: Case = {
       name: `${importName}: time`,
       unit: "s",
       better: "lower",
-      about: "from the first byte until it serves",
+      about: "from the first byte until it answers look-ups",
       goal: { text: "≤ 4 s", checks: [{ atMost: 4 }] },
     },
     {
       name: `${importName}: importer's memory`,
       unit: "MB",
       better: "lower",
-      about: "the most that the process held beyond what it had before",
+      about: "the highest memory of the process, less what it held before",
       goal: { text: "≤ 200 MB", checks: [{ atMost: 200, of: "max" }] },
     },
   ],
@@ -106,7 +106,7 @@ const lookUpCase = (entry: Omit<Entry, "unit" | "better">, implementations: read
     alone: async (team, _lab, scale): Promise<Measurement> => {
       const task: LookUpTask = { rows: Math.ceil(loadedRows * scale), ms: 1_000 * scale };
       await first(team, "load", task);
-      // Until all that may be cached is.
+      // Long enough to fill every cache.
       await first(team, "lookUp", { ...task, ms: 3 * task.ms });
       return { values: { [entry.name]: await first<number>(team, "lookUp", task) }, operations: 0 };
     },

@@ -12,7 +12,7 @@ export interface ImportResult {
   readonly rowsPerSecond: number;
   readonly elapsedMs: number;
   readonly cpuMs: number;
-  /** Of the process, beyond what it held before. */
+  /** The highest memory of the process, less what it held before. */
   readonly peakBytes: number;
 }
 
@@ -31,7 +31,7 @@ export const jobs: OpenJobs = async ({ implementation, url }) => {
   return {
     ready: () => Promise.resolve(),
 
-    /** Makes what is read: that is not measured. */
+    /** Writes the files that the import reads; not measured. */
     prepare: async ({ rows }: RowsTask) => {
       if (locator.importOf) ready = { rows, run: await locator.importOf(rows) };
     },
@@ -48,7 +48,7 @@ export const jobs: OpenJobs = async ({ implementation, url }) => {
       const elapsedMs = now() - startedAt;
       clearInterval(timer);
       look();
-      if (count !== ready.rows) throw new Error(`it took ${String(count)} of ${String(ready.rows)} rows`);
+      if (count !== ready.rows) throw new Error(`${String(count)} of ${String(ready.rows)} rows were imported`);
       const { user, system } = process.cpuUsage(cpu);
       return { rowsPerSecond: (1_000 * count) / elapsedMs, elapsedMs, cpuMs: (user + system) / 1_000, peakBytes };
     },
@@ -63,16 +63,16 @@ export const jobs: OpenJobs = async ({ implementation, url }) => {
       });
     },
 
-    /** Resolves with look-ups a second of one caller. */
+    /** Resolves with the look-ups per second of one caller. */
     lookUp: async ({ ms }: LookUpTask): Promise<number> => {
       const startedAt = now();
       const end = startedAt + ms;
       let done = 0;
       while (now() < end) {
-        // The clock is not asked for each of millions.
+        // The clock is read once per hundred look-ups.
         for (let turn = 0; turn < 100; turn++) {
           const { address, city } = wanted[done++ % lookUps]!;
-          if ((await locator.find(address)) !== city) throw new Error(`it did not find ${city}`);
+          if ((await locator.find(address)) !== city) throw new Error(`the look-up of ${address} did not find ${city}`);
         }
       }
       return (1_000 * done) / (now() - startedAt);

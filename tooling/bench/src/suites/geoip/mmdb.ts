@@ -1,4 +1,4 @@
-// Writes a database in MaxMind's format (version 2.0 of its specification), for the peer that reads nothing else.
+// Writes a database in version 2.0 of MaxMind's format, which is all that the peer reads.
 import { cities, cityName, cityOf, type Network } from "./data.js";
 
 const utf8 = 2;
@@ -6,7 +6,7 @@ const unsigned16 = 5;
 const unsigned32 = 6;
 const map = 7;
 
-/** The control byte and what goes with it: texts and maps of up to 28 are all that is needed. */
+/** The control byte. It holds sizes up to 28, which is enough for these texts and maps. */
 const head = (type: number, size: number): Buffer => Buffer.from([(type << 5) | size]);
 const text = (value: string): Buffer => Buffer.concat([head(utf8, value.length), Buffer.from(value)]);
 const integer = (type: number, value: number): Buffer => {
@@ -22,7 +22,7 @@ const mapOf = (entries: Readonly<Record<string, Buffer>>): Buffer =>
     ...Object.entries(entries).flatMap(([name, value]) => [text(name), value]),
   ]);
 
-/** The bytes between the tree and its data. */
+/** Bytes between the tree and its data. */
 const separator = 16;
 
 export const mmdbOf = (networks: Iterable<Network>): Buffer => {
@@ -37,7 +37,7 @@ export const mmdbOf = (networks: Iterable<Network>): Buffer => {
     offsets.push(dataLength);
     dataLength += data.push(entry) && entry.length;
   }
-  // Two records to a node; 0: nothing. A city is negative until the number of nodes is known.
+  // Two records per node. Zero is empty; a city is stored as a negative number until the number of nodes is final.
   const nodes: number[] = [0, 0];
   for (const { first, bits, place } of networks) {
     let node = 0;

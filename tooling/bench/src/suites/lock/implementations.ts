@@ -1,5 +1,5 @@
-// The libraries, each behind the same small interface and with the settings under which it is measured. Each is loaded
-// only where it is opened: a client process has one of them in its memory, and nothing of the others.
+// The libraries, each behind the same small interface and with the settings under which it is measured. A library is
+// loaded only when it is opened, so that a client process never holds two of them in memory.
 import { randomUUID } from "node:crypto";
 import { setTimeout as sleep } from "node:timers/promises";
 import { acquireLockBySet, releaseLock } from "@tooling/classic";
@@ -73,7 +73,7 @@ interface Retries {
   readonly retryJitter: number;
 }
 
-/** Their default of ten tries gives up long before the lock is free. */
+/** The libraries' default of ten tries gives up long before the lock is free. */
 const retriesOf = (retries: Retries, { defaultRetries }: LockSetup): Retries & { readonly retryCount: number } => ({
   ...retries,
   retryCount: defaultRetries ? 10 : -1,
@@ -218,7 +218,7 @@ const classic: Definition = {
   settings: () => "SET NX EX each millisecond, WATCH GET MULTI DEL EXEC; a connection per caller; has no renewal",
   open: async (url, { leaseMs }) => {
     const caller = (): LockCaller => {
-      // WATCH belongs to a connection.
+      // The state of WATCH belongs to the connection.
       const redis = reconnecting(url);
       return {
         using: async (name, routine) => {
@@ -238,7 +238,7 @@ const classic: Definition = {
 
 const compareAndDelete = `if redis.call("GET", KEYS[1]) == ARGV[1] then return redis.call("DEL", KEYS[1]) end return 0`;
 
-/** A waiter knows the end of the lease, and retries at that moment: one timer, one command. */
+/** A waiter reads the remaining lease and retries when it ends: one timer, one command. */
 const rawTimer: Definition = {
   id: "raw timer",
   peer: "floor",
@@ -304,7 +304,7 @@ const rawPush: Definition = {
 
 const renewOne = `if redis.call("GET", KEYS[1]) == ARGV[1] then return redis.call("PEXPIRE", KEYS[1], ARGV[2]) end return 0`;
 
-/** The way of most libraries: a script for each lock, each third of its lease. */
+/** Renews as most libraries do: one script for each lock, each third of its lease. */
 const scriptPerLock: Definition = {
   id: "one script per lock",
   peer: "one script per lock",
@@ -325,9 +325,9 @@ const scriptPerLock: Definition = {
   },
 };
 
-/** The rare polling of the libraries' defaults. */
+/** The libraries' default polling interval, in milliseconds. */
 const usual: Retries = { retryDelay: 200, retryJitter: 100 };
-/** As often as a timer of Node can: the least time between a release and the next try. */
+/** The shortest timer of Node, which minimises the time between a release and the next try. */
 const keen: Retries = { retryDelay: 1, retryJitter: 0 };
 
 const definitions: readonly Definition[] = [
@@ -347,13 +347,13 @@ const definitions: readonly Definition[] = [
   scriptPerLock,
 ];
 
-/** For the parent: who it is and how it is set. */
+/** The name, peer and settings of an implementation, for the parent process. */
 export const lockImplementation = (id: string, setup: LockSetup): Implementation => {
   const { peer, isDefaults, settings } = definition(id);
   return { id, peer, isDefaults, settings: settings(setup) };
 };
 
-/** In a client process. */
+/** Opens an implementation in a client process. */
 export const openLockImplementation = (id: string, url: string, setup: LockSetup): Promise<LockImplementation> =>
   definition(id).open(url, setup);
 

@@ -19,7 +19,7 @@ const field = (ids: readonly string[], setup: LockSetup): Field => ({
 const uncontended = (name: string, task: Omit<PairsTask, "ms">, about: string, goal: Goal): Case =>
   pairsCase(
     { name, unit: "pairs/s", better: "higher", about, goal },
-    // Nobody waits, so settings of waiting make no difference; universal's default path does more for each pair.
+    // No caller waits, so the retry settings do not matter. The default path of redlock-universal does more per pair.
     field(
       [
         "kit",
@@ -49,7 +49,7 @@ const contended = [
   "classic",
   "raw push",
 ];
-/** Those that ask least often: where commands are counted that is a peer's best. */
+/** The implementations that poll least, which is a peer's best setting where commands are counted. */
 const sparing = contended.filter((id) => id === "kit" || id === "classic" || id.endsWith(" defaults"));
 
 const sixteen = "16 closed loops in 4 processes on one name, each holds it for 5 ms";
@@ -60,7 +60,7 @@ const contended16x4 = loopsCase(
       name: "contended 16x4 hold=5ms gap p50",
       unit: "ms",
       better: "lower",
-      about: `${sixteen}; from the end of a hold to the next holder running, which with barging is often the same one`,
+      about: `${sixteen}; from the end of a hold to the next holder running, often the same one where there is no order of arrival`,
     },
     {
       name: "contended 16x4 hold=5ms gap p99",
@@ -79,19 +79,19 @@ const contended16x4 = loopsCase(
       name: "contended 16x4 hold=5ms gap to another p99",
       unit: "ms",
       better: "lower",
-      about: `${sixteen}; the same, only where another ran next than before: the hand-offs proper`,
+      about: `${sixteen}; the same, counted only when the next holder is another one`,
     },
     {
       name: "contended 16x4 hold=5ms wait p50",
       unit: "ms",
       better: "lower",
-      about: `${sixteen}; from asking to running. In order of arrival everybody waits for all others; who barges waits little in the median`,
+      about: `${sixteen}; from acquire to the lock. Without an order of arrival the median is low and the tail is long`,
     },
     {
       name: "contended 16x4 hold=5ms wait p99",
       unit: "ms",
       better: "lower",
-      about: `${sixteen}; from asking to running`,
+      about: `${sixteen}; from acquire to the lock`,
       goal: {
         text: "≥ 8 × both",
         checks: [
@@ -152,7 +152,7 @@ const fairness = loopsCase(
       unit: "max/min",
       better: "lower",
       about:
-        "64 closed loops in 4 processes on one name, each holds it for 1 ms; most to fewest acquisitions of a loop",
+        "64 closed loops in 4 processes on one name, each holds it for 1 ms; the most acquisitions of a loop divided by the fewest",
       goal: { text: "≤ 1.1", checks: [{ atMost: 1.1 }] },
       floor: 1,
     },
@@ -217,7 +217,7 @@ const asError = (error: unknown): Error => (error instanceof Error ? error : new
 
 const total = (counts: readonly number[]): number => counts.reduce((sum, count) => sum + count, 0);
 
-/** The commands that all processes send in this time. */
+/** The number of commands that all processes send within `ms`. */
 const sentWithin = async (team: Team, ms: number): Promise<number> => {
   const before = total(await team.all<number>("sent"));
   await sleep(ms);
@@ -233,8 +233,8 @@ const idleWaiters: Case = {
       unit: "commands in 10 s",
       better: "lower",
       about:
-        "1000 wait in 4 processes for one name that a fifth holds, counted once all have joined; " +
-        "those that poll are counted for 1 s, times 10",
+        "1000 wait in 4 processes for one name that a fifth process holds, counted once all have joined; " +
+        "polling implementations are counted for 1 s, times 10",
       goal: {
         text: "≥ 1000 × fewer than redis-semaphore",
         checks: [{ than: "redis-semaphore", atLeast: 1_000 }],
@@ -242,7 +242,7 @@ const idleWaiters: Case = {
       floor: 0,
     },
   ],
-  // A lease long enough for nobody to renew meanwhile.
+  // A lease so long that no holder renews during the count.
   ...field(sparing, { leaseMs: 60_000, renew: true }),
   rounds: 2,
   processes: 5,
@@ -270,7 +270,7 @@ const renewals: Case = {
       name: renewalName,
       unit: "commands per lease length",
       better: "lower",
-      about: "one process holds 1000 names for 3 s with leases of 3 s, renewed each third where one may choose",
+      about: "one process holds 1000 names for 3 s with leases of 3 s, renewed each third where that can be set",
       goal: { text: "≥ 20 × fewer than one script per lock", checks: [{ than: "one script per lock", atLeast: 20 }] },
       // A script for a hundred leases, three times.
       floor: 30,
@@ -286,7 +286,7 @@ const renewals: Case = {
   isFinal: true,
   measure: {
     together: async (teams): Promise<Map<string, Measurement | Error>> => {
-      // One after the other until all hold their names; then all are counted in the same seconds.
+      // The teams acquire one after the other, then all are counted in the same seconds.
       const holding = new Map<string, Team>();
       const outcomes = new Map<string, Measurement | Error>();
       for (const team of teams)
@@ -312,7 +312,7 @@ const renewals: Case = {
 const killedName = "holder SIGKILL → next running";
 const killedNames = Array.from({ length: 40 }, (_, index) => `killed-${String(index)}`);
 
-/** When the lease of each name ends, by the clock of all processes. Asked right when nobody renews any more. */
+/** The end of each name's lease, by the clock of all processes. To be read once the holder no longer renews. */
 const leaseEnds = async (lab: Lab, keys: ReadonlyMap<string, string>): Promise<Map<string, number>> => {
   const ends = new Map<string, number>();
   for (const [name, key] of keys) {
@@ -334,7 +334,7 @@ const allGranted = async (team: Team, names: ReadonlySet<string>, limitMs: numbe
   for (;;) {
     const grants = await team.workers[1]?.ask<Map<string, number>>("grants");
     if (grants && [...names].every((name) => grants.has(name))) return grants;
-    if (now() > deadline) throw new Error(`nobody was next within ${String(limitMs)} ms`);
+    if (now() > deadline) throw new Error(`not every waiter got its lock within ${String(limitMs)} ms`);
     await sleep(20);
   }
 };
@@ -374,7 +374,7 @@ const killed: Case = {
     alone: async (team, lab): Promise<Measurement> => {
       const [holder, waiter] = team.workers;
       const keys = await leaseKeys(team, killedNames);
-      // An implementation that cannot renew has lost the first by the time it dies: those are not counted.
+      // An implementation without renewal has lost the first names when its process is killed. They are not counted.
       await holder?.ask("hold", { names: killedNames, apartMs: 5, mustRenew: false } satisfies HoldTask);
       await waiter?.ask("wait", { names: killedNames });
       await sleep(200 + Math.random() * 300);
@@ -382,7 +382,7 @@ const killed: Case = {
       const ends = await leaseEnds(lab, keys);
       if (ends.size === 0) throw new Error("no lease was left to wait for");
       const grants = await allGranted(team, new Set(ends.keys()), 5_000);
-      // The server tells whole milliseconds; a tenth stands for "at once".
+      // The server replies in whole milliseconds; 0.1 ms stands for "at once".
       const late = [...ends].map(([name, end]) => Math.max(0.1, (grants.get(name) ?? NaN) - end));
       return {
         values: { [`${killedName} p50`]: percentile(late, 0.5), [`${killedName} p99`]: percentile(late, 0.99) },
@@ -403,8 +403,8 @@ const lossDetection: Case = {
       unit: "ms since the last renewal",
       better: "lower",
       about:
-        "a holder with a lease of 1 s, renewed; the server stops (SIGSTOP) for 6 s; until the holder is told. " +
-        "Later than 1000 ms means that it went on without the lock. All implementations at once, one silence for all",
+        "a holder with a lease of 1 s, renewed; the server stops (SIGSTOP) for 6 s; until the library reports the loss. " +
+        "Later than 1000 ms the holder went on without the lock. All implementations share one silence",
       goal: {
         text: "abort before the lease ends (1000 ms), in every round",
         checks: [{ atMost: lossLeaseMs, of: "max" }],
@@ -427,7 +427,7 @@ const lossDetection: Case = {
         try {
           const task: HoldTask = { names: [`loss-${team.implementation}`], apartMs: 0, mustRenew: true };
           await team.all("hold", task);
-          // All that a holder sends from now on are its renewals.
+          // From here on a holder sends only renewals.
           await team.all("sentAt");
           holding.push(team);
         } catch (error) {
@@ -440,16 +440,16 @@ const lossDetection: Case = {
       try {
         await sleep(silenceMs);
         for (const team of holding) {
-          const [toldAt] = (await team.all<number[]>("losses")).flat();
+          const [reportedAt] = (await team.all<number[]>("losses")).flat();
           const renewals = (await team.all<number[]>("sentAt")).flat();
           const last = renewals.findLast((instant) => instant < silentFrom);
           const certainlyReceived = renewals.findLast((instant) => instant < silentFrom - 5);
-          if (toldAt === undefined)
-            outcomes.set(team.implementation, new Error(`told nothing in ${String(silenceMs)} ms of silence`));
-          // One that was under way when the server stopped may have counted or not; then the round says nothing, unless
-          // the one before was hardly older.
+          if (reportedAt === undefined)
+            outcomes.set(team.implementation, new Error(`no loss reported in ${String(silenceMs)} ms of silence`));
+          // The server may have missed a renewal that was under way when it stopped. Then the round counts only if the
+          // renewal before it is less than 10 ms older.
           else if (last !== undefined && certainlyReceived !== undefined && last - certainlyReceived < 10)
-            outcomes.set(team.implementation, { values: { [lossName]: toldAt - last }, operations: 0 });
+            outcomes.set(team.implementation, { values: { [lossName]: reportedAt - last }, operations: 0 });
         }
       } finally {
         node?.resume();
@@ -459,7 +459,7 @@ const lossDetection: Case = {
   },
 };
 
-/** Loops that contend while the server is disturbed again and again. */
+/** Contending loops while the server is disturbed repeatedly. */
 const disturbed = (
   entry: Entry,
   ids: readonly string[],
@@ -492,7 +492,7 @@ const disturbed = (
   },
 });
 
-// After a lost connection redlock@5 waits for an answer that never comes: its loops do not end.
+// redlock@5 is left out: after a lost connection it waits for a reply that never comes.
 const enduring = ["kit", "redis-semaphore", "redis-semaphore defaults"];
 const killAll = (lab: Lab): Promise<unknown> => lab.server.call("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes");
 

@@ -15,9 +15,9 @@ export interface BurstTask {
 
 export interface HoldTask {
   readonly names: readonly string[];
-  /** Between one acquire and the next, so that leases end at different instants. */
+  /** Milliseconds between two acquires, so that leases end at different instants. */
   readonly apartMs: number;
-  /** Refused by those that cannot keep a lock for longer than a lease. */
+  /** Whether to fail an implementation that cannot keep a lock for longer than a lease. */
   readonly mustRenew: boolean;
 }
 
@@ -28,7 +28,7 @@ export const jobs: OpenJobs = async ({ implementation: id, url, setup }) => {
   const callers: LockCaller[] = [];
   const callerOf = (index: number): LockCaller => (callers[index] ??= implementation.caller());
 
-  /** When the last of them had done its work. */
+  /** Resolves with the instant at which the last hold ended. */
   const burst = async ({ callers: count, name, startAt, holdMs }: BurstTask): Promise<number> => {
     let lastDone = 0;
     const call = async (index: number): Promise<void> => {
@@ -46,7 +46,7 @@ export const jobs: OpenJobs = async ({ implementation: id, url, setup }) => {
 
   /** Takes all names and keeps them for as long as this process lives. */
   const hold = async ({ names, apartMs, mustRenew }: HoldTask): Promise<void> => {
-    if (mustRenew && !implementation.renews) throw new Error("has no renewal of its own");
+    if (mustRenew && !implementation.renews) throw new Error("the implementation has no renewal");
     for (const [index, name] of names.entries()) {
       await new Promise<void>((resolve, reject) => {
         const held = callerOf(index).using(name, ({ onLost }) => {
@@ -54,7 +54,7 @@ export const jobs: OpenJobs = async ({ implementation: id, url, setup }) => {
           resolve();
           return forEver;
         });
-        // Some also throw when the lock is lost, which was already reported by then.
+        // Some libraries also reject here when the lock is lost, which they have already reported.
         held.catch(reject);
       });
       if (apartMs > 0) await sleep(apartMs);
@@ -63,7 +63,7 @@ export const jobs: OpenJobs = async ({ implementation: id, url, setup }) => {
 
   const grants = new Map<string, number>();
 
-  /** Has one caller wait for each name, with nothing to do once it is there. */
+  /** Starts one waiting caller per name, which releases at once. */
   const wait = ({ names }: { names: readonly string[] }): Promise<void> => {
     for (const [index, name] of names.entries())
       void callerOf(index).using(name, () => {
@@ -72,7 +72,7 @@ export const jobs: OpenJobs = async ({ implementation: id, url, setup }) => {
     return Promise.resolve();
   };
 
-  /** Takes the name for as long as this process lives, in the way of those that wait for it. */
+  /** Holds the name for as long as this process lives, acquired in the same way as the waiters do. */
   const occupy = ({ name }: { name: string }): Promise<void> =>
     new Promise((resolve, reject) => {
       callerOf(0)

@@ -1,4 +1,4 @@
-// The ways to carry and read logs, each behind the same small interface. All that a file is carried by begins with a local file.
+// The ways to carry and read logs, each behind the same small interface. Every upload reads a local file.
 import { execFile } from "node:child_process";
 import { createHash } from "node:crypto";
 import { createReadStream } from "node:fs";
@@ -16,7 +16,7 @@ export interface Source {
   readonly isGzip: boolean;
 }
 
-/** How a case wants it. */
+/** The settings of a case. */
 export interface LogshipSetup {
   readonly codec: "gzip" | "none";
   /** Keeps the bytes of a gzip file as they are. */
@@ -26,13 +26,13 @@ export interface LogshipSetup {
 export interface Carrier {
   /** Resolves when all of it is in Redis. */
   upload?(source: Source): Promise<void>;
-  /** Resolves with how many bytes came. */
+  /** Resolves with the number of bytes received. */
   download?(): Promise<number>;
-  /** Resolves with how many lines there are, by whole batches or callbacks. */
+  /** Reads by batches or callbacks. Resolves with the number of lines. */
   lines?(source: Source): Promise<number>;
-  /** The same, one by one out of an asynchronous iterator. */
+  /** Reads one line at a time from an asynchronous iterator. Resolves with the number of lines. */
   eachLine?(source: Source): Promise<number>;
-  /** As `lines`, with results of so many lines stored at once; undefined: only at the end. */
+  /** As `lines`, with results committed every `flushLines` lines. Undefined: one commit at the end. */
   counted?(flushLines: number | undefined): Promise<number>;
 }
 
@@ -55,7 +55,7 @@ const kit: Definition = {
     const receiving = (options = {}): ReturnType<typeof createReceiver> =>
       createReceiver(redis, name(), { consumer: `c${String(++consumer)}`, from: "start", ...options });
     const all = async (reader: "batches" | "lines" | "bytes"): Promise<number> => {
-      // A consumer that has not come keeps what there is for the next round.
+      // The shipper keeps the chunks of a consumer that has not read them, so the next round finds the same file.
       const receiver = receiving();
       let count = 0;
       for await (const file of receiver.files({ until: "empty" }))
@@ -82,7 +82,7 @@ const kit: Definition = {
             flushLines === undefined ? { flushMs: 3_600_000, flushLines: 1e9, flushBytes: 1e12 } : { flushLines },
           ),
         ];
-        // Somebody else needs the chunks: what is compared are commits, not the freeing of memory.
+        // A second consumer holds the chunks, so that the case measures commits and not the freeing of memory.
         await keeper.files({ until: "empty" }).next();
         const { lines } = await receiver.run(
           (some, results) => {
@@ -112,7 +112,7 @@ const classic: Definition = {
       upload: async ({ path }) => {
         const name = `bench-${String(++channel)}`;
         const stop = new AbortController();
-        // It waits for a consumer to be done with the file; by then all of that is there.
+        // `copyLogs` announces a file when all of it is in Redis, then waits for the consumer. The abort ends that wait.
         const copying = copyLogs(redis, dirname(path), name, { count: 1, limitBytes, signal: stop.signal });
         copying.catch(() => undefined);
         const [, found] = (await announced.blpop(keys.logNames(name, "0"), 0)) ?? [];
@@ -208,12 +208,12 @@ const definition = (id: string): Definition => {
   return found;
 };
 
-/** For the parent: who it is and how it is set. */
+/** The name, peer and settings of an implementation, for the parent process. */
 export const logshipImplementation = (id: string): Implementation => {
   const { peer, settings } = definition(id);
   return { id, peer, isDefaults: false, settings };
 };
 
-/** In a client process. */
+/** Opens an implementation in a client process. */
 export const openLogshipImplementation = (id: string, url: string, setup: LogshipSetup): Promise<Carrier> =>
   definition(id).open(url, setup);

@@ -86,18 +86,18 @@ const largeCase: Case = {
       name: highestName,
       unit: "MiB",
       better: "lower",
-      about: "the most that the channel said it used and reserved, asked of the server all the time",
+      about: "the highest use and reservation that the channel reported, polled throughout",
       goal: { text: "cap never exceeded: ≤ 64 MiB", checks: [{ atMost: 64, of: "max" }] },
     },
     {
       name: waitsName,
       unit: "times",
       better: "higher",
-      about: "how often the shipper waited at the limit; at least once, or the case fails",
+      about: "how often the shipper waited at the limit; the case fails if it never did",
     },
     megabytesEntry(
       largeName,
-      "2 GiB of log lines shipped by one process and counted by another, which must find the same sums as one local pass",
+      "2 GiB of log lines shipped by one process and counted by another; the sums must equal those of a local pass",
       undefined,
     ),
   ],
@@ -127,7 +127,7 @@ const largeCase: Case = {
       const looking = look();
       const startedAt = performance.now();
       const ship = shipping.ask<Shipped>("shipLarge", task);
-      // It begins when the channel is full, so that the shipper waits at least once.
+      // The consumer begins when the channel is nearly full, so that the shipper waits at least once.
       while (highest < task.limitBytes * 0.9) await new Promise((resolve) => setTimeout(resolve, 10));
       const sums = await receiving.ask<Readonly<Record<string, string>>>("receiveLarge", task);
       const { waits, lines } = await ship;
@@ -210,7 +210,7 @@ export const suite: Suite = {
       { implementations: ["kit", "readline"], setup: plain, mebibytes: 64 },
     ),
     readCase(
-      megabytesEntry("lines per-line iterator", "the same, one by one", {
+      megabytesEntry("lines per-line iterator", "the same, one line at a time", {
         text: "≥ 1.0 × readline for-await",
         checks: [{ than: "readline", atLeast: 1 }],
       }),
@@ -236,7 +236,7 @@ export const suite: Suite = {
           name: heldName,
           unit: "bytes per byte of text",
           better: "lower",
-          about: "what the server's data grows by, 16 MiB of log text",
+          about: "growth of the server's data, 16 MiB of log text",
           goal: { text: "≥ 4 × less than classic", checks: [{ than: "classic", atLeast: 4 }] },
         },
       ],
@@ -258,7 +258,7 @@ export const suite: Suite = {
           unit: "%",
           better: "lower",
           about:
-            "64 MiB of plain chunks counted by status: how much longer it takes with a commit every 10,000 lines than with one at the end",
+            "64 MiB of plain chunks counted by status: time added by a commit every 10,000 lines, compared with one at the end",
           goal: { text: "≤ 5 %", checks: [{ atMost: 5 }] },
         },
       ],
@@ -270,9 +270,9 @@ export const suite: Suite = {
           await worker.ask("upload");
           const run = async (flushLines?: number): Promise<number> =>
             (await worker.ask<Took>("read", { how: "counted", flushLines } satisfies ReadTask)).ms;
-          // The first ones are compiled while they run, which takes longer than all commits.
+          // The first passes are compiled while they run, which takes longer than all commits.
           for (let warmUp = 0; warmUp < 4; warmUp++) await run(warmUp % 2 ? 10_000 : undefined);
-          // In turns, so that a busy moment hits both.
+          // The two alternate, so that a busy moment hits both.
           const [without, withCommits]: [number[], number[]] = [[], []];
           for (let turn = 0; turn < 15; turn++) {
             withCommits.push(await run(10_000));

@@ -22,7 +22,7 @@ export type ReadTask =
   | { readonly how: "download" | "lines" | "eachLine" }
   | { readonly how: "counted"; readonly flushLines?: number | undefined };
 
-/** How long it took, and what came: bytes, or lines. */
+/** The time taken and the bytes or lines received. */
 export interface Took {
   readonly ms: number;
   readonly count: number;
@@ -38,7 +38,7 @@ export interface Shipped {
   readonly lines: number;
 }
 
-/** A count of status codes: what is summed here and there. */
+/** Lines by status code, as summed by the consumer and by the local pass. */
 type Sums = Readonly<Record<string, string>>;
 const statusOf = /" (\d{3}) /;
 const count = (sums: Map<string, number>, lines: readonly string[]): void => {
@@ -52,7 +52,7 @@ export const jobs: OpenJobs = async ({ implementation, url, setup }) => {
   const { latencyMs = 0, ...own } = setup as LogshipSetup & { readonly latencyMs?: number };
   let server = url;
   if (latencyMs > 0) {
-    // In this process, for every implementation alike.
+    // The proxy runs in this process for every implementation.
     const proxy = await FaultProxy.start({ port: Number(new URL(url).port) });
     for (const side of ["up", "down"] as const) Object.assign(proxy[side], { latencyMs: latencyMs / 2 });
     server = `redis://127.0.0.1:${String(proxy.port)}`;
@@ -62,7 +62,7 @@ export const jobs: OpenJobs = async ({ implementation, url, setup }) => {
   process.once("exit", () => rmSync(folder, { recursive: true, force: true }));
   let source: Source | undefined;
   const timed = async (run: (() => Promise<number | void>) | undefined): Promise<Took> => {
-    if (!run) throw new Error("it does no such thing");
+    if (!run) throw new Error("the implementation has no such operation");
     const startedAt = now();
     const found = await run();
     return { ms: now() - startedAt, count: Number(found ?? 0) };
@@ -70,7 +70,7 @@ export const jobs: OpenJobs = async ({ implementation, url, setup }) => {
   return {
     ready: () => Promise.resolve(),
 
-    /** The local file that there is from then on; the same in every round. */
+    /** Writes the local file that the later calls use; the same in every round. */
     file: async ({ bytes, isGzip }: FileTask): Promise<void> => {
       if (source) return;
       const path = join(folder, "access.log");
@@ -120,7 +120,7 @@ export const jobs: OpenJobs = async ({ implementation, url, setup }) => {
       return sums;
     },
 
-    /** The same sums in one pass, without Redis. */
+    /** Computes the same sums from the local file, without Redis. */
     passLocally: async ({ bytes }: LargeTask): Promise<Sums> => {
       const sums = new Map<string, number>();
       for await (const { lines } of readLines(Readable.from(logBlocks(bytes)))) count(sums, lines);

@@ -2,7 +2,7 @@
 import { createWriteStream } from "node:fs";
 import { finished } from "node:stream/promises";
 
-/** Numerical Recipes' "quick and dirty" generator: even enough for log lines. */
+/** Numerical Recipes' "quick and dirty" generator; uniform enough for log lines. */
 const randomOf = (seed: number): ((below: number) => number) => {
   let state = seed >>> 0;
   return (below) => {
@@ -34,7 +34,7 @@ const blockOf = (seed: number, bytes: number): Buffer => {
 const poolBytes = 16_777_216;
 let pool: Buffer | undefined;
 
-/** About so many bytes, in blocks of whole lines; from 16 MiB on it repeats itself, farther apart than gzip looks. */
+/** About `bytes` bytes, in blocks of whole lines. It repeats every 16 MiB, farther apart than gzip's window. */
 export function* logBlocks(bytes: number): Generator<Buffer> {
   pool ??= blockOf(7, poolBytes);
   for (let left = bytes; left > 0; left -= pool.length)

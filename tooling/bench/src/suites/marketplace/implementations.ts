@@ -1,4 +1,4 @@
-// Ways to sell under contention: the shop's own, and the textbook's.
+// The shop's way to sell under contention, and the textbook's.
 import { Market } from "@apps/marketplace/market";
 import {
   classicKeys,
@@ -10,16 +10,16 @@ import {
 import { Redis } from "ioredis";
 import type { Implementation } from "../../suite.js";
 
-/** How everybody buys in a case. */
+/** How the buyers of a case guard a purchase. */
 export type Way = "WATCH" | "market lock" | "item lock";
 
-/** Buyers and items by their index; everything costs the same, and everybody can pay for all. */
+/** Buyers and items are known by their index. All items cost the same, and each buyer can pay for all of them. */
 interface Stall {
-  /** Puts a market into Redis in which nothing has been sold. */
+  /** Creates a market in which nothing has been sold. */
   open(market: string, buyers: number, items: number): Promise<void>;
   /** Returns the purchase function of one buyer; it rejects unless the item is sold to that buyer. */
   buyer(index: number): (market: string, item: number) => Promise<void>;
-  /** The command that is sent once per try, where a buyer may have to try again. */
+  /** The command that is sent once per try. Undefined where a buyer never tries again. */
   readonly tryCommand: string | undefined;
 }
 
@@ -86,7 +86,7 @@ const purchase = (redis: Redis, way: Way, prefix: string, buyer: string, item: s
 const textbook = async (url: string, way: Way): Promise<Stall> => {
   const admin = await connected(url);
   return {
-    // Of a lock each try is a SETNX; it also WATCHes once to give it back.
+    // Each try for a lock is one SETNX. Its release also WATCHes, so WATCH would count too much.
     tryCommand: way === "WATCH" ? "watch" : "setnx",
     open: async (name, buyers, items) => {
       const keys = classicKeys(`${name}:`);
@@ -99,7 +99,7 @@ const textbook = async (url: string, way: Way): Promise<Stall> => {
       await pipeline.exec();
     },
     buyer: (index) => {
-      // WATCH belongs to a connection.
+      // The state of WATCH belongs to the connection.
       const redis = new Redis(url);
       redis.on("error", () => undefined);
       return async (name, item) => {

@@ -6,7 +6,7 @@ import type { Case, Goal, Measurement, Suite } from "../../suite.js";
 import type { BuyResult, BuyTask, OpenTask } from "./jobs.js";
 
 const buyers = 50;
-/** Each buys so many, one after the other; at any moment no two want the same. */
+/** Items that each buyer buys, one after the other. No two buyers want the same item at the same moment. */
 const usualTurns = 10;
 const headStartMs = 40;
 
@@ -18,7 +18,7 @@ interface Rush {
   readonly retries: number;
 }
 
-/** 50 buyers of a new market, who begin at the same instant. */
+/** 50 buyers of a new market begin at the same instant. */
 const rush = async (team: Team, turns: number): Promise<Rush> => {
   const market = `rush-${String(++markets)}`;
   await team.workers[0]?.ask("open", { market, buyers, items: buyers * turns } satisfies OpenTask);
@@ -49,9 +49,9 @@ const marketCase = (way: Way, peers: readonly string[], goal?: Goal): Case => {
         name: `${way} retries per sale`,
         unit: "tries beyond the first",
         better: "lower",
-        about: `${about}; a transaction that was undone, or a try for a lock that another held`,
+        about: `${about}; an aborted transaction, or a try for a held lock`,
       },
-      { name: `${way} wait p99`, unit: "ms", better: "lower", about: `${about}; from wanting to having` },
+      { name: `${way} wait p99`, unit: "ms", better: "lower", about: `${about}; from the call to the sale` },
     ],
     implementations: [`kit ${way}`, ...peers].map(marketImplementation),
     rounds: Infinity,

@@ -16,13 +16,13 @@ export interface BuyTask {
   /** The buyers of this process, and how many buyers there are in all. */
   readonly buyers: readonly number[];
   readonly ofBuyers: number;
-  /** How many each of them buys. */
+  /** Items that each buyer buys. */
   readonly turns: number;
   readonly startAt: number;
 }
 
 export interface BuyResult {
-  /** Per sale, from wanting to having. */
+  /** Milliseconds from the call to the sale, per sale. */
   readonly waits: readonly number[];
   readonly doneAt: number;
   readonly retries: number;

@@ -1,5 +1,5 @@
-// The queues, each behind the same small interface and with the settings under which it is measured. Each is loaded only
-// where it is opened.
+// The queues, each behind the same small interface and with the settings under which it is measured. A library is loaded
+// only when it is opened.
 import { setTimeout as sleep } from "node:timers/promises";
 import { enqueue, executeLater, moveDueOnce, workOnQueuesOnce } from "@tooling/classic";
 import type { Redis } from "ioredis";
@@ -13,7 +13,7 @@ export interface Data {
   readonly text: string;
 }
 
-/** How a worker of ours confirms; the others have one way. */
+/** How our worker acknowledges; the peers have one way each. */
 export interface QueueSetup {
   readonly strict?: boolean;
   readonly ack?: "batched" | "each";
@@ -24,17 +24,17 @@ type Handler = (data: Data) => unknown;
 /** A queue in this process. */
 export interface BenchQueue {
   add(data: Data): Promise<unknown>;
-  /** At most 1,000 of them. */
+  /** Adds at most 1,000 jobs. */
   addMany(all: readonly Data[]): Promise<unknown>;
   readonly addDelayed?: (data: Data, delayMs: number) => Promise<unknown>;
   readonly addRanked?: (all: readonly Data[], priorityOf: (data: Data) => number) => Promise<unknown>;
-  /** Resolves when it may be given jobs, with what ends it. */
+  /** Starts a worker. Resolves once it is ready, with the function that ends it. */
   work(concurrency: number, handler: Handler): Promise<() => Promise<unknown>>;
 }
 
-/** A library with its settings, which the parent prints, and the queue that a client process opens. */
+/** A library: settings for the parent to print, and a queue for a client process to open. */
 interface Definition extends Implementation {
-  /** Jobs in a measurement of throughput: about a second's work. */
+  /** Number of jobs in a measurement of throughput: about a second's work. */
   readonly load: number;
   readonly open: (url: string, setup: QueueSetup) => Promise<BenchQueue>;
 }
@@ -50,7 +50,7 @@ const kit: Definition = {
   open: async (url, setup) => {
     const { createQueue } = await import("@kit/queue");
     const redis = await connected(url);
-    // A busy machine may take long for a bulk of megabytes.
+    // On a busy machine a bulk of megabytes can take long.
     const queue = createQueue<{ job: (data: Data) => unknown }>(redis, name, { deadlineMs: 20_000 });
     return {
       add: (data) => queue.add("job", data),
@@ -83,7 +83,7 @@ const bullmq = (id: string, isDefaults: boolean, settings: object): Definition =
       addMany: (all) => queue.addBulk(all.map((data) => ({ name: "job", data }))),
       addDelayed: (data, delay) => queue.add("job", data, { delay }),
       addRanked: (all, priorityOf) =>
-        // Its own begin at 1.
+        // Added so that every priority is at least 1.
         Promise.all(all.map((data) => queue.add("job", data, { priority: priorityOf(data) + 100 }))),
       work: async (concurrency, handler) => {
         const worker = new Worker<Data>(name, async ({ data }) => handler(data), {
@@ -98,7 +98,7 @@ const bullmq = (id: string, isDefaults: boolean, settings: object): Definition =
   },
 });
 
-/** Without an open command connection it is not ready; `redis` is its own client, of another library. */
+/** bee-queue is ready only with an open command connection; its `redis` is a client of another library. */
 const bee = (id: string, isDefaults: boolean, settings: object): Definition => ({
   id,
   peer: pinned("bee-queue"),
@@ -113,7 +113,7 @@ const bee = (id: string, isDefaults: boolean, settings: object): Definition => (
       add: (data) => queue.createJob(data).save(),
       addMany: async (all) => {
         const failed = await queue.saveAll(all.map((data) => queue.createJob(data)));
-        if (failed.size > 0) throw new Error("some were not saved");
+        if (failed.size > 0) throw new Error("some jobs were not saved");
       },
       addDelayed: (data, delayMs) =>
         queue
@@ -172,7 +172,7 @@ const classic: Definition = {
         let isOver = false;
         const slots = await Promise.all(Array.from({ length: concurrency + 1 }, () => connected(url)));
         const untilOver = async (round: () => Promise<unknown>): Promise<void> => {
-          // Its worker's loop dies of a delayed item, which the caller has to survive.
+          // A delayed item makes the round throw, so the loop starts the next one.
           while (!isOver) await round().catch(() => undefined);
         };
         const callbacks = { job: (data: unknown): unknown => handler(data as Data) };
@@ -190,7 +190,7 @@ const classic: Definition = {
 
 const waiting = "floor:waiting";
 
-/** The least: no lease, no identity; one command a call in order, or as many items in it as there are. */
+/** The floor: no lease, no identity. Each call is one command, or one variadic command for all items at hand. */
 const floor: Definition = {
   id: "floor",
   peer: "floor",
@@ -203,7 +203,7 @@ const floor: Definition = {
     let batch: string[] | undefined;
     let sending: Promise<unknown> = Promise.resolve();
     return {
-      // Adds of one turn go together.
+      // Adds of one turn of the event loop share a command.
       add: (data) => {
         if (!batch) {
           const own: string[] = (batch = []);

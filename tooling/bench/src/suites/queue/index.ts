@@ -55,7 +55,10 @@ interface CaseSettings {
 
 type Values = Pick<Measurement, "values" | "details">;
 
-/** Round trips of processes on one core are eight times as fast as on two; unpinned they flip between both. */
+/**
+ * Every case pins its processes. Round trips between processes on one core are eight times as fast as on two, and
+ * unpinned processes move between both placements.
+ */
 const caseOf = (
   entries: readonly Entry[],
   settings: CaseSettings,
@@ -85,7 +88,7 @@ const valuesOf = (name: string, { jobs, elapsedMs, cpuMicros }: Rate): Values =>
 const addCase = (of: Entry, how: AddTask["how"], settings: CaseSettings = {}, backlog = 0): Case =>
   caseOf([of], settings, async (team, _lab, scale) => {
     const worker = workerOf(team);
-    // Some thousand calls: before them the code of all of them is interpreted, and the larger one looks slower than it is.
+    // The first few thousand calls run interpreted code, which makes the larger implementation look slower than it is.
     await worker.ask("add", { how, ms: 600 * scale } satisfies AddTask);
     if (backlog > 0) await worker.ask("fill", { jobs: Math.ceil(backlog * scale), isRanked: true });
     return valuesOf(of.name, await worker.ask<Rate>("add", { how, ms: 700 * scale } satisfies AddTask));
@@ -99,7 +102,7 @@ interface ProcessSettings extends CaseSettings {
   readonly roundTripMs?: number;
 }
 
-/** All jobs are there when the worker starts; from the first handler's start to the last one's end. */
+/** All jobs are queued when the worker starts. Measures from the first handler's start to the last one's end. */
 const processCase = (of: Entry, concurrency: number, settings: ProcessSettings = {}): Case =>
   caseOf([of], settings, async (team, lab, scale) => {
     const { handlerMs = 0, share = 1, isPersistent = false, roundTripMs = 0 } = settings;
@@ -121,12 +124,12 @@ const processCase = (of: Entry, concurrency: number, settings: ProcessSettings =
     }
   });
 
-const noOp = "a handler that does nothing, all jobs there when it starts";
+const noOp = "a handler that does nothing, all jobs queued before it starts";
 const each: QueueSetup = { ack: "each" };
 const strict: QueueSetup = { strict: true, ack: "each" };
 
 const [commandsName, microsName] = ["commands per job c=100", "redis µs per lifecycle c=100"];
-/** The server's work for a job from its add to its end. */
+/** The server's work for a job, from its add to its acknowledgement. */
 const lifecycle = caseOf(
   [
     entry(commandsName, "commands", "lower", "processing alone, commands inside scripts too", goal(100, 40)),
@@ -160,22 +163,22 @@ const latencyCase = (half: Entry, hundredth: Entry, task: TrickleTask, settings:
         async () => {
           late = [...late, ...(await listener.ask<readonly number[]>("heard"))];
           if (late.length < trickle.jobs)
-            throw new Error(`only ${String(late.length)} of ${String(trickle.jobs)} came`);
+            throw new Error(`only ${String(late.length)} of ${String(trickle.jobs)} jobs ran`);
         },
         { timeoutMs: 30_000, intervalMs: 100 },
       );
       return late;
     };
     await listener.ask("listen");
-    // As with adds: with fewer, code that is still interpreted would be measured.
+    // As with adds, the first calls would measure interpreted code.
     await lateOf({ jobs: Math.ceil(2_000 * scale), gapMs: 1 });
     await lateOf({ ...task, jobs: 20 });
     const late = await lateOf({ ...task, jobs: Math.ceil(task.jobs * scale) });
     return { values: { [half.name]: percentile(late, 0.5), [hundredth.name]: percentile(late, 0.99) } };
   });
 
-const idleAbout = "from before add to the handler's start in another process, one job each 5 ms, worker idle";
-const lateAbout = "how long after it was due the handler starts; due 1 s after the call, one job each 10 ms";
+const idleAbout = "from the call of add to the handler's start in another process; one job each 5 ms, idle worker";
+const lateAbout = "from the due time to the handler's start; due 1 s after the call, one job each 10 ms";
 
 const serverMemory = async ({ server }: Lab): Promise<number> =>
   Number(/^used_memory:(\d+)/m.exec(String(await server.call("INFO", "memory")))?.[1]);
@@ -198,7 +201,7 @@ const recoveryName = "recovery after kill -9";
 const recover = async (team: Team): Promise<Measurement | Error> => {
   const [victim, heir] = [workerOf(team), workerOf(team, 1)];
   const seenBy = (worker: Worker, timeoutMs: number): Promise<number> =>
-    eventually(async () => (await worker.ask<number>("seen")) || Promise.reject(new Error("it has no job")), {
+    eventually(async () => (await worker.ask<number>("seen")) || Promise.reject(new Error("the worker has no job")), {
       timeoutMs,
       intervalMs: 200,
     });
@@ -214,14 +217,14 @@ const recover = async (team: Team): Promise<Measurement | Error> => {
     return error as Error;
   }
 };
-/** All at once, since the peers take a minute. */
+/** All implementations run at once, since the peers take a minute. */
 const recovery: Case = {
   entries: [
     entry(
       recoveryName,
       "ms",
       "lower",
-      "from SIGKILL of a worker to the start of its job in another one, with everybody's defaults",
+      "from SIGKILL of a worker to the start of its job in another one, each library with its defaults",
       goal(5, 0.7, { atMost: 11_000, of: "max" }),
     ),
   ],
@@ -248,7 +251,7 @@ const idleCommands = caseOf(
 );
 
 const lostName = "reply of a worker step lost";
-const lostAbout = "2,000 jobs; whenever some have ended a reply is lost, and its connection cut";
+const lostAbout = "2,000 jobs; each time some have ended, a reply is lost and its connection cut";
 const lostReplies = caseOf(
   [entry(lostName, "jobs lost, and crashes charged", "lower", lostAbout, atMost(0))],
   { implementations: ["kit"], rounds: 3, isFinal: true },
@@ -261,7 +264,7 @@ const lostReplies = caseOf(
     const left = async (): Promise<number> => Number(await lab.server.call("HLEN", "kit:queue:{bench}:jobs"));
     let isOver = false;
     const cutting = async (): Promise<void> => {
-      // Without the handshakes of connections that were cut before.
+      // Handshakes of connections that were cut before are not counted.
       for (let last = Infinity; !isOver; await sleep(20)) {
         const count = await left();
         if (count < last) proxy.down.cutNext = 1;
@@ -281,7 +284,7 @@ const lostReplies = caseOf(
   },
 );
 
-/** The median of the slopes between all pairs (Theil and Sen): single outliers do not count. */
+/** The median of the slopes between all pairs (Theil–Sen), which single outliers do not move. */
 const hourlyMegabytes = (points: readonly (readonly [atMs: number, bytes: number])[]): number => {
   const slopes = points.flatMap(([at, value], index) =>
     points.slice(index + 1).map(([laterAt, later]) => (later - value) / (laterAt - at)),
@@ -291,7 +294,7 @@ const hourlyMegabytes = (points: readonly (readonly [atMs: number, bytes: number
 
 const soakNames = ["soak of 1M jobs: server memory", "soak of 1M jobs: heap"] as const;
 const soakAbout =
-  "a million jobs of 16 bytes to 16 KiB; by how much it grows between empty queues, the first tenth and compiled code left out";
+  "a million jobs of 16 bytes to 16 KiB; growth between empty queues, without the first tenth and compiled code";
 const soak = caseOf(
   soakNames.map((name) => entry(name, "MB/h", "lower", soakAbout, atMost(1))),
   { implementations: ["kit"], rounds: 1, isFinal: true },
@@ -317,7 +320,7 @@ const soak = caseOf(
 );
 
 const serial = "one add after the other";
-const onceAcknowledged = "a slot goes on when the server has the end of its last job";
+const onceAcknowledged = "a slot starts its next job once the server has acknowledged the last";
 
 export const suite: Suite = {
   package: "queue",
@@ -364,7 +367,7 @@ export const suite: Suite = {
       entry("delayed lateness p50", "ms", "lower", lateAbout),
       entry("delayed lateness p99", "ms", "lower", lateAbout, goal(12, 0.6)),
       { jobs: 150, gapMs: 10, delayMs: 1_000 },
-      // The worker of the classic code dies of a delayed job.
+      // A delayed job ends the worker of the classic code.
       { implementations: withDelays.filter((id) => id !== "classic") },
     ),
     bytes,

@@ -29,7 +29,7 @@ export interface Rate {
 export interface TrickleTask {
   readonly jobs: number;
   readonly gapMs: number;
-  /** Undefined: at once. */
+  /** @default due at once */
   readonly delayMs?: number;
 }
 
@@ -40,7 +40,7 @@ const data = (): Data => ({ n: ++made, text: texts[made % texts.length] ?? "" })
 const datas = (count: number): Data[] => Array.from({ length: count }, data);
 
 const longText = randomBytes(12_288).toString("base64url");
-/** As many short ones as long ones, by their logarithm; each begins elsewhere. */
+/** A text whose length is log-uniform; each begins at another place. */
 const someText = (): string => {
   const length = Math.floor(16 * 1_024 ** Math.random());
   return longText.slice(Math.floor(Math.random() * (longText.length - length))).slice(0, length);
@@ -54,13 +54,13 @@ const cpuMicros = (): number => {
   return user + system;
 };
 
-/** The priority of a job, ±50; 0 not among them. */
+/** The priority of a job, 1 to 50. */
 const priorityOf = ({ n }: Data): number => (n % 50) + 1;
 
 export const jobs: OpenJobs = async ({ implementation, url, setup }) => {
   let queue: BenchQueue = await queueImplementation(implementation).open(url, setup as QueueSetup);
   const addRanked = (all: readonly Data[]): Promise<unknown> => {
-    if (!queue.addRanked) throw new Error("it has no priorities");
+    if (!queue.addRanked) throw new Error("the implementation has no priorities");
     return queue.addRanked(all, priorityOf);
   };
   const adders: Readonly<Record<AddTask["how"], () => Promise<number>>> = {
@@ -78,7 +78,7 @@ export const jobs: OpenJobs = async ({ implementation, url, setup }) => {
     pin: async ({ core }: { readonly core: number }) =>
       void execFileSync("taskset", ["-acp", String(core), String(process.pid)]),
 
-    /** From now on by another way to the server. */
+    /** Opens the queue on another port of the server's, for all later calls. */
     open: async ({ port }: { readonly port: number }) => {
       const other = new URL(url);
       other.port = String(port);
@@ -100,7 +100,7 @@ export const jobs: OpenJobs = async ({ implementation, url, setup }) => {
       return { jobs: count, elapsedMs: now() - startedAt, cpuMicros: cpuMicros() - cpuBefore };
     },
 
-    /** Works until so many jobs have been handled; all of them are there already. */
+    /** Works until `jobs` jobs have been handled; all of them are queued already. */
     process: async ({ jobs: count, concurrency, handlerMs = 0 }: ProcessTask): Promise<Rate> => {
       const cpuBefore = cpuMicros();
       let [startedAt, ended] = [0, 0];
@@ -108,7 +108,7 @@ export const jobs: OpenJobs = async ({ implementation, url, setup }) => {
       const all = new Promise<void>((resolve) => (done = resolve));
       const end = ({ text }: Data): void => {
         if (startedAt === 0) startedAt = now();
-        if (text.length !== 180) throw new Error("not what was added");
+        if (text.length !== 180) throw new Error("the data of a job differs from what was added");
         if (++ended === count) done();
       };
       const stop = await queue.work(concurrency, handlerMs > 0 ? (one) => sleep(handlerMs).then(() => end(one)) : end);
@@ -118,10 +118,13 @@ export const jobs: OpenJobs = async ({ implementation, url, setup }) => {
       return rate;
     },
 
-    /** Adds jobs of 16 bytes to 16 KiB while one worker, always the same, handles them; resolves with its heap once all are done. */
+    /**
+     * Adds jobs of 16 bytes to 16 KiB while one worker handles them. The worker is the same in every call. Resolves with
+     * the heap of the process once all are done.
+     */
     soak: async ({ jobs: count }: { readonly jobs: number }): Promise<number> => {
       if (!isSoaking) {
-        // V8 would count the code that its compilers make as heap, and they make more of it for as long as a process lives.
+        // V8 counts compiled code as heap, and its compilers produce more of it for as long as the process lives.
         setFlagsFromString("--no-opt");
         setFlagsFromString("--no-sparkplug");
         await queue.work(50, () => void handled++);
@@ -131,13 +134,13 @@ export const jobs: OpenJobs = async ({ implementation, url, setup }) => {
         await queue.addMany(datas(Math.min(many, left)).map(({ n }) => ({ n, text: someText() })));
       soaked += count;
       while (handled < soaked) await sleep(10);
-      // Calls under way come to rest.
+      // Calls under way end first.
       await sleep(100);
       collectGarbage();
       return process.memoryUsage().heapUsed;
     },
 
-    /** Handles jobs, each of which carries the instant at which it should be handled. */
+    /** Handles jobs that carry the instant at which they are due. */
     listen: async ({ isHanging = false }: { readonly isHanging?: boolean }) => {
       await queue.work(1, ({ n }) => {
         heard.push(now() - n);
@@ -157,7 +160,7 @@ export const jobs: OpenJobs = async ({ implementation, url, setup }) => {
       for (let left = count; left > 0; left--) {
         await sleep(gapMs * (0.5 + Math.random()));
         if (delayMs === undefined) await queue.add(dueAt(now()));
-        else if (!queue.addDelayed) throw new Error("it has no delays");
+        else if (!queue.addDelayed) throw new Error("the implementation has no delays");
         else adds.push(queue.addDelayed(dueAt(now() + delayMs), delayMs));
       }
       await Promise.all(adds);

@@ -1,5 +1,5 @@
-// The libraries, each behind the same small interface and with the settings under which it is measured. Each is loaded
-// only where it is opened: a client process has one of them in its memory, and nothing of the others.
+// The libraries, each behind the same small interface and with the settings under which it is measured. A library is
+// loaded only when it is opened, so that a client process never holds two of them in memory.
 import { randomUUID } from "node:crypto";
 import { setTimeout as sleep } from "node:timers/promises";
 import {
@@ -17,7 +17,7 @@ import { type Caller, connected, foreverMs, inWords, perName, pushed, reconnecti
 export interface SemaphoreSetup {
   readonly permits: number;
   readonly leaseMs: number;
-  /** How far the wall clock of each process is off; those beyond the list are right. */
+  /** The error of each process's wall clock, by the index of the process. Processes beyond the list have none. */
   readonly clocksOffMs?: readonly number[];
 }
 
@@ -69,7 +69,7 @@ const redisSemaphore = (id: string, isDefaults: boolean, retryInterval: number):
             lockTimeout: leaseMs,
             acquireTimeout: foreverMs,
             retryInterval,
-            // By default it throws out of a timer, which ends the process.
+            // The default listener throws out of a timer, which ends the process.
             onLockLost: () => undefined,
           }),
       );
@@ -101,7 +101,7 @@ const classic = (
   settings: `${about}, tried every ${String(pollMs)} ms; a connection per caller; has no renewal`,
   open: (url, { permits, leaseMs }) => {
     const caller = (): Caller => {
-      // The race-free one needs WATCH, which belongs to a connection.
+      // The race-free variant needs WATCH, whose state belongs to the connection.
       const redis = reconnecting(url);
       const using: Caller["using"] = async (name, routine) => {
         const tryOnce = (): Promise<string | null> =>
@@ -130,12 +130,12 @@ redis.call("ZREMRANGEBYSCORE", KEYS[1], "-inf", now)
 if redis.call("ZCARD", KEYS[1]) >= tonumber(ARGV[2]) then return 0 end
 return redis.call("ZADD", KEYS[1], now + ARGV[3], ARGV[1])`;
 
-/** The least for permits that lapse: one script to take one, one command to give it back. */
+/** The floor of a permit that expires: one script to acquire it, one command to release it. */
 const rawPair: Definition = {
   id: "raw pair",
   peer: "floor",
   isDefaults: false,
-  settings: "EVALSHA that sweeps by the server's time, counts and adds, then ZREM; no waiting or renewal",
+  settings: "EVALSHA that expires by the server's time, counts and adds, then ZREM; no waiting or renewal",
   open: async (url, { permits, leaseMs }) => {
     const redis = await connected(url);
     const sha = String(await redis.script("LOAD", takeOne));
@@ -162,7 +162,10 @@ if not head then return redis.call("DECR", KEYS[1]) end
 local token, inbox = head:match("(.*) (.*)")
 return redis.call("PUBLISH", inbox, token)`;
 
-/** The least that hands a permit on: one script to take it or to queue, one that gives it to the next and says so. */
+/**
+ * The floor of a hand-off: one script to acquire or to queue, one that passes the permit to the next waiter and notifies
+ * it.
+ */
 const rawPush: Definition = {
   id: "raw push",
   peer: "floor",
@@ -176,7 +179,7 @@ const rawPush: Definition = {
 
 const definitions: readonly Definition[] = [
   kit,
-  // 1 ms: as often as a timer of Node can; 10 ms as the library comes.
+  // 1 ms is the shortest timer of Node; 10 ms is the library's default.
   redisSemaphore("redis-semaphore", false, 1),
   redisSemaphore("redis-semaphore defaults", true, 10),
   classic("basic", 1, "one MULTI of ZREMRANGEBYSCORE ZADD ZRANK", acquireSemaphore, releaseSemaphore),
@@ -192,13 +195,13 @@ const definition = (id: string): Definition => {
   return found;
 };
 
-/** For the parent: who it is and how it is set. */
+/** The name, peer and settings of an implementation, for the parent process. */
 export const semaphoreImplementation = (id: string): Implementation => {
   const { peer, isDefaults, settings } = definition(id);
   return { id, peer, isDefaults, settings };
 };
 
-/** In a client process. */
+/** Opens an implementation in a client process. */
 export const openSemaphoreImplementation = (
   id: string,
   url: string,

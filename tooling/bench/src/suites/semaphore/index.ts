@@ -29,27 +29,27 @@ const contended = loopsCase(
       name: waitP99,
       unit: "ms",
       better: "lower",
-      about: `${crowd}; from asking to running`,
+      about: `${crowd}; from acquire to the permit`,
       goal: { text: "≥ 10 × redis-semaphore", checks: [{ than: "redis-semaphore", atLeast: 10 }] },
     },
     {
       name: waitP50,
       unit: "ms",
       better: "lower",
-      about: `${crowd}; from asking to running. In order of arrival everybody waits for all before it; who barges waits little in the median`,
+      about: `${crowd}; from acquire to the permit. Without an order of arrival the median is low and the tail is long`,
     },
     {
       name: throughput,
       unit: "permits/s",
       better: "higher",
-      about: `${crowd}. The floor is limit/(hold + one hand-off), both as long as they really were`,
+      about: `${crowd}. The floor is limit/(hold + one hand-off), both as measured`,
       goal: { text: "≥ 0.95 × limit/(hold + one hand-off)", checks: [{ than: "floor", atLeast: 0.95 }] },
     },
     {
       name: fairness,
       unit: "max/min",
       better: "lower",
-      about: `${crowd}; most to fewest permits of a loop in the same seconds`,
+      about: `${crowd}; the most permits of a loop divided by the fewest, in the same seconds`,
     },
   ],
   field([...everybody, "redis-semaphore defaults", "raw push"]),
@@ -63,7 +63,7 @@ const contended = loopsCase(
   }),
 );
 
-/** Long enough for 64 slow starters to be in together, if they are let in; and too short already to be cut shorter. */
+/** Long enough for all 64 loops to hold permits at once, if over-admitted. A shorter count would miss the slow starters. */
 const skewed: Loops = { loops: 64, permits, holdMs: 100, settleMs: 0, countMs: 1_000 };
 const overAdmissionName = "over-admission under ±1 h client clock skew";
 const hourMs = 3_600_000;
@@ -77,7 +77,7 @@ const overAdmission: Case = {
       about:
         "64 closed loops in 4 processes on one semaphore of 10, each holds a permit for 100 ms; " +
         "the wall clock of one process is an hour ahead, that of another an hour behind. " +
-        "How many more than 10 were in at once, at worst, by a clock that all share",
+        "The most permits above 10 held at once, by a clock that all processes share",
       goal: { text: "0, in every round", checks: [{ atMost: 0, of: "max" }] },
     },
   ],

@@ -7,7 +7,7 @@ import { shiftWallClock } from "../../loops/wall-clock.js";
 
 export const jobs: OpenJobs = async ({ implementation: id, url, setup, index }) => {
   const { clocksOffMs, ...settings } = setup as SemaphoreSetup;
-  // Before the library is loaded, as on a machine whose clock has been off all along.
+  // The clock is shifted before the library loads: a machine with a wrong clock has it from the start.
   shiftWallClock(clocksOffMs?.[index] ?? 0);
   const implementation = await openSemaphoreImplementation(id, url, settings);
   const callers: Caller[] = [];

@@ -5,29 +5,29 @@ import { connected } from "../../loops/caller.js";
 import { pinned } from "../../pins.js";
 import type { Implementation } from "../../suite.js";
 
-/** Seven widths, of each so many buckets, as the classic code has them; else those that a counter has by default. */
 export interface StatsSetup {
+  /** `seven`: the seven widths and the number of buckets of the classic code. `default`: those of the implementation. */
   readonly precisions: "seven" | "default";
 }
 
 type Do = (series: number, value: number) => unknown;
 
-/** A way to count and to measure, in this process. */
+/** An implementation that is open in this process. */
 export interface Tool {
-  /** Each resolves when the server has it. */
+  /** `count` and `observe` resolve when the server has the value. */
   readonly count?: Do;
   readonly observe?: Do;
-  /** They return at once. */
+  /** The local calls return at once. */
   readonly countLocally?: Do;
   readonly countUnlabelled?: Do;
   readonly observeLocally?: Do;
   /** Counts something that happened at an instant, epoch milliseconds. */
   readonly countAt?: (at: number) => Promise<unknown>;
-  /** Brings what was counted locally to where it can be read. */
+  /** Flushes local counts to the server. */
   readonly settle?: () => Promise<unknown>;
   /** The total of a series. */
   readonly total?: (series: number) => Promise<number>;
-  /** Removes what is over, at an instant. */
+  /** Removes the buckets that have expired at an instant. */
   readonly clean?: (at: number) => Promise<void>;
 }
 
@@ -69,7 +69,7 @@ const classic: Definition = {
   settings: "one transaction of 14 commands for seven widths; WATCH and two temporary keys for a value",
   open: async (url) => {
     const redis = await connected(url);
-    // WATCH belongs to a connection.
+    // The state of WATCH belongs to the connection.
     const own = new Map<number, Promise<Redis>>();
     const ownOf = (series: number): Promise<Redis> => {
       const found = own.get(series) ?? connected(url);
@@ -103,7 +103,7 @@ const raw: Definition = {
   id: "raw HINCRBY",
   peer: "raw HINCRBY",
   settings:
-    "a pipeline of one HINCRBY for each width, no total; of count, sum and bin in three hashes for a value: no mean, deviation or extremes; no expiry, no ledger",
+    "a hit: a pipeline of one HINCRBY per width, no total; a value: count, sum and bin in three hashes, no extremes; no expiry, no ledger",
   open: async (url, { precisions }) => {
     const redis = await connected(url);
     const widths = precisions === "seven" ? COUNTER_PRECISIONS : [1];
@@ -180,12 +180,12 @@ const definition = (id: string): Definition => {
   return found;
 };
 
-/** For the parent: who it is and how it is set. */
+/** The name, peer and settings of an implementation, for the parent process. */
 export const statsImplementation = (id: string): Implementation => {
   const { peer, settings } = definition(id);
   return { id, peer, isDefaults: false, settings };
 };
 
-/** In a client process. */
+/** Opens an implementation in a client process. */
 export const openStatsImplementation = (id: string, url: string, setup: StatsSetup): Promise<Tool> =>
   definition(id).open(url, setup);

@@ -6,7 +6,7 @@ import type { DaysTask, ManyTask, RunResult, RunTask } from "./jobs.js";
 const goalOf = (text: string, ...checks: readonly Check[]): Goal => ({ text, checks });
 const atLeast = (than: string, ratio: number): Check => ({ than, atLeast: ratio });
 
-/** How many operations a second the callers of one process come to. */
+/** Measures the operations per second of one process. */
 const speedCase = (
   name: string,
   about: string,
@@ -37,7 +37,7 @@ const speedCase = (
 };
 
 const server = ["kit", "classic", "raw HINCRBY"];
-/** One caller who waits can be no faster than one round trip. */
+/** A single caller that awaits each reply cannot be faster than one round trip. */
 const withFloor = [...server, "one HINCRBY"];
 const seven: StatsSetup = { precisions: "seven" };
 
@@ -60,7 +60,7 @@ const memory: Case = {
       name: growthName,
       unit: "× the first",
       better: "lower",
-      about: "the same for 40,000 seconds, by that of 20,000",
+      about: "the same for 40,000 seconds, divided by that for 20,000",
       goal: goalOf("constant", { atMost: 1.1, of: "max" }),
     },
   ],
@@ -68,7 +68,7 @@ const memory: Case = {
   rounds: 3,
   processes: 1,
   setup: seven,
-  // A clean server and what a process keeps of it.
+  // Each measurement needs an empty server and a process that remembers no keys of the one before.
   isFinal: true,
   measure: {
     alone: async ({ workers: [worker] }, lab, scale): Promise<Measurement> => {
@@ -80,7 +80,7 @@ const memory: Case = {
         await worker.ask("days", task);
         return (await usedBytes(lab)) - before;
       };
-      // Time cannot be made to pass: what was before comes second.
+      // The end of both phases is now, since time cannot be advanced. So the second phase counts the earlier instants.
       const first = await run({ seconds, endAt });
       const both = await run({ seconds, endAt: endAt - seconds * 1_000 });
       return { values: { [memoryName]: first, [growthName]: both / first }, operations: 0 };
@@ -96,7 +96,7 @@ const many: Case = {
       name: manyName,
       unit: "increments/s",
       better: "higher",
-      about: "100 series, buffered, until the server has all; the sum of the totals is exact or there is no figure",
+      about: "100 series, buffered, until the server has all; the case fails unless the sum of the totals is exact",
     },
   ],
   implementations: [statsImplementation("kit")],
@@ -109,7 +109,7 @@ const many: Case = {
       const times = await team.all<number>("many", { hits, series: 100 } satisfies ManyTask);
       const sum = await team.workers[0]?.ask<number>("sum", { series: 100 });
       const given = hits * team.workers.length;
-      if (sum !== given) throw new Error(`${String(given)} were given, and ${String(sum)} were counted`);
+      if (sum !== given) throw new Error(`${String(given)} increments sent, ${String(sum)} counted`);
       return { values: { [manyName]: (given * 1_000) / Math.max(...times) }, operations: given };
     },
   },
@@ -120,7 +120,7 @@ export const suite: Suite = {
   cases: [
     speedCase(
       "count 7 precisions c=1",
-      "hits of one counter with seven widths, one after the other, each known to the server",
+      "hits of one counter with seven widths, one after the other, each confirmed by the server",
       withFloor,
       { way: "count", callers: 1, series: 1 },
       goalOf("≥ 2.3 × classic, ≥ 1.5 × seven raw HINCRBY", atLeast("classic", 2.3), atLeast("raw HINCRBY", 1.5)),
@@ -128,7 +128,7 @@ export const suite: Suite = {
     ),
     speedCase(
       "count 7 precisions c=64",
-      "the same by 64 callers, of 8 counters",
+      "the same, 64 callers on 8 counters",
       server,
       { way: "count", callers: 64, series: 8 },
       goalOf("≥ 3.5 × classic, ≥ 1.5 × seven raw HINCRBY", atLeast("classic", 3.5), atLeast("raw HINCRBY", 1.5)),
@@ -136,7 +136,7 @@ export const suite: Suite = {
     ),
     speedCase(
       "count buffered 1000 series",
-      "hits of 1,000 series of one label in turn; where there is no buffer 64 callers wait for the server",
+      "hits of 1,000 series of one label in turn; without a buffer 64 callers await the server",
       [...server, "prom-client"],
       { way: "countLocally", callers: 64, series: 1_000 },
       goalOf(
@@ -151,19 +151,19 @@ export const suite: Suite = {
       "hits of one counter",
       ["kit", "prom-client"],
       { way: "countUnlabelled", callers: 1, series: 1 },
-      // Half of it is the clock: an instant is fixed for each increment. A field that grows has none.
+      // No goal: half of our time is reading the clock for each increment, which the peer does not do.
       undefined,
     ),
     speedCase(
       "observe c=1",
-      "values of one distribution, one after the other, each known to the server",
+      "values of one distribution, one after the other, each confirmed by the server",
       withFloor,
       { way: "observe", callers: 1, series: 1 },
       goalOf("≥ 6 × classic", atLeast("classic", 6)),
     ),
     speedCase(
       "observe c=64",
-      "the same by 64 callers, with a connection each where WATCH wants it",
+      "the same by 64 callers; a connection per caller where the implementation uses WATCH",
       server,
       { way: "observe", callers: 64, series: 64 },
       goalOf("≥ 15 × classic", atLeast("classic", 15)),

@@ -4,7 +4,7 @@ import { openStatsImplementation, type StatsSetup, type Tool } from "./implement
 
 type Way = "count" | "observe" | "countLocally" | "countUnlabelled" | "observeLocally";
 
-/** Callers who count or observe one after the other, for so long. Each call is for one of so many series, in turn. */
+/** `callers` callers count or observe for `ms`, each one call after the other. The calls take the series in turn. */
 export interface RunTask {
   readonly way: Way;
   readonly callers: number;
@@ -17,21 +17,21 @@ export interface RunResult {
   readonly elapsedMs: number;
 }
 
-/** One hit a second, up to an instant. */
+/** One hit per second of the `seconds` before `endAt`. */
 export interface DaysTask {
   readonly seconds: number;
   readonly endAt: number;
 }
 
-/** As many hits, as fast as it goes. */
+/** `hits` hits, as fast as possible. */
 export interface ManyTask {
   readonly hits: number;
   readonly series: number;
 }
 
-/** Between two looks at the clock; local calls take nanoseconds. */
+/** Calls between two readings of the clock, since local calls take nanoseconds. */
 const burst = 1_000;
-/** The event loop has its turn so often: what is buffered is sent then. */
+/** How often the event loop gets a turn, in which buffered counts are sent. */
 const sliceMs = 10;
 
 const turn = (): Promise<void> => new Promise((resolve) => setImmediate(resolve));
@@ -39,10 +39,10 @@ const turn = (): Promise<void> => new Promise((resolve) => setImmediate(resolve)
 /** A value for each turn: a thousand different ones, from 1 to 1,000. */
 const valueOf = (turnNumber: number): number => 1 + ((turnNumber * 619) % 1_000);
 
-/** One call of a way, by its number. What cannot count locally counts at the server. */
+/** One call of a way, by its number. An implementation without local counts counts at the server. */
 const callOf = (tool: Tool, way: Way, series: number): ((number: number) => unknown) => {
   const call = tool[way] ?? (way === "countLocally" ? tool.count : undefined);
-  if (!call) throw new Error(`it cannot ${way}`);
+  if (!call) throw new Error(`the implementation cannot ${way}`);
   return (number) => call(number % series, valueOf(number));
 };
 
@@ -82,7 +82,7 @@ export const jobs: OpenJobs = async ({ implementation, url, setup }) => {
 
     days: async ({ seconds, endAt }: DaysTask): Promise<void> => {
       const { countAt, clean } = tool;
-      if (!countAt) throw new Error("it cannot count");
+      if (!countAt) throw new Error("the implementation cannot count at an instant");
       for (let second = seconds; second > 0;) {
         const some: Promise<unknown>[] = [];
         for (const last = Math.max(0, second - 1_000); second > last; second--)
@@ -92,10 +92,10 @@ export const jobs: OpenJobs = async ({ implementation, url, setup }) => {
       await clean?.(endAt);
     },
 
-    /** Resolves with how long it took. */
+    /** Resolves with the milliseconds that it took. */
     many: async ({ hits, series }: ManyTask): Promise<number> => {
       const { countLocally, settle } = tool;
-      if (!countLocally || !settle) throw new Error("it cannot count locally");
+      if (!countLocally || !settle) throw new Error("the implementation cannot count locally");
       const startedAt = now();
       for (let hit = 0; hit < hits;) {
         for (const upTo = Math.min(hits, hit + 20 * burst); hit < upTo; hit++) countLocally(hit % series, 1);

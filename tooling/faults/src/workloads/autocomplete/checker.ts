@@ -3,13 +3,12 @@ import type { RunHistory, State } from "./history.js";
 import { checkPlain } from "../../plain/checker.js";
 
 /**
- * The invariants that a run is held against.
+ * The invariants that the checker judges a run by.
  *
- * - `P1` after a change its worker finds the entry once, with its text and weight; a touch counts once however often it
- *   was sent
+ * - `P1` after a change its worker finds the entry once, with its text and weight; a repeated touch counts once
  * - `P2` each row has its record, each record its rows, and the staged data of a dead rebuild expires
- * - `P3` in the end each entry is as its last change left it, or a change with an unknown outcome
- * - `P4` an answer is of one rebuild, and complete
+ * - `P3` in the end each entry is as its last change left it, or as a later change of unknown outcome would have
+ * - `P4` a reply is of one rebuild, and complete
  * - `U1` every promise settles by its deadline and 100 ms
  * - `U3` work goes on within a second after an outage, and after a failover as soon as there is a new master
  * - `U4` nothing is left: no rejection unhandled, nothing printed, no process that does not end
@@ -20,7 +19,7 @@ export const invariants = ["P1", "P2", "P3", "P4", "U1", "U3", "U4", "U5"] as co
 
 const textOf = (state: State): string => (state ? `${state.text} (${String(state.weight)})` : "nothing");
 
-/** Everything in a run that an index may not do. */
+/** Checks a run against the invariants. */
 export const verdictOn = (run: RunHistory): Verdict<Invariant> =>
   judged(invariants, (judge) => {
     // A server without a file, or a failover, may lose the last acknowledged changes.

@@ -5,7 +5,7 @@ import type { Invariant } from "./checker.js";
 const without = (command: string): string =>
   `local call = redis.call local redis = setmetatable({ call = function(command, ...) if command == '${command}' then return 0 end return call(command, ...) end }, { __index = redis })`;
 
-/** Faults of an index that the checker must see. */
+/** Deliberate faults of an index, each of which the checker must detect. */
 export const controls: readonly PackageControl<Invariant>[] = [
   {
     name: "old-rows-stay",

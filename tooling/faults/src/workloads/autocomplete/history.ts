@@ -1,7 +1,7 @@
 import type { PlainHistory, SightRecord } from "../../plain/history.js";
 import type { CommonRecord } from "../../records.js";
 
-/** The state of an entry, now or soon; null if it does not exist. */
+/** The state of an entry, or the state that a change will give it. Null: the entry does not exist. */
 export type State = { readonly text: string; readonly weight: number } | null;
 
 export type LogRecord =
@@ -12,6 +12,6 @@ export type LogRecord =
   | { readonly kind: "blocked"; readonly from: number; readonly to: number };
 
 export interface RunHistory extends PlainHistory<LogRecord> {
-  /** The state in which each entry is found in the end, by index and id. */
+  /** The final state of each entry, by index and id. */
   readonly found: Readonly<Record<string, State>>;
 }

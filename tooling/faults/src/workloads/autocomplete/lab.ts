@@ -6,7 +6,7 @@ import { PlainLab, prefix } from "../../plain/lab.js";
 
 type Rows = Record<"rows" | "ranked", string[]>;
 
-/** The rank of a weight, as in the package's DESIGN.md: seven digits to base 94. */
+/** The rank of a weight: seven digits to base 94, as specified in the package's DESIGN.md. */
 const rankOf = (weight: string, isExact: boolean): string => {
   let left = 9_999_999_999_999n - BigInt(weight) + (isExact ? 0n : 10_000_000_000_000n);
   let digits = "";
@@ -14,7 +14,7 @@ const rankOf = (weight: string, isExact: boolean): string => {
   return digits;
 };
 
-/** The rows that a record calls for. The names here are ASCII. */
+/** The rows that a record must have. The names of this workload are ASCII. */
 const rowsOf = (id: string, record: string, rules: string): Rows => {
   const [, weight = "", starts = "", fold = "", text = "", payload = ""] = record.split("\0");
   const isRanked = rules.includes("order=weight");
@@ -33,7 +33,7 @@ const rowsOf = (id: string, record: string, rules: string): Rows => {
   return found;
 };
 
-/** A server, workers that put, delete, touch, rebuild and search, and what is done to them. */
+/** A server, workers that put, delete, touch, rebuild and search, and the injections. */
 export class AutocompleteLab extends PlainLab<LogRecord> {
   async end(): Promise<RunHistory> {
     const plain = await this.plainHistory();
@@ -67,7 +67,7 @@ export class AutocompleteLab extends PlainLab<LogRecord> {
     return wrong.map((what) => what.replaceAll("\0", "|"));
   }
 
-  /** Each entry that a worker ever meant to put, as the package itself finds it. */
+  /** Each entry that a worker may have put, as the package itself finds it. */
   async #found(client: Connection, workers: RunHistory["workers"]): Promise<Record<string, State>> {
     const found: Record<string, State> = {};
     for (const { records } of workers)

@@ -1,6 +1,10 @@
-// A process that searches three kinds of indexes while it changes them: entries of its own in one that all share, by weight;
-// entries in one of its own, which it rebuilds at the same time; and one that everybody rebuilds. It writes down what it is
-// going to do before it does it.
+// A process that searches three indexes while it changes them:
+//
+// - one by weight that all processes share, in which each has entries of its own
+// - one of its own, which it rebuilds at the same time
+// - one that all processes rebuild
+//
+// It logs each change before it makes it.
 import { pause } from "@kit/core/toolkit";
 import { clock } from "../../lab/clock.mjs";
 import {
@@ -33,7 +37,7 @@ log("started", { pid: process.pid });
 const upTo = (random, most) => 1 + Math.floor(random() * most);
 const rest = (random) => pause(random() * restMs);
 
-/** Tries until it succeeds or the worker has to leave. */
+/** Repeats a call until it succeeds or the worker leaves. */
 const insist = async (what, name, change) => {
   for (;;) {
     const isDone = await attempt(what, name, deadlineMs, async () => {
@@ -45,7 +49,7 @@ const insist = async (what, name, change) => {
   }
 };
 
-/** The source of rebuilds of the own index: it changes before the index does. */
+/** The source for rebuilds of the own index. It changes before the index does. */
 const truth = new Map();
 
 const change = async (random, [name, index], entryId) => {
@@ -70,7 +74,7 @@ const change = async (random, [name, index], entryId) => {
     if (!isDone) return;
     log("done", { index: name, id: entryId, state: next });
     known = next;
-    // From its first word, and from a later one.
+    // Searched by its first word and by a later one.
     const found = await attempt("suggest", name, 4 * deadlineMs, () => index.suggest(`${entryId} `));
     if (found) {
       const shown = found.items.map(({ text, weight }) => `${text} (${weight})`).join();

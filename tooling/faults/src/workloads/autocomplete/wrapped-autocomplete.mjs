@@ -1,4 +1,4 @@
-// A control: an index as its callers see it, which gives the answer before to a query that it has heard before.
+// A control: an index that replies to a repeated query with its earlier result.
 import { createPrefixIndex as createTrueIndex } from "@kit/autocomplete";
 import { lying } from "../../lab/lies.mjs";
 

@@ -21,13 +21,13 @@ import {
 } from "./history.js";
 
 /**
- * The invariants that a run is held against.
+ * The invariants that the checker judges a run by.
  *
  * - `order` all readers of a chat receive the same messages in the same order; every hole is reported as a gap
  * - `kept` a message that was acknowledged to its sender exists, and each reader receives it
- * - `positions` positions only move forward, up to acknowledged messages, and are the same in both places
+ * - `positions` positions move forward only, up to acknowledged messages; the chat and the member's record agree
  * - `unread` counts of unread messages are right
- * - `retention` nothing is dropped that the chat's settings protect
+ * - `retention` no message is dropped that the chat's settings protect
  * - `leases` a message of the mailbox is with one worker at a time, and with none after its acknowledgement
  * - `mailbox` no message of the mailbox is lost, and each repeated delivery has a reason
  * - `U1` every promise settles by its deadline and 100 ms
@@ -55,7 +55,7 @@ export const invariants = [
 type Judge = AnyJudge<Invariant>;
 type Message = Given["messages"][number];
 
-/** Everything in a run that no chat may do. */
+/** Checks a run against the invariants. */
 export const verdictOn = (run: RunHistory): AnyVerdict<Invariant> =>
   judged(invariants, (judge) => {
     for (const worker of run.workers) checkWorker(worker, judge);
@@ -63,7 +63,7 @@ export const verdictOn = (run: RunHistory): AnyVerdict<Invariant> =>
     const sends = callsOf(run, "send");
     for (const [chain, given] of chainsOf(run)) checkChain(run, chain, given, judge);
     checkLeases(run, judge);
-    // All else is about what a server may forget.
+    // The other invariants hold only for a server that keeps its data.
     if (!run.isWhole) return;
     checkIdentity(run, sends, judge);
     for (const look of looksOf(run)) checkLook(run, look, judge);
@@ -83,7 +83,7 @@ const allCalls = (run: RunHistory): readonly Call[] => {
 
 const knownCalls = new WeakMap<RunHistory, readonly Call[]>();
 
-/** The calls of a worker, and those that its kill cut off, which may have taken effect. */
+/** The calls of a worker, including those that its kill cut off. They may have taken effect. */
 const callsBy = ({ records, killedAt = Infinity }: WorkerHistory): Call[] => {
   const calls = records.filter((record) => record.kind === "call");
   const settled = new Set((calls as readonly (Call | ChatCall)[]).map((call) => "number" in call && call.number));
@@ -103,7 +103,7 @@ const callsOf = <W extends ChatCall["what"]>(run: RunHistory, what: W): Extract<
 const looksOf = ({ workers }: RunHistory): LookRecord[] =>
   workers.flatMap(({ records }) => records.filter((record) => record.kind === "access"));
 
-/** Chats are made before the workers begin. */
+/** Whether a call found no chat or no member, although all are created before the workers begin. */
 const isGone = ({ what, code = "" }: Call): boolean =>
   what !== "create" && what !== "join" && ["KIT_CHAT_UNKNOWN", "KIT_CHAT_NOT_MEMBER"].includes(code);
 
@@ -136,10 +136,10 @@ const checkChain = (run: RunHistory, chain: string, all: readonly Given[], judge
     if (run.isWhole) {
       const back = seqs.find((seq, index) => index > 0 && seq <= (seqs[index - 1] ?? 0));
       judge("order", back !== undefined && `${name}: ${chain} was given ${String(back)} after a later one`);
-      judge("order", odd !== undefined && `${name}: ${chain} was told of ${JSON.stringify(odd?.gap ?? odd?.reset)}`);
+      judge("order", odd !== undefined && `${name}: ${chain} got the report ${JSON.stringify(odd?.gap ?? odd?.reset)}`);
       continue;
     }
-    // Where messages were lost others have their numbers: none of those that stayed may be passed over.
+    // After a loss, new messages get the numbers of lost ones. No message that stayed may be skipped.
     const end = run.ends.get(name);
     if (!end || name !== "plain") continue;
     const ids = new Set(given.flatMap(({ messages }) => messages.map(([, , id]) => id)));
@@ -154,7 +154,7 @@ const checkChain = (run: RunHistory, chain: string, all: readonly Given[], judge
   }
 };
 
-/** A chat that the server lost begins again at 1: what a reader received in each life of the chat. */
+/** Splits a reader's pages by the lives of the chat. A chat that the server lost begins again at 1. */
 const livesOf = (given: readonly Given[], isWhole: boolean): Given[][] => {
   if (isWhole) return [[...given]];
   const lives: Given[][] = [];
@@ -169,7 +169,7 @@ const livesOf = (given: readonly Given[], isWhole: boolean): Given[][] => {
   return lives;
 };
 
-/** One sequence is one message in all records, and one message has one sequence. */
+/** Checks that in all records each sequence has one message and each message one sequence. */
 const checkIdentity = (run: RunHistory, sends: readonly SendCall[], judge: Judge): void => {
   const bySeq = new Map<string, string>();
   const byId = new Map<string, string>();
@@ -190,8 +190,8 @@ const checkIdentity = (run: RunHistory, sends: readonly SendCall[], judge: Judge
 };
 
 /**
- * A message whose sender received its sequence exists in the end, or was dropped; each reader that read to the end
- * received it.
+ * Checks that a message whose sender received its sequence exists in the end or was dropped, and that each reader that
+ * read to the end received it.
  */
 const checkKept = (name: string, { look, messages }: End, sends: readonly SendCall[], judge: Judge): void => {
   const there = new Map(messages.map(([seq, , id]) => [seq, id]));
@@ -199,7 +199,7 @@ const checkKept = (name: string, { look, messages }: End, sends: readonly SendCa
     if (send.name !== name || send.seq === undefined || send.seq <= look.floor) continue;
     judge(
       "kept",
-      there.get(send.seq) !== send.id && `${name}: ${send.id} is not there, which was sent as ${String(send.seq)}`,
+      there.get(send.seq) !== send.id && `${name}: ${send.id} is missing, which was sent as ${String(send.seq)}`,
     );
   }
   const refused = new Set(sends.filter(({ outcome }) => outcome === "failed").map(({ id }) => id));
@@ -223,7 +223,7 @@ const checkEnd = (run: RunHistory, name: string, { look, messages, unread, fetch
         `${name}: ${member} has ${String(left)} left, unread says ${String(said)}, fetch ${String(fetched[member])}`,
     );
   }
-  // A reader that came to its end had read all messages that had been sent by then.
+  // A reader that read to the end has received all messages that had been sent by then.
   const chains = chainsOf(run);
   const sent = new Highest(
     callsOf(run, "send").flatMap(({ name: to, settledAt, seq }) =>
@@ -256,7 +256,7 @@ const checkLook = (run: RunHistory, look: LookRecord, judge: Judge): void => {
     readByAll = name === run.mailbox,
   } = run.specs.find((spec) => spec.name === name)?.retain ?? {};
   const slowest = readByAll ? Math.min(...Object.values(positions)) : 0;
-  // The last dropped one had to go for the newer ones alone.
+  // The highest sequence that the settings allow the chat to drop.
   const most = Math.max(
     slowest,
     readByAll ? 0 : head - count,
@@ -268,7 +268,7 @@ const checkLook = (run: RunHistory, look: LookRecord, judge: Judge): void => {
   );
 };
 
-/** The highest value of all entries before an instant. */
+/** Finds the highest value of all entries before an instant. */
 class Highest {
   readonly #entries: readonly { readonly at: number; readonly value: number }[];
 
@@ -289,7 +289,7 @@ class Highest {
   }
 }
 
-/** The bounds of a member's position: by acknowledgements that were answered, and by those that had begun. */
+/** The bounds of a member's position: at least by confirmed acknowledgements, at most by those that had begun. */
 const boundsOf = (
   run: RunHistory,
   { name, there, sends }: Conversation,
@@ -319,7 +319,7 @@ const boundsOf = (
   };
 };
 
-/** A chat, the messages sent to it, and all that any reader saw. */
+/** A chat, the messages sent to it, and the messages that any reader received. */
 interface Conversation {
   readonly name: string;
   readonly sends: readonly SendCall[];
@@ -336,10 +336,10 @@ const checkPositions = (run: RunHistory, name: string, all: readonly SendCall[],
     ),
     ...(run.ends.get(name)?.messages ?? []),
   ];
-  // The server's own times say when each came to be there, also where its sender had no answer.
+  // The server's own time of each message is known even if its sender got no reply.
   const heads = new Highest(there.map(([seq, at]) => ({ at, value: seq })));
   const retain = run.specs.find((spec) => spec.name === name)?.retain;
-  // Only where no message is dropped unread: then each was read by somebody, or is there in the end.
+  // Exact only if no message is dropped unread. Then a reader received each message, or it exists in the end.
   const isExact = run.ends.has(name) && (retain?.readByAll === true || (retain?.count ?? 0) > 1_000);
   for (const member of Object.keys(looks[0]?.positions ?? {})) {
     const { low, high } = boundsOf(run, { name, there, sends }, member);
@@ -401,14 +401,11 @@ const checkLeases = (run: RunHistory, judge: Judge): void => {
       const { call, seq, worker, deliveries } = next;
       const finding = `${String(seq)} (${id})`;
       if (acked && !lostDataBetween(run, acked.startedAt, call.settledAt))
-        judge(
-          "leases",
-          call.startedAt > acked.settledAt && `${worker.id} was given ${finding}, which was acknowledged`,
-        );
+        judge("leases", call.startedAt > acked.settledAt && `${worker.id} received ${finding}, which was acknowledged`);
       const before = sorted[index - 1];
       const since = before?.call.startedAt ?? 0;
       if (deliveries === 1 && !before) continue;
-      // After a loss the numbers of deliveries begin anew.
+      // After a loss of data the delivery counts start again.
       if (lostDataBetween(run, Math.min(since, call.startedAt), Math.max(since, call.settledAt))) continue;
       if (before?.deliveries === deliveries)
         judge("mailbox", run.isWhole && `${finding} was handed out twice for the ${String(deliveries)}. time`);
@@ -421,20 +418,20 @@ const checkLeases = (run: RunHistory, judge: Judge): void => {
   checkUnknown(run, unknown, judge);
 };
 
-/** Deliveries that no worker recorded went to a `take` without an answer, and lasted as long as any lease. */
+/** Checks that deliveries without a record fit the calls of `take` without a reply, each of which lasted a lease. */
 const checkUnknown = (
   run: RunHistory,
   unknown: readonly { readonly at: number; readonly finding: string }[],
   judge: Judge,
 ): void => {
   const lost = callsOf(run, "take").flatMap(({ outcome, startedAt, settledAt, limit, leaseMs }) => {
-    // One that was sent again after its lease had ended took others the second time.
+    // A `take` that was sent again after its lease had ended took other messages the second time.
     const times = (outcome === "ok" ? 0 : 1) + Math.floor((settledAt - startedAt) / leaseMs);
     return times > 0 ? [{ from: startedAt + leaseMs - clockErrorMs, room: times * limit }] : [];
   });
   for (const [index, { at, finding }] of unknown.toSorted((one, other) => one.at - other.at).entries()) {
     const room = lost.reduce((sum, take) => sum + (take.from <= at ? take.room : 0), 0);
-    judge("mailbox", index >= room && `${finding}, and nobody had it before`);
+    judge("mailbox", index >= room && `${finding}, without an earlier delivery`);
   }
 };
 
@@ -446,8 +443,8 @@ const takenTooEarly = (
   const theirs = own.filter(({ deliveries }) => deliveries === before.deliveries);
   const by = call.settledAt + clockErrorMs;
   const isGivenBack = theirs.some(({ how, startedAt }) => how !== "extend" && startedAt < by);
-  // An extension replaces what was left; of one without an answer nobody knows. One that says it came too late may have
-  // shortened the lease before: its first reply was lost, and it was sent again.
+  // An extension replaces the rest of the lease; without a reply its effect is unknown. An extension that was refused as
+  // too late may have shortened the lease before, if its first reply was lost and it was sent again.
   const extensions = theirs.filter((one) => one.how === "extend" && one.startedAt < call.settledAt);
   const ends = extensions.map(({ startedAt, leaseMs }) => startedAt + leaseMs);
   const isSure = extensions.length > 0 && extensions.every(({ isDone }) => isDone);
@@ -466,12 +463,12 @@ const checkMailbox = (run: RunHistory, sends: readonly SendCall[], judge: Judge)
   const handled = new Set([...run.drained, ...acked]);
   for (const { name, id, outcome } of sends)
     if (name === run.mailbox && outcome === "ok")
-      judge("mailbox", !handled.has(id) && `${id} was sent, and nobody ever had it`);
+      judge("mailbox", !handled.has(id) && `${id} was sent and never delivered`);
 };
 
-// ── going on ────────────────────────────────────────────────────────────────────────────────────────────────────────
+// ── resumption ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
-/** The work that must go on. A full chat that refuses works, too. After a loss of data the chats are made again first. */
+/** The work that must go on. A refusal by a full chat counts as work. After a loss of data chats are created again first. */
 export const workIn = ({ specs, isWhole }: Pick<RunHistory, "specs" | "isWhole">): Work => ({
   kinds: ["fetch", "take", ...specs.map(({ name }) => `send ${name}`)],
   kindOf: ({ what, name, outcome, code }) => {
@@ -481,7 +478,7 @@ export const workIn = ({ specs, isWhole }: Pick<RunHistory, "specs" | "isWhole">
   dueMs: (isWhole ? 2 : 3) * resumeMs,
 });
 
-/** How often something occurred that breaks no invariant. */
+/** Counts of remarkable events that break no invariant. */
 export const remarksOn = (run: RunHistory): Record<string, number> => {
   const remarks: Record<string, number> = {};
   for (const given of chainsOf(run).values())

@@ -1,13 +1,13 @@
 import type { PackageControl } from "../../plain/workload.js";
 import type { Invariant } from "./checker.js";
 
-/** A script whose replies are changed. */
+/** Lua that wraps `redis.call` to change replies inside a script. */
 const misled = (lua: string): string =>
   `local server = redis local redis = { pcall = server.pcall, call = function(...) local call, command, key = server.call, ... ${lua} return call(...) end }`;
 
 const kind = "scripts flushed";
 
-/** Deliberate faults; the checker must see each of them. */
+/** Deliberate faults of a chat, each of which the checker must detect. */
 export const controls: readonly PackageControl<Invariant>[] = [
   {
     name: "sends-into-the-void",

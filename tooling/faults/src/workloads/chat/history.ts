@@ -21,7 +21,7 @@ export interface Given {
 export interface SendCall extends Call {
   readonly what: "send";
   readonly from: string;
-  /** The client id, which is the body, too. */
+  /** The client id, which is also the body. */
   readonly id: string;
   readonly seq?: number;
   readonly at?: number;
@@ -29,22 +29,22 @@ export interface SendCall extends Call {
 
 interface ReadFacts {
   readonly member: string;
-  /** Identifies one reader: each page follows the one before. */
+  /** Identifies a reader, whose pages follow each other. */
   readonly chain: string;
   readonly given?: readonly Given[];
 }
 
 interface FetchCall extends Call, ReadFacts {
   readonly what: "fetch";
-  /** Without a token. */
+  /** Whether the page was read without a token. */
   readonly isFirst: boolean;
-  /** The reader has to leave, and this is the end of its messages. */
+  /** Whether this is the end of the messages of a reader that leaves. */
   readonly isLast?: boolean;
 }
 
 /**
- * A call that a worker is about to make; `number` is that of the call's own record. Where there is none the worker was killed
- * first: the call may have had its effect.
+ * Written before a call; `number` is that of the call's own record. If a call has no own record, its worker was killed
+ * first, and the call may have taken effect.
  */
 type BegunRecord = { readonly kind: "begun"; readonly at: number } & Pick<Call, "what" | "name"> & Numbered;
 
@@ -68,7 +68,7 @@ interface UnreadCall extends Call {
 
 export interface TakeCall extends Call {
   readonly what: "take";
-  /** How many messages it asked for at most. */
+  /** The largest number of messages requested. */
   readonly limit: number;
   readonly leaseMs: number;
   readonly taken?: readonly { readonly seq: number; readonly id: string; readonly deliveries: number }[];
@@ -80,7 +80,7 @@ export interface SettleCall extends Call {
   readonly seq: number;
   readonly id: string;
   readonly deliveries: number;
-  /** For how long an `extend` asked. */
+  /** The lease that an `extend` requested. */
   readonly leaseMs: number;
   readonly isDone?: boolean;
 }
@@ -93,10 +93,10 @@ export interface LookRecord {
   readonly at: number;
   readonly head: number;
   readonly floor: number;
-  /** Of the newest messages after the floor, up to a hundred. */
+  /** The newest messages after the floor, up to a hundred. */
   readonly newest: { readonly count: number; readonly first: number; readonly last: number };
   readonly positions: Readonly<Record<string, number>>;
-  /** The same as the members' own records have it. */
+  /** The same positions by the members' own records. */
   readonly own: Readonly<Record<string, number>>;
 }
 
@@ -120,14 +120,14 @@ export type WorkerHistory = AnyWorkerHistory<LogRecord>;
 /** A chat after all workers had left. */
 export interface End {
   readonly look: LookRecord;
-  /** Its messages after the floor. */
+  /** The messages after the floor. */
   readonly messages: Given["messages"];
-  /** By member: what `unread` says, and how many a fetch without a token gave. */
+  /** By member: the result of `unread`, and the number of messages that a fetch without a token returned. */
   readonly unread: Readonly<Record<string, number>>;
   readonly fetched: Readonly<Record<string, number>>;
 }
 
-/** All that is known of one run. */
+/** All records of one run. */
 export interface RunHistory extends Omit<PlainHistory<LogRecord>, "wrong" | "losesNothing"> {
   /** Whether the server keeps all acknowledged data, and its clock is right. */
   readonly isWhole: boolean;
@@ -135,10 +135,10 @@ export interface RunHistory extends Omit<PlainHistory<LogRecord>, "wrong" | "los
   readonly mailbox: string;
   readonly leaseMs: number;
   readonly dataLosses: readonly Span[];
-  /** Missing where the workers were stuck. */
+  /** Empty if the workers were stuck. */
   readonly ends: ReadonlyMap<string, End>;
   /** Messages that were left in the mailbox, by body. */
   readonly drained: readonly string[];
-  /** Deliveries in replies to copies of a `take`, which nobody reads: `body deliveries`. */
+  /** Deliveries in replies to copies of a `take`, which no worker receives, as `body deliveries`. */
   readonly echoed: ReadonlySet<string>;
 }

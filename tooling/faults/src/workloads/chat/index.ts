@@ -10,7 +10,7 @@ export const workload: Workload = plainWorkload({
   invariants,
   controls,
   workers: 5,
-  // Faults of durable writes, the letters of a lock's lease, or subscribers: the chat blocks in a read instead.
+  // Faults of replica waits, of a lock's lease text, or of subscribers. A chat blocks in a read instead.
   notFor: ["replica stopped", "byte flipped", "subscribers killed"],
   open: (options, around) => new ChatLab(options, around),
   verdictOn,

@@ -16,7 +16,7 @@ import {
 } from "./history.js";
 
 const mailbox = "errands";
-/** Each process reads for one of these, and listens for the last. */
+/** Members to read for. Each process fetches for one of them and listens for the last. */
 const readers = ["ann", "bob", "cid"];
 const listener = "ear";
 const members = [...readers, listener];
@@ -30,7 +30,7 @@ const specs: readonly Spec[] = [
 
 const nameOf = (body: string): string => body.replace(/\.+$/, "");
 
-/** The messages that a copy of `take` handed out; no other script has as many keys and arguments. */
+/** The messages that a copy of `take` delivered. No other script has as many keys and arguments. */
 const deliveriesIn = ({ command: [, , keys, ...operands], reply }: Echo): string[] => {
   if (keys !== "6" || operands.length !== 11) return [];
   const [, , flat = []] = reply as [number, number, (string | number)[]?];
@@ -39,9 +39,9 @@ const deliveriesIn = ({ command: [, , keys, ...operands], reply }: Echo): string
   );
 };
 
-/** A server, processes that chat, and what is done to them. */
+/** A server, processes that chat, and the injections. */
 export class ChatLab extends PlainLab<LogRecord> {
-  /** Of messages of the mailbox. */
+  /** The lease of messages in the mailbox. */
   override readonly leaseMs: number = [300, 400, 500][Math.floor(this.random() * 3)] ?? 400;
   override readonly deadlineMs = 400;
   protected override readonly progress = "access";
@@ -77,7 +77,7 @@ export class ChatLab extends PlainLab<LogRecord> {
     await using chat = createChat<string>(client, { prefix });
     const ends = new Map<string, End>();
     for (const { name } of specs) {
-      // A server that lost its data last of all has no chats.
+      // If the last fault lost the server's data, there are no chats.
       const inspection = await chat.inspect(name).catch(() => undefined);
       const look = looks.findLast((one) => one.name === name);
       if (!inspection || !look) continue;
@@ -113,11 +113,11 @@ export class ChatLab extends PlainLab<LogRecord> {
     }
     const drained: string[] = [];
     const box = chat.mailbox(mailbox);
-    // Where the server's clock was set back, leases last by as much longer; nobody asks there.
+    // Only in `kept`: where the server's clock was set back, leases last longer by as much.
     while (this.setting === "kept") {
       const { length, leased } = await box.stats();
       const messages = length === 0 ? [] : await box.take({ limit: 100, waitMs: 1_000 });
-      // Messages that count, are with nobody and yet cannot be taken are lost: the checker reports them.
+      // Messages that are counted, not leased and cannot be taken are lost. The checker reports them.
       if (messages.length === 0 && leased === 0) break;
       for (const message of messages) {
         drained.push(nameOf(message.body));

@@ -24,7 +24,7 @@ const { createChat } = await import(settings.module);
 const pick = (random, list) => list[Math.floor(random() * list.length)];
 const bodyOf = (name) => name.padEnd(settings.bodyBytes, ".");
 const nameOf = (body) => body.replace(/\.+$/, "");
-// Each command of a call has a deadline of its own; a new connection asks two more.
+// Each command of a call has a deadline of its own; a new connection sends two more.
 const dueMs = (commands) => (commands + 2) * deadlineMs;
 
 const client = await connected(settings.url, id);
@@ -33,14 +33,14 @@ const chat = createChat(client, { prefix, deadlineMs });
 chat.on("error", noteBackground);
 const mailbox = chat.mailbox(mailboxName);
 
-// ── chats, which a server may have lost ───────────────────────────────────────────────────────────────────────────────
+// ── chats, which the server may lose ────────────────────────────────────────────────────────────────────────────────
 
 const make = async () => {
   for (const { name, retain, whenFull } of specs) {
     await attempt("create", name, dueMs(1), () =>
       chat.create(name, { members, retain, whenFull, maxBodyBytes: settings.bodyBytes }),
     );
-    // Also where it was there, and a member's record was lost.
+    // Joins even if the chat existed, since a member's record may be lost.
     for (const member of [reader, listener])
       await attempt("join", name, dueMs(1), () => chat.join(name, member, { history: "all" }));
   }
@@ -64,7 +64,7 @@ const ask = async (what, name, commands, run, facts, about) => {
   }
 };
 
-// ── sending ───────────────────────────────────────────────────────────────────────────────────────────────────────────
+// ── sending ─────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 let sends = 0;
 
@@ -74,14 +74,14 @@ const send = async (random) => {
   const about = { from: pick(random, members), id: clientId };
   const message = { from: about.from, body: bodyOf(clientId), clientId };
   const run = () => (name === mailboxName ? mailbox.send(message) : chat.send(name, message));
-  // Until somebody knows what came of it; now and then once more than needed.
+  // Repeated until the outcome is known, and sometimes once more than needed.
   for (let tries = 0; tries < 6; tries++) {
     const answer = await ask("send", name, 2, run, ({ seq, at }) => ({ seq, at }), about);
     if (answer !== "unknown" && (answer === undefined || random() > 0.1)) return;
   }
 };
 
-// ── reading ───────────────────────────────────────────────────────────────────────────────────────────────────────────
+// ── reading ─────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 const given = ({ chat: name, messages, gap, reset }) => ({
   chat: name,
@@ -91,7 +91,7 @@ const given = ({ chat: name, messages, gap, reset }) => ({
 });
 
 const ack = async (random, member, { chat: name, messages }) => {
-  // Also an old one, after a newer: nothing is to move back.
+  // Sometimes an older message than the last one: the position must not move back.
   const message = random() < 0.2 ? messages[0] : messages.at(-1);
   if (!message) return;
   await pause(random() < 0.2 ? random() * 100 : 0);
@@ -110,7 +110,7 @@ const fetchAll = async (number, random) => {
   for (let page = 0; ;) {
     if (random() < 0.02 && !isLeaving()) token = undefined;
     if (token === undefined) page++;
-    // A reader that leaves reads to the end, faster than others write.
+    // A reader that leaves reads to the end first, faster than others write.
     const isEnd = isLeaving();
     const about = { member: reader, chain: `${id}.${number}.${page}`, isFirst: token === undefined };
     const options = { token, limit: isEnd ? 10_000 : 1 + Math.floor(random() * 60) };
@@ -122,7 +122,7 @@ const fetchAll = async (number, random) => {
       for (const one of news.chats) if (random() < 0.7) await ack(random, reader, one);
       if (!news.more) await attempt("wait", "", 200 + dueMs(1), () => chat.wait(reader, { token, waitMs: 200 }));
     }
-    // A reader that leaves must go on; the others are to see backlogs.
+    // A reader that leaves goes on at once. The others pause, so that backlogs occur.
     await pause(isEnd ? 10 : random() * settings.restMs * (random() < 0.05 ? 20 : 1));
   }
 };
@@ -150,7 +150,7 @@ const listen = async (random) => {
   }
 };
 
-// ── the mailbox ───────────────────────────────────────────────────────────────────────────────────────────────────────
+// ── the mailbox ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
 const settle = (how, message, ms = leaseMs) => {
   const { seq, body, deliveries } = message;
@@ -165,7 +165,7 @@ const work = async (random) => {
   const taken = (messages) => ({
     taken: messages.map(({ seq, body, deliveries }) => ({ seq, id: nameOf(body), deliveries })),
   });
-  // The first look may have to make it; a waiting worker looks twice.
+  // The first call may have to create the mailbox. A waiting `take` reads twice.
   const commands = 6 + waitMs / deadlineMs;
   const messages = await ask("take", mailboxName, commands, () => mailbox.take({ limit, leaseMs, waitMs }), taken, {
     limit,
@@ -175,14 +175,14 @@ const work = async (random) => {
   for (const message of messages) {
     const roll = random();
     await pause(random() * (roll < 0.05 ? 1.5 * leaseMs : 5));
-    // A message that is forgotten comes again when its lease ends.
+    // Not settled: the message is delivered again when its lease ends.
     if (roll > 0.97) continue;
     if (roll > 0.8) await settle("extend", message, Math.ceil(leaseMs * random()) + 1);
     await settle(roll > 0.75 && roll < 0.8 ? "release" : "ack", message);
   }
 };
 
-// ── looking ───────────────────────────────────────────────────────────────────────────────────────────────────────────
+// ── reads of stored state ───────────────────────────────────────────────────────────────────────────────────────────
 
 const lookScript = `local head, floor = string.match(redis.call('HGET', KEYS[1], ARGV[1]) or '0 0', '^(%d+) (%d+)')
   local newest = redis.call('XREVRANGE', KEYS[2], '+', string.format('%d', floor + 1), 'COUNT', 100)
@@ -198,7 +198,7 @@ const look = async (name) => {
   const own = known.map((member) => `${base}:member:${member}`);
   const from = clock();
   try {
-    // Nobody waits longer for an answer that a killed connection has lost.
+    // The reply may be lost with a killed connection, so the wait is bounded.
     const late = pause(1_000).then(() => undefined);
     const asked = looking.call("EVAL", lookScript, keys.length + own.length, ...keys, ...own, name);
     const found = await Promise.race([asked, late]);
@@ -226,7 +226,7 @@ const lookAround = async (random) => {
   if (random() < 0.5) await ask("unread", "", 3, () => chat.unread(member), facts, { member });
 };
 
-// ── a life ────────────────────────────────────────────────────────────────────────────────────────────────────────────
+// ── start and end ───────────────────────────────────────────────────────────────────────────────────────────────────
 
 const block = async () => {
   if (!wasOrdered("block")) return;

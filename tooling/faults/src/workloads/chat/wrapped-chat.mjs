@@ -1,8 +1,8 @@
-// Controls: the chat as its callers see it, with one lie. Which one says the query of the address it is imported by.
+// Controls: the API of a chat with one lie. The query of the import's URL names the lie.
 import { createChat as createTrueChat } from "@kit/chat";
 import { lying } from "../../lab/lies.mjs";
 
-/** Takes for a third of the time, and extends again and again as long as the process lives. */
+/** Takes messages for a third of the time and extends them for as long as the process lives. */
 const takenFor = async (box, options) => {
   const shortMs = options.leaseMs / 3;
   const messages = await box.take({ ...options, leaseMs: Math.ceil(shortMs) });

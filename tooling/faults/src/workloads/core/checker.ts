@@ -24,15 +24,15 @@ import type {
 } from "./history.js";
 
 /**
- * The invariants that a run is held against.
+ * The invariants that the checker judges a run by.
  *
- * - `D1` a write that was answered `safe` survives every fault that the answer covers
- * - `D2` reported counts are possible, and match the answer
- * - `C1` of two compare-and-sets that expect one version at most one is ok, and it gets the next revision
- * - `C2` a reader sees only requested writes, and only moves forward while no data is lost
+ * - `D1` a write with the result `safe` survives every fault that the result covers
+ * - `D2` reported counts are possible, and match the result
+ * - `C1` of two compare-and-sets that expect the same version, at most one succeeds, with the next revision
+ * - `C2` a reader shows only requested writes, and only moves forward while no data is lost
  * - `C3` two seconds after a heal every reader shows the newest entry; a component swaps seldom, and ends on the last
  * - `C4` a write has at most one revision; one that resolved is not lost, one that failed was not made
- * - `C5` a reader keeps its value: it never throws, nor falls back to its default or to nothing; no call loses its connection
+ * - `C5` a reader keeps its value: it never throws and never falls back; no call loses its connection
  * - `U1` every promise settles by its deadline and 100 ms
  * - `U2` a durable write is made once, and not at all if it failed
  * - `U3` work goes on within a second after an outage, and after a failover as soon as there is a new master
@@ -46,7 +46,7 @@ type Judge = AnyJudge<Invariant>;
 
 const newestMs = 2_000;
 
-/** Everything in a run that core must not do. It knows the promises of core, not its workings. */
+/** Checks a run against the invariants. The checks use the promises of core, not its implementation. */
 export const verdictOn = (run: RunHistory): Verdict<Invariant> =>
   judged(invariants, (judge) => {
     for (const worker of run.workers) {
@@ -67,7 +67,7 @@ export const verdictOn = (run: RunHistory): Verdict<Invariant> =>
     for (const what of run.leftovers) judge("U4", what);
   });
 
-// ── what the server lost ────────────────────────────────────────────────────────────────────────────────────────────
+// ── losses of the server ────────────────────────────────────────────────────────────────────────────────────────────
 
 const overlap = (one: Span, other: Span): boolean =>
   one.from - clockErrorMs <= other.to && other.from <= one.to + clockErrorMs;
@@ -89,7 +89,7 @@ const spanOf = ({ startedAt, settledAt }: { readonly startedAt: number; readonly
   to: settledAt,
 });
 
-/** Whether the answer did not cover a loss of this kind. */
+/** Whether the result does not cover a loss of this kind. */
 const isExcused = (run: RunHistory, call: DurableCall, loss: DataLoss): boolean => {
   const span = spanOf(call);
   if (!isInterrupted(loss, span)) return false;
@@ -98,7 +98,7 @@ const isExcused = (run: RunHistory, call: DurableCall, loss: DataLoss): boolean 
     case "newest":
       return true;
     case "unsynced":
-      // A write sent under the one policy may have been judged under the other.
+      // A write that was sent under one fsync policy may have been judged under another.
       return call.wanted.fsync === "none" || run.policyChanges.some((at) => overlap(span, { from: at, to: at }));
     case "unreplicated":
       return (call.replicas ?? 0) < run.replicas;
@@ -113,10 +113,10 @@ const checkDurable = (run: RunHistory, judge: Judge): void => {
       const count = run.effects.get(id) ?? 0;
       judge("U2", count > 1 && `${name}: ${id} was written ${String(count)} times`);
       if (outcome === "failed")
-        judge("U2", count > 0 && `${name}: ${id} was told to have failed (${call.code ?? ""}), and is there`);
+        judge("U2", count > 0 && `${name}: ${id} was reported as failed (${call.code ?? ""}), and is there`);
       if (outcome !== "ok") continue;
       checkCounts(run, call, judge);
-      // Where nothing is lost whoever knows that it was written is right.
+      // On a server that loses nothing, `short` promises as much as `safe`.
       const isPromised = answer === "safe" || (run.losesNothing && answer === "short");
       if (!isPromised || run.losses.some((loss) => isExcused(run, call, loss))) continue;
       const asked = `${String(wanted.replicas)} replicas, fsync ${wanted.fsync}`;
@@ -143,7 +143,7 @@ const checkCounts = (run: RunHistory, call: DurableCall, judge: Judge): void => 
 
 // ── entries ─────────────────────────────────────────────────────────────────────────────────────────────────────────
 
-/** One write, however often it was asked for. */
+/** One write, with all its attempts. */
 interface Write {
   readonly op: string;
   readonly name: string;
@@ -167,7 +167,7 @@ const writesOf = (run: RunHistory): ReadonlyMap<string, Write> => {
 const okOf = ({ calls }: Write): (ConfigCall & { readonly version: Version })[] =>
   calls.filter((call): call is ConfigCall & { readonly version: Version } => call.version !== undefined);
 
-/** In which it was made, if it was. */
+/** The span in which a write was made, if it was. */
 const lifeOf = ({ calls }: Write): Span => ({
   from: Math.min(...calls.map(({ startedAt }) => startedAt)),
   to: Math.max(...calls.map(({ settledAt }) => settledAt)),
@@ -196,7 +196,7 @@ const checkExpected = (run: RunHistory, writes: ReadonlyMap<string, Write>, judg
   }
 };
 
-/** All that anybody saw of an entry, and when. */
+/** All values of entries that any reader, call or lab read, with their instants. */
 const sightsOf = (run: RunHistory): (Sight & { readonly name: string; readonly seenAt: number })[] => [
   ...run.workers.flatMap(({ records }) =>
     records.flatMap((record) => {
@@ -222,11 +222,11 @@ const checkRevisions = (run: RunHistory, writes: ReadonlyMap<string, Write>, jud
       if (mayBeLost(run, { from: startedAt, to: settledAt })) continue;
       const last = newest.get(write.name);
       const isLost = last === undefined || last.epoch !== version.epoch || last.revision < version.revision;
-      judge("C4", isLost && `${place}: ${write.op} was told ok, and the last is ${last ? textOf(last) : "none"}`);
+      judge("C4", isLost && `${place}: ${write.op} was written, and the last is ${last ? textOf(last) : "none"}`);
     }
 };
 
-/** The names of all entries that somebody asked to write, by operation. */
+/** The entry of each requested write, by operation. */
 const askedOf = (run: RunHistory): ReadonlyMap<string, string> =>
   new Map(
     run.workers.flatMap(({ records }) =>
@@ -249,17 +249,20 @@ const checkSights = (run: RunHistory, writes: ReadonlyMap<string, Write>, judge:
   const asked = askedOf(run);
   for (const { name, id, version, seenAt } of sightsOf(run)) {
     const write = writes.get(id);
-    judge("C2", asked.get(id) !== name && `${name}: ${id} was seen, and nobody asked for it`);
+    judge("C2", asked.get(id) !== name && `${name}: ${id} was shown and never requested`);
     const owner = owners.get(`${name} ${textOf(version)}`) ?? id;
     judge("C2", owner !== id && `${name}: ${textOf(version)} was written as ${owner} and seen as ${id}`);
     if (!write) continue;
     const isDenied = write.calls.every(({ outcome }) => outcome === "failed");
-    judge("C4", isDenied && `${name}: ${id} was told to have failed (${write.calls[0]?.code ?? ""}), and was seen`);
+    judge("C4", isDenied && `${name}: ${id} was reported as failed (${write.calls[0]?.code ?? ""}), and was seen`);
     if (name !== run.rolledName) add(id, version, seenAt);
   }
   for (const call of run.workers.flatMap(callsOf))
     if (call.what === "get" && call.id !== undefined && call.id !== "default")
-      judge("C2", asked.get(call.id) !== call.name && `${call.name}: get gave ${call.id}, for which nobody asked`);
+      judge(
+        "C2",
+        asked.get(call.id) !== call.name && `${call.name}: get returned ${call.id}, which was never requested`,
+      );
   for (const [op, found] of versions) {
     const write = writes.get(op);
     const by = Math.max(...found.values());
@@ -293,11 +296,11 @@ const checkReads = ({ id, records }: WorkerHistory, judge: Judge): void => {
   }
 };
 
-/** For how much of the time in which it had to show the newest a worker could not. */
+/** How much of the time in which a worker had to show the newest entry it or the machine stalled. */
 const heldUp = ({ slow }: RunHistory, worker: WorkerHistory, from: number): number =>
   Math.max(stalledIn(worker, from, from + newestMs), shared(slow, from, from + newestMs));
 
-/** When a worker was certainly still at work. */
+/** The last instant at which a worker was certainly at work. */
 const lastCallAt = (worker: WorkerHistory): number =>
   callsOf(worker).reduce((last, { settledAt }) => Math.max(last, settledAt), -Infinity);
 
@@ -326,13 +329,13 @@ const hasShown = (records: readonly LogRecord[], name: string, version: Version,
       record.kind === "shows" && record.name === name && record.at <= by && (record.version?.at ?? 0) >= version.at,
   );
 
-/** Whether a reader was fresh at some time of a span. */
+/** Whether a reader was fresh at any time in a span. */
 const stateIn = (records: readonly LogRecord[], name: string, from: number, to: number): boolean => {
   let isFresh = false;
   for (const record of records) {
     if (record.kind !== "state" || record.name !== name) continue;
     if (record.at > to) break;
-    // It was the same at the beginning.
+    // The state at the beginning of the span is that of the record before it.
     if (record.at > from && isFresh) return true;
     isFresh = record.state === "fresh";
   }
@@ -341,7 +344,7 @@ const stateIn = (records: readonly LogRecord[], name: string, from: number, to: 
 
 // ── flapping ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
-/** A component settles for a second at most, so it swaps about once a second, and once more when all is quiet. */
+/** A component debounces for at most a second, so it swaps about once a second, and once more after the last write. */
 const mostSwaps = ({ from, to }: Span): number => 2 * Math.ceil((to - from) / 1_000) + 2;
 
 const checkFlaps = (run: RunHistory, writes: ReadonlyMap<string, Write>, judge: Judge): void => {
@@ -384,7 +387,7 @@ const isWork = (record: LogRecord, kind: Kind): record is ConfigCall | DurableCa
   return kind === "config" && record.what !== "component" && record.what !== "close";
 };
 
-/** The work that has to go on after an outage: anything at all; after a failover, which may concern one slot only, each key. */
+/** The work that must go on after an outage: any work, or, after a failover, work on each key, since slots fail alone. */
 const worksOf = (
   run: RunHistory,
   { dueMs }: Pick<Heal, "dueMs">,
@@ -394,12 +397,12 @@ const worksOf = (
     new Set(
       run.workers.flatMap((worker) => callsOf(worker).flatMap((call) => (call.what === what ? [call.name] : []))),
     );
-  // Of the entries those that are used all the time.
+  // Only entries that workers use all the time.
   const entries = [...named("get")].map((name) => ["config", name] as const);
   return [...entries, ...[...named("durable")].map((name) => ["durable", name] as const)];
 };
 
-/** For how much of a span nobody could work, since the machine did not let them. */
+/** How much of a span no worker could work, since the machine was busy. */
 const lostTime = ({ workers, slow }: RunHistory, from: number, to: number): number =>
   Math.max(stalledByAll(workers, from, to), shared(slow, from, to));
 
@@ -421,11 +424,11 @@ const resumedAt = (run: RunHistory, at: number, kind: Kind, name?: string): numb
   return first;
 };
 
-/** How long after a heal, or a failover's injection, all that had to go on went on. */
+/** The milliseconds from a heal, or a failover's injection, until all required work went on. */
 export const recoveryMs = (run: RunHistory, heal: Pick<Heal, "at" | "dueMs">): number =>
   Math.max(...worksOf(run, heal).map((work) => resumedAt(run, heal.at, ...work))) - heal.at;
 
-/** The longest time in which nothing went well. */
+/** The longest time without a successful call. */
 export const worstStallMs = (run: RunHistory): number => {
   const instants = run.workers.flatMap(({ records }) =>
     records.flatMap((record) => (kinds.some((kind) => isWork(record, kind)) ? [(record as ConfigCall).settledAt] : [])),

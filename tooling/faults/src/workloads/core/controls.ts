@@ -4,11 +4,11 @@ import type { Invariant } from "./checker.js";
 
 interface CoreControl extends Control {
   readonly invariants: readonly Invariant[];
-  /** In the built configuration; without it the modules are wrapped, with the lie of the control's own name. */
+  /** A change to the built configuration. Without it the modules are wrapped by the lie of the same name. */
   readonly mutation?: Mutation;
 }
 
-/** Errors that configuration and durability may have; a checker that does not see one is of no use. */
+/** Deliberate faults of configuration and durability, each of which the checker must detect. */
 export const coreControls: readonly CoreControl[] = [
   { name: "durable-trusts-anybody", invariants: ["D1"], kind: "replication cut, master killed", injections: 2 },
   { name: "short-is-safe", invariants: ["D2"], kind: "scripts flushed" },

@@ -1,15 +1,15 @@
 import type { Loss } from "../../lab/lab.js";
 import type { Call, CommonRecord, Span, WorkerHistory as AnyWorkerHistory } from "../../records.js";
 
-/** Names one write of an entry for good. */
+/** Identifies one write of an entry. */
 export interface Version {
   readonly epoch: string;
   readonly revision: number;
-  /** When it was written, by the server's clock: epoch milliseconds. */
+  /** The server's time of the write, epoch milliseconds. */
   readonly at: number;
 }
 
-/** An entry as somebody saw it: which write, and with whose value. */
+/** An entry as read: the write, and the id in its value. */
 export interface Sight {
   readonly version: Version;
   readonly id: string;
@@ -18,9 +18,9 @@ export interface Sight {
 /** A call about an entry. */
 export interface ConfigCall extends Call {
   readonly what: "set" | "rollback" | "get" | "history" | "ready";
-  /** Of a write; a value carries that of the write which it was made for. */
+  /** The operation id of a write. Each value contains that of its own write. */
   readonly op?: string;
-  /** The value that had to be there; null: none. */
+  /** The expected version; null: no entry. */
   readonly expected?: Version | null;
   /** The outcome of a write. */
   readonly version?: Version;
@@ -29,10 +29,10 @@ export interface ConfigCall extends Call {
   readonly seen?: readonly Sight[];
 }
 
-/** A write whose fate was asked about. */
+/** A call of `durable()`. */
 export interface DurableCall extends Call {
   readonly what: "durable";
-  /** The value that was written; nobody else writes the same. */
+  /** The value that was written, which no other call writes. */
   readonly id: string;
   readonly wanted: { readonly replicas: number; readonly fsync: "none" | "local" };
   readonly answer?: "safe" | "short" | "unknown";
@@ -41,19 +41,19 @@ export interface DurableCall extends Call {
   readonly why?: string;
 }
 
-/** A call that ended with nothing to say, but how. */
+/** A call with no result but its outcome. */
 interface OtherCall extends Call {
   readonly what: "component" | "close";
 }
 
-/** A write is going to be asked for. */
+/** Written before a worker requests a write. */
 interface AskRecord {
   readonly kind: "asks";
   readonly name: string;
   readonly op: string;
 }
 
-/** A reader shows another write than before; without a version it shows its default. */
+/** A reader shows another write than before. Without a version it shows its default. */
 export interface ShowsRecord {
   readonly kind: "shows";
   readonly name: string;
@@ -69,14 +69,14 @@ interface StateRecord {
   readonly at: number;
 }
 
-/** Faults of any policy: a reader threw or fell back, a component closed a connection in use. */
+/** A fault that a worker found: a reader threw or fell back, or a component closed a connection in use. */
 interface OddRecord {
   readonly kind: "odd";
   readonly name: string;
   readonly what: string;
 }
 
-/** A component has another generation than before: that of the write with this id. */
+/** A component has a new generation, made from the write with this id. */
 interface SwapRecord {
   readonly kind: "swap";
   readonly id: string;
@@ -90,7 +90,7 @@ export interface FlapRecord {
   readonly from: number;
   readonly to: number;
   readonly writes: number;
-  /** The operation of the last that went well. */
+  /** The operation id of the last successful write. */
   readonly last?: string;
 }
 
@@ -111,7 +111,7 @@ export type LogRecord =
 
 export type WorkerHistory = AnyWorkerHistory<LogRecord>;
 
-/** When an outage had ended, and the newest version of each entry then. */
+/** The end of an outage, with the newest version of each entry then. */
 export interface Heal {
   readonly kind: string;
   readonly at: number;
@@ -135,22 +135,22 @@ export interface RunHistory {
   readonly workers: readonly WorkerHistory[];
   readonly heals: readonly Heal[];
   readonly losses: readonly DataLoss[];
-  /** When the server was set to sync less, or more. */
+  /** When the fsync policy of the server was changed. */
   readonly policyChanges: readonly number[];
-  /** How many replicas there are when all is well. */
+  /** The number of replicas without a fault. */
   readonly replicas: number;
   /** Whether the server keeps all acknowledged data. */
   readonly losesNothing: boolean;
   /** Whether the server has an append-only file. */
   readonly hasFile: boolean;
-  /** The entry that goes back to earlier values; of all others each value is written once. */
+  /** The entry that is rolled back to earlier values. In all other entries each value is written once. */
   readonly rolledName: string;
-  /** The final writes: how often each is there, by id. */
+  /** The number of times that each durable write exists at the end, by id. */
   readonly effects: ReadonlyMap<string, number>;
   readonly entries: readonly Entry[];
   readonly leftovers: readonly string[];
-  /** When a bare PING of the lab, from no worker and through no fault, had to wait: the machine was too busy. */
+  /** When the lab's own PING, which no fault affects, had to wait, since the machine was too busy. */
   readonly slow: readonly Span[];
-  /** Copies of requests that were answered. */
+  /** The number of repeated requests that got a reply. */
   readonly echoes: number;
 }

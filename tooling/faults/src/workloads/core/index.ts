@@ -25,7 +25,7 @@ const flapping: Fault = {
   },
 };
 
-/** It flips the letters of a lease. */
+/** Whether a fault flips bytes in a lease. */
 const isForLeases = ({ kind }: Fault): boolean => kind === "byte flipped";
 
 const faults: readonly Fault[] = [
@@ -50,7 +50,7 @@ const run = async (phase: PhaseOptions): Promise<PhaseReport> => {
   }));
 };
 
-/** Processes that are configured by a server, and write to it what must not be lost. */
+/** Processes read their configuration from a server, and write durably to it. */
 export const workload: Workload = {
   name: "core",
   invariants,

@@ -12,24 +12,24 @@ const rolledName = "rolled";
 const wiredName = "wired";
 const names = ["limits", "texts", rolledName, wiredName];
 
-/** More than twice what readers may take: who has not shown the newest by then is in breach of an invariant, or stood still. */
+/** More than twice the bound of readers. A reader that is later breaks an invariant or was stalled. */
 const newestMs = 5_000;
-/** Longer than any PING takes on a machine that has time for it. */
+/** Longer than any PING takes on an idle machine. */
 const slowMs = 30;
 
 export interface CoreLabOptions extends LabOptions {
   readonly modules: Modules;
 }
 
-/** The last sign of a worker. */
+/** The newest records of a worker. */
 interface Heard {
-  /** When the newest call began that went well, by what it was about. */
+  /** By kind of work: the start of the newest successful call. */
   readonly wellSince: Map<"config" | "durable", number>;
   readonly shows: Map<string, Version | undefined>;
   readonly states: Map<string, string>;
 }
 
-/** A server, workers that are configured by it and write to it, and what is done to them. */
+/** A server, workers that read their configuration from it and write to it, and the injections. */
 export class CoreLab extends Lab {
   readonly leaseMs = 400;
   readonly losses: DataLoss[] = [];
@@ -48,7 +48,7 @@ export class CoreLab extends Lab {
     this.#keys = Array.from({ length: 6 }, (_, index) => `effects:{${String(index + 1)}}`);
   }
 
-  /** Of each master. */
+  /** The replicas of each master. */
   get #replicas(): number {
     return this.server.replicas.length / this.server.nodes.length;
   }
@@ -64,7 +64,7 @@ export class CoreLab extends Lab {
       wiredName,
       keys: this.#keys,
       replicas: this.#replicas,
-      // Some give up long before an outage is over, some wait it out.
+      // Some deadlines are much shorter than an outage, others are longer.
       deadlinesMs: this.#replicas > 0 ? [400, 1_500, 8_000] : [300, 1_000],
       leaseMs: this.leaseMs,
       seed: seed + 1_000 * number,
@@ -78,19 +78,19 @@ export class CoreLab extends Lab {
     return worker;
   }
 
-  // ── what the server says ──────────────────────────────────────────────────────────────────────────────────────────
+  // ── the state of the server ───────────────────────────────────────────────────────────────────────────────────────
 
-  /** The node that serves the key now. */
+  /** Sends a command to the node that serves the key now. */
   async #ask(command: string, key: string, ...args: string[]): Promise<unknown> {
     const { mode } = this.server;
     if (mode === "single") return await this.node.call(command, key, ...args);
     if (mode === "sentinel") return await (await this.server.master()).call(command, key, ...args);
-    // A client that has not heard of a new master yet is told so, and asks again.
+    // After a failover the client's commands are refused until it has found the new master.
     this.#look ??= this.server.client();
     return await eventually(() => this.#look?.call(command, key, ...args));
   }
 
-  /** Of all servers that hold data now. */
+  /** The matching keys of all masters. */
   async #keysLike(pattern: string): Promise<string[]> {
     const found: string[] = [];
     for (const node of [...this.server.nodes, ...this.server.replicas]) {
@@ -148,11 +148,11 @@ export class CoreLab extends Lab {
     return found;
   }
 
-  // ── what workers do ───────────────────────────────────────────────────────────────────────────────────────────────
+  // ── the progress of workers ───────────────────────────────────────────────────────────────────────────────────────
 
   #lookAround(): readonly (readonly [Worker, Heard])[] {
     const living = [...this.#heard].filter(([worker]) => !worker.hasEnded);
-    // Reading the log is what makes it heard.
+    // `logged` reads the new lines of the log, which update the records.
     return living.filter(([worker]) => worker.logged("started") > 0);
   }
 
@@ -164,7 +164,7 @@ export class CoreLab extends Lab {
     });
   }
 
-  /** Nobody holds anything here; the newest writes, which a worker that sleeps will not see, stand for it. */
+  /** There are no claims. The newest writes take their place, since a stopped worker does not see them. */
   async claimsOf(): Promise<ReadonlySet<string>> {
     const entries = await this.entries();
     return new Set(entries.map(({ name, version }) => `${name} ${String(version.at)}`));
@@ -188,7 +188,7 @@ export class CoreLab extends Lab {
       () => {
         for (const what of ["config", "durable"] as const)
           if (!this.#lookAround().some(([, { wellSince }]) => (wellSince.get(what) ?? 0) > at))
-            throw new Error(`no ${what} call goes well`);
+            throw new Error(`no ${what} call succeeds`);
       },
       { timeoutMs: 15_000 },
     );
@@ -206,10 +206,10 @@ export class CoreLab extends Lab {
     );
   }
 
-  // The next fault has to wait until all readers had their chance; whether they took it in time is the checker's word.
+  // The next fault waits until all readers could show the newest entry. The checker judges whether they were in time.
   override async healed(kind: string): Promise<void> {
     const isTimed = this.marks.some((mark) => mark.kind === kind && mark.dueMs !== undefined);
-    // There work went on before the heal: what counts is how long it was since the injection.
+    // With a bound of its own the outage counts from the injection, so the heal is only a note.
     await super.healed(isTimed ? `${kind}: all back` : kind);
     const mark = this.marks.at(-1);
     const entries = await this.entries();
@@ -226,19 +226,19 @@ export class CoreLab extends Lab {
     );
   }
 
-  // ── a run ─────────────────────────────────────────────────────────────────────────────────────────────────────────
+  // ── the end of a run ──────────────────────────────────────────────────────────────────────────────────────────────
 
   override async begin(workers: number): Promise<void> {
     await super.begin(workers);
     void this.#keepPace();
   }
 
-  /** Asks, again and again, a server that is in nobody's way: how long that takes says how much the machine has to do. */
+  /** Sends PING repeatedly, on a connection that no fault affects, to measure how busy the machine is. */
   async #keepPace(): Promise<void> {
     while (!this.#isOver) {
       const from = clock();
       const node = [...this.server.sentinels, ...this.server.nodes].find(({ state }) => state === "running");
-      // Where it is gone nothing is measured.
+      // Without a running server nothing is measured.
       const isAnswered = await node?.call("PING").then(
         () => true,
         () => false,
@@ -249,7 +249,7 @@ export class CoreLab extends Lab {
     }
   }
 
-  /** Sends all workers away, and returns all that is known. */
+  /** Ends all workers, and returns all records. */
   async end(): Promise<RunHistory> {
     const workers = await this.dismiss<LogRecord>();
     return {

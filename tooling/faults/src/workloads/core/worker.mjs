@@ -1,5 +1,5 @@
-// A process that keeps readers of every entry and one component, writes entries now and then, and writes what it wants to
-// be durable. It looks at what its readers show all the time.
+// A process with a reader of every entry and one component. It writes entries now and then, makes durable writes, and logs
+// every change that its readers show.
 import { pause } from "@kit/core/toolkit";
 import { clock } from "../../lab/clock.mjs";
 import {
@@ -24,7 +24,7 @@ const { durable } = await import(settings.durableModule);
 
 const pick = (random, list) => list[Math.floor(random() * list.length)];
 
-// ── readers ───────────────────────────────────────────────────────────────────────────────────────────────────────────
+// ── readers ─────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 const isValue = (value) => typeof value?.id === "string" && value.id !== "";
 const schema = {
@@ -39,7 +39,7 @@ const lookMs = 10;
 const shown = new Map();
 let reads = 0;
 
-/** Looks at one reader as an application does, at any time; writes down what is new. */
+/** Reads the value of one reader, as an application does at any time. Logs it if it is new. */
 const look = (config) => {
   const { name } = config;
   const before = shown.get(name);
@@ -72,16 +72,16 @@ const readerOf = (client, name) => {
   return config;
 };
 
-// ── writes of entries ─────────────────────────────────────────────────────────────────────────────────────────────────
+// ── writes of entries ───────────────────────────────────────────────────────────────────────────────────────────────
 
 const versionOf = ({ epoch, revision, at }) => ({ epoch, revision, at });
 const mostTries = 6;
 let writes = 0;
 
-/** Asks until somebody knows what came of it, always by the same operation id; sometimes once more than needed. */
+/** Repeats a write by the same operation id until its outcome is known, and sometimes once more than needed. */
 const persist = async (what, name, about, write, random, isBrief = false) => {
   const op = `${id}.${++writes}`;
-  // A worker that is killed before the answer has asked all the same.
+  // Logged before the request, since a worker that is killed before the reply may have written.
   log("asks", { name, op });
   for (let tries = 1; tries <= mostTries; tries++) {
     const deadlineMs = isBrief ? deadlinesMs[0] : pick(random, deadlinesMs);
@@ -105,7 +105,7 @@ const valueOf = (op) => ({ id: op, by: id });
 const setSome = (config, random) => {
   const roll = random();
   const { version } = config;
-  // Not by the version that the reader knows alone: what others write meanwhile must be seen.
+  // Not always the version of the own reader, so that writes of other workers are met.
   const expected = roll < 0.5 ? undefined : roll < 0.55 || !version ? null : versionOf(version);
   const about = expected === undefined ? {} : { expected };
   return persist("set", config.name, about, (op, options) => config.set(valueOf(op), options), random);
@@ -145,7 +145,7 @@ const configure = async (configs, random) => {
 const flapMs = 2_000;
 const flapEveryMs = 20;
 
-/** One entry, changed again and again; what came last must win. */
+/** Changes one entry in quick succession. The last write must win. */
 const flap = async (config, random) => {
   const from = clock();
   let count = 0;
@@ -175,9 +175,9 @@ const obey = async (wired, random) => {
   }
 };
 
-// ── the component ─────────────────────────────────────────────────────────────────────────────────────────────────────
+// ── the component ───────────────────────────────────────────────────────────────────────────────────────────────────
 
-/** Its connections are objects that know whether they were closed, which is all that matters here. */
+/** The component's connections are objects that record whether they were closed. */
 const wire = (client) => {
   let newest;
   const component = createComponent(client, wiredName, {
@@ -216,11 +216,11 @@ const useComponent = async (component, random) => {
   }
 };
 
-// ── durable writes ────────────────────────────────────────────────────────────────────────────────────────────────────
+// ── durable writes ──────────────────────────────────────────────────────────────────────────────────────────────────
 
 let effects = 0;
 
-/** Of a server without replicas its disk is asked, else the replicas: all, or one of them. */
+/** The durability to request: without replicas the disk, else one or all of the replicas. */
 const wishOf = (random) => {
   const roll = random();
   if (replicas === 0)
@@ -255,7 +255,7 @@ const endureAll = async (client, random) => {
   }
 };
 
-// ── a life ────────────────────────────────────────────────────────────────────────────────────────────────────────────
+// ── start and end ───────────────────────────────────────────────────────────────────────────────────────────────────
 
 const client = await connected(settings.url, id);
 const configs = names.map((name) => readerOf(client, name));
@@ -265,7 +265,7 @@ const looking = setInterval(() => configs.forEach(look), lookMs);
 const randomOf = (loop) => seeded(settings.seed * 31 + loop);
 const written = configs.filter(({ name }) => name !== wiredName);
 const wired = configs.find(({ name }) => name === wiredName);
-// So that there is something to connect to.
+// The component needs an entry to connect by.
 void persist("set", wiredName, { expected: null }, (op, options) => wired.set(valueOf(op), options), randomOf(90));
 const loops = [
   configure(written, randomOf(0)),

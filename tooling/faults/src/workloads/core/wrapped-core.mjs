@@ -1,5 +1,4 @@
-// Controls: the parts of core as their callers see them, with one lie. Which one says the query of the address they are
-// imported by.
+// Controls: the APIs of core with one lie. The query of the import's URL names the lie.
 import { isReplyError, pause } from "@kit/core/toolkit";
 import { createConfig as createTrueConfig } from "@kit/core/config";
 import { durable as trueDurable } from "@kit/core/durable";
@@ -9,9 +8,9 @@ export { createComponent, withComponent } from "@kit/core/config";
 
 const lie = new URL(import.meta.url).search.slice(1);
 
-// ── durable ───────────────────────────────────────────────────────────────────────────────────────────────────────────
+// ── durable ─────────────────────────────────────────────────────────────────────────────────────────────────────────
 
-/** Asks whoever answers, on a connection that comes back by itself: a new master never saw what it is asked about. */
+/** Confirms on a connection that reconnects by itself, though a new master may never have received the write. */
 const askAnybody = async (client, { replicas, timeoutMs, deadlineMs }, write) => {
   const until = performance.now() + deadlineMs;
   const value = await write({ call: (command, ...args) => client.call(command, ...args) });
@@ -33,17 +32,17 @@ const callItSafe = async (client, options, write) => {
 
 export const durable = { "durable-trusts-anybody": askAnybody, "short-is-safe": callItSafe }[lie] ?? trueDurable;
 
-// ── readers ───────────────────────────────────────────────────────────────────────────────────────────────────────────
+// ── readers ─────────────────────────────────────────────────────────────────────────────────────────────────────────
 
-/** The lies of a reader. */
+/** Lies about a reader, by name. */
 const lies = {
-  /** An entry that is gone is taken for an empty one. */
+  /** A missing entry is taken for an empty one. */
   "emptiness-is-truth": (config) => ({
     get current() {
       return config.state === "degraded" ? { id: "" } : config.current;
     },
   }),
-  /** It keeps the value of the moment at which its link was lost. */
+  /** The reader keeps the value that it had when its link was lost. */
   "never-reads-again": (config) => {
     let frozen;
     const freeze = (state) => {

@@ -5,7 +5,7 @@ import type { LogRecord, RunHistory } from "./history.js";
 
 const options = { prefix, deadlineMs: 10_000 };
 
-/** A server, workers that import, roll back and look up, and what is done to them. */
+/** A server, workers that import, roll back and look up, and the injections. */
 export class GeoIpLab extends PlainLab<LogRecord> {
   async end(): Promise<RunHistory> {
     const plain = await this.plainHistory();
@@ -13,13 +13,13 @@ export class GeoIpLab extends PlainLab<LogRecord> {
     return { ...plain, wrong: { G2: await this.#unanswered(client), G4: await this.#orphans(client) } };
   }
 
-  /** Whether what serves in the end answers for all of its ranges. */
+  /** Checks that the version that serves in the end finds all of its ranges. */
   async #unanswered(client: Connection): Promise<string[]> {
     await using reader = createGeoIp(client, "city", { ...options, mode: "local" });
     try {
       await reader.ready();
     } catch (error) {
-      return [`what serves in the end: ${String(error)}`];
+      return [`the version that serves in the end: ${String(error)}`];
     }
     const found = new Set<number | undefined>();
     for (let at = 0; at < 1_200; at++)
@@ -27,12 +27,12 @@ export class GeoIpLab extends PlainLab<LogRecord> {
     return found.size === 1 && !found.has(undefined) ? [] : [`in the end there are ${[...found].join()}`];
   }
 
-  /** Once more imported, so that all that a dead importer left half done is done: only what serves then may stay. */
+  /** Imports once more, which finishes the work of killed importers. After that only the serving version may stay. */
   async #orphans(client: Connection): Promise<string[]> {
     const { version } = await importGeoIp(client, "city", [{ network: "11.0.0.0/24", place: { asn: 1 } }], options);
     return [...(await this.lives())].flatMap(([key, ms]) => {
       const mayStay = key.endsWith("{city}:current") || key.includes(version);
-      // -2: it has expired since it was listed.
+      // -2: the key has expired since it was listed.
       return ms === -2 || mayStay === (ms === -1) ? [] : [`${key} has ${String(ms)} ms left`];
     });
   }

@@ -1,5 +1,5 @@
-// A process that imports versions of a database, rolls them back, and looks addresses up in every mode meanwhile. All ranges
-// of a version have one number, and no two versions the same.
+// A process that imports versions of a database and rolls them back while it looks addresses up in every mode. All ranges
+// of a version have one number, which no other version has.
 import { pause } from "@kit/core/toolkit";
 import { clock } from "../../lab/clock.mjs";
 import {
@@ -37,11 +37,11 @@ const importAll = async (random) => {
     const source = async function* () {
       for (let at = 0; at < ranges; at++) {
         if (at % 300 === 0) await pause(1);
-        // Neighbours with one place would be one range.
+        // Neighbouring ranges with the same place would be merged.
         yield { network: `${address(at)}/28`, place: { asn, postalCode: String(at & 7) } };
       }
     };
-    // Old versions go while readers still have their fences.
+    // Short, so that old versions are removed while readers still use them.
     const options = { prefix, deadlineMs, stagingMs: 30_000, keepPreviousMs: 5_000 };
     await attempt("import", database, 60 * deadlineMs, () => importGeoIp(client, database, source(), options));
     if (random() < 0.3)
@@ -52,14 +52,14 @@ const importAll = async (random) => {
   }
 };
 
-/** The number of each version, as it was first seen. */
+/** The number of each version, as first seen. */
 const numbers = new Map();
 
 const lookUp = async (random, [mode, reader]) => {
   while (!isLeaving()) {
     const at = Math.floor(random() * ranges);
     let code;
-    // Of each of its commands: head, record, page and places, once more where a version has just gone.
+    // A deadline for each command: head, record, page and places, and all again where a version was just removed.
     const found = await attempt("lookup", mode, 30 * deadlineMs, () =>
       reader.lookup(address(at)).catch((error) => {
         ({ code } = error);

@@ -1,4 +1,4 @@
-// Controls: a database as its callers see it, with one lie. Which one says the query of the address it is imported by.
+// Controls: the API of a database with one lie. The query of the import's URL names the lie.
 import { createGeoIp as createTrueGeoIp } from "@kit/geoip";
 import { lying } from "../../lab/lies.mjs";
 
@@ -8,7 +8,7 @@ const lie = new URL(import.meta.url).search.slice(1);
 const gap = { place: null, none: "gap" };
 
 const lies = {
-  /** It answers with the place of one version and the name of the one before. */
+  /** Returns the place of one version with the name of the one before. */
   "names-another-version": (reader) => {
     let before;
     return async (address) => {

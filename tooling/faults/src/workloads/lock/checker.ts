@@ -24,16 +24,16 @@ import {
 } from "./history.js";
 
 /**
- * The invariants that a run is held against.
+ * The invariants that the checker judges a run by.
  *
  * - `L1` fencing tokens strictly increase from grant to grant
  * - `L2` the register accepts no token older than the newest it saw, and loses no update
  * - `L3` a signal aborts before its lease ends, on its holder's own monotonic clock
  * - `L4` a killed holder's lock is granted to a waiter within its lease plus 10 % and 100 ms
- * - `L5` nobody but its owner ends or revives a lease
- * - `L6` a lock that is released while a caller waits is granted within 10 % of a lease and 100 ms, unless a fault is
- *   active or was in the second before
- * - `exclusion` while a lease is certainly held, nobody else holds the lock
+ * - `L5` only its owner ends a lease, and no ended lease is revived
+ * - `L6` a lock that is released while a caller waits is granted within 10 % of a lease and 100 ms, unless a fault was
+ *   active then or in the second before
+ * - `exclusion` while a lease is certainly held, no other caller holds the lock
  * - `linearizable` calls, as their callers saw them, are those of a mutex whose fencing tokens grow
  * - `U1` every promise settles by its deadline and 100 ms
  * - `U2` a repeated request has one effect and one answer
@@ -61,7 +61,7 @@ export const invariants = [
 export type Violation = AnyViolation<Invariant>;
 type Judge = AnyJudge<Invariant>;
 
-/** Everything in a run that no lock may do. It knows the promises of the lock, not its workings. */
+/** Checks a run against the invariants. The checks use the promises of the lock, not its implementation. */
 export const verdictOn = (run: RunHistory): AnyVerdict<Invariant> =>
   judged(invariants, (judge) => {
     for (const [name, accesses] of run.registers) checkRegister(name, accesses, judge);
@@ -127,7 +127,7 @@ const checkRegister = (name: string, accesses: readonly Access[], judge: Judge):
   }
 };
 
-/** How many late writes were accepted: the damage of an unfenced register. */
+/** The number of late writes that were accepted, which is the damage of an unfenced register. */
 export const staleWrites = (accesses: readonly Access[]): number => {
   let newest = 0n;
   let stale = 0;
@@ -160,7 +160,7 @@ const grantsOf = (run: RunHistory): Map<string, KnownGrant[]> => {
   return byName;
 };
 
-/** A request made after another grant was known must get a larger token: by the callers' records, not by Redis. */
+/** Checks, by the callers' records, that a request made after another caller's grant got a larger token. */
 const checkGrantOrder = (run: RunHistory, judge: Judge): void => {
   for (const [name, grants] of grantsOf(run)) {
     const byEnd = grants.toSorted((a, b) => a.settledAt - b.settledAt);
@@ -177,15 +177,13 @@ const checkGrantOrder = (run: RunHistory, judge: Judge): void => {
   }
 };
 
-/**
- * A copy of an acquire finds its own grant, with the same token, or another holder's, and is never blocked by itself.
- */
+/** A copy of an acquire finds its own grant with the same token, or another holder. Its own lease never refuses it. */
 const checkEchoes = (run: RunHistory, judge: Judge): void => {
   const fences = new Map<string, bigint>();
   for (const accesses of run.registers.values()) for (const { token, fence } of accesses) fences.set(token, fence);
   for (const { name, token, state, fence, owner } of run.echoes) {
     if (state === "other") {
-      judge("U2", owner === token && `${name}: an acquire that was sent twice found itself in its own way`);
+      judge("U2", owner === token && `${name}: the copy of an acquire was refused because of its own lease`);
       continue;
     }
     const reported = BigInt(fence ?? 0);
@@ -199,11 +197,11 @@ const checkEchoes = (run: RunHistory, judge: Judge): void => {
 };
 
 const checkMutex = (run: RunHistory, judge: Judge): void => {
-  // Where leases end before their time, the calls alone cannot tell when.
+  // A loss of data ends leases early, at instants that the calls do not show.
   if (run.dataLosses.length > 0) return;
   for (const { name, operations } of mutexWindows(run)) {
     const { isLinearizable } = linearizable(mutexWithFence, operations);
-    // Undecided is neither.
+    // An undecided search counts neither as judged nor as broken.
     if (isLinearizable !== undefined)
       judge(
         "linearizable",
@@ -218,7 +216,7 @@ const checkAccess = (run: RunHistory, id: string, access: AccessRecord, judge: J
   const { action, name, fence, op, verdict, owned, micros, isHeld } = access;
   if (isHeld !== true || verdict === "unknown") return;
   const at = Number(micros) / 1_000;
-  // A holder whose lease the server has forgotten learns it within that lease.
+  // When the server loses data, a holder may keep its lease for up to a lease's length before it learns of the loss.
   if (lostDataBetween(run, at - run.leaseMs, at)) return;
   const isRefused = verdict === "refused";
   judge(
@@ -229,7 +227,7 @@ const checkAccess = (run: RunHistory, id: string, access: AccessRecord, judge: J
     judge(
       "exclusion",
       owned === 0 &&
-        `${name}: ${id} with ${fence} certainly held what the server had given to another, or to nobody (${op})`,
+        `${name}: ${id} with ${fence} certainly held a lock that was free or another's on the server (${op})`,
     );
 };
 
@@ -238,7 +236,7 @@ const checkAccess = (run: RunHistory, id: string, access: AccessRecord, judge: J
 const regrantDueAt = (run: RunHistory, { leaseEndsAt, waiting }: Death): number => {
   const dueAt = leaseEndsAt + 0.1 * run.leaseMs + lateMs;
   if (!run.isCluster) return dueAt;
-  // Where subscribers may sit on other nodes nobody sees that a waiter is dead: each one may be given one lease.
+  // On a Cluster subscribers may be on other nodes, so a dead waiter is not detected. Each may be granted one lease.
   const killedAt = new Map(run.workers.map((worker) => [worker.id, worker.killedAt ?? Infinity]));
   return waiting.reduce((due, id) => ((killedAt.get(id) ?? Infinity) < due ? due + run.leaseMs : due), dueAt);
 };
@@ -246,7 +244,7 @@ const regrantDueAt = (run: RunHistory, { leaseEndsAt, waiting }: Death): number 
 /** Whether a live caller was in the wait queue for the whole time in which the lock had to be granted again. */
 export const isWaitedFor = (run: RunHistory, death: Death): boolean => {
   const dueAt = regrantDueAt(run, death);
-  // A request of that very moment may have been on its way.
+  // A request that was under way at that moment may have missed the queue.
   const queuedBy = death.foundAt - 20;
   return run.workers.some(({ records }) =>
     records.some(
@@ -262,14 +260,14 @@ export const isWaitedFor = (run: RunHistory, death: Death): boolean => {
 
 const stalledByAll = ({ workers }: RunHistory, from: number, to: number): number => stalledByAllOf(workers, from, to);
 
-/** A fencing token is the server's time of its grant, in microseconds. */
+/** Checks when the lock was granted again. A fencing token is the server's time of its grant, in microseconds. */
 const checkRecovery = (run: RunHistory, death: Death, judge: Judge): void => {
   if (!isWaitedFor(run, death)) return;
   const dueAt = regrantDueAt(run, death);
   const fences = [
     ...(run.registers.get(death.name) ?? []).map(({ fence }) => fence),
     ...(grantsOf(run).get(death.name) ?? []).map(({ fence }) => fence),
-    // Its receiver may have died before anybody heard of it.
+    // The next holder may have been killed before it logged its grant.
     ...run.deaths.filter(({ name }) => name === death.name).map(({ fence }) => fence),
   ];
   const next = fences.reduce((least, fence) => (fence > death.fence && fence < least ? fence : least), 2n ** 63n);
@@ -306,10 +304,10 @@ const fencesOf = (run: RunHistory): Map<string, bigint[]> => {
   );
 };
 
-/** A request of that very moment may have been on its way. */
+/** Allowed for a request that was under way. */
 const queuedWithinMs = 100;
 
-/** From free to granted. Checked only without faults: otherwise it is not known which waiters could be notified. */
+/** Checks the time from free to granted, without faults only. During a fault a waiter may be out of reach. */
 const checkHandOver = (run: RunHistory, judge: Judge): void => {
   if (!run.isClockTrue) return;
   const fences = fencesOf(run);
@@ -331,19 +329,19 @@ const checkHandOver = (run: RunHistory, judge: Judge): void => {
     const lateBy = grantedAt - dueAt - stalledByAll(run, settledAt, dueAt);
     judge(
       "L6",
-      lateBy > 0 && `${name}: given back with ${String(fence)}, it was granted ${lateBy.toFixed(0)} ms too late`,
+      lateBy > 0 && `${name}: released with ${String(fence)}, it was granted ${lateBy.toFixed(0)} ms too late`,
     );
   }
 };
 
-/** A reply that was on its way during the outage does not count: a lock must have been granted since. */
+/** Checks that a lock was granted after the outage. A reply that was under way during the outage does not count. */
 const checkResumption = (run: RunHistory, healedAt: number, judge: Judge): void => {
   const tookMs = resumedAt(run, healedAt) - healedAt - stalledByAll(run, healedAt, healedAt + resumeMs);
   const late = `work went on ${tookMs.toFixed(0)} ms after the outage that ended at ${healedAt.toFixed(0)}`;
   judge("U3", tookMs > resumeMs && late);
 };
 
-/** When the register first accepted a write of a lease that was granted after `at`. */
+/** The instant at which the register first accepted a write of a lease that was granted after `at`. */
 const resumedAt = (run: RunHistory, at: number): number => {
   let first = Infinity;
   for (const accesses of run.registers.values()) {
@@ -357,7 +355,7 @@ const resumedAt = (run: RunHistory, at: number): number => {
   return first;
 };
 
-/** How long after `at` the register next accepted a write of a lease granted since, of one name or of any. */
+/** The milliseconds from `at` until a register accepted a write of a lease granted since; `only`: of one name. */
 export const recoveryMs = (run: RunHistory, at: number, only?: string): number => {
   let first = Infinity;
   for (const [name, accesses] of run.registers) {

@@ -4,9 +4,9 @@ import type { Invariant } from "./checker.js";
 
 interface LockControl extends Control {
   readonly invariants: readonly Invariant[];
-  /** In the built lock; without them the lock is wrapped, with the lie of the control's own name. */
+  /** Changes to the scripts of the built lock. Without them the lock is wrapped by the lie of the same name. */
   readonly mutations?: readonly Mutation[];
-  /** @default true; with false the lock is right, but the register that it guards accepts everything. */
+  /** False: the lock is right, and the register that it guards accepts everything. @default true */
   readonly isFenced?: boolean;
 }
 
@@ -74,7 +74,7 @@ export const lockControls: readonly LockControl[] = [
     name: "tells-nobody",
     invariants: ["L6"],
     kind: "scripts flushed",
-    // The inbox in a waiter's record is lost at each write.
+    // Each write of a waiter's record drops its inbox.
     mutations: [
       { script: "acquire", operands: ["terms"], lua: "terms = string.gsub(terms, ' [^ ]+$', ' -')" },
       { script: "heartbeat", operands: ["inbox"], lua: "inbox = '-'" },

@@ -18,7 +18,7 @@ import type { Edge } from "../../workload.js";
 const leaseMs = 60_000;
 const deadlineMs = 1_000;
 
-/** A lock with a holder whose keys can be spoilt. */
+/** A held lock whose keys can be spoilt. */
 interface Scene {
   readonly keys: Readonly<Record<string, string>>;
   readonly lock: Lock;
@@ -79,12 +79,12 @@ const spoilt = (): Promise<Findings> =>
     },
     queue: { "no waiter behind it": (server, key) => server.call("ZADD", key, "-1", "nobody", "inf", "nobody-else") },
     waiters: {
-      "a counter that does not count": (server, key) => server.call("HSET", key, "#", "x"),
-      "records that say nothing": (server, key) => server.call("HSET", key, "a", "", "b", "1", "c", "x y z"),
+      "a counter that is no number": (server, key) => server.call("HSET", key, "#", "x"),
+      "malformed records": (server, key) => server.call("HSET", key, "a", "", "b", "1", "c", "x y z"),
     },
   });
 
-// A script that touches only a lease of our own needs no fence.
+// Calls on an own lease do not read the fence.
 const newer = (): Promise<Findings> =>
   newerLayout(subject, "fence", setTo("2:1:what-ever:comes"), ["extend", "resume", "release"]);
 
@@ -106,7 +106,7 @@ const refusals = (lock: Lock): Readonly<Record<string, () => Promise<unknown>>> 
 const hugeInput = async (): Promise<Findings> => {
   const found: Findings = { effects: 0, checked: 0, broken: [] };
   await withLock(async (server, lock) => {
-    // Commands that the client sends by itself are counted, too.
+    // The first acquire comes before the count, since the client sends commands of its own with it.
     await (await lock.acquire("first")).release();
     await refusedUnsent(server, refusals(lock), found);
     for (const name of oddNames) {
@@ -119,7 +119,7 @@ const hugeInput = async (): Promise<Findings> => {
   return found;
 };
 
-/** Faults of stored data, and of what the caller gives. */
+/** Edges of stored data and of input. */
 export const lockEdges: readonly Edge[] = [
   { kind: "huge input", run: hugeInput },
   { kind: "spoilt keys", run: spoilt },

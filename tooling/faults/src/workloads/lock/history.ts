@@ -10,22 +10,22 @@ export interface Access {
   readonly token: string;
   readonly worker: string;
   readonly op: string;
-  /** The base of a write, as its worker had read it. */
+  /** The value that the worker had read before its write. */
   readonly base: number;
   /** The value of the register before. */
   readonly value: number;
   readonly accepted: boolean;
-  /** Whether the lock's own key named this lease at that moment; also false if the register is on another server. */
+  /** Whether the lock's own key held this lease at that moment. False if the register is on another server. */
   readonly owned: boolean;
 }
 
-/** A call of a worker, with its facts about leases, which are named by their tokens. */
+/** A call of a worker, with its facts about leases. Leases are named by their tokens. */
 export interface CallRecord extends LeaseCall {
-  /** Of the lease it got. */
+  /** The fencing token of the granted lease. */
   readonly fence?: string;
 }
 
-/** A lease in a worker's hands. */
+/** A lease that a worker held. */
 export interface HoldRecord extends Hold {
   readonly fence: string;
 }
@@ -53,20 +53,20 @@ export interface Echoed {
   readonly name: string;
   readonly token: string;
   readonly state: "granted" | "other";
-  /** Of the grant. */
+  /** The fencing token, if granted. */
   readonly fence?: string;
-  /** The holder in its place. */
+  /** The other holder, if refused. */
   readonly owner?: string;
 }
 
-/** A holder that was killed. Instants are the server's, epoch milliseconds. */
+/** A lease whose holder was killed. Instants are the server's, epoch milliseconds. */
 export interface Death {
   readonly name: string;
   readonly worker: string;
   readonly fence: bigint;
-  /** When it was certainly dead, and the wait queue was read. */
+  /** When the holder was certainly dead and the wait queue was read. */
   readonly foundAt: number;
-  /** When its lease ran out. */
+  /** When its lease expires. */
   readonly leaseEndsAt: number;
   /** The owners of the waiters in the queue, in order. */
   readonly waiting: readonly string[];
@@ -77,7 +77,7 @@ export interface RunHistory extends LeaseRun {
   readonly isCluster: boolean;
   /** Whether the server's clock was unchanged, so that a fencing token shows when it was granted. */
   readonly isClockTrue: boolean;
-  /** Whether the register lives on the lock's own server, so that `owned` means something. */
+  /** Whether the register is on the lock's own server, so that `owned` is known. */
   readonly isRegisterBeside: boolean;
   readonly registers: ReadonlyMap<string, readonly Access[]>;
   readonly workers: readonly WorkerHistory[];

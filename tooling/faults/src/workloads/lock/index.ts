@@ -42,7 +42,7 @@ const run = async (phase: PhaseOptions): Promise<PhaseReport> => {
   });
 };
 
-/** Contenders for locks, each of which guards a register. */
+/** Workers contend for locks, each of which guards a register. */
 export const workload: Workload = {
   name: "lock",
   invariants: [...invariants, "U6"],

@@ -13,7 +13,7 @@ const prefix = "kit";
 
 /** The settings of the contenders. */
 export interface LockLabOptions extends LabOptions {
-  /** @default true; false is a control in which the register accepts everything. */
+  /** False: a control in which the register accepts everything. @default true */
   readonly isFenced?: boolean;
   /** The module that the workers import as the lock. @default "@kit/lock" */
   readonly lockModule?: string;
@@ -26,7 +26,7 @@ interface Holder extends AnyHolder {
 const partsOf = (name: string): string[] =>
   ["lease", "fence", "queue", "waiters"].map((part) => `${prefix}:lock:{${name}}:${part}`);
 
-/** Everything that is held or waited for, of the names whose keys are given four by four. */
+/** Reads the holder and the waiters of each name. KEYS has four keys for each name. */
 const sightScript = `local time = redis.call('TIME')
   local found = {}
   for at = 1, #KEYS, 4 do
@@ -57,7 +57,7 @@ const parseHolder = (names: readonly string[], reply: readonly unknown[]): Holde
   };
 };
 
-/** A server, contenders for its locks, and what is done to them. */
+/** A server, the workers that contend for its locks, and the injections. */
 export class LockLab extends LeaseLab<Holder> {
   readonly names: readonly string[];
   readonly deaths: Death[] = [];
@@ -94,9 +94,9 @@ export class LockLab extends LeaseLab<Holder> {
     return this.hire("lock", settings);
   }
 
-  // ── what the servers say ──────────────────────────────────────────────────────────────────────────────────────────
+  // ── the state of the servers ──────────────────────────────────────────────────────────────────────────────────────
 
-  /** All holders and waiters, also of locks that nobody holds; on a single server at one instant. */
+  /** All holders and waiters, free locks included. On a single server they are read at one instant. */
   async #sight(): Promise<Holder[]> {
     const groups = this.server.mode === "cluster" ? this.names.map((name) => [name]) : [this.names];
     const found = await Promise.all(
@@ -141,7 +141,7 @@ export class LockLab extends LeaseLab<Holder> {
             this.#lookAtRegister.call("HGET", `${key}:state`, "fence"),
             this.#lookAtRegister.call("LRANGE", `${key}:history`, "-10", "-1"),
           ]);
-          // Each lease begins with a read; by its token only a clock that did not jump tells when.
+          // A fencing token dates its grant only if the clock did not jump. Otherwise the first read of a lease does.
           const isNew = isClockTrue
             ? Number(fence) / 1_000 > at
             : (lines as string[]).map(parseAccess).some((access) => access.action === "read" && access.at > at);
@@ -153,9 +153,9 @@ export class LockLab extends LeaseLab<Holder> {
     );
   }
 
-  // ── a run ─────────────────────────────────────────────────────────────────────────────────────────────────────────
+  // ── the end of a run ──────────────────────────────────────────────────────────────────────────────────────────────
 
-  /** Ends all workers, and returns all records; `isStuck`: they no longer work. */
+  /** Ends all workers, and returns all records. `isStuck`: the workers no longer make progress. */
   async end(isStuck = false): Promise<RunHistory> {
     const workers = await this.dismiss<LogRecord>();
     const leftovers = isStuck || this.setting === "shifted" ? [] : await this.#leftovers();
@@ -175,7 +175,7 @@ export class LockLab extends LeaseLab<Holder> {
     };
   }
 
-  /** When all have left every lock must be free, and no key may outlive its documented time. */
+  /** After all workers have left: locks that are not free, and keys that live longer than documented. */
   async #leftovers(): Promise<string[]> {
     const found: string[] = [];
     for (const name of this.names)
@@ -196,7 +196,7 @@ export class LockLab extends LeaseLab<Holder> {
         const lease = await lock.acquire(name, { waitMs: Math.ceil(this.leaseMs * 1.1) + 100 });
         await lease.release();
       } catch (error) {
-        found.push(`${name} is out of reach: ${String(error)}`);
+        found.push(`${name} cannot be acquired: ${String(error)}`);
       }
     await lock.close();
     await client.close();
@@ -209,7 +209,7 @@ export class LockLab extends LeaseLab<Holder> {
   }
 }
 
-/** The result of a copy of the lock's acquire; other commands have none. */
+/** The reply to a copy of an acquire; empty for other commands. */
 const echoOf = ({ command, reply }: Echo): Echoed[] => {
   const [, , count, lease = ""] = command;
   const name = /^kit:lock:\{(.*)\}:lease$/.exec(lease)?.[1];

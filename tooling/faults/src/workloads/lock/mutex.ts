@@ -2,23 +2,23 @@ import type { Model, Operation } from "../../linearizable.js";
 import { clockErrorMs } from "../../records.js";
 import type { CallRecord, RunHistory } from "./history.js";
 
-/** A lock, as its callers see it. Fencing tokens are given as numbers below 2^53. */
+/** The calls of a lock, as its callers see them. Fencing tokens are numbers below 2^53. */
 export type MutexCall =
   | { readonly kind: "acquire"; readonly fence: number }
-  /** It was held until then. */
+  /** A release by the holder. */
   | { readonly kind: "release"; readonly fence: number }
-  /** It expired, or was released without a reply. */
+  /** The lease expired, or was released without a reply. */
   | { readonly kind: "end"; readonly fence: number }
-  /** The caller received the answer that it does not hold the lock. */
+  /** The server replied to the caller that it does not hold the lock. */
   | { readonly kind: "not held"; readonly fence: number };
 
 export interface MutexState {
-  /** 0: nobody. */
+  /** The holder's fencing token; 0: free. */
   readonly holder: number;
   readonly newest: number;
 }
 
-/** One holder at a time, and every grant has a larger fencing token than all before. */
+/** A mutex: one holder at a time, and each grant has a larger fencing token than all before. */
 export const mutexWithFence: Model<MutexState, MutexCall> = {
   initial: { holder: 0, newest: 0 },
   step: ({ holder, newest }, { kind, fence }) => {
@@ -40,8 +40,8 @@ type Window = { readonly name: string; readonly operations: readonly Operation<M
 const mostOperations = 200;
 
 /**
- * The calls of a run as small histories, each of one name, with all that is known of each grant in one of them. Each begins
- * with a free lock: that can hide a fault at the seam, and makes up none.
+ * Splits the calls of a run into small histories of one name each. All calls of a grant are in one of them. Each history
+ * begins with a free lock, which can hide a fault between two histories but cannot produce one.
  */
 export const mutexWindows = (run: RunHistory): Window[] => {
   const windows: Window[] = [];
@@ -54,7 +54,7 @@ export const mutexWindows = (run: RunHistory): Window[] => {
     let window: Operation<MutexCall>[] = [];
     for (const fence of [...byFence.keys()].toSorted((a, b) => a - b)) {
       const grant = byFence.get(fence) ?? [];
-      // Nothing is known of a grant that its caller did not hear of.
+      // A grant whose caller got no reply is left out.
       if (!grant.some(({ call }) => call.kind === "acquire")) continue;
       if (window.length + grant.length > mostOperations) {
         windows.push({ name, operations: window });
@@ -67,14 +67,14 @@ export const mutexWindows = (run: RunHistory): Window[] => {
   return windows;
 };
 
-/** Where requests are repeated, another copy of a release may run before the one whose answer its caller gets. */
+/** Whether another copy of a release may have run before the one whose reply its caller got. */
 const isUnsure = ({ outages }: RunHistory, { startedAt, settledAt }: CallRecord): boolean =>
   outages.some(({ kind, from, to }) => kind === "requests repeated" && from <= settledAt && startedAt <= to);
 
 const operationsOf = (run: RunHistory): Map<string, Operation<MutexCall>[]> => {
   const byName = new Map<string, Operation<MutexCall>[]>();
   for (const { records } of run.workers) {
-    // A lease that was lost is given back behind the scenes, nobody knows when.
+    // A lost lease is released in the background, at an unknown instant.
     const lost = new Set<string>();
     const released = new Set<string>();
     const askedAt = new Map(
@@ -89,16 +89,16 @@ const operationsOf = (run: RunHistory): Map<string, Operation<MutexCall>[]> => {
       if (record.kind === "hold") {
         const { fence, abortedAt, endsAt, endedAt } = record;
         if (abortedAt !== undefined) lost.add(fence);
-        // A lease that was not renewed ends for its holder a lease's length after its request, however late the server granted it.
+        // For its holder, a lease without a renewal ends a lease's length after its request, even if the grant came late.
         const ownEnd = (askedAt.get(fence) ?? -Infinity) + 0.98 * run.leaseMs;
         const heldAtLeastUntil =
           endsAt === undefined ? -Infinity : Math.min(endsAt - clockErrorMs, ownEnd, abortedAt ?? Infinity);
-        // A worker that is killed while it gives back leaves no record of that.
+        // A worker that is killed during a release leaves no record of it.
         endsFrom.set(fence, given.has(fence) ? heldAtLeastUntil : Math.min(heldAtLeastUntil, endedAt));
       } else if (record.kind === "call" && record.what === "release") {
         const { lease = "", outcome, result, startedAt } = record;
         if (outcome === "ok" && result === "released") released.add(lease);
-        // A worker that was told that it held nothing has ended nothing.
+        // A release that got the reply "not held" has ended no lease.
         if (result !== "not-held" || isUnsure(run, record))
           endsFrom.set(lease, Math.min(endsFrom.get(lease) ?? -Infinity, startedAt));
       }

@@ -2,14 +2,14 @@
 --
 -- KEYS[1]  state    hash     `fence`: newest token seen, `value`: the number, `op`: the last accepted access
 -- KEYS[2]  history  list     one line for each access, in the order in which the server saw them
--- KEYS[3]  lease    string   the lock's own key: who holds it in this very moment
+-- KEYS[3]  lease    string   the lock's own key, which holds the current lease
 -- ARGV[1]  action   string   `read` or `write`; the read raises the register's fence already
 -- ARGV[2]  fence    string   fencing token of the caller's lease
 -- ARGV[3]  token    string   the lease itself
--- ARGV[4]  worker   string   who it is
--- ARGV[5]  op       string   names this access: sent twice it has one effect, and one line
--- ARGV[6]  base     string   what a write is based on; the new value is one more
--- ARGV[7]  fenced   integer  0 for the control that accepts whatever comes
+-- ARGV[4]  worker   string   id of the worker
+-- ARGV[5]  op       string   id of this access: sent twice it has one effect and one line
+-- ARGV[6]  base     string   the value that a write is based on; the new value is one more
+-- ARGV[7]  fenced   integer  0 for the control that accepts every access
 --
 -- Reply     {verdict, value, owned, micros, msLeft}; verdict `accepted` or `refused`; owned 1: by this token, 0: by
 --           another or nobody; msLeft of the lease, -2 when there is none

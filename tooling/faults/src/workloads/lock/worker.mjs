@@ -1,7 +1,7 @@
-// A contender: takes the locks again and again and works on the register that each of them guards.
+// A contender: acquires locks again and again, and works on the register that each of them guards.
 //
-// It is rude on purpose: it reads and writes the register also after its lease was lost. Refusing that is the fencing
-// token's work.
+// On purpose it reads and writes the register even after its lease was lost. The fencing token must make the register
+// refuse that.
 import { readFileSync } from "node:fs";
 import { pause } from "@kit/core/toolkit";
 import { connected, farewell, left, log, noteBackground, settings } from "../../lab/contender.mjs";
@@ -12,7 +12,8 @@ const { createLock } = await import(settings.lockModule);
 const registerScript = readFileSync(new URL("register.lua", import.meta.url), "utf8");
 
 /**
- * Renewals, and acquires that do not queue. The register's first reply reports a lease that was granted to a waiter.
+ * Confirms the lease ends in replies to renewals and to acquires that do not queue. The register's first reply confirms a
+ * lease that was granted to a waiter.
  */
 const note = (keys, args, answer, sentAt) => {
   if (keys.every((key) => key.endsWith(":lease"))) {
@@ -23,14 +24,14 @@ const note = (keys, args, answer, sentAt) => {
     return;
   }
   const [owner, terms] = args;
-  // The last of the terms is where a waiter is told.
+  // The last operand is the waiter's inbox, which is empty if the acquire does not queue.
   const grantedMs = /^(\d+) \d+ \d? \d+ \d+ \d+ $/.exec(terms ?? "")?.[1];
   if (grantedMs === undefined) return;
   if (typeof answer === "string") confirm(owner.split("|")[0], sentAt + Number(grantedMs));
   else if (Number(answer?.[0]) === 1) confirm(owner.split("|")[0], sentAt + Number(answer[2]));
 };
 
-// ── the register ──────────────────────────────────────────────────────────────────────────────────────────────────────
+// ── the register ────────────────────────────────────────────────────────────────────────────────────────────────────
 
 let accesses = 0;
 
@@ -51,7 +52,7 @@ const access = async (action, name, lease, base) => {
         ...keys,
         ...args,
       );
-      // Asked in the same breath as the answer arrives: whatever it says happened while the lease was certainly held.
+      // Read in the turn in which the reply arrives: if it is true, the lease was held when the server replied.
       const isHeld = lease.isHeld;
       log("access", { action, name, fence: lease.fencingToken, op, verdict, owned: Number(owned), micros, isHeld });
       if (Number(owned) === 1 && Number(msLeft) > 0) confirm(lease.token, Number(micros) / 1_000 + Number(msLeft));
@@ -72,9 +73,9 @@ const work = async (random, name, lease) => {
   await access("write", name, lease, value);
 };
 
-// ── contending ────────────────────────────────────────────────────────────────────────────────────────────────────────
+// ── contending ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
-/** A few names are wanted by all, the others by few: both queues and quick turns. */
+/** All workers want a few names, and few workers want the others. So there are both queues and free locks. */
 const someName = (random) => {
   const hot = Math.min(settings.hotNames, names.length);
   const isHot = random() < settings.hotChance;

@@ -1,4 +1,4 @@
-// Controls: the lock as its callers see it, with one lie. Which one says the query of the address it is imported by.
+// Controls: the API of a lock with one lie. The query of the import's URL names the lie.
 import { createLock as createTrueLock } from "@kit/lock";
 import { late, lying } from "../../lab/lies.mjs";
 
@@ -8,7 +8,7 @@ const firstTokenOf = ({ name, fencingToken }) => {
   return firstTokens.get(name);
 };
 
-/** The lies of a lease. */
+/** Lies about a lease, by name. */
 const lies = {
   "late-abort": (lease) => ({ signal: late(lease.signal) }),
   "release-denies": (lease) => ({ release: () => lease.release().then(() => "not-held") }),

@@ -3,14 +3,14 @@ import type { CommonRecord, WorkerHistory } from "../../records.js";
 import type { Chain } from "./sources.mjs";
 
 /**
- * The invariants that a run is held against.
+ * The invariants that the checker judges a run by.
  *
- * - `content` each consumer, and the job, has every line of every file once and in order: the SHA-256 chains are equal
- * - `sums` the sums of each are exact
+ * - `content` each consumer and the job have every line of every file once and in order, by a SHA-256 chain
+ * - `sums` the sums of each consumer and of the job are exact
  * - `atomic` results are never ahead of or behind their position
  * - `limit` chunks and reservations never take more than the limit
- * - `kept` text that was acknowledged as shipped is in the channel, if the server loses nothing
- * - `end` when all consumers are done the channel holds nothing
+ * - `kept` if the server loses nothing, text that was acknowledged as shipped is in the channel
+ * - `end` after all consumers are done, the channel is empty
  * - `U1` every promise settles by its deadline and 100 ms
  * - `U3` shipping, receiving and processing go on after each fault
  * - `U4` nothing is left: no rejection unhandled, nothing printed, no process that does not end
@@ -59,22 +59,22 @@ export interface RunHistory {
   readonly shipped: readonly FileTruth[];
   readonly processed: readonly FileTruth[];
   readonly had: readonly Had[];
-  /** Acknowledged, and not in the channel at the end. */
+  /** Files that were acknowledged and are not in the channel at the end. */
   readonly unsealed: readonly string[];
   readonly leftovers: readonly string[];
-  /** Contradictions met while the rest was finished. */
+  /** Contradictions found while the lab finished the remaining files. */
   readonly odd: readonly string[];
   readonly echoes: number;
 }
 
-/** Everything in a run that no channel and no job may do. */
+/** Checks a run against the invariants. */
 export const verdictOn = (run: RunHistory): Verdict<Invariant> =>
   judged(invariants, (judge) => {
     for (const had of run.had) checkHad(had, had.consumer === "job" ? run.processed : run.shipped, judge);
     for (const { used, reserved, memory } of run.looks) {
       const said = `${String(used)} used, ${String(reserved)} reserved, ${String(memory)} there`;
       judge("limit", Math.max(used + reserved, memory) > run.limitBytes && `${said}, of ${String(run.limitBytes)}`);
-      judge("limit", memory > used + reserved && `more is there than is counted: ${said}`);
+      judge("limit", memory > used + reserved && `the chunks take more memory than the channel counts: ${said}`);
     }
     if (run.losesNothing && run.had.length > 0)
       judge("kept", run.unsealed.length > 0 && `gone: ${run.unsealed.join()}`);
@@ -107,11 +107,11 @@ const checkHad = ({ consumer, chains, words }: Had, truths: readonly FileTruth[]
   }
 };
 
-/** How long after a mark work went on. */
+/** The milliseconds from a mark until work went on. */
 export const recoveryMs = ({ accesses }: RunHistory, at: number): number =>
   accesses.reduce((least, access) => (access > at ? Math.min(least, access - at) : least), Infinity);
 
-/** The longest span in which nothing was committed. */
+/** The longest time without a commit. */
 export const worstStallMs = ({ accesses }: RunHistory): number => {
   const sorted = accesses.toSorted((one, other) => one - other);
   return sorted.reduce((worst, at, index) => Math.max(worst, at - (sorted[index - 1] ?? at)), 0);

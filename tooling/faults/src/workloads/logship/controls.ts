@@ -7,7 +7,7 @@ interface LogshipControl extends Control {
   readonly mutation: Mutation;
 }
 
-/** Scripts that are broken on purpose: the checker must report each. */
+/** Deliberate faults of scripts, each of which the checker must detect. */
 export const logshipControls: readonly LogshipControl[] = [
   {
     name: "limitless",

@@ -11,7 +11,7 @@ import { LogshipLab, points } from "./lab.js";
 
 const workers = 4;
 
-/** Faults of this workload alone: a process dies before it sends this command, or after the reply has arrived and before it is handled. */
+/** Faults of this workload alone. A process dies before it sends a command, or after the reply and before it is handled. */
 const crashes = points.map(({ point }): Fault => ({
   kind: `dies at ${point}`,
   setting: "kept",
@@ -27,7 +27,7 @@ const crashes = points.map(({ point }): Fault => ({
       heal: async () => {
         if (worker.hasEnded) worker.killedAt = clock();
         else await worker.kill();
-        // Its open file holds up others until another worker ships it.
+        // The killed worker's open file holds up the files behind it until another worker ships it.
         lab.spawn();
       },
       tookEffect: () => hasDied,
@@ -58,7 +58,7 @@ const run = async (phase: PhaseOptions): Promise<PhaseReport> => {
   }));
 };
 
-/** Processes that ship files through a channel with a small limit, receive them as two consumers, and work on a job. */
+/** Processes ship files through a channel with a small limit, receive them as two consumers, and process a job. */
 export const workload: Workload = {
   name: "logship",
   invariants,

@@ -16,13 +16,13 @@ export interface LogshipLabOptions extends LabOptions {
 
 const scripts = ["open", "reserve", "commit", "seal", "leave", "join", "look", "advance", "free", "progress"];
 
-/** Names of the keys that a script always has, as its header says. */
+/** Names of the keys that a script always has, by its header. */
 const keysOf = (script: string): string => {
   const source = readFileSync(join(workspaceFolder, `../../packages/logship/src/scripts/${script}.lua`), "utf8");
   return [...source.matchAll(/^-- KEYS\[\d+\]\s+(\w+)/gm)].map(([, name]) => name).join();
 };
 
-/** Steps at which a process dies: commands, and scripts, which are recognised by their first keys. */
+/** Steps at which a process dies: commands and scripts. Scripts are recognised by their first keys. */
 export const points: readonly { readonly point: string; readonly keys?: string }[] = [
   ...["set", "mget", "claim"].map((point) => ({ point })),
   ...scripts.map((point) => ({ point, keys: keysOf(point) })),
@@ -33,7 +33,7 @@ const limitBytes = 98_304;
 const finishMs = 60_000;
 const key = (name: string, part: string): string => `kit:logship:{${name}}:${part}`;
 
-/** The memory that chunks take in the server at one instant, and the channel's own account of it. */
+/** Reads the memory that chunks take in the server and, at the same instant, the channel's own count of it. */
 const memoryScript = `
 local sum, count = 0, 0
 for _, chunk in ipairs(redis.call('KEYS', ARGV[1])) do
@@ -42,7 +42,7 @@ end
 local state = redis.call('HMGET', KEYS[1], 'used', 'reserved')
 return { tonumber(state[1] or '0'), tonumber(state[2] or '0'), sum, count }`;
 
-/** A server, workers that ship, receive and process, and what is done to them. */
+/** A server, workers that ship, receive and process, and the injections. */
 export class LogshipLab extends Lab {
   readonly leaseMs = 400;
   readonly deadlineMs = 1_000;
@@ -95,7 +95,7 @@ export class LogshipLab extends Lab {
     });
   }
 
-  /** Nobody holds anything that others want alone; how far each consumer is stands for it. */
+  /** There are no exclusive claims; the position of each consumer takes their place. */
   async claimsOf(): Promise<ReadonlySet<string>> {
     const found = await this.#ask("HGETALL", key("logs", "positions"));
     return new Set((found as string[]).filter((_, index) => index % 2 === 1));
@@ -105,7 +105,7 @@ export class LogshipLab extends Lab {
     return 1;
   }
 
-  // All that a failover loses is repeated.
+  // Nothing to record: work that a failover loses is repeated.
   lostData(): void {}
 
   async resumed(at: number): Promise<void> {
@@ -113,7 +113,7 @@ export class LogshipLab extends Lab {
       () => {
         this.logged("access");
         for (const what of ["ship", "receive", "job"])
-          if ((this.#lastAccess.get(what) ?? 0) <= at) throw new Error(`nobody goes on: ${what}`);
+          if ((this.#lastAccess.get(what) ?? 0) <= at) throw new Error(`no worker goes on: ${what}`);
       },
       { timeoutMs: 25_000 },
     );
@@ -124,7 +124,7 @@ export class LogshipLab extends Lab {
     return await eventually(() => this.#asking?.call(command, ...args));
   }
 
-  /** Looks at the memory of the chunks, again and again. */
+  /** Samples the memory of the chunks repeatedly. */
   #watch(): void {
     const client = this.server.client();
     client.on("error", () => undefined);
@@ -145,7 +145,7 @@ export class LogshipLab extends Lab {
     await super.begin(workers);
   }
 
-  /** Sends the workers away, finishes what they left, and returns all that is known. */
+  /** Ends the workers, finishes the remaining files, and returns all records. */
   async end(isStuck: boolean): Promise<RunHistory> {
     const workers = await this.dismiss<LogRecord>();
     const facts = {
@@ -171,7 +171,7 @@ export class LogshipLab extends Lab {
       });
   }
 
-  /** Ships, receives and processes, with nothing in the way, what is not done. */
+  /** Ships, receives and processes the remaining files, without faults. */
   async #finish(
     records: readonly LogRecord[],
   ): Promise<Pick<RunHistory, "shipped" | "processed" | "had" | "unsealed" | "leftovers" | "odd">> {
@@ -182,7 +182,7 @@ export class LogshipLab extends Lab {
     const receivers = ["a", "b"].map((consumer) => createReceiver(client, "logs", { ...own, consumer }));
     const odd: string[] = [];
     const [shipped, processed] = [this.#truths(this.#folders.ship), this.#truths(this.#folders.job)];
-    // A call that never ends is reported, with all that is known, and does not hold up the campaign.
+    // A call that never ends is aborted and reported with all records, so that the campaign goes on.
     const signal = AbortSignal.timeout(finishMs);
     const running = receivers.map(async (receiver, index) => {
       const consumer = ["a", "b"][index] ?? "";
@@ -196,7 +196,7 @@ export class LogshipLab extends Lab {
     });
     const acknowledged = new Set(records.flatMap((record) => (record.kind === "shipped" ? [record.name] : [])));
     const unsealed: string[] = [];
-    // All at once: one that is open holds up those behind it.
+    // All at once, since an open file holds up the files behind it.
     const finishing = shipped.map(async ({ name }) => {
       const own = { id: name, passThrough: isPassedThrough(name), signal };
       const { wasShipped } = await shipper.add(join(this.#folders.ship, name), own).catch((error: unknown) => {
@@ -228,7 +228,7 @@ export class LogshipLab extends Lab {
     return { shipped, processed, had, unsealed, odd, leftovers: await this.#leftovers(shipper) };
   }
 
-  /** When every consumer has everything the channel holds nothing; what dead shippers wrote goes by itself. */
+  /** After every consumer has read everything, the channel must be empty. Chunks of killed shippers expire. */
   async #leftovers(shipper: {
     status(): Promise<{ usedBytes: number; reservedBytes: number; fileCount: number } | null>;
   }): Promise<string[]> {

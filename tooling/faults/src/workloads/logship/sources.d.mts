@@ -9,15 +9,16 @@ export declare const chainText: (chain: Chain) => string;
 export declare const parseChain: (text: string | undefined) => Chain;
 /** The lines of a file, by its name. */
 export declare const linesOf: (name: string, seed: number) => string[];
-/** The bytes of a file: gzip in several members where its name ends so. */
+/** The bytes of a file: gzip in several members if its name ends with `.gz`. */
 export declare const bytesOf: (name: string, seed: number) => Buffer;
-/** Whether its gzip bytes are shipped as they are. */
+/** Whether the gzip bytes of a file are shipped as they are. */
 export declare const isPassedThrough: (name: string) => boolean;
-/** How often each first word stands in lines. */
+/** Counts lines by their first word. */
 export declare const wordsOf: (lines: readonly string[]) => Map<string, number>;
 /**
- * Collects results of files, each together with its position. `stored` reads the stored ones; `contradicted` receives one that does not belong to the
- * position at which lines begin: another process has gone on since, a failover came between, or it is a fault.
+ * Collects results of files, each together with its position. `stored` reads the stored results. `contradicted` receives
+ * a stored result that does not belong to the position at which lines begin. That is a fault, unless another process has
+ * gone on since or a failover came between.
  */
 export declare const collector: (
   consumer: string,

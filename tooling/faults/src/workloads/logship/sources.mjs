@@ -1,11 +1,12 @@
-// The files that are shipped and processed, the same in every process: the text of a file follows from its name. And the results that consumers store.
+// The files that are shipped and processed, and the results that consumers store. The text of a file follows from its
+// name, so that it is the same in every process.
 import { createHash } from "node:crypto";
 import { gzipSync } from "node:zlib";
 import { seeded } from "../../lab/random.mjs";
 
 export const noChain = { offset: 0, sha256: "" };
 
-/** Each line's hash contains that of all before it, so that a process that goes on behind a commit needs nothing but the last one. */
+/** Each line's hash covers all lines before it, so that a process that resumes after a commit needs only the last hash. */
 export const chained = ({ offset, sha256 }, lines) => {
   for (const line of lines) {
     sha256 = createHash("sha256").update(sha256).update(line).digest("hex");
@@ -35,7 +36,7 @@ export const linesOf = (name, seed) => {
   });
 };
 
-/** Whether its gzip bytes are shipped as they are. */
+/** Whether the gzip bytes of a file are shipped as they are. */
 export const isPassedThrough = (name) => /[05]\.log\.gz$/.test(name);
 
 const textOf = (lines) => lines.map((line) => `${line}\n`).join("");
@@ -58,7 +59,7 @@ export const collector = (consumer, stored, contradicted) => {
   return async (lines, results, at) => {
     const { file, offset } = at;
     let chain = chains.get(file) ?? noChain;
-    // Another process went on meanwhile, or what was not stored comes again.
+    // Another process has gone on meanwhile, or lines without a stored result are read again.
     if (chain.offset !== offset) {
       chain = offset === 0 ? noChain : parseChain((await stored()).get(file));
       const what = `${file} goes on at ${String(offset)}, its results at ${String(chain.offset)}`;

@@ -1,4 +1,5 @@
-// A process that ships files of its share, receives as one of two consumers, in slices that others interrupt, and works on a job's directory.
+// A process that ships files of its share, receives as one of two consumers, and processes a job's directory. It receives
+// and processes in slices, between which other processes take over.
 import { existsSync, readdirSync, renameSync, statSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { Readable } from "node:stream";
@@ -24,14 +25,14 @@ import { bytesOf, collector, isPassedThrough } from "./sources.mjs";
 const { id, url, share, seed, deadlineMs, leaseMs, limitBytes, shipFolder, jobFolder, points } = settings;
 const { createLogJob, createReceiver, createShipper } = await import(settings.logshipModule);
 
-// ── points at which it dies ───────────────────────────────────────────────────────────────────────────────────────────
+// ── points at which the process dies ────────────────────────────────────────────────────────────────────────────────
 
 const keyParts = (args) =>
   args
     .slice(2, 2 + Number(args[1]))
     .map((key) => String(key).replace(/^.*\}:/, ""))
     .join();
-/** The step of shipping, receiving or processing that a command is: scripts are recognised by their keys. */
+/** The step of shipping, receiving or processing that a command belongs to. Scripts are recognised by their keys. */
 const pointOf = ({ name, args }) => {
   const plain = name.toLowerCase();
   if (plain === "set" || plain === "mget") return plain;
@@ -39,7 +40,7 @@ const pointOf = ({ name, args }) => {
   const keys = keyParts(args);
   const found = points.find(({ keys: first }) => first !== undefined && `${keys},`.startsWith(`${first},`));
   if (found?.point !== "progress") return found?.point;
-  // Both have the same keys; a commit has its results as JSON.
+  // Both scripts have the same keys. A commit passes its results as JSON.
   return args.at(-1).startsWith?.("[") ? "progress" : "claim";
 };
 const die = () => {
@@ -56,7 +57,7 @@ Redis.prototype.sendCommand = function (command, ...rest) {
   return sent;
 };
 
-// ── work ──────────────────────────────────────────────────────────────────────────────────────────────────────────────
+// ── work ────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 const client = await connected(url, id);
 const own = { prefix: "kit", deadlineMs };
@@ -94,7 +95,7 @@ for (const [object, what] of [
 }
 
 const endless = 1e9;
-/** How many files of its share are there. */
+/** The number of files of this worker's share. */
 const filesOf = (folder) =>
   readdirSync(folder).filter((name) => name.startsWith(`${share}-`) && /\.(log|gz)$/.test(name)).length;
 const write = (folder, name) => {
@@ -109,7 +110,7 @@ const nameOf = (number) => `${share}-${number}.log${number % 3 ? "" : ".gz"}`;
 const stop = new AbortController();
 void left.then(() => stop.abort(abortReason));
 
-/** Ships one file until it is there; whoever shipped it before is fenced off, unless that one comes later. */
+/** Ships one file until it is in the channel. An earlier shipper of the file is fenced off. */
 const shipOne = async (name, isMine) => {
   const path = write(shipFolder, name);
   const options = { signal: stop.signal, id: name };
@@ -130,8 +131,8 @@ const shipOne = async (name, isMine) => {
 };
 
 /**
- * Files that others have left open, or are still shipping, when this process begins: they hold up those behind them. And those that others had just
- * ended, which a failover may open again. Their shippers may be gone, and one try may fail.
+ * Files that other processes had open, or had just ended, when this process began. Open files hold up the files behind
+ * them, and a failover may open a file again. Their shippers may be gone, and one try may fail.
  */
 const taken = [];
 const recentMs = 10_000;
@@ -146,7 +147,7 @@ const ship = async () => {
   for (let number = 1; !isLeaving(); number++) await shipOne(nameOf(number), true);
 };
 
-/** Reads the stored results; a process that goes on tries until there is an answer. */
+/** Reads the stored results. Retries until the server replies or the worker leaves. */
 const storedOf = (object, consumer) => async () => {
   for (;;)
     try {
@@ -159,8 +160,11 @@ const storedOf = (object, consumer) => async () => {
 const odd = (what) => log("odd", { what });
 
 /**
- * A collector for each run. Stored results that do not stand where the lines begin mean that another process has gone on since, or that a failover
- * lost commits: then no commit may take in these lines. A reading of a file ends where lines do not follow on the last ones, or come with another signal.
+ * Returns a factory of collectors, one for each run.
+ *
+ * If stored results do not belong to the position at which lines begin, another process has gone on since or a failover
+ * lost commits. Then no commit may include these lines. A new reading of a file begins when lines do not follow the last
+ * ones, or come with another signal.
  */
 function collecting(object, consumer) {
   let readings = new Map();
@@ -196,7 +200,7 @@ const receiveByHand = async (receiver, collect, signal, random) => {
   }
 };
 
-/** Runs for a while; then it, or another process of this consumer, begins anew. */
+/** Runs in slices. After each, this process or another one of the same consumer resumes. */
 const inSlices = async (what, random, run) => {
   while (!isLeaving()) {
     const slice = new AbortController();
@@ -210,7 +214,8 @@ const inSlices = async (what, random, run) => {
   }
 };
 
-// A failover may lose that a file was ended: shipping it again finishes it. Else it would hold up those behind it, so none of them is waited for first.
+// A failover may lose the end of a file, which then holds up the files behind it. Shipping it again ends it. All files are
+// shipped at once, since any of them may hold up the others.
 const shipAgain = async () => {
   while (!isLeaving()) {
     await pause(1_000);
@@ -221,7 +226,7 @@ const shipAgain = async () => {
   }
 };
 
-/** Blocks while it has a file, so that another takes it; or anyhow, if it does not get one soon. */
+/** Blocks while the worker has a file, so that another worker takes it. Without a file it blocks after a while. */
 let blockAt = Infinity;
 let blockMs = 0;
 const block = () => {

@@ -20,19 +20,19 @@ import {
 } from "./history.js";
 
 /**
- * The invariants that a run is held against.
+ * The invariants that the checker judges a run by.
  *
- * - `kept` a job whose adding was acknowledged is run to its end, or is a dead letter in the end, also after a failover or a
- *   power cut if its add was durable; nothing is left over
- * - `repeats` a job is run again only after a failed attempt, a charged crash, a lease that its worker lost, or when that closed
+ * - `kept` a job whose add was acknowledged runs to its end or becomes a dead letter, and nothing is left over; a durable
+ *   add also survives a failover or a power cut
+ * - `repeats` a job runs again only after a failed attempt, a charged crash, a lost lease, or the close of its worker
  * - `ended` a job never begins again once its worker has the server's confirmation of its end
- * - `fenced` the end of a job is refused after its lease was taken back and another worker has begun it
+ * - `fenced` the end of a job is refused after its lease was revoked and another worker has begun it
  * - `aborted` a handler's signal has aborted when another worker begins its job
  * - `due` no delayed job begins before its time
- * - `charged` a crash is charged only if a worker was gone, or the server was unreachable
- * - `called` a call resolves with the result of its own job, which has run to its end; it rejects for a job that failed for good
+ * - `charged` a crash is charged only if a worker was killed or stalled, or the server was unreachable
+ * - `called` a call resolves with the result of its own finished job; it rejects if the job failed for good
  * - `dead` a dead letter has failed `maxAttempts` times, or was charged its last crash
- * - `lease` the jobs of a killed worker begin again within their lease and a tenth of it
+ * - `lease` the jobs of a killed worker begin again within their lease plus 10 %
  * - `U1`, `U3`, `U4`, `U5` as for every package: calls settle in time, work continues, nothing is left, errors are
  *   typed
  */
@@ -60,7 +60,7 @@ type Begun = AccessRecord & { readonly worker: WorkerHistory; readonly after: re
 /** All records of one job. */
 interface Story {
   readonly job: string;
-  /** Its runs, in order; with each what its worker saw of it later. */
+  /** The job's runs in order, each with the later events at its worker. */
   readonly runs: readonly Begun[];
   readonly adds: readonly AddCall[];
 }
@@ -97,7 +97,7 @@ const runOf = ({ name, key, attempt, crashes }: AccessRecord | JobRecord): strin
 const saw = ({ after }: Begun, kind: JobRecord["kind"]): JobRecord | undefined =>
   after.find((one) => one.kind === kind);
 
-/** Everything in a run that no queue may do. */
+/** Checks a run against the invariants. */
 export const verdictOn = (run: RunHistory): AnyVerdict<Invariant> =>
   judged(invariants, (judge) => {
     for (const worker of run.workers) if (worker.id !== "lab") checkWorker(worker, judge);
@@ -116,7 +116,7 @@ export const verdictOn = (run: RunHistory): AnyVerdict<Invariant> =>
         const { key, attempts, crashes } = letter;
         const story = byJob.get(`${name} ${key}`);
         const spec = run.specs.find((one) => one.name === name);
-        // Of whose adding a worker was killed before it wrote that down.
+        // A worker was killed before it logged the add of this job.
         if (!story || story.adds.length === 0) continue;
         const fails = failsOf(story, key);
         const isRight = attempts === maxAttempts ? fails >= maxAttempts : crashes >= (spec?.work.maxCrashes ?? 0);
@@ -146,7 +146,7 @@ const checkKept = (run: RunHistory, { job, runs, adds }: Story, judge: Judge): v
 
 const checkRuns = (run: RunHistory, { job, runs, adds }: Story, judge: Judge): void => {
   const [first] = runs;
-  // The same data twice, by calls of which the first was given up.
+  // The same data may be added twice, if the worker gave the first call up.
   const delay = adds.flatMap(({ jobs }) => jobs).find(({ key }) => `${first?.name ?? ""} ${key}` === job)?.delayMs ?? 0;
   const earliest = Math.min(...adds.map(({ startedAt }) => startedAt)) + delay - clockErrorMs;
   if (first && delay > 0 && !run.isShifted)
@@ -164,12 +164,15 @@ const checkRuns = (run: RunHistory, { job, runs, adds }: Story, judge: Judge): v
     const isExplained = next.attempt > former.attempt || next.crashes > former.crashes || isLost || isHandedBack;
     judge("repeats", !isExplained && `${job} ran again as attempt ${String(next.attempt)}, without a reason`);
     if (next.crashes === former.crashes) continue;
-    judge("fenced", done !== undefined && done.at > next.at && `${job}: an end counted of which the lease was lost`);
-    checkTold(run, job, former, next, judge);
+    judge(
+      "fenced",
+      done !== undefined && done.at > next.at && `${job}: the server accepted an end after the lease was lost`,
+    );
+    checkAborted(run, job, former, next, judge);
   }
 };
 
-/** Faults that cost no worker a lease, however often they are injected: the jobs of a lost reply are handed back. */
+/** Faults that cost no worker a lease, even when repeated. The jobs of a lost reply are handed back. */
 const isHarmless = (kind: string): boolean =>
   ["scripts flushed", "command connections killed", "replies lost", "requests repeated"].includes(kind);
 
@@ -179,33 +182,37 @@ const checkCrashes = (run: RunHistory, { job, runs }: Story, judge: Judge): void
     const from = at - 3 * run.leaseMs - lateMs;
     const isInterrupted = run.outages.some((one) => !isHarmless(one.kind) && one.from <= at && one.to >= from);
     const isStalled = run.workers.some((one) => stalledIn(one, from, at) > run.leaseMs / 4);
-    judge("charged", !isInterrupted && !isStalled && `${job} was charged a crash, and nobody had crashed`);
+    judge("charged", !isInterrupted && !isStalled && `${job} was charged a crash without one`);
   }
 };
 
 const checkCall = (run: RunHistory, { job, runs }: Story, call: AddCall, judge: Judge): void => {
   const { outcome, code, isOwn, attempts = 0, crashes = 0, startedAt, settledAt } = call;
   const isRun = runs.some(({ after }) => after.some(({ how }) => how === "ok"));
-  if (outcome === "ok") judge("called", !(isOwn && isRun) && `${job} gave its caller what it had not`);
+  if (outcome === "ok")
+    judge("called", !(isOwn && isRun) && `${job} resolved its call with another result, or without running`);
   const fails = call.jobs[0]?.fails ?? 0;
   const most = run.specs.find(({ name }) => name === call.name)?.work.maxCrashes ?? 0;
   const isDead = attempts >= maxAttempts ? fails >= maxAttempts : crashes >= most;
-  if (code === "KIT_JOB_FAILED") judge("called", !isDead && `${job} failed for its caller, not for good`);
+  if (code === "KIT_JOB_FAILED") judge("called", !isDead && `${job} rejected its call, and is no dead letter`);
   const isLost = mayBeLost(run, startedAt, settledAt);
   if (code === "KIT_JOB_OUTCOME_LOST") judge("called", !isLost && `${job} lost its outcome`);
 };
 
-/** Timers and the machine. */
-const tellMs = 100;
+/** Allowed for timers and the machine. */
+const abortMs = 100;
 
-const checkTold = (run: RunHistory, job: string, former: Begun, next: Begun, judge: Judge): void => {
+const checkAborted = (run: RunHistory, job: string, former: Begun, next: Begun, judge: Judge): void => {
   const { worker } = former;
   const ranAt = saw(former, "ran")?.at ?? Infinity;
   if (run.isShifted || worker.id === next.worker.id || ranAt <= next.at) return;
   if ((worker.killedAt ?? Infinity) < next.at + run.leaseMs || worker.end !== "exit 0") return;
-  const toldAt = Math.min(saw(former, "lost")?.at ?? Infinity, ranAt);
-  const lateBy = toldAt - next.at - stalledIn(worker, next.at - tellMs, toldAt);
-  judge("aborted", lateBy > tellMs && `${job} began elsewhere ${lateBy.toFixed(0)} ms before ${worker.id} was told`);
+  const abortedAt = Math.min(saw(former, "lost")?.at ?? Infinity, ranAt);
+  const lateBy = abortedAt - next.at - stalledIn(worker, next.at - abortMs, abortedAt);
+  judge(
+    "aborted",
+    lateBy > abortMs && `${job} began elsewhere ${lateBy.toFixed(0)} ms before the signal of ${worker.id} aborted`,
+  );
 };
 
 const checkDeath = (run: RunHistory, death: Death, story: Story | undefined, judge: Judge): void => {
@@ -222,7 +229,7 @@ const checkDeath = (run: RunHistory, death: Death, story: Story | undefined, jud
   );
 };
 
-/** The time until a handler is free: all of them may have a long job. */
+/** The time until a handler is free, since all of them may have a long job. */
 const lateMs = 400 * patience;
 
 const accessesOf = ({ workers }: RunHistory): number[] =>
@@ -230,7 +237,7 @@ const accessesOf = ({ workers }: RunHistory): number[] =>
     .flatMap(({ records }) => records.flatMap((record) => (record.kind === "access" ? [record.at] : [])))
     .toSorted((a, b) => a - b);
 
-/** How long after an instant a handler began. */
+/** The milliseconds from an instant until the next handler began. */
 export const recoveryMs = (run: RunHistory, at: number): number =>
   (accessesOf(run).find((one) => one > at) ?? Infinity) - at;
 
@@ -244,7 +251,7 @@ const checkResumption = (run: RunHistory, { at, dueMs }: RunHistory["heals"][num
 export const worstStallMs = (run: RunHistory): number =>
   accessesOf(run).reduce((worst, at, index, all) => Math.max(worst, at - (all[index - 1] ?? at)), 0);
 
-/** How many runs were not the first of their attempt. */
+/** The number of runs that were not the first of their attempt. */
 export const repeatsOf = (run: RunHistory): number =>
   storiesOf(run).reduce(
     (sum, { runs }) => sum + runs.filter((one, index) => runs[index - 1]?.attempt === one.attempt).length,

@@ -4,11 +4,11 @@ import type { Invariant } from "./checker.js";
 
 interface QueueControl extends Control {
   readonly invariants: readonly Invariant[];
-  /** Undefined: durable adds do not wait for their copies. */
+  /** Undefined: the control is that durable adds do not wait for their copies. */
   readonly mutation?: Mutation;
 }
 
-/** A script whose replies are changed, also for its libraries. */
+/** Lua that wraps `redis.call` to change replies inside a script and its libraries. */
 const misled = (lua: string): string =>
   `local call = redis.call local redis = { pcall = redis.pcall, call = function(...) local command, key = ... ${lua} return call(...) end }${String.raw`\n`}-- Libraries${String.raw`\n`}`;
 

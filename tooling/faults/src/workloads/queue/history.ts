@@ -1,9 +1,9 @@
 import type { Call, CommonRecord, Span, WorkerHistory as AnyWorkerHistory } from "../../records.js";
 
-/** A queue of a run, and how its workers confirm. */
+/** A queue of a run, and how its workers acknowledge. */
 export interface Spec {
   readonly name: string;
-  /** Whether its adds resolve only once all replicas, or the disk of a server without any, have them. */
+  /** Whether adds wait for all replicas, or for the disk of a server without replicas. */
   readonly isDurable: boolean;
   readonly work: {
     readonly concurrency: number;
@@ -16,7 +16,7 @@ export interface Spec {
 /** Attempts that a job has. */
 export const maxAttempts = 3;
 
-/** One job of an add, by the key in its data; `fails` is how many attempts fail on purpose. */
+/** One job of an add, by the key in its data. `fails` is the number of attempts that fail on purpose. */
 interface Added {
   readonly key: string;
   readonly fails: number;
@@ -26,25 +26,26 @@ interface Added {
 export interface AddCall extends Call {
   readonly what: "add" | "addAll" | "call";
   readonly jobs: readonly Added[];
-  /** Of a `call`: whether it resolved with its own result; and what it learnt of a job that failed. */
+  /** Of a `call`: whether it resolved with the result of its own job. */
   readonly isOwn?: boolean;
+  /** Of a `call` whose job failed: `attempts` and `crashes` as the caller received them. */
   readonly attempts?: number;
   readonly crashes?: number;
 }
 
-/** A handler began; by its key a job is the same whatever became of it. */
+/** The start of a handler. The key identifies a job across all its runs. */
 export interface AccessRecord {
   readonly kind: "access";
   readonly name: string;
   readonly key: string;
   readonly attempt: number;
   readonly crashes: number;
-  /** Server time, whole ms. */
+  /** Server time, whole epoch milliseconds. */
   readonly takenAt: number;
   readonly at: number;
 }
 
-/** A later event of a job at its worker: its handler ended, its signal aborted, the server took its end. */
+/** A later event of a job at its worker: its handler ended, its signal aborted, or the server acknowledged its end. */
 export interface JobRecord {
   readonly kind: "ran" | "lost" | "done" | "dead";
   readonly name: string;
@@ -59,7 +60,7 @@ export interface JobRecord {
 export type LogRecord = CommonRecord | AddCall | AccessRecord | JobRecord;
 export type WorkerHistory = AnyWorkerHistory<LogRecord>;
 
-/** A dead letter that was there in the end. */
+/** A dead letter at the end of the run. */
 export interface Letter {
   readonly key: string;
   readonly attempts: number;
@@ -71,13 +72,13 @@ export interface Death {
   readonly name: string;
   readonly key: string;
   readonly worker: string;
-  /** When its lease was to end, by the server. */
+  /** The end of its lease, according to the server. */
   readonly endsAt: number;
 }
 
 export interface Loss extends Span {
   readonly isTotal: boolean;
-  /** Only what a durable add waits for can be lost otherwise: copies on replicas, or on the disk. */
+  /** Whether durable adds survive this loss, since their copies on replicas or on disk do. */
   readonly sparesDurable: boolean;
 }
 
@@ -90,9 +91,9 @@ export interface RunHistory {
   readonly losses: readonly Loss[];
   /** The injected faults, and when they acted. */
   readonly outages: readonly (Span & { readonly kind: string })[];
-  /** The server's clock jumped: no instant of it says anything. */
+  /** Whether the server's clock jumped, so that its instants cannot be compared. */
   readonly isShifted: boolean;
-  /** By queue, when all that was left had been worked off. */
+  /** By queue, after the lab has run all remaining jobs. */
   readonly letters: ReadonlyMap<string, readonly Letter[]>;
   readonly leftovers: readonly string[];
   readonly echoes: number;

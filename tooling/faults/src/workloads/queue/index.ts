@@ -10,7 +10,7 @@ import { QueueLab } from "./lab.js";
 
 const workers = 5;
 
-/** Faults of durable writes, the letters of a lock's lease, or subscribers: workers block in a pop instead. */
+/** Faults of replica waits, of a lock's lease text, or of subscribers. Queue workers block in a pop instead. */
 const isForOthers = ({ kind }: Fault): boolean =>
   ["replica stopped", "byte flipped", "subscribers killed"].includes(kind);
 
@@ -35,7 +35,7 @@ const run = async (phase: PhaseOptions): Promise<PhaseReport> => {
   }));
 };
 
-/** Producers and workers of two queues: one that works ahead, and a strict one with durable adds. */
+/** Producers and workers of two queues: one with prefetch, and a strict one with durable adds. */
 export const workload: Workload = {
   name: "queue",
   invariants,

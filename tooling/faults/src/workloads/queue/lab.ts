@@ -26,17 +26,17 @@ const keyOf = (name: string, part: string): string => `kit:queue:{${name}}:${par
 export interface QueueLabOptions extends LabOptions {
   /** The module that workers import as the queue. */
   readonly queueModule: string;
-  /** Whether adds wait for their copies where they should. */
+  /** Whether durable adds wait for their copies. */
   readonly awaitsCopies: boolean;
 }
 
-/** A server, processes that add jobs and run them, and what is done to them. */
+/** A server, processes that add and run jobs, and the injections. */
 export class QueueLab extends Lab {
   readonly leaseMs: number;
   readonly deaths: Death[] = [];
   readonly losses: Loss[] = [];
   readonly #options: QueueLabOptions;
-  /** Jobs whose handlers run, by worker: `queue key`. */
+  /** Jobs with a running handler, by worker, as `queue key`. */
   readonly #running = new Map<Worker, Set<string>>();
   readonly #lastAccess = new Map<string, number>();
   readonly #own: LogRecord[] = [];
@@ -77,14 +77,14 @@ export class QueueLab extends Lab {
     return worker;
   }
 
-  // ── what the server says ──────────────────────────────────────────────────────────────────────────────────────────
+  // ── the state of the server ───────────────────────────────────────────────────────────────────────────────────────
 
-  /** By job, as `queue key`: its member of the leases, and when that ends. */
+  /** By job, as `queue key`: its member in the sorted set of leases, and the end of its lease. */
   async #leases(): Promise<Map<string, { readonly member: string; readonly endsAt: number }>> {
     const found = new Map<string, { member: string; endsAt: number }>();
     for (const { name } of specs) {
       const scored = (await this.ask("ZRANGE", keyOf(name, "leases"), "0", "-1", "WITHSCORES")) as unknown[];
-      // Pairs, from a server that was asked by RESP3.
+      // By RESP3 the reply is nested pairs.
       const flat = scored.flat().map(String);
       const members = flat.filter((_, index) => index % 2 === 0);
       if (members.length === 0) continue;
@@ -138,7 +138,7 @@ export class QueueLab extends Lab {
   }
 
   async resumed(at: number): Promise<void> {
-    // A failover may concern one slot only.
+    // A failover may concern one slot only, so every queue must go on.
     const isEach = this.server.mode !== "single";
     await eventually(
       () => {
@@ -150,7 +150,7 @@ export class QueueLab extends Lab {
     );
   }
 
-  // ── a run ─────────────────────────────────────────────────────────────────────────────────────────────────────────
+  // ── the end of a run ──────────────────────────────────────────────────────────────────────────────────────────────
 
   async end(isStuck: boolean): Promise<RunHistory> {
     const workers = await this.dismiss<LogRecord>();
@@ -160,7 +160,7 @@ export class QueueLab extends Lab {
     return {
       leaseMs: this.leaseMs,
       specs,
-      // Runs of the lab itself count as those of a worker.
+      // Jobs that the lab itself ran are recorded as those of a worker.
       workers: [...workers, { id: "lab", records: this.#own, killedAt: clock(), printed: "", end: "exit 0" }],
       heals: this.marks.filter(({ name }) => name === undefined).map(({ at, dueMs }) => ({ at, dueMs })),
       deaths: this.deaths,
@@ -173,7 +173,7 @@ export class QueueLab extends Lab {
     };
   }
 
-  /** Runs what is left, as any worker would, and then looks at what stays. */
+  /** Runs the remaining jobs, then returns the dead letters and adds all other remains to `leftovers`. */
   async #workOff(name: string, leftovers: string[]): Promise<Letter[]> {
     await using client = await connect(this.server.url);
     const queue = createQueue(client, name, { maxAttempts });
@@ -197,7 +197,7 @@ export class QueueLab extends Lab {
       return Object.values(counts).every((count) => count === 0) ? "" : `${name}: left are ${JSON.stringify(counts)}`;
     };
     const untilNone = async (): Promise<void> => {
-      if ((await left()) !== "") throw new Error("not all is worked off");
+      if ((await left()) !== "") throw new Error("some jobs have not run yet");
     };
     await eventually(untilNone, { timeoutMs: 10_000, intervalMs: 50 }).catch(async () => leftovers.push(await left()));
     const letters: Letter[] = [];

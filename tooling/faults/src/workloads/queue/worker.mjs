@@ -1,4 +1,4 @@
-// A process that adds jobs to every queue and works on them, and writes down what it saw of each.
+// A process that adds jobs to every queue, runs jobs, and logs every event of them.
 import { pause } from "@kit/core/toolkit";
 import { clock } from "../../lab/clock.mjs";
 import {
@@ -19,7 +19,7 @@ import { seeded } from "../../lab/random.mjs";
 const { id, specs, leaseMs, deadlineMs, maxAttempts } = settings;
 const { createQueue } = await import(settings.queueModule);
 
-// ── working ───────────────────────────────────────────────────────────────────────────────────────────────────────────
+// ── working ─────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 const factsOf = ({ data, attempt, crashes }) => ({ key: data.key, attempt, crashes });
 
@@ -51,7 +51,7 @@ const work = (queue, { name, work: options }) => {
   return worker;
 };
 
-// ── adding ────────────────────────────────────────────────────────────────────────────────────────────────────────────
+// ── adding ──────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 let made = 0;
 
@@ -133,7 +133,7 @@ const obey = async (random) => {
   }
 };
 
-// ── a life ────────────────────────────────────────────────────────────────────────────────────────────────────────────
+// ── start and end ───────────────────────────────────────────────────────────────────────────────────────────────────
 
 const client = await connected(settings.url, id);
 const queues = specs.map((spec) => {

@@ -28,12 +28,12 @@ import type {
 import { Replay } from "./replay.js";
 
 /**
- * The invariants that a run is held against.
+ * The invariants that the checker judges a run by.
  *
  * - `S1` at every instant of the server the held weights are within the limits; lowering a limit revokes nothing
  * - `S2` the permits of a killed holder are granted to waiters within its lease plus 10 % and 100 ms
- * - `S3` when all have left nothing is in use, every permit can be acquired, and no key stays
- * - `S4` free permits are granted within 10 % of a lease and 100 ms, unless a fault is active or was in the second
+ * - `S3` after all workers have left, nothing is in use, every permit can be acquired, and no key stays
+ * - `S4` free permits are granted within 10 % of a lease and 100 ms, unless a fault was active then or in the second
  *   before
  * - `order` a grant goes to the longest waiter of the highest priority; tenants at their limit are skipped
  * - `held` permits that callers certainly hold are within the limits, and recorded on the server
@@ -51,7 +51,7 @@ export const invariants = ["S1", "S2", "S3", "S4", "order", "held", "L3", "L5", 
 export type Violation = AnyViolation<Invariant>;
 type Judge = AnyJudge<Invariant>;
 
-/** Everything in a run that no semaphore may do. */
+/** Checks a run against the invariants. */
 export const verdictOn = (run: RunHistory): AnyVerdict<Invariant> =>
   judged(invariants, (judge) => {
     for (const [name, steps] of run.steps) checkSteps(run, name, steps, judge);
@@ -83,7 +83,7 @@ const checkRecord = (
   }
 };
 
-// ── what the server did ─────────────────────────────────────────────────────────────────────────────────────────────
+// ── steps of the server ─────────────────────────────────────────────────────────────────────────────────────────────
 
 const checkSteps = (run: RunHistory, name: string, steps: readonly Step[], judge: Judge): void => {
   const replay = new Replay();
@@ -101,12 +101,12 @@ const checkSteps = (run: RunHistory, name: string, steps: readonly Step[], judge
   idleness.end(endOf(run));
   handOver.end(endOf(run));
   for (const { permitRecord, fate } of lateCopies(run, steps))
-    judge("U2", fate === "kept" && `${name}: ${permitRecord.text} was granted again after it was given back, and kept`);
+    judge("U2", fate === "kept" && `${name}: ${permitRecord.text} was granted again after its release, and kept`);
   checkEchoes(run, name, steps, judge);
   for (const death of run.deaths) if (death.name === name) checkRecovery(run, death, idleness.spans, judge);
 };
 
-/** Limits are reached by grants alone: nothing else makes the sum larger. */
+/** Called after each grant, since only a grant raises the sum. */
 const checkLimits = (name: string, replay: Replay, { at, permitRecord }: PermitStep, judge: Judge): void => {
   const { limit = Infinity, perTenant = Infinity } = replay;
   const used = replay.usedAt(at);
@@ -131,51 +131,52 @@ const checkOwnership = (name: string, replay: Replay, step: Step, judge: Judge):
   if (script === "renew" && (what === "add" || what === "set"))
     judge(
       "L5",
-      !replay.isLive(step.permitRecord, at) && `${name}: ${step.permitRecord.text} was renewed, and was over`,
+      !replay.isLive(step.permitRecord, at) && `${name}: ${step.permitRecord.text} was renewed after its end`,
     );
   if (what !== "rem" || !replay.isLive(step.permitRecord, at)) return;
   const isOwn = script === "release" && step.isOwn;
-  judge("L5", !isOwn && `${name}: ${script} took ${step.permitRecord.text} away, which nobody had given back`);
+  judge("L5", !isOwn && `${name}: ${script} removed ${step.permitRecord.text}, which its owner had not released`);
 };
 
 // ── copies ──────────────────────────────────────────────────────────────────────────────────────────────────────────
 
-/** The fate of a grant to a permit record that had been given back. */
-type Fate = "given back again" | "kept, of an acquire without an end" | "kept, as nobody could be asked" | "kept";
+/** The fate of a grant to a permit record that had been released. */
+type Fate = "released again" | "kept, of an acquire without a deadline" | "kept, worker out of reach" | "kept";
 
 /**
- * Grants to permit records that had been given back: the network delivered a copy of their acquire so late. Each has to
- * be given back again, before it ends by itself. A request without an end (the first acquire of a connection) may stay.
+ * Grants to permit records that had been released, because the network delivered a copy of their acquire late. The
+ * worker has to release each of them again before it expires. A grant may stay if its request had no deadline, as the
+ * first acquire of a connection has none.
  */
 const lateCopies = (
   run: RunHistory,
   steps: readonly Step[],
 ): { readonly permitRecord: PermitRecord; readonly fate: Fate }[] => {
-  const givenBack = new Set<string>();
+  const released = new Set<string>();
   const ends = new Map<string, number>();
   const open = new Map<string, PermitStep>();
   const found: { permitRecord: PermitRecord; fate: Fate }[] = [];
   const fateOf = (grant: PermitStep, end: Step): Fate => {
-    if (end.script === "release") return "given back again";
-    if (ends.get(grant.permitRecord.text) === 0) return "kept, of an acquire without an end";
-    return wasOut(run, grant) ? "kept, as nobody could be asked" : "kept";
+    if (end.script === "release") return "released again";
+    if (ends.get(grant.permitRecord.text) === 0) return "kept, of an acquire without a deadline";
+    return wasOut(run, grant) ? "kept, worker out of reach" : "kept";
   };
   for (const step of steps) {
     if (!("permitRecord" in step)) continue;
     const { what, permitRecord } = step;
     const { text } = permitRecord;
     if (step.notAfter !== undefined) ends.set(text, step.notAfter);
-    if (what === "add" && givenBack.has(text)) open.set(text, step);
+    if (what === "add" && released.has(text)) open.set(text, step);
     if (what !== "rem") continue;
     const grant = open.get(text);
     open.delete(text);
     if (grant) found.push({ permitRecord, fate: fateOf(grant, step) });
-    if (step.script === "release" && step.isOwn) givenBack.add(text);
+    if (step.script === "release" && step.isOwn) released.add(text);
   }
   return found;
 };
 
-/** Remarks on a run that break no invariant: how often each was so. */
+/** Counts of remarkable events that break no invariant. */
 export const remarksOn = (run: RunHistory): Record<string, number> => {
   const remarks: Record<string, number> = {};
   for (const steps of run.steps.values())
@@ -186,7 +187,7 @@ export const remarksOn = (run: RunHistory): Record<string, number> => {
   return remarks;
 };
 
-/** A copy of an acquire finds its own permit, and is never blocked by itself. */
+/** A copy of an acquire finds its own permit. It is never refused because of that permit. */
 const checkEchoes = (run: RunHistory, name: string, steps: readonly Step[], judge: Judge): void => {
   const echoes = new Map<string, Echoed[]>();
   for (const echo of run.echoes)
@@ -199,14 +200,15 @@ const checkEchoes = (run: RunHistory, name: string, steps: readonly Step[], judg
     const grant = since.get(token);
     if (!grant) continue;
     for (const { at, isDenied } of echoes.get(token) ?? []) {
-      // A copy may run before what it is a copy of, and within one millisecond nobody knows.
+      // A copy may run before its original. Within one millisecond their order is unknown.
       const isWithin = grant.at < at && at < Math.min(Math.floor(step.at), grant.endsAt);
-      if (isWithin) judge("U2", isDenied && `${name}: an acquire that was sent twice stood in its own way (${token})`);
+      if (isWithin)
+        judge("U2", isDenied && `${name}: the copy of an acquire was refused because of its own permit (${token})`);
     }
   }
 };
 
-/** Whether the worker could not ask the server while a permit lasted, or was not there any more. */
+/** Whether, during the life of a permit, its worker could not reach the server or had ended. */
 const wasOut = ({ workers }: RunHistory, { permitRecord: { worker }, at, endsAt }: PermitStep): boolean => {
   const { killedAt = Infinity, records = [] } = workers.find(({ id }) => id === worker) ?? {};
   const isFailure = (record: LogRecord): boolean =>
@@ -229,7 +231,7 @@ const endOf = ({ workers }: RunHistory): number =>
 
 const dueAfter = ({ leaseMs }: RunHistory): number => 0.1 * leaseMs + lateMs;
 
-/** The spans, near the ends of dead holders' permits, in which somebody waited for what was free. */
+/** The spans in which a waiter waited for a free permit, near the ends of killed holders' permits. */
 class Idleness {
   readonly spans: Span[] = [];
   readonly #replay: Replay;
@@ -246,9 +248,9 @@ class Idleness {
     this.#killedAt = new Map(run.workers.map(({ id, killedAt = Infinity }) => [id, killedAt]));
   }
 
-  /** Before a step at this instant: nothing but ends of permits can have been since the last. */
+  /** Called before each step. Between two steps only the ends of permits change the state. */
   until(at: number): void {
-    // Signs of life come and go within one step of the server.
+    // A heartbeat leaves and joins the queue within one step of the server, so only the last state of an instant counts.
     if (at > this.#at && this.#since !== undefined && !this.#isWaitedFor(this.#at)) this.#close(this.#at);
     const isNear = this.#windows.some(({ from, to }) => this.#at <= to && from <= at);
     if (isNear && this.#since === undefined) {
@@ -262,7 +264,7 @@ class Idleness {
     if (what === "add" && this.#since !== undefined) this.#close(at);
   }
 
-  /** All was over then. */
+  /** Closes the open span at the end of the run. */
   end(at: number): void {
     this.until(at);
     if (this.#since !== undefined) this.#close(at);
@@ -282,7 +284,7 @@ class Idleness {
 
 // ── from free to granted ────────────────────────────────────────────────────────────────────────────────────────────
 
-/** When each worker could still be granted something: until it was killed, or began to leave. */
+/** The instant until which each worker could be granted a permit: its kill, or its call of `close`. */
 const thereUntil = ({ workers }: RunHistory): ReadonlyMap<string, number> =>
   new Map(
     workers.map(({ id, killedAt = Infinity, records }) => {
@@ -291,7 +293,7 @@ const thereUntil = ({ workers }: RunHistory): ReadonlyMap<string, number> =>
     }),
   );
 
-/** How much of a span was calm: the longest part of it in which no fault was on, nor in the second before. */
+/** The longest part of a span in which no fault was active, nor in the second before. */
 const calmIn = ({ outages }: RunHistory, { from, to }: Span): Span => {
   let calm: Span = { from, to: from };
   let at = from;
@@ -305,8 +307,8 @@ const calmIn = ({ outages }: RunHistory, { from, to }: Span): Span => {
 };
 
 /**
- * Whether what is free is granted: to those in the queue, which a script does at once, and to suspended waiters, which
- * nothing reached, as soon as they can be reached.
+ * Judges whether free permits are granted. A script grants at once to waiters in the queue. A suspended waiter was out of
+ * reach, and is granted as soon as a script can reach it.
  */
 class HandOver {
   readonly #run: RunHistory;
@@ -314,7 +316,7 @@ class HandOver {
   readonly #name: string;
   readonly #judge: Judge;
   readonly #until: ReadonlyMap<string, number>;
-  /** Since when somebody could be granted something. */
+  /** The instant since which a waiter could have been granted a permit. */
   #since: number | undefined;
   #at = -Infinity;
 
@@ -328,7 +330,7 @@ class HandOver {
 
   before({ at, what }: Step): void {
     if (what === "leave") this.#judge("S4");
-    // One script is one instant: what it did is looked at when all of it is there.
+    // All steps of a script share one instant. The state is judged after the last of them.
     if (at === this.#at) return;
     this.#look(at);
     this.#at = at;
@@ -339,15 +341,18 @@ class HandOver {
     this.#close(at);
   }
 
-  /** The state from the last instant until this one. */
+  /** Judges the state from the last instant until this one. */
   #look(to: number): void {
     if (this.#at === -Infinity || !this.#replay.nextOfAll(this.#at, this.#isOwed)) this.#close(this.#at);
-    // Those who leave now are owed nothing any more.
+    // A worker that leaves in between is owed nothing.
     else if ([...this.#until.values()].some((until) => until > this.#at && until <= to)) this.#close(this.#at);
     else this.#since ??= this.#at;
   }
 
-  /** A server that lost data may have served or departed waiters in its queue: real ones send a sign of life. */
+  /**
+   * Whether a waiter must be served. After a loss of data the queue may hold waiters that were served or have left, so
+   * only waiters with a heartbeat since then count.
+   */
   readonly #isOwed = ({ worker }: PermitRecord, joinedAt: number): boolean =>
     (this.#until.get(worker) ?? 0) > this.#at &&
     !this.#run.dataLosses.some((loss) => loss.from <= this.#at && joinedAt <= loss.to + clockErrorMs);
@@ -357,7 +362,7 @@ class HandOver {
     const calm = calmIn(this.#run, { from: this.#since, to });
     this.#since = undefined;
     const lateBy = calm.to - calm.from - dueAfter(this.#run) - stalledByAll(this.#run.workers, calm.from, calm.to);
-    const free = `${this.#name}: what was free at ${calm.from.toFixed(0)}, and waited for, was granted`;
+    const free = `${this.#name}: permits that were free at ${calm.from.toFixed(0)}, with waiters, were granted`;
     if (lateBy > 0) this.#judge("S4", `${free} ${lateBy.toFixed(0)} ms too late`);
   }
 }
@@ -373,12 +378,12 @@ const checkRecovery = (
     if (to < endsAt || from > dueAt) continue;
     const since = Math.max(from, endsAt);
     const lateBy = to - since - dueAfter(run) - stalledByAll(run.workers, since, to);
-    const late = `${name}: after the death of ${worker} what was free was granted ${lateBy.toFixed(0)} ms too late`;
+    const late = `${name}: after the death of ${worker} its permits were granted ${lateBy.toFixed(0)} ms too late`;
     judge("S2", lateBy > 0 && late);
   }
 };
 
-// ── what callers hold ───────────────────────────────────────────────────────────────────────────────────────────────
+// ── permits that callers hold ───────────────────────────────────────────────────────────────────────────────────────
 
 type CertainSpan = Span & Pick<PermitRecord, "weight" | "tenant">;
 
@@ -386,15 +391,15 @@ const holdsOf = ({ records }: WorkerHistory, name: string): HoldRecord[] =>
   records.filter((record) => record.kind === "hold" && record.name === name) as HoldRecord[];
 
 /**
- * The spans in which each caller certainly held permits: from the reply until a release, a reported loss, or a possible
- * end.
+ * The spans in which each caller certainly held permits. A span begins with the reply; it ends with a release, a reported
+ * loss or the earliest possible end.
  */
 const certainlyHeld = (run: RunHistory, name: string): CertainSpan[] =>
   run.workers.flatMap((worker) => {
     const { records, killedAt } = worker;
     const holds = holdsOf(worker, name);
     const tokens = new Set(holds.map(({ token }) => token));
-    // A worker that was killed did not say how it ended.
+    // A killed worker wrote no record of the permits that it held.
     const cutOff = records.flatMap((record): CertainSpan[] => {
       if (killedAt === undefined || record.kind !== "call" || record.token === undefined) return [];
       if (record.name !== name || tokens.has(record.token)) return [];
@@ -414,7 +419,7 @@ const certainlyHeld = (run: RunHistory, name: string): CertainSpan[] =>
 
 const checkHeld = (run: RunHistory, spec: Spec, judge: Judge): void => {
   const { name, permits, permitsPerTenant = Infinity, resizedTo = 0 } = spec;
-  // Lowering takes nothing away, so that what was held at any time under a higher limit may still be.
+  // A lowered limit revokes nothing, so permits granted under the highest limit may still be held.
   const most = Math.max(permits, resizedTo);
   const spans = certainlyHeld(run, name);
   const events = spans
@@ -431,7 +436,7 @@ const checkHeld = (run: RunHistory, spec: Spec, judge: Judge): void => {
     const ofTenant = (used.get(tenant) ?? 0) + sign * weight;
     used.set(tenant, ofTenant);
     sum += sign * weight;
-    // A holder of a permit that the server has forgotten learns of it within its lease.
+    // When the server loses data, a holder may keep its permit for up to a lease before it learns of the loss.
     if (sign < 0 || lostDataBetween(run, at - run.leaseMs, at)) continue;
     judge(
       "held",
@@ -446,19 +451,19 @@ const checkHeld = (run: RunHistory, spec: Spec, judge: Judge): void => {
 const checkAccess = (run: RunHistory, id: string, access: AccessRecord, judge: Judge): void => {
   const { name, token, at, from, isKnown, isHeld } = access;
   if (!isHeld || lostDataBetween(run, from - run.leaseMs, at)) return;
-  judge("held", !isKnown && `${name}: ${id} certainly held ${token}, of which the server knew nothing`);
+  judge("held", !isKnown && `${name}: ${id} certainly held ${token}, which the server did not have`);
 };
 
-// ── going on ────────────────────────────────────────────────────────────────────────────────────────────────────────
+// ── resumption ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
 const accessesOf = (run: RunHistory): AccessRecord[] =>
   run.workers.flatMap(({ records }) => records.filter((record) => record.kind === "access"));
 
-/** After a failover, which may concern one slot only, each semaphore has to go on; else any. */
+/** The semaphores that must go on after a heal. A failover may concern one slot only, so there it is each of them. */
 const worksOf = ({ specs }: RunHistory, { dueMs }: Heal): readonly (string | undefined)[] =>
   dueMs === undefined
     ? [undefined]
-    : // Where nothing is to be had for a while nothing goes on either.
+    : // A semaphore whose limit the workers set to 0 for a while is left out.
       specs.filter(({ resizedTo }) => resizedTo === undefined).map(({ name }) => name);
 
 const resumedAt = (run: RunHistory, at: number, only?: string): number => {
@@ -479,7 +484,7 @@ const checkResumption = (run: RunHistory, heal: Heal, judge: Judge): void => {
   }
 };
 
-/** How long after a heal, or a failover's beginning, permits were granted again; of one name, if the fault concerned only that. */
+/** The milliseconds from a heal, or a failover's beginning, to the next grant; `only`: of the one name concerned. */
 export const recoveryMs = (run: RunHistory, heal: Heal, only?: string): number =>
   Math.max(...(only === undefined ? worksOf(run, heal) : [only]).map((name) => resumedAt(run, heal.at, name))) -
   heal.at;

@@ -7,11 +7,11 @@ import type { Invariant } from "./checker.js";
 
 interface SemaphoreControl extends Control {
   readonly invariants: readonly Invariant[];
-  /** In the built semaphore; without it the semaphore is wrapped, with the lie of the control's own name. */
+  /** Changes to the scripts of the built semaphore. Without them the semaphore is wrapped by the lie of the same name. */
   readonly mutations?: readonly Mutation[];
 }
 
-/** A script whose replies are changed. */
+/** Lua that wraps `redis.call` to change replies inside a script. */
 const misled = (lua: string): string =>
   `local call = redis.call function redis.call(...) local command, key = ... ${lua} end`;
 
@@ -102,7 +102,7 @@ export const semaphoreControls: readonly SemaphoreControl[] = [
     name: "tells-nobody",
     invariants: ["S4"],
     kind: "scripts flushed",
-    // The inbox in a waiter's record is lost at each write.
+    // Each write of a waiter's record drops its inbox.
     mutations: [
       { script: "acquire", operands: ["terms"], lua: "terms = string.gsub(terms, ' [^ ]+$', ' -')" },
       { script: "heartbeat", operands: ["inbox"], lua: "inbox = '-'" },
@@ -110,7 +110,10 @@ export const semaphoreControls: readonly SemaphoreControl[] = [
   },
 ];
 
-/** Where each script begins to write, and what its writes are noted under; the library is that of all, noted by the rest. */
+/**
+ * The scripts that record their writes, each with the name in its records. The library `grant` runs in every script; it
+ * records as `other` where the script itself does not record.
+ */
 const recorded: Readonly<Record<string, string>> = {
   acquire: "acquire",
   release: "release",
@@ -132,7 +135,7 @@ const recorders = (): Mutation[] => {
   }));
 };
 
-/** The module that workers import as the semaphore: the built one, which writes down what it does, and the fault of a control. */
+/** The module that workers import as the semaphore: the built one with a recorder, and with the fault of a control. */
 export const moduleOf = (control?: SemaphoreControl): string => {
   if (control && !control.mutations) return wrappedBy("semaphore", "wrapped-semaphore.mjs", control.name);
   const mutations = [...recorders(), ...(control?.mutations ?? [])];

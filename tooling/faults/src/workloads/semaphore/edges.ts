@@ -16,7 +16,7 @@ import type { Edge } from "../../workload.js";
 const settings = { permits: 2, leaseMs: 60_000, deadlineMs: 1_000 };
 const tenant = "one";
 
-/** A group with a permit that is held, whose keys can be spoilt. */
+/** A group with one held permit, whose keys can be spoilt. */
 interface Scene {
   readonly keys: Readonly<Record<string, string>>;
   readonly semaphore: Semaphore;
@@ -31,7 +31,7 @@ const keysOf = (name: string): Record<string, string> =>
 
 type Maker = (name: string, options?: Partial<SemaphoreOptions>) => Semaphore;
 
-/** Closes in the end whatever was made. */
+/** Runs `work` with a server and a factory, and closes every semaphore that the factory made. */
 const withSemaphores = async (work: (server: RedisServer, make: Maker) => Promise<void>): Promise<void> => {
   await using server = await startRedis();
   await using client = await connect(server.url);
@@ -75,26 +75,25 @@ const subject: Subject<Scene> = {
 const spoilt = (): Promise<Findings> =>
   spoiltKeys(subject, {
     permits: {
-      "permit records that say nothing": (server, key) =>
-        server.call("ZADD", key, "9999999999999", "nobody", "inf", "|||"),
-      "a weight that is none": (server, key) => server.call("ZADD", key, "9999999999999", "a|x||b", "0", "c|-1||d"),
+      "malformed permit records": (server, key) => server.call("ZADD", key, "9999999999999", "nobody", "inf", "|||"),
+      "an invalid weight": (server, key) => server.call("ZADD", key, "9999999999999", "a|x||b", "0", "c|-1||d"),
     },
     meta: {
-      "limits that are none": (server, key) =>
+      "invalid limits": (server, key) =>
         server.call("HSET", key, "layout", "1", "permits", "x", "perTenant", "y", "extra", "z"),
       "no limits": (server, key) => server.call("HSET", key, "layout", "1"),
-      "counts that do not count": (server, key) =>
+      "counts that are no numbers": (server, key) =>
         server.call("HSET", key, "layout", "1", "permits", "2", "perTenant", "2", `u:${tenant}`, "x"),
     },
-    queue: { "rows that say nothing": (server, key) => server.call("ZADD", key, "0", "x y z", "0", "|", "0", " ") },
-    ready: { "nobody behind it": (server, key) => server.call("ZADD", key, "-1", "nobody", "inf", tenant) },
+    queue: { "malformed rows": (server, key) => server.call("ZADD", key, "0", "x y z", "0", "|", "0", " ") },
+    ready: { "tenants without a waiter": (server, key) => server.call("ZADD", key, "-1", "nobody", "inf", tenant) },
     waiters: {
-      "a counter that does not count": (server, key) => server.call("HSET", key, "#", "x"),
-      "records that say nothing": (server, key) => server.call("HSET", key, "a", "", "b", "1", "c", "x y z"),
+      "a counter that is no number": (server, key) => server.call("HSET", key, "#", "x"),
+      "malformed records": (server, key) => server.call("HSET", key, "a", "", "b", "1", "c", "x y z"),
     },
   });
 
-// A script that touches only a permit of our own, and finds nobody in the queue, needs no limits.
+// `extend` and `resume` touch only their own permit while the queue is empty, so they do not read `meta`.
 const newer = (): Promise<Findings> =>
   newerLayout(subject, "meta", (server, key) => server.call("HSET", key, "layout", "2"), ["extend", "resume"]);
 
@@ -102,12 +101,12 @@ const refusals = (make: Maker): Readonly<Record<string, () => Promise<unknown>>>
   const semaphore = make("x");
   const inGroup = make("y", { permitsPerTenant: 1 });
   return {
-    // A constructor throws.
+    // The factory throws synchronously, so it is wrapped in an async function.
     ...Object.fromEntries(Object.entries(refusedNames).map(([what, name]) => [what, async () => make(name)])),
     ...Object.fromEntries(Object.entries(refusedTexts).map(([what, text]) => [what, () => semaphore.resume(text)])),
     "no limit": async () => make("x", { permits: Number.NaN }),
     "a limit beyond all bounds": async () => make("x", { permits: 1e9 + 1 }),
-    "a limit to be set below nothing": () => semaphore.setPermits(-1),
+    "a negative limit": () => semaphore.setPermits(-1),
     "a weight of 0": () => semaphore.acquire({ weight: 0 }),
     "a weight of a half": () => semaphore.acquire({ weight: 0.5 }),
     "a weight beyond all bounds": () => semaphore.acquire({ weight: 1e9 + 1 }),
@@ -125,7 +124,7 @@ const refusals = (make: Maker): Readonly<Record<string, () => Promise<unknown>>>
 const hugeInput = async (): Promise<Findings> => {
   const found: Findings = { effects: 0, checked: 0, broken: [] };
   await withSemaphores(async (server, make) => {
-    // Commands that the client sends by itself are counted, too.
+    // The first acquire comes before the count, since the client sends commands of its own with it.
     await (await make("first").acquire()).release();
     await refusedUnsent(server, refusals(make), found);
     for (const name of oddNames) {
@@ -137,14 +136,14 @@ const hugeInput = async (): Promise<Findings> => {
         found.broken.push(`${JSON.stringify(name)}: held twice`);
       const { holders } = await semaphore.inspect();
       if (holders[0]?.tenant !== odd || holders[0].holder !== odd)
-        found.broken.push(`${JSON.stringify(name)}: its tenant and holder are shown as others`);
-      if ((await permit.release()) !== "released") found.broken.push(`${JSON.stringify(name)}: was not given back`);
+        found.broken.push(`${JSON.stringify(name)}: inspect shows another tenant or holder`);
+      if ((await permit.release()) !== "released") found.broken.push(`${JSON.stringify(name)}: was not released`);
     }
   });
   return found;
 };
 
-/** Faults of stored data, and of what the caller gives. */
+/** Edges of stored data and of input. */
 export const semaphoreEdges: readonly Edge[] = [
   { kind: "huge input", run: hugeInput },
   { kind: "spoilt keys", run: spoilt },

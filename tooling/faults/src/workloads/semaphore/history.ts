@@ -5,33 +5,33 @@ import type { Span, WorkerHistory as AnyWorkerHistory } from "../../records.js";
 export interface Spec {
   readonly name: string;
   readonly permits: number;
-  /** Undefined: no group. */
+  /** Undefined: the semaphore is no group. */
   readonly permitsPerTenant?: number | undefined;
   readonly tenants: number;
-  /** The largest weight that is asked for. */
+  /** The largest weight that workers request. */
   readonly weights: number;
   readonly hasPriorities: boolean;
-  /** The largest limit that workers set while it is in use; undefined: they leave it alone. */
+  /** The largest limit that workers set during the run. Undefined: they never change it. */
   readonly resizedTo?: number | undefined;
 }
 
-/** A request, as the server's keys have it. */
+/** A request, as stored in the server's keys. */
 export interface PermitRecord {
   readonly text: string;
   readonly token: string;
   readonly weight: number;
-  /** Empty: none. */
+  /** Empty: no tenant. */
   readonly tenant: string;
   readonly worker: string;
   readonly priority: number;
 }
 
-/** One thing that a script did, in the order in which the server did them. */
+/** One write of a script. The steps of a history are in the order of the server. */
 export type Step = {
-  /** Server time, epoch milliseconds with their fraction: what the script went by. */
+  /** The server time that the script read, in epoch milliseconds with their fraction. */
   readonly at: number;
   readonly script: string;
-  /** By an acquire of the permit record itself: the server's instant after which it is refused; 0: it is not. */
+  /** For an acquire of this permit record: the server time after which the script refuses it. 0: no such limit. */
   readonly notAfter?: number;
 } & (
   | { readonly what: "add" | "set"; readonly permitRecord: PermitRecord; readonly endsAt: number }
@@ -49,22 +49,22 @@ interface GrantFacts {
   readonly tenant?: string | undefined;
 }
 
-/** A call of a worker, with what it said of permits. */
+/** A call of a worker, with the permit that it granted. */
 export interface CallRecord extends LeaseCall, Partial<GrantFacts> {}
 
-/** A permit in a worker's hands. */
+/** A permit that a worker held. */
 export interface HoldRecord extends Hold, GrantFacts {}
 
-/** A look at what the server has of a permit, right after its grant. */
+/** A read of the server's data about a permit, right after its grant. */
 export interface AccessRecord {
   readonly kind: "access";
   readonly name: string;
   readonly token: string;
   readonly from: number;
   readonly at: number;
-  /** Whether the server said that it is held. */
+  /** Whether the permit is held by the server's data. */
   readonly isKnown: boolean;
-  /** The permit's own fields as the answer arrived. */
+  /** `isHeld` of the permit object when the reply arrived. */
   readonly isHeld: boolean;
 }
 
@@ -78,7 +78,7 @@ export interface Echoed {
   readonly token: string;
   /** Server time, whole epoch milliseconds. */
   readonly at: number;
-  /** Neither granted nor queued: it was full. */
+  /** Whether the reply was a refusal: neither granted nor queued. */
   readonly isDenied: boolean;
 }
 
@@ -86,40 +86,40 @@ export interface Echoed {
 export interface Death {
   readonly name: string;
   readonly worker: string;
-  /** When it ran out. */
+  /** When the permit expires. */
   readonly endsAt: number;
 }
 
-/** Nothing was in the way any more, or a failover began. */
+/** The end of an outage, or the beginning of a failover. */
 export interface Heal {
   readonly at: number;
-  /** Within how many milliseconds every semaphore had to go on; undefined: some of them, in the time that they all have. */
+  /** Milliseconds within which every semaphore must go on. Undefined: any of them, within the usual bound. */
   readonly dueMs?: number | undefined;
 }
 
-/** All that is known of one run. */
+/** All records of one run. */
 export interface RunHistory extends LeaseRun {
   readonly specs: readonly Spec[];
-  /** The work of the scripts, by name; empty where the server may have forgotten a part of it. */
+  /** The steps of the scripts, by name. Empty where the server may have lost a part of the history. */
   readonly steps: ReadonlyMap<string, readonly Step[]>;
   readonly workers: readonly WorkerHistory[];
   readonly deaths: readonly Death[];
   readonly heals: readonly Heal[];
-  /** When a fault was on. */
+  /** When a fault was active. */
   readonly outages: readonly Span[];
   readonly echoes: readonly Echoed[];
-  /** How many names were looked at when all workers had left. */
+  /** The number of names that were inspected after all workers had left. */
   readonly lookedAt: number;
 }
 
 export const parsePermitRecord = (text: string): PermitRecord => {
   const [token = "", weight = "", tenant = "", holder = ""] = text.split("|");
-  // The last part is what its clock said, which nobody may go by.
+  // The last part is the client's wall clock, which only the control `client-clock` reads.
   const [worker = "", priority = ""] = holder.split(".");
   return { text, token, weight: Number(weight), tenant, worker, priority: Number(priority) };
 };
 
-/** The lines of the history of one name. */
+/** Parses the lines that recorder.lua wrote for one name. */
 export const parseSteps = (lines: readonly string[]): Step[] => {
   const permitRecords = new Map<string, PermitRecord>();
   const permitRecordOf = (text: string): PermitRecord => {

@@ -11,7 +11,7 @@ import { SemaphoreLab } from "./lab.js";
 
 const workers = 5;
 
-/** It effects durable writes, which wait for replicas. */
+/** Whether a fault affects only durable writes, which wait for replicas. */
 const isForDurability = ({ kind }: Fault): boolean => kind === "replica stopped";
 
 const faults: readonly Fault[] = [...allFaults, ...failoverFaults.filter((fault) => !isForDurability(fault))];
@@ -34,7 +34,7 @@ const run = async (phase: PhaseOptions): Promise<PhaseReport> => {
   }));
 };
 
-/** Contenders for permits, by weight, priority and tenant, under limits that change. */
+/** Workers contend for permits by weight, priority and tenant, under changing limits. */
 export const workload: Workload = {
   name: "semaphore",
   invariants: [...invariants, "U6"],

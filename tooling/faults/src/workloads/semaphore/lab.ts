@@ -20,7 +20,7 @@ import {
 const prefix = "kit";
 const metaLifeMs = 604_800_000;
 const queueLifeMs = 16_000;
-/** Lines of a history in one answer. */
+/** Lines of a history in one reply. */
 const pageLines = 20_000;
 
 export interface SemaphoreLabOptions extends LabOptions {
@@ -33,14 +33,14 @@ const historyOf = (name: string): string => `history:{${name}}`;
 
 const sightScript = `return { redis.call('TIME'), redis.call('ZRANGE', KEYS[1], 0, -1, 'WITHSCORES'), redis.call('ZRANGE', KEYS[2], 0, -1) }`;
 
-/** A server, contenders for permits, and what is done to them. */
+/** A server, the workers that contend for permits on it, and the injections. */
 export class SemaphoreLab extends LeaseLab<Holder> {
   readonly specs: readonly Spec[];
   readonly deaths: Death[] = [];
   override readonly claimInFile: RegExp =
     /:permits\r\n(?:\$\d+\r\n(?:XX|\d+)\r\n){1,2}\$\d+\r\n([0-9A-Za-z_-]{16,})\|/g;
   readonly #options: SemaphoreLabOptions;
-  /** The last look at a permit that began so late, by name. */
+  /** By name: the start of the latest read that found a held permit. */
   readonly #lookedAt = new Map<string, number>();
 
   constructor(options: SemaphoreLabOptions, around: Surroundings) {
@@ -73,16 +73,16 @@ export class SemaphoreLab extends LeaseLab<Holder> {
       restMs: 15,
       semaphoreModule,
     };
-    return this.hire("semaphore", settings, (line) => this.#hear(line));
+    return this.hire("semaphore", settings, (line) => this.#noteAccess(line));
   }
 
-  #hear(line: string): void {
+  #noteAccess(line: string): void {
     if (!line.startsWith('{"kind":"access"')) return;
     const { name, from, isKnown } = JSON.parse(line) as AccessRecord;
     if (isKnown) this.#lookedAt.set(name, Math.max(this.#lookedAt.get(name) ?? 0, from));
   }
 
-  // ── what the server says ──────────────────────────────────────────────────────────────────────────────────────────
+  // ── the state of the server ───────────────────────────────────────────────────────────────────────────────────────
 
   async #sight(name: string): Promise<{ holders: Holder[]; waiting: string[] }> {
     const keys = [keyOf(name, "permits"), keyOf(name, "queue")];
@@ -119,7 +119,7 @@ export class SemaphoreLab extends LeaseLab<Holder> {
   }
 
   async resumed(at: number): Promise<void> {
-    // A failover may concern one slot only.
+    // A failover may concern one slot only, so every semaphore must go on.
     const isEach = this.server.mode !== "single";
     const wanted = this.specs.filter(({ resizedTo }) => resizedTo === undefined).map(({ name }) => name);
     await eventually(
@@ -132,7 +132,7 @@ export class SemaphoreLab extends LeaseLab<Holder> {
     );
   }
 
-  // ── a run ─────────────────────────────────────────────────────────────────────────────────────────────────────────
+  // ── the end of a run ──────────────────────────────────────────────────────────────────────────────────────────────
 
   async end(isStuck: boolean): Promise<RunHistory> {
     const workers = await this.dismiss<LogRecord>();
@@ -152,7 +152,7 @@ export class SemaphoreLab extends LeaseLab<Holder> {
     };
   }
 
-  /** A server that evicts keys, or whose clock jumps, leaves no history that could be gone by. */
+  /** Reads the histories. There are none to judge by if the server evicted keys or its clock jumped. */
   async #steps(): Promise<Map<string, Step[]>> {
     const found = new Map<string, Step[]>();
     if (this.setting === "lost" || this.setting === "shifted") return found;
@@ -168,7 +168,7 @@ export class SemaphoreLab extends LeaseLab<Holder> {
     return found;
   }
 
-  /** When all have left everything can be had again, and no key may stay longer than it is said to. */
+  /** After all workers have left: permits that cannot be acquired, and keys that live longer than documented. */
   async #leftovers(): Promise<string[]> {
     const found: string[] = [];
     const { leaseMs, deadlineMs } = this;
@@ -189,14 +189,14 @@ export class SemaphoreLab extends LeaseLab<Holder> {
       try {
         await semaphore.setPermits(permits);
         const tenant = tenants > 0 ? "tenant 1" : undefined;
-        // The last killed holder's permit may have just begun.
+        // The permit of a holder killed last may still have its whole lease left.
         const waitMs = Math.ceil(leaseMs * 1.1) + 100;
         const permit = await semaphore.acquire({ weight: permitsPerTenant ?? permits, tenant, waitMs });
         await permit.release();
         const { used } = await semaphore.inspect();
-        if (used > 0) found.push(`${name}: ${String(used)} are in use when all have left`);
+        if (used > 0) found.push(`${name}: ${String(used)} are in use after all workers have left`);
       } catch (error) {
-        found.push(`${name} cannot be had whole: ${String(error)}`);
+        found.push(`${name}: not all permits can be acquired: ${String(error)}`);
       }
       await semaphore.close();
     }
@@ -204,7 +204,7 @@ export class SemaphoreLab extends LeaseLab<Holder> {
   }
 }
 
-/** The result of a copy of an acquire; other commands have none. */
+/** The reply to a copy of an acquire; empty for other commands. */
 const echoOf = ({ command, reply }: Echo): Echoed[] => {
   const [, , count, permits = ""] = command;
   const name = /^kit:semaphore:\{(.*)\}:permits$/.exec(permits)?.[1];

@@ -1,13 +1,17 @@
--- recorder.lua - what the semaphore's scripts do, written down by themselves in the order of truth.
+-- recorder.lua - records every write of the semaphore's scripts, in the order of the server.
 --
--- Put in front of each of them, with its name for SCRIPT: from there on `redis` is this table.
+-- It is put in front of each script, with the script's name for SCRIPT. From there on `redis` is the table below.
 --
--- Each write leaves a line `micros script what permitRecord value until` in the list `history:{name}`, micros being the
--- instant that the script went by. What: `add` and `set` (a permit, or its new end; value: the end), `rem` (value: `own` if
--- it is the permit record of the caller), `join` and `leave` (the wait queue), `suspend` and `resume` (a waiter), `permits`
--- and `perTenant` (a limit). A ZREM of several rows is noted for each of them, whichever was there. Until: the end of the
--- caller's acquire, if that is what the caller asks for. A key that this file does not know is an error: without it a
--- history would look complete.
+-- Each write appends a line `micros script what permitRecord value until` to the list `history:{name}`:
+--
+-- - micros: the server time that the script read
+-- - what: `add` (a permit; value: its end), `set` (a new end; value: the end),
+--   `rem` (value: `own` if the permit record is the caller's), `join` and `leave` (the wait queue),
+--   `suspend` and `resume` (a waiter), `permits` and `perTenant` (a limit)
+-- - until: the deadline of the caller's acquire; `-` for any other permit record or script
+--
+-- A ZREM of several rows writes a line for each, whether or not the row was there. An unknown key is an error, since its
+-- writes would be missing from the history.
 local redis = rawget(redis, 'isRecorded') and redis or (function(server)
   local self = { isRecorded = true, pcall = server.pcall, error_reply = server.error_reply }
   local micros
@@ -28,7 +32,7 @@ local redis = rawget(redis, 'isRecorded') and redis or (function(server)
   local function note(reply, command, key, ...)
     local part = string.match(key, ':(%a+)$')
     local args = { ... }
-    if string.match(key, ':semaphore:{') and not known[part] then error('recorder.lua does not know ' .. key) end
+    if string.match(key, ':semaphore:{') and not known[part] then error('recorder.lua has no rule for ' .. key) end
     if part == 'permits' and command == 'ZADD' then
       if args[1] == 'XX' then
         write(key, 'set', args[3], args[2])

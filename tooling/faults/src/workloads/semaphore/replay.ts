@@ -5,20 +5,20 @@ interface Held {
   readonly endsAt: number;
 }
 
-/** The instants at which a permit ends are whole milliseconds, and so is what scripts compare them with. */
+/** Scripts compare whole milliseconds. */
 const isLive = ({ endsAt }: Held, at: number): boolean => endsAt > Math.floor(at);
 
-/** The state of one semaphore, as its history goes on: who holds how much until when, and who waits in which order. */
+/** Replays the history of one semaphore: the permits with their ends, and the waiters in their order. */
 export class Replay {
   limit: number | undefined;
   perTenant: number | undefined;
-  /** Those whose time is over among them, until they are swept. */
+  /** Contains expired permits until a script removes them. */
   readonly #permits = new Map<string, Held>();
   readonly #waiting = new Map<string, PermitRecord>();
-  /** They come back to their old places, whenever that is. */
+  /** Suspended waiters. A waiter that returns gets its old place. */
   readonly #suspended = new Map<string, PermitRecord>();
   readonly #arrivals = new Map<string, number>();
-  /** When each last joined, which a sign of life does, too. */
+  /** When each waiter last joined. A heartbeat joins again. */
   readonly #joinedAt = new Map<string, number>();
   readonly #left = new Map<string, number>();
   #arrived = 0;
@@ -52,7 +52,7 @@ export class Replay {
     }
   }
 
-  /** Within one step of the server a waiter may leave and come back; who had left before comes last. */
+  /** A waiter that leaves and rejoins at one instant keeps its place. One that left earlier goes to the end. */
   #join(permitRecord: PermitRecord, at: number): void {
     const { text } = permitRecord;
     const isBack = this.#waiting.has(text) || this.#suspended.has(text) || this.#left.get(text) === at;
@@ -62,13 +62,13 @@ export class Replay {
     this.#waiting.set(text, permitRecord);
   }
 
-  /** Whether a permit record has a permit that lives. */
+  /** Whether a permit record has a permit that has not expired. */
   isLive({ text }: PermitRecord, at: number): boolean {
     const held = this.#permits.get(text);
     return held !== undefined && isLive(held, at);
   }
 
-  /** By weight. */
+  /** The sum of the weights in use. */
   usedAt(at: number, tenant?: string): number {
     let used = 0;
     for (const held of this.#permits.values())
@@ -77,12 +77,12 @@ export class Replay {
     return used;
   }
 
-  /** When the permits that are held now end, in order. */
+  /** The ends of all permits, in order. */
   endings(): number[] {
     return [...this.#permits.values()].map(({ endsAt }) => endsAt).toSorted((a, b) => a - b);
   }
 
-  /** Those in the wait queue who have to be served before a permit record that is granted now. */
+  /** The waiters that must be served before a permit record that is granted now. */
   before(permitRecord: PermitRecord, at: number): PermitRecord[] {
     return [...this.#waiting.values()].filter(
       (other) =>
@@ -92,12 +92,12 @@ export class Replay {
     );
   }
 
-  /** The next to be granted something: the first of those whose tenant has room, if there is enough for it. */
+  /** The next waiter to be granted: the first one whose tenant has room, if enough permits are free for it. */
   next(at: number): PermitRecord | undefined {
     return this.#nextOf([...this.#waiting.values()], at);
   }
 
-  /** The same of those who are owed it, of all who wait: those who are suspended among them. */
+  /** As `next`, among the waiters for which `isOwed` holds, suspended ones included. */
   nextOfAll(at: number, isOwed: (permitRecord: PermitRecord, joinedAt: number) => boolean): PermitRecord | undefined {
     const all = new Map([...this.#waiting, ...this.#suspended]);
     const owed = [...all.values()].filter((permitRecord) =>
@@ -123,7 +123,7 @@ export class Replay {
     return this.#waiting.values();
   }
 
-  /** Whether it is the first of its tenant. */
+  /** Whether a permit record is the first of its tenant. */
   #leads(permitRecord: PermitRecord, permitRecords: readonly PermitRecord[]): boolean {
     if (this.perTenant === undefined) return true;
     for (const other of permitRecords)
@@ -142,7 +142,7 @@ export class Replay {
   }
 
   #arrivalOf({ text }: PermitRecord): number {
-    // A request that was never queued comes after all that are.
+    // A request that was never queued comes after all queued ones.
     return this.#waiting.has(text) || this.#left.has(text) ? (this.#arrivals.get(text) ?? Infinity) : Infinity;
   }
 }

@@ -1,4 +1,4 @@
-// A contender: takes permits of the semaphores again and again, and asks the server what it has of each.
+// A contender: acquires permits again and again, and reads the server's data about each.
 import { pause } from "@kit/core/toolkit";
 import { clock } from "../../lab/clock.mjs";
 import { attempt, connected, farewell, left, log, noteBackground, settings } from "../../lab/contender.mjs";
@@ -9,7 +9,7 @@ const { createSemaphore } = await import(settings.semaphoreModule);
 
 const tokenOf = (permitRecord) => permitRecord.split("|")[0];
 
-/** Renewals, acquires, and waiters' signs of life. Grants by push are told by the first look. */
+/** Confirms the lease ends in replies to renewals, acquires and heartbeats. `look` confirms grants by push. */
 const note = (keys, args, answer, sentAt) => {
   if (keys.every((key) => key.endsWith(":permits"))) {
     for (let i = 0; i < keys.length; i++) {
@@ -30,7 +30,7 @@ const note = (keys, args, answer, sentAt) => {
   }
 };
 
-// ── what is done with a permit ────────────────────────────────────────────────────────────────────────────────────────
+// ── use of a permit ─────────────────────────────────────────────────────────────────────────────────────────────────
 
 const lookScript = `local time = redis.call('TIME')
   local found = redis.call('ZRANGE', KEYS[1], 0, -1, 'WITHSCORES')
@@ -49,10 +49,10 @@ const look = async (name, permit) => {
     try {
       const from = clock();
       const [isKnown, endsAt] = await looking.call("EVAL", lookScript, 1, key, `${token}|`);
-      // Asked in the same breath as the answer arrives: whatever it says happened while the permit was certainly held.
+      // Read in the turn in which the reply arrives: if it is true, the permit was held when the server replied.
       const { isHeld } = permit;
       log("access", { name, token, from, at: clock(), isKnown: isKnown === 1, isHeld });
-      // The server's clock is that of this machine, unless it is made to jump.
+      // Server and worker share this machine's clock, unless a fault shifts it.
       if (isKnown === 1 && isClockTrue) confirm(token, Number(endsAt));
       return;
     } catch {
@@ -60,7 +60,7 @@ const look = async (name, permit) => {
     }
 };
 
-/** Also to nothing, for a moment: that is a pause. */
+/** Sets a random limit, sometimes after a short pause at a limit of 0. */
 const resize = async (random, { name, resizedTo }, semaphore) => {
   const permits = 1 + Math.floor(random() * resizedTo);
   if (random() < 0.2) {
@@ -70,7 +70,7 @@ const resize = async (random, { name, resizedTo }, semaphore) => {
   await attempt("setPermits", name, deadlineMs, () => semaphore.setPermits(permits));
 };
 
-// ── contending ────────────────────────────────────────────────────────────────────────────────────────────────────────
+// ── contending ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
 const client = await connected(settings.url, id);
 const looking = await connected(settings.lookUrl, `${id}-look`);
@@ -91,7 +91,7 @@ const sourceOf = (random) => {
   const weight = random() < 0.5 ? 1 : 1 + Math.floor(random() * weights);
   const priority = hasPriorities ? Math.floor(random() * 3) - 1 : 0;
   const tenant = tenants > 0 ? `tenant ${1 + Math.floor(random() * tenants)}` : undefined;
-  // Our own clock is told for the control that goes by it.
+  // The wall clock is part of the holder for the control `client-clock`, which reads it.
   const requestOf = (urgency) => ({ weight, tenant, holder: `${id}.${urgency}.${Date.now()}` });
   return {
     name,

@@ -1,8 +1,8 @@
-// Controls: the semaphore as its callers see it, with one lie. Which one says the query of the address it is imported by.
+// Controls: the API of a semaphore with one lie. The query of the import's URL names the lie.
 import { createSemaphore as createTrueSemaphore } from "@kit/semaphore";
 import { late, lying } from "../../lab/lies.mjs";
 
-/** The lies of a permit. */
+/** Lies about a permit, by name. */
 const lies = {
   "late-loss": (permit) => ({ signal: late(permit.signal) }),
 };

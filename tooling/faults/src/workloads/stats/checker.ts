@@ -4,14 +4,14 @@ import { clockErrorMs, type Span } from "../../records.js";
 import { type DataLoss, type Found, type LogRecord, type RunHistory, type WorkerHistory } from "./history.js";
 
 /**
- * The invariants that a run is held against.
+ * The invariants that the checker judges a run by.
  *
- * - `E1` effectively once: a total is the sum of what was given, less what was reported as dropped, or told to have failed
- * - `E2` at most once: a total is never more than what was given, nor less than that without what was reported
- * - `E3` at least once: a total is never less than what was given, and nothing is given up because its reply is lost
- * - `E4` the buckets, windows, bins of a series add up to its total; of a distribution the sum of values is exact, too
- * - `E5` what a caller is answered contains its amount, and nothing of what was there before is gone
- * - `E6` a report has what the events said, and nothing is pending after a close
+ * - `E1` effectively once: a total is the sum of the amounts given, less those reported as dropped or refused
+ * - `E2` at most once: a total is at most the sum of the amounts given, and at least that less the reported drops
+ * - `E3` at least once: a total is at least the sum of the amounts given; a lost reply is no reason to drop one
+ * - `E4` the buckets, windows and bins of a series add up to its total; the sum of a distribution's values is exact
+ * - `E5` the total in a reply contains the caller's amount and all earlier ones
+ * - `E6` a report agrees with the events, and nothing is pending after a close
  * - `U1` every promise settles by its deadline and 100 ms
  * - `U3` work goes on within a second after an outage, and after a failover as soon as there is a new master
  * - `U4` nothing is left: no rejection unhandled, nothing printed, no process that does not end, no key that stays
@@ -22,7 +22,7 @@ export const invariants = ["E1", "E2", "E3", "E4", "E5", "E6", "U1", "U3", "U4",
 
 type Judge = AnyJudge<Invariant>;
 
-/** Everything in a run that statistics may not do. It knows nothing of how they work, only what they promise. */
+/** Checks a run against the invariants. The checks use the promises of the package, not its implementation. */
 export const verdictOn = (run: RunHistory): Verdict<Invariant> =>
   judged(invariants, (judge) => {
     for (const worker of run.workers) {
@@ -35,9 +35,9 @@ export const verdictOn = (run: RunHistory): Verdict<Invariant> =>
     for (const what of run.leftovers) judge("U4", what);
   });
 
-// ── how much there may be ───────────────────────────────────────────────────────────────────────────────────────────
+// ── bounds of totals ────────────────────────────────────────────────────────────────────────────────────────────────
 
-/** Least and most of something. */
+/** The least and the greatest possible value. */
 interface Bounds {
   readonly least: number;
   readonly most: number;
@@ -46,14 +46,14 @@ interface Bounds {
 const isInterrupted = ({ losses }: RunHistory, { from, to }: Span): boolean =>
   losses.some((loss) => (loss.what === "all" || to >= loss.from - clockErrorMs) && from <= loss.to + clockErrorMs);
 
-/** The only drop whose amount may have been counted all the same. */
+/** Whether a dropped amount may have been counted all the same. */
 const isOpen = (reason: string): boolean => reason === "unknown";
 
 const boundsOf = (run: RunHistory, records: readonly LogRecord[], series: string): Bounds => {
   let [given, not, dropped, sure, counted] = [0, 0, 0, 0, 0];
   for (const record of records) {
     if (record.kind === "sure") {
-      // All of it is there, or was told to be dropped.
+      // All of it is counted or was reported as dropped.
       const net = Math.max(0, (record.upTo[series] ?? 0) - dropped);
       if (!isInterrupted(run, record)) counted += Math.max(0, net - sure);
       sure = Math.max(sure, net);
@@ -68,7 +68,7 @@ const boundsOf = (run: RunHistory, records: readonly LogRecord[], series: string
   return { least: counted, most: given - not };
 };
 
-/** The same of the sum of a distribution's values; dropped ones are not told one by one. */
+/** As `boundsOf`, for the sum of a distribution's values. Drop events carry no values, so a drop removes the lower bound. */
 const sumBoundsOf = (run: RunHistory, records: readonly LogRecord[], series: string): Bounds => {
   const hasDrops = records.some((record) => record.kind === "dropped" && record.series === series);
   const sums = records.flatMap((record): LogRecord[] => {
@@ -101,19 +101,19 @@ const checkSeries = (run: RunHistory, { series, delivery, total, sum, parts }: F
       within("E3", "the total", total, { ...bounds, most: Infinity });
       for (const { id, records } of run.workers)
         for (const record of records) {
-          // A close that runs out of time gives up, and says so.
+          // A close that times out may drop amounts, and reports them.
           if (record.kind === "closing") break;
           if (record.kind === "dropped" && record.series === series)
-            judge("E3", isOpen(record.reason) && `${series}: ${id} gave up ${String(record.count)}`);
+            judge("E3", isOpen(record.reason) && `${series}: ${id} dropped ${String(record.count)}`);
         }
   }
   if (run.isWhole)
     for (const [what, part] of Object.entries(parts)) within("E4", what, part, { least: total, most: total });
 };
 
-// ── what callers are told ───────────────────────────────────────────────────────────────────────────────────────────
+// ── replies to callers ──────────────────────────────────────────────────────────────────────────────────────────────
 
-/** Totals that one caller after the other was answered; those that overlapped may have any order. */
+/** Checks that the totals in successive replies grow. Calls that overlapped may have any order. */
 const checkAnswers = (run: RunHistory, { id, records }: WorkerHistory, series: string, judge: Judge): void => {
   const answers = records
     .filter((record) => record.kind === "fate")
@@ -125,7 +125,8 @@ const checkAnswers = (run: RunHistory, { id, records }: WorkerHistory, series: s
     const isLess = total < (before.total ?? 0) + units;
     judge(
       "E5",
-      isLess && `${series}: ${id} was told ${String(total)} for ${String(units)} after ${String(before.total)}`,
+      isLess &&
+        `${series}: ${id} got the total ${String(total)} after adding ${String(units)} to ${String(before.total)}`,
     );
   }
 };
@@ -144,7 +145,7 @@ const checkReport = ({ id, records }: WorkerHistory, judge: Judge): void => {
   }
 };
 
-/** Everything that was given. */
+/** The number of calls that gave an amount. */
 export const operationsOf = (run: RunHistory): number => {
   let calls = 0;
   for (const { records } of run.workers)

@@ -5,7 +5,7 @@ import type { Invariant } from "./checker.js";
 /** Counts each copy of a batch. */
 const forgetful = (script: string): Mutation => ({ script, operands: ["plan"], lua: "plan[1] = '0'" });
 
-/** Faults of statistics that the checker must see. */
+/** Deliberate faults of statistics, each of which the checker must detect. */
 export const controls: readonly PackageControl<Invariant>[] = [
   { name: "count-forgets-itself", invariants: ["E1"], kind: "requests repeated", mutation: forgetful("count") },
   { name: "merge-forgets-itself", invariants: ["E1"], kind: "requests repeated", mutation: forgetful("merge") },

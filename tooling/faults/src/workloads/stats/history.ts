@@ -2,21 +2,20 @@ import type { Loss } from "../../lab/lab.js";
 import type { PlainHistory } from "../../plain/history.js";
 import type { CommonRecord, Span, WorkerHistory as AnyWorkerHistory } from "../../records.js";
 
-/** How much of each series, by its id: an amount, or a number of values or messages. */
+/** By series: an amount, a number of values or a number of messages. */
 type Units = Readonly<Record<string, number>>;
 
-/** Something is going to be given to be counted. */
+/** Written before a worker gives an amount or values to be counted. */
 interface GiveRecord {
   readonly kind: "gives";
   readonly series: string;
   readonly units: number;
-  /** Of a distribution: the sum of the values. */
+  /** The sum of the values; only for a distribution. */
   readonly sum?: number;
-  /** So many calls. */
   readonly calls: number;
 }
 
-/** The outcome for a caller who waited: counted, not counted, or unknown. */
+/** The outcome for a caller that awaited its call: counted, not counted, or unknown. */
 interface FateRecord {
   readonly kind: "fate";
   readonly series: string;
@@ -25,11 +24,11 @@ interface FateRecord {
   readonly fate: "counted" | "not" | "open";
   readonly from: number;
   readonly to: number;
-  /** The total of the series then. */
+  /** The total in the reply. */
   readonly total?: number;
 }
 
-/** All that had been given without waiting, up to these sums, is counted or reported as dropped. */
+/** Written after a flush: all buffered amounts up to these sums are counted or reported as dropped. */
 interface SureRecord extends Span {
   readonly kind: "sure";
   readonly upTo: Units;
@@ -43,7 +42,7 @@ interface DropRecord {
   readonly count: number;
 }
 
-/** The last words of a statistics object. */
+/** The report of a statistics object after its close. */
 interface ReportRecord {
   readonly kind: "report";
   readonly pending: number;
@@ -62,14 +61,14 @@ export type LogRecord =
 
 export type WorkerHistory = AnyWorkerHistory<LogRecord>;
 
-/** The numbers of a series in the end. */
+/** The numbers of a series after the run. */
 export interface Found {
   readonly series: string;
   readonly delivery: "at-most-once" | "at-least-once" | "effectively-once";
   readonly total: number;
-  /** Of a distribution. */
+  /** Only for a distribution. */
   readonly sum?: number;
-  /** The parts that have to add up to the total: buckets of each precision, windows, bins; by what they are. */
+  /** Sums that must equal the total, by name: buckets of each precision, windows, bins. */
   readonly parts: Units;
 }
 
@@ -77,13 +76,13 @@ export interface DataLoss extends Span {
   readonly what: Loss;
 }
 
-/** All that is known of one run. */
+/** All records of one run. */
 export interface RunHistory extends Omit<PlainHistory<LogRecord>, "wrong" | "losesNothing"> {
   readonly losses: readonly DataLoss[];
-  /** Whether the parts of a series share the fate of its total: not where the server forgets keys, or its clock jumps. */
+  /** Whether parts must add up to their total. False where the server evicts keys or its clock jumps. */
   readonly isWhole: boolean;
   readonly found: readonly Found[];
-  /** Amounts that the network delivered twice and that no ledger could recognise. */
+  /** Amounts that the network delivered twice without a ledger to recognise the copy. */
   readonly copied: Units;
   readonly leftovers: readonly string[];
 }

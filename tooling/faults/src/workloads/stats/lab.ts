@@ -13,7 +13,7 @@ const precisions = [
 const logName = "orders";
 const deliveries = ["effectively-once", "at-least-once", "at-most-once"] as const;
 
-/** One thing that the workers count together. */
+/** A series that all workers write. */
 interface Series {
   readonly name: string;
   readonly metric: string;
@@ -36,7 +36,7 @@ const series: readonly Series[] = [
 
 const sumOf = (values: Iterable<number>): number => [...values].reduce((sum, value) => sum + value, 0);
 
-/** A server, workers that count on it, and what is done to them. */
+/** A server, the workers that count on it, and the injections. */
 export class StatsLab extends PlainLab<LogRecord> {
   override readonly deadlineMs = 500;
   protected override readonly progress = "sure";
@@ -61,11 +61,11 @@ export class StatsLab extends PlainLab<LogRecord> {
     };
   }
 
-  /** The numbers that the package itself reads, over another connection and with nothing in between. */
+  /** Reads the numbers with the package itself, over a direct connection to the server. */
   async #found(): Promise<Found[]> {
     await using client = await connect({ url: this.server.url, deadlineMs: 10_000 });
     await using stats = createStats(client, { prefix, deadlineMs: 10_000 });
-    // Further ahead than any worker can have been.
+    // Further ahead than any worker's clock.
     const range = { fromAt: clock() - hourMs / 2, toAt: clock() + 30_000 };
     const found: Found[] = [];
     for (const { name, metric, labels, kind, delivery } of series) {
@@ -97,14 +97,14 @@ export class StatsLab extends PlainLab<LogRecord> {
     return found;
   }
 
-  /** Of calls without a ledger, which begin with a 0: what the copies that the tap sent have added. */
+  /** The amounts that the tap's copies added by calls without a ledger, whose plan begins with 0. */
   #copied(): Record<string, number> {
     const copied: Record<string, number> = {};
     for (const { command, reply } of this.around.tap?.echoes ?? []) {
       const keys = command.slice(3, 3 + Number(command[2]));
       const plan = command.slice(3 + keys.length);
       if (plan[0] !== "0" || !Array.isArray(reply)) continue;
-      // Each batch: validUntil, how many follow, seq, amount; its total is its first key.
+      // Each batch: validUntil, number of arguments that follow, seq, amount. The first key of a batch is its total.
       let at = 1;
       for (const key of keys.filter((one) => one.endsWith(":total"))) {
         const name = /\{(.*)\}/.exec(key)?.[1] ?? "";
@@ -118,6 +118,6 @@ export class StatsLab extends PlainLab<LogRecord> {
   async #leftovers(): Promise<string[]> {
     const lives = await this.lives();
     const found = [...lives].flatMap(([key, ms]) => (ms === -1 ? [`${key} stays for ever`] : []));
-    return lives.size > 5_000 ? [...found, `${String(lives.size)} keys are there`] : found;
+    return lives.size > 5_000 ? [...found, `${String(lives.size)} keys are left`] : found;
   }
 }

@@ -1,5 +1,5 @@
-// A process that counts, observes and logs: buffered in bursts, and waiting for the answer, in every way of delivery. It
-// writes down what it is going to give before it gives it.
+// A process that counts, observes and logs, in every way of delivery. Some calls are buffered in bursts, others await the
+// reply. Each amount is logged before it is given.
 import { pause } from "@kit/core/toolkit";
 import { clock } from "../../lab/clock.mjs";
 import {
@@ -39,13 +39,13 @@ const handles = new Map(
 );
 log("started", { pid: process.pid });
 
-// ── given without waiting ─────────────────────────────────────────────────────────────────────────────────────────────
+// ── buffered calls ──────────────────────────────────────────────────────────────────────────────────────────────────
 
 const given = new Map();
 const sums = new Map();
 const add = (map, name, value) => map.set(name, (map.get(name) ?? 0) + value);
 
-/** As it is written down first, a kill leaves no doubt about what can have been given. */
+/** Logs before it gives: after a kill the log has every amount that can have been given. */
 const giveSome = (random) => {
   const one = pick(random, series);
   const { name, kind } = one;
@@ -88,9 +88,9 @@ const flushAll = async (random) => {
   }
 };
 
-// ── given by who waits ────────────────────────────────────────────────────────────────────────────────────────────────
+// ── awaited calls ───────────────────────────────────────────────────────────────────────────────────────────────────
 
-/** Asks until it is known what came of it, or it is time to go. */
+/** Repeats a call until its outcome is known or the worker leaves. */
 const settle = async (what, one, units, sum, call) => {
   const from = clock();
   log("gives", { series: one.name, units, sum, calls: 1 });
@@ -106,7 +106,7 @@ const settle = async (what, one, units, sum, call) => {
       settled(outcome, detail(error));
       const isRefused = outcome === "failed" && error.code !== "KIT_STATS_EXPIRED";
       if (isRefused && op === undefined) return fate("not");
-      // The other ways of delivery know no operation.
+      // Only effectively-once delivery can repeat an operation by its id.
       if (one.delivery !== "effectively-once" || outcome !== "unknown" || isLeaving()) return fate("open");
       op = error.op;
       await pause(20);

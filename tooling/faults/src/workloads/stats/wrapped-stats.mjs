@@ -1,10 +1,10 @@
-// Controls: statistics as their callers see them, with one lie. Which one says the query of the address they are imported by.
+// Controls: the API of stats with one lie. The query of the import's URL names the lie.
 import { createStats as createTrueStats } from "@kit/stats";
 import { lying } from "../../lab/lies.mjs";
 
 const lie = new URL(import.meta.url).search.slice(1);
 
-/** Another way of delivery than what was asked for. */
+/** Uses the way of delivery `to` where the caller requested `from`. */
 const delivering = (from, to) => (stats) => ({
   counter: (name, options) => stats.counter(name, options.delivery === from ? { ...options, delivery: to } : options),
 });
@@ -12,12 +12,12 @@ const delivering = (from, to) => (stats) => ({
 const lies = {
   "sends-again": delivering("at-most-once", "at-least-once"),
   "gives-up": delivering("at-least-once", "at-most-once"),
-  /** An amount of unknown outcome is not reported. */
+  /** Drops of unknown outcome are not reported. */
   "drops-in-silence": (stats) => ({
     on: (event, listener) =>
       stats.on(event, event === "dropped" ? (drop) => drop.reason === "unknown" || listener(drop) : listener),
   }),
-  /** A refused amount is answered like one that was counted. */
+  /** The call for a refused amount resolves as if it was counted. */
   "refused-is-counted": (stats) => ({
     counter: (name, options) => {
       const counter = stats.counter(name, options);

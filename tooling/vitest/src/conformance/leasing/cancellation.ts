@@ -8,7 +8,7 @@ import { command, exists, isFree, type Leaser, type Leasing, proxied } from "./l
 
 const reason = new Error("never mind");
 
-/** An acquire that is given up leaves no lease and no place in the queue behind, whatever the network does. */
+/** A cancelled acquire leaves no lease and no place in the queue, under every fault of the network. */
 export const describeLeaseCancellation = (leasing: Leasing): void => {
   const { name } = leasing;
   const { redis, eventually } = leasing.ground;
@@ -46,9 +46,9 @@ export const describeLeaseCancellation = (leasing: Leasing): void => {
         expect(await rejection(leaser.acquire({ signal, waitMs: 10_000 }))).toBe(reason);
         await leasing.untilWaiting(0);
       }
-      // No wait is reported that had ended before it began.
+      // A wait that had ended before it began is not reported.
       expect(waited).toEqual([false]);
-      // There were steps between the first, which ends the command, and the last, which ends a wait that had begun.
+      // The first step ends the command and the last one a wait that had begun. There were steps in between.
       expect(steps).toBeGreaterThan(2);
       await holder.release();
     });
@@ -63,7 +63,7 @@ export const describeLeaseCancellation = (leasing: Leasing): void => {
     });
   });
 
-  describe("an acquire that is given up while it travels", () => {
+  describe("an acquire that is cancelled while it is on its way", () => {
     let proxy: Proxy;
     let connect: () => object;
     beforeEach(async () => {
@@ -71,24 +71,24 @@ export const describeLeaseCancellation = (leasing: Leasing): void => {
     });
     const through = (): Leaser => leasing.on(connect());
 
-    it("rejects at once, and what it was granted is given back", async () => {
+    it("rejects at once, and its grant is released", async () => {
       const client = connect();
       await leasing.on(client, { name: "warm-up" }).tryAcquire();
       const leaser = leasing.on(client);
       await leaser.inspect();
       proxy.up.latencyMs = 1_500;
       const { signal, abort } = aborting();
-      // Longer than the test waits: it does not end by itself.
+      // The lease is longer than the test, so it does not end by itself.
       const tried = rejection(leaser.tryAcquire({ signal, leaseMs: 600_000 }));
       setImmediate(() => setImmediate(abort));
       expect(await tried).toBe(reason);
-      // It is still on its way to the server.
+      // The acquire is still on its way to the server.
       expect(await granted()).toBe(0);
       await eventually(async () => expect(await granted()).toBe(1));
       await isFree(leasing);
     });
 
-    it("rejects at once when it would have queued, and the place in the queue is given back", async () => {
+    it("rejects at once when it would have queued, and its place in the queue is removed", async () => {
       const holder = await leasing.make().acquire();
       const leaser = through();
       const warm = await leaser.enqueue({ waitMs: 60_000 });
@@ -101,7 +101,7 @@ export const describeLeaseCancellation = (leasing: Leasing): void => {
       setImmediate(() => setImmediate(abort));
       expect(await waiting).toBe(reason);
       expect(await tickets()).toBe(last);
-      // It does come to stand in the queue, by its ticket, and leaves it again.
+      // By its ticket, the acquire joined the queue, and leaves it again.
       await eventually(async () => expect(await tickets()).toBe(last + 1));
       await leasing.untilWaiting(1);
       proxy.up.latencyMs = 0;
@@ -111,7 +111,7 @@ export const describeLeaseCancellation = (leasing: Leasing): void => {
 
     it("passes a grant on that crosses its abort", async () => {
       const near = leasing.make();
-      // Not only after the two seconds for which it was granted.
+      // Well before the end of the two seconds for which the lease was granted.
       await atBest(1_700, async () => {
         const holder = await near.acquire();
         const { signal, abort } = aborting();
@@ -144,20 +144,23 @@ export const describeLeaseCancellation = (leasing: Leasing): void => {
       await isFree(leasing);
     });
 
-    describe("of which a copy comes after its end", () => {
+    describe("an acquire with a copy that arrives after its end", () => {
       let client: object;
       let leaser: Leaser;
       beforeEach(async () => {
         client = connect();
-        // Long enough that a copy which a busy machine delays is not refused.
+        // Long enough that a copy which a busy machine delays is accepted.
         leaser = leasing.on(client, { deadlineMs: 3_000 });
-        // From here on the server has the scripts, and the client its inbox.
+        // From here on the server has the scripts and the client has its inbox.
         const held = await leaser.acquire();
         await rejection(leaser.acquire({ waitMs: 50 }));
         await leasing.untilWaiting(0);
         await held.release();
       });
-      /** The copy makes a key, which goes when the server takes no more copies: not after a whole lease, or the 15 s of a waiter. */
+      /**
+       * Expects that the copy creates a key, which is removed when the server accepts no more copies. That is sooner than a
+       * whole lease, or than the 15 s of a waiter.
+       */
       const comesAndGoes = async (key: string): Promise<void> => {
         const until = (count: number): Promise<void> =>
           eventually(async () => expect(await exists(leasing, key)).toBe(count));
@@ -166,14 +169,14 @@ export const describeLeaseCancellation = (leasing: Leasing): void => {
         expect((await timed(until(0))).awakeMs).toBeLessThan(14_000);
       };
 
-      it("holds nothing when the lease was released before", async () => {
+      it("holds no lease when its lease was released before", async () => {
         const held = await sentTwice(proxy, client, 600, () => leaser.acquire({ leaseMs: 120_000 }));
         expect(await held.release()).toBe("released");
         await comesAndGoes(leasing.heldKey(name));
         await isFree(leasing);
       });
 
-      it("stands in no queue when its caller had given up before", async () => {
+      it("is in no queue when its caller had cancelled before", async () => {
         const holder = await leasing.make().acquire();
         const { signal, abort } = aborting();
         const waiting = rejection(sentTwice(proxy, client, 600, () => leaser.acquire({ signal })));
@@ -190,7 +193,7 @@ export const describeLeaseCancellation = (leasing: Leasing): void => {
       ["before the first command", (leaser: Leaser): Promise<unknown> => leaser.inspect()],
       ["before the first wait", (leaser: Leaser): Promise<unknown> => leaser.tryAcquire()],
       ["after the first wait", (leaser: Leaser): Promise<unknown> => rejection(leaser.acquire({ waitMs: 50 }))],
-    ])("waits no longer than waitMs, also for a server that says nothing: %s", async (_when, warm) => {
+    ])("waits no longer than waitMs, also for a silent server: %s", async (_when, warm) => {
       const client = connect();
       const deadlineMs = 20_000;
       await leasing.make({ name: "warm-up" }).acquire();
@@ -206,13 +209,13 @@ export const describeLeaseCancellation = (leasing: Leasing): void => {
     });
   });
 
-  describe("an acquire that was abandoned during an outage", () => {
+  describe("an acquire that was cancelled during an outage", () => {
     it.each([
       ["a first command", (leaser: Leaser): Promise<unknown> => leaser.inspect()],
       ["a later command", (leaser: Leaser): Promise<unknown> => leaser.tryAcquire()],
     ])("rejects at once and never runs when the server is back: %s", async (_what, warm) => {
       const client = redis.connect({ retryStrategy: () => 20 }) as Client;
-      // At once: the deadline is longer than a test may take.
+      // The deadline is longer than a test, so only an immediate rejection passes.
       const deadlineMs = 600_000;
       await warm(leasing.on(client, { name: "warm-up", deadlineMs }));
       const leaser = leasing.on(client, { deadlineMs });
@@ -225,20 +228,20 @@ export const describeLeaseCancellation = (leasing: Leasing): void => {
       expect(await waiting).toEqual([reason, reason]);
       await node!.start();
       await eventually(() => expect(client.status).toBe("ready"));
-      // Behind whatever the client may still have had to send.
+      // Runs after every command that the client still had to send.
       await client.ping();
       await eventually(async () => expect(await redis.keys()).toEqual([]));
     });
 
     it("is refused by the server when it arrives too late", async () => {
       const warm = leasing.make({ name: "warm-up", deadlineMs: 1_000 });
-      // From here on the server's clock is known.
+      // From here on the client has a bound of the server's clock.
       await (await warm.acquire()).release();
       const leaser = leasing.make({ deadlineMs: 1_000 });
       const [node] = redis.server.nodes;
       node!.pause();
       const error = await rejection(leaser.tryAcquire());
-      // Goes on until well after the time for which anybody waited for the first.
+      // Ends well after the wait of the first acquire.
       await rejection(warm.tryAcquire());
       node!.resume();
       expect(error).toMatchObject({ code: "KIT_UNKNOWN_OUTCOME" });
@@ -256,7 +259,7 @@ export const describeLeaseCancellation = (leasing: Leasing): void => {
         code: "KIT_UNKNOWN_OUTCOME",
         op: expect.any(String) as unknown,
       });
-      // Answered only after the pause, when all that was sent has run.
+      // The reply comes after the pause, when all sent commands have run.
       await (redis.client as Client).ping();
       await isFree(leasing);
       expect(await granted()).toBe(0);
@@ -275,13 +278,13 @@ export const describeLeaseCancellation = (leasing: Leasing): void => {
   });
 };
 
-/** A signal, and what aborts it with the reason. */
+/** A signal, with the function that aborts it. */
 const aborting = (): { readonly signal: AbortSignal; abort(): void } => {
   const controller = new AbortController();
   return { signal: controller.signal, abort: () => controller.abort(reason) };
 };
 
-/** Runs `then` so many microtasks after the client has the reply to its next command. */
+/** Runs `then` a number of microtasks after the client has the reply to its next command. */
 const afterNextReply = (client: Client, microtasks: number, then: () => void): void => {
   const call = client.call.bind(client);
   client.call = (...args) => {

@@ -5,7 +5,7 @@ import { promptMs, timed } from "../../time.js";
 import type { Client } from "../ground.js";
 import type { Leasing } from "./leasing.js";
 
-/** Borrowed clients: their second connection, their rights, and what becomes of waiters when they lose connections. */
+/** Borrowed clients: their second connection, their rights, and their waiters after a lost connection. */
 export const describeLeaseClients = (leasing: Leasing): void => {
   const { redis, eventually } = leasing.ground;
   const subscribers = (): Promise<number> => inboxes(redis.server.nodes);
@@ -58,7 +58,7 @@ export const describeLeaseClients = (leasing: Leasing): void => {
   });
 
   describe("isolate", () => {
-    it("replaces a connection that fell silent", async () => {
+    it("replaces an unresponsive connection", async () => {
       const leaser = leasing.make({ isolate: true, deadlineMs: 1_000 });
       await (await leaser.acquire()).release();
       const [node] = redis.server.nodes;
@@ -78,7 +78,7 @@ export const describeLeaseClients = (leasing: Leasing): void => {
     const limited = async (...rules: readonly string[]): Promise<object> => {
       await redis.server.call("ACL", "SETUSER", "limited", "reset", "on", ">secret", "~*", ...rules);
       redis.defer(() => redis.server.call("ACL", "DELUSER", "limited"));
-      // Else ioredis itself prints that it may not look whether the server is ready.
+      // Otherwise ioredis prints that its ready check was refused.
       return redis.connect({ username: "limited", password: "secret", enableReadyCheck: false });
     };
 
@@ -103,7 +103,7 @@ export const describeLeaseClients = (leasing: Leasing): void => {
       await value.release();
     });
 
-    it("without scripts is told so, by a typed error without the command's arguments", async () => {
+    it("without scripts gets a typed error without the command's arguments", async () => {
       const leaser = leasing.on(await limited("+@all", "&*", "-evalsha", "-eval"));
       const error = (await rejection(leaser.acquire({ holder: "canary" }))) as Error;
       expect(error).toMatchObject({ code: "KIT_NO_PERMISSION", retryable: false });
@@ -111,7 +111,7 @@ export const describeLeaseClients = (leasing: Leasing): void => {
     });
   });
 
-  describe("a client whose connections are killed while somebody waits", () => {
+  describe("a client whose connections are killed while a caller waits", () => {
     it("loses no place in the queue", async () => {
       const leaser = leasing.on(retrying(20));
       const holder = await leasing.make().acquire();
@@ -127,7 +127,7 @@ export const describeLeaseClients = (leasing: Leasing): void => {
       expect((await timed(waiter.promise)).awakeMs).toBeLessThan(promptMs);
     });
 
-    it("is told so where its wait ends before they are back", async () => {
+    it("gets a timeout with the lost connection as its cause if its wait ends first", async () => {
       const { holder } = await leasing.make().acquire();
       // Closing it waits for as long.
       const leaser = leasing.on(retrying(60_000), { deadlineMs: 3_000 });
@@ -144,7 +144,7 @@ export const describeLeaseClients = (leasing: Leasing): void => {
       });
     });
 
-    it("hears of a grant whose push was lost with the connection", async () => {
+    it("receives a grant whose push was lost with the connection", async () => {
       const leaser = leasing.on(retrying(20));
       for (let round = 0; round < 10; round++) {
         const holder = await leasing.make().acquire();
@@ -162,7 +162,7 @@ export const describeLeaseClients = (leasing: Leasing): void => {
   });
 
   describe("a client without a connection", () => {
-    it("is told so within waitMs, not that there was no room", async () => {
+    it("gets KIT_UNAVAILABLE within waitMs, and not a timeout", async () => {
       const client = retrying(60_000) as Client;
       // Closing it waits for as long.
       const leaser = leasing.on(client, { deadlineMs: 6_000 });
@@ -177,10 +177,10 @@ export const describeLeaseClients = (leasing: Leasing): void => {
   });
 
   describe("a server that is silent when a wait ends", () => {
-    it("is said to be", async () => {
+    it("is the cause of the timeout", async () => {
       const { holder } = await leasing.on(redis.connect()).acquire({ leaseMs: 700, renew: false });
       const client = redis.connect();
-      // From here on there is a connection, which may take its time.
+      // From here on there is a connection, whose start may have taken a while.
       await leasing.on(client).inspect();
       const leaser = leasing.on(client, { deadlineMs: 500 });
       const waiter = await leaser.enqueue({ waitMs: 1_500 });

@@ -1,10 +1,10 @@
-// A process that leases and then has nothing more to do: it must end by itself.
+// A process that acquires a lease and then has nothing more to do. It must end by itself.
 //   closing.mjs <module> <close|hold|absent> <url> <prefix> <name>
 import assert from "node:assert/strict";
 
 const [module, how, url, prefix, name] = process.argv.slice(2);
 const { make, Redis } = await import(module);
-// The parent's channel must not keep it alive either.
+// The channel to the parent must not keep the process alive.
 process.channel?.unref();
 const redis = new Redis(url);
 const leaser = make(redis, prefix, name);
@@ -22,7 +22,7 @@ if (how === "close") {
   await redis.quit();
 } else {
   await assert.rejects(leaser.acquire(), { code: "KIT_UNAVAILABLE", address: new URL(url).host });
-  // Before close(): from then on the client prints its own errors.
+  // Before close(), since afterwards the client prints its own errors.
   redis.disconnect();
   await leaser.close();
 }

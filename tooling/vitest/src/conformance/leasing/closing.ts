@@ -15,7 +15,7 @@ export const describeLeaseClosing = (leasing: Leasing): void => {
   const queued = async (): Promise<unknown> => await command(leasing, "ZCARD", leasing.keysOf(name).queue);
 
   describe("close", () => {
-    it("rejects who waits, and takes each out of the queue", async () => {
+    it("rejects the waiters, and removes each from the queue", async () => {
       const leaser = leasing.make();
       const holder = await leasing.on(redis.connect()).acquire();
       const waiters = [await leaser.enqueue(), await leaser.enqueue()];
@@ -26,12 +26,12 @@ export const describeLeaseClosing = (leasing: Leasing): void => {
       expect(await holder.release()).toBe("released");
     });
 
-    it("rejects also whose place in the queue is confirmed in the very moment of close()", async () => {
+    it("also rejects a waiter whose place in the queue is confirmed at the moment of close()", async () => {
       const leaser = leasing.make();
       const holder = await leasing.on(redis.connect()).acquire();
       await rejection(leaser.acquire({ waitMs: 50 }));
       let closing: Promise<void> | undefined;
-      // The answers to all three come together; the first is told of while the others are on their way to their callers.
+      // All three replies arrive together. The event of the first is emitted while the others are not yet processed.
       leaser.once("waiting", () => void (closing = leaser.close({ timeoutMs: 100 })));
       const errors = await Promise.all([1, 2, 3].map(() => rejection(leaser.acquire())));
       expect(errors).toMatchObject([closedError, closedError, closedError]);
@@ -51,7 +51,7 @@ export const describeLeaseClosing = (leasing: Leasing): void => {
       expect(await exists(leasing, leasing.heldKey(name))).toBe(0);
     });
 
-    it("takes leases from their holders at timeoutMs, and releases them", async () => {
+    it("revokes held leases at timeoutMs, and releases them", async () => {
       const leaser = leasing.make();
       const held = await leaser.acquire();
       const waiter = await leasing.on(redis.connect()).enqueue();
@@ -102,7 +102,7 @@ export const describeLeaseClosing = (leasing: Leasing): void => {
   describeLeasingProcess(leasing);
 };
 
-/** How a process ends that leases; also for the smoke file that runs with the other major of ioredis. */
+/** The end of a process with leases; also for the smoke file that runs with the other major of ioredis. */
 export const describeLeasingProcess = (leasing: Leasing): void => {
   const { name, ground } = leasing;
   const { redis } = ground;

@@ -17,61 +17,61 @@ export interface Held {
 export interface Leaser {
   acquire(options?: object): Promise<Held>;
   tryAcquire(options?: object): Promise<Held | null>;
-  /** Acquires, and resolves once that stands in the queue and listens. */
+  /** Calls `acquire`. Resolves once the waiter is in the queue and subscribed. */
   enqueue(options?: object): Promise<Watched<Held>>;
-  /** Those who hold and those who wait, each as the package shows it. */
+  /** Holders and waiters, each as the package shows it. */
   inspect(): Promise<{ readonly holders: readonly object[]; readonly queue: readonly object[] }>;
   resume(text: string): Promise<Held>;
   close(options?: object): Promise<void>;
   once(event: "acquired" | "waiting", listener: (...facts: readonly object[]) => void): unknown;
 }
 
-/** Options of an object, and its name where that is not the usual one. */
+/** Options of an object, and its name if that is not the usual one. */
 interface Made {
   readonly name?: string;
   readonly deadlineMs?: number;
   readonly isolate?: boolean;
 }
 
-/** A package that leases, as the leasing suites see it. */
+/** The description of a package with leases for the leasing suites. */
 export interface Leasing {
   readonly ground: Ground;
-  /** As in its keys and in what it serialises. */
+  /** The name in keys and in serialised leases. */
   readonly what: string;
   /** The usual name of a test. */
   readonly name: string;
-  /** Made as a user makes it: the package gets this very object of options. */
+  /** Makes an object as a user does. The package gets this object of options unchanged. */
   create(client: object, name: string, options: object): Leaser;
   /** Options that have no default. */
   readonly required: object;
-  /** On the shared client under the test's prefix, closed after the test. */
+  /** Makes an object on the shared client under the test's prefix, closed after the test. */
   make(options?: Made): Leaser;
-  /** The same on a given client. */
+  /** As `make`, on a given client. */
   on(client: object, options?: Made): Leaser;
-  /** One that gives Redis this text in all places for a caller's text, and how `inspect` shows it there. */
+  /** As `make`, with this text in every place for a caller's text. */
   labelled(text: string, name?: string): Leaser;
   label(text: string): object;
-  /** How `inspect` shows its holder, with its fencing token where there is one. */
+  /** The holder as `inspect` shows it, with its fencing token if there is one. */
   shown(held: Held): object;
-  /** An object that has more than one holder at a time, if there is such; `works` goes through all that reads a reply. */
+  /** An object with more than one holder at a time. `works` makes all calls that read a reply. */
   working(client: object, name?: string): { works(): Promise<void>; close(): Promise<void> };
   /** Another process with an object of the usual name, which can be killed. */
   spawn(): Promise<{ acquire(): Promise<unknown>; kill(): Promise<void> }>;
-  /** Waits as long as it takes until so many wait for the usual name. */
+  /** Resolves once there are `waiters` waiters for the usual name. */
   untilWaiting(waiters: number): Promise<void>;
-  /** Of its keys by their parts, `queue` and `waiters` are common. */
+  /** The keys by their parts. All leasing packages have `queue` and `waiters`. */
   keysOf(name: string): { readonly queue: string; readonly waiters: string };
-  /** Its key for those who hold, and the one that the first grant makes and that outlives all leases. */
+  /** The key of the holders, then the key that the first grant creates and that outlives all leases. */
   heldKey(name: string): string;
   lastingKey(name: string): string;
   /** The fields of the error when a wait times out behind a holder with this label. */
   timeoutOf(holder: string): object;
   readonly lostCode: string;
-  /** The end of what a timeout says of the holder. */
+  /** The end of a timeout's message about the holder. */
   readonly lastSeen: string;
   /** The event `acquired` of a plain acquire. */
   readonly acquired: object;
-  /** Fields that make the text of a lease invalid, beside those that every package has. */
+  /** Fields that make the text of a lease invalid, besides those of every package. */
   readonly spoilt: Readonly<Record<string, object>>;
   /** A module whose `make` makes a leaser, for processes of their own. */
   readonly module: URL;
@@ -86,7 +86,7 @@ export const command = async ({ ground }: Leasing, ...[name, ...args]: [string, 
 export const exists = async (leasing: Leasing, ...keys: readonly string[]): Promise<unknown> =>
   await command(leasing, "EXISTS", ...keys);
 
-/** Waits until nobody holds and nobody waits, by the keys. */
+/** Resolves once the keys show neither holder nor waiter. */
 export const isFree = async (leasing: Leasing): Promise<void> => {
   const { name, ground } = leasing;
   const { waiters, ...keys } = leasing.keysOf(name);
@@ -100,7 +100,7 @@ export const isFree = async (leasing: Leasing): Promise<void> => {
   });
 };
 
-/** A client behind a proxy that can delay, lose and cut. */
+/** A client behind a proxy that can delay data, lose data and cut connections. */
 export const proxied = async ({ redis, FaultProxy }: Ground): Promise<{ readonly proxy: Proxy; connect(): object }> => {
   const proxy = await FaultProxy.start({ port: redis.server.nodes[0]!.port });
   redis.defer(() => proxy.close());

@@ -39,7 +39,7 @@ const leaseWanted = "an integer from 10 to 86400000";
 
 const savedOf = (held: Held): Record<string, unknown> => JSON.parse(held.serialise()) as Record<string, unknown>;
 
-/** The options of an object that leases, and the texts that it takes. */
+/** The options of an object with leases, and the texts that it accepts. */
 export const describeLeaseOptions = (leasing: Leasing): void => {
   const { name, what } = leasing;
   const { redis } = leasing.ground;
@@ -143,7 +143,7 @@ export const describeLeaseOptions = (leasing: Leasing): void => {
       },
     );
 
-    it("refuses a serialised lease with an option that is none", async () => {
+    it("refuses a serialised lease with an unknown option", async () => {
       const saved = savedOf(await leasing.make().acquire());
       const error = await rejection(leasing.make().resume(JSON.stringify({ ...saved, leaseMs: "long" })));
       expectRefusal(error, "leaseMs", "long", leaseWanted);

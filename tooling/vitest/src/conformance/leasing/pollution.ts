@@ -5,7 +5,7 @@ import type { Leasing } from "./leasing.js";
 
 const runs = 1_500;
 
-/** Hostile property names in what is read and stored change no prototype. */
+/** Hostile property names in input and stored data change no prototype. */
 export const describeLeasePollution = (leasing: Leasing): void => {
   guardPrototypes();
 
@@ -21,7 +21,7 @@ export const describeLeasePollution = (leasing: Leasing): void => {
         const fields = Object.entries(saved)
           .filter(() => below(12) > 0)
           .map(([field, value]) => [field, below(12) > 0 ? JSON.stringify(value) : json()]);
-        // All of a lease, where only a prototype has it.
+        // All fields of a lease, but only on a prototype.
         const hostile = below(2) === 0 ? JSON.stringify(saved) : json();
         fields.splice(below(fields.length + 1), 0, [oneOf(hostileNames), hostile]);
         const text = `{${fields.map(([field, value]) => `${JSON.stringify(field)}:${value!}`).join()}}`;
@@ -34,7 +34,7 @@ export const describeLeasePollution = (leasing: Leasing): void => {
         expect(resource, text).toBe(code && (JSON.parse(text) as { name: string }).name);
         counts.set(kind, (counts.get(kind) ?? 0) + 1);
       }
-      // Both ways were taken often.
+      // Both outcomes occurred often.
       for (const kind of ["TypeError", leasing.lostCode]) expect(counts.get(kind)).toBeGreaterThan(runs / 10);
     });
 
