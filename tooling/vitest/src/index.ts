@@ -3,6 +3,7 @@ export {
   aclUser,
   clientsOf,
   describeUser,
+  expectGranted,
   grantedCommands,
   guardUsers,
   type Login,

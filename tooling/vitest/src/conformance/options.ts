@@ -93,7 +93,9 @@ export const options = (fixture: Fixture, object: Conforming): void => {
         for (const [name, given] of unknown) expectUnknown(await ready.run(given), name, key);
         for (const value of noObjects)
           expect([key, value, await ready.run(value as never)]).toEqual([key, value, { error: expect.any(TypeError) }]);
-        expect([key, call.prepare ? "wait" : client.status]).toEqual([key, "wait"]);
+        expect(call.prepare ? "wait" : client.status, `${key} used the client before it checked its options`).toBe(
+          "wait",
+        );
       }
     });
 
