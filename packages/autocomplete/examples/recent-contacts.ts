@@ -9,7 +9,7 @@ await contacts.record("user:7", { text: "Jean-Luc Picard", payload: { avatar: "7
 await contacts.record("user:8", { text: "Zoë Piper" });
 await contacts.record("user:7");
 
-// Each keystroke is answered here: the book was fetched once.
+// Keystrokes are answered in this process: the book was fetched once.
 const { items } = await contacts.suggest("pi");
 for (const { text, ranges } of items) console.log(text, JSON.stringify(ranges));
 // prints: Jean-Luc Picard [[9,11]]

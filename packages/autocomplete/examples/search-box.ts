@@ -9,7 +9,7 @@ await names.putMany(["Ann", "Anna", "Anne", "Bob"].map((text) => ({ id: text, te
 const box = names.session({ limit: 5 });
 const typed = ["a", "an", "ann", "anna"].map(async (query) => {
   const answer = await box.type(query);
-  // Null: the next key was hit before the answer came.
+  // Null: a later keystroke came before the answer.
   if (answer) console.log(answer.query, answer.items.map(({ text }) => text).join());
 });
 await Promise.all(typed); // prints: anna Anna

@@ -81,7 +81,7 @@ const mostBlocked = 1_000;
  * The whole book is fetched once and searched here; its version is checked at most every `maxAgeMs`. So a keystroke costs no
  * round trip.
  *
- * It follows the recent contacts of "Redis in Action" (J. L. Carlson, 2013, chapter 6), without fetching the list on each
+ * It follows the recent contacts of "Redis in Action" (J. L. Carlson, 2013, section 6.1), without fetching the list on each
  * keystroke. Frecency by forward decay (Cormode, Shkapenyuk, Srivastava, Xu, ICDE 2009).
  */
 export class ContactBook<Payload = unknown> implements AsyncDisposable {

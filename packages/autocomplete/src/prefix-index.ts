@@ -100,7 +100,7 @@ const storedRules = ({ order, match, rankedLength, empty, fold, foldVersion }: I
  * A read is one range or one read-only script, in one key slot: no lock, no retry, no temporary keys. A change is one atomic
  * step, visible to the next read; with several shards, one atomic step in each.
  *
- * It follows the autocompletion of "Redis in Action" (J. L. Carlson, 2013, chapter 6), without its writes on every read and
+ * It follows the autocompletion of "Redis in Action" (J. L. Carlson, 2013, section 6.1), without its writes on every read and
  * its limit to the letters a to z.
  */
 export class PrefixIndex<Payload = unknown> extends TypedEmitter<PrefixIndexEvents> implements AsyncDisposable {

@@ -24,7 +24,7 @@ await chat
   });
 console.log(finished[2]); // prints: slow
 
-// All were read by all, so nothing is kept.
+// Every member has read all of them, so nothing is kept.
 const { head, messages } = await chat.inspect("tasks");
 console.log(head, messages); // prints: 3 0
 

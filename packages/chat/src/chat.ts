@@ -112,7 +112,7 @@ export interface Ack {
  * acknowledged, only moves forward. Of the messages after its position only those are lost that retention drops, and these
  * are reported as a gap.
  *
- * It follows the pull messaging of "Redis in Action" (J. L. Carlson, 2013, chapter 6).
+ * It follows the pull messaging of "Redis in Action" (J. L. Carlson, 2013, section 6.5).
  */
 export class Chat<Body = unknown> extends TypedEmitter<ChatEvents> implements AsyncDisposable {
   readonly #store: ChatStore;

@@ -11,12 +11,12 @@ const search = createConfig(redis, "search", {
 await search.ready();
 search.on("change", (next, previous) => console.log(`limit ${previous?.limit} → ${next.limit}`));
 
-// At hand in this process, frozen, without a round trip.
+// From memory: frozen, and without a round trip.
 console.log(search.current.host, search.state);
 
 const version = await search.set({ host: "search-1", limit: 50 }, { author: "ada" });
 try {
-  // Somebody who read before Ada wrote.
+  // A writer that read before Ada's write.
   await search.set({ host: "search-2", limit: 20 }, { expected: null });
 } catch (error) {
   if (!(error instanceof ConfigConflictError)) throw error;

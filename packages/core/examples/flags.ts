@@ -3,7 +3,7 @@ import { createFlags } from "@kit/core/config";
 
 const redis = await connect(process.env["REDIS_URL"]);
 
-// While nobody knows, the shop is open.
+// While the flag is unknown, the shop is open.
 const flags = createFlags(redis, { maintenance: { whenUnknown: false } });
 await flags.ready();
 

@@ -9,7 +9,7 @@ for (const { role, link, lagMs, behindBytes } of await replicationReport(redis))
 for (const { appendOnly, atRisk } of await persistenceReport(redis))
   console.log(appendOnly?.isOn, atRisk?.kill.text, atRisk?.powerCut.changes);
 
-// Here the master answers, for want of a replica.
+// Without a replica the master answers.
 const near = replicaReads(redis, { maxStaleMs: 500 });
 const { value, staleMs, from } = await near.call("GET", "price:lamp");
 console.log(value, staleMs, from);

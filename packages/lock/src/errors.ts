@@ -4,9 +4,9 @@ import { lastWords, type LossReason, lossWords, shown } from "@kit/core/leasing"
 /**
  * Codes of the lock's own errors.
  *
- * - `KIT_LOCK_TIMEOUT`: the lock could not be had in time
- * - `KIT_LOCK_LOST`: a lease ended while its holder still needed it
- * - `KIT_LOCK_QUEUE_FULL`: too many wait for one lock
+ * - `KIT_LOCK_TIMEOUT`: the lock was not granted within `waitMs`
+ * - `KIT_LOCK_LOST`: a lease ended before its release
+ * - `KIT_LOCK_QUEUE_FULL`: `maxWaiters` already wait for the lock
  */
 export type LockErrorCode = "KIT_LOCK_TIMEOUT" | "KIT_LOCK_LOST" | "KIT_LOCK_QUEUE_FULL";
 
@@ -18,17 +18,17 @@ declare module "@kit/core" {
 
 /**
  * The lock was not granted within `waitMs`: another caller held it at the last reply. With a `cause`, Redis was unreachable at
- * the end; a lost connection is noticed at once, a silent server by the next heartbeat, within eight seconds. Nothing of the
- * attempt is left behind.
+ * the end. A lost connection is noticed at once; a silent server is noticed by the next heartbeat, within six seconds plus
+ * `deadlineMs`. The attempt is undone in the background.
  */
 export class LockTimeoutError extends KitError {
   /** @internal */
   static override readonly brand: string = "LockTimeoutError";
   /** The lock's name. */
   readonly resource: string;
-  /** The holder when the server was last asked. */
+  /** The holder's label at the last reply; undefined when there was no reply. */
   readonly holder: string | undefined;
-  /** Time left of that lease then, in milliseconds; Infinity when somebody took its end away. */
+  /** Time left of that lease then, in milliseconds; Infinity when its expiry was removed (PERSIST). */
   readonly msLeft: number | undefined;
 
   constructor(
@@ -51,7 +51,7 @@ export class LockTimeoutError extends KitError {
   }
 }
 
-/** A lease ended while its holder still needed it. Work done since may overlap with the next holder's. */
+/** A lease ended before its release. Work done since may overlap with the next holder's. */
 export class LockLostError extends KitError {
   /** @internal */
   static override readonly brand: string = "LockLostError";

@@ -21,7 +21,7 @@ export interface LockKeys {
 
 const mostKnown = 4_096;
 
-/** Builds the keys of a lock by its name; remembers the last ones, since callers use few names often. */
+/** Builds the keys of a lock by its name; caches them, since most callers use few names. */
 export const lockKeys = (prefix: string): ((name: string) => LockKeys) => {
   const { base } = keyspace("lock", prefix);
   const known = new Map<string, LockKeys>();

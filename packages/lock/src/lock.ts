@@ -18,21 +18,21 @@ const noOptions: AcquireOptions = {};
 
 /** Events of a lock object's locks; for tracing use the diagnostics channels `kit:lock.*`. */
 export interface LockEvents {
-  /** A lease was granted, `waitedMs` after it was asked for. */
+  /** A lease was granted, `waitedMs` milliseconds after the call. */
   readonly acquired: readonly [event: { name: string; fencingToken: string; waitedMs: number }];
   /** An acquire was queued behind `position` others and the holder. */
   readonly waiting: readonly [event: { name: string; position: number; holder: string | undefined }];
-  /** An acquire without `waitMs` has waited for half a minute. Once for each, within five seconds of that. */
+  /** An acquire without `waitMs` has waited for 30 seconds. Once for each, at the next heartbeat: up to six seconds later. */
   readonly stillWaiting: readonly [
     event: { name: string; position: number; holder: string | undefined; waitedMs: number },
   ];
-  /** The server had forgotten a waiter (lost data, or a grant that ran out unheard): it was queued again, at the end. */
+  /** The server had lost a waiter, or its grant expired before the message arrived: the waiter queues again, at the end. */
   readonly requeued: readonly [event: { name: string }];
-  /** A lease was given back. */
+  /** A lease was released. */
   readonly released: readonly [event: { name: string; fencingToken: string }];
   /** A lease ended without a release. */
   readonly lost: readonly [event: { name: string; fencingToken: string; reason: LossReason }];
-  /** Something failed behind the scenes that no caller waits for; it is being tried again where that makes sense. */
+  /** A command in the background failed; it is retried where a retry can help. */
   readonly error: readonly [error: KitError];
 }
 
@@ -43,9 +43,9 @@ export interface LockInspection {
   readonly holder: string | null;
   /** The newest fencing token ever granted; null when there was none for a week. */
   readonly fencingToken: string | null;
-  /** Time left of the lease, in milliseconds; null when free, Infinity when somebody took its end away. */
+  /** Time left of the lease, in milliseconds; null when free, Infinity when its expiry was removed (PERSIST). */
   readonly msLeft: number | null;
-  /** How many wait, dead ones not yet noticed among them. */
+  /** How many wait, including dead waiters that were not dropped yet. */
   readonly waiters: number;
   /** The first ten in the queue. */
   readonly queue: readonly { readonly holder: string }[];
@@ -83,15 +83,15 @@ export class Lock extends TypedEmitter<LockEvents> implements AsyncDisposable {
   }
 
   /**
-   * Waits until this caller holds the lock, runs `routine` with the lease, and gives the lock back, whatever happens,
-   * unless the routine hands the lease over.
+   * Waits until this caller holds the lock, runs `routine` with the lease, and releases the lock, also after an error, unless
+   * the routine hands the lease over.
    *
-   * Resolves with the routine's result. If the lease is lost while it runs, `lease.signal` aborts, and after the routine
-   * has ended the call rejects; the routine's own error comes first. When the lock cannot be given back because of an
-   * outage, the result stands, and an `error` event is emitted.
+   * Resolves with the routine's result. If the lease is lost while it runs, `lease.signal` aborts, and the call rejects once the
+   * routine has ended; an error of the routine takes precedence. When an outage prevents the release, the result stands, and an
+   * `error` event is emitted.
    *
-   * @throws what the routine throws.
-   * @throws {LockLostError} the routine ended well, but the lease had been lost before.
+   * @throws the routine's error.
+   * @throws {LockLostError} the routine succeeded, but the lease had been lost before.
    * @throws all that {@link acquire} throws; then the routine was not run.
    *
    * @example
@@ -113,17 +113,19 @@ export class Lock extends TypedEmitter<LockEvents> implements AsyncDisposable {
    * Waits until this caller holds the lock, and returns the lease that proves it.
    *
    * Waiters are served first in, first out, in the order of their arrival at the server; an unreachable waiter is skipped and
-   * keeps its place. Each acquire is a holder of its own: a second acquire of a name that this process holds waits as well. A
-   * wait costs one heartbeat every five seconds. When the caller gives up (`waitMs`, `signal`), the promise rejects at once
-   * and the waiter leaves the queue in the background; a lock that was granted at that moment goes to the next waiter.
+   * keeps its place. Each acquire is a holder of its own: a second acquire of a name that this process holds waits as well. All
+   * waiters of a name in this process share one heartbeat about every five seconds. When the caller gives up (`waitMs`,
+   * `signal`), the promise rejects at once and the waiter leaves the queue in the background; a lock that was granted at that
+   * moment goes to the next waiter.
    *
-   * @throws {LockTimeoutError} `waitMs` passed. With a `cause`, Redis could not be asked at the end.
-   * @throws {LockLostError} the server's answer came after the lease was over. It is being undone; call again.
-   * @throws `signal.reason` if `signal` aborts first; one that has aborted already never touches Redis.
+   * @throws {LockTimeoutError} `waitMs` passed. With a `cause`, Redis was unreachable at the end.
+   * @throws {LockLostError} the server's reply came after the lease was over. The acquire is being undone; call again.
+   * @throws `signal.reason` if `signal` aborts first; if it has aborted before the call, no command is sent.
    * @throws {LockQueueFullError} `maxWaiters` wait already.
    * @throws {KitUnavailableError} no server answered the first command within `deadlineMs`, or `waitMs` if that is shorter.
-   * Once in the queue, outages are waited out.
-   * @throws {KitUnknownOutcomeError} the first command's reply was lost. It is being undone; call again.
+   * Once in the queue, the wait continues through outages.
+   * @throws {KitUnknownOutcomeError} the first command's reply was lost. The acquire is being undone; call again.
+   * @throws {KitClosedError} this object was closed, or the client was ended, before or during the wait.
    * @throws {KitError} the server's other errors, by their code; `KIT_NAME` for a name that cannot be a key.
    * @throws {TypeError | RangeError} an option is not what it should be.
    *
@@ -149,7 +151,7 @@ export class Lock extends TypedEmitter<LockEvents> implements AsyncDisposable {
   }
 
   /**
-   * Looks at a lock without touching it.
+   * Reads the state of a lock and changes nothing.
    *
    * @throws {KitUnavailableError} no server answered in time.
    */
@@ -167,10 +169,10 @@ export class Lock extends TypedEmitter<LockEvents> implements AsyncDisposable {
   }
 
   /**
-   * Takes the lock away from its holder, and grants it to the first waiter. The former holder's lease is lost at its next
-   * renewal, and until then the holder goes on: for operators, when a holder is known to be gone.
+   * Takes the lock away from its holder, and grants it to the first waiter. For operators, when a holder is known to be gone: a
+   * holder that still runs notices the loss only at its next renewal.
    *
-   * Resolves with the label of the former holder; or null when nobody held it, or it changed hands at that moment.
+   * Resolves with the label of the former holder; or with null when the lock was free, or changed hands at that moment.
    *
    * @throws {KitUnavailableError | KitUnknownOutcomeError} as every command.
    */
@@ -183,10 +185,10 @@ export class Lock extends TypedEmitter<LockEvents> implements AsyncDisposable {
   }
 
   /**
-   * Goes on with a lease that another process (or object) handed over or serialised. It is renewed once, which proves that it is
-   * still held, and from then on by itself.
+   * Continues a lease that another process (or object) handed over or serialised. It is renewed once, which proves that it is
+   * still held, and then as its own `renew` says.
    *
-   * @throws {LockLostError} it is not held any more.
+   * @throws {LockLostError} it is no longer held.
    * @throws {TypeError} `text` does not come from `lease.handOver()` or `lease.serialise()`.
    * @throws {KitUnavailableError} no server answered in time.
    */
@@ -204,11 +206,11 @@ export class Lock extends TypedEmitter<LockEvents> implements AsyncDisposable {
   }
 
   /**
-   * Ends this object: no acquire begins any more, waiters are rejected with KitClosedError and leave the queue, and held
-   * leases are waited for, at most `timeoutMs`; what is still held then loses its signal and is released. The client is
-   * not touched. Idempotent: the first call decides.
+   * Ends this object. New acquires and waiters reject with KitClosedError, and the waiters leave the queue. `close()` waits for
+   * held leases, at most `timeoutMs`; then their signals abort and they are released, which takes at most `deadlineMs` more. The
+   * client is not touched. Idempotent: the first call's options count.
    *
-   * @throws {TypeError | RangeError} an option is not what it should be; nothing else.
+   * @throws {TypeError | RangeError} an option is not what it should be. It rejects for no other reason.
    */
   async close(options: CloseOptions = {}): Promise<void> {
     await this.#leaser.close(closeTimeoutMs(options));
@@ -227,8 +229,8 @@ export class Lock extends TypedEmitter<LockEvents> implements AsyncDisposable {
 /**
  * Makes a lock object. Locks have names; one object serves any number of them, and any number of callers.
  *
- * `redis` is any ioredis `Redis` or `Cluster`, or what core's `connect()` gives. It is borrowed: never closed, never
- * blocked, never subscribed. The first wait opens one more connection, for what is pushed; `close()` ends it.
+ * `redis` is any ioredis `Redis` or `Cluster`, or a client of core's `connect()`. It is borrowed: never closed, blocked or
+ * subscribed. The first wait opens one more connection, for pushes; the last `close()` on the client ends it.
  *
  * @throws {TypeError | RangeError} `redis` or an option is not what it should be.
  *

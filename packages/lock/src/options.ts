@@ -12,7 +12,7 @@ import {
   type WaitOptions,
 } from "@kit/core/leasing";
 
-/** Settings of a lock object. Those that concern leases are defaults for each acquire. */
+/** Settings of a lock object. The lease options among them are defaults for each acquire. */
 export type LockOptions = LeaserOptions;
 
 /** One acquire. */

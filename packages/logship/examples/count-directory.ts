@@ -11,7 +11,7 @@ await writeFile(join(directory, "access.2.log"), "GET /c 200\n");
 const redis = await connect(process.env["REDIS_URL"]);
 const job = createLogJob(redis, "by-status", { directory, match: /^access/ });
 
-// Kill this process at any point and start it again, or start it several times: each line counts once.
+// Kill this process at any point and start it again, or run several of them: each line counts once.
 await job.run((lines, results) => {
   for (const line of lines) results.increment("status", line.split(" ")[2] ?? "none");
 });

@@ -20,7 +20,7 @@ console.log(summary.files, summary.lines, (await receiver.results("status")).get
 // prints: 1 3 2
 
 await receiver.close();
-// Its results go too. A channel that is only closed refuses further files.
+// This also deletes its results. A channel that is only closed refuses further files.
 await shipper.deleteChannel();
 await shipper.close();
 await redis.close();

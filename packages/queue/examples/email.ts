@@ -13,7 +13,7 @@ const mails = createQueue<Jobs>(redis, "mails", {
 
 const worker = mails.work(
   {
-    // A worker that dies after sending sends again: the id in the mail is what makes a repeat recognisable.
+    // When a worker dies after sending, the mail is sent again: by the id in it the repeat can be recognised.
     sold: ({ id, data: { seller, item, euros }, signal }) =>
       sendMail(server.port, { id, to: seller, text: `Sold: ${item} for ${String(euros)} euros` }, signal),
   },

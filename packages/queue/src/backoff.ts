@@ -1,7 +1,7 @@
 import { integerOption, optionsObject } from "@kit/core/toolkit";
 import type { Job } from "./job.js";
 
-/** How long a failed job waits for its next attempt: `firstMs` after the first failure, then `factor` times longer after each. */
+/** How long a failed job waits for its next attempt: `firstMs` after the first failure, `factor` times longer after each further one. */
 export interface Backoff {
   readonly firstMs: number;
   /**
@@ -11,7 +11,7 @@ export interface Backoff {
    */
   readonly factor?: number | undefined;
   /**
-   * The longest wait.
+   * The longest wait, in milliseconds.
    *
    * @default 3,600,000
    */

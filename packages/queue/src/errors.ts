@@ -4,12 +4,12 @@ import type { StoredError } from "./failure.js";
 /**
  * Codes of the queue's own errors.
  *
- * - `KIT_QUEUE_PAYLOAD`: the data of a job cannot be stored, or is too large
+ * - `KIT_QUEUE_PAYLOAD`: the data of a job cannot be stored, is too large, or does not fit its schema
  * - `KIT_QUEUE_FULL`: too many adds wait to be sent
  * - `KIT_QUEUE_EVICTION`: the server may evict keys, and with them jobs
  * - `KIT_JOB_LEASE_LOST`: a job's lease ended while its handler ran; it may run elsewhere
  * - `KIT_JOB_TIMEOUT`: a handler took longer than its job allows
- * - `KIT_JOB_UNRECOVERABLE`: a handler said that trying again makes no sense
+ * - `KIT_JOB_UNRECOVERABLE`: a handler threw an UnrecoverableError: the job is not retried
  * - `KIT_JOB_FAILED`: a job that was called failed for good
  * - `KIT_JOB_OUTCOME_LOST`: a job that was called is gone, and so is its outcome
  * - `KIT_QUEUE_CALL_TIMEOUT`: a job that was called has no outcome in time

@@ -25,7 +25,7 @@ import { schemaMap, type SchemaMap } from "./schemas.js";
 export interface DeadLetterBounds {
   /** @default 10,000 */
   readonly maxCount?: number | undefined;
-  /** @default 14 days */
+  /** In milliseconds. @default 14 days */
   readonly maxAgeMs?: number | undefined;
   /**
    * Payloads and errors together.
@@ -50,7 +50,7 @@ export interface DurableOption {
    */
   readonly fsync?: "none" | "local" | "replicas" | undefined;
   /**
-   * How long to wait for that, within the deadline of the add.
+   * How long to wait for that, in milliseconds, within the deadline of the add.
    *
    * @default 1,000
    */
@@ -79,8 +79,8 @@ export interface QueueOptions extends ClientOptions {
   readonly allowEviction?: boolean | undefined;
   readonly deadLetters?: DeadLetterBounds | undefined;
   /**
-   * Adds resolve once these copies have their jobs; otherwise they reject with KitUnknownOutcomeError. Each call costs four more
-   * round trips, on a dedicated connection; adds still travel together.
+   * Adds resolve once these copies have their jobs; otherwise they reject with KitUnknownOutcomeError. Each call costs three more
+   * round trips, with `fsync` up to four, on a dedicated connection; adds still travel together.
    *
    * @default off: an add resolves once the master has it
    */
@@ -94,7 +94,7 @@ export interface QueueOptions extends ClientOptions {
   /** How long a failed job waits for its next attempt. */
   readonly backoff?: Backoff | undefined;
   /**
-   * How long a handler may take. After that its signal aborts and the attempt has failed.
+   * How long a handler may take, in milliseconds. After that its signal aborts and the attempt has failed.
    *
    * @default unlimited
    */
@@ -150,7 +150,7 @@ export interface AddOptions {
 /** One job whose outcome is waited for. */
 export interface CallOptions extends Omit<AddOptions, "id" | "op"> {
   /**
-   * How long to wait for the outcome, counted from the call. The job stays in the queue afterwards.
+   * How long to wait for the outcome, in milliseconds from the call. The job stays in the queue afterwards.
    *
    * @default 30,000
    */
@@ -166,14 +166,15 @@ export interface WorkOptions {
    */
   readonly concurrency?: number | undefined;
   /**
-   * How long the worker may be silent before its jobs go to others. It sends a heartbeat every third of this time.
+   * How long the worker may be silent before its jobs go to others, in milliseconds, from 200. It sends a heartbeat every third
+   * of this time.
    *
    * @default 10,000
    */
   readonly leaseMs?: number | undefined;
   /**
-   * The number of crashes (its worker died or fell silent) at which a job becomes a dead letter. Use the same for all workers of
-   * a queue.
+   * The number of crashes (its worker died or fell silent) at which a job becomes a dead letter. Use the same number for all
+   * workers of a queue.
    *
    * @default 3
    */

@@ -55,8 +55,8 @@ const mostHeads = 1_000;
 /**
  * A queue by name, on one Redis: adds jobs, runs workers, and manages dead letters. Made by {@link createQueue}.
  *
- * It follows the task queues of "Redis in Action" (J. L. Carlson, 2013, chapter 6) without their faults: a job is never between
- * two keys, no client's clock counts, and a job that fails is retried or kept.
+ * After the task queues of "Redis in Action" (J. L. Carlson, 2013, section 6.4). Unlike there, a job is never between two keys, no
+ * client's clock counts, and a job that fails is retried or kept.
  */
 export class Queue<Jobs extends JobTypes<Jobs> = AnyJobs> extends TypedEmitter<QueueEvents> implements AsyncDisposable {
   readonly name: string;

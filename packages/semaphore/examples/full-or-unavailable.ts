@@ -6,13 +6,13 @@ await using tables = createSemaphore(redis, "tables", { permits: 2 });
 const first = await tables.acquire();
 const second = await tables.acquire();
 
-// One try: null says "full". That nobody could be asked is an error.
+// One try: null means full. An unreachable Redis is an error.
 try {
   const third = await tables.tryAcquire();
   console.log(third === null ? "full" : "come in"); // prints: full
 } catch (error) {
   if (!KitError.is(error) || error.code !== "KIT_UNAVAILABLE") throw error;
-  console.log("nobody knows: Redis does not answer");
+  console.log("unknown: Redis does not answer");
 }
 
 // A bounded wait; the permit goes back at the end of the block.

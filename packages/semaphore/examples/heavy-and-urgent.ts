@@ -12,7 +12,7 @@ await inQueue();
 const customer = memory.using(() => console.log("customer"), { weight: 6, priority: -10 });
 await inQueue();
 
-// Three are free, and nobody may take one of them before those who wait have had their turn.
+// Three are free, but the waiters come first.
 const { free, waiters } = await memory.inspect();
 console.log(free, waiters, await memory.tryAcquire({ weight: 1 })); // prints: 3 2 null
 

@@ -26,5 +26,5 @@ await open[0]?.release();
 const sixth = await sessionsOf("ann").tryAcquire({ holder: "device 6" });
 console.log(sixth?.holder); // prints: device 6
 
-// Permits that are still held are given back.
+// Permits that are still held are released.
 for (const sessions of accounts.values()) await sessions.close({ timeoutMs: 0 });

@@ -12,7 +12,7 @@ for (let device = 1; device <= 6; device++) {
   else console.log(`device ${device} is refused`); // prints: device 6 is refused
 }
 
-// Ann's sixth waits for her own; it holds up nobody else.
+// Ann's sixth waits for one of hers, and does not hold up others.
 const sixth = sessions.acquire({ tenant: "ann", holder: "device 6" });
 const bob = await sessions.acquire({ tenant: "bob", waitMs: 1_000 });
 console.log(bob.tenant); // prints: bob
@@ -22,5 +22,5 @@ console.log((await sixth).holder); // prints: device 6
 const { used, free } = await sessions.inspect({ tenant: "ann" });
 console.log(used, free); // prints: 5 0
 
-// Permits that are still held are given back.
+// Permits that are still held are released.
 await sessions.close({ timeoutMs: 0 });

@@ -10,13 +10,13 @@ await using sessions = createSemaphore(redis, "web-sessions", {
   renew: false,
 });
 
-/** For the session store; not for the cookie, since it is enough to end the session. */
+/** For the session store, not for the cookie: with this text anyone can end the session. */
 async function signIn(account: string): Promise<string | null> {
   const permit = await sessions.tryAcquire({ tenant: account });
   return permit && permit.handOver();
 }
 
-/** On each request: the half hour begins anew. */
+/** On each request: starts the half hour again. */
 async function seen(session: string): Promise<string> {
   const permit = await sessions.resume(session);
   return permit.handOver();

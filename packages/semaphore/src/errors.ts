@@ -4,10 +4,10 @@ import { lastWords, type LossReason, lossWords, shown } from "@kit/core/leasing"
 /**
  * Codes of the semaphore's own errors.
  *
- * - `KIT_SEMAPHORE_TIMEOUT`: no permit could be had in time: it was full
- * - `KIT_SEMAPHORE_QUEUE_FULL`: too many wait
- * - `KIT_SEMAPHORE_WEIGHT`: more was asked for than the limits ever allow
- * - `KIT_PERMIT_LOST`: a permit ended while its holder still needed it
+ * - `KIT_SEMAPHORE_TIMEOUT`: no permit was granted within `waitMs`
+ * - `KIT_SEMAPHORE_QUEUE_FULL`: `maxWaiters` already wait
+ * - `KIT_SEMAPHORE_WEIGHT`: the weight is above the limits, so that it could never be granted
+ * - `KIT_PERMIT_LOST`: a permit ended before its release
  */
 export type SemaphoreErrorCode =
   "KIT_SEMAPHORE_TIMEOUT" | "KIT_SEMAPHORE_QUEUE_FULL" | "KIT_SEMAPHORE_WEIGHT" | "KIT_PERMIT_LOST";
@@ -27,23 +27,24 @@ interface SeenUse {
 }
 
 /**
- * There was no room for all of `waitMs`. With a `cause`, Redis was unreachable at the end; a lost connection is noticed at
- * once, a silent server by the next heartbeat, within eight seconds. Nothing of the attempt is left behind.
+ * There was no room within `waitMs`. With a `cause`, Redis was unreachable at the end. A lost connection is noticed at once; a
+ * silent server is noticed by the next heartbeat, within six seconds plus `deadlineMs`. The attempt is undone in the
+ * background.
  */
 export class SemaphoreTimeoutError extends KitError {
   /** @internal */
   static override readonly brand: string = "SemaphoreTimeoutError";
   /** The semaphore's name. */
   readonly resource: string;
-  /** The tenant whose room it was; undefined outside of groups. */
+  /** The tenant of the acquire; undefined outside of groups. */
   readonly tenant: string | undefined;
-  /** The limit when the server was last asked; undefined: it never answered. */
+  /** The limit at the last reply; undefined: there was no reply. */
   readonly permits: number | undefined;
-  /** That of each tenant then; undefined: it never answered, or it is no group. */
+  /** The limit of each tenant then; undefined: there was no reply, or it is no group. */
   readonly permitsPerTenant: number | undefined;
   /** Weight in use then, of all tenants. */
   readonly used: number | undefined;
-  /** When the first of those permits would have ended, unless it was renewed: milliseconds from then. */
+  /** Milliseconds from then to the earliest end of a permit, unless it was renewed; undefined: not known. */
   readonly msLeft: number | undefined;
 
   constructor(
@@ -87,20 +88,20 @@ export class SemaphoreQueueFullError extends KitError {
   }
 }
 
-/** An acquire asked for more than the limits allow even when nothing is in use: it would wait for ever. */
+/** The weight of an acquire is above the limits: it could never be granted, even when nothing is in use. */
 export class SemaphoreWeightError extends KitError {
   /** @internal */
   static override readonly brand: string = "SemaphoreWeightError";
   /** The semaphore's name. */
   readonly resource: string;
   readonly weight: number;
-  /** The most that one may have now. */
+  /** The largest weight that the limits allow now. */
   readonly most: number;
 
   constructor(resource: string, weight: number, most: number) {
     super(
       "KIT_SEMAPHORE_WEIGHT",
-      `Semaphore ${shown(resource)} never has room for a weight of ${String(weight)}: ${String(most)} is the most that one may have`,
+      `Semaphore ${shown(resource)} never has room for a weight of ${String(weight)}: the largest is ${String(most)}`,
     );
     this.resource = resource;
     this.weight = weight;
@@ -108,7 +109,7 @@ export class SemaphoreWeightError extends KitError {
   }
 }
 
-/** A permit ended while its holder still needed it. Work done since may go beyond the limit. */
+/** A permit ended before its release. Work done since may exceed the limit. */
 export class PermitLostError extends KitError {
   /** @internal */
   static override readonly brand: string = "PermitLostError";

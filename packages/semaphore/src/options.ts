@@ -11,16 +11,16 @@ import {
   type WaitOptions,
 } from "@kit/core/leasing";
 
-/** Settings of a semaphore. Those that concern leases are defaults for each acquire. */
+/** Settings of a semaphore. The lease options among them are defaults for each acquire. */
 export interface SemaphoreOptions extends LeaserOptions {
   /**
-   * How many permits there are, by weight: 0 to 1,000,000,000; 0 grants nothing. The first acquire under a name stores it;
-   * from then on only `setPermits()` changes it, and an object that was made with another number emits `mismatch`.
+   * The limit: how many permits there are, by weight, 0 to 1,000,000,000; 0 grants nothing. The first acquire under a name
+   * stores it. From then on only `setPermits()` changes it, and an object that was made with another number emits `mismatch`.
    */
   readonly permits: number;
   /**
-   * Makes it a group: each tenant has at most so many of the permits, and a tenant that has them all holds up nobody else.
-   * Each acquire names its `tenant` then.
+   * Makes it a group: each tenant has at most this many of the permits, 0 to 1,000,000,000, and a full tenant does not hold up
+   * others. Each acquire names its `tenant` then.
    *
    * @default undefined
    */
@@ -30,20 +30,20 @@ export interface SemaphoreOptions extends LeaserOptions {
 /** How many permits to take, and for which tenant. */
 interface ClaimOptions {
   /**
-   * How many of the permits to take.
+   * How many of the permits to take, from 1.
    *
    * @default 1
    */
   readonly weight?: number | undefined;
-  /** On whose account, in a group: 1 to 128 characters. Required there, and refused elsewhere. */
+  /** The account of the permit, in a group: 1 to 128 characters. Required there, and refused elsewhere. */
   readonly tenant?: string | undefined;
 }
 
 /** One acquire. */
 export interface AcquireOptions extends LeaseOptions, WaitOptions, ClaimOptions {
   /**
-   * The order of service among waiters: -1000 to 1000, lower is sooner. In order of arrival among equals. Somebody
-   * always being more urgent, the others wait for ever.
+   * The order of service among waiters: -1000 to 1000, lower is sooner; equals in order of arrival. While a more urgent waiter
+   * is always there, the others are never served.
    *
    * @default 0
    */
@@ -56,14 +56,14 @@ export type TryOptions = LeaseOptions & ClaimOptions & Pick<AcquireOptions, "sig
 /** The limits that `setPermits()` changes. A limit that is left out stays as it is. */
 export interface NewLimits {
   readonly permits?: number | undefined;
-  /** That of each tenant, from a semaphore that was made with one; null: it is no group any more. */
+  /** The limit of each tenant: only for an object that was made with one. null: it is no longer a group. */
   readonly permitsPerTenant?: number | null | undefined;
 }
 
 /** The options of `inspect()`. */
 export interface InspectOptions {
   /**
-   * Shows only this tenant.
+   * The tenant to show.
    *
    * @default all
    */

@@ -2,11 +2,11 @@ import { type Grant, Lease, type LeaseKeeper } from "@kit/core/leasing";
 import type { ResolvedPermit } from "./options.js";
 
 /**
- * A permit, held: for a bounded time, which is renewed by itself until `release()`.
+ * A held permit: a right for a bounded time, renewed automatically until `release()`.
  *
- * Anything that can end it early (a silent server, lost data, a long stall of this process) aborts `signal`, at the latest when
- * it may have ended by our own clock. No signal can stop a process that is not running: one that sleeps past its permit
- * may work beside its successor for a moment.
+ * An early end (a silent server, lost data, a long stall of this process) aborts `signal`, at the latest when the permit may have
+ * ended by this process's clock. No signal can stop a process that is not running: after it slept past its permit, it may work
+ * beside the next holder for a moment.
  *
  * The states: held → released (by `release()`), held → handed over (by `handOver()`), or held → lost (once, with a
  * reason). There is no way back.
@@ -14,7 +14,7 @@ import type { ResolvedPermit } from "./options.js";
 export class Permit extends Lease<ResolvedPermit> {
   /** How many of the semaphore's permits it counts for. */
   readonly weight: number;
-  /** On whose account it is; null outside of groups. */
+  /** The tenant on whose account it is; null outside of groups. */
   readonly tenant: string | null;
 
   /** @internal */

@@ -25,27 +25,27 @@ const noOptions: AcquireOptions = {};
 
 /** Events of a semaphore; for tracing use the diagnostics channels `kit:semaphore.*`. */
 export interface SemaphoreEvents {
-  /** A permit was granted, `waitedMs` after it was asked for. */
+  /** A permit was granted, `waitedMs` milliseconds after the call. */
   readonly acquired: readonly [event: { weight: number; tenant: string | null; waitedMs: number }];
   /** An acquire was queued behind `position` others (in a group: of its tenant). */
   readonly waiting: readonly [event: { position: number; used: number; permits: number }];
-  /** An acquire without `waitMs` has waited for half a minute. Once for each, within five seconds of that. */
+  /** An acquire without `waitMs` has waited for 30 seconds. Once for each, at the next heartbeat: up to six seconds later. */
   readonly stillWaiting: readonly [event: { position: number; used: number; permits: number; waitedMs: number }];
   /**
    * The server no longer had a record of a waiter (lost data, a grant that expired before its message arrived, or limits below
    * its weight): it queues again, at the end.
    */
   readonly requeued: readonly [];
-  /** A permit was given back. */
+  /** A permit was released. */
   readonly released: readonly [event: { weight: number; tenant: string | null }];
   /** A permit ended without a release. */
   readonly lost: readonly [event: { weight: number; tenant: string | null; reason: LossReason }];
   /**
-   * The stored limits, which count, are not those that this object was made with: somebody has other settings, or
-   * `setPermits()` was called elsewhere. Once for each difference.
+   * The stored limits, which count, differ from those of this object: another object has other settings, or `setPermits()` was
+   * called elsewhere. Once for each difference.
    */
   readonly mismatch: readonly [event: { configured: Limits; stored: Limits }];
-  /** Something failed behind the scenes that no caller waits for; it is being tried again where that makes sense. */
+  /** A command in the background failed; it is retried where a retry can help. */
   readonly error: readonly [error: KitError];
 }
 
@@ -59,33 +59,33 @@ export interface HolderOrWaiter {
 
 /** A semaphore's state at one instant. It may have changed by the time it is read. */
 export interface SemaphoreInspection {
-  /** The stored limit, or that of this object where nobody has used the semaphore for a week. */
+  /** The stored limit; without one (no acquire for a week), the limit of this object. */
   readonly permits: number;
-  /** That of each tenant; null outside of groups. */
+  /** The limit of each tenant; null outside of groups. */
   readonly permitsPerTenant: number | null;
-  /** Permits that are held now, by weight; of one tenant outside of groups, among the ten thousand that end first. */
+  /** The weight in use. Of one tenant, where the stored semaphore is no group: among the 10,000 permits that end first. */
   readonly used: number;
-  /** Free weight; 0 also when more is held than the limit, after it was lowered. */
+  /** Free weight; 0 also when more than a lowered limit is held. */
   readonly free: number;
-  /** The ten permits that end first, unless they are renewed; of one tenant, among the ten thousand of all that do. */
+  /** The ten permits that end first, unless renewed; of one tenant: among the first 10,000 of all. */
   readonly holders: readonly (HolderOrWaiter & { readonly msLeft: number })[];
-  /** How many wait, dead ones not yet noticed among them. */
+  /** How many wait, including dead waiters that were not dropped yet. */
   readonly waiters: number;
-  /** The first ten in the queue; where over a thousand wait in a group, of the first thousand by their tenants' names. */
+  /** The first ten in the queue; in a group with over 1,000 waiters: of the first 1,000 by their tenants' names. */
   readonly queue: readonly HolderOrWaiter[];
 }
 
 /**
- * A counting semaphore by name, on one Redis: permits of at most its limit, by weight, are held at any instant of the
- * server's clock, as long as the server keeps its data. Made by {@link createSemaphore}.
+ * A counting semaphore by name, on one Redis: the weights of all held permits are at most the limit at any instant of the server's
+ * clock, as long as the server keeps its data and the limit is not lowered. Made by {@link createSemaphore}.
  *
- * A caller that finds no room waits in the queue: by priority, and in the order in which the server saw the calls. A release
- * grants to the next one that fits, and notifies it, in one step; nothing polls. The order is strict: where the next one needs more
- * than is free, all wait for it; only an unreachable waiter is skipped, and keeps its place. In a group each tenant has a queue
- * of its own, and a full tenant holds up no other.
+ * A caller that finds no room waits in the queue: by priority, and then in order of arrival at the server. A release grants to the
+ * next waiters while they fit, and notifies them, in one step; nothing polls where pushes are permitted. The order is strict: when
+ * the next waiter needs more than is free, all wait for it. Only an unreachable waiter is skipped, and keeps its place. In a group
+ * each tenant has a queue of its own, and a full tenant does not hold up others.
  *
- * After the semaphores of "Redis in Action" (J. L. Carlson, 2013, section 6.3), without their
- * faults: no client's clock counts, and every operation is one atomic step.
+ * After the semaphores of "Redis in Action" (J. L. Carlson, 2013, section 6.3). Unlike them it uses no client's clock, and every
+ * operation is one atomic step.
  */
 export class Semaphore extends TypedEmitter<SemaphoreEvents> implements AsyncDisposable {
   readonly name: string;
@@ -119,14 +119,14 @@ export class Semaphore extends TypedEmitter<SemaphoreEvents> implements AsyncDis
   }
 
   /**
-   * Waits for a permit, runs `routine` with it, and gives it back, whatever happens, unless the routine hands it over.
+   * Waits for a permit, runs `routine` with it, and releases it, also after an error, unless the routine hands it over.
    *
-   * Resolves with the routine's result. If the permit is lost while it runs, `permit.signal` aborts, and after the routine
-   * has ended the call rejects; the routine's own error comes first. When the permit cannot be given back because of an
-   * outage, the result stands, and an `error` event is emitted.
+   * Resolves with the routine's result. If the permit is lost while it runs, `permit.signal` aborts, and the call rejects once
+   * the routine has ended; an error of the routine takes precedence. When an outage prevents the release, the result stands, and
+   * an `error` event is emitted.
    *
-   * @throws what the routine throws.
-   * @throws {PermitLostError} the routine ended well, but the permit had been lost before.
+   * @throws the routine's error.
+   * @throws {PermitLostError} the routine succeeded, but the permit had been lost before.
    * @throws all that {@link acquire} throws; then the routine was not run.
    *
    * @example
@@ -141,20 +141,21 @@ export class Semaphore extends TypedEmitter<SemaphoreEvents> implements AsyncDis
   /**
    * Waits for a permit, and returns it.
    *
-   * Waiters are served by priority, and in the order of their arrival at the server among equals. A heavy waiter holds up those
-   * behind it until there is room for it; an unreachable waiter is skipped and keeps its place. A wait costs one heartbeat
-   * every five seconds. When the caller gives up (`waitMs`, `signal`), the promise rejects at once and the waiter leaves the
-   * queue in the background; a permit that was granted at that moment goes to the next waiter.
+   * Waiters are served by priority, equals in order of their arrival at the server. A heavy waiter holds up those behind it until
+   * there is room for it; an unreachable waiter is skipped and keeps its place. All waiters of this object share one heartbeat
+   * about every five seconds. When the caller gives up (`waitMs`, `signal`), the promise rejects at once and the waiter leaves
+   * the queue in the background; a permit that was granted at that moment goes to the next waiter.
    *
-   * @throws {SemaphoreTimeoutError} it was full for `waitMs`. With a `cause`, Redis was unreachable at the end.
-   * @throws {SemaphoreWeightError} the limits are less than `weight`, so that it would wait for ever. A limit of 0 is a
-   * pause: then it waits.
-   * @throws {PermitLostError} the server's answer came after the permit was over. It is being undone; call again.
-   * @throws `signal.reason` if `signal` aborts first; one that has aborted already never touches Redis.
+   * @throws {SemaphoreTimeoutError} there was no room within `waitMs`. With a `cause`, Redis was unreachable at the end.
+   * @throws {SemaphoreWeightError} `weight` is above the limits, so that it could never be granted. A limit of 0 is a pause: then
+   * it waits.
+   * @throws {PermitLostError} the server's reply came after the permit was over. The acquire is being undone; call again.
+   * @throws `signal.reason` if `signal` aborts first; if it has aborted before the call, no command is sent.
    * @throws {SemaphoreQueueFullError} `maxWaiters` wait already.
    * @throws {KitUnavailableError} no server answered the first command within `deadlineMs`, or `waitMs` if that is shorter.
-   * Once in the queue, outages are waited out.
-   * @throws {KitUnknownOutcomeError} the first command's reply was lost. It is being undone; call again.
+   * Once in the queue, the wait continues through outages.
+   * @throws {KitUnknownOutcomeError} the first command's reply was lost. The acquire is being undone; call again.
+   * @throws {KitClosedError} this object was closed, or the client was ended, before or during the wait.
    * @throws {KitError} the server's other errors, by their code.
    * @throws {TypeError | RangeError} an option is not what it should be.
    *
@@ -171,7 +172,7 @@ export class Semaphore extends TypedEmitter<SemaphoreEvents> implements AsyncDis
   }
 
   /**
-   * Tries once, and returns the permit, or null when it is full, or others wait for what is free. When Redis is
+   * Tries once, and returns the permit, or null when there is no room, or others wait for what is free. When Redis is
    * unreachable, it rejects.
    *
    * @throws all that {@link acquire} throws but SemaphoreTimeoutError and SemaphoreQueueFullError.
@@ -185,10 +186,10 @@ export class Semaphore extends TypedEmitter<SemaphoreEvents> implements AsyncDis
    * takes no permit away; nothing is granted until enough permits have been released. 0 is a pause. A waiter with a weight above
    * the new limit is refused with SemaphoreWeightError when its turn comes. A number is short for `{ permits }`.
    *
-   * The stored limits are forgotten when nobody has used the semaphore for a week; then its first user sets them.
+   * The stored limits expire a week after the last acquire or `setPermits()`; then the next acquire stores those of its object.
    *
-   * @throws {TypeError | RangeError} a limit is not an integer from 0 to 1,000,000,000, there is none, or one of tenants
-   * where this object was made without.
+   * @throws {TypeError | RangeError} no limit is given, or one is not an integer from 0 to 1,000,000,000, or `permitsPerTenant`
+   * is given and this object was made without it.
    * @throws {KitUnavailableError | KitUnknownOutcomeError} as every command. Calling it again does no harm.
    *
    * @example
@@ -214,8 +215,8 @@ export class Semaphore extends TypedEmitter<SemaphoreEvents> implements AsyncDis
   }
 
   /**
-   * Looks at the semaphore without touching it; or at one tenant: then `used`, `holders`, `waiters` and `queue`
-   * are of that one, and `free` is what it could still have.
+   * Reads the state of the semaphore, or of one tenant, and changes nothing. For a tenant `used`, `holders`, `waiters` and `queue`
+   * are its own, and `free` is the weight that it could still take.
    *
    * @throws {TypeError | RangeError} an option is not what it should be.
    * @throws {KitUnavailableError} no server answered in time.
@@ -236,10 +237,10 @@ export class Semaphore extends TypedEmitter<SemaphoreEvents> implements AsyncDis
   }
 
   /**
-   * Goes on with a permit that another process (or object) handed over or serialised. It is renewed once, which proves that
-   * it is still held, and from then on by itself.
+   * Continues a permit that another process (or object) handed over or serialised. It is renewed once, which proves that it is
+   * still held, and then as its own `renew` says.
    *
-   * @throws {PermitLostError} it is not held any more.
+   * @throws {PermitLostError} it is no longer held.
    * @throws {TypeError} `text` does not come from `permit.handOver()` or `permit.serialise()` of a semaphore of this name.
    * @throws {KitUnavailableError} no server answered in time.
    */
@@ -260,11 +261,11 @@ export class Semaphore extends TypedEmitter<SemaphoreEvents> implements AsyncDis
   }
 
   /**
-   * Ends this object: no acquire begins any more, waiters are rejected with KitClosedError and leave the queue, and held
-   * permits are waited for, at most `timeoutMs`; what is still held then loses its signal and is released. The client is
-   * not touched. Idempotent: the first call decides.
+   * Ends this object. New acquires and waiters reject with KitClosedError, and the waiters leave the queue. `close()` waits for
+   * held permits, at most `timeoutMs`; then their signals abort and they are released, which takes at most `deadlineMs` more. The
+   * client is not touched. Idempotent: the first call's options count.
    *
-   * @throws {TypeError | RangeError} an option is not what it should be; nothing else.
+   * @throws {TypeError | RangeError} an option is not what it should be. It rejects for no other reason.
    */
   async close(options: CloseOptions = {}): Promise<void> {
     await this.#leaser.close(closeTimeoutMs(options));
@@ -295,8 +296,8 @@ export class Semaphore extends TypedEmitter<SemaphoreEvents> implements AsyncDis
 /**
  * Makes a semaphore object: one name, any number of callers. Others of the same name, in any process, share its permits.
  *
- * `redis` is any ioredis `Redis` or `Cluster`, or what core's `connect()` gives. It is borrowed: never closed, never
- * blocked, never subscribed. The first wait opens one more connection, for what is pushed; `close()` ends it.
+ * `redis` is any ioredis `Redis` or `Cluster`, or a client of core's `connect()`. It is borrowed: never closed, blocked or
+ * subscribed. The first wait opens one more connection, for pushes; the last `close()` on the client ends it.
  *
  * @throws {TypeError | RangeError} `redis` or an option is not what it should be.
  * @throws {KitError} `KIT_NAME`: the name cannot be a key.

@@ -44,9 +44,9 @@ describe("its errors", () => {
     expect(errors.map(String)).toEqual([
       'SemaphoreTimeoutError: Semaphore "renderer" had no room within 500 ms (4 of 5 permits in use when last seen)',
       'SemaphoreTimeoutError: Semaphore "renderer" had no room within 500 ms (0 of 0 permits in use when last seen)',
-      'SemaphoreTimeoutError: Semaphore "renderer" had no room for tenant "ann" within 500 ms (6 of 9 permits in use and at most 5 for each tenant when last seen; Redis could not be asked at the end)',
+      'SemaphoreTimeoutError: Semaphore "renderer" had no room for tenant "ann" within 500 ms (6 of 9 permits in use and at most 5 for each tenant when last seen; Redis was unreachable at the end)',
       'SemaphoreTimeoutError: Semaphore "renderer" had no room within 500 ms',
-      'SemaphoreWeightError: Semaphore "renderer" never has room for a weight of 7: 5 is the most that one may have',
+      'SemaphoreWeightError: Semaphore "renderer" never has room for a weight of 7: the largest is 5',
       'SemaphoreQueueFullError: Semaphore "renderer" already has 3 waiters',
       expect.stringMatching(/^PermitLostError: A permit of semaphore "renderer" was lost: \w/),
     ]);

@@ -18,7 +18,7 @@ export interface OpenContext {
    * @throws {ComponentRefusedError} it is not known.
    */
   readonly secret: (name: string) => Promise<string>;
-  /** Aborts when the connection is not wanted any more. */
+  /** Aborts when the connection is no longer needed. */
   readonly signal: AbortSignal;
 }
 

@@ -26,7 +26,7 @@ import { limitOf, Waiters } from "./waiters.js";
 /** Options of every component. */
 interface CommonOptions extends WatchOptions {
   /**
-   * Gives a secret by the name that stands in the entry. Undefined: there is none.
+   * Returns a secret by the name in the entry; undefined: there is none.
    *
    * @default the environment's variable of that name
    */
@@ -55,30 +55,30 @@ export interface CustomComponentOptions<Conn, Input = ComponentEntry, Entry = In
    * @default that of `ComponentEntry`
    */
   readonly schema?: StandardSchema<Input, Entry> | undefined;
-  /** Makes the connection that an entry describes. An error refuses the entry; only the error's name is passed on. */
+  /** Opens the connection that an entry describes. An error refuses the entry; of a foreign error only name and code are kept. */
   readonly open: (entry: NoInfer<Entry>, context: OpenContext) => Conn | Promise<Conn>;
-  /** Throws if a new connection is not what is wanted. Nobody uses it before. */
+  /** Throws to refuse a new connection. No call uses the connection before. */
   readonly check?: ((connection: NoInfer<Conn>) => unknown) | undefined;
-  /** Ends a connection; `isForced`: calls on it are still under way. */
+  /** Ends a connection. `isForced`: without delay, since calls on it are still under way or it was never used. */
   readonly close: (connection: NoInfer<Conn>, isForced: boolean) => unknown;
 }
 
 /** Events of a component. */
 export interface ComponentEvents {
-  /** New calls have the new connection from now on. */
+  /** A new connection has replaced the old one for new calls; not emitted for the first. */
   readonly swap: readonly [event: { readonly generation: number }];
-  /** An entry was refused. The connection that there was is kept; it is tried again with back-off, and at each change. */
+  /** An entry was refused. The old connection is kept; opening is retried with back-off, and at each change. */
   readonly degraded: readonly [error: ComponentRefusedError];
   /** A connection was closed by force: `calls` were still under way on it after `drainMs`. */
   readonly forced: readonly [event: { readonly generation: number; readonly calls: number }];
-  /** Something is wrong with the entry, as of a configuration; or a connection did not close. */
+  /** An error of the entry, as of a configuration; or a connection did not close. */
   readonly error: readonly [error: KitError];
 }
 
 /**
  * - `loading`: there is no connection yet
  * - `ready`: the connection is the one that the entry describes
- * - `degraded`: it is an earlier one; the entry's was refused
+ * - `degraded`: the connection is an earlier one, since the entry's was refused
  */
 export type ComponentState = "loading" | "ready" | "degraded";
 
@@ -153,10 +153,10 @@ export class Component<Conn = Connection, Entry = ComponentEntry, Input = Entry>
   }
 
   /**
-   * Waits for the first connection. Without `waitMs` the first answer decides; with it, whatever is wrong is waited out.
+   * Waits for the first connection. Without `waitMs` the first failure rejects; with it, the wait continues through failures.
    *
    * @throws {ConfigMissingError | ConfigInvalidError} the entry is not set, or refused.
-   * @throws {ComponentRefusedError} the connection cannot be had.
+   * @throws {ComponentRefusedError} the connection could not be opened, or failed its check.
    * @throws {KitUnavailableError | KitError} the entry cannot be read.
    * @throws {KitClosedError} it was closed meanwhile.
    * @throws `signal.reason` if `signal` aborts first.
@@ -171,9 +171,9 @@ export class Component<Conn = Connection, Entry = ComponentEntry, Input = Entry>
   }
 
   /**
-   * Ends the component: what is being opened is aborted, calls in flight are waited for, at most `drainMs`, and its
-   * connection is closed, within ten seconds. New calls are rejected with KitClosedError. Called inside one of the
-   * component's own calls, it waits for that one, too: all of `drainMs`. Idempotent; never rejects.
+   * Ends the component. An opening is aborted; calls in flight are waited for, at most `drainMs`; then the connection is
+   * closed, within ten seconds. New calls reject with KitClosedError. Awaited inside one of the component's own calls, it takes
+   * all of `drainMs`, since that call cannot end. Idempotent; never rejects.
    */
   async close(): Promise<void> {
     this.#closing ??= this.#close();
@@ -186,8 +186,8 @@ export class Component<Conn = Connection, Entry = ComponentEntry, Input = Entry>
   }
 
   /**
-   * Calls `fn` with the connection of now, which stays open until the call has ended, or `drainMs` are over. Where there is
-   * none, or another is being opened, it waits for that.
+   * Calls `fn` with the current connection, which stays open until the call has ended; once it is replaced, for at most
+   * `drainMs` more. Before the first connection it waits for that.
    *
    * @throws {KitError} there is no connection in time; and what `fn` throws.
    */
@@ -388,9 +388,9 @@ const kindOf = (error: unknown): string => {
 const componentNames = [...watchNames, "schema", "open", "check", "close", "secrets", "drainMs"];
 
 /**
- * Follows the entry `name`, and keeps the connection that it describes: a new one is opened and checked (it answers, and
- * is a master) before the old one is let go, and calls that began on the old one end on it. Without an entry there is no
- * connection; never one to a default address.
+ * Follows the entry `name`, and keeps the connection that it describes. After a change the new connection is opened and checked
+ * (it answers, and is a master) before it replaces the old one; calls that began on the old one end on it. Without an entry
+ * there is no connection, and never one to a default address.
  *
  * Close it with `close()`, or `await using`.
  *
@@ -442,11 +442,11 @@ export function createComponent(
 const standard = { open: openConnection, check: checkConnection, close: closeConnection };
 
 /**
- * A function that is called without a client: `fn` with the component's connection of the moment in front. The call keeps
- * that connection until it has ended, also when the component moves on meanwhile.
+ * Returns a function that is called without a client: it calls `fn` with the component's current connection as the first
+ * argument. The call keeps that connection until it ends, for at most `drainMs` after a replacement.
  *
- * Before the first connection a call waits for it, as `ready()` does with the same options. Afterwards they mean nothing:
- * how long `fn` may take is its own affair.
+ * Before the first connection a call waits for it, as `ready()` does with the same options. They do not limit how long `fn`
+ * itself may take.
  *
  * @throws {TypeError | RangeError} an option is not what it should be; at once, not in a call.
  *

@@ -24,24 +24,24 @@ import { Store } from "./store.js";
 import { limitOf, Waiters } from "./waiters.js";
 
 /**
- * How much `current` can be relied on.
+ * The state of `current`.
  *
  * - `loading`: there is no value yet
- * - `fresh`: it is the entry's value; each change is pushed as it happens
- * - `stale`: the last good value; whether the entry has changed cannot be seen at the moment
+ * - `fresh`: it is the entry's value; each change is pushed
+ * - `stale`: the last good value; the connection or the subscription is lost, or a read failed
  * - `degraded`: the last good value; the entry is gone, or its value is refused
  */
 export type ConfigState = "loading" | "fresh" | "stale" | "degraded";
 
 /** Events of a configuration. */
 export interface ConfigEvents<Value> {
-  /** The content is another one now; the first time `previous` is undefined. */
+  /** The content changed. For the first value `previous` is undefined. */
   readonly change: readonly [next: Value, previous: Value | undefined];
   /** `why` is for people. */
   readonly state: readonly [state: ConfigState, why: string];
   /**
-   * Something is wrong that no caller waits for: ConfigMissingError, ConfigInvalidError, ConfigLostError, or an error of
-   * the server. Told when it begins, not at each try.
+   * A failure in the background: ConfigMissingError, ConfigInvalidError, ConfigLostError, or an error of the server. Emitted
+   * when it begins, not at each try.
    */
   readonly error: readonly [error: KitError];
 }
@@ -64,8 +64,8 @@ const refusalCapMs = 5_000;
  * One named value in Redis, followed by this process: read without a round trip, changed with compare-and-set. Made by
  * {@link createConfig}.
  *
- * A value that was good is kept until a better one comes, whatever happens to the server or the entry; `state` and
- * `staleMs` say how much it can be relied on.
+ * The last good value stays until the next good one, also when the server is down or the entry is deleted. `state` and
+ * `staleMs` show such a case.
  */
 export class Config<Value = unknown, Input = Value>
   extends TypedEmitter<ConfigEvents<Value>>
@@ -158,7 +158,7 @@ export class Config<Value = unknown, Input = Value>
     return this.#state;
   }
 
-  /** Of `current`; undefined while that is the default, or there is none. */
+  /** The version of `current`; undefined while that is the default, or there is none. */
   get version(): ConfigVersion | undefined {
     return this.#version;
   }
@@ -196,7 +196,7 @@ export class Config<Value = unknown, Input = Value>
   /**
    * Reads the entry from the server now, and returns its value.
    *
-   * @throws {ConfigMissingError} nothing is set; a default counts only while nothing was ever seen.
+   * @throws {ConfigMissingError} nothing is set, and there is no default, or a value was seen before.
    * @throws {ConfigInvalidError} its value is refused, or the schema did not settle within `deadlineMs`.
    * @throws {KitClosedError} it was closed while the schema was asked.
    * @throws {KitUnavailableError | KitError} as every command.
@@ -214,10 +214,10 @@ export class Config<Value = unknown, Input = Value>
   }
 
   /**
-   * Writes a value, and returns its version; `current` is the new one then. Its JSON is stored, and what that
-   * reads back as must be what the schema wants.
+   * Writes a value and returns its version; `current` is the new value then. The value is stored as JSON, and the schema checks
+   * that JSON as it reads back. A call with `op` leaves `current` to the next read.
    *
-   * @throws {ConfigConflictError} `expected` is not what is there; nothing was changed.
+   * @throws {ConfigConflictError} another version than `expected` is stored; nothing was changed.
    * @throws {ConfigInvalidError} the schema refuses it, or did not settle within `deadlineMs`, or it is no JSON; nothing
    *   was sent.
    * @throws {KitClosedError} it was closed while the schema was asked; nothing was sent.
@@ -230,7 +230,7 @@ export class Config<Value = unknown, Input = Value>
   }
 
   /**
-   * The last writes, the newest first; without what is no write of ours, or no JSON.
+   * The last writes, the newest first. Damaged lines are left out.
    *
    * @throws {KitUnavailableError | KitError} as every command.
    */
@@ -249,8 +249,8 @@ export class Config<Value = unknown, Input = Value>
   }
 
   /**
-   * Writes once more what an earlier revision was, and returns the new version. Of several with that number, after lost
-   * data, it takes the newest.
+   * Writes the value of an earlier revision again, and returns the new version. After lost data several writes may have that
+   * number: the newest counts.
    *
    * @throws {ConfigMissingError} the history does not have it.
    * @throws all that {@link set} throws.
@@ -268,8 +268,9 @@ export class Config<Value = unknown, Input = Value>
   }
 
   /**
-   * Stops following the entry: waits for `ready()` or for an asynchronous schema reject with KitClosedError, commands under
-   * way are waited for, and `current` keeps its value, `stale`. The client is not touched. Idempotent; never rejects.
+   * Stops following the entry. Calls that wait in `ready()` or for an asynchronous schema reject with KitClosedError; commands
+   * under way are waited for. `current` keeps its value, and its state becomes `stale`. The client is not touched.
+   * Idempotent; never rejects.
    */
   async close(): Promise<void> {
     this.#closing ??= this.#close();
@@ -535,8 +536,8 @@ const isAboutContent = (error: KitError): boolean =>
   error instanceof ConfigMissingError || error instanceof ConfigInvalidError;
 
 /**
- * Follows the entry `name`: its value is at hand without a round trip, and each change arrives by push. On the way it
- * may be lost; the entry is looked at again after every reconnection, and slowly by the clock.
+ * Follows the entry `name`: its value is read without a round trip, and each change arrives by push. A push can be lost, so
+ * the entry is also read after every reconnection and every `pollMs`.
  *
  * Close it with `close()`, or `await using`.
  *

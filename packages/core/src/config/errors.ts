@@ -5,17 +5,17 @@ import type { ConfigVersion } from "./scripts.js";
  * Codes of the errors of configuration, flags and components.
  *
  * - `KIT_CONFIG_MISSING`: there is no such entry, or no such revision in its history
- * - `KIT_CONFIG_INVALID`: a value is not what the schema wants, or no JSON
+ * - `KIT_CONFIG_INVALID`: the schema refused a value, or it is no JSON, or too large
  * - `KIT_CONFIG_CONFLICT`: another write came first
  * - `KIT_CONFIG_LOST`: the server lost writes that this process has seen
- * - `KIT_COMPONENT_REFUSED`: the connection that an entry describes cannot be had
+ * - `KIT_COMPONENT_REFUSED`: the connection that an entry describes could not be opened, or failed its check
  */
 export type ConfigErrorCode = Extract<CoreErrorCode, `KIT_CONFIG_${string}` | `KIT_COMPONENT_${string}`>;
 
 /** Names may hold anything; in a message they must not break a line or drive a terminal. */
 const shown = (text: string): string => JSON.stringify(text);
 
-/** There is no such entry. A missing entry is not an empty one: an object with a last good value keeps it. */
+/** There is no such entry, or no such revision in its history. An object with a last good value keeps that. */
 export class ConfigMissingError extends KitError {
   /** @internal */
   static override readonly brand: string = "ConfigMissingError";
@@ -31,19 +31,19 @@ export class ConfigMissingError extends KitError {
 
 /** One problem of a value, and its place. */
 export interface ConfigIssue {
-  /** The names on the way there, parted by dots; empty: the whole. */
+  /** The property names that lead to it, joined by dots; empty: the whole value. */
   readonly path: string;
-  /** In words; all that stands in the value is replaced by `…`, since it may be secret. */
+  /** In words. Each part that quotes the value is replaced by `…`, since it may be secret. */
   readonly message: string;
 }
 
-/** A value was refused: by the schema, or because it is no JSON. */
+/** A value was refused: by the schema, since it is no JSON, or since it exceeds `maxBytes`. */
 export class ConfigInvalidError extends KitError {
   /** @internal */
   static override readonly brand: string = "ConfigInvalidError";
   /** The entry's name. */
   readonly entry: string;
-  /** The first ten. */
+  /** The first ten problems. */
   readonly issues: readonly ConfigIssue[];
 
   constructor(entry: string, issues: readonly ConfigIssue[]) {
@@ -55,7 +55,7 @@ export class ConfigInvalidError extends KitError {
   }
 }
 
-/** The entry is not the expected one: another write came first. Nothing was changed. */
+/** Another version than the expected one is stored: another write came first. Nothing was changed. */
 export class ConfigConflictError extends KitError {
   /** @internal */
   static override readonly brand: string = "ConfigConflictError";
@@ -72,7 +72,7 @@ export class ConfigConflictError extends KitError {
   }
 }
 
-/** The server has forgotten writes that this process saw: a failover lost them, or the entry began anew. */
+/** The server lost writes that this process has read: by a failover, or because the entry was deleted and set again. */
 export class ConfigLostError extends KitError {
   /** @internal */
   static override readonly brand: string = "ConfigLostError";
@@ -95,7 +95,7 @@ export class ConfigLostError extends KitError {
   }
 }
 
-/** The connection that an entry describes cannot be had. A component that has one keeps it. */
+/** The connection that an entry describes could not be opened, or failed its check. An earlier connection is kept. */
 export class ComponentRefusedError extends KitError {
   /** @internal */
   static override readonly brand: string = "ComponentRefusedError";

@@ -32,9 +32,8 @@ export interface FlagDefinition {
 /** Settings of the flags. */
 export interface FlagsOptions extends WatchOptions {
   /**
-   * How long an answer holds that the server has not confirmed since, in milliseconds, at least 200; then `whenUnknown`
-   * does, also while nothing shows yet that the server is silent. The flags are looked at twice in that time, at least.
-   * Undefined: for ever.
+   * How long an answer counts without a new confirmation by the server, in milliseconds, at least 200; then `whenUnknown`
+   * counts, whether or not an outage was noticed. The flags are read at least twice in that time. Undefined: for ever.
    *
    * @default undefined
    */
@@ -48,7 +47,7 @@ export interface Flag {
   readonly reason: string | undefined;
   /** When it is expected to be switched back, in epoch milliseconds. Nothing happens by itself then. */
   readonly until: number | undefined;
-  /** Whether `on` is what the server said, and not `whenUnknown`. */
+  /** Whether `on` comes from the server; false: it is `whenUnknown`. */
   readonly isKnown: boolean;
 }
 
@@ -68,7 +67,7 @@ export interface SetFlagOptions extends AskOptions {
 
 /** Events of flags. */
 export interface FlagsEvents<Name extends string> {
-  /** A flag became known, or is another than before. */
+  /** A flag became known, or changed. */
   readonly change: readonly [name: Name, flag: Flag];
   /** As of a configuration. */
   readonly state: readonly [state: ConfigState, why: string];
@@ -106,8 +105,8 @@ const schema = ownSchema<StoredFlags>((value) => {
 });
 
 /**
- * Switches that many processes read: maintenance, and the like. Made by {@link createFlags}. All are one entry of the
- * configuration, `flags`; one that was never set is off.
+ * On/off flags that many processes read, such as maintenance. Made by {@link createFlags}. All flags are one entry of the
+ * configuration, `flags`. A flag that was never set is off.
  */
 export class Flags<Name extends string> extends TypedEmitter<FlagsEvents<Name>> implements AsyncDisposable {
   readonly #store: Store;
@@ -135,7 +134,7 @@ export class Flags<Name extends string> extends TypedEmitter<FlagsEvents<Name>> 
     this.#config.on("error", (error) => this.emit("error", error));
   }
 
-  /** As of a configuration: how much the answers can be relied on. */
+  /** The state of the entry `flags`, as of a configuration. */
   get state(): ConfigState {
     return this.#config.state;
   }
@@ -166,7 +165,7 @@ export class Flags<Name extends string> extends TypedEmitter<FlagsEvents<Name>> 
   }
 
   /**
-   * Waits until the flags are known. Nobody needs to: until then each is what `whenUnknown` says.
+   * Waits until the flags are known. Optional: until then each flag is its `whenUnknown`.
    *
    * @throws as `ready()` of a configuration.
    */
@@ -175,10 +174,11 @@ export class Flags<Name extends string> extends TypedEmitter<FlagsEvents<Name>> 
   }
 
   /**
-   * Switches a flag, and leaves the others as they are (as they last were, where the entry is spoilt). A reason or end that is not given is removed.
+   * Switches a flag and keeps the others; when the entry is damaged, as this process last read them. A `reason` or `until` that
+   * is not given is removed.
    *
-   * @throws {KitUnavailableError | KitUnknownOutcomeError | KitError} as every command; to switch it once more does no harm.
-   * @throws {ConfigConflictError} others were quicker until `deadlineMs` was over.
+   * @throws {KitUnavailableError | KitUnknownOutcomeError | KitError} as every command; the call may be repeated.
+   * @throws {ConfigConflictError} other writes came first until `deadlineMs` was over.
    * @throws {TypeError | RangeError} an option is not what it should be.
    */
   async set(name: Name, on: boolean, options: SetFlagOptions = {}): Promise<void> {

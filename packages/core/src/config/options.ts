@@ -3,7 +3,7 @@ import { integerOption, optionsObject, signalOption, textOption } from "../toolk
 import { type ConfigVersion, versionText } from "./scripts.js";
 import type { StandardSchema } from "./schema.js";
 
-/** How an entry is followed. */
+/** How an object follows its entry. */
 export interface WatchOptions {
   /**
    * The beginning of all keys.
@@ -12,8 +12,8 @@ export interface WatchOptions {
    */
   readonly prefix?: string | undefined;
   /**
-   * How often the entry is looked at when nothing was pushed, in milliseconds; ± 50 %. It bounds how long a change can
-   * stay unseen whose message was lost.
+   * How often the entry is read when nothing was pushed, in milliseconds, ± 50 %: 100 to 86,400,000 (a day). A change whose
+   * message was lost is seen by then.
    *
    * @default 30000
    */
@@ -36,7 +36,7 @@ export interface ConfigOptions<Input = unknown, Value = Input> extends WatchOpti
    */
   readonly schema?: StandardSchema<Input, Value> | undefined;
   /**
-   * The value while nothing was ever set. Never taken in place of one that was seen and is gone.
+   * The value until the first one is set. It never replaces a value that was seen and is gone.
    *
    * @default undefined
    */
@@ -49,15 +49,15 @@ export interface ConfigOptions<Input = unknown, Value = Input> extends WatchOpti
    */
   readonly onMissing?: "throw" | "wait" | undefined;
   /**
-   * How many writes the history keeps, the newest included: at most 100, and `maxHistory` × `maxBytes` at most 16 MiB,
-   * since each write looks through them.
+   * How many writes the history keeps, the newest included: 1 to 100. `maxHistory` × `maxBytes` is at most 16 MiB, since each
+   * write searches the history for its `op`.
    *
    * @default 20
    */
   readonly maxHistory?: number | undefined;
   /**
-   * The most that a value may take as JSON, in bytes. Each reader reads all of it at each change. Above 838860 it
-   * takes a smaller `maxHistory`.
+   * The largest value, in bytes of JSON. Each reader reads all of it at each change. Above 838,860 a smaller `maxHistory` than
+   * the default is needed.
    *
    * @default 65536
    */
@@ -67,8 +67,8 @@ export interface ConfigOptions<Input = unknown, Value = Input> extends WatchOpti
 /** How to wait for the first value. */
 export interface ReadyOptions {
   /**
-   * How long, in milliseconds; outages are waited out in that time. Undefined: the first answer decides, and only
-   * `onMissing: "wait"` waits, for ever.
+   * How long to wait, in milliseconds, outages included. Undefined: the first reply or error decides; with
+   * `onMissing: "wait"` an entry that is missing or refused is waited for without an end.
    *
    * @default undefined
    */
@@ -77,7 +77,7 @@ export interface ReadyOptions {
   readonly signal?: AbortSignal | undefined;
 }
 
-/** One question to the server. */
+/** One call to the server. */
 export interface AskOptions {
   /**
    * The promise settles within this many milliseconds.
@@ -92,20 +92,20 @@ export interface AskOptions {
 /** One write. */
 export interface SetOptions extends AskOptions {
   /**
-   * Writes only if this is what is there: a version, or null for nothing. Undefined: whatever is there.
+   * Writes only if this version is stored; null: only if nothing is. Undefined: in every case.
    *
    * @default undefined
    */
   readonly expected?: ConfigVersion | null | undefined;
   /**
-   * The author, for people who read the history: at most 128 characters. Anybody who can read the entry can read it.
+   * The author, for people who read the history: at most 128 characters. Everyone who may read the entry can read it.
    *
    * @default host name and process id, as in "web-3:4711"
    */
   readonly author?: string | undefined;
   /**
-   * The operation id, as a KitUnknownOutcomeError reports it: a write that is asked for again with it happens once, as
-   * long as it is among the last `maxHistory` writes. The answer is then the first one's, also for another value.
+   * The operation id, as a KitUnknownOutcomeError reports it. A write that is repeated with it happens once, as long as it is
+   * among the last `maxHistory` writes. The repeated call returns the first write's version, also for another value.
    *
    * @default a random one
    */

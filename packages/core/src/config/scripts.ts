@@ -3,9 +3,9 @@ import historySource from "./scripts/history.lua";
 import readSource from "./scripts/read.lua";
 import setSource from "./scripts/set.lua";
 
-/** Names one write for good: also when a failover lost it and its revision was given out again. */
+/** Names one write for good, also when a failover lost it and another write got its revision. */
 export interface ConfigVersion {
-  /** Begins anew when the whole entry was lost or deleted: the server's microseconds of its first write. */
+  /** The server's microseconds at the first write of the entry; another one after the whole entry was lost or deleted. */
   readonly epoch: string;
   /** Counts the writes of an epoch, from 1. */
   readonly revision: number;

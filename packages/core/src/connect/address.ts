@@ -10,7 +10,7 @@ export interface Target {
 
 const urlForm =
   /^(?<scheme>rediss?(?:\+sentinel|\+cluster)?):\/\/(?:(?<user>[^@/]*)@)?(?<hosts>[^/?]*)(?<path>\/[^?]*)?(?:\?(?<query>.*))?$/i;
-/** The address without any settings. */
+/** The address when none is given. */
 export const defaultAddress = "redis://127.0.0.1:6379";
 const badTarget = (why: string): KitError =>
   new KitError("KIT_TARGET", `Cannot connect: ${why}. Example: ${defaultAddress}`);

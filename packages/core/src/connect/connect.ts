@@ -46,13 +46,12 @@ export interface ConnectOptions {
    */
   readonly url?: string | undefined;
   /**
-   * How long to wait for a server that answers, in milliseconds. The default leaves the error a moment to arrive within
-   * two seconds.
+   * How long to wait for a server that answers, in milliseconds. With the default the error arrives within two seconds.
    *
    * @default 1900
    */
   readonly deadlineMs?: number | undefined;
-  /** Rejects with `signal.reason`. */
+  /** Ends the attempt, with `signal.reason`. It has no effect on the client later. */
   readonly signal?: AbortSignal | undefined;
   /**
    * The name in `CLIENT LIST`.
@@ -60,20 +59,20 @@ export interface ConnectOptions {
    * @default "kit"
    */
   readonly connectionName?: string | undefined;
-  /** Further ioredis options (`tls`, for example), for each connection. They win over what the URL says. */
+  /** Further ioredis options (`tls`, for example), for each connection. They override the URL. */
   readonly options?: RedisOptions | undefined;
 }
 
 /**
- * A client made by `connect()`: all commands of ioredis, and a `close()`. Works with every kit package, and for commands
- * of your own. One type for a single server, Sentinel and Cluster, so that callers do not change when the server does.
+ * A client made by `connect()`: all commands of ioredis, and `close()`. Every kit package accepts it. It has the same type for
+ * a single server, Sentinel and Cluster, so that callers do not change when the server does.
  */
 export type Connection = RedisCommander &
   RedisLike &
   AsyncDisposable & {
     /**
-     * Lets commands in flight finish (at most two seconds) and ends the connection for good; commands that wait for one
-     * reject. Idempotent; never rejects.
+     * Waits for commands in flight, at most two seconds, and ends the connection for good. Commands that wait for a
+     * connection reject. Idempotent; never rejects.
      */
     close(): Promise<void>;
     /** Ends the connection at once; commands in flight reject. */
@@ -118,18 +117,18 @@ const make = async ({ nodes }: Target, settings: Settings): Promise<RedisLike> =
  * Connects, and resolves once the server answers.
  *
  * `target` is a URL or options: `redis://user:password@host:port/db`, `rediss:` with TLS, `unix:/path`,
- * `redis+sentinel://h1,h2/name`, `redis+cluster://h1,h2`. Without one, or with an empty
- * text, the environment's `REDIS_URL`, else `redis://127.0.0.1:6379`.
+ * `redis+sentinel://h1,h2/name`, `redis+cluster://h1,h2`. Without one, or with an empty string, it is the environment's
+ * `REDIS_URL`, else `redis://127.0.0.1:6379`.
  *
- * The client reconnects for ever, with jittered waits of at most two seconds; a connection that goes silent under a kit
- * call is replaced; a client that gave up is connected again. A command of yours whose reply is lost rejects (ioredis
- * would send it a second time); one given while the connection is down waits for the next try. Behind Sentinels it also
- * subscribes to failovers (one connection to each Sentinel), and leaves a master that was demoted. Close it with `close()`, or
- * `await using`.
+ * The client reconnects until it is closed, with jittered waits of at most two seconds. A connection that goes silent during a
+ * kit call is replaced, and a client that gave up is connected again. A command of yours whose reply is lost rejects (by
+ * default ioredis would send it a second time); a command that is given while the connection is down waits for the next
+ * connection attempt. Behind Sentinels the client also subscribes to failovers (one connection to each Sentinel), and leaves
+ * a master that was replaced. Close it with `close()`, or `await using`.
  *
  * @throws {KitUnavailableError} no server answered within `deadlineMs`; the message names host, port and cause.
- * @throws {KitError} `KIT_AUTH`: it refused the credentials. `KIT_TARGET`: the address makes no sense, or there is no such
- * database.
+ * @throws {KitError} `KIT_AUTH`: the server refused the credentials. `KIT_TARGET`: the address is malformed, or the server has
+ * no such database.
  * @throws {TypeError | RangeError} an option is not what it should be.
  *
  * @example

@@ -15,26 +15,27 @@ import {
 export interface Health {
   /** Whether the server answered in time. */
   readonly ok: boolean;
-  /** Why not. */
+  /** Why it did not; undefined when `ok`. */
   readonly error: KitError | undefined;
-  /** Where: `host:port` or a socket's path. */
+  /** The server's address: `host:port` or a socket's path. */
   readonly address: string;
   /** How the client sees its connection: ioredis' status. */
   readonly connection: string;
-  /** Milliseconds from asking to the answer. */
+  /** Milliseconds from sending PING to its reply. */
   readonly roundTripMs: number | undefined;
   /** `redis` or `valkey`; undefined where INFO is not permitted. */
   readonly server: "redis" | "valkey" | undefined;
-  /** The server's version. */
+  /** The server's version; undefined where INFO is not permitted. */
   readonly version: string | undefined;
-  /** `standalone`, `sentinel` or `cluster`, as the server says. */
+  /** `standalone`, `sentinel` or `cluster`, as INFO reports it: what the server is, not how it was found. */
   readonly mode: string | undefined;
   /** Whether pushed messages arrive: undefined while nothing has needed them. */
   readonly pushes: "open" | "forbidden" | "down" | undefined;
 }
 
 /**
- * Looks at the server and at our connections to it. Resolves within `deadlineMs` (2 s), also when nobody answers.
+ * Reports on the server and on our connections to it. Resolves within `deadlineMs` (2000 by default), also when no server
+ * answers.
  *
  * @example
  * const { ok, roundTripMs } = await health(redis);

@@ -14,13 +14,13 @@ import { distrust } from "./trust.js";
 export interface Durability {
   /**
    * - `safe`: the requested replicas and disks have the writes
-   * - `short`: they did not confirm in time; the writes stand on the server, and may still reach them
+   * - `short`: fewer confirmed in time; the writes stay on the master, and may still reach the others
    * - `unknown`: it cannot be found out: the connection or the server changed meanwhile, or the server is unreachable
    */
   readonly outcome: "safe" | "short" | "unknown";
-  /** How many replicas are known to have acknowledged. */
+  /** How many replicas have acknowledged: a lower bound. */
   readonly replicas: number;
-  /** Whether the master's disk is known to have it, and the disks of how many replicas. */
+  /** Whether the master's disk is known to have the writes, and how many replicas' disks are. */
   readonly fsync: { readonly local: boolean; readonly replicas: number };
   /** Why it is not safe, in words. */
   readonly why: string | undefined;

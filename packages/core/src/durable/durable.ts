@@ -22,7 +22,7 @@ import { confirm, type Durability, unknown } from "./confirm.js";
 import { checkOut } from "./connection.js";
 import { type DurabilityOptions, type ResolvedOptions, resolveOptions } from "./options.js";
 
-/** A dedicated connection for writes whose durability is confirmed. Nothing else uses it meanwhile. */
+/** A dedicated connection for writes whose durability is confirmed. It is not shared meanwhile. */
 export interface DurableScope {
   /**
    * One command.
@@ -31,7 +31,7 @@ export interface DurableScope {
    * @throws {KitError} the server refused it, by its code.
    */
   call(command: string, ...args: RedisArgument[]): Promise<unknown>;
-  /** One script, as its own `run` does it. */
+  /** One script, as its own `run` does it, within the deadline of the whole call. */
   run<const Keys extends readonly string[], const Args extends readonly string[], Reply>(
     script: Script<Keys, Args, Reply>,
     keys: Parameters<Script<Keys, Args, Reply>["run"]>[1],
@@ -55,15 +55,15 @@ const reserved =
  * Runs `write` on a connection of its own and reports the durability of its writes: how many replicas have them, and
  * whether disks do.
  *
- * Never `safe` by mistake: the same server must answer on the same connection, and still be the master in the same
- * history, else the outcome is `unknown`. Data that `write` read counts as written: a retry that found its work done is safe
- * only when that work is. It is no consensus; see `replicas`.
+ * The outcome is `safe` only if the same server answers on the same connection and is still the master of the same history;
+ * otherwise it is `unknown`. Data that `write` read counts as written: a retry that found its work done is `safe` only when
+ * that work is confirmed. It is no consensus; see `replicas`.
  *
- * At most eight run at a time for a client; others wait their turn, and nobody else's commands wait for them. A script
- * is the way to do several things atomically: MULTI is refused, as is what blocks or changes the connection (AUTH, SELECT
- * and their like).
+ * At most eight calls run at a time for a client; further calls wait in order of arrival. Commands on the client itself never
+ * wait for them. For several changes in one atomic step use a script: MULTI is refused, as are commands that block or change
+ * the connection (AUTH, SELECT and the like).
  *
- * @throws what `write` throws; the connection is then closed.
+ * @throws the error of `write`; the connection is then closed.
  * @throws {KitUnavailableError} no master in time; nothing was written.
  * @throws {KitUnknownOutcomeError} `write` did not come to an end by `deadlineMs`, but had sent something.
  * @throws `signal.reason` if `signal` aborts first.

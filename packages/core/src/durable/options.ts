@@ -2,17 +2,17 @@ import { integerOption, optionsObject, signalOption, textOption } from "../toolk
 
 /** How many copies, and on which disks, before a write counts as safe. */
 export interface DurabilityOptions {
-  /** Any key that was written: on a Cluster it says which shard is asked. */
+  /** Any key that was written; on a Cluster it selects the shard. */
   readonly key: string;
   /**
-   * How many replicas must have received it. Of a master and its replicas any one can be lost without loss of the write
-   * when this is as many as there are replicas; with fewer, one that lacks it may be promoted.
+   * How many replicas must have received the writes; 0 only with `fsync: "local"`. When this is the number of all replicas,
+   * any one server can be lost without loss of the writes. With fewer, a replica without them may be promoted.
    *
    * @default 1
    */
   readonly replicas?: number | undefined;
   /**
-   * Which disks must have it: none; that of the master; or that of the master and of `replicas` replicas.
+   * Which disks must have the writes: none; the master's; or the master's and those of `replicas` replicas.
    *
    * @default "none"
    */
@@ -26,7 +26,7 @@ export interface DurabilityOptions {
   /**
    * The whole call, the writes included, settles within this many milliseconds.
    *
-   * @default 2000 more than `timeoutMs`
+   * @default `timeoutMs` + 2000
    */
   readonly deadlineMs?: number | undefined;
   /** Rejects the call with `signal.reason`; what was sent may still happen. */

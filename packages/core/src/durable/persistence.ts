@@ -3,12 +3,12 @@ import { type ClientContext, traced } from "../toolkit/index.js";
 import { numberOf, settingsOf } from "./info.js";
 import { replyTo, type ReportOptions, type Seen, survey } from "./survey.js";
 
-/** The possible loss: in words and, where it can be known, as a figure. No loss: both figures are 0. */
+/** The possible loss: in words and, where it is known, as a number. Without loss both numbers are 0. */
 export interface Loss {
   readonly text: string;
-  /** At most so many changes. */
+  /** At most this many changes; undefined: not known. */
   readonly changes: number | undefined;
-  /** At most the changes of so many milliseconds. */
+  /** At most the changes of this many milliseconds; undefined: not known. */
   readonly ms: number | undefined;
 }
 
@@ -16,7 +16,7 @@ export interface Loss {
 export interface NodePersistence {
   /** `host:port`, as its neighbours or the client name it. */
   readonly address: string;
-  /** Why nothing is known of it; all that follows is then undefined. */
+  /** Why the node could not be read; all fields below are then undefined. */
   readonly error: string | undefined;
   readonly role: "master" | "replica" | undefined;
   readonly snapshots: SnapshotState | undefined;
@@ -35,7 +35,7 @@ export interface NodePersistence {
 
 /** Snapshots (RDB). */
 export interface SnapshotState {
-  /** When they are made: after so many milliseconds, if there were so many changes (`save`). Empty: never by itself. */
+  /** `save`: a snapshot is made after `afterMs` milliseconds with at least `changes` changes. Empty: never by itself. */
   readonly points: readonly { readonly afterMs: number; readonly changes: number }[] | undefined;
   /** `dbfilename`. */
   readonly file: string | undefined;
@@ -50,7 +50,7 @@ export interface SnapshotState {
   /** How long ago that is, by its clock. */
   readonly ageMs: number | undefined;
   readonly isRunning: boolean;
-  /** Changes since then. */
+  /** Changes since the last snapshot. */
   readonly changesSince: number | undefined;
 }
 
@@ -76,13 +76,14 @@ export interface AppendOnlyState {
   readonly lastRewriteMs: number | undefined;
   /** Whether the last write to it succeeded. */
   readonly lastWriteOk: boolean;
-  /** Acknowledged, but not yet written to it, since the disk is slow. */
+  /** Bytes that are acknowledged but not yet written to the file, since the disk is slow. */
   readonly bufferedBytes: number | undefined;
 }
 
 /**
- * Looks at how all servers that replicate from each other keep their data, what worked last, and what a crash now would
- * lose. Of a Cluster: all nodes. Never rejects because of a node: one that does not answer says so in its row.
+ * Reports how all servers that replicate from each other persist their data, whether the last snapshot and rewrite worked,
+ * and what a crash now would lose; on a Cluster all nodes; at most 100. A node that does not answer has an `error` in its row,
+ * and the call still resolves.
  *
  * @example
  * for (const { address, atRisk } of await persistenceReport(redis)) console.log(address, atRisk?.powerCut.text);

@@ -18,8 +18,8 @@ import { type Standing, standingOf } from "./info.js";
 /** How stale an answer may be. */
 export interface ReplicaReadsOptions {
   /**
-   * No answer is staler than this many milliseconds: what it leaves out was written later than that before the answer
-   * came. Smaller: the master is asked more often where it stands, twice in that time, and answers more reads itself.
+   * No answer is staler than this many milliseconds: a write that was acknowledged longer before is in it. With a smaller value
+   * the master answers more reads itself, and its offset is read more often: at most twice in that time.
    *
    * @default 1000
    */
@@ -35,7 +35,7 @@ export interface ReplicaReadsOptions {
 /** The result of a read. */
 export interface ReplicaRead {
   readonly value: unknown;
-  /** All that was written longer ago than this many milliseconds is in it; 0 for an answer of the master. */
+  /** Everything written longer ago than this many milliseconds is in `value`; 0 for an answer of the master. */
   readonly staleMs: number;
   /** The server that answered: `host:port` of a replica, or `master`. */
   readonly from: string;
@@ -44,7 +44,7 @@ export interface ReplicaRead {
 /** Reads from replicas. */
 export interface ReplicaReads extends Disposable {
   /**
-   * One command that only reads. Its first argument is its key, which on a Cluster leads to the shard.
+   * Runs one command that only reads. Its first argument is its key, which on a Cluster selects the shard.
    *
    * @throws {RangeError} the command may write.
    * @throws {KitUnavailableError} neither a replica that is fresh enough nor the master answered in time.
@@ -56,11 +56,11 @@ export interface ReplicaReads extends Disposable {
 }
 
 /**
- * Opens reads that may be answered by a replica, with a bound on how stale each answer is.
+ * Reads from replicas, with a bound on how stale each answer is.
  *
- * The bound is measured, not assumed: where the master stands is asked at a known instant, and a replica that has come as
- * far has all that was written before it. No clock but our own monotonic one counts. When no replica is fresh enough,
- * the master answers. Costs two commands on a replica for each read. Close it when done.
+ * The bound is measured: the master's replication offset is read at a known instant, and a replica that has reached this
+ * offset has everything written before. Only this process's monotonic clock counts. When no replica is fresh enough, the
+ * master answers. Each read costs two commands on a replica. Close the object after use.
  *
  * @example
  * const near = replicaReads(redis, { maxStaleMs: 500 });

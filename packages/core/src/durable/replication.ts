@@ -7,7 +7,7 @@ import { masterOf, type ReportOptions, type Seen, survey } from "./survey.js";
 export interface NodeReplication {
   /** `host:port`, as its neighbours or the client name it. */
   readonly address: string;
-  /** Why nothing is known of it; all that follows is then undefined. */
+  /** Why the node could not be read; all fields below are then undefined. */
   readonly error: string | undefined;
   readonly role: "master" | "replica" | undefined;
   /** Of a replica: whether its link to its master is up, down, or loading all data anew. */
@@ -18,13 +18,13 @@ export interface NodeReplication {
   readonly linkDownMs: number | undefined;
   /** Of a replica: the server it replicates from, `host:port`; that may be a replica too. */
   readonly master: string | undefined;
-  /** How many servers stand between it and the data's source: 0 for a master; undefined where the chain is broken. */
+  /** The number of links to the master: 0 for a master itself; undefined where the chain is broken. */
   readonly depth: number | undefined;
   /** How far it has come in its history, in bytes. */
   readonly offset: number | undefined;
   /** Of a replica: how many bytes its master was ahead when both were asked, one after the other. */
   readonly behindBytes: number | undefined;
-  /** Which history its offset counts in. Nodes with different ones cannot be compared. */
+  /** The history in which its offset counts. Nodes with different ones cannot be compared. */
   readonly replid: string | undefined;
   /** Those that get their data from it. */
   readonly replicas: readonly AttachedReplica[] | undefined;
@@ -45,9 +45,9 @@ export interface AttachedReplica {
 }
 
 /**
- * Looks at all servers that replicate from each other: the master that the client uses, its replicas and theirs; of a
- * Cluster all nodes. Never rejects because of a node: one that does not answer says so in its row. A replica that is not
- * connected to its master cannot be found outside of a Cluster.
+ * Reports how all servers replicate from each other: the master that the client uses, its replicas and theirs; on a Cluster
+ * all nodes; at most 100. A node that does not answer has an `error` in its row, and the call still resolves. Outside of a
+ * Cluster a replica that is not connected to its master is not found.
  *
  * @example
  * for (const { address, role, link, behindBytes } of await replicationReport(redis)) console.log(address, role, link, behindBytes);

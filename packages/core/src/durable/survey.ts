@@ -17,7 +17,7 @@ import { type Standing, standingOf } from "./info.js";
 /** How a report is made. */
 export interface ReportOptions {
   /**
-   * The report is there within this many milliseconds; a node that has not answered by then is reported as such.
+   * The call resolves within this many milliseconds. A node that has not answered by then has an `error` in its row.
    *
    * @default 2000
    */

@@ -1,27 +1,27 @@
 /**
  * How a lease ended without a release.
  *
- * - `expired`: the server has no such lease any more (it ran out, or the server lost its data)
- * - `taken`: another holds it
+ * - `expired`: the server no longer has this lease (it ran out, or the server lost its data)
+ * - `taken`: another holder has it
  * - `deadline`: no renewal was confirmed in time; the lease may have ended
  * - `max-hold`: `maxHoldMs` is over
- * - `stopped`: it was not renewed, and its time is over
+ * - `stopped`: renewal was off or stopped, and the lease ran out
  * - `closed`: the object that made it was closed
- * - `released`, `handed-over`: it was given back, or passed on; only `assertHeld()` and `extend()` say so
+ * - `released`, `handed-over`: it was released, or handed over; only in errors of `assertHeld()` and `extend()`
  */
 export type LossReason =
   "expired" | "taken" | "deadline" | "max-hold" | "stopped" | "closed" | "released" | "handed-over";
 
 /** The reasons in words, for messages. */
 export const lossWords: Readonly<Record<LossReason, string>> = {
-  expired: "the server holds no such lease any more",
+  expired: "the server no longer has it",
   taken: "another holder has it",
-  deadline: "no renewal was confirmed before its time was over",
+  deadline: "no renewal was confirmed before its end",
   "max-hold": "maxHoldMs is over",
-  stopped: "it was not renewed, and its time is over",
+  stopped: "it was not renewed, and ran out",
   closed: "the object that it came from was closed",
-  released: "it was given back",
-  "handed-over": "it was passed on",
+  released: "it was released",
+  "handed-over": "it was handed over",
 };
 
 /** Names and labels may hold anything; in a message they must not break a line or drive a terminal. */
@@ -29,7 +29,7 @@ export const shown = (text: string): string => JSON.stringify(text);
 
 /** The end of a timeout's message: the last state seen, and since when nothing was seen. */
 export const lastWords = (seen: string | undefined, cause: unknown): string => {
-  const silence = cause === undefined ? undefined : "Redis could not be asked at the end";
+  const silence = cause === undefined ? undefined : "Redis was unreachable at the end";
   const words = [seen, silence].filter((word) => word !== undefined);
   return words.length === 0 ? "" : ` (${words.join("; ")})`;
 };

@@ -120,12 +120,12 @@ export abstract class Lease<Resolved extends ResolvedLease = ResolvedLease> impl
     keeper.add(this);
   }
 
-  /** Random proof of holding. It suffices to release the lease; a lease that is logged does not show it. */
+  /** Random proof of holding: with it the lease can be released. A lease that is logged does not show it. */
   get token(): string {
     return this.#token;
   }
 
-  /** The length of the lease, in milliseconds: what is left right after a renewal. */
+  /** The length that each renewal gives the lease, in milliseconds. */
   get leaseMs(): number {
     return this.#leaseMs;
   }
@@ -135,12 +135,12 @@ export abstract class Lease<Resolved extends ResolvedLease = ResolvedLease> impl
     return this.resolved.holder;
   }
 
-  /** Milliseconds for which it is certainly held, by our own clock; 0 once it is lost or released. */
+  /** Milliseconds for which it is held at least, by this process's clock; 0 once it is lost or released. */
   get remainingMs(): number {
     return this.#state === "held" ? Math.max(0, this.deadlineAt - performance.now()) : 0;
   }
 
-  /** Whether it is certainly held at this instant. Asks the clock, not Redis. */
+  /** Whether `remainingMs` is above 0. Compares local clocks and sends no command. */
   get isHeld(): boolean {
     return this.remainingMs > 0;
   }
@@ -155,8 +155,8 @@ export abstract class Lease<Resolved extends ResolvedLease = ResolvedLease> impl
   }
 
   /**
-   * Throws unless the lease is certainly held at this instant. To be called right before what must not be done twice,
-   * above all after anything that may have stalled the process.
+   * Throws unless the lease is held at this instant, by this process's clock. Call it right before an action that must not be
+   * done twice, and after anything that may have stalled the process.
    *
    * @throws {LockLostError | PermitLostError} it is lost, or has been released or handed over.
    */
@@ -167,15 +167,15 @@ export abstract class Lease<Resolved extends ResolvedLease = ResolvedLease> impl
   }
 
   /**
-   * Makes the lease last `leaseMs` from now, and gives it this length from now on, also when renewed. Never creates a
-   * lease that is gone. One round trip; ends at `maxHoldMs` at the latest.
+   * Makes the lease last `leaseMs` from now, and sets the length for later renewals. It never creates a lease that is gone. One
+   * round trip. `maxHoldMs` still ends the lease.
    *
-   * A shorter length counts from the moment it is sent: the lease may be over then, whether or not a reply comes. Waiters were
-   * notified of the former end, and may notice up to six seconds after the new one.
+   * A shorter length counts locally from the moment it is sent, whether or not a reply comes. Waiters were notified of the
+   * former end; they may notice the new one up to six seconds late.
    *
-   * @throws {LockLostError | PermitLostError} it is lost or released.
-   * @throws {KitError} the server could not be asked in time: then the lease ends when it would have, or when `leaseMs` are
-   * over, whichever is sooner.
+   * @throws {LockLostError | PermitLostError} it is lost, released or handed over.
+   * @throws {KitError} no reply in time: then the lease counts as held until its former end or for `leaseMs`, whichever is
+   * shorter.
    * @throws {TypeError | RangeError} `leaseMs` is not an integer from 10 ms to a day.
    */
   async extend(leaseMs: number = this.#leaseMs): Promise<void> {
@@ -198,13 +198,12 @@ export abstract class Lease<Resolved extends ResolvedLease = ResolvedLease> impl
   /**
    * Releases the lease, which grants it to the first waiter. One round trip, sent again if its reply is lost.
    *
-   * Resolves with `released`; or with `not-held` when the lease had ended before, so that another may have had it
-   * meanwhile. Where the connection broke while it was under way, and the lease cannot have run out by then, its end is
-   * taken for this call's own work: that somebody took it away by force in that very moment goes unnoticed. Calling it
-   * again changes nothing and resolves with the same.
+   * Resolves with `released`; or with `not-held` when the lease had ended before, so that another may have held it meanwhile.
+   * When the connection broke during the call, and the lease cannot have run out by then, a lease that is gone counts as
+   * `released`: a forced release at that moment goes unnoticed. A second call changes nothing and resolves with the same.
    *
-   * @throws {KitError} the server could not be asked in time. It goes on trying behind the scenes until the lease is over;
-   * calling again tries again.
+   * @throws {KitError} no reply in time. Releasing is retried in the background until the lease is over; a further call tries
+   * again, too.
    */
   release(): Promise<ReleaseOutcome> {
     if (this.#state === "lost" || this.#state === "handed-over") return Promise.resolve("not-held");
@@ -217,8 +216,8 @@ export abstract class Lease<Resolved extends ResolvedLease = ResolvedLease> impl
   }
 
   /**
-   * Stops renewing: the lease ends by itself, `remainingMs` from now, and aborts the signal then. One that was just waited for
-   * has two seconds; `extend()` gives it its full length.
+   * Stops renewal: the lease ends `remainingMs` from now, and its signal aborts then. A lease that was just waited for has two
+   * seconds; `extend()` gives it its full length.
    */
   stopRenewal(): void {
     this.#renewing = false;
@@ -227,12 +226,12 @@ export abstract class Lease<Resolved extends ResolvedLease = ResolvedLease> impl
   }
 
   /**
-   * Hands the lease over to the process that calls `resume(text)` with the returned text. Here the lease is no longer
-   * renewed, `release()` and `close()` no longer touch it, and `signal` stays silent. It ends by itself, `remainingMs`
-   * from now, unless it is resumed before: one that was just waited for lasts two seconds, so `extend()` it first. The text
-   * is enough to release it.
+   * Hands the lease over to the process that calls `resume(text)` with the returned text. This handle no longer renews it,
+   * `release()` and `close()` no longer affect it, and `signal` does not abort. Unless it is resumed, the lease ends
+   * `remainingMs` from now. A lease that was just waited for has two seconds, so call `extend()` first. With the text anyone
+   * can release the lease.
    *
-   * @throws {LockLostError | PermitLostError} it is not held any more.
+   * @throws {LockLostError | PermitLostError} it is no longer held.
    */
   handOver(): string {
     this.assertHeld();
@@ -243,12 +242,12 @@ export abstract class Lease<Resolved extends ResolvedLease = ResolvedLease> impl
   }
 
   /**
-   * The text by which `resume(text)` makes another handle of this same lease, here or in another process; a record
-   * against the loss of this process, for example. From then on it has several handles: whichever releases it, is closed,
-   * reaches `maxHoldMs` or shortens it does so for all of them, and the others learn of it at their next renewal. To pass a
-   * lease on use {@link handOver}. The text suffices to release it.
+   * The text from which `resume(text)` makes another handle of this lease, here or in another process: for example a record
+   * in case this process is lost. A release, a `close()`, the end of `maxHoldMs` or a shorter length by one handle holds for
+   * all of them; the other handles notice at their next renewal. To pass a lease on use {@link handOver}. With the text anyone
+   * can release the lease.
    *
-   * Of `maxHoldMs` the text carries what is left now; the time until it is resumed is not counted.
+   * The text has the rest of `maxHoldMs` as of now; the time until it is resumed does not count.
    */
   serialise(): string {
     const lease: SerialisedLease = {
@@ -266,7 +265,7 @@ export abstract class Lease<Resolved extends ResolvedLease = ResolvedLease> impl
     return JSON.stringify(lease);
   }
 
-  /** Releases it; an outage is reported by an `error` event, not thrown. */
+  /** `release()`; an outage emits an `error` event and does not throw. */
   async [Symbol.asyncDispose](): Promise<void> {
     await this.release().catch(() => undefined);
   }

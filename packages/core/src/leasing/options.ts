@@ -10,16 +10,16 @@ import {
   textOption,
 } from "../toolkit/index.js";
 
-/** How long a lease is, and who shows up as its holder. */
+/** The length of a lease, its renewal, and the label of its holder. */
 export interface LeaseOptions {
   /**
-   * How long it stays held after the last sign of life of its holder, in milliseconds.
+   * How long the lease lasts after its last renewal, in milliseconds: 10 to 86,400,000 (a day).
    *
-   * Shorter: a crashed holder is replaced sooner; more renewals, and a shorter stall loses the lease. Below a few hundred
-   * milliseconds ordinary pauses of a busy process lose leases.
+   * With a shorter lease a crashed holder is replaced sooner, renewals are more frequent, and a shorter stall loses the lease.
+   * Below a few hundred milliseconds ordinary pauses of a busy process lose leases.
    *
-   * One that was waited for, and is renewed, lasts two seconds at first, so that a waiter that died costs no more; it has its
-   * full length from its first renewal on, two thirds of a second later, or from `extend()`.
+   * A lease that was waited for, and that is renewed, lasts two seconds at first, so that a waiter that died costs no more. It
+   * has its full length after its first renewal, two thirds of a second later, or after `extend()`.
    *
    * @default 10000
    */
@@ -31,15 +31,15 @@ export interface LeaseOptions {
    */
   readonly renew?: boolean | undefined;
   /**
-   * Renewal ends so that nobody holds it longer than this many milliseconds; the signal aborts then. Against holders that
-   * hang while their process lives. Undefined: no such end.
+   * The lease ends this many milliseconds after its grant, whatever is renewed, and the signal aborts then: at least 10. It
+   * limits holders that hang while their process lives. Undefined: no limit.
    *
    * @default undefined
    */
   readonly maxHoldMs?: number | undefined;
   /**
-   * The holder's name, for people who inspect it and for others' timeout errors: at most 128 characters. Anybody who can read
-   * the keys can read it.
+   * The holder's label, for `inspect()` and for others' timeout errors: at most 128 characters. Everyone who may read the keys
+   * can read it.
    *
    * @default host name and process id, as in "web-3:4711"
    */
@@ -49,7 +49,7 @@ export interface LeaseOptions {
 /** Settings of an object that leases. */
 export interface LeaserOptions extends LeaseOptions, ClientOptions {
   /**
-   * How many may wait in one queue; more are refused. Each costs two small entries in Redis.
+   * How many may wait in one queue, 0 to 1,000,000; further acquires are refused. Each waiter costs two small entries in Redis.
    *
    * @default 10000
    */
@@ -59,13 +59,13 @@ export interface LeaserOptions extends LeaseOptions, ClientOptions {
 /** How long to wait. */
 export interface WaitOptions {
   /**
-   * How long to wait, in milliseconds; 0 tries exactly once. Once queued, the wait survives reconnects and outages within
-   * it. Undefined: for ever.
+   * How long to wait, in milliseconds; 0 tries exactly once. Once queued, the wait survives reconnects and outages.
+   * Undefined: without an end.
    *
    * @default undefined
    */
   readonly waitMs?: number | undefined;
-  /** Ends the wait, with `signal.reason`. It has no influence on a lease once it is held. */
+  /** Ends the wait, with `signal.reason`. It has no effect on a lease that is held. */
   readonly signal?: AbortSignal | undefined;
 }
 

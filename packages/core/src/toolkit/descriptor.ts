@@ -167,7 +167,7 @@ export interface Finding {
 export interface DoctorCheck {
   /** Stable, for scripts; begins with the package's name: `queue-dead-letters`. At most 19 characters. */
   readonly id: string;
-  /** The text that `kit help <id>` prints: when it speaks up, why that matters, how to mend it. Markdown. */
+  /** The text that `kit help <id>` prints: when it warns, why that matters, how to fix it. Markdown. */
   readonly about: string;
   /** An error becomes a `skipped` finding with its message. */
   readonly look: (context: {

@@ -22,7 +22,7 @@ import {
 
 /** One try of an optimistic transaction, on a connection that nobody else uses meanwhile. */
 export interface Transaction {
-  /** Reads on the watching connection. The result may be stale by the time of EXEC; then EXEC does nothing. */
+  /** Runs a command at once on the watching connection: for reads. If a watched key changes afterwards, EXEC does nothing. */
   call(command: string, ...args: RedisArgument[]): Promise<unknown>;
   /** Puts a write into the transaction that is executed after the attempt has returned. */
   queue(command: string, ...args: RedisArgument[]): void;
@@ -59,18 +59,19 @@ const reserved = /^(MULTI|EXEC|DISCARD|UNWATCH|RESET|QUIT|SELECT|[PS]?SUBSCRIBE)
  * Reads, decides and writes, all or nothing, if none of `keys` changed in between: WATCH, `attempt`, MULTI, the queued
  * writes, EXEC.
  *
- * Runs on a connection of its own (at most eight per client, opened on demand): on a shared one, others' commands would
- * fall between WATCH and EXEC. When a key changed, `attempt` runs again after a jittered wait that doubles up to 100 ms;
- * so it must have no effects but what it queues. It wins by luck, not in turn: on a busy key prefer a lock. On a Cluster
- * all keys must lie in one slot. An attempt that queues nothing ends without EXEC.
+ * Runs on a connection of its own (at most eight per client, opened on demand): on a shared one, other commands would fall
+ * between WATCH and EXEC. When a key changed, `attempt` runs again after a jittered wait that doubles up to 100 ms; so it
+ * must have no effects besides the writes that it queues. Contenders are not served in turn: on a busy key prefer a lock. On
+ * a Cluster all keys must lie in one slot. An attempt that queues nothing ends without EXEC.
  *
- * A connection that breaks or goes silent before EXEC was sent costs one more try. A write that only fails while it is
- * executed (a type that does not fit, and was not looked at) does not undo the others: Redis does not roll back.
+ * A connection that breaks or goes silent before EXEC is sent costs one more try. A write that fails during EXEC (a key of
+ * another type, for example) does not undo the others: Redis does not roll back.
  *
- * @throws {KitConflictError} `waitMs` passed and every try was overtaken; nothing was changed.
+ * @throws {KitConflictError} a key changed during every try until `waitMs` was over; nothing was changed.
  * @throws {KitUnavailableError} no connection within `waitMs`; nothing was changed.
- * @throws {KitUnknownOutcomeError} the connection broke with EXEC under way.
- * @throws what `attempt` throws; nothing was changed.
+ * @throws {KitUnknownOutcomeError} the connection broke after EXEC was sent.
+ * @throws {KitError} a write failed; its message says when the other writes stay.
+ * @throws the error of `attempt`; nothing was changed.
  * @throws {TypeError | RangeError} an option is not what it should be.
  *
  * @example

@@ -1,8 +1,8 @@
 import { EventEmitter } from "node:events";
 
 /**
- * Typed events of one object. Without a listener nothing is thrown (also not for `error`) and nothing prints; a listener
- * that throws does not harm the object, its error surfaces as an uncaught exception.
+ * Typed events of one object. Without a listener nothing is thrown (not for `error` either) and nothing prints. A listener
+ * that throws does not affect the object: its error becomes an uncaught exception.
  */
 export class TypedEmitter<Events extends Record<keyof Events, readonly unknown[]>> {
   readonly #emitter = new EventEmitter();

@@ -7,15 +7,15 @@
  * - `KIT_SERVER_FULL`: the server is at `maxmemory`
  * - `KIT_READONLY`: the server is a replica
  * - `KIT_LOADING`: the server is still reading its data from disk
- * - `KIT_BUSY`: the server is running somebody's long script
+ * - `KIT_BUSY`: the server is running a long script
  * - `KIT_CLUSTER`: the Cluster is down, resharding, or could not route the command
- * - `KIT_AUTH`: the server wants other credentials
+ * - `KIT_AUTH`: the server refused the credentials, or requires some
  * - `KIT_NO_PERMISSION`: the ACL user may not run a command, or touch a key or channel
  * - `KIT_NOSCRIPT`: the server forgot a script between two tries
- * - `KIT_LAYOUT`: the data was written by a newer version of the package, or is damaged
- * - `KIT_CONFLICT`: an optimistic transaction lost every try until its time was over
- * - `KIT_CLOSED`: the object was closed
- * - `KIT_NAME`: a name cannot become part of a key
+ * - `KIT_LAYOUT`: the data was written by a newer major version of the package, or is damaged
+ * - `KIT_CONFLICT`: a key changed during each try of an optimistic transaction, until `waitMs` was over
+ * - `KIT_CLOSED`: the object was closed, or its client while a call waited on it
+ * - `KIT_NAME`: a name is empty, over 512 bytes, or not well-formed Unicode
  * - `KIT_TARGET`: an address for `connect()` cannot be understood
  * - `KIT_SERVER`: any other error of the server
  */
@@ -37,7 +37,7 @@ export type CoreErrorCode =
   | "KIT_NAME"
   | "KIT_TARGET"
   | "KIT_SERVER"
-  // Of `@kit/core/config`, which says what they mean.
+  // Of `@kit/core/config`: see `ConfigErrorCode`.
   | "KIT_CONFIG_MISSING"
   | "KIT_CONFIG_INVALID"
   | "KIT_CONFIG_CONFLICT"
@@ -45,8 +45,8 @@ export type CoreErrorCode =
   | "KIT_COMPONENT_REFUSED";
 
 /**
- * The codes of all packages that a program imports: each adds its own, so that comparing with a code that none of them has
- * does not compile. `declare module "@kit/core" { interface KitErrorCodes { yours: "YOURS_A" | "YOURS_B" } }` adds codes.
+ * The codes of all packages that a program imports. Each package adds its own, so a comparison with any other code does not
+ * compile. `declare module "@kit/core" { interface KitErrorCodes { yours: "YOURS_A" | "YOURS_B" } }` adds codes.
  */
 export interface KitErrorCodes {
   core: CoreErrorCode;
@@ -55,7 +55,7 @@ export interface KitErrorCodes {
 /** A code of any package that the program imports. */
 export type KitErrorCode = KitErrorCodes[keyof KitErrorCodes];
 
-/** Under it each error has the brands of its classes; shared by all installed copies of this package. */
+/** The property with the brands of an error's classes; shared by all installed copies of this package. */
 const brands = Symbol.for("kit.error");
 
 type Branded = { readonly [brands]?: readonly string[] };
@@ -73,16 +73,16 @@ const brandsOf = (errorClass: object): readonly string[] => {
 };
 
 /**
- * The base of every error that kit raises. Facts are fields; `cause` is the origin, stripped of commands, arguments and
- * credentials.
+ * The base of every error that kit raises. Its facts are fields. `cause` is the original error without commands, arguments
+ * and credentials.
  */
 export class KitError extends Error {
   /**
-   * The name of this class and of its errors, the same in every copy of its package. Each class of kit says its own:
-   * class names change where a program is minified.
+   * The name of this class and of its errors, the same in every copy of its package. Each class of kit declares it, since a
+   * minifier changes class names.
    */
   static readonly brand: string = "KitError";
-  /** The kind of error, stable across versions; packages add their own codes. */
+  /** Stable across versions; packages add their own codes. */
   readonly code: KitErrorCode;
   /** Whether the same call may succeed later without any change by the caller. */
   readonly retryable: boolean;
@@ -100,8 +100,8 @@ export class KitError extends Error {
   }
 
   /**
-   * Whether `error instanceof` this class, also when it comes from another installed copy, or from the other one of ESM and
-   * CommonJS. A class of somebody else that extends one of ours has the ordinary meaning.
+   * Whether `error` is an instance of this class, also when it comes from another installed copy, or from the ESM build
+   * beside the CommonJS build. A class outside of kit that extends this one keeps the ordinary meaning.
    */
   static override [Symbol.hasInstance](error: unknown): boolean {
     if (Function.prototype[Symbol.hasInstance].call(this, error)) return true;
@@ -128,13 +128,13 @@ export class KitUnavailableError extends KitError {
 }
 
 /**
- * A change was sent, but its reply did not come: it may or may not have been made. To find out, repeat the call with
- * the same operation id, which has one effect however often it is sent.
+ * A change was sent, but its reply did not come: it may or may not have been made. If `op` is set, repeat the call with this
+ * operation id: the change has one effect however often it is sent.
  */
 export class KitUnknownOutcomeError extends KitError {
   /** @internal */
   static override readonly brand: string = "KitUnknownOutcomeError";
-  /** The operation id of the change. */
+  /** The operation id of the change; undefined: it has none, and a repetition may have a second effect. */
   readonly op: string | undefined;
 
   /** `retryable`: whether the change has one effect however often it is asked for. */
@@ -144,11 +144,11 @@ export class KitUnknownOutcomeError extends KitError {
   }
 }
 
-/** A key that belongs to kit holds another type of data. */
+/** A key of a kit script holds another type of data. */
 export class KitKeyTypeError extends KitError {
   /** @internal */
   static override readonly brand: string = "KitKeyTypeError";
-  /** The key, as the server knows it; undefined when it could not be found out. */
+  /** The key, without the client's `keyPrefix`; undefined when it could not be found out. */
   readonly key: string | undefined;
   /** The type found there. */
   readonly found: string | undefined;
@@ -160,10 +160,11 @@ export class KitKeyTypeError extends KitError {
   }
 }
 
-/** An optimistic transaction was overtaken by others at every try. Nothing was changed. */
+/** A watched key was changed by others during every try of an optimistic transaction. Nothing was changed by it. */
 export class KitConflictError extends KitError {
   /** @internal */
   static override readonly brand: string = "KitConflictError";
+  /** How many tries were made. */
   readonly attempts: number;
 
   constructor(message: string, attempts: number) {

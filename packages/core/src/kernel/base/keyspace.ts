@@ -35,7 +35,7 @@ export interface Keyspace {
    * @throws {KitError} `KIT_NAME`: the name is empty, over 512 bytes, or not well-formed Unicode.
    */
   key(name: string, part: string): string;
-  /** The same for several parts of one name: what stands before each of them. */
+  /** The beginning of all keys of one name: `key(name, part)` is `base(name) + part`. */
   base(name: string): string;
 }
 

@@ -1,22 +1,22 @@
-/** How a package hangs itself on a client. */
+/** How a package attaches to a client. */
 export interface AttachOptions {
   /**
-   * The beginning of all keys and channels. Objects under different prefixes do not meet.
+   * The beginning of all keys and channels. Objects with different prefixes share nothing.
    *
    * @default "kit"
    */
   readonly prefix?: string | undefined;
   /**
-   * Works on a duplicate of the client instead of the client itself. Costs a connection; gains that a connection which
-   * goes silent is replaced, which cannot be done to a client that belongs to somebody else. The duplicate ends for good
-   * when the client is ended.
+   * Works on a duplicate of the client instead of the client itself. That costs a connection; in return a connection that
+   * goes silent is replaced, which core never does to the caller's own client. The duplicate ends for good when the client
+   * is ended.
    *
    * @default false
    */
   readonly isolate?: boolean | undefined;
 }
 
-/** How an object works on its client: what the settings of every package begin with. */
+/** How an object works on its client: the options that every package has. */
 export interface ClientOptions extends AttachOptions {
   /**
    * Every single command settles within this many milliseconds, whatever the network does: 1 to 86,400,000 (a day).
@@ -36,7 +36,8 @@ export interface ClientSettings {
 /** How long `close()` may take. */
 export interface CloseOptions {
   /**
-   * How long to wait for what is under way, in milliseconds: up to 86,400,000 (a day). Then it is ended.
+   * How long to wait for what is under way, in milliseconds: 0 to 86,400,000 (a day). Then it is ended, which may take one
+   * more command.
    *
    * @default 10000
    */

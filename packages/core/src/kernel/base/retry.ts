@@ -51,8 +51,8 @@ const optionNames = ["waitMs", "baseMs", "capMs", "signal"];
 /**
  * Calls `attempt` until it resolves, with jittered waits that double up to a cap.
  *
- * `again(error)` says whether another try makes sense; by default only for kit errors that call themselves retryable.
- * Under contention the waits spread out; the clock is monotonic; a try that is under way is never cut short.
+ * `again(error)` decides whether another try is made; by default when `error.retryable` is true. A try that is under way is
+ * never cut short.
  *
  * @throws the error of the last try; `signal.reason` if `signal` aborts while waiting.
  * @throws {TypeError | RangeError} an option is not what it should be.

@@ -44,7 +44,7 @@ export const settled = <T>(
     if (!isOver) keep(onAbort(signal, () => settle.reject(signal?.reason)));
   });
 
-/** The result of `work`; undefined once the deadline is over. */
+/** The result of `work`, or undefined at the deadline. */
 export const inTime = <T>(work: Promise<T>, deadline: Deadline): Promise<T | undefined> =>
   settled<T | undefined>(
     { deadline },
@@ -60,7 +60,7 @@ export const unlessAborted = <T>(work: Promise<T>, signal: AbortSignal | undefin
     ({ resolve, reject }) => void work.then(resolve, reject),
   );
 
-/** Passes on the elements of a source until a signal aborts: a source may wait for its next one for ever. */
+/** Yields the elements of a source; rejects with a signal's reason when that aborts, also while the source waits. */
 export async function* untilAborted<T>(
   source: Iterable<T> | AsyncIterable<T>,
   ...signals: readonly (AbortSignal | undefined)[]

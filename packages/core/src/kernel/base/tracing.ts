@@ -24,8 +24,8 @@ const open = (name: string): TracingChannel<object, object> => {
 
 /**
  * Runs `operation` inside the diagnostics channel `kit:<name>`, whose `start`, `end`, `asyncStart`, `asyncEnd` and
- * `error` events carry `context()`. Its result goes to traces and logs: names and figures, never contents or
- * proofs. Costs one look-up while nobody listens. The stack of an error leads to the caller that awaits the operation.
+ * `error` events carry `context()`. That object goes to traces and logs: names and numbers, never contents or tokens.
+ * Without a listener it costs one look-up. The stack of an error leads to the caller that awaits the operation.
  */
 export const traced = async <T>(name: string, context: () => object, operation: () => Promise<T>): Promise<T> => {
   const found = channels.get(name) ?? open(name);
@@ -37,8 +37,8 @@ export const traced = async <T>(name: string, context: () => object, operation: 
 };
 
 /**
- * Calls `listener` with the name of each traced operation: at once for those that have run, later for each new one before
- * it runs for the first time. Returns the function that ends it.
+ * Calls `listener` with the name of each traced operation: at once for those that have run, and for each new one before its
+ * first run. Returns the function that stops this.
  */
 export const onTraced = (listener: (name: string) => void): (() => void) => {
   const hear = (message: unknown): void => listener((message as { readonly name: string }).name);

@@ -1,6 +1,6 @@
 import type { NodeClient } from "../connection/client.js";
 
-/** How many commands of one turn of the event loop go out first; twice as many next. */
+/** The first write of a turn of the event loop begins at this command; each next one when the count has doubled. */
 const firstWrite = 8;
 
 /**
@@ -8,7 +8,7 @@ const firstWrite = 8;
  * one, so that the server begins, then ever larger ones.
  */
 export class WriteBatching {
-  /** How many commands of this turn were put together, and at how many they are written. */
+  /** How many commands of this turn were collected, and at which count they are written. */
   #corked = 0;
   #writeAt = firstWrite;
 

@@ -33,8 +33,8 @@ export interface ScriptSpec<Keys extends readonly string[], Args extends readonl
   /** `<package>.<script>`, for messages and traces. */
   readonly name: string;
   /**
-   * The Lua text; or several that are joined, libraries first and the script itself last. Where it has a line
-   * `-- Libraries` they are put there: what stands before it runs without them.
+   * The Lua text; or several texts that are joined, libraries first and the script itself last. A line `-- Libraries` in
+   * the script marks where the libraries go; the part before it cannot use them.
    */
   readonly source: string | readonly string[];
   /** The names of KEYS in order, as the script's header and bindings have them. The last may be `...rest`. */
@@ -46,13 +46,13 @@ export interface ScriptSpec<Keys extends readonly string[], Args extends readonl
    */
   readonly args: Args;
   /**
-   * Whether it changes nothing. Then a lost reply is not an unknown outcome.
+   * Whether it changes nothing. Then a lost reply is never an unknown outcome: core sends it again.
    *
    * @default false
    */
   readonly readonly?: boolean;
   /**
-   * Whether sending it twice has the effect of sending it once. Then core sends it again when a connection breaks.
+   * Whether sending it twice has the effect of sending it once. Then core sends it again when a reply is lost.
    *
    * @default `readonly`
    */
@@ -85,7 +85,7 @@ export interface RunOptions {
    * @default the script's name
    */
   readonly operation?: string | undefined;
-  /** Asked each time before it is sent (it may have waited for a connection, or a reply was lost); false ends the call. */
+  /** Called each time before the script is sent, again after a wait for a connection or a lost reply; false ends the call. */
   readonly isWanted?: (() => boolean) | undefined;
 }
 
@@ -102,7 +102,7 @@ export interface Script<Keys extends readonly string[], Args extends readonly st
    * On a Cluster all keys must lie in one slot. Settles by the deadline, always.
    *
    * @throws {KitUnavailableError} no server in time; nothing was changed.
-   * @throws {KitUnknownOutcomeError} it was sent and the reply is lost.
+   * @throws {KitUnknownOutcomeError} it was sent, changes something, and its reply is lost.
    * @throws {KitKeyTypeError} a key holds another type; nothing was changed.
    * @throws {KitError} any other error of the server, by its code.
    * @throws {TypeError} `deadlineMs` is no number.

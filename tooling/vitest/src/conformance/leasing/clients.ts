@@ -138,7 +138,7 @@ export const describeLeaseClients = (leasing: Leasing): void => {
       expect(await rejection(waiter.promise)).toMatchObject({
         ...leasing.timeoutOf(holder),
         message: expect.stringMatching(
-          new RegExp(`${leasing.lastSeen} when last seen; Redis could not be asked at the end\\)$`),
+          new RegExp(`${leasing.lastSeen} when last seen; Redis was unreachable at the end\\)$`),
         ) as unknown,
         cause: { code: "KIT_UNAVAILABLE" },
       });
