@@ -111,16 +111,30 @@ describe("component", () => {
 
   it("does not swap for the same content, nor for a change that is taken back at once", async () => {
     const { logs, links, told } = makeLinked();
+    const swapsTo = async (host: string): Promise<void> => {
+      await logs.config.set(at(host));
+      await until(() => links.at(-1)!.url === `redis://${host}` && told.events.length === links.length - 1);
+    };
     await logs.config.set(at("a"));
     await logs.ready();
     await logs.config.set({ secret: undefined, ...at("a") });
-    await logs.config.set(at("b"));
-    await logs.config.set(at("a"));
-    await logs.config.set(at("c"));
-    await until(() => links.length === 2);
+    await swapsTo("c");
     expect(links.map(({ url }) => url)).toEqual(["redis://a", "redis://c"]);
-    await until(() => links[0]!.closed === "drained");
-    expect(told.events).toEqual([["swap", { generation: 2 }]]);
+    // At once is within the 100 ms that a component waits for what follows a change. A slow machine needs several tries.
+    for (let tookMs = Infinity; tookMs >= 90;) {
+      await swapsTo("c");
+      const swaps = links.length;
+      const startedAt = performance.now();
+      await logs.config.set(at("b"));
+      await logs.config.set(at("c"));
+      tookMs = performance.now() - startedAt;
+      if (tookMs < 90) {
+        await swapsTo("d");
+        expect(links.slice(swaps).map(({ url }) => url)).toEqual(["redis://d"]);
+      }
+    }
+    await until(() => links.slice(0, -1).every(({ closed }) => closed === "drained"));
+    expect(told.events).toEqual(links.slice(1).map((_, swap) => ["swap", { generation: swap + 2 }]));
   });
 
   it("swaps a bounded number of times under 50 changes a second, and ends on the last", async () => {

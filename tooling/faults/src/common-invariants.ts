@@ -1,3 +1,4 @@
+import { patience } from "./patience.js";
 import type { Call, CommonRecord, Span, WorkerHistory } from "./records.js";
 
 // The promises of every package:
@@ -32,9 +33,6 @@ export const judged = <L extends string>(invariants: readonly L[], check: (judge
   });
   return { violations, checked };
 };
-
-/** Factor on all time bounds, from `KIT_FAULTS_PATIENCE`, for runs that share their machine with other tests. */
-export const patience: number = Number(process.env["KIT_FAULTS_PATIENCE"] ?? "1");
 
 /** Allowed beyond a deadline, for timers and the machine. */
 export const lateMs: number = 100 * patience;

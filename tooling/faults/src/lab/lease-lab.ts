@@ -1,4 +1,5 @@
 import { eventually } from "@kit/testing";
+import { patience } from "../patience.js";
 import type { Span } from "../records.js";
 import { Lab, type LabOptions, type Surroundings } from "./lab.js";
 import type { Worker } from "./worker.js";
@@ -79,7 +80,7 @@ export abstract class LeaseLab<H extends Holder> extends Lab {
         const dead = (await this.claimants()).filter((id) => id !== "" && !living.has(id));
         if (dead.length > 0) throw new Error(`${dead.join()} are dead and still in the wait queue`);
       },
-      { timeoutMs: 20_000 },
+      { timeoutMs: 20_000 * patience },
     );
   }
 }

@@ -3,6 +3,7 @@ import { once } from "node:events";
 import { closeSync, openSync, readSync, statSync } from "node:fs";
 import { join } from "node:path";
 import { eventually } from "@kit/testing";
+import { patience } from "../patience.js";
 import { clock, clockOrigin } from "./clock.mjs";
 
 /** A worker process, with a log that survives it. The process leaves when its input ends, or on SIGTERM. */
@@ -67,7 +68,7 @@ export class Worker {
       () => {
         if (this.logged("started") === 0) throw new Error(`${this.id} has not begun: ${this.printed}`);
       },
-      { timeoutMs: 20_000 },
+      { timeoutMs: 20_000 * patience },
     );
   }
 

@@ -1,4 +1,5 @@
 import { eventually } from "@kit/testing";
+import { patience } from "../patience.js";
 import { Lab, type LabOptions, type Loss, type Surroundings } from "../lab/lab.js";
 import type { Worker } from "../lab/worker.js";
 import type { Call } from "../records.js";
@@ -88,7 +89,7 @@ export abstract class PlainLab<R extends { readonly kind: string }> extends Lab 
         const idle = this.work.kinds.filter((kind) => (this.#wellSince.get(kind) ?? 0) <= at);
         if (idle.length > 0) throw new Error(`no ${idle.join()} succeeds`);
       },
-      { timeoutMs: 15_000 },
+      { timeoutMs: 15_000 * patience },
     );
   }
 
@@ -100,7 +101,7 @@ export abstract class PlainLab<R extends { readonly kind: string }> extends Lab 
           if (!worker.hasEnded && worker.logged(this.progress) <= count)
             throw new Error(`${worker.id} does nothing yet`);
       },
-      { timeoutMs: 15_000 },
+      { timeoutMs: 15_000 * patience },
     );
   }
 

@@ -1,5 +1,6 @@
 import { pause } from "@kit/core/toolkit";
 import { eventually, type RedisServer } from "@kit/testing";
+import { patience } from "../../patience.js";
 import { clock } from "../../lab/clock.mjs";
 import { Lab, type LabOptions, type Loss, type Surroundings } from "../../lab/lab.js";
 import type { Worker } from "../../lab/worker.js";
@@ -190,7 +191,7 @@ export class CoreLab extends Lab {
           if (!this.#lookAround().some(([, { wellSince }]) => (wellSince.get(what) ?? 0) > at))
             throw new Error(`no ${what} call succeeds`);
       },
-      { timeoutMs: 15_000 },
+      { timeoutMs: 15_000 * patience },
     );
   }
 
@@ -202,7 +203,7 @@ export class CoreLab extends Lab {
           if (Math.min(wellSince.get("config") ?? 0, wellSince.get("durable") ?? 0) < at)
             throw new Error(`${id} does nothing yet`);
       },
-      { timeoutMs: 15_000 },
+      { timeoutMs: 15_000 * patience },
     );
   }
 
@@ -222,7 +223,7 @@ export class CoreLab extends Lab {
             if (states.get(name) !== "fresh") throw new Error(`${name} of ${id} is ${states.get(name) ?? "not there"}`);
           }
       },
-      { timeoutMs: newestMs },
+      { timeoutMs: newestMs * patience },
     );
   }
 

@@ -1,6 +1,7 @@
 import { connect } from "@kit/core";
 import { createLock } from "@kit/lock";
 import { eventually, type RedisServer } from "@kit/testing";
+import { patience } from "../../patience.js";
 import type { LabOptions, Surroundings } from "../../lab/lab.js";
 import { type Holder as AnyHolder, LeaseLab } from "../../lab/lease-lab.js";
 import type { Echo } from "../../lab/tap.js";
@@ -149,7 +150,7 @@ export class LockLab extends LeaseLab<Holder> {
         }
         throw new Error("no work goes on");
       },
-      { timeoutMs: 15_000 },
+      { timeoutMs: 15_000 * patience },
     );
   }
 

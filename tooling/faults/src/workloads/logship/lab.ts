@@ -3,6 +3,7 @@ import { join } from "node:path";
 import { connect } from "@kit/core";
 import { createLogJob, createReceiver, createShipper } from "@kit/logship";
 import { eventually } from "@kit/testing";
+import { patience } from "../../patience.js";
 import { clock } from "../../lab/clock.mjs";
 import { Lab, type LabOptions, type Surroundings } from "../../lab/lab.js";
 import { workspaceFolder } from "../../lab/paths.js";
@@ -115,7 +116,7 @@ export class LogshipLab extends Lab {
         for (const what of ["ship", "receive", "job"])
           if ((this.#lastAccess.get(what) ?? 0) <= at) throw new Error(`no worker goes on: ${what}`);
       },
-      { timeoutMs: 25_000 },
+      { timeoutMs: 25_000 * patience },
     );
   }
 
@@ -246,7 +247,7 @@ export class LogshipLab extends Lab {
         if (found.length > 0) throw new Error(found.join());
         return found;
       },
-      { timeoutMs: 5_000 },
+      { timeoutMs: 5_000 * patience },
     ).catch(look);
   }
 

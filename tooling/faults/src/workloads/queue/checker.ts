@@ -2,12 +2,12 @@ import {
   checkWorker,
   judged,
   type Judge as AnyJudge,
-  patience,
   resumeMs,
   stalledByAll,
   stalledIn,
   type Verdict as AnyVerdict,
 } from "../../common-invariants.js";
+import { patience } from "../../patience.js";
 import { clockErrorMs } from "../../records.js";
 import {
   type AccessRecord,

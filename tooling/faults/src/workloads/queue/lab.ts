@@ -2,6 +2,7 @@ import { connect } from "@kit/core";
 import { createQueue, type Job } from "@kit/queue";
 import { inspectQueue } from "@kit/queue/manage";
 import { eventually } from "@kit/testing";
+import { patience } from "../../patience.js";
 import { Lab, type LabOptions, type Loss as LossKind, type Surroundings } from "../../lab/lab.js";
 import type { Worker } from "../../lab/worker.js";
 import { clock } from "../../lab/clock.mjs";
@@ -146,7 +147,7 @@ export class QueueLab extends Lab {
         const goesOn = ({ name }: Spec): boolean => (this.#lastAccess.get(name) ?? 0) > at;
         if (!(isEach ? specs.every(goesOn) : specs.some(goesOn))) throw new Error("no work goes on");
       },
-      { timeoutMs: 15_000 },
+      { timeoutMs: 15_000 * patience },
     );
   }
 
@@ -199,7 +200,8 @@ export class QueueLab extends Lab {
     const untilNone = async (): Promise<void> => {
       if ((await left()) !== "") throw new Error("some jobs have not run yet");
     };
-    await eventually(untilNone, { timeoutMs: 10_000, intervalMs: 50 }).catch(async () => leftovers.push(await left()));
+    const slowly = { timeoutMs: 10_000 * patience, intervalMs: 50 };
+    await eventually(untilNone, slowly).catch(async () => leftovers.push(await left()));
     const letters: Letter[] = [];
     for (let page = 1; page > 0;) {
       const found = await queue.deadLetters({ start: letters.length, count: 100 });

@@ -1,6 +1,7 @@
 import { connect } from "@kit/core";
 import { createSemaphore } from "@kit/semaphore";
 import { eventually } from "@kit/testing";
+import { patience } from "../../patience.js";
 import type { LabOptions, Surroundings } from "../../lab/lab.js";
 import { type Holder, LeaseLab } from "../../lab/lease-lab.js";
 import type { Echo } from "../../lab/tap.js";
@@ -128,7 +129,7 @@ export class SemaphoreLab extends LeaseLab<Holder> {
         const isDone = (name: string): boolean => (this.#lookedAt.get(name) ?? 0) > at;
         if (!(isEach ? wanted.every(isDone) : wanted.some(isDone))) throw new Error("no work goes on");
       },
-      { timeoutMs: 15_000 },
+      { timeoutMs: 15_000 * patience },
     );
   }
 
