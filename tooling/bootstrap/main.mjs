@@ -160,8 +160,8 @@ async function test(env, args) {
   const code = await turbo(testEnv, [
     "test",
     "--only",
-    // One more than there are processors, since tests wait for much of their time.
-    `--concurrency=${availableParallelism() + 1}`,
+    // Each has workers of its own that wait in turn (see the preset of vitest): more would only fight for the processors.
+    `--concurrency=${availableParallelism()}`,
     "--continue",
     "--log-order=grouped",
     "--output-logs=full",

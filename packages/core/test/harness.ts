@@ -93,7 +93,7 @@ export const until = (check: () => boolean | Promise<boolean>, timeoutMs = 20_00
     async () => {
       if (!(await check())) throw new Error("not yet");
     },
-    { timeoutMs, intervalMs: 5 },
+    { timeoutMs },
   );
 
 /** Ends the connections between nodes that MIGRATE keeps open for a while. */

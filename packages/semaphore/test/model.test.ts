@@ -331,3 +331,17 @@ it("lets in who may come in when all permits have lapsed unseen, also if it is t
   const pause: Step = { do: "resize", permits: undefined, perTenant: 0 };
   await play([{ ...asks(2), weight: 2 }, asks(5), pause, { do: "lapse" }, asks(4)], 2, 2);
 });
+
+it.each<[string, Step]>([
+  ["gives back what it does not hold", { do: "release", who: 0 }],
+  ["tries in vain", { ...asks(1), isTry: true }],
+])("lets in who may come in when all permits have lapsed unseen, and one %s", async (_, visit) => {
+  await listen();
+  const pause: Step = { do: "resize", permits: undefined, perTenant: 0 };
+  await play([{ ...asks(4), weight: 2 }, pause, asks(5), { do: "lapse" }, visit], 2, 2);
+});
+
+it("lets in who may come in when all permits have lapsed unseen, and one asks for too much", async () => {
+  await listen();
+  await play([{ ...asks(4), weight: 2 }, asks(2), { do: "lapse" }, { ...asks(5), weight: 3 }], 2, 2);
+});

@@ -48,14 +48,17 @@ export class Model {
     const { permitRecord, weight, tenant } = asked;
     const isRecounted = this.#isLost;
     this.#isLost = false;
-    if (this.isTooHeavy(asked)) return "too-heavy";
-    if (this.#expirePermits() || areDeadGone) this.#grant([permitRecord]);
+    if (this.isTooHeavy(asked)) {
+      if (isRecounted) this.#grant([]);
+      return "too-heavy";
+    }
+    if (this.#expirePermits() || areDeadGone || isRecounted) this.#grant([permitRecord]);
     if (this.held.has(permitRecord)) return "granted";
     const known = this.waiters.find((waiter) => waiter.permitRecord === permitRecord);
     const isRefused = (most: number): boolean => !known && (isTry || this.waiters.length > most);
     const refusal = isTry ? "held" : "full";
     if (isRefused(maxWaiters - 1) && !this.#fits(weight, tenant)) return refusal;
-    const mayFit = isRecounted || this.#fits(weight, tenant);
+    const mayFit = this.#fits(weight, tenant);
     if (known) known.isSuspended = false;
     else this.waiters.push({ ...asked, ticket: ++this.#tickets, isSuspended: false });
     // Where it may not come in, nobody looks whether those before it have died.
@@ -74,7 +77,10 @@ export class Model {
   release(permitRecord: string): string {
     const held = this.held.get(permitRecord);
     if (held) this.held.delete(permitRecord);
-    else if (!this.die(permitRecord)) return "not-held";
+    else if (!this.die(permitRecord)) {
+      if (this.#isLost) this.#grant([]);
+      return "not-held";
+    }
     this.#expirePermits();
     this.#grant([]);
     return held ? (held.isOver ? "not-held" : "released") : "left";

@@ -9,10 +9,14 @@ export interface EventuallyOptions {
   readonly timeoutMs?: number;
   /**
    * Pause between two looks, in milliseconds.
-   * @default 10
+   * @default a tenth of the time that has passed; at least 10, at most 50
    */
   readonly intervalMs?: number;
 }
+
+/** Many that wait at once would otherwise leave little of the machine to what they wait for. */
+const shortestPauseMs = 10;
+const longestPauseMs = 50;
 
 /**
  * Runs `check` until it neither throws nor rejects, and returns what it returned.
@@ -26,9 +30,10 @@ export interface EventuallyOptions {
  * await eventually(async () => assert.equal(await redis.llen("jobs"), 0));
  */
 export async function eventually<T>(check: () => T | Promise<T>, options: EventuallyOptions = {}): Promise<T> {
-  const { timeoutMs = 5_000 * patience(), intervalMs = 10 } = options;
+  const { timeoutMs = 5_000 * patience(), intervalMs } = options;
   const startedAt = performance.now();
-  const remaining = () => timeoutMs - (performance.now() - startedAt);
+  const passed = () => performance.now() - startedAt;
+  const remaining = () => timeoutMs - passed();
   let tries = 0;
   let last: unknown;
   for (;;) {
@@ -40,7 +45,8 @@ export async function eventually<T>(check: () => T | Promise<T>, options: Eventu
       if (!(error instanceof Unanswered) || last === undefined) last = error;
     }
     if (remaining() <= 0) break;
-    await new Promise((resolve) => setTimeout(resolve, Math.min(intervalMs, Math.max(0, remaining()))));
+    const pauseMs = intervalMs ?? Math.min(Math.max(shortestPauseMs, passed() / 10), longestPauseMs);
+    await new Promise((resolve) => setTimeout(resolve, Math.min(pauseMs, Math.max(0, remaining()))));
   }
   const reason = last instanceof Error ? last.message : String(last);
   throw new Error(`Not so within ${timeoutMs} ms (${tries} ${tries === 1 ? "try" : "tries"}): ${reason}`, {

@@ -46,6 +46,21 @@ describe("eventually", () => {
     );
   });
 
+  it("looks less often the longer it waits", async () => {
+    const looks: number[] = [];
+    const failing = eventually(
+      () => {
+        looks.push(performance.now());
+        throw new Error("not yet");
+      },
+      { timeoutMs: 800 },
+    );
+    await expect(failing).rejects.toThrow("not yet");
+    // Pauses of 10 ms would be up to 80 looks. A slow machine makes fewer than these.
+    expect(looks.length).toBeLessThan(40);
+    expect(looks.length).toBeGreaterThan(2);
+  });
+
   it("looks once even with no time at all", async () => {
     expect(await eventually(() => "seen", { timeoutMs: 0 })).toBe("seen");
   });

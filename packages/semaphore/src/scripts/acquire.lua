@@ -79,11 +79,15 @@ local function reply(code, msLeft, ...)
   return { code, now, msLeft, semaphore.limit, semaphore.perTenant or -1, ... }
 end
 
-if semaphore.isTooHeavy(tonumber(weight), tenant) then return reply(5, 0) end
+if semaphore.isTooHeavy(tonumber(weight), tenant) then
+  if semaphore.isRecounted then semaphore.grant() end
+  return reply(5, 0)
+end
 semaphore.purgeSuspended()
 local hasPurged = inbox ~= '' and semaphore.waiting >= tonumber(maxWaiters) and semaphore.purgeDead()
+local hasShrunk = semaphore.expirePermits() or hasPurged
 -- Waiters come before this call.
-if semaphore.expirePermits() or hasPurged then semaphore.grant(true) end
+if hasShrunk or semaphore.isRecounted then semaphore.grant(hasShrunk) end
 local ending = semaphore.endOf(permitRecord)
 if ending then return reply(1, ending - now) end
 local known = semaphore.waiterOf(permitRecord)
@@ -95,7 +99,7 @@ end
 -- Earlier waiters come first, and this one may be the next.
 local aliveUntil = string.format('%.0f', now + aliveMs)
 local position = semaphore.join(known, permitRecord, aliveUntil, priority, grantMs, inbox == '' and '-' or inbox)
-if mayFit or semaphore.isRecounted then
+if mayFit then
   semaphore.grant()
   ending = semaphore.endOf(permitRecord)
   position = ending and -1 or semaphore.positionOf(permitRecord)

@@ -86,7 +86,7 @@ local function openSemaphore(keys, call)
   end
   local isMetaLost = not layout and held > 0
   local isCountLeft = held == 0 and redis.call('HLEN', meta) > (perTenant and 3 or 2)
-  -- Whether there may be room that no waiter was notified of.
+  -- Whether there may be room that no waiter was notified of: whoever finds that grants it, since the next caller will not.
   self.isRecounted = limit and (isMetaLost or isCountLeft)
   if self.isRecounted then
     recount()

@@ -39,6 +39,7 @@ if ending then
 elseif semaphore.leave(permitRecord) then
   code = 2
 else
+  if semaphore.isRecounted then semaphore.grant() end
   return 0
 end
 semaphore.expirePermits()
