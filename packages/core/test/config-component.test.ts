@@ -120,19 +120,20 @@ describe("component", () => {
     await logs.config.set({ secret: undefined, ...at("a") });
     await swapsTo("c");
     expect(links.map(({ url }) => url)).toEqual(["redis://a", "redis://c"]);
-    // At once is within the 100 ms that a component waits for what follows a change. A slow machine needs several tries.
-    for (let tookMs = Infinity; tookMs >= 90;) {
+    const takeBack = async () => {
       await swapsTo("c");
       const swaps = links.length;
       const startedAt = performance.now();
       await logs.config.set(at("b"));
       await logs.config.set(at("c"));
-      tookMs = performance.now() - startedAt;
-      if (tookMs < 90) {
-        await swapsTo("d");
-        expect(links.slice(swaps).map(({ url }) => url)).toEqual(["redis://d"]);
-      }
-    }
+      const tookMs = performance.now() - startedAt;
+      await swapsTo("d");
+      return { tookMs, opened: links.slice(swaps).map(({ url }) => url) };
+    };
+    // At once is within the 100 ms that a component waits for what follows a change. A slow machine needs several tries.
+    let tried = await takeBack();
+    while (tried.tookMs >= 90) tried = await takeBack();
+    expect(tried.opened).toEqual(["redis://d"]);
     await until(() => links.slice(0, -1).every(({ closed }) => closed === "drained"));
     expect(told.events).toEqual(links.slice(1).map((_, swap) => ["swap", { generation: swap + 2 }]));
   });
