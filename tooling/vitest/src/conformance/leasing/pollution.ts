@@ -38,6 +38,15 @@ export const describeLeasePollution = (leasing: Leasing): void => {
       for (const kind of ["TypeError", leasing.lostCode]) expect(counts.get(kind)).toBeGreaterThan(runs / 10);
     });
 
+    it("in the text of a lease that goes on: what only a prototype has does not count", async () => {
+      const leaser = leasing.make();
+      const text = (await leaser.acquire()).serialise();
+      expect(JSON.parse(text)).not.toHaveProperty("maxHoldMs");
+      const resumed = await leaser.resume(text.replace(/}$/, `,"__proto__":{"maxHoldMs":60000}}`));
+      expect(JSON.parse(resumed.serialise())).not.toHaveProperty("maxHoldMs");
+      expect(await (await leaser.resume(text)).release()).toBe("released");
+    });
+
     it("in names and labels that are used", async () => {
       for (const hostile of hostileNames) {
         const leaser = leasing.labelled(hostile, hostile);
