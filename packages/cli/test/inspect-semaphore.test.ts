@@ -49,7 +49,8 @@ describe("kit inspect semaphore", () => {
   });
 
   it("says the limits, who holds how much until when, and who waits", async () => {
-    const semaphore = make("models:8", { permits: 8, leaseMs: 30_000, holder: "web-1" });
+    // A renewal would put the first holder behind the second.
+    const semaphore = make("models:8", { permits: 8, leaseMs: 600_000, holder: "web-1" });
     await semaphore.acquire({ weight: 5 });
     await semaphore.acquire({ holder: "web-2" });
     const waiting = semaphore.acquire({ holder: "web-3", weight: 4 });
@@ -57,7 +58,7 @@ describe("kit inspect semaphore", () => {
     await eventually(async () => expect((await semaphore.inspect()).waiters).toBe(1));
     const { stdout, code } = await inspect("models:8", "--keys");
     expect(stdout).toMatch(
-      /^semaphore +models:8\npermits +8, 6 in use, 2 free\nholder +web-1 \(weight 5\), ends in \d+ s unless renewed\nholder +web-2, ends in \d+ s unless renewed\nwaiters +1: web-3 \(weight 4\)\nkey +kit:semaphore:\{models%3A8\}:permits/,
+      /^semaphore +models:8\npermits +8, 6 in use, 2 free\nholder +web-1 \(weight 5\), ends in 10 min unless renewed\nholder +web-2, ends in 10 min unless renewed\nwaiters +1: web-3 \(weight 4\)\nkey +kit:semaphore:\{models%3A8\}:permits/,
     );
     expect(code).toBe(0);
     const report = await inspectJson("models:8", "--keys");

@@ -42,7 +42,7 @@ describe.each(["single", "cluster"] as const)("kit list on a %s", (mode) => {
     await using server = await startRedis({ mode });
     const redis = await connect({ url: server.url, deadlineMs: 30_000 });
     onTestFinished(() => redis.close());
-    const lock = createLock(redis, { renew: false });
+    const lock = createLock(redis, { leaseMs: 600_000, renew: false });
     await Promise.all(Array.from({ length: 101 }, (_, index) => lock.acquire(`item:${String(index)}`)));
     const { stdout } = await kit(["list", "locks", "--url", server.url]);
     expect(stdout).toMatch(/^locks {2}100, and perhaps more: not all keys were looked at\n/);
