@@ -143,9 +143,7 @@ export const programFor = async (argv: readonly string[], finish: Finish): Promi
     });
   const listed = kit
     .command("list")
-    .description(
-      "all things of one kind that are there now: a look at every key, so with care where there are millions",
-    );
+    .description("up to a hundred things of one kind that are there now: it scans up to a million keys of each node");
   kit
     .command("help [topic...]")
     .description("a command, or what a check of the doctor looks at, as in: kit help round-trip")

@@ -51,7 +51,7 @@ describe("the rates of one client", () => {
   it("are too low for a kept connection at half of that", () => {
     const { severity, text } = judgeRates({ ...rates, single: 8_000 });
     expect(severity).toBe("warning");
-    expect(text).toMatch(/\(20 %\).*Half of what is normal, and not for want of a kept connection/);
+    expect(text).toMatch(/\(20 %\).*Half of what is normal, although this client keeps its connection/);
   });
 
   it("are explained when the system has no port left: a connection per call", async () => {

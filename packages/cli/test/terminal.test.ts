@@ -323,6 +323,7 @@ describe("an address where something else than Redis listens", () => {
         `No Redis at ${address} after 1.9 s (…). A wrong port, or TLS on one side?`,
       );
     said(report.said("reachability"));
+    expect(report.of("reachability").findings[0]?.fix).toMatch(/^Correct the port, or the scheme/);
     expect(report.code).toBe(3);
     const inspected = await kit(["inspect", "lock", "a", "--url", `redis://${address}`]);
     expect(inspected).toMatchObject({ code: 3, stdout: "" });

@@ -18,7 +18,7 @@ export async function findServer(): Promise<ServerBinary> {
   const path = process.env["REDIS_SERVER_BIN"] || (await onPath("redis-server")) || (await onPath("valkey-server"));
   if (!path) {
     throw new Error(
-      "No Redis server to start: REDIS_SERVER_BIN is not set, and neither redis-server nor valkey-server is on PATH",
+      "No Redis server to start: neither redis-server nor valkey-server is on PATH. Install one, or set REDIS_SERVER_BIN to its path",
     );
   }
   let binary = known.get(path);

@@ -6,8 +6,8 @@ export interface ScriptContract {
   /** The script's name; its last part, after a dot, is the name of the file without `.lua`. */
   readonly name: string;
   /**
-   * The text of the `.lua` file; or several, libraries first and the script itself last, which may have them put where
-   * it has a line `-- Libraries`.
+   * The text of the `.lua` file; or several, libraries first and the script itself last. They are put where the script has
+   * a line `-- Libraries`; without it they come first.
    */
   readonly source: string | readonly string[];
   /** Names of KEYS in order; a last one written `...leases` takes the rest. */
@@ -42,8 +42,8 @@ export interface CommandRunner {
  * ```
  *
  * The names of header, spec and bindings must be the same, in order; a rest operand `...leases` has the header line
- * `-- KEYS[n]  leases  string  ...` and the binding `local leases = KEYS` or `{ unpack(KEYS, 2) }`; of an argument
- * `terms: leaseMs inbox` the header has the line of `terms`, and in it `leaseMs inbox` in backticks. Every operand is
+ * `-- KEYS[n]  leases  string  ...` and the binding `local leases = KEYS` or `{ unpack(KEYS, 2) }`; for an argument
+ * `terms: leaseMs inbox` the header has a line for `terms`, and names `leaseMs inbox` in backticks. Every operand is
  * used, KEYS and ARGV appear nowhere else, no global is read or written, and all commands and options are among what
  * Redis 6.2 had. The server must accept the whole text.
  *
@@ -134,7 +134,8 @@ function checkHeader(script: ScriptContract, header: Header): string[] {
   const lists = header.operands.map(({ list }) => list).join(" ");
   if (/ARGV.*KEYS/.test(lists)) problems.push("the header lists ARGV before KEYS");
   for (const { name, shape } of header.operands.filter(({ list }) => list === "KEYS")) {
-    if (!KEY_TYPES.has(shape)) problems.push(`the header gives key ${name} the type "${shape}", which Redis has not`);
+    if (!KEY_TYPES.has(shape))
+      problems.push(`the header gives key ${name} the type "${shape}"; there are: ${[...KEY_TYPES].join(", ")}`);
   }
   const reply = header.lines.findIndex((line) => /^--\s+Reply\b/.test(line));
   const replyText =

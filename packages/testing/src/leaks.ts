@@ -46,7 +46,7 @@ export class TimerWatch {
     // The runner's timer of the start still runs; who waited for its end would spend 100 ms on every short test.
     const isSameMoment = this.#looks === 1 && performance.now() - this.#begunAt < RUNNER_TIMER_MS;
     if (now <= (isSameMoment ? this.#atBegin : resting)) return [];
-    return [`${plural(now - resting, "timer")} more than before it (active now: ${activeKinds()})`];
+    return [`${plural(now - resting, "timer")} more than before the test (active now: ${activeKinds()})`];
   }
 
   /** Takes what a test has left for granted, so that one leak fails one test. */

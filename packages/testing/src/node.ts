@@ -171,14 +171,15 @@ export class ServerNode implements RedisNode {
     });
     let hasEnded = false;
     void this.#ended.then(() => (hasEnded = true));
-    const deadline = performance.now() + START_TIMEOUT_MS * patience();
+    const timeoutMs = START_TIMEOUT_MS * patience();
+    const deadline = performance.now() + timeoutMs;
     // A stranger that has the port may never answer.
     const ended = this.#ended.then(() => false);
     while (!(await Promise.race([this.#answers(), ended]))) {
       if (hasEnded) throw await this.#startError(spawnError?.message ?? `it ended with code ${child.exitCode}`);
       if (performance.now() > deadline) {
         await this.kill();
-        throw await this.#startError(`it did not answer within ${START_TIMEOUT_MS} ms`);
+        throw await this.#startError(`it did not answer within ${timeoutMs} ms`);
       }
       await delay(START_POLL_MS);
     }

@@ -38,7 +38,7 @@ export interface ProxyStats {
   readonly refused: number;
 }
 
-/** Where the proxy leads, and its chance. */
+/** The target of the proxy, its own port, and the seed of its jitter. */
 export interface FaultProxyOptions {
   /** @default "127.0.0.1" */
   readonly host?: string;

@@ -210,7 +210,7 @@ class TestFile<M extends RedisMode> implements TestRedis<M> {
 
   async #leaks(test: TestState): Promise<string[]> {
     const leaks = (await this.#isClientClosed())
-      ? ["the shared client, closed; take one of connect() to close it"]
+      ? ["the shared client is closed: close only clients from `redis.connect()`"]
       : [];
     leaks.push(...(await settle(SETTLE_MS * patience(), () => this.#listenerLeaks(test))));
     // Not before: their listeners go with them.
@@ -224,7 +224,7 @@ class TestFile<M extends RedisMode> implements TestRedis<M> {
     const timers = await settle(TIMER_SETTLE_MS * patience(), () => this.#timers.leaks());
     if (timers.length === 0) return leaks;
     this.#timers.forgive();
-    return [...leaks, ...timers.map((leak) => `${leak}; the lengths of all: ${timerLengths()}`)];
+    return [...leaks, ...timers.map((leak) => `${leak}; all that run: ${timerLengths()}`)];
   }
 
   get #current(): TestState {

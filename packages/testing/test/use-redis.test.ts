@@ -186,7 +186,7 @@ describe("leak checks", () => {
     try {
       const problem = await leak(() => (timer = setInterval(() => {}, 1_000)));
       expect(problem).toMatch(
-        /^This test left behind:\n {2}- 1 timer more than before it \(active now: .*1 Timeout.*\); .*: 1000 ms$/,
+        /^This test left behind:\n {2}- 1 timer more than before the test \(active now: .*1 Timeout.*\); .*: 1000 ms$/,
       );
       expect(await run(longTest)).toBeUndefined();
     } finally {
@@ -228,7 +228,7 @@ describe("leak checks", () => {
   });
 
   it("fail a test that closes the shared client, and open it again", async () => {
-    expect(await run(() => redis.client.quit())).toContain("the shared client, closed");
+    expect(await run(() => redis.client.quit())).toContain("the shared client is closed");
     expect(await run(async () => expect(await redis.client.ping()).toBe("PONG"))).toBeUndefined();
   });
 });

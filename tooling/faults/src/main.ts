@@ -6,14 +6,14 @@ import { loadWorkload, workloadNames } from "./workloads.js";
 
 const names = workloadNames();
 
-const usage = `npm run faults -- <package> [--fault K] [--server NAME] [--seed N] [--seconds N] [--control NAME] [--json] [--list]
+const usage = `npm run faults -- <package> [--fault NAME] [--server NAME] [--seed N] [--seconds N] [--control NAME] [--json] [--list]
 
   <package>   ${names.join(", ")}, or all
-  --fault     only the kind K, or all kinds that begin with K (see --list)
+  --fault     only the fault NAME, or all whose names begin so (see --list)
   --server    redis, valkey, or the path of a server program; else REDIS_SERVER_BIN or what is on PATH
   --seed      plays the same plan again; printed with every run
   --seconds   the budget for each package; its controls come on top (default 120)
-  --control   runs a package with one fault in it, which must be reported: exit code 1
+  --control   runs a package with one bug in it, which must be reported: exit code 1
   --json      one object on stdout, and nothing else
   --list      what there is, without running it
   --help      this text`;

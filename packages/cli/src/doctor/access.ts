@@ -32,7 +32,8 @@ export const access: Check = {
         if (error instanceof Refused) return undefined;
         throw error;
       });
-      const fix = "Give each application a user (ACL SETUSER), then ACL SETUSER default off; requirepass is the least.";
+      const fix =
+        "Give each application a user (ACL SETUSER), then ACL SETUSER default off; or set requirepass at least.";
       const isReachable = settings
         ? isPublic(settings.get("bind") ?? "")
         : node.settings.path === undefined && !isLoopback(node.host);

@@ -9,7 +9,8 @@ export const evictionPolicy: Check = {
       const policy = info.get("maxmemory_policy") ?? "unknown";
       const limit = numberOf(info, "maxmemory");
       const evicted = numberOf(info, "evicted_keys");
-      const fix = "CONFIG SET maxmemory-policy noeviction, and in redis.conf. Put caches on a server of their own.";
+      const fix =
+        "CONFIG SET maxmemory-policy noeviction; the same line belongs in redis.conf. Put caches on a server of their own.";
       if (policy === "noeviction") return [ok("noeviction: a full server refuses writes, and drops nothing")];
       if (limit > 0)
         return [

@@ -31,7 +31,7 @@ export const memory: Check = {
         found.push(
           warning(
             "no maxmemory: when memory runs out the system ends the server, instead of writes being refused",
-            "CONFIG SET maxmemory to two thirds of what the machine can spare, and in redis.conf.",
+            "CONFIG SET maxmemory to two thirds of what the machine can spare; the same line belongs in redis.conf.",
           ),
         );
       const ratio = numberOf(info, "mem_fragmentation_ratio");

@@ -45,7 +45,7 @@ export const persistence: Check = {
         found.push(
           warning(
             "neither snapshots nor an append-only file: a restart loses everything",
-            "CONFIG SET appendonly yes (and in redis.conf), unless all of this data may go.",
+            "CONFIG SET appendonly yes, and the same line in redis.conf, unless all of this data may go.",
           ),
         );
       if (found.length > 0) return found;

@@ -38,7 +38,7 @@ const reasonOf = (error: unknown): string => {
 };
 
 const fixes: readonly (readonly [RegExp, string])[] = [
-  [/a wrong port/, "Correct the port, or the scheme: rediss: where the server speaks TLS, redis: where it does not."],
+  [/a wrong port/i, "Correct the port, or the scheme: rediss: where the server speaks TLS, redis: where it does not."],
   [
     /EADDRNOTAVAIL|Cannot assign requested address/,
     "This machine has no port left: somebody opens a connection per call. Make one client, and share it.",

@@ -74,7 +74,7 @@ export const sentinels: Check = {
     if (known < 3)
       found.push(
         warning(
-          `${counted(known, "Sentinel")} in all: when one goes the others cannot outvote it`,
+          `${counted(known, "Sentinel")} in all: when one fails, no majority is left`,
           "Run three or five, on machines of their own.",
         ),
       );

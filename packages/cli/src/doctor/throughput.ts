@@ -104,7 +104,7 @@ export const judgeRates = ({ single, perCall, yardstick, measuredBy }: Rates): F
       `${figures}. Without pipelining 50 to 60 % is normal; an application at 30 % or less opens a connection per call`,
     );
   return warning(
-    `${figures}. Half of what is normal, and not for want of a kept connection: this process gets too little of the machine`,
+    `${figures}. Half of what is normal, although this client keeps its connection: its process gets too little of the machine`,
     "See what else runs on this machine (CPU quota, steal, a debugger), and look again.",
   );
 };
