@@ -13,7 +13,7 @@ try {
   console.log("report written"); // prints: report written
 } catch (error) {
   if (!(error instanceof LockTimeoutError)) throw error;
-  console.log(`${error.holder} is at it, for at least ${error.msLeft} ms`);
+  console.log(`held by ${error.holder ?? "somebody"}; ${error.msLeft ?? "?"} ms were left of that lease`);
 }
 
 async function fetchNumbers(signal: AbortSignal): Promise<void> {

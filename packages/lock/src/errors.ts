@@ -17,7 +17,7 @@ declare module "@kit/core" {
 }
 
 /**
- * The lock was not granted within `waitMs`: another caller held it at the last reply. With a `cause`, Redis was unreachable at
+ * The lock was not granted within `waitMs`: at the last reply, if there was one, another caller held it or waited. With a `cause`, Redis was unreachable at
  * the end. A lost connection is noticed at once; a silent server is noticed by the next heartbeat, within six seconds plus
  * `deadlineMs`. The attempt is undone in the background.
  */
@@ -41,7 +41,7 @@ export class LockTimeoutError extends KitError {
     const left = msLeft === Infinity ? "without an end" : `${String(msLeft)} ms left`;
     const by = holder === undefined ? undefined : `held by ${shown(holder)}, ${left} when last seen`;
     const words = lastWords(by, cause);
-    super("KIT_LOCK_TIMEOUT", `Lock ${shown(resource)} was not free within ${String(waitMs)} ms${words}`, {
+    super("KIT_LOCK_TIMEOUT", `Lock ${shown(resource)} was not granted within ${String(waitMs)} ms${words}`, {
       cause,
       retryable: true,
     });
@@ -77,9 +77,13 @@ export class LockQueueFullError extends KitError {
   readonly maxWaiters: number;
 
   constructor(resource: string, maxWaiters: number) {
-    super("KIT_LOCK_QUEUE_FULL", `Lock ${shown(resource)} already has ${String(maxWaiters)} waiters`, {
-      retryable: true,
-    });
+    super(
+      "KIT_LOCK_QUEUE_FULL",
+      `Lock ${shown(resource)} already has ${String(maxWaiters)} waiters: try later, or raise maxWaiters`,
+      {
+        retryable: true,
+      },
+    );
     this.resource = resource;
     this.maxWaiters = maxWaiters;
   }

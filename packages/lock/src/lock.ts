@@ -56,7 +56,7 @@ export interface LockInspection {
  * keeps its data. Made by {@link createLock}.
  *
  * A caller that cannot have the lock waits in the queue, in the order in which the server saw the calls. A release hands the
- * lock to the first of the queue and notifies it, in one step; nothing polls.
+ * lock to the first of the queue and notifies it, in one step; nothing polls where pushes are permitted.
  */
 export class Lock extends TypedEmitter<LockEvents> implements AsyncDisposable {
   readonly #settings: LeaserSettings;
@@ -114,7 +114,7 @@ export class Lock extends TypedEmitter<LockEvents> implements AsyncDisposable {
    *
    * Waiters are served first in, first out, in the order of their arrival at the server; an unreachable waiter is skipped and
    * keeps its place. Each acquire is a holder of its own: a second acquire of a name that this process holds waits as well. All
-   * waiters of a name in this process share one heartbeat about every five seconds. When the caller gives up (`waitMs`,
+   * waiters of a name in this object share one heartbeat about every five seconds. When the caller gives up (`waitMs`,
    * `signal`), the promise rejects at once and the waiter leaves the queue in the background; a lock that was granted at that
    * moment goes to the next waiter.
    *
@@ -125,7 +125,8 @@ export class Lock extends TypedEmitter<LockEvents> implements AsyncDisposable {
    * @throws {KitUnavailableError} no server answered the first command within `deadlineMs`, or `waitMs` if that is shorter.
    * Once in the queue, the wait continues through outages.
    * @throws {KitUnknownOutcomeError} the first command's reply was lost. The acquire is being undone; call again.
-   * @throws {KitClosedError} this object was closed, or the client was ended, before or during the wait.
+   * @throws {KitClosedError} this object was closed, or the client was ended during the wait. One that was ended before:
+   * KitUnavailableError, not retryable.
    * @throws {KitError} the server's other errors, by their code; `KIT_NAME` for a name that cannot be a key.
    * @throws {TypeError | RangeError} an option is not what it should be.
    *

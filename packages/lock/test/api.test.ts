@@ -27,10 +27,10 @@ describe("its errors", () => {
 
   it("say what happened, to which lock, in one sentence", () => {
     expect(errors.map(String)).toEqual([
-      'LockTimeoutError: Lock "chest" was not free within 500 ms (held by "somebody", 1200 ms left when last seen)',
-      'LockTimeoutError: Lock "chest" was not free within 500 ms',
+      'LockTimeoutError: Lock "chest" was not granted within 500 ms (held by "somebody", 1200 ms left when last seen)',
+      'LockTimeoutError: Lock "chest" was not granted within 500 ms',
       'LockLostError: Lock "chest" was lost: another holder has it',
-      'LockQueueFullError: Lock "chest" already has 3 waiters',
+      'LockQueueFullError: Lock "chest" already has 3 waiters: try later, or raise maxWaiters',
     ]);
   });
 

@@ -27,7 +27,7 @@ interface SeenUse {
 }
 
 /**
- * There was no room within `waitMs`. With a `cause`, Redis was unreachable at the end. A lost connection is noticed at once; a
+ * No permit was granted within `waitMs`: at the last reply, if there was one, there was no room. With a `cause`, Redis was unreachable at the end. A lost connection is noticed at once; a
  * silent server is noticed by the next heartbeat, within six seconds plus `deadlineMs`. The attempt is undone in the
  * background.
  */
@@ -59,7 +59,7 @@ export class SemaphoreTimeoutError extends KitError {
     const whose = tenant === undefined ? "" : ` for tenant ${shown(tenant)}`;
     super(
       "KIT_SEMAPHORE_TIMEOUT",
-      `Semaphore ${shown(resource)} had no room${whose} within ${String(waitMs)} ms${lastWords(use, cause)}`,
+      `Semaphore ${shown(resource)} granted no permit${whose} within ${String(waitMs)} ms${lastWords(use, cause)}`,
       { cause, retryable: true },
     );
     this.resource = resource;
@@ -80,9 +80,13 @@ export class SemaphoreQueueFullError extends KitError {
   readonly maxWaiters: number;
 
   constructor(resource: string, maxWaiters: number) {
-    super("KIT_SEMAPHORE_QUEUE_FULL", `Semaphore ${shown(resource)} already has ${String(maxWaiters)} waiters`, {
-      retryable: true,
-    });
+    super(
+      "KIT_SEMAPHORE_QUEUE_FULL",
+      `Semaphore ${shown(resource)} already has ${String(maxWaiters)} waiters: try later, or raise maxWaiters`,
+      {
+        retryable: true,
+      },
+    );
     this.resource = resource;
     this.maxWaiters = maxWaiters;
   }
@@ -101,7 +105,7 @@ export class SemaphoreWeightError extends KitError {
   constructor(resource: string, weight: number, most: number) {
     super(
       "KIT_SEMAPHORE_WEIGHT",
-      `Semaphore ${shown(resource)} never has room for a weight of ${String(weight)}: the largest is ${String(most)}`,
+      `A weight of ${String(weight)} is above the limits of semaphore ${shown(resource)}: the largest is ${String(most)} now`,
     );
     this.resource = resource;
     this.weight = weight;

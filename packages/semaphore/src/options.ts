@@ -27,10 +27,10 @@ export interface SemaphoreOptions extends LeaserOptions {
   readonly permitsPerTenant?: number | undefined;
 }
 
-/** How many permits to take, and for which tenant. */
+/** What to take, and for which tenant. */
 interface ClaimOptions {
   /**
-   * How many of the permits to take, from 1.
+   * How many units of the limit to use, from 1.
    *
    * @default 1
    */

@@ -12,7 +12,7 @@ import type { ResolvedPermit } from "./options.js";
  * reason). There is no way back.
  */
 export class Permit extends Lease<ResolvedPermit> {
-  /** How many of the semaphore's permits it counts for. */
+  /** How many units of the semaphore's limit it uses. */
   readonly weight: number;
   /** The tenant on whose account it is; null outside of groups. */
   readonly tenant: string | null;

@@ -32,8 +32,8 @@ export interface SemaphoreEvents {
   /** An acquire without `waitMs` has waited for 30 seconds. Once for each, at the next heartbeat: up to six seconds later. */
   readonly stillWaiting: readonly [event: { position: number; used: number; permits: number; waitedMs: number }];
   /**
-   * The server no longer had a record of a waiter (lost data, a grant that expired before its message arrived, or limits below
-   * its weight): it queues again, at the end.
+   * The server no longer had a record of a waiter (lost data, or a grant that expired before its message arrived): it queues again,
+   * at the end. Where limits below its weight were the cause, it rejects with SemaphoreWeightError instead.
    */
   readonly requeued: readonly [];
   /** A permit was released. */
@@ -63,7 +63,7 @@ export interface SemaphoreInspection {
   readonly permits: number;
   /** The limit of each tenant; null outside of groups. */
   readonly permitsPerTenant: number | null;
-  /** The weight in use. Of one tenant, where the stored semaphore is no group: among the 10,000 permits that end first. */
+  /** The weight in use; of one tenant outside of a stored group: only of the 10,000 permits that end first. */
   readonly used: number;
   /** Free weight; 0 also when more than a lowered limit is held. */
   readonly free: number;
@@ -71,12 +71,12 @@ export interface SemaphoreInspection {
   readonly holders: readonly (HolderOrWaiter & { readonly msLeft: number })[];
   /** How many wait, including dead waiters that were not dropped yet. */
   readonly waiters: number;
-  /** The first ten in the queue; in a group with over 1,000 waiters: of the first 1,000 by their tenants' names. */
+  /** The first ten in the queue; in a group with over 1,000 waiters: of those 1,000 whose tenants' names sort first. */
   readonly queue: readonly HolderOrWaiter[];
 }
 
 /**
- * A counting semaphore by name, on one Redis: the weights of all held permits are at most the limit at any instant of the server's
+ * A counting semaphore by name, on one Redis: the sum of the weights of all held permits is at most the limit at any instant of the server's
  * clock, as long as the server keeps its data and the limit is not lowered. Made by {@link createSemaphore}.
  *
  * A caller that finds no room waits in the queue: by priority, and then in order of arrival at the server. A release grants to the
@@ -155,7 +155,8 @@ export class Semaphore extends TypedEmitter<SemaphoreEvents> implements AsyncDis
    * @throws {KitUnavailableError} no server answered the first command within `deadlineMs`, or `waitMs` if that is shorter.
    * Once in the queue, the wait continues through outages.
    * @throws {KitUnknownOutcomeError} the first command's reply was lost. The acquire is being undone; call again.
-   * @throws {KitClosedError} this object was closed, or the client was ended, before or during the wait.
+   * @throws {KitClosedError} this object was closed, or the client was ended during the wait. One that was ended before:
+   * KitUnavailableError, not retryable.
    * @throws {KitError} the server's other errors, by their code.
    * @throws {TypeError | RangeError} an option is not what it should be.
    *
@@ -186,10 +187,10 @@ export class Semaphore extends TypedEmitter<SemaphoreEvents> implements AsyncDis
    * takes no permit away; nothing is granted until enough permits have been released. 0 is a pause. A waiter with a weight above
    * the new limit is refused with SemaphoreWeightError when its turn comes. A number is short for `{ permits }`.
    *
-   * The stored limits expire a week after the last acquire or `setPermits()`; then the next acquire stores those of its object.
+   * The stored limits expire a week after the last acquire, `setPermits()` or waiting caller; then the next acquire stores those of its object.
    *
-   * @throws {TypeError | RangeError} no limit is given, or one is not an integer from 0 to 1,000,000,000, or `permitsPerTenant`
-   * is given and this object was made without it.
+   * @throws {TypeError | RangeError} no limit is given, or one is not an integer from 0 to 1,000,000,000, or a number is
+   * given for `permitsPerTenant` and this object was made without it.
    * @throws {KitUnavailableError | KitUnknownOutcomeError} as every command. Calling it again does no harm.
    *
    * @example

@@ -42,12 +42,12 @@ describe("its errors", () => {
 
   it("say what happened, to which semaphore, in one sentence", () => {
     expect(errors.map(String)).toEqual([
-      'SemaphoreTimeoutError: Semaphore "renderer" had no room within 500 ms (4 of 5 permits in use when last seen)',
-      'SemaphoreTimeoutError: Semaphore "renderer" had no room within 500 ms (0 of 0 permits in use when last seen)',
-      'SemaphoreTimeoutError: Semaphore "renderer" had no room for tenant "ann" within 500 ms (6 of 9 permits in use and at most 5 for each tenant when last seen; Redis was unreachable at the end)',
-      'SemaphoreTimeoutError: Semaphore "renderer" had no room within 500 ms',
-      'SemaphoreWeightError: Semaphore "renderer" never has room for a weight of 7: the largest is 5',
-      'SemaphoreQueueFullError: Semaphore "renderer" already has 3 waiters',
+      'SemaphoreTimeoutError: Semaphore "renderer" granted no permit within 500 ms (4 of 5 permits in use when last seen)',
+      'SemaphoreTimeoutError: Semaphore "renderer" granted no permit within 500 ms (0 of 0 permits in use when last seen)',
+      'SemaphoreTimeoutError: Semaphore "renderer" granted no permit for tenant "ann" within 500 ms (6 of 9 permits in use and at most 5 for each tenant when last seen; Redis was unreachable at the end)',
+      'SemaphoreTimeoutError: Semaphore "renderer" granted no permit within 500 ms',
+      'SemaphoreWeightError: A weight of 7 is above the limits of semaphore "renderer": the largest is 5 now',
+      'SemaphoreQueueFullError: Semaphore "renderer" already has 3 waiters: try later, or raise maxWaiters',
       expect.stringMatching(/^PermitLostError: A permit of semaphore "renderer" was lost: \w/),
     ]);
   });

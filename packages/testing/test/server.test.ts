@@ -140,7 +140,7 @@ describe("startRedis", () => {
     try {
       process.env["PATH"] = "/nowhere";
       delete process.env["REDIS_SERVER_BIN"];
-      await expect(startRedis()).rejects.toThrow(/REDIS_SERVER_BIN.*redis-server.*valkey-server/);
+      await expect(startRedis()).rejects.toThrow(/redis-server.*valkey-server.*REDIS_SERVER_BIN/);
       process.env["REDIS_SERVER_BIN"] = process.execPath;
       await expect(startRedis()).rejects.toThrow("neither a Redis nor a Valkey server");
       process.env["REDIS_SERVER_BIN"] = "/nowhere/redis";

@@ -373,7 +373,10 @@ export class Component<Conn = Connection, Entry = ComponentEntry, Input = Entry>
   async #secret(name: string): Promise<string> {
     const value = await this.#settings.secrets(name);
     if (typeof value !== "string" || value === "")
-      throw new ComponentRefusedError(this.name, `the secret ${JSON.stringify(name)} is not known`);
+      throw new ComponentRefusedError(
+        this.name,
+        `the secret ${JSON.stringify(name)} is not known: set it in the environment, or give it by \`secrets\``,
+      );
     return value;
   }
 }

@@ -23,7 +23,10 @@ export class ConfigMissingError extends KitError {
   readonly entry: string;
 
   constructor(entry: string, revision?: number) {
-    const what = revision === undefined ? "is not set" : `has no revision ${String(revision)} in its history`;
+    const what =
+      revision === undefined
+        ? "is not set: call set(), or give it a default"
+        : `has no revision ${String(revision)} in its history`;
     super("KIT_CONFIG_MISSING", `Configuration ${shown(entry)} ${what}`, { retryable: revision === undefined });
     this.entry = entry;
   }
@@ -66,7 +69,10 @@ export class ConfigConflictError extends KitError {
 
   constructor(entry: string, version: ConfigVersion | undefined) {
     const found = version ? `revision ${String(version.revision)} is there` : "it is not set";
-    super("KIT_CONFIG_CONFLICT", `Configuration ${shown(entry)} is not the expected one: ${found}`);
+    super(
+      "KIT_CONFIG_CONFLICT",
+      `Configuration ${shown(entry)} was changed by somebody else: ${found}; read it, and set it again`,
+    );
     this.entry = entry;
     this.version = version;
   }
@@ -86,7 +92,7 @@ export class ConfigLostError extends KitError {
   constructor(entry: string, known: ConfigVersion, found: ConfigVersion) {
     const how =
       known.epoch === found.epoch
-        ? `its revision went from ${String(known.revision)} to another ${String(found.revision)}`
+        ? `revision ${String(known.revision)} was seen, and now another revision ${String(found.revision)} is there`
         : `it began anew, at revision ${String(found.revision)}`;
     super("KIT_CONFIG_LOST", `Configuration ${shown(entry)} lost writes: ${how}`);
     this.entry = entry;

@@ -123,7 +123,7 @@ const namesOf = (keys: readonly string[]): string => keys.join(", ");
 
 const overtaken = (keys: readonly string[], attempts: number): KitConflictError =>
   new KitConflictError(
-    `The transaction on ${namesOf(keys)} was overtaken at all of ${String(attempts)} tries`,
+    `The transaction on ${namesOf(keys)} was overtaken at each of ${String(attempts)} tries: nothing was written`,
     attempts,
   );
 

@@ -128,8 +128,9 @@ export class KitUnavailableError extends KitError {
 }
 
 /**
- * A change was sent, but its reply did not come: it may or may not have been made. If `op` is set, repeat the call with this
- * operation id: the change has one effect however often it is sent.
+ * A change was sent, but its reply did not come: it may or may not have been made. If the call takes an `op`, repeat it with this
+ * one: the change has one effect however often it is sent. Others say what to do: a lock or semaphore undoes the acquire by
+ * itself, so call it again.
  */
 export class KitUnknownOutcomeError extends KitError {
   /** @internal */

@@ -138,7 +138,9 @@ export const describeLeaseOptions = (leasing: Leasing): void => {
         const client = redis.connect({ lazyConnect: true }) as Client;
         const error = await rejection(leasing.on(client).resume(text as string));
         expect(error).toBeInstanceOf(TypeError);
-        expect(String(error)).toBe(`TypeError: Expected the text of \`serialise()\`, of a ${what} of this version`);
+        expect(String(error)).toBe(
+          `TypeError: Expected the text of \`serialise()\` or \`handOver()\`, of a ${what} of this version`,
+        );
         expect(client.status).toBe("wait");
       },
     );
