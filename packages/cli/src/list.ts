@@ -54,7 +54,7 @@ export const listOf = async (
     const last = columns.length - 1;
     rows.push([name, ...columns.map((column, at) => textOf(column) || (at === last ? textOf("damaged") : ""))]);
   }
-  const count = `${String(names.length)}${isWhole ? "" : ", and perhaps more: at most 100 are shown, of a million keys of each node"}`;
+  const count = `${String(names.length)}${isWhole ? "" : ", and perhaps more: the search was cut short"}`;
   return {
     data: { [things]: data, isWhole },
     facts: [[things, names.length === 0 && isWhole ? "none" : count]],

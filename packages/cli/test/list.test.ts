@@ -45,7 +45,7 @@ describe.each(["single", "cluster"] as const)("kit list on a %s", (mode) => {
     const lock = createLock(redis, { leaseMs: 600_000, renew: false });
     await Promise.all(Array.from({ length: 101 }, (_, index) => lock.acquire(`item:${String(index)}`)));
     const { stdout } = await kit(["list", "locks", "--url", server.url]);
-    expect(stdout).toMatch(/^locks {2}100, and perhaps more: at most 100 are shown, of a million keys of each node\n/);
+    expect(stdout).toMatch(/^locks {2}100, and perhaps more: the search was cut short\n/);
     await lock.close({ timeoutMs: 0 });
   });
 });
