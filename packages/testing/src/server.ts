@@ -24,7 +24,7 @@ export type RedisClient<M extends RedisMode = RedisMode> = M extends "cluster" ?
 export interface StartRedisOptions<M extends RedisMode = RedisMode> {
   /**
    * One server; a Cluster whose masters cover all slots, which takes about two seconds to be ready; or a master that
-   * three Sentinels watch, ready in less than one.
+   * three Sentinels watch, ready in half a second.
    * @default "single"
    */
   readonly mode?: M;

@@ -24,9 +24,7 @@ export class ConfigMissingError extends KitError {
 
   constructor(entry: string, revision?: number) {
     const what =
-      revision === undefined
-        ? "is not set: call set(), or give it a default"
-        : `has no revision ${String(revision)} in its history`;
+      revision === undefined ? "is not set yet: call set()" : `has no revision ${String(revision)} in its history`;
     super("KIT_CONFIG_MISSING", `Configuration ${shown(entry)} ${what}`, { retryable: revision === undefined });
     this.entry = entry;
   }
@@ -71,7 +69,7 @@ export class ConfigConflictError extends KitError {
     const found = version ? `revision ${String(version.revision)} is there` : "it is not set";
     super(
       "KIT_CONFIG_CONFLICT",
-      `Configuration ${shown(entry)} was changed by somebody else: ${found}; read it, and set it again`,
+      `Configuration ${shown(entry)} is not at the expected version: ${found}; read it, and set it again`,
     );
     this.entry = entry;
     this.version = version;

@@ -3,7 +3,6 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { pause } from "@kit/core/toolkit";
 import { eventually, FaultProxy, type RedisMode, type RedisNode, type RedisServer, startRedis } from "@kit/testing";
-import { patience } from "../patience.js";
 import { parseLog, type Span, type WorkerHistory } from "../records.js";
 import type { Setting } from "./setting.js";
 import { clock } from "./clock.mjs";
@@ -265,7 +264,7 @@ export abstract class Lab {
         for (const [worker, count] of before)
           if (!worker.hasEnded && worker.logged("access") <= count) throw new Error(`${worker.id} does nothing yet`);
       },
-      { timeoutMs: 60_000 * patience },
+      { timeoutMs: 60_000 },
     );
   }
 
