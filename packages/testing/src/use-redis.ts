@@ -175,6 +175,7 @@ class TestFile<M extends RedisMode> implements TestRedis<M> {
   }
 
   async beginTest(): Promise<void> {
+    const startedAt = performance.now();
     if (this.client.status === "end") await this.#openClient();
     await this.#ready();
     let prefix: string;
@@ -189,7 +190,7 @@ class TestFile<M extends RedisMode> implements TestRedis<M> {
       clients: [],
       deferred: [],
     };
-    await this.#timers.begin();
+    await this.#timers.begin(startedAt);
   }
 
   async endTest(): Promise<void> {

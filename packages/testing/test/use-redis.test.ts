@@ -1,6 +1,6 @@
 import { spawn } from "node:child_process";
 import { fileURLToPath } from "node:url";
-import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from "vitest";
 
 import { eventually, useRedis } from "../src/index.js";
 import { fakeRunner } from "./fake-runner.js";
@@ -194,19 +194,43 @@ describe("leak checks", () => {
     }
   });
 
-  it("let timers be that were there before the first test", async () => {
-    await quiet();
-    const timer = setInterval(() => {}, 1_000);
+  describe("of another file", () => {
     const other = fakeRunner();
     useRedis(other.hooks);
-    await other.before();
-    try {
+    const timers: NodeJS.Timeout[] = [];
+    const leakTimer = () => timers.push(setInterval(() => {}, 1_000));
+
+    beforeEach(async () => {
+      await quiet();
+      await other.before();
+    });
+    afterEach(async () => {
+      for (const timer of timers.splice(0)) clearInterval(timer);
+      await other.after();
+    });
+
+    it("let timers be that were there before its first test", async () => {
+      leakTimer();
       expect(await other.run(() => {})).toBeUndefined();
       expect(await other.run(longTest)).toBeUndefined();
-    } finally {
-      clearInterval(timer);
-      await other.after();
-    }
+    });
+
+    it("fail a test that leaves a timer while one of the runner ends", async () => {
+      await other.run(() => {});
+      const ofRunner = new Promise<void>((resolve) => void setTimeout(resolve, 100));
+      const problem = await other.leak(async () => {
+        leakTimer();
+        await ofRunner;
+      });
+      expect(problem).toContain("1 timer more than before the test");
+    });
+
+    it("fail a test that leaves a timer after the one that another test left has ended", async () => {
+      expect(await other.leak(leakTimer)).toContain("1 timer more than before the test");
+      clearInterval(timers[0]);
+      setTimeout(() => {}, 100);
+      expect(await other.leak(leakTimer)).toContain("1 timer more than before the test");
+    });
   });
 
   it("fail a test that leaves the server paused or killed, and bring it back", async () => {

@@ -32,12 +32,15 @@ const cut = ["--rounds", "1", "--scale", "0.1"];
 const isFigure = (figure: Figure | undefined): boolean =>
   figure !== undefined && "median" in figure && figure.min <= figure.median && figure.median <= figure.max;
 
-/** In windows of a tenth of the usual length; where other tests have the machine and kit gets nothing done in one, of the usual. */
-const measured = async (...args: string[]): Promise<Report> => {
+/** In windows of a tenth of the usual length; where other tests have the machine, and too little is done in one, of the usual. */
+const measured = async (
+  args: readonly string[],
+  isEnough: (report: Report) => boolean = () => true,
+): Promise<Report> => {
   const run = async (scale: string): Promise<Report> =>
     JSON.parse((await bench(...args, "--json", "--rounds", "1", "--scale", scale)).stdout) as Report;
   const report = await run("0.1");
-  return report.cases.every(({ kit }) => "median" in kit) ? report : await run("1");
+  return report.cases.every(({ kit }) => "median" in kit) && isEnough(report) ? report : await run("1");
 };
 
 // Other tests may have the machine as well.
@@ -73,9 +76,12 @@ describe("npm run bench", { timeout: 300_000 }, () => {
   });
 
   it("hands one lock from process to process, with every implementation, and never to two at once", async () => {
-    const { cases } = await measured("lock", "--case", "contended 16x4");
-    const entries = new Map(cases.map((entry) => [entry.case, entry]));
-    const commands = entries.get("contended commands per hand-off");
+    const of = ({ cases }: Report, name: string) => cases.find((entry) => entry.case === name);
+    const commandsOf = (report: Report) => of(report, "contended commands per hand-off");
+    // Of a window with three hand-offs the commands at its edges are a large part.
+    const isEnough = (report: Report) => Math.abs((commandsOf(report)?.floor?.median ?? NaN) - 2) < 0.5;
+    const report = await measured(["lock", "--case", "contended 16x4"], isEnough);
+    const commands = commandsOf(report);
     expect(commands?.kit).toHaveProperty("median");
     // Where others have the machine as well, a peer's figure may be its error.
     for (const peer of ["redlock@4.2.0", "redis-semaphore@5.8.0", "classic"])
@@ -83,11 +89,11 @@ describe("npm run bench", { timeout: 300_000 }, () => {
     // Two commands per hand-off go over the wire; those that the scripts call are counted apart.
     expect(commands?.floor?.median).toBeCloseTo(2, 0);
     expect(commands?.innerCommands["floor"]).toBeGreaterThan(2);
-    expect(entries.get("contended 16x4 hold=5ms gap p99")?.kit).toHaveProperty("median");
+    expect(of(report, "contended 16x4 hold=5ms gap p99")?.kit).toHaveProperty("median");
   });
 
   it("sells every item once, by every way of the market", async () => {
-    const { cases } = await measured("marketplace");
+    const { cases } = await measured(["marketplace"]);
     const names = ["WATCH", "market lock", "item lock"].flatMap((way) => [
       way,
       `${way} retries per sale`,
