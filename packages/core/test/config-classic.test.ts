@@ -255,7 +255,7 @@ describe("maintenance flag", () => {
     expect(await new ClassicMaintenance(redis.client, prefix()).isUnderMaintenance()).toBe(true);
 
     const flags = ours();
-    await flags.set("maintenance", false);
+    await flags.set("maintenance", false, { deadlineMs: 30_000 });
     await redis.client.hset(fixture.keyOf("entry", "flags"), { revision: 2, value: '{"maintenance":{"on":"no"}}' });
     await until(() => flags.state === "degraded");
     expect(flags.isOn("maintenance")).toBe(false);
@@ -276,8 +276,8 @@ describe("maintenance flag", () => {
     expect(await classic.isUnderMaintenance()).toBe(false);
 
     const flags = ours((await own(redis, { url: proxy.url })) as unknown as Redis, 500);
-    await flags.ready();
-    await flags.set("maintenance", false);
+    await flags.ready({ waitMs: 30_000 });
+    await flags.set("maintenance", false, { deadlineMs: 30_000 });
     proxy.refuse = true;
     proxy.resetAll();
     // Seen at once, and by policy no answer for longer than was agreed.
@@ -304,7 +304,7 @@ describe("maintenance flag", () => {
     for (let read = 0; read < 10_000; read++) expect(flags.isOn("maintenance")).toBe(false);
     const told = new Promise((resolve) => flags.once("change", resolve));
     expect(await callsOf(redis, "hmget")).toBe(reads);
-    await ours().set("maintenance", true);
+    await ours().set("maintenance", true, { deadlineMs: 30_000 });
     await told;
     expect(flags.isOn("maintenance")).toBe(true);
   });

@@ -87,8 +87,8 @@ describe("flags", () => {
     const proxy = await proxied(redis);
     const client = await own(redis, { url: proxy.url });
     const flags = make({ deadlineMs: 100, pollMs: 100, maxStaleMs: 800 }, client);
-    await flags.ready();
-    await flags.set("beta", true);
+    await flags.ready({ waitMs: 30_000 });
+    await flags.set("beta", true, { deadlineMs: 30_000 });
     proxy.refuse = true;
     proxy.resetAll();
     await until(() => flags.state === "stale");

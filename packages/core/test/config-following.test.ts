@@ -180,7 +180,7 @@ describe("config: servers that go", () => {
     const proxy = await proxied(redis);
     const client = await own(redis, { url: proxy.url });
     const config = await fixture.ready({ default: first, deadlineMs: 200, pollMs: 200 }, client);
-    await config.set(second);
+    await config.set(second, { deadlineMs: 30_000 });
     const told = recorded(config);
     proxy.down.hole = true;
     await until(() => config.state === "stale" && config.staleMs > 500);

@@ -294,7 +294,7 @@ describe("durable: another server, or no answer", () => {
 
   it("is unknown when the master is stopped, by its deadline", async () => {
     await inStep();
-    const result = await durable(redis.client, options({ timeoutMs: 100, deadlineMs: 500 }), async (scope) => {
+    const result = await durable(redis.client, options({ timeoutMs: 100, deadlineMs: 1_500 }), async (scope) => {
       await write(scope);
       master().pause();
     });

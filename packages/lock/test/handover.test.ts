@@ -93,7 +93,8 @@ describe("Lease.extend to less", () => {
     await using proxy = await FaultProxy.start({ port });
     const client = await connect({ url: proxy.url, deadlineMs: 30_000 });
     redis.defer(() => client.close());
-    const lease = await fixture.on(client, { deadlineMs: 500 }).acquire(name, { leaseMs: 30_000 });
+    const lock = fixture.on(client, { deadlineMs: 500 });
+    const lease = await eventually(() => lock.acquire(name, { leaseMs: 30_000 }));
     // The request arrives, the answer is late.
     proxy.down.latencyMs = 1_500;
     const extended = rejection(lease.extend(100));

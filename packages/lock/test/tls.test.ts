@@ -87,7 +87,7 @@ describe("a lock over TLS, with a password, as its ACL user", () => {
     const { hostname, port } = new URL(at);
     const client = new Redis({ host: hostname, port: Number(port), tls, disconnectTimeout: 50, ...user.login });
     redis.defer(() => client.disconnect());
-    const lock = createLock(client, { prefix, deadlineMs: 500 });
+    const lock = createLock(client, { prefix, deadlineMs: 1_500 });
     redis.defer(() => lock.close({ timeoutMs: 0 }));
     const unavailable = await rejection(lock.acquire("chest"));
     expect(unavailable).toBeInstanceOf(KitUnavailableError);

@@ -188,7 +188,7 @@ describe("a shipper", () => {
         proxy.refuse = true;
       }
     });
-    const shipper = fixture.shipper({ client, codec: "none", chunkBytes: 1_024, deadlineMs: 300 });
+    const shipper = fixture.shipper({ client, codec: "none", chunkBytes: 1_024, deadlineMs: 1_000 });
     const codes: string[] = [];
     shipper.on("error", ({ code }) => {
       codes.push(code);

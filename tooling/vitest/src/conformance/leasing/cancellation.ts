@@ -145,12 +145,14 @@ export const describeLeaseCancellation = (leasing: Leasing): void => {
     });
 
     describe("an acquire with a copy that arrives after its end", () => {
+      /** Time for what has to happen before the copy comes. */
+      const lateMs = 1_500;
       let client: object;
       let leaser: Leaser;
       beforeEach(async () => {
         client = connect();
         // Long enough that a copy which a busy machine delays is accepted.
-        leaser = leasing.on(client, { deadlineMs: 3_000 });
+        leaser = leasing.on(client, { deadlineMs: 6_000 });
         // From here on the server has the scripts and the client has its inbox.
         const held = await leaser.acquire();
         await rejection(leaser.acquire({ waitMs: 50 }));
@@ -170,7 +172,7 @@ export const describeLeaseCancellation = (leasing: Leasing): void => {
       };
 
       it("holds no lease when its lease was released before", async () => {
-        const held = await sentTwice(proxy, client, 600, () => leaser.acquire({ leaseMs: 120_000 }));
+        const held = await sentTwice(proxy, client, lateMs, () => leaser.acquire({ leaseMs: 120_000 }));
         expect(await held.release()).toBe("released");
         await comesAndGoes(leasing.heldKey(name));
         await isFree(leasing);
@@ -179,7 +181,7 @@ export const describeLeaseCancellation = (leasing: Leasing): void => {
       it("is in no queue when its caller had cancelled before", async () => {
         const holder = await leasing.make().acquire();
         const { signal, abort } = aborting();
-        const waiting = rejection(sentTwice(proxy, client, 600, () => leaser.acquire({ signal })));
+        const waiting = rejection(sentTwice(proxy, client, lateMs, () => leaser.acquire({ signal })));
         await leasing.untilWaiting(1);
         abort();
         expect(await waiting).toBe(reason);
@@ -252,7 +254,7 @@ export const describeLeaseCancellation = (leasing: Leasing): void => {
 
     it("never runs when the caller's client gave up on it by commandTimeout", async () => {
       const client = redis.connect({ commandTimeout: 300 });
-      await leasing.on(client, { name: "warm-up" }).tryAcquire();
+      await eventually(() => leasing.on(client, { name: "warm-up" }).tryAcquire());
       const leaser = leasing.on(client, { deadlineMs: 700 });
       await redis.server.call("CLIENT", "PAUSE", "1200", "ALL");
       expect(await rejection(leaser.tryAcquire())).toMatchObject({
@@ -267,7 +269,7 @@ export const describeLeaseCancellation = (leasing: Leasing): void => {
 
     it("is one acquire, however often the caller's client gave up on it by commandTimeout", async () => {
       const client = redis.connect({ commandTimeout: 300 });
-      await leasing.on(client, { name: "warm-up" }).tryAcquire();
+      await eventually(() => leasing.on(client, { name: "warm-up" }).tryAcquire());
       const leaser = leasing.on(client);
       await redis.server.call("CLIENT", "PAUSE", "800", "ALL");
       const held = await leaser.tryAcquire();

@@ -178,13 +178,13 @@ export const describeLeaseClients = (leasing: Leasing): void => {
 
   describe("a server that is silent when a wait ends", () => {
     it("is the cause of the timeout", async () => {
-      const { holder } = await leasing.on(redis.connect()).acquire({ leaseMs: 700, renew: false });
+      const { holder } = await leasing.on(redis.connect()).acquire({ leaseMs: 1_400, renew: false });
       const client = redis.connect();
       // From here on there is a connection, whose start may have taken a while.
       await leasing.on(client).inspect();
-      const leaser = leasing.on(client, { deadlineMs: 500 });
-      const waiter = await leaser.enqueue({ waitMs: 1_500 });
-      await redis.server.call("CLIENT", "PAUSE", "2500", "ALL");
+      const leaser = leasing.on(client, { deadlineMs: 1_000 });
+      const waiter = await leaser.enqueue({ waitMs: 3_000 });
+      await redis.server.call("CLIENT", "PAUSE", "4000", "ALL");
       expect(await rejection(waiter.promise)).toMatchObject({
         ...leasing.timeoutOf(holder),
         cause: { code: expect.stringMatching(/^KIT_(UNAVAILABLE|UNKNOWN_OUTCOME)$/) as unknown },
