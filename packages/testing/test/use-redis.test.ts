@@ -3,7 +3,7 @@ import { fileURLToPath } from "node:url";
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from "vitest";
 
 import { eventually, useRedis } from "../src/index.js";
-import { fakeRunner } from "./fake-runner.js";
+import { type FakeRunner, fakeRunner } from "./fake-runner.js";
 
 const file = fakeRunner();
 const redis = useRedis(file.hooks, { permanentKeys: ["counter:*", /:forever$/] });
@@ -195,12 +195,14 @@ describe("leak checks", () => {
   });
 
   describe("of another file", () => {
-    const other = fakeRunner();
-    useRedis(other.hooks);
+    let other: FakeRunner;
     const timers: NodeJS.Timeout[] = [];
     const leakTimer = () => timers.push(setInterval(() => {}, 1_000));
 
     beforeEach(async () => {
+      // Anew for each test: a file remembers how many timers rest in it.
+      other = fakeRunner();
+      useRedis(other.hooks);
       await quiet();
       await other.before();
     });
