@@ -1,4 +1,4 @@
-import { mkdtemp, writeFile } from "node:fs/promises";
+import { mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { connect } from "@kit/core";
@@ -20,3 +20,4 @@ console.log(counts.get("200"), counts.get("404")); // prints: 2 1
 
 await job.close();
 await redis.close();
+await rm(directory, { recursive: true });

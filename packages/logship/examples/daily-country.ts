@@ -1,4 +1,4 @@
-import { mkdtemp, writeFile } from "node:fs/promises";
+import { mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { connect } from "@kit/core";
@@ -35,3 +35,4 @@ console.log(await job.forward("country", sink), totals.get("2026-03-01 DE"));
 
 await job.close();
 await redis.close();
+await rm(directory, { recursive: true });

@@ -1,4 +1,5 @@
 import { type Judge } from "./common-invariants.js";
+import { patience } from "./patience.js";
 import { type Call, clockErrorMs, type CommonRecord, type Span, type WorkerHistory } from "./records.js";
 
 // The promises of every package with leases:
@@ -70,11 +71,11 @@ export const checkHold = (
   const { name, grantedAt, endsAt, missedAt, abortedAt, reason, endedAt } = hold;
   if (endsAt === undefined) return;
   const silentUntil = abortedAt ?? endedAt;
-  // After a stall the signal may be late, but it must come before all else that the process then does.
+  const lateAt = endsAt + roundingMs * patience;
+  // A stall that began before the signal was late excuses it, but it must come before all else that the process then does.
   const isExcused =
-    missedAt === undefined && stalls.some(({ from, to }) => from <= endsAt + clockErrorMs && endsAt <= to + roundingMs);
-  const isLate =
-    (missedAt !== undefined && missedAt < silentUntil) || (silentUntil > endsAt + roundingMs && !isExcused);
+    missedAt === undefined && stalls.some(({ from, to }) => from <= lateAt && endsAt <= to + roundingMs);
+  const isLate = (missedAt !== undefined && missedAt < silentUntil) || (silentUntil > lateAt && !isExcused);
   const how = abortedAt === undefined ? "never aborted" : `aborted ${(abortedAt - endsAt).toFixed(1)} ms after its end`;
   const length = (endsAt - grantedAt).toFixed(1);
   judge("L3", isLate && `${name}: the signal of ${which} ${how}, ${length} ms after its grant`);

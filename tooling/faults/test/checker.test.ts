@@ -156,6 +156,22 @@ const aPause = ({ registers, workers }: Draft, pauseMs: number): { readonly from
   return { from, to };
 };
 
+/** A holder whose signal aborts so long after its lease's end. */
+const aLateSignal = (
+  { workers, pick }: Draft,
+  lateMs: number,
+): { worker: Draft["workers"][number]; endsAt: number } => {
+  const holds = workers.flatMap((worker) =>
+    worker.records.flatMap((hold) =>
+      hold.kind === "hold" && hold.endsAt !== undefined ? [{ worker, hold, endsAt: hold.endsAt }] : [],
+    ),
+  );
+  const { worker, hold, endsAt } = pick(holds);
+  const abortedAt = endsAt + lateMs;
+  Object.assign(hold, { abortedAt, endedAt: abortedAt + 10, reason: "deadline" });
+  return { worker, endsAt };
+};
+
 const invariantsBrokenBy = (run: RunHistory): Invariant[] => [
   ...new Set(violationsOf(run).map(({ invariant }) => invariant)),
 ];
@@ -277,14 +293,13 @@ const faults: readonly (readonly [what: string, invariants: readonly Invariant[]
       hold.endedAt = hold.missedAt + 1;
     },
   ],
+  ["a late signal that no stall excuses", ["L3"], (draft) => void aLateSignal(draft, 31)],
   [
-    "a late signal that no stall excuses",
+    "a signal that was late before its process stalled",
     ["L3"],
-    ({ some }) => {
-      const hold = some("hold");
-      hold.abortedAt = (hold.endsAt ?? 0) + 31;
-      hold.endedAt = hold.abortedAt + 10;
-      hold.reason = "deadline";
+    (draft) => {
+      const { worker, endsAt } = aLateSignal(draft, 600);
+      worker.records.push({ kind: "stall", from: endsAt + 31, to: endsAt + 600 });
     },
   ],
   ["a regrant that comes too late", ["L4"], (draft) => void aDeath(draft, 0.1 * leaseMs + 101)],
@@ -389,11 +404,10 @@ describe("The checker", () => {
       const draft = aRun(seed);
       const call = draft.some("call");
       Object.assign(call, { dueMs: -100, stalledMs: 7 });
-      const worker = draft.pick(draft.workers);
-      const hold = worker.records.find(({ kind }) => kind === "hold") as Mutable<HoldRecord> | undefined;
-      if (hold?.endsAt === undefined) continue;
-      Object.assign(hold, { abortedAt: hold.endsAt + 600, endedAt: hold.endsAt + 700, reason: "deadline" });
-      worker.records.push({ kind: "stall", from: hold.endsAt - 300, to: hold.endsAt + 600 });
+      const { worker, endsAt } = aLateSignal(draft, 600);
+      // Also one that began when the signal was not late yet.
+      const from = endsAt + draft.pick([-300, 30]);
+      worker.records.push({ kind: "stall", from, to: endsAt + 600 });
       expect(violationsOf(draft.run)).toEqual([]);
     }
   });
