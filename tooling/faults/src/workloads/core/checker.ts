@@ -8,6 +8,7 @@ import {
   stalledIn,
   type Verdict,
 } from "../../common-invariants.js";
+import { patience } from "../../patience.js";
 import { clockErrorMs, type Span } from "../../records.js";
 import type {
   ConfigCall,
@@ -44,7 +45,7 @@ export const invariants = ["D1", "D2", "C1", "C2", "C3", "C4", "C5", "U1", "U2",
 
 type Judge = AnyJudge<Invariant>;
 
-const newestMs = 2_000;
+const newestMs = 2_000 * patience;
 
 /** Checks a run against the invariants. The checks use the promises of core, not its implementation. */
 export const verdictOn = (run: RunHistory): Verdict<Invariant> =>

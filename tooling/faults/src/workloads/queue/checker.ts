@@ -200,7 +200,7 @@ const checkCall = (run: RunHistory, { job, runs }: Story, call: AddCall, judge: 
 };
 
 /** Allowed for timers and the machine. */
-const abortMs = 100;
+const abortMs = 100 * patience;
 
 const checkAborted = (run: RunHistory, job: string, former: Begun, next: Begun, judge: Judge): void => {
   const { worker } = former;
