@@ -1,5 +1,6 @@
 import { existsSync, readFileSync } from "node:fs";
 import { createRequire } from "node:module";
+import { availableParallelism } from "node:os";
 import { join } from "node:path";
 import { defineConfig } from "vitest/config";
 import { tallyReporter } from "./tally-reporter.mjs";
@@ -63,7 +64,7 @@ export const preset = ({ include = ["test/**/*.test.ts"], ...overrides } = {}, {
       // A worker of its own for each file would spend a quarter of the time starting.
       isolate: false,
       // Tests wait some of the time; more workers than these only slow down a machine of two processors.
-      maxWorkers: 3,
+      maxWorkers: Math.min(3, availableParallelism() + 1),
       expect: { requireAssertions: true },
       reporters: ["default", tallyReporter("result")],
       // A project adds its files to those of the whole.

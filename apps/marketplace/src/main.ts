@@ -43,7 +43,7 @@ const usage = `Usage: node dist/main.js [--port N] [--redis URL] [--prefix TEXT]
 `;
 
 const exitLimitMs = 2_700;
-const visitorsLimitMs = 120_000;
+const visitorsLimitMs = 300_000;
 const recountLimitMs = 20_000;
 const workerNames = ["worker 1", "worker 2", "worker 3"];
 

@@ -44,7 +44,7 @@ const seed = 1_912;
 const commandTimeoutMs = 3_000;
 const ownServerMs = 20_000;
 const guestServerMs = 5_000;
-const openingMs = 30_000;
+const openingMs = 120_000;
 const mostHolds = 20;
 const holdMs = 8_000;
 
