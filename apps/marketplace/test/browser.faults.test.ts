@@ -47,17 +47,16 @@ inBrowser("Under stress", () => {
     ["poor", /^\s*1 purchase of 50 went through$/],
   ])("a race is run and told: %s", async (way, headline) => {
     const { page, complaints, close } = await open();
-    // On a busy machine buyers may get no answer in time: then the race is run again.
-    await eventually(
-      async () => {
-        await page.goto(`/race?way=${way}`);
-        await page.click(".race .start button");
-        await page.waitForURL(/\/race\/race-/);
-        expect(await page.textContent("table")).toContain("50 of 50");
-      },
-      { timeoutMs: stepMs },
-    );
-    expect(await page.textContent(".headline")).toMatch(headline);
+    // On a busy machine buyers may get no answer in time: then the race is run again. Every race is judged.
+    let answers: string | null = "";
+    for (let races = 0; races < 5 && !answers?.includes("50 of 50"); races++) {
+      await page.goto(`/race?way=${way}`);
+      await page.click(".race .start button");
+      await page.waitForURL(/\/race\/race-/);
+      expect(await page.textContent(".headline")).toMatch(headline);
+      answers = await page.textContent("table");
+    }
+    expect(answers).toContain("50 of 50");
     expect(await page.locator(".result .dot").count()).toBe(50);
     expect(await page.locator(".result .dot.won").count()).toBeGreaterThan(way === "none" ? 1 : 0);
     expect(await page.locator(".checks .mark.bad").count()).toBe(way === "none" ? 2 : 0);

@@ -123,11 +123,10 @@ const play = async (steps: readonly Step[], chosen: readonly number[]): Promise<
       expect(news.reset).toBe(reset);
       expect(news.unread).toBe(own.unread(member));
       if (!page.more) expect(messages.at(-1)?.seq ?? own.head).toBe(own.head);
-      const last = messages.at(-1);
-      // What is told of a chat without a message for this reader is told once, too.
-      const upTo = last?.seq ?? (first >= own.head ? own.head : undefined);
-      if (upTo === undefined) reader.cursors.delete(name);
-      else reader.cursors.set(name, { life: own.life, seq: upTo });
+      // A gap of a chat without a message for this reader is told once, too.
+      const seq = messages.at(-1)?.seq ?? (first >= own.head ? own.head : undefined);
+      if (seq === undefined) reader.cursors.delete(name);
+      else reader.cursors.set(name, { life: own.life, seq });
     }
     for (const name of page.left) {
       expect(reader.left.has(name)).toBe(true);
