@@ -367,7 +367,7 @@ const killed: Case = {
     leaseMs: 1_000,
     renew: true,
   }),
-  rounds: 3,
+  rounds: 15,
   processes: 2,
   isFinal: true,
   measure: {

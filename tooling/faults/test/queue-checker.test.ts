@@ -1,0 +1,305 @@
+import { describe, expect, it } from "vitest";
+import { lateMs } from "../src/common-invariants.js";
+import { patience } from "../src/patience.js";
+import { type Invariant, verdictOn } from "../src/workloads/queue/checker.js";
+import type {
+  AccessRecord,
+  AddCall,
+  JobRecord,
+  Letter,
+  LogRecord,
+  RunHistory,
+  WorkerHistory,
+} from "../src/workloads/queue/history.js";
+
+// A run that keeps every invariant; then one thing in it is put wrong, and the checker has to say which invariant that breaks.
+
+type Mutable<T> = { -readonly [K in keyof T]: T[K] };
+
+interface Draft extends Mutable<Omit<RunHistory, "workers" | "letters">> {
+  workers: Record<"w1" | "w2" | "dead", Mutable<Omit<WorkerHistory, "records">> & { records: LogRecord[] }>;
+  letters: Map<string, Letter[]>;
+}
+
+const epoch = 1_700_000_000_000;
+const leaseMs = 400;
+type Facts = Partial<Omit<AddCall, "kind">> & { readonly fails?: number; readonly delayMs?: number };
+
+const add = (key: string, from: number, { fails = 0, delayMs = 0, ...facts }: Facts = {}): AddCall => ({
+  ...{ kind: "call", what: "add", name: "ahead", outcome: "ok", dueMs: 500, stalledMs: 0 },
+  ...{ startedAt: epoch + from, settledAt: epoch + from + 10, jobs: [{ key, fails, delayMs }], ...facts },
+});
+type Run = readonly [attempt: number, crashes: number];
+const begun = (key: string, at: number, [attempt, crashes]: Run = [1, 0], name = "ahead"): AccessRecord => ({
+  ...{ kind: "access", name, key, attempt, crashes, takenAt: epoch + at, at: epoch + at },
+});
+const later = (
+  kind: JobRecord["kind"],
+  key: string,
+  at: number,
+  [attempt, crashes]: Run = [1, 0],
+  how: "ok" | "failed" = "ok",
+): JobRecord => ({
+  ...{ kind, name: "ahead", key, attempt, crashes, at: epoch + at },
+  ...(kind === "ran" ? { how } : {}),
+});
+const success = (key: string, at: number, run?: Run): LogRecord[] => [
+  begun(key, at, run),
+  later("ran", key, at + 20, run),
+  later("done", key, at + 30, run),
+];
+const failure = (key: string, at: number, attempt: number): LogRecord[] => [
+  begun(key, at, [attempt, 0]),
+  later("ran", key, at + 20, [attempt, 0], "failed"),
+];
+
+/** A job each: ends at once; fails once; loses its lease at 300; fails for good; is called; waits; dies with its worker. */
+const aRun = (): Draft => {
+  const left = { kind: "left", open: [], stalledMs: 0 } as const;
+  const first = [
+    ...[add("plain", 0), add("again", 0, { fails: 1 }), add("slow", 0), add("bad", 0, { fails: 3 })],
+    ...[add("called", 0, { what: "call", isOwn: true, dueMs: 5_000 }), add("later", 0, { delayMs: 200 })],
+    ...[...success("plain", 100), ...failure("again", 100, 1), begun("slow", 120), later("lost", "slow", 305)],
+    ...[later("ran", "slow", 340), ...failure("bad", 150, 1), ...failure("bad", 200, 2), ...failure("bad", 250, 3)],
+    ...[later("dead", "bad", 275, [3, 0]), ...success("held", 900, [1, 1]), left],
+  ];
+  const second = [
+    ...[add("held", 0), add("durable", 0, { name: "strict" }), ...success("again", 200, [2, 0])],
+    ...[...success("called", 130), ...success("later", 230), ...success("slow", 300, [1, 1])],
+    ...[begun("durable", 150, [1, 0], "strict"), { ...later("ran", "durable", 160), name: "strict" }, left],
+  ];
+  const worker = { printed: "", end: "exit 0" };
+  const work = { concurrency: 5, maxCrashes: 4 };
+  return {
+    leaseMs,
+    specs: [
+      { name: "ahead", isDurable: false, work },
+      { name: "strict", isDurable: true, work: { concurrency: 5, maxCrashes: 1 } },
+    ],
+    workers: {
+      w1: { id: "w1", records: first, ...worker },
+      w2: { id: "w2", records: second, ...worker },
+      dead: { id: "dead", records: [begun("held", 480)], killedAt: epoch + 490, printed: "", end: "SIGKILL" },
+    },
+    heals: [{ at: epoch + 450 }],
+    deaths: [
+      { name: "ahead", key: "held", worker: "dead", endsAt: epoch + 880 },
+      { name: "ahead", key: "never begun", worker: "dead", endsAt: epoch + 880 },
+    ],
+    losses: [],
+    outages: [
+      { kind: "server stopped", from: epoch + 150, to: epoch + 290 },
+      { kind: "worker killed", from: epoch + 490, to: epoch + 490 },
+    ],
+    isShifted: false,
+    letters: new Map([
+      [
+        "ahead",
+        [
+          { key: "bad", attempts: 3, crashes: 0 },
+          { key: "its add was not logged", attempts: 1, crashes: 0 },
+        ],
+      ],
+      ["strict", []],
+    ]),
+    leftovers: [],
+    echoes: 0,
+  };
+};
+
+const verdictAfter = (spoil: (draft: Draft) => void): ReturnType<typeof verdictOn> => {
+  const draft = aRun();
+  spoil(draft);
+  return verdictOn({ ...draft, workers: Object.values(draft.workers) });
+};
+const brokenBy = (spoil: (draft: Draft) => void): Invariant[] => [
+  ...new Set(verdictAfter(spoil).violations.map(({ invariant }) => invariant)),
+];
+const without = (draft: Draft, kind: string, key: string): void => {
+  for (const worker of Object.values(draft.workers))
+    worker.records = worker.records.filter((one) => one.kind !== kind || !("key" in one) || one.key !== key);
+};
+/** Puts facts into the add of a job. */
+const put = ({ workers }: Draft, key: string, facts: Partial<Omit<AddCall, "kind">>): void => {
+  for (const worker of Object.values(workers))
+    worker.records = worker.records.map((one) =>
+      "jobs" in one && one.jobs[0]?.key === key ? { ...one, ...facts } : one,
+    );
+};
+/** The server had lost what was written in the first half second. */
+const lost = { from: epoch - 100, to: epoch + 500, isTotal: false };
+const failed = { outcome: "failed", code: "KIT_JOB_FAILED" } as const;
+const noOutcome = { outcome: "failed", code: "KIT_JOB_OUTCOME_LOST" } as const;
+
+it("A run of queues that keeps every invariant passes, and each of them was judged", () => {
+  const { violations, checked } = verdictAfter((draft) => put(draft, "again", { outcome: "unknown" }));
+  expect(violations).toEqual([]);
+  expect(Object.entries(checked).filter(([, count]) => count === 0)).toEqual([]);
+});
+
+describe("The checker of queues finds", () => {
+  it.each<[string, Invariant, (draft: Draft) => void]>([
+    ["a job that nobody ran", "kept", (draft) => without(draft, "ran", "plain")],
+    [
+      "a job that was added after the loss",
+      "kept",
+      (draft) => {
+        draft.losses = [{ from: epoch - 900, to: epoch - 500, isTotal: false, sparesDurable: false }];
+        without(draft, "ran", "plain");
+      },
+    ],
+    ["a job that is left over", "kept", ({ leftovers }) => void (leftovers as string[]).push("one is left")],
+    [
+      "a durable job that a failover lost",
+      "kept",
+      (draft) => {
+        draft.losses = [{ ...lost, sparesDurable: true }];
+        without(draft, "access", "durable");
+      },
+    ],
+    ["a job that ran twice", "repeats", ({ workers }) => void workers.w1.records.push(begun("called", 150))],
+    [
+      "a job that began after its end",
+      "ended",
+      ({ workers }) => void workers.w2.records.push(begun("plain", 160, [2, 0])),
+    ],
+    [
+      "an end that counted though the lease was lost",
+      "fenced",
+      ({ workers }) => void workers.w1.records.push(later("done", "slow", 345)),
+    ],
+    [
+      "a handler that goes on beside the next",
+      "aborted",
+      ({ workers: { w1 } }) => {
+        const lateBy = 110 * patience;
+        w1.records = w1.records.filter((one) => !("key" in one) || one.key !== "slow" || one.kind === "access");
+        w1.records.push(later("lost", "slow", 300 + lateBy), later("ran", "slow", 320 + lateBy));
+      },
+    ],
+    [
+      "a job before its time",
+      "due",
+      (draft) => {
+        const { w2 } = draft.workers;
+        w2.records = w2.records.map((one) =>
+          one.kind === "access" && one.key === "later" ? { ...one, takenAt: epoch + 190 } : one,
+        );
+      },
+    ],
+    ["a crash without a cause", "charged", (draft) => void (draft.outages = [])],
+    [
+      "a crash after a fault that costs no lease",
+      "charged",
+      (draft) => void (draft.outages = draft.outages.map((one) => ({ ...one, kind: "replies lost" }))),
+    ],
+    ["another's result", "called", (draft) => put(draft, "called", { isOwn: false })],
+    [
+      "a result without a run",
+      "called",
+      (draft) => {
+        without(draft, "ran", "called");
+        put(draft, "called", { jobs: [{ key: "called", fails: 3, delayMs: 0 }] });
+        draft.letters.get("ahead")?.push({ key: "called", attempts: 3, crashes: 0 });
+      },
+    ],
+    ["a call that failed too soon", "called", (draft) => put(draft, "called", { ...failed, attempts: 2, crashes: 3 })],
+    ["a lost outcome", "called", (draft) => put(draft, "called", noOutcome)],
+    [
+      "a dead letter that may try again",
+      "dead",
+      ({ letters }) => void letters.get("ahead")?.push({ key: "again", attempts: 3, crashes: 0 }),
+    ],
+    [
+      "a dead letter with crashes left",
+      "dead",
+      ({ letters }) => void letters.get("ahead")?.push({ key: "again", attempts: 1, crashes: 3 }),
+    ],
+    [
+      "a dead worker's job that waits for longer than its lease",
+      "lease",
+      (draft) => {
+        draft.deaths = draft.deaths.map((one) => ({ ...one, endsAt: epoch + 859 - 400 * patience }));
+      },
+    ],
+    ["a call that settles late", "U1", (draft) => put(draft, "plain", { settledAt: epoch + 502 + lateMs })],
+    ["work that does not go on", "U3", (draft) => void (draft.heals = [{ at: epoch + 500, dueMs: 50 }])],
+    ["a queue that rests for ever", "U3", (draft) => void (draft.heals = [{ at: epoch + 1_000 }])],
+    ["what a worker printed", "U4", ({ workers }) => void (workers.w1.printed = "oops")],
+    ["an error without a type", "U5", (draft) => put(draft, "plain", { outcome: "untyped" })],
+  ])("%s (%s)", (_, invariant, spoil) => {
+    expect(brokenBy(spoil)).toEqual([invariant]);
+  });
+});
+
+describe("The checker of queues excuses", () => {
+  it.each<[string, (draft: Draft) => void]>([
+    [
+      "jobs that the server lost, and outcomes",
+      (draft) => {
+        draft.losses = [{ ...lost, sparesDurable: false }];
+        without(draft, "access", "plain");
+        without(draft, "access", "durable");
+        put(draft, "called", noOutcome);
+        (draft.leftovers as string[]).push("a wake-up of a job that was lost");
+      },
+    ],
+    [
+      "a job whose add was not acknowledged",
+      (draft) => (without(draft, "ran", "plain"), put(draft, "plain", { outcome: "unknown" })),
+    ],
+    [
+      "a crash that a stalled worker explains",
+      (draft) => {
+        draft.outages = draft.outages.filter(({ kind }) => kind === "worker killed");
+        draft.workers.w1.records.push({ kind: "stall", from: epoch + 150, to: epoch + 300 });
+      },
+    ],
+    [
+      "a signal that was late while its process stood still",
+      ({ workers: { w1 } }) => {
+        const until = epoch + 300 + 500 * patience;
+        w1.records = w1.records.filter((one) => !("key" in one) || one.key !== "slow" || one.kind === "access");
+        w1.records.push({ kind: "stall", from: epoch + 300, to: until });
+        w1.records.push({ ...later("lost", "slow", 0), at: until }, { ...later("ran", "slow", 0), at: until + 1 });
+      },
+    ],
+    [
+      "a job that its worker handed back when it closed",
+      ({ workers: { w1 } }) => {
+        const { jobs: _, ...close } = { ...add("", 120), what: "close" };
+        w1.records.push(close, begun("called", 125));
+      },
+    ],
+    [
+      "a job that is not durable, where durable ones survive",
+      (draft) => {
+        draft.losses = [{ ...lost, sparesDurable: true }];
+        without(draft, "access", "plain");
+      },
+    ],
+    [
+      "instants of a clock that jumped",
+      (draft) => {
+        const { w1, w2 } = draft.workers;
+        draft.isShifted = true;
+        w1.records = w1.records.filter((one) => !("key" in one) || one.key !== "slow" || one.kind === "access");
+        w1.records.push(later("lost", "slow", 300 + 400 * patience), later("ran", "slow", 320 + 400 * patience));
+        w2.records = w2.records.map((one) =>
+          one.kind === "access" && one.key === "later" ? { ...one, takenAt: epoch + 190 } : one,
+        );
+      },
+    ],
+    [
+      "a signal that a killed worker could not log",
+      ({ workers: { w1 } }) => {
+        w1.killedAt = epoch + 500;
+        w1.records = w1.records.filter((one) => !("key" in one) || one.key !== "slow" || one.kind === "access");
+        w1.records.push(later("lost", "slow", 300 + 400 * patience));
+      },
+    ],
+    ["a call whose job failed for good", (draft) => put(draft, "called", { ...failed, attempts: 1, crashes: 4 })],
+  ])("%s", (_, spoil) => {
+    expect(brokenBy(spoil)).toEqual([]);
+  });
+});
