@@ -351,6 +351,12 @@ describe("acquire", () => {
     expect(await held()).toEqual(["b|1||B", "c|1||C"]);
   });
 
+  it("queues behind a heavier one that waits, though there is room for it", async () => {
+    await acquire("a", { permits: 3, weight: 2 });
+    expect(await queue("heavy", { permits: 3, weight: 2 })).toMatchObject({ state: "queued", position: 0 });
+    expect(await queue("light", { permits: 3 })).toMatchObject({ state: "queued", used: 2, position: 1 });
+  });
+
   it("does not let a try pass a heavier one that waits, though there is room for it", async () => {
     await acquire("a", { permits: 3, weight: 2 });
     await queue("heavy", { weight: 2 });
