@@ -119,6 +119,16 @@ const without = (draft: Draft, kind: string, key: string): void => {
   for (const worker of Object.values(draft.workers))
     worker.records = worker.records.filter((one) => one.kind !== kind || !("key" in one) || one.key !== key);
 };
+/** Leaves only the beginning of a job's run at a worker. */
+const forgetEnd = (worker: Draft["workers"]["w1"], key: string): void => {
+  worker.records = worker.records.filter((one) => !("key" in one) || one.key !== key || one.kind === "access");
+};
+/** Begins a job 10 ms before its delay is over. */
+const takeEarly = ({ workers: { w2 } }: Draft, key: string): void => {
+  w2.records = w2.records.map((one) =>
+    one.kind === "access" && one.key === key ? { ...one, takenAt: epoch + 190 } : one,
+  );
+};
 /** Puts facts into the add of a job. */
 const put = ({ workers }: Draft, key: string, facts: Partial<Omit<AddCall, "kind">>): void => {
   for (const worker of Object.values(workers))
@@ -173,20 +183,11 @@ describe("The checker of queues finds", () => {
       "aborted",
       ({ workers: { w1 } }) => {
         const lateBy = 110 * patience;
-        w1.records = w1.records.filter((one) => !("key" in one) || one.key !== "slow" || one.kind === "access");
+        forgetEnd(w1, "slow");
         w1.records.push(later("lost", "slow", 300 + lateBy), later("ran", "slow", 320 + lateBy));
       },
     ],
-    [
-      "a job before its time",
-      "due",
-      (draft) => {
-        const { w2 } = draft.workers;
-        w2.records = w2.records.map((one) =>
-          one.kind === "access" && one.key === "later" ? { ...one, takenAt: epoch + 190 } : one,
-        );
-      },
-    ],
+    ["a job before its time", "due", (draft) => takeEarly(draft, "later")],
     ["a crash without a cause", "charged", (draft) => void (draft.outages = [])],
     [
       "a crash after a fault that costs no lease",
@@ -259,7 +260,7 @@ describe("The checker of queues excuses", () => {
       "a signal that was late while its process stood still",
       ({ workers: { w1 } }) => {
         const until = epoch + 300 + 500 * patience;
-        w1.records = w1.records.filter((one) => !("key" in one) || one.key !== "slow" || one.kind === "access");
+        forgetEnd(w1, "slow");
         w1.records.push({ kind: "stall", from: epoch + 300, to: until });
         w1.records.push({ ...later("lost", "slow", 0), at: until }, { ...later("ran", "slow", 0), at: until + 1 });
       },
@@ -281,20 +282,18 @@ describe("The checker of queues excuses", () => {
     [
       "instants of a clock that jumped",
       (draft) => {
-        const { w1, w2 } = draft.workers;
+        const { w1 } = draft.workers;
         draft.isShifted = true;
-        w1.records = w1.records.filter((one) => !("key" in one) || one.key !== "slow" || one.kind === "access");
+        forgetEnd(w1, "slow");
         w1.records.push(later("lost", "slow", 300 + 400 * patience), later("ran", "slow", 320 + 400 * patience));
-        w2.records = w2.records.map((one) =>
-          one.kind === "access" && one.key === "later" ? { ...one, takenAt: epoch + 190 } : one,
-        );
+        takeEarly(draft, "later");
       },
     ],
     [
       "a signal that a killed worker could not log",
       ({ workers: { w1 } }) => {
         w1.killedAt = epoch + 500;
-        w1.records = w1.records.filter((one) => !("key" in one) || one.key !== "slow" || one.kind === "access");
+        forgetEnd(w1, "slow");
         w1.records.push(later("lost", "slow", 300 + 400 * patience));
       },
     ],
