@@ -65,7 +65,7 @@ export const preset = ({ include = ["test/**/*.test.ts"], ...overrides } = {}, {
       isolate: false,
       // Tests wait some of the time; more workers than these only slow down a machine of two processors.
       maxWorkers: Math.min(3, availableParallelism() + 1),
-      expect: { requireAssertions: true },
+      expect: { requireAssertions: true, poll: { timeout: 20_000 } },
       reporters: ["default", tallyReporter("result")],
       // A project adds its files to those of the whole.
       ...(hasOlderIoredis(manifest) ? { projects: bothMajors(include, alsoWithOlder) } : { include }),

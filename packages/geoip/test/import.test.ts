@@ -3,7 +3,7 @@ import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { gzipSync } from "node:zlib";
-import { useRedis } from "@kit/testing";
+import { eventually, useRedis } from "@kit/testing";
 import { rejection } from "@tooling/vitest/helpers";
 import * as vitest from "vitest";
 import { describe, expect, it } from "vitest";
@@ -188,7 +188,7 @@ describe("an import", () => {
     for await (const range of slow()) if (taken.length < 65_536) taken.push(range);
     const late = async function* () {
       yield* taken;
-      const [shard] = await vitest.vi.waitFor(async () => {
+      const [shard] = await eventually(async () => {
         const staged = (await redis.keys()).filter((key) => key.endsWith(".places.0}:shard") && !key.includes(version));
         expect(staged).not.toEqual([]);
         return staged;

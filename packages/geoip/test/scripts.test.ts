@@ -109,7 +109,7 @@ describe("switch", () => {
       current: { type: "hash", value: switched, ttl: -1 },
       incoming: { type: "hash", value: { manifest: "{}" }, ttl: -1 },
     });
-    await vitest.vi.waitFor(() => expect(heard).toEqual(["v2"]));
+    await expect.poll(() => heard).toEqual(["v2"]);
   });
 
   it.each([

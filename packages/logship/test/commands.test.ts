@@ -133,7 +133,7 @@ describe("kit ship and kit receive", () => {
     await fixture.shipper().send("a", new Blob(["one\n"]).stream());
     const reading = await callOf();
     const running = receiveCommand.run(reading, "web", "c");
-    await vitest.vi.waitFor(() => expect(textWritten(reading)).toBe("one\n"));
+    await expect.poll(() => textWritten(reading)).toBe("one\n");
     reading.stop();
     expect(await running).toBe("resumable");
   });
