@@ -121,7 +121,9 @@ describe("executor on a Cluster", () => {
       await redis.server.nodes[1]!.call("CLIENT", "KILL", "ID", id.split("#")[1]!).catch(() => undefined);
     await until(async () => (await connectionsNamed(redis, "kit:exclusive")).length === 0);
     const moved = await optimistic(context, [keys[1]!], (tx) => tx.call("GET", keys[1]!));
-    expect(moved).toEqual({ value: "-x", attempts: 2 });
+    expect(moved.value).toBe("-x");
+    // The second goes where MOVED led. Two more where the client had not heard yet that an idle connection was killed.
+    expect([2, 4]).toContain(moved.attempts);
     expect(proxies[1]!.stats.accepted).toBeGreaterThan(accepted);
     context.detach();
   });

@@ -280,13 +280,13 @@ describe("release", () => {
 
   it("hands the lock to the first in the queue, tells it, and tells the next how long that lasts", async () => {
     const [first, second] = [await anInbox(), await anInbox()];
-    const fencingToken = await granted(acquire("a"));
-    await queue("b", { inbox: first.channel, grantMs: 700 });
+    const fencingToken = await granted(acquire("a", { leaseMs: 60_000 }));
+    await queue("b", { inbox: first.channel, grantMs: 7_000 });
     await queue("c", { inbox: second.channel });
     expect(await release("a", fencingToken, 0, "op")).toBe("released");
     const { fence, ...rest } = await state();
     expect(rest).toEqual({
-      lease: aLease("b|B", 700),
+      lease: aLease("b|B", 7_000),
       queue: aQueue("c", "2"),
       waiters: records({ "#": "2", c: aRecord(`2000 ${second.channel} C`) }),
     });
@@ -294,13 +294,13 @@ describe("release", () => {
     expect(BigInt(newToken)).toBeGreaterThan(BigInt(fencingToken));
     await expect.poll(() => second.messages).toEqual([expect.stringMatching(/^c\thead\t\d{13}$/)]);
     const leaseEnd = second.messages[0]!.split("\t")[2];
-    await expect.poll(() => first.messages).toEqual([`b\tgranted\t${String(leaseEnd)}\t700\t${newToken}`]);
+    await expect.poll(() => first.messages).toEqual([`b\tgranted\t${String(leaseEnd)}\t7000\t${newToken}`]);
   });
 
   it("leaves the next in the queue alone when it looks by itself before the new lease ends", async () => {
     const [first, second] = [await anInbox(), await anInbox()];
-    const fencingToken = await granted(acquire("a", { leaseMs: 1_000 }));
-    await queue("b", { inbox: first.channel, grantMs: 2_000 });
+    const fencingToken = await granted(acquire("a", { leaseMs: 10_000 }));
+    await queue("b", { inbox: first.channel, grantMs: 20_000 });
     await queue("c", { inbox: second.channel });
     await release("a", fencingToken);
     await db.publish(second.channel, "the last");

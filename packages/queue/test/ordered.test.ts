@@ -44,16 +44,20 @@ describe("an ordered worker", () => {
 
   it("takes a job next that was added to an earlier queue during a job of a later one", async () => {
     const [ran, queues, begun, held] = [[] as unknown[], queuesOf(), latch(), latch()];
-    const worker = ordered(queues, async ({ data }) => {
+    const worker = ordered([], () => undefined);
+    const handler = async ({ data }: Job): Promise<void> => {
       ran.push(data);
       if (ran.length > 1) return;
       begun.open();
       await held.promise;
-    });
+    };
+    const [first] = queues.map((queue) => worker.serve(queue, { job: handler }));
     await fill(queues[2]!, 20);
     await begun.promise;
     await fill(queues[0]!, 5);
     await fill(queues[1]!, 5);
+    // An earlier queue counts from the reply on that has offered its job.
+    await eventually(() => expect(first!.isQuiet).toBe(false));
     expect(worker.running).toBe(1);
     held.open();
     await untilEmpty();

@@ -425,9 +425,9 @@ describe("release", () => {
 
   it("leaves who is next alone when it looks by itself before the new permit ends", async () => {
     const [first, second] = [await anInbox(), await anInbox()];
-    await acquire("a", { leaseMs: 1_000 });
+    await acquire("a", { leaseMs: 10_000 });
     await acquire("b");
-    await queue("c", { inbox: first.channel });
+    await queue("c", { grantMs: 20_000, inbox: first.channel });
     await queue("d", { inbox: second.channel });
     await release("b");
     await db.publish(second.channel, "the last");
@@ -615,9 +615,9 @@ describe("renew", () => {
 
   it("keeps the key longer than its longest permit, whatever the others are", async () => {
     await acquire("long", { leaseMs: 60_000 });
-    await acquire("short", { leaseMs: 100 });
+    await acquire("short", { leaseMs: 20_000 });
     expect(await db.pttl(keys.permits)).toBeGreaterThan(100_000);
-    await renew([keys.permits, "short|1||SHORT", 50]);
+    await renew([keys.permits, "short|1||SHORT", 10_000]);
     expect(await db.pttl(keys.permits)).toBeGreaterThan(100_000);
     await renew([keys.permits, "short|1||SHORT", 80_000]);
     expect(await db.pttl(keys.permits)).toBeGreaterThan(80_000);
