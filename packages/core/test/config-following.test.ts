@@ -124,6 +124,8 @@ describe("config: servers that go", () => {
     await config.set(1, { deadlineMs: 20_000 });
     await until(async () => String(await replica.call("INFO", "replication")).includes("master_link_status:up"));
     await until(async () => Number(await replica.call("EXISTS", "kit:config:{n}:entry")) === 1);
+    // On a slow machine it was late, and stale, before anything happened.
+    await until(() => config.state === "fresh");
     const told = recorded(config);
     // Where Sentinel would send it.
     client.options.port = replica.nodes[0]!.port;

@@ -408,11 +408,12 @@ export const channelBehaviour = (redis: TestRedis<RedisMode>, fixture: Fixture):
         chunk: 2,
         offset: 2_048,
       });
-      const lenient = fixture.receiver({ onBadData: "skip" });
+      // The other consumer may have freed a part of the files.
+      const lenient = fixture.receiver({ onBadData: "skip", from: "oldest" });
       const damaged: unknown[] = [];
       lenient.on("damaged", ({ file, error }) => damaged.push([file, error.code]));
       await lenient.run(() => undefined, { until: "empty" });
-      expect(damaged).toEqual([
+      expect(damaged.toSorted()).toEqual([
         ["damaged", "KIT_LOGSHIP_BAD_DATA"],
         ["missing", "KIT_LOGSHIP_BAD_DATA"],
       ]);
