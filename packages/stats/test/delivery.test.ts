@@ -294,10 +294,12 @@ describe("without a server", () => {
 
   it("a call that waits rejects by its deadline, and its amount is not counted later", async () => {
     const node = redis.server.nodes[0]!;
-    const stats = fixture.on(redis.connect({ retryStrategy: () => 10 }), { deadlineMs: 1_000 });
+    const client = redis.connect({ retryStrategy: () => 10 });
+    const stats = fixture.on(client, { deadlineMs: 1_000 });
     const counter = stats.counter("away_total");
     await counter.add(1);
     await node.kill();
+    await eventually(() => expect(client.status).not.toBe("ready"));
     counter.inc(2);
     expect(await rejection(counter.add(40))).toMatchObject({ code: "KIT_UNAVAILABLE" });
     await node.start();
