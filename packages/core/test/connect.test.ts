@@ -7,6 +7,7 @@ import * as vitest from "vitest";
 import { describe, expect, it, vi } from "vitest";
 import { Redis } from "ioredis";
 import { eventually, FaultProxy, startRedis, useRedis } from "@kit/testing";
+import { aMonitor } from "@tooling/vitest/helpers";
 import { connect, type ConnectOptions } from "../src/connect/connect.js";
 import { KitClosedError, KitError, KitUnavailableError } from "../src/kernel/base/errors.js";
 import { defineScript } from "../src/kernel/script/script.js";
@@ -145,11 +146,7 @@ describe("connect: a database", () => {
   it("that is still asked for when the signal aborts is not waited for", async () => {
     const proxy = await proxied(redis);
     const controller = new AbortController();
-    const client = redis.connect();
-    // ioredis cannot read a command of another client that comes together with the reply to MONITOR.
-    await client.ping();
-    const monitor = await client.monitor();
-    redis.defer(() => monitor.disconnect());
+    const monitor = await aMonitor(redis);
     let selects = 0;
     // The first is ioredis' own.
     monitor.on("monitor", (_: unknown, [command]: string[]) => {

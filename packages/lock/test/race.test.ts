@@ -1,5 +1,5 @@
 import { eventually, FaultProxy, useRedis } from "@kit/testing";
-import { callsOf, promptMs, timed, type Watched } from "@tooling/vitest/helpers";
+import { aMonitor, callsOf, promptMs, timed, type Watched } from "@tooling/vitest/helpers";
 import * as vitest from "vitest";
 import { describe, expect, it } from "vitest";
 import type { Lease, Lock } from "../src/index.js";
@@ -64,7 +64,7 @@ describe("contenders", () => {
     expect(order).toEqual(turns.map((_, turn) => turn));
   });
 
-  it("share the lock evenly: of 64 loops none has half as many turns again as another", async () => {
+  it("share the lock evenly: of 64 loops none has more than 1.1 times the turns of another", async () => {
     const locks = await warmLocks(4);
     const turns = Array.from({ length: 64 }, () => 0);
     const wanted = 64 * 40;
@@ -77,8 +77,7 @@ describe("contenders", () => {
     };
     await Promise.all(turns.map((_, index) => loop(index)));
     expect(turns.reduce((sum, count) => sum + count, 0)).toBe(wanted);
-    // The bench judges by 1.1. Here a connection that is late costs its loops some turns.
-    expect(Math.max(...turns) / Math.min(...turns)).toBeLessThan(1.5);
+    expect(Math.max(...turns) / Math.min(...turns)).toBeLessThanOrEqual(1.1);
   });
 });
 
@@ -86,11 +85,7 @@ describe("what waiting costs", () => {
   it("is two commands per hand-off, however many wait", async () => {
     const locks = await warmLocks(4);
     const calls = new Map<string, number>();
-    const client = redis.connect();
-    // ioredis cannot read a command of another client that comes together with the reply to MONITOR.
-    await client.ping();
-    const monitor = await client.monitor();
-    redis.defer(() => monitor.disconnect());
+    const monitor = await aMonitor(redis);
     monitor.on("monitor", (_: string, [command, script = ""]: string[]) => {
       if (command === "evalsha") calls.set(script, (calls.get(script) ?? 0) + 1);
     });

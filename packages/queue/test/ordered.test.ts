@@ -44,7 +44,8 @@ describe("an ordered worker", () => {
 
   it("takes a job next that was added to an earlier queue during a job of a later one", async () => {
     const [ran, queues, begun, held] = [[] as unknown[], queuesOf(), latch(), latch()];
-    const worker = ordered([], () => undefined);
+    const worker = createOrderedWorker();
+    redis.defer(() => worker.close({ timeoutMs: 0 }));
     const handler = async ({ data }: Job): Promise<void> => {
       ran.push(data);
       if (ran.length > 1) return;

@@ -21,6 +21,7 @@ export { aborted, rejection, type Watched, watched } from "./promises.js";
 export { expectRefusal } from "./refusals.js";
 export { recordTold, tappedTokens, tokenPattern, withoutOp } from "./secrets.js";
 export {
+  aMonitor,
   callsOf,
   closedPort,
   endMigrations,

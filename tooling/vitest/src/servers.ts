@@ -144,3 +144,16 @@ export const sentTwice = async <T>(
   stream.destroy(new Error("given up"));
   return await calling;
 };
+
+/** A connection that hears all commands of the server, for one test. */
+export const aMonitor = async <M extends { disconnect(): void }>(redis: {
+  connect(): { ping(): Promise<unknown>; monitor(): Promise<M> };
+  defer(close: () => unknown): void;
+}): Promise<M> => {
+  const client = redis.connect();
+  // ioredis cannot read a command of another client that comes together with the reply to MONITOR, so none is under way.
+  await client.ping();
+  const monitor = await client.monitor();
+  redis.defer(() => monitor.disconnect());
+  return monitor;
+};
