@@ -146,6 +146,14 @@ export class FaultProxy implements AsyncDisposable {
     return this.#stats;
   }
 
+  /**
+   * Leads new connections to another server, as a DNS name or a virtual IP does after a failover; open ones stay where they
+   * are.
+   */
+  redirect(port: number): void {
+    this.#target.port = port;
+  }
+
   /** Resets every open connection, both ways, as a firewall would. */
   resetAll(): void {
     for (const link of this.#links) this.#reset(link);
