@@ -120,13 +120,6 @@ export const hasSentinels = (client: RedisLike): client is NodeClient => {
 export const peerOf = ({ stream }: NodeClient): string =>
   stream?.remotePort === undefined ? "" : `${stream.remoteAddress ?? ""}:${String(stream.remotePort)}`;
 
-/** Whether the Sentinels gave a connection of ours another master than the client that it belongs to. */
-export const isAstray = (connection: NodeClient, client: RedisLike): boolean => {
-  if (!hasSentinels(client) || !hasSentinels(connection) || !isReady(client)) return false;
-  const peer = peerOf(connection);
-  return peer !== "" && peer !== peerOf(client);
-};
-
 /** Whether a connection of ours leads to a node that the caller's Cluster client has dropped: gone, or replaced. */
 export const isForsaken = ({ options }: NodeClient, client: RedisLike): boolean =>
   isClusterClient(client) &&

@@ -30,8 +30,23 @@ export const watchHandshake = (connection: NodeClient): (() => void) => {
   };
 };
 
-/** A silent subscriber connection would never be noticed: nothing is in flight on it. So it is pinged, this long. */
+/** Nothing is in flight on an idle subscriber, so that its silence goes unnoticed: it is pinged, and has this long to answer. */
 const answerMs = 2_000;
+
+/** How often it is looked at; a connection that received nothing since the last look is pinged. So an idle one is every 10 s. */
+const lookEveryMs = 5_000;
+
+/** Ends a connection that is silent while idle: a firewall or a NAT has forgotten it, or its server is gone. */
+const keepAlive = (connection: NodeClient): void => {
+  let heard: number | undefined;
+  const timer = setInterval(() => {
+    const received = connection.stream?.bytesRead;
+    if (received === heard) void answered(connection.call("PING"), () => destroySocket(connection));
+    heard = received;
+  }, lookEveryMs);
+  timer.unref();
+  connection.on("close", () => clearInterval(timer));
+};
 
 /** Resolves when `reply` settles, either way; after `ms` without an end `onSilence` is called. */
 export const answered = (reply: Promise<unknown>, onSilence: () => void, ms: number = answerMs): Promise<void> =>
@@ -56,7 +71,7 @@ export interface DedicatedConnectionEvents {
 }
 
 /**
- * A connection of our own beside the caller's client, for what must not share: subscribing, blocking, WATCH.
+ * A connection of our own beside the caller's client that listens. While it is idle it is pinged.
  *
  * Opened on demand and kept. When it ends, for whatever reason but our own `close()` or `suspend()`, another is made with
  * back-off: on a Cluster perhaps to another node, since `make` chooses again. It never keeps a process alive.
@@ -129,7 +144,9 @@ export class DedicatedConnection {
     unrefSocket(client);
     const stopWatching = watchHandshake(client);
     client.on("ready", () => {
-      if (client === this.#client) this.#events.ready(client);
+      if (client !== this.#client) return;
+      keepAlive(client);
+      this.#events.ready(client);
     });
     client.on("end", () => {
       stopWatching();

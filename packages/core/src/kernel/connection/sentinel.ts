@@ -1,15 +1,12 @@
 import { isIP } from "node:net";
 import { type Address, destroySocket, duplicateNode, type NodeClient, peerOf, reachable } from "./client.js";
 import { isReplyError } from "../base/errors.js";
-import { answered, DedicatedConnection } from "./dedicated.js";
+import { DedicatedConnection } from "./dedicated.js";
 
 const channel = "+switch-master";
 
 /** Sentinels demote a former master within some ten seconds; until then it accepts writes that will be lost. */
 const distrustMs = 15_000;
-
-/** Sentinels are silent for weeks, so that a link which nobody keeps alive may be gone unnoticed. */
-const pingEveryMs = 10_000;
 
 /**
  * Listens to the Sentinels of a client of ours, and ends its connection when they have another master: one that was
@@ -65,16 +62,10 @@ export const watchSentinels = (client: NodeClient): (() => void) => {
     });
     return dedicated;
   });
-  const ping = setInterval(() => {
-    for (const { client: connection } of connections)
-      if (connection) void answered(connection.call("PING"), () => destroySocket(connection));
-  }, pingEveryMs);
-  ping.unref();
   // A Sentinel without the news of the failover may have sent it back to the old master.
   client.on("ready", leave);
   for (const dedicated of connections) dedicated.open();
   return () => {
-    clearInterval(ping);
     client.off("ready", leave);
     for (const dedicated of connections) dedicated.close();
   };

@@ -1,11 +1,14 @@
 import {
+  destroySocket,
   duplicateClient,
   isClusterClient,
   isReady,
   keyPrefixOf,
+  type NodeClient,
   nodeOfSlot,
   type RedisLike,
 } from "../connection/client.js";
+import { leadsElsewhere } from "../connection/server-id.js";
 import { ServerClock } from "./clock.js";
 import { Deadline } from "../base/deadline.js";
 import { isForbidden, isReplyError, KitClosedError, serverError, withCaller } from "../base/errors.js";
@@ -116,10 +119,13 @@ export class ClientContext {
 
   /** Only a refusal by the server counts. While the server is unreachable, publishing counts as permitted. */
   async #mayPublish(channel: string): Promise<boolean> {
-    return await this.executor.run("PUBLISH", [channel, ""], reading("PUBLISH", Deadline.in(2_000))).then(
-      () => true,
-      (error: unknown) => !isForbidden(error),
-    );
+    const may = (command: string, ...args: string[]): Promise<boolean> =>
+      this.executor.run(command, args, reading(command, Deadline.in(2_000))).then(
+        () => true,
+        (error: unknown) => !isForbidden(error),
+      );
+    const answers = await Promise.all([may("PUBLISH", channel, ""), may("PUBSUB", "NUMSUB", channel)]);
+    return !answers.includes(false);
   }
 
   async #askCluster(deadlineMs: number): Promise<boolean> {
@@ -149,7 +155,15 @@ export const attach = (redis: RedisLike, options: AttachOptions = {}): ClientCon
     const own = duplicateClient(redis);
     const end = superviseClient(own);
     const stopListening = onEnded(redis, end);
+    // The copy follows the client to another server.
+    const follow = (): void => {
+      void leadsElsewhere(own as NodeClient, redis, true).then((isElsewhere) => {
+        if (isElsewhere) destroySocket(own as NodeClient);
+      });
+    };
+    redis.on("ready", follow);
     const onGone = (): void => {
+      redis.off("ready", follow);
       stopListening();
       end();
     };

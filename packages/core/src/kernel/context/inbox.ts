@@ -1,15 +1,9 @@
-import {
-  destroySocket,
-  duplicateNode,
-  isAstray,
-  isForsaken,
-  type NodeClient,
-  type RedisLike,
-} from "../connection/client.js";
+import { destroySocket, duplicateNode, isForsaken, type NodeClient, type RedisLike } from "../connection/client.js";
 import { type Deadline, onAbort } from "../base/deadline.js";
 import { settled } from "../base/settle.js";
 import { isForbidden } from "../base/errors.js";
 import { answered, DedicatedConnection } from "../connection/dedicated.js";
+import { leadsElsewhere } from "../connection/server-id.js";
 import { newToken } from "../base/token.js";
 
 /** Whether messages of a channel arrive now. Where subscribing is `forbidden`, listeners have to poll. */
@@ -25,6 +19,11 @@ export interface ChannelListener {
 
 /** A connection that takes longer is not counted on. */
 const openingMs = 5_000;
+
+/** A connection that received something within this time counts as alive. */
+const aliveMs = 1_000;
+/** A check is made while somebody waits. */
+const answerMs = 1_000;
 
 interface Channel {
   readonly listeners: Set<ChannelListener>;
@@ -54,13 +53,16 @@ export class Inbox {
   readonly #opening = new Set<() => void>();
   readonly #channels = new Map<string, Channel>();
   #checking: Promise<void> | undefined;
+  #checkTimer: NodeJS.Timeout | undefined;
+  /** When the connection last received something (monotonic). */
+  #heardAt = -Infinity;
   #state: "closed" | "opening" | "open" | "forbidden" = "closed";
   /** Whether the client cannot send now. */
   #isAway = false;
   /** Since when it has not been open (monotonic). */
   #downAt = -Infinity;
 
-  /** `mayPublish` says whether scripts of this user may publish to a channel; asked once, on the command connection. */
+  /** `mayPublish` says whether scripts of this user may publish to a channel, and count its subscribers. */
   constructor(client: RedisLike, prefix: string, mayPublish: (channel: string) => Promise<boolean>) {
     this.#client = client;
     this.#mayPublish = mayPublish;
@@ -169,6 +171,17 @@ export class Inbox {
     };
   }
 
+  /** Somebody begins to wait: a connection that has been silent is checked, now or when it has been silent long enough. */
+  checkSoon(): void {
+    const dueMs = this.#heardAt + aliveMs - performance.now();
+    if (dueMs <= 0) void this.check();
+    else
+      this.#checkTimer ??= setTimeout(() => {
+        this.#checkTimer = undefined;
+        if (this.#expected.size > 0) this.checkSoon();
+      }, dueMs).unref();
+  }
+
   /** Makes sure that the connection is alive; a silent one is replaced. Asked by several at once, it looks once. */
   check(): Promise<void> {
     this.#checking ??= this.#ping().finally(() => {
@@ -182,9 +195,9 @@ export class Inbox {
     if (this.#state === "closed" && this.#channels.size > 0) this.start();
     this.#dedicated.hurry();
     const connection = this.#dedicated.client;
-    if (!connection || !(isAstray(connection, this.#client) || isForsaken(connection, this.#client))) return;
-    destroySocket(connection);
-    this.#down();
+    if (!connection) return;
+    if (isForsaken(connection, this.#client)) this.#replace(connection);
+    else void this.#prove(connection, true);
   }
 
   /**
@@ -205,7 +218,7 @@ export class Inbox {
     if (!this.#isAway) return;
     this.#isAway = false;
     const connection = this.#dedicated.client;
-    if (connection && this.#state !== "closed") void this.#enter(connection);
+    if (connection && this.#state !== "closed") void this.#enter(connection, this.#prove(connection, true));
   }
 
   close(): void {
@@ -215,6 +228,8 @@ export class Inbox {
 
   /** The client was ended: nothing arrives until it is connected again and somebody waits, or listens. */
   suspend(): void {
+    clearTimeout(this.#checkTimer);
+    this.#checkTimer = undefined;
     this.#down();
     this.#state = "closed";
     this.#dedicated.suspend();
@@ -222,29 +237,42 @@ export class Inbox {
   }
 
   async #subscribe(connection: NodeClient): Promise<void> {
-    if (isAstray(connection, this.#client)) {
-      destroySocket(connection);
-      return;
-    }
+    // Before it subscribes, after which it could not ask who its server is.
+    const proof = this.#prove(connection, false);
     connection.on("message", (channel, message) => {
       if (typeof message !== "string") return;
+      this.#heardAt = performance.now();
       if (channel === this.channel) this.#deliver(message);
       else for (const { message: hear } of this.#channels.get(String(channel))?.listeners ?? []) hear(message);
     });
     for (const [name, channel] of this.#channels) void this.#join(connection, name, channel);
-    await this.#enter(connection);
+    await this.#enter(connection, proof);
+  }
+
+  /** Resolves with whether it leads to the client's server; one that leads to another is replaced. */
+  async #prove(connection: NodeClient, isOlder: boolean): Promise<boolean> {
+    const isElsewhere = await leadsElsewhere(connection, this.#client, isOlder);
+    if (isElsewhere) this.#replace(connection);
+    return !isElsewhere;
+  }
+
+  #replace(connection: NodeClient): void {
+    destroySocket(connection);
+    this.#down();
   }
 
   /** Subscribes to the own channel, unless nothing is to be pushed now. */
-  async #enter(connection: NodeClient): Promise<void> {
+  async #enter(connection: NodeClient, proof: Promise<boolean>): Promise<void> {
     if (this.#isAway) return;
-    const [answer, mayPublish] = await Promise.all([
+    const [answer, mayPublish, isProven] = await Promise.all([
       this.#ask(connection, this.channel),
       this.#mayPublish(this.channel),
+      proof,
     ]);
     // Closed, replaced, or left again, while the answers were under way.
-    if (answer === "broken" || this.#isAway || this.#dedicated.client !== connection) return;
+    if (answer === "broken" || !isProven || this.#isAway || this.#dedicated.client !== connection) return;
     this.#state = answer === "open" && mayPublish ? "open" : "forbidden";
+    this.#heardAt = performance.now();
     this.#dedicated.proven();
     for (const settle of [...this.#opening]) settle();
     for (const listener of this.#resubscribed) listener();
@@ -271,10 +299,10 @@ export class Inbox {
   async #ping(): Promise<void> {
     const connection = this.#dedicated.client;
     if (!connection) return;
-    await answered(connection.call("PING"), () => {
-      destroySocket(connection);
-      this.#down();
+    const reply = connection.call("PING").then(() => {
+      this.#heardAt = performance.now();
     });
+    await answered(reply, () => this.#replace(connection), answerMs);
   }
 
   #down(): void {

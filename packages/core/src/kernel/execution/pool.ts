@@ -4,7 +4,6 @@ import {
   destroySocket,
   duplicateNode,
   hasSentinels,
-  isAstray,
   keyPrefixOf,
   type NodeClient,
   nodeOfSlot,
@@ -20,6 +19,8 @@ import { KitClosedError, KitUnavailableError } from "../base/errors.js";
 import { CommandExecutor } from "./executor.js";
 import { slotOf } from "../base/keyspace.js";
 import { watchHandshake } from "../connection/dedicated.js";
+import { leadsElsewhere } from "../connection/server-id.js";
+import { backoffMs, pause } from "../base/retry.js";
 
 /** A connection that one borrower has for itself. */
 export interface ExclusiveConnection {
@@ -58,6 +59,8 @@ export class ExclusivePool {
   /** Slots as nodes redirected them since the client last looked. */
   readonly #redirected = new Map<number, Address>();
   readonly #all = new Set<NodeClient>();
+  /** Those that were given no address of their own. */
+  readonly #toClientsServer = new Set<NodeClient>();
   #checkedOut = 0;
   #closed = false;
 
@@ -93,11 +96,25 @@ export class ExclusivePool {
     if (this.#closed) throw new KitClosedError("The connection pool");
     if (this.#checkedOut >= this.#maxConnections) await this.#turn(deadline, signal);
     else this.#checkedOut++;
+    let connection: NodeClient | undefined;
     try {
-      const address = find();
-      const name = address ? `${address.host}:${String(address.port)}` : "";
-      return this.#wrap(this.#reuse(name) ?? this.#make(address), name, slot);
+      for (let attempt = 1; ; attempt++) {
+        const address = find();
+        const name = address ? `${address.host}:${String(address.port)}` : "";
+        connection = this.#reuse(name) ?? this.#make(address);
+        // A given address is that of the server that is wanted.
+        if (address || !(await this.#leadsElsewhere(connection, deadline, signal)))
+          return this.#wrap(connection, name, slot);
+        this.#discard(connection);
+        const waitMs = backoffMs(attempt, 20, 500);
+        if (waitMs >= deadline.remainingMs) {
+          const leads = `${addressOf(this.#client)} led to another server than that of the client until the deadline`;
+          throw new KitUnavailableError(leads, addressOf(this.#client));
+        }
+        await pause(waitMs, signal);
+      }
     } catch (error) {
+      this.#discard(connection);
       this.#pass();
       throw error;
     }
@@ -105,7 +122,10 @@ export class ExclusivePool {
 
   /** The client is connected: connections to another server are ended, also those that are checked out. */
   follow(): void {
-    for (const connection of this.#all) if (isAstray(connection, this.#client)) destroySocket(connection);
+    for (const connection of this.#toClientsServer)
+      void leadsElsewhere(connection, this.#client, true).then((isElsewhere) => {
+        if (isElsewhere) destroySocket(connection);
+      });
   }
 
   close(): void {
@@ -146,6 +166,20 @@ export class ExclusivePool {
     return place < 0 ? undefined : this.#idle.splice(place, 1)[0]?.connection;
   }
 
+  /** Connects, if it has not. A connection that fails, or is late, fails its borrower. */
+  async #leadsElsewhere(connection: NodeClient, deadline: Deadline, signal: AbortSignal | undefined): Promise<boolean> {
+    const connecting = connection.status === "wait" ? connection.connect() : Promise.resolve();
+    const proof = connecting.then(
+      () => leadsElsewhere(connection, this.#client, false),
+      () => false,
+    );
+    return await settled<boolean>(
+      { deadline, signal },
+      ({ resolve }) => resolve(false),
+      ({ resolve }) => void proof.then(resolve),
+    );
+  }
+
   #make(address: Address | undefined): NodeClient {
     // Idle ones to other nodes make room, so that the bound holds.
     if (this.#all.size >= this.#maxConnections) this.#discard(this.#idle[0]?.connection);
@@ -155,13 +189,11 @@ export class ExclusivePool {
     const own = { connectionName: `kit:${this.#purpose}`, reconnectOnError: null };
     const connection = duplicateNode(this.#client, { ...own, ...direct }, address);
     this.#all.add(connection);
+    if (!address) this.#toClientsServer.add(connection);
     unrefSocket(connection);
     watchHandshake(connection);
     // ioredis prints errors that nobody listens to, also those of an idle connection.
     connection.on("error", () => undefined);
-    connection.on("ready", () => {
-      if (isAstray(connection, this.#client)) destroySocket(connection);
-    });
     connection.on("end", () => this.#forget(connection));
     return connection;
   }
@@ -175,6 +207,7 @@ export class ExclusivePool {
 
   #forget(connection: NodeClient): void {
     this.#all.delete(connection);
+    this.#toClientsServer.delete(connection);
     const place = this.#idle.findIndex((idle) => idle.connection === connection);
     if (place >= 0) this.#idle.splice(place, 1);
   }

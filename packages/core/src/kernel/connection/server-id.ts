@@ -1,0 +1,38 @@
+import { isClusterClient, isReady, type NodeClient, type RedisLike } from "./client.js";
+
+/** By socket, since a client that connects again may reach another server. */
+const known = new WeakMap<object, Promise<string>>();
+
+/** The id of the run of the server at the other end; empty where the user may not ask for it, or the connection ends first. */
+const serverIdOf = (connection: NodeClient): Promise<string> => {
+  const { stream } = connection;
+  if (!stream) return Promise.resolve("");
+  let id = known.get(stream);
+  if (!id) {
+    id = connection.call("INFO", "server").then(
+      (info) => /^run_id:(\w+)/m.exec(String(info))?.[1] ?? "",
+      () => "",
+    );
+    known.set(stream, id);
+  }
+  return id;
+};
+
+/**
+ * Whether a connection of ours leads to another server than the commands of the client. An address may lead to another server
+ * than a moment ago (DNS, a virtual IP, a proxy, Sentinels that disagree), while older connections stay with the former
+ * one. As a replica that still serves reads, and delivers what is published.
+ *
+ * `isOlder`: the client has connected since. Where the servers do not say who they are, that decides.
+ *
+ * False while either of them is not ready, since this is asked anew when it is; and on a Cluster, whose nodes redirect.
+ */
+export const leadsElsewhere = async (connection: NodeClient, client: RedisLike, isOlder: boolean): Promise<boolean> => {
+  if (isClusterClient(client) || !isReady(connection)) return false;
+  // First, and also if it cannot be compared yet: a connection that has subscribed may not ask any more.
+  const own = serverIdOf(connection);
+  if (!isReady(client)) return false;
+  const ids = await Promise.all([own, serverIdOf(client as NodeClient)]);
+  if (!isReady(connection) || !isReady(client)) return false;
+  return ids.includes("") ? isOlder : ids[0] !== ids[1];
+};
