@@ -27,7 +27,7 @@ const BY_KEYS: readonly (readonly [KeyPositions | undefined, string])[] = [
   ],
   [{ from: 0, to: -1, step: 2 }, "mset msetnx"],
   [{ from: 1, to: -1, step: 1 }, "bitop"],
-  [undefined, "dbsize echo info memory object ping publish randomkey scan time xgroup xinfo xread xreadgroup"],
+  [undefined, "dbsize echo info memory object ping publish pubsub randomkey scan time xgroup xinfo xread xreadgroup"],
   [undefined, "zdiff zinter zunion"],
 ];
 

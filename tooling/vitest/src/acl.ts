@@ -26,7 +26,7 @@ interface Descriptor {
 
 /** The commands that core runs for every package, for packages with channels, and on a Cluster. */
 const always = ["client|setname", "eval", "evalsha", "info", "time", "type"];
-const forChannels = ["ping", "publish", "subscribe", "unsubscribe"];
+const forChannels = ["ping", "publish", "pubsub|numsub", "subscribe", "unsubscribe"];
 const onCluster = ["+cluster|info", "+cluster|slots"];
 
 /** Commands that an ACL names together with their first argument. */
@@ -257,6 +257,7 @@ const expectConfined = async (
   const inbox = `${prefix}:inbox:x`;
   const onInbox = [
     ["PUBLISH", inbox, "m"],
+    ["PUBSUB", "NUMSUB", inbox],
     ["SUBSCRIBE", inbox],
   ];
   for (const allowed of [["TYPE", own], ...(hasChannels ? onInbox : [])])

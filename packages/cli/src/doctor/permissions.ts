@@ -96,7 +96,7 @@ export const permissions: Check = {
     for (const channel of new Set(usable.flatMap(({ permissions: { channels = [] } }) => channels))) {
       const name = `${prefix}:${channel.replace("*", `kit-doctor-${newToken()}`)}`;
       const pushes = [
-        ...(await refusedOf(server, [["PING"], ["PUBLISH", name, ""]])),
+        ...(await refusedOf(server, [["PING"], ["PUBLISH", name, ""], ["PUBSUB", "NUMSUB", name]])),
         ...((await maySubscribe(server, name)) ? [] : ["SUBSCRIBE"]),
       ];
       if (pushes.length > 0)

@@ -86,8 +86,9 @@ export class Waiters<Resolved extends ResolvedAcquire, S extends Seen, L extends
   // ── one waiter ──────────────────────────────────────────────────────────────────────────────────────────────────
 
   #queued({ subscription }: Waiter<Resolved, S>, reply: NotGranted<S>): void {
-    // Before the first wait no second connection is needed.
+    // Before the first wait no second connection is needed, and nobody misses one that went silent.
     this.#commands.context.inbox.start();
+    this.#commands.context.inbox.checkSoon();
     this.#watch(reply.msLeft, reply.position);
     if (!this.#heartbeatTimer) this.#scheduleHeartbeat();
     // The inbox opened or closed while the command was under way: only a heartbeat sends the change to the server.

@@ -27,7 +27,7 @@ export type CommandForm = readonly [command: string, ...args: (string | number)[
 export interface Permissions {
   /**
    * The channels that the package publishes and subscribes to, without the prefix: `inbox:*` where it waits for pushes.
-   * With any it also needs PING, PUBLISH, SUBSCRIBE and UNSUBSCRIBE.
+   * With any it also needs PING, PUBLISH, PUBSUB NUMSUB, SUBSCRIBE and UNSUBSCRIBE.
    *
    * @default none
    */

@@ -52,9 +52,10 @@ local token, holder = string.match(owner, '^([^|]*)|(.*)$')
 local shared, grantMs, aliveMs, maxWaiters, inbox = string.match(waiting, '^(%d?) (%d+) (%d+) (%d+) (%S*)$')
 local found = redis.call('GET', lease)
 local position = redis.call('ZRANK', queue, token)
+local notifier = newNotifier(shared)
 if not found then
   -- The holder's lease ran out and others wait: they come first. If none of them can be notified, this call is granted.
-  if not grantNext(lease, fence, queue, waiters, shared, '', { [token] = true }) then
+  if not grantNext(lease, fence, queue, waiters, notifier, '', { [token] = true }) then
     if position then
       redis.call('ZREM', queue, token)
       redis.call('HDEL', waiters, token)
@@ -67,30 +68,40 @@ if not found then
   last = redis.call('GET', fence)
 end
 local msLeft = redis.call('PTTL', lease)
+local function answer(code, ...)
+  notifier.flush()
+  return { code, now, msLeft, ... }
+end
 if found == owner then
   -- Its token may have been evicted, or lost with the data.
   if not last then
     last = '1:' .. fencingToken
     redis.call('SET', fence, last, 'PX', fenceMs)
   end
-  return { 1, now, msLeft, string.match(last, '^%d+:(%d+)') }
+  return answer(1, (string.match(last, '^%d+:(%d+)')))
 end
-if inbox == '' then return { 0, now, msLeft, found } end
+if inbox == '' then return answer(0, found) end
 if not position then
   position = redis.call('ZCARD', queue)
+  local dead = {}
   if position >= tonumber(maxWaiters) then
-    for _, dead in ipairs(someDead(waiters, now)) do
-      redis.call('ZREM', queue, dead)
-      redis.call('HDEL', waiters, dead)
+    for _, each in ipairs(someDead(waiters, now)) do
+      if redis.call('ZSCORE', queue, each) then dead[#dead + 1] = each end
     end
-    position = redis.call('ZCARD', queue)
-    if position >= tonumber(maxWaiters) then return { 3, now, msLeft, found } end
+    position = position - #dead
   end
-  redis.call('ZADD', queue, redis.call('HINCRBY', waiters, '#', 1), token)
+  local isFull = position >= tonumber(maxWaiters)
+  -- In this order: the queue would be gone, with its expiry, if the dead were all who stood in it.
+  if not isFull then redis.call('ZADD', queue, redis.call('HINCRBY', waiters, '#', 1), token) end
+  if #dead > 0 then
+    redis.call('ZREM', queue, unpack(dead))
+    redis.call('HDEL', waiters, unpack(dead))
+  end
+  if isFull then return answer(3, found) end
 end
 -- Also where it stands in the queue already: this reply may name another end of the lease than the first one.
 local aliveUntil = string.format('%.0f', now + tonumber(aliveMs))
 redis.call('HSET', waiters, token, table.concat({ aliveUntil, watchedEnd(now, msLeft), grantMs, inbox, holder }, ' '))
 redis.call('PEXPIRE', queue, tonumber(aliveMs) + 1000)
 redis.call('PEXPIRE', waiters, tonumber(aliveMs) + 1000)
-return { 2, now, msLeft, found, position }
+return answer(2, found, position)

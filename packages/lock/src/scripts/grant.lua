@@ -1,6 +1,6 @@
 -- grant.lua - hands a free lock to the first waiter that lives.
 --
--- Needs readClock, newNotifier
+-- Needs readClock
 -- Defines fenceMs, layoutError, nextFence, watchedEnd, ownerToken, grantNext
 --
 -- All inputs are parameters.
@@ -38,18 +38,20 @@ end
 
 -- Frees the lock and grants it to the first of the queue that lives and can be notified. `present` is a set of tokens that
 -- learn of it by the reply of this call. `from` is the call that hands it on, kept with the fencing token: a release
--- whose reply was lost can be repeated. Returns the winner's token, or nil. The caller has made sure of the layout.
+-- whose reply was lost can be repeated. Returns the winner's token, or nil. The caller has made sure of the layout, and
+-- calls `notifier.flush()` after its last write.
 --
--- A waiter that a PUBLISH does not reach is passed over and keeps its place. A waiter that cannot be notified polls, and is
+-- A waiter whose inbox nobody listens to is passed over and keeps its place. A waiter that cannot be notified polls, and is
 -- granted the lock all the same if its next heartbeat is soon. The search ends after mostUnreachable inboxes without a
 -- listener, or mostPages of the queue; a waiter behind them finds the lock free at its next heartbeat.
 --
 -- The next in the queue has to look when the winner's lease ends. It is notified of that end only if it would look too late
 -- by itself: `watched`, in its record, is the end that was last sent to it.
 --
--- Everything is read before the first write, which is a DEL: a write that shrinks is allowed at maxmemory, and after it
--- all others are. So no message can go out for a grant that then fails.
-local function grantNext(lease, fence, queue, waiters, shared, from, present)
+-- All reads come before the first write, and no key is touched after a write that may have removed it: in a slot that is moving
+-- the script would end there, with a part of its writes. The first write shrinks: it is allowed at maxmemory, and after it all
+-- others are.
+local function grantNext(lease, fence, queue, waiters, notifier, from, present)
   local candidates = redis.call('ZRANGE', queue, 0, firstPage - 1)
   if #candidates == 0 then
     redis.call('DEL', lease)
@@ -58,52 +60,44 @@ local function grantNext(lease, fence, queue, waiters, shared, from, present)
   local records = redis.call('HMGET', waiters, unpack(candidates))
   local now, micros = readClock()
   local token = nextFence(redis.call('GET', fence), micros)
-  redis.call('DEL', lease)
 
-  local winner, leaseEnd
-  local dead = {}
-  local notify, unreachableCount = newNotifier(shared)
+  local winner, winnerMs, winnerHolder, leaseEnd
+  -- Those that leave the queue: the dead, and the winner.
+  local gone = {}
 
   local function parse(record)
     local aliveUntil, watched, grantMs, inbox, holder = string.match(record or '', '^(%d+) (%d+) (%d+) (%S+) (.*)$')
     if aliveUntil and tonumber(aliveUntil) > now then return grantMs, inbox, holder, watched end
   end
-  local function endOf(grantMs)
-    return string.format('%.0f', now + tonumber(grantMs))
-  end
-  local function grant(head, grantMs, holder)
-    winner, leaseEnd = head, endOf(grantMs)
-    redis.call('ZREM', queue, head)
-    redis.call('HDEL', waiters, head)
-    redis.call('SET', fence, '1:' .. token .. ':' .. from, 'PX', fenceMs)
-    redis.call('SET', lease, head .. '|' .. holder, 'PX', grantMs)
+  local function choose(head, grantMs, holder)
+    winner, winnerMs, winnerHolder = head, grantMs, holder
+    leaseEnd = string.format('%.0f', now + tonumber(grantMs))
+    gone[#gone + 1] = head
   end
   -- Returns whether the search is over: granted, and the next in the queue watches the new holder; or too many cannot be reached.
   local function offer(head, record)
     local grantMs, inbox, holder, watched = parse(record)
     if not grantMs then
-      dead[#dead + 1] = head
+      gone[#gone + 1] = head
     elseif winner then
       local looks = tonumber(watched) <= tonumber(leaseEnd) or inbox == '+'
-      if looks or notify(inbox, head .. '\thead\t' .. leaseEnd) then return true end
-    else
-      local isNotified = notify(inbox, table.concat({ head, 'granted', endOf(grantMs), grantMs, token }, '\t'))
-      if isNotified or (present and present[head]) or inbox == '+' then grant(head, grantMs, holder) end
+      if looks or notifier.notify(inbox, head .. '\thead\t' .. leaseEnd) then return true end
+    elseif inbox == '+' or (present and present[head]) or notifier.listens(inbox) then
+      choose(head, grantMs, holder)
+      notifier.notify(inbox, table.concat({ head, 'granted', leaseEnd, grantMs, token }, '\t'))
     end
-    return unreachableCount() >= mostUnreachable
+    return notifier.unreachable >= mostUnreachable
   end
 
   local isOver = false
-  local seen, asked = 0, firstPage
+  local start, asked = 0, firstPage
   for _ = 1, mostPages do
     for i, candidate in ipairs(candidates) do
       isOver = offer(candidate, records[i])
       if isOver then break end
     end
     if isOver or #candidates < asked then break end
-    seen, asked = seen + asked, pageSize
-    -- The winner left the queue, so all behind it moved up.
-    local start = seen - (winner and 1 or 0)
+    start, asked = start + asked, pageSize
     candidates = redis.call('ZRANGE', queue, start, start + pageSize - 1)
     if #candidates == 0 then break end
     records = redis.call('HMGET', waiters, unpack(candidates))
@@ -115,11 +109,17 @@ local function grantNext(lease, fence, queue, waiters, shared, from, present)
       if rank and (not firstRank or rank < firstRank) then first, firstRank = head, rank end
     end
     local grantMs, _, holder = parse(first and redis.call('HGET', waiters, first))
-    if grantMs then grant(first, grantMs, holder) end
+    if grantMs then choose(first, grantMs, holder) end
   end
-  for _, head in ipairs(dead) do
-    redis.call('ZREM', queue, head)
-    redis.call('HDEL', waiters, head)
+  if #gone > 0 then
+    redis.call('ZREM', queue, unpack(gone))
+    redis.call('HDEL', waiters, unpack(gone))
+  end
+  if winner then
+    redis.call('SET', fence, '1:' .. token .. ':' .. from, 'PX', fenceMs)
+    redis.call('SET', lease, winner .. '|' .. winnerHolder, 'PX', winnerMs)
+  else
+    redis.call('DEL', lease)
   end
   return winner
 end

@@ -48,12 +48,13 @@ local function sign(winner)
   redis.call('HSET', waiters, unpack(signed))
 end
 sign(nil)
+local notifier = newNotifier(shared)
 if not owner then
   local present = {}
   for i, token in ipairs(tokens) do
     if records[i] then present[token] = true end
   end
-  local winner = grantNext(lease, fence, queue, waiters, shared, '', present)
+  local winner = grantNext(lease, fence, queue, waiters, notifier, '', present)
   owner = redis.call('GET', lease)
   msLeft = redis.call('PTTL', lease)
   -- The waiters of this call learn of the new lease by its reply.
@@ -67,6 +68,7 @@ if winner and not stored then
   stored = '1:' .. nextFence(nil, micros)
   redis.call('SET', fence, stored, 'PX', fenceMs)
 end
+notifier.flush()
 local fencingToken = string.match(stored or '', '^%d+:(%d+)') or ''
 local reply = { now, msLeft, owner or '', fencingToken }
 for i, token in ipairs(tokens) do

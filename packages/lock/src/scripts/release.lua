@@ -36,12 +36,14 @@ local token = ownerToken(owner)
 local stored = redis.call('GET', fence)
 if not nextFence(stored, 0) then return redis.error_reply(layoutError) end
 if found == owner then
-  local winner = grantNext(lease, fence, queue, waiters, shared, op, nil)
+  local notifier = newNotifier(shared)
+  local winner = grantNext(lease, fence, queue, waiters, notifier, op, nil)
   if not winner and isForced then
     -- The former holder must not take the free lock that it finds for the work of its own release.
     local _, micros = readClock()
     redis.call('SET', fence, '1:' .. nextFence(stored, micros) .. ':' .. op, 'PX', fenceMs)
   end
+  notifier.flush()
   return 1
 end
 local last, from = string.match(stored or '', '^%d+:(%d+):?(.*)$')

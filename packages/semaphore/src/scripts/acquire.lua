@@ -76,6 +76,7 @@ local semaphore = openSemaphore(keys, {
 })
 if not semaphore then return redis.error_reply(layoutError) end
 local function reply(code, msLeft, ...)
+  semaphore.finish()
   return { code, now, msLeft, semaphore.limit, semaphore.perTenant or -1, ... }
 end
 

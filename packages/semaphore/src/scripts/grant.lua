@@ -14,6 +14,8 @@ local mostEvaluated = 500
 local evaluatingMs = 1000
 -- Later than the end of any permit.
 local never = 9999999999999
+-- No row of a key has this name, and none that is looked for comes after it.
+local pin = '~'
 
 -- Counts and limits are at most fifteen digits; anything else was written there by hand, and gives nil.
 local function numberIn(text) return #text < 16 and string.match(text, '^%d+$') and tonumber(text) or nil end
@@ -39,6 +41,8 @@ end
 -- there. So the least score in `ready` is the next, and a full tenant holds up nobody. A waiter that cannot be notified,
 -- and whose next heartbeat is not soon, is suspended: it leaves the queue and comes back to its old place by its next
 -- heartbeat.
+--
+-- The caller calls `finish` after its last write.
 local function openSemaphore(keys, call)
   local permits, meta, queue, ready, waiters = unpack(keys)
   local now = call.now
@@ -49,12 +53,35 @@ local function openSemaphore(keys, call)
   if not beyond or (limit and not numberIn(limit)) or (perTenant and not numberIn(perTenant)) then return nil end
   local held = redis.call('ZCARD', permits)
   local isQueueNew = redis.call('ZCARD', queue) == 0
-  redis.call('ZCARD', ready)
+  local isReadyNew = redis.call('ZCARD', ready) == 0
   local records = redis.call('HLEN', waiters)
   limit = tonumber(limit or call.limit)
   perTenant = tonumber(perTenant or nil)
-  local notify, unreachableCount = newNotifier(call.shared)
+  local notifier = newNotifier(call.shared)
   local self = {}
+
+  -- In a slot that is moving, a key whose last row was removed cannot be touched again: the script would end there, with a part of
+  -- its writes. So before the first removal each key gets a row that stays until the end. A script begins in such a slot only if
+  -- all its keys exist; and on a single server no slot moves.
+  local mayMove = call.shared ~= '0' and held > 0 and not isQueueNew and not isReadyNew
+  local isPinned = false
+  local function beforeRemoval()
+    if isPinned or not mayMove then return end
+    isPinned = true
+    -- A write of nothing: at maxmemory those that follow one that shrinks are allowed.
+    redis.call('ZREM', ready, '|')
+    redis.call('ZADD', queue, 0, pin)
+    redis.call('ZADD', ready, '+inf', pin)
+    redis.call('ZADD', permits, '+inf', pin)
+  end
+  function self.finish()
+    if isPinned then
+      for _, key in ipairs({ queue, ready, permits }) do
+        redis.call('ZREM', key, pin)
+      end
+    end
+    notifier.flush()
+  end
 
   if not layout and limit then
     perTenant = tonumber(call.perTenant)
@@ -67,7 +94,7 @@ local function openSemaphore(keys, call)
   self.waiting = math.max(0, records - 1)
 
   local function recount()
-    local permitRecords = redis.call('ZRANGE', permits, 0, -1)
+    local permitRecords = redis.call('ZRANGEBYSCORE', permits, '-inf', '(+inf')
     local used, sum = {}, 0
     for _, permitRecord in ipairs(permitRecords) do
       local _, weight, tenant = permitRecordParts(permitRecord)
@@ -138,7 +165,7 @@ local function openSemaphore(keys, call)
     return '|' .. waiter.aliveUntil .. ' ' .. waiter.permitRecord
   end
   local function notifyToLook(waiter, instant)
-    return notify(waiter.inbox, waiter.token .. '\thead\t' .. instant)
+    return notifier.notify(waiter.inbox, waiter.token .. '\thead\t' .. instant)
   end
   -- Whether the limits are less than a weight, so that it would wait for ever. A limit of 0 is a pause.
   function self.isTooHeavy(weight, tenant)
@@ -160,6 +187,7 @@ local function openSemaphore(keys, call)
       elseif waiter and tonumber(waiter.aliveUntil) > now and not self.isTooHeavy(waiter.weight, tenant) then
         firsts[tenant] = waiter
       else
+        beforeRemoval()
         redis.call('ZREM', queue, row)
         self.waiting = self.waiting - redis.call('HDEL', waiters, permitRecord or '')
         isQueueNew = true
@@ -178,10 +206,12 @@ local function openSemaphore(keys, call)
         if ms > 0 then redis.call('PEXPIRE', ready, ms) end
       end
     else
+      beforeRemoval()
       redis.call('ZREM', ready, tenant)
     end
   end
   local function leaveQueue(waiter)
+    beforeRemoval()
     redis.call('ZREM', queue, rowOf(waiter), suspendedRowOf(waiter))
     self.waiting = self.waiting - redis.call('HDEL', waiters, waiter.permitRecord)
     firsts[waiter.tenant] = nil
@@ -192,7 +222,10 @@ local function openSemaphore(keys, call)
   local nearest
   -- When the next permit ends; nil: there is none.
   local function nextEnd()
-    if nearest == nil then nearest = tonumber(redis.call('ZRANGE', permits, 0, 0, 'WITHSCORES')[2]) or false end
+    if nearest == nil then
+      local first, ending = unpack(redis.call('ZRANGE', permits, 0, 0, 'WITHSCORES'))
+      nearest = first ~= pin and tonumber(ending) or false
+    end
     return nearest or nil
   end
   local function watch(waiter)
@@ -207,6 +240,7 @@ local function openSemaphore(keys, call)
     local freed, expired = {}, 0
     if (nextEnd() or now + 1) > now then return false end
     nearest = nil
+    beforeRemoval()
     repeat
       local over = redis.call('ZRANGEBYSCORE', permits, '-inf', now, 'LIMIT', 0, pageSize)
       if #over > 0 then redis.call('ZREM', permits, unpack(over)) end
@@ -227,6 +261,7 @@ local function openSemaphore(keys, call)
   function self.purgeSuspended()
     local rows = redis.call('ZRANGEBYLEX', queue, '[|', '(|' .. string.format('%.0f', now), 'LIMIT', 0, pageSize)
     isQueueNew = isQueueNew or #rows > 0
+    if #rows > 0 then beforeRemoval() end
     for _, row in ipairs(rows) do
       redis.call('ZREM', queue, row)
       self.waiting = self.waiting - redis.call('HDEL', waiters, string.match(row, '^|%d+ (.*)$') or '')
@@ -251,6 +286,7 @@ local function openSemaphore(keys, call)
   -- Takes a permit away, and says whether it was still good.
   function self.drop(permitRecord, ending)
     local _, weight, tenant = permitRecordParts(permitRecord)
+    beforeRemoval()
     redis.call('ZREM', permits, permitRecord)
     nearest = nil
     count(-1, weight, tenant)
@@ -367,8 +403,8 @@ local function openSemaphore(keys, call)
   end
   -- Grants, in order, while the next fits. Returns whether there may be more to grant than one call does.
   --
-  -- A message goes out before its grant is written: a write that shrinks sees to it that at maxmemory the others are
-  -- allowed; of nothing, unless the caller has made one.
+  -- `hasShrunk`: the caller has made a write that shrinks, after which all others are allowed at maxmemory. If not, a write of
+  -- nothing is made.
   function self.grant(hasShrunk)
     if not hasShrunk then redis.call('ZREM', ready, '|') end
     local granted = {}
@@ -379,8 +415,9 @@ local function openSemaphore(keys, call)
     while not isOver and turns < mostTurns do
       turns = turns + 1
       local tenant, score = unpack(redis.call('ZRANGE', ready, 0, 0, 'WITHSCORES'))
-      local waiter = tenant and firstOf(tenant)
-      if not tenant then
+      local isNobody = not tenant or tenant == pin
+      local waiter = not isNobody and firstOf(tenant)
+      if isNobody then
         isOver = true
       elseif not waiter or tonumber(waiter.score) ~= tonumber(score) or not hasRoom(waiter.weight, tenant) then
         reevaluate(tenant)
@@ -392,10 +429,13 @@ local function openSemaphore(keys, call)
         local ms = tonumber(waiter.grantMs)
         local isPresent = call.present[waiter.permitRecord]
         if type(isPresent) == 'number' then ms = isPresent end
-        local message = table.concat({ waiter.token, 'granted', string.format('%.0f', now + ms), ms }, '\t')
-        if isPresent or waiter.inbox == '+' or notify(waiter.inbox, message) then
+        if isPresent or waiter.inbox == '+' or notifier.listens(waiter.inbox) then
           leaveQueue(waiter)
           take(waiter, ms)
+          if not isPresent then
+            local parts = { waiter.token, 'granted', string.format('%.0f', now + ms), ms }
+            notifier.notify(waiter.inbox, table.concat(parts, '\t'))
+          end
           granted[tenant] = true
           isOver = self.used >= limit and not perTenant
         else
@@ -403,7 +443,7 @@ local function openSemaphore(keys, call)
           redis.call('ZADD', queue, 0, suspendedRowOf(waiter))
           redis.call('ZREM', queue, rowOf(waiter))
           firsts[tenant] = nil
-          isOver = unreachableCount() >= mostUnreachable
+          isOver = notifier.unreachable >= mostUnreachable
         end
         reevaluate(tenant)
       end
@@ -412,7 +452,7 @@ local function openSemaphore(keys, call)
     for each in pairs(granted) do
       watch(firstOf(each))
     end
-    return turns >= mostTurns or unreachableCount() >= mostUnreachable
+    return turns >= mostTurns or notifier.unreachable >= mostUnreachable
   end
   return self
 end

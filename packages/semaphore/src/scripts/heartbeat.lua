@@ -57,4 +57,5 @@ for i, permitRecord in ipairs(permitRecords) do
   local ending = semaphore.endOf(permitRecord)
   reply[i + 5] = ending and now - ending - 2 or semaphore.positionOf(permitRecord)
 end
+semaphore.finish()
 return reply

@@ -40,8 +40,10 @@ elseif semaphore.leave(permitRecord) then
   code = 2
 else
   if semaphore.isRecounted then semaphore.grant() end
+  semaphore.finish()
   return 0
 end
 semaphore.expirePermits()
 semaphore.grant(true)
+semaphore.finish()
 return code

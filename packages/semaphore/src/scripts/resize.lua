@@ -55,7 +55,12 @@ if from == '' then
 end
 if from ~= '' then
   local rest = semaphore.reevaluateFrom(from)
-  if rest then return rest end
+  if rest then
+    semaphore.finish()
+    return rest
+  end
 end
 semaphore.expirePermits()
-return semaphore.grant(true) and 1 or 0
+local isMore = semaphore.grant(true)
+semaphore.finish()
+return isMore and 1 or 0

@@ -29,6 +29,7 @@ interface ServerNode {
 
 interface Server {
   readonly nodes: readonly ServerNode[];
+  readonly replicas: readonly ServerNode[];
   call(command: string, ...args: string[]): Promise<unknown>;
   stop(): Promise<void>;
   client(options?: object): unknown;
@@ -45,6 +46,7 @@ export interface Proxy {
   readonly stats: { readonly droppedBytes: number; readonly slowedChunks: number };
   readonly up: Direction;
   readonly down: Direction;
+  redirect(port: number): void;
   heal(): void;
   close(): Promise<void>;
 }
@@ -62,7 +64,7 @@ export interface Ground {
     defer(close: () => unknown): void;
   };
   connect(options: { url: string; deadlineMs: number }): Promise<object>;
-  startRedis(options: { password: string }): Promise<Server>;
+  startRedis(options: { password?: string; replicas?: number }): Promise<Server>;
   readonly FaultProxy: { start(options: { port: number }): Promise<Proxy> };
   eventually<T>(look: () => T | Promise<T>, options?: { timeoutMs: number }): Promise<T>;
 }

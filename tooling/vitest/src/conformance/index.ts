@@ -13,6 +13,7 @@ import { expectTracesDescribed, isTraced, tracing } from "./tracing.js";
 export { describeLeaseCancellation } from "./leasing/cancellation.js";
 export { describeLeaseClients } from "./leasing/clients.js";
 export { describeLeaseClosing, describeLeasingProcess } from "./leasing/closing.js";
+export { describeLeaseFailover } from "./leasing/failover.js";
 export { isFree, type Leaser, type Leasing } from "./leasing/leasing.js";
 export { describeLeaseOptions } from "./leasing/options.js";
 export { describeLeasePollution } from "./leasing/pollution.js";

@@ -11,31 +11,47 @@ local function readClock()
   return seconds * 1000 + math.floor(micros / 1000), seconds * 1000000 + micros
 end
 
--- Two functions: one publishes to an inbox and says whether anybody received it; the other counts the inboxes without a listener.
+-- Messages to waiters. `listens(inbox)`: whether somebody is subscribed to it. `notify(inbox, message)`: the same, and keeps the
+-- message for a listener. `flush()` publishes what was kept. `unreachable` counts the inboxes without a listener.
 --
--- Where subscribers may sit on another node (`shared` is 1; empty: to be found out) the count of receivers says nothing,
--- and every message counts as received. Inboxes `-` and `+` cannot be notified; one that is `+` is being opened, and its waiters
--- send a heartbeat as soon as it is open. Waiters of one process share an inbox, so a dead process costs one PUBLISH.
+-- The server is asked for listeners before anything is decided, and PUBLISH comes after all writes of a script. So no message goes
+-- out for a grant that is not stored: also the replicas of this server deliver it, to subscribers that this server cannot count.
+--
+-- Where subscribers may sit on another node (`shared` is 1; empty: to be found out) the count of listeners says nothing,
+-- and every inbox counts as heard. Inboxes `-` and `+` cannot be notified; one that is `+` is being opened, and its waiters
+-- send a heartbeat as soon as it is open.
 local function newNotifier(shared)
-  local unreachable, unreachableCount = {}, 0
-  local function notify(inbox, message)
-    if inbox == '-' or inbox == '+' or unreachable[inbox] then return false end
-    local receivers = redis.pcall('PUBLISH', inbox, message)
-    if type(receivers) == 'number' then
-      if receivers > 0 then return true end
-      if shared == '' then
-        local info = redis.pcall('INFO', 'cluster')
-        shared = type(info) == 'string' and string.find(info, 'cluster_enabled:0', 1, true) and '0' or '1'
-      end
-      if shared == '1' then return true end
+  local self = { unreachable = 0 }
+  local heard, messages = {}, {}
+  local function isHeard(inbox)
+    if shared == '1' then return true end
+    local listeners = redis.pcall('PUBSUB', 'NUMSUB', inbox)[2]
+    if type(listeners) == 'number' and listeners > 0 then return true end
+    if shared == '' then
+      local info = redis.pcall('INFO', 'cluster')
+      shared = type(info) == 'string' and string.find(info, 'cluster_enabled:0', 1, true) and '0' or '1'
     end
-    unreachable[inbox] = true
-    unreachableCount = unreachableCount + 1
-    return false
+    return shared == '1'
   end
-  return notify, function()
-    return unreachableCount
+  function self.listens(inbox)
+    if inbox == '-' or inbox == '+' then return false end
+    if heard[inbox] == nil then
+      heard[inbox] = isHeard(inbox)
+      if not heard[inbox] then self.unreachable = self.unreachable + 1 end
+    end
+    return heard[inbox]
   end
+  function self.notify(inbox, message)
+    if not self.listens(inbox) then return false end
+    messages[#messages + 1] = { inbox, message }
+    return true
+  end
+  function self.flush()
+    for _, each in ipairs(messages) do
+      redis.pcall('PUBLISH', each[1], each[2])
+    end
+  end
+  return self
 end
 
 -- Dead waiters, from a sample of fifty: so a long queue costs no more than a short one.
