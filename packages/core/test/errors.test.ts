@@ -42,7 +42,8 @@ const replies: readonly [reply: string, code: string, retryable: boolean][] = [
   ["MOVED 866 127.0.0.1:7001", "KIT_CLUSTER", true],
   ["ASK 866 127.0.0.1:7001", "KIT_CLUSTER", true],
   ["CROSSSLOT Keys in request don't hash to the same slot", "KIT_CLUSTER", false],
-  ["ERR Script attempted to access a non local key in a cluster node", "KIT_CLUSTER", false],
+  ["ERR Script attempted to access a non local key in a cluster node", "KIT_CLUSTER", true],
+  ["ERR Script attempted to access keys that do not hash to the same slot", "KIT_CLUSTER", false],
   ["NOREPLICAS Not enough good replicas to write.", "KIT_SERVER", true],
   [
     "MISCONF Redis is configured to save RDB snapshots, but it's currently unable to persist to disk.",

@@ -3,10 +3,11 @@ import { describe, expect, it } from "vitest";
 import { eventually, type RedisNode, useRedis } from "@kit/testing";
 import { firstServing } from "@tooling/vitest/helpers";
 import { Deadline } from "../src/kernel/base/deadline.js";
+import { isSlotMoving } from "../src/kernel/base/errors.js";
 import { slotOf } from "../src/kernel/base/keyspace.js";
 import { attach } from "../src/kernel/context/context.js";
 import { endMigrations, own, rejection, until } from "./harness.js";
-import { addOnce, putAll, read } from "./scripts.js";
+import { addOnce, append, putAll, read, renewAgain, renewOnce } from "./scripts.js";
 import { Writer } from "./writer.js";
 
 const redis = useRedis(vitest, { mode: "cluster", replicas: 1 });
@@ -109,9 +110,38 @@ describe("a slot that moves", () => {
     const { begin, move, end, undo } = await migration(first);
     await begin();
     await move(first);
-    expect(["KIT_CLUSTER", "KIT_UNKNOWN_OUTCOME"]).toContain((await rejection(put(500))).code);
+    const error = await rejection(put(500));
+    expect(["KIT_CLUSTER", "KIT_UNKNOWN_OUTCOME"]).toContain(error.code);
+    if (error.code === "KIT_CLUSTER") expect(error.message).toContain("the slot of its keys is moving");
+    expect(isSlotMoving(error)).toBe(true);
     await move(second);
     await end();
+    await undo();
+  });
+
+  it("leaves the outcome of a script unknown that touches a key it has removed, and says what moves", async () => {
+    const key = `{${redis.prefix}}:key`;
+    const { from, begin, move, end, undo } = await migration(key);
+    for (const client of [redis.connect(), await own(redis)]) {
+      await append.run(client, { key }, { value: "whole" });
+      await begin();
+      const error = await rejection(renewOnce.run(client, { key }, { value: "half" }));
+      expect(error).toMatchObject({ code: "KIT_UNKNOWN_OUTCOME", retryable: false });
+      expect(isSlotMoving(error)).toBe(true);
+      // So it was: the key is gone, and nothing stands in its place.
+      expect(await from.call("CLUSTER", "COUNTKEYSINSLOT", String(slotOf(key)))).toBe(0);
+      await end();
+      await undo();
+    }
+    const client = await own(redis);
+    await append.run(client, { key }, { value: "whole" });
+    await begin();
+    const before = await refusals(from, "ERR");
+    const renewing = renewAgain.run(client, { key }, { value: "again" }, { deadlineMs: 10_000 });
+    await until(async () => (await refusals(from, "ERR")) > before);
+    await move(key).catch(() => undefined);
+    await end();
+    expect(await renewing).toBe("again");
     await undo();
   });
 });

@@ -46,6 +46,7 @@ const forAuthors = [
   "integerOption",
   "isForbidden",
   "isReplyError",
+  "isSlotMoving",
   "lowerBoundMs",
   "nameIn",
   "newToken",

@@ -74,6 +74,32 @@ export const readBytes: Script<readonly ["key"], readonly [], Buffer> = defineSc
   reply: (raw) => raw as Buffer,
 });
 
+const renewing = (idempotent: boolean): Script<readonly ["key"], readonly ["value"], string> =>
+  defineScript({
+    name: "test.renew",
+    source: `-- renew.lua - write a string anew, in a way that a slot that moves does not forgive.
+--
+-- KEYS[1]  key    string  what is written
+-- ARGV[1]  value  string  its content
+--
+-- Reply     value
+local key = KEYS[1]
+local value = ARGV[1]
+redis.call("DEL", key)
+redis.call("SET", key, value, "PX", 60000)
+return value
+`,
+    keys: ["key"],
+    args: ["value"],
+    idempotent,
+    reply: String,
+  });
+
+/** Touches a key that it has removed; sent once. */
+export const renewOnce: Script<readonly ["key"], readonly ["value"], string> = renewing(false);
+/** The same, and a lost reply is asked for again. */
+export const renewAgain: Script<readonly ["key"], readonly ["value"], string> = renewing(true);
+
 /** Rest operands: writes the first argument into the first key, each further one into its own. */
 export const putAll: Script<readonly ["first", "...others"], readonly ["ttlMs", "...values"], readonly number[]> =
   defineScript({

@@ -1,6 +1,6 @@
 import { slotOf } from "@kit/core/toolkit";
 import { eventually, type RedisNode, useRedis } from "@kit/testing";
-import { aborted, firstServing, inStep } from "@tooling/vitest/helpers";
+import { aborted, endMigrations, firstServing, inStep, rejection, watched } from "@tooling/vitest/helpers";
 import * as vitest from "vitest";
 import { describe, expect, it } from "vitest";
 import { LockLostError } from "../src/index.js";
@@ -31,6 +31,49 @@ const promotion = async (replica: RedisNode): Promise<void> => {
     timeoutMs: 30_000,
   });
 };
+
+describe("a lock whose slot moves", () => {
+  it("is waited for as long as the move takes; a single try says what moves", async () => {
+    const { lease } = fixture.keysOf(name);
+    const slot = String(slotOf(lease));
+    const from = await fixture.nodeOf(name);
+    const to = redis.server.nodes.find((node) => node !== from)!;
+    const [fromId, toId] = [String(await from.call("CLUSTER", "MYID")), String(await to.call("CLUSTER", "MYID"))];
+    const holder = fixture.on(await owned(redis));
+    const held = await holder.acquire(name);
+    await to.call("CLUSTER", "SETSLOT", slot, "IMPORTING", fromId);
+    await from.call("CLUSTER", "SETSLOT", slot, "MIGRATING", toId);
+    // The keys of the queue do not exist yet, so no call can be served before the slot has moved.
+    const patient = { deadlineMs: 300 };
+    const clients = [fixture.connect(), await owned(redis)];
+    const waiting = clients.map((client) => watched(fixture.on(client, patient).acquire(name, { waitMs: 60_000 })));
+    const trying = fixture.on(clients[1]!, patient);
+    for (let tries = 0; tries < 2; tries++)
+      expect(await rejection(trying.tryAcquire(name))).toMatchObject({
+        code: "KIT_CLUSTER",
+        retryable: true,
+        message: expect.stringContaining("the slot of its keys is moving") as unknown,
+      });
+    expect(waiting.map(({ isSettled }) => isSettled)).toEqual([false, false]);
+    expect(await rejection(fixture.on(clients[1]!, patient).acquire(name, { waitMs: 500 }))).toMatchObject({
+      code: "KIT_LOCK_TIMEOUT",
+    });
+    const keys = (await from.call("CLUSTER", "GETKEYSINSLOT", slot, "100")) as string[];
+    await from.call("MIGRATE", to.host, String(to.port), "", "0", "5000", "KEYS", ...keys);
+    for (const node of [to, from]) await node.call("CLUSTER", "SETSLOT", slot, "NODE", toId);
+    expect(await held.release()).toBe("released");
+    const tokens = [held.fencingToken];
+    for (const { promise } of waiting)
+      void promise.then(async (next) => {
+        tokens.push(next.fencingToken);
+        await next.release();
+      });
+    await Promise.all(waiting.map(({ promise }) => promise));
+    expect(tokens.map(Number)).toEqual([...tokens].map(Number).sort((a, b) => a - b));
+    expect(new Set(tokens).size).toBe(3);
+    await endMigrations(redis.server.nodes);
+  });
+});
 
 describe("a lock whose shard fails over", () => {
   it("keeps its holders, and serves who waits in order, on clients that are borrowed and owned", async () => {

@@ -5,6 +5,7 @@ export { TypedEmitter } from "./base/emitter.js";
 export {
   isForbidden,
   isReplyError,
+  isSlotMoving,
   KitClosedError,
   KitConflictError,
   KitError,

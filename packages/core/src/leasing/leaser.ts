@@ -1,5 +1,5 @@
 import { KitClosedError, KitError } from "../index.js";
-import { Deadline, newToken, lowerBoundMs, traced, withCaller } from "../toolkit/index.js";
+import { Deadline, isSlotMoving, newToken, lowerBoundMs, traced, withCaller } from "../toolkit/index.js";
 import { firstTermMs, type LeasingCommands, type NotGranted, type Seen } from "./commands.js";
 import { DepartedWaiters } from "./departed.js";
 import { Holding, type HoldingEvents, type LeaseMaker } from "./holding.js";
@@ -13,6 +13,9 @@ export interface LeaserEvents<S extends Seen, L>
   extends Omit<HoldingEvents<L>, "handedOver">, Omit<WaitingEvents<never, S>, "left" | "empty"> {
   readonly acquired: (lease: L, waitedMs: number) => void;
 }
+
+/** No try begins when less than this is left. */
+const leastTryMs = 2;
 
 /**
  * Takes leases by name: at once, or in the queue. The package's commands say what is leased.
@@ -157,9 +160,17 @@ export class Leaser<Resolved extends ResolvedAcquire, S extends Seen, L extends 
         // A single try takes what time a command takes.
         const patienceMs = waitMs === 0 ? Infinity : Math.max(1, deadline.at - sentAt);
         const deadlineMs = Math.min(this.#commands.settings.deadlineMs, patienceMs);
-        const reply = await this.#commands.acquire(name, token, resolved, inbox, { sentAt, deadlineMs, signal });
-        // Our picture of the server's clock was wrong.
-        if (reply.state === "late") continue;
+        const attempt = { sentAt, deadlineMs, signal };
+        const reply = await this.#commands.acquire(name, token, resolved, inbox, attempt).catch((error: unknown) => {
+          // Longer than a command may take: a slot moves for as long as its largest key does.
+          if (isSlotMoving(error) && waitMs > 0 && deadline.remainingMs > leastTryMs) return undefined;
+          throw error;
+        });
+        // Late: our picture of the server's clock was wrong.
+        if (!reply || reply.state === "late") {
+          this.assertOpen();
+          continue;
+        }
         if (reply.state !== "granted") return reply;
         const { proof, msLeft: grantedMs = firstTermMs(resolved) } = reply;
         return { name, token, proof, grantedMs, deadlineAt: sentAt + lowerBoundMs(grantedMs) };

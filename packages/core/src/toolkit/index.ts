@@ -19,6 +19,7 @@ export {
   inTime,
   isForbidden,
   isReplyError,
+  isSlotMoving,
   lowerBoundMs,
   nameIn,
   newToken,

@@ -8,7 +8,7 @@
  * - `KIT_READONLY`: the server is a replica
  * - `KIT_LOADING`: the server is still reading its data from disk
  * - `KIT_BUSY`: the server is running a long script
- * - `KIT_CLUSTER`: the Cluster is down, resharding, or could not route the command
+ * - `KIT_CLUSTER`: the Cluster is down, the slot of the keys is moving, or the command could not be routed
  * - `KIT_AUTH`: the server refused the credentials, or requires some
  * - `KIT_NO_PERMISSION`: the ACL user may not run a command, or touch a key or channel
  * - `KIT_NOSCRIPT`: the server forgot a script between two tries
@@ -225,12 +225,35 @@ export const reasonOf = (error: unknown): string => {
   return cause.code ?? cause.message.replace(/\.$/, "");
 };
 
+/**
+ * A script ended at a key that its node does not have (any more), since the slot is moving: by a script that touches a key again
+ * that it has removed, after some of its writes.
+ */
+const brokenOff = /^(ERR )?Script attempted to access a non local key/;
+
+/** Whether a script ended before its end, perhaps after some of its writes. */
+export const isBrokenOff = (text: string): boolean => brokenOff.test(text);
+
+/** Whether a call failed since the slot of its keys is moving: that passes when all its keys have moved. */
+export const isSlotMoving = (error: unknown): boolean => {
+  const { cause } = error as { cause?: unknown };
+  const text = replyOf(cause instanceof Error ? cause.message : "");
+  return /^(TRYAGAIN|ASK)\b/.test(text) || isBrokenOff(text);
+};
+
 const serverCodes: readonly (readonly [RegExp, CoreErrorCode, string, boolean])[] = [
   [/^OOM\b/, "KIT_SERVER_FULL", "the server is at its memory limit (maxmemory)", true],
   [/^READONLY\b/, "KIT_READONLY", "the server is a read-only replica", true],
   [/^(LOADING|MASTERDOWN)\b/, "KIT_LOADING", "the server is not serving its data yet", true],
   [/^(BUSY|UNKILLABLE)\b/, "KIT_BUSY", "the server is busy with a long script", true],
-  [/^(CLUSTERDOWN|TRYAGAIN|MOVED|ASK)\b/, "KIT_CLUSTER", "the Cluster could not serve it", true],
+  [/^(TRYAGAIN|ASK)\b/, "KIT_CLUSTER", "the slot of its keys is moving to another node of the Cluster", true],
+  [
+    brokenOff,
+    "KIT_CLUSTER",
+    "the slot of its keys is moving to another node of the Cluster, and it may be done in part",
+    true,
+  ],
+  [/^(CLUSTERDOWN|MOVED)\b/, "KIT_CLUSTER", "the Cluster could not serve it", true],
   [
     /^(CROSSSLOT|(ERR )?Script attempted to access)/,
     "KIT_CLUSTER",

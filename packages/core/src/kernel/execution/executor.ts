@@ -12,6 +12,7 @@ import { Deadline, onAbort, Timed } from "../base/deadline.js";
 import { settled } from "../base/settle.js";
 import { answered } from "../connection/dedicated.js";
 import {
+  isBrokenOff,
   isReplyError,
   type KitError,
   KitUnavailableError,
@@ -59,7 +60,7 @@ const unresponsiveMs = 500;
 // ioredis has no codes for these; both majors say them with the same words.
 const neverSent =
   /^(Stream isn't writeable|Failed to refresh slots cache|None of startup nodes is available|Cluster isn't ready)/;
-/** A Cluster client that does not send again what was lost has seen nothing but refusals. */
+/** A Cluster client tells no more than its last refusal. One that sends again what was lost may have seen other replies. */
 const onlyRefused = /^Too many Cluster redirections\. Last error: ReplyError: (.*)$/s;
 
 /** Replies by which a server says that it did nothing, and which pass when servers have changed places. */
@@ -210,11 +211,16 @@ export class CommandExecutor {
       const reply = this.#replyIn(error);
       if (reply) {
         // A borrowed client sends again by itself what was under way when its connection was lost.
-        call.maybeSent ||= this.connectionEpoch !== epoch && !isOwned(this.client);
+        // One of a Cluster may have, without our notice, when it says no more than how often it tried.
+        const isVague = this.connectionEpoch !== epoch || !isReplyError(error);
+        call.maybeSent ||= isVague && !isOwned(this.client);
         const text = replyOf(reply.message);
         // Nothing was done, and the caller sends the script's text next.
         if (text.startsWith("NOSCRIPT")) throw reply;
-        if (!passingRefusal.test(text) || !this.#isShared) throw this.#failure(call, reply);
+        const isPartial = isBrokenOff(text);
+        call.maybeSent ||= isPartial;
+        if (!(isPartial || passingRefusal.test(text)) || !this.#isShared) throw this.#failure(call, reply);
+        if (call.maybeSent && !call.idempotent) throw this.#failure(call, reply);
         // The known master is a replica now. Connecting again finds the new master.
         if (text.startsWith("READONLY")) this.#leaveReplica(stream);
         refusal = reply;
@@ -260,10 +266,10 @@ export class CommandExecutor {
     this.#inFlight--;
   };
 
-  /** The server's reply error, also where our Cluster client reports only how often it tried. */
+  /** The server's reply error, also where a Cluster client reports only how often it tried. */
   #replyIn(error: unknown): Error | undefined {
     if (isReplyError(error)) return error;
-    const last = error instanceof Error && isOwned(this.client) ? onlyRefused.exec(error.message)?.[1] : undefined;
+    const last = error instanceof Error ? onlyRefused.exec(error.message)?.[1] : undefined;
     if (last === undefined) return undefined;
     const reply = new Error(last);
     reply.name = "ReplyError";
@@ -302,12 +308,12 @@ export class CommandExecutor {
 
   /** At the deadline the call rejects with the server's last refusal, unless an earlier try may have succeeded. */
   #failure(call: Call, refusal: Error | undefined): Error {
-    return refusal && !(call.maybeSent && call.mutates) ? refusal : this.#silence(call);
+    return refusal && !(call.maybeSent && call.mutates) ? refusal : this.#silence(call, refusal);
   }
 
-  #silence(call: Call): KitError {
+  #silence(call: Call, lastError: unknown = this.#lastError): KitError {
     const address = addressOf(this.client);
-    const cause = this.#lastError === undefined ? undefined : safeCause(this.#lastError);
+    const cause = lastError === undefined ? undefined : safeCause(lastError);
     const reason = cause ? ` (${reasonOf(cause)})` : "";
     if (call.maybeSent && call.mutates)
       return new KitUnknownOutcomeError(
