@@ -26,6 +26,7 @@ export {
   closedPort,
   endMigrations,
   firstServing,
+  removeNode,
   freePort,
   inboxes,
   inStep,

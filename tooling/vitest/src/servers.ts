@@ -49,6 +49,27 @@ export const nodeOf = async <N extends Node>(nodes: readonly N[], key: string): 
   throw new Error("no node serves the key");
 };
 
+/**
+ * Takes a node out of a Cluster as operators do: its slots go to `heir`, the others forget it, and it is reset. It runs on,
+ * alone, and serves nothing. Keys that it held are gone.
+ */
+export const removeNode = async (nodes: readonly Node[], victim: Node, heir: Node): Promise<void> => {
+  const id = String(await victim.call("CLUSTER", "MYID"));
+  const ranges = (await victim.call("CLUSTER", "SLOTS")) as [number, number, [string, number, string]][];
+  const own = ranges.filter(([, , master]) => master[2] === id);
+  const others = nodes.filter((node) => node !== victim);
+  await victim.call("FLUSHALL");
+  for (const node of others) await node.call("CLUSTER", "FORGET", id);
+  await victim.call("CLUSTER", "RESET", "HARD");
+  const slots = own.flatMap(([from, to]) => Array.from({ length: to - from + 1 }, (_, at) => String(from + at)));
+  for (let at = 0; at < slots.length; at += 2_000)
+    await heir.call("CLUSTER", "ADDSLOTS", ...slots.slice(at, at + 2_000));
+  await vi.waitFor(async () => {
+    const infos = await Promise.all(others.map((node) => node.call("CLUSTER", "INFO")));
+    for (const info of infos) expect(String(info)).toMatch(/cluster_state:ok[^]*cluster_slots_ok:16384/);
+  }, patience);
+};
+
 /** The number of subscribed inboxes. */
 export const inboxes = async (nodes: readonly Node[]): Promise<number> => {
   const lists = await Promise.all(nodes.map((node) => node.call("CLIENT", "LIST", "TYPE", "pubsub")));

@@ -154,7 +154,7 @@ const duplicateSettings = { ...ownSettings, commandTimeout: undefined };
 
 /**
  * The same for a Cluster client, whose own way to send again is to wait and try another node. It would do so behind the
- * executor, and after the caller has given up.
+ * executor, and after the caller has given up. That it reads the map of slots again at CLUSTERDOWN is `followTopology`'s.
  */
 export const ownClusterSettings: {
   readonly retryDelayOnFailover: number;

@@ -2,6 +2,7 @@ import { connectionsOf, destroySocket, hasEnded, hasSentinels, type NodeClient, 
 import { KitClosedError } from "../base/errors.js";
 import { reconnectMs, watchHandshake } from "./dedicated.js";
 import { watchSentinels } from "./sentinel.js";
+import { followTopology } from "./topology.js";
 
 /** How ioredis ends by itself; both majors, and their Cluster clients, have it. */
 interface Endable extends RedisLike {
@@ -68,6 +69,7 @@ export const superviseClient = (client: RedisLike): (() => void) => {
   client.on("error", ignore);
   for (const [event, listener] of Object.entries(listeners)) client.on(event, listener);
   connectionsOf(client).forEach(listeners["+node"]);
+  followTopology(client);
   const unwatchSentinels = hasSentinels(client) ? watchSentinels(client) : undefined;
   return () => {
     if (!owned.delete(client)) return;

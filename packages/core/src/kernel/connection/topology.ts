@@ -1,0 +1,41 @@
+import { isClusterClient, type RedisLike } from "./client.js";
+
+/** Members of ioredis' Cluster client that its types leave out; both majors have them. */
+interface Routing extends RedisLike {
+  refreshSlotsCache?(): void;
+  handleError?(error: Error, ...rest: unknown[]): void;
+  readonly connectionPool?: { reset(nodes: readonly unknown[]): void };
+}
+
+/** While a Cluster is down every command is refused: its map of slots is not asked for more often than this. */
+const refreshEveryMs = 250;
+
+const refreshedAt = new WeakMap<RedisLike, number>();
+
+/** Has a Cluster client read the map of slots again. */
+export const refreshSlots = (client: RedisLike): void => {
+  const now = performance.now();
+  if (!isClusterClient(client) || now - (refreshedAt.get(client) ?? -Infinity) < refreshEveryMs) return;
+  refreshedAt.set(client, now);
+  (client as Routing).refreshSlotsCache?.();
+};
+
+/**
+ * Has a Cluster client of ours read the map of slots when a node refuses with CLUSTERDOWN, as one does that lost its slots and
+ * was reset. ioredis does so only with `retryDelayOnClusterDown`, which would also send the command again, behind the
+ * executor.
+ */
+export const followTopology = (client: RedisLike): void => {
+  const routing = client as Routing;
+  const { handleError, connectionPool } = routing;
+  if (!handleError || !connectionPool) return;
+  routing.handleError = (error, ...rest) => {
+    if (error.message.startsWith("CLUSTERDOWN")) refreshSlots(client);
+    handleError.call(client, error, ...rest);
+  };
+  const reset = connectionPool.reset.bind(connectionPool);
+  // A node that was removed and reset knows of no slots: its empty map would end the connections to all others.
+  connectionPool.reset = (nodes) => {
+    if (nodes.length > 0 || client.status !== "ready") reset(nodes);
+  };
+};

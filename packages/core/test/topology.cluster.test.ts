@@ -1,0 +1,83 @@
+import { once, type EventEmitter } from "node:events";
+import * as vitest from "vitest";
+import { describe, expect, it } from "vitest";
+import { type RedisNode, type RedisServer, startRedis, useRedis } from "@kit/testing";
+import { firstServing, removeNode } from "@tooling/vitest/helpers";
+import { Deadline } from "../src/kernel/base/deadline.js";
+import { slotOf } from "../src/kernel/base/keyspace.js";
+import { attach } from "../src/kernel/context/context.js";
+import { reading } from "../src/kernel/execution/executor.js";
+import { own, rejection, until } from "./harness.js";
+
+const redis = useRedis(vitest, { mode: "cluster" });
+
+/** A Cluster of the test's own, since it loses a node: its first, and a client that was told of another. */
+const shrinking = async () => {
+  const server: RedisServer<"cluster"> = await startRedis({ mode: "cluster", masters: 4 });
+  redis.defer(() => server.stop());
+  const [victim, seed, , heir] = server.nodes as [RedisNode, RedisNode, RedisNode, RedisNode];
+  const client = await own(redis, { url: `redis+cluster://127.0.0.1:${String(seed.port)}` });
+  const key = Array.from({ length: 1_000 }, (_, n) => String(n)).find((name) => slotOf(name) < 4_096)!;
+  await client.get(key);
+  return { client, key, others: server.nodes.slice(1), remove: () => removeNode(server.nodes, victim, heir) };
+};
+
+describe("a node that lost its slots and was reset", () => {
+  it("is left by a client of connect(), for commands of its caller and for ours", async () => {
+    const { client, key, remove } = await shrinking();
+    const context = attach(client);
+    redis.defer(() => context.detach());
+    await remove();
+    expect(await context.executor.run("GET", [key], reading("GET", Deadline.in(10_000)))).toBeNull();
+    expect(await client.get(key)).toBeNull();
+  });
+
+  it("is left by a duplicate of our own", async () => {
+    const { client, key, remove } = await shrinking();
+    const context = attach(client, { isolate: true });
+    redis.defer(() => context.detach());
+    const read = (): Promise<unknown> => context.executor.run("GET", [key], reading("GET", Deadline.in(10_000)));
+    await read();
+    await remove();
+    expect(await read()).toBeNull();
+  });
+
+  it("does not end the connections to other nodes by its empty map of slots", async () => {
+    const { client, key, others, remove } = await shrinking();
+    let losses = 0;
+    client.on("close", () => losses++);
+    await remove();
+    // Only the node that was removed answers.
+    for (const node of others) node.pause();
+    const refreshed = once(client as unknown as EventEmitter, "refresh");
+    expect((await rejection(client.get(key))).message).toMatch(/^CLUSTERDOWN/);
+    await refreshed;
+    for (const node of others) node.resume();
+    await until(() =>
+      client.get(key).then(
+        () => true,
+        () => false,
+      ),
+    );
+    expect(losses).toBe(0);
+  });
+});
+
+describe("a Cluster that is down", () => {
+  it("refuses a command once: it is not sent again behind the caller", async () => {
+    const server = await startRedis({ mode: "cluster" });
+    redis.defer(() => server.stop());
+    const client = await own(redis, { url: server.url });
+    const [lost, other] = server.nodes as [RedisNode, RedisNode, RedisNode];
+    const key = Array.from({ length: 1_000 }, (_, n) => String(n)).find((name) => firstServing(slotOf(name)) === 1)!;
+    await client.get(key);
+    await lost.kill();
+    await until(async () => String(await other.call("CLUSTER", "INFO")).includes("cluster_state:fail"));
+    const refused = async (): Promise<number> =>
+      Number(/errorstat_CLUSTERDOWN:count=(\d+)/.exec(String(await other.call("INFO", "errorstats")))?.[1] ?? 0);
+    expect((await rejection(client.get(key))).message).toMatch(/^CLUSTERDOWN/);
+    const before = await refused();
+    for (let n = 0; n < 20; n++) await rejection(client.get(key));
+    expect(await refused()).toBe(before + 20);
+  });
+});
