@@ -1,10 +1,12 @@
 import { once, type EventEmitter } from "node:events";
+import { Cluster } from "ioredis";
 import * as vitest from "vitest";
 import { describe, expect, it } from "vitest";
 import { type RedisNode, type RedisServer, startRedis, useRedis } from "@kit/testing";
-import { firstServing, removeNode } from "@tooling/vitest/helpers";
+import { firstServing, nodeOf, removeNode } from "@tooling/vitest/helpers";
 import { Deadline } from "../src/kernel/base/deadline.js";
 import { slotOf } from "../src/kernel/base/keyspace.js";
+import type { RedisLike } from "../src/kernel/connection/client.js";
 import { attach } from "../src/kernel/context/context.js";
 import { reading } from "../src/kernel/execution/executor.js";
 import { own, rejection, until } from "./harness.js";
@@ -81,3 +83,48 @@ describe("a Cluster that is down", () => {
     expect(await refused()).toBe(before + 20);
   });
 });
+
+describe("a redirected command whose new node is lost", () => {
+  it.each(["a client of connect()", "a client of the caller's"])(
+    "leaves no rejection unhandled, on %s",
+    async (whose) => {
+      const server = await startRedis({ mode: "cluster" });
+      redis.defer(() => server.stop());
+      const client: RedisLike = whose.includes("connect") ? await own(redis, { url: server.url }) : borrowed(server);
+      const context = attach(client);
+      redis.defer(() => context.detach());
+      const key = redis.prefix;
+      const read = (): Promise<unknown> => context.executor.run("GET", [key], reading("GET", Deadline.in(2_000)));
+      await read();
+      const from = await nodeOf(server.nodes, key);
+      const to = server.nodes.find((node) => node !== from)!;
+      const [slot, fromId, toId] = [
+        String(slotOf(key)),
+        String(await from.call("CLUSTER", "MYID")),
+        String(await to.call("CLUSTER", "MYID")),
+      ];
+      await to.call("CLUSTER", "SETSLOT", slot, "IMPORTING", fromId);
+      await from.call("CLUSTER", "SETSLOT", slot, "MIGRATING", toId);
+      // The connection to the new node stands; what is asked there is under way when it goes.
+      await read();
+      to.pause();
+      const unhandled: unknown[] = [];
+      const note = (reason: unknown): void => void unhandled.push(reason);
+      process.on("unhandledRejection", note);
+      redis.defer(() => void process.off("unhandledRejection", note));
+      const asked = rejection(read());
+      await until(
+        async () => Number(/errorstat_ASK:count=(\d+)/.exec(String(await from.call("INFO", "errorstats")))?.[1]) > 1,
+      );
+      await to.kill();
+      await asked;
+      expect(unhandled).toEqual([]);
+    },
+  );
+});
+
+const borrowed = (server: RedisServer<"cluster">): Cluster => {
+  const client = server.client({ maxRetriesPerRequest: 0 }, { retryDelayOnFailover: 0 });
+  redis.defer(() => client.disconnect());
+  return client;
+};

@@ -1,4 +1,4 @@
-import { isClusterClient, type RedisLike } from "./client.js";
+import { isClusterClient, type NodeClient, type RedisLike } from "./client.js";
 
 /** Members of ioredis' Cluster client that its types leave out; both majors have them. */
 interface Routing extends RedisLike {
@@ -37,5 +37,28 @@ export const followTopology = (client: RedisLike): void => {
   // A node that was removed and reset knows of no slots: its empty map would end the connections to all others.
   connectionPool.reset = (nodes) => {
     if (nodes.length > 0 || client.status !== "ready") reset(nodes);
+  };
+};
+
+/** ASKING, as ioredis' nodes have it. */
+interface Asking extends NodeClient {
+  asking?(...args: unknown[]): Promise<unknown>;
+}
+
+const guarded = new WeakSet<object>();
+
+/**
+ * ioredis sends ASKING before a redirected command and drops its promise. When the node is lost then, the rejection would
+ * be nobody's, and end the process.
+ */
+export const guardNode = (node: unknown): void => {
+  const connection = node as Asking;
+  const { asking } = connection;
+  if (!asking || guarded.has(connection)) return;
+  guarded.add(connection);
+  connection.asking = (...args) => {
+    const asked = asking.apply(connection, args);
+    asked.catch(() => undefined);
+    return asked;
   };
 };

@@ -23,6 +23,7 @@ import {
   safeCause,
 } from "../base/errors.js";
 import { isOwned } from "../connection/supervision.js";
+import { guardNode } from "../connection/topology.js";
 import { pause } from "../base/retry.js";
 import { WriteBatching } from "./write-batching.js";
 
@@ -142,6 +143,7 @@ export class CommandExecutor {
     if (this.#users++ > 0) return;
     this.#hasEnded = hasEnded(this.client);
     this.#listen("on");
+    connectionsOf(this.client).forEach(guardNode);
   }
 
   /** Each `attach()` needs one. The last ends the wait for the client to become ready: it could not be noticed any more. */
@@ -160,6 +162,7 @@ export class CommandExecutor {
       connecting: this.#onConnecting,
       // Of a Cluster only: another server may stand behind a slot from now on.
       "-node": this.#onDrop,
+      "+node": guardNode,
     };
     for (const [event, listener] of Object.entries(listeners)) this.client[how](event, listener);
   }
