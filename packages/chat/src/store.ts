@@ -17,13 +17,19 @@ export class ChatStore {
   readonly settings: ChatSettings;
   readonly #stopListening: () => void;
   #division: Promise<Division> | undefined;
+  /** The last answer. */
+  #known: Division | undefined;
+  #isChecked = false;
+  #isCluster = false;
 
   constructor(redis: RedisLike, settings: ChatSettings) {
     this.context = attach(redis, settings);
     this.settings = settings;
     // After a reconnect the server may be empty, and another process may choose another number of shards.
     this.#stopListening = this.context.executor.onDrop(() => {
-      this.#division = undefined;
+      this.#isChecked = false;
+      // On a Cluster the number has a node of its own, and chats on the others go on without that one.
+      if (!this.#isCluster) this.#division = undefined;
     });
   }
 
@@ -31,18 +37,30 @@ export class ChatStore {
   async open(signal?: AbortSignal): Promise<Division> {
     signal?.throwIfAborted();
     const asked = this.#divided();
+    if (!this.#isChecked && this.#known) this.#check(this.#known);
     // Others wait for the same answer, so a signal ends only its caller's wait.
     return await (signal ? unlessAborted(asked, signal) : asked);
   }
 
   #divided(): Promise<Division> {
     if (this.#division) return this.#division;
+    this.#isChecked = true;
     const asked = this.#ask();
     this.#division = asked;
     asked.catch(() => {
       if (this.#division === asked) this.#division = undefined;
     });
     return asked;
+  }
+
+  /** Asks behind the calls whether the number is still the known one; stores it where it was lost. */
+  #check({ keys }: Division): void {
+    this.#isChecked = true;
+    const checked = this.#ask(keys.shards);
+    checked.then(
+      () => (this.#division = checked),
+      () => (this.#isChecked = false),
+    );
   }
 
   /** Settings of every script call. */
@@ -55,11 +73,11 @@ export class ChatStore {
     this.context.detach();
   }
 
-  async #ask(): Promise<Division> {
+  async #ask(wanted = this.settings.shards): Promise<Division> {
     const { deadlineMs } = this.settings;
-    const isCluster = await this.context.isCluster(deadlineMs);
+    const isCluster = (this.#isCluster = await this.context.isCluster(deadlineMs));
     const { prefix, client } = this.context;
-    const asked = { shards: this.settings.shards };
+    const asked = { shards: wanted };
     const shards = await layout
       .run(this.context, { layout: layoutKey(prefix) }, asked, { deadlineMs })
       .catch((error: unknown) => {
@@ -69,7 +87,8 @@ export class ChatStore {
           : error;
       });
     const all = Array.from({ length: shards }, (_, shard) => shard);
-    return { keys: new Keys(prefix, shards), groups: isCluster ? all.map((shard) => [shard]) : [all] };
+    this.#known = { keys: new Keys(prefix, shards), groups: isCluster ? all.map((shard) => [shard]) : [all] };
+    return this.#known;
   }
 
   /** Reports once whether the server may evict our keys; a server that does not reveal it is not asked again. */
