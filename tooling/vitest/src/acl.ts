@@ -72,7 +72,8 @@ export const aclUser = ({ name, permissions }: Descriptor): AclUser => {
     ...grants(mode).map((grant) => grant.replace("kit:", `${prefix}:`)),
   ];
   const serverArgs = (mode: Mode): readonly string[] => [
-    ...["--user", app.username, ...rulesOf(mode, "t-*"), "+acl|whoami"],
+    // The last two are for `onMovingSlots`.
+    ...["--user", app.username, ...rulesOf(mode, "t-*"), "+acl|whoami", "+cluster|setslot", "+exists"],
     ...["--user", root.username, "on", `>${root.password}`, "~*", "&*", "+@all"],
   ];
   return { login: app, loginForText: { ...app, stringNumbers: true }, grants, rulesOf, serverArgs };

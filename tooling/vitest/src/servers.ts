@@ -97,6 +97,9 @@ export interface SlotMove<N extends Node> {
   readonly login: readonly string[];
 }
 
+/** How many slots {@link moveSlot} moves at this moment. */
+export const slotMoves = { running: 0 };
+
 /** The epoch of the node `id`, as `node` reports it. */
 const epochOf = async (node: Node, id: string): Promise<string | undefined> =>
   String(await node.call("CLUSTER", "NODES"))
@@ -108,7 +111,16 @@ const epochOf = async (node: Node, id: string): Promise<string | undefined> =>
  * Moves a slot with all its keys, and returns the keys. Waits until every node reports the new epoch. Before that, a node
  * that takes the slot back could choose the same epoch, and the two nodes would then decide the slot's owner between them.
  */
-export const moveSlot = async <N extends Node>(
+export const moveSlot = async <N extends Node>(nodes: readonly N[], move: SlotMove<N>): Promise<string[]> => {
+  slotMoves.running++;
+  try {
+    return await moveKeys(nodes, move);
+  } finally {
+    slotMoves.running--;
+  }
+};
+
+const moveKeys = async <N extends Node>(
   nodes: readonly N[],
   { slot, from, to, login }: SlotMove<N>,
 ): Promise<string[]> => {

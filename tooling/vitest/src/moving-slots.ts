@@ -1,0 +1,210 @@
+import { createHash } from "node:crypto";
+import { afterAll, beforeAll, expect, it } from "vitest";
+import { type Node, slotMoves } from "./servers.js";
+
+/** What is known of a script. */
+interface Script {
+  readonly name: string;
+  readonly source: string;
+  readonly keys: readonly string[];
+}
+
+interface Ground {
+  readonly server: { readonly nodes: readonly (Node & { readonly port: number })[] };
+  readonly client: object;
+}
+
+/** A command of ioredis, with what its reply is handed to. */
+interface Command {
+  readonly name: string;
+  readonly args: unknown[];
+  resolve: (reply: unknown) => void;
+  reject: (error: Error) => void;
+  readonly promise: Promise<unknown>;
+  getSlot(): number | null;
+}
+
+/** A connection of ioredis. */
+interface Connection {
+  readonly status: string;
+  readonly options: { readonly port?: number };
+  readonly stream: { cork(): void; uncork(): void };
+}
+
+type Send = (this: Connection, command: Command, stream?: unknown) => unknown;
+
+/**
+ * Put around a script, this finds a call that touches a key which has existed and is gone. While its slot is MIGRATING, a
+ * server fails such a call ("non local key"), and the script ends after a part of its writes. The same for a key that is
+ * touched after a message was published: the message would be out, and the call might fail. So it finds them in every state
+ * of the keys and on every server; a server runs a script on such a slot only if all its keys exist.
+ *
+ * The reply becomes a list of what was found, and the script's own. One line, so that errors name the script's own lines.
+ */
+const before = `
+local found = {}
+local redis = (function(server)
+  local places, existed, isOut = {}, {}, false
+  for place, key in ipairs(KEYS) do
+    places[key], existed[key] = place, server.call('EXISTS', key) == 1
+  end
+  local function check(command, ...)
+    for i = 1, select('#', ...) do
+      local key = select(i, ...)
+      if existed[key] ~= nil then
+        local call = command .. ' ' .. places[key]
+        if isOut then found[#found + 1] = call .. ' after PUBLISH' end
+        local exists = server.call('EXISTS', key) == 1
+        if existed[key] and not exists then found[#found + 1] = call .. ' when it is gone' end
+        existed[key] = exists
+      end
+    end
+    isOut = isOut or string.upper(command) == 'PUBLISH'
+  end
+  return setmetatable({
+    call = function(...) check(...) return server.call(...) end,
+    pcall = function(...) check(...) return server.pcall(...) end,
+  }, { __index = server })
+end)(redis)
+local function script()`.replace(/\s+/g, " ");
+const behind = `
+end
+local reply = script()
+if type(reply) == 'table' and reply.err then return reply end
+return { found, reply or false }`;
+
+/** The replies by which a server refuses a script as a whole. */
+const refusedWhole = /^(?:ASK|TRYAGAIN)\b/;
+
+const checked = (source: string): string => `${before.trim()} ${source}${behind}`;
+const shaOf = (source: string): string => createHash("sha1").update(source).digest("hex");
+
+/** The scripts of a module. */
+const scriptsOf = (module: Readonly<Record<string, unknown>>): Script[] =>
+  Object.values(module).filter((value): value is Script => {
+    const { name, source } = (value ?? {}) as Partial<Script>;
+    return typeof name === "string" && typeof source === "string";
+  });
+
+/** The scripts that ran with all their keys on a slot that was moving, and what went wrong. */
+class Watch {
+  readonly moved = new Set<string>();
+  readonly faults = new Set<string>();
+  readonly #scripts = new Map<string, Script>();
+  readonly #checked = new Map<string, string>();
+  readonly #ids = new Map<number, string>();
+  readonly #seen = new WeakSet<Command>();
+
+  constructor(scripts: readonly Script[]) {
+    for (const script of scripts) {
+      const sha = shaOf(checked(script.source));
+      this.#scripts.set(sha, script);
+      this.#checked.set(shaOf(script.source), sha);
+    }
+  }
+
+  async meet(nodes: Ground["server"]["nodes"]): Promise<void> {
+    for (const node of nodes) this.#ids.set(node.port, String(await node.call("CLUSTER", "MYID")));
+  }
+
+  /** Sends a command; a script as its checked text, and, on a Cluster, while its slot is MIGRATING. */
+  send(connection: Connection, send: Send, command: Command, stream: unknown): unknown {
+    const go = (): unknown => send.call(connection, command, stream);
+    const script = this.#seen.has(command) ? undefined : this.#prepare(command);
+    if (!script) return go();
+    this.#seen.add(command);
+    const to = this.#otherThan(connection.options.port);
+    const slot = to === undefined ? null : command.getSlot();
+    const isMoving = slot !== null && !stream && connection.status === "ready" && slotMoves.running === 0;
+    this.#listen(command, script, isMoving, go);
+    if (!isMoving) return go();
+    const set = (...state: readonly string[]): void => {
+      const args = ["SETSLOT", String(slot), ...state];
+      const setting = new (command.constructor as new (name: string, args: string[]) => Command)("cluster", args);
+      // A node that does not serve the slot refuses. It refuses the script, too, which then goes to the right one.
+      setting.promise.catch(() => undefined);
+      send.call(connection, setting);
+    };
+    // In one write, so that the server runs them together.
+    connection.stream.cork();
+    set("MIGRATING", to!);
+    const reply = go();
+    set("STABLE");
+    connection.stream.uncork();
+    return reply;
+  }
+
+  /** Returns the script that a command runs, if it is one of ours. */
+  #prepare({ name, args }: Command): Script | undefined {
+    const text = String(args[0]);
+    if (name === "evalsha") args[0] = this.#checked.get(text) ?? text;
+    if (name === "eval" && this.#checked.has(shaOf(text))) args[0] = checked(text);
+    return this.#scripts.get(name === "eval" ? shaOf(String(args[0])) : String(args[0]));
+  }
+
+  #otherThan(port: number | undefined): string | undefined {
+    if (port === undefined || !this.#ids.has(port)) return undefined;
+    return [...this.#ids].find(([other]) => other !== port)?.[1];
+  }
+
+  #listen(command: Command, script: Script, isMoving: boolean, again: () => unknown): void {
+    const { resolve, reject } = command;
+    let isRefused = false;
+    command.resolve = (raw) => {
+      const [found, reply] = raw as [unknown[], unknown];
+      for (const fault of found) this.#add(script, String(fault));
+      if (isMoving && !isRefused) this.moved.add(script.name);
+      resolve(reply);
+    };
+    command.reject = (error) => {
+      if (error.message.includes("non local key")) this.#add(script, "a call fails on a slot that moves");
+      if (!isMoving || isRefused || !refusedWhole.test(error.message)) return reject(error);
+      isRefused = true;
+      again();
+    };
+  }
+
+  /** `fault` has a key by its place. */
+  #add({ name, keys }: Script, fault: string): void {
+    const named = fault.replace(/ \d+/, (place) => ` ${(keys[Number(place) - 1] ?? keys.at(-1)!).replace("...", "")}`);
+    this.faults.add(`${name}: ${named}`);
+  }
+}
+
+/**
+ * Runs the scripts of a suite's clients as on slots that are moving. The suite fails if a script touches a key that it has
+ * made vanish, or any key after it has published. On a Cluster each script is sent while its slot is MIGRATING: if all its
+ * keys exist it runs there, otherwise the server refuses it as a whole and it is sent again. Call it behind `useRedis`.
+ *
+ * @param module The module with all scripts of the package.
+ */
+export const onMovingSlots = (
+  redis: Ground,
+  module: Readonly<Record<string, unknown>>,
+): { itRanAll(except?: Readonly<Record<string, string>>): void } => {
+  const scripts = scriptsOf(module);
+  const watch = new Watch(scripts);
+  let restore = (): void => undefined;
+  beforeAll(async () => {
+    const client = redis.client as { nodes?(role: "master"): object[] };
+    if (client.nodes) await watch.meet(redis.server.nodes);
+    const prototype = Object.getPrototypeOf(client.nodes?.("master")[0] ?? client) as { sendCommand: Send };
+    const { sendCommand } = prototype;
+    prototype.sendCommand = function (command, stream) {
+      return watch.send(this, sendCommand, command, stream);
+    };
+    restore = () => Object.assign(prototype, { sendCommand });
+  });
+  afterAll(() => {
+    restore();
+    expect([...watch.faults].toSorted(), "a script fails after a part of its writes while its slot moves").toEqual([]);
+  });
+  return {
+    /** At the end of a suite on a Cluster. `except` names the scripts that need not run, each with the reason. */
+    itRanAll: (except = {}) =>
+      it("has run every script with all its keys on a slot that was moving", () => {
+        const missing = scripts.map(({ name }) => name).filter((name) => !watch.moved.has(name));
+        expect(missing.toSorted()).toEqual(Object.keys(except).toSorted());
+      }),
+  };
+};
