@@ -43,9 +43,14 @@ describe("a lock whose slot moves", () => {
     const held = await holder.acquire(name);
     await to.call("CLUSTER", "SETSLOT", slot, "IMPORTING", fromId);
     await from.call("CLUSTER", "SETSLOT", slot, "MIGRATING", toId);
+    redis.defer(async () => {
+      const settled = [to, from].map((node) => node.call("CLUSTER", "SETSLOT", slot, "STABLE"));
+      await Promise.allSettled(settled);
+    });
     // The keys of the queue do not exist yet, so no call can be served before the slot has moved.
     const patient = { deadlineMs: 300 };
-    const clients = [fixture.connect(), await owned(redis)];
+    // One of ioredis itself, whose own sixteen tries end within that time, and one of ours.
+    const clients = [redis.connect({}, { retryDelayOnTryAgain: 5 }), await owned(redis)];
     const waiting = clients.map((client) => watched(fixture.on(client, patient).acquire(name, { waitMs: 60_000 })));
     const trying = fixture.on(clients[1]!, patient);
     for (let tries = 0; tries < 2; tries++)

@@ -3,7 +3,7 @@ import { isClusterClient, type NodeClient, type RedisLike } from "./client.js";
 /** Members of ioredis' Cluster client that its types leave out; both majors have them. */
 interface Routing extends RedisLike {
   refreshSlotsCache?(): void;
-  handleError?(error: Error, ...rest: unknown[]): void;
+  handleError?(error: Error, redirections: unknown, handlers: { defaults(): void }): void;
   readonly connectionPool?: { reset(nodes: readonly unknown[]): void };
 }
 
@@ -23,15 +23,16 @@ export const refreshSlots = (client: RedisLike): void => {
 /**
  * Has a Cluster client of ours read the map of slots when a node refuses with CLUSTERDOWN, as one does that lost its slots and
  * was reset. ioredis does so only with `retryDelayOnClusterDown`, which would also send the command again, behind the
- * executor.
+ * executor. So it does at TRYAGAIN, sixteen times: the executor would not learn what the call waits for.
  */
 export const followTopology = (client: RedisLike): void => {
   const routing = client as Routing;
   const { handleError, connectionPool } = routing;
   if (!handleError || !connectionPool) return;
-  routing.handleError = (error, ...rest) => {
+  routing.handleError = (error, redirections, handlers) => {
     if (error.message.startsWith("CLUSTERDOWN")) refreshSlots(client);
-    handleError.call(client, error, ...rest);
+    if (error.message.startsWith("TRYAGAIN")) handlers.defaults();
+    else handleError.call(client, error, redirections, handlers);
   };
   const reset = connectionPool.reset.bind(connectionPool);
   // A node that was removed and reset knows of no slots: its empty map would end the connections to all others.
