@@ -15,7 +15,7 @@ import {
 } from "./entry.js";
 import { RebuildLostError } from "./errors.js";
 import { foldPrefix } from "./fold/index.js";
-import { type IndexKeys, indexKeys, rowTag } from "./keys.js";
+import { absentKey, type IndexKeys, indexKeys, rowTag } from "./keys.js";
 import { type FoundItem, type Query, queryOf, select } from "./matching.js";
 import {
   type IndexRules,
@@ -309,14 +309,17 @@ export class IndexCommands {
   async stage(token: string, signal: AbortSignal | undefined): Promise<void> {
     const args = { token, settings: this.#own, keepMs: stagedMs };
     await Promise.all(
-      this.#shards.map(({ keys }) => scripts.stage.run(this.#context, keys, args, this.#options(signal, token))),
+      this.#shards.map(({ keys }) =>
+        scripts.stage.run(this.#context, { ...keys, absent: absentKey(keys) }, args, this.#options(signal, token)),
+      ),
     );
   }
 
   /** Makes the staged generation current, shard after shard. */
   async switchOver(token: string, signal: AbortSignal | undefined): Promise<void> {
     for (const shard of this.#shards) {
-      const isDone = await scripts.switchOver.run(this.#context, shard.keys, { token }, this.#options(signal, token));
+      const keys = { ...shard.keys, absent: absentKey(shard.keys) };
+      const isDone = await scripts.switchOver.run(this.#context, keys, { token }, this.#options(signal, token));
       if (!isDone) throw new RebuildLostError(this.#name);
       this.#learn(shard, this.#own, "");
     }

@@ -14,6 +14,7 @@ import { keyspace } from "@kit/core";
  * | `kit:autocomplete:{name}:ranked`  | zset | score 0: `prefix NUL rank rest NUL kind id`                  | permanent               |
  * | `kit:autocomplete:{name}:items`   | hash | id → `revision NUL weight NUL starts NUL fold NUL text [NUL payload]` | permanent      |
  * | `kit:autocomplete:{name}:staged:…` |     | the same three; among the items the empty id → token of the rebuild | 10 min after the last batch |
+ * | `kit:autocomplete:{name}:absent`  | hash | never exists: a script that names it is refused while its slot moves | none                    |
  */
 export interface IndexKeys {
   readonly index: string;
@@ -72,6 +73,9 @@ export const indexKeys = (prefix: string, name: string, shard = 0, shards = 1): 
     stagedItems: `${base}staged:items`,
   };
 };
+
+/** A key that never exists: a server refuses a script that names it while the slot moves. */
+export const absentKey = ({ index }: IndexKeys): string => index.replace(/index$/, "absent");
 
 /** The keys of one contact book. */
 export const bookKeys = (prefix: string, owner: string): BookKeys => {

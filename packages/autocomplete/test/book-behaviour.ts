@@ -1,8 +1,9 @@
 import { eventually, type RedisMode, useRedis } from "@kit/testing";
-import { guardUsers, type Login, rejection, scriptCalls } from "@tooling/vitest/helpers";
+import { guardUsers, type Login, onMovingSlots, rejection, scriptCalls } from "@tooling/vitest/helpers";
 import * as vitest from "vitest";
 import { describe, expect, it } from "vitest";
 import { type ContactBook, InvalidEntryError } from "../src/index.js";
+import * as scripts from "../src/scripts/index.js";
 import { user } from "./acl.js";
 import { fixtureOf } from "./harness.js";
 
@@ -17,6 +18,7 @@ export const bookBehaviour = (mode: RedisMode, login?: Login): void => {
   describe(`a contact book on a ${mode === "cluster" ? "Cluster" : "single server"}`, () => {
     const redis = useRedis(vitest, { mode, ...(login && { args: user.serverArgs(mode) }) });
     if (login) guardUsers(redis);
+    onMovingSlots(redis, scripts);
     const fixture = fixtureOf(redis, login);
     const calls = (): Promise<number> => scriptCalls(redis.server.nodes);
     /** The server's time, in milliseconds. */

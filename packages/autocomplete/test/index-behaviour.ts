@@ -1,8 +1,9 @@
 import { eventually, type RedisMode, useRedis } from "@kit/testing";
-import { exposures, guardUsers, type Login, rejection } from "@tooling/vitest/helpers";
+import { exposures, guardUsers, type Login, onMovingSlots, rejection } from "@tooling/vitest/helpers";
 import * as vitest from "vitest";
 import { describe, expect, it } from "vitest";
 import { type Entry, InvalidEntryError, type PrefixIndexOptions, type Suggestions } from "../src/index.js";
+import * as scripts from "../src/scripts/index.js";
 import { user } from "./acl.js";
 import { fixtureOf, ids, name, named, permanentKeys, texts } from "./harness.js";
 
@@ -15,6 +16,7 @@ export const indexBehaviour = (mode: RedisMode, login?: Login): void => {
   describe(`a prefix index on a ${mode === "cluster" ? "Cluster" : "single server"}`, () => {
     const redis = useRedis(vitest, { mode, permanentKeys, ...(login && { args: user.serverArgs(mode) }) });
     if (login) guardUsers(redis);
+    onMovingSlots(redis, scripts);
     const fixture = fixtureOf(redis, login);
 
     describe.each(orders)("in %s order", (order) => {

@@ -1,9 +1,10 @@
 import { eventually, type RedisMode, useRedis } from "@kit/testing";
-import { guardUsers, lapse, type Login, rejection } from "@tooling/vitest/helpers";
+import { guardUsers, lapse, type Login, onMovingSlots, rejection } from "@tooling/vitest/helpers";
 import type { Redis } from "ioredis";
 import * as vitest from "vitest";
 import { describe, expect, it } from "vitest";
 import type { Entry, PrefixIndex } from "../src/index.js";
+import * as scripts from "../src/scripts/index.js";
 import { user } from "./acl.js";
 import { expectWhole, fixtureOf, ids, mortal, name, named, permanentKeys, texts } from "./harness.js";
 
@@ -56,6 +57,7 @@ export const rebuildBehaviour = (mode: RedisMode, login?: Login): void => {
   describe(`a rebuild on a ${where}`, () => {
     const redis = useRedis(vitest, { mode, permanentKeys, ...(login && { args: user.serverArgs(mode) }) });
     if (login) guardUsers(redis);
+    onMovingSlots(redis, scripts);
     const fixture = fixtureOf(redis, login);
     const whole = (): Promise<void> => expectWhole(fixture.db, fixture.keysOf());
 

@@ -28,16 +28,20 @@ local keepMs = tonumber(ARGV[5])
 local state = openBook(book, contacts, cards, blocked)
 if not state then return redis.error_reply(layoutError) end
 if state.isDone(op) then return { 1, state.version } end
-local changed = 0
-if action ~= 'unblock' then
-  changed = redis.call('ZREM', contacts, id)
+local isContact = redis.call('ZSCORE', contacts, id)
+local isBlocked = redis.call('ZSCORE', blocked, id)
+-- Removes nothing. At maxmemory Redis allows writes in a script after one that can only free memory.
+redis.call('ZREM', contacts, '')
+if action == 'block' then redis.call('ZADD', blocked, string.format('%.0f', state.micros / 1000), id) end
+local hasChanged = isBlocked
+if action ~= 'unblock' then hasChanged = isContact or action == 'block' and not isBlocked end
+if hasChanged then state.save(op, keepMs) end
+-- Comes last: it may empty a key, and while the slot moves to another node, a script fails at a key that is gone.
+if action == 'unblock' then
+  redis.call('ZREM', blocked, id)
+else
+  redis.call('ZREM', contacts, id)
   redis.call('HDEL', cards, id)
 end
-if action == 'block' then
-  changed = changed + redis.call('ZADD', blocked, string.format('%.0f', state.micros / 1000), id)
-  redis.call('ZREMRANGEBYRANK', blocked, 0, -max - 1)
-elseif action == 'unblock' then
-  changed = redis.call('ZREM', blocked, id)
-end
-if changed == 0 then return { 0, state.version } end
-return { 1, state.save(op, keepMs) }
+if action == 'block' then redis.call('ZREMRANGEBYRANK', blocked, 0, -max - 1) end
+return { hasChanged and 1 or 0, state.version }

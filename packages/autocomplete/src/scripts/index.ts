@@ -47,29 +47,28 @@ export const write: Script<
 
 /** Begins a rebuild. */
 export const stage: Script<
-  readonly ["index", "live", "stagedRows", "stagedRanked", "stagedItems"],
+  readonly ["index", "live", "stagedRows", "stagedRanked", "stagedItems", "absent"],
   readonly ["token", "settings", "keepMs"],
   undefined
 > = defineScript({
   name: "autocomplete.stage",
   source: stageSource,
-  keys: ["index", "live", "stagedRows", "stagedRanked", "stagedItems"],
+  keys: ["index", "live", "stagedRows", "stagedRanked", "stagedItems", "absent"],
   args: ["token", "settings", "keepMs"],
   idempotent: true,
   reply: () => undefined,
 });
 
 /** Ends a rebuild; resolves with whether it was still under way. */
-export const switchOver: Script<readonly ["index", "live", ...Generations], readonly ["token"], boolean> = defineScript(
-  {
+export const switchOver: Script<readonly ["index", "live", ...Generations, "absent"], readonly ["token"], boolean> =
+  defineScript({
     name: "autocomplete.switch",
     source: switchSource,
-    keys: ["index", "live", ...generations],
+    keys: ["index", "live", ...generations, "absent"],
     args: ["token"],
     idempotent: true,
     reply: (raw) => Number(raw) === 1,
-  },
-);
+  });
 
 /** An item as it is stored. */
 export interface StoredItem {

@@ -1,6 +1,7 @@
 -- items.lua - the generations of an index, and what finds an item in one.
 --
--- Defines layoutError, mostWeight, openIndex, isStaged, isRepeated, remember, recordOf, putItem, dropItem, keepStaged
+-- Defines layoutError, mostWeight, openIndex, isStaged, isRepeated, remember, recordOf, putItem, dropItem, removeDropped,
+-- keepStaged
 --
 -- All inputs are parameters. A generation is { rows, ranked, items, settings, token }: three keys, the settings by which
 -- they are written, and of the staged one the token of the rebuild that fills it.
@@ -37,14 +38,22 @@ end
 local function remember(ops, op)
   local time = redis.call('TIME')
   local now = time[1] * 1000 + math.floor(time[2] / 1000)
-  redis.call('ZREMRANGEBYSCORE', ops, '-inf', string.format('(%.0f', now - opsMs))
+  -- Added first: a script must not touch a key that it has emptied, since it fails there while its slot moves.
   redis.call('ZADD', ops, string.format('%.0f', now), op)
+  redis.call('ZREMRANGEBYSCORE', ops, '-inf', string.format('(%.0f', now - opsMs))
   redis.call('ZREMRANGEBYRANK', ops, 0, -mostOps - 1)
   redis.call('PEXPIRE', ops, opsMs)
 end
 
+-- What a script removes of a generation at its end: ids, and rows of both kinds.
+local function droppedOf(generation)
+  generation.dropped = generation.dropped or { ids = {}, rows = {}, ranked = {} }
+  return generation.dropped
+end
+
 -- The record of an item, or nil.
 local function recordOf(generation, id)
+  if droppedOf(generation).ids[id] then return nil end
   local found = redis.call('HGET', generation.items, id)
   if not found then return nil end
   local revision, weight, starts, fold, tail = string.match(found, '^(%d+)%z(%d+)%z([%d,]*)%z([^%z]*)%z(.*)$')
@@ -100,16 +109,13 @@ local function rowsOf(generation, id, record)
   return rows, ranked
 end
 
-local function addRows(key, rows)
+local function addRows(key, rows, dropped)
   local scored = {}
   for i, row in ipairs(rows) do
     scored[2 * i - 1], scored[2 * i] = 0, row
+    dropped[row] = nil
   end
   if #rows > 0 then redis.call('ZADD', key, unpack(scored)) end
-end
-
-local function removeRows(key, rows)
-  if #rows > 0 then redis.call('ZREM', key, unpack(rows)) end
 end
 
 local function store(generation, id, record)
@@ -118,14 +124,31 @@ local function store(generation, id, record)
   redis.call('HSET', generation.items, id, text)
 end
 
--- Removes an item and its rows. Returns whether it was there.
+-- Notes an item and its rows for `removeDropped`. Returns whether it was there.
 local function dropItem(generation, id, old)
   if not old then return false end
+  -- Removes nothing. At maxmemory Redis allows writes in a script after one that can only free memory.
+  redis.call('ZREM', generation.rows, '')
+  local dropped = droppedOf(generation)
   local rows, ranked = rowsOf(generation, id, old)
-  redis.call('HDEL', generation.items, id)
-  removeRows(generation.rows, rows)
-  removeRows(generation.ranked, ranked)
+  dropped.ids[id] = true
+  for _, row in ipairs(rows) do dropped.rows[row] = true end
+  for _, row in ipairs(ranked) do dropped.ranked[row] = true end
   return true
+end
+
+local function inBatches(members, remove)
+  local list = {}
+  for member in pairs(members) do list[#list + 1] = member end
+  for start = 1, #list, 5000 do remove(unpack(list, start, math.min(start + 4999, #list))) end
+end
+
+-- Comes last: it may empty a key, and while the slot moves to another node, a script fails at a key that is gone.
+local function removeDropped(generation)
+  local dropped = droppedOf(generation)
+  inBatches(dropped.ids, function(...) redis.call('HDEL', generation.items, ...) end)
+  inBatches(dropped.rows, function(...) redis.call('ZREM', generation.rows, ...) end)
+  inBatches(dropped.ranked, function(...) redis.call('ZREM', generation.ranked, ...) end)
 end
 
 -- Stores an item with its rows in place of what it was; without a weight it keeps the one that it had.
@@ -135,9 +158,11 @@ local function putItem(generation, id, record, old)
   if isSame and (isByWeight(generation) or old.tail == record.tail) then return store(generation, id, record) end
   dropItem(generation, id, old)
   store(generation, id, record)
+  local dropped = droppedOf(generation)
   local rows, ranked = rowsOf(generation, id, record)
-  addRows(generation.rows, rows)
-  addRows(generation.ranked, ranked)
+  dropped.ids[id] = nil
+  addRows(generation.rows, rows, dropped.rows)
+  addRows(generation.ranked, ranked, dropped.ranked)
 end
 
 -- Sets the life of staged data; without a time, to that of its items: a live change must not keep the data of a dead

@@ -8,6 +8,7 @@
 -- KEYS[6]  stagedRows    zset  the same three of a rebuild
 -- KEYS[7]  stagedRanked  zset  the second
 -- KEYS[8]  stagedItems   hash  the third; the empty id has the token of the rebuild
+-- KEYS[9]  absent        hash  never exists
 -- ARGV[1]  token    string  of the rebuild; sent again, nothing changes
 --
 -- Reply     1  done, now or by an earlier copy
@@ -20,11 +21,15 @@ local items = KEYS[5]
 local stagedRows = KEYS[6]
 local stagedRanked = KEYS[7]
 local stagedItems = KEYS[8]
+local absent = KEYS[9]
 local token = ARGV[1]
 
 local staging, switched, settings = unpack(redis.call('HMGET', index, 'staging', 'switched', 'staged'))
 if switched == token then return 1 end
 if staging ~= token or redis.call('HGET', stagedItems, '') ~= token then return 0 end
+-- While the slot moves to another node, a script that empties a key and then fills it would end between the two. This key never
+-- exists, so a server refuses the script as a whole there.
+redis.call('HLEN', absent)
 -- The first write frees memory, so that Redis allows all at maxmemory.
 redis.call('UNLINK', rows, ranked, items, live)
 redis.call('HDEL', stagedItems, '')

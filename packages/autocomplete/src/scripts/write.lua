@@ -112,4 +112,6 @@ if not isLost then
 elseif other.token then
   redis.call('HDEL', index, 'staging', 'staged')
 end
+removeDropped(current)
+removeDropped(other)
 return reply
