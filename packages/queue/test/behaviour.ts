@@ -1,5 +1,5 @@
 import { eventually, type RedisMode, useRedis } from "@kit/testing";
-import { aborted, guardUsers, type Login, rejection } from "@tooling/vitest/helpers";
+import { aborted, guardUsers, type Login, onMovingSlots, rejection } from "@tooling/vitest/helpers";
 import * as vitest from "vitest";
 import { describe, expect, it } from "vitest";
 import {
@@ -12,6 +12,8 @@ import {
   type WorkerEvents,
 } from "../src/index.js";
 import { type QueueAddress, setPriority } from "../src/manage/index.js";
+import * as looks from "../src/manage/scripts.js";
+import * as scripts from "../src/scripts/index.js";
 import { user } from "./acl.js";
 import { fixtureOf, latch, permanentKeys, type QueueFixture, Runs } from "./harness.js";
 
@@ -30,6 +32,7 @@ export const queueBehaviour = (mode: RedisMode, login?: Login): void => {
   describe(`a queue on a ${where}${login ? ", as its ACL user" : ""}`, () => {
     const redis = useRedis(vitest, { mode, permanentKeys, args: login ? user.serverArgs(mode) : [] });
     if (login) guardUsers(redis);
+    const slots = onMovingSlots(redis, { ...looks, ...scripts });
     let lazy: QueueFixture | undefined;
     const fixture = (): QueueFixture => (lazy ??= fixtureOf(redis, login));
     const make: QueueFixture["make"] = (options) => fixture().make(options);
@@ -838,5 +841,7 @@ export const queueBehaviour = (mode: RedisMode, login?: Login): void => {
         expect((await fixture().counts()).jobs).toBe(0);
       });
     });
+
+    if (mode === "cluster") slots.itRanAll();
   });
 };

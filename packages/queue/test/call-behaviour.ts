@@ -1,10 +1,12 @@
 import { eventually, type RedisMode, useRedis } from "@kit/testing";
 import { tracingChannel } from "node:diagnostics_channel";
 import { inspect } from "node:util";
-import { type Login, guardUsers, rejection } from "@tooling/vitest/helpers";
+import { guardUsers, type Login, onMovingSlots, rejection } from "@tooling/vitest/helpers";
 import * as vitest from "vitest";
 import { describe, expect, it } from "vitest";
 import { CallTimeoutError, type CallOptions, JobFailedError, JobOutcomeLostError } from "../src/index.js";
+import * as looks from "../src/manage/scripts.js";
+import * as scripts from "../src/scripts/index.js";
 import { user } from "./acl.js";
 import { fixtureOf, latch, permanentKeys, type QueueFixture } from "./harness.js";
 
@@ -14,6 +16,7 @@ export const callBehaviour = (mode: RedisMode, login?: Login): void => {
   describe(`a job that is called on a ${where}${login ? ", by an ACL user" : ""}`, () => {
     const redis = useRedis(vitest, { mode, permanentKeys, args: login ? user.serverArgs(mode) : [] });
     if (login) guardUsers(redis);
+    onMovingSlots(redis, { ...looks, ...scripts });
     let lazy: QueueFixture | undefined;
     const fixture = (): QueueFixture => (lazy ??= fixtureOf(redis, login));
     const make: QueueFixture["make"] = (options) => fixture().make(options);

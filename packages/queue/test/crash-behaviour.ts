@@ -1,14 +1,17 @@
 import { eventually, type RedisMode, useRedis } from "@kit/testing";
-import { aborted, rejection } from "@tooling/vitest/helpers";
+import { aborted, onMovingSlots, rejection } from "@tooling/vitest/helpers";
 import * as vitest from "vitest";
 import { describe, expect, it } from "vitest";
 import { type Job, JobLeaseLostError } from "../src/index.js";
+import * as looks from "../src/manage/scripts.js";
+import * as scripts from "../src/scripts/index.js";
 import { fixtureOf, latch, permanentKeys, Runs } from "./harness.js";
 
 /** Jobs whose processes are killed or paused, on one server or on a Cluster. */
 export const crashBehaviour = (mode: RedisMode): void => {
   describe(`jobs of processes that die, on a ${mode === "cluster" ? "Cluster" : "single server"}`, () => {
     const redis = useRedis(vitest, { mode, permanentKeys });
+    onMovingSlots(redis, { ...looks, ...scripts });
     const fixture = fixtureOf(redis);
     const { make, work, spawn } = fixture;
     const logs = (count: number): Promise<void> =>

@@ -1,4 +1,5 @@
 import { contract, useRedis } from "@kit/testing";
+import { onMovingSlots } from "@tooling/vitest/helpers";
 import * as vitest from "vitest";
 import { describe, expect, it } from "vitest";
 import * as looks from "../src/manage/scripts.js";
@@ -8,6 +9,7 @@ import { queueKeys, repliesKey } from "../src/keys.js";
 import { permanentKeys } from "./harness.js";
 
 const redis = useRedis(vitest, { permanentKeys });
+onMovingSlots(redis, { ...all, ...looks, popIfScript });
 const { find, list, overview, prioritise } = looks;
 const { add, begin, handBack, heartbeat, letters, open, outcomes, recover, redrive, step } = all;
 

@@ -1,7 +1,7 @@
 -- dead.lua - keeps dead letters.
 -- Within bounds of count, age and bytes.
 --
--- Defines makeDead, dropDead, trimDead
+-- Defines sizeOf, makeDead, overdueDead
 
 local function sizeOf(jobs, failures, id)
   return redis.call('HSTRLEN', jobs, id) + redis.call('HSTRLEN', failures, id)
@@ -14,25 +14,25 @@ local function makeDead(jobs, failures, dead, meta, id, now)
   redis.call('HINCRBY', meta, 'died', 1)
 end
 
--- Removes a dead letter; returns whether it was one.
-local function dropDead(jobs, failures, dead, meta, id)
-  if redis.call('ZREM', dead, id) == 0 then return false end
-  redis.call('HINCRBY', meta, 'deadBytes', -sizeOf(jobs, failures, id))
-  return true
-end
-
--- `bounds` is `maxCount maxAgeMs maxBytes`. At most 100 dead letters a call, oldest first.
-local function trimDead(jobs, failures, dead, meta, bounds, now)
+-- The dead letters beyond `bounds`, which are `maxCount maxAgeMs maxBytes`: at most 100 a call, oldest first. They are counted
+-- as dropped; the caller removes them at its end.
+local function overdueDead(jobs, failures, dead, meta, bounds, now)
   local maxCount, maxAgeMs, maxBytes = string.match(bounds, '(%d+) (%d+) (%d+)$')
-  for _ = 1, 100 do
-    local oldest = redis.call('ZRANGE', dead, 0, 0, 'WITHSCORES')
-    if not oldest[1] then return end
-    local isOver = redis.call('ZCARD', dead) > tonumber(maxCount)
-      or tonumber(redis.call('HGET', meta, 'deadBytes') or 0) > tonumber(maxBytes)
-    if not isOver and tonumber(oldest[2]) > now - maxAgeMs then return end
-    dropDead(jobs, failures, dead, meta, oldest[1])
-    redis.call('HDEL', jobs, oldest[1])
-    redis.call('HDEL', failures, oldest[1])
-    redis.call('HINCRBY', meta, 'deadDropped', 1)
+  local count = redis.call('ZCARD', dead) - maxCount
+  local stored = tonumber(redis.call('HGET', meta, 'deadBytes') or 0)
+  local ids, bytes = {}, 0
+  local isFull = count > 0 or stored > tonumber(maxBytes)
+  local upTo = isFull and '+inf' or string.format('%.0f', now - maxAgeMs)
+  local oldest = redis.call('ZRANGEBYSCORE', dead, '-inf', upTo, 'WITHSCORES', 'LIMIT', 0, 100)
+  for i = 1, #oldest, 2 do
+    local isOver = count > #ids or stored - bytes > tonumber(maxBytes)
+    if not isOver and tonumber(oldest[i + 1]) > now - maxAgeMs then break end
+    ids[#ids + 1] = oldest[i]
+    bytes = bytes + sizeOf(jobs, failures, oldest[i])
   end
+  if #ids > 0 then
+    redis.call('HINCRBY', meta, 'deadBytes', -bytes)
+    redis.call('HINCRBY', meta, 'deadDropped', #ids)
+  end
+  return ids
 end

@@ -19,12 +19,19 @@ local members = ARGV[1]
 redis.call('LLEN', waiting)
 redis.call('ZCARD', prioritised)
 redis.call('ZCARD', wake)
-local entries = {}
+-- Removes nothing. At maxmemory Redis allows writes in a script after one that can only free memory.
+redis.call('ZREM', leases, '')
+local entries, held = {}, {}
 for member in string.gmatch(members, '[^\n]+') do
-  if redis.call('ZREM', leases, member) == 1 then entries[#entries + 1] = leasedEntry(member) end
+  if not held[member] and redis.call('ZSCORE', leases, member) then
+    held[member] = true
+    held[#held + 1] = member
+    entries[#entries + 1] = leasedEntry(member)
+  end
 end
 if #entries > 0 then
   makeReady(waiting, prioritised, entries, true)
   wakeWorker(wake)
 end
+inBatches(held, function(...) redis.call('ZREM', leases, ...) end)
 return #entries

@@ -21,7 +21,6 @@ redis.call('HLEN', jobs)
 redis.call('HLEN', failures)
 redis.call('ZCARD', dead)
 redis.call('HLEN', replies)
-for id in string.gmatch(received, '[^\n]+') do redis.call('HDEL', replies, id) end
 local outcomes, bytes = {}, 0
 for id in string.gmatch(asked, '[^\n]+') do
   local outcome = bytes > 1048576 and 'later' or redis.call('HGET', replies, id)
@@ -33,4 +32,7 @@ for id in string.gmatch(asked, '[^\n]+') do
   bytes = bytes + #outcome
   outcomes[#outcomes + 1] = outcome
 end
+local ids = {}
+for id in string.gmatch(received, '[^\n]+') do ids[#ids + 1] = id end
+for start = 1, #ids, 500 do redis.call('HDEL', replies, unpack(ids, start, math.min(start + 499, #ids))) end
 return outcomes

@@ -27,15 +27,22 @@ local stamp, name, words, payload = string.match(blob, '^(%S+) (%S+)([^\n]*)(\n.
 if not stamp then return 0 end
 local former = entryOf(id, tonumber(string.match(words, ' p(-?%d+)') or 0))
 local due = redis.call('ZSCORE', delayed, former)
-if due then redis.call('ZREM', delayed, former)
-elseif redis.call('ZREM', prioritised, id) == 0 and redis.call('LREM', waiting, 1, id) == 0 then return 0 end
+local isRanked = redis.call('ZSCORE', prioritised, id)
+if not due and not isRanked and not redis.call('LPOS', waiting, id) then return 0 end
+-- Removes nothing. At maxmemory Redis allows writes in a script after one that can only free memory.
+redis.call('ZREM', delayed, '')
 local word = priority == 0 and '' or string.format(' p%d', priority)
 local others = string.gsub(words, ' p%-?%d+', '', 1)
 redis.call('HSET', jobs, id, stamp .. ' ' .. name .. word .. others .. payload)
+local entry = entryOf(id, priority)
 if due then
-  redis.call('ZADD', delayed, due, entryOf(id, priority))
-else
-  makeReady(waiting, prioritised, { entryOf(id, priority) }, false)
-  wakeWorker(wake)
+  redis.call('ZADD', delayed, due, entry)
+  if entry ~= former then redis.call('ZREM', delayed, former) end
+  return 1
 end
+makeReady(waiting, prioritised, { entry }, false)
+wakeWorker(wake)
+-- From where it was; in the same list the first one of the two is the former.
+if not isRanked then redis.call('LREM', waiting, 1, id)
+elseif priority == 0 then redis.call('ZREM', prioritised, id) end
 return 1

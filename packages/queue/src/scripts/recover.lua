@@ -28,10 +28,10 @@ redis.call('ZCARD', revoked)
 redis.call('ZREM', leases, '')
 local time = redis.call('TIME')
 local found = redis.call('ZSCAN', leases, cursor, 'MATCH', fence .. '*', 'COUNT', 1000)
-local entries = {}
+local entries, members = {}, {}
 for i = 1, #found[2], 2 do
-  local member = found[2][i]
-  if redis.call('ZREM', leases, member) == 1 then entries[#entries + 1] = leasedEntry(member) end
+  members[#members + 1] = found[2][i]
+  entries[#entries + 1] = leasedEntry(found[2][i])
 end
 -- The ids of one producer sort in the order in which the jobs were added.
 table.sort(entries)
@@ -41,4 +41,5 @@ if #entries > 0 then
   makeReady(waiting, prioritised, entries, true)
   wakeWorker(wake)
 end
+inBatches(members, function(...) redis.call('ZREM', leases, ...) end)
 return { found[1], #entries }

@@ -30,18 +30,26 @@ redis.call('ZCARD', prioritised)
 redis.call('ZCARD', wake)
 redis.call('HLEN', failures)
 redis.call('HLEN', meta)
-local moved, count = {}, 0
+-- Removes nothing. At maxmemory Redis allows writes in a script after one that can only free memory.
+redis.call('ZREM', dead, '')
+local letters, moved, dropped, bytes = {}, {}, {}, 0
 for id in string.gmatch(ids, '[^\n]+') do
-  if dropDead(jobs, failures, dead, meta, id) then
-    count = count + 1
-    redis.call('HDEL', failures, id)
+  if not letters[id] and redis.call('ZSCORE', dead, id) then
+    letters[id] = true
+    letters[#letters + 1] = id
+    bytes = bytes + sizeOf(jobs, failures, id)
     local blob = verb == 'redrive' and redis.call('HGET', jobs, id)
     if blob then moved[#moved + 1] = entryOf(id, tonumber(string.match(blob, '^%S+ %S+[^\n]- p(-?%d+)') or 0))
-    else redis.call('HDEL', jobs, id) end
+    else dropped[#dropped + 1] = id end
   end
 end
+if #letters == 0 then return 0 end
+redis.call('HINCRBY', meta, 'deadBytes', -bytes)
 if #moved > 0 then
   makeReady(waiting, prioritised, moved, false)
   wakeWorker(wake)
 end
-return count
+redis.call('ZREM', dead, unpack(letters))
+redis.call('HDEL', failures, unpack(letters))
+if #dropped > 0 then redis.call('HDEL', jobs, unpack(dropped)) end
+return #letters

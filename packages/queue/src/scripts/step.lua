@@ -65,7 +65,7 @@ if isWoken and not hasUpkeep and redis.call('EXISTS', waiting, prioritised, dela
 end
 
 -- Each of these fails on a key of another type, before anything is changed.
-local hasPlain = redis.call('LLEN', waiting) > 0
+local plainLeft = redis.call('LLEN', waiting)
 redis.call('ZCARD', leases)
 redis.call('HLEN', jobs)
 local isRare = redis.call('EXISTS', prioritised, failures, revoked) > 0
@@ -89,31 +89,12 @@ local function revoke(member)
   redis.call('PEXPIRE', revoked, 600000)
 end
 
-if done ~= '' then
-  local members, ids, start = {}, {}, 1
-  while start < #done do
-    -- A fence and a made id are 26 characters. Matching lines is slower; only entries with a priority need it.
-    local member = string.sub(done, start, start + 25)
-    if string.byte(member, 13) == 33 then member = string.match(done, '[^\n]+', start) end
-    start = start + #member + 1
-    members[#members + 1] = member
-    ids[#ids + 1] = string.sub(member, -14)
-  end
-  if redis.call('ZREM', leases, unpack(members)) < #members then
-    -- Some leases were no longer held. Those that were reclaimed are refused. The others ended with an earlier copy of this call
-    -- or were lost in a failover; in both cases their jobs are done. The lease of a dead letter was reclaimed, but so long ago
-    -- that `revoked` has forgotten it.
-    local ended = {}
-    for i, member in ipairs(members) do
-      if redis.call('ZSCORE', revoked, member) or redis.call('ZSCORE', dead, ids[i]) then refused[#refused + 1] = member
-      else ended[#ended + 1] = ids[i] end
-    end
-    ids = ended
-  end
-  if #ids > 0 then
-    redis.call('HDEL', jobs, unpack(ids))
-    if isRare then redis.call('HDEL', failures, unpack(ids)) end
-  end
+-- Removals come last, and each key that they may empty is not touched again: while its slot moves to another node, a script
+-- fails at a key that is gone.
+local endedMembers, goneIds = {}, {}
+local isEnding = {}
+if looks or #others > 0 then
+  for member in string.gmatch(done, '[^\n]+') do isEnding[member] = true end
 end
 
 -- Stores an outcome for its caller; the ids are published together at the end.
@@ -133,11 +114,15 @@ for i = 1, #others, 4 do
   local member, verdict, record, answer = others[i], others[i + 1], others[i + 2], others[i + 3]
   local entry = leasedEntry(member)
   local id = idOf(entry)
-  if redis.call('ZREM', leases, member) == 0 then
+  local isHeld = not isEnding[member] and redis.call('ZSCORE', leases, member)
+  if isHeld then
+    isEnding[member] = true
+    endedMembers[#endedMembers + 1] = member
+  end
+  if not isHeld then
     if redis.call('ZSCORE', revoked, member) then refused[#refused + 1] = member end
   elseif verdict == 'd' then
-    redis.call('HDEL', jobs, id)
-    redis.call('HDEL', failures, id)
+    goneIds[#goneIds + 1] = id
     if answer ~= '' then tell(id, answer) end
   elseif redis.call('HEXISTS', jobs, id) == 1 then
     redis.call('HSET', failures, id, record)
@@ -156,57 +141,57 @@ for i = 1, #others, 4 do
   end
 end
 if #ready > 0 then makeReady(waiting, prioritised, ready, false) end
--- Publishing is only a hint, so a user without the permission does no harm.
-for _, ids in pairs(told) do redis.pcall('PUBLISH', ids.channel, ids.caller .. '\t' .. table.concat(ids, '\n')) end
 
-local nextDue, nextEnd, promoted = -2, -2, 0
+local nextDue, nextEnd, promoted, due = -2, -2, 0, {}
 if looks then
-  local due = redis.call('ZRANGEBYSCORE', delayed, '-inf', string.format('%.0f', now), 'LIMIT', 0, 200)
-  if #due > 0 then
-    redis.call('ZREM', delayed, unpack(due))
-    makeReady(waiting, prioritised, due, false)
-    promoted = #due
-  end
+  due = redis.call('ZRANGEBYSCORE', delayed, '-inf', string.format('%.0f', now), 'LIMIT', 0, 200)
+  nextDue = tonumber(redis.call('ZRANGE', delayed, #due, #due, 'WITHSCORES')[2] or -1)
+  if #due > 0 then makeReady(waiting, prioritised, due, false) end
+  promoted = #due
   local maxCrashes = tonumber(string.match(bounds, '^%d+'))
   local ended = redis.call('ZRANGEBYSCORE', leases, '-inf', string.format('%.0f', now), 'LIMIT', 0, 100)
   local returned = {}
-  for i, member in ipairs(ended) do
+  local function reclaim(member)
     local entry = leasedEntry(member)
     local id = idOf(entry)
-    redis.call('ZREM', leases, member)
+    endedMembers[#endedMembers + 1] = member
     revoke(member)
-    isRare = true
-    if redis.call('HEXISTS', jobs, id) == 1 then
-      local attempts, crashes, last, begun = parseRecord(redis.call('HGET', failures, id))
-      -- The last crash is charged only to a job that was begun.
-      if crashes == 0 or crashes + 1 < maxCrashes or begun == fenceOf(member) then crashes = crashes + 1 end
-      redis.call('HSET', failures, id, string.format('%s\t%d\t%s', attempts, crashes, last))
-      redis.call('HINCRBY', meta, 'crashed', 1)
-      if crashes >= maxCrashes then
-        makeDead(jobs, failures, dead, meta, id, now)
-        mayHaveDied = true
-        reclaimed[i] = member .. ' ' .. crashes .. 'x'
-      else
-        returned[#returned + 1] = entry
-        reclaimed[i] = member .. ' ' .. crashes
-      end
-    else
-      reclaimed[i] = member .. ' gone'
+    if redis.call('HEXISTS', jobs, id) == 0 then return ' gone' end
+    local attempts, crashes, last, begun = parseRecord(redis.call('HGET', failures, id))
+    -- The last crash is charged only to a job that was begun.
+    if crashes == 0 or crashes + 1 < maxCrashes or begun == fenceOf(member) then crashes = crashes + 1 end
+    redis.call('HSET', failures, id, string.format('%s\t%d\t%s', attempts, crashes, last))
+    redis.call('HINCRBY', meta, 'crashed', 1)
+    if crashes >= maxCrashes then
+      makeDead(jobs, failures, dead, meta, id, now)
+      mayHaveDied = true
+      return ' ' .. crashes .. 'x'
     end
+    returned[#returned + 1] = entry
+    return ' ' .. crashes
+  end
+  for _, member in ipairs(ended) do
+    -- This call ends the others.
+    if not isEnding[member] then reclaimed[#reclaimed + 1] = member .. reclaim(member) end
   end
   if #returned > 0 then makeReady(waiting, prioritised, returned, true) end
-  promoted = promoted + #ended
-  local first = redis.call('ZRANGE', delayed, 0, 0, 'WITHSCORES')
-  nextDue = tonumber(first[2] or -1)
+  promoted = promoted + #reclaimed
 end
 if promoted > 0 or #ready > 0 then
-  hasPlain = redis.call('LLEN', waiting) > 0
+  plainLeft = redis.call('LLEN', waiting)
   isRare = true
 end
 if upkeep ~= '' then redis.call('HINCRBY', meta, 'completed', upkeep) end
-if mayHaveDied or upkeep ~= '' then trimDead(jobs, failures, dead, meta, bounds, now) end
+local overdue = {}
+if mayHaveDied or upkeep ~= '' then overdue = overdueDead(jobs, failures, dead, meta, bounds, now) end
 
-local band = 8589934592
+local band, ranked = 8589934592, {}
+local rankedLeft = isRare and redis.call('ZCARD', prioritised) or 0
+local function popWaiting(wanted)
+  local ids = plainLeft > 0 and redis.call('LPOP', waiting, wanted) or {}
+  plainLeft = plainLeft - #ids
+  return ids
+end
 -- Ready jobs by priority: urgent ones, then those of priority 0, then the others.
 local function takeRanked(wanted)
   local entries = {}
@@ -214,13 +199,13 @@ local function takeRanked(wanted)
     local found =
       redis.call('ZRANGEBYSCORE', prioritised, low, high, 'WITHSCORES', 'LIMIT', 0, wanted - #entries)
     for i = 1, #found, 2 do
-      redis.call('ZREM', prioritised, found[i])
+      ranked[#ranked + 1] = found[i]
       entries[#entries + 1] = entryOf(found[i], math.floor(tonumber(found[i + 1]) / band))
     end
   end
   takeFrom('-inf', '(0')
-  if #entries < wanted and hasPlain then
-    for _, id in ipairs(redis.call('LPOP', waiting, wanted - #entries)) do entries[#entries + 1] = id end
+  if #entries < wanted then
+    for _, id in ipairs(popWaiting(wanted - #entries)) do entries[#entries + 1] = id end
   end
   if #entries < wanted then takeFrom('0', '+inf') end
   return entries
@@ -229,12 +214,10 @@ end
 local entries = {}
 if count > 0 and isRare then
   if not redis.call('ZSCORE', revoked, fence) then
-    entries = redis.call('EXISTS', prioritised) == 1 and takeRanked(count)
-      or hasPlain and redis.call('LPOP', waiting, count)
-      or {}
+    entries = rankedLeft > 0 and takeRanked(count) or popWaiting(count)
   end
-elseif count > 0 and hasPlain then
-  entries = redis.call('LPOP', waiting, count)
+elseif count > 0 then
+  entries = popWaiting(count)
 end
 
 local reply, records = {}, ''
@@ -263,7 +246,7 @@ if #entries > 0 then
         local n = #keptIds + 1
         keptBlobs[n], keptEntries[n], keptIds[n] = reply[i], entry, ids[i]
       else
-        redis.call('ZREM', leases, fence .. entry)
+        endedMembers[#endedMembers + 1] = fence .. entry
       end
     end
     reply, entries, ids = keptBlobs, keptEntries, keptIds
@@ -276,12 +259,49 @@ if #entries > 0 then
   if string.find(flags, 's', 1, true) then watchLeases(meta, wake, now, leaseMs) end
 end
 if isWoken or promoted > 0 or #ready > 0 then
-  if redis.call('EXISTS', waiting, prioritised) > 0 then wakeWorker(wake) end
+  if plainLeft + rankedLeft > #ranked then wakeWorker(wake) end
 end
+
+local leased = looks and redis.call('ZCARD', leases)
+if done ~= '' then
+  local members, ids, start = {}, {}, 1
+  while start < #done do
+    -- A fence and a made id are 26 characters. Matching lines is slower; only entries with a priority need it.
+    local member = string.sub(done, start, start + 25)
+    if string.byte(member, 13) == 33 then member = string.match(done, '[^\n]+', start) end
+    start = start + #member + 1
+    members[#members + 1] = member
+    ids[#ids + 1] = string.sub(member, -14)
+  end
+  local held = redis.call('ZREM', leases, unpack(members))
+  if looks then leased = leased - held end
+  if held < #members then
+    -- Some leases were no longer held. Those that were reclaimed are refused. The others ended with an earlier copy of this call
+    -- or were lost in a failover; in both cases their jobs are done. The lease of a dead letter was reclaimed, but so long ago
+    -- that `revoked` has forgotten it.
+    local ended = {}
+    for i, member in ipairs(members) do
+      if redis.call('ZSCORE', revoked, member) or redis.call('ZSCORE', dead, ids[i]) then refused[#refused + 1] = member
+      else ended[#ended + 1] = ids[i] end
+    end
+    ids = ended
+  end
+  for _, id in ipairs(ids) do goneIds[#goneIds + 1] = id end
+end
+if #endedMembers > 0 then redis.call('ZREM', leases, unpack(endedMembers)) end
 if looks then
-  local first = redis.call('ZRANGE', leases, 0, 0, 'WITHSCORES')
-  nextEnd = tonumber(first[2] or -1)
+  nextEnd = leased > #endedMembers and tonumber(redis.call('ZRANGE', leases, 0, 0, 'WITHSCORES')[2]) or -1
 end
+for _, id in ipairs(overdue) do goneIds[#goneIds + 1] = id end
+if #goneIds > 0 then
+  redis.call('HDEL', jobs, unpack(goneIds))
+  if isRare then redis.call('HDEL', failures, unpack(goneIds)) end
+end
+if #ranked > 0 then redis.call('ZREM', prioritised, unpack(ranked)) end
+if #due > 0 then redis.call('ZREM', delayed, unpack(due)) end
+if #overdue > 0 then redis.call('ZREM', dead, unpack(overdue)) end
+-- Publishing is only a hint, so a user without the permission does no harm.
+for _, ids in pairs(told) do redis.pcall('PUBLISH', ids.channel, ids.caller .. '\t' .. table.concat(ids, '\n')) end
 
 local n = #reply
 reply[n + 1] = table.concat(entries, '\n')
