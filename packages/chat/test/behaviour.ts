@@ -5,6 +5,7 @@ import {
   type Login,
   migrateLogin,
   moveSlot,
+  onMovingSlots,
   rejection,
   watched,
 } from "@tooling/vitest/helpers";
@@ -36,6 +37,7 @@ export const chatBehaviour = (mode: RedisMode, login?: Login): void => {
     const args = login ? user.serverArgs(mode) : [];
     const redis = useRedis(vitest, { mode, args, permanentKeys });
     if (login) guardUsers(redis);
+    onMovingSlots(redis, scripts);
     let lazyFixture: ChatFixture | undefined;
     const fixture = (): ChatFixture => (lazyFixture ??= fixtureOf(redis, login));
     const make: ChatFixture["make"] = (options) => fixture().make(options);

@@ -1,8 +1,9 @@
 import { type RedisMode, useRedis } from "@kit/testing";
-import { guardUsers, type Login, rejection, watched } from "@tooling/vitest/helpers";
+import { guardUsers, type Login, onMovingSlots, rejection, watched } from "@tooling/vitest/helpers";
 import * as vitest from "vitest";
 import { describe, expect, it } from "vitest";
 import type { Chat, LeasedMessage, Mailbox, MailboxOptions } from "../src/index.js";
+import * as scripts from "../src/scripts/index.js";
 import { user } from "./acl.js";
 import { type ChatFixture, fixtureOf, permanentKeys, untilBlocked, upTo } from "./harness.js";
 
@@ -15,6 +16,7 @@ export const mailboxBehaviour = (mode: RedisMode, login?: Login): void => {
   describe(`mailboxes on a ${mode === "cluster" ? "Cluster" : "single server"}${login ? ", as its ACL user" : ""}`, () => {
     const redis = useRedis(vitest, { mode, args: login ? user.serverArgs(mode) : [], permanentKeys });
     if (login) guardUsers(redis);
+    onMovingSlots(redis, scripts);
     let lazyFixture: ChatFixture | undefined;
     const fixture = (): ChatFixture => (lazyFixture ??= fixtureOf(redis, login));
     /** A worker or sender with an object and a connection of its own. */

@@ -1,9 +1,11 @@
 import { contract, useRedis } from "@kit/testing";
+import { onMovingSlots } from "@tooling/vitest/helpers";
 import * as vitest from "vitest";
 import { expect, it } from "vitest";
 import * as scripts from "../src/scripts/index.js";
 
 const redis = useRedis(vitest);
+onMovingSlots(redis, scripts);
 
 it("keeps the contract of scripts", async () => {
   const all = Object.values(scripts).flatMap((one) =>

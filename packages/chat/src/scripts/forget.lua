@@ -19,10 +19,18 @@ local names = { unpack(ARGV, 2) }
 
 if redis.call('EXISTS', meta) == 1 then return {} end
 redis.call('XLEN', activity)
-local gone = {}
-for i, member in ipairs(members) do
-  if redis.call('ZREM', positions, names[i]) == 1 then gone[#gone + 1] = names[i] end
-  redis.call('HDEL', member, chat)
+-- Removes nothing. At maxmemory Redis allows writes in a script after one that can only free memory.
+redis.call('ZREM', positions, '')
+local gone, isGone, left = {}, {}, {}
+for _, name in ipairs(names) do
+  if redis.call('ZSCORE', positions, name) then gone[#gone + 1] = name end
+  isGone[name] = true
+end
+for _, name in ipairs(redis.call('ZRANGE', positions, 0, 499 + #gone)) do
+  if not isGone[name] then left[#left + 1] = name end
 end
 announce(activity, chat, 'l', gone)
-return redis.call('ZRANGE', positions, 0, 499)
+-- Comes last: it may empty keys, and while the slot moves to another node, a script fails at a key that is gone.
+for _, member in ipairs(members) do redis.call('HDEL', member, chat) end
+if #gone > 0 then redis.call('ZREM', positions, unpack(gone)) end
+return left

@@ -18,7 +18,7 @@ end
 -- `leases` in order of sequence. Leases of another epoch, and of messages up to the position, are in `stale`.
 local function openMailbox(mailbox, epoch, position)
   local stored = redis.call('HGETALL', mailbox)
-  local box = { cursor = position, seenAt = 0, leases = {}, stale = { 'none' } }
+  local box = { cursor = position, seenAt = 0, leases = {}, stale = {} }
   local isOurs = false
   for i = 1, #stored, 2 do
     if stored[i] == '' then

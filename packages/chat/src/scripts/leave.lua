@@ -30,11 +30,14 @@ if refusal == 9 then return 9 end
 local position = redis.call('ZSCORE', positions, user)
 if upTo ~= '' and (not position or tonumber(position) > tonumber(upTo)) then return 0 end
 redis.call('XLEN', activity)
-redis.call('HEXISTS', member, chat)
--- A write that frees memory comes first: at maxmemory Redis then allows the others.
+local wasMember = redis.call('HEXISTS', member, chat)
+-- Removes nothing. At maxmemory Redis allows writes in a script after one that can only free memory.
+redis.call('ZREM', positions, '')
+if state then
+  if trim(state, messages, positions, readClock(), user) or state.isRecovered then saveChat(state, meta, heads) end
+  if wasMember == 1 then announce(activity, chat, 'l', { user }) end
+end
+-- Comes last: it may empty keys, and while the slot moves to another node, a script fails at a key that is gone.
 redis.call('ZREM', positions, user)
-local wasMember = redis.call('HDEL', member, chat)
-if not state then return 0 end
-if trim(state, messages, positions, readClock()) or state.isRecovered then saveChat(state, meta, heads) end
-if wasMember == 1 then announce(activity, chat, 'l', { user }) end
-return wasMember
+redis.call('HDEL', member, chat)
+return state and wasMember or 0

@@ -107,13 +107,21 @@ if #remembered == 0 then return { codes, {} } end
 
 local sent = ({ sentEven, sentOdd })[window % 2 + 1]
 local isNew = (window % 2 == 0 and evenWindow or oddWindow) ~= window
+-- Ids of an earlier window, which has the hash only where settings or clocks have changed: it expires when its turn comes again.
+-- Written over, since while the slot moves to another node, a script fails at a key that it has emptied.
+local stale = isNew and redis.call('HKEYS', sent) or {}
 if isNew then
-  redis.call('UNLINK', sent)
   remembered[#remembered + 1] = ''
   remembered[#remembered + 1] = int(window)
 end
 redis.call('HSET', sent, unpack(remembered))
-if isNew then redis.call('PEXPIRE', sent, 2 * state.dedupeMs) end
+if isNew then
+  redis.call('PEXPIRE', sent, int(math.min(2 * state.dedupeMs, (window + 2) * state.dedupeMs - 1 - now)))
+  for i = 1, #remembered, 2 do given[remembered[i]] = '' end
+  for _, field in ipairs(stale) do
+    if not given[field] then redis.call('HDEL', sent, field) end
+  end
+end
 for from, sender in pairs(senders) do
   if sender.movedTo then
     redis.call('HSET', sender.member, chat, sender.movedTo .. ' ' .. sender.rest)

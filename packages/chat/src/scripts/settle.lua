@@ -60,7 +60,6 @@ if leaseMs >= 0 then
   redis.call('HSET', mailbox, int(sequence), int(deadline) .. ' ' .. int(lease.deliveries) .. ' ' .. token)
   if leaseMs == 0 and lease.deadline > 0 then announce(activity, chat, 'r', { int(sequence) }) end
 else
-  redis.call('HDEL', mailbox, int(sequence))
   if first - 1 > position then
     redis.call('HSET', member, chat, int(first - 1) .. ' ' .. rest)
     redis.call('ZADD', positions, int(first - 1), user)
@@ -68,4 +67,5 @@ else
   if trim(state, messages, positions, now) or state.isRecovered then saveChat(state, meta, heads) end
 end
 saveMailbox(mailbox, box, state.epoch, now)
+if leaseMs < 0 then redis.call('HDEL', mailbox, int(sequence)) end
 return 0

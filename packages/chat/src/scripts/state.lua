@@ -139,12 +139,13 @@ local function applyAge(chat, messages, now)
   end
 end
 
--- Drops messages by the chat's retention, and returns whether the floor moved. The caller saves.
-local function trim(chat, messages, positions, now)
+-- Drops messages by the chat's retention, and returns whether the floor moved. The caller saves. `leaving` holds nothing back.
+local function trim(chat, messages, positions, now, leaving)
   local before = chat.floor
   applyAge(chat, messages, now)
   if chat.readByAll then
-    local slowest = tonumber(redis.call('ZRANGE', positions, 0, 0, 'WITHSCORES')[2] or nil)
+    local first = redis.call('ZRANGE', positions, 0, leaving and 1 or 0, 'WITHSCORES')
+    local slowest = tonumber(first[first[1] == leaving and 4 or 2] or nil)
     if slowest and slowest > chat.floor then chat.floor = math.min(slowest, chat.head) end
   end
   if chat.count > 0 and not chat.refuses then chat.floor = math.max(chat.floor, chat.head - chat.count) end

@@ -98,10 +98,15 @@ if room > 0 and start < state.head then
   end
 end
 
--- A write that frees memory comes first: at maxmemory Redis then allows the others.
-redis.call('HDEL', mailbox, unpack(box.stale))
+-- Removes nothing. At maxmemory Redis allows writes in a script after one that can only free memory.
+redis.call('HDEL', mailbox, 'none')
 if #leases > 0 then redis.call('HSET', mailbox, unpack(leases)) end
 saveMailbox(mailbox, box, state.epoch, now)
 redis.call('HSET', member, chat, int(position) .. ' ' .. rest)
 if state.isRecovered then saveChat(state, meta, heads) end
+local isLeased = {}
+for i = 1, #leases, 2 do isLeased[leases[i]] = true end
+for _, field in ipairs(box.stale) do
+  if not isLeased[field] then redis.call('HDEL', mailbox, field) end
+end
 return { 0, nextMs, reply }
