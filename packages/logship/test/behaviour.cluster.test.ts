@@ -1,8 +1,9 @@
 import { Readable } from "node:stream";
 import { useRedis } from "@kit/testing";
-import { endMigrations, moveSlot } from "@tooling/vitest/helpers";
+import { endMigrations, moveSlot, onMovingSlots } from "@tooling/vitest/helpers";
 import * as vitest from "vitest";
 import { describe, expect, it } from "vitest";
+import * as scripts from "../src/scripts/index.js";
 import { aclBehaviour } from "./acl-behaviour.js";
 import { asideBehaviour } from "./aside-behaviour.js";
 import { channelBehaviour } from "./channel-behaviour.js";
@@ -12,9 +13,13 @@ import { jobBehaviour } from "./job-behaviour.js";
 describe("on a Cluster", () => {
   const redis = useRedis(vitest, { mode: "cluster", permanentKeys: ["*"] });
   const fixture = fixtureOf(redis);
-  jobBehaviour(redis, fixture);
-  channelBehaviour(redis, fixture);
-  asideBehaviour(fixture);
+  describe("whose slots move", () => {
+    const slots = onMovingSlots(redis, scripts);
+    jobBehaviour(redis, fixture);
+    channelBehaviour(redis, fixture);
+    asideBehaviour(fixture);
+    slots.itRanAll();
+  });
   aclBehaviour(redis, fixture);
 
   it("continues when its slot moves to another node while a file is shipped and received", async () => {

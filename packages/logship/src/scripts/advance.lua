@@ -89,5 +89,8 @@ if current == seq - 1 then
 end
 
 local reply = { 1 }
-if isSlowest then releaseChunks(channel, files, live, sources, done, chunks, consumers, positions, free, file, reply) end
+if isSlowest then
+  local released = releaseChunks(channel, files, sources, done, chunks, consumers, positions, free, file, reply, {})
+  removeReleased(files, live, sources, done, chunks, positions, released)
+end
 return reply

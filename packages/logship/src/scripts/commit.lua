@@ -87,12 +87,14 @@ redis.call('HINCRBY', files, file .. ':stored', stored)
 redis.call('HINCRBY', files, file .. ':lines', lines)
 redis.call('HSET', files, file .. ':crc', crc, file .. ':at', now)
 redis.call('HINCRBY', channel, 'used', held)
-lowerReservation(channel, leases, lease, held)
+lowerReservation(channel, lease, held)
 local have = raiseReservation(channel, leases, lease, want, unit, spareFor(channel, files, live, file), now, leaseMs)
-redis.call('PUBLISH', events, 'data')
 local reply = { 1, have, now + leaseMs }
 -- Consumers that skipped the file do not return to it: no commit of theirs would free these chunks.
 if tonumber(known[7]) == count then
-  releaseChunks(channel, files, live, sources, done, chunks, consumers, positions, free, file, reply)
+  local released = releaseChunks(channel, files, sources, done, chunks, consumers, positions, free, file, reply, {})
+  removeReleased(files, live, sources, done, chunks, positions, released)
 end
+if have == 0 then redis.call('ZREM', leases, lease) end
+redis.call('PUBLISH', events, 'data')
 return reply

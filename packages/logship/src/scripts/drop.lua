@@ -56,19 +56,17 @@ if known then redis.call('HSET', consumers, consumer, '0 9007199254740991 ') end
 redis.call('HSET', channel, 'dropped ' .. consumer, now)
 local reply = { 1, -1 }
 local some = redis.call('ZRANGEBYSCORE', live, '(' .. after, '+inf', 'LIMIT', 0, 100)
+local released = { positions = {} }
 for _, id in ipairs(some) do
-  redis.call('HDEL', positions, id .. ' ' .. consumer)
-  local before = #reply
-  releaseChunks(channel, files, live, sources, done, chunks, consumers, positions, free, id, reply)
+  released.positions[#released.positions + 1] = id .. ' ' .. consumer
+  releaseChunks(channel, files, sources, done, chunks, consumers, positions, free, id, reply, released)
   -- That is the most at a time: this file may have more.
-  if #reply > before then
+  if #reply > 2 then
     reply[2] = id - 1
-    return reply
+    break
   end
 end
-if #some == 100 then
-  reply[2] = tonumber(some[100])
-else
-  redis.call('HDEL', consumers, consumer)
-end
+if #reply == 2 and #some == 100 then reply[2] = tonumber(some[100]) end
+removeReleased(files, live, sources, done, chunks, positions, released)
+if reply[2] == -1 then redis.call('HDEL', consumers, consumer) end
 return reply

@@ -13,17 +13,23 @@ local unneeded = { unpack(KEYS, 3) }
 local events = ARGV[1]
 local parts = { unpack(ARGV, 2) }
 
-local bytes = 0
+local bytes, gone, isGone, left = 0, {}, {}, {}
 for i, part in ipairs(parts) do
-  local held = redis.call('HGET', free, part)
+  local held = not isGone[part] and redis.call('HGET', free, part)
   if held then
     redis.call('UNLINK', unneeded[i])
-    redis.call('HDEL', free, part)
     bytes = bytes + tonumber(held)
+    gone[#gone + 1] = part
+    isGone[part] = true
   end
 end
-if bytes > 0 then
+for _, part in ipairs(redis.call('HRANDFIELD', free, 200 + #gone)) do
+  if not isGone[part] and #left < 200 then left[#left + 1] = part end
+end
+if #gone > 0 then
   redis.call('HINCRBY', channel, 'used', -bytes)
+  -- Comes last: it may empty the key, and while the slot moves to another node, a script fails at a key that is gone.
+  redis.call('HDEL', free, unpack(gone))
   redis.call('PUBLISH', events, 'space')
 end
-return redis.call('HRANDFIELD', free, 200)
+return left

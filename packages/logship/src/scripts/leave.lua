@@ -19,6 +19,7 @@ local events = ARGV[2]
 for _, key in ipairs(written) do
   if redis.call('PTTL', key) > 0 then redis.call('UNLINK', key) end
 end
-lowerReservation(channel, leases, lease, math.huge)
+lowerReservation(channel, lease, math.huge)
+redis.call('ZREM', leases, lease)
 redis.call('PUBLISH', events, 'space')
 return 1

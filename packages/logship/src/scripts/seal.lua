@@ -51,17 +51,19 @@ local now = readClock()
 local isAtWork = tonumber(redis.call('ZSCORE', leases, lease) or '0') > now or tonumber(known[5]) > now - silentMs
 if silentMs >= 0 and isAtWork then return 0 end
 redis.call('HLEN', sources)
-lowerReservation(channel, leases, lease, math.huge)
+lowerReservation(channel, lease, math.huge)
 forgetNeed(channel, file)
 redis.call('HSET', files, file .. ':state', 'sealed', file .. ':sha256', sha256)
 if fault ~= '' then
   -- A shipper that returns late must not take this file for its own.
   if silentMs >= 0 then redis.call('HSET', files, file .. ':fence', nextFence(channel)) end
   redis.call('HSET', files, file .. ':fault', fault)
-  redis.call('HDEL', sources, known[4])
 end
 -- All consumers may have skipped it before its end.
-releaseChunks(channel, files, live, sources, done, chunks, consumers, positions, free, file, {})
+local released = releaseChunks(channel, files, sources, done, chunks, consumers, positions, free, file, {}, {})
+if fault ~= '' then released.sources = { known[4] } end
+removeReleased(files, live, sources, done, chunks, positions, released)
+redis.call('ZREM', leases, lease)
 redis.call('PUBLISH', events, 'data')
 redis.call('PUBLISH', events, 'space')
 return 1

@@ -9,27 +9,25 @@ local function heldBytes(size)
   return math.ceil(need / step) * step + 192
 end
 
-local function lowerReservation(channel, leases, lease, bytes)
+--- The caller takes a lease without bytes off `leases`, at its end: that may empty it, and while the slot moves to another node, a script fails at a
+--- key that is gone.
+local function lowerReservation(channel, lease, bytes)
   local have = tonumber(redis.call('HGET', channel, 'reserved ' .. lease) or '0')
   local less = math.min(have, bytes)
-  if less == 0 then
-    redis.call('ZREM', leases, lease)
-    return
-  end
+  if less == 0 then return end
   if less == have then
     redis.call('HDEL', channel, 'reserved ' .. lease)
-    redis.call('ZREM', leases, lease)
   else
     redis.call('HINCRBY', channel, 'reserved ' .. lease, -less)
   end
   redis.call('HINCRBY', channel, 'reserved', -less)
 end
 
---- Returns reservations that have ended: the chunks written under them have expired as well.
+--- Returns reservations that have ended: the chunks written under them have expired as well. The caller takes these leases off, at its end.
 local function returnExpired(channel, leases, now)
-  for _, lease in ipairs(redis.call('ZRANGEBYSCORE', leases, '-inf', now, 'LIMIT', 0, 100)) do
-    lowerReservation(channel, leases, lease, math.huge)
-  end
+  local ended = redis.call('ZRANGEBYSCORE', leases, '-inf', now, 'LIMIT', 0, 100)
+  for _, lease in ipairs(ended) do lowerReservation(channel, lease, math.huge) end
+  return ended
 end
 
 --- Bytes that a file must leave to those before it that are open, since receivers read files in order, so that those behind could fill the channel for

@@ -14,15 +14,25 @@ local ack = ARGV[1]
 -- Libraries
 
 local last = redis.call('HGET', owner, 'sent ' .. source)
-redis.call('HLEN', sending)
 redis.call('HLEN', source)
-if last == ack then redis.call('UNLINK', sending) end
-if redis.call('HLEN', sending) == 0 then
-  local some = redis.call('HRANDFIELD', source, 500, 'WITHVALUES')
-  if #some == 0 then return {} end
-  -- The writes that free memory come first: at maxmemory they allow the others.
-  for i = 1, #some, 2 do redis.call('HDEL', source, some[i]) end
-  for i = 1, #some, 2 do redis.call('HSET', sending, some[i], some[i + 1]) end
+local given, some = redis.call('HGETALL', sending), {}
+if #given == 0 or last == ack then
+  some = redis.call('HRANDFIELD', source, 500, 'WITHVALUES')
+  if #some == 0 then
+    if #given > 0 then redis.call('UNLINK', sending) end
+    return {}
+  end
+  -- Removes nothing. At maxmemory Redis allows writes in a script after one that can only free memory.
+  redis.call('HDEL', owner, '')
+  -- Written over, since while the slot moves to another node, a script fails at a key that it has emptied.
+  local isGiven = {}
+  for i = 1, #some, 2 do
+    redis.call('HSET', sending, some[i], some[i + 1])
+    isGiven[some[i]] = true
+  end
+  for i = 1, #given, 2 do
+    if not isGiven[given[i]] then redis.call('HDEL', sending, given[i]) end
+  end
   -- The numbers of a deleted job or channel of this name are lower.
   redis.call('HSETNX', owner, 'sent ' .. source, readMicros())
   redis.call('HINCRBY', owner, 'sent ' .. source, 1)
@@ -30,4 +40,5 @@ if redis.call('HLEN', sending) == 0 then
 end
 local reply = redis.call('HGETALL', sending)
 table.insert(reply, 1, redis.call('HGET', owner, 'sent ' .. source))
+for i = 1, #some, 2 do redis.call('HDEL', source, some[i]) end
 return reply
