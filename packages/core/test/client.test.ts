@@ -16,6 +16,9 @@ describe("what core reads of a client", () => {
     expect(addressOf(single)).toBe("h:7");
     expect(addressOf(new Redis({ lazyConnect: true, path: "/run/r.sock" }))).toBe("/run/r.sock");
     expect(addressOf(cluster())).toBe("the cluster");
+    const sentinels = [{ host: "s1" }, { host: "s2", port: 7 }];
+    const behind = new Redis({ lazyConnect: true, sentinels, name: "main", sentinelPassword: "canary" });
+    expect(addressOf(behind)).toBe('"main" of the Sentinels s1:26379, s2:7');
   });
 
   it("is the key prefix, wherever it stands", () => {

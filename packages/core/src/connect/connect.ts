@@ -88,10 +88,15 @@ export type Connection = RedisCommander &
 /** Between two looks at a server that is loading its data. */
 const loadingPauseMs = 50;
 
+/** A Sentinel's refusal: ioredis tells it as its last reason for having found no master. */
+const sentinelRefusal =
+  /^All sentinels are unreachable.* Last error: ((?:NOAUTH|WRONGPASS|NOPERM|ERR invalid password).*)/s;
+
 /** No further try can mend these. */
 const isFinal = (error: unknown): boolean => {
   if (isReplyError(error)) return /^(NOAUTH|WRONGPASS|NOPERM|ERR invalid password)/.test(replyOf(error.message));
-  const { code } = error as { code?: unknown };
+  const { code, message } = error as Partial<NodeJS.ErrnoException>;
+  if (sentinelRefusal.test(String(message))) return true;
   return typeof code === "string" && /CERT|SELF_SIGNED|UNABLE_TO_VERIFY|ERR_TLS|ERR_SSL/.test(code);
 };
 
@@ -329,5 +334,7 @@ const askOneNode = (client: RedisLike, onError: (error: unknown) => void): (() =
 
 const finalError = (error: unknown, address: string): KitError => {
   if (isReplyError(error)) return serverError(error, `Connecting to ${address}`);
+  const refusal = sentinelRefusal.exec(String((error as Partial<Error>).message))?.[1];
+  if (refusal !== undefined) return serverError(new Error(refusal), `Asking the Sentinels at ${address}`);
   return new KitUnavailableError(`No trusted connection to ${address} (${reasonOf(error)})`, address, safeCause(error));
 };

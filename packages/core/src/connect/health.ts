@@ -17,7 +17,7 @@ export interface Health {
   readonly ok: boolean;
   /** Why it did not; undefined when `ok`. */
   readonly error: KitError | undefined;
-  /** The server's address: `host:port` or a socket's path. */
+  /** The server's address: `host:port` or a socket's path. Behind Sentinels the master's; their own while there is none. */
   readonly address: string;
   /** How the client sees its connection: ioredis' status. */
   readonly connection: string;

@@ -106,9 +106,14 @@ export const reachable = (client: RedisLike, address: Address): Address => {
 export const addressOf = (client: RedisLike): string => {
   const [node] = connectionsOf(client);
   if (!node) return "the cluster";
-  const { path, host, port } = node.options;
+  const { path, host, port, sentinels, name } = node.options;
+  // Only Sentinels know where it is, and only the socket where it was found.
+  if (sentinels?.length)
+    return peerOf(node) || `"${String(name)}" of the Sentinels ${sentinels.map(hostAndPort).join(", ")}`;
   return path ?? `${host ?? "127.0.0.1"}:${String(port ?? 6379)}`;
 };
+
+const hostAndPort = ({ host = "127.0.0.1", port = 26_379 }: Partial<Address>): string => `${host}:${String(port)}`;
 
 /** Whether the client gets its master's address from Sentinels. One that wants a replica may lead to any server. */
 export const hasSentinels = (client: RedisLike): client is NodeClient => {
