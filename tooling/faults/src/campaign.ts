@@ -4,6 +4,7 @@ import { join } from "node:path";
 import { startRedis } from "@kit/testing";
 import { keepRun } from "./lab/lab.js";
 import { workspaceFolder } from "./lab/paths.js";
+import { takeRejections } from "./lab/rejections.js";
 import { seeded } from "./lab/random.mjs";
 import type { Fault } from "./faults/fault.js";
 import type { Control, PhaseOptions, PhaseReport, Workload } from "./workload.js";
@@ -30,6 +31,8 @@ export interface CampaignReport {
   readonly controls: readonly { readonly name: string; readonly caught: boolean }[];
   readonly recoveryMs: Readonly<Record<string, { readonly p50: number; readonly p99: number; readonly max: number }>>;
   readonly opsByOutcome: Readonly<Record<string, number>>;
+  /** Rejections that nobody handled: in workers, those of controls included, and in the lab itself. */
+  readonly unhandledRejections: number;
   readonly worstStallMs: number;
   readonly duplicates: number;
   /** Remarks that break no invariant, each with its count. */
@@ -84,6 +87,7 @@ class Sum {
   readonly outcomes: Record<string, number> = {};
   readonly checked: Record<string, number> = {};
   readonly remarks: Record<string, number> = {};
+  readonly unhandled: string[] = [];
   readonly recoveries = new Map<string, number[]>();
   readonly broken: { invariant: string; what: string; seed: number; kept: string }[] = [];
 
@@ -92,6 +96,7 @@ class Sum {
     this.operations += report.operations;
     this.worstStallMs = Math.max(this.worstStallMs, report.worstStallMs);
     this.duplicates += report.duplicates;
+    this.unhandled.push(...(report.unhandled ?? []));
     for (const [kind, count] of report.effects) this.tookEffect(kind, count);
     for (const [outcome, count] of Object.entries(report.opsByOutcome))
       this.outcomes[outcome] = (this.outcomes[outcome] ?? 0) + count;
@@ -127,6 +132,7 @@ class Sum {
       })),
       recoveryMs: Object.fromEntries([...this.recoveries].map(([kind, values]) => [kind, quantiles(values)])),
       opsByOutcome: this.outcomes,
+      unhandledRejections: this.unhandled.length,
       worstStallMs: Math.round(this.worstStallMs),
       duplicates: this.duplicates,
       remarks: this.remarks,
@@ -155,17 +161,24 @@ const runControl = async (
   workload: Workload,
   control: Control,
   seed: number,
-): Promise<{ readonly report: PhaseReport; readonly isCaught: boolean }> => {
+): Promise<{ readonly report: PhaseReport; readonly isCaught: boolean; readonly unhandled: readonly string[] }> => {
+  const unhandled: string[] = [];
   const faults = workload.faults.filter(({ kind }) => kind === control.kind);
   const setting = faults[0]?.setting ?? "kept";
   for (let run = 0; ; run++) {
     const wanted = run === 0 ? (control.injections ?? 3) : 8;
     const isOver = (effective: number): boolean => effective >= wanted;
     const report = await workload.run({ seed: seed + run, setting, faults, isOver, control });
+    unhandled.push(...(report.unhandled ?? []));
     const isCaught = report.violations.some(({ invariant }) => control.invariants.includes(invariant));
-    if (isCaught || run + 1 === mostControlRuns) return { report, isCaught };
+    if (isCaught || run + 1 === mostControlRuns) return { report, isCaught, unhandled };
   }
 };
+
+const unhandledIn = (rejections: readonly string[]): string[] =>
+  rejections.length === 0
+    ? []
+    : [`${String(rejections.length)} unhandled rejections, such as ${rejections[0]?.split("\n", 1)[0] ?? ""}`];
 
 /** One control alone. Broken invariants are reported like those of any run, so its report never passes. */
 export const controlCampaign = async (workload: Workload, control: Control, seed: number): Promise<CampaignReport> => {
@@ -240,7 +253,8 @@ export const campaign = async (
 
   const controls: { name: string; caught: boolean }[] = [];
   for (const control of only === undefined ? workload.controls : []) {
-    const { isCaught: caught } = await runControl(workload, control, Math.floor(random() * 2 ** 31));
+    const { isCaught: caught, unhandled } = await runControl(workload, control, Math.floor(random() * 2 ** 31));
+    sum.unhandled.push(...unhandled);
     say(`control ${control.name}: ${caught ? "caught" : "NOT CAUGHT"}`);
     controls.push({ name: control.name, caught });
   }
@@ -252,8 +266,10 @@ export const campaign = async (
   // An invariant that was never judged fails the campaign. A short run may have no occasion to judge it.
   const isLong = only === undefined && seconds >= 60;
   const unjudged = isLong ? workload.invariants.filter((invariant) => (sum.checked[invariant] ?? 0) === 0) : [];
+  sum.unhandled.push(...takeRejections());
   const failures = [
     ...brokenOff,
+    ...unhandledIn(sum.unhandled),
     ...(sum.broken.length > 0 ? [`${String(sum.broken.length)} violations`] : []),
     ...controls.filter(({ caught }) => !caught).map(({ name }) => `the control ${name} was not caught`),
     ...never.map((kind) => `"${kind}" never took effect`),

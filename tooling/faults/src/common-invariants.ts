@@ -5,7 +5,7 @@ import type { Call, CommonRecord, Span, WorkerHistory } from "./records.js";
 //
 // - `U1` every promise settles by its deadline and 100 ms
 // - `U4` nothing is left: no rejection unhandled, nothing printed, no process that does not end
-// - `U5` every error is typed
+// - `U5` every error is typed, and none says that keys lie in several slots, since those of a call never do
 
 type CommonInvariant = "U1" | "U4" | "U5";
 
@@ -59,11 +59,16 @@ const checkRecord = (id: string, record: CommonRecord, judge: Judge<CommonInvari
     case "crash":
       return judge("U4", `${id}: ${record.error}`);
     case "background":
+      judge("U5", isUntrue(record) && `${id}: an error event says that keys lie in several slots`);
       return judge("U5", !record.typed && `${id}: an error event without a type`);
     case "left":
       for (const what of record.open) judge("U1", `${id}: ${what} never settled`);
   }
 };
+
+/** A slot that moves refuses a script that needs a key which is not there. Another try succeeds. */
+const isUntrue = ({ code, retryable }: Pick<Call, "code" | "retryable">): boolean =>
+  code === "KIT_CLUSTER" && retryable === false;
 
 const checkCall = (id: string, call: Call, judge: Judge<CommonInvariant>): void => {
   const { what, name, startedAt, settledAt, dueMs, stalledMs, outcome } = call;
@@ -71,6 +76,7 @@ const checkCall = (id: string, call: Call, judge: Judge<CommonInvariant>): void 
   const facts = `${tookMs.toFixed(0)} ms, due within ${dueMs.toFixed(0)} ms, stalled for ${stalledMs.toFixed(0)} ms`;
   const isLate = tookMs > dueMs + lateMs + stalledMs;
   judge("U1", isLate && `${name}: ${what} of ${id} (${outcome} ${call.code ?? ""}) took ${facts}`);
+  judge("U5", isUntrue(call) && `${name}: ${what} of ${id} was told that its keys lie in several slots`);
   if (outcome !== "ok")
     judge("U5", outcome === "untyped" && `${name}: ${what} of ${id} rejected with ${call.error ?? "nothing"}`);
 };

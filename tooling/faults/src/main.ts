@@ -1,6 +1,7 @@
 import { parseArgs } from "node:util";
 import { campaign, type CampaignReport, controlCampaign, kindsOf, someSeed } from "./campaign.js";
 import { inOwnNetwork } from "./lab/network.js";
+import { noteRejection } from "./lab/rejections.js";
 import type { Control, Workload } from "./workload.js";
 import { loadWorkload, workloadNames } from "./workloads.js";
 
@@ -86,6 +87,7 @@ const table = (report: CampaignReport): string => {
     ...notRun,
     "invariants, times judged, times broken",
     ...invariants,
+    `unhandled rejections: ${String(report.unhandledRejections)}`,
     ...(remarks.length > 0 ? ["remarks", ...remarks] : []),
     ...(controls.length > 0 ? ["controls", ...controls] : []),
     ...broken,
@@ -134,6 +136,7 @@ const main = async (): Promise<void> => {
   }
   if (server !== undefined)
     process.env["REDIS_SERVER_BIN"] = server === "redis" || server === "valkey" ? `${server}-server` : server;
+  process.on("unhandledRejection", noteRejection);
   // All clean-up runs on the exit of this process.
   for (const [signal, status] of [
     ["SIGINT", 130],

@@ -2,7 +2,7 @@ import { pause } from "@kit/core/toolkit";
 import { seeded } from "./lab/random.mjs";
 import { clock } from "./lab/clock.mjs";
 import type { Lab } from "./lab/lab.js";
-import { outcomesOf } from "./records.js";
+import { outcomesOf, unhandledIn } from "./records.js";
 import type { Fault } from "./faults/fault.js";
 import type { PhaseOptions, PhaseReport } from "./workload.js";
 
@@ -142,6 +142,7 @@ export const runPhase = async <H extends { readonly workers: Parameters<typeof o
       operations: calls + (report.operations ?? 0),
       opsByOutcome,
       effects,
+      unhandled: unhandledIn(history.workers),
       violations: [...standstill, ...report.violations],
       run: { ...history, marks: lab.marks, endedAt: clock() },
     };

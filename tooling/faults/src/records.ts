@@ -14,6 +14,8 @@ export interface Call {
   readonly stalledMs: number;
   readonly outcome: "ok" | "failed" | "unknown" | "aborted" | "untyped";
   readonly code?: string;
+  /** Of `KIT_CLUSTER`: whether another try may help. */
+  readonly retryable?: boolean;
   readonly error?: string;
 }
 
@@ -28,8 +30,9 @@ interface StallRecord {
 export type CommonRecord =
   | Call
   | StallRecord
-  | { readonly kind: "crash"; readonly error: string }
-  | { readonly kind: "background"; readonly typed: boolean; readonly code?: string }
+  /** `isUnhandled`: a promise was rejected and nobody handled it. */
+  | { readonly kind: "crash"; readonly error: string; readonly isUnhandled?: boolean }
+  | { readonly kind: "background"; readonly typed: boolean; readonly code?: string; readonly retryable?: boolean }
   | { readonly kind: "jumped"; readonly bySeconds: number }
   | { readonly kind: "started"; readonly pid: number }
   | { readonly kind: "left"; readonly open: readonly string[]; readonly stalledMs: number };
@@ -56,6 +59,14 @@ export const parseLog = <R>(text: string): R[] => {
   const lines = text.split("\n");
   return lines.slice(0, -1).map((line) => JSON.parse(line) as R);
 };
+
+/** The rejections that nobody handled, of all workers. */
+export const unhandledIn = (workers: readonly WorkerHistory<{ readonly kind: string }>[]): string[] =>
+  workers.flatMap(({ id, records }) =>
+    (records as readonly CommonRecord[]).flatMap((record) =>
+      record.kind === "crash" && record.isUnhandled === true ? [`${id}: ${record.error}`] : [],
+    ),
+  );
 
 /** Counts the outcomes of all workers' calls. */
 export const outcomesOf = (

@@ -15,6 +15,8 @@ export interface PhaseReport {
   readonly worstStallMs: number;
   /** Accesses that were sent again and had no second effect. */
   readonly duplicates: number;
+  /** Rejections that nobody handled, in a worker. */
+  readonly unhandled?: readonly string[];
   /** Remarks that break no invariant, each with its count. */
   readonly remarks?: Readonly<Record<string, number>>;
   /** All records, to be stored if an invariant was broken. */

@@ -374,6 +374,17 @@ const faults: readonly (readonly [what: string, invariants: readonly Invariant[]
     ["U4"],
     ({ workers, pick }) => void pick(workers).records.push({ kind: "crash", error: "Error" }),
   ],
+  [
+    "a call that is told of several slots while one slot moves",
+    ["U5"],
+    ({ some }) => void Object.assign(some("call"), { outcome: "failed", code: "KIT_CLUSTER", retryable: false }),
+  ],
+  [
+    "an error event that tells of several slots",
+    ["U5"],
+    ({ workers, pick }) =>
+      void pick(workers).records.push({ kind: "background", typed: true, code: "KIT_CLUSTER", retryable: false }),
+  ],
   ["a library that prints", ["U4"], ({ workers, pick }) => void (pick(workers).printed = "Warning")],
   ["a process that does not end", ["U4"], ({ workers, pick }) => void (pick(workers).end = "SIGKILL")],
   ["a process that ends too soon", ["U4"], ({ workers, pick }) => void pick(workers).records.pop()],

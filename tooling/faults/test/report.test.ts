@@ -1,6 +1,7 @@
 import { existsSync, rmSync } from "node:fs";
 import { afterEach, describe, expect, it } from "vitest";
 import { campaign, type CampaignReport } from "../src/campaign.js";
+import { noteRejection } from "../src/lab/rejections.js";
 import { noFirewall } from "../src/lab/network.js";
 import { faults } from "../src/faults/index.js";
 import type { PhaseOptions, PhaseReport, Workload } from "../src/workload.js";
@@ -67,6 +68,29 @@ describe("A report", () => {
     expect(broken).toMatchObject([{ invariant: "L1", what: "it went back" }]);
     expect(invariants).toEqual([{ name: "L1", checked: 7, violated: 1 }]);
     expect(kept.every((file) => existsSync(file))).toBe(true);
+  });
+
+  it("fails on a rejection that nobody handled, in a worker, in a worker of a control or in the lab", async () => {
+    const one = await run(
+      aWorkload({ unhandled: ["w1: Error: Connection is closed.\n    at close"] }),
+      "scripts flushed",
+    );
+    expect(one.unhandledRejections).toBe(1);
+    expect(one.failures).toEqual(["1 unhandled rejections, such as w1: Error: Connection is closed."]);
+    const workload = aWorkload({});
+    const controlled = await run({
+      ...workload,
+      run: async (options) => ({
+        ...(await workload.run(options)),
+        ...(options.control && { unhandled: ["w2: Error"] }),
+      }),
+    });
+    expect(controlled.failures).toEqual(["1 unhandled rejections, such as w2: Error"]);
+    noteRejection(new Error("nobody heard"));
+    expect((await run(workload, "scripts flushed")).failures).toEqual([
+      "1 unhandled rejections, such as the lab: Error: nobody heard",
+    ]);
+    expect((await run(workload, "scripts flushed")).unhandledRejections).toBe(0);
   });
 
   it("fails on a fault that never took effect", async () => {

@@ -9,13 +9,13 @@ export const settings = JSON.parse(process.argv[2] ?? "{}");
 const logFile = openSync(settings.logFile, "a");
 export const log = (kind, facts) => writeSync(logFile, `${JSON.stringify({ kind, ...facts })}\n`);
 
-const crashed = (error) => {
-  log("crash", { error: String(error?.stack ?? error) });
+const crashed = (isUnhandled) => (error) => {
+  log("crash", { error: String(error?.stack ?? error), isUnhandled });
   process.exitCode = 1;
 };
-process.on("unhandledRejection", crashed);
-process.on("uncaughtException", crashed);
-process.on("warning", (warning) => crashed(warning));
+process.on("unhandledRejection", crashed(true));
+process.on("uncaughtException", crashed(false));
+process.on("warning", crashed(false));
 
 // ── stalls: nothing can settle while the process does not run ───────────────────────────────────────────────────────
 
@@ -72,10 +72,11 @@ export const outcomeOf = (error) => {
   if (!KitError.is(error)) return "untyped";
   return error.code === "KIT_UNKNOWN_OUTCOME" ? "unknown" : "failed";
 };
-export const detail = (error) => (KitError.is(error) ? { code: error.code } : { error: String(error?.stack ?? error) });
+const codeOf = ({ code, retryable }) => ({ code, ...(code === "KIT_CLUSTER" && { retryable }) });
+export const detail = (error) => (KitError.is(error) ? codeOf(error) : { error: String(error?.stack ?? error) });
 
 /** The text of a background error event. */
-export const noteBackground = (error) => log("background", { typed: KitError.is(error), code: error.code });
+export const noteBackground = (error) => log("background", { typed: KitError.is(error), ...codeOf(error) });
 
 /** Resolves with the value, or with undefined after a typed error, which is a normal outcome under faults. */
 export const attempt = async (what, name, dueMs, run, facts = () => ({}), about = {}) => {
@@ -117,6 +118,11 @@ export const connected = async (url, connectionName) => {
     } catch (error) {
       if (isOver) throw error;
     }
+};
+
+/** After the refusal of a write by a replica, looks for the master again: a client's own commands do not do that. */
+export const seekMaster = (client, error) => {
+  if (String(error?.message).startsWith("READONLY")) client.disconnect(true);
 };
 
 /** Writes the last record, after everything is closed. */
