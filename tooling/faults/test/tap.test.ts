@@ -58,6 +58,28 @@ describe("A tap", () => {
     }
   });
 
+  it("leads new connections to its target, and leaves open ones where they are", async () => {
+    await using one = await startRedis();
+    await using other = await startRedis();
+    const portOf = ({ nodes: [node] }: typeof one): number => node?.port ?? 0;
+    const tap = await Tap.start(portOf(one), () => Promise.resolve());
+    const serverOf = async (client: Redis): Promise<number> =>
+      Number(/tcp_port:(\d+)/.exec(await client.info("server"))?.[1]);
+    const [old, young] = [new Redis(tap.port), new Redis(tap.port, { lazyConnect: true })];
+    try {
+      expect(await serverOf(old)).toBe(portOf(one));
+      tap.target = portOf(other);
+      expect([await serverOf(old), await serverOf(young)]).toEqual([portOf(one), portOf(other)]);
+      expect([tap.linksTo(portOf(one)), tap.linksTo(portOf(other))]).toEqual([1, 1]);
+      old.disconnect();
+      await eventually(() => expect(tap.linksTo(portOf(one))).toBe(0));
+    } finally {
+      old.disconnect();
+      young.disconnect();
+      await tap.close();
+    }
+  });
+
   it("sends only scripts again, `copies` times", async () => {
     await using server = await startRedis();
     const again = server.client();

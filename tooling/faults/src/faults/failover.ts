@@ -8,13 +8,13 @@ import type { Fault } from "./fault.js";
 /** The largest replication lag on a busy machine. */
 const unreplicatedMs = 1_000;
 /** The time for clients to find their new master: they retry at least every two seconds. */
-const followMs = 2_500;
+export const followMs = 2_500;
 /** The bound for Sentinels, which query healthy servers every ten seconds. */
-const inStep = { timeoutMs: 40_000, intervalMs: 50 };
+export const inStep = { timeoutMs: 40_000, intervalMs: 50 };
 
 const serversOf = ({ server }: Lab): readonly RedisNode[] => [...server.nodes, ...server.replicas];
 
-const info = async (node: RedisNode): Promise<string> => String(await node.call("INFO", "replication"));
+export const infoOf = async (node: RedisNode): Promise<string> => String(await node.call("INFO", "replication"));
 const offsetOf = (text: string): number => Number(/^(?:slave|master)_repl_offset:(\d+)/m.exec(text)?.[1] ?? 0);
 
 const follow = (node: RedisNode, { host, port }: RedisNode): Promise<unknown> =>
@@ -31,7 +31,7 @@ const wellMaster = async (lab: Lab): Promise<RedisNode> =>
   await eventually(async () => {
     const master = await lab.server.master();
     const others = serversOf(lab).filter((node) => node !== master);
-    const online = (await info(master)).match(/^slave\d+:.*state=online/gm)?.length ?? 0;
+    const online = (await infoOf(master)).match(/^slave\d+:.*state=online/gm)?.length ?? 0;
     if (online < others.length) throw new Error(`${String(online)} replicas follow`);
     for (const sentinel of lab.server.sentinels) {
       const name = lab.server.url.slice(lab.server.url.lastIndexOf("/") + 1);
@@ -68,7 +68,7 @@ const comeBack = async (lab: Lab, old: RedisNode, next: RedisNode | undefined, f
   if ((await wellMaster(lab)) !== next) lab.lostData(from, clock(), "unreplicated");
 };
 
-const isMaster = async (node: RedisNode): Promise<boolean> => (await info(node)).includes("role:master\r\n");
+export const isMaster = async (node: RedisNode): Promise<boolean> => (await infoOf(node)).includes("role:master\r\n");
 
 /** Resolves with the masters of a Cluster once each has its replica and every node reports all slots as served. */
 const wellMasters = async (lab: Lab): Promise<readonly RedisNode[]> =>
@@ -78,7 +78,7 @@ const wellMasters = async (lab: Lab): Promise<readonly RedisNode[]> =>
       const state = String(await node.call("CLUSTER", "INFO"));
       if (!state.includes("cluster_state:ok\r\n")) throw new Error("a node reports unserved slots");
       if (await isMaster(node)) masters.push(node);
-      else if (!(await info(node)).includes("master_link_status:up\r\n")) throw new Error("a replica has no link");
+      else if (!(await infoOf(node)).includes("master_link_status:up\r\n")) throw new Error("a replica has no link");
     }
     if (masters.length !== lab.server.nodes.length) throw new Error("there is a master without slots");
     return masters;
@@ -144,7 +144,7 @@ export const failoverFaults: readonly Fault[] = [
           old.resume();
           // For some seconds there are two masters.
           await eventually(async () => {
-            if (next && !(await info(old)).includes("role:slave\r\n"))
+            if (next && !(await infoOf(old)).includes("role:slave\r\n"))
               throw new Error("the old master still accepts writes");
           }, inStep);
           lab.lostData(from - unreplicatedMs, clock(), "unreplicated");
@@ -187,11 +187,11 @@ export const failoverFaults: readonly Fault[] = [
       await login("nobody", "nothing");
       await old.call("CLIENT", "KILL", "TYPE", "replica");
       await pause(lab.between(200, 800));
-      const reached = offsetOf((await info(old)).replace(/^slave_repl_offset.*$/gm, ""));
+      const reached = offsetOf((await infoOf(old)).replace(/^slave_repl_offset.*$/gm, ""));
       const killedAt = clock();
       await old.kill();
       lab.lostData(from - unreplicatedMs, clock(), "unreplicated");
-      const had = await Promise.all(replicas.map(async (replica) => offsetOf(await info(replica))));
+      const had = await Promise.all(replicas.map(async (replica) => offsetOf(await infoOf(replica))));
       await login("", "");
       let next: RedisNode | undefined;
       return {

@@ -1,4 +1,6 @@
 import { noShims } from "../lab/shims.js";
+import { addressFaults } from "./address.js";
+import { reshardFaults } from "./reshard.js";
 import { networkFaults } from "./network.js";
 import { clockFaults, processFaults } from "./processes.js";
 import type { Fault } from "./fault.js";
@@ -15,3 +17,6 @@ export const faults: readonly Fault[] = [
   ...storageFaults,
   ...clockFaults,
 ].map((fault) => (isClock(fault) ? { ...fault, whyNot: noShims } : fault));
+
+/** Faults that make the servers of keys change, and lose nothing. */
+export const movingFaults: readonly Fault[] = [...addressFaults, ...reshardFaults];

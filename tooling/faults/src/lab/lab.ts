@@ -46,7 +46,15 @@ export const modeOf: Readonly<Record<LabOptions["setting"], RedisMode>> = {
   shifted: "single",
   failover: "sentinel",
   cluster: "cluster",
+  address: "single",
+  resharded: "cluster",
 };
+
+/** Settings with the register beside the servers that are concerned, so that it loses nothing and does not move. */
+const hasOwnResource: readonly Setting[] = ["lost", "shifted", "address", "resharded"];
+
+/** The arguments of a server that has no Cluster yet. */
+const clusterArgs = ["--cluster-enabled", "yes", "--cluster-node-timeout", "1000"];
 
 /** Everything around the workers of one run. */
 export interface Surroundings {
@@ -54,6 +62,8 @@ export interface Surroundings {
   readonly server: RedisServer;
   /** Where the guarded resource lives. */
   readonly resource: RedisServer;
+  /** A server that joins the Cluster and leaves it again. */
+  readonly spare: RedisNode | undefined;
   readonly proxy: FaultProxy | undefined;
   readonly tap: Tap | undefined;
   /** Undefined if there are no shims. */
@@ -74,7 +84,9 @@ export const surround = async ({ seed, setting, mode }: LabOptions): Promise<Sur
   process.once("exit", removeFolder);
   const notes = join(folder, "synced");
   mkdirSync(notes);
-  const built = mode === "single" ? shims() : "several servers run as they are";
+  const isSingle = mode === "single";
+  const isAlone = isSingle && setting !== "address";
+  const built = isAlone ? shims() : "several servers run as they are";
   const hasShims = typeof built !== "string";
   const control = (name: string): ControlFile | undefined =>
     hasShims ? new ControlFile(join(folder, name)) : undefined;
@@ -82,7 +94,6 @@ export const surround = async ({ seed, setting, mode }: LabOptions): Promise<Sur
   const syncDelay = control("synced/delay");
   const preload = hasShims ? `${built.clockJump}:${built.powerCut}` : "";
   const serverEnv = serverClock && { LD_PRELOAD: preload, KIT_CLOCK_JUMP: serverClock.path, KIT_POWER_CUT: notes };
-  const isSingle = mode === "single";
   const ends: (() => Promise<void>)[] = [];
   // Each is closed even if closing another fails, since any open one keeps this process alive.
   const close = async (): Promise<void> => {
@@ -94,14 +105,16 @@ export const surround = async ({ seed, setting, mode }: LabOptions): Promise<Sur
   try {
     const server = await startRedis({
       mode,
-      persistence: isSingle ? "always" : "none",
-      ...(setting === "cluster" && { replicas: 1 }),
+      persistence: isAlone ? "always" : "none",
+      ...((setting === "cluster" || setting === "address") && { replicas: 1 }),
       ...(isSingle && { args: logins }),
       ...(serverEnv && { env: serverEnv }),
     });
     ends.push(() => server.stop());
-    const resource = setting === "lost" || setting === "shifted" ? await startRedis() : server;
+    const resource = hasOwnResource.includes(setting) ? await startRedis() : server;
     ends.push(() => resource.stop());
+    const spare = setting === "resharded" ? await startRedis({ args: clusterArgs }) : undefined;
+    ends.push(async () => await spare?.stop());
     const again = server.client({ enableAutoPipelining: false });
     const port = server.nodes[0]?.port ?? 0;
     const tap = isSingle ? await Tap.start(port, (command, args) => again.call(command, ...args)) : undefined;
@@ -112,6 +125,7 @@ export const surround = async ({ seed, setting, mode }: LabOptions): Promise<Sur
       folder,
       server,
       resource,
+      spare: spare?.nodes[0],
       proxy,
       tap,
       clientClock,
@@ -127,6 +141,10 @@ export const surround = async ({ seed, setting, mode }: LabOptions): Promise<Sur
   }
 };
 
+const missing = (what: string): never => {
+  throw new Error(`There is no ${what} in this run`);
+};
+
 /** The targets of a fault. Each workload has a subclass. */
 export abstract class Lab {
   random: () => number;
@@ -140,6 +158,7 @@ export abstract class Lab {
   readonly all: Worker[] = [];
   /** The lab's own connection, which closes with the server. */
   #client: ReturnType<RedisServer["client"]> | undefined;
+  #node: RedisNode | undefined;
 
   constructor(options: LabOptions, around: Surroundings) {
     this.random = seeded(options.seed);
@@ -151,10 +170,20 @@ export abstract class Lab {
     return this.around.server;
   }
 
+  /** The server, or the one that the address leads to. */
   get node(): RedisNode {
-    const [node] = this.server.nodes;
-    if (!node) throw new Error("There is no server");
-    return node;
+    return this.#node ?? this.server.nodes[0] ?? missing("server");
+  }
+
+  /** From now on the address leads to this server. Open links stay where they are. */
+  leadTo(node: RedisNode): void {
+    this.#node = node;
+    this.tap.target = node.port;
+  }
+
+  /** Whether no fault of this setting makes a server forget what it acknowledged. */
+  get losesNothing(): boolean {
+    return ["kept", "address", "resharded"].includes(this.setting);
   }
 
   get proxy(): FaultProxy {
@@ -169,6 +198,17 @@ export abstract class Lab {
   get url(): string {
     const { proxy } = this.around;
     return proxy ? `redis://${user}:${password}@127.0.0.1:${String(proxy.port)}` : this.server.url;
+  }
+
+  /** The address of the servers themselves, with nothing in between. */
+  get ownUrl(): string {
+    return this.setting === "address" ? `redis://${this.node.host}:${String(this.node.port)}` : this.server.url;
+  }
+
+  /** The settings of a worker that looks at the server's data over a connection without faults. */
+  get lookSettings(): { readonly lookUrl: string; readonly looksByWrite: boolean } {
+    const isMoving = this.setting === "address";
+    return { lookUrl: isMoving ? this.url : this.server.url, looksByWrite: isMoving };
   }
 
   get workers(): readonly Worker[] {
@@ -209,6 +249,7 @@ export abstract class Lab {
   /** Sends a command to the server that serves the keys now. */
   protected async ask(command: string, ...args: string[]): Promise<unknown> {
     if (this.server.mode === "sentinel") return await (await this.server.master()).call(command, ...args);
+    if (this.setting === "address") return await this.node.call(command, ...args);
     const client = (this.#client ??= this.server.client());
     if (this.server.mode === "single") return await client.call(command, ...args);
     // After a failover the client's commands are refused until it has found the new master.
@@ -313,10 +354,6 @@ export abstract class Lab {
       await Promise.all(this.server.nodes.map((node) => node.call("CONFIG", "SET", name, String(value))));
   }
 }
-
-const missing = (what: string): never => {
-  throw new Error(`There is no ${what} in this run`);
-};
 
 /** Resolves with the work, or after this many milliseconds; leaves no timer behind. */
 export const within = async (work: Promise<unknown>, ms: number): Promise<void> => {

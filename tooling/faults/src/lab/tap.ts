@@ -39,7 +39,7 @@ export const commandsIn = (chunk: Buffer): Buffer[][] => {
 };
 
 /**
- * Forwards connections to a server. While `copies` is above 0 it repeats every script call that many times, as a caller
+ * Forwards connections to a server, or, like a name in DNS or a virtual IP, to the one that is its target by then. While `copies` is above 0 it repeats every script call that many times, as a caller
  * does whose reply was lost. The copies run after the original and before the caller receives the reply.
  */
 export class Tap {
@@ -52,7 +52,9 @@ export class Tap {
   copies = 0;
   /** The results of the copies. */
   readonly echoes: Echo[] = [];
-  readonly #port: number;
+  #port: number;
+  /** The open links, by the port of their server. */
+  readonly #links = new Map<Socket, number>();
   readonly #repeat: Repeat;
   readonly #listener: Server;
   readonly #sockets = new Set<Socket>();
@@ -67,6 +69,16 @@ export class Tap {
     return (this.#listener.address() as AddressInfo).port;
   }
 
+  /** The server that new connections lead to. Changed, it leaves open links where they are. */
+  set target(port: number) {
+    this.#port = port;
+  }
+
+  /** The number of open links to a server. */
+  linksTo(port: number): number {
+    return [...this.#links.values()].filter((other) => other === port).length;
+  }
+
   async close(): Promise<void> {
     for (const socket of this.#sockets) socket.destroy();
     await new Promise((resolve) => this.#listener.close(resolve));
@@ -74,11 +86,13 @@ export class Tap {
 
   #accept(client: Socket): void {
     const server = connect({ port: this.#port, host: "127.0.0.1", noDelay: true });
+    this.#links.set(server, this.#port);
     for (const socket of [client, server]) {
       this.#sockets.add(socket);
       socket.on("error", () => undefined);
       socket.on("close", () => {
         this.#sockets.delete(socket);
+        this.#links.delete(socket);
         client.destroy();
         server.destroy();
       });

@@ -110,7 +110,7 @@ export abstract class PlainLab<R extends { readonly kind: string }> extends Lab 
     return {
       workers: await this.dismiss<R>(),
       heals: this.marks.map(({ kind, at, dueMs }) => ({ kind, at, dueMs })),
-      losesNothing: this.setting === "kept",
+      losesNothing: this.losesNothing,
       echoes: this.around.tap?.echoes.length ?? 0,
     };
   }

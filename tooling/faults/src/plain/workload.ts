@@ -3,7 +3,7 @@ import { modeOf, surround, type Surroundings } from "../lab/lab.js";
 import { builtWith, type Mutation, wrappedBy } from "../lab/mutation.js";
 import { runPhase } from "../phase.js";
 import { failoverFaults } from "../faults/failover.js";
-import { faults as allFaults } from "../faults/index.js";
+import { faults as allFaults, movingFaults } from "../faults/index.js";
 import type { Control, PhaseReport, Workload } from "../workload.js";
 import { recoveriesOf, type Work, worstStallMs } from "./checker.js";
 import type { PlainHistory } from "./history.js";
@@ -50,8 +50,8 @@ export const plainWorkload = <H extends History>(parts: Parts<H>): Workload => {
   return {
     name,
     invariants,
-    faults: [...allFaults, ...failoverFaults].filter(({ kind }) => !notFor.includes(kind)),
-    shares: { kept: 0.45, lost: 0.12, shifted: 0.08, failover: 0.22, cluster: 0.13 },
+    faults: [...allFaults, ...failoverFaults, ...movingFaults].filter(({ kind }) => !notFor.includes(kind)),
+    shares: { kept: 0.37, lost: 0.1, shifted: 0.07, failover: 0.18, cluster: 0.09, address: 0.08, resharded: 0.11 },
     edges: [],
     controls,
     run: async (phase) => {

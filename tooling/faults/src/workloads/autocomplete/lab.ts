@@ -37,7 +37,7 @@ const rowsOf = (id: string, record: string, rules: string): Rows => {
 export class AutocompleteLab extends PlainLab<LogRecord> {
   async end(): Promise<RunHistory> {
     const plain = await this.plainHistory();
-    await using client = await connect({ url: this.server.url, deadlineMs: 10_000 });
+    await using client = await connect({ url: this.ownUrl, deadlineMs: 10_000 });
     return { ...plain, wrong: { P2: await this.#wrong(client) }, found: await this.#found(client, plain.workers) };
   }
 

@@ -45,7 +45,7 @@ export class ChatLab extends PlainLab<LogRecord> {
   override readonly leaseMs: number = [300, 400, 500][Math.floor(this.random() * 3)] ?? 400;
   override readonly deadlineMs = 400;
   protected override readonly progress = "access";
-  protected override readonly work: Work = workIn({ specs, isWhole: this.setting === "kept" });
+  protected override readonly work: Work = workIn({ specs, isWhole: this.losesNothing });
   readonly #dataLosses: Span[] = [];
   readonly #readers = new Map<number, string>();
 
@@ -55,7 +55,7 @@ export class ChatLab extends PlainLab<LogRecord> {
     const [reader = ""] = readers.toSorted((one, other) => readersOf(one) - readersOf(other));
     this.#readers.set(this.all.length, reader);
     const own = { reader, listener, members, specs, mailbox, bodyBytes };
-    return { ...own, lookUrl: this.server.url, restMs: 20 };
+    return { ...own, ...this.lookSettings, restMs: 20 };
   }
 
   override lostData(from: number, to: number): void {
@@ -69,11 +69,11 @@ export class ChatLab extends PlainLab<LogRecord> {
     const { leaseMs } = this;
     const dataLosses = this.#dataLosses;
     const echoed = new Set(this.around.tap?.echoes.flatMap(deliveriesIn));
-    return { ...plain, ...left, isWhole: this.setting === "kept", specs, mailbox, leaseMs, dataLosses, echoed };
+    return { ...plain, ...left, isWhole: this.losesNothing, specs, mailbox, leaseMs, dataLosses, echoed };
   }
 
   async #lookAtTheEnd(looks: readonly LookRecord[]): Promise<Pick<RunHistory, "ends" | "drained">> {
-    await using client = await connect(this.server.url);
+    await using client = await connect(this.ownUrl);
     await using chat = createChat<string>(client, { prefix });
     const ends = new Map<string, End>();
     for (const { name } of specs) {
@@ -113,8 +113,8 @@ export class ChatLab extends PlainLab<LogRecord> {
     }
     const drained: string[] = [];
     const box = chat.mailbox(mailbox);
-    // Only in `kept`: where the server's clock was set back, leases last longer by as much.
-    while (this.setting === "kept") {
+    // Only where nothing is lost: where the server's clock was set back, leases last longer by as much.
+    while (this.losesNothing) {
       const { length, leased } = await box.stats();
       const messages = length === 0 ? [] : await box.take({ limit: 100, waitMs: 1_000 });
       // Messages that are counted, not leased and cannot be taken are lost. The checker reports them.

@@ -13,6 +13,7 @@ import {
   log,
   noteBackground,
   outcomeOf,
+  seekMaster,
   settings,
   timed,
 } from "../../lab/contender.mjs";
@@ -184,7 +185,12 @@ const work = async (random) => {
 
 // ── reads of stored state ───────────────────────────────────────────────────────────────────────────────────────────
 
-const lookScript = `local head, floor = string.match(redis.call('HGET', KEYS[1], ARGV[1]) or '0 0', '^(%d+) (%d+)')
+// A replica would show what its master was a moment ago: the server of an address may have become one. Only the refusal of a
+// write makes the client look for its master.
+const isMaster = settings.looksByWrite ? "redis.call('UNLINK', KEYS[1] .. ':none')" : "";
+
+const lookScript = `${isMaster}
+  local head, floor = string.match(redis.call('HGET', KEYS[1], ARGV[1]) or '0 0', '^(%d+) (%d+)')
   local newest = redis.call('XREVRANGE', KEYS[2], '+', string.format('%d', floor + 1), 'COUNT', 100)
   local own = {}
   for i = 4, #KEYS do own[i - 3] = string.match(redis.call('HGET', KEYS[i], ARGV[1]) or '-1', '^[-%d]+') end
@@ -214,7 +220,8 @@ const look = async (name) => {
       positions: Object.fromEntries(known.map((member) => [member, Number(scores[scores.indexOf(member) + 1] ?? -1)])),
       own: Object.fromEntries(known.map((member, at) => [member, Number(positions[at])])),
     });
-  } catch {
+  } catch (error) {
+    seekMaster(looking, error);
     await pause(50);
   }
 };

@@ -1,7 +1,7 @@
 import { grows, modeOf, surround } from "../../lab/lab.js";
 import { runPhase } from "../../phase.js";
 import { failoverFaults } from "../../faults/failover.js";
-import { faults as allFaults } from "../../faults/index.js";
+import { faults as allFaults, movingFaults } from "../../faults/index.js";
 import type { Fault } from "../../faults/fault.js";
 import type { PhaseOptions, PhaseReport, Workload } from "../../workload.js";
 import { invariants, recoveryMs, verdictOn, worstStallMs } from "./checker.js";
@@ -31,6 +31,7 @@ const isForLeases = ({ kind }: Fault): boolean => kind === "byte flipped";
 const faults: readonly Fault[] = [
   ...allFaults.filter((fault) => (fault.setting === "kept" || fault.setting === "lost") && !isForLeases(fault)),
   ...failoverFaults,
+  ...movingFaults,
   flapping,
 ];
 
@@ -55,7 +56,7 @@ export const workload: Workload = {
   name: "core",
   invariants,
   faults,
-  shares: { kept: 0.4, lost: 0.1, failover: 0.36, cluster: 0.14 },
+  shares: { kept: 0.32, lost: 0.09, failover: 0.3, cluster: 0.1, address: 0.08, resharded: 0.11 },
   edges: [],
   controls: coreControls,
   run,

@@ -9,7 +9,7 @@ const options = { prefix, deadlineMs: 10_000 };
 export class GeoIpLab extends PlainLab<LogRecord> {
   async end(): Promise<RunHistory> {
     const plain = await this.plainHistory();
-    await using client = await connect({ url: this.server.url, deadlineMs: 10_000 });
+    await using client = await connect({ url: this.ownUrl, deadlineMs: 10_000 });
     return { ...plain, wrong: { G2: await this.#unanswered(client), G4: await this.#orphans(client) } };
   }
 

@@ -1,6 +1,6 @@
-import { surround } from "../../lab/lab.js";
+import { modeOf, surround } from "../../lab/lab.js";
 import { runPhase } from "../../phase.js";
-import { faults } from "../../faults/index.js";
+import { faults, movingFaults } from "../../faults/index.js";
 import type { PhaseOptions, PhaseReport, Workload } from "../../workload.js";
 import { invariants, recoveryMs, verdictOn } from "./checker.js";
 import { lockControls, moduleOf } from "./controls.js";
@@ -18,7 +18,7 @@ const worstStallOf = (run: RunHistory): number => {
 };
 
 const run = async (phase: PhaseOptions): Promise<PhaseReport> => {
-  const { seed, setting, mode = "single", control } = phase;
+  const { seed, setting, mode = modeOf[setting], control } = phase;
   const broken = lockControls.find(({ name }) => name === control?.name);
   const options = {
     seed,
@@ -46,8 +46,8 @@ const run = async (phase: PhaseOptions): Promise<PhaseReport> => {
 export const workload: Workload = {
   name: "lock",
   invariants: [...invariants, "U6"],
-  faults,
-  shares: { kept: 0.66, lost: 0.22, shifted: 0.12 },
+  faults: [...faults, ...movingFaults],
+  shares: { kept: 0.5, lost: 0.16, shifted: 0.09, address: 0.11, resharded: 0.14 },
   edges: lockEdges,
   controls: lockControls,
   run,

@@ -190,7 +190,7 @@ export class LockLab extends LeaseLab<Holder> {
         const left = Number(await this.ask("PTTL", key));
         if (left === -1 || left > life) found.push(`${key} lives for ${String(left)} ms more`);
       }
-    const client = await connect(this.server.url);
+    const client = await connect(this.ownUrl);
     const lock = createLock(client, { leaseMs: this.leaseMs, deadlineMs: this.deadlineMs });
     for (const name of this.names)
       try {

@@ -2,7 +2,7 @@ import { clock } from "../../lab/clock.mjs";
 import { modeOf, surround, within } from "../../lab/lab.js";
 import { runPhase } from "../../phase.js";
 import { failoverFaults } from "../../faults/failover.js";
-import { faults as allFaults } from "../../faults/index.js";
+import { faults as allFaults, movingFaults } from "../../faults/index.js";
 import type { Fault } from "../../faults/fault.js";
 import type { PhaseOptions, PhaseReport, Workload } from "../../workload.js";
 import { invariants, recoveryMs, verdictOn, worstStallMs } from "./checker.js";
@@ -39,6 +39,7 @@ const faults: readonly Fault[] = [
   ...allFaults.filter(({ setting }) => setting === "kept"),
   ...crashes,
   ...failoverFaults.filter(({ kind }) => kind !== "replica stopped"),
+  ...movingFaults,
 ];
 
 const run = async (phase: PhaseOptions): Promise<PhaseReport> => {
@@ -63,7 +64,7 @@ export const workload: Workload = {
   name: "logship",
   invariants,
   faults,
-  shares: { kept: 0.6, failover: 0.28, cluster: 0.12 },
+  shares: { kept: 0.48, failover: 0.23, cluster: 0.09, address: 0.09, resharded: 0.11 },
   edges: [],
   controls: logshipControls,
   run,

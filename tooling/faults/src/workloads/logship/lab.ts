@@ -121,6 +121,7 @@ export class LogshipLab extends Lab {
   }
 
   async #ask(command: string, ...args: string[]): Promise<unknown> {
+    if (this.setting === "address") return await this.node.call(command, ...args);
     this.#asking ??= this.server.client();
     return await eventually(() => this.#asking?.call(command, ...args));
   }
@@ -131,9 +132,9 @@ export class LogshipLab extends Lab {
     client.on("error", () => undefined);
     const look = async (): Promise<void> => {
       const pattern = key("logs", "chunk:*");
-      const reply = await client
-        .call("EVAL", memoryScript, "1", key("logs", "channel"), pattern)
-        .catch(() => undefined);
+      const command = ["EVAL", memoryScript, "1", key("logs", "channel"), pattern] as const;
+      const asked = this.setting === "address" ? this.node.call(...command) : client.call(...command);
+      const reply = await asked.catch(() => undefined);
       if (!reply) return;
       const [used = 0, reserved = 0, memory = 0, chunks = 0] = reply as number[];
       this.#looks.push({ at: clock(), used, reserved, memory, chunks });
@@ -151,7 +152,7 @@ export class LogshipLab extends Lab {
     const workers = await this.dismiss<LogRecord>();
     const facts = {
       limitBytes,
-      losesNothing: this.setting === "kept",
+      losesNothing: this.losesNothing,
       workers,
       looks: this.#looks,
       accesses: this.#accesses,
@@ -176,7 +177,7 @@ export class LogshipLab extends Lab {
   async #finish(
     records: readonly LogRecord[],
   ): Promise<Pick<RunHistory, "shipped" | "processed" | "had" | "unsealed" | "leftovers" | "odd">> {
-    await using client = await connect(this.server.url);
+    await using client = await connect(this.ownUrl);
     const own = { prefix: "kit", deadlineMs: 5_000 };
     await using shipper = createShipper(client, "logs", { ...own, leaseMs: this.leaseMs, chunkBytes: 2_048 });
     await using job = createLogJob(client, "sums", { ...own, directory: this.#folders.job, match: /\.(log|gz)$/ });

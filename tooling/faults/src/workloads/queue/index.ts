@@ -1,7 +1,7 @@
 import { modeOf, surround } from "../../lab/lab.js";
 import { runPhase } from "../../phase.js";
 import { failoverFaults } from "../../faults/failover.js";
-import { faults as allFaults } from "../../faults/index.js";
+import { faults as allFaults, movingFaults } from "../../faults/index.js";
 import type { Fault } from "../../faults/fault.js";
 import type { PhaseOptions, PhaseReport, Workload } from "../../workload.js";
 import { invariants, recoveryMs, repeatsOf, verdictOn, worstStallMs } from "./checker.js";
@@ -14,7 +14,9 @@ const workers = 5;
 const isForOthers = ({ kind }: Fault): boolean =>
   ["replica stopped", "byte flipped", "subscribers killed"].includes(kind);
 
-const faults: readonly Fault[] = [...allFaults, ...failoverFaults].filter((fault) => !isForOthers(fault));
+const faults: readonly Fault[] = [...allFaults, ...failoverFaults, ...movingFaults].filter(
+  (fault) => !isForOthers(fault),
+);
 
 const run = async (phase: PhaseOptions): Promise<PhaseReport> => {
   const { seed, setting, mode = modeOf[setting], control } = phase;
@@ -40,7 +42,7 @@ export const workload: Workload = {
   name: "queue",
   invariants,
   faults,
-  shares: { kept: 0.5, lost: 0.12, shifted: 0.08, failover: 0.2, cluster: 0.1 },
+  shares: { kept: 0.4, lost: 0.1, shifted: 0.07, failover: 0.16, cluster: 0.08, address: 0.08, resharded: 0.11 },
   edges: [],
   controls: queueControls,
   run,

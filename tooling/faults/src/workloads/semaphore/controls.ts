@@ -2,6 +2,7 @@ import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { builtWith, type Mutation, wrappedBy } from "../../lab/mutation.js";
 import { workspaceFolder } from "../../lab/paths.js";
+import type { Setting } from "../../lab/setting.js";
 import type { Control } from "../../workload.js";
 import type { Invariant } from "./checker.js";
 
@@ -135,8 +136,15 @@ const recorders = (): Mutation[] => {
   }));
 };
 
+/**
+ * Whether the scripts record what they write. A history is worth nothing where the server loses a part of it. In a slot
+ * that moves, the recorder's key, which the scripts do not declare, would fail them.
+ */
+export const isRecorded = (setting: Setting): boolean => !["lost", "shifted", "resharded"].includes(setting);
+
 /** The module that workers import as the semaphore: the built one with a recorder, and with the fault of a control. */
-export const moduleOf = (control?: SemaphoreControl): string => {
+export const moduleOf = (setting: Setting, control?: SemaphoreControl): string => {
+  if (!control && setting === "resharded") return "@kit/semaphore";
   if (control && !control.mutations) return wrappedBy("semaphore", "wrapped-semaphore.mjs", control.name);
   const mutations = [...recorders(), ...(control?.mutations ?? [])];
   return builtWith(`semaphore-${control?.name ?? "recorded"}`, "@kit/semaphore", "index.js", ...mutations);

@@ -1,7 +1,7 @@
 import { modeOf, surround } from "../../lab/lab.js";
 import { runPhase } from "../../phase.js";
 import { failoverFaults } from "../../faults/failover.js";
-import { faults as allFaults } from "../../faults/index.js";
+import { faults as allFaults, movingFaults } from "../../faults/index.js";
 import type { Fault } from "../../faults/fault.js";
 import type { PhaseOptions, PhaseReport, Workload } from "../../workload.js";
 import { invariants, operationsOf, recoveryMs, remarksOn, verdictOn, worstStallMs } from "./checker.js";
@@ -14,12 +14,16 @@ const workers = 5;
 /** Whether a fault affects only durable writes, which wait for replicas. */
 const isForDurability = ({ kind }: Fault): boolean => kind === "replica stopped";
 
-const faults: readonly Fault[] = [...allFaults, ...failoverFaults.filter((fault) => !isForDurability(fault))];
+const faults: readonly Fault[] = [
+  ...allFaults,
+  ...failoverFaults.filter((fault) => !isForDurability(fault)),
+  ...movingFaults,
+];
 
 const run = async (phase: PhaseOptions): Promise<PhaseReport> => {
   const { seed, setting, mode = modeOf[setting], control } = phase;
   const broken = semaphoreControls.find(({ name }) => name === control?.name);
-  const options = { seed, setting, mode, semaphoreModule: moduleOf(broken) };
+  const options = { seed, setting, mode, semaphoreModule: moduleOf(setting, broken) };
   const lab = new SemaphoreLab(options, await surround(options));
   return await runPhase(lab, workers, phase, (history) => ({
     ...verdictOn(history),
@@ -39,7 +43,7 @@ export const workload: Workload = {
   name: "semaphore",
   invariants: [...invariants, "U6"],
   faults,
-  shares: { kept: 0.42, lost: 0.14, shifted: 0.08, failover: 0.24, cluster: 0.12 },
+  shares: { kept: 0.34, lost: 0.12, shifted: 0.07, failover: 0.2, cluster: 0.08, address: 0.08, resharded: 0.11 },
   edges: semaphoreEdges,
   controls: semaphoreControls,
   run,

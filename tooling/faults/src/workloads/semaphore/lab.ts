@@ -6,6 +6,7 @@ import type { LabOptions, Surroundings } from "../../lab/lab.js";
 import { type Holder, LeaseLab } from "../../lab/lease-lab.js";
 import type { Echo } from "../../lab/tap.js";
 import type { Worker } from "../../lab/worker.js";
+import { isRecorded } from "./controls.js";
 import {
   type AccessRecord,
   type Death,
@@ -63,7 +64,7 @@ export class SemaphoreLab extends LeaseLab<Holder> {
     const number = this.all.length + 1;
     const settings = {
       url: this.url,
-      lookUrl: this.server.url,
+      ...this.lookSettings,
       prefix,
       specs: this.specs,
       leaseMs: this.leaseMs,
@@ -156,7 +157,7 @@ export class SemaphoreLab extends LeaseLab<Holder> {
   /** Reads the histories. There are none to judge by if the server evicted keys or its clock jumped. */
   async #steps(): Promise<Map<string, Step[]>> {
     const found = new Map<string, Step[]>();
-    if (this.setting === "lost" || this.setting === "shifted") return found;
+    if (!isRecorded(this.setting)) return found;
     for (const { name } of this.specs) {
       const lines: string[] = [];
       for (let page: string[] = [], from = 0; from === 0 || page.length > 0; from += page.length) {
@@ -180,7 +181,7 @@ export class SemaphoreLab extends LeaseLab<Holder> {
       waiters: queueLifeMs,
       meta: metaLifeMs,
     };
-    await using client = await connect(this.server.url);
+    await using client = await connect(this.ownUrl);
     for (const { name, permits, permitsPerTenant, tenants } of this.specs) {
       for (const [part, life] of Object.entries(lives)) {
         const left = Number(await this.ask("PTTL", keyOf(name, part)));

@@ -1,7 +1,7 @@
 // A contender: acquires permits again and again, and reads the server's data about each.
 import { pause } from "@kit/core/toolkit";
 import { clock } from "../../lab/clock.mjs";
-import { attempt, connected, farewell, left, log, noteBackground, settings } from "../../lab/contender.mjs";
+import { attempt, connected, farewell, left, log, noteBackground, seekMaster, settings } from "../../lab/contender.mjs";
 import { closeAmid, confirm, contendAll, endure, overhear } from "../../lab/leases.mjs";
 
 const { id, prefix, specs, leaseMs, deadlineMs, isClockTrue } = settings;
@@ -32,7 +32,12 @@ const note = (keys, args, answer, sentAt) => {
 
 // ── use of a permit ─────────────────────────────────────────────────────────────────────────────────────────────────
 
-const lookScript = `local time = redis.call('TIME')
+// The server of an address may have become a replica, which shows what its master was a moment ago. Only the refusal of a
+// write makes the client look for its master.
+const isMaster = settings.looksByWrite ? "redis.call('UNLINK', KEYS[1] .. ':none')" : "";
+
+const lookScript = `${isMaster}
+  local time = redis.call('TIME')
   local found = redis.call('ZRANGE', KEYS[1], 0, -1, 'WITHSCORES')
   for i = 1, #found, 2 do
     if string.sub(found[i], 1, #ARGV[1]) == ARGV[1] then
@@ -55,7 +60,8 @@ const look = async (name, permit) => {
       // Server and worker share this machine's clock, unless a fault shifts it.
       if (isKnown === 1 && isClockTrue) confirm(token, Number(endsAt));
       return;
-    } catch {
+    } catch (error) {
+      seekMaster(looking, error);
       await pause(20 * tries);
     }
 };

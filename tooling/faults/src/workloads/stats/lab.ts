@@ -63,7 +63,7 @@ export class StatsLab extends PlainLab<LogRecord> {
 
   /** Reads the numbers with the package itself, over a direct connection to the server. */
   async #found(): Promise<Found[]> {
-    await using client = await connect({ url: this.server.url, deadlineMs: 10_000 });
+    await using client = await connect({ url: this.ownUrl, deadlineMs: 10_000 });
     await using stats = createStats(client, { prefix, deadlineMs: 10_000 });
     // Further ahead than any worker's clock.
     const range = { fromAt: clock() - hourMs / 2, toAt: clock() + 30_000 };

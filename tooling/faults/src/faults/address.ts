@@ -1,0 +1,58 @@
+import { pause } from "@kit/core/toolkit";
+import { eventually, type RedisNode } from "@kit/testing";
+import { clock } from "../lab/clock.mjs";
+import { followMs, infoOf, inStep, isMaster } from "./failover.js";
+import type { Fault } from "./fault.js";
+
+/** Resolves once `replica` has all that its master has, by a link that is up. */
+const follows = async (replica: RedisNode): Promise<void> =>
+  await eventually(async () => {
+    const text = await infoOf(replica);
+    if (!text.includes("role:slave\r\n") || !text.includes("master_link_status:up\r\n"))
+      throw new Error("the replica has no link");
+  }, inStep);
+
+/** Makes the replica the master without a loss. The old master follows it and stays alive. */
+const handOver = async (old: RedisNode, next: RedisNode): Promise<void> => {
+  await follows(next);
+  await old.call("FAILOVER", "TO", next.host, String(next.port));
+  await eventually(async () => {
+    if (!(await isMaster(next))) throw new Error("the replica is no master yet");
+  }, inStep);
+  await follows(old);
+};
+
+/**
+ * A hand-over as behind a name in DNS, a virtual IP or the service of a managed platform: the address of the workers leads to
+ * the new master, and the links that are open stay with the old one, which lives on as a replica.
+ */
+export const addressFaults: readonly Fault[] = [
+  {
+    kind: "failover behind one address",
+    setting: "address",
+    times: 2,
+    inject: async (lab) => {
+      const old = lab.node;
+      const next = [...lab.server.nodes, ...lab.server.replicas].find((node) => node !== old) ?? old;
+      await handOver(old, next);
+      const left = lab.tap.linksTo(old.port);
+      let came = 0;
+      return {
+        until: async () => {
+          // The address may follow a moment later.
+          await pause(lab.between(0, 300));
+          lab.leadTo(next);
+          lab.interrupted("failover behind one address", clock(), followMs);
+          await eventually(() => {
+            came = lab.tap.linksTo(next.port);
+            if (came === 0) throw new Error("no worker came to the new master");
+          });
+        },
+        // Long enough for links that stayed behind to be found out.
+        lastsMs: lab.between(1_000, 2_000),
+        // No link was cut: the workers find out by themselves, or do not.
+        tookEffect: async () => left > 0 && came > 0 && (await isMaster(next)) && !(await isMaster(old)),
+      };
+    },
+  },
+];
