@@ -1,3 +1,4 @@
+import { lateOffers } from "../../lab/late-offers.js";
 import { builtWith, type Mutation, wrappedBy } from "../../lab/mutation.js";
 import type { Control } from "../../workload.js";
 import type { Invariant } from "./checker.js";
@@ -9,6 +10,18 @@ interface LockControl extends Control {
   /** False: the lock is right, and the register that it guards accepts everything. @default true */
   readonly isFenced?: boolean;
 }
+
+/** Offers of the lock that come too late, by the layout of its wait queue and of the message of a grant. */
+export const lateGrants: Mutation = {
+  script: "release",
+  operands: ["fence", "queue", "waiters"],
+  lua: lateOffers({
+    waiters: "'ZRANGE', queue, 0, 49",
+    facts: "string.match(truth.call('HGET', waiters, waiter) or '', '^%d+ %d+ (%d+) (%S+) ')",
+    message:
+      "{ waiter, 'granted', string.format('%.0f', now + ms), ms, string.format('%.0f', math.max(micros, (string.match(truth.call('GET', fence) or '', '^1:(%d+)') or 0) + 1)) }",
+  }),
+};
 
 /** Deliberate faults of a lock, each of which the checker must detect. */
 export const lockControls: readonly LockControl[] = [
@@ -79,6 +92,12 @@ export const lockControls: readonly LockControl[] = [
       { script: "acquire", operands: ["terms"], lua: "terms = string.gsub(terms, ' [^ ]+$', ' -')" },
       { script: "heartbeat", operands: ["inbox"], lua: "inbox = '-'" },
     ],
+  },
+  {
+    name: "takes-late-offers",
+    invariants: ["L1", "L2", "exclusion"],
+    kind: "failover behind one address",
+    mutations: [lateGrants],
   },
 ];
 

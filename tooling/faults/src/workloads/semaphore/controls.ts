@@ -1,5 +1,6 @@
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
+import { lateOffers } from "../../lab/late-offers.js";
 import { builtWith, type Mutation, wrappedBy } from "../../lab/mutation.js";
 import { workspaceFolder } from "../../lab/paths.js";
 import type { Setting } from "../../lab/setting.js";
@@ -15,6 +16,19 @@ interface SemaphoreControl extends Control {
 /** Lua that wraps `redis.call` to change replies inside a script. */
 const misled = (lua: string): string =>
   `local call = redis.call function redis.call(...) local command, key = ... ${lua} end`;
+
+/** Offers of the semaphore that come too late, by the layout of its wait queue and of the message of a grant. */
+export const lateGrants: Mutation = {
+  script: "release",
+  operands: ["queue", "waiters"],
+  lua: lateOffers({
+    waiters: "'ZRANGE', queue, 0, 49",
+    // Suspended waiters, whose rows begin otherwise, are offered nothing.
+    facts:
+      "string.match(truth.call('HGET', waiters, string.match(waiter, '^[^| ]* %d+ (.*)$') or '') or '', '^%d+ %d+ %d+ (%d+) (%S+)$')",
+    message: "{ string.match(waiter, '^%S* %d+ ([^|]*)'), 'granted', string.format('%.0f', now + ms), ms }",
+  }),
+};
 
 /** Deliberate faults of a semaphore, each of which the checker must detect. */
 export const semaphoreControls: readonly SemaphoreControl[] = [
@@ -108,6 +122,12 @@ export const semaphoreControls: readonly SemaphoreControl[] = [
       { script: "acquire", operands: ["terms"], lua: "terms = string.gsub(terms, ' [^ ]+$', ' -')" },
       { script: "heartbeat", operands: ["inbox"], lua: "inbox = '-'" },
     ],
+  },
+  {
+    name: "takes-late-offers",
+    invariants: ["S1", "held"],
+    kind: "failover behind one address",
+    mutations: [lateGrants],
   },
 ];
 
