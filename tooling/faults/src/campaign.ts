@@ -14,6 +14,8 @@ export interface CampaignOptions {
   readonly seed: number;
   /** The only fault to inject. If no fault has this name, all faults whose name begins with it. */
   readonly only?: string | undefined;
+  /** Injections that take effect, in place of the time. */
+  readonly injections?: number | undefined;
   /** Receives lines of progress. */
   readonly say: (line: string) => void;
 }
@@ -213,7 +215,7 @@ const edgesOf = async (workload: Workload, only: string | undefined, seed: numbe
 /** One package under every requested fault, and its controls. */
 export const campaign = async (
   workload: Workload,
-  { seconds, seed, only, say }: CampaignOptions,
+  { seconds, seed, only, injections, say }: CampaignOptions,
 ): Promise<CampaignReport> => {
   const before = loadavg();
   const random = seeded(seed);
@@ -230,7 +232,7 @@ export const campaign = async (
   const shares = Object.entries(workload.shares) as [PhaseOptions["setting"], number][];
   const wanted = shares.filter(([setting]) => faults.some((fault) => fault.setting === setting));
   const whole = wanted.reduce((sum, [, share]) => sum + share, 0);
-  const rounds = Math.max(1, Math.round(seconds / roundSeconds));
+  const rounds = injections === undefined ? Math.max(1, Math.round(seconds / roundSeconds)) : 1;
   const leftMs = seconds * 1_000 - (performance.now() - startedAt);
   let dueAt = performance.now();
   const brokenOff: string[] = [];
@@ -238,8 +240,11 @@ export const campaign = async (
     for (const [setting, share] of wanted) {
       const phaseSeed = Math.floor(random() * 2 ** 31);
       dueAt += ((leftMs / rounds) * share) / whole;
-      const isOver = (): boolean => performance.now() + wayOutMs > dueAt;
-      say(`seed ${String(phaseSeed)}, ${setting}: until ${(dueAt / 1_000 - startedAt / 1_000).toFixed(0)} s`);
+      const isOver = (effective: number): boolean =>
+        injections === undefined ? performance.now() + wayOutMs > dueAt : effective >= injections;
+      const until = `${(dueAt / 1_000 - startedAt / 1_000).toFixed(0)} s`;
+      const end = injections === undefined ? until : `${String(injections)} injections`;
+      say(`seed ${String(phaseSeed)}, ${setting}: until ${end}`);
       const injected = faults.filter((fault) => fault.setting === setting);
       try {
         const report = await workload.run({ seed: phaseSeed, setting, faults: injected, isOver });
@@ -262,7 +267,7 @@ export const campaign = async (
   const kinds = kindsOf(workload, only).map(({ kind }) => kind);
   const never = kinds.filter((kind) => !(kind in notRun) && (sum.effects.get(kind) ?? 0) === 0);
   const isWorked = wanted.length > 0;
-  const least = isWorked ? 100 * seconds : 0;
+  const least = isWorked && injections === undefined ? 100 * seconds : 0;
   // An invariant that was never judged fails the campaign. A short run may have no occasion to judge it.
   const isLong = only === undefined && seconds >= 60;
   const unjudged = isLong ? workload.invariants.filter((invariant) => (sum.checked[invariant] ?? 0) === 0) : [];
@@ -278,7 +283,8 @@ export const campaign = async (
     // A fault that `only` names must run. Without `only`, faults that this machine cannot inject are left out.
     ...(only === undefined ? [] : Object.entries(notRun).map(([kind, why]) => `"${kind}" was not run: ${why}`)),
   ];
-  return sum.report(workload, { redis, seconds, seed, kinds, controls, notRun, failures, before });
+  const tookSeconds = injections === undefined ? seconds : Math.ceil((performance.now() - startedAt) / 1_000);
+  return sum.report(workload, { redis, seconds: tookSeconds, seed, kinds, controls, notRun, failures, before });
 };
 
 /** The time for the workers to recover and leave, and for the checker. */

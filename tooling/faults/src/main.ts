@@ -7,13 +7,14 @@ import { loadWorkload, workloadNames } from "./workloads.js";
 
 const names = workloadNames();
 
-const usage = `npm run faults -- <package> [--fault NAME] [--server NAME] [--seed N] [--seconds N] [--control NAME] [--json] [--list]
+const usage = `npm run faults -- <package> [--fault NAME] [--server NAME] [--seed N] [--seconds N] [--injections N] [--control NAME] [--json] [--list]
 
   <package>   ${names.join(", ")}, or all
   --fault     only the fault NAME, or all whose names begin so (see --list)
   --server    redis, valkey, or the path of a server program; else REDIS_SERVER_BIN or what is on PATH
   --seed      plays the same plan again; printed with every run
   --seconds   the budget for each package; its controls come on top (default 120)
+  --injections  so many that take effect, in place of --seconds
   --control   runs a package with one bug in it, which must be reported: exit code 1
   --json      one object on stdout, and nothing else
   --list      what there is, without running it
@@ -41,6 +42,7 @@ const parse = (): { readonly values: Record<string, string | boolean | undefined
         server: { type: "string" },
         seed: { type: "string" },
         seconds: { type: "string" },
+        injections: { type: "string" },
         control: { type: "string" },
         json: { type: "boolean" },
         list: { type: "boolean" },
@@ -87,7 +89,7 @@ const table = (report: CampaignReport): string => {
     ...notRun,
     "invariants, times judged, times broken",
     ...invariants,
-    `unhandled rejections: ${String(report.unhandledRejections)}`,
+    `unhandled rejections: ${String(report.unhandledRejections)}; longest time without work: ${String(report.worstStallMs)} ms`,
     ...(remarks.length > 0 ? ["remarks", ...remarks] : []),
     ...(controls.length > 0 ? ["controls", ...controls] : []),
     ...broken,
@@ -126,6 +128,7 @@ const main = async (): Promise<void> => {
     fail(`There is no fault "${fault}". See --list.`);
   const seed = numberOf("seed", values["seed"] as string | undefined, 0) ?? someSeed();
   const seconds = numberOf("seconds", values["seconds"] as string | undefined, 1) ?? 120;
+  const injections = numberOf("injections", values["injections"] as string | undefined, 1);
 
   const broken = control === undefined ? undefined : controlOf(chosen, control);
 
@@ -152,7 +155,9 @@ const main = async (): Promise<void> => {
   if (json !== true) say(`seed ${String(seed)}`);
   if (broken) return print(await controlCampaign(broken.workload, broken.control, seed));
   for (const workload of chosen)
-    print(await campaign(workload, { seconds, seed, only: fault, say: json === true ? () => undefined : say }));
+    print(
+      await campaign(workload, { seconds, seed, only: fault, injections, say: json === true ? () => undefined : say }),
+    );
 };
 
 try {

@@ -98,6 +98,22 @@ describe("A report", () => {
     expect(failures).toEqual(['"scripts flushed" never took effect']);
   });
 
+  it("ends after so many injections, however few operations there were", async () => {
+    const ends: boolean[] = [];
+    const workload = aWorkload({ operations: 1 });
+    const injected: Workload = {
+      ...workload,
+      run: (options) => {
+        ends.push(options.isOver(2), options.isOver(3));
+        return workload.run(options);
+      },
+    };
+    const options = { seconds: 1_000, seed: 5, only: "scripts flushed", injections: 3, say: () => undefined };
+    const { failures, seconds } = await campaign(injected, options);
+    expect([ends, failures]).toEqual([[false, true], []]);
+    expect(seconds).toBeLessThan(1_000);
+  });
+
   it("fails on too few operations", async () => {
     const { failures } = await run(aWorkload({ operations: 99 }), "scripts flushed");
     expect(failures).toEqual(["only 99 operations, of 100"]);

@@ -7,6 +7,7 @@ import { lockControls, moduleOf } from "./controls.js";
 import { lockEdges } from "./edges.js";
 import type { RunHistory } from "./history.js";
 import { LockLab } from "./lab.js";
+import { sectionsOf } from "./sections.js";
 
 const workers = 7;
 
@@ -38,6 +39,8 @@ const run = async (phase: PhaseOptions): Promise<PhaseReport> => {
         .filter(({ ms }) => Number.isFinite(ms)),
       worstStallMs: worstStallOf(history),
       duplicates: history.echoes.length,
+      // Where no process stands still, sections have no excuse.
+      ...(setting === "address" || setting === "resharded" ? { remarks: sectionsOf(history) } : {}),
     };
   });
 };
