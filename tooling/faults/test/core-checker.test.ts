@@ -79,6 +79,16 @@ const aRun = (seed: number): Draft => {
       }),
     );
     effects.set(effect, 1);
+    records.push(
+      aCall({
+        what: "add" as const,
+        name: "a:counter",
+        startedAt: startedAt + 5,
+        settledAt: startedAt + 6,
+        dueMs: 800,
+        saw: revision - 1,
+      }),
+    );
     before = version;
   }
   for (const { records } of workers) {
@@ -109,10 +119,11 @@ const aRun = (seed: number): Draft => {
     losses: [],
     policyChanges: [],
     replicas: 2,
-    losesNothing: false,
+    losesNothing: true,
     hasFile: false,
     rolledName: "rolled",
     effects,
+    counters: new Map([["a:counter", 40]]),
     entries: [{ name: "limits", version: kept[0]?.version, kept: kept.slice(0, 20) }],
     leftovers: [],
     slow: [],
@@ -364,6 +375,7 @@ const faults: readonly (readonly [what: string, invariants: readonly Invariant[]
     ({ run, workers }) => {
       const at = epoch + runMs / 2;
       run.heals = [{ kind: "a failover", at, dueMs: 3_000, entries: [] }];
+      run.losesNothing = false;
       for (const [seconds, name] of [
         [1, "b"],
         [4, "b"],
@@ -381,6 +393,16 @@ const faults: readonly (readonly [what: string, invariants: readonly Invariant[]
           aCall({ ...facts, wanted: { replicas: 1, fsync: "none" as const }, answer: "short" as const }),
         );
       }
+    },
+  ],
+  ["an addition that is lost", ["O1"], ({ run }) => void (run.counters = new Map([["a:counter", 39]]))],
+  ["an addition that was made twice", ["O1"], ({ run }) => void (run.counters = new Map([["a:counter", 41]]))],
+  [
+    "a transaction that sees the past",
+    ["O1"],
+    ({ workers, pick }) => {
+      const facts = { startedAt: epoch + runMs, settledAt: epoch + runMs + 1, dueMs: 300, saw: 39 };
+      pick(workers).records.push(aCall({ what: "see" as const, name: "a:counter", ...facts }));
     },
   ],
   [
@@ -414,6 +436,43 @@ const excuses: readonly (readonly [what: string, excuse: (draft: Draft) => void]
       Object.assign(call, { wanted: { replicas: 1, fsync: "none" }, replicas: 1 });
       effects.delete(call.id);
       run.losses = [{ from: call.startedAt - 1, to: call.startedAt + 100, what: "unreplicated" }];
+    },
+  ],
+  [
+    "a transaction sees the past right after a failover",
+    ({ run, workers, pick }) => {
+      const at = epoch + runMs;
+      const facts = { startedAt: at, settledAt: at + 1, dueMs: 300, saw: 39 };
+      pick(workers).records.push(aCall({ what: "see" as const, name: "a:counter", ...facts }));
+      const last = run.entries[0]?.version as Version;
+      run.heals = [{ kind: "a failover", at: at - 1_000, dueMs: 3_000, entries: [{ name: "limits", version: last }] }];
+      for (const what of ["get", "durable"] as const) {
+        const work = { name: what === "get" ? "limits" : "a", startedAt: at, settledAt: at + 1, dueMs: 300 };
+        const wanted = { replicas: 2, fsync: "none" as const };
+        const fsync = { local: false, replicas: 0 };
+        workers[0]?.records.push(
+          what === "get"
+            ? aCall({ what, ...work })
+            : aCall({ what, ...work, id: "after", wanted, fsync, answer: "short" as const }),
+        );
+      }
+      (run.effects as Map<string, number>).set("after", 1);
+    },
+  ],
+  [
+    "an addition of unknown outcome was made",
+    ({ run, workers }) => {
+      const at = epoch + runMs;
+      const facts = { name: "a:counter", startedAt: at, settledAt: at + 1, dueMs: 300, outcome: "unknown" as const };
+      workers[0]?.records.push(aCall({ what: "add" as const, ...facts }));
+      run.counters = new Map([["a:counter", 41]]);
+    },
+  ],
+  [
+    "a server that forgets has smaller counters",
+    ({ run }) => {
+      run.losesNothing = false;
+      run.counters = new Map([["a:counter", 3]]);
     },
   ],
   [
@@ -472,7 +531,7 @@ describe("The checker of core", () => {
     for (const seed of seeds) {
       const { violations, checked } = verdictOn(aRun(seed).run);
       expect(violations, `seed ${String(seed)}`).toEqual([]);
-      for (const invariant of ["D1", "D2", "C1", "C2", "C3", "C4", "C5", "U1", "U2", "U3", "U4"] as const)
+      for (const invariant of ["D1", "D2", "C1", "C2", "C3", "C4", "C5", "O1", "U1", "U2", "U3", "U4"] as const)
         expect(checked[invariant], `${invariant}, seed ${String(seed)}`).toBeGreaterThan(0);
     }
   });

@@ -1,7 +1,7 @@
 import { pause } from "@kit/core/toolkit";
 import { eventually, type RedisNode } from "@kit/testing";
 import { clock } from "../lab/clock.mjs";
-import { followMs, infoOf, inStep, isMaster } from "./failover.js";
+import { followMs, infoOf, inStep, isMaster, login } from "./failover.js";
 import type { Fault } from "./fault.js";
 
 /** Resolves once `replica` has all that its master has, by a link that is up. */
@@ -36,6 +36,8 @@ export const addressFaults: readonly Fault[] = [
       const next = [...lab.server.nodes, ...lab.server.replicas].find((node) => node !== old) ?? old;
       await handOver(old, next);
       const left = lab.tap.linksTo(old.port);
+      // A client that still reads from the old master is then told of the past. Else it hears what the new one publishes.
+      const isCutOff = lab.random() < 0.5;
       let came = 0;
       return {
         until: async () => {
@@ -47,9 +49,14 @@ export const addressFaults: readonly Fault[] = [
             came = lab.tap.linksTo(next.port);
             if (came === 0) throw new Error("no worker came to the new master");
           });
+          if (!isCutOff) return;
+          await pause(lab.between(0, 500));
+          await login(old, "nobody", "nothing");
+          await next.call("CLIENT", "KILL", "TYPE", "replica");
         },
-        // Long enough for links that stayed behind to be found out.
-        lastsMs: lab.between(1_000, 2_000),
+        // Links that stayed behind are to be found out within two seconds.
+        lastsMs: isCutOff ? lab.between(3_000, 4_000) : lab.between(1_000, 2_000),
+        heal: () => login(old, "", ""),
         // No link was cut: the workers find out by themselves, or do not.
         tookEffect: async () => left > 0 && came > 0 && (await isMaster(next)) && !(await isMaster(old)),
       };

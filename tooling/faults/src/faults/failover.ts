@@ -20,6 +20,12 @@ const offsetOf = (text: string): number => Number(/^(?:slave|master)_repl_offset
 const follow = (node: RedisNode, { host, port }: RedisNode): Promise<unknown> =>
   node.call("REPLICAOF", host, String(port));
 
+/** Sets what a replica logs in with. Refused, it is left behind as soon as its link breaks. */
+export const login = async (replica: RedisNode, user: string, password: string): Promise<void> => {
+  await replica.call("CONFIG", "SET", "masteruser", user);
+  await replica.call("CONFIG", "SET", "masterauth", password);
+};
+
 /** Parses a reply of a Sentinel: fields and values in turn. */
 const fieldsOf = (reply: unknown): ReadonlyMap<string, string> => {
   const flat = reply as readonly string[];
@@ -176,15 +182,9 @@ export const failoverFaults: readonly Fault[] = [
     inject: async (lab) => {
       const old = await wellMaster(lab);
       const replicas = serversOf(lab).filter((node) => node !== old);
-      const login = async (user: string, password: string): Promise<void> => {
-        for (const replica of replicas) {
-          await replica.call("CONFIG", "SET", "masteruser", user);
-          await replica.call("CONFIG", "SET", "masterauth", password);
-        }
-      };
       const from = clock();
       // The replicas reconnect at once, and are refused.
-      await login("nobody", "nothing");
+      for (const replica of replicas) await login(replica, "nobody", "nothing");
       await old.call("CLIENT", "KILL", "TYPE", "replica");
       await pause(lab.between(200, 800));
       const reached = offsetOf((await infoOf(old)).replace(/^slave_repl_offset.*$/gm, ""));
@@ -192,7 +192,7 @@ export const failoverFaults: readonly Fault[] = [
       await old.kill();
       lab.lostData(from - unreplicatedMs, clock(), "unreplicated");
       const had = await Promise.all(replicas.map(async (replica) => offsetOf(await infoOf(replica))));
-      await login("", "");
+      for (const replica of replicas) await login(replica, "", "");
       let next: RedisNode | undefined;
       return {
         until: async () => {

@@ -12,6 +12,7 @@ import { patience } from "../../patience.js";
 import { clockErrorMs, type Span } from "../../records.js";
 import type {
   ConfigCall,
+  CounterCall,
   DataLoss,
   DurableCall,
   FlapRecord,
@@ -34,6 +35,8 @@ import type {
  * - `C3` two seconds after a heal every reader shows the newest entry; a component swaps seldom, and ends on the last
  * - `C4` a write has at most one revision; one that resolved is not lost, one that failed was not made
  * - `C5` a reader keeps its value: it never throws and never falls back; no call loses its connection
+ * - `O1` an optimistic transaction sees all that succeeded before it began, two seconds after a failover at the latest, and a
+ *   counter is the sum of what succeeded
  * - `U1` every promise settles by its deadline and 100 ms
  * - `U2` a durable write is made once, and not at all if it failed
  * - `U3` work goes on within a second after an outage, and after a failover as soon as there is a new master
@@ -41,7 +44,7 @@ import type {
  * - `U5` every error is typed
  */
 export type Invariant = (typeof invariants)[number];
-export const invariants = ["D1", "D2", "C1", "C2", "C3", "C4", "C5", "U1", "U2", "U3", "U4", "U5"] as const;
+export const invariants = ["D1", "D2", "C1", "C2", "C3", "C4", "C5", "O1", "U1", "U2", "U3", "U4", "U5"] as const;
 
 type Judge = AnyJudge<Invariant>;
 
@@ -55,6 +58,7 @@ export const verdictOn = (run: RunHistory): Verdict<Invariant> =>
       checkReads(worker, judge);
     }
     checkDurable(run, judge);
+    checkCounters(run, judge);
     const writes = writesOf(run);
     checkExpected(run, writes, judge);
     checkRevisions(run, writes, judge);
@@ -140,6 +144,47 @@ const checkCounts = (run: RunHistory, call: DurableCall, judge: Judge): void => 
     answer === "safe" && !isReached && `${finding}, with ${String(replicas)} of ${String(wanted.replicas)} replicas`,
   );
   judge("D2", answer === "short" && isReached && `${finding}, but nothing was missing`);
+};
+
+// ── optimistic transactions ─────────────────────────────────────────────────────────────────────────────────────────
+
+const countersIn = (run: RunHistory): (CounterCall & { readonly id: string })[] =>
+  run.workers.flatMap(({ id, records }) =>
+    records.flatMap((record) =>
+      record.kind === "call" && (record.what === "add" || record.what === "see") ? [{ ...record, id }] : [],
+    ),
+  );
+
+const checkCounters = (run: RunHistory, judge: Judge): void => {
+  // What a server forgets, no transaction sees.
+  if (!run.losesNothing) return;
+  const calls = countersIn(run);
+  // A killed worker may have added one more than it noted.
+  const killed = run.workers.filter(({ killedAt }) => killedAt !== undefined).length;
+  for (const [key, total] of run.counters) {
+    const own = calls.filter(({ name }) => name === key);
+    const adds = own.filter(({ what, outcome }) => what === "add" && outcome === "ok");
+    const unknown = own.filter(({ what, outcome }) => what === "add" && outcome === "unknown").length + killed;
+    const isSum = adds.length <= total && total <= adds.length + unknown;
+    judge(
+      "O1",
+      !isSum && `${key}: ${String(adds.length)} or ${String(unknown)} more were added, and it is ${String(total)}`,
+    );
+    const ends = adds.map(({ settledAt }) => settledAt).toSorted((a, b) => a - b);
+    let ended = 0;
+    for (const { id, saw, startedAt } of own.toSorted((a, b) => a.startedAt - b.startedAt)) {
+      while ((ends[ended] ?? Infinity) + clockErrorMs < startedAt) ended++;
+      // A link that stayed with a former master may take two seconds to follow.
+      const mayFollow = run.heals.some(
+        ({ at, dueMs }) => dueMs !== undefined && at <= startedAt && startedAt <= at + newestMs,
+      );
+      const isOld = saw !== undefined && saw < ended && !mayFollow;
+      judge(
+        "O1",
+        isOld && `${key}: ${id} saw ${String(saw)} after ${String(ended)} were added, at ${startedAt.toFixed(0)}`,
+      );
+    }
+  }
 };
 
 // ── entries ─────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -385,7 +430,7 @@ type Kind = (typeof kinds)[number];
 const isWork = (record: LogRecord, kind: Kind): record is ConfigCall | DurableCall => {
   if (record.kind !== "call" || record.outcome !== "ok") return false;
   if (record.what === "durable") return kind === "durable" && record.answer !== "unknown";
-  return kind === "config" && record.what !== "component" && record.what !== "close";
+  return kind === "config" && !["component", "close", "add", "see"].includes(record.what);
 };
 
 /** The work that must go on after an outage: any work, or, after a failover, work on each key, since slots fail alone. */

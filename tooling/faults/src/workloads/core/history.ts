@@ -41,6 +41,13 @@ export interface DurableCall extends Call {
   readonly why?: string;
 }
 
+/** An optimistic transaction on a counter, which it reads and perhaps makes larger by one. */
+export interface CounterCall extends Call {
+  readonly what: "add" | "see";
+  /** The counter before. */
+  readonly saw?: number;
+}
+
 /** A call with no result but its outcome. */
 interface OtherCall extends Call {
   readonly what: "component" | "close";
@@ -98,6 +105,7 @@ export type LogRecord =
   | Exclude<CommonRecord, Call>
   | ConfigCall
   | DurableCall
+  | CounterCall
   | OtherCall
   | AskRecord
   | ShowsRecord
@@ -147,6 +155,8 @@ export interface RunHistory {
   readonly rolledName: string;
   /** The number of times that each durable write exists at the end, by id. */
   readonly effects: ReadonlyMap<string, number>;
+  /** The counters at the end. */
+  readonly counters: ReadonlyMap<string, number>;
   readonly entries: readonly Entry[];
   readonly leftovers: readonly string[];
   /** When the lab's own PING, which no fault affects, had to wait, since the machine was too busy. */

@@ -140,6 +140,12 @@ export class CoreLab extends Lab {
     return found;
   }
 
+  async #counters(): Promise<Map<string, number>> {
+    const counters = this.#keys.map((key) => `${key}:counter`);
+    const found = await Promise.all(counters.map((key) => this.#ask("GET", key)));
+    return new Map(counters.map((key, at) => [key, Number(found[at] ?? 0)]));
+  }
+
   /** Only entries and effects may stay for ever. */
   async #leftovers(): Promise<string[]> {
     const found: string[] = [];
@@ -263,6 +269,7 @@ export class CoreLab extends Lab {
       hasFile: this.server.mode === "single" && this.setting !== "address",
       rolledName,
       effects: await this.#effects(),
+      counters: await this.#counters(),
       entries: await Promise.all(names.map((name) => this.#entry(name))),
       leftovers: await this.#leftovers(),
       slow: this.#slow,

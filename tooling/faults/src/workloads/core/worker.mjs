@@ -1,5 +1,6 @@
 // A process with a reader of every entry and one component. It writes entries now and then, makes durable writes, and logs
 // every change that its readers show.
+import { optimistic } from "@kit/core";
 import { pause } from "@kit/core/toolkit";
 import { clock } from "../../lab/clock.mjs";
 import {
@@ -255,6 +256,35 @@ const endureAll = async (client, random) => {
   }
 };
 
+// ── optimistic transactions ─────────────────────────────────────────────────────────────────────────────────────────
+
+const transactMs = 1_000;
+/** The commands of the last try, each with its deadline, and a new connection. */
+const transactDueMs = transactMs + 4 * 2_000;
+
+/** A connection that never writes is never told that its server became a replica. So some workers only read. */
+const isAdding = Number(/\d+/.exec(id)?.[0]) % 2 === 1;
+
+/** Adds one to a counter, or reads it: both by what a transaction of its own sees. */
+const transact = async (client, random) => {
+  const key = `${pick(random, keys)}:counter`;
+  const run = async (transaction) => {
+    const saw = Number((await transaction.call("GET", key)) ?? 0);
+    if (isAdding) transaction.queue("SET", key, String(saw + 1));
+    return saw;
+  };
+  const what = isAdding ? "add" : "see";
+  const transacted = () => optimistic(client, [key], run, { waitMs: transactMs });
+  await attempt(what, key, transactDueMs, transacted, ({ value }) => ({ saw: value }));
+};
+
+const transactAll = async (client, random) => {
+  while (!isLeaving()) {
+    await transact(client, random);
+    await pause(random() * settings.restMs);
+  }
+};
+
 // ── start and end ───────────────────────────────────────────────────────────────────────────────────────────────────
 
 const client = await connected(settings.url, id);
@@ -271,6 +301,7 @@ const loops = [
   configure(written, randomOf(0)),
   obey(wired, randomOf(1)),
   useComponent(component, randomOf(2)),
+  transactAll(client, randomOf(3)),
   ...Array.from({ length: settings.loops }, (_, loop) => endureAll(client, randomOf(10 + loop))),
 ];
 await left;
