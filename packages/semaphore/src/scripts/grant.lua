@@ -63,10 +63,12 @@ local function openSemaphore(keys, call)
   -- In a slot that is moving, a key whose last row was removed cannot be touched again: the script would end there, with a part of
   -- its writes. So before the first removal each key gets a row that stays until the end. A script begins in such a slot only if
   -- all its keys exist; and on a single server no slot moves.
-  local mayMove = call.shared ~= '0' and held > 0 and not isQueueNew and not isReadyNew
+  local mayMove = held > 0 and not isQueueNew and not isReadyNew
   local isPinned = false
   local function beforeRemoval()
     if isPinned or not mayMove then return end
+    mayMove = notifier.isShared()
+    if not mayMove then return end
     isPinned = true
     -- A write of nothing: at maxmemory those that follow one that shrinks are allowed.
     redis.call('ZREM', ready, '|')

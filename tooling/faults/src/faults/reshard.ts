@@ -24,6 +24,24 @@ const inAgreement = async (nodes: readonly RedisNode[]): Promise<void> =>
     }
   }, inStep);
 
+/** A node's slots, and the epoch of their owner, as `node` reports them. */
+const claimOf = async (node: RedisNode, owner: string): Promise<string> => {
+  const line = (await cluster(node, "NODES")).split("\n").find((text) => text.startsWith(owner)) ?? "";
+  const [epoch, , ...ranges] = line.split(" ").slice(6);
+  // `node` lists its own moves beside its slots.
+  return [epoch, ...ranges.filter((range) => !range.startsWith("["))].join(" ");
+};
+
+/**
+ * Resolves once all report the same of a slot's owner. A slot that moves on before that may get the same epoch from two
+ * nodes. They then decide its owner between them, and meanwhile both serve it: two servers with data of their own.
+ */
+const agreedOn = async (owner: string, nodes: readonly RedisNode[]): Promise<void> =>
+  await eventually(async () => {
+    const claims = new Set(await Promise.all(nodes.map((node) => claimOf(node, owner))));
+    if (claims.size > 1) throw new Error(`the nodes report different slots: ${[...claims].join("; ")}`);
+  }, inStep);
+
 /** Keys that one MIGRATE takes along, as `redis-cli --cluster reshard` does. */
 const pipelined = 10;
 
@@ -50,6 +68,7 @@ const moveSlot = async (lab: Lab, slot: string, from: RedisNode, to: RedisNode, 
       // A master without slots follows the owner of its last one, which it may hear of by itself.
       if (!String(error).includes("only with masters")) throw error;
     });
+  await agreedOn(owner, all);
 };
 
 /** The slot of any key on a node; undefined if it has none. */

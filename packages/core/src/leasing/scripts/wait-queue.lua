@@ -12,7 +12,8 @@ local function readClock()
 end
 
 -- Messages to waiters. `listens(inbox)`: whether somebody is subscribed to it. `notify(inbox, message)`: the same, and keeps the
--- message for a listener. `flush()` publishes what was kept. `unreachable` counts the inboxes without a listener.
+-- message for a listener. `flush()` publishes what was kept. `unreachable` counts the inboxes without a listener. `isShared()`:
+-- whether this may be a node of a Cluster.
 --
 -- The server is asked for listeners before anything is decided, and PUBLISH comes after all writes of a script. So no message goes
 -- out for a grant that is not stored: also the replicas of this server deliver it, to subscribers that this server cannot count.
@@ -23,15 +24,17 @@ end
 local function newNotifier(shared)
   local self = { unreachable = 0 }
   local heard, messages = {}, {}
-  local function isHeard(inbox)
-    if shared == '1' then return true end
-    local listeners = redis.pcall('PUBSUB', 'NUMSUB', inbox)[2]
-    if type(listeners) == 'number' and listeners > 0 then return true end
+  function self.isShared()
     if shared == '' then
       local info = redis.pcall('INFO', 'cluster')
       shared = type(info) == 'string' and string.find(info, 'cluster_enabled:0', 1, true) and '0' or '1'
     end
     return shared == '1'
+  end
+  local function isHeard(inbox)
+    if shared == '1' then return true end
+    local listeners = redis.pcall('PUBSUB', 'NUMSUB', inbox)[2]
+    return (type(listeners) == 'number' and listeners > 0) or self.isShared()
   end
   function self.listens(inbox)
     if inbox == '-' or inbox == '+' then return false end
