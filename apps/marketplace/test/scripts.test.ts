@@ -1,4 +1,5 @@
 import { contract, eventually } from "@kit/testing";
+import { onMovingSlots } from "@tooling/vitest/helpers";
 import { describe, expect, it, vi } from "vitest";
 import { Accounts } from "../src/accounts.js";
 import { Auditor } from "../src/auditor.js";
@@ -12,6 +13,15 @@ import { type Session, Sessions } from "../src/sessions.js";
 import { dump, person, thing, useMarkets } from "./harness.js";
 
 const fixture = useMarkets();
+const ground = {
+  get server() {
+    return fixture.server;
+  },
+  get client() {
+    return fixture.redis;
+  },
+};
+onMovingSlots(ground, scripts);
 const ways = ["lock", "optimistic"] as const;
 
 const buyBy = (market: Market, way: Way, purchase: Partial<Purchase>, fencingToken = "100") => {
@@ -369,6 +379,9 @@ describe("A visit", () => {
   it("keeps the newest 25 items, each once, and counts every view", async () => {
     const { sessions } = await sessionsOf();
     const session = await sessions.open("b");
+    // The only one, a second time.
+    await sessions.visit(session.id, "i1");
+    expect(await sessions.visit(session.id, "i1")).toMatchObject({ recent: ["i1"] });
     for (let n = 1; n <= 30; n++) await sessions.visit(session.id, `i${n}`);
     const seen = await sessions.visit(session.id, "i20");
     expect(seen?.recent).toHaveLength(25);

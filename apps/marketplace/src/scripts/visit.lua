@@ -35,8 +35,11 @@ if known[4] then
   redis.call("HDEL", session, "notice")
 end
 if itemId ~= "" then
-  redis.call("LREM", recent, 0, itemId)
+  local wasThere = false
+  for _, one in ipairs(redis.call("LRANGE", recent, 0, -1)) do wasThere = wasThere or one == itemId end
+  -- Added first: while its slot moves to another node, a script fails at a key that it has emptied.
   redis.call("LPUSH", recent, itemId)
+  if wasThere then redis.call("LREM", recent, -1, itemId) end
   redis.call("LTRIM", recent, 0, recentKept - 1)
   count = redis.call("ZINCRBY", views, 1, itemId)
   redis.call("ZREMRANGEBYRANK", views, 0, -viewsKept - 1)
