@@ -1,12 +1,15 @@
 import type { RedisMode, TestRedis } from "@kit/testing";
+import { onMovingSlots } from "@tooling/vitest/helpers";
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
 import { ConfigConflictError, type ConfigVersion, createConfig } from "../src/config/index.js";
+import * as scripts from "../src/config/scripts.js";
 import { fixtureOf, first, recorded, second } from "./config-harness.js";
 import { callsOf, rejection, until } from "./harness.js";
 
 /** For a single server and for a Cluster. */
 export const configBehaviour = (redis: TestRedis<RedisMode>): void => {
+  onMovingSlots(redis, scripts);
   const fixture = fixtureOf(redis);
 
   describe("config: an entry that is not there", () => {

@@ -7,12 +7,14 @@ import {
   migrateLogin,
   moveSlot,
   nodeOf,
+  onMovingSlots,
   rejection,
 } from "@tooling/vitest/helpers";
 import { slotOf } from "@kit/core/toolkit";
 import * as vitest from "vitest";
 import { describe, expect, it } from "vitest";
 import { dbIp, type GeoIp, geoLite2, type Lookup, type RangeInput } from "../src/index.js";
+import * as scripts from "../src/scripts/index.js";
 import { user } from "./acl.js";
 import { asnBlocks, blocksV4, blocksV6, cityFiles, csv, dbIpCity } from "./data.js";
 import { type Fixture, fixtureOf } from "./harness.js";
@@ -32,6 +34,7 @@ export const geoIpBehaviour = (mode: RedisMode, login?: Login): void => {
   describe(`addresses on a ${mode === "cluster" ? "Cluster" : "single server"}${login ? ", as their ACL user" : ""}`, () => {
     const redis = useRedis(vitest, { mode, args: login ? user.serverArgs(mode) : [] });
     if (login) guardUsers(redis);
+    onMovingSlots(redis, scripts);
     let lazyFixture: Fixture | undefined;
     const fixture = (): Fixture => (lazyFixture ??= fixtureOf(redis, login));
     const open = async (options?: Parameters<Fixture["reader"]>[0]): Promise<GeoIp> => {

@@ -1,5 +1,5 @@
 import { contract, useRedis } from "@kit/testing";
-import { about, nothing, stateOf } from "@tooling/vitest/helpers";
+import { about, nothing, onMovingSlots, stateOf } from "@tooling/vitest/helpers";
 import * as vitest from "vitest";
 import { beforeEach, describe, expect, it } from "vitest";
 import { encodePage } from "../src/pages.js";
@@ -7,6 +7,7 @@ import * as scripts from "../src/scripts/index.js";
 import { fixtureOf } from "./harness.js";
 
 const redis = useRedis(vitest, { permanentKeys: ["geoip:*"] });
+onMovingSlots(redis, scripts);
 const fixture = fixtureOf(redis);
 
 let current: string;
