@@ -11,6 +11,7 @@ import {
   type Login,
   migrateLogin,
   moveSlot,
+  onMovingSlots,
   promptMs,
   rejection,
   timed,
@@ -21,6 +22,7 @@ import { Cluster, Redis } from "ioredis";
 import * as vitest from "vitest";
 import { describe, expect, it } from "vitest";
 import { type Lease, LockLostError, LockTimeoutError } from "../src/index.js";
+import * as scripts from "../src/scripts/index.js";
 import { user } from "./acl.js";
 import { fixtureOf, enqueue, type LockFixture, next } from "./harness.js";
 
@@ -32,6 +34,7 @@ export const lockBehaviour = (mode: RedisMode, login?: Login): void => {
   describe(`a lock on a ${mode === "cluster" ? "Cluster" : "single server"}${login ? ", as its ACL user" : ""}`, () => {
     const redis = useRedis(vitest, { mode, args: login ? user.serverArgs(mode) : [] });
     if (login) guardUsers(redis);
+    onMovingSlots(redis, scripts);
     let lazyFixture: LockFixture | undefined;
     const fixture = (): LockFixture => (lazyFixture ??= fixtureOf(redis, login));
     const name = "chest";

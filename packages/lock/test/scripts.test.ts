@@ -2,7 +2,7 @@ import { KitKeyTypeError } from "@kit/core";
 import type { AcquireReply, HeartbeatReply, ReleaseReply } from "@kit/core/leasing";
 import { contract, useRedis } from "@kit/testing";
 import * as helpers from "@tooling/vitest/helpers";
-import { about, type KeyState, lapse, nothing, rejection, stateOf } from "@tooling/vitest/helpers";
+import { about, type KeyState, lapse, nothing, onMovingSlots, rejection, stateOf } from "@tooling/vitest/helpers";
 import type { Redis } from "ioredis";
 import * as vitest from "vitest";
 import { beforeEach, describe, expect, it } from "vitest";
@@ -11,6 +11,7 @@ import * as scripts from "../src/scripts/index.js";
 import { fixtureOf } from "./harness.js";
 
 const redis = useRedis(vitest);
+onMovingSlots(redis, scripts);
 const fixture = fixtureOf(redis);
 const weekMs = 604_800_000;
 

@@ -10,6 +10,7 @@ import {
   type Login,
   migrateLogin,
   moveSlot,
+  onMovingSlots,
   promptMs,
   rejection,
   timed,
@@ -26,6 +27,7 @@ import {
   type SemaphoreEvents,
   SemaphoreTimeoutError,
 } from "../src/index.js";
+import * as scripts from "../src/scripts/index.js";
 import { user } from "./acl.js";
 import { fixtureOf, enqueue, name, next, type SemaphoreFixture, take } from "./harness.js";
 
@@ -38,6 +40,7 @@ export const semaphoreBehaviour = (mode: RedisMode, login?: Login): void => {
   describe(`a semaphore on a ${where}${login ? ", as its ACL user" : ""}`, () => {
     const redis = useRedis(vitest, { mode, args: login ? user.serverArgs(mode) : [] });
     if (login) guardUsers(redis);
+    onMovingSlots(redis, scripts);
     let lazyFixture: SemaphoreFixture | undefined;
     const fixture = (): SemaphoreFixture => (lazyFixture ??= fixtureOf(redis, login));
     const make: SemaphoreFixture["make"] = (options) => fixture().make(options);
