@@ -1,5 +1,5 @@
 import { inspect } from "node:util";
-import type { ChainableCommander, RedisCommander, RedisOptions } from "ioredis";
+import type { ChainableCommander, ClusterOptions, RedisCommander, RedisOptions } from "ioredis";
 import {
   addressOf,
   connectionsOf,
@@ -61,6 +61,11 @@ export interface ConnectOptions {
   readonly connectionName?: string | undefined;
   /** Further ioredis options (`tls`, for example), for each connection. They override the URL. */
   readonly options?: RedisOptions | undefined;
+  /**
+   * Further options of ioredis' `Cluster` (`natMap`, `scaleReads`, `slotsRefreshInterval` …), with a Cluster address. They
+   * override ours. With `scaleReads` reads of the packages, too, go to replicas, which lag behind.
+   */
+  readonly cluster?: Omit<ClusterOptions, "redisOptions" | "lazyConnect"> | undefined;
 }
 
 /**
@@ -103,7 +108,7 @@ const isFinal = (error: unknown): boolean => {
 // ioredis 6 types a client by its reply mapping; which one is the caller's choice and does not matter to us.
 type Settings = Omit<RedisOptions, "replyMapping">;
 
-const make = async ({ nodes }: Target, settings: Settings): Promise<RedisLike> => {
+const make = async ({ nodes }: Target, settings: Settings, cluster: ConnectOptions["cluster"]): Promise<RedisLike> => {
   // ioredis costs 30–45 ms to load, so it is loaded only here.
   const { Cluster, Redis } = await import("ioredis");
   if (!nodes) {
@@ -112,8 +117,11 @@ const make = async ({ nodes }: Target, settings: Settings): Promise<RedisLike> =
   }
   return new Cluster(nodes, {
     ...ownClusterSettings,
-    lazyConnect: true,
     clusterRetryStrategy: reconnectMs,
+    // A name stays a name, since certificates are for names. It is looked up at each connection.
+    dnsLookup: (name, found) => found(null, name),
+    ...cluster,
+    lazyConnect: true,
     redisOptions: settings,
   });
 };
@@ -165,7 +173,7 @@ export const connect = async (target?: string | URL | ConnectOptions): Promise<C
   // check is enabled only if INFO is permitted. Behind Sentinels it stays enabled, since it verifies the master's role. On a
   // Cluster ioredis also checks nodes over connections that this option does not reach.
   const asksItself = settings.enableReadyCheck ?? (parsed.nodes ?? parsed.settings.sentinels) !== undefined;
-  const client = await make(parsed, { ...settings, enableReadyCheck: asksItself });
+  const client = await make(parsed, { ...settings, enableReadyCheck: asksItself }, options.cluster);
   const end = superviseClient(client);
   // Held until close(), so that a script run on it finds the executor standing.
   const context = attach(client);
@@ -202,7 +210,7 @@ export const connect = async (target?: string | URL | ConnectOptions): Promise<C
   }) as unknown as Connection;
 };
 
-const optionNames = ["url", "deadlineMs", "signal", "connectionName", "options"];
+const optionNames = ["url", "deadlineMs", "signal", "connectionName", "options", "cluster"];
 
 const optionsOf = (target: string | URL | ConnectOptions = {}): ConnectOptions => {
   const url = target instanceof URL ? target.href : target;
