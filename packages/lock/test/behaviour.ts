@@ -34,7 +34,7 @@ export const lockBehaviour = (mode: RedisMode, login?: Login): void => {
   describe(`a lock on a ${mode === "cluster" ? "Cluster" : "single server"}${login ? ", as its ACL user" : ""}`, () => {
     const redis = useRedis(vitest, { mode, args: login ? user.serverArgs(mode) : [] });
     if (login) guardUsers(redis);
-    onMovingSlots(redis, scripts);
+    const slots = onMovingSlots(redis, scripts, true);
     let lazyFixture: LockFixture | undefined;
     const fixture = (): LockFixture => (lazyFixture ??= fixtureOf(redis, login));
     const name = "chest";
@@ -742,6 +742,8 @@ export const lockBehaviour = (mode: RedisMode, login?: Login): void => {
         expect(await db.zcard(keysOf(name).queue)).toBe(0);
         await endMigrations(redis.server.nodes);
       });
+
+    if (mode === "cluster") slots.itRanAll();
   });
 };
 

@@ -11,7 +11,7 @@ import * as scripts from "../src/scripts/index.js";
 import { fixtureOf } from "./harness.js";
 
 const redis = useRedis(vitest);
-onMovingSlots(redis, scripts);
+onMovingSlots(redis, scripts, true);
 const fixture = fixtureOf(redis);
 const weekMs = 604_800_000;
 

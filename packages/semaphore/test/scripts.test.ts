@@ -2,7 +2,7 @@ import { KitKeyTypeError } from "@kit/core";
 import type { HeartbeatReply, ReleaseReply } from "@kit/core/leasing";
 import { contract, useRedis } from "@kit/testing";
 import * as helpers from "@tooling/vitest/helpers";
-import { about, type KeyState, nothing, onMovingSlots, rejection, stateOf } from "@tooling/vitest/helpers";
+import { about, type KeyState, nothing, rejection, stateOf } from "@tooling/vitest/helpers";
 import type { Redis } from "ioredis";
 import * as vitest from "vitest";
 import { beforeEach, describe, expect, it } from "vitest";
@@ -11,7 +11,6 @@ import * as scripts from "../src/scripts/index.js";
 import { fixtureOf, name } from "./harness.js";
 
 const redis = useRedis(vitest);
-onMovingSlots(redis, scripts);
 const fixture = fixtureOf(redis);
 const weekMs = 604_800_000;
 const queueMs = 16_000;

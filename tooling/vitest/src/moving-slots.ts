@@ -44,9 +44,10 @@ type Send = (this: Connection, command: Command, stream?: unknown) => unknown;
 const before = `
 local found = {}
 local redis = (function(server)
-  local places, existed, isOut = {}, {}, false
+  local places, existed, isOut, isChecked = {}, {}, false, true
   for place, key in ipairs(KEYS) do
     places[key], existed[key] = place, server.call('EXISTS', key) == 1
+    isChecked = isChecked and (existed[key] or not WHOLE)
   end
   local function check(command, ...)
     for i = 1, select('#', ...) do
@@ -55,7 +56,7 @@ local redis = (function(server)
         local call = command .. ' ' .. places[key]
         if isOut then found[#found + 1] = call .. ' after PUBLISH' end
         local exists = server.call('EXISTS', key) == 1
-        if existed[key] and not exists then found[#found + 1] = call .. ' when it is gone' end
+        if isChecked and existed[key] and not exists then found[#found + 1] = call .. ' when it is gone' end
         existed[key] = exists
       end
     end
@@ -79,7 +80,8 @@ const refusedWhole = /^(?:ASK|TRYAGAIN)\b/;
 /** A script with a key that never exists needs a slot that does not move, and may touch what it has emptied. */
 const isAlwaysRefused = ({ keys }: Script): boolean => keys.includes("absent");
 
-const checked = (source: string): string => `${before.trim()} ${source}${behind}`;
+const checked = (source: string, isWhole: boolean): string =>
+  `${before.trim().replace("WHOLE", String(isWhole))} ${source}${behind}`;
 const shaOf = (source: string): string => createHash("sha1").update(source).digest("hex");
 
 /** The scripts of a module. */
@@ -97,10 +99,12 @@ class Watch {
   readonly #checked = new Map<string, string>();
   readonly #ids = new Map<number, string>();
   readonly #seen = new WeakSet<Command>();
+  readonly #isWhole: boolean;
 
-  constructor(scripts: readonly Script[]) {
+  constructor(scripts: readonly Script[], isWhole: boolean) {
+    this.#isWhole = isWhole;
     for (const script of scripts) {
-      const sha = shaOf(checked(script.source));
+      const sha = shaOf(checked(script.source, isWhole));
       this.#scripts.set(sha, script);
       this.#checked.set(shaOf(script.source), sha);
     }
@@ -141,7 +145,7 @@ class Watch {
   #prepare({ name, args }: Command): Script | undefined {
     const text = String(args[0]);
     if (name === "evalsha") args[0] = this.#checked.get(text) ?? text;
-    if (name === "eval" && this.#checked.has(shaOf(text))) args[0] = checked(text);
+    if (name === "eval" && this.#checked.has(shaOf(text))) args[0] = checked(text, this.#isWhole);
     return this.#scripts.get(name === "eval" ? shaOf(String(args[0])) : String(args[0]));
   }
 
@@ -182,16 +186,21 @@ class Watch {
  * keys exist it runs there, otherwise the server refuses it as a whole and it is sent again. Call it behind `useRedis`.
  *
  * @param module The module with all scripts of the package.
+ * @param isWhole Whether keys that vanish count only in calls that find all their keys, as they do on a slot that moves. For
+ * scripts that see to it only there.
  */
 export const onMovingSlots = (
   redis: Ground,
   module: Readonly<Record<string, unknown>>,
+  isWhole = false,
 ): { itRanAll(except?: Readonly<Record<string, string>>): void } => {
   const scripts = scriptsOf(module);
-  const watch = new Watch(scripts);
+  const watch = new Watch(scripts, isWhole);
   let restore = (): void => undefined;
   beforeAll(async () => {
-    const client = redis.client as { nodes?(role: "master"): object[] };
+    const client = redis.client as { ping(): Promise<unknown>; nodes?(role: "master"): object[] };
+    // A Cluster client has no nodes before.
+    await client.ping();
     if (client.nodes) await watch.meet(redis.server.nodes);
     const prototype = Object.getPrototypeOf(client.nodes?.("master")[0] ?? client) as { sendCommand: Send };
     const { sendCommand } = prototype;

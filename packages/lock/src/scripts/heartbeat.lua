@@ -68,10 +68,10 @@ if winner and not stored then
   stored = '1:' .. nextFence(nil, micros)
   redis.call('SET', fence, stored, 'PX', fenceMs)
 end
-notifier.flush()
 local fencingToken = string.match(stored or '', '^%d+:(%d+)') or ''
 local reply = { now, msLeft, owner or '', fencingToken }
 for i, token in ipairs(tokens) do
   reply[i + 4] = token == winner and -2 or redis.call('ZRANK', queue, token) or -1
 end
+notifier.flush()
 return reply
