@@ -24,7 +24,11 @@ const cutOff = (how: string): LogRecord[] =>
 const lostTake = (from: number): LogRecord[] => call("take", from, undefined, { limit: 1, leaseMs });
 
 /** A worker that is killed after 100 ms, and another. */
-const brokenBy = (killed: readonly LogRecord[], other: readonly LogRecord[]): string[] => {
+const brokenBy = (
+  killed: readonly LogRecord[],
+  other: readonly LogRecord[],
+  heals: RunHistory["heals"] = [],
+): string[] => {
   const left = { kind: "left", open: [], stalledMs: 0 } as const;
   const run: RunHistory = {
     isWhole: true,
@@ -35,7 +39,7 @@ const brokenBy = (killed: readonly LogRecord[], other: readonly LogRecord[]): st
       { id: "w1", records: killed, killedAt: epoch + 100, printed: "", end: "SIGKILL" },
       { id: "w2", records: [...other, left], printed: "", end: "exit 0" },
     ],
-    heals: [],
+    heals,
     echoes: 0,
     echoed: new Set(),
     dataLosses: [],
@@ -44,6 +48,25 @@ const brokenBy = (killed: readonly LogRecord[], other: readonly LogRecord[]): st
   };
   return verdictOn(run).violations.map(({ invariant }) => invariant);
 };
+
+const heard = (at: number): LogRecord => ({ kind: "heard", member: "ear", chain: "w2.l.1", at: epoch + at, given: [] });
+const send = (from: number): LogRecord[] =>
+  call("send", from, from + 5, { name: "plain", from: "ann", id: String(from) });
+
+describe("a listener after an outage", () => {
+  // All other work goes on, and the specs of the run are empty, so no chat is looked for.
+  const works = [0, 1_005, 4_000].flatMap((at) => [...send(at), ...call("fetch", at, at + 5, {})]);
+  const taken = [0, 1_005, 4_000].flatMap((at) => call("take", at, at + 5, { limit: 1, leaseMs, taken: [] }));
+  const heals = [{ kind: "an outage", at: epoch + 1_000 }];
+
+  it.each([
+    ["hears a message in time", [heard(100), heard(2_900)], []],
+    ["hears nothing any more", [heard(100)], ["U3"]],
+    ["hears a message too late", [heard(100), heard(3_900)], ["U3"]],
+  ] as const)("%s", (_, records, broken) => {
+    expect(brokenBy([], [...works, ...taken, ...records], heals)).toEqual(broken);
+  });
+});
 
 describe("a message that a killed worker had", () => {
   const had = take(0, 1);

@@ -7,6 +7,7 @@ import {
 } from "../../common-invariants.js";
 import { checkResumption, type Work } from "../../plain/checker.js";
 import { type Call, clockErrorMs } from "../../records.js";
+import { checkListeners } from "./listeners.js";
 import {
   bodyBytes,
   type ChatCall,
@@ -32,7 +33,8 @@ import {
  * - `mailbox` no message of the mailbox is lost, and each repeated delivery has a reason
  * - `U1` every promise settles by its deadline and 100 ms
  * - `U2` a repeated request has one effect and one answer
- * - `U3` work goes on within two seconds after an outage, and after a failover as soon as there is a new master
+ * - `U3` work goes on within two seconds after an outage, and after a failover as soon as there is a new master; every
+ *   listener hears of it
  * - `U4` nothing is left: no rejection unhandled, nothing printed, no process that does not end
  * - `U5` every error is typed
  */
@@ -65,6 +67,7 @@ export const verdictOn = (run: RunHistory): AnyVerdict<Invariant> =>
     checkLeases(run, judge);
     // The other invariants hold only for a server that keeps its data.
     if (!run.isWhole) return;
+    checkListeners(run, judge);
     checkIdentity(run, sends, judge);
     for (const look of looksOf(run)) checkLook(run, look, judge);
     for (const [name, end] of run.ends) checkEnd(run, name, end, judge);

@@ -56,7 +56,7 @@ export const workload: Workload = {
   name: "core",
   invariants,
   faults,
-  shares: { kept: 0.32, lost: 0.09, failover: 0.3, cluster: 0.1, address: 0.08, resharded: 0.11 },
+  shares: { kept: 0.3, lost: 0.08, failover: 0.29, cluster: 0.1, address: 0.12, resharded: 0.11 },
   edges: [],
   controls: coreControls,
   run,

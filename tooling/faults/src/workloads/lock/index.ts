@@ -50,7 +50,7 @@ export const workload: Workload = {
   name: "lock",
   invariants: [...invariants, "U6"],
   faults: [...faults, ...movingFaults],
-  shares: { kept: 0.5, lost: 0.16, shifted: 0.09, address: 0.11, resharded: 0.14 },
+  shares: { kept: 0.47, lost: 0.15, shifted: 0.09, address: 0.14, resharded: 0.15 },
   edges: lockEdges,
   controls: lockControls,
   run,

@@ -64,7 +64,7 @@ export const workload: Workload = {
   name: "logship",
   invariants,
   faults,
-  shares: { kept: 0.48, failover: 0.23, cluster: 0.09, address: 0.09, resharded: 0.11 },
+  shares: { kept: 0.46, failover: 0.22, cluster: 0.09, address: 0.12, resharded: 0.11 },
   edges: [],
   controls: logshipControls,
   run,

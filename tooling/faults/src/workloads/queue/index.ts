@@ -42,7 +42,7 @@ export const workload: Workload = {
   name: "queue",
   invariants,
   faults,
-  shares: { kept: 0.4, lost: 0.1, shifted: 0.07, failover: 0.16, cluster: 0.08, address: 0.08, resharded: 0.11 },
+  shares: { kept: 0.37, lost: 0.09, shifted: 0.06, failover: 0.16, cluster: 0.08, address: 0.12, resharded: 0.12 },
   edges: [],
   controls: queueControls,
   run,

@@ -43,7 +43,7 @@ export const workload: Workload = {
   name: "semaphore",
   invariants: [...invariants, "U6"],
   faults,
-  shares: { kept: 0.34, lost: 0.12, shifted: 0.07, failover: 0.2, cluster: 0.08, address: 0.08, resharded: 0.11 },
+  shares: { kept: 0.32, lost: 0.11, shifted: 0.07, failover: 0.19, cluster: 0.08, address: 0.12, resharded: 0.11 },
   edges: semaphoreEdges,
   controls: semaphoreControls,
   run,
