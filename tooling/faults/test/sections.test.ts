@@ -30,3 +30,10 @@ it("takes a section for over once its signal has aborted", () => {
   const workers = [aWorker(aHold(0, 100, 1, 20)), aWorker(aHold(30, 40, 2))];
   expect(sectionsOf({ workers })).toMatchObject({ sections: 2, overlapping: 0 });
 });
+
+it("takes a section for over when its process stood still", () => {
+  const stall = { kind: "stall", from: 20, to: 90 } as const;
+  const stalled = { ...aWorker(aHold(0, 100, 1)), records: [stall, aHold(0, 100, 1)] };
+  expect(sectionsOf({ workers: [stalled, aWorker(aHold(30, 40, 2))] })).toMatchObject({ overlapping: 0 });
+  expect(sectionsOf({ workers: [stalled, aWorker(aHold(10, 15, 2))] })).toMatchObject({ overlapping: 1 });
+});
