@@ -28,6 +28,7 @@ const brokenBy = (
   killed: readonly LogRecord[],
   other: readonly LogRecord[],
   heals: RunHistory["heals"] = [],
+  outages: RunHistory["outages"] = [],
 ): string[] => {
   const left = { kind: "left", open: [], stalledMs: 0 } as const;
   const run: RunHistory = {
@@ -40,6 +41,7 @@ const brokenBy = (
       { id: "w2", records: [...other, left], printed: "", end: "exit 0" },
     ],
     heals,
+    outages,
     echoes: 0,
     echoed: new Set(),
     dataLosses: [],
@@ -65,6 +67,11 @@ describe("a listener after an outage", () => {
     ["hears a message too late", [heard(100), heard(3_900)], ["U3"]],
   ] as const)("%s", (_, records, broken) => {
     expect(brokenBy([], [...works, ...taken, ...records], heals)).toEqual(broken);
+  });
+
+  it("need not hear anything before the next outage", () => {
+    const next = [{ from: epoch + 2_000, to: epoch + 2_500 }];
+    expect(brokenBy([], [...works, ...taken, heard(100)], heals, next)).toEqual([]);
   });
 });
 

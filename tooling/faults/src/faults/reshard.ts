@@ -157,7 +157,8 @@ export const reshardFaults: readonly Fault[] = [
           await remove(spare, others);
           lab.interrupted("node removed and reset", clock(), followMs);
         },
-        lastsMs: lab.between(500, 1_500),
+        // Links that stayed behind are to be found out within two seconds.
+        lastsMs: lab.between(2_600, 3_200),
         tookEffect: async () => {
           const seen = await Promise.all(others.map((node) => cluster(node, "NODES")));
           return moved > 0 && clients > 0 && seen.every((text) => !text.includes(`:${String(spare.port)}@`));

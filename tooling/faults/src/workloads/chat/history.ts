@@ -135,6 +135,8 @@ export interface RunHistory extends Omit<PlainHistory<LogRecord>, "wrong" | "los
   readonly mailbox: string;
   readonly leaseMs: number;
   readonly dataLosses: readonly Span[];
+  /** When a fault was active. */
+  readonly outages: readonly Span[];
   /** Empty if the workers were stuck. */
   readonly ends: ReadonlyMap<string, End>;
   /** Messages that were left in the mailbox, by body. */

@@ -69,7 +69,8 @@ export class ChatLab extends PlainLab<LogRecord> {
     const { leaseMs } = this;
     const dataLosses = this.#dataLosses;
     const echoed = new Set(this.around.tap?.echoes.flatMap(deliveriesIn));
-    return { ...plain, ...left, isWhole: this.losesNothing, specs, mailbox, leaseMs, dataLosses, echoed };
+    const { outages } = this;
+    return { ...plain, ...left, outages, isWhole: this.losesNothing, specs, mailbox, leaseMs, dataLosses, echoed };
   }
 
   async #lookAtTheEnd(looks: readonly LookRecord[]): Promise<Pick<RunHistory, "ends" | "drained">> {

@@ -26,6 +26,8 @@ export const checkListeners = (run: RunHistory, judge: (invariant: "U3", what: s
     const first = sends.find(({ startedAt }) => startedAt > at);
     if (!first) continue;
     const dueAt = Math.max(at + dueMs, first.settledAt + hearMs);
+    // The next outage may come first. Then its own end counts.
+    if (run.outages.some(({ from }) => at < from && from <= dueAt)) continue;
     for (const worker of run.workers) {
       if (worker.killedAt !== undefined || !worksFrom(worker, at, dueAt)) continue;
       const by = dueAt + stalledIn(worker, at, dueAt);
