@@ -3,12 +3,14 @@ import { Cluster } from "ioredis";
 import * as vitest from "vitest";
 import { describe, expect, it } from "vitest";
 import { type RedisNode, type RedisServer, startRedis, useRedis } from "@kit/testing";
-import { firstServing, nodeOf, removeNode } from "@tooling/vitest/helpers";
+import { callsOf, firstServing, nodeOf, removeNode } from "@tooling/vitest/helpers";
 import { Deadline } from "../src/kernel/base/deadline.js";
 import { slotOf } from "../src/kernel/base/keyspace.js";
+import { KitUnavailableError } from "../src/kernel/base/errors.js";
 import type { RedisLike } from "../src/kernel/connection/client.js";
 import { attach } from "../src/kernel/context/context.js";
 import { reading } from "../src/kernel/execution/executor.js";
+import { createConfig } from "../src/config/index.js";
 import { own, rejection, until } from "./harness.js";
 
 const redis = useRedis(vitest, { mode: "cluster" });
@@ -21,7 +23,14 @@ const shrinking = async () => {
   const client = await own(redis, { url: `redis+cluster://127.0.0.1:${String(seed.port)}` });
   const key = Array.from({ length: 1_000 }, (_, n) => String(n)).find((name) => slotOf(name) < 4_096)!;
   await client.get(key);
-  return { client, key, others: server.nodes.slice(1), remove: () => removeNode(server.nodes, victim, heir) };
+  return {
+    client,
+    key,
+    others: server.nodes.slice(1),
+    remove: () => removeNode(server.nodes, victim, heir),
+    server,
+    victim,
+  };
 };
 
 describe("a node that lost its slots and was reset", () => {
@@ -122,6 +131,89 @@ describe("a redirected command whose new node is lost", () => {
     },
   );
 });
+
+/** A read that blocks for a minute on the master of `key`, by a client that sends nothing else. */
+const blockedRead = async (client: RedisLike, key: string): Promise<{ ended: Promise<unknown> }> => {
+  const context = attach(client);
+  redis.defer(() => context.detach());
+  await context.executor.run("GET", [key], reading("GET", Deadline.in(10_000)));
+  const connection = await context.pool("test").checkOut(key, Deadline.in(10_000), undefined);
+  redis.defer(() => connection.returnToPool(false));
+  await connection.call("PING", [], 10_000);
+  return {
+    ended: connection.call("BLPOP", [`${key}:list`, 60], 120_000).catch((error: unknown) => error),
+  };
+};
+
+describe("a read that blocks on a node of a Cluster", () => {
+  it.each(["a client of connect()", "a client of the caller's"])(
+    "ends when the node is silent, on %s",
+    async (whose) => {
+      const server = await startRedis({ mode: "cluster" });
+      redis.defer(() => server.stop());
+      const client: RedisLike = whose.includes("connect") ? await own(redis, { url: server.url }) : borrowed(server);
+      const key = `{${redis.prefix}}`;
+      const { ended } = await blockedRead(client, key);
+      const master = await nodeOf(server.nodes, key);
+      await until(async () => String(await master.call("CLIENT", "LIST")).includes("cmd=blpop"));
+      const startedAt = performance.now();
+      master.pause();
+      expect(await ended).toBeInstanceOf(KitUnavailableError);
+      // The read itself would have ended after 60 s, and its call after 120.
+      expect(performance.now() - startedAt).toBeLessThan(50_000);
+      master.resume();
+    },
+  );
+
+  it("sends nothing on a single server", async () => {
+    const server = await startRedis();
+    redis.defer(() => server.stop());
+    const client = await own(redis, { url: server.url });
+    const context = attach(client);
+    redis.defer(() => context.detach());
+    const connection = await context.pool("test").checkOut("key", Deadline.in(10_000), undefined);
+    await connection.call("PING", [], 10_000);
+    const before = await callsOf(server.nodes[0]!, "ping");
+    expect(await connection.call("BLPOP", ["key:list", 4], 20_000)).toBeNull();
+    expect(await callsOf(server.nodes[0]!, "ping")).toBe(before);
+    connection.returnToPool(false);
+  });
+});
+
+describe("a subscribed connection to a node that is removed", () => {
+  it("is replaced, so that an idle reader of a configuration sees a change by push", async () => {
+    const { key, others, remove, server, victim } = await shrinking();
+    const url = `redis+cluster://127.0.0.1:${String(others[0]!.port)}`;
+    const readers: { n: number }[] = [];
+    const subscribers = async (): Promise<number> =>
+      String(await victim.call("CLIENT", "LIST", "TYPE", "pubsub")).match(/name=kit:inbox/g)?.length ?? 0;
+    // Each reader subscribes on a node of its own choice.
+    while ((await subscribers()) === 0) {
+      const config = createConfig(await own(redis, { url }), key, { default: { n: 0 }, pollMs: 3_600_000 });
+      redis.defer(() => config.close());
+      const seen = { n: 0 };
+      config.on("change", (next) => void (seen.n = (next as { n: number }).n));
+      await config.ready();
+      readers.push(seen);
+      await until(async () => (await total(server, "kit:inbox")) === readers.length);
+    }
+    await remove();
+    const writer = createConfig(await own(redis, { url }), key, { default: { n: 0 } });
+    redis.defer(() => writer.close());
+    let next = 1;
+    await until(async () => {
+      await writer.set({ n: next++ });
+      return readers.every(({ n }) => n > 0);
+    }, 60_000);
+    expect(await subscribers()).toBe(0);
+  });
+});
+
+/** The subscribed connections of that name. */
+const total = async ({ nodes }: RedisServer<"cluster">, name: string): Promise<number> => {
+  const lists = await Promise.all(nodes.map((node) => node.call("CLIENT", "LIST", "TYPE", "pubsub")));
+  return lists.join("\n").match(new RegExp(` name=${name} `, "g"))?.length ?? 0;
+};
 
 const borrowed = (server: RedisServer<"cluster">): Cluster => {
   const client = server.client({ maxRetriesPerRequest: 0 }, { retryDelayOnFailover: 0 });

@@ -1,4 +1,4 @@
-import { isClusterClient, isReady, type NodeClient, type RedisLike } from "./client.js";
+import { isClusterClient, isForsaken, isReady, type NodeClient, type RedisLike } from "./client.js";
 
 /** By socket, since a client that connects again may reach another server. */
 const known = new WeakMap<object, Promise<string>>();
@@ -25,10 +25,12 @@ const serverIdOf = (connection: NodeClient): Promise<string> => {
  *
  * `isOlder`: the client has connected since. Where the servers do not say who they are, that decides.
  *
- * False while either of them is not ready, since this is asked anew when it is; and on a Cluster, whose nodes redirect.
+ * False while either of them is not ready, since this is asked anew when it is. On a Cluster, whose nodes redirect: whether the
+ * client has dropped its node.
  */
 export const leadsElsewhere = async (connection: NodeClient, client: RedisLike, isOlder: boolean): Promise<boolean> => {
-  if (isClusterClient(client) || !isReady(connection)) return false;
+  if (isClusterClient(client)) return isForsaken(connection, client);
+  if (!isReady(connection)) return false;
   // First, and also if it cannot be compared yet: a connection that has subscribed may not ask any more.
   const own = serverIdOf(connection);
   if (!isReady(client)) return false;

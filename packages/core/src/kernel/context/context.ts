@@ -47,7 +47,10 @@ export class ClientContext {
       this.#clocks.clear();
       if (executor.isEnded) this.#suspend();
       // Of a Cluster one node may be lost while the client stays ready.
-      else this.inbox.follow();
+      else {
+        this.inbox.follow();
+        for (const pool of this.#pools.values()) pool.follow();
+      }
       // A Cluster does not report whether anybody listens.
       if (!isClusterClient(client) && !isReady(client)) this.inbox.leave();
     });

@@ -1,9 +1,10 @@
-import { destroySocket, duplicateNode, isForsaken, type NodeClient, type RedisLike } from "../connection/client.js";
+import { destroySocket, duplicateNode, type NodeClient, type RedisLike } from "../connection/client.js";
 import { type Deadline, onAbort } from "../base/deadline.js";
 import { settled } from "../base/settle.js";
 import { isForbidden } from "../base/errors.js";
 import { answered, DedicatedConnection } from "../connection/dedicated.js";
 import { leadsElsewhere } from "../connection/server-id.js";
+import { watchNode } from "../execution/node-watch.js";
 import { newToken } from "../base/token.js";
 
 /** Whether messages of a channel arrive now. Where subscribing is `forbidden`, listeners have to poll. */
@@ -195,9 +196,7 @@ export class Inbox {
     if (this.#state === "closed" && this.#channels.size > 0) this.start();
     this.#dedicated.hurry();
     const connection = this.#dedicated.client;
-    if (!connection) return;
-    if (isForsaken(connection, this.#client)) this.#replace(connection);
-    else void this.#prove(connection, true);
+    if (connection) void this.#prove(connection, true);
   }
 
   /**
@@ -239,6 +238,7 @@ export class Inbox {
   async #subscribe(connection: NodeClient): Promise<void> {
     // Before it subscribes, after which it could not ask who its server is.
     const proof = this.#prove(connection, false);
+    connection.on("end", watchNode(this.#client, connection, false));
     connection.on("message", (channel, message) => {
       if (typeof message !== "string") return;
       this.#heardAt = performance.now();

@@ -21,6 +21,8 @@ import { slotOf } from "../base/keyspace.js";
 import { watchHandshake } from "../connection/dedicated.js";
 import { leadsElsewhere } from "../connection/server-id.js";
 import { backoffMs, pause } from "../base/retry.js";
+import { refreshSlots } from "../connection/topology.js";
+import { watchNode } from "./node-watch.js";
 
 /** A connection that one borrower has for itself. */
 export interface ExclusiveConnection {
@@ -59,8 +61,8 @@ export class ExclusivePool {
   /** Slots as nodes redirected them since the client last looked. */
   readonly #redirected = new Map<number, Address>();
   readonly #all = new Set<NodeClient>();
-  /** Those that were given no address of their own. */
-  readonly #toClientsServer = new Set<NodeClient>();
+  /** Those that lead where the client's commands for a key go. */
+  readonly #followers = new Set<NodeClient>();
   #checkedOut = 0;
   #closed = false;
 
@@ -102,6 +104,7 @@ export class ExclusivePool {
         const address = find();
         const name = address ? `${address.host}:${String(address.port)}` : "";
         connection = this.#reuse(name) ?? this.#make(address);
+        if (slot !== undefined) this.#followers.add(connection);
         // A given address is that of the server that is wanted.
         if (address || !(await this.#leadsElsewhere(connection, deadline, signal)))
           return this.#wrap(connection, name, slot);
@@ -120,9 +123,9 @@ export class ExclusivePool {
     }
   }
 
-  /** The client is connected: connections to another server are ended, also those that are checked out. */
+  /** The client is connected, or has other nodes: connections to others are ended, also those that are checked out. */
   follow(): void {
-    for (const connection of this.#toClientsServer)
+    for (const connection of this.#followers)
       void leadsElsewhere(connection, this.#client, true).then((isElsewhere) => {
         if (isElsewhere) destroySocket(connection);
       });
@@ -189,12 +192,15 @@ export class ExclusivePool {
     const own = { connectionName: `kit:${this.#purpose}`, reconnectOnError: null };
     const connection = duplicateNode(this.#client, { ...own, ...direct }, address);
     this.#all.add(connection);
-    if (!address) this.#toClientsServer.add(connection);
     unrefSocket(connection);
     watchHandshake(connection);
     // ioredis prints errors that nobody listens to, also those of an idle connection.
     connection.on("error", () => undefined);
-    connection.on("end", () => this.#forget(connection));
+    connection.on("end", () => {
+      // Not by our doing: its node may be gone, and another have its slots.
+      if (this.#all.has(connection)) refreshSlots(this.#client);
+      this.#forget(connection);
+    });
     return connection;
   }
 
@@ -207,7 +213,7 @@ export class ExclusivePool {
 
   #forget(connection: NodeClient): void {
     this.#all.delete(connection);
-    this.#toClientsServer.delete(connection);
+    this.#followers.delete(connection);
     const place = this.#idle.findIndex((idle) => idle.connection === connection);
     if (place >= 0) this.#idle.splice(place, 1);
   }
@@ -215,6 +221,7 @@ export class ExclusivePool {
   #wrap(connection: NodeClient, address: string, slot: number | undefined): ExclusiveConnection {
     const executor = new CommandExecutor(connection);
     executor.attach();
+    const unwatch = watchNode(this.#client, connection, true);
     let isReturned = false;
     return {
       executor,
@@ -233,12 +240,14 @@ export class ExclusivePool {
         // A node without a host name of its own means the address that we reached it by.
         const own = connection.options.host ?? "127.0.0.1";
         const target = { host: host === "" || host === "?" ? own : host, port: Number(port) };
+        refreshSlots(this.#client);
         if (port === undefined) this.#redirected.delete(slot);
         else this.#redirected.set(slot, reachable(this.#client, target));
       },
       returnToPool: (isClean) => {
         if (isReturned) return;
         isReturned = true;
+        unwatch();
         if (isClean && !this.#closed && connection.status === "ready") {
           executor.detach();
           this.#idle.push({ connection, address });

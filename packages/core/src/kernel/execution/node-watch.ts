@@ -1,0 +1,74 @@
+import { destroySocket, isClusterClient, isReady, type NodeClient, type RedisLike } from "../connection/client.js";
+import { answered } from "../connection/dedicated.js";
+import { isOwned } from "../connection/supervision.js";
+import { refreshSlots } from "../connection/topology.js";
+
+/** How often the nodes are asked while a read may be blocked on one of them. */
+const everyMs = 1_000;
+/** Each of these times while none may: a subscribed connection waits for nothing in particular. */
+const idleTurns = 5;
+/** A node that answered nothing for this long is silent. */
+const answerMs = 500;
+
+const keyOf = ({ options }: NodeClient): string => `${String(options.host)}:${String(options.port)}`;
+
+interface Watch {
+  /** By connection: whether a read may be blocked on it. */
+  readonly watched: Map<NodeClient, boolean>;
+  timer?: NodeJS.Timeout | undefined;
+}
+
+const watches = new WeakMap<RedisLike, Watch>();
+
+/**
+ * Watches the node of a Cluster to which a connection of ours leads: on one that only listens, a silent or removed node looks
+ * like one without news. CLUSTER INFO goes to each such node, and to one master in turn, over the client's own
+ * connections. Returns what ends that.
+ */
+export const watchNode = (client: RedisLike, connection: NodeClient, isBlocked: boolean): (() => void) => {
+  if (!isClusterClient(client)) return () => undefined;
+  const watch = watches.get(client) ?? { watched: new Map<NodeClient, boolean>() };
+  watches.set(client, watch);
+  watch.watched.set(connection, isBlocked);
+  watch.timer ??= look(client, watch.watched).unref();
+  return () => {
+    watch.watched.delete(connection);
+    if (watch.watched.size > 0) return;
+    clearInterval(watch.timer);
+    watch.timer = undefined;
+  };
+};
+
+const look = (client: RedisLike & { nodes(role: string): NodeClient[] }, watched: Watch["watched"]): NodeJS.Timeout => {
+  const states = new Map<string, string>();
+  let turn = 0;
+  let asked = 0;
+
+  const ask = async (key: string): Promise<void> => {
+    const node = client.nodes("all").find((one) => keyOf(one) === key);
+    // The client has dropped it, or is about to find out what became of it.
+    if (!node || !(isReady(node) || node.status === "wait")) return refreshSlots(client);
+    // A refusal is an answer, too.
+    const state = node.call("CLUSTER", "INFO").then(stateOf, String);
+    const onSilence = (): void => {
+      if (isOwned(client)) destroySocket(node);
+      for (const connection of watched.keys()) if (keyOf(connection) === key) destroySocket(connection);
+      refreshSlots(client);
+    };
+    await answered(state, onSilence, answerMs);
+    const known = states.get(key);
+    states.set(key, await state);
+    if (known !== states.get(key)) refreshSlots(client);
+  };
+
+  return setInterval(() => {
+    if (!isReady(client) || (turn++ % idleTurns > 0 && ![...watched.values()].includes(true))) return;
+    const masters = client.nodes("master").filter(isReady);
+    const other = masters[asked++ % masters.length];
+    for (const key of new Set([...watched.keys(), ...(other ? [other] : [])].map(keyOf))) void ask(key);
+  }, everyMs);
+};
+
+/** What changes with every failover, added or removed node and moved slot. */
+const stateOf = (info: unknown): string =>
+  String(String(info).match(/cluster_(state|known_nodes|size|current_epoch):\S+/g));
