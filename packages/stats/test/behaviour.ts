@@ -7,11 +7,13 @@ import {
   migrateLogin,
   moveSlot,
   nodeOf,
+  onMovingSlots,
   rejection,
 } from "@tooling/vitest/helpers";
 import * as vitest from "vitest";
 import { describe, expect, it } from "vitest";
 import { CounterOverflowError, type Entry, type Stats, StatsTimeError } from "../src/index.js";
+import * as scripts from "../src/scripts/index.js";
 import { user } from "./acl.js";
 import { drops, type Fixture, fixtureOf } from "./harness.js";
 
@@ -33,6 +35,7 @@ export const statsBehaviour = (mode: RedisMode, login?: Login): void => {
   describe(`statistics on a ${where}${login ? ", as their ACL user" : ""}`, () => {
     const redis = useRedis(vitest, { mode, args: login ? user.serverArgs(mode) : [] });
     if (login) guardUsers(redis);
+    onMovingSlots(redis, scripts);
     let lazyFixture: Fixture | undefined;
     const fixture = (): Fixture => (lazyFixture ??= fixtureOf(redis, login));
     const make = (options?: Parameters<Fixture["make"]>[0]): Stats => fixture().make(options);

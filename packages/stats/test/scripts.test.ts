@@ -1,5 +1,5 @@
 import { contract, useRedis } from "@kit/testing";
-import { about, type KeyState, nothing, stateOf } from "@tooling/vitest/helpers";
+import { about, type KeyState, nothing, onMovingSlots, stateOf } from "@tooling/vitest/helpers";
 import type { Redis } from "ioredis";
 import * as vitest from "vitest";
 import { beforeEach, describe, expect, it } from "vitest";
@@ -8,6 +8,7 @@ import * as scripts from "../src/scripts/index.js";
 import { fixtureOf } from "./harness.js";
 
 const redis = useRedis(vitest);
+onMovingSlots(redis, scripts);
 const fixture = fixtureOf(redis);
 const ledgerMs = 600_000;
 const dayMs = 86_400_000;
@@ -140,8 +141,12 @@ describe("count", () => {
 });
 
 describe("merge", () => {
+  const partialOf = (value: number, until = now + 60_000): (string | number)[] => [
+    ...[1, 1, 1, 1, value, 0, value, value, value, 0],
+    ...[until, "p5", 1, value, "a"],
+  ];
   const merging = (seq: number, value: number, validUntil = 0): { series: string[]; plan: (string | number)[] } => {
-    const partial = [1, 1, 1, 1, value, 0, value, value, value, 0, now + 60_000, "p5", 1, value, "a"];
+    const partial = partialOf(value);
     const series = [keys.dist, keys.writer("w"), keys.window(1_000, 0), keys.slowest(1_000, 0)];
     const plan = [seq, series.length, dayMs, 16, 3, 1, ...partial];
     return { series, plan: [ledgerMs, validUntil, plan.length, ...plan] };
@@ -171,6 +176,16 @@ describe("merge", () => {
       window: { type: "hash", value: hash, ttl: about(60_000) },
       list: { type: "zset", value: ["a", "8"], ttl: about(60_000) },
     });
+  });
+
+  it("keeps all of time of partials whose window is over, several in one call", async () => {
+    const window = [keys.window(1_000, 0), keys.slowest(1_000, 0)];
+    const series = [keys.dist, keys.writer("w"), ...window, ...window];
+    const partials = [4, 8].flatMap((value) => partialOf(value, now - 1));
+    const plan = [1, series.length, dayMs, 16, 3, 2, ...partials];
+    const [, reply] = await scripts.merge.script.run(db, { series }, { plan: [ledgerMs, 0, plan.length, ...plan] });
+    expect(reply).toBe("2 6 8 4 8 12 0 2 6 8 4 8 12 0");
+    expect(await state()).toMatchObject({ dist: { value: { count: "2" } }, window: nothing, list: nothing });
   });
 
   it("refuses batches that are late, of another type or layout, and writes nothing", async () => {
@@ -240,6 +255,14 @@ describe("index", () => {
     const [, score = ""] = await listed();
     expect([await index(3, "a", score, "b", 1, "c", 1), await names()]).toEqual([1, ["b"]]);
   });
+
+  it("lists others in the same call in which the last one goes", async () => {
+    await index(0, "a");
+    const [, score = ""] = await listed();
+    expect([await index(1, "a", score, "b"), await names()]).toEqual([1, ["b"]]);
+    const [, later = ""] = await listed();
+    expect([await index(1, "b", later), await names()]).toEqual([1, []]);
+  });
 });
 
 describe("log", () => {
@@ -286,6 +309,15 @@ describe("log", () => {
     });
     await logging(4, "c", 1);
     expect((await state())["seen"]!.value).toMatchObject({ c: `2 ${now} ${now + 4} sample of c` });
+  });
+
+  it("replaces the only fingerprint where there is room for one", async () => {
+    await logging(1, "a", 5, 1);
+    await logging(2, "b", 2, 1);
+    expect(await state()).toMatchObject({
+      top: { value: ["b", "7"] },
+      seen: { value: { b: expect.stringMatching(/^5 /) } },
+    });
   });
 
   it("refuses batches that are late, of another type or layout, and stores nothing", async () => {

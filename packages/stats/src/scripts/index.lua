@@ -13,20 +13,25 @@ local counted = 4 + 2 * values[3]
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 
-local removed = 0
+local gone, isCounted = {}, {}
+for place = counted, #values do isCounted[values[place]] = true end
 for place = 4, counted - 1, 2 do
   -- With another score it was counted since.
   local score = redis.call('ZSCORE', index, values[place])
   if score and tonumber(score) == tonumber(values[place + 1]) then
-    removed = removed + redis.call('ZREM', index, values[place])
+    gone[#gone + 1] = values[place]
   end
 end
 for place = counted, #values do
   redis.call('ZADD', index, string.format('%.0f', now), values[place])
+end
+-- Comes behind: it might empty the key, and while the slot moves to another node, a script fails at a key that is gone.
+for _, one in ipairs(gone) do
+  if not isCounted[one] then redis.call('ZREM', index, one) end
 end
 if values[counted] then
   redis.call('ZREMRANGEBYSCORE', index, '-inf', string.format('%.0f', now - keepMs))
   redis.call('ZREMRANGEBYRANK', index, 0, -1 - maxSeries)
   redis.call('PEXPIRE', index, keepMs)
 end
-return removed
+return #gone

@@ -47,7 +47,7 @@ end
 -- may have been counted as often as that was.
 local function countIn(top, seen, item, maxDistinct)
   local fingerprint, count, first, last, sample = plan[item], plan[item + 1], plan[item + 2], plan[item + 3], plan[item + 4]
-  local mistake = '0'
+  local mistake, replaced = '0', nil
   if redis.call('ZSCORE', top, fingerprint) then
     local stored = redis.call('HGET', seen, fingerprint) or ''
     local before, from, to, text = string.match(stored, '^(%d+) (%d+) (%d+) (.*)$')
@@ -58,13 +58,17 @@ local function countIn(top, seen, item, maxDistinct)
     end
   elseif redis.call('ZCARD', top) >= maxDistinct then
     local smallest = redis.call('ZRANGE', top, 0, 0, 'WITHSCORES')
-    redis.call('ZREM', top, smallest[1])
-    redis.call('HDEL', seen, smallest[1])
+    replaced = smallest[1]
     redis.call('ZADD', top, smallest[2], fingerprint)
     mistake = string.format('%.0f', tonumber(smallest[2]))
   end
   redis.call('ZINCRBY', top, count, fingerprint)
   redis.call('HSET', seen, fingerprint, mistake .. ' ' .. first .. ' ' .. last .. ' ' .. sample)
+  -- Comes last: it might empty the keys, and while the slot moves to another node, a script fails at a key that is gone.
+  if replaced then
+    redis.call('ZREM', top, replaced)
+    redis.call('HDEL', seen, replaced)
+  end
 end
 
 local function store(key, at)

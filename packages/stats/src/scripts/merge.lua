@@ -147,8 +147,9 @@ local function mergeSeries(key, at)
   local window = key + 2
   local item = at + 8
   local ofWindow, ofAll
-  -- The expiry changes only when the distribution of all time, or a window, begins.
-  local begins = false
+  -- The expiry changes only when the distribution of all time, or a window, begins. Windows get theirs at the end: of a window that
+  -- is over it deletes the key, and while the slot moves to another node, a script fails at a key that is gone.
+  local begins, endings = false, {}
   for _ = 1, plan[at + 7] do
     local windows, binCount, listed = tonumber(plan[item]), tonumber(plan[item + 1]), tonumber(plan[item + 2])
     local partial = {
@@ -167,7 +168,7 @@ local function mergeSeries(key, at)
       local isNew
       ofWindow, isNew = mergeInto(series[window], partial, bins, maxBins)
       if isNew then
-        redis.call('PEXPIREAT', series[window], plan[untils + index])
+        endings[series[window]] = plan[untils + index]
         begins = true
       end
       window = window + 1
@@ -177,7 +178,7 @@ local function mergeSeries(key, at)
             redis.call('ZADD', series[window], 'GT', plan[entry], plan[entry + 1])
           end
           redis.call('ZREMRANGEBYRANK', series[window], 0, -1 - plan[at + 6])
-          redis.call('PEXPIREAT', series[window], plan[untils + index])
+          endings[series[window]] = plan[untils + index]
         end
         window = window + 1
       end
@@ -187,6 +188,7 @@ local function mergeSeries(key, at)
     begins = begins or isNew
     item = list + 2 * listed
   end
+  for window, ending in pairs(endings) do redis.call('PEXPIREAT', window, ending) end
   if begins then
     redis.call('HSET', series[key], 'layout', '1')
     redis.call('PEXPIRE', series[key], plan[at + 4])
