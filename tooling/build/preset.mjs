@@ -10,15 +10,21 @@ const shared = {
 };
 
 /** The comments of a script that are read where it runs: its name, the types of its keys, the place of libraries. */
-const keptComment = /^-- (?:[\w.-]+\.lua - |KEYS\[|Needs |Defines |Libraries$)/;
+const keptComment = /^-- (?:[\w.-]+\.lua - |KEYS\[|Libraries$)/;
 
-/** The text of a Lua file without comments that only people read. Comments behind code stay: `--` may stand in a string. */
-export const withoutComments = (lua) =>
-  lua
+/**
+ * The text of a Lua file without what only people read: comments, those of a library altogether, and indentation. Comments
+ * behind code stay: `--` may stand in a string.
+ */
+export const withoutComments = (lua) => {
+  const isLibrary = /^-- Defines /m.test(lua);
+  return lua
     .split("\n")
-    .filter((line) => line.trim() !== "" && (keptComment.test(line) || !/^\s*--/.test(line)))
+    .map((line) => line.trim())
+    .filter((line) => line !== "" && (!line.startsWith("--") || (!isLibrary && keptComment.test(line))))
     .map((line) => line.replace(/^(-- KEYS\[\w+\])\s+(\S+)\s+(\w+).*/, "$1 $2 $3"))
     .join("\n");
+};
 
 const luaText = {
   name: "lua-text",

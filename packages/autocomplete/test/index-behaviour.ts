@@ -16,7 +16,7 @@ export const indexBehaviour = (mode: RedisMode, login?: Login): void => {
   describe(`a prefix index on a ${mode === "cluster" ? "Cluster" : "single server"}`, () => {
     const redis = useRedis(vitest, { mode, permanentKeys, ...(login && { args: user.serverArgs(mode) }) });
     if (login) guardUsers(redis);
-    onMovingSlots(redis, scripts);
+    const slots = onMovingSlots(redis, scripts);
     const fixture = fixtureOf(redis, login);
 
     describe.each(orders)("in %s order", (order) => {
@@ -709,5 +709,34 @@ export const indexBehaviour = (mode: RedisMode, login?: Login): void => {
       expect(texts(await fixture.index().suggest("a"))).toEqual(["Ann"]);
       expect(name).toBe(fixture.index().name);
     });
+
+    if (mode === "cluster") {
+      const keys = () => ({ ...fixture.keysOf(), ...fixture.bookKeysOf(), keys: fixture.keysOf().live });
+      const settings = "order=alphabetical ranked=3";
+      const aContact = async (): Promise<void> => {
+        await fixture.db.zadd(keys().contacts, 1, "a");
+        await fixture.db.hset(keys().cards, "a", "Ann");
+      };
+      const anItem = async (): Promise<void> => {
+        const staging = { layout: "1", settings, staged: settings, staging: "token" };
+        await fixture.db.hset(keys().index, staging);
+        await fixture.db.hset(keys().stagedItems, "", "token");
+        await fixture.db.pexpire(keys().stagedItems, 60_000);
+        for (const key of [keys().items, keys().stagedItems])
+          await fixture.db.hset(key, "1", ["1", "1", "0", "ann ", "Ann"].join("\0"));
+      };
+      const { fetch, forget, purge, record, revision, survey, weights, write } = scripts;
+      const dropped = ["1", "5", "", "", "", "", "", ""];
+      slots.itRanAll(keys, () => [
+        { script: record, args: ["op1", "b", "", 0, 1, 60_000], seed: aContact },
+        { script: forget, args: ["op2", "remove", "b", 100, 60_000] },
+        { script: fetch, args: ["-"] },
+        { script: write, args: ["op3", "", settings, "", 60_000, ...dropped], seed: anItem },
+        { script: survey, args: [] },
+        { script: weights, args: ["1"] },
+        { script: revision, args: [settings] },
+        { script: purge, args: [] },
+      ]);
+    }
   });
 };

@@ -14,8 +14,8 @@ import { slotOf } from "@kit/core/toolkit";
  * | `kit:chat:{<tag>}:meta:<chat>`       | hash   | `layout`, `epoch`, `config`, `createdAt`, `losses`         | until `delete()`           |
  * | `kit:chat:{<tag>}:messages:<chat>`   | stream | `<sequence>-<ms>`: `f` sender; body `s`, `j` or `x`; `t`   | until `delete()`, or `ageMs` |
  * | `kit:chat:{<tag>}:positions:<chat>`  | zset   | member → position                                          | until `delete()`           |
- * | `kit:chat:{<tag>}:sent-even:<chat>`  | hash   | sender and client id → `sequence ms`, in windows of `dedupeMs` | twice `dedupeMs`       |
- * | `kit:chat:{<tag>}:sent-odd:<chat>`   | hash   | the same, of every other window                            | twice `dedupeMs`           |
+ * | `kit:chat:{<tag>}:sent-even:<chat>`  | hash   | sender and client id → `sequence ms`, in windows of `dedupeMs` | to the window after the next |
+ * | `kit:chat:{<tag>}:sent-odd:<chat>`   | hash   | the same, of every other window                            | the same               |
  * | `kit:chat:{<tag>}:mailbox:<chat>`    | hash   | sequence → `deadline deliveries token`; empty field: `cursor seenAt epoch` | until `delete()` |
  */
 export interface ChatKeys {

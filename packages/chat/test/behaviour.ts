@@ -37,7 +37,7 @@ export const chatBehaviour = (mode: RedisMode, login?: Login): void => {
     const args = login ? user.serverArgs(mode) : [];
     const redis = useRedis(vitest, { mode, args, permanentKeys });
     if (login) guardUsers(redis);
-    onMovingSlots(redis, scripts);
+    const slots = onMovingSlots(redis, scripts);
     let lazyFixture: ChatFixture | undefined;
     const fixture = (): ChatFixture => (lazyFixture ??= fixtureOf(redis, login));
     const make: ChatFixture["make"] = (options) => fixture().make(options);
@@ -1126,5 +1126,23 @@ export const chatBehaviour = (mode: RedisMode, login?: Login): void => {
           await endMigrations(nodes);
         });
     });
+
+    if (mode === "cluster") {
+      const keys = () => {
+        const member = fixture().memberKey(room, "ann");
+        return { ...fixture().keysOf(room), member, members: member };
+      };
+      const { create, forget, remove } = scripts;
+      const inMailboxes = ["chat.mailbox", "chat.settle", "chat.take"];
+      slots.itRanAll(
+        keys,
+        () => [
+          { script: remove, args: [room] },
+          { script: create, args: [room, "epoch", "0 0 0 0 0 0 65536 0 0 60000", "ann"] },
+          { script: forget, args: [room, "ann"] },
+        ],
+        inMailboxes,
+      );
+    }
   });
 };

@@ -16,7 +16,7 @@ export const mailboxBehaviour = (mode: RedisMode, login?: Login): void => {
   describe(`mailboxes on a ${mode === "cluster" ? "Cluster" : "single server"}${login ? ", as its ACL user" : ""}`, () => {
     const redis = useRedis(vitest, { mode, args: login ? user.serverArgs(mode) : [], permanentKeys });
     if (login) guardUsers(redis);
-    onMovingSlots(redis, scripts);
+    const slots = onMovingSlots(redis, scripts);
     let lazyFixture: ChatFixture | undefined;
     const fixture = (): ChatFixture => (lazyFixture ??= fixtureOf(redis, login));
     /** A worker or sender with an object and a connection of its own. */
@@ -237,5 +237,17 @@ export const mailboxBehaviour = (mode: RedisMode, login?: Login): void => {
         expect(bodiesOf(await chat.mailbox(odd).take())).toEqual([odd]);
       }
     });
+
+    if (mode === "cluster") {
+      const own = ["chat.mailbox", "chat.settle", "chat.take"];
+      const others = Object.values(scripts).flatMap((value) =>
+        "name" in Object(value) ? [(value as { name: string }).name] : [],
+      );
+      slots.itRanAll(
+        undefined,
+        undefined,
+        others.filter((other) => !own.includes(other)),
+      );
+    }
   });
 };

@@ -8,8 +8,8 @@ import { fixtureOf, first, recorded, second } from "./config-harness.js";
 import { callsOf, rejection, until } from "./harness.js";
 
 /** For a single server and for a Cluster. */
-export const configBehaviour = (redis: TestRedis<RedisMode>): void => {
-  onMovingSlots(redis, scripts);
+export const configBehaviour = (redis: TestRedis<RedisMode>, mode: RedisMode): void => {
+  const slots = onMovingSlots(redis, scripts);
   const fixture = fixtureOf(redis);
 
   describe("config: an entry that is not there", () => {
@@ -279,6 +279,8 @@ export const configBehaviour = (redis: TestRedis<RedisMode>): void => {
     expect(config.current).toEqual(first);
     expect(await redis.client.hgetall(fixture.keyOf("entry"))).toEqual({ ...before, layout: "2" });
   });
+
+  if (mode === "cluster") slots.itRanAll();
 };
 
 type Outcome = Partial<ConfigVersion> & { readonly code?: string; readonly version?: ConfigVersion };

@@ -7,7 +7,7 @@ import { configBehaviour } from "./config-behaviour.js";
 
 const redis = useRedis(vitest, { mode: "cluster", permanentKeys: [/:config:\{/] });
 
-configBehaviour(redis);
+configBehaviour(redis, "cluster");
 
 const address = (): string => redis.server.nodes.map(({ port }) => `127.0.0.1:${String(port)}`).join(",");
 

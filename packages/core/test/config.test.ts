@@ -4,4 +4,4 @@ import { configBehaviour } from "./config-behaviour.js";
 
 const redis = useRedis(vitest, { permanentKeys: [/:config:\{/] });
 
-configBehaviour(redis);
+configBehaviour(redis, "single");

@@ -34,7 +34,7 @@ export const geoIpBehaviour = (mode: RedisMode, login?: Login): void => {
   describe(`addresses on a ${mode === "cluster" ? "Cluster" : "single server"}${login ? ", as their ACL user" : ""}`, () => {
     const redis = useRedis(vitest, { mode, args: login ? user.serverArgs(mode) : [] });
     if (login) guardUsers(redis);
-    onMovingSlots(redis, scripts);
+    const slots = onMovingSlots(redis, scripts);
     let lazyFixture: Fixture | undefined;
     const fixture = (): Fixture => (lazyFixture ??= fixtureOf(redis, login));
     const open = async (options?: Parameters<Fixture["reader"]>[0]): Promise<GeoIp> => {
@@ -375,5 +375,11 @@ export const geoIpBehaviour = (mode: RedisMode, login?: Login): void => {
       await reader.lookup("1.0.0.77");
       expect((await calls()) - before).toBe(2);
     });
+
+    if (mode === "cluster")
+      slots.itRanAll(
+        () => ({ target: fixture().keys.current }),
+        () => [{ script: scripts.stage, args: [60_000, "field", "value"] }],
+      );
   });
 };

@@ -18,7 +18,86 @@ describe("on a Cluster", () => {
     jobBehaviour(redis, fixture);
     channelBehaviour(redis, fixture);
     asideBehaviour(fixture);
-    slots.itRanAll();
+    const keys = () => ({
+      ...fixture.keys,
+      owner: fixture.keys.channel,
+      source: fixture.keys.result("c", "r"),
+      sending: fixture.keys.sending("c", "r"),
+      targets: fixture.keys.result("c", "other"),
+      written: fixture.keys.chunk("p"),
+      unneeded: fixture.keys.chunk("p"),
+    });
+    const aFile = async (): Promise<void> => {
+      const { channel, chunks, consumers, files, live } = keys();
+      const facts = {
+        state: "open",
+        fence: "f",
+        source: "s",
+        chunks: 1,
+        freed: 0,
+        text: 1,
+        stored: 1,
+        lines: 1,
+        codec: "none",
+        crc: 0,
+        at: 1,
+      };
+      await fixture.db.hset(channel, { layout: "1", epoch: "e", used: 0, reserved: 0, lastFile: 1, fence: 1 });
+      await fixture.db.hset(
+        files,
+        Object.fromEntries(Object.entries(facts).map(([fact, value]) => [`1:${fact}`, value])),
+      );
+      await fixture.db.zadd(live, 1, "1");
+      await fixture.db.hset(chunks, "1 0", "part 1 1 0 0 0 0");
+      await fixture.db.hset(consumers, "c", "1 0 op");
+      await fixture.db.hset(keys().positions, "1 c", "1 1 done 1:1:1:1 ");
+    };
+    const sums = async (): Promise<void> => {
+      await fixture.db.hset(keys().channel, `sent ${keys().source}`, "5");
+      await fixture.db.hset(keys().source, "a", "1");
+      await fixture.db.hset(keys().sending, "b", "2");
+    };
+    const {
+      advance,
+      claim,
+      commit,
+      discard,
+      drop,
+      forget,
+      free,
+      join,
+      leave,
+      look,
+      open,
+      progress,
+      reserve,
+      seal,
+      status,
+      take,
+    } = scripts;
+    const lease = async (): Promise<void> => {
+      await aFile();
+      await fixture.db.hset(keys().channel, { limit: 100_000 });
+      await fixture.db.zadd(keys().leases, Date.now() + 60_000, "1 f");
+    };
+    slots.itRanAll(keys, () => [
+      { script: advance, args: ["c", "1", "1", "2", "1", "done", "1:1:1:1", "", "", "[]"], seed: aFile },
+      { script: commit, args: ["1", "f", 1, 100, 100, 1_000, "events", "0", "5", "p", 1, 1, 0, 0], seed: lease },
+      { script: reserve, args: ["1", "f", 100, 100, 1_000], seed: lease },
+      { script: leave, args: ["1 f", "events"], seed: lease },
+      { script: free, args: ["events", "p"], seed: () => fixture.db.hset(keys().free, "p", 320) },
+      { script: look, args: ["c", "1", "0", 10], seed: aFile },
+      { script: open, args: ["s2", "", "name", "none", 100_000, "e", "events", "op", 0, 100], seed: aFile },
+      { script: progress, args: ["file", "f", 1_000, "events", 0, "", 0, "", "[]"] },
+      { script: claim, args: ["file", "", "", 1, "name", "stamp", 1_000, "op"] },
+      { script: status, args: [0] },
+      { script: forget, args: ["f"] },
+      { script: seal, args: ["1", "f", "1", "", "", "-1", "events"], seed: aFile },
+      { script: drop, args: ["c", "0", "0", "e"], seed: aFile },
+      { script: join, args: ["d", "oldest", "e", "op"] },
+      { script: take, args: ["5"], seed: sums },
+      { script: discard, args: ["e", "1", "events"] },
+    ]);
   });
   aclBehaviour(redis, fixture);
 

@@ -12,10 +12,11 @@ import {
   type WorkerEvents,
 } from "../src/index.js";
 import { type QueueAddress, setPriority } from "../src/manage/index.js";
+import { repliesKey } from "../src/keys.js";
 import * as looks from "../src/manage/scripts.js";
 import * as scripts from "../src/scripts/index.js";
 import { user } from "./acl.js";
-import { fixtureOf, latch, permanentKeys, type QueueFixture, Runs } from "./harness.js";
+import { fixtureOf, latch, name, permanentKeys, type QueueFixture, Runs } from "./harness.js";
 
 /** The next event of a kind. */
 const next = <Name extends "completed" | "failed" | "dead" | "crashed" | "lost">(
@@ -842,6 +843,45 @@ export const queueBehaviour = (mode: RedisMode, login?: Login): void => {
       });
     });
 
-    if (mode === "cluster") slots.itRanAll();
+    if (mode === "cluster") {
+      const [id, fence] = ["AAAAAAAAA.0001", "worker000001"];
+      const member = fence + id;
+      const keys = () => ({
+        ...fixture().keysOf(name),
+        place: fixture().keysOf(name).dead,
+        replies: repliesKey(redis.prefix, name, "c"),
+      });
+      const seed = async (): Promise<void> => {
+        const { jobs, leases, dead, failures, replies } = keys();
+        await fixture().db.hset(jobs, id, `k1 job\n"${id}"`);
+        await fixture().db.zadd(leases, Date.now() + 600_000, member);
+        await fixture().db.zadd(dead, 1, id);
+        await fixture().db.hset(failures, id, "1\t0\t{}");
+        await fixture().db.hset(replies, id, "j1");
+        await fixture().db.pexpire(replies, 60_000);
+      };
+      const onlyRanked = async (): Promise<void> => {
+        await seed();
+        await fixture().db.del(keys().prioritised);
+        await fixture().db.zadd(keys().prioritised, 1, id);
+      };
+      const { find, list, overview, prioritise } = looks;
+      const { add, begin, handBack, heartbeat, letters, outcomes, recover, redrive, step } = scripts;
+      slots.itRanAll(keys, () => [
+        { script: add, args: ["AAAAAAAAA", 5, 0, `${id}2\tp1`, 'k1 job\n"2"'], seed },
+        { script: prioritise, args: [id, 2], seed: onlyRanked },
+        { script: find, args: [id], seed },
+        { script: letters, args: [0, 10, "all"], seed },
+        { script: list, args: ["ids", 0, 10], seed },
+        { script: overview, args: [], seed },
+        { script: begin, args: [member], seed },
+        { script: heartbeat, args: [60_000, member], seed },
+        { script: handBack, args: [`${member}\n${fence}other`], seed },
+        { script: recover, args: [fence, "0"], seed },
+        { script: outcomes, args: [id, "other"], seed },
+        { script: redrive, args: ["drop", `${id}\nother`], seed },
+        { script: step, args: [fence, 1, 60_000, "l", "2 10000 1209600000 67108864", "1", member], seed },
+      ]);
+    }
   });
 };

@@ -35,7 +35,7 @@ export const statsBehaviour = (mode: RedisMode, login?: Login): void => {
   describe(`statistics on a ${where}${login ? ", as their ACL user" : ""}`, () => {
     const redis = useRedis(vitest, { mode, args: login ? user.serverArgs(mode) : [] });
     if (login) guardUsers(redis);
-    onMovingSlots(redis, scripts);
+    const slots = onMovingSlots(redis, scripts);
     let lazyFixture: Fixture | undefined;
     const fixture = (): Fixture => (lazyFixture ??= fixtureOf(redis, login));
     const make = (options?: Parameters<Fixture["make"]>[0]): Stats => fixture().make(options);
@@ -799,5 +799,7 @@ export const statsBehaviour = (mode: RedisMode, login?: Login): void => {
       const keys = await redis.keys();
       return await Promise.all(keys.map((key) => fixture().db.pttl(key)));
     };
+
+    if (mode === "cluster") slots.itRanAll();
   });
 };

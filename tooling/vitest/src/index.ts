@@ -16,7 +16,7 @@ export { exposures } from "./exposure.js";
 export { drawing, guardPrototypes, hostileNames, polluted } from "./hostile.js";
 export { about, anInbox, type KeyState, nothing, stateOf, unchanged } from "./keys.js";
 export { describeMigration } from "./migration.js";
-export { onMovingSlots } from "./moving-slots.js";
+export { onMovingSlots, type RareCall } from "./moving-slots.js";
 export { Peer, runProgram } from "./programs.js";
 export { aborted, rejection, type Watched, watched } from "./promises.js";
 export { expectRefusal } from "./refusals.js";

@@ -168,7 +168,7 @@ end
 -- Sets the life of staged data; without a time, to that of its items: a live change must not keep the data of a dead
 -- rebuild.
 local function keepStaged(generation, live, keepMs)
-  local ms = keepMs or redis.call('PTTL', generation.items)
+  local ms = keepMs or math.max(1, redis.call('PTTL', generation.items))
   for _, key in ipairs({ generation.rows, generation.ranked, generation.items, live }) do
     redis.call('PEXPIRE', key, ms)
   end

@@ -90,7 +90,7 @@ end
 
 local reply = { 1 }
 if isSlowest then
-  local released = releaseChunks(channel, files, sources, done, chunks, consumers, positions, free, file, reply, {})
-  removeReleased(files, live, sources, done, chunks, positions, released)
+  removeReleased(files, live, sources, done, chunks, positions,
+    releaseChunks(channel, files, sources, done, chunks, consumers, positions, free, file, reply, {}))
 end
 return reply

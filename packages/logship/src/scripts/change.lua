@@ -1,4 +1,5 @@
--- change.lua - changes how many bytes a channel may hold, or closes it: no file can be opened any more, and receivers end behind the last one.
+-- change.lua - changes how many bytes a channel may hold, or closes it.
+-- No file can be opened any more then, and receivers end behind the last one.
 --
 -- KEYS[1]   channel       hash   the record of the channel
 -- ARGV[1]  limit    string  bytes; empty: the channel is closed

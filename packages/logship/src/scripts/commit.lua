@@ -92,8 +92,8 @@ local have = raiseReservation(channel, leases, lease, want, unit, spareFor(chann
 local reply = { 1, have, now + leaseMs }
 -- Consumers that skipped the file do not return to it: no commit of theirs would free these chunks.
 if tonumber(known[7]) == count then
-  local released = releaseChunks(channel, files, sources, done, chunks, consumers, positions, free, file, reply, {})
-  removeReleased(files, live, sources, done, chunks, positions, released)
+  removeReleased(files, live, sources, done, chunks, positions,
+    releaseChunks(channel, files, sources, done, chunks, consumers, positions, free, file, reply, {}))
 end
 if have == 0 then redis.call('ZREM', leases, lease) end
 redis.call('PUBLISH', events, 'data')

@@ -13,18 +13,18 @@ local unneeded = { unpack(KEYS, 3) }
 local events = ARGV[1]
 local parts = { unpack(ARGV, 2) }
 
-local bytes, gone, isGone, left = 0, {}, {}, {}
+local bytes, gone, left = 0, {}, {}
 for i, part in ipairs(parts) do
-  local held = not isGone[part] and redis.call('HGET', free, part)
-  if held then
+  local held = redis.call('HGET', free, part)
+  if held and not gone[part] then
     redis.call('UNLINK', unneeded[i])
     bytes = bytes + tonumber(held)
     gone[#gone + 1] = part
-    isGone[part] = true
+    gone[part] = true
   end
 end
 for _, part in ipairs(redis.call('HRANDFIELD', free, 200 + #gone)) do
-  if not isGone[part] and #left < 200 then left[#left + 1] = part end
+  if not gone[part] and #left < 200 then left[#left + 1] = part end
 end
 if #gone > 0 then
   redis.call('HINCRBY', channel, 'used', -bytes)

@@ -26,8 +26,9 @@ local function releaseChunks(channel, files, sources, done, chunks, consumers, p
   -- Without a consumer nothing is freed: one may join.
   if #fields == 0 then return released end
   local function remove(key, member)
-    released[key] = released[key] or {}
-    table.insert(released[key], member)
+    local members = released[key] or {}
+    released[key] = members
+    members[#members + 1] = member
   end
   local freed = tonumber(facts[2])
   local last = math.min(least, tonumber(facts[4]))
@@ -66,7 +67,7 @@ local function releaseChunks(channel, files, sources, done, chunks, consumers, p
 end
 
 local function inBatches(members, remove)
-  for start = 1, #(members or {}), 5000 do remove(unpack(members, start, math.min(start + 4999, #members))) end
+  for start = 1, #(members or ''), 5000 do remove(unpack(members, start, math.min(start + 4999, #members))) end
 end
 
 --- Comes last: it may empty keys, and while the slot moves to another node, a script fails at a key that is gone.

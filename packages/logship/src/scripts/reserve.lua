@@ -32,25 +32,19 @@ local owner = redis.call('HGET', files, file .. ':fence')
 if owner ~= fence then return { owner and 0 or 4 } end
 local now = readClock()
 local unit = heldBytes(chunkBytes)
-local ended = returnExpired(channel, leases, now)
+-- Returns reservations that have ended: the chunks written under them have expired as well.
+local ended = redis.call('ZRANGEBYSCORE', leases, '-inf', now, 'LIMIT', 0, 100)
+for _, other in ipairs(ended) do lowerReservation(channel, other, math.huge) end
 local lease = file .. ' ' .. fence
 redis.call('HSET', files, file .. ':unit', unit)
 local spare = spareFor(channel, files, live, file)
 local have = raiseReservation(channel, leases, lease, math.max(want, unit), unit, spare, now, leaseMs)
-local function takeOff()
-  for _, other in ipairs(ended) do
-    if other ~= lease or have == 0 then redis.call('ZREM', leases, other) end
-  end
+local nearest = have < unit and redis.call('ZRANGEBYSCORE', leases, '(' .. string.format('%.0f', now), '+inf', 'WITHSCORES', 'LIMIT', 0, 1)
+for _, other in ipairs(ended) do
+  if other ~= lease or have == 0 then redis.call('ZREM', leases, other) end
 end
-if have >= unit then
-  takeOff()
-  return { 1, have, now + leaseMs, unit }
-end
-local nearest = redis.call('ZRANGEBYSCORE', leases, '(' .. string.format('%.0f', now), '+inf', 'WITHSCORES', 'LIMIT', 0, 1)
-local msLeft = nearest[2] and nearest[2] - now or -1
--- More may have ended.
-if #ended == 100 then msLeft = 0 end
-local reply = { 2, msLeft, unit, redis.call('HGET', channel, 'limit') }
+if not nearest then return { 1, have, now + leaseMs, unit } end
+-- After a hundred, more may have ended.
+local reply = { 2, #ended == 100 and 0 or nearest[2] and nearest[2] - now or -1, unit, redis.call('HGET', channel, 'limit') }
 for _, part in ipairs(redis.call('HRANDFIELD', free, 200)) do reply[#reply + 1] = part end
-takeOff()
 return reply

@@ -58,11 +58,12 @@ if fault ~= '' then
   -- A shipper that returns late must not take this file for its own.
   if silentMs >= 0 then redis.call('HSET', files, file .. ':fence', nextFence(channel)) end
   redis.call('HSET', files, file .. ':fault', fault)
+  -- This may empty the key, which `releaseChunks` does not touch for a file that ended early.
+  redis.call('HDEL', sources, known[4])
 end
 -- All consumers may have skipped it before its end.
-local released = releaseChunks(channel, files, sources, done, chunks, consumers, positions, free, file, {}, {})
-if fault ~= '' then released.sources = { known[4] } end
-removeReleased(files, live, sources, done, chunks, positions, released)
+removeReleased(files, live, sources, done, chunks, positions,
+  releaseChunks(channel, files, sources, done, chunks, consumers, positions, free, file, {}, {}))
 redis.call('ZREM', leases, lease)
 redis.call('PUBLISH', events, 'data')
 redis.call('PUBLISH', events, 'space')

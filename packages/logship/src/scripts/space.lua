@@ -1,6 +1,6 @@
 -- space.lua - the accounting of a channel: used and reserved bytes, and the memory that a chunk counts for.
 --
--- Defines heldBytes, returnExpired, raiseReservation, lowerReservation, spareFor, forgetNeed
+-- Defines heldBytes, raiseReservation, lowerReservation, spareFor, forgetNeed
 --- Bytes of memory that a string of this size takes with its key: its size class in jemalloc (four for each power of two).
 local function heldBytes(size)
   local need = math.max(size + 12, 128)
@@ -21,13 +21,6 @@ local function lowerReservation(channel, lease, bytes)
     redis.call('HINCRBY', channel, 'reserved ' .. lease, -less)
   end
   redis.call('HINCRBY', channel, 'reserved', -less)
-end
-
---- Returns reservations that have ended: the chunks written under them have expired as well. The caller takes these leases off, at its end.
-local function returnExpired(channel, leases, now)
-  local ended = redis.call('ZRANGEBYSCORE', leases, '-inf', now, 'LIMIT', 0, 100)
-  for _, lease in ipairs(ended) do lowerReservation(channel, lease, math.huge) end
-  return ended
 end
 
 --- Bytes that a file must leave to those before it that are open, since receivers read files in order, so that those behind could fill the channel for

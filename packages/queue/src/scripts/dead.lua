@@ -21,9 +21,7 @@ local function overdueDead(jobs, failures, dead, meta, bounds, now)
   local count = redis.call('ZCARD', dead) - maxCount
   local stored = tonumber(redis.call('HGET', meta, 'deadBytes') or 0)
   local ids, bytes = {}, 0
-  local isFull = count > 0 or stored > tonumber(maxBytes)
-  local upTo = isFull and '+inf' or string.format('%.0f', now - maxAgeMs)
-  local oldest = redis.call('ZRANGEBYSCORE', dead, '-inf', upTo, 'WITHSCORES', 'LIMIT', 0, 100)
+  local oldest = redis.call('ZRANGE', dead, 0, 99, 'WITHSCORES')
   for i = 1, #oldest, 2 do
     local isOver = count > #ids or stored - bytes > tonumber(maxBytes)
     if not isOver and tonumber(oldest[i + 1]) > now - maxAgeMs then break end

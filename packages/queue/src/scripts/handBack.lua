@@ -26,7 +26,7 @@ for member in string.gmatch(members, '[^\n]+') do
   if not held[member] and redis.call('ZSCORE', leases, member) then
     held[member] = true
     held[#held + 1] = member
-    entries[#entries + 1] = leasedEntry(member)
+    entries[#held] = leasedEntry(member)
   end
 end
 if #entries > 0 then

@@ -1,11 +1,11 @@
--- outcomes.lua - reads outcomes of jobs.
--- It deletes the outcomes that have arrived.
+-- outcomes.lua - reads outcomes.
+-- Of jobs; it deletes those that have arrived.
 --
 -- KEYS[1]  jobs      hash    id to header and payload
 -- KEYS[2]  failures  hash    id to attempts, crashes, last error
 -- KEYS[3]  dead      zset    id to the instant of its death
 -- KEYS[4]  replies   hash    id to what became of the job
--- ARGV[1]  received  string  ids of outcomes that have arrived, one a line
+-- ARGV[1]  received  string  ids of outcomes that have arrived, one a line, at most 100
 -- ARGV[2]  asked     string  ids, one a line, at most 100
 --
 -- Reply     {outcome, …}  for each id: its reply as `step` stored it; `x` and its record if it is a dead letter; `waiting`; `gone`;
@@ -34,5 +34,6 @@ for id in string.gmatch(asked, '[^\n]+') do
 end
 local ids = {}
 for id in string.gmatch(received, '[^\n]+') do ids[#ids + 1] = id end
-for start = 1, #ids, 500 do redis.call('HDEL', replies, unpack(ids, start, math.min(start + 499, #ids))) end
+-- Comes last: it may empty the key, and while the slot moves to another node, a script fails at a key that is gone.
+if #ids > 0 then redis.call('HDEL', replies, unpack(ids)) end
 return outcomes

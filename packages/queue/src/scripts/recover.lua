@@ -31,7 +31,7 @@ local found = redis.call('ZSCAN', leases, cursor, 'MATCH', fence .. '*', 'COUNT'
 local entries, members = {}, {}
 for i = 1, #found[2], 2 do
   members[#members + 1] = found[2][i]
-  entries[#entries + 1] = leasedEntry(found[2][i])
+  entries[#members] = leasedEntry(found[2][i])
 end
 -- The ids of one producer sort in the order in which the jobs were added.
 table.sort(entries)

@@ -91,8 +91,7 @@ end
 
 -- Removals come last, and each key that they may empty is not touched again: while its slot moves to another node, a script
 -- fails at a key that is gone.
-local endedMembers, goneIds = {}, {}
-local isEnding = {}
+local endedMembers, goneIds, isEnding = {}, {}, {}
 if looks or #others > 0 then
   for member in string.gmatch(done, '[^\n]+') do isEnding[member] = true end
 end
@@ -114,29 +113,28 @@ for i = 1, #others, 4 do
   local member, verdict, record, answer = others[i], others[i + 1], others[i + 2], others[i + 3]
   local entry = leasedEntry(member)
   local id = idOf(entry)
-  local isHeld = not isEnding[member] and redis.call('ZSCORE', leases, member)
-  if isHeld then
+  if isEnding[member] or not redis.call('ZSCORE', leases, member) then
+    if redis.call('ZSCORE', revoked, member) then refused[#refused + 1] = member end
+  else
     isEnding[member] = true
     endedMembers[#endedMembers + 1] = member
-  end
-  if not isHeld then
-    if redis.call('ZSCORE', revoked, member) then refused[#refused + 1] = member end
-  elseif verdict == 'd' then
-    goneIds[#goneIds + 1] = id
-    if answer ~= '' then tell(id, answer) end
-  elseif redis.call('HEXISTS', jobs, id) == 1 then
-    redis.call('HSET', failures, id, record)
-    isRare = true
-    if verdict == 'x' then
-      makeDead(jobs, failures, dead, meta, id, now)
-      mayHaveDied = true
+    if verdict == 'd' then
+      goneIds[#goneIds + 1] = id
       if answer ~= '' then tell(id, answer) end
-    elseif verdict == '0' then
-      ready[#ready + 1] = entry
-    else
-      local earliest = redis.call('ZRANGE', delayed, 0, 0, 'WITHSCORES')[2]
-      redis.call('ZADD', delayed, string.format('%.0f', now + verdict), entry)
-      if not earliest or tonumber(earliest) > now + verdict then wakeTimers(wake) end
+    elseif redis.call('HEXISTS', jobs, id) == 1 then
+      redis.call('HSET', failures, id, record)
+      isRare = true
+      if verdict == 'x' then
+        makeDead(jobs, failures, dead, meta, id, now)
+        mayHaveDied = true
+        if answer ~= '' then tell(id, answer) end
+      elseif verdict == '0' then
+        ready[#ready + 1] = entry
+      else
+        local earliest = redis.call('ZRANGE', delayed, 0, 0, 'WITHSCORES')[2]
+        redis.call('ZADD', delayed, string.format('%.0f', now + verdict), entry)
+        if not earliest or tonumber(earliest) > now + verdict then wakeTimers(wake) end
+      end
     end
   end
 end
@@ -182,8 +180,7 @@ if promoted > 0 or #ready > 0 then
   isRare = true
 end
 if upkeep ~= '' then redis.call('HINCRBY', meta, 'completed', upkeep) end
-local overdue = {}
-if mayHaveDied or upkeep ~= '' then overdue = overdueDead(jobs, failures, dead, meta, bounds, now) end
+local overdue = (mayHaveDied or upkeep ~= '') and overdueDead(jobs, failures, dead, meta, bounds, now) or {}
 
 local band, ranked = 8589934592, {}
 local rankedLeft = isRare and redis.call('ZCARD', prioritised) or 0
@@ -262,35 +259,32 @@ if isWoken or promoted > 0 or #ready > 0 then
   if plainLeft + rankedLeft > #ranked then wakeWorker(wake) end
 end
 
-local leased = looks and redis.call('ZCARD', leases)
+local leased, held = looks and redis.call('ZCARD', leases), 0
 if done ~= '' then
-  local members, ids, start = {}, {}, 1
+  local members, start = {}, 1
   while start < #done do
     -- A fence and a made id are 26 characters. Matching lines is slower; only entries with a priority need it.
     local member = string.sub(done, start, start + 25)
     if string.byte(member, 13) == 33 then member = string.match(done, '[^\n]+', start) end
     start = start + #member + 1
     members[#members + 1] = member
-    ids[#ids + 1] = string.sub(member, -14)
   end
-  local held = redis.call('ZREM', leases, unpack(members))
-  if looks then leased = leased - held end
-  if held < #members then
-    -- Some leases were no longer held. Those that were reclaimed are refused. The others ended with an earlier copy of this call
-    -- or were lost in a failover; in both cases their jobs are done. The lease of a dead letter was reclaimed, but so long ago
-    -- that `revoked` has forgotten it.
-    local ended = {}
-    for i, member in ipairs(members) do
-      if redis.call('ZSCORE', revoked, member) or redis.call('ZSCORE', dead, ids[i]) then refused[#refused + 1] = member
-      else ended[#ended + 1] = ids[i] end
+  held = redis.call('ZREM', leases, unpack(members))
+  for _, member in ipairs(members) do
+    -- If some leases were no longer held: those that were reclaimed are refused. The others ended with an earlier copy of this
+    -- call or were lost in a failover; in both cases their jobs are done. The lease of a dead letter was reclaimed, but so long
+    -- ago that `revoked` has forgotten it.
+    local id = string.sub(member, -14)
+    if held < #members and (redis.call('ZSCORE', revoked, member) or redis.call('ZSCORE', dead, id)) then
+      refused[#refused + 1] = member
+    else
+      goneIds[#goneIds + 1] = id
     end
-    ids = ended
   end
-  for _, id in ipairs(ids) do goneIds[#goneIds + 1] = id end
 end
 if #endedMembers > 0 then redis.call('ZREM', leases, unpack(endedMembers)) end
 if looks then
-  nextEnd = leased > #endedMembers and tonumber(redis.call('ZRANGE', leases, 0, 0, 'WITHSCORES')[2]) or -1
+  nextEnd = leased > held + #endedMembers and tonumber(redis.call('ZRANGE', leases, 0, 0, 'WITHSCORES')[2]) or -1
 end
 for _, id in ipairs(overdue) do goneIds[#goneIds + 1] = id end
 if #goneIds > 0 then
