@@ -14,6 +14,8 @@ const libraryKiB = 15;
 const exceptionsKiB = {
   "@kit/autocomplete": 19.25,
   "@kit/chat": 24,
+  // Connections that follow the client behind one address, and on a Cluster whose nodes come and go.
+  "@kit/core": 16,
   "@kit/geoip": 15.25,
   "@kit/logship": 30,
   "@kit/queue": 21,
