@@ -59,7 +59,7 @@ export class Waiter {
       this.#return();
       if (this.#closing.signal.aborted) return woken;
       if (error instanceof KitError) this.#events.error(error);
-      await pause(backoffMs(++this.#failures + 1, 50, 2_000), this.#closing.signal).catch(() => undefined);
+      await pause(backoffMs(++this.#failures + 1, 50, 1_000), this.#closing.signal).catch(() => undefined);
       return woken;
     }
   }
