@@ -315,8 +315,11 @@ export class Intake {
     this.#isWaiting = false;
     this.#pending -= count;
     if (woken) this.#receive(woken.reply, request, woken.sentAt, woken.marker);
-    // The next look finds everything that was missed meanwhile.
-    else this.#mustLook = true;
+    else {
+      // The next call takes what was missed meanwhile: the wait may have popped the marker of a job.
+      this.#mustLook = true;
+      this.#isDrained = false;
+    }
     this.#rest.look();
     this.pump();
   }
