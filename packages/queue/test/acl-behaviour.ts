@@ -70,6 +70,7 @@ export const aclBehaviour = (mode: RedisMode): void => {
         "lrange",
         // Of core, for replies.
         "publish",
+        "pubsub|numsub",
         "subscribe",
         "unsubscribe",
         "set",
