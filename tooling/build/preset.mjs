@@ -10,18 +10,18 @@ const shared = {
 };
 
 /** The comments of a script that are read where it runs: its name, the types of its keys, the place of libraries. */
-const keptComment = /^-- (?:[\w.-]+\.lua - |KEYS\[|Libraries$)/;
+const keptComment = /^-- (?:[\w.-]+\.lua - |KEYS\[|Needs |Defines |Libraries$)/;
 
 /**
- * The text of a Lua file without what only people read: comments, those of a library altogether, and indentation. Comments
- * behind code stay: `--` may stand in a string.
+ * The text of a Lua file without what only people read: comments and indentation. Comments behind code stay: `--` may stand in a
+ * string. A library that other packages join keeps its header, for their contract tests.
  */
 export const withoutComments = (lua) => {
-  const isLibrary = /^-- Defines /m.test(lua);
+  const hasHeader = !/^-- Defines /m.test(lua) || /^--.* Exported: /m.test(lua);
   return lua
     .split("\n")
     .map((line) => line.trim())
-    .filter((line) => line !== "" && (!line.startsWith("--") || (!isLibrary && keptComment.test(line))))
+    .filter((line) => line !== "" && (!line.startsWith("--") || (hasHeader && keptComment.test(line))))
     .map((line) => line.replace(/^(-- KEYS\[\w+\])\s+(\S+)\s+(\w+).*/, "$1 $2 $3"))
     .join("\n");
 };

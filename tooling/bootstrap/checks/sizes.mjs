@@ -18,7 +18,7 @@ const exceptionsKiB = {
   "@kit/core": 16,
   "@kit/geoip": 15.25,
   "@kit/logship": 30,
-  "@kit/queue": 21,
+  "@kit/queue": 21.25,
   "@kit/stats": 24,
   "@kit/testing": null,
 };

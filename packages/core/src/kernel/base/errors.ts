@@ -234,11 +234,11 @@ const brokenOff = /^(ERR )?Script attempted to access a non local key/;
 /** Whether a script ended before its end, perhaps after some of its writes. */
 export const isBrokenOff = (text: string): boolean => brokenOff.test(text);
 
-/** Whether a call failed since the slot of its keys is moving: that passes when all its keys have moved. */
+/** Whether a call failed since the slot of its keys is moving, or has just moved: that passes when all its keys have. */
 export const isSlotMoving = (error: unknown): boolean => {
   const { cause } = error as { cause?: unknown };
   const text = replyOf(cause instanceof Error ? cause.message : "");
-  return /^(TRYAGAIN|ASK)\b/.test(text) || isBrokenOff(text);
+  return /^(TRYAGAIN|ASK|MOVED)\b/.test(text) || isBrokenOff(text);
 };
 
 const serverCodes: readonly (readonly [RegExp, CoreErrorCode, string, boolean])[] = [

@@ -2,7 +2,7 @@
 --
 -- Defines readClock, newNotifier, someDead
 --
--- All inputs are parameters.
+-- All inputs are parameters. Exported: packages that lease join it to their scripts.
 
 -- The server's time: epoch milliseconds, and epoch microseconds.
 local function readClock()
