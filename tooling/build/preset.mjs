@@ -10,18 +10,19 @@ const shared = {
 };
 
 /** The comments of a script that are read where it runs: its name, the types of its keys, the place of libraries. */
-const keptComment = /^-- (?:[\w.-]+\.lua - |KEYS\[|Needs |Defines |Libraries$)/;
+const keptComment = /^-- (?:[\w.-]+\.lua(?: - |$)|KEYS\[|Needs |Defines |Libraries$)/;
 
 /**
  * The text of a Lua file without what only people read: comments and indentation. Comments behind code stay: `--` may stand in a
- * string. A library that other packages join keeps its header, for their contract tests.
+ * string. Of a library only its name is left, by which the faults lab finds it; one that other packages join keeps its header, for
+ * their contract tests.
  */
 export const withoutComments = (lua) => {
-  const hasHeader = !/^-- Defines /m.test(lua) || /^--.* Exported: /m.test(lua);
+  const isOwnLibrary = /^-- Defines /m.test(lua) && !/^--.* Exported: /m.test(lua);
   return lua
     .split("\n")
-    .map((line) => line.trim())
-    .filter((line) => line !== "" && (!line.startsWith("--") || (hasHeader && keptComment.test(line))))
+    .map((line) => (isOwnLibrary ? line.replace(/^(-- [\w.-]+\.lua) - .*|^--.*/, "$1").trim() : line.trim()))
+    .filter((line) => line !== "" && (!line.startsWith("--") || keptComment.test(line)))
     .map((line) => line.replace(/^(-- KEYS\[\w+\])\s+(\S+)\s+(\w+).*/, "$1 $2 $3"))
     .join("\n");
 };

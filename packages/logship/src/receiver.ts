@@ -368,7 +368,7 @@ export class Receiver extends Processor<ReceiverEvents> {
     const { consumer, from } = this.#resolved;
     const reply = await this.#hub.run(scripts.join, { consumer, from, epoch: newToken(), op }, { signal });
     if (reply.state === "trimmed")
-      throw new LogshipError("KIT_LOGSHIP_TRIMMED", `${this.#who} is new, and a part of the files has been freed`);
+      throw new LogshipError("KIT_LOGSHIP_TRIMMED", `${this.#who} is new, and files were freed`);
     if (reply.state === "dropped") throw new LogshipError("KIT_LOGSHIP_DROPPED", `${this.#who} was removed`);
     const before = this.#epoch;
     this.#epoch = undefined;

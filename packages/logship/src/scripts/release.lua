@@ -75,7 +75,7 @@ local function removeReleased(files, live, sources, done, chunks, positions, rel
   inBatches(released.chunks, function(...) redis.call('HDEL', chunks, ...) end)
   inBatches(released.positions, function(...) redis.call('HDEL', positions, ...) end)
   inBatches(released.files, function(...) redis.call('HDEL', files, ...) end)
+  inBatches(released.sources, function(...) redis.call('HDEL', sources, ...) end)
   inBatches(released.live, function(...) redis.call('ZREM', live, ...) end)
   inBatches(released.done, function(...) redis.call('ZREM', done, ...) end)
-  inBatches(released.sources, function(...) redis.call('HDEL', sources, ...) end)
 end

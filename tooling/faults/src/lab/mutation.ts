@@ -20,7 +20,7 @@ const mutated = (built: string, { script, operands, lua }: Mutation): string => 
   const header = String.raw`(?:--(?:(?!\\n)[^\n])*${newline})*`;
   const binding = String.raw`local \w+ = [^\\\n]*?(?:KEYS|ARGV)[^\\\n]*${newline}`;
   const pattern = new RegExp(
-    String.raw`-- ${script}\.lua - (?:(?!\\n)[^\n])*${newline}${header}(?<bindings>(?:${binding})*)`,
+    String.raw`-- ${script}\.lua(?: - (?:(?!\\n)[^\n])*)?${newline}${header}(?<bindings>(?:${binding})*)`,
   );
   const found = pattern.exec(built);
   const bindings = found?.groups?.["bindings"];
