@@ -14,9 +14,6 @@ export interface LeaserEvents<S extends Seen, L>
   readonly acquired: (lease: L, waitedMs: number) => void;
 }
 
-/** No try begins when less than this is left. */
-const leastTryMs = 2;
-
 /**
  * Takes leases by name: at once, or in the queue. The package's commands say what is leased.
  *
@@ -154,38 +151,32 @@ export class Leaser<Resolved extends ResolvedAcquire, S extends Seen, L extends 
     signal?.throwIfAborted();
     // Throws for a name that cannot be a key: nothing was sent that would have to be undone.
     this.#commands.keyOf(name);
-    try {
-      for (;;) {
+    for (;;)
+      try {
         const sentAt = performance.now();
         // A single try takes what time a command takes.
         const patienceMs = waitMs === 0 ? Infinity : Math.max(1, deadline.at - sentAt);
         const deadlineMs = Math.min(this.#commands.settings.deadlineMs, patienceMs);
-        const attempt = { sentAt, deadlineMs, signal };
-        const reply = await this.#commands.acquire(name, token, resolved, inbox, attempt).catch((error: unknown) => {
-          // Longer than a command may take: a slot moves for as long as its largest key does.
-          if (isSlotMoving(error) && waitMs > 0 && deadline.remainingMs > leastTryMs) return undefined;
-          throw error;
-        });
-        // Late: our picture of the server's clock was wrong.
-        if (!reply || reply.state === "late") {
-          this.assertOpen();
-          continue;
-        }
+        const reply = await this.#commands.acquire(name, token, resolved, inbox, { sentAt, deadlineMs, signal });
+        // Our picture of the server's clock was wrong.
+        if (reply.state === "late") continue;
         if (reply.state !== "granted") return reply;
         const { proof, msLeft: grantedMs = firstTermMs(resolved) } = reply;
         return { name, token, proof, grantedMs, deadlineAt: sentAt + lowerBoundMs(grantedMs) };
+      } catch (error) {
+        // Timers of Node may fire a moment early.
+        const isLate = deadline.remainingMs <= 2;
+        // A slot moves for as long as its largest key does, which may be longer than a command may take.
+        if (waitMs > 0 && !isLate && !this.#closing && isSlotMoving(error)) continue;
+        // It may have been granted, or stand in the queue, and nobody waits for it.
+        const isUnsent = KitError.is(error) && error.code === "KIT_UNAVAILABLE";
+        if (!isUnsent) this.#commands.cancel(name, token, resolved);
+        const isOver = waitMs > 0 && isLate && KitError.is(error) && error.retryable;
+        // Without any reply and without a connection we cannot say that it is taken.
+        const isCutOff = isUnsent && this.#commands.context.client.status !== "ready";
+        if (isOver && !isCutOff) throw this.#commands.timeoutError(name, resolved, undefined, error);
+        throw error;
       }
-    } catch (error) {
-      // It may have been granted, or stand in the queue, and nobody waits for it.
-      const isUnsent = KitError.is(error) && error.code === "KIT_UNAVAILABLE";
-      if (!isUnsent) this.#commands.cancel(name, token, resolved);
-      // Timers of Node may fire a moment early.
-      const isOver = waitMs > 0 && deadline.remainingMs <= 2 && KitError.is(error) && error.retryable;
-      // Without any reply and without a connection we cannot say that it is taken.
-      const isCutOff = isUnsent && this.#commands.context.client.status !== "ready";
-      if (isOver && !isCutOff) throw this.#commands.timeoutError(name, resolved, undefined, error);
-      throw error;
-    }
   }
 
   #granted(resolved: Resolved, startedAt: number, grant: Grant): L {
