@@ -1,5 +1,6 @@
 import * as vitest from "vitest";
 import { describe, expect, it } from "vitest";
+import { Redis } from "ioredis";
 import { eventually, FaultProxy, type RedisNode, startRedis, useRedis } from "@kit/testing";
 import type { Connection } from "../src/connect/connect.js";
 import { attach } from "../src/kernel/context/context.js";
@@ -18,6 +19,8 @@ const connectionsTo = async (node: RedisNode, name: string): Promise<number> =>
     .filter((line) => line.includes(` name=${name}`)).length;
 
 interface Site {
+  /** Of the address. */
+  readonly port: number;
   readonly former: RedisNode;
   readonly next: RedisNode;
   readonly client: Connection;
@@ -40,6 +43,7 @@ const aSite = async (user = ""): Promise<Site> => {
     former,
     next,
     client,
+    port: proxy.port,
     failOver: async () => {
       proxy.redirect(next.port);
       await former.call("FAILOVER", "TO", "127.0.0.1", String(next.port));
@@ -70,16 +74,31 @@ describe("behind one address, after a failover whose former master lives on", ()
     });
   });
 
-  it("an inbox that reaches another server than the client does not open", async () => {
-    const { former, next, client, failOver } = await aSite();
+  it("an inbox that reaches another server than a borrowed client does not open", async () => {
+    const { former, next, port, failOver } = await aSite();
+    const client = new Redis(port, { retryStrategy: () => 20 });
+    redis.defer(() => client.disconnect());
+    await client.ping();
     const context = attach(client, { prefix: redis.prefix });
     redis.defer(() => context.detach());
     await failOver();
     // The client has sent nothing since: it is still with the former master.
     expect(await context.inbox.open(Deadline.in(500))).toBe(false);
-    await write(client);
+    client.disconnect(true);
     expect(await context.inbox.open(Deadline.in(20_000))).toBe(true);
     expect([await connectionsTo(former, "kit:inbox"), await connectionsTo(next, "kit:inbox")]).toEqual([0, 1]);
+  });
+
+  it("a client of ours that only reads follows a connection that is made anew", async () => {
+    const { former, next, client, failOver } = await aSite();
+    const context = attach(client, { prefix: redis.prefix });
+    redis.defer(() => context.detach());
+    await failOver();
+    await former.call("REPLICAOF", "127.0.0.1", "1");
+    await next.call("SET", "stock", "99");
+    expect(await client.get("stock")).toBeNull();
+    expect(await context.inbox.open(Deadline.in(20_000))).toBe(true);
+    expect(await client.get("stock")).toBe("99");
   });
 
   it("transactions read what the client reads, and not a former master", async () => {

@@ -1,4 +1,5 @@
-import { isClusterClient, isForsaken, isReady, type NodeClient, type RedisLike } from "./client.js";
+import { destroySocket, isClusterClient, isForsaken, isReady, type NodeClient, type RedisLike } from "./client.js";
+import { isOwned } from "./supervision.js";
 
 /** By socket, since a client that connects again may reach another server. */
 const known = new WeakMap<object, Promise<string>>();
@@ -36,5 +37,17 @@ export const leadsElsewhere = async (connection: NodeClient, client: RedisLike, 
   if (!isReady(client)) return false;
   const ids = await Promise.all([own, serverIdOf(client as NodeClient)]);
   if (!isReady(connection) || !isReady(client)) return false;
-  return ids.includes("") ? isOlder : ids[0] !== ids[1];
+  const isElsewhere = ids.includes("") ? isOlder : ids[0] !== ids[1];
+  if (isElsewhere && !isOlder && isOwned(client)) void leaveReplica(client as NodeClient);
+  return isElsewhere;
+};
+
+/**
+ * A connection made later shows where the address leads now: a client of ours that only reads may have stayed with a
+ * former master, which refuses it nothing.
+ */
+const leaveReplica = async (client: NodeClient): Promise<void> => {
+  const { stream } = client;
+  const info = await client.call("INFO", "replication").catch(() => "");
+  if (stream === client.stream && String(info).includes("role:slave")) destroySocket(client);
 };
