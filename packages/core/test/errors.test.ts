@@ -2,6 +2,7 @@ import { inspect } from "node:util";
 import { describe, expect, it } from "vitest";
 import {
   isReplyError,
+  isSlotMoving,
   KitClosedError,
   KitConflictError,
   KitError,
@@ -58,6 +59,10 @@ const replies: readonly [reply: string, code: string, retryable: boolean][] = [
   ["KIT_LAYOUT lock 2", "KIT_LAYOUT", false],
   ["ERR value is not an integer or out of range", "KIT_SERVER", false],
 ];
+
+it("isSlotMoving takes anything that was thrown", () => {
+  expect([null, undefined, "text", 1].map(isSlotMoving)).toEqual([false, false, false, false]);
+});
 
 describe("serverError", () => {
   for (const [form, wrap] of forms)

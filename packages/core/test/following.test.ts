@@ -11,7 +11,7 @@ import { openInbox } from "./inbox-behaviour.js";
 
 const redis = useRedis(vitest);
 
-const roleOf = async (node: RedisNode): Promise<unknown> => ((await node.call("ROLE")) as unknown[])[0];
+const roleOf = async (node: Pick<RedisNode, "call">): Promise<unknown> => ((await node.call("ROLE")) as unknown[])[0];
 
 const connectionsTo = async (node: RedisNode, name: string): Promise<number> =>
   String(await node.call("CLIENT", "LIST"))
@@ -74,7 +74,7 @@ describe("behind one address, after a failover whose former master lives on", ()
     });
   });
 
-  it("an inbox that reaches another server than a borrowed client does not open", async () => {
+  it("an inbox on a borrowed client that stays goes where the address leads", async () => {
     const { former, next, port, failOver } = await aSite();
     const client = new Redis(port, { retryStrategy: () => 20 });
     redis.defer(() => client.disconnect());
@@ -82,10 +82,9 @@ describe("behind one address, after a failover whose former master lives on", ()
     const context = attach(client, { prefix: redis.prefix });
     redis.defer(() => context.detach());
     await failOver();
-    // The client has sent nothing since: it is still with the former master.
-    expect(await context.inbox.open(Deadline.in(500))).toBe(false);
-    client.disconnect(true);
+    // The client has sent nothing since: it is still with the former master, and only its owner may end that.
     expect(await context.inbox.open(Deadline.in(20_000))).toBe(true);
+    expect(await roleOf({ call: (command) => client.call(command) })).toBe("slave");
     expect([await connectionsTo(former, "kit:inbox"), await connectionsTo(next, "kit:inbox")]).toEqual([0, 1]);
   });
 
@@ -98,7 +97,8 @@ describe("behind one address, after a failover whose former master lives on", ()
     await next.call("SET", "stock", "99");
     expect(await client.get("stock")).toBeNull();
     expect(await context.inbox.open(Deadline.in(20_000))).toBe(true);
-    expect(await client.get("stock")).toBe("99");
+    // Not at once: it connects anew.
+    await eventually(async () => expect(await client.get("stock")).toBe("99"));
   });
 
   it("transactions read what the client reads, and not a former master", async () => {

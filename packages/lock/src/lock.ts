@@ -118,7 +118,7 @@ export class Lock extends TypedEmitter<LockEvents> implements AsyncDisposable {
    * `signal`), the promise rejects at once and the waiter leaves the queue in the background; a lock that was granted at that
    * moment goes to the next waiter.
    *
-   * @throws {LockTimeoutError} `waitMs` passed. With a `cause`, Redis was unreachable at the end.
+   * @throws {LockTimeoutError} `waitMs` passed. With a `cause`, Redis was unreachable at the end, or the slot was moving.
    * @throws {LockLostError} the server's reply came after the lease was over. The acquire is being undone; call again.
    * @throws `signal.reason` if `signal` aborts first; if it has aborted before the call, no command is sent.
    * @throws {LockQueueFullError} `maxWaiters` wait already.

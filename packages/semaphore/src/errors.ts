@@ -27,7 +27,7 @@ interface SeenUse {
 }
 
 /**
- * No permit was granted within `waitMs`: at the last reply, if there was one, there was no room. With a `cause`, Redis was unreachable at the end. A lost connection is noticed at once; a
+ * No permit was granted within `waitMs`: at the last reply, if there was one, there was no room. With a `cause`, Redis was unreachable at the end, or the slot was moving. A lost connection is noticed at once; a
  * silent server is noticed by the next heartbeat, within six seconds plus `deadlineMs`. The attempt is undone in the
  * background.
  */

@@ -146,7 +146,7 @@ export class Semaphore extends TypedEmitter<SemaphoreEvents> implements AsyncDis
    * about every five seconds. When the caller gives up (`waitMs`, `signal`), the promise rejects at once and the waiter leaves
    * the queue in the background; a permit that was granted at that moment goes to the next waiter.
    *
-   * @throws {SemaphoreTimeoutError} there was no room within `waitMs`. With a `cause`, Redis was unreachable at the end.
+   * @throws {SemaphoreTimeoutError} there was no room within `waitMs`. With a `cause`, Redis was unreachable at the end, or the slot was moving.
    * @throws {SemaphoreWeightError} `weight` is above the limits, so that it could never be granted. A limit of 0 is a pause: then
    * it waits.
    * @throws {PermitLostError} the server's reply came after the permit was over. The acquire is being undone; call again.

@@ -65,7 +65,7 @@ export interface ConnectOptions {
    * Further options of ioredis' `Cluster` (`natMap`, `scaleReads`, `slotsRefreshInterval` …), with a Cluster address. They
    * override ours. With `scaleReads` reads of the packages, too, go to replicas, which lag behind.
    */
-  readonly cluster?: Omit<ClusterOptions, "redisOptions" | "lazyConnect"> | undefined;
+  readonly cluster?: Omit<ClusterOptions, "redisOptions" | "lazyConnect" | keyof typeof ownClusterSettings> | undefined;
 }
 
 /**
@@ -116,11 +116,12 @@ const make = async ({ nodes }: Target, settings: Settings, cluster: ConnectOptio
     return new Redis(options);
   }
   return new Cluster(nodes, {
-    ...ownClusterSettings,
     clusterRetryStrategy: reconnectMs,
     // A name stays a name, since certificates are for names. It is looked up at each connection.
     dnsLookup: (name, found) => found(null, name),
     ...cluster,
+    // That nothing runs twice rests on these.
+    ...ownClusterSettings,
     lazyConnect: true,
     redisOptions: settings,
   });

@@ -1,3 +1,5 @@
+import { isSlotMoving } from "../toolkit/index.js";
+
 /**
  * How a lease ended without a release.
  *
@@ -29,7 +31,10 @@ export const shown = (text: string): string => JSON.stringify(text);
 
 /** The end of a timeout's message: the last state seen, and since when nothing was seen. */
 export const lastWords = (seen: string | undefined, cause: unknown): string => {
-  const silence = cause === undefined ? undefined : "Redis was unreachable at the end";
+  const obstacle = isSlotMoving(cause)
+    ? "the slot of its keys was moving at the end"
+    : "Redis was unreachable at the end";
+  const silence = cause === undefined ? undefined : obstacle;
   const words = [seen, silence].filter((word) => word !== undefined);
   return words.length === 0 ? "" : ` (${words.join("; ")})`;
 };

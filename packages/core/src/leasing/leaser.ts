@@ -167,7 +167,7 @@ export class Leaser<Resolved extends ResolvedAcquire, S extends Seen, L extends 
         // Timers of Node may fire a moment early.
         const isLate = deadline.remainingMs <= 2;
         // A slot moves for as long as its largest key does, which may be longer than a command may take.
-        if (waitMs > 0 && !isLate && !this.#closing && isSlotMoving(error)) continue;
+        if (waitMs > 0 && !isLate && !this.#closing && !signal?.aborted && isSlotMoving(error)) continue;
         // It may have been granted, or stand in the queue, and nobody waits for it.
         const isUnsent = KitError.is(error) && error.code === "KIT_UNAVAILABLE";
         if (!isUnsent) this.#commands.cancel(name, token, resolved);

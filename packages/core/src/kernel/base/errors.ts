@@ -236,7 +236,7 @@ export const isBrokenOff = (text: string): boolean => brokenOff.test(text);
 
 /** Whether a call failed since the slot of its keys is moving, or has just moved: that passes when all its keys have. */
 export const isSlotMoving = (error: unknown): boolean => {
-  const { cause } = error as { cause?: unknown };
+  const { cause } = (error ?? {}) as { cause?: unknown };
   const text = replyOf(cause instanceof Error ? cause.message : "");
   return /^(TRYAGAIN|ASK|MOVED)\b/.test(text) || isBrokenOff(text);
 };

@@ -31,23 +31,25 @@ const serverIdOf = (connection: NodeClient): Promise<string> => {
  */
 export const leadsElsewhere = async (connection: NodeClient, client: RedisLike, isOlder: boolean): Promise<boolean> => {
   if (isClusterClient(client)) return isForsaken(connection, client);
-  if (!isReady(connection)) return false;
+  // Where any replica will do, they lead to several.
+  if (!isReady(connection) || connection.options.role === "slave") return false;
   // First, and also if it cannot be compared yet: a connection that has subscribed may not ask any more.
   const own = serverIdOf(connection);
   if (!isReady(client)) return false;
   const ids = await Promise.all([own, serverIdOf(client as NodeClient)]);
   if (!isReady(connection) || !isReady(client)) return false;
   const isElsewhere = ids.includes("") ? isOlder : ids[0] !== ids[1];
-  if (isElsewhere && !isOlder && isOwned(client)) void leaveReplica(client as NodeClient);
-  return isElsewhere;
+  return isElsewhere && (isOlder || !(await isLeft(client as NodeClient)));
 };
 
 /**
- * A connection made later shows where the address leads now: a client of ours that only reads may have stayed with a
- * former master, which refuses it nothing.
+ * Whether the client is the one that stayed behind: a connection made later shows where the address leads now, and a former
+ * master, as a replica, refuses nothing to a client that only reads. One of ours is connected anew.
  */
-const leaveReplica = async (client: NodeClient): Promise<void> => {
+const isLeft = async (client: NodeClient): Promise<boolean> => {
   const { stream } = client;
   const info = await client.call("INFO", "replication").catch(() => "");
-  if (stream === client.stream && String(info).includes("role:slave")) destroySocket(client);
+  if (!String(info).includes("role:slave")) return false;
+  if (stream === client.stream && isOwned(client)) destroySocket(client);
+  return true;
 };

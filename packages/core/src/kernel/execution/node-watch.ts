@@ -41,6 +41,7 @@ export const watchNode = (client: RedisLike, connection: NodeClient, isBlocked: 
 
 const look = (client: RedisLike & { nodes(role: string): NodeClient[] }, watched: Watch["watched"]): NodeJS.Timeout => {
   const states = new Map<string, string>();
+  const silent = new Set<string>();
   let turn = 0;
   let asked = 0;
 
@@ -48,10 +49,15 @@ const look = (client: RedisLike & { nodes(role: string): NodeClient[] }, watched
     const node = client.nodes("all").find((one) => keyOf(one) === key);
     // The client has dropped it, or is about to find out what became of it.
     if (!node || !(isReady(node) || node.status === "wait")) return refreshSlots(client);
+    // Nothing piles up on a link that we cannot end.
+    if (silent.has(key) && !isOwned(client)) return;
     // A refusal is an answer, too.
     const state = node.call("CLUSTER", "INFO").then(stateOf, String);
+    void state.then(() => silent.delete(key));
     const onSilence = (): void => {
-      if (isOwned(client)) destroySocket(node);
+      // The callers' commands are on that link: a server may be busy for a moment.
+      if (silent.has(key) && isOwned(client)) destroySocket(node);
+      silent.add(key);
       for (const connection of watched.keys()) if (keyOf(connection) === key) destroySocket(connection);
       refreshSlots(client);
     };

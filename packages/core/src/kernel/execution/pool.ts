@@ -95,12 +95,12 @@ export class ExclusivePool {
     deadline: Deadline,
     signal: AbortSignal | undefined,
   ): Promise<ExclusiveConnection> {
-    if (this.#closed) throw new KitClosedError("The connection pool");
     if (this.#checkedOut >= this.#maxConnections) await this.#turn(deadline, signal);
     else this.#checkedOut++;
     let connection: NodeClient | undefined;
     try {
       for (let attempt = 1; ; attempt++) {
+        if (this.#closed) throw new KitClosedError("The connection pool");
         const address = find();
         const name = address ? `${address.host}:${String(address.port)}` : "";
         connection = this.#reuse(name) ?? this.#make(address);
