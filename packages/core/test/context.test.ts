@@ -12,6 +12,19 @@ import { append, read } from "./scripts.js";
 
 const redis = useRedis(vitest);
 
+it("hands nothing to a client behind its QUIT, whose reply that would cost", async () => {
+  const client = redis.connect();
+  await client.ping();
+  const context = attach(client, { prefix: redis.prefix });
+  redis.defer(() => context.detach());
+  const call = { what: "SET", mutates: true, idempotent: true, deadline: Deadline.in(10_000) };
+  const quitting = client.quit();
+  expect(await rejection(context.executor.run("SET", [redis.prefix, "1"], call))).toMatchObject({
+    code: "KIT_UNAVAILABLE",
+  });
+  expect(await quitting).toBe("OK");
+});
+
 describe("client context", () => {
   it("is one for a client and prefix, until the last holder lets go", () => {
     const first = attach(redis.client);

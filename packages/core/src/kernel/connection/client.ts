@@ -45,6 +45,8 @@ export interface NodeClient extends RedisLike {
     readonly remoteAddress?: string | undefined;
     readonly remotePort?: number | undefined;
   };
+  /** Whether QUIT was sent: to what comes after it the server replies with a reset, and the reply to QUIT is lost, too. */
+  readonly manuallyClosing?: boolean;
   subscribe(channel: string): Promise<unknown>;
 }
 
@@ -73,8 +75,10 @@ export const connectionsOf = (client: RedisLike): NodeClient[] =>
  * Whether a command handed over now goes out at once. A client may call itself ready for a moment after the other side
  * hung up, and would then keep the command for its next connection.
  */
-export const isReady = (client: RedisLike): boolean =>
-  client.status === "ready" && (client as NodeClient).stream?.writable !== false;
+export const isReady = (client: RedisLike): boolean => {
+  const { stream, manuallyClosing } = client as NodeClient;
+  return client.status === "ready" && stream?.writable !== false && (isClusterClient(client) || !manuallyClosing);
+};
 
 /**
  * Whether the client has given up. A Cluster client that ended may have the status `close`, since each of its connections
