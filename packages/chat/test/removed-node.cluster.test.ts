@@ -31,7 +31,7 @@ it("a listener whose client sends nothing else leaves a node that was removed fr
   await eventually(() => expect(bodies).toContain("before"));
   await eventually(async () => expect(String(await victim.call("CLIENT", "LIST"))).toMatch(/cmd=xread/));
   await removeNode(server.nodes, victim, others[2]!);
-  // What the node had is gone with it.
+  // The data of the node are gone with it.
   await eventually(() => sender.create(room, { members: ["ann", "bob"] }), { timeoutMs: 20_000 });
   await sender.send(room, { from: "ann", body: "after" });
   await eventually(() => expect(bodies).toContain("after"), { timeoutMs: 60_000 });

@@ -2,7 +2,7 @@ import { createHash } from "node:crypto";
 import { afterAll, beforeAll, expect, it, vi } from "vitest";
 import { type Node, slotMoves } from "./servers.js";
 
-/** What is known of a script. */
+/** The parts of a script that the check uses. */
 interface Script {
   readonly name: string;
   readonly source: string;

@@ -45,7 +45,7 @@ local function remember(ops, op)
   redis.call('PEXPIRE', ops, opsMs)
 end
 
--- What a script removes of a generation at its end: ids, and rows of both kinds.
+-- The ids, and the rows of both kinds, that a script removes of a generation at its end.
 local function droppedOf(generation)
   generation.dropped = generation.dropped or { ids = {}, rows = {}, ranked = {} }
   return generation.dropped

@@ -4,20 +4,22 @@ import { isOwned } from "./supervision.js";
 /** By socket, since a client that connects again may reach another server. */
 const known = new WeakMap<object, Promise<string>>();
 
-/** The id of the run of the server at the other end; empty where the user may not ask for it, or the connection ends first. */
-const serverIdOf = (connection: NodeClient): Promise<string> => {
+/** The server's words about itself; empty where the user may not ask for them, or the connection ends first. */
+const infoOf = (connection: NodeClient): Promise<string> => connection.call("INFO").then(String, () => "");
+
+const isReplica = (info: string): boolean => info.includes("role:slave");
+
+/** As the server was when this connection first asked. */
+const firstInfoOf = (connection: NodeClient): Promise<string> => {
   const { stream } = connection;
   if (!stream) return Promise.resolve("");
-  let id = known.get(stream);
-  if (!id) {
-    id = connection.call("INFO", "server").then(
-      (info) => /^run_id:(\w+)/m.exec(String(info))?.[1] ?? "",
-      () => "",
-    );
-    known.set(stream, id);
-  }
-  return id;
+  let info = known.get(stream);
+  if (!info) known.set(stream, (info = infoOf(connection)));
+  return info;
 };
+
+/** The id of the run of a server; empty where it does not say. */
+const runIdIn = (info: string): string => /^run_id:(\w+)/m.exec(info)?.[1] ?? "";
 
 /**
  * Whether a connection of ours leads to another server than the commands of the client. An address may lead to another server
@@ -34,12 +36,15 @@ export const leadsElsewhere = async (connection: NodeClient, client: RedisLike, 
   // Where any replica will do, they lead to several.
   if (!isReady(connection) || connection.options.role === "slave") return false;
   // First, and also if it cannot be compared yet: a connection that has subscribed may not ask any more.
-  const own = serverIdOf(connection);
+  const own = firstInfoOf(connection);
   if (!isReady(client)) return false;
-  const ids = await Promise.all([own, serverIdOf(client as NodeClient)]);
+  const infos = await Promise.all([own, firstInfoOf(client as NodeClient)]);
   if (!isReady(connection) || !isReady(client)) return false;
-  const isElsewhere = ids.includes("") ? isOlder : ids[0] !== ids[1];
-  return isElsewhere && (isOlder || !(await isLeft(client as NodeClient)));
+  const [id, clientsId] = infos.map(runIdIn);
+  if (!id || !clientsId) return isOlder;
+  if (id === clientsId || isOlder) return id !== clientsId;
+  // An address of several replicas leads to any of them.
+  return !isReplica(infos[0]) && !(await isLeft(client as NodeClient));
 };
 
 /**
@@ -48,8 +53,7 @@ export const leadsElsewhere = async (connection: NodeClient, client: RedisLike, 
  */
 const isLeft = async (client: NodeClient): Promise<boolean> => {
   const { stream } = client;
-  const info = await client.call("INFO", "replication").catch(() => "");
-  if (!String(info).includes("role:slave")) return false;
+  if (!isReplica(await infoOf(client))) return false;
   if (stream === client.stream && isOwned(client)) destroySocket(client);
   return true;
 };

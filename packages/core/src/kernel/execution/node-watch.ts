@@ -75,6 +75,6 @@ const look = (client: RedisLike & { nodes(role: string): NodeClient[] }, watched
   }, everyMs);
 };
 
-/** What changes with every failover, added or removed node and moved slot. */
+/** Every failover, added or removed node and moved slot changes one of these. */
 const stateOf = (info: unknown): string =>
   String(String(info).match(/cluster_(state|known_nodes|size|current_epoch):\S+/g));

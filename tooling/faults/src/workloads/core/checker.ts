@@ -156,7 +156,7 @@ const countersIn = (run: RunHistory): (CounterCall & { readonly id: string })[] 
   );
 
 const checkCounters = (run: RunHistory, judge: Judge): void => {
-  // What a server forgets, no transaction sees.
+  // No transaction sees a write that its server lost.
   if (!run.losesNothing) return;
   const calls = countersIn(run);
   // A killed worker may have added one more than it noted.
