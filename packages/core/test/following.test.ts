@@ -117,6 +117,23 @@ describe("behind one address, after a failover whose former master lives on", ()
     expect(await Promise.all([look(), look(), look(), look()])).toEqual(["99", "99", "99", "99"]);
   });
 
+  it("a client of ours whose address leads to any of several replicas stays where it is", async () => {
+    const server = await startRedis({ replicas: 2 });
+    redis.defer(() => server.stop());
+    const [one, another] = [server.replicas[0]!, server.replicas[1]!];
+    const proxy = await FaultProxy.start({ port: one.port });
+    redis.defer(() => proxy.close());
+    const client = await own(redis, { url: proxy.url });
+    const context = attach(client, { prefix: redis.prefix });
+    redis.defer(() => context.detach());
+    const id = await client.call("CLIENT", "ID");
+    proxy.redirect(another.port);
+    expect(await context.inbox.open(Deadline.in(20_000))).toBe(true);
+    expect(await connectionsTo(another, "kit:inbox")).toBe(1);
+    expect(await client.call("CLIENT", "ID")).toBe(id);
+    expect(String(await client.call("INFO", "server"))).toContain(`tcp_port:${String(one.port)}`);
+  });
+
   it("a connection for blocking reads that is checked out ends, so that its borrower takes another", async () => {
     const { client, failOver } = await aSite();
     const context = attach(client, { prefix: redis.prefix });
