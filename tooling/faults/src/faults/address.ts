@@ -26,8 +26,8 @@ const handOver = async (old: RedisNode, next: RedisNode): Promise<void> => {
  * A hand-over as behind a name in DNS, a virtual IP or the service of a managed platform: the address of the workers leads to
  * the new master, and the links that are open stay with the old one, which lives on as a replica.
  *
- * `isCutOff`: soon after, the old master loses its link to the new one. A client that still reads from it is told of the
- * past; with the link it hears all that the new one publishes.
+ * `isCutOff`: soon after, the old master loses its link to the new one. A client that still reads from it
+ * gets old data; with the link it receives all that the new one publishes.
  */
 const failover = (kind: string, isCutOff: boolean): Fault => ({
   kind,

@@ -65,7 +65,7 @@ const moveSlot = async (lab: Lab, slot: string, from: RedisNode, to: RedisNode, 
   // The new owner first: else nobody would own the slot if this process died in between.
   for (const node of new Set([to, from, ...all]))
     await cluster(node, "SETSLOT", slot, "NODE", owner).catch((error: unknown) => {
-      // A master without slots follows the owner of its last one, which it may hear of by itself.
+      // A master without slots follows the owner of its last one, whose messages may reach it first.
       if (!String(error).includes("only with masters")) throw error;
     });
   await agreedOn(owner, all);
