@@ -231,7 +231,8 @@ function serverArgs(
   args: readonly string[],
 ): string[] {
   // A master would wait five seconds for more replicas before it sends the first its data.
-  const all = [...PERSISTENCE[persistence], "--repl-diskless-sync-delay", "0"];
+  // From a diskless transfer a replica gets nothing further before its next report, up to 1 s later, and says that its link is up.
+  const all = [...PERSISTENCE[persistence], "--repl-diskless-sync", "no"];
   if (binary.canEnableDebug) all.push("--enable-debug-command", "local");
   if (mode === "cluster") all.push("--cluster-enabled", "yes", "--cluster-node-timeout", "1000");
   if (password !== undefined) all.push("--requirepass", password, "--masterauth", password);
