@@ -2,16 +2,21 @@
 import { KitError } from "@kit/core";
 import { CommanderError } from "commander";
 import { exitCodes, Failure } from "./exit-codes.js";
+import { writeJson } from "./output.js";
+import { harmless } from "./print.js";
 import { programFor } from "./program.js";
 import { listenForSignals, signalExitCode } from "./shutdown.js";
 
 const exitCodeOf = (error: unknown): number => {
+  if (error instanceof CommanderError) return error.exitCode === 0 ? exitCodes.fine : exitCodes.usage;
   if (error instanceof Failure) return error.exitCode;
   if (error instanceof TypeError || error instanceof RangeError) return exitCodes.usage;
   if (!KitError.is(error)) return exitCodes.problem;
   if (error.code === "KIT_TARGET" || error.code === "KIT_NAME") return exitCodes.usage;
   return error.code === "KIT_UNAVAILABLE" || error.code === "KIT_AUTH" ? exitCodes.noConnection : exitCodes.problem;
 };
+
+const messageOf = (error: unknown): string => harmless(error instanceof Error ? error.message : String(error));
 
 // `kit doctor | head -1` has seen enough, and there is nobody to tell that to.
 for (const stream of [process.stdout, process.stderr])
@@ -21,17 +26,19 @@ for (const stream of [process.stdout, process.stderr])
   });
 listenForSignals();
 
+const argv = process.argv.slice(2);
 try {
-  const program = await programFor(process.argv.slice(2), (exitCode) => {
+  const program = await programFor(argv, (exitCode) => {
     process.exitCode = exitCode;
   });
   await program.parseAsync();
 } catch (error) {
+  process.exitCode = exitCodeOf(error);
   // commander has said everything by then.
-  if (error instanceof CommanderError) process.exitCode = error.exitCode === 0 ? exitCodes.fine : exitCodes.usage;
-  else {
-    process.stderr.write(`kit: ${error instanceof Error ? error.message : String(error)}\n`);
-    process.exitCode = exitCodeOf(error);
+  if (!(error instanceof CommanderError)) process.stderr.write(`kit: ${messageOf(error)}\n`);
+  if (process.exitCode !== exitCodes.fine && argv.includes("--json")) {
+    const code = KitError.is(error) ? error.code : null;
+    await writeJson({ error: { code, message: messageOf(error) }, exitCode: process.exitCode });
   }
 }
 

@@ -331,6 +331,69 @@ describe("an address where something else than Redis listens", () => {
   });
 });
 
+/** No character of it moves the cursor, hides text or turns its direction round. */
+const isHarmless = (text: string): boolean => !/[^\P{C}\n]/u.test(text);
+
+describe("text from elsewhere", () => {
+  const dangerous = "\u001B]0;owned\u0007 \u009B31m \u202Edesrever";
+
+  it("cannot steer the terminal from an error of the server", async () => {
+    const server = createServer((socket) =>
+      socket.on("error", () => undefined).on("data", () => socket.write(`-ERR ${dangerous}\r\n`)),
+    );
+    server.listen(0, "127.0.0.1");
+    await once(server, "listening");
+    onTestFinished(() => void server.close());
+    const url = `redis://127.0.0.1:${String((server.address() as AddressInfo).port)}`;
+    const { code, stderr } = await kit(["inspect", "lock", "a", "--url", url]);
+    expect(code).not.toBe(0);
+    expect(stderr).toContain("desrever");
+    expect(isHarmless(stderr)).toBe(true);
+    expect(isHarmless((await kit([dangerous])).stderr)).toBe(true);
+  });
+
+  it.runIf(process.platform === "linux")("cannot steer the terminal from the lines of a log", async () => {
+    const server = await started();
+    const file = join(emptyFolder(), "log");
+    writeFileSync(file, `${dangerous} é\n\tsecond\n`);
+    const beside = programBeside("logship");
+    const env = { REDIS_URL: server.url };
+    expect(
+      (
+        await kit(["ship", "web", file, "--limit", "1000000", "--consumers", "one,two", "--close"], {
+          program: beside,
+          env,
+        })
+      ).code,
+    ).toBe(0);
+    const receive = `${process.execPath} ${beside} receive web one --quiet 2>/dev/null`;
+    const { PATH = "" } = process.env;
+    const child = spawn("script", ["-qec", receive, "/dev/null"], {
+      env: { PATH, ...env },
+      stdio: ["ignore", "pipe", "pipe"],
+    });
+    const { stdout } = await ended(child);
+    expect(stdout.replaceAll("\r\n", "\n")).toBe("·]0;owned· ·31m ·desrever é\n\tsecond\n");
+    // A file or a pipe gets every byte.
+    const piped = await kit(["receive", "web", "two", "--quiet"], { program: beside, env });
+    expect(piped.stdout).toBe(`${dangerous} é\n\tsecond\n`);
+  });
+});
+
+describe("a failure with --json", () => {
+  it.each([
+    ["no server", ["inspect", "lock", "a", "--url", "redis://127.0.0.1:1"], 3, "KIT_UNAVAILABLE"],
+    ["an unknown command", ["docter"], 64, null],
+    ["a missing argument", ["inspect", "lock", "--url", "redis://127.0.0.1:1"], 3, "KIT_UNAVAILABLE"],
+    ["an unknown thing", ["inspect", "no-such"], 64, null],
+  ])("is JSON, too: %s", async (_, args, exitCode, code) => {
+    const { stdout, stderr, code: ended } = await kit([...args, "--json"]);
+    expect(ended).toBe(exitCode);
+    expect(JSON.parse(stdout)).toEqual({ version: 1, error: { code, message: expect.stringMatching(/./) }, exitCode });
+    expect(stderr).not.toBe("");
+  });
+});
+
 describe("secrets", () => {
   const secret = "CANARY-7d1f";
   const encodings = [secret, encodeURIComponent(secret), Buffer.from(secret).toString("base64")];
