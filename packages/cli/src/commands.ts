@@ -11,7 +11,7 @@ import type {
 import { type Command, InvalidArgumentError, Option } from "commander";
 import { exitCodes, Failure } from "./exit-codes.js";
 import { type Target, targetOptions, withConnection } from "./connection.js";
-import { listOf } from "./list.js";
+import { find, type Kind, kindsOf, listOf, type Look, overviewOf } from "./list.js";
 import { keyFacts, keysOf, type RawKey } from "./keys.js";
 import { outputOf } from "./output.js";
 import { endedResumable, shutdownSignal } from "./shutdown.js";
@@ -20,6 +20,9 @@ import { withoutCredentials } from "./target.js";
 type Values = Readonly<Record<string, unknown>>;
 
 const nameArgument: readonly CliArgument[] = [{ name: "name", about: "" }];
+
+/** The names in a message that says what there is. */
+const mostNamed = 20;
 
 const integerOf = (text: string): number => {
   const value = Number(text);
@@ -37,6 +40,7 @@ const placeOf = ({ name, count = "one" }: CliArgument): string =>
   count === "optional" ? `[${name}]` : count === "many" ? `<${name}...>` : `<${name}>`;
 
 interface Spec {
+  readonly from?: PackageDescriptor;
   readonly args: readonly CliArgument[] | undefined;
   readonly options: readonly CliOption[] | undefined;
 }
@@ -48,18 +52,44 @@ interface Given {
   readonly values: Values;
 }
 
+/** @throws {Failure} says what the argument could name. */
+const askWhich = async (target: Target, { name }: CliArgument, kind: Kind): Promise<void> => {
+  await withConnection(target, "kit-list", async (redis) => {
+    const [{ things, isWhole } = { things: [], isWhole: true }] = await find(redis, target.prefix, [kind]);
+    const names = things.slice(0, mostNamed).map((one) => one.name);
+    const { things: plural } = kind.listed;
+    const more = names.length < things.length || !isWhole ? `, and more: kit list ${plural}` : "";
+    const there = names.length === 0 ? `There are no ${plural} under the prefix ${target.prefix}` : names.join(", ");
+    throw new Failure(`Which ${name}? ${there}${more}`, exitCodes.usage);
+  });
+};
+
 const declare = (
   command: Command,
-  { args = [], options = [] }: Spec,
+  { from, args = [], options = [] }: Spec,
   run: (given: Given) => Promise<void>,
 ): Command => {
-  for (const one of args) command.argument(placeOf(one), one.about);
+  // What is missing is found here, to say what there is.
+  for (const one of args) command.argument(`[${one.name}${one.count === "many" ? "..." : ""}]`, one.about);
+  command.usage(["[options]", ...args.map(placeOf)].join(" "));
   for (const one of options) command.addOption(optionOf(one));
   return targetOptions(command).action(async () => {
-    const values: Values = command.opts();
+    // `kit list` takes the same options as each of its commands, and commander gives them to it.
+    const values: Values = command.optsWithGlobals();
     // One argument that may be several comes as a list.
-    const given = (command.processedArgs as (string | readonly string[] | undefined)[]).flat();
-    await run({ target: values as unknown as Target, args: given.filter((one) => one !== undefined), values });
+    const texts = (command.processedArgs as (string | readonly string[] | undefined)[]).flat();
+    const given: Given = {
+      target: values as unknown as Target,
+      args: texts.filter((one) => one !== undefined),
+      values,
+    };
+    const missing = args[given.args.length];
+    if (missing && missing.count !== "optional") {
+      const kind = kindsOf(from ? [from] : []).find(({ listed }) => listed.things === missing.listedIn);
+      if (kind) await askWhich(given.target, missing, kind);
+      command.error(`error: missing required argument '${missing.name}'`, { code: "commander.missingArgument" });
+    }
+    await run(given);
   });
 };
 
@@ -80,8 +110,10 @@ const callOf = (redis: Connection, { target, values }: Given, options: readonly 
 
 /** `kit inspect <thing>`. */
 export const addInspector = (parent: Command, from: PackageDescriptor, inspector: Inspector): void => {
-  const { thing, about, args = nameArgument, options, look, keys } = inspector;
-  const command = declare(parent.command(thing), { args, options }, async (given) => {
+  const { thing, about, options, look, keys, listed } = inspector;
+  const all = inspector.args ?? nameArgument;
+  const args = listed ? all.map((one) => ({ ...one, listedIn: listed.things })) : all;
+  const command = declare(parent.command(thing), { from, args, options }, async (given) => {
     const { target, args: names, values } = given;
     if (names.includes("")) throw new Failure("A name must be text of 1 to 512 bytes, got 0 bytes", exitCodes.usage);
     await withConnection(target, "kit-inspect", async (redis, url) => {
@@ -95,23 +127,38 @@ export const addInspector = (parent: Command, from: PackageDescriptor, inspector
   if (keys) command.option("--keys", "the keys behind it, too");
 };
 
+const lookBy =
+  (redis: Connection, given: Given): Look =>
+  ({ inspector }, { name, options: values }) =>
+    inspector.look(callOf(redis, { ...given, args: [name], values }, inspector.options), name);
+
 /** `kit list <things>`. */
-export const addList = (parent: Command, from: PackageDescriptor, { listed, options, look }: Inspector): void => {
-  if (!listed) return;
-  declare(parent.command(listed.things), { args: [], options: [] }, async (given) => {
-    await withConnection(given.target, "kit-list", async (redis, url) => {
-      const report = await listOf(callOf(redis, given), from.name, listed, (name) =>
-        look(callOf(redis, { ...given, args: [name] }, options), name),
-      );
-      await outputOf(given.target.json === true, withoutCredentials(url)).report(report);
+export const addList = (parent: Command, from: PackageDescriptor, kind: Kind): void => {
+  const { things } = kind.listed;
+  declare(parent.command(things), { args: [], options: [] }, async (given) => {
+    const { target } = given;
+    await withConnection(target, "kit-list", async (redis, url) => {
+      const report = await listOf(redis, target.prefix, kind, lookBy(redis, given));
+      await outputOf(target.json === true, withoutCredentials(url)).report(report);
     });
-  }).description(`the ${listed.things} of @kit/${from.name} that are there now`);
+  }).description(`the ${things} of @kit/${from.name} that are there now`);
 };
 
-const withKeys = ({ data, facts = [], table }: Report, keys: readonly RawKey[]): Report => ({
-  data: { ...data, keys },
-  facts: [...facts, ...keyFacts(keys)],
-  table,
+/** `kit list`: everything that is there. */
+export const addOverview = (listed: Command, kinds: readonly Kind[]): void => {
+  declare(listed, { args: [], options: [] }, async (given) => {
+    const { target } = given;
+    await withConnection(target, "kit-list", async (redis, url) => {
+      const report = await overviewOf(redis, target.prefix, kinds, lookBy(redis, given));
+      await outputOf(target.json === true, withoutCredentials(url)).report(report);
+    });
+  });
+};
+
+const withKeys = (report: Report, keys: readonly RawKey[]): Report => ({
+  ...report,
+  data: { ...report.data, keys },
+  facts: [...(report.facts ?? []), ...keyFacts(keys)],
 });
 
 /** A command of a package, below a command for each of its words but the last. */
@@ -122,7 +169,7 @@ export const addCommand = (kit: Command, from: PackageDescriptor, command: CliCo
   for (const word of words.slice(0, -1))
     parent =
       parent.commands.find((one) => one.name() === word) ?? parent.command(word).description(`of @kit/${from.name}`);
-  declare(parent.command(words.at(-1) ?? ""), { args, options }, async (given) => {
+  declare(parent.command(words.at(-1) ?? ""), { from, args, options }, async (given) => {
     const { target } = given;
     await withConnection(target, `kit-${words.join("-")}`, async (redis, url) => {
       const signal = shutdownSignal();

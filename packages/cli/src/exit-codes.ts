@@ -1,5 +1,5 @@
 /** Stable, for scripts. */
-export const exitCodes = { fine: 0, warnings: 1, problem: 2, noConnection: 3, usage: 64 } as const;
+export const exitCodes = { fine: 0, warnings: 1, unknown: 1, problem: 2, noConnection: 3, usage: 64 } as const;
 
 /** One sentence for the person at the terminal, and how the program ends. */
 export class Failure extends Error {

@@ -1,52 +1,117 @@
 import { type Connection, KitError } from "@kit/core";
-import { type InspectCall, type Listed, nameIn, type Report } from "@kit/core/toolkit";
+import { type Inspector, type Listed, nameIn, type PackageDescriptor, type Report } from "@kit/core/toolkit";
 import { connectionsOf } from "./server.js";
 
-/** Keys per step, steps on each node, and names: what a server answers in a few seconds at most. */
+/** Keys per step, steps on each node, and names of a kind: what a server answers in a few seconds at most. */
 const batch = 1_000;
 const maxSteps = 1_000;
 const maxNames = 100;
+/** The rows of a kind in the overview of all kinds. */
+const maxRows = 20;
+
+/** What can be listed. */
+export interface Kind {
+  readonly from: string;
+  readonly inspector: Inspector;
+  readonly listed: Listed;
+}
+
+interface Thing {
+  readonly name: string;
+  readonly options: Readonly<Record<string, number>>;
+}
 
 interface Found {
-  readonly names: readonly string[];
-  /** Whether all keys were looked at. */
+  /** In the order of their names. */
+  readonly things: readonly Thing[];
+  /** Whether these are all. */
   readonly isWhole: boolean;
 }
 
-const find = async (redis: Connection, packageName: string, prefix: string, part: string): Promise<Found> => {
-  const names = new Set<string>();
+export const kindsOf = (descriptors: readonly PackageDescriptor[]): readonly Kind[] =>
+  descriptors.flatMap(({ name, inspectors = [] }) =>
+    inspectors.flatMap((inspector) => {
+      const { listed } = inspector;
+      return listed ? [{ from: name, inspector, listed }] : [];
+    }),
+  );
+
+/** All keys of the kinds match it, and few others do. */
+const patternOf = (prefix: string, kinds: readonly Kind[]): string => {
+  const head = prefix.replace(/[\\*?[\]]/g, "\\$&");
+  const packages = [...new Set(kinds.map(({ from }) => from))];
+  if (packages.length !== 1) return `${head}:*`;
+  const keys = kinds.flatMap(({ listed }) => listed.keys);
+  return `${head}:${packages.join("")}:${keys.length === 1 ? keys.join("").replace("NAME", "*") : "*"}`;
+};
+
+/** Reads the thing from a key; undefined: the key shows none of that kind. */
+const readerOf = ({ from, listed }: Kind, prefix: string): ((key: string) => Thing | undefined) => {
+  const head = `${prefix}:${from}:`;
+  const forms = listed.keys.map((key) => {
+    const source = key.replace(/[{}]/g, "\\$&").replace("*", "[^{}]*").replace("NAME", "([^{}]+)");
+    return new RegExp(`^${source}$`, "s");
+  });
+  return (key) => {
+    if (!key.startsWith(head)) return undefined;
+    const rest = key.slice(head.length);
+    const text = forms.map((form) => form.exec(rest)?.[1]).find((one) => one !== undefined);
+    if (text === undefined) return undefined;
+    const { name, options = {} } = listed.thingOf?.(text) ?? { name: text };
+    return { name: nameIn(`{${name}}`) ?? name, options };
+  };
+};
+
+/** Looks for the things of all kinds in one scan. */
+export const find = async (redis: Connection, prefix: string, kinds: readonly Kind[]): Promise<readonly Found[]> => {
+  const found = kinds.map((kind) => ({
+    read: readerOf(kind, prefix),
+    things: new Map<string, Thing>(),
+    isFull: false,
+  }));
+  const take = (key: string): void => {
+    for (const kind of found) {
+      const thing = kind.read(key);
+      if (!thing || kind.things.has(thing.name)) continue;
+      if (kind.things.size === maxNames) kind.isFull = true;
+      else kind.things.set(thing.name, thing);
+    }
+  };
+  const pattern = patternOf(prefix, kinds);
   let isWhole = true;
-  const pattern = `${prefix.replace(/[\\*?[\]]/g, "\\$&")}:${packageName}:{*}:${part}`;
   for (const node of connectionsOf(redis)) {
     let cursor: string | undefined = "0";
-    for (let step = 0; step < maxSteps && cursor !== undefined && names.size < maxNames; step++) {
+    for (let step = 0; step < maxSteps && cursor !== undefined && !found.every(({ isFull }) => isFull); step++) {
       const [next, keys] = (await node.call("SCAN", cursor, "MATCH", pattern, "COUNT", batch)) as [string, string[]];
-      for (const key of keys) names.add(nameIn(key) ?? key);
+      keys.forEach(take);
       cursor = next === "0" ? undefined : next;
     }
-    isWhole &&= cursor === undefined;
+    if (cursor !== undefined) isWhole = false;
   }
-  return { names: [...names].slice(0, maxNames).toSorted(), isWhole: isWhole && names.size <= maxNames };
+  return found.map(({ things, isFull }) => ({
+    things: [...things.values()].toSorted((a, b) => (a.name < b.name ? -1 : 1)),
+    isWhole: isWhole && !isFull,
+  }));
 };
 
 /** A damaged entry hides nothing else. */
 const damage = (error: unknown): Report => {
   if (!KitError.is(error) || (error.code !== "KIT_KEY_TYPE" && error.code !== "KIT_LAYOUT")) throw error;
-  return { data: { error: error.code }, facts: [["damaged", error.message]] };
+  return { data: { error: error.code }, facts: [["damaged", error.message]], summary: `damaged: ${error.message}` };
 };
 
-/** A row for each thing that is there: what its inspector says, in the columns that were asked for. */
-export const listOf = async (
-  call: InspectCall,
-  packageName: string,
-  { things, part, columns }: Listed,
-  look: (name: string) => Promise<Report>,
-): Promise<Report> => {
-  const { names, isWhole } = await find(call.redis, packageName, call.prefix, part);
+/** Inspects one thing of a kind. */
+export type Look = (kind: Kind, thing: Thing) => Promise<Report>;
+
+/** A row for each thing of one kind that is there: what its inspector says, in the columns that were asked for. */
+export const listOf = async (redis: Connection, prefix: string, kind: Kind, look: Look): Promise<Report> => {
+  const { things: plural, columns } = kind.listed;
+  const [{ things, isWhole } = { things: [], isWhole: true }] = await find(redis, prefix, [kind]);
   const rows: string[][] = [];
   const data: object[] = [];
-  for (const name of names) {
-    const report = await look(name).catch(damage);
+  for (const thing of things) {
+    const { name } = thing;
+    const report = await look(kind, thing).catch(damage);
     data.push("error" in report.data ? { name, ...report.data } : report.data);
     const textOf = (column: string): string =>
       (report.facts ?? []).flatMap(([fact, text]) => (fact === column ? [text] : [])).join("; ");
@@ -54,10 +119,39 @@ export const listOf = async (
     const last = columns.length - 1;
     rows.push([name, ...columns.map((column, at) => textOf(column) || (at === last ? textOf("damaged") : ""))]);
   }
-  const count = `${String(names.length)}${isWhole ? "" : ", and perhaps more: the search was cut short"}`;
+  const count = `${String(things.length)}${isWhole ? "" : ", and perhaps more: the search was cut short"}`;
   return {
-    data: { [things]: data, isWhole },
-    facts: [[things, names.length === 0 && isWhole ? "none" : count]],
-    table: names.length === 0 ? undefined : { columns: ["name", ...columns], rows },
+    data: { [plural]: data, isWhole },
+    facts: [[plural, things.length === 0 && isWhole ? "none" : count]],
+    table: things.length === 0 ? undefined : { columns: ["name", ...columns], rows },
+  };
+};
+
+/** A row for each thing of every kind: the overview of a prefix. */
+export const overviewOf = async (
+  redis: Connection,
+  prefix: string,
+  kinds: readonly Kind[],
+  look: Look,
+): Promise<Report> => {
+  const found = await find(redis, prefix, kinds);
+  const rows: string[][] = [];
+  const data: object[] = [];
+  for (const [at, kind] of kinds.entries()) {
+    const { things = [], isWhole = true } = found[at] ?? {};
+    const shown = things.slice(0, maxRows);
+    for (const thing of shown) {
+      const { summary = "" } = await look(kind, thing).catch(damage);
+      rows.push([kind.inspector.thing, thing.name, summary]);
+      data.push({ thing: kind.inspector.thing, name: thing.name, summary });
+    }
+    const left = things.length - shown.length;
+    const more = left === 0 ? "perhaps more" : `${isWhole ? "" : "at least "}${String(left)} more`;
+    if (left > 0 || !isWhole) rows.push([kind.inspector.thing, "…", `and ${more}: kit list ${kind.listed.things}`]);
+  }
+  return {
+    data: { things: data, isWhole: found.every(({ things, isWhole }) => isWhole && things.length <= maxRows) },
+    facts: rows.length === 0 ? [["things", `none under the prefix ${prefix}`]] : [],
+    table: rows.length === 0 ? undefined : { columns: ["kind", "name", "state"], rows },
   };
 };

@@ -1,5 +1,7 @@
+import { StringDecoder } from "node:string_decoder";
 import type { CliOutput, Report } from "@kit/core/toolkit";
-import { factLines, harmless, tableLines } from "./print.js";
+import { exitCodes } from "./exit-codes.js";
+import { factLines, harmless, harmlessLines, tableLines } from "./print.js";
 
 /** Of what `--json` prints; grows when a field goes or changes its meaning. */
 const jsonVersion = 1;
@@ -20,11 +22,25 @@ const wordsOf = ({ facts = [], table }: Report): string => {
   return `${head}${head === "" ? "" : "\n"}${tableLines(table.columns, table.rows).join("\n")}\n`;
 };
 
+/** A file or a pipe gets the bytes as they are, a terminal the text in them. */
+const bytesTo = (stream: NodeJS.WriteStream): CliOutput["bytes"] => {
+  if (!stream.isTTY) return (chunk) => write(stream, chunk);
+  // A piece may end within a character.
+  const decoder = new StringDecoder("utf8");
+  return (chunk) => write(stream, harmlessLines(decoder.write(Buffer.from(chunk))));
+};
+
 /** `url`: as it may be printed. */
 export const outputOf = (isJson: boolean, url: string): CliOutput => ({
-  report: (report) => (isJson ? writeJson({ url, ...report.data }) : write(process.stdout, wordsOf(report))),
+  report: async (report) => {
+    const { data, isUnknown } = report;
+    if (isUnknown) process.exitCode = exitCodes.unknown;
+    await (isJson
+      ? writeJson({ url, ...data, ...(isUnknown && { isUnknown }) })
+      : write(process.stdout, wordsOf(report)));
+  },
   line: (data, text) => (isJson ? writeJson(data) : write(process.stdout, `${harmless(text)}\n`)),
-  bytes: (chunk) => write(process.stdout, chunk),
+  bytes: bytesTo(process.stdout),
   note: (text) => write(process.stderr, `${harmless(text)}\n`),
   progress:
     process.stderr.isTTY && !isJson

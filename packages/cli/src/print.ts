@@ -22,6 +22,9 @@ const wordOf = (severity: Severity): string => {
 /** Control characters could rewrite the terminal; names come from other people. */
 export const harmless = (text: string): string => text.replace(/\p{C}/gu, "·");
 
+/** The same for a text of several lines. */
+export const harmlessLines = (text: string): string => text.replace(/[^\P{C}\n\t]/gu, "·");
+
 /** A path that no line takes goes on in the next one behind a slash, not where the terminal's edge happens to be. */
 const piecesOf = (word: string, room: number): readonly string[] => {
   const slash = word.length > room ? word.lastIndexOf("/", room - 1) : -1;

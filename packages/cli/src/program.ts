@@ -1,15 +1,16 @@
 import type { DoctorCheck, PackageDescriptor } from "@kit/core/toolkit";
 import { Command } from "commander";
 import doctorPage from "../docs/doctor.md";
-import { addCommand, addInspector, addList } from "./commands.js";
+import { addCommand, addInspector, addList, addOverview } from "./commands.js";
 import { type Target, targetOptions } from "./connection.js";
 import { examine } from "./doctor/index.js";
 import { exitCodes, Failure } from "./exit-codes.js";
 import { plainText, sectionsOf } from "./explain.js";
+import { kindsOf } from "./list.js";
 import { manifest } from "./manifest.js";
 import { write, writeJson } from "./output.js";
 import { descriptorOf, installedDescriptors, knownPackages } from "./packages.js";
-import { checkLines, countsOf, summaryLine, tableLines, width, wrap } from "./print.js";
+import { checkLines, countsOf, harmlessLines, summaryLine, tableLines, width, wrap } from "./print.js";
 import { givenUrl } from "./target.js";
 
 type Finish = (exitCode: number) => void;
@@ -122,6 +123,7 @@ export const programFor = async (argv: readonly string[], finish: Finish): Promi
     .description("Looks after what the kit packages keep in Redis. `doctor` and `inspect` change nothing.")
     .version(manifest.version)
     .exitOverride()
+    .configureOutput({ writeErr: (text) => void process.stderr.write(harmlessLines(text)) })
     .showHelpAfterError("Try: kit help");
   targetOptions(kit.command("doctor"))
     .description("looks for what is wrong with a Redis, and says how to mend it")
@@ -143,16 +145,18 @@ export const programFor = async (argv: readonly string[], finish: Finish): Promi
     });
   const listed = kit
     .command("list")
-    .description("up to a hundred things of one kind that are there now: it scans up to a million keys of each node");
+    .description(
+      "what is there now: alone a row for each thing; of one kind its state. It scans up to a million keys of each node",
+    );
+  const kinds = kindsOf(descriptors);
+  addOverview(listed, kinds);
   kit
     .command("help [topic...]")
     .description("a command, or what a check of the doctor looks at, as in: kit help round-trip")
     .action((topic: readonly string[]) => help(topic, kit, descriptors));
   for (const descriptor of descriptors) {
-    for (const one of descriptor.inspectors ?? []) {
-      addInspector(inspected, descriptor, one);
-      addList(listed, descriptor, one);
-    }
+    for (const one of descriptor.inspectors ?? []) addInspector(inspected, descriptor, one);
+    for (const one of kindsOf([descriptor])) addList(listed, descriptor, one);
     for (const one of descriptor.commands ?? []) addCommand(kit, descriptor, one);
   }
   const checks = [...explanationsOf(descriptors).keys()].join(", ");

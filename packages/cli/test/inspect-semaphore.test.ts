@@ -25,7 +25,7 @@ describe("kit inspect semaphore", () => {
 
   it("says that no limits are stored", async () => {
     expect(await inspect("nobody's", "--keys")).toEqual({
-      code: 0,
+      code: 1,
       stdout:
         "semaphore  nobody's\n" +
         "permits    none stored for a week; whoever uses it next sets them\n" +
@@ -45,6 +45,7 @@ describe("kit inspect semaphore", () => {
       holders: [],
       waiters: 0,
       queue: [],
+      isUnknown: true,
     });
   });
 

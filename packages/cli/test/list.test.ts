@@ -1,9 +1,20 @@
-import { connect } from "@kit/core";
+import { writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { createContactBook, createPrefixIndex } from "@kit/autocomplete";
+import { createChat } from "@kit/chat";
+import { connect, type Connection } from "@kit/core";
+import { importGeoIp } from "@kit/geoip";
 import { createLock } from "@kit/lock";
+import { createShipper } from "@kit/logship";
+import { createQueue } from "@kit/queue";
 import { createSemaphore } from "@kit/semaphore";
-import { startRedis } from "@kit/testing";
-import { describe, expect, it, onTestFinished } from "vitest";
-import { kit } from "./harness.js";
+import { createStats } from "@kit/stats";
+import { type RedisServer, startRedis } from "@kit/testing";
+import { afterAll, beforeAll, describe, expect, it, onTestFinished } from "vitest";
+import { knownPackages } from "../src/packages.js";
+import { emptyFolder, kit, programBeside } from "./harness.js";
+
+const program = programBeside(...knownPackages);
 
 describe.each(["single", "cluster"] as const)("kit list on a %s", (mode) => {
   it("shows what is held now, a row for each, and nothing of other prefixes", async () => {
@@ -50,10 +61,103 @@ describe.each(["single", "cluster"] as const)("kit list on a %s", (mode) => {
   });
 });
 
+/** Something of every package, under names that are easy to read. */
+const furnish = async (
+  redis: Connection,
+): Promise<readonly { close(options?: { timeoutMs: number }): Promise<void> }[]> => {
+  const lock = createLock(redis, { holder: "web-1" });
+  const tables = createSemaphore(redis, "tables", { permits: 3 });
+  const mail = createQueue(redis, "mail");
+  const chat = createChat(redis);
+  const stats = createStats(redis);
+  const places = createPrefixIndex(redis, "places", { order: "alphabetical", shards: 2 });
+  const book = createContactBook(redis, "ann");
+  const shipper = createShipper(redis, "web", { limitBytes: 1_000_000 });
+  await Promise.all([
+    lock.acquire("item:42"),
+    tables.acquire(),
+    mail.add("welcome", { to: "ann" }),
+    chat.create("room", { members: ["ann", "bob"], retain: { count: 10 } }),
+    places.put({ id: "oslo", text: "Oslo" }),
+    book.record("bob", { text: "Bob" }),
+    importGeoIp(redis, "city", [{ network: "10.0.0.0/24", place: { country: "NO" } }]),
+    stats.counter("visits").add(3),
+    stats.counter("orders", { labelNames: ["kind"] }).add({ kind: "new" }, 1),
+  ]);
+  const file = join(emptyFolder(), "access.log");
+  writeFileSync(file, "one\ntwo\n");
+  await shipper.add(file);
+  return [lock, tables, mail, chat, stats, places, book, shipper];
+};
+
+describe("everything that is there", () => {
+  it.each(["single", "cluster"] as const)("is listed on a %s, a line for each thing", async (mode) => {
+    await using server = await startRedis({ mode });
+    const redis = await connect({ url: server.url, deadlineMs: 30_000 });
+    onTestFinished(() => redis.close());
+    const run = (...args: string[]) => kit([...args, "--url", server.url], { program });
+    const nothing = await run("list");
+    expect(nothing).toEqual({ code: 0, stdout: "things  none under the prefix kit\n", stderr: "" });
+    const things = await furnish(redis);
+    const { stdout, stderr } = await run("list");
+    expect(stderr).toBe("");
+    const [, , ...rows] = stdout.trimEnd().split("\n");
+    expect(rows.map((row) => row.split(/ {2,}/))).toEqual([
+      ["autocomplete", "places", expect.stringMatching(/^1 items, /)],
+      ["contact-book", "ann", "1 contacts, 0 blocked"],
+      ["chat", "room", "0 messages, 2 members"],
+      ["geoip", "city", expect.stringMatching(/^version \S+, 1 ranges$/)],
+      ["lock", "item:42", expect.stringMatching(/^held by web-1, ends in .* unless renewed, 0 wait$/)],
+      ["logship", "web", expect.stringMatching(/^open, .* used$/)],
+      ["queue", "mail", "1 ready, 0 delayed, 0 active, 0 dead"],
+      ["semaphore", "tables", "1 of 3 in use, 0 wait"],
+      ["stats", "orders", "1 series"],
+      ["stats", "visits", "counter, total 3"],
+    ]);
+    expect(Math.max(...rows.map((row) => row.length))).toBeLessThanOrEqual(80);
+    const { things: listed } = JSON.parse((await run("list", "--json")).stdout) as { things: unknown[] };
+    expect(listed).toContainEqual({ thing: "queue", name: "mail", summary: "1 ready, 0 delayed, 0 active, 0 dead" });
+    expect((await run("list", "chats")).stdout).toMatch(/\nroom +none +none +2, the slowest at 0/);
+    // Without a name it says what there is.
+    expect(await run("queue", "list")).toEqual({ code: 64, stdout: "", stderr: "kit: Which queue? mail\n" });
+    expect((await run("inspect", "stats")).stderr).toBe("kit: Which name? orders, visits\n");
+    expect((await run("geoip", "lookup")).stderr).toBe("kit: Which database? city\n");
+    await Promise.all(things.map((one) => one.close({ timeoutMs: 0 })));
+  });
+});
+
+describe("a name that does not exist", () => {
+  let empty: RedisServer;
+  beforeAll(async () => void (empty = await startRedis()));
+  afterAll(() => empty.stop());
+
+  it.each([
+    ["inspect", "queue", "male"],
+    ["queue", "list", "male"],
+    ["queue", "retry", "male"],
+    ["queue", "show", "male", "id"],
+    ["inspect", "job", "male", "id"],
+    ["inspect", "chat", "room"],
+    ["inspect", "stats", "visit"],
+    ["stats", "show", "visit"],
+    ["inspect", "logship", "web"],
+    ["inspect", "autocomplete", "places"],
+    ["inspect", "contact-book", "ann"],
+    ["inspect", "geoip", "city"],
+    ["inspect", "semaphore", "tables"],
+  ])("is unknown, and exits with 1: kit %s %s %s", async (...words) => {
+    const run = (...more: string[]) => kit([...words, ...more, "--url", empty.url], { program });
+    const { code, stdout, stderr } = await run();
+    expect({ code, stderr }).toEqual({ code: 1, stderr: "" });
+    expect(stdout).not.toMatch(/\b0\b/);
+    expect(JSON.parse((await run("--json")).stdout)).toMatchObject({ isUnknown: true });
+  });
+});
+
 describe("kit list", () => {
   it("names what it can list", async () => {
-    const { code, stderr, stdout } = await kit(["list"]);
-    expect(code).toBe(64);
-    expect(stdout + stderr).toMatch(/locks[^]*semaphores/);
+    const { code, stdout } = await kit(["list", "--help"]);
+    expect(code).toBe(0);
+    expect(stdout).toMatch(/locks[^]*semaphores/);
   });
 });

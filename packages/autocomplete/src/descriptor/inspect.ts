@@ -56,7 +56,18 @@ export const indexInspector: Inspector = {
   options: [{ name: "shards", takes: "integer", about: "the index's option `shards`; it is part of its name" }],
   look: async ({ redis, prefix, integer }, name: string) => {
     const data = await indexReportOf(redis, prefix, name, integer("shards"));
-    return { data, facts: indexFactsOf(data) };
+    const summary = `${String(data.items)} items, ${String(data.rows)} word starts`;
+    return { data, facts: indexFactsOf(data), summary, isUnknown: data.rules === null && data.staged === null };
+  },
+  // The keys of a shard have its number and the number of all in the tag: `{name:0/16}`. Names have their colons escaped.
+  listed: {
+    things: "indexes",
+    keys: ["{NAME}:index"],
+    columns: ["items", "word starts", "order", "rebuild"],
+    thingOf: (text) => {
+      const [name = text, shard] = text.split(":");
+      return shard === undefined ? { name } : { name, options: { shards: Number(shard.split("/")[1]) } };
+    },
   },
   keys: (prefix, name: string) => Object.values(indexKeys(prefix, name)),
 };
@@ -92,15 +103,24 @@ export const bookInspector: Inspector = {
   look: async ({ redis, prefix }, owner: string) => {
     const data = await bookReportOf(redis, prefix, owner);
     const { contacts, blocked, version } = data;
+    if (version === "") {
+      const facts: Facts = [
+        ["owner", owner],
+        ["state", "unknown: there is no book of this owner"],
+      ];
+      return { data, facts, isUnknown: true };
+    }
     const facts: Facts = [
       ["owner", owner],
       ["contacts", String(contacts.length)],
       ["blocked", countText(blocked.length, blocked.slice(0, shownBlocked))],
-      ["version", version === "" ? "none: there is no book" : version],
+      ["version", version],
     ];
     const rows = contacts.map(({ id, text, since }) => [id, text, since]);
     const table = { columns: ["contact", "name", "worth an event at"], rows };
-    return { data, facts, ...(contacts.length > 0 && { table }) };
+    const summary = `${String(contacts.length)} contacts, ${String(blocked.length)} blocked`;
+    return { data, facts, summary, ...(contacts.length > 0 && { table }) };
   },
+  listed: { things: "contact-books", keys: ["{NAME}:book"], columns: ["contacts", "blocked"] },
   keys: (prefix, owner: string) => Object.values(bookKeys(prefix, owner)),
 };

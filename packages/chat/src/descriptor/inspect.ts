@@ -1,5 +1,12 @@
-import { type Facts, type Inspector, secondsText } from "@kit/core/toolkit";
-import { type Chat, type ChatInspection, ChatMemberError, type MailboxStats, type MembersPage } from "../index.js";
+import { type Facts, type Inspector, type Report, secondsText } from "@kit/core/toolkit";
+import {
+  type Chat,
+  type ChatInspection,
+  ChatMemberError,
+  ChatUnknownError,
+  type MailboxStats,
+  type MembersPage,
+} from "../index.js";
 import { Keys } from "../keys.js";
 import { defaultShards } from "../options.js";
 import { looking } from "./looking.js";
@@ -54,13 +61,27 @@ const factsOf = ({ chat, head, messages, members, slowest, mailbox, ...report }:
 export const chatInspector: Inspector = {
   thing: "chat",
   about: "its messages, and how far its members have read",
-  look: ({ redis, prefix }, name: string) =>
-    looking(redis, prefix, name, async (chat) => {
+  look: async ({ redis, prefix }, name: string) =>
+    await looking(redis, prefix, name, async (chat): Promise<Report> => {
       const data = await reportOf(chat, name);
       const rows = data.someMembers.map(({ member, position, unread }) => [member, String(position), String(unread)]);
       const columns = ["member", "position", "unread"];
-      return { data, facts: factsOf(data), table: rows.length > 0 ? { columns, rows } : undefined };
+      const { messages, members } = data;
+      return {
+        data,
+        facts: factsOf(data),
+        summary: `${String(messages)} messages, ${String(members)} members`,
+        table: rows.length > 0 ? { columns, rows } : undefined,
+      };
+    }).catch((error: unknown) => {
+      if (!(error instanceof ChatUnknownError)) throw error;
+      const facts: Facts = [
+        ["chat", name],
+        ["state", "unknown: it was never created, or was deleted"],
+      ];
+      return { data: { chat: name }, facts, isUnknown: true };
     }),
+  listed: { things: "chats", keys: ["{*}:meta:NAME"], columns: ["messages", "newest", "members"] },
   // This does not ask the server: the keys are right only for the default number of shards.
   keys: (prefix, name: string) => Object.values(new Keys(prefix, defaultShards).chat(name)),
 };

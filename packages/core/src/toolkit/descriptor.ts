@@ -75,6 +75,8 @@ export interface CliArgument {
   readonly about: string;
   /** `optional` and `many` (one or more) can only be the last. @default "one" */
   readonly count?: "one" | "optional" | "many";
+  /** The list that has what it can name, as in `queues`. Without a name the command fails, and prints that list. */
+  readonly listedIn?: string;
 }
 
 /** An option. `--url`, `--prefix`, `--json`, `--keys` and `--help` are the command line's own. */
@@ -95,6 +97,10 @@ export interface Report {
   readonly data: object;
   /** The same in words. */
   readonly facts?: Facts;
+  /** The state in about fifty characters, for the overview of `kit list`. */
+  readonly summary?: string;
+  /** Nothing of that name is stored. The facts say so, and the exit code is 1. */
+  readonly isUnknown?: boolean;
   /** Rows of text, printed below the facts. */
   readonly table?: { readonly columns: readonly string[]; readonly rows: readonly (readonly string[])[] } | undefined;
 }
@@ -108,7 +114,7 @@ export interface Inspector {
   readonly args?: readonly CliArgument[];
   readonly options?: readonly CliOption[];
   readonly look: (call: InspectCall, ...args: string[]) => Promise<Report>;
-  /** How `kit list` finds all there are; of a thing with one argument, which is what its keys have between the braces. */
+  /** How `kit list` finds all there are; of a thing whose one argument is its name. */
   readonly listed?: Listed;
   /** The keys behind it. With it the inspector has the option `--keys`, which adds their types and expiries. */
   readonly keys?: (prefix: string, ...args: string[]) => readonly string[];
@@ -116,12 +122,20 @@ export interface Inspector {
 
 /** The output of `kit list <things>`: a row for each thing, from one scan of all keys. */
 export interface Listed {
-  /** In the plural. */
+  /** In the plural, as one word. */
   readonly things: string;
-  /** A thing is there as long as its key `<prefix>:<package>:{<name>}:<part>`. */
-  readonly part: string;
+  /**
+   * A thing is there while one of these keys is, each without `<prefix>:<package>:`. `NAME` stands for its name and `*` for
+   * any text without braces, as in `{NAME}:meta`.
+   */
+  readonly keys: readonly string[];
   /** Which of the inspector's facts the rows show beside the name. */
   readonly columns: readonly string[];
+  /**
+   * What the text at `NAME` stands for, where that is not the name alone: the name, still encoded as in the key, and the value of the
+   * inspector's options.
+   */
+  readonly thingOf?: (text: string) => { readonly name: string; readonly options?: Readonly<Record<string, number>> };
 }
 
 /** A further command. */

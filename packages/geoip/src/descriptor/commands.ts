@@ -6,7 +6,8 @@ import type { CliCommand, Facts } from "@kit/core/toolkit";
 import { parseAddress } from "../address.js";
 import { createGeoIp, dbIp, geoLite2, importGeoIp, type GeoIpSource, type Lookup, rollbackGeoIp } from "../index.js";
 
-const databaseArgument = { name: "database", about: "the database's name" } as const;
+const newDatabaseArgument = { name: "database", about: "the database's name" } as const;
+const databaseArgument = { ...newDatabaseArgument, listedIn: "databases" } as const;
 
 type FileKind = "blocks" | "locations" | "dbip";
 
@@ -53,7 +54,7 @@ export const importCommand: CliCommand = {
   path: "geoip import",
   about: "import a database from CSV files of GeoLite2 or DB-IP, in place of the version before",
   args: [
-    databaseArgument,
+    newDatabaseArgument,
     { name: "files", about: "blocks and locations of GeoLite2, or files of DB-IP", count: "many" },
   ],
   options: [

@@ -1,5 +1,5 @@
 import { type Facts, type Inspector, secondsText } from "@kit/core/toolkit";
-import { createGeoIp, type DatabaseInfo } from "../index.js";
+import { createGeoIp, type DatabaseInfo, GeoIpNoVersionError } from "../index.js";
 import { geoIpKeys } from "../keys.js";
 
 const dayMs = 86_400_000;
@@ -25,10 +25,20 @@ export const geoIpInspector: Inspector = {
     const reader = createGeoIp(redis, database, { prefix });
     try {
       const data = await reader.info();
-      return { data, facts: factsOf(data) };
+      const { version, ranges } = data;
+      const summary = `version ${version}, ${String(ranges.v4 + ranges.v6)} ranges`;
+      return { data, facts: factsOf(data), summary };
+    } catch (error) {
+      if (!(error instanceof GeoIpNoVersionError)) throw error;
+      const facts: Facts = [
+        ["database", database],
+        ["state", "unknown: it was never imported"],
+      ];
+      return { data: { database }, facts, isUnknown: true };
     } finally {
       await reader.close();
     }
   },
+  listed: { things: "databases", keys: ["{NAME}:current"], columns: ["version", "format", "age", "ranges"] },
   keys: (prefix, database: string) => [geoIpKeys(prefix, database).current],
 };

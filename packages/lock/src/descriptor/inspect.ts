@@ -46,6 +46,9 @@ const reportOf = async (redis: Connection, name: string, seen: LockInspection): 
 const leaseText = (msLeft: number | null): string =>
   msLeft === null ? "never ends: somebody took its expiry away" : `ends in ${secondsText(msLeft)} unless renewed`;
 
+const summaryOf = ({ state, holder, msLeft, waiters }: LockReport): string =>
+  state === "free" ? "free" : `held by ${holder ?? ""}, ${leaseText(msLeft)}, ${String(waiters)} wait`;
+
 const factsOf = ({ lock, state, holder, since, msLeft, fencingToken, waiters, queue }: LockReport): Facts => {
   const held: Facts =
     state === "free"
@@ -70,11 +73,11 @@ export const lockInspector: Inspector = {
     const lock = createLock(redis, { prefix });
     try {
       const data = await reportOf(redis, name, await lock.inspect(name));
-      return { data, facts: factsOf(data) };
+      return { data, facts: factsOf(data), summary: summaryOf(data) };
     } finally {
       await lock.close();
     }
   },
-  listed: { things: "locks", part: "lease", columns: ["holder", "since", "lease", "waiters"] },
+  listed: { things: "locks", keys: ["{NAME}:lease"], columns: ["holder", "since", "lease", "waiters"] },
   keys: (prefix, name: string) => Object.values(lockKeys(prefix)(name)),
 };

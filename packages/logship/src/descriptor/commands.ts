@@ -90,7 +90,7 @@ export const receiveCommand: CliCommand = {
   path: "receive",
   about: "write the lines of a log channel to stdout, as one of its consumers; run again, it goes on behind the last",
   args: [
-    { name: "channel", about: "name of the channel" },
+    { name: "channel", about: "name of the channel", listedIn: "channels" },
     { name: "consumer", about: "name of the consumer; each gets everything" },
   ],
   options: [

@@ -45,6 +45,12 @@ const jobFacts = (files: readonly JobFile[]): Facts => [
   ["lines", String(files.reduce((sum, { lines }) => sum + lines, 0))],
 ];
 
+const summaryOf = ({ channel, job }: LogshipReport): string =>
+  [
+    ...(channel ? [`${channel.isClosed ? "closed" : "open"}, ${bytesText(channel.usedBytes)} used`] : []),
+    ...(job ? [`job: ${jobFacts(job)[0]![1]}`] : []),
+  ].join("; ");
+
 export const logshipInspector: Inspector = {
   thing: "logship",
   about: "a channel's use, files and consumers, and how far a job is",
@@ -78,9 +84,12 @@ export const logshipInspector: Inspector = {
         ...(job === null ? [] : jobFacts(job)),
         ...(isUnknown ? [["state", "there is no job and no channel of this name"] as const] : []),
       ],
+      summary: summaryOf(data),
+      isUnknown,
       table: rows.length === 0 ? undefined : { columns: ["file", "state", "text", "done"], rows },
     };
   },
+  listed: { things: "channels", keys: ["{NAME}:channel", "{NAME}:job"], columns: ["channel", "used", "job", "lines"] },
   keys: (prefix, name: string) => {
     const { chunk: _chunk, result: _result, sending: _sending, events: _events, ...keys } = logshipKeys(prefix, name);
     return Object.values(keys);

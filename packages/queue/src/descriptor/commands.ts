@@ -1,9 +1,9 @@
 import type { CliArgument, CliCommand, CliOption, CommandCall } from "@kit/core/toolkit";
 import { createQueue } from "../index.js";
-import { jobFacts } from "./inspect.js";
+import { isQueue, jobFacts, unknownQueue } from "./inspect.js";
 import { inspectJob, type JobFacts, listJobs, type ListedState } from "../manage/index.js";
 
-const queueArgument: CliArgument = { name: "queue", about: "name of the queue" };
+const queueArgument: CliArgument = { name: "queue", about: "name of the queue", listedIn: "queues" };
 const columns = ["id", "name", "attempts", "crashes", "at", "error"];
 const rowOf = ({ id, name, attempts, crashes, at, error }: JobFacts): readonly string[] => [
   id,
@@ -31,7 +31,9 @@ const listCommand: CliCommand = {
     { name: "start", takes: "integer", about: "how many to leave out (0)" },
     { name: "count", takes: "integer", about: "how many to show (20), at most 100" },
   ],
-  run: async ({ redis, prefix, text, integer, output }, queue: string) => {
+  run: async (call, queue: string) => {
+    const { redis, prefix, text, integer, output } = call;
+    if (!(await isQueue(call, queue))) return await output.report(unknownQueue(queue));
     const state = (text("state") ?? "dead") as ListedState;
     const jobs = await listJobs(redis, { queue, prefix }, { state, start: integer("start"), count: integer("count") });
     await output.report({
@@ -39,6 +41,7 @@ const listCommand: CliCommand = {
       facts: [[state, jobs.length === 0 ? "none here" : `${String(jobs.length)} shown`]],
       table: jobs.length === 0 ? undefined : tableOf(jobs),
     });
+    return undefined;
   },
 };
 
@@ -56,6 +59,7 @@ const showCommand: CliCommand = {
         ...(state === "none" ? [] : [["content", data === undefined ? "none" : JSON.stringify(data)] as const]),
         ...(error?.stack === undefined ? [] : [["stack", error.stack] as const]),
       ],
+      isUnknown: state === "none",
     });
   },
 };
@@ -98,6 +102,7 @@ const moveCommand = (verb: "retry" | "drop", about: string, done: string): CliCo
   options: moveOptions,
   run: async (call, name: string, id?: string) => {
     const { redis, prefix, isSet, output } = call;
+    if (!(await isQueue(call, name))) return await output.report(unknownQueue(name));
     const letters = await chosen(call, name, id);
     const ids = letters.map((letter) => letter.id);
     if (!isSet("run")) {

@@ -1,9 +1,26 @@
-import { type Facts, type Inspector, secondsText } from "@kit/core/toolkit";
+import { type Facts, type InspectCall, type Inspector, type Report, secondsText } from "@kit/core/toolkit";
 import { queueKeys } from "../keys.js";
 import { inspectJob, inspectQueue, type JobReport, type Overview } from "../manage/index.js";
 
 const countOf = (count: number, at: number | null, text: (ms: number) => string): string =>
   at === null ? String(count) : `${String(count)}, ${text(at)}`;
+
+const summaryOf = ({ waiting, prioritised, delayed, active, dead }: Overview): string =>
+  `${String(waiting + prioritised)} ready, ${String(delayed)} delayed, ${String(active)} active, ${String(dead)} dead`;
+
+/** A queue is there from its first add, or its first worker. */
+export const isQueue = async ({ redis, prefix }: InspectCall, queue: string): Promise<boolean> =>
+  (await redis.call("EXISTS", queueKeys(prefix, queue).meta)) === 1;
+
+/** No such queue. */
+export const unknownQueue = (queue: string): Report => ({
+  data: { queue },
+  facts: [
+    ["queue", queue],
+    ["state", "unknown: nothing was ever added, and no worker has begun"],
+  ],
+  isUnknown: true,
+});
 
 const queueFacts = (queue: string, seen: Overview): Facts => {
   const { waiting, prioritised, delayed, active, dead, now, nextDue, firstLeaseEnd, oldestDead } = seen;
@@ -48,11 +65,12 @@ export const jobFacts = (report: JobReport): Facts => {
 export const queueInspector: Inspector = {
   thing: "queue",
   about: "how many jobs are ready, delayed, active and dead",
-  look: async ({ redis, prefix }, name: string) => {
-    const data = await inspectQueue(redis, { queue: name, prefix });
-    return { data: { queue: name, ...data }, facts: queueFacts(name, data) };
+  look: async (call, name: string) => {
+    if (!(await isQueue(call, name))) return unknownQueue(name);
+    const data = await inspectQueue(call.redis, { queue: name, prefix: call.prefix });
+    return { data: { queue: name, ...data }, facts: queueFacts(name, data), summary: summaryOf(data) };
   },
-  listed: { things: "queues", part: "meta", columns: ["ready", "delayed", "active", "dead"] },
+  listed: { things: "queues", keys: ["{NAME}:meta"], columns: ["ready", "delayed", "active", "dead"] },
   keys: (prefix, name: string) => Object.values(queueKeys(prefix, name)),
 };
 
@@ -60,11 +78,11 @@ export const jobInspector: Inspector = {
   thing: "job",
   about: "where one job of a queue is, its attempts and last error",
   args: [
-    { name: "queue", about: "name of the queue" },
+    { name: "queue", about: "name of the queue", listedIn: "queues" },
     { name: "id", about: "id of the job" },
   ],
   look: async ({ redis, prefix }, queue: string, id: string) => {
     const data = await inspectJob(redis, { queue, prefix }, id);
-    return { data, facts: jobFacts(data) };
+    return { data, facts: jobFacts(data), isUnknown: data.state === "none" };
   },
 };

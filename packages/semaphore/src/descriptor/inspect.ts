@@ -82,8 +82,10 @@ export const semaphoreInspector: Inspector = {
   options: [{ name: "tenant", takes: "text", about: "one tenant of a group" }],
   look: async ({ redis, prefix, text }, name: string) => {
     const data = await reportOf(redis, prefix, name, text("tenant"));
-    return { data, facts: factsOf(data) };
+    const { permits, used, waiters } = data;
+    const summary = `${String(used)} of ${String(permits ?? 0)} in use, ${String(waiters)} wait`;
+    return { data, facts: factsOf(data), summary, isUnknown: permits === null };
   },
-  listed: { things: "semaphores", part: "permits", columns: ["permits", "holder", "waiters"] },
+  listed: { things: "semaphores", keys: ["{NAME}:permits"], columns: ["permits", "holder", "waiters"] },
   keys: (prefix, name: string) => Object.values(semaphoreKeys(prefix, name)),
 };

@@ -22,6 +22,13 @@ export const statsInspector: Inspector = {
     const stepMs = spanOption(call, "step") ?? 60_000;
     return metricReport(call, seriesOf(name), { sinceMs: newestBuckets * stepMs, stepMs });
   },
+  // A series with labels is its metric and them: `metric;label=value`.
+  listed: {
+    things: "metrics",
+    keys: ["{NAME}:total", "{NAME}:dist"],
+    columns: ["counter", "distribution", "total", "series"],
+    thingOf: (text) => ({ name: text.split(/;|%3B/)[0] ?? text }),
+  },
   // The keys of buckets depend on the server's time, which is not known here.
   keys: (prefix, name: string) => lastingKeys(prefix, seriesOf(name)),
 };

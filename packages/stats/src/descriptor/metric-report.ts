@@ -154,6 +154,13 @@ const factsOf = ({ metric, kind, total, sinceMs, buckets, series, newestSeries }
   ];
 };
 
+const summaryOf = ({ kind, total, series }: MetricReport): string => {
+  if (total === null) return `${String(series)} series`;
+  return typeof total === "number"
+    ? `${String(kind)}, total ${String(total)}`
+    : `${String(kind)}, ${String(total.count)} values`;
+};
+
 /** A question about a metric. Without `stepMs` about thirty buckets, or fewer. */
 interface Question {
   readonly sinceMs: number;
@@ -169,10 +176,15 @@ export const metricReport = async (call: InspectCall, series: NamedSeries, asked
   const head = { metric: series.id, kind, sinceMs, series: count, newestSeries: newest };
   if (kind === null) {
     const data: MetricReport = { ...head, total: null, stepMs: null, buckets: [] };
-    return { data, facts: factsOf(data) };
+    return { data, facts: factsOf(data), summary: summaryOf(data), isUnknown: count === 0 };
   }
   const view = views[kind];
   const stepMs = asked.stepMs ?? view.steps.find((one) => sinceMs / one <= usualRows) ?? 7 * dayMs;
   const data: MetricReport = { ...head, stepMs, ...(await readingOf(call, view, series, { sinceMs, stepMs })) };
-  return { data, facts: factsOf(data), table: { columns: view.columns, rows: data.buckets.map(rowOf) } };
+  return {
+    data,
+    facts: factsOf(data),
+    summary: summaryOf(data),
+    table: { columns: view.columns, rows: data.buckets.map(rowOf) },
+  };
 };

@@ -7,7 +7,7 @@ import { spanOption } from "./spans.js";
 export const showCommand: CliCommand = {
   path: "stats show",
   about: "a counter or distribution over a span of time",
-  args: [{ name: "name", about: nameAbout }],
+  args: [{ name: "name", about: nameAbout, listedIn: "metrics" }],
   options: [{ name: "since", takes: "text", about: "how far back: 10m, 2h, 7d (1h)" }, stepOption],
   run: async (call, name: string) => {
     const sinceMs = spanOption(call, "since") ?? 3_600_000;
