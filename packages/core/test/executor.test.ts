@@ -55,6 +55,19 @@ describe("executor: a client that is not ready", () => {
     expect(error.message).toContain("has ended");
   });
 
+  it("says at once that a client which is subscribed takes no commands, and that nothing was sent", async () => {
+    const client = redis.connect({ protocol: 2 });
+    await client.subscribe(redis.prefix);
+    const error = await rejection(append.run(client, { key: redis.prefix }, { value: "x" }, { deadlineMs: 600_000 }));
+    expect(error).toMatchObject({ code: "KIT_UNAVAILABLE", retryable: false });
+    expect(error.message).toMatch(
+      /^test\.append of \S+ was not sent: the client for 127\.0\.0\.1:\d+ is subscribed to channels: use another for commands /,
+    );
+    await client.unsubscribe();
+    expect(await append.run(client, { key: redis.prefix }, { value: "x" })).toBe(1);
+    await redis.client.del(redis.prefix);
+  });
+
   it("does not hand a command to a socket that is closing: it would run after the next connect", async () => {
     const client = redis.connect({ retryStrategy: () => 400 });
     await client.ping();

@@ -2,7 +2,7 @@ import { once, type EventEmitter } from "node:events";
 import { Cluster } from "ioredis";
 import * as vitest from "vitest";
 import { describe, expect, it } from "vitest";
-import { type RedisNode, type RedisServer, startRedis, useRedis } from "@kit/testing";
+import { FaultProxy, type RedisNode, type RedisServer, startRedis, useRedis } from "@kit/testing";
 import { callsOf, firstServing, nodeOf, removeNode } from "@tooling/vitest/helpers";
 import { Deadline } from "../src/kernel/base/deadline.js";
 import { slotOf } from "../src/kernel/base/keyspace.js";
@@ -12,6 +12,7 @@ import { attach } from "../src/kernel/context/context.js";
 import { reading } from "../src/kernel/execution/executor.js";
 import { createConfig } from "../src/config/index.js";
 import { own, rejection, until } from "./harness.js";
+import { append } from "./scripts.js";
 
 const redis = useRedis(vitest, { mode: "cluster" });
 
@@ -71,6 +72,32 @@ describe("a node that lost its slots and was reset", () => {
       ),
     );
     expect(losses).toBe(0);
+  });
+});
+
+describe("a Cluster client that sends again by itself", () => {
+  it("is not believed that it sent nothing: its first try may have been done", async () => {
+    const proxies = await Promise.all(redis.server.nodes.map(({ port }) => FaultProxy.start({ port })));
+    redis.defer(() => Promise.all(proxies.map((proxy) => proxy.close())));
+    const natMap = Object.fromEntries(
+      redis.server.nodes.map(({ host, port }, index) => [
+        `${host}:${String(port)}`,
+        { host, port: proxies[index]!.port },
+      ]),
+    );
+    // To a lost reply and then to the loss of every node it says: "Cluster isn't ready and enableOfflineQueue options is false".
+    const client = redis.connect({}, { natMap, enableOfflineQueue: false });
+    await until(() => client.status === "ready");
+    const key = redis.prefix;
+    await append.run(client, { key }, { value: "-" });
+    const home = await nodeOf(redis.server.nodes, key);
+    for (const [index, proxy] of proxies.entries())
+      if (redis.server.nodes[index] === home) proxy.down.cutNext = 1;
+      else proxy.resetAll();
+    const outcome = rejection(append.run(client, { key }, { value: "x" }, { deadlineMs: 10_000 }));
+    for (const proxy of proxies) proxy.refuse = true;
+    expect((await outcome).code).toBe("KIT_UNKNOWN_OUTCOME");
+    expect(await redis.client.get(key)).toBe("-x");
   });
 });
 

@@ -3,6 +3,7 @@ import {
   connectionsOf,
   destroySocket,
   hasEnded,
+  isClusterClient,
   isReady,
   type NodeClient,
   type RedisArgument,
@@ -60,7 +61,7 @@ const unresponsiveMs = 500;
 
 // ioredis has no codes for these; both majors say them with the same words.
 const neverSent =
-  /^(Stream isn't writeable|Failed to refresh slots cache|None of startup nodes is available|Cluster isn't ready)/;
+  /^(Stream isn't writeable|Failed to refresh slots cache|None of startup nodes is available|Cluster isn't ready|Connection in subscriber mode)/;
 /** A Cluster client tells no more than its last refusal. One that sends again what was lost may have seen other replies. */
 const onlyRefused = /^Too many Cluster redirections\. Last error: ReplyError: (.*)$/s;
 
@@ -230,9 +231,11 @@ export class CommandExecutor {
         // A try that begins at the deadline would only turn a clear answer into an unknown outcome.
         if (call.deadline.remainingMs <= 2 * pauseMs) throw this.#failure(call, refusal);
       } else {
-        this.#lastError = error;
-        const sent = !(error instanceof Error && neverSent.test(error.message));
+        const sent = !this.#wasNeverSent(error, epoch);
         call.maybeSent ||= sent;
+        // That passes only when its owner unsubscribes.
+        if (isSubscribed(error)) throw this.#silence(call, error);
+        this.#lastError = error;
         if (sent) this.connectionEpoch++;
         if (sent && !call.idempotent) throw this.#silence(call);
       }
@@ -268,6 +271,16 @@ export class CommandExecutor {
   readonly #landed = (): void => {
     this.#inFlight--;
   };
+
+  /**
+   * Whether the client gave the command up without sending it. It says the same of a second try of its own, when the first was
+   * sent and its reply lost: one to a single server has told us of that, a Cluster client of the caller's has not.
+   */
+  #wasNeverSent(error: unknown, epoch: number): boolean {
+    const { client } = this;
+    const mayBeSecond = isClusterClient(client) ? !isOwned(client) : this.connectionEpoch !== epoch;
+    return !mayBeSecond && error instanceof Error && neverSent.test(error.message);
+  }
 
   /** The server's reply error, also where a Cluster client reports only how often it tried. */
   #replyIn(error: unknown): Error | undefined {
@@ -326,12 +339,15 @@ export class CommandExecutor {
         call.idempotent || call.op !== undefined,
       );
     // A connection that was checked out ends by itself, and its user takes another.
-    if (this.isEnded && this.#isShared)
+    const hindrance = isSubscribed(cause)
+      ? "is subscribed to channels: use another for commands"
+      : this.isEnded && this.#isShared && "has ended";
+    if (hindrance)
       return new KitUnavailableError(
-        `${call.what} was not sent: the client for ${address} has ended${reason}`,
+        `${call.what} was not sent: the client for ${address} ${hindrance}${reason}`,
         address,
         cause,
-        // Its owner ended it; only its owner can connect it again.
+        // Only the owner of the client can change that.
         false,
       );
     return new KitUnavailableError(
@@ -373,6 +389,9 @@ export class CommandExecutor {
     for (const listener of this.#dropListeners) listener();
   };
 }
+
+/** Whether the client speaks RESP2, and takes nothing else while it is subscribed. */
+const isSubscribed = (error: unknown): boolean => String(error).includes("Connection in subscriber mode");
 
 /** By the command's own method: with automatic pipelining `callBuffer` of ioredis sends something else. */
 const callForBytes = (client: RedisLike, command: string, args: readonly RedisArgument[]): Promise<unknown> => {
