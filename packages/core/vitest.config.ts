@@ -12,6 +12,7 @@ const alsoWithOlder = [
   "test/inbox.test.ts",
   "test/optimistic.test.ts",
   "test/context.test.ts",
+  "test/database.test.ts",
   "test/topology.cluster.test.ts",
 ];
 

@@ -23,7 +23,6 @@ export interface NodeClient extends RedisLike {
     readonly host?: string;
     readonly port?: number;
     readonly path?: string;
-    readonly db?: number;
     readonly keyPrefix?: string;
     readonly sentinels?: readonly { readonly host?: string; readonly port?: number }[] | null;
     readonly name?: string;
@@ -32,8 +31,12 @@ export interface NodeClient extends RedisLike {
     readonly sentinelUsername?: string;
     readonly sentinelPassword?: string;
     readonly sentinelTLS?: object;
+    db?: number;
     enableReadyCheck?: boolean;
   };
+  /** Of the connection, and of the one before it until this one is ready. */
+  readonly condition?: Condition | null;
+  readonly prevCondition?: Condition | null;
   readonly stream?: {
     destroy(): void;
     unref?(): unknown;
@@ -48,6 +51,11 @@ export interface NodeClient extends RedisLike {
   /** Whether QUIT was sent: to what comes after it the server replies with a reset, and the reply to QUIT is lost, too. */
   readonly manuallyClosing?: boolean;
   subscribe(channel: string): Promise<unknown>;
+}
+
+interface Condition {
+  /** The database. */
+  select: number;
 }
 
 /** Where a server listens. */
@@ -90,6 +98,21 @@ export const hasEnded = (client: RedisLike): boolean =>
 /** The prefix that the client puts in front of each key. */
 export const keyPrefixOf = (client: RedisLike): string =>
   (client as Partial<ClusterClient | NodeClient>).options?.keyPrefix ?? "";
+
+/** The database of the client's commands, which its owner may change by `select()`; of a Cluster 0. */
+export const databaseOf = (client: RedisLike): number => {
+  const { prevCondition, condition, options } = client as Partial<NodeClient>;
+  return (prevCondition ?? condition)?.select ?? options?.db ?? 0;
+};
+
+/** Has a client of ours work in another database, also on the connections that it makes later. */
+export const selectDatabase = (client: NodeClient, db: number): void => {
+  if (databaseOf(client) === db) return;
+  client.options.db = db;
+  // ioredis returns to the database of the connection before, whatever was selected in between.
+  if (client.prevCondition) client.prevCondition.select = db;
+  if (client.condition) client.call("select", db).catch(() => undefined);
+};
 
 /** The node that serves `slot` by the client's map of slots: `host:port`; empty on a single server. */
 export const nodeOfSlot = (client: RedisLike, slot: number): string =>
@@ -176,7 +199,7 @@ export const duplicateClient = (client: RedisLike): RedisLike => {
   const duplicate = client.duplicate.bind(client) as (...overrides: unknown[]) => RedisLike;
   return isClusterClient(client)
     ? duplicate([], { ...ownClusterSettings, redisOptions: duplicateSettings })
-    : duplicate(duplicateSettings);
+    : duplicate({ ...duplicateSettings, db: databaseOf(client) });
 };
 
 /**
@@ -187,6 +210,7 @@ export const duplicateClient = (client: RedisLike): RedisLike => {
 export const duplicateNode = (client: RedisLike, overrides: Record<string, unknown>, address?: Address): NodeClient => {
   const settings = {
     ...duplicateSettings,
+    db: databaseOf(client),
     lazyConnect: true,
     // A half-made connection must never run a command meant for a live one.
     enableOfflineQueue: false,

@@ -1,4 +1,5 @@
 import {
+  databaseOf,
   destroySocket,
   duplicateClient,
   isClusterClient,
@@ -7,6 +8,7 @@ import {
   type NodeClient,
   nodeOfSlot,
   type RedisLike,
+  selectDatabase,
 } from "../connection/client.js";
 import { leadsElsewhere } from "../connection/server-id.js";
 import { ServerClock } from "./clock.js";
@@ -155,18 +157,21 @@ export const attach = (redis: RedisLike, options: AttachOptions = {}): ClientCon
   const prefix = checkPrefix(givenPrefix);
   if (booleanOption("isolate", isolate)) {
     if (redis.status === "end") throw new KitClosedError("The client");
-    const own = duplicateClient(redis);
+    const own = duplicateClient(redis) as NodeClient;
     const end = superviseClient(own);
     const stopListening = onEnded(redis, end);
-    // The copy follows the client to another server.
+    // The copy follows the client to another server, and into another database.
     const follow = (): void => {
-      void leadsElsewhere(own as NodeClient, redis, true).then((isElsewhere) => {
-        if (isElsewhere) destroySocket(own as NodeClient);
+      selectDatabase(own, databaseOf(redis));
+      void leadsElsewhere(own, redis, true).then((isElsewhere) => {
+        if (isElsewhere) destroySocket(own);
       });
     };
     redis.on("ready", follow);
+    redis.on("select", follow);
     const onGone = (): void => {
       redis.off("ready", follow);
+      redis.off("select", follow);
       stopListening();
       end();
     };

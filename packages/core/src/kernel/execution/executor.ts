@@ -158,6 +158,7 @@ export class CommandExecutor {
     const listeners = {
       error: this.#onError,
       ready: this.#onReady,
+      select: this.#onSelect,
       close: this.#onDrop,
       end: this.#onEnd,
       connecting: this.#onConnecting,
@@ -372,6 +373,11 @@ export class CommandExecutor {
     this.#lastError = undefined;
     for (const look of [...this.#waiting]) look();
     for (const listener of this.#readyListeners) listener();
+  };
+
+  /** In another database all is as on another server. */
+  readonly #onSelect = (): void => {
+    if (isReady(this.client)) this.#onReady();
   };
 
   readonly #onEnd = (): void => {

@@ -1,6 +1,7 @@
 import {
   type Address,
   addressOf,
+  databaseOf,
   destroySocket,
   duplicateNode,
   hasSentinels,
@@ -123,8 +124,13 @@ export class ExclusivePool {
     }
   }
 
-  /** The client is connected, or has other nodes: connections to others are ended, also those that are checked out. */
+  /**
+   * The client is connected, or has other nodes or another database: connections to others are ended, also those that are
+   * checked out.
+   */
   follow(): void {
+    const db = databaseOf(this.#client);
+    for (const connection of this.#all) if (databaseOf(connection) !== db) this.#discard(connection);
     for (const connection of this.#followers)
       void leadsElsewhere(connection, this.#client, true).then((isElsewhere) => {
         if (isElsewhere) destroySocket(connection);
