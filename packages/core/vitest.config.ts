@@ -13,6 +13,7 @@ const alsoWithOlder = [
   "test/optimistic.test.ts",
   "test/context.test.ts",
   "test/database.test.ts",
+  "test/isolate.cluster.test.ts",
   "test/topology.cluster.test.ts",
 ];
 

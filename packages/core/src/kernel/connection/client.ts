@@ -65,7 +65,7 @@ export interface Address {
 }
 
 interface ClusterClient extends RedisLike {
-  readonly options: { readonly keyPrefix?: string; readonly natMap?: unknown };
+  readonly options: { readonly keyPrefix?: string; readonly natMap?: unknown; readonly redisOptions?: object };
   /** Per slot the nodes that serve it, the master first, as `host:port`. */
   readonly slots: readonly (readonly string[] | undefined)[];
   nodes(role: "all" | "master"): NodeClient[];
@@ -198,7 +198,8 @@ export const ownClusterSettings: {
 export const duplicateClient = (client: RedisLike): RedisLike => {
   const duplicate = client.duplicate.bind(client) as (...overrides: unknown[]) => RedisLike;
   return isClusterClient(client)
-    ? duplicate([], { ...ownClusterSettings, redisOptions: duplicateSettings })
+    ? // ioredis 5 takes these settings for all of them.
+      duplicate([], { ...ownClusterSettings, redisOptions: { ...client.options.redisOptions, ...duplicateSettings } })
     : duplicate({ ...duplicateSettings, db: databaseOf(client) });
 };
 
