@@ -45,6 +45,12 @@ const taken = async (chat: Chat): Promise<LeasedMessage> => {
   return (await chat.mailbox("box").take())[0]!;
 };
 
+/** What comes first. */
+const first = async (entries: AsyncIterable<{ readonly body: unknown }>): Promise<unknown> => {
+  for await (const { body } of entries) return body;
+  return undefined;
+};
+
 const sendRules = {
   clientId: text(128),
   durable: refusing(1),
@@ -62,6 +68,45 @@ export const conformance: Conformance = {
       make: (client, options) => createChat(client, options),
       options: { ...clientRules, shards: integer(1, 256), maxBodyBytes, maxPending: integer(1) },
       readsFirst: true,
+      wakes: {
+        wait: async (chat, settle) => {
+          await made(chat);
+          const { token: now } = await chat.fetch("bob");
+          const waiting = chat.wait("bob", { token: now, waitMs: 600_000 });
+          await settle();
+          await chat.send(room, message);
+          return await waiting;
+        },
+        listen: async (chat, settle) => {
+          await made(chat);
+          const controller = new AbortController();
+          const got: unknown[] = [];
+          const listening = chat
+            .listen("bob", { signal: controller.signal })
+            .each(({ body }) => {
+              got.push(body);
+              controller.abort();
+            })
+            .catch(() => undefined);
+          await settle();
+          await chat.send(room, message);
+          await listening;
+          return got;
+        },
+        "mailbox.take": async (chat, settle) => {
+          const taking = chat.mailbox("box").take({ waitMs: 600_000 });
+          await settle();
+          await boxed(chat);
+          return (await taking).map(({ body }) => body);
+        },
+        tail: async (chat, settle) => {
+          await made(chat);
+          const tailing = first(chat.tail(room));
+          await settle();
+          await chat.send(room, message);
+          return await tailing;
+        },
+      },
       calls: {
         create: {
           options: {

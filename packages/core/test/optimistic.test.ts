@@ -17,6 +17,15 @@ const killExclusive = async (): Promise<void> => {
     await redis.server.call("CLIENT", "KILL", "ID", id.split("#")[1]!);
 };
 
+it("gives replies in the form of the client's", async () => {
+  const client = redis.connect({ replyMapping: "resp3" } as object);
+  await client.call("HSET", redis.prefix, "field", "value");
+  const onClient = await client.call("HGETALL", redis.prefix);
+  const { value } = await optimistic(client, [redis.prefix], (tx) => tx.call("HGETALL", redis.prefix));
+  expect(value).toEqual(onClient);
+  await client.del(redis.prefix);
+});
+
 describe("optimistic: processes", () => {
   it("loses no update of eight processes on one key", async () => {
     const source = `

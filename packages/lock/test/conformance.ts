@@ -25,6 +25,15 @@ export const conformance: Conformance = {
       make: (client, options) => createLock(client, options),
       options: leaserRules,
       works: (lock) => works(lock, "works"),
+      wakes: {
+        acquire: async (lock, settle) => {
+          const held = await hold(lock);
+          const waiting = lock.acquire(name);
+          await settle();
+          await held.release();
+          return await (await waiting).release();
+        },
+      },
       calls: {
         acquire: {
           options: acquireRules,

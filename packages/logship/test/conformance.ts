@@ -124,6 +124,25 @@ export const conformance: Conformance = {
         onBadData,
       },
       required: ["consumer"],
+      wakes: {
+        run: async (receiver, settle) => {
+          const controller = new AbortController();
+          const got: string[] = [];
+          const running = receiver
+            .run(
+              (lines) => {
+                got.push(...lines);
+                controller.abort();
+              },
+              { signal: controller.signal },
+            )
+            .catch(() => undefined);
+          await settle();
+          await shipped(receiver);
+          await running;
+          return got;
+        },
+      },
       calls: {
         run: {
           options: { signal, concurrency, until: choice("closed", "empty") },

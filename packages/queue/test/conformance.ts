@@ -65,6 +65,25 @@ export const conformance: Conformance = {
         await worker.close();
         return runs.data;
       },
+      wakes: {
+        work: async (queue, settle) => {
+          const runs = new Runs();
+          const worker = queue.work({ job: runs.handler });
+          await settle();
+          await queue.add("job", 1);
+          await runs.until(1);
+          await worker.close();
+          return runs.data;
+        },
+        call: async (queue, settle) => {
+          const called = queue.call("job", 1);
+          await settle();
+          const worker = queue.work({ job: () => "done" });
+          const result = await called;
+          await worker.close();
+          return result;
+        },
+      },
       calls: {
         add: {
           options: {

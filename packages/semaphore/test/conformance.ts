@@ -52,6 +52,15 @@ export const conformance: Conformance = {
         await semaphore.setPermits({ permitsPerTenant: 3 });
         await works(semaphore);
       },
+      wakes: {
+        acquire: async (semaphore, settle) => {
+          const held = await hold(semaphore);
+          const waiting = hold(semaphore);
+          await settle();
+          await held.release();
+          return await (await waiting).release();
+        },
+      },
       calls: {
         acquire: {
           options: callRules,

@@ -53,6 +53,12 @@ const lastMinute = { lastMs: 60_000 };
 /** The suites give calls little time, which preparing them may take longer than: what was not sent stays in the buffer. */
 const flushed = (stats: Stats): Promise<void> => eventually(() => stats.flush(), { timeoutMs: 30_000 });
 
+/** The text of what comes first. */
+const first = async (entries: AsyncIterable<{ readonly text: string }>): Promise<string | undefined> => {
+  for await (const entry of entries) return entry.text;
+  return undefined;
+};
+
 const counted = async (stats: Stats): Promise<Counter> => {
   const counter = stats.counter("orders_total");
   counter.inc(3);
@@ -80,6 +86,14 @@ export const conformance: Conformance = {
       what: "a statistics object",
       make: (client, options) => createStats(client, { flushMs: 60_000, ...options }),
       options: { ...clientRules, flushMs: integer(1, 60_000), maxPending: integer(1, 100_000_000), delivery },
+      wakes: {
+        tail: async (stats, settle) => {
+          const tailing = first(stats.messages("checkout").tail());
+          await settle();
+          await logged(stats);
+          return await tailing;
+        },
+      },
       calls: {
         counter: {
           options: { ...metricRules, precisions: steps },

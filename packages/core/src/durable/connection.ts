@@ -113,7 +113,7 @@ export const checkOut = async (
   for (;;) {
     // Until the caller's client is connected, a Cluster has no nodes to go to; and one that has ended shall stay so.
     await context.executor.ready(reading(what, deadline, signal));
-    const connection = await context.pool("durable").checkOut(key, deadline, signal);
+    const connection = await context.pool("durable", undefined, true).checkOut(key, deadline, signal);
     let failure: KitError;
     try {
       const [before, route] = await Promise.all([
@@ -149,7 +149,7 @@ export const toReplica = async (
   node: Address,
   deadline: Deadline,
 ): Promise<ExclusiveConnection> => {
-  const connection = await context.pool("replicas", 100).checkOutNode(node, deadline, undefined);
+  const connection = await context.pool("replicas", 100, true).checkOutNode(node, deadline, undefined);
   // Elsewhere it would be an error. A server that cannot be asked is taken for a Cluster.
   if (!(await context.isCluster(Math.max(1, deadline.remainingMs)).catch(() => true))) return connection;
   const said = await say(connection, "READONLY", [], deadline);

@@ -172,7 +172,7 @@ const checkOut = async ({
   const what = `A connection for the transaction on ${namesOf(keys)}`;
   // Until the caller's client is connected, a Cluster has no nodes to go to; and one that has ended shall stay so.
   await context.executor.ready(reading(what, deadline, signal));
-  return await context.pool("exclusive").checkOut(first, deadline, signal);
+  return await context.pool("exclusive", undefined, true).checkOut(first, deadline, signal);
 };
 
 type Write = readonly [string, ...RedisArgument[]];

@@ -1,6 +1,6 @@
 import { expect, it } from "vitest";
 import type { Conforming } from "./description.js";
-import { type Fixture, expectEach, keysOf, shown } from "./ground.js";
+import { type Fixture, expectEach, keysOf, type Outcome, outcomeOf, shown } from "./ground.js";
 
 /** Options of clients that users have. */
 const kinds: Readonly<Record<string, object>> = {
@@ -45,6 +45,27 @@ export const clients = (fixture: Fixture, object: Conforming, only: readonly str
     const isolate = "isolate" in object.options ? { isolate: true } : {};
     expect(["isolate", shapeOf(await fixture.tour(object, redis.client, isolate))]).toEqual(["isolate", plain]);
   });
+
+  const { wakes } = object;
+  if (wakes)
+    it("is woken by what it waits for on every kind of client", async () => {
+      const pending: Record<string, Promise<Outcome>> = {};
+      const begin = (kind: string, client: object, options: object = {}): void => {
+        for (const [key, wake] of Object.entries(wakes)) {
+          const made = fixture.make(object, client, options);
+          pending[`${key} on a client with ${kind}`] = outcomeOf(() => wake(made as never, () => fixture.settle()));
+        }
+      };
+      for (const kind of only) begin(kind, fixture.connect(kinds[kind]));
+      begin("connect()", await fixture.connectByUrl(redis.url));
+      if ("isolate" in object.options) begin("isolate", fixture.connect(kinds["replies as RESP3"]), { isolate: true });
+      for (const [key, wake] of Object.entries(wakes)) {
+        const plain = shapeOf(await wake(fixture.make(object, redis.client) as never, () => fixture.settle()));
+        for (const [name, outcome] of await fixture.all(pending))
+          if (name.startsWith(`${key} on `)) expect([name, shapeOf(outcome)]).toEqual([name, { value: plain }]);
+      }
+      if (only.includes("db 3")) await fixture.connect(kinds["db 3"]).call("FLUSHDB");
+    });
 
   /** Nothing is closed here, so that an object that stays open fails the test. */
   it("ends with a client that its owner ends", async () => {

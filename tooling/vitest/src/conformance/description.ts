@@ -48,6 +48,11 @@ export interface Conforming<T = never> {
   readonly readsFirst?: true;
   /** Further work of a user, with the same result on every kind of client. */
   works?(object: T): Promise<unknown>;
+  /**
+   * Waits that an event ends, by name: each begins to wait, lets its command reach the server (`settle`), causes the event
+   * and resolves with what came. Messages wake them on every kind of client.
+   */
+  readonly wakes?: Readonly<Record<string, (object: T, settle: () => Promise<void>) => Promise<unknown>>>;
   /** Makes an object of this name, if objects have names. Names are refused as in {@link Call.named}. */
   named?(client: never, name: string): unknown;
 }

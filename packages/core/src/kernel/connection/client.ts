@@ -99,6 +99,14 @@ export const hasEnded = (client: RedisLike): boolean =>
 export const keyPrefixOf = (client: RedisLike): string =>
   (client as Partial<ClusterClient | NodeClient>).options?.keyPrefix ?? "";
 
+/** The form in which the caller's replies come, in ioredis 6. */
+export const replyMappingOf = ({ options }: RedisLike & { options?: Mapping & { redisOptions?: Mapping } }): unknown =>
+  (options?.redisOptions ?? options)?.replyMapping;
+
+interface Mapping {
+  replyMapping?: unknown;
+}
+
 /** The database of the client's commands, which its owner may change by `select()`; of a Cluster 0. */
 export const databaseOf = (client: RedisLike): number => {
   const { prevCondition, condition, options } = client as Partial<NodeClient>;
@@ -181,8 +189,8 @@ export const ownSettings: {
   maxRetriesPerRequest: 0,
 };
 
-// Settings of the caller's own commands that ours must not inherit: the executor ends them.
-const duplicateSettings = { ...ownSettings, commandTimeout: undefined };
+// Settings of the caller's own commands that ours must not inherit: the executor ends them, and replies are read in one form.
+const duplicateSettings = { ...ownSettings, commandTimeout: undefined, replyMapping: "legacy" };
 
 /**
  * The same for a Cluster client, whose own way to send again is to wait and try another node. It would do so behind the

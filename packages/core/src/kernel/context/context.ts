@@ -85,11 +85,11 @@ export class ClientContext {
 
   /**
    * Connections of our own for one purpose, opened on demand, each checked out by one borrower at a time. None once the
-   * context is detached.
+   * context is detached. `isCallers`: replies come in the form of the client's, since the commands are the caller's.
    */
-  pool(purpose: string, maxConnections = 8): ExclusivePool {
+  pool(purpose: string, maxConnections = 8, isCallers = false): ExclusivePool {
     let pool = this.#pools.get(purpose);
-    if (!pool) this.#pools.set(purpose, (pool = new ExclusivePool(this.client, purpose, maxConnections)));
+    if (!pool) this.#pools.set(purpose, (pool = new ExclusivePool(this.client, purpose, maxConnections, isCallers)));
     if (this.#holders < 1) pool.close();
     return pool;
   }

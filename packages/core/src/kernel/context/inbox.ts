@@ -73,7 +73,6 @@ export class Inbox {
         connectionName: "kit:inbox",
         // Messages and pings look the same in both majors then.
         protocol: 2,
-        replyMapping: "legacy",
       });
     this.#dedicated = new DedicatedConnection(make, {
       ready: (connection) => void this.#subscribe(connection),

@@ -12,6 +12,7 @@ import {
   reachable,
   type RedisArgument,
   type RedisLike,
+  replyMappingOf,
   unrefSocket,
 } from "../connection/client.js";
 import { Deadline } from "../base/deadline.js";
@@ -56,6 +57,7 @@ export class ExclusivePool {
   readonly #client: RedisLike;
   readonly #purpose: string;
   readonly #maxConnections: number;
+  readonly #isCallers: boolean;
   readonly #idle: { readonly connection: NodeClient; readonly address: string }[] = [];
   /** In order of arrival. */
   readonly #queue = new Set<{ readonly admit: () => void; readonly refuse: () => void }>();
@@ -67,11 +69,15 @@ export class ExclusivePool {
   #checkedOut = 0;
   #closed = false;
 
-  /** `purpose`: what the connections are for, as `CLIENT LIST` shows it. */
-  constructor(client: RedisLike, purpose: string, maxConnections: number) {
+  /**
+   * `purpose`: what the connections are for, as `CLIENT LIST` shows it. `isCallers`: the caller's own commands run on them,
+   * so that their replies come as on the client.
+   */
+  constructor(client: RedisLike, purpose: string, maxConnections: number, isCallers: boolean) {
     this.#client = client;
     this.#purpose = purpose;
     this.#maxConnections = maxConnections;
+    this.#isCallers = isCallers;
   }
 
   /** Checks out a connection to the node that serves `key`; waits while all are checked out, first in, first out. */
@@ -196,7 +202,8 @@ export class ExclusivePool {
     const direct = address && { sentinels: undefined, path: undefined };
     // `reconnectOnError` of the caller's client does not apply: the borrower decides after an error reply.
     const own = { connectionName: `kit:${this.#purpose}`, reconnectOnError: null };
-    const connection = duplicateNode(this.#client, { ...own, ...direct }, address);
+    const callers = this.#isCallers && { replyMapping: replyMappingOf(this.#client) };
+    const connection = duplicateNode(this.#client, { ...own, ...callers, ...direct }, address);
     this.#all.add(connection);
     unrefSocket(connection);
     watchHandshake(connection);
