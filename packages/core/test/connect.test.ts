@@ -41,7 +41,7 @@ describe("connect: targets", () => {
       else process.env["REDIS_URL"] = former;
     });
     process.env["REDIS_URL"] = redis.url;
-    for (const target of [redis.url, new URL(redis.url), { url: redis.url }, {}, undefined, ""]) {
+    for (const target of [redis.url, new URL(redis.url), { url: redis.url }, {}, undefined, "", { url: "" }]) {
       // With the default deadline, which a busy machine may miss.
       const client = await eventually(() => connect(target));
       expect(await client.ping()).toBe("PONG");
@@ -60,6 +60,18 @@ describe("connect: targets", () => {
     expect(await client.client("INFO")).toContain(" db=2 ");
     expect(await client.call("EXISTS", redis.prefix)).toBe(1);
     await client.call("DEL", redis.prefix);
+  });
+
+  it("refuses a second argument, where other clients have their options", async () => {
+    const asOthers = connect as (...args: unknown[]) => Promise<unknown>;
+    expect(await rejection(asOthers(redis.url, { keyPrefix: "pre:" }))).toBeInstanceOf(TypeError);
+  });
+
+  it("names the server that the options lead to", async () => {
+    const port = await deadPort();
+    const error = await rejection(connect({ url: redis.url, deadlineMs: 100, options: { port } }));
+    expect(error).toMatchObject({ address: `127.0.0.1:${String(port)}` });
+    expect(error.message).toContain(`No Redis at 127.0.0.1:${String(port)} `);
   });
 
   it("reaches a server on a unix socket", async () => {
@@ -122,7 +134,6 @@ describe("connect: targets", () => {
   it.each([
     ["a number", 6379, TypeError],
     ["null", null, TypeError],
-    ["an empty URL", { url: "" }, RangeError],
     ["a name that means nothing here", { host: "127.0.0.1", port: 6379 }, TypeError],
     ["a URL of five thousand characters", { url: `redis://${"h".repeat(5_000)}` }, RangeError],
     ["a deadline of 0", { deadlineMs: 0 }, RangeError],
@@ -458,6 +469,14 @@ describe("connect: supervision", () => {
     await until(() => client.status === "end");
     expect(await echo.run(client, {}, { value: "again" })).toBe("again");
     expect(await client.ping()).toBe("PONG");
+  });
+
+  it("waits between two connections as the caller's retryStrategy says", async () => {
+    const retryStrategy = vi.fn<() => number>(() => 1);
+    const client = await own(redis, { options: { retryStrategy } });
+    await redis.server.call("CLIENT", "KILL", "TYPE", "normal");
+    await eventually(async () => expect(await client.ping()).toBe("PONG"));
+    expect(retryStrategy).toHaveBeenCalled();
   });
 
   it("works again after the server was killed and came back", async () => {

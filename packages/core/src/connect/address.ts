@@ -5,7 +5,7 @@ import { KitError } from "../kernel/index.js";
 export interface Target {
   readonly settings: RedisOptions;
   /** Of a Cluster. */
-  readonly nodes?: { host: string; port: number }[];
+  readonly nodes?: { host: string; port: number }[] | undefined;
 }
 
 const urlForm =

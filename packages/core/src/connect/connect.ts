@@ -42,7 +42,7 @@ export interface ConnectOptions {
   /**
    * `redis:`, `rediss:`, `unix:`, `redis+sentinel:` or `redis+cluster:` (the last two also with `rediss+`).
    *
-   * @default the environment's `REDIS_URL`, else `redis://127.0.0.1:6379`
+   * @default the environment's `REDIS_URL`, else `redis://127.0.0.1:6379`; so it is for an empty text
    */
   readonly url?: string | undefined;
   /**
@@ -112,7 +112,7 @@ const make = async ({ nodes }: Target, settings: Settings, cluster: ConnectOptio
   // ioredis costs 30–45 ms to load, so it is loaded only here.
   const { Cluster, Redis } = await import("ioredis");
   if (!nodes) {
-    const options: Settings = { ...settings, retryStrategy: reconnectMs };
+    const options: Settings = { ...settings, retryStrategy: settings.retryStrategy ?? reconnectMs };
     return new Redis(options);
   }
   return new Cluster(nodes, {
@@ -150,31 +150,34 @@ const make = async ({ nodes }: Target, settings: Settings, cluster: ConnectOptio
  * await redis.set("greeting", "hello");
  * await redis.close();
  */
-export const connect = async (target?: string | URL | ConnectOptions): Promise<Connection> => {
+export const connect = async (
+  target?: string | URL | ConnectOptions,
+  ...more: readonly never[]
+): Promise<Connection> => {
+  // As `new Redis(url, options)` has them: nothing would heed these.
+  if (typeof more[0] === "object") throw new TypeError("Expected one argument: `connect({ url, options })`");
   const options = optionsOf(target);
-  const {
-    url: givenUrl = process.env["REDIS_URL"] || defaultAddress,
-    deadlineMs = 1_900,
-    connectionName = "kit",
-  } = options;
-  const url = textOption("url", givenUrl, 4_096);
+  const { deadlineMs = 1_900, connectionName = "kit" } = options;
+  // An empty text is a REDIS_URL that is set to nothing, which the environment has where it is taken from there, too.
+  const givenUrl = options.url === "" ? undefined : options.url;
+  const url = textOption("url", givenUrl ?? (process.env["REDIS_URL"] || defaultAddress), 4_096);
   integerOption("deadlineMs", deadlineMs, 1);
   const signal = signalOption("signal", options.signal);
   textOption("connectionName", connectionName, 64);
   signal?.throwIfAborted();
   // From here on, since loading ioredis takes its time too.
   const deadline = Deadline.in(deadlineMs);
-  const parsed = parseAddress(url);
-  const given = { ...parsed.settings, ...ownSettings, connectionName, lazyConnect: true, ...options.options };
+  const { nodes, settings: addressed } = parseAddress(url);
+  const given = { ...addressed, ...ownSettings, connectionName, lazyConnect: true, ...options.options };
   // With `tls` alone ioredis speaks in the clear, to Sentinels and to the master they name.
-  const secured =
-    given.tls && parsed.settings.sentinels ? { enableTLSForSentinelMode: true, sentinelTLS: given.tls } : {};
+  const secured = given.tls && given.sentinels ? { enableTLSForSentinelMode: true, sentinelTLS: given.tls } : {};
   const settings = { ...given, ...secured, ...options.options };
+  const place: Target = { nodes, settings };
   // The ready check of ioredis prints a warning where INFO is not permitted. We run the first check ourselves; ioredis's own
   // check is enabled only if INFO is permitted. Behind Sentinels it stays enabled, since it verifies the master's role. On a
   // Cluster ioredis also checks nodes over connections that this option does not reach.
-  const asksItself = settings.enableReadyCheck ?? (parsed.nodes ?? parsed.settings.sentinels) !== undefined;
-  const client = await make(parsed, { ...settings, enableReadyCheck: asksItself }, options.cluster);
+  const asksItself = settings.enableReadyCheck ?? !!(nodes ?? settings.sentinels);
+  const client = await make(place, { ...settings, enableReadyCheck: asksItself }, options.cluster);
   const end = superviseClient(client);
   // Held until close(), so that a script run on it finds the executor standing.
   const context = attach(client);
@@ -183,9 +186,9 @@ export const connect = async (target?: string | URL | ConnectOptions): Promise<C
     context.detach();
     end();
   };
-  const address = addressText(parsed);
+  const address = addressText(place);
   try {
-    await firstReady(client, parsed, deadlineMs, deadline, signal);
+    await firstReady(client, place, deadlineMs, deadline, signal);
     if (!asksItself && settings.enableReadyCheck === undefined)
       (client as NodeClient).options.enableReadyCheck = await untilLoaded(context, address, deadline, signal);
     if (settings.db) await checkDatabase(context, settings.db, address, deadline, signal);
@@ -200,8 +203,10 @@ export const connect = async (target?: string | URL | ConnectOptions): Promise<C
   };
   const disconnect = client.disconnect.bind(client) as (reconnect: boolean) => void;
   // ioredis keeps the password in `options`: a client that is logged shows its address and status, and no more.
-  Object.defineProperty(client, inspect.custom, { value: () => `Redis at ${addressOf(client)} (${client.status})` });
+  const shown = (): string => `Redis at ${addressOf(client)} (${client.status})`;
   return Object.assign(client, {
+    [inspect.custom]: shown,
+    toJSON: shown,
     close,
     [Symbol.asyncDispose]: close,
     quit: () => close().then(() => "OK" as const),
@@ -215,8 +220,6 @@ const optionNames = ["url", "deadlineMs", "signal", "connectionName", "options",
 
 const optionsOf = (target: string | URL | ConnectOptions = {}): ConnectOptions => {
   const url = target instanceof URL ? target.href : target;
-  // An empty text is a REDIS_URL that is set to nothing, which the environment has where it is taken from there, too.
-  if (url === "") return {};
   return optionsObject("target", typeof url === "string" ? { url } : url, optionNames);
 };
 
