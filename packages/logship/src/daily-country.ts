@@ -64,7 +64,8 @@ export const dailyCountry = (options: DailyCountryOptions): LinesHandler => {
       }
       const found = locator.country(visit.address);
       // Awaiting a value that is already there would cost a turn of the event loop for each line.
-      const country = found instanceof Promise ? await found : found;
+      // Not each locator answers with a native Promise.
+      const country = typeof found === "object" && found !== null ? await found : found;
       results.increment(result, `${visit.day} ${country ?? "unknown"}`);
     }
   };
