@@ -140,7 +140,8 @@ export interface AddOptions {
   readonly backoff?: Backoff | undefined;
   readonly timeoutMs?: number | undefined;
   /**
-   * The `op` of a KitUnknownOutcomeError: settles the outcome of that call, and adds the job if that call did not.
+   * The `op` of a KitUnknownOutcomeError: settles the outcome of that call, and adds the job if that call did not. With an `id`
+   * it must be that of the same job.
    */
   readonly op?: string | undefined;
   /** Cancels the add while it waits to be sent; one that was sent may still be added. */
@@ -305,6 +306,13 @@ const idOption = (id: string): string => {
       "Expected `id` to have no `!` in front, no control characters or lone surrogates, and another form than made ids",
     );
   return id;
+};
+
+/** @throws {TypeError | RangeError} it is not an array of ids. */
+export const idsOption = (ids: readonly string[]): readonly string[] => {
+  if (!Array.isArray(ids)) throw new TypeError("Expected `ids` to be an array");
+  for (const id of ids) textOption("id", id, 160);
+  return ids;
 };
 
 const dueWord = (delayMs: number | undefined, dueAt: number | undefined): string => {

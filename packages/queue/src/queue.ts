@@ -5,7 +5,6 @@ import {
   Deadline,
   integerOption,
   optionsObject,
-  textOption,
   traced,
   TypedEmitter,
 } from "@kit/core/toolkit";
@@ -16,6 +15,7 @@ import { type DeadLetter, letterOf } from "./letters.js";
 import {
   type AddOptions,
   type CallOptions,
+  idsOption,
   resolveCall,
   resolveAdd,
   type ResolvedAdd,
@@ -228,12 +228,17 @@ export class Queue<Jobs extends JobTypes<Jobs> = AnyJobs> extends TypedEmitter<Q
    * @throws {KitUnavailableError | KitUnknownOutcomeError} as every command. The call can be repeated safely.
    */
   async redrive(ids?: readonly string[]): Promise<number> {
-    return await this.#eachLetter("redrive", ids);
+    return await this.#eachLetter("redrive", ids === undefined ? undefined : idsOption(ids));
   }
 
-  /** Deletes the dead letters with these ids. Resolves with their number. */
+  /**
+   * Deletes the dead letters with these ids. Resolves with their number; an id that is no dead letter is ignored.
+   *
+   * @throws {TypeError | RangeError} `ids` is no array of ids; nothing was deleted.
+   * @throws {KitUnavailableError | KitUnknownOutcomeError} as every command. The call can be repeated safely.
+   */
   async dropDeadLetters(ids: readonly string[]): Promise<number> {
-    return await this.#eachLetter("drop", ids);
+    return await this.#eachLetter("drop", idsOption(ids));
   }
 
   /**
@@ -266,6 +271,8 @@ export class Queue<Jobs extends JobTypes<Jobs> = AnyJobs> extends TypedEmitter<Q
     const { id, words, op } = resolved;
     if (op !== undefined) {
       const former = parseOp(op);
+      if (id !== undefined && id !== former.id)
+        throw new TypeError(`Expected \`op\` to be of an add of the job ${JSON.stringify(id)}`);
       return { head, payload, words: `\tu${words}${former.word}`, id: former.id, op, isRepeat: true };
     }
     return { head, payload, words: id === undefined ? words : `\tu${words}`, id, op, isRepeat: false };
@@ -283,7 +290,6 @@ export class Queue<Jobs extends JobTypes<Jobs> = AnyJobs> extends TypedEmitter<Q
   #eachLetter(verb: "redrive" | "drop", ids: readonly string[] | undefined): Promise<number> {
     return this.#traced(`queue.${verb}`, {}, async () => {
       this.#assertOpen();
-      for (const id of ids ?? []) textOption("id", id, 160);
       let total = 0;
       const moved = new Set<string>();
       for (let start = 0; ; start += maxRedriven) {

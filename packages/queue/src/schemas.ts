@@ -23,13 +23,17 @@ const reasonOf = (issues: NonNullable<Verdict["issues"]>): string => {
   return `does not fit its schema${where}`.slice(0, longestReason);
 };
 
+export const isThenable = (value: unknown): value is PromiseLike<unknown> =>
+  typeof value === "object" && value !== null && typeof (value as { then?: unknown }).then === "function";
+
 const checkedOf = (verdict: Verdict): Checked =>
   verdict.issues ? { isValid: false, reason: reasonOf(verdict.issues) } : { isValid: true, value: verdict.value };
 
 /** @throws the schema's own error. */
 export const check = (schema: StandardSchema, value: unknown): Checked | Promise<Checked> => {
   const verdict = schema["~standard"].validate(value);
-  return verdict instanceof Promise ? verdict.then(checkedOf) : checkedOf(verdict);
+  // Not each library answers with a native Promise.
+  return isThenable(verdict) ? Promise.resolve(verdict).then(checkedOf) : checkedOf(verdict);
 };
 
 /**

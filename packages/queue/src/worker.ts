@@ -12,7 +12,7 @@ import { type Ending, Intake } from "./intake.js";
 import type { Job } from "./job.js";
 import { concurrencyOption, type QueueSettings, type WorkOptions, type WorkSettings, workSettings } from "./options.js";
 import { decodePayload, encodePayload } from "./payload.js";
-import { check } from "./schemas.js";
+import { check, isThenable } from "./schemas.js";
 import { begin } from "./scripts/index.js";
 import type { TakenJob } from "./taken.js";
 
@@ -60,9 +60,6 @@ const maxAhead = 500;
 const hoardMs = 2 * aheadMs;
 /** How long handlers may take to end after their signal has aborted. */
 const graceMs = 100;
-
-const isThenable = (value: unknown): value is PromiseLike<unknown> =>
-  typeof value === "object" && value !== null && typeof (value as { then?: unknown }).then === "function";
 
 /**
  * Runs the jobs of one queue. Made by `queue.work()`.

@@ -15,6 +15,7 @@ describe("options", () => {
     { lifo: true, priority: 1 },
     { lifo: true, delayMs: 1 },
     { op: "nonsense" },
+    { op: "AAAAAAAAA:5:theirs", id: "mine" },
   ];
   it.each(wrongOfAdd)("that contradict each other are refused before anything is sent: %j", async (options) => {
     const queue = fixture.make();
@@ -28,6 +29,19 @@ describe("options", () => {
     const queue = fixture.make();
     for (const name of ["", "x".repeat(129), "\ud800", 7 as unknown as string])
       expect(String(await rejection(queue.add(name, 1)))).toMatch(/RangeError: Expected the name/);
+  });
+
+  it("that are no list of ids move and delete no dead letter", async () => {
+    const queue = fixture.make();
+    const { dead, jobs } = fixture.keysOf();
+    await fixture.db.zadd(dead, 1, "a");
+    await fixture.db.hset(jobs, "a", "k1 job\n1");
+    const refused = /^(Type|Range)Error: Expected /;
+    expect(String(await rejection(queue.dropDeadLetters(undefined as never)))).toMatch(refused);
+    for (const ids of [null, "a", {}, [undefined]] as never[])
+      for (const call of [queue.dropDeadLetters(ids), queue.redrive(ids)])
+        expect(String(await rejection(call))).toMatch(refused);
+    expect(await fixture.counts()).toMatchObject({ jobs: 1, dead: 1 });
   });
 
   it("are refused where handlers are none", () => {

@@ -21,6 +21,9 @@ const mail: Validate = (value) => {
 const kinds: readonly (readonly [string, Validate])[] = [
   ["at once", mail],
   ["later", async (value) => await mail(value)],
+  // No native Promise, as of libraries with promises of their own.
+  // oxlint-disable-next-line unicorn/no-thenable
+  ["by a foreign thenable", (value) => ({ then: (done: (verdict: unknown) => unknown) => done(mail(value)) }) as never],
 ];
 
 describe.each(kinds)("a schema that answers %s", (_when, validate) => {
