@@ -165,6 +165,19 @@ export const semaphoreBehaviour = (mode: RedisMode, login?: Login): void => {
         expect(await semaphore.tryAcquire({ tenant: "b" })).not.toBeNull();
       });
 
+      it("leaves no trace of a queue in which nobody waited", async () => {
+        const { keysOf } = fixture();
+        const semaphore = make({ permits: 3, permitsPerTenant: 2 });
+        const { permits, meta } = keysOf(name);
+        const held = await semaphore.acquire({ tenant: "a", weight: 2 });
+        expect((await redis.keys()).toSorted()).toEqual([meta, permits].toSorted());
+        expect(await semaphore.tryAcquire({ tenant: "b" })).not.toBeNull();
+        expect(await semaphore.inspect()).toMatchObject({ used: 3, waiters: 0 });
+        await held.release();
+        expect(await semaphore.tryAcquire({ tenant: "b" })).not.toBeNull();
+        expect((await redis.keys()).toSorted()).toEqual([meta, permits].toSorted());
+      });
+
       it("tells names apart by case, length and braces, and takes the longest", async () => {
         const names = ["a", "A", "{a}", "{a", "a}", "a:permits", "a%7B", "ä", "x".repeat(512), "x".repeat(511)];
         const all = names.map((one) => make({ name: one, permits: 1 }));

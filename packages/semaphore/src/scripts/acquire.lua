@@ -93,6 +93,8 @@ local ending = semaphore.endOf(permitRecord)
 if ending then return reply(1, ending - now) end
 local known = semaphore.waiterOf(permitRecord)
 local mayFit = semaphore.fits(permitRecord)
+ending = mayFit and not known and semaphore.takeAlone(permitRecord, tonumber(leaseMs), hasShrunk)
+if ending then return reply(1, ending - now) end
 if not mayFit and not known then
   if inbox == '' then return reply(0, semaphore.msLeft(), semaphore.used) end
   if semaphore.waiting >= tonumber(maxWaiters) then return reply(3, semaphore.msLeft(), semaphore.used) end

@@ -55,6 +55,7 @@ local function openSemaphore(keys, call)
   local isQueueNew = redis.call('ZCARD', queue) == 0
   local isReadyNew = redis.call('ZCARD', ready) == 0
   local records = redis.call('HLEN', waiters)
+  local isAlone = isQueueNew and records <= 1
   limit = tonumber(limit or call.limit)
   perTenant = tonumber(perTenant or nil)
   local notifier = newNotifier(call.shared)
@@ -284,6 +285,16 @@ local function openSemaphore(keys, call)
     if nearest ~= nil then nearest = math.min(nearest or now + ms, now + ms) end
     if redis.call('PTTL', permits) < ms + 1000 then redis.call('PEXPIRE', permits, 2 * ms + 1000) end
     count(1, waiter.weight, waiter.tenant)
+  end
+  -- Takes a permit that fits without a place in the queue: a caller alone leaves no ticket behind. Returns when it ends; nil:
+  -- somebody waits, or nothing is granted now.
+  function self.takeAlone(permitRecord, ms, hasShrunk)
+    if not isAlone or (tonumber(evaluatingUntil or 0) or 0) > now then return nil end
+    if not hasShrunk then redis.call('ZREM', ready, '|') end
+    local _, weight, tenant = permitRecordParts(permitRecord)
+    take({ permitRecord = permitRecord, weight = weight, tenant = tenant }, ms)
+    redis.call('PEXPIRE', meta, metaMs)
+    return now + ms
   end
   -- Takes a permit away, and says whether it was still good.
   function self.drop(permitRecord, ending)
