@@ -5,7 +5,7 @@ import * as vitest from "vitest";
 import { beforeEach, describe, expect, it } from "vitest";
 import { descriptor } from "../src/descriptor/index.js";
 import type { Queue } from "../src/index.js";
-import { inspectJob, inspectQueue, listJobs } from "../src/manage/index.js";
+import { inspectJob, inspectQueue, listJobs, repairQueue } from "../src/manage/index.js";
 import { fixtureOf, latch, name, permanentKeys } from "./harness.js";
 
 const redis = useRedis(vitest, { permanentKeys });
@@ -112,6 +112,47 @@ describe("kit inspect job", () => {
     ]);
     expect(JSON.stringify(states)).not.toContain("secret");
     expect((await look("job", name, "nobody")).data).toMatchObject({ state: "none" });
+  });
+});
+
+describe("a job whose entry or lease was deleted", () => {
+  const address = (): { queue: string; prefix: string } => ({ queue: name, prefix: redis.prefix });
+
+  it("is lost, keeps its id, and runs once the queue is repaired", async () => {
+    const keys = fixture.keysOf();
+    await queue.add("job", "again", { id: "own", priority: 3 });
+    await redis.client.zrem(keys.prioritised, "own");
+    await redis.client.del(keys.waiting);
+    const lost = ["own", ids.waiting].toSorted();
+    expect(await queue.add("job", "again", { id: "own" })).toBe("own");
+    expect((await look("job", name, "own")).data).toMatchObject({ state: "lost", priority: 3 });
+    const { data, facts } = await look("queue", name);
+    expect([data, facts]).toEqual([
+      expect.objectContaining({ lost: 2 }),
+      expect.arrayContaining([["lost", expect.any(String)]]),
+    ]);
+    expect(await run("queue repair", [name])).toMatchObject({ isDryRun: true, count: 2 });
+    expect(await fixture.counts()).toMatchObject({ waiting: 0, prioritised: 1 });
+    expect((await repairQueue(client(), address(), { run: true })).toSorted()).toEqual(lost);
+    expect(await run("queue repair", [name], { run: true })).toMatchObject({ isDryRun: false, count: 0 });
+    expect(await fixture.counts()).toMatchObject({ jobs: 7, waiting: 1, prioritised: 2, leases: 1 });
+    expect(await inspectJob(client(), address(), "own")).toMatchObject({ state: "ready", priority: 3 });
+    open();
+    await eventually(async () => expect((await look("job", name, "own")).data).toMatchObject({ state: "dead" }));
+  });
+
+  it("is found among many, page by page", async () => {
+    const many = Array.from({ length: 4_500 }, (_, n) => `many${String(n)}`);
+    await queue.addAll(many.map((id) => ({ name: "job", data: 1, id })));
+    const { leases } = fixture.keysOf();
+    await redis.client.zadd(leases, ...many.flatMap((id) => [1e15, `AAAAAAAAAAAAx${id}`]));
+    for (const id of [many[0], many[499], many[500], many[4_499]] as string[])
+      expect(await inspectJob(client(), address(), id)).toMatchObject({ id, state: "ready" });
+    expect(await inspectJob(client(), address(), ids.active)).toMatchObject({
+      state: "active",
+      at: expect.any(String),
+    });
+    expect(await repairQueue(client(), address())).toEqual([]);
   });
 });
 

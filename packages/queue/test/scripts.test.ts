@@ -10,7 +10,7 @@ import { permanentKeys } from "./harness.js";
 
 const redis = useRedis(vitest, { permanentKeys });
 onMovingSlots(redis, { ...all, ...looks, popIfScript });
-const { find, list, overview, prioritise } = looks;
+const { find, list, overview, prioritise, repair, scan } = looks;
 const { add, begin, handBack, heartbeat, letters, open, outcomes, recover, redrive, step } = all;
 
 describe("scripts", () => {
@@ -30,6 +30,8 @@ describe("scripts", () => {
       popIfScript,
       recover,
       redrive,
+      repair,
+      scan,
       step,
     ];
     expect(await contract(scripts, redis.server)).toEqual([]);

@@ -1,7 +1,7 @@
 import type { CliArgument, CliCommand, CliOption, CommandCall } from "@kit/core/toolkit";
 import { createQueue } from "../index.js";
 import { isQueue, jobFacts, unknownQueue } from "./inspect.js";
-import { inspectJob, type JobFacts, listJobs, type ListedState } from "../manage/index.js";
+import { inspectJob, type JobFacts, listJobs, type ListedState, repairQueue } from "../manage/index.js";
 
 const queueArgument: CliArgument = { name: "queue", about: "name of the queue", listedIn: "queues" };
 const columns = ["id", "name", "attempts", "crashes", "at", "error"];
@@ -127,9 +127,32 @@ const moveCommand = (verb: "retry" | "drop", about: string, done: string): CliCo
   },
 });
 
+const repairCommand: CliCommand = {
+  path: "queue repair",
+  about: "makes jobs ready that are in no list of work; a dry run unless --run is given",
+  args: [queueArgument],
+  options: [{ name: "run", about: "does it; without it only says what would be done" }],
+  run: async (call, queue: string) => {
+    const { redis, prefix, isSet, output } = call;
+    if (!(await isQueue(call, queue))) return await output.report(unknownQueue(queue));
+    const isDryRun = !isSet("run");
+    const ids = await repairQueue(redis, { queue, prefix }, { run: !isDryRun });
+    await output.report({
+      data: { queue, isDryRun, count: ids.length, ids },
+      facts: [
+        [isDryRun ? "would be made ready" : "made ready", String(ids.length)],
+        ...(isDryRun ? [["to do it", "the same command with --run"] as const] : []),
+      ],
+      table: ids.length === 0 ? undefined : { columns: ["id"], rows: ids.slice(0, shownLetters).map((id) => [id]) },
+    });
+    return undefined;
+  },
+};
+
 export const commands: readonly CliCommand[] = [
   listCommand,
   showCommand,
   moveCommand("retry", "moves dead letters back to the queue, with all their attempts", "moved back"),
   moveCommand("drop", "deletes dead letters", "deleted"),
+  repairCommand,
 ];

@@ -24,7 +24,7 @@ export const unknownQueue = (queue: string): Report => ({
 
 const queueFacts = (queue: string, seen: Overview): Facts => {
   const { waiting, prioritised, delayed, active, dead, now, nextDue, firstLeaseEnd, oldestDead } = seen;
-  const { completed, died, crashed, deadDropped, deadBytes } = seen;
+  const { completed, died, crashed, deadDropped, deadBytes, lost } = seen;
   const until = (at: number): string => (at > now ? `in ${secondsText(at - now)}` : `${secondsText(now - at)} ago`);
   return [
     ["queue", queue],
@@ -32,6 +32,7 @@ const queueFacts = (queue: string, seen: Overview): Facts => {
     ["delayed", countOf(delayed, nextDue, (at) => `the first due ${until(at)}`)],
     ["active", countOf(active, firstLeaseEnd, (at) => `the first lease ends ${until(at)} unless renewed`)],
     ["dead", countOf(dead, oldestDead, (at) => `the oldest died ${until(at)}, ${String(deadBytes)} bytes in all`)],
+    ...(lost === 0 ? [] : [["lost", `${String(lost)}, in no list of work: kit queue repair ${queue}`] as const]),
     [
       "so far",
       `${String(completed)} completed, ${String(died)} died, ${String(crashed)} leases taken back, ${String(deadDropped)} dead letters dropped`,
@@ -39,7 +40,7 @@ const queueFacts = (queue: string, seen: Overview): Facts => {
   ];
 };
 
-const atNames = { dead: "died", delayed: "due", active: "lease ends", ready: "", none: "" } as const;
+const atNames = { dead: "died", delayed: "due", active: "lease ends", ready: "", none: "", lost: "" } as const;
 
 /** A job in words. */
 export const jobFacts = (report: JobReport): Facts => {
@@ -52,7 +53,7 @@ export const jobFacts = (report: JobReport): Facts => {
   return [
     ...head,
     ["name", name === "" ? "cannot be read" : name],
-    ["state", state],
+    ["state", state === "lost" ? `lost: in no list of work, so it does not run; kit queue repair ${queue}` : state],
     ...(at === null ? [] : [[atNames[state], at] as const]),
     ["added", addedAt ?? "cannot be read"],
     ["priority", String(priority)],

@@ -5,6 +5,8 @@ import listSource from "../scripts/list.lua";
 import overviewSource from "../scripts/overview.lua";
 import prioritiseSource from "../scripts/prioritise.lua";
 import readySource from "../scripts/ready.lua";
+import repairSource from "../scripts/repair.lua";
+import scanSource from "../scripts/scan.lua";
 
 /** Epoch ms, or none. */
 type Instant = number | null;
@@ -19,6 +21,8 @@ export interface Overview {
   readonly delayed: number;
   readonly active: number;
   readonly dead: number;
+  /** Stored, and in no list of work: a list or a lease was deleted by hand, or evicted. See `repairQueue()`. */
+  readonly lost: number;
   readonly now: number;
   readonly nextDue: Instant;
   readonly firstLeaseEnd: Instant;
@@ -57,6 +61,7 @@ export const overview: Script<
     }));
     return {
       ...{ jobs, waiting, prioritised, delayed, active, dead, now },
+      lost: Math.max(0, jobs - waiting - prioritised - delayed - active - dead),
       ...{ nextDue: instant(all[7]), firstLeaseEnd: instant(all[8]), oldestDead: instant(all[9]) },
       ...{ completed, died, crashed, deadDropped, deadBytes, byPriority },
     };
@@ -65,26 +70,75 @@ export const overview: Script<
 
 /** Where one job is. `at`: when it died, is due, or its lease ends. */
 export interface Found {
-  readonly state: "none" | "dead" | "delayed" | "active" | "ready";
+  /** `lost`: it is stored, and in no list of work; so it does not run until the queue is repaired. */
+  readonly state: "none" | "dead" | "delayed" | "active" | "ready" | "lost";
   readonly at: Instant;
   readonly blob: Buffer;
   readonly record: string;
+  readonly entry: string;
 }
 
-export const find: Script<
-  readonly ["jobs", "prioritised", "delayed", "leases", "failures", "dead"],
-  readonly ["id"],
-  Found
+export const find: Script<readonly ["jobs", "prioritised", "delayed", "failures", "dead"], readonly ["id"], Found> =
+  defineScript({
+    name: "queue.find",
+    source: [entriesSource, findSource],
+    keys: ["jobs", "prioritised", "delayed", "failures", "dead"],
+    args: ["id"],
+    readonly: true,
+    bytes: true,
+    reply: (raw) => {
+      const [state, at, blob, record, entry] = raw as [Buffer, Buffer, Buffer, Buffer, Buffer];
+      return {
+        ...{ state: String(state) as Found["state"], at: instant(at), blob },
+        ...{ record: String(record), entry: String(entry) },
+      };
+    },
+  });
+
+/** A page of entries. */
+export interface Scanned {
+  /** Where to go on; 0: complete. */
+  readonly cursor: string;
+  /** Each with the end of its lease. */
+  readonly entries: readonly (readonly [entry: string, at: Instant])[];
+}
+
+export const scan: Script<
+  readonly ["jobs", "waiting", "prioritised", "delayed", "leases", "dead"],
+  readonly ["from", "cursor"],
+  Scanned
 > = defineScript({
-  name: "queue.find",
-  source: [entriesSource, findSource],
-  keys: ["jobs", "prioritised", "delayed", "leases", "failures", "dead"],
-  args: ["id"],
+  name: "queue.scan",
+  source: [entriesSource, scanSource],
+  keys: ["jobs", "waiting", "prioritised", "delayed", "leases", "dead"],
+  args: ["from", "cursor"],
   readonly: true,
-  bytes: true,
   reply: (raw) => {
-    const [state, at, blob, record] = raw as [Buffer, Buffer, Buffer, Buffer];
-    return { state: String(state) as Found["state"], at: instant(at), blob, record: String(record) };
+    const [cursor = "0", ...all] = (raw as unknown[]).map(String);
+    return {
+      cursor,
+      entries: Array.from({ length: all.length / 2 }, (_, index) => [
+        all[2 * index] ?? "",
+        instant(all[2 * index + 1]),
+      ]),
+    };
+  },
+});
+
+/** Makes jobs ready that are in no list of work; replies with their ids. */
+export const repair: Script<
+  readonly ["jobs", "waiting", "prioritised", "delayed", "leases", "wake", "dead"],
+  readonly ["verb", "ids"],
+  readonly string[]
+> = defineScript({
+  name: "queue.repair",
+  source: [entriesSource, readySource, repairSource],
+  keys: ["jobs", "waiting", "prioritised", "delayed", "leases", "wake", "dead"],
+  args: ["verb", "ids"],
+  idempotent: true,
+  reply: (raw) => {
+    const text = String(raw);
+    return text === "" ? [] : text.split("\n");
   },
 });
 

@@ -1,7 +1,7 @@
 -- entries.lua - entries of jobs.
 -- An entry is how a job stands in lists of work: its id, or `!priority!id` where the priority is not 0.
 --
--- Defines idOf, entryOf, leasedEntry, fenceOf, parseRecord
+-- Defines idOf, entryOf, entryOfBlob, leasedEntry, fenceOf, parseRecord
 local function idOf(entry)
   if string.byte(entry) ~= 33 then return entry, 0 end
   local priority, id = string.match(entry, '^!(-?%d+)!(.*)$')
@@ -10,6 +10,11 @@ end
 
 local function entryOf(id, priority)
   return priority == 0 and id or string.format('!%d!%s', priority, id)
+end
+
+-- The entry of a stored job, by the priority in its header.
+local function entryOfBlob(id, blob)
+  return entryOf(id, tonumber(string.match(blob, '^%S+ %S+[^\n]- p(-?%d+)') or 0))
 end
 
 -- The entry behind the fence of 12 characters in a member of `leases`.

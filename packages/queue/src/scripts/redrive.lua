@@ -39,7 +39,7 @@ for id in string.gmatch(ids, '[^\n]+') do
     letters[#letters + 1] = id
     bytes = bytes + sizeOf(jobs, failures, id)
     local blob = verb == 'redrive' and redis.call('HGET', jobs, id)
-    if blob then moved[#moved + 1] = entryOf(id, tonumber(string.match(blob, '^%S+ %S+[^\n]- p(-?%d+)') or 0))
+    if blob then moved[#moved + 1] = entryOfBlob(id, blob)
     else dropped[#dropped + 1] = id end
   end
 end

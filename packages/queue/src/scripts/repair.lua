@@ -1,0 +1,65 @@
+-- repair.lua - makes jobs ready that are in no list of work.
+-- They go to the end of the queue, with their attempts and crashes.
+--
+-- KEYS[1]  jobs         hash    id to header and payload
+-- KEYS[2]  waiting      list    ids of ready jobs of priority 0
+-- KEYS[3]  prioritised  zset    ids of the other ready jobs
+-- KEYS[4]  delayed      zset    entry to the instant at which it is due, ms
+-- KEYS[5]  leases       zset    fence and entry to the instant at which the lease ends, ms
+-- KEYS[6]  wake         zset    markers that wake workers
+-- KEYS[7]  dead         zset    id to the instant of its death
+-- ARGV[1]  verb         string  `repair`, or `show` to change nothing
+-- ARGV[2]  ids          string  one a line, at most 100
+--
+-- Reply     ids  those that were in no list, one a line
+local jobs = KEYS[1]
+local waiting = KEYS[2]
+local prioritised = KEYS[3]
+local delayed = KEYS[4]
+local leases = KEYS[5]
+local wake = KEYS[6]
+local dead = KEYS[7]
+local verb = ARGV[1]
+local ids = ARGV[2]
+
+-- Libraries
+
+redis.call('ZCARD', wake)
+local wanted, places = {}, {}
+for id in string.gmatch(ids, '[^\n]+') do
+  local blob = not places[id] and redis.call('HGET', jobs, id)
+  if blob then
+    local entry = entryOfBlob(id, blob)
+    local isElsewhere = redis.call('ZSCORE', dead, id)
+      or redis.call('ZSCORE', prioritised, id)
+      or redis.call('ZSCORE', delayed, entry)
+    if not isElsewhere then
+      wanted[#wanted + 1] = entry
+      places[entry] = 'none'
+    end
+  end
+end
+-- One pass over each, whatever the number of ids.
+for start = 0, redis.call('ZCARD', leases) - 1, 1000 do
+  for _, member in ipairs(redis.call('ZRANGE', leases, start, start + 999)) do
+    places[leasedEntry(member)] = nil
+  end
+end
+for start = 0, redis.call('LLEN', waiting) - 1, 1000 do
+  for _, id in ipairs(redis.call('LRANGE', waiting, start, start + 999)) do
+    places[id] = nil
+  end
+end
+local lost, names = {}, {}
+for _, entry in ipairs(wanted) do
+  if places[entry] then
+    places[entry] = nil
+    lost[#lost + 1] = entry
+    names[#names + 1] = (idOf(entry))
+  end
+end
+if verb == 'repair' and #lost > 0 then
+  makeReady(waiting, prioritised, lost, false)
+  wakeWorker(wake)
+end
+return table.concat(names, '\n')
