@@ -31,7 +31,7 @@ export interface DailyCountryOptions {
   readonly parse?: ((line: string) => Visit | undefined) | undefined;
 }
 
-const months = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
+const months = "Jan Feb Mar Apr May Jun Jul Aug Sep Oct Nov Dec".split(" ");
 const visitPattern = /^(\S+) [^[]*\[(\d{2})\/([A-Z][a-z]{2})\/(\d{4}):/;
 
 const visitOf = (line: string): Visit | undefined => {
