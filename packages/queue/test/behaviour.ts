@@ -865,7 +865,12 @@ export const queueBehaviour = (mode: RedisMode, login?: Login): void => {
         await fixture().db.del(keys().prioritised);
         await fixture().db.zadd(keys().prioritised, 1, id);
       };
-      const { find, list, overview, prioritise } = looks;
+      const strayId = "AAAAAAAAA.0009";
+      const withStray = async (): Promise<void> => {
+        await seed();
+        await fixture().db.hset(keys().jobs, strayId, "k1 job p1\n1");
+      };
+      const { find, list, overview, prioritise, repair, scan } = looks;
       const { add, begin, handBack, heartbeat, letters, outcomes, recover, redrive, step } = scripts;
       slots.itRanAll(keys, () => [
         { script: add, args: ["AAAAAAAAA", 5, 0, `${id}2\tp1`, 'k1 job\n"2"'], seed },
@@ -874,6 +879,8 @@ export const queueBehaviour = (mode: RedisMode, login?: Login): void => {
         { script: letters, args: [0, 10, "all"], seed },
         { script: list, args: ["ids", 0, 10], seed },
         { script: overview, args: [], seed },
+        { script: scan, args: ["jobs", "0"], seed: withStray },
+        { script: repair, args: ["repair", strayId], seed: withStray },
         { script: begin, args: [member], seed },
         { script: heartbeat, args: [60_000, member], seed },
         { script: handBack, args: [`${member}\n${fence}other`], seed },
