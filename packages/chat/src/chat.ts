@@ -51,7 +51,11 @@ const pageSize = 500;
 export interface ChatEvents {
   /** A member left too much unacknowledged, and was removed. */
   readonly removed: readonly [event: { readonly chat: string; readonly member: string }];
-  /** Under this policy the server may evict any key, and chats can be lost. Emitted once. */
+  /**
+   * The server may drop keys when its memory is full: any, and with them chats, under an `allkeys-…` policy; under a `volatile-…` one
+   * those with an expiry, which are the notes on client ids and, in a chat with `retain.ageMs`, its messages. Emitted once for each
+   * policy.
+   */
   readonly evictable: readonly [event: { readonly policy: string }];
   /** A background operation failed; it is retried if that makes sense. */
   readonly error: readonly [error: KitError];
@@ -122,7 +126,8 @@ export class Chat<Body = unknown> extends TypedEmitter<ChatEvents> implements As
   readonly #underWay = new Set<Promise<unknown>>();
   readonly #background = new Set<Promise<void>>();
   readonly #closing = new AbortController();
-  #hasLooked = false;
+  /** The policy of which an event was emitted. */
+  #policy: string | undefined;
   #closed: Promise<void> | undefined;
 
   /** Only this package calls it. */
@@ -611,11 +616,12 @@ export class Chat<Body = unknown> extends TypedEmitter<ChatEvents> implements As
   async #open(signal?: AbortSignal): ReturnType<ChatStore["open"]> {
     this.#assertOpen();
     const division = await this.#store.open(signal);
-    if (!this.#hasLooked) {
-      this.#hasLooked = true;
+    if (!this.#store.isEvictionAsked) {
+      this.#store.isEvictionAsked = true;
       this.#inBackground(async () => {
         const policy = await this.#store.evictionPolicy();
-        if (policy !== undefined) this.emit("evictable", { policy });
+        if (policy !== undefined && policy !== this.#policy) this.emit("evictable", { policy });
+        this.#policy = policy;
       });
     }
     return division;

@@ -1,5 +1,5 @@
 import { KitUnavailableError, KitUnknownOutcomeError, type RedisLike, type RunOptions } from "@kit/core";
-import { addressOf, attach, type ClientContext, Deadline, reading, unlessAborted } from "@kit/core/toolkit";
+import { addressOf, attach, type ClientContext, evictionPolicy, unlessAborted } from "@kit/core/toolkit";
 import { Keys, layoutKey } from "./keys.js";
 import type { ChatSettings } from "./options.js";
 import { layout } from "./scripts/index.js";
@@ -21,6 +21,8 @@ export class ChatStore {
   #known: Division | undefined;
   #isChecked = false;
   #isCluster = false;
+  /** Whether `evictionPolicy()` was asked of the servers that have the chats now. */
+  isEvictionAsked = false;
 
   constructor(redis: RedisLike, settings: ChatSettings) {
     this.context = attach(redis, settings);
@@ -28,6 +30,7 @@ export class ChatStore {
     // After a reconnect the server may be empty, and another process may choose another number of shards.
     this.#stopListening = this.context.executor.onDrop(() => {
       this.#isChecked = false;
+      this.isEvictionAsked = false;
       // On a Cluster the number has a node of its own, and chats on the others go on without that one.
       if (!this.#isCluster) this.#division = undefined;
     });
@@ -91,11 +94,12 @@ export class ChatStore {
     return this.#known;
   }
 
-  /** Reports once whether the server may evict our keys; a server that does not reveal it is not asked again. */
+  /** The policy under which a server may drop keys of ours; a server that does not reveal it counts as one that drops none. */
   async evictionPolicy(): Promise<string | undefined> {
-    const call = reading("INFO memory", Deadline.in(2_000));
-    const info = await this.context.executor.run("INFO", ["memory"], call).then(String, () => "");
-    const policy = /maxmemory_policy:(\S+)/.exec(info)?.[1];
-    return policy?.startsWith("allkeys") ? policy : undefined;
+    const { keys, groups } = await this.open();
+    const { deadlineMs } = this.settings;
+    const asked = groups.map(async ([shard = 0]) => await evictionPolicy(this.context, keys.heads(shard), deadlineMs));
+    const policies = await Promise.all(asked.map((one) => one.catch(() => undefined)));
+    return policies.find((policy) => policy !== undefined);
   }
 }

@@ -1,14 +1,6 @@
 import { type KitError, KitUnknownOutcomeError, type RedisLike } from "@kit/core";
 import { durable } from "@kit/core/durable";
-import {
-  attach,
-  type ClientContext,
-  Deadline,
-  isForbidden,
-  isReplyError,
-  reading,
-  serverError,
-} from "@kit/core/toolkit";
+import { attach, backoffMs, type ClientContext, type Deadline, evictionPolicy, pause } from "@kit/core/toolkit";
 import { QueueEvictionError } from "./errors.js";
 import { type QueueKeys, queueKeys, repliesKey } from "./keys.js";
 import type { QueueSettings } from "./options.js";
@@ -24,6 +16,13 @@ export interface StepRequest {
   readonly upkeep: string;
 }
 
+/** What the caller of no command gets to know. */
+export interface CommandEvents {
+  readonly error: (error: KitError) => void;
+  /** The server may drop keys under this policy. */
+  readonly evictable: (policy: string) => void;
+}
+
 interface OwnScript<Args, Reply> {
   run(redis: ClientContext, keys: QueueKeys, args: Args, options: { readonly deadlineMs: number }): Promise<Reply>;
 }
@@ -34,15 +33,21 @@ export class QueueCommands {
   readonly keys: QueueKeys;
   readonly #name: string;
   readonly #settings: QueueSettings;
-  readonly #onError: (error: KitError) => void;
+  readonly #events: CommandEvents;
+  readonly #stopListening: readonly (() => unknown)[];
   #opened: Promise<void> | undefined;
+  /** It was checked, and is not being checked again. */
+  #isOpen = false;
+  #isClosed = false;
+  /** The policy of which an event was emitted. */
+  #policy: string | undefined;
 
   /** `isolate`: on a connection of its own, whatever the settings say. */
   constructor(
     redis: RedisLike,
     name: string,
     settings: QueueSettings,
-    onError: (error: KitError) => void,
+    events: CommandEvents,
     isolate: boolean = settings.isolate,
   ) {
     this.context = attach(redis, { prefix: settings.prefix, isolate });
@@ -54,11 +59,21 @@ export class QueueCommands {
     }
     this.#name = name;
     this.#settings = settings;
-    this.#onError = onError;
+    this.#events = events;
+    const { executor } = this.context;
+    const reopen = (): void => void this.#reopen();
+    this.#stopListening = [executor.onReady(reopen), executor.onDrop(reopen)];
+  }
+
+  close(): void {
+    this.#isClosed = true;
+    for (const stop of this.#stopListening) stop();
+    this.context.detach();
   }
 
   /**
-   * Checks before the first command that the data has a known layout and that the server will not evict it.
+   * Checks before the first command, and again after each lost connection, that the data has a known layout and that the server
+   * will not evict it.
    *
    * @throws {KitError} `KIT_LAYOUT`. {@link QueueEvictionError}. Every error of a command.
    */
@@ -143,22 +158,39 @@ export class QueueCommands {
 
   async #open(deadlineMs: number): Promise<void> {
     await this.run(scripts.open, { layout: scripts.layout }, deadlineMs);
-    if (!this.#settings.allowEviction) await this.#checkEviction(deadlineMs);
+    const policy = await this.#evictionPolicy(deadlineMs);
+    if (policy?.startsWith("allkeys") && !this.#settings.allowEviction)
+      throw new QueueEvictionError(this.#name, policy);
+    if (policy !== undefined && policy !== this.#policy) this.#events.evictable(policy);
+    this.#policy = policy;
+    this.#isOpen = true;
   }
 
-  async #checkEviction(deadlineMs: number): Promise<void> {
-    const what = "INFO memory";
-    const call = reading(what, Deadline.in(deadlineMs));
+  async #evictionPolicy(deadlineMs: number): Promise<string | undefined> {
     try {
-      const info = String(await this.context.executor.run("INFO", ["memory"], call));
-      const policy = /^maxmemory_policy:(\S+)/m.exec(info)?.[1] ?? "noeviction";
-      if (policy !== "noeviction" && !/^maxmemory:0\r?$/m.test(info)) throw new QueueEvictionError(this.#name, policy);
+      return await evictionPolicy(this.context, this.keys.meta, deadlineMs);
     } catch (error) {
-      if (!isReplyError(error)) throw error;
-      const failure = serverError(error, what);
-      if (!isForbidden(error)) throw failure;
-      this.#onError(failure);
+      if ((error as KitError).code !== "KIT_NO_PERMISSION") throw error;
+      this.#events.error(error as KitError);
+      return undefined;
     }
+  }
+
+  /** Another server may have the queue now. Adds wait for the outcome, workers go on and emit it. */
+  async #reopen(): Promise<void> {
+    if (!this.#isOpen) return;
+    this.#isOpen = false;
+    for (let attempt = 1; !this.#isOpen && !this.#isClosed; attempt++)
+      try {
+        this.#opened = undefined;
+        await this.open();
+      } catch (error) {
+        if ((error as KitError).retryable) await pause(backoffMs(attempt, 50, 2_000));
+        else {
+          this.#isOpen = true;
+          this.#events.error(error as KitError);
+        }
+      }
   }
 }
 

@@ -6,7 +6,7 @@ import type { StoredError } from "./failure.js";
  *
  * - `KIT_QUEUE_PAYLOAD`: the data of a job cannot be stored, is too large, or does not fit its schema
  * - `KIT_QUEUE_FULL`: too many adds wait to be sent
- * - `KIT_QUEUE_EVICTION`: the server may evict keys, and with them jobs
+ * - `KIT_QUEUE_EVICTION`: the server may evict any key, and with it jobs
  * - `KIT_JOB_LEASE_LOST`: a job's lease ended while its handler ran; it may run elsewhere
  * - `KIT_JOB_TIMEOUT`: a handler took longer than its job allows
  * - `KIT_JOB_UNRECOVERABLE`: a handler threw an UnrecoverableError: the job is not retried
@@ -62,7 +62,7 @@ export class QueueFullError extends KitError {
   }
 }
 
-/** The server may evict keys under memory pressure, and with them jobs. */
+/** The server that has the queue may evict any key under memory pressure, and with it jobs. */
 export class QueueEvictionError extends KitError {
   /** @internal */
   static override readonly brand: string = "QueueEvictionError";

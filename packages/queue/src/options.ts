@@ -72,7 +72,8 @@ export interface QueueOptions extends ClientOptions {
    */
   readonly maxPending?: number | undefined;
   /**
-   * Allows a server whose `maxmemory-policy` may evict keys, and with them jobs.
+   * Allows a server whose `maxmemory-policy` may evict any key (`allkeys-…`), and with it jobs. One that evicts only keys with an
+   * expiry (`volatile-…`) is always accepted. Either emits `evictable`.
    *
    * @default false
    */

@@ -34,6 +34,11 @@ import { type Turn, Worker } from "./worker.js";
 export interface QueueEvents {
   /** A background operation failed that no caller waits for. */
   readonly error: readonly [error: KitError];
+  /**
+   * The server may drop keys when its memory is full: under a `volatile-…` policy the notes by which the queue recognises repeated
+   * adds and late ends, which have an expiry, and no job; under `allkeys-…`, with `allowEviction`, anything. Emitted once for each policy.
+   */
+  readonly evictable: readonly [event: { readonly policy: string }];
 }
 
 /** One of several jobs that are added together. */
@@ -79,7 +84,10 @@ export class Queue<Jobs extends JobTypes<Jobs> = AnyJobs> extends TypedEmitter<Q
     this.#settings = queueSettings(options);
     this.#usual = resolveAdd(noOptions, this.#settings.job);
     const onError = (error: KitError): void => this.emit("error", error);
-    this.#commands = new QueueCommands(redis, name, this.#settings, onError);
+    this.#commands = new QueueCommands(redis, name, this.#settings, {
+      error: onError,
+      evictable: (policy) => this.emit("evictable", { policy }),
+    });
     this.#producer = new Producer(name, this.#commands, this.#settings);
     this.#calls = new Calls(name, this.#commands, onError);
   }
@@ -96,7 +104,7 @@ export class Queue<Jobs extends JobTypes<Jobs> = AnyJobs> extends TypedEmitter<Q
    * @throws {KitUnknownOutcomeError} the reply was lost, or the copies that `durable` asks for were not reached. The same call
    * with `{ op: error.op }` settles the outcome.
    * @throws {QueueFullError} `maxPending` adds wait already.
-   * @throws {QueueEvictionError} the server may drop keys.
+   * @throws {QueueEvictionError} the server may drop jobs.
    * @throws `signal.reason`.
    * @throws {TypeError | RangeError} an option is not what it should be.
    *
@@ -313,7 +321,7 @@ export class Queue<Jobs extends JobTypes<Jobs> = AnyJobs> extends TypedEmitter<Q
       this.#calls.close(),
       ...[...this.#workers].map((worker) => worker.close({ timeoutMs })),
     ]);
-    this.#commands.context.detach();
+    this.#commands.close();
   }
 
   #traced<T>(operation: string, facts: object, run: () => Promise<T>): Promise<T> {

@@ -114,7 +114,8 @@ export class Worker extends TypedEmitter<WorkerEvents> implements AsyncDisposabl
     this.#onClosed = onClosed;
     this.#turn = turn;
     this.#queue = settings;
-    this.#commands = new QueueCommands(redis, name, settings, (error) => this.emit("error", error), true);
+    const events = { error: (error: KitError) => this.emit("error", error), evictable: () => undefined };
+    this.#commands = new QueueCommands(redis, name, settings, events, true);
     this.#intake = new Intake(this.#commands, this.#settings, settings.deadLetters, {
       demand: (pending, ending) => this.#demand(pending, ending),
       deliver: (jobs) => this.#deliver(jobs),
@@ -226,7 +227,7 @@ export class Worker extends TypedEmitter<WorkerEvents> implements AsyncDisposabl
     await this.#intake.settle(Deadline.in(this.#queue.deadlineMs));
     this.#intake.dispose();
     this.#stopListening();
-    this.#commands.context.detach();
+    this.#commands.close();
     this.#onClosed(this);
   }
 

@@ -18,6 +18,11 @@ const proxied = async (deadlineMs = 800): Promise<{ proxy: FaultProxy; queue: Qu
   return { proxy, queue: on(client, { deadlineMs }) };
 };
 
+const setPolicy = async (policy: string, maxmemory: string): Promise<void> => {
+  await redis.server.nodes[0]!.call("CONFIG", "SET", "maxmemory-policy", policy);
+  await redis.server.nodes[0]!.call("CONFIG", "SET", "maxmemory", maxmemory);
+};
+
 describe("a queue whose connections break", () => {
   it("closes its worker when the owner ends the client, and says so", async () => {
     const client = redis.connect();
@@ -450,21 +455,44 @@ describe("a queue whose connections break", () => {
     await node.call("CONFIG", "SET", "maxmemory", "0");
   });
 
-  it("refuses a server that evicts keys, unless allowEviction is set", async () => {
+  it("refuses a server that may evict any key, also one that it reconnects to, unless allowEviction is set", async () => {
     const node = redis.server.nodes[0]!;
-    await node.call("CONFIG", "SET", "maxmemory", "1gb");
-    await node.call("CONFIG", "SET", "maxmemory-policy", "allkeys-lru");
-    redis.defer(async () => {
-      await node.call("CONFIG", "SET", "maxmemory", "0");
-      await node.call("CONFIG", "SET", "maxmemory-policy", "noeviction");
-    });
-    expect(await rejection(make().add("job", 1))).toMatchObject({
-      code: "KIT_QUEUE_EVICTION",
-      queue: "mail",
-      policy: "allkeys-lru",
-    });
-    await make({ allowEviction: true }).add("job", 1);
-    expect((await fixture.counts()).jobs).toBe(1);
+    redis.defer(() => setPolicy("noeviction", "0"));
+    const refused = { code: "KIT_QUEUE_EVICTION", queue: "mail", policy: "allkeys-lru" };
+    const [queue, errors] = [make(), [] as unknown[]];
+    await queue.add("job", 1);
+    work(queue, () => undefined).on("error", (error) => errors.push(error));
+    await fixture.untilEmpty();
+    await setPolicy("allkeys-lru", "1gb");
+    expect(await rejection(make().add("job", 1))).toMatchObject(refused);
+    // As a failover does.
+    await node.call("CLIENT", "KILL", "TYPE", "normal");
+    await eventually(async () => expect(await rejection(queue.add("job", 1))).toMatchObject(refused));
+    await eventually(() => expect(errors).toContainEqual(expect.objectContaining(refused)));
+    const [allowed, policies] = [make({ allowEviction: true }), [] as string[]];
+    allowed.on("evictable", ({ policy }) => policies.push(policy));
+    await allowed.add("job", 1);
+    expect(policies).toEqual(["allkeys-lru"]);
+  });
+
+  it("accepts a server that evicts only keys with an expiry, with one event, and one that does not say", async () => {
+    const node = redis.server.nodes[0]!;
+    redis.defer(() => setPolicy("noeviction", "0"));
+    const [queue, policies] = [make(), [] as string[]];
+    queue.on("evictable", ({ policy }) => policies.push(policy));
+    await setPolicy("volatile-lru", "1gb");
+    for (let n = 0; n < 3; n++) await queue.add("job", n);
+    await node.call("CLIENT", "KILL", "TYPE", "normal");
+    await eventually(() => queue.add("job", 3));
+    expect(policies).toEqual(["volatile-lru"]);
+
+    await node.call("ACL", "SETUSER", "blind", "on", ">pw", "~*", "&*", "+@all", "-info");
+    redis.defer(() => node.call("ACL", "DELUSER", "blind"));
+    const own = on(redis.connect({ username: "blind", password: "pw", enableReadyCheck: false }));
+    const codes: string[] = [];
+    own.on("error", ({ code }) => codes.push(code));
+    await own.add("job", 1);
+    expect(codes).toEqual(["KIT_NO_PERMISSION"]);
   });
 
   it("refuses data of a newer version, and names a key of another type, changing nothing", async () => {
