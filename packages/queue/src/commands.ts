@@ -1,8 +1,16 @@
 import { type KitError, KitUnknownOutcomeError, type RedisLike } from "@kit/core";
 import { durable } from "@kit/core/durable";
-import { attach, backoffMs, type ClientContext, type Deadline, evictionPolicy, pause } from "@kit/core/toolkit";
+import {
+  attach,
+  backoffMs,
+  type ClientContext,
+  type CommandExecutor,
+  type Deadline,
+  evictionPolicy,
+  pause,
+} from "@kit/core/toolkit";
 import { QueueEvictionError } from "./errors.js";
-import { type QueueKeys, queueKeys, repliesKey } from "./keys.js";
+import { type QueueKeys, queueKeys, repliesKey, takenHead, takenKey } from "./keys.js";
 import type { QueueSettings } from "./options.js";
 import * as scripts from "./scripts/index.js";
 
@@ -23,6 +31,14 @@ export interface CommandEvents {
   readonly evictable: (policy: string) => void;
 }
 
+/** The jobs that a step ends. */
+export interface Endings {
+  /** Members of `leases` whose jobs are done, one a line. */
+  readonly done?: string;
+  readonly others?: readonly (string | Buffer)[];
+  readonly callers?: readonly string[];
+}
+
 interface OwnScript<Args, Reply> {
   run(redis: ClientContext, keys: QueueKeys, args: Args, options: { readonly deadlineMs: number }): Promise<Reply>;
 }
@@ -32,6 +48,7 @@ export class QueueCommands {
   readonly context: ClientContext;
   readonly keys: QueueKeys;
   readonly #name: string;
+  readonly #takenHead: string;
   readonly #settings: QueueSettings;
   readonly #events: CommandEvents;
   readonly #stopListening: readonly (() => unknown)[];
@@ -58,6 +75,7 @@ export class QueueCommands {
       throw error;
     }
     this.#name = name;
+    this.#takenHead = takenHead(this.context.prefix, name);
     this.#settings = settings;
     this.#events = events;
     const { executor } = this.context;
@@ -117,16 +135,18 @@ export class QueueCommands {
     return value;
   }
 
-  /** Ends jobs and takes others. `others` is that operand of `step.lua`; `callers` are those that receive an outcome. */
+  /**
+   * Ends jobs and takes others. `others` is that operand of `step.lua`; `callers` are those that receive an outcome. `executor`: the
+   * connection, where it is not the shared one.
+   */
   step(
     request: StepRequest,
-    done: string,
-    others: readonly (string | Buffer)[],
-    callers: readonly string[],
+    { done = "", others = [], callers = [] }: Endings = {},
+    { deadlineMs = this.#settings.deadlineMs, executor }: { deadlineMs?: number; executor?: CommandExecutor } = {},
   ): Promise<scripts.StepReply> {
-    const { deadlineMs } = this.#settings;
     const replies = callers.map((caller) => this.#repliesOf(caller));
-    return scripts.step.run(this.context, { ...this.keys, replies }, { ...request, done, others }, { deadlineMs });
+    const keys = { ...this.keys, taken: this.#takenBy(request.fence), replies };
+    return scripts.step.run(executor ?? this.context, keys, { ...request, done, others }, { deadlineMs });
   }
 
   /** Outcomes of jobs that `caller` waits for; outcomes that it has received are deleted. */
@@ -142,14 +162,13 @@ export class QueueCommands {
   }
 
   /** Undoes a take whose reply was lost; resolves with the number of jobs returned. */
-  async recover(fence: string): Promise<number> {
-    let total = 0;
-    for (let cursor = "0"; ;) {
-      const reply = await this.run(scripts.recover, { fence, cursor });
-      total += reply.returned;
-      if (reply.cursor === "0") return total;
-      ({ cursor } = reply);
-    }
+  recover(fence: string): Promise<number> {
+    const { deadlineMs } = this.#settings;
+    return scripts.recover.run(this.context, { ...this.keys, taken: this.#takenBy(fence) }, { fence }, { deadlineMs });
+  }
+
+  #takenBy(fence: string): string {
+    return takenKey(this.#takenHead, fence);
   }
 
   #repliesOf(caller: string): string {

@@ -52,11 +52,54 @@ export class IdSource {
   }
 }
 
-/** A fence: 12 characters, of the worker's own seven and the count of its takes. */
-export const fenceOf = (worker: string, take: number): string => worker + counted(take % 36 ** 5, 5);
-
-/** The length of the fence in front of each member of `leases`. */
+/** The length of the fence in front of each member of `leases`: seven characters of its worker, five digits of its number. */
 export const fenceWidth = 12;
+export const workerWidth = 7;
+const mostNumbers = 36 ** (fenceWidth - workerWidth);
+
+/** Two calls may be under way at a time, and one wait. */
+const slots = 3;
+
+/** The slot under which a take is recorded. */
+export const slotOf = (fence: string): number => Number.parseInt(fence.slice(workerWidth), 36) % slots;
+
+/**
+ * Makes the fences of one worker's takes. The server keeps the last take of each slot, so a slot is used again only when the worker
+ * has the reply, or the server has undone the take.
+ */
+export class FenceSource {
+  #worker = randomText(workerWidth);
+  #count = 0;
+  /** The fences whose takes are not settled, by slot. */
+  readonly #used: (string | undefined)[] = Array.from({ length: slots }, () => undefined);
+
+  get hasFree(): boolean {
+    return this.#used.includes(undefined);
+  }
+
+  /** A fence in a free slot; where there is none, one for a call that takes nothing. */
+  take(): string {
+    const slot = this.#used.indexOf(undefined);
+    if (slot < 0) return this.#fence(0);
+    // In one slot numbers must grow, so that a late copy of an earlier take is known as such.
+    if ((++this.#count + 1) * slots > mostNumbers) {
+      this.#worker = randomText(workerWidth);
+      this.#count = 1;
+    }
+    const fence = this.#fence(this.#count * slots + slot);
+    this.#used[slot] = fence;
+    return fence;
+  }
+
+  free(fence: string): void {
+    const slot = this.#used.indexOf(fence);
+    if (slot >= 0) this.#used[slot] = undefined;
+  }
+
+  #fence(number: number): string {
+    return this.#worker + counted(number, fenceWidth - workerWidth);
+  }
+}
 
 /** The id and priority of an entry: the id alone, or `!priority!id`. */
 export const partsOf = (entry: string): { readonly id: string; readonly priority: number } => {

@@ -2,7 +2,7 @@ import type { KitError } from "@kit/core";
 import { backoffMs, type Deadline, pause } from "@kit/core/toolkit";
 import { isUnknown, type QueueCommands, type StepRequest } from "./commands.js";
 import { Condition } from "./condition.js";
-import { fenceOf, isMade, randomText } from "./ids.js";
+import { FenceSource, isMade } from "./ids.js";
 import { JobLeases } from "./leases.js";
 import type { WorkSettings } from "./options.js";
 import { parseBlob, type StoredJob } from "./payload.js";
@@ -63,8 +63,7 @@ export class Intake {
   readonly #settings: WorkSettings;
   readonly #bounds: string;
   readonly #host: IntakeHost;
-  readonly #name = randomText(7);
-  #takes = 0;
+  readonly #fences = new FenceSource();
   readonly #waiter: Waiter;
   readonly #lostFences = new Set<string>();
   #outbox: Ending[] = [];
@@ -148,12 +147,12 @@ export class Intake {
     if (this.#isDisposed || this.#retryTimer) return;
     while (this.#inFlight < maxInFlight) {
       const ending = Math.min(this.#outbox.length, maxEnded);
-      const mayTake = this.#isTaking && !this.#isDrained && !this.#isWaiting;
+      const mayTake = this.#isTaking && !this.#isDrained && !this.#isWaiting && this.#fences.hasFree;
       const wanted = mayTake ? this.#wanted(ending) : 0;
       if (wanted === 0 && ending === 0 && !(this.#mustLook && this.#isTaking)) break;
       void this.#call(wanted);
     }
-    if (this.#isTaking && this.#isDrained && !this.#isWaiting && this.#pending === 0) {
+    if (this.#isTaking && this.#isDrained && !this.#isWaiting && this.#pending === 0 && this.#fences.hasFree) {
       const wanted = this.#wanted(0);
       if (wanted > 0) void this.#wait(wanted);
     }
@@ -218,14 +217,9 @@ export class Intake {
     const { leaseMs } = this.#settings;
     const announces = count > 0 && this.leases.jobs.length === 0 && now - this.#watchedAt > leaseMs / 2;
     const flags = `${isWoken ? "w" : ""}${looks ? "l" : ""}${announces ? "s" : ""}`;
-    return {
-      fence: fenceOf(this.#name, ++this.#takes),
-      count,
-      leaseMs,
-      flags,
-      bounds: this.#bounds,
-      upkeep: this.#upkeep(now),
-    };
+    // Where no take can be recorded, no repeat of the call would be known.
+    const upkeep = this.#fences.hasFree ? this.#upkeep(now) : "";
+    return { fence: this.#fences.take(), count, leaseMs, flags, bounds: this.#bounds, upkeep };
   }
 
   /** Sends the counts once a second; at least once a minute the server drops dead letters that are too old. */
@@ -253,7 +247,7 @@ export class Intake {
     this.#pending += count;
     const sentAt = performance.now();
     const outcome = await this.#commands
-      .step(request, done.join("\n"), others, callers)
+      .step(request, { done: done.join("\n"), others, callers })
       .catch((error: unknown) => ({ error }));
     this.#inFlight--;
     this.#pending -= count;
@@ -269,6 +263,12 @@ export class Intake {
       this.#confirm(endings, outcome.refused);
       this.#receive(outcome, request, sentAt, undefined);
     }
+    this.#settled(request);
+  }
+
+  /** The slot of the call is free, unless its reply was lost. */
+  #settled({ fence }: StepRequest): void {
+    if (!this.#lostFences.has(fence)) this.#fences.free(fence);
     this.#rest.look();
     this.pump();
   }
@@ -320,8 +320,7 @@ export class Intake {
       this.#mustLook = true;
       this.#isDrained = false;
     }
-    this.#rest.look();
-    this.pump();
+    this.#settled(request);
   }
 
   #receive(reply: StepReply, request: StepRequest, sentAt: number, marker: Marker | undefined): void {
@@ -371,6 +370,7 @@ export class Intake {
         try {
           await this.#commands.recover(fence);
           this.#lostFences.delete(fence);
+          this.#fences.free(fence);
           attempt = 1;
         } catch (error) {
           this.#host.error(error as KitError);
@@ -378,6 +378,7 @@ export class Intake {
         }
     this.#isRecovering = false;
     this.#rest.look();
+    this.pump();
   }
 
   #fail(error: KitError): void {

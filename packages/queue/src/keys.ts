@@ -1,8 +1,16 @@
 import { keyspace } from "@kit/core";
+import { slotOf, workerWidth } from "./ids.js";
 
 /** Where outcomes of jobs wait for the queue object that called them; the header of each job names that object. */
 export const repliesKey = (prefix: string, name: string, caller: string): string =>
   `${keyspace("queue", prefix).base(name)}replies:${caller}`;
+
+/** What the keys of {@link takenKey} begin with. */
+export const takenHead = (prefix: string, name: string): string => `${keyspace("queue", prefix).base(name)}taken:`;
+
+/** Where the last take in one slot of a worker is recorded: the fence alone leads to it. */
+export const takenKey = (head: string, fence: string): string =>
+  `${head}${fence.slice(0, workerWidth)}${String(slotOf(fence))}`;
 
 /** The address of a queue. */
 export interface QueueAddress {
@@ -40,7 +48,8 @@ const parts = [
  * | `kit:queue:{name}:failures`    | hash | id → attempts, crashes, last error                                             | each field as long as its job  |
  * | `kit:queue:{name}:dead`        | zset | id → server ms of its death                                                    | bounded by count, age, bytes   |
  * | `kit:queue:{name}:wake`        | zset | markers that wake workers: `job`, `timer`, `backup`                            | until a worker pops them       |
- * | `kit:queue:{name}:revoked`     | zset | leases that ended without their holder; fences that may take nothing           | 10 minutes after the last      |
+ * | `kit:queue:{name}:revoked`     | zset | leases that ended without their holder                                         | 10 minutes after each          |
+ * | `kit:queue:{name}:taken:…`     | text | the last take in one slot of a worker: its fence, and the entries it took      | 10 minutes                     |
  * | `kit:queue:{name}:producers`   | zset | producer → number of its last add                                              | a day after the last new one   |
  * | `kit:queue:{name}:replies:…`   | hash | id → what became of the job, for one queue object that waits for it            | until read; 10 minutes         |
  * | `kit:queue:{name}:meta`        | hash | `layout`, `watchedAt`, `deadBytes`, and counts                                 | for good                       |

@@ -1,7 +1,7 @@
 import { KitError } from "@kit/core";
 import { backoffMs, Deadline, type ExclusiveConnection, pause, reading, serverError } from "@kit/core/toolkit";
 import { isUnknown, type QueueCommands, type StepRequest } from "./commands.js";
-import { step, type StepReply } from "./scripts/index.js";
+import type { StepReply } from "./scripts/index.js";
 
 /** Every wait ends after this time and looks for work: the last resort when a wake-up was lost. */
 const longestWaitMs = 15_000;
@@ -50,8 +50,7 @@ export class Waiter {
     try {
       const connection = await this.#checkOut();
       woken = await this.#waitOn(connection, request);
-      // The step of an idle queue writes nothing, so it succeeds where the pop is refused: without a pause this would be a busy
-      // loop.
+      // The step may succeed where the pop is refused: without a pause this would be a busy loop.
       if (woken.refusal && woken.reply.entries.length === 0) throw serverError(woken.refusal, "BZPOPMIN");
       this.#failures = 0;
       return woken;
@@ -64,7 +63,7 @@ export class Waiter {
     }
   }
 
-  /** Ends the wait, and its connection: a copy of the step that still runs takes nothing once its fence is revoked. */
+  /** Ends the wait, and its connection: a copy of the step that still runs takes nothing once the take is undone. */
   close(): void {
     this.#closing.abort();
     this.#return();
@@ -93,12 +92,7 @@ export class Waiter {
     const sentAt = performance.now();
     const popping = connection.call("BZPOPMIN", [keys.wake, (waitMs / 1_000).toFixed(3)], deadlineMs);
     // Both are sent in the same turn, so that no other command comes between them.
-    const stepping = step.run(
-      connection.executor,
-      { ...keys, replies: [] },
-      { ...request, done: "", others: [] },
-      { deadlineMs },
-    );
+    const stepping = this.#commands.step(request, {}, { deadlineMs, executor: connection.executor });
     const [popped, stepped] = await Promise.allSettled([popping, stepping]);
     if (popped.status === "rejected") connection.misrouted(messageOf(popped.reason));
     if (stepped.status === "rejected") {

@@ -5,7 +5,7 @@ import { describe, expect, it } from "vitest";
 import * as looks from "../src/manage/scripts.js";
 import { popIfScript } from "../src/pop-if/script.js";
 import * as all from "../src/scripts/index.js";
-import { queueKeys, repliesKey } from "../src/keys.js";
+import { queueKeys, repliesKey, takenHead, takenKey } from "../src/keys.js";
 import { permanentKeys } from "./harness.js";
 
 const redis = useRedis(vitest, { permanentKeys });
@@ -40,10 +40,13 @@ describe("scripts", () => {
 
 describe("step", () => {
   const [a, b, c] = ["AAAAAAAAA.0001", "AAAAAAAAA.0002", "AAAAAAAAA.0003"] as const;
-  const fence = (n: number): string => `worker0${String(n).padStart(5, "0")}`;
+  /** All in one slot of one worker. */
+  const fence = (n: number): string => `worker0${(3 * n).toString(36).padStart(5, "0")}`;
   const bounds = "2 10000 1209600000 67108864";
   const keys = (): ReturnType<typeof queueKeys> => queueKeys(redis.prefix, "mail");
   const replies = (): string => repliesKey(redis.prefix, "mail", "caller");
+  const taking = (n: number) => ({ ...keys(), taken: takenKey(takenHead(redis.prefix, "mail"), fence(n)) });
+  const undo = (n: number): Promise<number> => recover.run(redis.client, taking(n), { fence: fence(n) });
   const addSome = (...ids: string[]): Promise<number> =>
     add.run(redis.client, keys(), {
       producer: "AAAAAAAAA",
@@ -63,7 +66,7 @@ describe("step", () => {
     }: Partial<{ count: number; flags: string; upkeep: string; done: string[]; others: string[] }>,
   ): Promise<all.StepReply> => {
     const args = { fence: fence(n), count, leaseMs: 60_000, flags, bounds, upkeep, done: done.join("\n"), others };
-    return step.run(redis.client, { ...keys(), replies: [replies()] }, args);
+    return step.run(redis.client, { ...taking(n), replies: [replies()] }, args);
   };
   const expire = (member: string): Promise<unknown> => redis.client.zadd(keys().leases, "XX", 1, member);
 
@@ -85,12 +88,14 @@ describe("step", () => {
     const [first, second, third] = [fence(1) + a, fence(1) + b, fence(1) + c];
     expect(await run(2, { done: [first] })).toMatchObject({ refused: [] });
     await expire(second);
+    await redis.client.zadd(keys().revoked, Date.now() - 700_000, "long ago");
     expect(await run(3, { flags: "l" })).toMatchObject({
       promoted: 1,
       reclaimed: [{ member: second, crashes: 1, isDead: false, isGone: false }],
     });
     // The first one is a repeat, the second came too late, the third is as it should be.
     expect(await run(4, { done: [first, second, third] })).toMatchObject({ refused: [second] });
+    expect(await redis.client.zrange(keys().revoked, "0", "-1")).toEqual([second]);
     expect(await redis.client.hkeys(keys().jobs)).toEqual([b]);
     expect(await run(5, { others: [second, "x", "1\t1\t{}"] })).toMatchObject({ refused: [second] });
     expect(await run(6, { count: 5 })).toMatchObject({ entries: [b], records: ["0\t1\t"] });
@@ -159,7 +164,7 @@ describe("step", () => {
     expect(await redis.client.exists(keys().delayed, keys().dead, keys().failures)).toBe(0);
   });
 
-  it("reports reclaimed jobs that are dead now, or gone, and takes nothing with a revoked fence", async () => {
+  it("reports reclaimed jobs that are dead now, or gone", async () => {
     await addSome(a, b);
     await run(1, { count: 2 });
     const [first, second] = [fence(1) + a, fence(1) + b];
@@ -171,21 +176,59 @@ describe("step", () => {
       { member: first, crashes: 2, isDead: true, isGone: false },
       { member: second, crashes: 0, isDead: false, isGone: true },
     ]);
-    await redis.client.rpush(keys().waiting, c);
-    await redis.client.hset(keys().jobs, c, `k1 job\n"${c}"`);
-    expect(await recover.run(redis.client, keys(), { fence: fence(3), cursor: "0" })).toEqual({
-      cursor: "0",
-      returned: 0,
+  });
+
+  it("answers a repeat with what the call took, and takes nothing more", async () => {
+    await addSome(a, b, c);
+    await redis.client.zadd(keys().prioritised, 2 ** 33, "own");
+    await redis.client.hset(keys().jobs, "own", "k1 job  p1\n1");
+    await redis.client.hset(keys().failures, a, "1\t0\t{}");
+    const first = await run(1, { count: 1, upkeep: "3" });
+    expect(first).toMatchObject({ entries: [a], records: ["1\t0\t{}"] });
+    expect(await run(1, { count: 4, upkeep: "3" })).toMatchObject({
+      blobs: first.blobs,
+      entries: [a],
+      records: first.records,
     });
-    expect(await run(3, { count: 1 })).toMatchObject({ entries: [] });
-    expect(await run(4, { count: 1 })).toMatchObject({ entries: [c] });
-    expect(await recover.run(redis.client, keys(), { fence: fence(4), cursor: "0" })).toEqual({
-      cursor: "0",
-      returned: 1,
+    expect(await redis.client.zrange(keys().leases, "0", "-1")).toEqual([fence(1) + a]);
+    expect(await redis.client.hget(keys().meta, "completed")).toBe("3");
+    const second = await run(2, { count: 9 });
+    expect(second.entries).toEqual([b, c, "!1!own"]);
+    await run(3, { done: [fence(2) + b] });
+    expect((await run(2, { count: 9 })).entries).toEqual([c, "!1!own"]);
+    // The copy of an earlier call.
+    await redis.client.rpush(keys().waiting, b);
+    await redis.client.hset(keys().jobs, b, `k1 job\n"${b}"`);
+    expect(await run(1, { count: 9 })).toMatchObject({ entries: [], blobs: [] });
+  });
+
+  it("takes nothing for the copy of a call that found the queue idle, once there are jobs", async () => {
+    expect(await run(1, { count: 1, flags: "w" })).toMatchObject({ entries: [] });
+    await addSome(a);
+    expect(await run(1, { count: 1, flags: "w" })).toMatchObject({ entries: [] });
+    expect(await run(2, { count: 1, flags: "w" })).toMatchObject({ entries: [a] });
+  });
+
+  it("returns a lost take to the front in its order, without a look at other leases", async () => {
+    const ids = ["own b", "own a", a];
+    await redis.client.rpush(keys().waiting, ...ids, b, c);
+    for (const id of [...ids, b, c]) await redis.client.hset(keys().jobs, id, `k1 job\n"${id}"`);
+    await run(1, { count: 3 });
+    await run(2, { done: [], others: [`${fence(1)}own a`, "d", "", ""] });
+    expect(await undo(1)).toBe(2);
+    expect(await redis.client.lrange(keys().waiting, 0, -1)).toEqual(["own b", a, b, c]);
+    expect(await undo(1)).toBe(0);
+    expect(await heartbeat.run(redis.client, keys(), { leaseMs: 60_000, members: fence(1) + a })).toMatchObject({
+      lost: [fence(1) + a],
     });
-    expect(await heartbeat.run(redis.client, keys(), { leaseMs: 60_000, members: fence(4) + c })).toMatchObject({
-      lost: [fence(4) + c],
-    });
-    expect(await begin.run(redis.client, keys(), { member: fence(4) + c })).toBe(false);
+    expect(await begin.run(redis.client, keys(), { member: fence(1) + a })).toBe(false);
+  });
+
+  it("takes nothing for a call that arrives after its take was undone", async () => {
+    await addSome(a);
+    expect(await undo(1)).toBe(0);
+    expect(await run(1, { count: 1 })).toMatchObject({ entries: [] });
+    expect(await redis.client.exists(keys().revoked)).toBe(0);
+    expect(await run(2, { count: 1 })).toMatchObject({ entries: [a] });
   });
 });

@@ -12,6 +12,7 @@ import readySource from "./ready.lua";
 import recoverSource from "./recover.lua";
 import redriveSource from "./redrive.lua";
 import stepSource from "./step.lua";
+import takesSource from "./takes.lua";
 import watchSource from "./watch.lua";
 
 /** The layout of the data that this version writes. */
@@ -128,17 +129,18 @@ const stepKeys = [
   "dead",
   "revoked",
   "meta",
+  "taken",
 ] as const;
 type StepKeys = typeof stepKeys;
 
-/** The worker's one call. Its fence makes it safe to lose a reply: `recover` finds the jobs that it carried. */
+/** The worker's one call. Its fence makes it safe to lose a reply: `recover` returns the jobs that it carried. */
 export const step: Script<
   readonly [...StepKeys, "...replies"],
   readonly ["fence", "count", "leaseMs", "flags", "bounds", "upkeep", "done", "...others"],
   StepReply
 > = defineScript({
   name: "queue.step",
-  source: [entriesSource, readySource, deadSource, watchSource, stepSource],
+  source: [entriesSource, readySource, deadSource, watchSource, takesSource, stepSource],
   keys: [...stepKeys, "...replies"],
   args: ["fence", "count", "leaseMs", "flags", "bounds", "upkeep", "done", "...others"],
   bytes: true,
@@ -183,21 +185,18 @@ export const handBack: Script<readonly ["leases", "waiting", "prioritised", "wak
     reply: Number,
   });
 
-/** Undoes a take whose reply was lost; replies with the cursor of the next call. */
+/** Undoes a take whose reply was lost; replies with the number of jobs returned. */
 export const recover: Script<
-  readonly ["leases", "waiting", "prioritised", "wake", "revoked"],
-  readonly ["fence", "cursor"],
-  { readonly cursor: string; readonly returned: number }
+  readonly ["leases", "waiting", "prioritised", "wake", "taken"],
+  readonly ["fence"],
+  number
 > = defineScript({
   name: "queue.recover",
-  source: [entriesSource, readySource, recoverSource],
-  keys: ["leases", "waiting", "prioritised", "wake", "revoked"],
-  args: ["fence", "cursor"],
+  source: [entriesSource, readySource, takesSource, recoverSource],
+  keys: ["leases", "waiting", "prioritised", "wake", "taken"],
+  args: ["fence"],
   idempotent: true,
-  reply: (raw) => {
-    const [cursor, returned] = raw as unknown[];
-    return { cursor: String(cursor), returned: Number(returned) };
-  },
+  reply: Number,
 });
 
 /** A dead letter as it is stored. */

@@ -1,45 +1,39 @@
 -- recover.lua - undoes a lost take.
--- The fence of the lost call takes nothing any more, and its jobs are returned.
+-- Its jobs are returned in their order; a copy of the call that arrives later takes nothing.
 --
 -- KEYS[1]  leases       zset    fence and entry to the instant at which the lease ends, ms
 -- KEYS[2]  waiting      list    ids of ready jobs of priority 0
 -- KEYS[3]  prioritised  zset    ids of the other ready jobs
 -- KEYS[4]  wake         zset    markers that wake workers
--- KEYS[5]  revoked      zset    leases that ended without their holder, fences that may take nothing
+-- KEYS[5]  taken        string  the last take in this slot of its worker: its fence, then its entries, one a line
 -- ARGV[1]  fence        string  of the lost call
--- ARGV[2]  cursor       string  0 at first, then what the last call replied
 --
--- Reply     {cursor, n}  where to go on, 0: complete; how many were returned by this call
+-- Reply     n  how many were returned
 local leases = KEYS[1]
 local waiting = KEYS[2]
 local prioritised = KEYS[3]
 local wake = KEYS[4]
-local revoked = KEYS[5]
+local taken = KEYS[5]
 local fence = ARGV[1]
-local cursor = ARGV[2]
 
 -- Libraries
 
 redis.call('LLEN', waiting)
 redis.call('ZCARD', prioritised)
 redis.call('ZCARD', wake)
-redis.call('ZCARD', revoked)
 -- Removes nothing. At maxmemory Redis allows writes in a script after one that can only free memory.
 redis.call('ZREM', leases, '')
-local time = redis.call('TIME')
-local found = redis.call('ZSCAN', leases, cursor, 'MATCH', fence .. '*', 'COUNT', 1000)
-local entries, members = {}, {}
-for i = 1, #found[2], 2 do
-  members[#members + 1] = found[2][i]
-  entries[#members] = leasedEntry(found[2][i])
+local last = redis.call('GET', taken)
+if not last or takeNumber(last) < takeNumber(fence) then
+  redis.call('SET', taken, fence .. '\n', 'PX', 600000)
+  return 0
 end
--- The ids of one producer sort in the order in which the jobs were added.
-table.sort(entries)
-redis.call('ZADD', revoked, string.format('%.0f', time[1] * 1000), fence)
-redis.call('PEXPIRE', revoked, 600000)
+-- A worker uses a slot again only after it has the reply, or the take was undone.
+if fenceOf(last) ~= fence then return 0 end
+local entries, members = heldOf(leases, last)
 if #entries > 0 then
   makeReady(waiting, prioritised, entries, true)
   wakeWorker(wake)
 end
 inBatches(members, function(...) redis.call('ZREM', leases, ...) end)
-return { found[1], #entries }
+return #entries

@@ -9,10 +9,12 @@
 -- KEYS[6]   wake         zset     markers that wake workers
 -- KEYS[7]   failures     hash     id to attempts, crashes, last error
 -- KEYS[8]   dead         zset     id to the instant of its death
--- KEYS[9]   revoked      zset     leases that ended without their holder, fences that may take nothing
+-- KEYS[9]   revoked      zset     leases that ended without their holder
 -- KEYS[10]  meta         hash     counters
+-- KEYS[11]  taken        string   the last take in this slot of its worker: its fence, then its entries, one a line
 -- KEYS[n]   replies      hash     for each caller: id to what became of the job
--- ARGV[1]   fence        string   12 characters, of this call alone
+-- ARGV[1]   fence        string   12 characters, of this call alone: 7 of the worker, then a count in base 36; empty where it
+--                                 takes nothing and has no upkeep
 -- ARGV[2]   count        integer  how many jobs to take at most, up to 500
 -- ARGV[3]   leaseMs      integer  length of their leases
 -- ARGV[4]   flags        string   `w` it stands behind a wait; `l` look for due jobs and ended leases; `s` jobs that are
@@ -25,7 +27,8 @@
 --                                 next attempt; its new record for `failures`, empty where it is done; what its caller is
 --                                 told, empty where nobody waits: which of `replies`, its channel, its name, the outcome
 --
--- Reply     {blob, …, entries, records, refused, reclaimed, state}: what was taken, in order; their entries, one a line;
+-- Reply     {blob, …, entries, records, refused, reclaimed, state}: what was taken, in order; a repeat of the call replies with
+--           what of that is still leased; a call that comes after a later one in its slot takes nothing. Their entries, one a line;
 --           their records in `failures`, one a line, empty if none has one; members whose leases had been reclaimed, one a
 --           line; members that were taken back, one a line, each with a blank and its crashes, an `x` behind them if it is
 --           dead, or `gone` where there is no such job any more; `now nextDue nextEnd promoted` in epoch microseconds and
@@ -40,7 +43,8 @@ local failures = KEYS[7]
 local dead = KEYS[8]
 local revoked = KEYS[9]
 local meta = KEYS[10]
-local replies = { unpack(KEYS, 11) }
+local taken = KEYS[11]
+local replies = { unpack(KEYS, 12) }
 local fence = ARGV[1]
 local count = tonumber(ARGV[2])
 local leaseMs = tonumber(ARGV[3])
@@ -58,18 +62,32 @@ local micros = string.format('%.0f', time[1] * 1000000 + time[2])
 local isWoken = string.find(flags, 'w', 1, true)
 local looks = string.find(flags, 'l', 1, true)
 
+-- Removes nothing. At maxmemory Redis allows writes in a script after one that can only free memory. Like the reads below it
+-- fails on a key of another type, before anything is changed.
+redis.call('ZREM', leases, '')
+
+-- Records the take; returns nil, or what is recorded, if it was recorded before, or a later one was.
+local function record(entries)
+  local last = redis.call('SET', taken, fence .. '\n' .. entries, 'PX', 600000, 'GET')
+  if not last or takeNumber(last) < takeNumber(fence) then return nil end
+  redis.call('SET', taken, last, 'PX', 600000)
+  return last
+end
+
 -- Most waits end on an idle queue.
 local hasUpkeep = upkeep ~= '' and (upkeep ~= '0' or redis.call('EXISTS', dead) == 1)
 if isWoken and not hasUpkeep and redis.call('EXISTS', waiting, prioritised, delayed, leases) == 0 then
+  record('')
   return { '', '', '', '', micros .. ' -1 -1 0' }
 end
 
--- Each of these fails on a key of another type, before anything is changed.
-local plainLeft = redis.call('LLEN', waiting)
-redis.call('ZCARD', leases)
-redis.call('HLEN', jobs)
-local isRare = redis.call('EXISTS', prioritised, failures, revoked) > 0
-if isRare or looks or upkeep ~= '' or #others > 0 then
+local isRare = redis.call('EXISTS', prioritised, failures) > 0
+local isFull = isRare or looks or upkeep ~= '' or #others > 0
+if isFull or count == 0 then
+  redis.call('LLEN', waiting)
+  redis.call('HLEN', jobs)
+end
+if isFull then
   redis.call('ZCARD', prioritised)
   redis.call('ZCARD', delayed)
   redis.call('ZCARD', wake)
@@ -77,15 +95,15 @@ if isRare or looks or upkeep ~= '' or #others > 0 then
   redis.call('ZCARD', revoked)
   redis.call('HLEN', failures)
   redis.call('HLEN', meta)
+  redis.call('STRLEN', taken)
   for _, key in ipairs(replies) do redis.call('HLEN', key) end
-  -- Removes nothing. At maxmemory Redis allows writes in a script after one that can only free memory.
-  redis.call('ZREM', leases, '')
 end
 
 local refused, reclaimed, ready = {}, {}, {}
 -- Ten minutes: longer than the pause of any worker that comes back.
 local function revoke(member)
   redis.call('ZADD', revoked, string.format('%.0f', now), member)
+  redis.call('ZREMRANGEBYSCORE', revoked, '-inf', string.format('(%.0f', now - 600000))
   redis.call('PEXPIRE', revoked, 600000)
 end
 
@@ -175,22 +193,18 @@ if looks then
   if #returned > 0 then makeReady(waiting, prioritised, returned, true) end
   promoted = promoted + #reclaimed
 end
-if promoted > 0 or #ready > 0 then
-  plainLeft = redis.call('LLEN', waiting)
-  isRare = true
-end
-if upkeep ~= '' then redis.call('HINCRBY', meta, 'completed', upkeep) end
+if promoted > 0 or #ready > 0 then isRare = true end
 local overdue = (mayHaveDied or upkeep ~= '') and overdueDead(jobs, failures, dead, meta, bounds, now) or {}
 
-local band, ranked = 8589934592, {}
+local band, ranked, plain = 8589934592, {}, 0
 local rankedLeft = isRare and redis.call('ZCARD', prioritised) or 0
-local function popWaiting(wanted)
-  local ids = plainLeft > 0 and redis.call('LPOP', waiting, wanted) or {}
-  plainLeft = plainLeft - #ids
+local function firstWaiting(wanted)
+  local ids = redis.call('LRANGE', waiting, 0, wanted - 1)
+  plain = #ids
   return ids
 end
 -- Ready jobs by priority: urgent ones, then those of priority 0, then the others.
-local function takeRanked(wanted)
+local function firstRanked(wanted)
   local entries = {}
   local function takeFrom(low, high)
     local found =
@@ -202,38 +216,47 @@ local function takeRanked(wanted)
   end
   takeFrom('-inf', '(0')
   if #entries < wanted then
-    for _, id in ipairs(popWaiting(wanted - #entries)) do entries[#entries + 1] = id end
+    for _, id in ipairs(firstWaiting(wanted - #entries)) do entries[#entries + 1] = id end
   end
   if #entries < wanted then takeFrom('0', '+inf') end
   return entries
 end
 
-local entries = {}
-if count > 0 and isRare then
-  if not redis.call('ZSCORE', revoked, fence) then
-    entries = rankedLeft > 0 and takeRanked(count) or popWaiting(count)
-  end
-elseif count > 0 then
-  entries = popWaiting(count)
-end
-
-local reply, records = {}, ''
-if #entries > 0 then
-  local ends = string.format('%.0f', now + leaseMs)
-  local members, ids = {}, entries
-  -- From the last to the first: a short sorted set is searched from its beginning.
-  local n = 2 * #entries
-  for i = 1, #entries do
-    members[n] = fence .. entries[i]
-    members[n - 1] = ends
-    n = n - 2
-  end
+local ids, reply, records = {}, {}, ''
+local function blobsOf(entries)
+  ids = entries
   if isRare then
     ids = {}
     for i = 1, #entries do ids[i] = (idOf(entries[i])) end
   end
-  redis.call('ZADD', leases, unpack(members))
-  reply = redis.call('HMGET', jobs, unpack(ids))
+  return #ids > 0 and redis.call('HMGET', jobs, unpack(ids)) or {}
+end
+local entries = {}
+if count > 0 then
+  entries = rankedLeft > 0 and firstRanked(count) or firstWaiting(count)
+  reply = blobsOf(entries)
+end
+local recorded = (count > 0 or upkeep ~= '') and record(table.concat(entries, '\n'))
+if recorded then
+  ranked, plain, isRare = {}, 0, true
+  entries = fenceOf(recorded) == fence and heldOf(leases, recorded) or {}
+  reply = blobsOf(entries)
+else
+  if upkeep ~= '' then redis.call('HINCRBY', meta, 'completed', upkeep) end
+  if #entries > 0 then
+    local ends = string.format('%.0f', now + leaseMs)
+    local members = {}
+    -- From the last to the first: a short sorted set is searched from its beginning.
+    local n = 2 * #entries
+    for i = 1, #entries do
+      members[n] = fence .. entries[i]
+      members[n - 1] = ends
+      n = n - 2
+    end
+    redis.call('ZADD', leases, unpack(members))
+  end
+end
+if #entries > 0 then
   local missing = false
   for i = 1, #ids do missing = missing or not reply[i] end
   if missing then
@@ -256,7 +279,7 @@ if #entries > 0 then
   if string.find(flags, 's', 1, true) then watchLeases(meta, wake, now, leaseMs) end
 end
 if isWoken or promoted > 0 or #ready > 0 then
-  if plainLeft + rankedLeft > #ranked then wakeWorker(wake) end
+  if redis.call('LLEN', waiting) + rankedLeft > plain + #ranked then wakeWorker(wake) end
 end
 
 local leased, held = looks and redis.call('ZCARD', leases), 0
@@ -291,6 +314,7 @@ if #goneIds > 0 then
   redis.call('HDEL', jobs, unpack(goneIds))
   if isRare then redis.call('HDEL', failures, unpack(goneIds)) end
 end
+if plain > 0 then redis.call('LTRIM', waiting, plain, -1) end
 if #ranked > 0 then redis.call('ZREM', prioritised, unpack(ranked)) end
 if #due > 0 then redis.call('ZREM', delayed, unpack(due)) end
 if #overdue > 0 then redis.call('ZREM', dead, unpack(overdue)) end

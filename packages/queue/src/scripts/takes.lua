@@ -1,0 +1,23 @@
+-- takes.lua - records of takes.
+-- A record is the fence of the take, and a line for each entry that was taken.
+--
+-- Needs fenceOf
+-- Defines takeNumber, heldOf
+
+-- Takes in one slot of a worker have growing numbers.
+local function takeNumber(record)
+  return tonumber(string.sub(record, 8, 12), 36)
+end
+
+-- The entries of a take that are still leased, in the order in which they were taken, and their members of `leases`.
+local function heldOf(leases, record)
+  local all, entries, members = {}, {}, {}
+  for entry in string.gmatch(string.sub(record, 14), '[^\n]+') do all[#all + 1] = fenceOf(record) .. entry end
+  for i, ends in ipairs(#all > 0 and redis.call('ZMSCORE', leases, unpack(all)) or {}) do
+    if ends then
+      members[#members + 1] = all[i]
+      entries[#members] = string.sub(all[i], 13)
+    end
+  end
+  return entries, members
+end
