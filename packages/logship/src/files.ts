@@ -2,7 +2,9 @@ import { createHash } from "node:crypto";
 import type { BigIntStats } from "node:fs";
 import { type FileHandle, open, readdir, stat } from "node:fs/promises";
 import { join } from "node:path";
-import { LogshipError } from "./errors.js";
+import { crc32 } from "node:zlib";
+import { crcOf } from "./crc.js";
+import { BadDataError, LogshipError } from "./errors.js";
 import { inflateMembers } from "./gzip.js";
 
 /** The order of files: by number within names (`log.2` before `log.10`), by time of change, oldest first, or by a comparison. */
@@ -16,7 +18,7 @@ export interface LocalFile {
   readonly id: string;
   readonly size: number;
   readonly mtimeMs: number;
-  /** Size and time of the last change: a file with another stamp is read again. */
+  /** Size, time of the last change and of its creation: a file with another stamp is read again. */
   readonly stamp: string;
 }
 
@@ -35,11 +37,14 @@ export const matches = (expression: RegExp, name: string): boolean => name.searc
 export const isMissing = (error: unknown): boolean =>
   ["ENOENT", "ENOTDIR", "ELOOP"].includes(String((error as { code?: unknown } | null)?.code));
 
-const factsOf = ({ dev, ino, size, mtimeNs }: BigIntStats): Omit<LocalFile, "path" | "name"> => {
+const factsOf = ({ dev, ino, size, mtimeNs, birthtimeNs }: BigIntStats): Omit<LocalFile, "path" | "name"> => {
   const id = `${dev.toString(36)}-${ino.toString(36)}`;
-  const stamp = `${String(size)}-${mtimeNs.toString(36)}`;
+  const stamp = `${String(size)}-${mtimeNs.toString(36)}-${birthtimeNs.toString(36)}`;
   return { id, size: Number(size), mtimeMs: Number(mtimeNs) / 1e6, stamp };
 };
+
+/** When the inode of a stamp was made: a later one of the same number is another file. */
+export const bornOf = (stamp: string): string | undefined => stamp.split(/[- ]/)[2];
 
 /** The facts of one path. */
 export const localFile = async (path: string, name: string): Promise<LocalFile> => ({
@@ -85,14 +90,41 @@ const compareBy = (order: FileOrder): ((one: LocalFile, other: LocalFile) => num
   return order;
 };
 
+/** How content begins that is compressed in a way that cannot be read here. */
+const containers: Readonly<Record<string, string>> = {
+  "28b52ffd": "zstd",
+  fd377a585a00: "xz",
+  "425a68": "bzip2",
+  "504b0304": "zip",
+  "04224d18": "lz4",
+  "1f9d": "compress",
+  "377abcaf271c": "7z",
+};
+
+/** What a file is known by: length and hash of its first KiB of text. */
+export interface Identity {
+  /** With marks, by which a shorter beginning is recognised. */
+  readonly prefix: string;
+  readonly beginnings: readonly string[];
+  readonly isSame: boolean;
+}
+
 /** An open file, read at any offset. The handle stays valid when the file is renamed or deleted. */
 export class OpenFile {
   readonly #handle: FileHandle;
+  readonly #name: string;
   readonly isGzip: boolean;
+  /** The name of a container that is not read; undefined if the content is plain or gzip. */
+  readonly container: string | undefined;
 
-  private constructor(handle: FileHandle, isGzip: boolean) {
+  private constructor(handle: FileHandle, name: string, magic: string) {
     this.#handle = handle;
-    this.isGzip = isGzip;
+    this.#name = name;
+    // By its content, since a name proves nothing. The third byte is deflate, the only method there is.
+    this.isGzip = magic.startsWith("1f8b08");
+    const known = Object.keys(containers).find((start) => magic.startsWith(start));
+    // Three letters may begin a text; what follows them in bzip2 is the size of a block, and pi.
+    this.container = known === "425a68" && !/^\d{2}314159/.test(magic.slice(6)) ? undefined : containers[known ?? ""];
   }
 
   /** Resolves with undefined if the file is gone, or if another one has its name. */
@@ -103,9 +135,8 @@ export class OpenFile {
     if (!handle) return undefined;
     try {
       if (factsOf(await handle.stat({ bigint: true })).id === file.id) {
-        const { buffer, bytesRead } = await handle.read(Buffer.alloc(3), 0, 3, 0);
-        // By its content, since a name proves nothing. The third byte is deflate, the only method there is.
-        return new OpenFile(handle, bytesRead === 3 && buffer.readUIntBE(0, 3) === 0x1f8b08);
+        const { buffer, bytesRead } = await handle.read(Buffer.alloc(8), 0, 8, 0);
+        return new OpenFile(handle, file.name, buffer.toString("hex", 0, bytesRead));
       }
     } catch (error) {
       await handle.close();
@@ -131,31 +162,41 @@ export class OpenFile {
   }
 
   /**
-   * Length and hash of the first text bytes, 1 KiB at most; and whether the file still begins with an earlier prefix, which may be shorter, since
-   * files grow.
+   * The text: of gzip content after inflating.
    *
-   * @throws {BadDataError} it is gzip, and damaged at its beginning.
+   * @throws {BadDataError} its content is compressed in another way.
    */
-  async identify(recorded: string): Promise<{ readonly prefix: string; readonly isSame: boolean }> {
-    const head = await this.#head();
-    const isSame = prefixOf(head.subarray(0, Number.parseInt(recorded, 10) || 0)) === recorded;
-    return { prefix: prefixOf(head), isSame };
+  text(): AsyncIterable<Buffer> {
+    if (this.container !== undefined)
+      throw new BadDataError(`Content in ${this.container} is not read: decompress it`, {
+        file: this.#name,
+        offset: 0,
+      });
+    return this.isGzip ? inflateMembers(this.read(0), { file: this.#name }, () => undefined) : this.read(0);
   }
 
-  /** The prefixes that the file may be known by: the current one, and those from when it had fewer lines. */
-  async prefixes(): Promise<string[]> {
+  /**
+   * What the file is known by: `prefix`, and `beginnings`, that of now and those from when it had fewer lines. And whether it still begins as an
+   * earlier prefix says, which may be shorter, since files grow; one of an empty file says nothing.
+   *
+   * @throws {BadDataError} its content is damaged at its beginning, or compressed in a way that is not read.
+   * @throws {LogshipError} `KIT_LOGSHIP_CHANGED`: it is as it was, but shorter than the prefix.
+   */
+  async identify(recorded: string): Promise<Identity> {
     const head = await this.#head();
-    const prefixes = [prefixOf(head)];
-    for (let end = head.length - 1; end > 0; end--)
-      if (head[end - 1] === lineFeed) prefixes.push(prefixOf(head.subarray(0, end)));
-    return prefixes;
+    const beginnings = beginningsOf(head);
+    const [length, hash, marks = ""] = recorded.split("-");
+    const known = head.subarray(0, Number(length));
+    const isSame = known.length > 0 && prefixOf(known) === `${String(length)}-${String(hash)}`;
+    if (!isSame && head.length > 0 && marks.startsWith(marksOf(head))) throw changedError(this.#name);
+    const [first = ""] = beginnings;
+    return { prefix: `${first}-${marksOf(head.subarray(0, Number.parseInt(first, 10)))}`, beginnings, isSame };
   }
 
   async #head(): Promise<Buffer> {
     const parts: Buffer[] = [];
     let length = 0;
-    const blocks = this.isGzip ? inflateMembers(this.read(0), {}, () => undefined) : this.read(0);
-    for await (const block of blocks) {
+    for await (const block of this.text()) {
       parts.push(block.subarray(0, prefixBytes - length));
       length += parts.at(-1)!.length;
       if (length >= prefixBytes) break;
@@ -171,6 +212,75 @@ export class OpenFile {
 /** Length and hash of the first bytes of a file. */
 export const prefixOf = (head: Buffer): string =>
   `${String(head.length)}-${createHash("sha256").update(head).digest("hex").slice(0, 24)}`;
+
+/** A byte for the first byte, one for the first two, and so on, ever fewer: the marks of a beginning are the beginning of the marks. */
+const marksOf = (head: Buffer): string => {
+  const marks: number[] = [];
+  for (let end = 1; end <= head.length; end += 1 + (end >> 3)) marks.push(crc32(head.subarray(0, end)) & 255);
+  return Buffer.from(marks).toString("hex");
+};
+
+/** The prefixes of a head, the longest first: all of it, or its whole lines if the file may have less, and each number of lines. */
+const beginningsOf = (head: Buffer): string[] => {
+  const ends = head.length === prefixBytes ? [prefixBytes] : [];
+  for (let end = Math.min(head.length, prefixBytes - 1); end > 0; end--) if (head[end - 1] === lineFeed) ends.push(end);
+  if (ends.length === 0) ends.push(head.length);
+  return ends.map((end) => prefixOf(head.subarray(0, end)));
+};
+
+/** A content that was counted or shipped as far as `offset`: text bytes, and their CRC-32. */
+export interface Known {
+  readonly offset: number;
+  readonly crc: number;
+}
+
+/** The CRC-32 of the beginnings of a text that have these lengths, if it is so long; and its length, if it is shorter than the longest. */
+export const crcsOf = async (
+  text: AsyncIterable<Buffer>,
+  lengths: readonly number[],
+  signal: AbortSignal,
+): Promise<{ readonly crcs: ReadonlyMap<number, number>; readonly end: number | undefined }> => {
+  const ends = [...lengths].sort((one, other) => one - other);
+  const crcs = new Map([[0, 0]]);
+  let [at, crc] = [0, 0];
+  for await (const block of text) {
+    signal.throwIfAborted();
+    let from = 0;
+    for (let end = ends[0]; end !== undefined && end <= at + block.length; [end] = ends) {
+      crc = crcOf(block.subarray(from, (from = end - at)), crc);
+      crcs.set(end, crc);
+      ends.shift();
+    }
+    if (ends.length === 0) return { crcs, end: undefined };
+    crc = crcOf(block.subarray(from), crc);
+    at += block.length;
+  }
+  return { crcs: crcs.set(at, crc), end: at };
+};
+
+/** The longest of some contents with which a text begins. */
+export const longestOf = <T extends Known>(known: readonly T[], crcs: ReadonlyMap<number, number>): T | undefined =>
+  known.filter(({ offset, crc }) => crcs.get(offset) === crc).sort((one, other) => other.offset - one.offset)[0];
+
+/**
+ * Whether a file and another one, which has a known content and is there, are two files although they begin alike: stored in the same way, and short.
+ * Of longer ones, and of a gzip file beside a plain one, one is the copy of the other.
+ */
+export const areTwo = async (
+  opened: OpenFile,
+  { offset, crc }: Known,
+  other: LocalFile | undefined,
+  signal: AbortSignal,
+): Promise<boolean> => {
+  if (!other || offset >= prefixBytes) return false;
+  const another = await OpenFile.open(other);
+  try {
+    const { crcs } = another?.isGzip === opened.isGzip ? await crcsOf(another.text(), [offset], signal) : {};
+    return crcs?.get(offset) === crc;
+  } finally {
+    await another?.close();
+  }
+};
 
 export const changedError = (file: string): LogshipError =>
   new LogshipError(

@@ -58,6 +58,7 @@ export interface FollowedFile {
   readonly id: string;
   /** Whether it is the file that is being written. */
   readonly isLive: boolean;
+  readonly opened: OpenFile;
   /** Its current size in bytes. */
   size(): Promise<number>;
   /** Reads it from the beginning as it grows; ends when it has been rotated away and no longer grows. */
@@ -73,7 +74,7 @@ export interface FollowedLog {
 
 /**
  * The files of the log at `path`: those that have been rotated away, oldest first, then the current one, and the next one once that has been rotated
- * away and read to its end. Each can be read until the next one is requested. Gzip files are left out: they are copies of plain ones.
+ * away and read to its end. Each can be read until the next one is requested. Compressed files are left out: they are copies of plain ones.
  */
 export async function* followLog(
   { path, rotated, quietMs }: FollowedLog,
@@ -155,11 +156,11 @@ export async function* followLog(
         continue;
       }
       try {
-        const line = opened.isGzip ? noBytes : await firstLine(file, opened);
+        const line = opened.isGzip || opened.container !== undefined ? noBytes : await firstLine(file, opened);
         if (line.length > 0) {
           const id = `${file.id} line ${prefixOf(line)}`;
           const size = async (): Promise<number> => (await opened.now()).size;
-          yield { file, id, isLive: file.id === live?.id, size, read: () => read(file, opened) };
+          yield { file, id, opened, isLive: file.id === live?.id, size, read: () => read(file, opened) };
         }
         passed.add(`${file.id} ${(await opened.now()).stamp}`);
       } finally {

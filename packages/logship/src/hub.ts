@@ -153,6 +153,17 @@ export class Hub {
     return new Map(Array.from({ length: flat.length / 2 }, (_, index) => [flat[2 * index]!, flat[2 * index + 1]!]));
   }
 
+  /** Some fields of a hash. */
+  async fields(
+    key: "files" | "progress" | "sources",
+    fields: readonly string[],
+    signal: AbortSignal,
+  ): Promise<(string | null)[]> {
+    // A command has at least one field, which need not be there.
+    const reply = (await this.read("HMGET", [this.keys[key], "", ...fields], { signal })) as (string | null)[];
+    return reply.slice(1);
+  }
+
   /** One command that only reads. `bytes`: texts in its reply are Buffers. */
   async read(
     command: string,

@@ -25,7 +25,7 @@ export type { ReceivedFile } from "./received.js";
 export type { FilesOptions, Receiver, ReceiveOptions, ReceiverEvents } from "./receiver.js";
 export type { Results } from "./results.js";
 export type { CounterDelta, CounterOrigin, CounterSink } from "./processor.js";
-export type { FlushOptions, LinesContext, LinesHandler } from "./runner.js";
+export type { FlushOptions, LinesContext, LinesHandler, Padding } from "./runner.js";
 export type { ChannelStatus, Codec, ConsumerStatus, FileStatus } from "./scripts/index.js";
 export type {
   ByteSource,

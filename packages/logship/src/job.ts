@@ -2,13 +2,23 @@ import { KitError, type RedisLike } from "@kit/core";
 import { newToken, optionsObject } from "@kit/core/toolkit";
 import { deleteJob } from "./channel.js";
 import { fencedError, isAboutContent, LogshipError, resultError } from "./errors.js";
-import { changedError, listFiles, type LocalFile, OpenFile } from "./files.js";
+import {
+  areTwo,
+  bornOf,
+  changedError,
+  crcsOf,
+  type Known,
+  listFiles,
+  type LocalFile,
+  longestOf,
+  OpenFile,
+} from "./files.js";
 import { Hub } from "./hub.js";
 import { concurrencyOption, type JobOptions, type ResolvedJob, resolveJob, type RunOptions } from "./options.js";
 import { Processor } from "./processor.js";
 import { fileText, formatPosition, parsePosition, readingOf } from "./reading.js";
 import { noEffects } from "./results.js";
-import { type CommitOperands, type LinesHandler, runFile } from "./runner.js";
+import { type CommitOperands, type LinesHandler, type Padding, runFile } from "./runner.js";
 import * as scripts from "./scripts/index.js";
 import { linkedSignal, type LinkedSignal, together } from "./signals.js";
 
@@ -24,6 +34,13 @@ export interface JobEvents {
   readonly lost: [fact: { readonly file: string }];
   /** A file was skipped because of `onBadData`. */
   readonly damaged: [fact: { readonly file: string; readonly error: KitError }];
+  /**
+   * A file was truncated and written anew, and no file of the directory has what it had before. Text bytes up to `from` are counted. It had `to` bytes
+   * when it was last looked at; those after `from`, and what was written since then, are lost.
+   */
+  readonly gap: [fact: { readonly file: string; readonly from: number; readonly to: number }];
+  /** Zero bytes before a line were dropped: a file that is truncated while its writer keeps its place begins with them. */
+  readonly padding: [fact: Padding & { readonly file: string }];
   /** A background operation failed and is being retried. */
   readonly error: [error: KitError];
 }
@@ -51,15 +68,30 @@ export interface JobFile {
 type Claimed = Extract<scripts.Claim, { state: "claimed" }>;
 type Refused = Extract<scripts.Claim, { state: "refused" }>;
 
-/** A file, and the record that the job has of it. */
+/** A file, and what the job has recorded of it. */
 interface Listed {
   readonly file: LocalFile;
   readonly prefix: string;
-  /** Whether it is done, and has not changed since. */
-  readonly isDone: boolean;
+  /** The file's stamp when it was done; until then another text that begins with a size. */
+  readonly stamp: string;
 }
 
+/** The state of one run. */
+interface Run {
+  readonly handler: LinesHandler;
+  readonly signal: AbortSignal;
+  files: number;
+  lines: number;
+  readonly skipped: Set<string>;
+  /** Contents that were in a file before it was truncated. */
+  readonly former: { readonly file: LocalFile; readonly content: string; readonly from: number; readonly to: number }[];
+}
+
+const keyOf = ({ id, stamp }: LocalFile): string => `${id} ${stamp}`;
+
 const lookUpFiles = 500;
+/** After this time a file is compared again with another one that is being processed. */
+const retryMs = 100;
 
 /** A named job over the files of a directory; see {@link createLogJob}. */
 export class LogJob extends Processor<JobEvents> {
@@ -107,15 +139,17 @@ export class LogJob extends Processor<JobEvents> {
     const byId = new Map<string, Map<string, string>>();
     for (const [field, value] of await this.#hub.hash(this.#hub.keys.progress)) {
       const colon = field.indexOf(":");
+      if (colon < 0) continue;
       const id = field.slice(0, colon);
       let facts = byId.get(id);
       if (!facts) byId.set(id, (facts = new Map<string, string>()));
       facts.set(field.slice(colon + 1), value);
     }
-    const files = [...byId.values()].map((facts) => ({
+    const contents = [...byId].filter(([, facts]) => facts.has("position"));
+    const files = contents.map(([id, facts]) => ({
       name: facts.get("name") ?? "",
       isDone: facts.get("state") === "done",
-      bytes: Number.parseInt(facts.get("stamp") ?? "0", 10),
+      bytes: Number.parseInt(byId.get(facts.get("file") ?? id)?.get("stamp") ?? "0", 10),
       offset: parsePosition(facts.get("position") ?? "").offset,
       lines: Number(facts.get("lines")),
     }));
@@ -134,32 +168,33 @@ export class LogJob extends Processor<JobEvents> {
   }
 
   async #run(handler: LinesHandler, count: number, { controller, signal }: LinkedSignal): Promise<RunSummary> {
-    const skipped = new Set<string>();
-    const state = { files: 0, lines: 0, skipped };
+    const run: Run = { handler, signal, files: 0, lines: 0, skipped: new Set<string>(), former: [] };
     // The first call rejects if there is no server; later ones wait for it.
     await this.#list(signal);
-    await together(count, controller, () => this.#work(handler, signal, state));
-    return { files: state.files, lines: state.lines };
+    await together(count, controller, () => this.#work(run));
+    for (const { file, content, from, to } of run.former) {
+      const [last] = await this.#hub.persist(() => this.#hub.fields("progress", [`${content}:file`], signal), signal);
+      if (last === file.id) this.emit("gap", { file: file.name, from, to });
+    }
+    return { files: run.files, lines: run.lines };
   }
 
-  async #work(
-    handler: LinesHandler,
-    signal: AbortSignal,
-    state: { files: number; lines: number; readonly skipped: Set<string> },
-  ): Promise<void> {
+  async #work(run: Run): Promise<void> {
+    const { signal, skipped } = run;
     for (;;) {
       const mark = this.#hub.mark("file");
       const files = await this.#hub.persist(() => this.#list(signal), signal);
       let [hasWorked, nearestMs] = [false, Infinity];
-      for (const { file, prefix, isDone } of files) {
-        if (isDone || state.skipped.has(`${file.id} ${file.stamp}`)) continue;
-        const outcome = await this.#take(file, prefix, handler, signal);
+      for (const listed of files) {
+        const { file, stamp } = listed;
+        if (stamp === file.stamp || skipped.has(keyOf(file))) continue;
+        const outcome = await this.#take(listed, files, run);
         if (typeof outcome === "object") nearestMs = Math.min(nearestMs, outcome.msLeft);
         else hasWorked = true;
-        if (outcome === "skipped") state.skipped.add(`${file.id} ${file.stamp}`);
+        if (outcome === "skipped") skipped.add(keyOf(file));
         if (typeof outcome !== "number") continue;
-        state.files++;
-        state.lines += outcome;
+        run.files++;
+        run.lines += outcome;
       }
       if (hasWorked) continue;
       if (nearestMs === Infinity) return;
@@ -168,41 +203,99 @@ export class LogJob extends Processor<JobEvents> {
   }
 
   /** The number of lines once the file is done, or the reason why it is not: refused if another worker has it. */
-  async #take(
-    file: LocalFile,
-    recorded: string,
-    handler: LinesHandler,
-    signal: AbortSignal,
-  ): Promise<number | Refused | "lost" | "skipped"> {
+  async #take(listed: Listed, files: readonly Listed[], run: Run): Promise<number | Refused | "lost" | "skipped"> {
+    const { file, prefix: seen, stamp: before } = listed;
+    const { id, name, stamp } = file;
     let opened: OpenFile | undefined;
     try {
       opened = await OpenFile.open(file);
       if (!opened) return "lost";
-      const { id, name, stamp } = file;
-      const { prefix, isSame } = await opened.identify(recorded);
+      const {
+        prefix,
+        isSame,
+        beginnings: beginning,
+      } = await opened.identify(bornOf(before) === bornOf(stamp) ? seen : "");
       const op = newToken();
       const { leaseMs } = this.#resolved;
-      const args = { file: id, seen: recorded, prefix, isSame: isSame ? 1 : 0, name, stamp, leaseMs, op };
-      const claimed = await this.#hub.persist(() => this.#hub.run(scripts.claim, args, { signal, op }), signal);
-      return claimed.state === "claimed" ? await this.#process(file, claimed, opened, handler, signal) : claimed;
+      const facts = { file: id, seen, prefix, isSame: isSame ? 1 : 0, name, stamp, leaseMs, op, beginning } as const;
+      for (let found = { others: "", content: "", position: "", from: "" }; ;) {
+        const args = { ...facts, ...found };
+        const claimed = await this.#hub.persist(
+          () => this.#hub.run(scripts.claim, args, { signal: run.signal, op }),
+          run.signal,
+        );
+        if (claimed.state === "refused") return claimed;
+        if (claimed.state === "claimed") return await this.#process(listed, claimed, opened, run);
+        const { others, contents } = claimed;
+        const twin = await this.#twinOf(listed, opened, contents, isSame, files, run);
+        if ("state" in twin) return twin;
+        found = { others, ...twin };
+      }
     } catch (error) {
       if (this.#resolved.onBadData === "error" || !isAboutContent(error)) throw error;
-      this.emit("damaged", { file: file.name, error: error as KitError });
+      this.emit("damaged", { file: name, error: error as KitError });
       return "skipped";
     } finally {
       await opened?.close();
     }
   }
 
+  /**
+   * Finds the content of a file among those that begin like it: the longest one whose counted text the file begins with. Or the file, in whole, is the
+   * beginning of one, if that can be compared.
+   */
+  async #twinOf(
+    { file }: Listed,
+    opened: OpenFile,
+    contents: readonly scripts.Alike[],
+    isSame: boolean,
+    files: readonly Listed[],
+    { signal, skipped }: Run,
+  ): Promise<Refused | { readonly content: string; readonly position: string; readonly from: string }> {
+    const fileOf = (id: string): Listed | undefined => files.find((listed) => listed.file.id === id && id !== file.id);
+    const known: (scripts.Alike & Known)[] = [];
+    for (const one of contents) {
+      const other = fileOf(one.file);
+      // What is not finished there cannot be compared yet.
+      if (one.msLeft > 0) return { state: "refused", msLeft: one.msLeft };
+      if (!one.isDone && other && !skipped.has(keyOf(other.file))) return { state: "refused", msLeft: retryMs };
+      const position = parsePosition(one.position);
+      if (isSame || !(await areTwo(opened, position, other?.file, signal))) known.push({ ...one, ...position });
+    }
+    const offsets = known.map(({ offset }) => offset);
+    const { crcs, end } = await crcsOf(opened.text(), offsets, signal);
+    const twin = longestOf(known, crcs);
+    if (twin) {
+      const { content, position, offset, crc } = twin;
+      const [stored, skip] = opened.isGzip ? [0, offset] : [offset, 0];
+      return { content, position, from: formatPosition({ offset, stored, skip, crc }) };
+    }
+    for (const { content, position, offset, file: id } of known) {
+      const other = fileOf(id);
+      const another = end !== undefined && end < offset && other ? await OpenFile.open(other.file) : undefined;
+      try {
+        if (another && (await crcsOf(another.text(), [end!], signal)).crcs.get(end!) === crcs.get(end!))
+          return { content, position, from: "" };
+      } finally {
+        await another?.close();
+      }
+    }
+    if (isSame) throw changedError(file.name);
+    return { content: "", position: "", from: "" };
+  }
+
   async #process(
-    file: LocalFile,
+    { file, stamp }: Listed,
     claimed: Claimed,
     opened: OpenFile,
-    handler: LinesHandler,
-    outer: AbortSignal,
+    { handler, signal: outer, former }: Run,
   ): Promise<number | "lost"> {
     const position = parsePosition(claimed.position);
-    const { fence, seq } = claimed;
+    const { fence, seq, content } = claimed;
+    if (claimed.former !== "" && bornOf(stamp) === bornOf(file.stamp)) {
+      const { offset: from } = parsePosition(claimed.formerPosition);
+      former.push({ file, content: claimed.former, from, to: Math.max(from, Number.parseInt(stamp, 10)) });
+    }
     const { leaseMs, lines: lineOptions, takesLast } = this.#resolved;
     const { controller, signal, unlink } = linkedSignal([outer]);
     /** A commit. Without operands it only renews the claim; with a lease of 0 it ends the claim. */
@@ -210,7 +303,7 @@ export class LogJob extends Processor<JobEvents> {
       const { effects = noEffects, isDone = false, lines = 0 } = operands ?? {};
       const targets = effects.names.map((result) => this.resultKey(result));
       const facts = { seq: operands?.seq ?? 0, lines, doneStamp: isDone ? file.stamp : "", results: effects.results };
-      const where = { file: file.id, fence, position: operands ? formatPosition(operands.position) : "" };
+      const where = { content, fence, position: operands ? formatPosition(operands.position) : "" };
       const args = { ...where, ...facts, leaseMs: lease, events: this.#hub.keys.events };
       const keys = { ...this.#hub.keys, targets };
       const attempt = (): Promise<scripts.Committed> => this.#hub.run(scripts.progress, args, { keys });
@@ -234,6 +327,7 @@ export class LogJob extends Processor<JobEvents> {
       this.emit("file", { file: file.name, offset: position.offset, bytes: file.size });
       const reading = readingOf(fileText(opened, position, file.name), position, lineOptions, takesLast);
       const context = { file: file.name, signal };
+      const padded = (padding: Padding): void => this.emit("padding", { file: file.name, ...padding });
       const commit = async (operands: CommitOperands): Promise<void> => {
         await send(leaseMs, operands);
         sum += operands.lines;
@@ -242,7 +336,7 @@ export class LogJob extends Processor<JobEvents> {
         this.emit("progress", fact);
         if (isDone) this.emit("done", fact);
       };
-      return await runFile({ reading, position, seq, flush: this.#resolved, context, commit }, handler);
+      return await runFile({ reading, position, seq, flush: this.#resolved, context, commit, padded }, handler);
     } catch (error) {
       if (outer.aborted || !(error instanceof LogshipError) || error.code !== "KIT_LOGSHIP_FENCED") throw error;
       this.emit("lost", { file: file.name });
@@ -261,13 +355,10 @@ export class LogJob extends Processor<JobEvents> {
     const listed: Listed[] = [];
     for (let from = 0; from === 0 || from < files.length; from += lookUpFiles) {
       const some = files.slice(from, from + lookUpFiles);
-      const fields = some.flatMap(({ id }) => [`${id}:prefix`, `${id}:state`, `${id}:stamp`]);
-      const command = ["HMGET", [this.#hub.keys.progress, "", ...fields]] as const;
-      const [, ...facts] = (await this.#hub.read(...command, { signal })) as (string | null)[];
-      for (const [index, file] of some.entries()) {
-        const [prefix, state, stamp] = facts.slice(3 * index, 3 * index + 3);
-        listed.push({ file, prefix: prefix ?? "", isDone: state === "done" && stamp === file.stamp });
-      }
+      const fields = some.flatMap(({ id }) => [`${id}:prefix`, `${id}:stamp`]);
+      const facts = await this.#hub.fields("progress", fields, signal);
+      for (const [index, file] of some.entries())
+        listed.push({ file, prefix: facts[2 * index] ?? "", stamp: facts[2 * index + 1] ?? "" });
     }
     return listed;
   }

@@ -27,8 +27,8 @@ const names = [
  * | Key                              | Type           | Content                                       |
  * | -------------------------------- | -------------- | --------------------------------------------- |
  * | `kit:logship:{name}:job`         | hash           | layout, last fence                            |
- * | `kit:logship:{name}:progress`    | hash           | per file its position and other facts         |
- * | `kit:logship:{name}:claims`      | zset           | file → end of its worker's lease              |
+ * | `kit:logship:{name}:progress`    | hash           | per file and content its facts, the position  |
+ * | `kit:logship:{name}:claims`      | zset           | content → end of its worker's lease           |
  * | `kit:logship:{name}:results:<r>` | hash, set, zset| results                                       |
  * | `kit:logship:{name}:sending:<r>` | hash           | sums on their way to a sink, until it has them|
  *
@@ -39,7 +39,7 @@ const names = [
  * | `kit:logship:{name}:channel`     | hash           | layout, epoch, limit, what is used, reserved  |
  * | `kit:logship:{name}:files`       | hash           | per file its facts                            |
  * | `kit:logship:{name}:live`        | zset           | files in the channel                          |
- * | `kit:logship:{name}:sources`     | hash           | source → file                                 |
+ * | `kit:logship:{name}:sources`     | hash           | source → file; beginning → sources            |
  * | `kit:logship:{name}:done`        | zset           | source → when all consumers were done with it |
  * | `kit:logship:{name}:chunks`      | hash           | descriptors                                   |
  * | `kit:logship:{name}:chunk:<part>`| string         | a chunk; expires while it is not committed    |

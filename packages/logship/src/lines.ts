@@ -47,6 +47,7 @@ export const resolveLines = (options: LineOptions): ResolvedLines => {
 
 const [lineFeed, carriageReturn] = [10, 13];
 const noBytes: Buffer = Buffer.alloc(0);
+const zeros: Buffer = Buffer.alloc(65_536);
 /** A string of twice this size takes three times as long for each character, since V8 keeps it in another heap. */
 const pieceBytes = 65_536;
 
@@ -63,6 +64,8 @@ export class LineBatch {
    * block.
    */
   readonly bytes: Buffer;
+  /** Zero bytes that were dropped: those at the beginning of a line are padding. */
+  readonly padding: number;
   readonly #ends: readonly number[] | undefined;
   readonly #crcBefore: () => number;
   readonly #crcAfter: () => number;
@@ -78,8 +81,10 @@ export class LineBatch {
     crcs: readonly [before: () => number, after: () => number],
     ends?: readonly number[],
     length: number = bytes.length,
+    padding = 0,
   ) {
     this.lines = lines;
+    this.padding = padding;
     this.offset = offset;
     this.endOffset = offset + length;
     this.bytes = bytes;
@@ -105,7 +110,7 @@ export class LineBatch {
 }
 
 /**
- * Cuts blocks of bytes into lines at LF. A CR before it is dropped, and so is a byte order mark at the beginning. Text behind the last LF is a last
+ * Cuts blocks of bytes into lines at LF. Zero bytes at the beginning of a line are dropped. A CR before it is dropped, and so is a byte order mark at the beginning. Text behind the last LF is a last
  * line, if it is not empty. Blocks may cut characters and line ends anywhere. Each byte is read once, however long lines are.
  *
  * @throws {LineError} a line is too long or not UTF-8, and the policy is `error`; or the text is UTF-16. The lines before it have been delivered.
@@ -137,6 +142,8 @@ export class LineCutter {
   /** Bytes dropped so far of a line that is too long for `truncate` or `skip`; -1 if none are. */
   #dropped = -1;
   #droppedCrc = 0;
+  /** Zero bytes at the beginning of a line, of which nothing else has arrived. */
+  #padding = 0;
 
   /** `crc` is that of the text before `offset`; without it batches have no CRC. */
   constructor(resolved: ResolvedLines, offset: number, crc?: number) {
@@ -154,21 +161,38 @@ export class LineCutter {
       yield* this.#carryOn(block);
       return;
     }
+    yield* this.#endPadding();
     yield* this.#deliver(block.subarray(0, last + 1), before ?? 0);
     if (last + 1 < block.length) yield* this.#carryOn(block.subarray(last + 1));
   }
 
   /** The rest of the text is the last line, without a line feed. */
   *end(): Generator<LineBatch, void, undefined> {
+    yield* this.#endPadding();
     if (this.#carried > 0 || this.#dropped > 0) yield* this.#deliver(noBytes, this.#crcOfAll ?? 0);
   }
 
-  *#carryOn(part: Buffer): Generator<LineBatch, void, undefined> {
+  /** The zero bytes are behind the text so far. Not before something follows: what was only reserved for a text may still be written. */
+  *#endPadding(): Generator<LineBatch, void, undefined> {
+    const count = this.#padding;
+    if (count === 0) return;
+    let crc = this.#crc();
+    for (let left = count; left > 0; left -= zeros.length) crc = crcOf(zeros.subarray(0, left), crc);
+    this.#padding = 0;
+    yield this.#batch([], noBytes, always(crc), [], count, count);
+  }
+
+  *#carryOn(given: Buffer): Generator<LineBatch, void, undefined> {
     if (this.#dropped >= 0) {
-      this.#dropped += part.length;
-      this.#droppedCrc = crcOf(part, this.#droppedCrc);
+      this.#dropped += given.length;
+      this.#droppedCrc = crcOf(given, this.#droppedCrc);
       return;
     }
+    const padding = this.#carried === 0 ? leadingZeros(given) : 0;
+    this.#padding += padding;
+    if (padding === given.length) return;
+    yield* this.#endPadding();
+    const part = given.subarray(padding);
     this.#carry.push(part);
     this.#carried += part.length;
     const { maxLineBytes, onLongLine } = this.#resolved;
@@ -219,7 +243,8 @@ export class LineCutter {
     this.#refuseUtf16(bytes);
     const { maxLineBytes, onInvalidText } = this.#resolved;
     const isPlain = bytes.length <= maxLineBytes && (onInvalidText === "replace" || isUtf8(bytes));
-    if (isPlain || (onInvalidText === "replace" && !hasLongLine(bytes, maxLineBytes)))
+    if (bytes.includes(0)) yield* this.#slow(bytes, lineEnds(bytes));
+    else if (isPlain || (onInvalidText === "replace" && !hasLongLine(bytes, maxLineBytes)))
       yield* this.#fast(bytes, carried, before);
     else yield* this.#slow(bytes, lineEnds(bytes));
   }
@@ -254,10 +279,13 @@ export class LineCutter {
     const lines: string[] = [];
     const delivered: number[] = [];
     const { maxLineBytes, onLongLine } = this.#resolved;
-    let from = 0;
+    let [from, padding] = [0, 0];
     let fault: LineError | undefined;
     for (const end of ends) {
-      const line = withoutEnd(bytes, from, end);
+      const whole = withoutEnd(bytes, from, end);
+      const line = whole.subarray(leadingZeros(whole));
+      padding += whole.length - line.length;
+      from += whole.length - line.length;
       if (line.length > maxLineBytes) {
         if (onLongLine === "error") fault = this.#tooLong(this.#offset + from);
         else if (onLongLine === "truncate") {
@@ -284,7 +312,7 @@ export class LineCutter {
     const until = fault ? (delivered.at(-1) ?? 0) : bytes.length;
     if (until > 0) {
       const passed = bytes.subarray(0, until);
-      yield this.#batch(lines, passed, always(crcOf(passed, this.#crc())), delivered);
+      yield this.#batch(lines, passed, always(crcOf(passed, this.#crc())), delivered, until, padding);
     }
     if (fault) throw fault;
   }
@@ -320,8 +348,9 @@ export class LineCutter {
     crc: () => number,
     ends?: readonly number[],
     length?: number,
+    padding?: number,
   ): LineBatch {
-    const batch = new LineBatch(lines, this.#offset, bytes, [this.#crc, crc], ends, length);
+    const batch = new LineBatch(lines, this.#offset, bytes, [this.#crc, crc], ends, length, padding);
     [this.#offset, this.#crc] = [batch.endOffset, crc];
     return batch;
   }
@@ -357,6 +386,12 @@ const cutBetweenCharacters = (bytes: Buffer, from: number, most: number): number
   // A character has at most three continuation bytes; a sequence with more is not UTF-8.
   for (let cut = end; cut > end - 4 && cut > from; cut--) if ((bytes[cut]! & 0xc0) !== 0x80) return cut;
   return end;
+};
+
+const leadingZeros = (bytes: Buffer): number => {
+  let count = 0;
+  while (bytes[count] === 0) count++;
+  return count;
 };
 
 const hasLongLine = (bytes: Buffer, maxLineBytes: number): boolean =>

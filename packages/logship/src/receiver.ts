@@ -15,7 +15,7 @@ import {
 import { Processor } from "./processor.js";
 import { formatPosition } from "./reading.js";
 import { ReceivedFile } from "./received.js";
-import { type CommitOperands, type LinesHandler, runFile } from "./runner.js";
+import { type CommitOperands, type LinesHandler, type Padding, runFile } from "./runner.js";
 import type { ChannelStatus, Joined, Look, SeenFile } from "./scripts/index.js";
 import * as scripts from "./scripts/index.js";
 import { shared, together } from "./signals.js";
@@ -33,6 +33,8 @@ export interface ReceiverEvents {
   ];
   /** A new consumer with `from: "oldest"` begins within a file, behind a line: this many text bytes before it have been freed. */
   readonly trimmed: [fact: { readonly file: string; readonly offset: number }];
+  /** Zero bytes before a line were dropped. */
+  readonly padding: [fact: Padding & { readonly file: string }];
   /** This consumer is done with a file. */
   readonly done: [fact: { readonly file: string; readonly offset: number }];
   /** A file was skipped or set aside because of `onBadData`; or its shipper ended it early, and the part in the channel is processed. */
@@ -240,7 +242,8 @@ export class Receiver extends Processor<ReceiverEvents> {
           await file.store(operands);
           summary.lines += operands.lines;
         };
-        await runFile({ reading: file.read(), position, seq, flush: this.#resolved, context, commit }, handler);
+        const padded = (padding: Padding): void => this.emit("padding", { file: file.name, ...padding });
+        await runFile({ reading: file.read(), position, seq, flush: this.#resolved, context, commit, padded }, handler);
         summary.files++;
         if (file.fault !== "") this.emit("damaged", { file: file.name, error: brokenOffError(file) });
         return;

@@ -52,6 +52,13 @@ export const resolveFlush = (options: FlushOptions): ResolvedFlush => {
   };
 };
 
+/** Zero bytes that were dropped before lines. */
+export interface Padding {
+  /** Text bytes before the lines. */
+  readonly offset: number;
+  readonly bytes: number;
+}
+
 /** One commit of results and position. */
 export interface CommitOperands {
   readonly seq: number;
@@ -72,6 +79,7 @@ export interface FileRun {
   readonly context: Omit<LinesContext, "offset">;
   /** Resolves when it is stored; its rejection ends the run. */
   commit(operands: CommitOperands): Promise<void>;
+  padded(padding: Padding): void;
 }
 
 /** A commit with more fields than this would keep the server busy for long. */
@@ -128,6 +136,7 @@ export const runFile = async (run: FileRun, handler: LinesHandler): Promise<numb
       next = batches.next();
       // It is awaited above: until then a rejection must not count as unhandled.
       next.catch(() => undefined);
+      if (batch.padding > 0) run.padded({ offset: batch.offset, bytes: batch.padding });
       if (batch.lines.length > 0) await handler(batch.lines, results, { ...context, offset: batch.offset });
       context.signal.throwIfAborted();
       [handled, offset] = [batch, batch.endOffset];

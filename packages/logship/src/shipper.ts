@@ -1,5 +1,5 @@
 import { createHash } from "node:crypto";
-import { basename } from "node:path";
+import { basename, dirname } from "node:path";
 import { Duplex, Writable } from "node:stream";
 import type { KitError, RedisLike } from "@kit/core";
 import {
@@ -14,7 +14,18 @@ import {
 import { deleteChannel, dropConsumer, epochOf, metricsOf, statusOf } from "./channel.js";
 import { crcOf } from "./crc.js";
 import { isAboutContent, LogshipError } from "./errors.js";
-import { changedError, listFiles, type LocalFile, localFile, OpenFile } from "./files.js";
+import {
+  areTwo,
+  bornOf,
+  changedError,
+  crcsOf,
+  type Known,
+  listFiles,
+  type LocalFile,
+  localFile,
+  longestOf,
+  OpenFile,
+} from "./files.js";
 import { followLog } from "./follow.js";
 import { type Chunk, Framer } from "./framing.js";
 import { readGzip } from "./gzip.js";
@@ -146,6 +157,12 @@ interface Source {
   readonly at?: () => number;
 }
 
+/** A source whose text the channel has, or has had, as far as `offset`. */
+interface Shipped extends Known {
+  readonly source: string;
+  readonly isDone: boolean;
+}
+
 const shipNames = ["name", "id", "passThrough", "signal"];
 
 /** Puts files into a channel; see {@link createShipper}. */
@@ -268,12 +285,16 @@ export class Shipper extends LogObject<ShipperEvents> {
     const { codec } = this.#resolved;
     let isFurther = false;
     try {
-      for await (const { file, id, isLive, size, read } of followLog(log, signal)) {
+      for await (const { file, id: line, opened, isLive, size, read } of followLog(log, signal)) {
         const { name } = file;
         try {
-          const source = { id, name, codec, totalBytes: undefined, read, isRepeatable: true, isFurther };
-          isFurther = true;
-          const { wasShipped, textBytes } = await this.#ship(name, signal, () => source);
+          const { wasShipped, textBytes } = await this.#ship(name, signal, async (linked) => {
+            const find = (): Promise<string> => this.#identityOf(file, opened, linked, line);
+            const id = await (isFurther ? this.#hub.persist(find, linked) : find());
+            const source = { id, name, codec, totalBytes: undefined, read, isRepeatable: true, isFurther };
+            isFurther = true;
+            return source;
+          });
           if ((wasShipped && isLive) || (await size()) !== textBytes) throw changedError(name);
         } catch (error) {
           if (isLive || !(error instanceof LogshipError) || error.code !== "KIT_LOGSHIP_CHANGED") throw error;
@@ -391,12 +412,56 @@ export class Shipper extends LogObject<ShipperEvents> {
     });
   }
 
-  /** The identity by which the channel knows a file, perhaps from when it had fewer lines; otherwise a new one. */
-  async #identityOf(file: LocalFile, opened: OpenFile, signal: AbortSignal): Promise<string> {
-    const identities = (await opened.prefixes()).map((prefix) => `${file.id} ${prefix}`);
-    const known = (await this.#hub.read("HMGET", [this.#hub.keys.sources, ...identities], { signal })) as unknown[];
-    const index = known.findIndex((source) => source !== null);
-    return identities[Math.max(0, index)]!;
+  /**
+   * The identity by which the channel knows a file, perhaps from when it had fewer lines, or from when another file had its content; otherwise the
+   * first of its own ones.
+   */
+  async #identityOf(file: LocalFile, opened: OpenFile, signal: AbortSignal, line?: string): Promise<string> {
+    const { beginnings } = await opened.identify("");
+    const container = `${file.id}.${String(bornOf(file.stamp))}`;
+    const own = line === undefined ? beginnings.map((beginning) => `${container} ${beginning}`) : [line];
+    const fields = [...own, ...beginnings.map((beginning) => `text ${beginning}`)];
+    const found = await this.#hub.fields("sources", fields, signal);
+    const index = own.findIndex((_, at) => found[at] !== null);
+    if (index >= 0) return own[index]!;
+    const alike = found.slice(own.length).flatMap((list) => list?.split("\n").filter((source) => source !== "") ?? []);
+    const twin = alike.length > 0 ? await this.#twinOf(file, opened, [...new Set(alike)], signal) : undefined;
+    return twin ?? own[0]!;
+  }
+
+  /** The source among those that begin like a file whose shipped text the file begins with. */
+  async #twinOf(
+    file: LocalFile,
+    opened: OpenFile,
+    sources: readonly string[],
+    signal: AbortSignal,
+  ): Promise<string | undefined> {
+    const near = await listFiles(dirname(file.path), undefined, "natural");
+    const [texts, bytes]: [Shipped[], Shipped[]] = [[], []];
+    for (const [index, found] of (await this.#hub.fields("sources", sources, signal)).entries()) {
+      const source = sources[index]!;
+      const [id = "", ...done] = found?.split(" ") ?? [];
+      const facts = ["text", "crc", "lines", "codec", "stored", "state"].map((fact) => `${id}:${fact}`);
+      const values = done.length > 0 ? done : await this.#hub.fields("files", facts, signal);
+      const [text, crc, , codec, stored, state] = values;
+      const isBytes = codec === "member";
+      const known = { source, isDone: state !== "open", offset: Number(isBytes ? stored : text), crc: Number(crc) };
+      const other = near.find((one) => one.id === source.split(/[. ]/, 1)[0]);
+      // Of what is not begun nothing can be compared.
+      if (known.offset > 0 && !(await areTwo(opened, known, other, signal))) (isBytes ? bytes : texts).push(known);
+    }
+    for (const [known, text] of [
+      [texts, opened.text()],
+      [bytes, opened.read(0)],
+    ] as const) {
+      // One byte more shows whether there is more.
+      const lengths = known.flatMap(({ offset }) => [offset, offset + 1]);
+      const { crcs } = await crcsOf(text, lengths, signal);
+      const twin = longestOf(known, crcs);
+      if (twin?.isDone && crcs.has(twin.offset + 1)) throw changedError(file.name);
+      if (twin) return twin.source;
+    }
+    return undefined;
   }
 
   async #shipWhole(source: Source, signal: AbortSignal): Promise<ShippedFile> {

@@ -89,7 +89,7 @@ describe("on a Cluster", () => {
       { script: look, args: ["c", "1", "0", 10], seed: aFile },
       { script: open, args: ["s2", "", "name", "none", 100_000, "e", "events", "op", 0, 100], seed: aFile },
       { script: progress, args: ["file", "f", 1_000, "events", 0, "", 0, "", "[]"] },
-      { script: claim, args: ["file", "", "", 1, "name", "stamp", 1_000, "op"] },
+      { script: claim, args: ["file", "", "3-ab-cd", 0, "name", "stamp", 1_000, "op", "", "", "", "", "3-ab"] },
       { script: status, args: [0] },
       { script: forget, args: ["f"] },
       { script: seal, args: ["1", "f", "1", "", "", "-1", "events"], seed: aFile },

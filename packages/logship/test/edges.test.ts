@@ -324,6 +324,7 @@ describe("results are committed", () => {
       flush: resolveFlush({ ...never, ...options }),
       context: { file: "a.log", signal: new AbortController().signal },
       commit: ({ lines }: CommitOperands) => Promise.resolve(void each.push(lines)),
+      padded: () => undefined,
     };
     expect(await runFile(run, () => everyBlock?.())).toBe(blocks * linesPerBlock);
     return each.filter((lines) => lines > 0);

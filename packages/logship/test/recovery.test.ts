@@ -61,9 +61,10 @@ describe("a failover", () => {
       };
       const source = { source: file.file, mine: "", name: "x.log", codec: "none", limit: 100_000, total: 0 };
       const opening = { ...source, epoch: "e", events: keys.events, chunkBytes: 1_024, expected: [] };
+      const alone = { others: "", content: "", position: "", from: "", beginning: [] };
       const joining = { consumer: "c", from: "start", epoch: "e", op };
       const taken = [
-        await scripts.claim.run(at, keys, { ...file, leaseMs: 60_000, op }, timing),
+        await scripts.claim.run(at, keys, { ...file, leaseMs: 60_000, op, ...alone }, timing),
         await scripts.open.run(at, keys, { ...opening, op }, timing),
         await scripts.join.run(at, keys, joining, timing),
       ];

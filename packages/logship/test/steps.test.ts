@@ -33,6 +33,7 @@ describe("one step of a script", () => {
       stamp: "9 9",
       leaseMs: 60_000,
       op,
+      ...{ others: "", content: "", position: "", from: "", beginning: [] },
     };
     return scripts.claim.run(context, fixture.keys, args, timing);
   };
@@ -45,7 +46,7 @@ describe("one step of a script", () => {
     const { keys } = fixture;
     const targets = names.map((name) => keys.result(name));
     const facts = { seq: 1, position, lines: 1, doneStamp: "", results: JSON.stringify(results.map(String)), ...own };
-    const args = { file: "1-1", fence, leaseMs: 60_000, events: keys.events, ...facts };
+    const args = { content: "1-1", fence, leaseMs: 60_000, events: keys.events, ...facts };
     return scripts.progress.run(context, { ...keys, targets }, args, timing);
   };
   const open = (source: string, mine: string, own: object = {}): ReturnType<typeof scripts.open.run> => {

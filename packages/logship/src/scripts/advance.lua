@@ -3,7 +3,7 @@
 -- KEYS[1]   channel       hash   the record of the channel
 -- KEYS[2]   files         hash   `<id>:<fact>` of each file
 -- KEYS[3]   live          zset   file id, scored by itself
--- KEYS[4]   sources       hash   source identity to file id; once done also its totals
+-- KEYS[4]   sources       hash   source identity to file id, once done also its totals; `text <beginning>` to identities
 -- KEYS[5]   done          zset   source identity to the ms at which its file was done
 -- KEYS[6]   chunks        hash   `<id> <ordinal>` to `part size text crc lines storedAt textAt`
 -- KEYS[7]   consumers     hash   consumer to `fence after op`

@@ -1,19 +1,25 @@
--- claim.lua - a worker takes a file of a job, if no other worker has it.
+-- claim.lua - a worker takes a file of a job, if no other worker has its content.
 --
 -- KEYS[1]   job           hash   the record of the job
--- KEYS[2]   progress      hash   `<file>:<fact>` of each file
--- KEYS[3]   claims        zset   file to the ms at which its worker's lease ends
+-- KEYS[2]   progress      hash   `<file>:<fact>` of each file, `<content>:<fact>` of each content
+-- KEYS[3]   claims        zset   content to the ms at which its worker's lease ends
 -- ARGV[1]  file      string   device and inode
--- ARGV[2]  seen      string   the length and hash of its first text bytes, as recorded when this worker looked; empty: no record
--- ARGV[3]  prefix    string   what they are now: of a file that was shorter, more of them
--- ARGV[4]  isSame    integer  0: it does not begin as `seen` says, so it is another file
+-- ARGV[2]  seen      string   its prefix, as recorded when this worker looked; empty: no record
+-- ARGV[3]  prefix    string   what it is now: of a file that was shorter, more of it
+-- ARGV[4]  isSame    integer  0: it does not begin as `seen` says, so it has another content
 -- ARGV[5]  name      string   its path within the directory
--- ARGV[6]  stamp     string   its size and time of change
+-- ARGV[6]  stamp     string   its size and times
 -- ARGV[7]  leaseMs   integer  life of the claim, milliseconds
 -- ARGV[8]  op        string   id of this claim: sent again it gives the same
+-- ARGV[9]  others    string   contents that begin like this file, and are not its own
+-- ARGV[10] content   string   the one that it is, as far as that was counted; empty: not known
+-- ARGV[11] position  string   of that content, when it was compared
+-- ARGV[12] from      string   the same position, in this file; empty: all of the file is counted
+-- ARGV[n]  beginning string   each beginning of the file, of whole lines
 --
--- Reply     {1, fence, seq, position}  it is this worker's
+-- Reply     {1, fence, seq, position, content, former, formerPosition}  it is this worker's; the file had the former content before
 --           {0, msLeft}  another worker has it for so long; 0: it is done with this stamp, or its record has changed since this worker looked
+--           {2, others, content, position, file, state, msLeft, …}  compare these contents first, of the file that had each last
 --           error KIT_LAYOUT  written by a newer version
 local job = KEYS[1]
 local progress = KEYS[2]
@@ -26,25 +32,73 @@ local name = ARGV[5]
 local stamp = ARGV[6]
 local leaseMs = tonumber(ARGV[7])
 local op = ARGV[8]
+local others = ARGV[9]
+local content = ARGV[10]
+local position = ARGV[11]
+local from = ARGV[12]
+local beginning = { unpack(ARGV, 13) }
 
 -- Libraries
 
 local layout = redis.call('HGET', job, 'layout')
 if layout and layout ~= '1' then return redis.error_reply('KIT_LAYOUT it was written by a newer version') end
-local record = redis.call('HMGET', progress, file .. ':prefix', file .. ':state', file .. ':stamp', file .. ':seq',
-  file .. ':position', file .. ':op', file .. ':fence')
-if record[6] == op then return { 1, record[7], record[4], record[5] } end
-if (record[1] or '') ~= seen then return { 0, 0 } end
+local own = redis.call('HMGET', progress, file .. ':prefix', file .. ':content', file .. ':stamp')
 local now = readClock()
-local ending = redis.call('ZSCORE', claims, file)
-if ending and tonumber(ending) > now then return { 0, ending - now } end
-if isSame and record[2] == 'done' and record[3] == stamp then return { 0, 0 } end
-if not isSame then
-  record[4], record[5] = '0', '0:0:0:0'
-  redis.call('HSET', progress, file .. ':seq', 0, file .. ':lines', 0, file .. ':position', record[5])
+local function recordOf(id)
+  return redis.call('HMGET', progress, id .. ':seq', id .. ':position', id .. ':fence', id .. ':op', id .. ':file', id .. ':state')
 end
-redis.call('HSET', job, 'layout', 1)
-local fence = nextFence(job)
-redis.call('HSET', progress, file .. ':fence', fence, file .. ':op', op, file .. ':prefix', prefix, file .. ':name', name, file .. ':stamp', stamp, file .. ':state', 'open')
-redis.call('ZADD', claims, now + leaseMs, file)
-return { 1, fence, record[4], record[5] }
+local function leftOf(id)
+  return math.max(0, tonumber(redis.call('ZSCORE', claims, id) or '0') - now)
+end
+local id = own[2] or file
+local record = recordOf(id)
+if record[4] == op then return { 1, record[3], record[1], record[2], id, '', '' } end
+if (own[1] or '') ~= seen or (isSame and own[3] == stamp) then return { 0, 0 } end
+local former, formerPosition = '', ''
+if content ~= '' then
+  id, record = content, recordOf(content)
+  if record[2] ~= position then return { 0, 0 } end
+elseif not isSame or (record[5] or file) ~= file then
+  local reply = { 2, '\n' }
+  local function compare(other)
+    if string.find(reply[2], '\n' .. other .. '\n', 1, true) then return end
+    reply[2] = reply[2] .. other .. '\n'
+    local facts = recordOf(other)
+    for _, fact in ipairs({ other, facts[2], facts[5] or other, facts[6], leftOf(other) }) do reply[#reply + 1] = fact end
+  end
+  if isSame then compare(id) end
+  for _, start in ipairs(beginning) do
+    for other in string.gmatch(redis.call('HGET', progress, 'content ' .. start) or '', '[^\n]+') do compare(other) end
+  end
+  if reply[2] ~= '\n' and reply[2] ~= others then return reply end
+end
+if from ~= '' or content == '' then
+  -- What the file had before stays known: another file may have it now.
+  local isAnother = content == '' and not isSame and own[1] and string.sub(own[1], 1, 2) ~= '0-'
+  local left = leftOf(id)
+  if left > 0 and not isAnother then return { 0, left } end
+  redis.call('HSET', job, 'layout', 1)
+  record[3] = nextFence(job)
+  if content ~= '' then
+    record[2] = from
+  elseif not isSame then
+    if isAnother then
+      id, former, formerPosition = file .. '.' .. record[3], id, record[2]
+    end
+    record[1], record[2] = '0', '0:0:0:0'
+    redis.call('HSET', progress, id .. ':lines', 0)
+  end
+  redis.call('HSET', progress, id .. ':seq', record[1], id .. ':position', record[2], id .. ':fence', record[3], id .. ':op', op,
+    id .. ':file', file, id .. ':name', name, id .. ':state', 'open')
+  redis.call('ZADD', claims, now + leaseMs, id)
+  -- It is not done, whatever the stamp.
+  stamp = stamp .. ' open'
+end
+redis.call('HSET', progress, file .. ':prefix', prefix, file .. ':content', id, file .. ':stamp', stamp)
+local function startOf(text)
+  return 'content ' .. string.match(text, '^[^-]*%-?[^-]*')
+end
+if isSame and startOf(seen) ~= startOf(prefix) then unlistContent(progress, startOf(seen), id) end
+if string.sub(prefix, 1, 2) ~= '0-' then listContent(progress, startOf(prefix), id) end
+if from == '' and content ~= '' then return { 0, 0 } end
+return { 1, record[3], record[1], record[2], id, former, formerPosition }

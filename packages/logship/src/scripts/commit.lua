@@ -5,7 +5,7 @@
 -- KEYS[3]   live          zset   file id, scored by itself
 -- KEYS[4]   chunks        hash   `<id> <ordinal>` to `part size text crc lines storedAt textAt`
 -- KEYS[5]   leases        zset   `<id> <fence>` to the ms at which the reservation ends
--- KEYS[6]   sources       hash   source identity to file id; once done also its totals
+-- KEYS[6]   sources       hash   source identity to file id, once done also its totals; `text <beginning>` to identities
 -- KEYS[7]   done          zset   source identity to the ms at which its file was done
 -- KEYS[8]   consumers     hash   consumer to `fence after op`
 -- KEYS[9]   positions     hash   `<id> <consumer>` to `seq chunk state position cause`

@@ -1,8 +1,8 @@
 -- forget.lua - deletes a job with its results, if no worker has a file.
 --
 -- KEYS[1]   job           hash   the record of the job
--- KEYS[2]   progress      hash   `<file>:<fact>` of each file
--- KEYS[3]   claims        zset   file to the ms at which its worker's lease ends
+-- KEYS[2]   progress      hash   `<file>:<fact>` of each file, `<content>:<fact>` of each content
+-- KEYS[3]   claims        zset   content to the ms at which its worker's lease ends
 -- KEYS[n]   targets       any    where results go
 -- ARGV[1]  fence  string  the last one that the job gave: a copy that comes late must not delete a later job
 --

@@ -4,6 +4,7 @@ import changeSource from "./change.lua";
 import claimSource from "./claim.lua";
 import clockSource from "./clock.lua";
 import commitSource from "./commit.lua";
+import contentsSource from "./contents.lua";
 import createSource from "./create.lua";
 import discardSource from "./discard.lua";
 import dropSource from "./drop.lua";
@@ -30,64 +31,68 @@ const coded = (raw: unknown): [code: number, ...rest: unknown[]] => {
   return [Number(code), ...rest];
 };
 
-/** KEYS and ARGV of each script, in the order of its header. */
-const keys = {
-  advance: "channel files live sources done chunks consumers seen positions free ...targets",
-  change: "channel",
-  claim: "job progress claims",
-  commit: "channel files live chunks leases sources done consumers positions free ...written",
-  discard: "channel files live sources done chunks consumers seen positions free leases ...targets",
-  drop: "channel files live sources done chunks consumers seen positions free",
-  forget: "job progress claims ...targets",
-  free: "channel free ...unneeded",
-  join: "channel consumers seen free",
-  leave: "channel leases ...written",
-  look: "channel files live consumers seen positions",
-  open: "channel files live sources consumers",
-  progress: "job progress claims ...targets",
-  reserve: "channel files live leases free",
-  seal: "channel files sources leases live done chunks consumers positions free",
-  status: "channel files live consumers seen positions leases",
-  take: "owner source sending",
-} as const;
-const args = {
-  advance: "consumer fence file seq chunk state position cause place results",
-  change: "limit epoch events",
-  claim: "file seen prefix isSame name stamp leaseMs op",
-  commit: "file fence first want chunkBytes leaseMs events crcBefore crc ...facts",
-  discard: "epoch isLast events",
-  drop: "consumer silentMs after epoch",
-  forget: "fence",
-  free: "events ...parts",
-  join: "consumer from epoch op",
-  leave: "lease events",
-  look: "consumer fence after most",
-  open: "source mine name codec limit epoch events op total chunkBytes ...expected",
-  progress: "file fence leaseMs events seq position lines doneStamp results",
-  reserve: "file fence want chunkBytes leaseMs",
-  seal: "file fence count sha256 fault silentMs events",
-  status: "most",
-  take: "ack",
-} as const;
+/** KEYS of each script, in the order of its header. Its text has them, too, so these are only types. */
+interface KeysOf {
+  advance: "channel files live sources done chunks consumers seen positions free ...targets";
+  change: "channel";
+  claim: "job progress claims";
+  commit: "channel files live chunks leases sources done consumers positions free ...written";
+  discard: "channel files live sources done chunks consumers seen positions free leases ...targets";
+  drop: "channel files live sources done chunks consumers seen positions free";
+  forget: "job progress claims ...targets";
+  free: "channel free ...unneeded";
+  join: "channel consumers seen free";
+  leave: "channel leases ...written";
+  look: "channel files live consumers seen positions";
+  open: "channel files live sources consumers";
+  progress: "job progress claims ...targets";
+  reserve: "channel files live leases free";
+  seal: "channel files sources leases live done chunks consumers positions free";
+  status: "channel files live consumers seen positions leases";
+  take: "owner source sending";
+}
+/** ARGV of each script. */
+interface ArgsOf {
+  advance: "consumer fence file seq chunk state position cause place results";
+  change: "limit epoch events";
+  claim: "file seen prefix isSame name stamp leaseMs op others content position from ...beginning";
+  commit: "file fence first want chunkBytes leaseMs events crcBefore crc ...facts";
+  discard: "epoch isLast events";
+  drop: "consumer silentMs after epoch";
+  forget: "fence";
+  free: "events ...parts";
+  join: "consumer from epoch op";
+  leave: "lease events";
+  look: "consumer fence after most";
+  open: "source mine name codec limit epoch events op total chunkBytes ...expected";
+  progress: "content fence leaseMs events seq position lines doneStamp results";
+  reserve: "file fence want chunkBytes leaseMs";
+  seal: "file fence count sha256 fault silentMs events";
+  status: "most";
+  take: "ack";
+}
+type Name = keyof KeysOf & keyof ArgsOf;
 
 type Words<Text> = Text extends `${infer Word} ${infer Rest}`
   ? readonly [Word, ...Words<Rest>]
   : readonly [Text & string];
-type KeysOf<Name extends keyof typeof keys> = Words<(typeof keys)[Name]>;
-type ArgsOf<Name extends keyof typeof keys> = Words<(typeof args)[Name]>;
-type LogshipScript<Name extends keyof typeof keys, Reply> = Script<KeysOf<Name>, ArgsOf<Name>, Reply>;
+type LogshipScript<Own extends Name, Reply> = Script<Words<KeysOf[Own]>, Words<ArgsOf[Own]>, Reply>;
+
+/** The names of operands in a script: any number of those that are unpacked. */
+const namesIn = (text: string, operand: RegExp): never =>
+  [...text.matchAll(operand)].map(([line, name = ""]) => (/\[n\]|unpack/.test(line) ? `...${name}` : name)) as never;
 
 /** Each can be sent any number of times and takes effect once. The script's own text is the last of `source`. */
-const script = <Name extends keyof typeof keys, Reply>(
-  name: Name,
+const script = <Own extends Name, Reply>(
+  name: Own,
   source: readonly string[],
   reply: (raw: unknown) => Reply,
-): LogshipScript<Name, Reply> =>
-  defineScript<KeysOf<Name>, ArgsOf<Name>, Reply>({
+): LogshipScript<Own, Reply> =>
+  defineScript<Words<KeysOf[Own]>, Words<ArgsOf[Own]>, Reply>({
     name: `logship.${name}`,
     source,
-    keys: keys[name].split(" ") as never,
-    args: args[name].split(" ") as never,
+    keys: namesIn(source.at(-1)!, /^-- KEYS\[\w+\] +(\w+)/gm),
+    args: namesIn(source.at(-1)!, /^local (\w+) = .*ARGV/gm),
     reply,
     readonly: name === "status",
     idempotent: true,
@@ -96,16 +101,50 @@ const script = <Name extends keyof typeof keys, Reply>(
 /** How chunks of a file are stored: each a gzip member, plain, or the bytes of a gzip file as it was. */
 export type Codec = "gzip" | "none" | "member";
 
-/** A worker's right to a file. Refused if the file is done, its record has changed since it was read, or another worker has it for `msLeft`. */
-export type Claim =
-  | { readonly state: "claimed"; readonly fence: string; readonly seq: number; readonly position: string }
-  | { readonly state: "refused"; readonly msLeft: number };
+/** A content that begins like a file, the file that had it last, and for how long another worker has it. */
+export interface Alike {
+  readonly content: string;
+  readonly position: string;
+  readonly file: string;
+  readonly isDone: boolean;
+  readonly msLeft: number;
+}
 
-export const claim: LogshipScript<"claim", Claim> = script("claim", [clockSource, claimSource], (raw) => {
-  const [code, first, seq, position] = coded(raw);
-  if (code !== 1) return { state: "refused", msLeft: Number(first) };
-  return { state: "claimed", fence: String(first), seq: Number(seq), position: String(position) };
-});
+/**
+ * A worker's right to a file. Refused if the file is done, its record has changed since it was read, or another worker has it for `msLeft`. If other
+ * contents begin in the same way, they are to be compared first.
+ */
+export type Claim =
+  | {
+      readonly state: "claimed";
+      readonly fence: string;
+      readonly seq: number;
+      readonly position: string;
+      readonly content: string;
+      /** The content that the file had before, and the position in it; empty if it is the same, or the first. */
+      readonly former: string;
+      readonly formerPosition: string;
+    }
+  | { readonly state: "refused"; readonly msLeft: number }
+  | { readonly state: "alike"; readonly others: string; readonly contents: readonly Alike[] };
+
+export const claim: LogshipScript<"claim", Claim> = script(
+  "claim",
+  [clockSource, contentsSource, claimSource],
+  (raw) => {
+    const [code, first, ...rest] = coded(raw);
+    if (code === 0) return { state: "refused", msLeft: Number(first) };
+    const [seq, position = "", content = "", former = "", formerPosition = ""] = texts(rest);
+    if (code === 1)
+      return { state: "claimed", fence: String(first), seq: Number(seq), position, content, former, formerPosition };
+    const contents: Alike[] = [];
+    for (let at = 0; at < rest.length; at += 5) {
+      const [id = "", where = "", file = "", state, msLeft] = texts(rest.slice(at, at + 5));
+      contents.push({ content: id, position: where, file, isDone: state === "done", msLeft: Number(msLeft) });
+    }
+    return { state: "alike", others: String(first), contents };
+  },
+);
 
 /** Another process has it. `by` is its fence; 0 if no process has it because the record is gone. */
 export interface Fenced {
@@ -154,7 +193,7 @@ export interface Opened {
 
 export const open: LogshipScript<"open", Opened | { readonly state: "fenced" | "closed" | "large" }> = script(
   "open",
-  [clockSource, createSource, spaceSource, openSource],
+  [clockSource, createSource, spaceSource, contentsSource, openSource],
   (raw) => {
     const [code, epoch, limit, id, fence, chunks, text, crc, lines, codec, stored, sha256] = coded(raw);
     if (code > 2) return { state: code === 3 ? "fenced" : code === 4 ? "closed" : "large" };
@@ -205,7 +244,7 @@ export type ChunksCommitted =
 
 export const commit: LogshipScript<"commit", ChunksCommitted> = script(
   "commit",
-  [clockSource, spaceSource, releaseSource, commitSource],
+  [clockSource, spaceSource, contentsSource, releaseSource, commitSource],
   (raw) => {
     const [code, bytes, endsAt, ...parts] = coded(raw);
     if (code === 1) return { state: "committed", bytes: Number(bytes), endsAt: Number(endsAt), parts: texts(parts) };
@@ -215,7 +254,7 @@ export const commit: LogshipScript<"commit", ChunksCommitted> = script(
 
 export const seal: LogshipScript<"seal", "sealed" | "fenced" | "moved" | "gone"> = script(
   "seal",
-  [clockSource, spaceSource, releaseSource, sealSource],
+  [clockSource, spaceSource, contentsSource, releaseSource, sealSource],
   (raw) => (["fenced", "sealed", "gone", "moved"] as const)[Number(raw)] ?? "gone",
 );
 
@@ -299,7 +338,7 @@ export const look: LogshipScript<"look", Look> = script("look", [clockSource, lo
 
 export const advance: LogshipScript<"advance", Committed> = script(
   "advance",
-  [clockSource, spaceSource, resultsSource, releaseSource, advanceSource],
+  [clockSource, spaceSource, resultsSource, contentsSource, releaseSource, advanceSource],
   committed,
 );
 
@@ -315,7 +354,7 @@ export const discard: LogshipScript<"discard", string[]> = script("discard", [di
 
 export const drop: LogshipScript<"drop", { readonly after: number; readonly parts: readonly string[] } | null> = script(
   "drop",
-  [clockSource, spaceSource, releaseSource, dropSource],
+  [clockSource, spaceSource, contentsSource, releaseSource, dropSource],
   (raw) => {
     const [code, after, ...parts] = coded(raw);
     return code === 0 ? null : { after: Number(after), parts: texts(parts) };

@@ -3,7 +3,7 @@
 -- KEYS[1]   channel       hash   the record of the channel
 -- KEYS[2]   files         hash   `<id>:<fact>` of each file
 -- KEYS[3]   live          zset   file id, scored by itself
--- KEYS[4]   sources       hash   source identity to file id; once done also its totals
+-- KEYS[4]   sources       hash   source identity to file id, once done also its totals; `text <beginning>` to identities
 -- KEYS[5]   consumers     hash   consumer to `fence after op`
 -- ARGV[1]  source       string  identity of what is shipped
 -- ARGV[2]  mine         string  the fence that this shipper had before; empty at its first open
@@ -95,5 +95,6 @@ if need > 0 then
 end
 redis.call('ZADD', live, id, id)
 redis.call('HSET', sources, source, id)
+withBeginning(listContent, sources, source)
 redis.call('PUBLISH', events, 'data')
 return { 1, epoch, state[2], id, fence, 0, 0, 0, 0, codec, 0 }

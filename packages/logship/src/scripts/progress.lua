@@ -1,12 +1,12 @@
 -- progress.lua - the commit of a worker: results and position together; or only a sign of life.
 --
 -- KEYS[1]   job           hash   the record of the job
--- KEYS[2]   progress      hash   `<file>:<fact>` of each file
--- KEYS[3]   claims        zset   file to the ms at which its worker's lease ends
+-- KEYS[2]   progress      hash   `<file>:<fact>` of each file, `<content>:<fact>` of each content
+-- KEYS[3]   claims        zset   content to the ms at which its worker's lease ends
 -- KEYS[n]   targets       any    where results go
--- ARGV[1]  file      string   device and inode
+-- ARGV[1]  content   string   that this worker has
 -- ARGV[2]  fence     string   of this worker's claim
--- ARGV[3]  leaseMs   integer  life of the claim from now, milliseconds; 0: the file is given back
+-- ARGV[3]  leaseMs   integer  life of the claim from now, milliseconds; 0: it is given back
 -- ARGV[4]  events    string   Pub/Sub channel for hints
 -- ARGV[5]  seq       integer  number of this commit; 0: nothing to commit
 -- ARGV[6]  position  string   the new one
@@ -15,14 +15,14 @@
 -- ARGV[9]  results   string   JSON: kind, number of its key, field, value of each
 --
 -- Reply     {1}  committed, now or before; or the claim lives
---           {0, fence}  another worker has the file
+--           {0, fence}  another worker has the content
 --           {3}     the record does not stand where this commit begins
 --           {5, fault}  a result cannot be applied; nothing was changed
 local job = KEYS[1]
 local progress = KEYS[2]
 local claims = KEYS[3]
 local targets = KEYS
-local file = ARGV[1]
+local content = ARGV[1]
 local fence = ARGV[2]
 local leaseMs = tonumber(ARGV[3])
 local events = ARGV[4]
@@ -34,7 +34,7 @@ local results = cjson.decode(ARGV[9])
 
 -- Libraries
 
-local record = redis.call('HMGET', progress, file .. ':fence', file .. ':seq')
+local record = redis.call('HMGET', progress, content .. ':fence', content .. ':seq', content .. ':file')
 if record[1] ~= fence then return { 0, record[1] or '0' } end
 local current = tonumber(record[2])
 redis.call('ZCARD', claims)
@@ -51,14 +51,14 @@ end
 redis.call('ZREM', claims, '')
 if isNew then
   applyResults(job, made, targets, 4, results)
-  redis.call('HSET', progress, file .. ':seq', seq, file .. ':position', position)
-  redis.call('HINCRBY', progress, file .. ':lines', lines)
-  if doneStamp ~= '' then redis.call('HSET', progress, file .. ':state', 'done', file .. ':stamp', doneStamp) end
+  redis.call('HSET', progress, content .. ':seq', seq, content .. ':position', position)
+  redis.call('HINCRBY', progress, content .. ':lines', lines)
+  if doneStamp ~= '' then redis.call('HSET', progress, content .. ':state', 'done', (record[3] or content) .. ':stamp', doneStamp) end
 end
 if doneStamp ~= '' or leaseMs == 0 then
-  if redis.call('ZREM', claims, file) == 1 then redis.call('PUBLISH', events, 'file') end
+  if redis.call('ZREM', claims, content) == 1 then redis.call('PUBLISH', events, 'file') end
 else
   -- Never adds one: a sign of life may arrive after the commit that ended the work.
-  redis.call('ZADD', claims, 'XX', readClock() + leaseMs, file)
+  redis.call('ZADD', claims, 'XX', readClock() + leaseMs, content)
 end
 return { 1 }

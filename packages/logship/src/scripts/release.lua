@@ -1,6 +1,6 @@
 -- release.lua - frees the chunks that every consumer has passed, and removes a file that all are done with.
 --
--- Needs readClock, heldBytes
+-- Needs readClock, heldBytes, unlistContent, withBeginning
 -- Defines releaseChunks, removeReleased
 local keptSources = 10000
 
@@ -62,6 +62,7 @@ local function releaseChunks(channel, files, sources, done, chunks, consumers, p
   for _, source in ipairs(redis.call('ZRANGE', done, 0, -keptSources - 1)) do
     remove('done', source)
     remove('sources', source)
+    withBeginning(unlistContent, sources, source)
   end
   return released
 end

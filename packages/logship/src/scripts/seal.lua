@@ -2,7 +2,7 @@
 --
 -- KEYS[1]   channel       hash   the record of the channel
 -- KEYS[2]   files         hash   `<id>:<fact>` of each file
--- KEYS[3]   sources       hash   source identity to file id; once done also its totals
+-- KEYS[3]   sources       hash   source identity to file id, once done also its totals; `text <beginning>` to identities
 -- KEYS[4]   leases        zset   `<id> <fence>` to the ms at which the reservation ends
 -- KEYS[5]   live          zset   file id, scored by itself
 -- KEYS[6]   done          zset   source identity to the ms at which its file was done
@@ -58,6 +58,7 @@ if fault ~= '' then
   -- A shipper that returns late must not take this file for its own.
   if silentMs >= 0 then redis.call('HSET', files, file .. ':fence', nextFence(channel)) end
   redis.call('HSET', files, file .. ':fault', fault)
+  withBeginning(unlistContent, sources, known[4])
   -- This may empty the key, which `releaseChunks` does not touch for a file that ended early.
   redis.call('HDEL', sources, known[4])
 end

@@ -1,0 +1,29 @@
+-- contents.lua - which contents begin in the same way.
+--
+-- A field of a hash names those of one beginning, each between line feeds, the last ones only.
+--
+-- Defines listContent, unlistContent, withBeginning
+local mostListed = 8192
+
+local function listContent(key, field, content)
+  local all = redis.call('HGET', key, field) or '\n'
+  if string.find(all, '\n' .. content .. '\n', 1, true) then return end
+  all = all .. content .. '\n'
+  if #all > mostListed then all = string.gsub(all, '^\n[^\n]*', '') end
+  redis.call('HSET', key, field, all)
+end
+
+--- The hash must have another field.
+local function unlistContent(key, field, content)
+  local all = redis.call('HGET', key, field) or ''
+  local first, last = string.find(all, '\n' .. content .. '\n', 1, true)
+  if not first then return end
+  all = string.sub(all, 1, first) .. string.sub(all, last + 1)
+  if all == '\n' then redis.call('HDEL', key, field) else redis.call('HSET', key, field, all) end
+end
+
+--- The identity of a file ends with the length and hash of its beginning, which a copy of it has, too.
+local function withBeginning(change, sources, source)
+  local start = string.match(source, ' (%d+%-%x+)$')
+  if start then change(sources, 'text ' .. start, source) end
+end

@@ -1,0 +1,321 @@
+import {
+  appendFile,
+  copyFile,
+  open,
+  readFile,
+  rename,
+  rm,
+  stat,
+  truncate,
+  unlink,
+  utimes,
+  writeFile,
+} from "node:fs/promises";
+import { join } from "node:path";
+import { gzipSync } from "node:zlib";
+import { eventually, useRedis } from "@kit/testing";
+import { rejection } from "@tooling/vitest/helpers";
+import * as vitest from "vitest";
+import { describe, expect, it } from "vitest";
+import type { LogJob, Padding, Shipper } from "../src/index.js";
+import { fixtureOf, logLines, textOf } from "./harness.js";
+
+const redis = useRedis(vitest, { permanentKeys: ["*"] });
+const fixture = fixtureOf(redis);
+
+const lines = logLines(0, 9_000);
+
+/** Counts each line by itself: a line that is counted twice shows. */
+const run = async (job: LogJob, concurrency = 1): Promise<void> => {
+  await job.run((some, results) => some.forEach((line) => void results.increment("lines", line)), { concurrency });
+};
+const counted = async (job: LogJob): Promise<Map<string, string>> => await job.results("lines");
+const once = (some: readonly string[]): Map<string, string> => new Map(some.map((line) => [line, "1"]));
+
+const gzipFile = async (path: string): Promise<void> => {
+  await writeFile(`${path}.gz`, gzipSync(await readFile(path)));
+  await unlink(path);
+};
+/** The same content in another inode, as `rsync` and editors replace a file. */
+const replace = async (path: string, text: string): Promise<void> => {
+  await writeFile(`${path}~`, text);
+  await rename(`${path}~`, path);
+};
+const job = async (
+  options: object = {},
+): Promise<{ job: LogJob; path: string; gaps: unknown[]; paddings: Padding[] }> => {
+  const directory = await fixture.directory();
+  const made = fixture.job({ directory, flushLines: 100, match: /^a\.log[^~]*$/, ...options });
+  const [gaps, paddings]: [unknown[], Padding[]] = [[], []];
+  made.on("gap", (gap) => gaps.push(gap));
+  made.on("padding", (padding) => paddings.push(padding));
+  return { job: made, path: join(directory, "a.log"), gaps, paddings };
+};
+
+describe("a job counts a line once", () => {
+  it("through a rotation that compresses the file before the last one", async () => {
+    const { job: own, path } = await job();
+    for (let day = 0; day < 4; day++) {
+      await writeFile(path, textOf(lines.slice(day * 200, day * 200 + 200)));
+      await run(own);
+      for (let old = 5; old >= 2; old--)
+        await rename(`${path}.${String(old)}.gz`, `${path}.${String(old + 1)}.gz`).catch(() => undefined);
+      if (day > 0) await gzipFile(`${path}.1`).then(() => rename(`${path}.1.gz`, `${path}.2.gz`));
+      await rename(path, `${path}.1`);
+    }
+    await run(own);
+    expect(await counted(own)).toEqual(once(lines.slice(0, 800)));
+    expect((await own.files()).map(({ isDone }) => isDone)).toEqual(Array.from({ length: 4 }, () => true));
+  });
+
+  it("when the file comes back in another inode, as it was or grown, plain or compressed", async () => {
+    const { job: own, path } = await job();
+    for (const [from, to, write] of [
+      [0, 300, replace],
+      [300, 300, replace],
+      [300, 301, replace],
+      [301, 700, (at: string, text: string) => rm(at).then(() => writeFile(`${at}.gz`, gzipSync(text)))],
+      [700, 700, (at: string, text: string) => rm(`${at}.gz`).then(() => writeFile(at, text))],
+      [700, 900, replace],
+    ] as const) {
+      await write(path, textOf(lines.slice(0, to)));
+      await run(own);
+      expect(await counted(own)).toEqual(once(lines.slice(0, to)));
+      expect(from).toBeLessThanOrEqual(to);
+    }
+  });
+
+  it("of a short file that an editor replaces, and of its last line that was a part", async () => {
+    const { job: own, path } = await job({ lastLine: "leave" });
+    await writeFile(path, "1\n2\n3-ha");
+    await run(own);
+    await replace(path, "1\n2\n3-half\n4\n");
+    await run(own);
+    expect(await counted(own)).toEqual(once(["1", "2", "3-half", "4"]));
+  });
+
+  it("when the compressed file is there beside the plain one, and while the worker stopped in the middle", async () => {
+    const { job: own, path } = await job();
+    await writeFile(path, textOf(lines));
+    let batches = 0;
+    const failing = own.run((some, results) => {
+      if (++batches > 1) throw new Error("enough");
+      some.forEach((line) => void results.increment("lines", line));
+    });
+    expect(await rejection(failing)).toMatchObject({ message: "enough" });
+    await writeFile(`${path}.1.gz`, gzipSync(textOf(lines)));
+    await run(own, 2);
+    await run(own, 2);
+    expect(await counted(own)).toEqual(once(lines));
+    await unlink(path);
+    await run(own);
+    expect(await counted(own)).toEqual(once(lines));
+  });
+
+  it("when two workers meet a file and its compressed copy for the first time at once", async () => {
+    const { job: own, path } = await job();
+    await writeFile(path, textOf(lines));
+    await writeFile(`${path}.1.gz`, gzipSync(textOf(lines)));
+    await run(own, 2);
+    expect(await counted(own)).toEqual(once(lines));
+  });
+
+  it("through `copytruncate`: the copy continues where the file was left", async () => {
+    const { job: own, path, gaps } = await job();
+    await writeFile(path, textOf(lines.slice(0, 200)));
+    await run(own);
+    await appendFile(path, textOf(lines.slice(200, 250)));
+    await copyFile(path, `${path}.1`);
+    await truncate(path, 0);
+    await appendFile(path, textOf(lines.slice(250, 300)));
+    await run(own);
+    expect(await counted(own)).toEqual(once(lines.slice(0, 300)));
+    expect(gaps).toEqual([]);
+  });
+
+  it("of a copy made before the file grew", async () => {
+    const { job: own, path } = await job();
+    await writeFile(path, textOf(lines.slice(0, 200)));
+    await copyFile(path, `${path}.bak`);
+    await appendFile(path, textOf(lines.slice(200, 300)));
+    await run(own);
+    await run(own);
+    expect(await counted(own)).toEqual(once(lines.slice(0, 300)));
+  });
+
+  it("of files that begin with the same text, and of equal short ones that are both there, as two", async () => {
+    const { job: own, path } = await job();
+    const head = `${"#".repeat(2_048)}\n`;
+    await writeFile(path, `${head}a\n`);
+    await writeFile(`${path}.1`, `${head}b\n`);
+    await writeFile(`${path}.2`, "same\n");
+    await writeFile(`${path}.3`, "same\n");
+    await run(own);
+    expect(await counted(own)).toEqual(
+      new Map([
+        ["#".repeat(2_048), "2"],
+        ["a", "1"],
+        ["b", "1"],
+        ["same", "2"],
+      ]),
+    );
+  });
+
+  it("of a file that became shorter and begins as before never again: it is refused", async () => {
+    for (const [before, after] of [
+      [200, 490],
+      [200, 5_000],
+      [3, 20],
+    ] as const) {
+      const { job: own, path } = await job({ name: `job ${String(after)}` });
+      await writeFile(path, textOf(lines.slice(0, before)));
+      await run(own);
+      await truncate(path, after);
+      expect(await rejection(run(own))).toMatchObject({ code: "KIT_LOGSHIP_CHANGED", file: "a.log" });
+      expect(await counted(own)).toEqual(once(lines.slice(0, before)));
+    }
+  });
+
+  it("and reports what a truncation took, if no copy has it", async () => {
+    const { job: own, path, gaps } = await job();
+    await writeFile(path, textOf(lines.slice(0, 300)));
+    const failing = own.run(() => {
+      throw new Error("enough");
+    });
+    expect(await rejection(failing)).toMatchObject({ message: "enough" });
+    const { size } = await stat(path);
+    await truncate(path, 0);
+    await appendFile(path, textOf(lines.slice(300, 310)));
+    await run(own);
+    expect(gaps).toEqual([{ file: "a.log", from: 0, to: size }]);
+    expect(await counted(own)).toEqual(once(lines.slice(300, 310)));
+    // All that was there is counted, but more may have been written before it was truncated.
+    const { size: from } = await stat(path);
+    await truncate(path, 0);
+    await appendFile(path, textOf(lines.slice(310, 320)));
+    await run(own);
+    expect(gaps.slice(1)).toEqual([{ file: "a.log", from, to: from }]);
+  });
+
+  it("behind zero bytes, which are dropped and reported, also at the end", async () => {
+    const { job: own, path, paddings } = await job();
+    const file = await open(path, "w");
+    await file.write("one\n", 3_000_000);
+    await file.truncate(3_100_000);
+    await file.close();
+    await run(own);
+    expect(paddings.splice(0).reduce((sum, { bytes }) => sum + bytes, 0)).toBe(3_099_996);
+    await appendFile(path, "\0\0two\n\0three\n");
+    await run(own);
+    expect(await counted(own)).toEqual(once(["one", "two", "three"]));
+    expect(paddings).toEqual([{ file: "a.log", offset: 3_100_000, bytes: 3 }]);
+  });
+});
+
+it("a job refuses a container that it cannot read, by its name, whatever the file is called", async () => {
+  for (const [magic, container] of [
+    ["28b52ffd0400", "zstd"],
+    ["fd377a585a0000", "xz"],
+    ["425a68393141592653", "bzip2"],
+    ["504b030414", "zip"],
+  ] as const) {
+    const { job: own, path } = await job({ name: container });
+    await writeFile(path, Buffer.from(`${magic}0a`, "hex"));
+    const error = (await rejection(run(own))) as Error;
+    expect(error).toMatchObject({ code: "KIT_LOGSHIP_BAD_DATA", file: "a.log" });
+    expect(error.message).toContain(container);
+  }
+  const { job: text, path } = await job({ name: "text" });
+  await writeFile(path, "BZhello\n");
+  await run(text);
+  expect(await counted(text)).toEqual(once(["BZhello"]));
+  await utimes(path, 0, 0);
+});
+
+describe("a shipper puts a line into the channel once", () => {
+  const ship = async (): Promise<{ shipper: Shipper; path: string; directory: string }> => {
+    const directory = await fixture.directory();
+    return { shipper: fixture.shipper({ consumers: ["c"] }), path: join(directory, "a.log"), directory };
+  };
+  const received = async (): Promise<Map<string, string>> => {
+    const receiver = fixture.receiver();
+    await receiver.run((some, results) => some.forEach((line) => void results.increment("lines", line)), {
+      until: "empty",
+    });
+    return await receiver.results("lines");
+  };
+
+  it("of a directory each night, though its files are compressed after a day", async () => {
+    const { shipper, path, directory } = await ship();
+    for (let day = 0; day < 4; day++) {
+      await writeFile(path, textOf(lines.slice(day * 200, day * 200 + 200)));
+      for (let old = 5; old >= 2; old--)
+        await rename(`${path}.${String(old)}.gz`, `${path}.${String(old + 1)}.gz`).catch(() => undefined);
+      if (day > 0) await gzipFile(`${path}.1`).then(() => rename(`${path}.1.gz`, `${path}.2.gz`));
+      await rename(path, `${path}.1`);
+      const files = await shipper.addDirectory(directory);
+      expect(files.filter(({ wasShipped }) => !wasShipped)).toHaveLength(1);
+      // Also once nothing of it is left in the channel.
+      if (day === 1) await received();
+    }
+    expect(await received()).toEqual(once(lines.slice(0, 800)));
+  });
+
+  it("of a file that was shipped in part, and comes back compressed and grown", async () => {
+    const { shipper, path } = await ship();
+    await writeFile(path, textOf(lines));
+    const controller = new AbortController();
+    shipper.once("progress", () => controller.abort(new Error("enough")));
+    const adding = shipper.add(path, { signal: controller.signal });
+    expect(await rejection(adding)).toMatchObject({ message: "enough" });
+    await appendFile(path, "one more\n");
+    await gzipFile(path);
+    expect(await shipper.add(`${path}.gz`)).toMatchObject({ id: 1, wasShipped: false, lines: lines.length + 1 });
+    expect(await received()).toEqual(once([...lines, "one more"]));
+  });
+
+  it("and refuses one that has grown in another container since it was shipped", async () => {
+    const { shipper, path } = await ship();
+    await writeFile(path, textOf(lines.slice(0, 300)));
+    await shipper.add(path);
+    for (const name of [path, `${path}.gz`]) {
+      const text = textOf(lines.slice(0, 301));
+      await replace(name, text);
+      if (name.endsWith(".gz")) await writeFile(name, gzipSync(text));
+      expect(await rejection(shipper.add(name))).toMatchObject({ code: "KIT_LOGSHIP_CHANGED" });
+    }
+    expect(await received()).toEqual(once(lines.slice(0, 300)));
+  });
+
+  it("of a log that it follows, when its files are in other inodes at the next start", async () => {
+    const { shipper, path } = await ship();
+    const follow = async (lastLines: number): Promise<void> => {
+      const controller = new AbortController();
+      const following = shipper.follow(path, { signal: controller.signal, quietMs: 10 });
+      const ending = rejection(following);
+      await eventually(async () => {
+        const { files = [] } = (await shipper.status()) ?? {};
+        expect(files.reduce((sum, file) => sum + file.lines, 0)).toBe(lastLines);
+      });
+      controller.abort(new Error("enough"));
+      expect(await ending).toMatchObject({ message: "enough" });
+    };
+    await writeFile(`${path}.1`, textOf(lines.slice(0, 100)));
+    await writeFile(path, textOf(lines.slice(100, 200)));
+    await follow(200);
+    await replace(`${path}.1`, textOf(lines.slice(0, 100)));
+    await replace(path, textOf(lines.slice(100, 300)));
+    await follow(300);
+    expect((await shipper.status())?.files).toHaveLength(2);
+  });
+
+  it("of equal short files, that are both there, as two, and forgets the oldest names with their beginnings", async () => {
+    const { shipper, directory } = await ship();
+    for (const name of ["a", "b"]) await writeFile(join(directory, name), "same\n");
+    await shipper.addDirectory(directory);
+    expect(await received()).toEqual(new Map([["same", "2"]]));
+    const beginnings = (await fixture.db.hkeys(fixture.keys.sources)).filter((field) => field.startsWith("text "));
+    expect(beginnings).toHaveLength(1);
+    expect((await fixture.db.hget(fixture.keys.sources, beginnings[0]!))?.trim().split("\n")).toHaveLength(2);
+  });
+});
