@@ -1,3 +1,4 @@
+import { isIP } from "node:net";
 import { optionsObject, textOption } from "@kit/core/toolkit";
 import type { LinesHandler } from "./runner.js";
 
@@ -26,19 +27,32 @@ export interface DailyCountryOptions {
   /**
    * Reads a line; undefined if the line has no address and day.
    *
-   * @default the common and the combined log format: `address … [01/Mar/2026:13:55:36 +0000] …`, the day as it is written there
+   * @default the common and the combined log format: `address … [01/Mar/2026:13:55:36 +0000] …`, the day as it is written there; also behind
+   * `host:port`. A port of the address is left out. A line with `-` for the address, or with a day that the month does not have, cannot be read
    */
   readonly parse?: ((line: string) => Visit | undefined) | undefined;
 }
 
 const months = "Jan Feb Mar Apr May Jun Jul Aug Sep Oct Nov Dec".split(" ");
-const visitPattern = /^(\S+) [^[]*\[(\d{2})\/([A-Z][a-z]{2})\/(\d{4}):/;
+/** A virtual host may come first. */
+const visitPattern = /^(\S+) (\S+) [^[]*\[(\d{2})\/([A-Z][a-z]{2})\/(\d{4}):/;
+const portPattern = /^\[?(.*?)\]?:\d+$/;
+
+/** An address without its port; undefined if it is none. */
+const addressOf = (text: string): string | undefined => {
+  const bare = isIP(text) === 0 ? portPattern.exec(text)?.[1] : text;
+  return bare !== undefined && isIP(bare) > 0 ? bare : undefined;
+};
 
 const visitOf = (line: string): Visit | undefined => {
-  const [, address, day, month = "", year] = visitPattern.exec(line) ?? [];
-  const number = months.indexOf(month) + 1;
-  if (address === undefined || number === 0) return undefined;
-  return { address, day: `${String(year)}-${String(number).padStart(2, "0")}-${String(day)}` };
+  const [, first = "-", second = "", day = "", month = "", year = ""] = visitPattern.exec(line) ?? [];
+  // A server that looks names up writes one in the place of the address.
+  const address = addressOf(first) ?? (portPattern.test(first) ? (addressOf(second) ?? second) : first);
+  const [number, date] = [months.indexOf(month), new Date(0)];
+  date.setUTCFullYear(Number(year), number, Number(day));
+  // A day that a month does not have would be one of the next.
+  if (address === "-" || number < 0 || date.getUTCMonth() !== number || day === "00") return undefined;
+  return { address, day: `${year}-${String(number + 1).padStart(2, "0")}-${day}` };
 };
 
 /**

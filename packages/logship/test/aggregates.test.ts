@@ -58,6 +58,31 @@ describe("counts by day and country", () => {
     });
   });
 
+  it("reads virtual hosts and ports, and no day or address that there is not", async () => {
+    const directory = await fixture.directory();
+    const at = (who: string, day: string): string => `${who} - - [${day}:13:55:36 +0000] "GET / HTTP/1.1" 200 2`;
+    const lines = [
+      ...["31/Feb/2026", "29/Feb/2026", "00/Mar/2026", "01/Foo/2026"].map((day) => at("192.0.2.1", day)),
+      ...["-", "host:443 -"].map((who) => at(who, "01/Mar/2026")),
+      ...["192.0.2.1", "192.0.2.1:50123", "host:443 192.0.2.1", "10.host.example:80 192.0.2.1:1"].map((who) =>
+        at(who, "29/Feb/2024"),
+      ),
+      ...["2001:db8::1", "[2001:db8::1]:443", "host:443 2001:db8::1"].map((who) => at(who, "01/Mar/2026")),
+      at("name.example", "01/Mar/0099"),
+    ];
+    await writeFile(join(directory, "a.log"), `${lines.join("\n")}\n`);
+    const job = fixture.job({ directory });
+    const asked: string[] = [];
+    await job.run(dailyCountry({ locator: { country: (address) => void asked.push(address) } }));
+    expect(Object.fromEntries(await job.results("country"))).toEqual({
+      unreadable: "6",
+      "2024-02-29 unknown": "4",
+      "2026-03-01 unknown": "3",
+      "0099-03-01 unknown": "1",
+    });
+    expect(new Set(asked)).toEqual(new Set(["192.0.2.1", "2001:db8::1", "name.example"]));
+  });
+
   it("takes another format, and refuses a wrong locator", async () => {
     const directory = await fixture.directory();
     await writeFile(join(directory, "a.log"), "x,AA1\n");
