@@ -73,7 +73,7 @@ describe("kit inspect", () => {
     expect(Object.fromEntries(shown!)).toMatchObject({ contacts: "2", blocked: "1: 3" });
     expect(table!.rows.map(([id]) => id)).toEqual(["2", "1"]);
     const nobody = await look("contact-book", {}, "nobody");
-    expect(Object.fromEntries(nobody.facts!)["version"]).toBe("none: there is no book");
+    expect(nobody.isUnknown).toBe(true);
     expect(nobody.table).toBeUndefined();
   });
 });

@@ -68,9 +68,8 @@ describe("kit inspect queue", () => {
     expect(facts!.map(([fact]) => fact)).toEqual(["queue", "ready", "delayed", "active", "dead", "so far"]);
   });
 
-  it("shows a queue that nobody has used, and leaves nothing there", async () => {
-    const { data } = await look("queue", "unused");
-    expect(data).toMatchObject({ jobs: 0, waiting: 0, nextDue: null, oldestDead: null, completed: 0 });
+  it("says that a queue which nobody has used is unknown, and leaves nothing there", async () => {
+    expect(await look("queue", "unused")).toMatchObject({ data: { queue: "unused" }, isUnknown: true });
     expect((await redis.keys()).filter((key) => key.includes("unused"))).toEqual([]);
   });
 });
