@@ -1,5 +1,5 @@
 import { KitError } from "@kit/core";
-import { integerOption, onAbort, pause, settled } from "@kit/core/toolkit";
+import { integerOption, onAbort, OutageReporter, pause, settled } from "@kit/core/toolkit";
 import type { ResolvedListenOptions } from "./options.js";
 import type { ChatNews, Gap, Message, News } from "./reader.js";
 
@@ -53,17 +53,27 @@ type Told = Pick<ChatNews, "gap" | "reset">;
 
 const nothing: Told = { gap: undefined, reset: undefined };
 
+/** What passes by itself is tried again soon. The rest waits for a person: a right, or a setting of the server. */
 const longestPauseMs = 1_000;
+const longestRefusalMs = 5_000;
+const pauseAfter = ({ retryable }: KitError, attempt: number): number =>
+  Math.min(retryable ? longestPauseMs : longestRefusalMs, 50 * 2 ** Math.min(attempt, 7));
+
+/** No later try can succeed: the client or the chat object was closed, or it is no failure of Redis. */
+const isFinal = (error: unknown): boolean =>
+  !(error instanceof KitError) || error.code === "KIT_CLOSED" || (error.code === "KIT_UNAVAILABLE" && !error.retryable);
 
 /**
  * Messages of all chats of a member as they arrive, in order within each chat. Made by `listen()`.
  *
  * Iterating acknowledges nothing. A message is done once `done()` is called on it, in any order; the member's position moves
  * up to the first message that is not done, so that a crash loses nothing: the next listener receives all unacknowledged
- * messages again. Outages are waited out, except at the first fetch.
+ * messages again. Outages and refusals are waited out, except at the first fetch: the chat object emits `error` when one begins, and
+ * once more, with the code `KIT_RECOVERED`, when it is over.
  */
 export class Listener<Body = unknown> implements AsyncIterable<Delivery<Body>> {
   readonly #host: ListenerHost<Body>;
+  readonly #outage: OutageReporter;
   readonly #resolved: ResolvedListenOptions;
   readonly #watermarks = new Map<string, Watermark>();
   readonly #acks = new Set<Promise<void>>();
@@ -77,6 +87,7 @@ export class Listener<Body = unknown> implements AsyncIterable<Delivery<Body>> {
   /** Made by this package only. */
   constructor(host: ListenerHost<Body>, resolved: ResolvedListenOptions) {
     this.#host = host;
+    this.#outage = new OutageReporter((error) => host.onError(error));
     this.#resolved = resolved;
   }
 
@@ -122,7 +133,7 @@ export class Listener<Body = unknown> implements AsyncIterable<Delivery<Body>> {
    * Ends with `signal.reason` when the signal aborts; leaving the loop ends it, too. It waits for acknowledgements under
    * way.
    *
-   * @throws {KitError} the first fetch failed, or the server refuses for good.
+   * @throws {KitError} the first fetch failed; or the client or the chat object was closed.
    */
   [Symbol.asyncIterator](): AsyncGenerator<Delivery<Body>, void, undefined> {
     return this.#deliveries(this.#resolved.signal);
@@ -140,6 +151,7 @@ export class Listener<Body = unknown> implements AsyncIterable<Delivery<Body>> {
           const { chats, more } = await this.#host.next(signal);
           isFirst = false;
           attempt = 0;
+          this.#outage.worked("fetching");
           for (const { chat, messages, ...told } of chats) {
             this.#toTell(chat, told);
             for (const message of messages) {
@@ -149,9 +161,9 @@ export class Listener<Body = unknown> implements AsyncIterable<Delivery<Body>> {
           }
           if (chats.length === 0 && !more) await this.#host.wait(signal);
         } catch (error) {
-          if (isFirst || signal?.aborted || !(error instanceof KitError) || !error.retryable) throw error;
-          this.#host.onError(error);
-          await pause(Math.min(longestPauseMs, 50 * 2 ** Math.min(attempt++, 5)), signal);
+          if (isFirst || signal?.aborted || isFinal(error)) throw error;
+          this.#outage.failed("fetching", error as KitError);
+          await pause(pauseAfter(error as KitError, attempt++), signal);
         }
         while (this.#inFlight >= this.#resolved.maxInFlight) await this.#room(signal);
       }
@@ -196,21 +208,25 @@ export class Listener<Body = unknown> implements AsyncIterable<Delivery<Body>> {
     };
   }
 
-  /** Acknowledges in the background. A failure is reported, and retried until the listener ends. */
+  /** Acknowledges in the background. A failure is reported, and retried until the listener ends; a refusal by the chat is final. */
   #acknowledge(message: Message): void {
     const acking = this.#untilAcked(message).finally(() => this.#acks.delete(acking));
     this.#acks.add(acking);
   }
 
   async #untilAcked(message: Message): Promise<void> {
-    for (;;)
+    const loop = `acknowledging ${message.chat}`;
+    for (let attempt = 0; ; attempt++)
       try {
         await this.#host.ack(message);
-        return;
+        return this.#outage.worked(loop);
       } catch (error) {
-        this.#host.onError(error as KitError);
-        if (this.#isOver || !(error instanceof KitError) || !error.retryable) return;
-        await pause(longestPauseMs);
+        const { code, retryable } = error as KitError;
+        if (isFinal(error) || (code.startsWith("KIT_CHAT_") && !retryable))
+          return this.#outage.report(error as KitError);
+        this.#outage.failed(loop, error as KitError);
+        if (this.#isOver) return;
+        await pause(pauseAfter(error as KitError, attempt));
       }
   }
 

@@ -20,6 +20,35 @@ const proxied = async (options: ChatOptions = {}): Promise<{ proxy: FaultProxy; 
   return { proxy, chat };
 };
 
+describe("a listener", () => {
+  it("that is refused for want of a right goes on once it is granted, with one error for the refusal and one for its end", async () => {
+    const username = `listener-${redis.prefix}`;
+    const acl = (...rules: string[]): Promise<unknown> => redis.server.call("ACL", "SETUSER", username, ...rules);
+    await acl("on", ">pass", "~*", "&*", "+@all");
+    redis.defer(() => redis.server.call("ACL", "DELUSER", username));
+    const chat = fixture.on(redis.connect({ username, password: "pass" }) as Redis);
+    const sender = fixture.make();
+    await sender.create(room, { members: ["ann", "bob"] });
+    const codes: string[] = [];
+    chat.on("error", ({ code }) => codes.push(code));
+    const stop = new AbortController();
+    const bodies: unknown[] = [];
+    const listening = chat.listen("bob", { signal: stop.signal }).each(({ body }) => void bodies.push(body));
+    await sender.send(room, { from: "ann", body: "before" });
+    await eventually(() => expect(bodies).toEqual(["before"]));
+    const { positions } = fixture.keysOf(room);
+    await eventually(async () => expect(await redis.client.zscore(positions, "bob")).toBe("1"));
+    await acl("-evalsha", "-eval");
+    await sender.send(room, { from: "ann", body: "after" });
+    await eventually(() => expect(codes).toEqual(["KIT_NO_PERMISSION"]), { timeoutMs: 20_000 });
+    await acl("+evalsha", "+eval");
+    await eventually(() => expect(bodies).toEqual(["before", "after"]), { timeoutMs: 20_000 });
+    await eventually(() => expect(codes).toEqual(["KIT_NO_PERMISSION", "KIT_RECOVERED"]));
+    stop.abort();
+    await rejection(listening);
+  });
+});
+
 describe("a lost connection", () => {
   it("that swallowed the reply of a send duplicates nothing", async () => {
     const { proxy, chat } = await proxied();

@@ -1,5 +1,5 @@
 import type { KitError } from "@kit/core";
-import { backoffMs, type Deadline, pause } from "@kit/core/toolkit";
+import { backoffMs, type Deadline, type OutageReporter, pause } from "@kit/core/toolkit";
 import { isUnknown, type QueueCommands, type StepRequest } from "./commands.js";
 import { Condition } from "./condition.js";
 import { FenceSource, isMade } from "./ids.js";
@@ -32,7 +32,6 @@ export interface IntakeHost {
   /** There is nothing to take, or no server: the intake waits. */
   emptied(): void;
   reclaimed(leases: readonly Reclaimed[]): void;
-  error(error: KitError): void;
 }
 
 /** The second call travels while the server works on the first one; a third gained nothing when measured. */
@@ -62,6 +61,7 @@ export class Intake {
   readonly #commands: QueueCommands;
   readonly #settings: WorkSettings;
   readonly #bounds: string;
+  readonly #outage: OutageReporter;
   readonly #host: IntakeHost;
   readonly #fences = new FenceSource();
   readonly #waiter: Waiter;
@@ -97,14 +97,20 @@ export class Intake {
   #hasFiredForDue = false;
   readonly #rest = new Condition(() => this.#isSettled);
 
-  constructor(commands: QueueCommands, settings: WorkSettings, deadLetters: string, host: IntakeHost) {
+  constructor(
+    commands: QueueCommands,
+    settings: WorkSettings,
+    deadLetters: string,
+    outage: OutageReporter,
+    host: IntakeHost,
+  ) {
     this.#commands = commands;
     this.#settings = settings;
     this.#bounds = `${String(settings.maxCrashes)} ${deadLetters}`;
+    this.#outage = outage;
     this.#host = host;
-    const error = (failure: KitError): void => host.error(failure);
-    this.leases = new JobLeases(commands, settings.leaseMs, { lost: (job) => host.lost(job), error });
-    this.#waiter = new Waiter(commands, { lost: (fence) => this.#lose(fence), error });
+    this.leases = new JobLeases(commands, settings.leaseMs, outage, (job) => host.lost(job));
+    this.#waiter = new Waiter(commands, outage, (fence) => this.#lose(fence));
   }
 
   /** Ended jobs whose end the server has not confirmed yet. */
@@ -177,7 +183,7 @@ export class Intake {
       const members = jobs.slice(start, start + maxEnded).map(({ member }) => member);
       await this.#commands
         .run(handBack, { members: members.join("\n") })
-        .catch((error: unknown) => this.#host.error(error as KitError));
+        .catch((error: unknown) => this.#outage.report(error as KitError));
     }
     this.#returning--;
     this.#rest.look();
@@ -260,6 +266,7 @@ export class Intake {
       this.#fail(outcome.error as KitError);
     } else {
       this.#failures = 0;
+      this.#outage.worked("taking");
       this.#confirm(endings, outcome.refused);
       this.#receive(outcome, request, sentAt, undefined);
     }
@@ -371,9 +378,10 @@ export class Intake {
           await this.#commands.recover(fence);
           this.#lostFences.delete(fence);
           this.#fences.free(fence);
+          this.#outage.worked("undoing");
           attempt = 1;
         } catch (error) {
-          this.#host.error(error as KitError);
+          this.#outage.failed("undoing", error as KitError);
           await pause(backoffMs(++attempt, 50, 2_000));
         }
     this.#isRecovering = false;
@@ -383,7 +391,7 @@ export class Intake {
 
   #fail(error: KitError): void {
     this.#mustLook = true;
-    this.#host.error(error);
+    this.#outage.failed("taking", error);
     if (this.#isDisposed) return;
     if (this.#failures === 0) setImmediate(() => this.#host.emptied());
     this.#retryTimer ??= setTimeout(

@@ -1,5 +1,11 @@
 import type { KitError } from "@kit/core";
-import { type ExpiryScheduler, expiryOf, lowerBoundMs, type ScheduledLease } from "@kit/core/toolkit";
+import {
+  type ExpiryScheduler,
+  expiryOf,
+  lowerBoundMs,
+  type OutageReporter,
+  type ScheduledLease,
+} from "@kit/core/toolkit";
 import type { QueueCommands } from "./commands.js";
 import type { TakenJob } from "./taken.js";
 import { heartbeat, maxEnded } from "./scripts/index.js";
@@ -8,13 +14,6 @@ import { heartbeat, maxEnded } from "./scripts/index.js";
 const heartbeatShare = 0.3;
 /** Leases with less than this share left are renewed; the others can wait for the next heartbeat. */
 const renewShare = 0.75;
-
-/** Events of the leases of one worker. */
-export interface LeaseEvents {
-  /** The lease has ended, or may have: by our own clock, or by a reply of the server. */
-  readonly lost: (job: TakenJob) => void;
-  readonly error: (error: KitError) => void;
-}
 
 /**
  * The leases of one worker: one heartbeat for all, on core's scheduler, which notices when the machine slept. Our own clock also
@@ -31,14 +30,17 @@ export class JobLeases implements ScheduledLease {
   readonly #commands: QueueCommands;
   readonly #expiry: ExpiryScheduler;
   readonly #leaseMs: number;
-  readonly #events: LeaseEvents;
+  readonly #outage: OutageReporter;
+  readonly #onLost: (job: TakenJob) => void;
   #isClosed = false;
 
-  constructor(commands: QueueCommands, leaseMs: number, events: LeaseEvents) {
+  /** `onLost`: the lease has ended, or may have: by our own clock, or by a reply of the server. */
+  constructor(commands: QueueCommands, leaseMs: number, outage: OutageReporter, onLost: (job: TakenJob) => void) {
     this.#commands = commands;
     this.#expiry = expiryOf(commands.context);
     this.#leaseMs = leaseMs;
-    this.#events = events;
+    this.#outage = outage;
+    this.#onLost = onLost;
   }
 
   get jobs(): readonly TakenJob[] {
@@ -63,6 +65,7 @@ export class JobLeases implements ScheduledLease {
   release(job: TakenJob): void {
     this.#remove(job);
     if (this.#held.length > 0 || this.heapIndex < 0) return;
+    this.#outage.worked("renewing");
     this.#expiry.remove(this);
   }
 
@@ -88,7 +91,8 @@ export class JobLeases implements ScheduledLease {
     for (const job of [...this.#held])
       if (job.leaseUntil > now) earliest = Math.min(earliest, job.leaseUntil);
       else this.#lose(job);
-    if (this.#held.length > 0) this.#schedule(Math.min(this.renewAt, now + this.#heartbeatMs), earliest);
+    if (this.#held.length === 0) this.#outage.worked("renewing");
+    else this.#schedule(Math.min(this.renewAt, now + this.#heartbeatMs), earliest);
   }
 
   get #heartbeatMs(): number {
@@ -102,7 +106,10 @@ export class JobLeases implements ScheduledLease {
     for (let start = 0; start < due.length && !isFailed; start += maxEnded)
       isFailed = !(await this.#renew(due.slice(start, start + maxEnded)));
     // All were lost: the next job needs a schedule of its own.
-    if (this.#isClosed || this.#held.length === 0) return this.#expiry.remove(this);
+    if (this.#isClosed || this.#held.length === 0) {
+      this.#outage.worked("renewing");
+      return this.#expiry.remove(this);
+    }
     let earliest = Infinity;
     for (const { leaseUntil } of this.#held) earliest = Math.min(earliest, leaseUntil);
     this.#schedule(performance.now() + (isFailed ? this.#leaseMs / 20 : this.#heartbeatMs), earliest);
@@ -115,6 +122,7 @@ export class JobLeases implements ScheduledLease {
       const members = jobs.map(({ member }) => member);
       const args = { leaseMs: this.#leaseMs, members: members.join("\n") };
       const { now, lost } = await this.#commands.run(heartbeat, args, this.#heartbeatMs);
+      this.#outage.worked("renewing");
       context.clockOf(keys.leases).observe(sentAt, now);
       const until = this.endOf(now, sentAt);
       const gone = new Set(lost);
@@ -123,13 +131,13 @@ export class JobLeases implements ScheduledLease {
         else job.leaseUntil = until;
       return true;
     } catch (error) {
-      this.#events.error(error as KitError);
+      this.#outage.failed("renewing", error as KitError);
       return false;
     }
   }
 
   #lose(job: TakenJob): void {
-    if (this.#remove(job)) this.#events.lost(job);
+    if (this.#remove(job)) this.#onLost(job);
   }
 
   #remove(job: TakenJob): boolean {

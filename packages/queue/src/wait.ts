@@ -1,5 +1,13 @@
 import { KitError } from "@kit/core";
-import { backoffMs, Deadline, type ExclusiveConnection, pause, reading, serverError } from "@kit/core/toolkit";
+import {
+  backoffMs,
+  Deadline,
+  type ExclusiveConnection,
+  type OutageReporter,
+  pause,
+  reading,
+  serverError,
+} from "@kit/core/toolkit";
 import { isUnknown, type QueueCommands, type StepRequest } from "./commands.js";
 import type { StepReply } from "./scripts/index.js";
 
@@ -21,27 +29,23 @@ export interface Woken {
   readonly refusal: Error | undefined;
 }
 
-/** Events of a waiter. */
-export interface WaitEvents {
-  /** The reply of a step was lost: its jobs have to be handed back. */
-  readonly lost: (fence: string) => void;
-  readonly error: (error: KitError) => void;
-}
-
 /**
  * Waits for work on a dedicated connection: it writes a BZPOPMIN on the markers and the step behind it, which the server runs as
  * soon as the pop returns. So waking up and taking cost one round trip.
  */
 export class Waiter {
   readonly #commands: QueueCommands;
-  readonly #events: WaitEvents;
+  readonly #outage: OutageReporter;
+  readonly #onLost: (fence: string) => void;
   readonly #closing = new AbortController();
   #connection: ExclusiveConnection | undefined;
   #failures = 0;
 
-  constructor(commands: QueueCommands, events: WaitEvents) {
+  /** `onLost`: the reply of a step was lost, and its take has to be undone. */
+  constructor(commands: QueueCommands, outage: OutageReporter, onLost: (fence: string) => void) {
     this.#commands = commands;
-    this.#events = events;
+    this.#outage = outage;
+    this.#onLost = onLost;
   }
 
   /** Resolves once woken, or when the wait ends; undefined if the connection broke or the waiter was closed. */
@@ -53,11 +57,12 @@ export class Waiter {
       // The step may succeed where the pop is refused: without a pause this would be a busy loop.
       if (woken.refusal && woken.reply.entries.length === 0) throw serverError(woken.refusal, "BZPOPMIN");
       this.#failures = 0;
+      this.#outage.worked("waiting");
       return woken;
     } catch (error) {
       this.#return();
       if (this.#closing.signal.aborted) return woken;
-      if (error instanceof KitError) this.#events.error(error);
+      if (error instanceof KitError) this.#outage.failed("waiting", error);
       await pause(backoffMs(++this.#failures + 1, 50, 1_000), this.#closing.signal).catch(() => undefined);
       return woken;
     }
@@ -82,6 +87,7 @@ export class Waiter {
     }
     this.#connection = connection;
     await connection.executor.ready(reading("Waiting for work", Deadline.in(graceMs), this.#closing.signal));
+    this.#outage.connected("waiting");
     return connection;
   }
 
@@ -96,7 +102,7 @@ export class Waiter {
     const [popped, stepped] = await Promise.allSettled([popping, stepping]);
     if (popped.status === "rejected") connection.misrouted(messageOf(popped.reason));
     if (stepped.status === "rejected") {
-      if (isUnknown(stepped.reason)) this.#events.lost(request.fence);
+      if (isUnknown(stepped.reason)) this.#onLost(request.fence);
       throw stepped.reason;
     }
     const marker = popped.status === "fulfilled" ? (popped.value as readonly unknown[] | null)?.[1] : undefined;

@@ -1,6 +1,14 @@
 import { KitClosedError, KitError, type RedisLike } from "@kit/core";
 import type { StandardSchema } from "@kit/core/config";
-import { backoffMs, type CloseOptions, closeTimeoutMs, Deadline, pause, TypedEmitter } from "@kit/core/toolkit";
+import {
+  backoffMs,
+  type CloseOptions,
+  closeTimeoutMs,
+  Deadline,
+  OutageReporter,
+  pause,
+  TypedEmitter,
+} from "@kit/core/toolkit";
 import { type BackoffFunction, waitAfter } from "./backoff.js";
 import { QueueCommands } from "./commands.js";
 import { Condition } from "./condition.js";
@@ -29,7 +37,10 @@ export interface WorkerEvents {
   readonly crashed: readonly [event: { readonly id: string; readonly crashes: number; readonly isDead: boolean }];
   /** The lease of a job ended while its handler ran: another worker may run it, too. */
   readonly lost: readonly [event: { readonly job: Job }];
-  /** A background operation failed; it is retried if that makes sense. */
+  /**
+   * A background operation failed. The worker tries on until it is closed, whatever the server says: an outage, or a refusal such as a
+   * missing right, emits one error when it begins, and one with the code `KIT_RECOVERED` when it is over.
+   */
   readonly error: readonly [error: KitError];
 }
 
@@ -58,6 +69,10 @@ const aheadMs = 50;
 const maxAhead = 500;
 /** Jobs that wait for a free handler longer than this go back: another worker may have one. */
 const hoardMs = 2 * aheadMs;
+/** What passes by itself is tried again soon. The rest waits for a person: a right, or a setting of the server. */
+const retryMs = ({ retryable }: KitError, attempt: number): number =>
+  retryable ? backoffMs(attempt + 1, 50, 2_000) : 250 + backoffMs(attempt + 1, 250, 4_750);
+
 /** How long handlers may take to end after their signal has aborted. */
 const graceMs = 100;
 
@@ -95,6 +110,7 @@ export class Worker extends TypedEmitter<WorkerEvents> implements AsyncDisposabl
   #isShut = false;
   #closing: Promise<void> | undefined;
   readonly #stopListening: () => void;
+  readonly #outage: OutageReporter;
   readonly #rest = new Condition(() => this.#isAtRest);
 
   /** Only this package calls it. */
@@ -114,9 +130,10 @@ export class Worker extends TypedEmitter<WorkerEvents> implements AsyncDisposabl
     this.#onClosed = onClosed;
     this.#turn = turn;
     this.#queue = settings;
-    const events = { error: (error: KitError) => this.emit("error", error), evictable: () => undefined };
-    this.#commands = new QueueCommands(redis, name, settings, events, true);
-    this.#intake = new Intake(this.#commands, this.#settings, settings.deadLetters, {
+    const emit = (error: KitError): void => this.emit("error", error);
+    this.#outage = new OutageReporter(emit);
+    this.#commands = new QueueCommands(redis, name, settings, { error: emit, evictable: () => undefined }, true);
+    this.#intake = new Intake(this.#commands, this.#settings, settings.deadLetters, this.#outage, {
       demand: (pending, ending) => this.#demand(pending, ending),
       deliver: (jobs) => this.#deliver(jobs),
       ended: (ending, isAccepted) => this.#onEnded(ending, isAccepted),
@@ -126,15 +143,8 @@ export class Worker extends TypedEmitter<WorkerEvents> implements AsyncDisposabl
         for (const { member, crashes, isDead, isGone } of leases)
           if (!isGone) this.emit("crashed", { id: partsOf(member.slice(fenceWidth)).id, crashes, isDead });
       },
-      error: (error) => this.emit("error", error),
     });
-    const { executor } = this.#commands.context;
-    // On an ended client no job can be taken or ended: the worker closes, and emits the reason.
-    this.#stopListening = executor.onDrop(() => {
-      if (!executor.isEnded || this.#closing) return;
-      this.emit("error", new KitClosedError("The client"));
-      void this.close({ timeoutMs: 0 });
-    });
+    this.#stopListening = this.#commands.context.executor.onDrop(() => this.#closeIfEnded());
     void this.#open();
   }
 
@@ -199,15 +209,24 @@ export class Worker extends TypedEmitter<WorkerEvents> implements AsyncDisposabl
       try {
         await this.#commands.open();
         this.#isShut = false;
+        this.#outage.worked("opening");
         if (!this.#closing) this.#intake.start();
         return;
       } catch (error) {
         this.#isShut = true;
-        this.emit("error", error as KitError);
+        this.#closeIfEnded();
+        if (this.#closing) return;
+        this.#outage.failed("opening", error as KitError);
         this.#turn?.changed();
-        if (!(error as KitError).retryable) return;
-        await pause(backoffMs(attempt + 1, 50, 2_000));
+        await pause(retryMs(error as KitError, attempt));
       }
+  }
+
+  /** On an ended client no job can be taken or ended: the worker closes, and emits the reason. */
+  #closeIfEnded(): void {
+    if (!this.#commands.context.executor.isEnded || this.#closing) return;
+    this.emit("error", new KitClosedError("The client"));
+    void this.close({ timeoutMs: 0 });
   }
 
   async #close(timeoutMs: number): Promise<void> {
@@ -293,15 +312,17 @@ export class Worker extends TypedEmitter<WorkerEvents> implements AsyncDisposabl
     for (let attempt = 2; job.state === "held" && !this.#closing; attempt++)
       try {
         const isHeld = await this.#commands.run(begin, { member: job.member });
+        this.#outage.worked("beginning");
         if (!isHeld) this.#onLost(job);
         else if (!this.#closing) {
           this.#hold([job]);
           return this.#intake.schedule();
         }
       } catch (error) {
-        this.emit("error", error as KitError);
+        this.#outage.failed("beginning", error as KitError);
         await pause(backoffMs(attempt, 50, 2_000));
       }
+    this.#outage.worked("beginning");
     if (job.state === "held") return await this.#handBack([job]);
     this.#suspect = undefined;
     this.#intake.schedule();

@@ -31,6 +31,7 @@ export {
   signalOption,
   textOption,
 } from "./base/options.js";
+export { OutageReporter } from "./base/outage.js";
 export { backoffMs, pause, retry } from "./base/retry.js";
 export { newToken } from "./base/token.js";
 export { onTraced, traced } from "./base/tracing.js";

@@ -27,6 +27,7 @@ export {
   onAbort,
   onTraced,
   optionsObject,
+  OutageReporter,
   pause,
   reading,
   serverError,

@@ -17,6 +17,7 @@
  * - `KIT_CLOSED`: the object was closed, or its client while a call waited on it
  * - `KIT_NAME`: a name is empty, over 512 bytes, or not well-formed Unicode
  * - `KIT_TARGET`: an address for `connect()` cannot be understood
+ * - `KIT_RECOVERED`: no failure, but the end of one: a worker or listener that had emitted an error works again; see `cause`
  * - `KIT_SERVER`: any other error of the server
  */
 export type CoreErrorCode =
@@ -36,6 +37,7 @@ export type CoreErrorCode =
   | "KIT_CLOSED"
   | "KIT_NAME"
   | "KIT_TARGET"
+  | "KIT_RECOVERED"
   | "KIT_SERVER"
   // Of `@kit/core/config`: see `ConfigErrorCode`.
   | "KIT_CONFIG_MISSING"

@@ -1,0 +1,53 @@
+import { KitError } from "./errors.js";
+
+/** A lost reply is as much a sign of an outage as none. */
+const kindOf = ({ code }: KitError): string => (code === "KIT_UNKNOWN_OUTCOME" ? "KIT_UNAVAILABLE" : code);
+
+/**
+ * Reports the state of an object's loops, each of which tries on until it is closed: the first failure of each kind, and the end of the
+ * outage, which is an error with the code `KIT_RECOVERED` and the first failure as its `cause`. Tries between report nothing.
+ */
+export class OutageReporter {
+  readonly #emit: (error: KitError) => void;
+  /** The loops whose last try failed, and why. */
+  readonly #failing = new Map<string, string>();
+  #first: KitError | undefined;
+  #since = 0;
+
+  constructor(emit: (error: KitError) => void) {
+    this.#emit = emit;
+  }
+
+  /** A try of a loop has failed. */
+  failed(loop: string, error: KitError): void {
+    const isKnown = this.#knows(error);
+    if (this.#failing.size === 0) {
+      this.#first = error;
+      this.#since = performance.now();
+    }
+    this.#failing.set(loop, kindOf(error));
+    if (!isKnown) this.#emit(error);
+  }
+
+  /** Something failed that is not tried again. */
+  report(error: KitError): void {
+    if (!this.#knows(error)) this.#emit(error);
+  }
+
+  /** A loop has a connection again; whether the server refuses its command will show. */
+  connected(loop: string): void {
+    if (this.#failing.get(loop) === "KIT_UNAVAILABLE") this.worked(loop);
+  }
+
+  /** A try of a loop has succeeded, or the loop has nothing to do any more. */
+  worked(loop: string): void {
+    if (!this.#failing.delete(loop) || this.#failing.size > 0) return;
+    const seconds = ((performance.now() - this.#since) / 1_000).toFixed(1);
+    const cause = this.#first;
+    this.#emit(new KitError("KIT_RECOVERED", `It works again, after ${seconds} s: ${cause?.message ?? ""}`, { cause }));
+  }
+
+  #knows(error: KitError): boolean {
+    return [...this.#failing.values()].includes(kindOf(error));
+  }
+}

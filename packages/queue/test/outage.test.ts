@@ -1,0 +1,100 @@
+import { connect } from "@kit/core";
+import { eventually, FaultProxy, useRedis } from "@kit/testing";
+import type { Redis } from "ioredis";
+import * as vitest from "vitest";
+import { describe, expect, it } from "vitest";
+import { createOrderedWorker, type Queue, type Worker } from "../src/index.js";
+import { fixtureOf, permanentKeys, Runs } from "./harness.js";
+
+const redis = useRedis(vitest, { permanentKeys });
+const fixture = fixtureOf(redis);
+const { make, on, work } = fixture;
+
+/** A user of its own, whose rights the test changes. */
+const userOf = async (): Promise<{ acl: (...rules: string[]) => Promise<unknown>; client: Redis }> => {
+  const username = `worker-${redis.prefix}`;
+  const acl = (...rules: string[]): Promise<unknown> => redis.server.call("ACL", "SETUSER", username, ...rules);
+  await acl("on", ">pass", "~*", "&*", "+@all");
+  redis.defer(() => redis.server.call("ACL", "DELUSER", username));
+  return { acl, client: redis.connect({ username, password: "pass" }) as Redis };
+};
+
+const codesOf = (worker: Worker): string[] => {
+  const codes: string[] = [];
+  worker.on("error", ({ code }) => codes.push(code));
+  return codes;
+};
+
+/** A job that is added by another client runs, and the worker has emitted the two errors of one outage. */
+const goesOn = async (queue: Queue, runs: Runs, codes: readonly string[], code: string): Promise<void> => {
+  await queue.add("job", "after");
+  await runs.until(1, 20_000);
+  await eventually(() => expect(codes).toEqual([code, "KIT_RECOVERED"]));
+};
+
+describe("a worker", () => {
+  it("whose first contact lacks a right works once it is granted, also in an ordered worker", async () => {
+    const { acl, client } = await userOf();
+    await acl("-evalsha", "-eval");
+    const runs = new Runs();
+    const worker = work(on(client), runs.handler);
+    const codes = codesOf(worker);
+    const ordered = createOrderedWorker();
+    redis.defer(() => ordered.close({ timeoutMs: 0 }));
+    const others = new Runs();
+    const other = codesOf(ordered.serve(on(client, { name: "other" }), { job: others.handler }));
+    await eventually(() => expect([codes, other]).toEqual([["KIT_NO_PERMISSION"], ["KIT_NO_PERMISSION"]]));
+    await acl("+evalsha", "+eval");
+    await goesOn(make(), runs, codes, "KIT_NO_PERMISSION");
+    await goesOn(make({ name: "other" }), others, other, "KIT_NO_PERMISSION");
+  });
+
+  it("that found a policy which may evict works once the policy is corrected", async () => {
+    await redis.server.call("CONFIG", "SET", "maxmemory", "1gb");
+    await redis.server.call("CONFIG", "SET", "maxmemory-policy", "allkeys-lru");
+    const runs = new Runs();
+    const codes = codesOf(work(make(), runs.handler));
+    await eventually(() => expect(codes).toEqual(["KIT_QUEUE_EVICTION"]));
+    await redis.server.call("CONFIG", "SET", "maxmemory-policy", "noeviction");
+    await goesOn(make(), runs, codes, "KIT_QUEUE_EVICTION");
+  });
+
+  it("that loses a right in the middle of its work, and is refused many times, emits one error and its end", async () => {
+    const { acl, client } = await userOf();
+    const runs = new Runs();
+    const codes = codesOf(work(on(client), runs.handler));
+    await fixture.untilParked(1);
+    await acl("-bzpopmin");
+    const before = await refusals();
+    await make().add("job", "woken");
+    await eventually(async () => expect(await refusals()).toBeGreaterThan(before + 3), { timeoutMs: 20_000 });
+    expect(codes).toEqual(["KIT_NO_PERMISSION"]);
+    await acl("+bzpopmin");
+    runs.jobs.length = 0;
+    await eventually(() => expect(codes).toEqual(["KIT_NO_PERMISSION", "KIT_RECOVERED"]), { timeoutMs: 30_000 });
+  });
+
+  it("that idles through an outage emits one error when it begins, and one when it is over", async () => {
+    const proxy = await FaultProxy.start({ port: redis.server.nodes[0]!.port });
+    redis.defer(() => proxy.close());
+    const client = await connect({ url: proxy.url, deadlineMs: 10_000 });
+    redis.defer(() => client.close());
+    const runs = new Runs();
+    const codes = codesOf(work(on(client, { deadlineMs: 200 }), runs.handler));
+    await fixture.untilParked(1);
+    proxy.refuse = true;
+    proxy.resetAll();
+    const { refused } = proxy.stats;
+    await eventually(() => expect(proxy.stats.refused).toBeGreaterThan(refused + 20), { timeoutMs: 20_000 });
+    expect(codes).toHaveLength(1);
+    proxy.heal();
+    const [code = ""] = codes;
+    await goesOn(make(), runs, codes, code);
+  });
+});
+
+/** How often the server has refused the pop of a wait. */
+const refusals = async (): Promise<number> => {
+  const stats = String(await redis.server.call("INFO", "commandstats"));
+  return Number(/^cmdstat_bzpopmin:.*rejected_calls=(\d+)/m.exec(stats)?.[1] ?? 0);
+};
