@@ -242,7 +242,7 @@ export class ContactBook<Payload = unknown> implements AsyncDisposable {
     const { context } = this.#attached;
     const changes = this.#changes;
     const before = this.#cached;
-    const until = Deadline.in(maxAgeMs);
+    const until = new Deadline(performance.now() + maxAgeMs);
     try {
       const args = { version: before?.version ?? "-" };
       const { version, content } = await scripts.fetch.run(context, this.#keys, args, { deadlineMs });

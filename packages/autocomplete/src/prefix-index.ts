@@ -1,13 +1,5 @@
 import { type KitError, type RedisLike } from "@kit/core";
-import {
-  type CloseOptions,
-  closeTimeoutMs,
-  Deadline,
-  newToken,
-  traced,
-  TypedEmitter,
-  untilAborted,
-} from "@kit/core/toolkit";
+import { type CloseOptions, closeTimeoutMs, newToken, traced, TypedEmitter, untilAborted } from "@kit/core/toolkit";
 import { Attached } from "./attached.js";
 import { type Change, IndexCommands } from "./commands.js";
 import { checkEntry, checkId, type CheckedEntry } from "./entry.js";
@@ -298,9 +290,9 @@ export class PrefixIndex<Payload = unknown> extends TypedEmitter<PrefixIndexEven
     let batch: Change[] = [];
     let rows = 0;
     let bytes = 0;
-    let due = Deadline.in(batchMs);
+    let dueAt = performance.now() + batchMs;
     const flush = async (): Promise<void> => {
-      due = Deadline.in(batchMs);
+      dueAt = performance.now() + batchMs;
       if (batch.length === 0) return;
       const changes = batch;
       batch = [];
@@ -332,7 +324,7 @@ export class PrefixIndex<Payload = unknown> extends TypedEmitter<PrefixIndexEven
       rows += own;
       bytes += put.id.length + 3 * put.text.length + put.tail.length;
       const isFull = batch.length >= batchItems || rows >= batchRows || bytes >= batchBytes;
-      if (isFull || due.remainingMs <= 0) await flush();
+      if (isFull || performance.now() >= dueAt) await flush();
     }
     await flush();
     return written;

@@ -101,7 +101,8 @@ export class SuggestSession<Payload = unknown> {
   }
 
   async #debounced(): Promise<void> {
-    await new Promise<void>((resolve) => atDeadline(Deadline.in(this.#resolved.debounceMs), resolve));
+    const until = new Deadline(performance.now() + this.#resolved.debounceMs);
+    await new Promise<void>((resolve) => atDeadline(until, resolve));
   }
 
   async #fetch(query: string): Promise<Found> {
@@ -113,7 +114,8 @@ export class SuggestSession<Payload = unknown> {
       const found = await answer;
       const { text } = found.query;
       this.#cached.delete(text);
-      this.#cached.set(text, { found, asked, until: Deadline.in(this.#resolved.maxAgeMs) });
+      const until = new Deadline(performance.now() + this.#resolved.maxAgeMs);
+      this.#cached.set(text, { found, asked, until });
       const [oldest] = this.#cached.keys();
       if (this.#cached.size > mostCached && oldest !== undefined) this.#cached.delete(oldest);
       return found;

@@ -55,6 +55,19 @@ describe("Batcher", () => {
     expect(await Promise.all(second)).toEqual(["c!", "d!"]);
   });
 
+  it("does not take for late what the event loop had no turn to send", async () => {
+    const { batcher, call, echo } = fixture({ deadlineMs: 30, maxItems: 2 });
+    const all = ["a", "b", "c", "d"].map((item) => batcher.add(item));
+    Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 300);
+    for (const number of [0, 1]) {
+      await call(number);
+      // The server needs some turns.
+      for (let turn = 0; turn < 5; turn++) await new Promise(setImmediate);
+      await echo(number);
+    }
+    expect(await Promise.all(all)).toEqual(["a!", "b!", "c!", "d!"]);
+  });
+
   it("cuts batches by items and by bytes, and sends an item that is over by itself", async () => {
     const { batcher, echo } = fixture({ maxItems: 2, maxBytes: 10 });
     const all = ["1", "2", "3", "x".repeat(20), "4", "123456789", "5"].map((item) => batcher.add(item));

@@ -273,6 +273,19 @@ describe("connect: no server", () => {
     expect({ stdout, stderr, code }).toEqual({ stdout: "", stderr: "", code: 7 });
   });
 
+  it("does not count the time in which ioredis is loaded", async () => {
+    const { stdout, stderr, code } = await runProgram(`
+      import { register } from "node:module";
+      register("data:text/javascript," + encodeURIComponent(\`export const resolve = async (name, context, next) => {
+        if (name === "ioredis") await new Promise((resolve) => setTimeout(resolve, 1_500));
+        return next(name, context);
+      }\`));
+      const { connect } = await import("./dist/index.js");
+      const client = await connect({ url: "${redis.url}", deadlineMs: 1_000 });
+      await client.close();`);
+    expect({ stdout, stderr, code }).toEqual({ stdout: "", stderr: "", code: 0 });
+  });
+
   it("waits for a server that comes up meanwhile", async () => {
     const server = await startRedis();
     redis.defer(() => server.stop());

@@ -16,6 +16,34 @@ describe("Deadline", () => {
     expect(deadline.remainingMs).toBeLessThanOrEqual(600_000);
     now.mockRestore();
   });
+
+  it("lasts a second more, once, if it passes while the event loop stands still", () => {
+    const deadline = Deadline.in(5);
+    block(200);
+    expect(deadline.remainingMs).toBeGreaterThan(500);
+    expect(deadline.stall).toMatch(/^; the event loop of this process stood still for at least 0\.\d s$/);
+    block(1_200);
+    expect(deadline.remainingMs).toBeLessThan(0);
+  });
+
+  it("means an instant where it was made of one", () => {
+    const deadline = new Deadline(performance.now() + 5);
+    Deadline.in(5);
+    block(200);
+    expect(deadline.remainingMs).toBeLessThan(0);
+    expect(deadline.stall).toBe("");
+  });
+
+  it("does not last longer while the event loop turns", async () => {
+    vi.resetModules();
+    const fresh = await import("../src/kernel/base/deadline.js");
+    vi.useFakeTimers({ toFake: ["setTimeout", "clearTimeout", "performance", "setImmediate"] });
+    const deadlines = [5, 60, 200].map((ms) => fresh.Deadline.in(ms));
+    fresh.atDeadline(fresh.Deadline.in(30), () => undefined);
+    await vi.advanceTimersByTimeAsync(100);
+    expect(deadlines.map(({ remainingMs }) => remainingMs)).toEqual([-95, -40, 100]);
+    vi.useRealTimers();
+  });
 });
 
 describe("atDeadline", () => {

@@ -202,6 +202,28 @@ describe("executor: a blocked event loop", () => {
     expect(await client.get(redis.prefix)).toBe("-xxxxx");
     await client.del(redis.prefix);
   });
+
+  it("sends after it what could not go out before, and calls nothing lost", async () => {
+    // The proxy is in this process, and stands still, too.
+    const client = await own(redis, { url: (await proxied(redis)).url });
+    const running = Array.from({ length: 100 }, () =>
+      append.run(client, { key: redis.prefix }, { value: "x" }, { deadlineMs: 30 }),
+    );
+    Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 300);
+    await Promise.all(running);
+    expect(await client.get(redis.prefix)).toBe("x".repeat(100));
+    await client.del(redis.prefix);
+  });
+
+  it("is named where the server did not answer after it either", async () => {
+    const client = await own(redis);
+    await read.run(client, { key: redis.prefix }, {});
+    redis.server.nodes[0]!.pause();
+    const lost = rejection(read.run(client, { key: redis.prefix }, {}, { deadlineMs: 30 }));
+    Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 300);
+    const { message } = await lost.finally(() => redis.server.nodes[0]!.resume());
+    expect(message).toMatch(/ in time \(no reply; the event loop of this process stood still for at least 0\.\d s\): /);
+  });
 });
 
 describe("executor: abort", () => {

@@ -108,9 +108,12 @@ const isFinal = (error: unknown): boolean => {
 // ioredis 6 types a client by its reply mapping; which one is the caller's choice and does not matter to us.
 type Settings = Omit<RedisOptions, "replyMapping">;
 
-const make = async ({ nodes }: Target, settings: Settings, cluster: ConnectOptions["cluster"]): Promise<RedisLike> => {
-  // ioredis costs 30–45 ms to load, so it is loaded only here.
-  const { Cluster, Redis } = await import("ioredis");
+const make = (
+  { Cluster, Redis }: Pick<typeof import("ioredis"), "Cluster" | "Redis">,
+  { nodes }: Target,
+  settings: Settings,
+  cluster: ConnectOptions["cluster"],
+): RedisLike => {
   if (!nodes) {
     const options: Settings = { ...settings, retryStrategy: settings.retryStrategy ?? reconnectMs };
     return new Redis(options);
@@ -165,8 +168,6 @@ export const connect = async (
   const signal = signalOption("signal", options.signal);
   textOption("connectionName", connectionName, 64);
   signal?.throwIfAborted();
-  // From here on, since loading ioredis takes its time too.
-  const deadline = Deadline.in(deadlineMs);
   const { nodes, settings: addressed } = parseAddress(url);
   const given = { ...addressed, ...ownSettings, connectionName, lazyConnect: true, ...options.options };
   // With `tls` alone ioredis speaks in the clear, to Sentinels and to the master they name.
@@ -177,7 +178,11 @@ export const connect = async (
   // check is enabled only if INFO is permitted. Behind Sentinels it stays enabled, since it verifies the master's role. On a
   // Cluster ioredis also checks nodes over connections that this option does not reach.
   const asksItself = settings.enableReadyCheck ?? !!(nodes ?? settings.sentinels);
-  const client = await make(place, { ...settings, enableReadyCheck: asksItself }, options.cluster);
+  // It costs 30–45 ms to load, and seconds on a slow disk, which are not the server's.
+  const ioredis = await import("ioredis");
+  signal?.throwIfAborted();
+  const deadline = Deadline.in(deadlineMs);
+  const client = make(ioredis, place, { ...settings, enableReadyCheck: asksItself }, options.cluster);
   const end = superviseClient(client);
   // Held until close(), so that a script run on it finds the executor standing.
   const context = attach(client);
@@ -287,7 +292,7 @@ const firstReady = (
     { deadline, signal },
     ({ reject }) => {
       const seconds = (deadlineMs / 1_000).toFixed(1);
-      const reason = lastError ? reasonOf(lastError) : "no answer";
+      const reason = (lastError ? reasonOf(lastError) : "no answer") + deadline.stall;
       const message = `No Redis at ${address} after ${seconds} s (${reason}). ${hintOf(target, lastError)}`;
       reject(new KitUnavailableError(message, address, lastError && safeCause(lastError)));
     },

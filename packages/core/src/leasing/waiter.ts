@@ -1,4 +1,4 @@
-import { type Deadline, onAbort } from "../toolkit/index.js";
+import { atDeadline, type Deadline, onAbort } from "../toolkit/index.js";
 import type { Seen } from "./commands.js";
 import type { Grant } from "./lease.js";
 import type { ResolvedAcquire } from "./options.js";
@@ -29,7 +29,7 @@ export class Waiter<Resolved extends ResolvedAcquire, S extends Seen> {
   readonly #startedAt = performance.now();
   #state: "waiting" | "granted" | "abandoned" = "waiting";
   #hasReportedWait = false;
-  #timer: NodeJS.Timeout | undefined;
+  #stopTimer: (() => void) | undefined;
   #stopListening: (() => void) | undefined;
   #resolve!: (grant: Grant) => void;
   #reject!: (error: unknown) => void;
@@ -59,7 +59,8 @@ export class Waiter<Resolved extends ResolvedAcquire, S extends Seen> {
 
   /** May call back at once: for a signal that has aborted, and for pushes that came before. */
   start({ pushed, timedOut, aborted }: WaiterEvents): void {
-    this.#armTimer(timedOut);
+    // A grant that is already in the socket is read before it times out.
+    if (this.#deadline.at < Infinity) this.#stopTimer = atDeadline(this.#deadline, timedOut);
     this.#stopListening = onAbort(this.resolved.signal, aborted);
     // If it has given up already, the subscription has another listener: that one gives back grants.
     if (!this.isSettled) this.subscription.listen(pushed);
@@ -87,19 +88,10 @@ export class Waiter<Resolved extends ResolvedAcquire, S extends Seen> {
     return waitedMs;
   }
 
-  #armTimer(timedOut: () => void): void {
-    const { at, remainingMs } = this.#deadline;
-    if (at === Infinity) return;
-    this.#timer = setTimeout(
-      () => (this.#deadline.remainingMs > 0 ? this.#armTimer(timedOut) : timedOut()),
-      Math.min(Math.max(0, Math.ceil(remainingMs)), 2 ** 31 - 1),
-    );
-  }
-
   #settle(state: "granted" | "abandoned"): boolean {
     if (this.isSettled) return false;
     this.#state = state;
-    clearTimeout(this.#timer);
+    this.#stopTimer?.();
     this.#stopListening?.();
     return true;
   }

@@ -1,18 +1,56 @@
+/** A timer that fires this much late shows that the event loop stood still. */
+const stallMs = 50;
+/** What a deadline that passed meanwhile has then: the first turn reads what has come, and sends what could not go out. */
+const freshMs = 1_000;
+
+/** The latest stall of the event loop that was noticed; it may still last. */
+let stalledFrom = Infinity;
+let stalledTo = -Infinity;
+
 /** The one end of a call, on the monotonic clock: `Date` may step, this does not. */
 export class Deadline {
-  /** The instant, as `performance.now()` counts. */
-  readonly at: number;
+  #at: number;
+  readonly #mayStall: boolean;
+  /** How long after the deadline the event loop stood still; 0: it did not. */
+  #stalledMs = 0;
 
-  constructor(at: number) {
-    this.at = at;
+  constructor(at: number, mayStall = false) {
+    this.#at = at;
+    this.#mayStall = mayStall;
+    // Whether the loop turns at that instant is seen by whether the timer fires.
+    if (mayStall && at < timerAt) arm(at);
   }
 
+  /**
+   * The end of a wait for somebody else. Time in which our event loop did not turn is not theirs: if it stands still when the
+   * deadline passes, that becomes one second after it turns again. Once.
+   */
   static in(ms: number): Deadline {
-    return new Deadline(performance.now() + ms);
+    return new Deadline(performance.now() + ms, true);
+  }
+
+  /** The instant, as `performance.now()` counts. */
+  get at(): number {
+    return this.#at;
   }
 
   get remainingMs(): number {
-    return this.at - performance.now();
+    const now = performance.now();
+    // A timer may fire a moment early.
+    if (this.#at <= now + 1 && this.#mayStall && this.#stalledMs === 0) {
+      noticeStall(now);
+      if (this.#at >= stalledFrom && this.#at <= stalledTo + 1) {
+        this.#stalledMs = stalledTo - stalledFrom;
+        this.#at = stalledTo + freshMs;
+      }
+    }
+    return this.#at - now;
+  }
+
+  /** What a message adds to its reason when the deadline passed in a stall; else empty. */
+  get stall(): string {
+    const seconds = (this.#stalledMs / 1_000).toFixed(1);
+    return this.#stalledMs > 0 ? `; the event loop of this process stood still for at least ${seconds} s` : "";
   }
 }
 
@@ -47,7 +85,7 @@ export abstract class Timed {
   protected abstract late(): void;
 
   forget(): void {
-    if (this.#immediate) clearImmediate(this.#immediate);
+    clearImmediate(this.#immediate);
     if (this.#index < 0) return;
     const last = waiting.pop();
     if (last && last !== this) {
@@ -75,12 +113,21 @@ export abstract class Timed {
 
 const arm = (at: number): void => {
   clearTimeout(timer);
-  timerAt = at;
-  timer = setTimeout(look, Math.min(Math.max(Math.ceil(at - performance.now()), 0), longestTimer));
+  const now = performance.now();
+  timerAt = Math.max(at, now);
+  timer = setTimeout(look, Math.min(Math.ceil(timerAt - now), longestTimer));
   if (holders === 0) timer.unref();
 };
 
+/** Remembers it if the timer should have fired. */
+const noticeStall = (now: number): void => {
+  if (now - timerAt <= stallMs) return;
+  stalledFrom = timerAt;
+  stalledTo = now;
+};
+
 const look = (): void => {
+  noticeStall(performance.now());
   timer = undefined;
   timerAt = Infinity;
   let nearest = Infinity;

@@ -331,7 +331,8 @@ export class CommandExecutor {
   #silence(call: Call, lastError: unknown = this.#lastError): KitError {
     const address = addressOf(this.client);
     const cause = lastError === undefined ? undefined : safeCause(lastError);
-    const reason = cause ? ` (${reasonOf(cause)})` : "";
+    const { stall } = call.deadline;
+    const reason = cause || stall ? ` (${cause ? reasonOf(cause) : "no reply"}${stall})` : "";
     if (call.maybeSent && call.mutates)
       return new KitUnknownOutcomeError(
         `${call.what} was sent to ${address}, but its reply is lost${reason}: it may or may not have happened`,
