@@ -1,6 +1,7 @@
 import { inspect } from "node:util";
 import { describe, expect, it } from "vitest";
 import {
+  isForbidden,
   isReplyError,
   isSlotMoving,
   KitClosedError,
@@ -28,6 +29,9 @@ const forms: readonly [server: string, wrap: (reply: string) => string][] = [
     "Redis 6.2, shared errors",
     (reply) => `ERR Error running script (call to f_${sha}): @user_script:12: @user_script: 12: -${reply}`,
   ],
+  ["Redis 7.2 and Valkey, inside a function", (reply) => `${reply} script: popIf, on @user_function:12.`],
+  ["a proxy", (reply) => reply.replace(/^(?!ERR )/, "ERR ")],
+  ["a proxy, inside a script", (reply) => `${reply.replace(/^(?!ERR )/, "ERR ")} script: ${sha}, on @user_script:12.`],
   ["Redis 6.0", (reply) => `ERR Error running script (call to f_${sha}): @user_script: 12: -${reply}`],
 ];
 
@@ -55,6 +59,9 @@ const replies: readonly [reply: string, code: string, retryable: boolean][] = [
   ["WRONGPASS invalid username-password pair or user is disabled.", "KIT_AUTH", false],
   ["NOPERM this user has no permissions to access one of the keys used as arguments", "KIT_NO_PERMISSION", false],
   ["ERR The user executing the script can't run this command or subcommand", "KIT_NO_PERMISSION", false],
+  ["ERR The user executing the script can't access at least one of the keys mentioned", "KIT_NO_PERMISSION", false],
+  ["ERR ACL failure in script: User kit has no permissions to run the 'set' command", "KIT_NO_PERMISSION", false],
+  ["ACL failure in script: User kit has no permissions to access the 'a' key", "KIT_NO_PERMISSION", false],
   ["NOSCRIPT No matching script. Please use EVAL.", "KIT_NOSCRIPT", true],
   ["KIT_LAYOUT lock 2", "KIT_LAYOUT", false],
   ["ERR value is not an integer or out of range", "KIT_SERVER", false],
@@ -87,10 +94,35 @@ describe("serverError", () => {
   });
 });
 
+it("isForbidden knows the same replies, as errors and as texts", () => {
+  const every = [...replies.map(([reply]) => reply), "ERR unknown command 'WAITAOF', with args beginning with: "];
+  for (const [, wrap] of forms)
+    expect(every.filter((reply) => isForbidden(replyError(wrap(reply))))).toEqual(
+      every.filter((reply) => /^(NOPERM|ERR The user|ERR ACL|ACL|ERR unknown)/.test(reply)),
+    );
+  expect(isForbidden(String(replyError("NOPERM x")))).toBe(true);
+});
+
+it("says what to do about a server that refuses writes", () => {
+  const said = ["READONLY x", "NOREPLICAS x", "MISCONF x"].map((reply) => serverError(replyError(reply), "x").message);
+  expect(said).toEqual([
+    expect.stringMatching(/`connect\(\)`.*`isolate`.*`reconnectOnError`/),
+    expect.stringContaining("min-replicas-to-write"),
+    expect.stringContaining("stop-writes-on-bgsave-error"),
+  ]);
+});
+
 describe("replyOf", () => {
   it("takes both frames off a WRONGTYPE", () => {
     const reply = "WRONGTYPE Operation against a key holding the wrong kind of value";
     expect(forms.map(([, wrap]) => replyOf(wrap(reply)).trim())).toEqual(forms.map(() => reply));
+  });
+
+  it("takes the ERR of a proxy off, and no other", () => {
+    expect(["ERR MOVED 866 127.0.0.1:7001", "ERR DB index is out of range"].map(replyOf)).toEqual([
+      "MOVED 866 127.0.0.1:7001",
+      "ERR DB index is out of range",
+    ]);
   });
 
   it("leaves any other message alone", () => {

@@ -55,6 +55,7 @@ const forAuthors = [
   "optionsObject",
   "pause",
   "reading",
+  "replyOf",
   "secondsText",
   "serverError",
   "serverVersion",

@@ -12,6 +12,7 @@ import {
   isReplyError,
   pause,
   reading,
+  replyOf,
   serverError,
   settled,
   signalOption,
@@ -177,7 +178,7 @@ export class Hub {
     } catch (error) {
       if (!isReplyError(error)) throw error;
       const known = serverError(error, what);
-      throw error.message.startsWith("WRONGTYPE")
+      throw replyOf(error.message).startsWith("WRONGTYPE")
         ? new KitKeyTypeError(`${what} failed: it holds another type of data`, args[0], undefined, known.cause as Error)
         : known;
     }

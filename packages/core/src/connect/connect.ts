@@ -241,7 +241,8 @@ const checkDatabase = async (
     await context.executor.run("SELECT", [db], reading(what, deadline, signal));
   } catch (error) {
     if (!isReplyError(error)) throw error;
-    if (!error.message.startsWith("ERR")) throw serverError(error, what);
+    const failure = serverError(error, what);
+    if (failure.code !== "KIT_SERVER") throw failure;
     throw new KitError("KIT_TARGET", `Cannot connect: ${address} has no database ${String(db)}`, {
       cause: safeCause(error),
     });

@@ -30,6 +30,7 @@ export {
   OutageReporter,
   pause,
   reading,
+  replyOf,
   serverError,
   settled,
   withCaller,

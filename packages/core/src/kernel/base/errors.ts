@@ -243,9 +243,17 @@ export const isSlotMoving = (error: unknown): boolean => {
   return /^(TRYAGAIN|ASK|MOVED)\b/.test(text) || isBrokenOff(text);
 };
 
+/** The others are what a script gets: up to Redis 7.0, and since. */
+const forbidden = /^(NOPERM\b|(ERR )?The user executing the script|ACL failure in script)/;
+
 const serverCodes: readonly (readonly [RegExp, CoreErrorCode, string, boolean])[] = [
   [/^OOM\b/, "KIT_SERVER_FULL", "the server is at its memory limit (maxmemory)", true],
-  [/^READONLY\b/, "KIT_READONLY", "the server is a read-only replica", true],
+  [
+    /^READONLY\b/,
+    "KIT_READONLY",
+    "the server is a read-only replica (clients of `connect()` and `isolate` leave it, others by `reconnectOnError`)",
+    true,
+  ],
   [/^(LOADING|MASTERDOWN)\b/, "KIT_LOADING", "the server is not serving its data yet", true],
   [/^(BUSY|UNKILLABLE)\b/, "KIT_BUSY", "the server is busy with a long script", true],
   [/^(TRYAGAIN|ASK)\b/, "KIT_CLUSTER", "the slot of its keys is moving to another node of the Cluster", true],
@@ -262,15 +270,20 @@ const serverCodes: readonly (readonly [RegExp, CoreErrorCode, string, boolean])[
     "its keys lie in several slots of the Cluster",
     false,
   ],
-  [/^(NOREPLICAS|MISCONF)\b/, "KIT_SERVER", "the server refuses writes", true],
-  [/^(NOAUTH|WRONGPASS|ERR invalid password)/, "KIT_AUTH", "the server refused the credentials", false],
-  // The second form is the error that a script gets.
   [
-    /^(NOPERM\b|(ERR )?The user executing the script)/,
-    "KIT_NO_PERMISSION",
-    "the ACL user is not permitted to do this",
-    false,
+    /^NOREPLICAS\b/,
+    "KIT_SERVER",
+    "too few replicas follow the server (bring one back, or lower its min-replicas-to-write)",
+    true,
   ],
+  [
+    /^MISCONF\b/,
+    "KIT_SERVER",
+    "the server cannot save to disk (its log says why; or set stop-writes-on-bgsave-error to no)",
+    true,
+  ],
+  [/^(NOAUTH|WRONGPASS|ERR invalid password)/, "KIT_AUTH", "the server refused the credentials", false],
+  [forbidden, "KIT_NO_PERMISSION", "the ACL user is not permitted to do this", false],
   [/^NOSCRIPT\b/, "KIT_NOSCRIPT", "the server forgot the script between two tries", true],
   [
     /^KIT_LAYOUT\b/,
@@ -281,19 +294,23 @@ const serverCodes: readonly (readonly [RegExp, CoreErrorCode, string, boolean])[
 ];
 
 /**
- * The server's own words, without the frames around them. Redis 6.2 wraps an error inside a script into
- * `ERR Error running script (call to f_…): @user_script:5: -OOM …`; later versions append `script: …`.
+ * The server's own words, without the frames around them; replies are known by these words alone. Redis 6.2 wraps an error
+ * inside a script into `ERR Error running script (call to f_…): @user_script:5: -OOM …`; later versions append
+ * `script: …, on @user_script:5.` A proxy puts `ERR` before a code.
  */
 export const replyOf = (message: string): string =>
   message
     .replace(/^ERR Error running script.*?@user_script: ?\d+: -?(?=[A-Z])/s, "")
-    .replace(/ script: [0-9a-f]{40}.*$/s, "");
+    .replace(/ script: \S+, on @.*$/s, "")
+    .replace(/^ERR (?=[A-Z_]{3,}\b)/, "");
 
 export const isReplyError = (error: unknown): error is Error => error instanceof Error && error.name === "ReplyError";
 
 /** Whether the server will not do it another time either: it is forbidden to us, or there is no such command. */
-export const isForbidden = (error: unknown): boolean =>
-  /^(ReplyError: )?(NOPERM|ERR unknown command)/.test(String(error));
+export const isForbidden = (error: unknown): boolean => {
+  const reply = replyOf(String(error).replace(/^ReplyError: /, ""));
+  return forbidden.test(reply) || reply.startsWith("ERR unknown command");
+};
 
 /** A typed error for the server's reply to `what`. The caller handles WRONGTYPE, since it has the keys. */
 export const serverError = (error: Error, what: string): KitError => {

@@ -1,3 +1,4 @@
+import { replyOf } from "../base/errors.js";
 import { isClusterClient, type NodeClient, type RedisLike } from "./client.js";
 
 /** Members of ioredis' Cluster client that its types leave out; both majors have them. */
@@ -30,8 +31,9 @@ export const followTopology = (client: RedisLike): void => {
   const { handleError, connectionPool } = routing;
   if (!handleError || !connectionPool) return;
   routing.handleError = (error, redirections, handlers) => {
-    if (error.message.startsWith("CLUSTERDOWN")) refreshSlots(client);
-    if (error.message.startsWith("TRYAGAIN")) handlers.defaults();
+    const reply = replyOf(error.message);
+    if (reply.startsWith("CLUSTERDOWN")) refreshSlots(client);
+    if (reply.startsWith("TRYAGAIN")) handlers.defaults();
     else handleError.call(client, error, redirections, handlers);
   };
   const reset = connectionPool.reset.bind(connectionPool);

@@ -17,7 +17,7 @@ import {
 } from "../connection/client.js";
 import { Deadline } from "../base/deadline.js";
 import { settled } from "../base/settle.js";
-import { KitClosedError, KitUnavailableError } from "../base/errors.js";
+import { KitClosedError, KitUnavailableError, replyOf } from "../base/errors.js";
 import { CommandExecutor } from "./executor.js";
 import { slotOf } from "../base/keyspace.js";
 import { watchHandshake } from "../connection/dedicated.js";
@@ -249,7 +249,7 @@ export class ExclusivePool {
         executor.run(command, args, { what: command, mutates, idempotent: false, deadline: Deadline.in(deadlineMs) }),
       misrouted: (complaint) => {
         if (slot === undefined) return;
-        const [, host = "", port] = /^MOVED \d+ (.*):(\d+)$/.exec(complaint) ?? [];
+        const [, host = "", port] = /^MOVED \d+ (.*):(\d+)$/.exec(replyOf(complaint)) ?? [];
         // A node without a host name of its own means the address that we reached it by.
         const own = connection.options.host ?? "127.0.0.1";
         const target = { host: host === "" || host === "?" ? own : host, port: Number(port) };

@@ -210,7 +210,7 @@ export const defineScript = <const Keys extends readonly string[], const Args ex
       try {
         return spec.reply(await executor.run("evalsha", operands, call));
       } catch (error) {
-        if (!isReplyError(error) || !error.message.startsWith("NOSCRIPT")) throw error;
+        if (!isReplyError(error) || !replyOf(error.message).startsWith("NOSCRIPT")) throw error;
         return spec.reply(await executor.run("eval", operands.with(0, source), call));
       }
     } catch (error) {
