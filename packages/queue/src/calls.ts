@@ -13,6 +13,8 @@ import { maxAsked } from "./scripts/index.js";
 const lookEveryMs = 5_000;
 /** The same while no push can arrive. */
 const lookBlindMs = 500;
+/** The most jobs whose outcomes are still looked up after their callers gave up. */
+const maxLate = 10_000;
 
 /** How one call is made. */
 interface CallRequest {
@@ -41,6 +43,11 @@ export class Calls {
   readonly #caller = randomText(12);
   /** By the ids of their jobs. */
   readonly #open = new Map<string, OpenCall>();
+  /**
+   * Jobs whose callers gave up. Their outcomes are looked up, too: one whose push was lost would stay, and each later outcome
+   * would keep it ten minutes more.
+   */
+  readonly #late = new Set<string>();
   /** How many jobs are being added; an id that is pushed meanwhile may belong to one of them. */
   #adding = 0;
   readonly #early = new Set<string>();
@@ -122,7 +129,8 @@ export class Calls {
         if (this.#isClosed) reject(this.#closed());
         else if (this.#commands.context.executor.isEnded) reject(new KitClosedError("The client"));
         this.#arm();
-        return () => void this.#open.delete(id);
+        // Before its outcome is known: the caller gave up.
+        return () => void (this.#open.delete(id) && this.#late.size < maxLate && this.#late.add(id));
       },
     );
   }
@@ -153,7 +161,10 @@ export class Calls {
 
   #onPushed(ids: readonly string[]): void {
     const unknown = this.#adding === 0 ? this.#received : this.#early;
-    for (const id of ids) (this.#open.has(id) ? this.#asked : unknown).add(id);
+    for (const id of ids) {
+      (this.#open.has(id) ? this.#asked : unknown).add(id);
+      this.#late.delete(id);
+    }
     this.#ask([]);
   }
 
@@ -163,16 +174,16 @@ export class Calls {
   }
 
   #arm(): void {
-    if (this.#timer !== undefined || this.#open.size === 0 || this.#isClosed) return;
+    if (this.#timer !== undefined || this.#open.size + this.#late.size === 0 || this.#isClosed) return;
     const { inbox } = this.#commands.context;
     this.#timer = setTimeout(
       () => {
         this.#timer = undefined;
         if (inbox.isOpen) void inbox.check();
-        this.#ask(this.#open.keys());
+        this.#ask([...this.#open.keys(), ...this.#late]);
         this.#arm();
       },
-      inbox.isOpen ? lookEveryMs : lookBlindMs,
+      inbox.isOpen || this.#open.size === 0 ? lookEveryMs : lookBlindMs,
     ).unref();
   }
 
@@ -196,10 +207,12 @@ export class Calls {
   #onOutcome(id: string, outcome: Buffer): void {
     const kind = String.fromCharCode(outcome[0] ?? 0);
     if (kind === "w") return;
-    if (kind === "l") return void (this.#open.has(id) && this.#asked.add(id));
+    if (kind === "l") return void ((this.#open.has(id) || this.#late.has(id)) && this.#asked.add(id));
     if (kind !== "g") this.#received.add(id);
+    this.#late.delete(id);
     const call = this.#open.get(id);
     if (!call) return;
+    this.#open.delete(id);
     const value = outcome.subarray(1);
     if (kind === "g") call.reject(new JobOutcomeLostError(call.job, id));
     else if (kind === "x") call.reject(new JobFailedError(call.job, id, parseRecord(value.toString())));

@@ -7,8 +7,9 @@ import { describe, expect, it } from "vitest";
 import { CallTimeoutError, type CallOptions, JobFailedError, JobOutcomeLostError } from "../src/index.js";
 import * as looks from "../src/manage/scripts.js";
 import * as scripts from "../src/scripts/index.js";
+import { repliesKey } from "../src/keys.js";
 import { user } from "./acl.js";
-import { fixtureOf, latch, permanentKeys, type QueueFixture } from "./harness.js";
+import { fixtureOf, latch, name, permanentKeys, type QueueFixture } from "./harness.js";
 
 /** Jobs whose callers wait for their outcome, on one server or on a Cluster. */
 export const callBehaviour = (mode: RedisMode, login?: Login): void => {
@@ -103,6 +104,20 @@ export const callBehaviour = (mode: RedisMode, login?: Login): void => {
       expect(await queue.call("job", 4)).toBe("too late");
       expect(ran).toMatchObject([late.id, 1, expect.any(String), 2, expect.any(String), 4]);
       await untilForgotten();
+    });
+
+    it("leaves no outcome behind when its caller gave up, and the push was lost", async () => {
+      const queue = make();
+      const { jobs, waiting } = fixture().keysOf();
+      const { id } = (await rejection(queue.call("job", 1, { waitMs: 50 }))) as CallTimeoutError;
+      // Ends the job as a worker does that may not publish.
+      const [, caller = ""] = / r[^ .]+\.(\w+)/.exec(String(await fixture().db.hget(jobs, id))) ?? [];
+      const key = repliesKey(redis.prefix, name, caller);
+      await fixture().db.hset(key, id, "j1");
+      await fixture().db.pexpire(key, 600_000);
+      await fixture().db.hdel(jobs, id);
+      await fixture().db.del(waiting);
+      await eventually(async () => expect(await replies()).toEqual([]), { timeoutMs: 20_000 });
     });
 
     it("leaves an outcome that expires if its caller died", async () => {
