@@ -12,7 +12,7 @@ import {
   type WorkerEvents,
 } from "../src/index.js";
 import { type QueueAddress, setPriority } from "../src/manage/index.js";
-import { repliesKey } from "../src/keys.js";
+import { repliesKey, takenHead, takenKey } from "../src/keys.js";
 import * as looks from "../src/manage/scripts.js";
 import * as scripts from "../src/scripts/index.js";
 import { user } from "./acl.js";
@@ -850,15 +850,21 @@ export const queueBehaviour = (mode: RedisMode, login?: Login): void => {
         ...fixture().keysOf(name),
         place: fixture().keysOf(name).dead,
         replies: repliesKey(redis.prefix, name, "c"),
+        taken: takenKey(takenHead(redis.prefix, name), fence),
       });
       const seed = async (): Promise<void> => {
-        const { jobs, leases, dead, failures, replies } = keys();
+        const { jobs, leases, dead, failures, replies, taken } = keys();
         await fixture().db.hset(jobs, id, `k1 job\n"${id}"`);
         await fixture().db.zadd(leases, Date.now() + 600_000, member);
         await fixture().db.zadd(dead, 1, id);
         await fixture().db.hset(failures, id, "1\t0\t{}");
         await fixture().db.hset(replies, id, "j1");
         await fixture().db.pexpire(replies, 60_000);
+        await fixture().db.set(taken, "worker000000\n", "PX", 60_000);
+      };
+      const withTake = async (): Promise<void> => {
+        await seed();
+        await fixture().db.set(keys().taken, `${fence}\n${id}`, "PX", 60_000);
       };
       const onlyRanked = async (): Promise<void> => {
         await seed();
@@ -884,7 +890,7 @@ export const queueBehaviour = (mode: RedisMode, login?: Login): void => {
         { script: begin, args: [member], seed },
         { script: heartbeat, args: [60_000, member], seed },
         { script: handBack, args: [`${member}\n${fence}other`], seed },
-        { script: recover, args: [fence, "0"], seed },
+        { script: recover, args: [fence], seed: withTake },
         { script: outcomes, args: [id, "other"], seed },
         { script: redrive, args: ["drop", `${id}\nother`], seed },
         { script: step, args: [fence, 1, 60_000, "l", "2 10000 1209600000 67108864", "1", member], seed },
