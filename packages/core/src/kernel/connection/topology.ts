@@ -40,6 +40,8 @@ export const followTopology = (client: RedisLike): void => {
   // A node that was removed and reset knows of no slots: its empty map would end the connections to all others.
   connectionPool.reset = (nodes) => {
     if (nodes.length > 0 || client.status !== "ready") reset(nodes);
+    // The next time another node may be asked; nothing else may be a reason to.
+    else setTimeout(() => client.status === "ready" && refreshSlots(client), refreshEveryMs).unref();
   };
 };
 
