@@ -25,6 +25,7 @@ const forUsers = [
 const forAuthors = [
   "Deadline",
   "DedicatedConnection",
+  "OutageReporter",
   "TypedEmitter",
   "addressOf",
   "atDeadline",
@@ -40,6 +41,7 @@ const forAuthors = [
   "countText",
   "destroySocket",
   "duplicateNode",
+  "evictionPolicy",
   "expiryOf",
   "inTime",
   "infoFields",
