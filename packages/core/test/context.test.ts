@@ -113,6 +113,22 @@ describe("client context", () => {
     context.detach();
   });
 
+  it("answers each caller by its own deadline, whoever asked first", async () => {
+    const proxy = await proxied(redis);
+    const client = await own(redis, { url: proxy.url });
+    const context = attach(client);
+    redis.defer(() => context.detach());
+    proxy.down.hole = true;
+    const patient = context.isCluster(600_000);
+    expect(await rejection(context.isCluster(100))).toMatchObject({ code: "KIT_UNAVAILABLE" });
+    const hasty = rejection(context.isCluster(100));
+    const second = context.isCluster(500_000);
+    expect(await hasty).toMatchObject({ code: "KIT_UNAVAILABLE" });
+    proxy.heal();
+    proxy.resetAll();
+    expect(await Promise.all([patient, second, context.isCluster(5_000)])).toEqual([false, false, false]);
+  });
+
   it("forgets the server's clock with the connection", async () => {
     const client = await own(redis);
     const context = attach(client);

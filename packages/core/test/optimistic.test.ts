@@ -164,6 +164,18 @@ describe("optimistic: broken connections", () => {
     expect(await redis.client.get(redis.prefix)).toBe("x");
   });
 
+  it("makes no second try of a command that the client cannot take, and passes its error on", async () => {
+    let attempts = 0;
+    const error = await rejection(
+      optimistic(redis.client, [redis.prefix], (tx) => {
+        attempts++;
+        return tx.call("DEL", ...Array<string>(100_000).fill(redis.prefix));
+      }),
+    );
+    expect(error).toBeInstanceOf(RangeError);
+    expect(attempts).toBe(1);
+  });
+
   it("says that no server answered when there is none, within waitMs", async () => {
     const client = await own(redis);
     const [node] = redis.server.nodes;

@@ -1,9 +1,11 @@
 import * as vitest from "vitest";
 import { describe, expect, it } from "vitest";
 import { contract, startRedis, useRedis } from "@kit/testing";
+import { atDeadline, Deadline } from "../src/kernel/base/deadline.js";
 import { KitError, KitKeyTypeError } from "../src/kernel/base/errors.js";
+import { attach } from "../src/kernel/context/context.js";
 import { defineScript } from "../src/kernel/script/script.js";
-import { bare, callsOf, own, rejection, until } from "./harness.js";
+import { bare, callsOf, own, proxied, rejection, until } from "./harness.js";
 import { addOnce, append, echo, putAll, read } from "./scripts.js";
 import { scriptBehaviour } from "./script-behaviour.js";
 
@@ -115,6 +117,19 @@ describe("defineScript", () => {
   it.each([Number.NaN, "2s"])("refuses a deadline of %s, which would never be over", async (deadlineMs) => {
     const run = read.run(redis.client, { key: redis.prefix }, {}, { deadlineMs: deadlineMs as number });
     expect(await rejection(run)).toEqual(new TypeError("Expected `deadlineMs` to be a number"));
+  });
+
+  it.each([
+    ["no options", TypeError, (): Promise<unknown> => read.run(redis.client, { key: "k" }, {}, null as never)],
+    ["no keys", TypeError, (): Promise<unknown> => read.run(redis.client, null as never, {})],
+    [
+      "more operands than the client takes",
+      RangeError,
+      (): Promise<unknown> =>
+        putAll.run(redis.client, { first: "k", others: [] }, { ttlMs: 1, values: Array<string>(300_000).fill("x") }),
+    ],
+  ])("rejects for %s, and never throws", async (_, kind, run) => {
+    await expect(run()).rejects.toBeInstanceOf(kind);
   });
 
   it("refuses what is no client", async () => {
@@ -312,6 +327,26 @@ return sum`,
       lengths.run(redis.client, { one: `${redis.prefix}:{t}1`, others: [`${redis.prefix}:{t}2`, list] }, {}),
     );
     expect(error).toMatchObject({ code: "KIT_KEY_TYPE", key: list, found: "list" });
+  });
+
+  it("are reported by the deadline of the call when the key cannot be found out", async () => {
+    const proxy = await proxied(redis);
+    const client = redis.connect({ host: "127.0.0.1", port: proxy.port });
+    const context = attach(client);
+    redis.defer(() => context.detach());
+    const key = redis.prefix;
+    await redis.client.lpush(key, "x");
+    await rejection(read.run(context, { key }, {}));
+    const order: string[] = [];
+    client.stream.once("data", () => (proxy.down.hole = true));
+    const wrongType = rejection(read.run(context, { key }, {}, { deadlineMs: 100 })).then(({ code }) =>
+      order.push(code),
+    );
+    await new Promise<void>((resolve) => atDeadline(Deadline.in(400), resolve));
+    order.push("later");
+    await wrongType;
+    expect(order).toEqual(["KIT_KEY_TYPE", "later"]);
+    await redis.client.del(key);
   });
 
   it("are typed also where TYPE is forbidden", async () => {

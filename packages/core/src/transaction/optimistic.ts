@@ -5,7 +5,7 @@ import {
   isReplyError,
   KitClosedError,
   KitConflictError,
-  type KitError,
+  KitError,
   KitUnavailableError,
   KitUnknownOutcomeError,
   serverError,
@@ -192,7 +192,8 @@ const run = async <T>(connection: ExclusiveConnection, queued: Write[], attempt:
         return await connection.call(command, args, commandDeadlineMs);
       } catch (error) {
         if (isReplyError(error)) throw serverError(error, command);
-        lost = error as KitError;
+        // Another is about what the caller gave.
+        if (KitError.is(error)) lost = error;
         throw error;
       }
     },

@@ -36,8 +36,7 @@ export class ClientContext {
   readonly #clocks = new Map<string, ServerClock>();
   readonly #undo: (() => unknown)[];
   #holders = 1;
-  #cluster: Promise<boolean> | undefined;
-  #isCluster = true;
+  #isCluster: boolean | undefined;
 
   constructor(client: RedisLike, prefix: string, executor: CommandExecutor, onGone: () => void) {
     this.client = client;
@@ -95,11 +94,19 @@ export class ClientContext {
   }
 
   /**
-   * Whether the server is a Cluster: asked once, never guessed from the client's class. Where INFO is forbidden the
-   * answer is true, since a Cluster allows less.
+   * Whether the server is a Cluster: asked until it is known, by each caller with its own deadline, and never guessed from the
+   * client's class. Where INFO is forbidden the answer is true, since a Cluster allows less.
    */
-  isCluster(deadlineMs: number): Promise<boolean> {
-    return (this.#cluster ??= this.#askCluster(deadlineMs));
+  async isCluster(deadlineMs: number): Promise<boolean> {
+    const what = "INFO cluster";
+    this.#isCluster ??= await this.executor.run("INFO", ["cluster"], reading(what, Deadline.in(deadlineMs))).then(
+      (info) => !String(info).includes("cluster_enabled:0"),
+      (error: unknown) => {
+        if (isForbidden(error)) return true;
+        throw isReplyError(error) ? serverError(error, what) : error;
+      },
+    );
+    return this.#isCluster;
   }
 
   /** The clock of the node that serves `key`; to be asked anew each time, since slots move. */
@@ -113,7 +120,7 @@ export class ClientContext {
 
   /** Leases with the same group can be renewed in one script. */
   groupOf(key: string): string {
-    return this.#isCluster ? String(slotOf(key)) : "";
+    return this.#isCluster === false ? "" : String(slotOf(key));
   }
 
   /** Its owner ended the client: what stands beside it ends, too, until the client is connected again. */
@@ -131,18 +138,6 @@ export class ClientContext {
       );
     const answers = await Promise.all([may("PUBLISH", channel, ""), may("PUBSUB", "NUMSUB", channel)]);
     return !answers.includes(false);
-  }
-
-  async #askCluster(deadlineMs: number): Promise<boolean> {
-    const what = "INFO cluster";
-    const info = await this.executor
-      .run("INFO", ["cluster"], reading(what, Deadline.in(deadlineMs)))
-      .catch((error: unknown) => {
-        if (isForbidden(error)) return;
-        this.#cluster = undefined;
-        throw isReplyError(error) ? serverError(error, what) : error;
-      });
-    return (this.#isCluster = !String(info).includes("cluster_enabled:0"));
   }
 }
 

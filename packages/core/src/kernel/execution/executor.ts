@@ -259,9 +259,11 @@ export class CommandExecutor {
   #send(command: string, args: readonly RedisArgument[], call: Call): Promise<Outcome> {
     if (call.signal?.aborted) return Promise.resolve({ error: call.signal.reason });
     return new Promise((resolve) => {
-      const flight = new Flight(call, resolve, this.#landed);
-      if (this.#inFlight++ > 0 && this.#isShared) this.#writes.beforeCommand((this.client as NodeClient).stream);
+      if (this.#inFlight > 0 && this.#isShared) this.#writes.beforeCommand((this.client as NodeClient).stream);
+      // It throws for what it cannot take: then nothing is under way.
       const reply = call.bytes ? callForBytes(this.client, command, args) : this.client.call(command, ...args);
+      this.#inFlight++;
+      const flight = new Flight(call, resolve, this.#landed);
       reply.then(
         (value) => flight.land({ reply: value }),
         (error: unknown) => flight.land({ error }),

@@ -202,10 +202,18 @@ export const defineScript = <const Keys extends readonly string[], const Args ex
   const source = joined(sources);
   const sha = createHash("sha1").update(source).digest("hex");
 
-  const runOn = async (executor: CommandExecutor, call: ScriptCall): Promise<Reply> => {
-    const { operands, deadline } = call;
+  // Async from its first line, so that an operand that cannot be taken rejects.
+  const run: Script<Keys, Args, Reply>["run"] = async (redis, keys, args, options = {}) => {
+    const executor = redis instanceof ClientContext ? redis.executor : redis;
+    if (!(executor instanceof CommandExecutor))
+      return await withContext(executor, (context) => run(context, keys, args, options));
+    const operands: RedisArgument[] = [sha, 0];
+    appendKeys(operands, keys);
+    operands[1] = operands.length - 2;
+    appendArgs(operands, args);
+    const call = new ScriptCall(facts, operands, options);
     // Of NaN, or a text that is no number: it would never come.
-    if (!(deadline.at > -Infinity)) throw new TypeError("Expected `deadlineMs` to be a number");
+    if (!(call.deadline.at > -Infinity)) throw new TypeError("Expected `deadlineMs` to be a number");
     try {
       try {
         return spec.reply(await executor.run("evalsha", operands, call));
@@ -215,30 +223,12 @@ export const defineScript = <const Keys extends readonly string[], const Args ex
       }
     } catch (error) {
       if (!isReplyError(error)) throw error;
-      const { what, keys } = call;
-      if (replyOf(error.message).startsWith("WRONGTYPE")) throw await keyTypeError(executor, what, source, keys, error);
-      throw serverError(error, what);
+      if (replyOf(error.message).startsWith("WRONGTYPE")) throw await keyTypeError(executor, call, source, error);
+      throw serverError(error, call.what);
     }
   };
 
-  return {
-    name,
-    source,
-    sources,
-    keys: keyNames,
-    args: argNames,
-    run: (redis, keys, args, options = {}) => {
-      const operands: RedisArgument[] = [sha, 0];
-      appendKeys(operands, keys);
-      operands[1] = operands.length - 2;
-      appendArgs(operands, args);
-      const call = new ScriptCall(facts, operands, options);
-      const executor = redis instanceof ClientContext ? redis.executor : redis;
-      return executor instanceof CommandExecutor
-        ? runOn(executor, call)
-        : withContext(executor, (context) => runOn(context.executor, call));
-    },
-  };
+  return { name, source, sources, keys: keyNames, args: argNames, run };
 };
 
 /** The types that a script's header promises, key by key: `-- KEYS[1]  lease  string  …`; `KEYS[n]` is all the rest. */
@@ -252,14 +242,14 @@ const expectedTypes = (source: string): ((position: number) => string | undefine
 /** Redis does not say which key was of the wrong type; the header says what each should have been. */
 const keyTypeError = async (
   executor: CommandExecutor,
-  what: string,
+  { what, keys, deadline: callsEnd }: ScriptCall,
   source: string,
-  keys: readonly string[],
   error: Error,
 ): Promise<KitKeyTypeError> => {
   const expected = expectedTypes(source);
   const cause = safeCause(error);
-  const deadline = Deadline.in(500);
+  // Within the call's own: without an answer the error only names no key.
+  const deadline = Deadline.in(Math.min(callsEnd.remainingMs, 500));
   for (const [index, key] of keys.entries()) {
     const found = await executor.run("TYPE", [key], reading(`TYPE of ${key}`, deadline)).catch(() => undefined);
     const wanted = expected(index + 1);
