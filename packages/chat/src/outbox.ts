@@ -1,7 +1,7 @@
 import { KitError, KitUnavailableError, KitUnknownOutcomeError } from "@kit/core";
 import { Batcher, type BatcherOptions } from "@kit/core/batching";
 import { durable, type Durability } from "@kit/core/durable";
-import { addressOf, type Deadline } from "@kit/core/toolkit";
+import { addressOf, type Deadline, newToken } from "@kit/core/toolkit";
 import type { StoredBody } from "./body.js";
 import { ChatAckError, ChatFullError, ChatMemberError, ChatTooLargeError, ChatUnknownError } from "./errors.js";
 import type { DurableOption } from "./options.js";
@@ -84,6 +84,9 @@ export const refusalOf = (code: number, chat: string, member: string): KitError 
  */
 export class Outbox {
   readonly #store: ChatStore;
+  /** Names the calls of this object, so that the server knows a repeat of one that it refused. */
+  readonly #name = newToken();
+  #calls = 0;
   readonly #onLaggard: (chat: string, member: string, position: string) => void;
   readonly #sends = new Map<string, Sends>();
   /** By group of shards. */
@@ -112,7 +115,8 @@ export class Outbox {
 
   /** On a dedicated connection that waits for copies. */
   async sendDurably(item: Outgoing, option: DurableOption, signal: AbortSignal | undefined): Promise<Accepted> {
-    const { keys, args } = await this.#operands(item.chat, [item]);
+    // Calls of one name arrive in order; this one has a connection of its own.
+    const { keys, args } = await this.#operands(item.chat, [item], `${newToken()} 1`);
     try {
       const { value, ...durability } = await durable(
         this.#store.context,
@@ -147,19 +151,23 @@ export class Outbox {
       ...batching(this.#store, "chat.send"),
       sizeOf: ({ body }) => body.bytes,
       send: async (items, deadline) => {
-        const { keys, args } = await this.#operands(chat, items);
+        const { keys, args } = await this.#operands(chat, items, `${this.#name} ${String(++this.#calls)}`);
         const options = { deadlineMs: Math.max(1, deadline.remainingMs) };
         return this.#settle(chat, items, await scripts.send.run(this.#store.context, keys, args, options));
       },
     });
   }
 
-  async #operands(chat: string, items: readonly Outgoing[]) {
+  async #operands(chat: string, items: readonly Outgoing[], call: string) {
     const { keys } = await this.#store.open();
     const shard = keys.shardOf(chat);
     return {
       keys: { ...keys.chat(chat), members: items.map(({ from }) => keys.member(shard, from)) },
-      args: { chat, operands: items.flatMap(({ from, clientId, body }) => [from, clientId, body.kind, body.stored]) },
+      args: {
+        chat,
+        call,
+        operands: items.flatMap(({ from, clientId, body }) => [from, clientId, body.kind, body.stored]),
+      },
     };
   }
 

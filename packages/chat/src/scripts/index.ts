@@ -190,13 +190,13 @@ export interface BatchReply {
 
 export const send: Script<
   readonly ["meta", "heads", "messages", "positions", "activity", "sentEven", "sentOdd", "...members"],
-  readonly ["chat", "...operands"],
+  readonly ["chat", "call", "...operands"],
   BatchReply
 > = defineScript({
   name: "chat.send",
   source: [stateSource, sendSource],
   keys: ["meta", "heads", "messages", "positions", "activity", "sentEven", "sentOdd", "...members"],
-  args: ["chat", "...operands"],
+  args: ["chat", "call", "...operands"],
   idempotent: true,
   reply: (raw) => {
     const [codes, laggards = []] = list(raw);

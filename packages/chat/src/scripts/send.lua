@@ -5,10 +5,12 @@
 -- KEYS[3]  messages    stream   the messages
 -- KEYS[4]  positions   zset     member to position
 -- KEYS[5]  activity    stream   what changed in the shard
--- KEYS[6]  sentEven    hash     sender and client id to `sequence at`; the empty field: the number of its window
+-- KEYS[6]  sentEven    hash     sender and client id to `sequence at`; the empty field: the number of its window; name of a
+--                               caller to `number codes` of its last call of which something was refused
 -- KEYS[7]  sentOdd     hash     the same for windows of odd numbers
 -- KEYS[n]  members     hash     for each message its sender's chats: chat to `position from joinId epoch`
 -- ARGV[1]  chat        string   its name
+-- ARGV[2]  call        string   name of the caller, a blank, and the number of its call, which grows
 -- ARGV[n]  operands    string   for each message: sender, client id, kind of body (`s`, `j` or `x`), body
 --
 -- Reply     {{code, sequence, at, …}, {member, position, …}}  for each message 0: sent; 5: it was sent before; 2: the sender
@@ -23,7 +25,8 @@ local sentEven = KEYS[6]
 local sentOdd = KEYS[7]
 local members = { unpack(KEYS, 8) }
 local chat = ARGV[1]
-local operands = { unpack(ARGV, 2) }
+local call = ARGV[2]
+local operands = { unpack(ARGV, 3) }
 
 -- Libraries
 
@@ -31,11 +34,13 @@ local state, refusal = openChat(chat, meta, heads, messages, positions)
 if not state then return { { refusal } } end
 local now = readClock()
 
--- The senders, and the messages that were sent before.
-local fields, senders = { '' }, {}
+-- The senders, the messages that were sent before, and what was refused before.
+local caller, number = string.match(call, '^(%S+) (%d+)$')
+local fields = { '', caller }
+local senders = {}
 for i, member in ipairs(members) do
   local from = operands[4 * i - 3]
-  fields[i + 1] = #from .. ':' .. from .. operands[4 * i - 2]
+  fields[i + 2] = #from .. ':' .. from .. operands[4 * i - 2]
   if not senders[from] then
     local position, rest, epoch = string.match(redis.call('HGET', member, chat) or '', '^(%d+) (%d+ %S+ (.*))$')
     senders[from] = { member = member, position = epoch == state.id and tonumber(position), rest = rest }
@@ -47,6 +52,13 @@ local evenWindow, oddWindow = tonumber(even[1] or -1), tonumber(odd[1] or -1)
 local window = math.max(math.floor(now / state.dedupeMs), evenWindow, oddWindow)
 local function known(i)
   return evenWindow >= window - 1 and even[i] or oddWindow >= window - 1 and odd[i]
+end
+-- A repeat of a call gets its refusals, even if there is room by now: its caller may have heard of them.
+local refusedNumber, refusedCodes = string.match(known(2) or '', '^(%d+) (%d+)$')
+local isRepeat = refusedNumber and tonumber(refusedNumber) >= tonumber(number)
+local function refusedBefore(i)
+  if not isRepeat then return 0 end
+  return refusedNumber == number and tonumber(string.sub(refusedCodes, i, i)) or 4
 end
 redis.call('ZCARD', positions)
 redis.call('XLEN', activity)
@@ -68,12 +80,15 @@ end
 local codes, remembered, given, firstSent = {}, {}, {}, nil
 for i = 1, #members do
   local from, kind, body = operands[4 * i - 3], operands[4 * i - 1], operands[4 * i]
-  local field, sender = fields[i + 1], senders[from]
-  local before = given[field] or known(i + 1)
-  local code, sequence, at = 0, 0, 0
+  local field = fields[i + 2]
+  local sender = senders[from]
+  local before = given[field] or known(i + 2)
+  local code, sequence, at = refusedBefore(i), 0, 0
   if before then
     code = 5
     sequence, at = string.match(before, '^(%d+) (%d+)$')
+  elseif code > 0 then
+    sequence = code == 3 and state.maxBody or 0
   elseif not sender.position and not state.isOpen then
     code = 2
   elseif #body > state.maxBody then
@@ -103,6 +118,15 @@ for i = 1, #members do
   end
   codes[3 * i - 2], codes[3 * i - 1], codes[3 * i] = code, tonumber(sequence), tonumber(at)
 end
+local isSent, words, isRefused = #remembered > 0, {}, false
+for i = 1, #members do
+  words[i] = codes[3 * i - 2]
+  isRefused = isRefused or words[i] > 0 and words[i] < 5
+end
+if isRefused and not isRepeat then
+  remembered[#remembered + 1] = caller
+  remembered[#remembered + 1] = number .. ' ' .. table.concat(words)
+end
 if #remembered == 0 then return { codes, {} } end
 
 local sent = ({ sentEven, sentOdd })[window % 2 + 1]
@@ -122,6 +146,7 @@ if isNew then
     if not given[field] then redis.call('HDEL', sent, field) end
   end
 end
+if not isSent then return { codes, {} } end
 for from, sender in pairs(senders) do
   if sender.movedTo then
     redis.call('HSET', sender.member, chat, sender.movedTo .. ' ' .. sender.rest)
