@@ -93,8 +93,8 @@ class Sum {
   readonly recoveries = new Map<string, number[]>();
   readonly broken: { invariant: string; what: string; seed: number; kept: string }[] = [];
 
-  /** `folder`: where to keep runs that broke an invariant. Empty: keep none. */
-  add(report: PhaseReport, seed: number, folder: string): void {
+  /** `workload`: whose run it is, if runs that broke an invariant are to be kept. Other packages have runs of the same seed. */
+  add(report: PhaseReport, seed: number, workload?: Workload): void {
     this.operations += report.operations;
     this.worstStallMs = Math.max(this.worstStallMs, report.worstStallMs);
     this.duplicates += report.duplicates;
@@ -107,7 +107,7 @@ class Sum {
       this.remarks[remark] = (this.remarks[remark] ?? 0) + count;
     for (const { kind, ms } of report.recoveries) this.recoveries.set(kind, [...(this.recoveries.get(kind) ?? []), ms]);
     if (report.violations.length === 0) return;
-    const kept = folder === "" ? "" : keepRun(folder, `run-${String(seed)}`, report);
+    const kept = workload === undefined ? "" : keepRun(resultsFolder, `${workload.name}-${String(seed)}`, report);
     for (const { invariant, what } of report.violations) this.broken.push({ invariant, what, seed, kept });
   }
 
@@ -188,7 +188,7 @@ export const controlCampaign = async (workload: Workload, control: Control, seed
   const startedAt = performance.now();
   const sum = new Sum();
   const { report, isCaught } = await runControl(workload, control, seed);
-  sum.add(report, seed, "");
+  sum.add(report, seed);
   return sum.report(workload, {
     redis: await serverName(),
     seconds: Math.ceil((performance.now() - startedAt) / 1_000),
@@ -248,7 +248,7 @@ export const campaign = async (
       const injected = faults.filter((fault) => fault.setting === setting);
       try {
         const report = await workload.run({ seed: phaseSeed, setting, faults: injected, isOver });
-        sum.add(report, phaseSeed, resultsFolder);
+        sum.add(report, phaseSeed, workload);
         say(`${setting}: ${String(report.operations)} operations, ${String(report.violations.length)} violations`);
       } catch (error) {
         // The campaign goes on, so that the findings of the other runs are reported.

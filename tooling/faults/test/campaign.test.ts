@@ -1,6 +1,7 @@
 import { randomInt } from "node:crypto";
-import { readdirSync } from "node:fs";
+import { readdirSync, readFileSync, rmSync } from "node:fs";
 import { describe, expect, it, vi } from "vitest";
+import { campaign } from "../src/campaign.js";
 import { planOf } from "../src/phase.js";
 import { faults } from "../src/faults/index.js";
 import type { Workload } from "../src/workload.js";
@@ -52,6 +53,31 @@ it("has a workload for every package", () => {
   expect(workloads.map(({ name }) => name)).toEqual(
     expect.arrayContaining(["chat", "core", "lock", "semaphore", "stats"]),
   );
+});
+
+it("a campaign keeps the broken runs of two packages that have the same seed", async () => {
+  const files: string[] = [];
+  for (const name of ["one", "other"]) {
+    const run: Workload["run"] = async () => ({
+      operations: 1,
+      effects: new Map([["fault", 1]]),
+      opsByOutcome: {},
+      checked: { kept: 1 },
+      violations: [{ invariant: "kept", what: name }],
+      recoveries: [],
+      worstStallMs: 0,
+      duplicates: 0,
+      run: {},
+    });
+    const fault = { kind: "fault", setting: "kept", inject: async () => ({ tookEffect: () => true }) } as const;
+    const own = { name, invariants: ["kept"], faults: [fault], shares: { kept: 1 }, edges: [], controls: [], run };
+    const { broken } = await campaign(own, { seconds: 1, seed: 1, injections: 1, say: () => undefined });
+    files.push(...broken.map(({ kept }) => kept));
+  }
+  expect(files.map((file) => (JSON.parse(readFileSync(file, "utf8")) as { violations: unknown }).violations)).toEqual(
+    ["one", "other"].map((what) => [{ invariant: "kept", what }]),
+  );
+  for (const file of files) rmSync(file);
 });
 
 describe("A plan", () => {
