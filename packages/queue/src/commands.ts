@@ -18,6 +18,8 @@ import * as scripts from "./scripts/index.js";
 export interface StepRequest {
   readonly fence: string;
   readonly count: number;
+  /** How many of them although other workers are idle. */
+  readonly sure: number;
   readonly leaseMs: number;
   readonly flags: string;
   readonly bounds: string;

@@ -21,10 +21,17 @@ export interface Ending {
   readonly outcome?: string | Buffer | undefined;
 }
 
+/** How many jobs a worker wants. */
+export interface Demand {
+  readonly count: number;
+  /** How many of them have a free handler. The others are taken ahead: only while no worker is idle. */
+  readonly sure: number;
+}
+
 /** The part of the worker that the intake uses. */
 export interface IntakeHost {
   /** How many jobs to take, when calls under way may bring `pending` more and this call frees `ending` slots. */
-  demand(pending: number, ending: number): number;
+  demand(pending: number, ending: number): Demand;
   deliver(jobs: readonly TakenJob[]): void;
   /** The server has ended the job, or has refused because it took the lease back. */
   ended(ending: Ending, isAccepted: boolean): void;
@@ -48,6 +55,7 @@ const lookEveryMs = 5;
 /** How much longer the other workers wait, in case the timekeeper is gone. */
 const backupMs = { least: 50, spread: 200 };
 const longestTimerMs = 1_000_000_000;
+const nothing: Demand = { count: 0, sure: 0 };
 
 /** A job whose header cannot be read: it has no name. */
 const damaged: StoredJob = parseBlob(Buffer.from("0  y\n"));
@@ -154,13 +162,14 @@ export class Intake {
     while (this.#inFlight < maxInFlight) {
       const ending = Math.min(this.#outbox.length, maxEnded);
       const mayTake = this.#isTaking && !this.#isDrained && !this.#isWaiting && this.#fences.hasFree;
-      const wanted = mayTake ? this.#wanted(ending) : 0;
-      if (wanted === 0 && ending === 0 && !(this.#mustLook && this.#isTaking)) break;
+      const wanted = mayTake ? this.#wanted(ending) : nothing;
+      if (wanted.count === 0 && ending === 0 && !(this.#mustLook && this.#isTaking)) break;
       void this.#call(wanted);
     }
     if (this.#isTaking && this.#isDrained && !this.#isWaiting && this.#pending === 0 && this.#fences.hasFree) {
+      // A worker that waits counts as idle, so it waits only for a free handler.
       const wanted = this.#wanted(0);
-      if (wanted > 0) void this.#wait(wanted);
+      if (wanted.sure > 0) void this.#wait(wanted);
     }
   }
 
@@ -208,12 +217,13 @@ export class Intake {
     return this.#unconfirmed === 0 && !isSending && this.#lostFences.size === 0;
   }
 
-  #wanted(ending: number): number {
+  #wanted(ending: number): Demand {
     const most = Math.max(1, Math.min(maxTaken, Math.floor(maxTakenBytes / this.#blobBytes)));
-    return Math.min(this.#host.demand(this.#pending, ending), most);
+    const { count, sure } = this.#host.demand(this.#pending, ending);
+    return { count: Math.min(count, most), sure: Math.min(sure, most) };
   }
 
-  #request(count: number, isWoken: boolean): StepRequest {
+  #request({ count, sure }: Demand, isWoken: boolean): StepRequest {
     const now = performance.now();
     const looks = isWoken || this.#mustLook || now - this.#lookedAt >= lookEveryMs;
     if (looks) {
@@ -225,7 +235,7 @@ export class Intake {
     const flags = `${isWoken ? "w" : ""}${looks ? "l" : ""}${announces ? "s" : ""}`;
     // Where no take can be recorded, no repeat of the call would be known.
     const upkeep = this.#fences.hasFree ? this.#upkeep(now) : "";
-    return { fence: this.#fences.take(), count, leaseMs, flags, bounds: this.#bounds, upkeep };
+    return { fence: this.#fences.take(), count, sure, leaseMs, flags, bounds: this.#bounds, upkeep };
   }
 
   /** Sends the counts once a second; at least once a minute the server drops dead letters that are too old. */
@@ -238,9 +248,10 @@ export class Intake {
     return text;
   }
 
-  async #call(count: number): Promise<void> {
+  async #call(wanted: Demand): Promise<void> {
     const endings = this.#takeEndings();
-    const request = this.#request(count, false);
+    const request = this.#request(wanted, false);
+    const { count } = wanted;
     const done: string[] = [];
     const others: (string | Buffer)[] = [];
     const callers: string[] = [];
@@ -313,11 +324,12 @@ export class Intake {
     }
   }
 
-  async #wait(count: number): Promise<void> {
+  async #wait(wanted: Demand): Promise<void> {
     this.#isWaiting = true;
+    const { count } = wanted;
     this.#pending += count;
     this.#host.emptied();
-    const request = this.#request(count, true);
+    const request = this.#request(wanted, true);
     const woken = await this.#waiter.wait(request);
     this.#isWaiting = false;
     this.#pending -= count;
@@ -339,7 +351,7 @@ export class Intake {
     const isTimed = !request.flags.includes("w") || clock.earliest(0) !== undefined;
     if (isTimed) clock.observe(sentAt, takenAt);
     else this.#mustLook = true;
-    if (request.count > 0) this.#isDrained = reply.entries.length < request.count;
+    if (request.count > 0) this.#isDrained = reply.entries.length < request.count && !reply.isMore;
     if (reply.reclaimed.length > 0) {
       this.leases.loseAll(new Set(reply.reclaimed.map(({ member }) => member)));
       this.#host.reclaimed(reply.reclaimed);

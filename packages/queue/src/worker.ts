@@ -16,7 +16,7 @@ import { JobLeaseLostError, JobTimeoutError, UnrecoverableError } from "./errors
 import { recordOf, storedError } from "./failure.js";
 import { handlerMap, type Handlers } from "./handlers.js";
 import { fenceWidth, partsOf } from "./ids.js";
-import { type Ending, Intake } from "./intake.js";
+import { type Demand, type Ending, Intake } from "./intake.js";
 import type { Job } from "./job.js";
 import { concurrencyOption, type QueueSettings, type WorkOptions, type WorkSettings, workSettings } from "./options.js";
 import { decodePayload, encodePayload } from "./payload.js";
@@ -69,6 +69,9 @@ const aheadMs = 50;
 const maxAhead = 500;
 /** Jobs that wait for a free handler longer than this go back: another worker may have one. */
 const hoardMs = 2 * aheadMs;
+const nothing: Demand = { count: 0, sure: 0 };
+const one: Demand = { count: 1, sure: 1 };
+
 /** What passes by itself is tried again soon. The rest waits for a person: a right, or a setting of the server. */
 const retryMs = ({ retryable }: KitError, attempt: number): number =>
   retryable ? backoffMs(attempt + 1, 50, 2_000) : 250 + backoffMs(attempt + 1, 250, 4_750);
@@ -97,8 +100,10 @@ export class Worker extends TypedEmitter<WorkerEvents> implements AsyncDisposabl
   #running = 0;
   /** Jobs that wait for the server's permission to begin, or for the caller's `backoff` to decide. */
   #asking = 0;
-  /** How long handlers take on average; undefined before the first one has ended. */
-  #averageMs: number | undefined;
+  /** How long handlers take on average, by name. */
+  readonly #averagesMs = new Map<string, number>();
+  /** The names of the jobs that were taken last, with how many: the next ones are expected to be like them. */
+  readonly #lastTaken = new Map<string, number>();
   /** The suspect: a running job that a further crash would make a dead letter. No other such job runs beside it. */
   #suspect: TakenJob | undefined;
   /** The last take had such a job. The worker then takes one job at a time until one comes that has crashes left. */
@@ -256,31 +261,39 @@ export class Worker extends TypedEmitter<WorkerEvents> implements AsyncDisposabl
 
   // Taking ----------------------------------------------------------------------------------------------------------
 
-  #demand(pending: number, ending: number): number {
-    if (this.#closing) return 0;
+  #demand(pending: number, ending: number): Demand {
+    if (this.#closing) return nothing;
     const { concurrency, strict, ackEach } = this.#settings;
     const unconfirmed = ackEach ? this.#intake.unconfirmed - ending : 0;
     const atHand = this.#buffer.length + pending;
     const most = concurrency - this.#running - unconfirmed;
     const free = Math.min(most, this.#turn?.free(this) ?? most) - atHand;
-    if (this.#isCareful) return this.#isBarred || free <= 0 || atHand > 0 ? 0 : 1;
+    if (this.#isCareful) return this.#isBarred || free <= 0 || atHand > 0 ? nothing : one;
     const ahead = strict ? 0 : this.#ahead();
     // A few jobs to take ahead are not worth a call.
-    if (free <= 0 && free + ahead < ahead / 2) return 0;
-    return Math.max(0, free + ahead);
+    if (free <= 0 && free + ahead < ahead / 2) return nothing;
+    return { count: Math.max(0, free + ahead), sure: Math.max(0, free) };
   }
 
   get #isBarred(): boolean {
     return this.#suspect !== undefined && (this.#suspect.state === "held" || this.#suspect === this.#barredBy);
   }
 
+  /** Nothing while the last jobs had a name of which no handler has ended yet. */
   #ahead(): number {
-    if (this.#averageMs === undefined) return 0;
-    return Math.min(maxAhead, Math.floor((aheadMs / Math.max(this.#averageMs, 0.001)) * this.#settings.concurrency));
+    let [sum, count] = [0, 0];
+    for (const [name, taken] of this.#lastTaken) {
+      sum += taken * (this.#averagesMs.get(name) ?? Infinity);
+      count += taken;
+    }
+    const averageMs = count === 0 ? Infinity : Math.max(sum / count, 0.001);
+    return Math.min(maxAhead, Math.floor((aheadMs / averageMs) * this.#settings.concurrency));
   }
 
   #deliver(jobs: readonly TakenJob[]): void {
     const { maxCrashes } = this.#settings;
+    this.#lastTaken.clear();
+    for (const { name } of jobs) this.#lastTaken.set(name, (this.#lastTaken.get(name) ?? 0) + 1);
     const returned: TakenJob[] = [];
     const held: TakenJob[] = [];
     for (const job of jobs)
@@ -301,7 +314,20 @@ export class Worker extends TypedEmitter<WorkerEvents> implements AsyncDisposabl
   #hold(jobs: readonly TakenJob[]): void {
     for (const job of jobs) this.#buffer.push(job);
     this.#start();
+    if (this.#buffer.length > 0) this.#returnLate();
     if (this.#buffer.length > 0) this.#watchHoard();
+  }
+
+  /** Jobs that would wait for a handler for too long go back at once, and all behind a name that is not known yet. */
+  #returnLate(): void {
+    const mostMs = hoardMs * this.#settings.concurrency;
+    let sum = 0;
+    const late = this.#buffer.findIndex(({ name }) => {
+      const isLate = sum > mostMs;
+      sum += this.#averagesMs.get(name) ?? Infinity;
+      return isLate || sum === Infinity;
+    });
+    if (late >= 0) void this.#handBack(this.#buffer.splice(late));
   }
 
   /**
@@ -356,7 +382,8 @@ export class Worker extends TypedEmitter<WorkerEvents> implements AsyncDisposabl
       const [oldest] = this.#buffer;
       if (!oldest) return;
       if (performance.now() - oldest.startedAt < hoardMs) return this.#watchHoard();
-      this.#averageMs = Math.max(this.#averageMs ?? 0, aheadMs);
+      for (const { name, state, startedAt } of this.#intake.leases.jobs)
+        if (state === "running") this.#note(name, performance.now() - startedAt, 1);
       void this.#handBack(this.#buffer.splice(0));
     }, hoardMs).unref();
   }
@@ -461,8 +488,12 @@ export class Worker extends TypedEmitter<WorkerEvents> implements AsyncDisposabl
     this.#running--;
     job.cancelTimer?.();
     if (this.#suspect === job) this.#suspect = undefined;
-    const tookMs = performance.now() - job.startedAt;
-    this.#averageMs = this.#averageMs === undefined ? tookMs : this.#averageMs + (tookMs - this.#averageMs) / 16;
+    this.#note(job.name, performance.now() - job.startedAt, 1 / 16);
+  }
+
+  #note(name: string, tookMs: number, share: number): void {
+    const before = this.#averagesMs.get(name) ?? tookMs;
+    this.#averagesMs.set(name, before + (tookMs - before) * share);
   }
 
   /** `close()` waits for it. */

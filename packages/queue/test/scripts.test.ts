@@ -59,13 +59,24 @@ describe("step", () => {
     n: number,
     {
       count = 0,
+      sure = count,
       flags = "",
       upkeep = "",
       done = [],
       others = [],
-    }: Partial<{ count: number; flags: string; upkeep: string; done: string[]; others: string[] }>,
+    }: Partial<{ count: number; sure: number; flags: string; upkeep: string; done: string[]; others: string[] }>,
   ): Promise<all.StepReply> => {
-    const args = { fence: fence(n), count, leaseMs: 60_000, flags, bounds, upkeep, done: done.join("\n"), others };
+    const args = {
+      fence: fence(n),
+      count,
+      sure,
+      leaseMs: 60_000,
+      flags,
+      bounds,
+      upkeep,
+      done: done.join("\n"),
+      others,
+    };
     return step.run(redis.client, { ...taking(n), replies: [replies()] }, args);
   };
   const expire = (member: string): Promise<unknown> => redis.client.zadd(keys().leases, "XX", 1, member);
@@ -200,6 +211,18 @@ describe("step", () => {
     await redis.client.rpush(keys().waiting, b);
     await redis.client.hset(keys().jobs, b, `k1 job\n"${b}"`);
     expect(await run(1, { count: 9 })).toMatchObject({ entries: [], blobs: [] });
+  });
+
+  it("takes ahead only while no worker is idle, and wakes one where it leaves jobs", async () => {
+    await addSome(a, b, c);
+    await redis.client.del(keys().wake);
+    expect(await run(1, { count: 3, sure: 1 })).toMatchObject({ entries: [a], isMore: true });
+    expect(await redis.client.zrange(keys().wake, "0", "-1")).toEqual(["job"]);
+    // The marker is still there: nobody waits.
+    expect(await run(2, { count: 2, sure: 0 })).toMatchObject({ entries: [b, c], isMore: false });
+    await redis.client.del(keys().wake);
+    expect(await run(3, { count: 2, sure: 0 })).toMatchObject({ entries: [], isMore: false });
+    expect(await redis.client.exists(keys().wake)).toBe(0);
   });
 
   it("takes nothing for the copy of a call that found the queue idle, once there are jobs", async () => {

@@ -86,6 +86,8 @@ export interface StepReply {
   readonly nextEnd: number | undefined;
   /** How many jobs became ready: due ones and reclaimed ones. */
   readonly promoted: number;
+  /** Jobs were left, since other workers were idle. */
+  readonly isMore: boolean;
 }
 
 const instant = (ms: number): number | undefined => (ms === -2 ? undefined : ms === -1 ? Infinity : ms);
@@ -104,7 +106,7 @@ const reclaimedOf = (line: string): Reclaimed => {
 const decodeStep = (raw: unknown): StepReply => {
   const all = raw as Buffer[];
   const [entries, records, refused, reclaimed, state] = all.splice(-5);
-  const [nowMicros = 0, nextDue = -2, nextEnd = -2, promoted = 0] = String(state).split(" ").map(Number);
+  const [nowMicros = 0, nextDue = -2, nextEnd = -2, promoted = 0, isMore = 0] = String(state).split(" ").map(Number);
   return {
     blobs: all,
     entries: lines(entries),
@@ -115,6 +117,7 @@ const decodeStep = (raw: unknown): StepReply => {
     nextDue: instant(nextDue),
     nextEnd: instant(nextEnd),
     promoted,
+    isMore: isMore === 1,
   };
 };
 
@@ -136,13 +139,13 @@ type StepKeys = typeof stepKeys;
 /** The worker's one call. Its fence makes it safe to lose a reply: `recover` returns the jobs that it carried. */
 export const step: Script<
   readonly [...StepKeys, "...replies"],
-  readonly ["fence", "count", "leaseMs", "flags", "bounds", "upkeep", "done", "...others"],
+  readonly ["fence", "count", "sure", "leaseMs", "flags", "bounds", "upkeep", "done", "...others"],
   StepReply
 > = defineScript({
   name: "queue.step",
   source: [entriesSource, readySource, deadSource, watchSource, takesSource, stepSource],
   keys: [...stepKeys, "...replies"],
-  args: ["fence", "count", "leaseMs", "flags", "bounds", "upkeep", "done", "...others"],
+  args: ["fence", "count", "sure", "leaseMs", "flags", "bounds", "upkeep", "done", "...others"],
   bytes: true,
   reply: decodeStep,
 });

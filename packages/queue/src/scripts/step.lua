@@ -16,13 +16,14 @@
 -- ARGV[1]   fence        string   12 characters, of this call alone: 7 of the worker, then a count in base 36; empty where it
 --                                 takes nothing and has no upkeep
 -- ARGV[2]   count        integer  how many jobs to take at most, up to 500
--- ARGV[3]   leaseMs      integer  length of their leases
--- ARGV[4]   flags        string   `w` it stands behind a wait; `l` look for due jobs and ended leases; `s` jobs that are
+-- ARGV[3]   sure         integer  how many of them though other workers are idle; the others only while none is
+-- ARGV[4]   leaseMs      integer  length of their leases
+-- ARGV[5]   flags        string   `w` it stands behind a wait; `l` look for due jobs and ended leases; `s` jobs that are
 --                                 taken begin a time of work: tell the idle workers
--- ARGV[5]   bounds       string   `maxCrashes maxCount maxAgeMs maxBytes`: crashes that make a job a dead letter, and how
+-- ARGV[6]   bounds       string   `maxCrashes maxCount maxAgeMs maxBytes`: crashes that make a job a dead letter, and how
 --                                 many letters are kept
--- ARGV[6]   upkeep       string   how many jobs were completed since this worker last said so; empty: nothing to say
--- ARGV[7]   done         string   members of `leases` whose jobs are done, one a line; made ids only, which never come again
+-- ARGV[7]   upkeep       string   how many jobs were completed since this worker last said so; empty: nothing to say
+-- ARGV[8]   done         string   members of `leases` whose jobs are done, one a line; made ids only, which never come again
 -- ARGV[n]   others       string   for each other job that ended: its member; `d` for done, `x` for dead, or ms until the
 --                                 next attempt; its new record for `failures`, empty where it is done; what its caller is
 --                                 told, empty where nobody waits: which of `replies`, its channel, its name, the outcome
@@ -31,8 +32,8 @@
 --           what of that is still leased; a call that comes after a later one in its slot takes nothing. Their entries, one a line;
 --           their records in `failures`, one a line, empty if none has one; members whose leases had been reclaimed, one a
 --           line; members that were taken back, one a line, each with a blank and its crashes, an `x` behind them if it is
---           dead, or `gone` where there is no such job any more; `now nextDue nextEnd promoted` in epoch microseconds and
---           ms, -1 for none, -2 for not looked
+--           dead, or `gone` where there is no such job any more; `now nextDue nextEnd promoted isMore` in epoch microseconds and
+--           ms, -1 for none, -2 for not looked; 1 if jobs were left to other workers
 local jobs = KEYS[1]
 local waiting = KEYS[2]
 local prioritised = KEYS[3]
@@ -47,12 +48,13 @@ local taken = KEYS[11]
 local replies = { unpack(KEYS, 12) }
 local fence = ARGV[1]
 local count = tonumber(ARGV[2])
-local leaseMs = tonumber(ARGV[3])
-local flags = ARGV[4]
-local bounds = ARGV[5]
-local upkeep = ARGV[6]
-local done = ARGV[7]
-local others = { unpack(ARGV, 8) }
+local sure = tonumber(ARGV[3])
+local leaseMs = tonumber(ARGV[4])
+local flags = ARGV[5]
+local bounds = ARGV[6]
+local upkeep = ARGV[7]
+local done = ARGV[8]
+local others = { unpack(ARGV, 9) }
 
 -- Libraries
 
@@ -78,10 +80,15 @@ end
 local hasUpkeep = upkeep ~= '' and (upkeep ~= '0' or redis.call('EXISTS', dead) == 1)
 if isWoken and not hasUpkeep and redis.call('EXISTS', waiting, prioritised, delayed, leases) == 0 then
   record('')
-  return { '', '', '', '', micros .. ' -1 -1 0' }
+  return { '', '', '', '', micros .. ' -1 -1 0 0' }
 end
 
-local isRare = redis.call('EXISTS', prioritised, failures) > 0
+-- One command says both whether any of the rare keys exist, and whether `wake` does. An idle worker would have popped its marker.
+local found = redis.call('EXISTS', prioritised, failures, wake, wake, wake)
+local isRare = found % 3 > 0
+local isLimited = found < 3 and sure < count
+if isLimited then count = sure end
+local takes = count > 0 or isLimited
 local isFull = isRare or looks or upkeep ~= '' or #others > 0
 if isFull or count == 0 then
   redis.call('LLEN', waiting)
@@ -236,7 +243,7 @@ if count > 0 then
   entries = rankedLeft > 0 and firstRanked(count) or firstWaiting(count)
   reply = blobsOf(entries)
 end
-local recorded = (count > 0 or upkeep ~= '') and record(table.concat(entries, '\n'))
+local recorded = (takes or upkeep ~= '') and record(table.concat(entries, '\n'))
 if recorded then
   ranked, plain, isRare = {}, 0, true
   entries = fenceOf(recorded) == fence and heldOf(leases, recorded) or {}
@@ -278,8 +285,10 @@ if #entries > 0 then
   end
   if string.find(flags, 's', 1, true) then watchLeases(meta, wake, now, leaseMs) end
 end
-if isWoken or promoted > 0 or #ready > 0 then
-  if redis.call('LLEN', waiting) + rankedLeft > plain + #ranked then wakeWorker(wake) end
+local isMore = false
+if isWoken or isLimited or promoted > 0 or #ready > 0 then
+  isMore = redis.call('LLEN', waiting) + rankedLeft > plain + #ranked
+  if isMore then wakeWorker(wake) end
 end
 
 local leased, held = looks and redis.call('ZCARD', leases), 0
@@ -326,5 +335,5 @@ reply[n + 1] = table.concat(entries, '\n')
 reply[n + 2] = records
 reply[n + 3] = table.concat(refused, '\n')
 reply[n + 4] = table.concat(reclaimed, '\n')
-reply[n + 5] = string.format('%s %.0f %.0f %d', micros, nextDue, nextEnd, promoted)
+reply[n + 5] = string.format('%s %.0f %.0f %d %d', micros, nextDue, nextEnd, promoted, isLimited and isMore and 1 or 0)
 return reply
