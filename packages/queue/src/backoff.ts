@@ -24,7 +24,10 @@ export interface Backoff {
   readonly jitter?: number | undefined;
 }
 
-/** Says how long a job waits for its next attempt, in ms; -1 gives it up. */
+/**
+ * Says how long a job waits for its next attempt, in ms; -1 gives it up. Fractions are rounded up, and no wait is longer than ten
+ * thousand years. If it throws, or gives something else, the worker emits `error` with a JobBackoffError, and the default applies.
+ */
 export type BackoffFunction = (failure: {
   /** The attempt that failed, counted from 1. */
   readonly attempt: number;
@@ -61,6 +64,19 @@ export const backoffOption = (name: string, backoff: Backoff): ResolvedBackoff =
     maxMs: integerOption(`${name}.maxMs`, maxMs, 0),
     jitter: numberOption(`${name}.jitter`, jitter, 0, 1),
   };
+};
+
+/** The longest wait of a job. */
+export const longestWaitMs = 3e14;
+
+/**
+ * What a caller's function gave.
+ *
+ * @throws {RangeError} it is no wait.
+ */
+export const checkedWait = (waitMs: unknown): number => {
+  if (typeof waitMs === "number" && (waitMs >= 0 || waitMs === -1)) return Math.min(Math.ceil(waitMs), longestWaitMs);
+  throw new RangeError("Expected a number of milliseconds from 0, or -1");
 };
 
 /** The wait after an attempt that failed, counted from 1. */

@@ -10,6 +10,7 @@ import type { StoredError } from "./failure.js";
  * - `KIT_JOB_LEASE_LOST`: a job's lease ended while its handler ran; it may run elsewhere
  * - `KIT_JOB_TIMEOUT`: a handler took longer than its job allows
  * - `KIT_JOB_UNRECOVERABLE`: a handler threw an UnrecoverableError: the job is not retried
+ * - `KIT_JOB_BACKOFF`: a worker's `backoff` threw, or gave no number of milliseconds
  * - `KIT_JOB_FAILED`: a job that was called failed for good
  * - `KIT_JOB_OUTCOME_LOST`: a job that was called is gone, and so is its outcome
  * - `KIT_QUEUE_CALL_TIMEOUT`: a job that was called has no outcome in time
@@ -21,6 +22,7 @@ export type QueueErrorCode =
   | "KIT_JOB_LEASE_LOST"
   | "KIT_JOB_TIMEOUT"
   | "KIT_JOB_UNRECOVERABLE"
+  | "KIT_JOB_BACKOFF"
   | "KIT_JOB_FAILED"
   | "KIT_JOB_OUTCOME_LOST"
   | "KIT_QUEUE_CALL_TIMEOUT";
@@ -120,6 +122,21 @@ export class UnrecoverableError extends KitError {
 
   constructor(message: string, options: { readonly cause?: unknown } = {}) {
     super("KIT_JOB_UNRECOVERABLE", message, options);
+  }
+}
+
+/**
+ * A worker's `backoff` threw (`cause`), or gave no number of milliseconds and not -1. The job waits by the default. An `error` event of
+ * the worker.
+ */
+export class JobBackoffError extends KitError {
+  /** @internal */
+  static override readonly brand: string = "JobBackoffError";
+  readonly job: string;
+
+  constructor(job: string, cause: unknown) {
+    super("KIT_JOB_BACKOFF", `The back-off of a ${shown(job)} job failed; the default applies`, { cause });
+    this.job = job;
   }
 }
 

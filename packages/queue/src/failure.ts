@@ -4,11 +4,20 @@ export interface StoredError {
   readonly message: string;
   readonly code?: string;
   readonly stack?: string;
+  /** Up to four errors deep. */
+  readonly cause?: StoredError;
+  /** The first five of an AggregateError. */
+  readonly errors?: readonly StoredError[];
 }
 
 const mostName = 128;
 const mostMessage = 1_024;
 const mostStack = 4_096;
+const mostDepth = 4;
+const mostMembers = 5;
+/** Causes and members together; of these the stack is cut shorter. */
+const mostNested = 12;
+const mostNestedStack = 1_024;
 
 const cut = (text: string, most: number): string => (text.length > most ? `${text.slice(0, most)}…` : text);
 
@@ -21,15 +30,24 @@ const textOf = (value: unknown): string => {
 };
 
 /** Never throws: the fields of an error may hold anything, and reading one may throw. */
-export const storedError = (error: unknown): StoredError => {
+export const storedError = (error: unknown): StoredError => stored(error, mostDepth, { left: mostNested }, mostStack);
+
+const stored = (error: unknown, depth: number, nested: { left: number }, stackLength: number): StoredError => {
   try {
     if (!(error instanceof Error)) return { name: typeof error, message: cut(textOf(error), mostMessage) };
-    const { name, message, code, stack } = error as { readonly [Field in keyof StoredError]: unknown };
+    const { name, message, code, stack, cause, errors } = error as { readonly [Field in keyof StoredError]: unknown };
+    const within = (one: unknown): StoredError => stored(one, depth - 1, nested, mostNestedStack);
+    const isDeep = depth === 0 || nested.left <= 0;
+    const members = isDeep || !Array.isArray(errors) ? [] : errors.slice(0, mostMembers);
+    const hasCause = !isDeep && cause !== undefined;
+    nested.left -= members.length + Number(hasCause);
     return {
       name: cut(textOf(name), mostName),
       message: cut(textOf(message), mostMessage),
       ...(typeof code === "string" ? { code: cut(code, mostName) } : {}),
-      ...(typeof stack === "string" ? { stack: cut(stack, mostStack) } : {}),
+      ...(typeof stack === "string" ? { stack: cut(stack, stackLength) } : {}),
+      ...(hasCause ? { cause: within(cause) } : {}),
+      ...(members.length > 0 ? { errors: members.map(within) } : {}),
     };
   } catch {
     return { name: typeof error, message: "The error cannot be read" };

@@ -2,6 +2,7 @@ export { createOrderedWorker } from "./ordered.js";
 export { createQueue } from "./queue.js";
 export {
   CallTimeoutError,
+  JobBackoffError,
   JobFailedError,
   JobLeaseLostError,
   JobOutcomeLostError,
@@ -18,7 +19,15 @@ export type { StoredError } from "./failure.js";
 export type { AnyJobs, Handler, Handlers, JobData, JobName, JobResult, JobSchemas, JobTypes } from "./handlers.js";
 export type { Job } from "./job.js";
 export type { DeadLetter } from "./letters.js";
-export type { AddOptions, CallOptions, DeadLetterBounds, DurableOption, QueueOptions, WorkOptions } from "./options.js";
+export type {
+  AddOptions,
+  CallOptions,
+  DeadLetterBounds,
+  DeadLetterOptions,
+  DurableOption,
+  QueueOptions,
+  WorkOptions,
+} from "./options.js";
 export type { OrderedOptions, OrderedWorker } from "./ordered.js";
 export type { JobToAdd, Queue, QueueEvents } from "./queue.js";
 export type { Worker, WorkerEvents } from "./worker.js";

@@ -1,6 +1,7 @@
 import { parseRecord, type StoredError } from "./failure.js";
 import { decodePayload, parseBlob } from "./payload.js";
-import type { StoredLetter } from "./scripts/index.js";
+import type { QueueCommands } from "./commands.js";
+import { letters, type StoredLetter } from "./scripts/index.js";
 
 /** The stored facts of a job, apart from its data. */
 export interface StoredFacts {
@@ -47,7 +48,37 @@ export const dataOf = (blob: Buffer): unknown => {
   }
 };
 
-export const letterOf = ({ id, diedAt, blob, record }: StoredLetter): DeadLetter => ({
+const letterOf = ({ id, diedAt, blob, record }: StoredLetter): DeadLetter => ({
   ...{ id, diedAt, data: dataOf(blob) },
   ...factsOf(blob, record),
 });
+
+/** Where a page ended. */
+type Position = Pick<DeadLetter, "id" | "diedAt">;
+
+/** Letters that died before `position`, the youngest first; of one instant the greatest id first, as in the sorted set. */
+export const readLetters = async (
+  commands: QueueCommands,
+  position: Position | undefined,
+  count: number,
+  name: string,
+): Promise<DeadLetter[]> => {
+  const found: DeadLetter[] = [];
+  let last = position;
+  for (let start = 0; ;) {
+    const latest = last?.diedAt;
+    const page = await commands.run(letters, { latest: latest ?? "+inf", start, name });
+    for (const letter of page) {
+      const isOlder = !last || letter.diedAt < last.diedAt;
+      if (!isOlder && (letter.diedAt > last!.diedAt || compare(letter.id, last!.id) >= 0)) continue;
+      last = letter;
+      if (letter.blob.length > 0 && found.push(letterOf(letter)) === count) return found;
+    }
+    const end = page.at(-1);
+    if (!end) return found;
+    // Letters of one instant may fill a page.
+    start = end.diedAt === latest ? start + page.length : 0;
+  }
+};
+
+const compare = (a: string, b: string): number => Buffer.compare(Buffer.from(a), Buffer.from(b));

@@ -15,10 +15,12 @@ import {
   type Backoff,
   type BackoffFunction,
   backoffOption,
+  longestWaitMs,
   type ResolvedBackoff,
   type RetryPolicy,
 } from "./backoff.js";
 import { isMade } from "./ids.js";
+import { encodedName } from "./names.js";
 import { schemaMap, type SchemaMap } from "./schemas.js";
 
 /** How many dead letters are kept; the oldest go first, and `deadDropped` counts them. */
@@ -157,6 +159,20 @@ export interface CallOptions extends Omit<AddOptions, "id" | "op"> {
    * @default 30,000
    */
   readonly waitMs?: number | undefined;
+}
+
+/** Which dead letters to read. */
+export interface DeadLetterOptions {
+  /** The last one of the page before; it need not be there any more. */
+  readonly before?: { readonly id: string; readonly diedAt: number } | undefined;
+  /**
+   * At most 100.
+   *
+   * @default 10
+   */
+  readonly count?: number | undefined;
+  /** Only those of jobs of this name. */
+  readonly job?: string | undefined;
 }
 
 /** How a worker works. */
@@ -312,15 +328,31 @@ const idOption = (id: string): string => {
 /** @throws {TypeError | RangeError} it is not an array of ids. */
 export const idsOption = (ids: readonly string[]): readonly string[] => {
   if (!Array.isArray(ids)) throw new TypeError("Expected `ids` to be an array");
-  for (const id of ids) textOption("id", id, 160);
+  for (const id of ids)
+    // It would part the list of ids.
+    if (/\p{Cc}/u.test(textOption("id", id, 160))) throw new RangeError("Expected `id` to have no control characters");
   return ids;
 };
+
+/** @throws {TypeError | RangeError} an option is not what it should be. */
+export const resolveLetters = (
+  options: DeadLetterOptions,
+): Required<Pick<DeadLetterOptions, "before">> & { readonly count: number; readonly name: string } => {
+  const { before, count = 10, job } = optionsObject("options", options, ["before", "count", "job"]);
+  if (before !== undefined) {
+    integerOption("before.diedAt", before.diedAt, 0);
+    textOption("before.id", before.id, 160);
+  }
+  return { before, count: integerOption("count", count, 1, 100), name: job === undefined ? "" : encodedName(job) };
+};
+
+/** Ten thousand years at most. */
+export const delayOption = (name: string, ms: number): number => integerOption(name, ms, 0, longestWaitMs);
 
 const dueWord = (delayMs: number | undefined, dueAt: number | undefined): string => {
   if (delayMs !== undefined && dueAt !== undefined) throw new TypeError("Expected `delayMs` or `dueAt`, got both");
   if (dueAt !== undefined) return `\t@${String(integerOption("dueAt", dueAt, 0))}`;
-  // Ten thousand years.
-  return delayMs === undefined || integerOption("delayMs", delayMs, 0, 3e14) === 0 ? "" : `\td${String(delayMs)}`;
+  return delayMs === undefined || delayOption("delayMs", delayMs) === 0 ? "" : `\td${String(delayMs)}`;
 };
 
 export const priorityOption = (priority: number): number =>

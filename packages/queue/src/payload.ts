@@ -1,5 +1,6 @@
 import type { ResolvedBackoff } from "./backoff.js";
 import { JobPayloadError } from "./errors.js";
+import { encodedName } from "./names.js";
 import type { JobPolicy } from "./options.js";
 
 /** The header of a job, without the instant at which it was added. */
@@ -13,12 +14,6 @@ export interface JobHeader {
   /** The caller that waits for the outcome: `inbox.caller`. */
   readonly replyTo: string | undefined;
 }
-
-const encodedName = (name: string): string => {
-  if (typeof name !== "string" || name === "" || name.length > 128 || /\p{Surrogate}/u.test(name))
-    throw new RangeError("Expected the name of a job to be well-formed text of 1 to 128 characters");
-  return encodeURIComponent(name);
-};
 
 /** The header of jobs of one kind: `name[ options]`, all ASCII. */
 export const headOf = (

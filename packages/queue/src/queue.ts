@@ -1,23 +1,18 @@
 import { type KitError, KitClosedError, type RedisLike } from "@kit/core";
-import {
-  type CloseOptions,
-  closeTimeoutMs,
-  Deadline,
-  integerOption,
-  optionsObject,
-  traced,
-  TypedEmitter,
-} from "@kit/core/toolkit";
+import { type CloseOptions, closeTimeoutMs, Deadline, optionsObject, traced, TypedEmitter } from "@kit/core/toolkit";
 import { Calls } from "./calls.js";
 import { QueueCommands } from "./commands.js";
 import type { AnyJobs, Handlers, JobData, JobName, JobResult, JobSchemas, JobTypes } from "./handlers.js";
-import { type DeadLetter, letterOf } from "./letters.js";
+import { type DeadLetter, readLetters } from "./letters.js";
 import {
   type AddOptions,
   type CallOptions,
+  type DeadLetterOptions,
+  delayOption,
   idsOption,
-  resolveCall,
   resolveAdd,
+  resolveCall,
+  resolveLetters,
   type ResolvedAdd,
   type QueueOptions,
   type QueueSettings,
@@ -27,7 +22,7 @@ import {
 import { encodePayload, headOf, type Payload, readPayload } from "./payload.js";
 import { type NewJob, parseOp, Producer } from "./producer.js";
 import { assertFits } from "./schemas.js";
-import { letters, maxRedriven, redrive } from "./scripts/index.js";
+import { maxRedriven, redrive } from "./scripts/index.js";
 import { type Turn, Worker } from "./worker.js";
 
 /** Events of a queue object. */
@@ -214,29 +209,39 @@ export class Queue<Jobs extends JobTypes<Jobs> = AnyJobs> extends TypedEmitter<Q
   }
 
   /**
-   * Reads dead letters, the oldest first.
+   * Reads dead letters, the youngest first. `before` is the last one of the page before: what was moved, deleted or has died since
+   * shifts nothing. With `job` only those of jobs of this name, for which the server looks through all, 50 in a call.
    *
    * @throws {KitUnavailableError} no server answered in time.
    * @throws {TypeError | RangeError} an option is not what it should be.
+   *
+   * @example
+   * const older = await queue.deadLetters({ before: page.at(-1), job: "email", count: 50 });
    */
-  async deadLetters(options: { readonly start?: number; readonly count?: number } = {}): Promise<DeadLetter[]> {
+  async deadLetters(options: DeadLetterOptions = {}): Promise<DeadLetter[]> {
     this.#assertOpen();
-    const { start = 0, count = 10 } = optionsObject("options", options, ["start", "count"]);
-    integerOption("start", start, 0);
-    integerOption("count", count, 1, 100);
-    return await this.#untold("queue.deadLetters", {}, async () =>
-      (await this.#commands.run(letters, { start, count, parts: "all" })).map(letterOf),
-    );
+    const { before, count, name } = resolveLetters(options);
+    return await this.#untold("queue.deadLetters", {}, () => readLetters(this.#commands, before, count, name));
   }
 
   /**
    * Moves dead letters to the end of the queue, with all their attempts and no crashes: those with these ids, or all that are
-   * dead now. Resolves with their number; an id that is no dead letter is ignored.
+   * dead now. Resolves with their number; an id that is no dead letter is ignored. With `spreadMs` each becomes ready at a random
+   * instant within this time, which spares what they failed at.
    *
+   * @throws {TypeError | RangeError} `ids` is no array of ids, or an option is not what it should be.
    * @throws {KitUnavailableError | KitUnknownOutcomeError} as every command. The call can be repeated safely.
    */
-  async redrive(ids?: readonly string[]): Promise<number> {
-    return await this.#eachLetter("redrive", ids === undefined ? undefined : idsOption(ids));
+  async redrive(
+    ids?: readonly string[],
+    options: {
+      /** In milliseconds. @default 0 */
+      readonly spreadMs?: number | undefined;
+    } = {},
+  ): Promise<number> {
+    const { spreadMs = 0 } = optionsObject("options", options, ["spreadMs"]);
+    const spread = delayOption("spreadMs", spreadMs);
+    return await this.#eachLetter("redrive", ids === undefined ? undefined : idsOption(ids), spread);
   }
 
   /**
@@ -295,21 +300,18 @@ export class Queue<Jobs extends JobTypes<Jobs> = AnyJobs> extends TypedEmitter<Q
     return head;
   }
 
-  #eachLetter(verb: "redrive" | "drop", ids: readonly string[] | undefined): Promise<number> {
+  #eachLetter(verb: "redrive" | "drop", ids: readonly string[] | undefined, spreadMs = 0): Promise<number> {
     return this.#traced(`queue.${verb}`, {}, async () => {
       this.#assertOpen();
       let total = 0;
-      const moved = new Set<string>();
-      for (let start = 0; ; start += maxRedriven) {
-        // Jobs that died again stand behind all other dead letters: moving them once more might never end.
-        const some = ids
-          ? ids.slice(start, start + maxRedriven)
-          : (await this.#commands.run(letters, { start: 0, count: maxRedriven, parts: "ids" }))
-              .map(({ id }) => id)
-              .filter((id) => !moved.has(id));
-        for (const id of some) moved.add(id);
-        if (some.length > 0) total += await this.#commands.run(redrive, { verb, ids: some.join("\n") });
-        if (some.length < maxRedriven) return total;
+      // Without ids: those that are dead at the first call. Jobs that die again are left alone, or this might never end.
+      for (let start = 0, begun = ""; ; start += maxRedriven) {
+        const some = ids?.slice(start, start + maxRedriven).join("\n");
+        if (some === "") return total;
+        const reply = await this.#commands.run(redrive, { verb, ids: some ?? "", begun, spreadMs });
+        total += reply.moved;
+        ({ begun } = reply);
+        if (!ids && reply.moved < maxRedriven) return total;
       }
     });
   }

@@ -9,10 +9,10 @@ import {
   pause,
   TypedEmitter,
 } from "@kit/core/toolkit";
-import { type BackoffFunction, waitAfter } from "./backoff.js";
+import { type BackoffFunction, checkedWait, waitAfter } from "./backoff.js";
 import { QueueCommands } from "./commands.js";
 import { Condition } from "./condition.js";
-import { JobLeaseLostError, JobTimeoutError, UnrecoverableError } from "./errors.js";
+import { JobBackoffError, JobLeaseLostError, JobTimeoutError, UnrecoverableError } from "./errors.js";
 import { recordOf, storedError } from "./failure.js";
 import { handlerMap, type Handlers } from "./handlers.js";
 import { fenceWidth, partsOf } from "./ids.js";
@@ -533,15 +533,14 @@ export class Worker extends TypedEmitter<WorkerEvents> implements AsyncDisposabl
   async #judgeBy(backoff: BackoffFunction, job: TakenJob, error: unknown, attempt: number): Promise<void> {
     let waitMs: number;
     try {
-      waitMs = await backoff({ attempt, error, job });
-    } catch {
-      waitMs = NaN;
+      waitMs = checkedWait(await backoff({ attempt, error, job }));
+    } catch (cause) {
+      waitMs = waitAfter(attempt);
+      this.emit("error", new JobBackoffError(job.name, cause));
     }
     // Handed back meanwhile.
     if (job.state === "ended") return;
-    // If the function fails or returns no valid wait, the default applies.
-    if (waitMs === -1) this.#end(job, "dead", error, attempt);
-    else this.#end(job, waitMs >= 0 && waitMs < 3e14 ? Math.round(waitMs) : waitAfter(attempt), error, attempt);
+    this.#end(job, waitMs === -1 ? "dead" : waitMs, error, attempt);
     this.#intake.schedule();
   }
 

@@ -430,7 +430,7 @@ export const queueBehaviour = (mode: RedisMode, login?: Login): void => {
         const failures: (number | undefined)[] = [];
         const worker = work(queue, ({ attempt }) => {
           attempts.push(attempt);
-          throw Object.assign(new Error("no such host"), { code: "ENOTFOUND" });
+          throw Object.assign(new Error("no such host", { cause: "dns" }), { code: "ENOTFOUND" });
         });
         let deaths = 0;
         worker.on("failed", ({ retryInMs }) => failures.push(retryInMs));
@@ -447,7 +447,7 @@ export const queueBehaviour = (mode: RedisMode, login?: Login): void => {
             data: { to: "ann" },
             attempts: 3,
             crashes: 0,
-            error: { message: "no such host", code: "ENOTFOUND" },
+            error: { message: "no such host", code: "ENOTFOUND", cause: { name: "string", message: "dns" } },
           },
         ]);
         expect(letters[0]!.diedAt).toBeGreaterThanOrEqual(letters[0]!.addedAt);
@@ -487,6 +487,55 @@ export const queueBehaviour = (mode: RedisMode, login?: Login): void => {
         expect(await fixture().db.hget(fixture().keysOf().meta, "deadBytes")).toBe("0");
       });
 
+      it("reads dead letters page by page, the youngest first, by name, whatever is moved meanwhile", async () => {
+        const queue = make();
+        queue.work({});
+        const datas = Array.from({ length: 7 }, (_, n) => n);
+        for (const data of datas) {
+          await queue.add(data % 2 === 0 ? "even" : "odd / ä", data);
+          await eventually(async () => expect((await fixture().counts()).dead).toBe(data + 1));
+        }
+        const first = await queue.deadLetters({ count: 3 });
+        expect(first.map(({ data }) => data)).toEqual([6, 5, 4]);
+        await queue.redrive(first.map(({ id }) => id));
+        await eventually(async () => expect((await fixture().counts()).dead).toBe(7));
+        const page = await queue.deadLetters({ before: first[2], count: 3 });
+        expect(page.map(({ data }) => data)).toEqual([3, 2, 1]);
+        expect((await queue.deadLetters({ before: page[2] })).map(({ data }) => data)).toEqual([0]);
+        const odd = await queue.deadLetters({ job: "odd / ä", count: 2 });
+        expect(new Set(odd.map(({ data }) => data))).toEqual(new Set([3, 5]));
+        expect(await queue.deadLetters({ job: "odd / ä", before: odd[1] })).toMatchObject([{ data: 1 }]);
+        expect(await queue.deadLetters({ job: "nobody" })).toEqual([]);
+      });
+
+      it("reads dead letters that died at one instant, each once", async () => {
+        const queue = make();
+        const { dead, jobs } = fixture().keysOf();
+        const ids = Array.from({ length: 250 }, (_, n) => `id-${n % 2 === 0 ? "A" : "b"}${String(n)}`);
+        for (const id of ids) await fixture().db.zadd(dead, 7, id);
+        for (const id of ids) await fixture().db.hset(jobs, id, "k1 job\n1");
+        const seen: string[] = [];
+        for (let page = await queue.deadLetters({ count: 60 }); page.length > 0;) {
+          seen.push(...page.map(({ id }) => id));
+          page = await queue.deadLetters({ before: page.at(-1), count: 60 });
+        }
+        expect(seen).toEqual(ids.toSorted().toReversed());
+      });
+
+      it("spreads redriven jobs over the time that is asked for", async () => {
+        const queue = make();
+        queue.work({});
+        await queue.addAll(Array.from({ length: 20 }, (_, data) => ({ name: "job", data, priority: data % 2 })));
+        await eventually(async () => expect((await fixture().counts()).dead).toBe(20));
+        expect(await queue.redrive(undefined, { spreadMs: 3_600_000 })).toBe(20);
+        expect(await fixture().counts()).toMatchObject({ dead: 0, waiting: 0, failures: 0 });
+        const found = await fixture().db.zrange(fixture().keysOf().delayed, "0", "-1", "WITHSCORES");
+        const due = found.filter((_, index) => index % 2 === 1).map(Number);
+        expect(new Set(due).size).toBeGreaterThan(15);
+        expect(Math.max(...due) - Math.min(...due)).toBeLessThanOrEqual(3_600_000);
+        expect(found.filter((one) => one.startsWith("!1!"))).toHaveLength(10);
+      });
+
       it("redrives each dead letter once, though they die again meanwhile", async () => {
         const queue = make();
         const fail = (): never => {
@@ -506,7 +555,7 @@ export const queueBehaviour = (mode: RedisMode, login?: Login): void => {
         });
         for (let index = 0; index < 6; index++) await queue.add("job", index);
         await eventually(async () => {
-          expect((await queue.deadLetters()).map(({ data }) => data)).toEqual([3, 4, 5]);
+          expect((await queue.deadLetters()).map(({ data }) => data)).toEqual([5, 4, 3]);
         });
         expect(await fixture().db.hget(fixture().keysOf().meta, "deadDropped")).toBe("3");
         expect((await fixture().counts()).jobs).toBe(3);
@@ -550,6 +599,33 @@ export const queueBehaviour = (mode: RedisMode, login?: Login): void => {
         expect(await failed).toMatchObject({ retryInMs: expect.closeTo(750, -3) as number });
       });
 
+      it.each([
+        [120.3, 121, 0],
+        [1e300, 3e14, 0],
+        [Infinity, 3e14, 0],
+        [Number.NaN, expect.closeTo(750, -3), 1],
+        [-2, expect.closeTo(750, -3), 1],
+        ["100", expect.closeTo(750, -3), 1],
+        [undefined, expect.closeTo(750, -3), 1],
+      ])("takes %s of a backoff function for a wait of %s, and emits %i errors", async (given, retryInMs, count) => {
+        const queue = make({ maxAttempts: 2 });
+        const fail = (): never => {
+          throw new Error("broken");
+        };
+        const worker = work(queue, fail, { backoff: () => given as number });
+        const errors: unknown[] = [];
+        worker.on("error", (error) => errors.push(error));
+        const failed = next(worker, "failed");
+        await queue.add("job", 1);
+        expect(await failed).toMatchObject({ retryInMs });
+        expect(errors).toEqual(
+          Array.from(
+            { length: count },
+            () => expect.objectContaining({ code: "KIT_JOB_BACKOFF", job: "job" }) as unknown,
+          ),
+        );
+      });
+
       it("survives any value that handlers throw, and keeps errors short", async () => {
         const queue = make();
         const cycle: { self?: unknown } = {};
@@ -568,7 +644,7 @@ export const queueBehaviour = (mode: RedisMode, login?: Login): void => {
         for (const index of thrown.keys()) await queue.add("job", index);
         await eventually(async () => expect((await fixture().counts()).dead).toBe(thrown.length));
         const letters = await queue.deadLetters({ count: 100 });
-        expect(letters.map(({ error }) => error?.name)).toEqual([
+        expect(letters.toReversed().map(({ error }) => error?.name)).toEqual([
           "undefined",
           "object",
           "string",
@@ -931,7 +1007,7 @@ export const queueBehaviour = (mode: RedisMode, login?: Login): void => {
         { script: add, args: ["AAAAAAAAA", 5, 0, `${id}2\tp1`, 'k1 job\n"2"'], seed },
         { script: prioritise, args: [id, 2], seed: onlyRanked },
         { script: find, args: [id], seed },
-        { script: letters, args: [0, 10, "all"], seed },
+        { script: letters, args: ["+inf", 0, ""], seed },
         { script: list, args: ["ids", 0, 10], seed },
         { script: overview, args: [], seed },
         { script: scan, args: ["jobs", "0"], seed: withStray },
@@ -941,7 +1017,7 @@ export const queueBehaviour = (mode: RedisMode, login?: Login): void => {
         { script: handBack, args: [`${member}\n${fence}other`], seed },
         { script: recover, args: [fence], seed: withTake },
         { script: outcomes, args: [id, "other"], seed },
-        { script: redrive, args: ["drop", `${id}\nother`], seed },
+        { script: redrive, args: ["drop", `${id}\nother`, "", 0], seed },
         { script: step, args: [fence, 1, 60_000, "l", "2 10000 1209600000 67108864", "1", member], seed },
       ]);
     }

@@ -127,7 +127,11 @@ export const conformance: Conformance = {
           isLocal: true,
         },
         deadLetters: {
-          options: { start: integer(0), count: integer(1, 100) },
+          options: {
+            before: refusing("x", 1, { id: "x" }, { id: "", diedAt: 1 }, { id: "x", diedAt: -1 }),
+            count: integer(1, 100),
+            job: refusing("", "x".repeat(129), 7, null),
+          },
           run: (queue, options) => queue.deadLetters(options),
           trace: ["kit:queue.deadLetters", { queue: name }],
         },

@@ -122,7 +122,8 @@ describe("step", () => {
     await redis.client.del(keys().revoked);
     expect(await run(5, { done: [fence(1) + a] })).toMatchObject({ refused: [fence(1) + a] });
     expect(await redis.client.hkeys(keys().jobs)).toEqual([a]);
-    expect(await redrive.run(redis.client, keys(), { verb: "drop", ids: a })).toBe(1);
+    const dropped = await redrive.run(redis.client, keys(), { verb: "drop", ids: a, begun: "5", spreadMs: 0 });
+    expect(dropped).toEqual({ moved: 1, begun: "5" });
     expect(await redis.client.hget(keys().meta, "deadBytes")).toBe("0");
   });
 

@@ -1,5 +1,6 @@
 import type { CliArgument, CliCommand, CliOption, CommandCall } from "@kit/core/toolkit";
 import { createQueue } from "../index.js";
+import type { StoredError } from "../failure.js";
 import { isQueue, jobFacts, unknownQueue } from "./inspect.js";
 import { inspectJob, type JobFacts, listJobs, type ListedState, repairQueue } from "../manage/index.js";
 
@@ -45,6 +46,13 @@ const listCommand: CliCommand = {
   },
 };
 
+/** What an error says of its causes, each in a line. */
+const reasonsOf = ({ cause, errors = [] }: StoredError): (readonly [string, string])[] =>
+  [...errors, ...(cause ? [cause] : [])].flatMap((one) => [
+    ["because of", `${one.name}: ${one.message}`] as const,
+    ...reasonsOf(one),
+  ]);
+
 const showCommand: CliCommand = {
   path: "queue show",
   about: "shows one job with its data, and where its last error came from",
@@ -58,6 +66,7 @@ const showCommand: CliCommand = {
         ...jobFacts(report),
         ...(state === "none" ? [] : [["content", data === undefined ? "none" : JSON.stringify(data)] as const]),
         ...(error?.stack === undefined ? [] : [["stack", error.stack] as const]),
+        ...(error === null ? [] : reasonsOf(error)),
       ],
       isUnknown: state === "none",
     });

@@ -210,16 +210,16 @@ export interface StoredLetter {
   readonly record: string;
 }
 
-/** Reads dead letters, oldest first. */
+/** Reads dead letters, see `letters.lua`; the blob is empty where the name is another one. */
 export const letters: Script<
   readonly ["jobs", "failures", "dead"],
-  readonly ["start", "count", "parts"],
+  readonly ["latest", "start", "name"],
   readonly StoredLetter[]
 > = defineScript({
   name: "queue.letters",
   source: lettersSource,
   keys: ["jobs", "failures", "dead"],
-  args: ["start", "count", "parts"],
+  args: ["latest", "start", "name"],
   readonly: true,
   bytes: true,
   reply: (raw) => {
@@ -233,18 +233,21 @@ export const letters: Script<
   },
 });
 
-/** Moves dead letters back to the queue, or drops them; replies with how many. */
+/** Moves dead letters back to the queue, or drops them; replies with how many, and with when the operation began. */
 export const redrive: Script<
-  readonly ["jobs", "waiting", "prioritised", "wake", "failures", "dead", "meta"],
-  readonly ["verb", "ids"],
-  number
+  readonly ["jobs", "waiting", "prioritised", "delayed", "wake", "failures", "dead", "meta"],
+  readonly ["verb", "ids", "begun", "spreadMs"],
+  { readonly moved: number; readonly begun: string }
 > = defineScript({
   name: "queue.redrive",
   source: [entriesSource, readySource, deadSource, redriveSource],
-  keys: ["jobs", "waiting", "prioritised", "wake", "failures", "dead", "meta"],
-  args: ["verb", "ids"],
+  keys: ["jobs", "waiting", "prioritised", "delayed", "wake", "failures", "dead", "meta"],
+  args: ["verb", "ids", "begun", "spreadMs"],
   idempotent: true,
-  reply: Number,
+  reply: (raw) => {
+    const [moved, begun] = raw as unknown[];
+    return { moved: Number(moved), begun: String(begun) };
+  },
 });
 
 /**

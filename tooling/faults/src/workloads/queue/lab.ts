@@ -205,11 +205,10 @@ export class QueueLab extends Lab {
     const slowly = { timeoutMs: 10_000 * patience, intervalMs: 50 };
     await eventually(untilNone, slowly).catch(async () => leftovers.push(await left()));
     const letters: Letter[] = [];
-    for (let page = 1; page > 0;) {
-      const found = await queue.deadLetters({ start: letters.length, count: 100 });
-      page = found.length;
+    for (let found = await queue.deadLetters({ count: 100 }); found.length > 0;) {
       for (const { data, attempts, crashes } of found)
         letters.push({ key: (data as { key?: string } | undefined)?.key ?? "?", attempts, crashes });
+      found = await queue.deadLetters({ before: found.at(-1), count: 100 });
     }
     await queue.close({ timeoutMs: 1_000 });
     return letters;
