@@ -10,6 +10,16 @@ const latency = stats.distribution("request_ms", { labelNames: ["route", "outcom
 await latency.timed({ route: "/cart" }, () => "shown", { subject: "/cart/17" });
 await latency.timed({ route: "/cart" }, () => Promise.reject(new Error("sold out"))).catch(() => undefined);
 
+// Labels that are known only at the end. In a `finally` block it never hides the error of the work.
+const http = stats.distribution("http_ms", { labelNames: ["route", "status"] });
+const end = http.startTimer({ route: "/cart" });
+let status = 500;
+try {
+  status = await Promise.resolve(200);
+} finally {
+  end({ status });
+}
+
 // Or hand over what was measured elsewhere.
 for (let ms = 1; ms <= 1_000; ms++) latency.observe({ route: "/search", outcome: "ok" }, ms);
 await stats.flush();

@@ -327,22 +327,22 @@ export class Counter<Names extends string = never> extends Metric<Names, Counter
 
   /** As {@link CounterSeries.add}. */
   add(...args: Labelled<Names, [amount?: number, options?: ConfirmOptions]>): Promise<number> {
-    return this.ask(args, (series, ...rest: Parameters<CounterSeries["add"]>) => series.add(...rest));
+    return this.ask(args, "add");
   }
 
   /** As {@link CounterSeries.total}. */
   total(...args: Labelled<Names, []>): Promise<number> {
-    return this.ask(args, (series, ...rest: Parameters<CounterSeries["total"]>) => series.total(...rest));
+    return this.ask(args, "total");
   }
 
   /** As {@link CounterSeries.read}. */
   read(...args: Labelled<Names, [range: RangeOptions]>): Promise<CounterBucket[]> {
-    return this.ask(args, (series, ...rest: Parameters<CounterSeries["read"]>) => series.read(...rest));
+    return this.ask(args, "read");
   }
 
   /** As {@link CounterSeries.days}. */
   days(...args: Labelled<Names, [options: DaysOptions]>): Promise<CounterDay[]> {
-    return this.ask(args, (series, ...rest: Parameters<CounterSeries["days"]>) => series.days(...rest));
+    return this.ask(args, "days");
   }
 
   /** @internal For an exposition: totals of all processes, or what was confirmed of this object. */

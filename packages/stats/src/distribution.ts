@@ -2,7 +2,7 @@ import { optionsObject, traced } from "@kit/core/toolkit";
 import { floorTo, isPartial, keyStarts, maxAheadMs, planRange, type RangeOptions, type Step } from "./buckets.js";
 import { type SeriesKeys, seriesKeys } from "./keys.js";
 import { type ExpositionFormat, type Family, histogramSamples, type HistogramSeries } from "./exposition.js";
-import { type Labelled, labelsOf } from "./labels.js";
+import { type Labelled, type Labels, labelsOf, labelValues } from "./labels.js";
 import { Metric } from "./metric.js";
 import { addMoments, addValue, type Moments, momentsOf, momentsPlan, noMoments } from "./moments.js";
 import {
@@ -19,7 +19,7 @@ import {
 import { Aggregate, type Batch, type Operands, Outbox } from "./outbox.js";
 import * as scripts from "./scripts/index.js";
 import type { Shared } from "./shared.js";
-import { Sketch } from "./sketch.js";
+import { type DividedBins, dividedBins, Sketch } from "./sketch.js";
 import { Summary } from "./summary.js";
 import { Timeline } from "./timeline.js";
 
@@ -58,6 +58,15 @@ export type Outcome = "ok" | "error";
 /** The label that timers fill in, if a distribution has it. */
 const outcomeLabel = "outcome";
 type TimedNames<Names extends string> = Exclude<Names, typeof outcomeLabel>;
+type StartArgs<Names extends string> = [TimedNames<Names>] extends [never]
+  ? [options?: ObserveOptions]
+  : [labels?: Partial<Labels<TimedNames<Names>>>, options?: ObserveOptions];
+
+/**
+ * Ends a timer: observes the elapsed time, once, and returns it. It takes the outcome (`"ok"` by default), or labels that were
+ * not known at the start. A label that nobody named, or named `undefined`, is empty.
+ */
+export type EndTimer<Names extends string = string> = (end?: Outcome | Partial<Labels<Names>>) => number;
 
 const noOptions = {};
 const dayMs = 86_400_000;
@@ -68,11 +77,22 @@ const valueOption = (value: unknown): number => {
   return value;
 };
 
+const raise = (values: Map<string, number>, subject: string, value: number): void => {
+  values.set(subject, Math.max(value, values.get(subject) ?? -Infinity));
+};
+
+const largest = (values: ReadonlyMap<string, number>, count: number): [subject: string, value: number][] =>
+  [...values].toSorted(([, a], [, b]) => b - a).slice(0, count);
+
 /** The values of one window of the finest width. */
-class Partial {
+class WindowPart {
   readonly moments: Moments = noMoments();
-  readonly sketch: Sketch = new Sketch();
+  readonly sketch: Sketch;
   listed: Map<string, number> | undefined;
+
+  constructor(divided: DividedBins) {
+    this.sketch = new Sketch(divided);
+  }
 
   add(value: number, subject: string | undefined, slowest: number): void {
     addValue(this.moments, value);
@@ -82,26 +102,29 @@ class Partial {
 
   list(subject: string, value: number, slowest: number): void {
     const listed = (this.listed ??= new Map<string, number>());
-    listed.set(subject, Math.max(value, listed.get(subject) ?? -Infinity));
-    if (listed.size <= 2 * slowest) return;
-    this.listed = new Map([...listed].toSorted(([, a], [, b]) => b - a).slice(0, slowest));
+    raise(listed, subject, value);
+    if (listed.size > 2 * slowest) this.listed = new Map(largest(listed, slowest));
   }
 
-  absorb(other: Partial, slowest: number): void {
+  absorb(other: WindowPart, slowest: number): void {
     addMoments(this.moments, other.moments);
     this.sketch.absorb(other.sketch);
     for (const [subject, value] of other.listed ?? []) this.list(subject, value, slowest);
   }
 }
 
-const observations = ({ windows, slowest }: DistributionSettings, { clock }: Shared): Aggregate<Partial> => {
+const observations = (
+  { windows, slowest }: DistributionSettings,
+  divided: DividedBins,
+  { clock }: Shared,
+): Aggregate<WindowPart> => {
   const [finest] = windows as [Step];
-  const make = (): Partial => new Partial();
-  const merge = (into: Partial, from: Partial): void => into.absorb(from, slowest);
+  const make = (): WindowPart => new WindowPart(divided);
+  const merge = (into: WindowPart, from: WindowPart): void => into.absorb(from, slowest);
   return new Aggregate(new Timeline(finest.stepMs, clock, { make, merge }));
 };
 
-class DistributionOutbox extends Outbox<Aggregate<Partial>, Recorded> {
+class DistributionOutbox extends Outbox<Aggregate<WindowPart>, Recorded> {
   readonly keys: SeriesKeys;
   readonly #shared: Shared;
   readonly #settings: DistributionSettings;
@@ -112,18 +135,19 @@ class DistributionOutbox extends Outbox<Aggregate<Partial>, Recorded> {
 
   constructor(id: string, settings: DistributionSettings, shared: Shared) {
     const { delivery, bounds } = settings;
-    super(id, shared.sender, { channel: scripts.merge, delivery, make: () => observations(settings, shared) });
+    const divided = dividedBins(bounds);
+    super(id, shared.sender, { channel: scripts.merge, delivery, make: () => observations(settings, divided, shared) });
     this.#shared = shared;
     this.keys = seriesKeys(shared.prefix, id);
     this.#settings = settings;
     this.localUpTo = bounds.map(() => 0);
   }
 
-  protected override unitsOf({ moments }: Partial): number {
+  protected override unitsOf({ moments }: WindowPart): number {
     return moments.count;
   }
 
-  override operands(seq: number, buffered: Aggregate<Partial>, awaited: Aggregate<Partial>): Operands {
+  override operands(seq: number, buffered: Aggregate<WindowPart>, awaited: Aggregate<WindowPart>): Operands {
     const { maxBins, slowest } = this.#settings;
     const keys = [this.keys.dist, this.keys.writer(this.writer)];
     const partials: (string | number)[] = [];
@@ -137,7 +161,7 @@ class DistributionOutbox extends Outbox<Aggregate<Partial>, Recorded> {
     return { keys, plan: [plan.length, ...plan] };
   }
 
-  override counted({ buffered, awaited }: Batch<Aggregate<Partial>, Recorded>, { total }: Recorded): void {
+  override counted({ buffered, awaited }: Batch<Aggregate<WindowPart>, Recorded>, { total }: Recorded): void {
     for (const { timeline } of [buffered, awaited])
       for (const { moments, sketch } of timeline.values()) {
         addMoments(this.localMoments, moments);
@@ -150,11 +174,11 @@ class DistributionOutbox extends Outbox<Aggregate<Partial>, Recorded> {
     const numbers = reply.split(" ");
     const summary = (first: number): Summary =>
       new Summary(momentsOf((_, index) => numbers[first + index]) ?? noMoments());
-    return { window: summary(0), total: summary(7) };
+    return { window: summary(0), total: summary(8) };
   }
 
-  #partialPlan(at: number, { moments, sketch, listed }: Partial, keys: string[]): (string | number)[] {
-    const { windows, slowest } = this.#settings;
+  #partialPlan(at: number, { moments, sketch, listed }: WindowPart, keys: string[]): (string | number)[] {
+    const { windows, maxBins, slowest } = this.#settings;
     const now = this.#shared.clock.now();
     const untils: number[] = [];
     for (const { stepMs, keepMs } of windows) {
@@ -165,10 +189,11 @@ class DistributionOutbox extends Outbox<Aggregate<Partial>, Recorded> {
       keys.push(this.keys.window(stepMs, start));
       if (slowest > 0) keys.push(this.keys.slowest(stepMs, start));
     }
-    const fields = sketch.fields();
+    const fields = sketch.fields(maxBins);
+    const bounds = sketch.boundFields();
     const entries = [...(listed ?? [])].flatMap(([subject, value]) => [value, subject]);
-    const head = [untils.length, fields.length / 2, entries.length / 2, ...momentsPlan(moments)];
-    return [...head, ...untils, ...fields, ...entries];
+    const lengths = [untils, fields, bounds, entries].map(({ length }) => length);
+    return [...lengths, ...momentsPlan(moments), ...untils, ...fields, ...bounds, ...entries];
   }
 
   /** The distribution of all time outlives every window. */
@@ -299,13 +324,9 @@ export class DistributionSeries {
       const { stepMs } = plan.source;
       const keys = keyStarts(plan, stepMs, guess).map((at) => this.outbox.keys.slowest(stepMs, at));
       const { values: lists } = await this.#shared.read(scripts.largest, keys, ["largest", limit], limit);
-      const largest = new Map<string, number>();
-      for (const [subject, value] of lists.flat())
-        largest.set(subject, Math.max(value, largest.get(subject) ?? -Infinity));
-      return [...largest]
-        .toSorted(([, a], [, b]) => b - a)
-        .slice(0, limit)
-        .map(([subject, value]) => ({ subject, value }));
+      const all = new Map<string, number>();
+      for (const [subject, value] of lists.flat()) raise(all, subject, value);
+      return largest(all, limit).map(([subject, value]) => ({ subject, value }));
     });
   }
 
@@ -337,7 +358,10 @@ const mergedParts = (hashes: readonly ReadonlyMap<string, string>[]): { moments:
     const stored = momentsOf((name) => hash.get(name));
     if (!stored) continue;
     addMoments(moments, stored);
-    for (const [field, value] of hash) sketch.addField(field, Number(value));
+    const own = new Sketch();
+    for (const [field, value] of hash) own.addField(field, Number(value));
+    own.endFields(stored.min);
+    sketch.absorb(own);
   }
   return { moments, sketch };
 };
@@ -366,7 +390,7 @@ export class Distribution<Names extends string = never> extends Metric<Names, Di
 
   /** As {@link DistributionSeries.record}. */
   record(...args: Labelled<Names, [value: number, options?: RecordOptions]>): Promise<Recorded> {
-    return this.ask(args, (series, ...rest: Parameters<DistributionSeries["record"]>) => series.record(...rest));
+    return this.ask(args, "record");
   }
 
   /**
@@ -381,6 +405,7 @@ export class Distribution<Names extends string = never> extends Metric<Names, Di
   ): Promise<T> {
     const [labels, rest] = this.#timedArgs(args);
     const [routine, options] = rest as readonly [() => Promise<T> | T, ObserveOptions?];
+    labelValues(this.#timedNames, labels);
     if (typeof routine !== "function")
       throw new TypeError(`Expected \`routine\` to be a function, got ${typeof routine}`);
     const end = this.#start(labels, options);
@@ -395,34 +420,45 @@ export class Distribution<Names extends string = never> extends Metric<Names, Di
   }
 
   /**
-   * Starts a timer. The returned function observes the elapsed time, once, and returns it; it takes the outcome if the
-   * distribution has that label.
+   * Starts a timer, which the returned function ends. Labels may come at the start, at the end, or some at each; at the end
+   * those of the start hold if it does not name them. So the end throws for an unknown label or a wrong value only, and is safe
+   * in a `finally` block.
+   *
+   * @throws {TypeError | RangeError} a label is unknown or wrong.
+   *
+   * @example
+   * const end = latency.startTimer({ route: "/cart" }); // labelNames: ["route", "status"]
+   * try {
+   *   await handle(request, response);
+   * } finally {
+   *   end({ status: response.statusCode });
+   * }
    */
-  startTimer(...args: Labelled<TimedNames<Names>, [options?: ObserveOptions]>): (outcome?: Outcome) => number {
+  startTimer(...args: StartArgs<Names>): EndTimer<Names> {
     const [labels, [options]] = this.#timedArgs(args);
     return this.#start(labels, options as ObserveOptions | undefined);
   }
 
   /** As {@link DistributionSeries.summary}. */
   summary(...args: Labelled<Names, [range: RangeOptions]>): Promise<Summary> {
-    return this.ask(args, (series, ...rest: Parameters<DistributionSeries["summary"]>) => series.summary(...rest));
+    return this.ask(args, "summary");
   }
 
   /** As {@link DistributionSeries.total}. */
   total(...args: Labelled<Names, []>): Promise<Summary> {
-    return this.ask(args, (series, ...rest: Parameters<DistributionSeries["total"]>) => series.total(...rest));
+    return this.ask(args, "total");
   }
 
   /** As {@link DistributionSeries.windows}. */
   windows(...args: Labelled<Names, [range: RangeOptions]>): Promise<WindowSummary[]> {
-    return this.ask(args, (series, ...rest: Parameters<DistributionSeries["windows"]>) => series.windows(...rest));
+    return this.ask(args, "windows");
   }
 
   /** As {@link DistributionSeries.slowest}. */
   slowest(
     ...args: Labelled<Names, [options: SlowestOptions]>
   ): Promise<{ readonly subject: string; readonly value: number }[]> {
-    return this.ask(args, (series, ...rest: Parameters<DistributionSeries["slowest"]>) => series.slowest(...rest));
+    return this.ask(args, "slowest");
   }
 
   /** @internal For an exposition: values of all processes, or those that were confirmed of this object. */
@@ -442,38 +478,47 @@ export class Distribution<Names extends string = never> extends Metric<Names, Di
   }
 
   async #sharedHistograms(): Promise<HistogramSeries[]> {
-    const { bounds, maxBins } = this.#settings;
+    const { bounds } = this.#settings;
     const stored = await this.shared.totals(this.name, this.map.isLabelled, "dist");
     return stored.flatMap(([id, hash]) => {
       if (hash.size === 0 && this.map.isLabelled) return [];
       const { moments, sketch } = mergedParts([hash]);
       const { count, sum } = new Summary(moments);
-      return [{ labels: labelsOf(id), upTo: sketch.upTo(bounds, maxBins), count, sum }];
+      return [{ labels: labelsOf(id), upTo: sketch.upTo(bounds), count, sum }];
     });
   }
 
   /** The labels passed to a timer, without the outcome, and its other arguments. */
   #timedArgs(args: readonly unknown[]): readonly [labels: Record<string, unknown>, rest: readonly unknown[]] {
-    const given = this.#settings.labelNames.filter((name) => name !== outcomeLabel);
-    if (given.length === 0) return [{}, args];
-    const [labels, ...rest] = args;
+    if (this.#timedNames.length === 0) return [{}, args];
+    const [labels = {}, ...rest] = args;
     return [labels as Record<string, unknown>, rest];
   }
 
-  #start(labels: Record<string, unknown>, options: ObserveOptions | undefined): (outcome?: Outcome) => number {
-    const hasOutcome = this.#settings.labelNames.includes(outcomeLabel);
+  get #timedNames(): string[] {
+    return this.#settings.labelNames.filter((name) => name !== outcomeLabel);
+  }
+
+  #start(labels: Record<string, unknown>, options: ObserveOptions | undefined): EndTimer {
+    const { labelNames, timeUnit } = this.#settings;
     const own = options && observeOptions(options);
-    // Wrong labels are refused before the work begins; later changes by the caller have no effect.
-    const ok = this.map.of(hasOutcome ? { ...labels, [outcomeLabel]: "ok" } : labels);
-    const given = { ...labels };
+    // A copy: later changes by the caller have no effect. Wrong labels are refused before the work begins.
+    const given: Record<string, unknown> = Object.fromEntries(labelNames.map((name) => [name, ""]));
+    const take = (some: Readonly<Record<string, unknown>>): void => {
+      for (const [name, value] of Object.entries(some)) given[name] = value ?? "";
+    };
+    if (outcomeLabel in given) given[outcomeLabel] = "ok";
+    take(labels);
+    labelValues(labelNames, given);
     const startedAt = performance.now();
     let taken: number | undefined;
-    return (outcome = "ok") => {
+    return (end = {}) => {
       if (taken !== undefined) return taken;
-      taken = (performance.now() - startedAt) / (this.#settings.timeUnit === "s" ? 1_000 : 1);
-      const series = hasOutcome && outcome !== "ok" ? this.map.of({ ...given, [outcomeLabel]: outcome }) : ok;
-      series.observe(taken, own);
-      return taken;
+      const elapsed = (performance.now() - startedAt) / (timeUnit === "s" ? 1_000 : 1);
+      if (typeof end !== "string") take(end);
+      else if (outcomeLabel in given) given[outcomeLabel] = end;
+      this.map.of(given).observe(elapsed, own);
+      return (taken = elapsed);
     };
   }
 }

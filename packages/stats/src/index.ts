@@ -7,6 +7,7 @@ export type { Day } from "./days.js";
 export type {
   Distribution,
   DistributionSeries,
+  EndTimer,
   ObserveOptions,
   Outcome,
   Recorded,

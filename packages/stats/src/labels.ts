@@ -33,7 +33,7 @@ export const metricName = (name: string): string => {
   return name;
 };
 
-/** @throws {TypeError | RangeError} one is no label name, is reserved, or stands twice. */
+/** In alphabetical order. @throws {TypeError | RangeError} one is no label name, is reserved, or stands twice. */
 export const labelNames = (names: readonly string[]): readonly string[] => {
   const given: unknown = names;
   if (!Array.isArray(given)) throw new TypeError("Expected `labelNames` to be an array of strings");
@@ -45,7 +45,7 @@ export const labelNames = (names: readonly string[]): readonly string[] => {
       );
   }
   if (new Set(names).size < names.length) throw new RangeError("Expected `labelNames` to have no name twice");
-  return [...names];
+  return names.toSorted((one, other) => (one < other ? -1 : 1));
 };
 
 /**
@@ -76,10 +76,13 @@ const labelValue = (name: string, value: unknown): string => {
     throw new RangeError(
       `Expected label \`${name}\` to have at most ${String(maxValueLength)} characters, got ${String(value.length)}`,
     );
-  // A lone surrogate becomes U+FFFD on the wire, so two values could become one series.
-  if (/\p{Surrogate}/u.test(value))
-    throw new RangeError(`Expected label \`${name}\` to be well-formed Unicode, got half a surrogate pair`);
-  return value;
+  return wellFormed(`label \`${name}\``, value);
+};
+
+/** @throws {RangeError} it has a lone surrogate, which becomes U+FFFD on the wire: two texts could become one. */
+export const wellFormed = (what: string, text: string): string => {
+  if (/\p{Surrogate}/u.test(text)) throw new RangeError(`Expected ${what} to be well-formed Unicode`);
+  return text;
 };
 
 /**

@@ -160,15 +160,13 @@ export abstract class Metric<Names extends string, Series extends Kept> {
     return this.map.of(labels);
   }
 
-  /** Calls `method` of the series named by the labels in `args` with the other arguments; wrong labels reject. */
-  protected ask<Rest extends readonly unknown[], Result>(
-    args: readonly unknown[],
-    method: (series: Series, ...rest: Rest) => Promise<Result>,
-  ): Promise<Result> {
-    try {
-      return method(this.map.from(args), ...(args.slice(this.map.first) as unknown as Rest));
-    } catch (error) {
-      return Promise.reject(error as Error);
-    }
+  /** Calls a method of the series named by the labels in `args` with the other arguments; wrong labels reject. */
+  protected async ask<Result>(args: readonly unknown[], method: MethodOf<Series>): Promise<Result> {
+    const series = this.map.from(args) as Readonly<Record<MethodOf<Series>, (...rest: unknown[]) => Promise<Result>>>;
+    return await series[method](...args.slice(this.map.first));
   }
 }
+
+type MethodOf<Series> = keyof {
+  [Name in keyof Series as Series[Name] extends (...rest: never[]) => Promise<unknown> ? Name : never]: 0;
+};

@@ -3,7 +3,8 @@
  *
  * One value is added by Welford's method (1962), two samples are put together by that of Chan, Golub and LeVeque (1979):
  * neither subtracts large numbers that are nearly equal, which a sum of squares does. The sum is Neumaier's (1974): `sum`
- * with what its additions have cut off in `compensation`.
+ * with what its additions have cut off in `compensation`. The mean, too, has what it has cut off in `rest`: without it the
+ * deviation of large values that lie close together is known to as few digits as the distance of a value from its mean.
  */
 export interface Moments {
   count: number;
@@ -13,6 +14,7 @@ export interface Moments {
   max: number;
   sum: number;
   compensation: number;
+  rest: number;
 }
 
 export const noMoments = (): Moments => ({
@@ -23,16 +25,14 @@ export const noMoments = (): Moments => ({
   max: -Infinity,
   sum: 0,
   compensation: 0,
+  rest: 0,
 });
 
 export const addValue = (to: Moments, value: number): void => {
   to.count++;
-  const delta = value - to.mean;
-  // The distance between two huge values of opposite sign exceeds the range of a double.
-  to.mean = Number.isFinite(delta)
-    ? to.mean + delta / to.count
-    : to.mean * ((to.count - 1) / to.count) + value / to.count;
-  to.m2 += Math.abs(delta * (value - to.mean));
+  const delta = value - to.mean - to.rest;
+  moveMean(to, delta, 1 / to.count, value);
+  to.m2 += Math.abs(delta * (value - to.mean - to.rest));
   if (value < to.min) to.min = value;
   if (value > to.max) to.max = value;
   addToSum(to, value, 0);
@@ -41,19 +41,25 @@ export const addValue = (to: Moments, value: number): void => {
 export const addMoments = (to: Moments, from: Moments): void => {
   if (from.count === 0) return;
   const count = to.count + from.count;
-  const delta = from.mean - to.mean;
+  const delta = from.mean - to.mean + (from.rest - to.rest);
   const share = from.count / count;
-  to.mean =
-    to.count === 0
-      ? from.mean
-      : Number.isFinite(delta)
-        ? to.mean + delta * share
-        : to.mean * (to.count / count) + from.mean * share;
+  if (to.count > 0) moveMean(to, delta, share, from.mean);
+  else [to.mean, to.rest] = [from.mean, from.rest];
   to.m2 += from.m2 + (to.count === 0 ? 0 : delta * delta * (to.count * share));
   to.count = count;
   to.min = Math.min(to.min, from.min);
   to.max = Math.max(to.max, from.max);
   addToSum(to, from.sum, from.compensation);
+};
+
+/** Moves the mean towards another one at the distance `delta` by a share of that. */
+const moveMean = (to: Moments, delta: number, share: number, other: number): void => {
+  const step = delta * share;
+  let mean = to.mean + step;
+  to.rest += step - (mean - to.mean);
+  // The distance between two huge values of opposite sign exceeds the range of a double.
+  if (!Number.isFinite(delta)) [mean, to.rest] = [to.mean * (1 - share) + other * share, 0];
+  to.mean = mean;
 };
 
 const addToSum = (to: Moments, value: number, compensation: number): void => {
@@ -65,14 +71,13 @@ const addToSum = (to: Moments, value: number, compensation: number): void => {
   to.sum = sum;
 };
 
-const names = ["count", "mean", "m2", "min", "max", "sum", "compensation"] as const;
+const names = ["count", "mean", "m2", "min", "max", "sum", "compensation", "rest"] as const;
 
 /** A number in the form of the scripts: Lua's C library and JavaScript write infinity differently. */
 const numberText = (value: number): string =>
   value === Infinity ? "inf" : value === -Infinity ? "-inf" : String(value);
 
-const numberOf = (text: string | undefined): number =>
-  text === "inf" ? Infinity : text === "-inf" ? -Infinity : Number(text);
+const numberOf = (text = "0"): number => (text === "inf" ? Infinity : text === "-inf" ? -Infinity : Number(text));
 
 /** The operands of a script, in the order of its plan. */
 export const momentsPlan = (moments: Moments): string[] => names.map((name) => numberText(moments[name]));
@@ -80,6 +85,5 @@ export const momentsPlan = (moments: Moments): string[] => names.map((name) => n
 /** Moments as a hash stores them, or a reply has them in the order of the plan; undefined: nothing. */
 export const momentsOf = (value: (name: string, index: number) => string | undefined): Moments | undefined => {
   if (value("count", 0) === undefined) return undefined;
-  const [count, mean, m2, min, max, sum, compensation] = names.map((name, index) => numberOf(value(name, index)));
-  return { count, mean, m2, min, max, sum, compensation } as Moments;
+  return Object.fromEntries(names.map((name, index) => [name, numberOf(value(name, index))])) as unknown as Moments;
 };

@@ -20,7 +20,7 @@ import {
 } from "./buckets.js";
 import type { ExpositionFormat } from "./exposition.js";
 import { type Level, levelNames } from "./levels.js";
-import { labelNames } from "./labels.js";
+import { labelNames, wellFormed } from "./labels.js";
 import type { Delivery } from "./outbox.js";
 
 /** Settings of a statistics object. */
@@ -91,10 +91,11 @@ export interface DistributionOptions<Names extends string = never> extends Metri
    */
   readonly windows?: readonly Precision[] | undefined;
   /**
-   * How many bins the sketch of a window has, 16 to 480. Past it the lowest values collapse into one bin, so low quantiles
-   * lose precision. 320 bins cover a range of 1 to 1,000 at full precision.
+   * How many bins the sketch of a window has at most, 16 to 2,048. A bin is 2.2 % wide and takes memory only if it has values;
+   * 107 cover a decade. Past it the lowest values collapse into one bin: low quantiles are lost, and
+   * `summary.accurateAbove` says which.
    *
-   * @default 320
+   * @default 1024, for values over nine decades
    */
   readonly maxBins?: number | undefined;
   /**
@@ -104,8 +105,9 @@ export interface DistributionOptions<Names extends string = never> extends Metri
    */
   readonly slowest?: number | undefined;
   /**
-   * Upper bounds of the histogram in an exposition: 1 to 64 ascending numbers. Powers of two are exact; any other bound acts
-   * as if it were up to 2.2 % lower.
+   * Upper bounds of the histogram in an exposition: 1 to 64 ascending numbers. Each counts exactly the values
+   * up to it, from the first value on that a process observes with it; older ones, if it is no power of two, as if it were up
+   * to 2.2 % lower.
    *
    * @default 1, 2, 4 … 65536; with `timeUnit: "s"` 1/1024, 1/512 … 64
    */
@@ -367,13 +369,13 @@ export const distributionSettings = (
     "bounds",
     "timeUnit",
   ]);
-  const { windows = defaultWindows, maxBins = 320, slowest = 0, timeUnit = "ms" } = own;
+  const { windows = defaultWindows, maxBins = 1_024, slowest = 0, timeUnit = "ms" } = own;
   const { bounds = powersOfTwo(timeUnit === "s" ? -10 : 0) } = own;
   return {
     ...metricSettings(own, stats),
     bounds: boundsOption(bounds),
     windows: precisionsOption("windows", windows, 1),
-    maxBins: integerOption("maxBins", maxBins, 16, 480),
+    maxBins: integerOption("maxBins", maxBins, 16, 2_048),
     slowest: integerOption("slowest", slowest, 0, 1_000),
     timeUnit: choiceOption("timeUnit", timeUnit, ["ms", "s"]),
   };
@@ -467,8 +469,7 @@ export const logOptions = (
   const json = fields === undefined ? "" : ((JSON.stringify(fields, withErrors) as string | undefined) ?? "");
   if (Buffer.byteLength(json) > maxBytes)
     throw new RangeError(`Expected \`fields\` to have at most ${String(maxBytes)} bytes as JSON`);
-  if (fingerprint !== undefined && /\p{Surrogate}/u.test(textOption("fingerprint", fingerprint, 200)))
-    throw new RangeError("Expected `fingerprint` to be well-formed Unicode");
+  if (fingerprint !== undefined) wellFormed("`fingerprint`", textOption("fingerprint", fingerprint, 200));
   return { fields: json, fingerprint };
 };
 

@@ -4,34 +4,27 @@ const gamma = 2 ** (1 / binsPerOctave);
 /** The point of a bin that is off by the same share from both ends: at most (γ−1)/(γ+1), 1.083 %. */
 const pointFactor = (2 * gamma) / (gamma + 1);
 
-/** A double, and the two halves of its bits. */
+/** A double, and the half of its bits that has the exponent. */
 const double = new Float64Array(1);
 const halves = new Uint32Array(double.buffer);
-const [high, low] = new Uint8Array(new Uint16Array([1]).buffer)[0] === 1 ? [1, 0] : [0, 1];
+const high = new Uint8Array(new Uint16Array([1]).buffer)[0] === 1 ? 1 : 0;
 const fractionMask = 0xfffff;
-
-/** The edges within one power of two, by the two halves of their fractions. */
-const edges = Array.from({ length: binsPerOctave }, (_, bin) => {
-  double[0] = 2 ** (bin / binsPerOctave);
-  return [halves[high]! & fractionMask, halves[low]!] as const;
-});
-const highEdges = Uint32Array.from([...edges, [fractionMask + 1]], ([fraction]) => fraction);
-const lowEdges = Uint32Array.from([...edges, [0, 0] as const], ([, rest]) => rest);
-/** The last edge that is not above the first 8 bits of a fraction: such a step is narrower than any bin. */
-const lastEdge = Uint8Array.from({ length: 256 }, (_, first) => highEdges.findLastIndex((edge) => edge <= first << 12));
+/** The edges within one power of two, from 1 to 2. */
+const edges = Float64Array.from({ length: binsPerOctave + 1 }, (_, bin) => 2 ** (bin / binsPerOctave));
+/** The last edge that is not above a fraction's first 8 bits: such a step is narrower than any bin. */
+const lastEdge = Uint8Array.from({ length: 256 }, (_, first) => edges.findLastIndex((edge) => edge <= 1 + first / 256));
 
 /** The bin of a positive value: the i with γ^i < value ≤ γ^(i+1). */
 export const binOf = (value: number): number => {
   double[0] = value;
-  const exponent = halves[high]! >>> 20;
+  const bits = halves[high]!;
+  const exponent = bits >>> 20;
   // Subnormal doubles have fewer digits: scale the value up by that many powers of two.
   if (exponent === 0) return binOf(value * 2 ** 64) - 64 * binsPerOctave;
-  const fraction = halves[high]! & fractionMask;
-  const rest = halves[low]!;
-  const isAbove = (edge: number): boolean =>
-    fraction > highEdges[edge]! || (fraction === highEdges[edge]! && rest > lowEdges[edge]!);
-  const edge = lastEdge[fraction >>> 12]!;
-  const within = isAbove(edge + 1) ? edge + 1 : isAbove(edge) ? edge : edge - 1;
+  halves[high] = (bits & fractionMask) | 0x3ff00000;
+  const fraction = double[0];
+  const first = lastEdge[(bits & fractionMask) >>> 12]!;
+  const within = fraction > edges[first + 1]! ? first + 1 : fraction > edges[first]! ? first : first - 1;
   return (exponent - 1_023) * binsPerOctave + within;
 };
 
@@ -43,83 +36,141 @@ const edge = (bin: number): number => {
   return octave > 1_000 ? rest * 2 ** 1_000 * 2 ** (octave - 1_000) : rest * 2 ** octave;
 };
 
-/** Counts by bin; each in an object of its own, so that counting is one look-up. */
-type Bins = Map<number, { count: number }>;
+/** Above the number of any bin. */
+const offset = 100_000;
+
+/** A number for the bin of any value, in the order of the values: negative ones, zero, positive ones. */
+const placeOf = (value: number): number =>
+  value > 0 ? binOf(value) + offset : value < 0 ? -binOf(-value) - offset : 0;
+
+/** The largest value of a bin; that of a negative one lies a little below. */
+const upperEdge = (place: number): number =>
+  place > 0 ? edge(place - offset + 1) : place < 0 ? -edge(-place - offset) : 0;
+
+/** A value that stands for all of a bin. */
+const pointOf = (place: number): number =>
+  place === 0 ? 0 : Math.sign(place) * edge(Math.abs(place) - offset) * pointFactor;
+
+/** The bounds that divide a bin, by its place. */
+export type DividedBins = ReadonlyMap<number, readonly number[]>;
+
+/** Zero and positive edges divide no bin. */
+export const dividedBins = (bounds: readonly number[]): DividedBins => {
+  const found = new Map<number, number[]>();
+  for (const bound of bounds) {
+    const place = placeOf(bound);
+    if (place < 0 || upperEdge(place) !== bound) found.set(place, [...(found.get(place) ?? []), bound]);
+  }
+  return found;
+};
+
+/** A count in an object of its own, so that counting is one look-up; and the bounds that divide the bin. */
+interface Bin {
+  count: number;
+  readonly bounds: readonly number[] | undefined;
+}
 
 /**
  * Counts of values by bins of equal relative width, for positive and negative values, and of zeros. Two sketches together
  * are the sums of their bins: merging is exact, in any order.
  */
 export class Sketch {
-  readonly #positive: Bins = new Map();
-  readonly #negative: Bins = new Map();
-  #zeros = 0;
+  readonly #bins = new Map<number, Bin>();
+  readonly #divided: DividedBins | undefined;
+  /** By bound: how many values of the bin that it divides are at most the bound. */
+  readonly #within = new Map<number, number>();
+  /** The bin of the lowest values, if those have collapsed into it: its values may lie anywhere below its edge. */
+  #collapsed = -Infinity;
 
-  get size(): number {
-    return this.#positive.size + this.#negative.size + (this.#zeros > 0 ? 1 : 0);
+  constructor(divided?: DividedBins) {
+    this.#divided = divided;
   }
 
   add(value: number): void {
-    if (value > 0) increase(this.#positive, binOf(value), 1);
-    else if (value < 0) increase(this.#negative, binOf(-value), 1);
-    else this.#zeros++;
+    const bin = this.#bin(placeOf(value));
+    bin.count++;
+    if (bin.bounds) for (const bound of bin.bounds) if (value <= bound) this.#addWithin(bound, 1);
   }
 
   absorb(other: Sketch): void {
-    for (const [bin, { count }] of other.#positive) increase(this.#positive, bin, count);
-    for (const [bin, { count }] of other.#negative) increase(this.#negative, bin, count);
-    this.#zeros += other.#zeros;
+    for (const [place, { count }] of other.#bins) this.#bin(place).count += count;
+    for (const [bound, count] of other.#within) this.#addWithin(bound, count);
+    this.#collapsed = Math.max(this.#collapsed, other.#collapsed);
   }
 
   /** Adds a field of a stored hash; fields that are no bins are ignored. */
   addField(field: string, count: number): void {
-    const bin = Number(field.slice(1));
-    if (field === "z") this.#zeros += count;
-    else if (/^p-?\d+$/.test(field)) increase(this.#positive, bin, count);
-    else if (/^n-?\d+$/.test(field)) increase(this.#negative, bin, count);
+    const [, kind, digits] = /^([bpn])(-?\d.*)$/.exec(field) ?? [];
+    const number = Number(digits);
+    if (field === "z") this.#bin(0).count += count;
+    else if (kind === "b") this.#addWithin(number, count);
+    else if (kind) this.#bin(kind === "p" ? number + offset : -number - offset).count += count;
   }
 
-  /** Field and count of each bin, as they are stored. */
-  fields(): string[] {
-    const fields: string[] = [];
-    for (const [bin, { count }] of this.#positive) fields.push(`p${String(bin)}`, String(count));
-    for (const [bin, { count }] of this.#negative) fields.push(`n${String(bin)}`, String(count));
-    if (this.#zeros > 0) fields.push("z", String(this.#zeros));
-    return fields;
+  /** To be called when all fields of one hash are added: where its smallest value has no bin, the lowest have collapsed. */
+  endFields(min: number): void {
+    const [lowest = 0] = this.#places();
+    if (placeOf(min) < lowest) this.#collapsed = lowest;
   }
 
-  /**
-   * How many values are at most each of the ascending `bounds`. A bin that a bound divides counts as above it, so the bound
-   * acts as if it was up to 2.2 % lower; powers of two divide none. Undefined below the lowest of `maxBins` bins: the rest
-   * has collapsed into that one.
-   */
-  upTo(bounds: readonly number[], maxBins: number = Infinity): (number | undefined)[] {
-    const bins = this.bins();
-    const known = bins.length >= maxBins ? (bins[0]?.upTo ?? -Infinity) : -Infinity;
-    let seen = 0;
-    let next = 0;
-    return bounds.map((bound) => {
-      for (let bin = bins[next]; bin && bin.upTo <= bound; bin = bins[++next]) seen += bin.count;
-      return bound < known ? undefined : seen;
+  /** Field and count of each bin, as they are stored: of `maxBins` at most, the lowest in one. */
+  fields(maxBins: number): (string | number)[] {
+    const places = this.#places();
+    const lowest = places.length - maxBins;
+    let count = 0;
+    return places.flatMap((place, index) => {
+      count += this.#bins.get(place)!.count;
+      if (index < lowest) return [];
+      const all = count;
+      count = 0;
+      return [place === 0 ? "z" : (place > 0 ? "p" : "n") + String(Math.abs(place) - offset), all];
     });
   }
 
-  /** Bins in the order of their values: the largest value of each, a value that stands for it, and its count. */
-  bins(): { readonly upTo: number; readonly value: number; readonly count: number }[] {
-    const negative = [...this.#negative].toSorted(([a], [b]) => b - a);
-    const positive = [...this.#positive].toSorted(([a], [b]) => a - b);
-    return [
-      ...negative.map(([bin, { count }]) => ({ upTo: -edge(bin), value: -point(bin), count })),
-      ...(this.#zeros > 0 ? [{ upTo: 0, value: 0, count: this.#zeros }] : []),
-      ...positive.map(([bin, { count }]) => ({ upTo: edge(bin + 1), value: point(bin), count })),
-    ];
+  /** Field and count of each bound that divides a bin. */
+  boundFields(): (string | number)[] {
+    return [...this.#within].flatMap(([bound, count]) => [`b${String(bound)}`, count]);
+  }
+
+  /** How many values are at most each of the ascending `bounds`; undefined where that is lost, as the lowest bins have collapsed. */
+  upTo(bounds: readonly number[]): (number | undefined)[] {
+    const places = this.#places();
+    // NaN, above no bound, if none have.
+    const known = upperEdge(this.#collapsed);
+    let seen = 0;
+    let next = 0;
+    return bounds.map((bound) => {
+      for (; next < places.length && upperEdge(places[next]!) <= bound; next++)
+        seen += this.#bins.get(places[next]!)!.count;
+      return bound < known ? undefined : seen + (this.#within.get(bound) ?? 0);
+    });
+  }
+
+  /** How many values lie in a bin into which others have collapsed, or below it. */
+  get vague(): number {
+    let count = 0;
+    for (const [place, bin] of this.#bins) if (place <= this.#collapsed) count += bin.count;
+    return count;
+  }
+
+  /** A value that stands for the bin of the value with this rank, from 1. */
+  at(rank: number): number {
+    let seen = 0;
+    for (const place of this.#places()) if ((seen += this.#bins.get(place)!.count) >= rank) return pointOf(place);
+    return Infinity;
+  }
+
+  #bin(place: number): Bin {
+    let bin = this.#bins.get(place);
+    if (!bin) this.#bins.set(place, (bin = { count: 0, bounds: this.#divided?.get(place) }));
+    return bin;
+  }
+
+  #addWithin(bound: number, count: number): void {
+    this.#within.set(bound, (this.#within.get(bound) ?? 0) + count);
+  }
+
+  #places(): number[] {
+    return [...this.#bins.keys()].toSorted((one, other) => one - other);
   }
 }
-
-const point = (bin: number): number => edge(bin) * pointFactor;
-
-const increase = (bins: Bins, bin: number, count: number): void => {
-  const known = bins.get(bin);
-  if (known) known.count += count;
-  else bins.set(bin, { count });
-};

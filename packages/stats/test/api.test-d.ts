@@ -129,12 +129,17 @@ export type Pins = [
 
   // Timers fill in the outcome.
   Check<Same<Parameters<Timed["timed"]>[0], { readonly route: string | number }>>,
-  Check<Same<ReturnType<Timed["startTimer"]>, (outcome?: Outcome) => number>>,
+  Check<
+    Same<
+      Flat<Exclude<Parameters<ReturnType<Timed["startTimer"]>>[0], Outcome | undefined>>,
+      { readonly route?: string | number; readonly outcome?: string | number }
+    >
+  >,
   Check<Same<Outcome, "ok" | "error">>,
   Check<Same<Call<Distribution["observe"]>, [[value: number, options?: ObserveOptions], void]>>,
   Check<Same<Call<Distribution["record"]>, [[value: number, options?: RecordOptions], Promise<Recorded>]>>,
   Check<Same<Flat<Recorded>, { readonly window: Summary; readonly total: Summary }>>,
-  Check<Same<keyof Summary, "count" | "sum" | "mean" | "stddev" | "min" | "max" | "quantile">>,
+  Check<Same<keyof Summary, "count" | "sum" | "mean" | "stddev" | "min" | "max" | "quantile" | "accurateAbove">>,
   Check<Same<keyof WindowSummary, "startAt" | "summary" | "isPartial">>,
   Check<Same<keyof SlowestOptions, keyof RangeOptions | "limit">>,
 

@@ -136,7 +136,7 @@ export const conformance: Conformance = {
           options: {
             ...metricRules,
             windows: steps,
-            maxBins: integer(16, 480),
+            maxBins: integer(16, 2_048),
             slowest: integer(0, 1_000),
             bounds: refusing([], [1, 1], [1, Infinity]),
             timeUnit: choice("ms", "s"),

@@ -223,6 +223,31 @@ describe("an exposition", () => {
     });
   });
 
+  it("counts exactly up to bounds within a bin, of all processes and in each scope, and stays right when bounds are added", async () => {
+    const bounds = [-0.5, 0.005, 0.01, 0.1, 2.5];
+    const values = [-1, -0.5, -0.49, 0.00499, 0.005, 0.00501, 0.0099, 0.01, 0.099, 0.1, 0.1001, 2.5, 2.501, 3];
+    const [one, two] = [fixture.make(), fixture.on(fixture.connect())];
+    const boundsOf = async (stats: Stats, scope: "shared" | "local"): Promise<(number | undefined)[]> => {
+      const samples = await exposed(stats, { scope });
+      return bounds.map((bound) => samples.get(`t_s_bucket{le="${String(bound)}"}`));
+    };
+    const exact = bounds.map((bound) => values.filter((value) => value <= bound).length);
+    for (const stats of [one, two]) {
+      const times = stats.distribution("t_s", { bounds });
+      for (const value of values) times.observe(value);
+      await stats.flush();
+      expect(await boundsOf(stats, "local")).toEqual(exact);
+    }
+    expect(await boundsOf(one, "shared")).toEqual(exact.map((count) => 2 * count));
+    const third = fixture.make();
+    third.distribution("t_s", { bounds: [...bounds, 2.75, 3, 3.5] }).observe(3);
+    await third.flush();
+    const samples = await exposed(third);
+    const added = [2.5, 2.75, 3, 3.5].map((bound) => samples.get(`t_s_bucket{le="${String(bound)}"}`));
+    // The values that the others had counted in the bin of 3 count as above it.
+    expect(added).toEqual([24, 26, 27, 29]);
+  });
+
   it("leaves out the bounds below the resolution of a full sketch, and never goes down", async () => {
     const stats = fixture.make();
     const wide = stats.distribution("wide", { maxBins: 16, bounds: [1, 1_024, 65_536] });

@@ -1,3 +1,4 @@
+import * as fc from "fast-check";
 import { describe, expect, it } from "vitest";
 import { floorTo, isPartial, keyStarts, planRange, precisionsOption } from "../src/buckets.js";
 import { ServerTime } from "../src/clock.js";
@@ -5,7 +6,7 @@ import { daysOf } from "../src/days.js";
 import { cutTo, masked } from "../src/fingerprint.js";
 import { seriesId } from "../src/labels.js";
 import { addMoments, addValue, type Moments, noMoments } from "../src/moments.js";
-import { binOf, Sketch } from "../src/sketch.js";
+import { binOf, dividedBins, Sketch } from "../src/sketch.js";
 import { Summary } from "../src/summary.js";
 
 /** The same numbers in every run (mulberry32), from 0 to 1. */
@@ -58,6 +59,22 @@ describe("moments", () => {
     expect([stddev, mean]).toEqual([Math.sqrt(22.5), 1e9 + 10]);
   });
 
+  it("keep nine digits of the deviation of values near 1e9 with a spread of 10, whole or in parts", () => {
+    const next = random(3);
+    for (const size of [1_000, 60_000]) {
+      const spreads = Array.from({ length: size }, () => 10 * next());
+      const values = spreads.map((spread) => 1e9 + spread);
+      // What a double of that size has of each value, which subtracts exactly.
+      const exact = momentsOf(values.map((value) => value - 1e9));
+      const parts = noMoments();
+      for (let first = 0; first < size; first += 7) addMoments(parts, momentsOf(values.slice(first, first + 7)));
+      for (const moments of [momentsOf(values), parts]) {
+        expect(Math.abs(Math.sqrt(moments.m2 / exact.m2) - 1)).toBeLessThan(1e-12);
+        expect(Math.abs(new Summary(moments).stddev / new Summary(exact).stddev - 1)).toBeLessThan(1e-12);
+      }
+    }
+  });
+
   it("keep the sum of values of very different size", () => {
     const moments = momentsOf([1, 1e100, 1, -1e100]);
     expect(new Summary(moments).sum).toBe(2);
@@ -75,6 +92,7 @@ describe("moments", () => {
       stddev: Number.NaN,
       min: Number.NaN,
       max: Number.NaN,
+      accurateAbove: 0,
       q: Number.NaN,
     });
     expect(new Summary(momentsOf([7])).stddev).toBe(0);
@@ -114,12 +132,102 @@ describe("the sketch", () => {
     });
     one.absorb(two);
     for (const q of [0, 0.01, 0.25, 0.5, 0.9, 0.99, 0.999, 1]) {
-      const exact = values[Math.floor(q * (values.length - 1))]!;
+      const exact = values[Math.max(0, Math.ceil(q * values.length - 1e-9) - 1)]!;
       const found = new Summary(moments, whole).quantile(q);
       expect(Math.abs(found / exact - 1)).toBeLessThan(0.0109);
       expect(new Summary(moments, one).quantile(q)).toBe(found);
     }
-    expect(one.bins()).toEqual(whole.bins());
+    expect(one.fields(1_024)).toEqual(whole.fields(1_024));
+  });
+
+  it("answers with the value at the rank of a quantile, rounded up", () => {
+    const summaryOf = (values: readonly number[]): Summary => {
+      const sketch = new Sketch();
+      for (const value of values) sketch.add(value);
+      return new Summary(momentsOf(values), sketch);
+    };
+    const slow = summaryOf([...Array.from({ length: 59 }, () => 10), 30_000]);
+    expect([0.5, 0.983, 0.984, 0.99, 0.999].map((q) => Math.round(slow.quantile(q)))).toEqual([
+      10, 10, 30_000, 30_000, 30_000,
+    ]);
+    const two = summaryOf([1, 1_000]);
+    expect([0, 0.5, 0.51, 1].map((q) => two.quantile(q))).toEqual([1, 1, 1_000, 1_000]);
+    // In doubles, 0.07 * 100 is above 7.
+    const hundred = summaryOf(Array.from({ length: 100 }, (_, index) => 2 ** index));
+    for (let rank = 1; rank <= 100; rank++)
+      expect(Math.abs(hundred.quantile(rank / 100) / 2 ** (rank - 1) - 1)).toBeLessThan(0.0109);
+  });
+
+  it("keeps its error for every quantile of any mixture over nine decades", () => {
+    const part = fc.record({
+      // Decades above the lowest.
+      from: fc.double({ min: 0, max: 8.9, noNaN: true }),
+      width: fc.double({ min: 0, max: 9, noNaN: true }),
+      count: fc.integer({ min: 1, max: 3_000 }),
+    });
+    const property = fc.property(
+      fc.integer({ min: -300, max: 290 }),
+      fc.array(part, { minLength: 1, maxLength: 4 }),
+      fc.integer(),
+      fc.array(fc.double({ min: 0, max: 1, noNaN: true }), { minLength: 1, maxLength: 5 }),
+      (lowest, parts, seed, some) => {
+        const next = random(seed);
+        const values = parts
+          .flatMap(({ from, width, count }) =>
+            Array.from({ length: count }, () => 10 ** (lowest + Math.min(9, from + width * next()))),
+          )
+          .toSorted((a, b) => a - b);
+        // Two processes: what each sends merges in the stored hash.
+        const stored = new Sketch();
+        for (const half of [0, 1]) {
+          const own = new Sketch();
+          values.forEach((value, index) => index % 2 === half && own.add(value));
+          const fields = own.fields(1_024);
+          expect(fields.length).toBeLessThanOrEqual(2 * 960);
+          for (let at = 0; at < fields.length; at += 2) stored.addField(String(fields[at]), Number(fields[at + 1]));
+        }
+        const moments = momentsOf(values);
+        stored.endFields(moments.min);
+        const summary = new Summary(moments, stored);
+        expect(summary.accurateAbove).toBe(0);
+        for (const q of [0.001, 0.05, 0.25, 0.5, 0.75, 0.9, 0.95, 0.99, 0.999, ...some]) {
+          const exact = values[Math.max(0, Math.ceil(q * values.length * (1 - Number.EPSILON)) - 1)]!;
+          expect(Math.abs(summary.quantile(q) / exact - 1)).toBeLessThan(0.0109);
+        }
+      },
+    );
+    fc.assert(property, { numRuns: 40 });
+  });
+
+  it("says which quantiles it has lost when the lowest bins have collapsed, and keeps the others", () => {
+    const values = Array.from({ length: 400 }, (_, index) => 2 ** (index / 10));
+    const sketch = new Sketch();
+    for (const value of values) sketch.add(value);
+    const stored = new Sketch();
+    const fields = sketch.fields(300);
+    expect(fields).toHaveLength(600);
+    for (let at = 0; at < fields.length; at += 2) stored.addField(String(fields[at]), Number(fields[at + 1]));
+    stored.endFields(values[0]!);
+    const summary = new Summary(momentsOf(values), stored);
+    expect(summary.accurateAbove).toBe(101 / 400);
+    for (let rank = 102; rank <= 400; rank++)
+      expect(Math.abs(summary.quantile(rank / 400) / values[rank - 1]! - 1)).toBeLessThan(0.0109);
+    expect(stored.upTo([2, 2 ** 10.1, 2 ** 20])).toEqual([undefined, 101, 201]);
+  });
+
+  it("counts exactly what is up to a bound that is no edge of a bin", () => {
+    const next = random(11);
+    const bounds = [-100, -1, -0.5, 0, 0.005, 0.1, 0.1003, 0.25, 1, 2.5, 10];
+    const values = [...bounds, ...Array.from({ length: 5_000 }, () => 12 * next() ** 3 - 1.5)];
+    const whole = new Sketch(dividedBins(bounds));
+    for (const value of values) whole.add(value);
+    const stored = new Sketch();
+    const fields = [...whole.fields(1_024), ...whole.boundFields()];
+    for (let at = 0; at < fields.length; at += 2) stored.addField(String(fields[at]), Number(fields[at + 1]));
+    const exact = bounds.map((bound) => values.filter((value) => value <= bound).length);
+    for (const sketch of [whole, stored]) expect(sketch.upTo(bounds)).toEqual(exact);
+    // Powers of two divide no bin, and cost nothing.
+    expect([...dividedBins([0, 0.125, 1, 65_536]).keys()]).toEqual([]);
   });
 
   it("puts a value on an edge into the bin below, over the whole range of doubles", () => {
@@ -135,13 +243,14 @@ describe("the sketch", () => {
   it("is stored by fields, and the same when it is read again", () => {
     const sketch = new Sketch();
     for (const value of [0, -1, -2, 0.001, 7, 7, 1e300]) sketch.add(value);
-    const fields = sketch.fields();
+    const fields = sketch.fields(1_024);
     const again = new Sketch();
-    for (let index = 0; index < fields.length; index += 2) again.addField(fields[index]!, Number(fields[index + 1]));
-    for (const other of ["count", "mean", "m2", "min", "max", "sum", "compensation", "layout", "__proto__"])
+    for (let index = 0; index < fields.length; index += 2)
+      again.addField(String(fields[index]), Number(fields[index + 1]));
+    for (const other of ["count", "mean", "m2", "min", "max", "sum", "compensation", "rest", "layout", "__proto__"])
       again.addField(other, 9);
-    expect(again.bins()).toEqual(sketch.bins());
-    expect(again.bins().map(({ count }) => count)).toEqual([1, 1, 1, 1, 2, 1]);
+    expect(again.fields(1_024)).toEqual(fields);
+    expect(fields.filter((_, index) => index % 2 === 1)).toEqual([1, 1, 1, 1, 2, 1]);
   });
 });
 

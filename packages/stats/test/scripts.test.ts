@@ -142,8 +142,8 @@ describe("count", () => {
 
 describe("merge", () => {
   const partialOf = (value: number, until = now + 60_000): (string | number)[] => [
-    ...[1, 1, 1, 1, value, 0, value, value, value, 0],
-    ...[until, "p5", 1, value, "a"],
+    ...[1, 2, 2, 2, 1, value, 0, value, value, value, 0, 0],
+    ...[until, "p5", 1, "b1.2", 1, value, "a"],
   ];
   const merging = (seq: number, value: number, validUntil = 0): { series: string[]; plan: (string | number)[] } => {
     const partial = partialOf(value);
@@ -165,13 +165,23 @@ describe("merge", () => {
     });
 
   it("merges into the window and all of time, with expiries, once for each batch", async () => {
-    expect(await merge(1, 4)).toBe("1 4 0 4 4 4 0 1 4 0 4 4 4 0");
+    expect(await merge(1, 4)).toBe("1 4 0 4 4 4 0 0 1 4 0 4 4 4 0 0");
     const told = await merge(2, 8);
-    expect(told).toBe("2 6 8 4 8 12 0 2 6 8 4 8 12 0");
+    expect(told).toBe("2 6 8 4 8 12 0 0 2 6 8 4 8 12 0 0");
     expect(await merge(2, 8)).toBe(told);
-    const hash = { count: "2", mean: "6", m2: "8", min: "4", max: "8", sum: "12", compensation: "0", p5: "2" };
+    const hash = {
+      count: "2",
+      mean: "6",
+      m2: "8",
+      min: "4",
+      max: "8",
+      sum: "12",
+      compensation: "0",
+      rest: "0",
+      p5: "2",
+    };
     expect(await state()).toEqual({
-      dist: { type: "hash", value: { ...hash, layout: "1" }, ttl: about(dayMs) },
+      dist: { type: "hash", value: { ...hash, "b1.2": "2", layout: "1" }, ttl: about(dayMs) },
       writer: { type: "string", value: `2 ${told}`, ttl: about(ledgerMs) },
       window: { type: "hash", value: hash, ttl: about(60_000) },
       list: { type: "zset", value: ["a", "8"], ttl: about(60_000) },
@@ -184,7 +194,7 @@ describe("merge", () => {
     const partials = [4, 8].flatMap((value) => partialOf(value, now - 1));
     const plan = [1, series.length, dayMs, 16, 3, 2, ...partials];
     const [, reply] = await scripts.merge.script.run(db, { series }, { plan: [ledgerMs, 0, plan.length, ...plan] });
-    expect(reply).toBe("2 6 8 4 8 12 0 2 6 8 4 8 12 0");
+    expect(reply).toBe("2 6 8 4 8 12 0 0 2 6 8 4 8 12 0 0");
     expect(await state()).toMatchObject({ dist: { value: { count: "2" } }, window: nothing, list: nothing });
   });
 
@@ -211,7 +221,7 @@ describe("merge", () => {
     const series = [other.dist, other.writer("w"), other.window(1_000, 0), other.slowest(1_000, 0), ...damaged.series];
     const plan = [...sound.plan, ...damaged.plan.slice(1)];
     const [, first] = await scripts.merge.script.run(db, { series }, { plan });
-    expect(first).toBe("1 8 0 8 8 8 0 1 8 0 8 8 8 0");
+    expect(first).toBe("1 8 0 8 8 8 0 0 1 8 0 8 8 8 0 0");
     expect(await db.hgetall(keys.dist)).toMatchObject({ count: "2", sum: "12", p5: "many" });
   });
 

@@ -26,7 +26,7 @@ const channel = (name: string, source: string, maxPlaces: number): Channel => ({
 export const count: Channel = channel("stats.count", countSource, 1_000);
 
 /** Merges partial distributions. */
-export const merge: Channel = channel("stats.merge", mergeSource, 50);
+export const merge: Channel = channel("stats.merge", mergeSource, 16);
 
 const pairs = (raw: unknown): ReadonlyMap<string, string> => {
   const flat = raw as unknown[];

@@ -1,15 +1,16 @@
--- merge.lua - merges partial distributions into windows and into all of time, for several series of one slot, each once.
+-- merge.lua - merges partial distributions into windows and all of time, of several series of one slot.
 --
 -- KEYS[n]  series  any     for each series: its distribution of all time (hash), its writer's ledger (string), and for
 --                          each partial and window: the window (hash), and if there are slowest lists, its list (zset)
 -- ARGV[n]  plan    string  ledgerMs (0: no ledger); then for each series: validUntil (epoch ms, 0: none), items (how
 --                          many follow), seq, keys (how many of KEYS are its), keepMs, maxBins, slowest (length of the
---                          lists, 0: none), partials (how many); for each partial: windows (how many), bins (how many),
---                          listed (how many), count, mean, m2, min, max, sum, compensation; then the end of life of
---                          each window (epoch ms), name and count of each bin, value and subject of each listed one
+--                          lists, 0: none), partials (how many); for each partial: windows (how many), bins, bounds,
+--                          listed (how many operands each has), count, mean, m2, min, max, sum, compensation, rest; then the end of life of each
+--                          window (epoch ms), name and count of each bin, the same of each bound that divides a bin, for
+--                          all of time only, value and subject of each listed one
 --
 -- Reply     the server's epoch milliseconds, and for each series in order
---           the moments of its last window and of all time, fourteen numbers; of a batch that was merged before: what
+--           the moments of its last window and of all time, sixteen numbers; of a batch that was merged before: what
 --           that batch was told
 --           "late"    validUntil has passed; nothing was merged
 --           "type"    a key holds another type; nothing was merged
@@ -55,28 +56,31 @@ local function number(value)
   return tonumber(value) or 0
 end
 
+local names = { 'count', 'mean', 'm2', 'min', 'max', 'sum', 'compensation', 'rest' }
+
+local function momentsIn(values, first)
+  local moments = {}
+  for i, name in ipairs(names) do moments[name] = number(values[first + i - 1]) end
+  return moments
+end
+
 -- Chan, Golub and LeVeque (1979): the moments of two samples together.
 local function together(a, b)
   local count = a.count + b.count
-  local delta = b.mean - a.mean
+  local delta = b.mean - a.mean + (b.rest - a.rest)
   local share = b.count / count
-  local mean
+  local step = delta * share
+  local mean = a.mean + step
+  local rest = a.rest + (step - (mean - a.mean))
   -- The distance between two huge means of opposite sign exceeds the range of a double.
-  if delta == huge or delta == -huge then
-    mean = a.mean * (a.count / count) + b.mean * share
-  else
-    mean = a.mean + delta * share
+  if math.abs(delta) == huge then
+    mean, rest = a.mean * (a.count / count) + b.mean * share, 0
   end
   local sum = a.sum + b.sum
-  local compensation = a.compensation + b.compensation
+  local larger, smaller = a.sum, b.sum
+  if math.abs(larger) < math.abs(smaller) then larger, smaller = smaller, larger end
   -- Neumaier (1974): the part that adding the larger and the smaller has cut off.
-  if math.abs(sum) == huge then
-    compensation = 0
-  elseif math.abs(a.sum) >= math.abs(b.sum) then
-    compensation = compensation + ((a.sum - sum) + b.sum)
-  else
-    compensation = compensation + ((b.sum - sum) + a.sum)
-  end
+  local compensation = a.compensation + b.compensation + ((larger - sum) + smaller)
   return {
     count = count,
     mean = mean,
@@ -84,16 +88,15 @@ local function together(a, b)
     min = math.min(a.min, b.min),
     max = math.max(a.max, b.max),
     sum = sum,
-    compensation = compensation,
+    compensation = math.abs(sum) == huge and 0 or compensation,
+    rest = rest,
   }
 end
 
 -- Puts bins in the order of their values: negative ones, the largest number first; zero; positive ones.
 local function rank(bin)
-  local sign = string.sub(bin, 1, 1)
-  if sign == 'z' then return 0 end
-  local index = tonumber(string.sub(bin, 2)) + 100000
-  return sign == 'p' and index or -index
+  local index = (tonumber(string.sub(bin, 2)) or -1e5) + 1e5
+  return string.find(bin, 'n') and -index or index
 end
 
 -- The lowest bins become one, so that the highest stay as fine as they are.
@@ -110,35 +113,24 @@ local function collapse(key, maxBins)
   end
 end
 
-local function mergeInto(key, partial, bins, maxBins)
-  local stored = redis.call('HMGET', key, 'count', 'mean', 'm2', 'min', 'max', 'sum', 'compensation')
-  local merged = partial
-  if stored[1] then
-    merged = together({
-      count = number(stored[1]),
-      mean = number(stored[2]),
-      m2 = number(stored[3]),
-      min = number(stored[4]),
-      max = number(stored[5]),
-      sum = number(stored[6]),
-      compensation = number(stored[7]),
-    }, partial)
+local function mergeInto(key, partial, first, last, maxBins)
+  local stored = redis.call('HMGET', key, unpack(names))
+  local merged = stored[1] and together(momentsIn(stored, 1), partial) or partial
+  local texts, fields = {}, {}
+  for i, name in ipairs(names) do
+    texts[i] = text(merged[name])
+    fields[2 * i - 1], fields[2 * i] = name, texts[i]
   end
-  local moments = {
-    string.format('%.0f', merged.count), text(merged.mean), text(merged.m2), text(merged.min), text(merged.max),
-    text(merged.sum), text(merged.compensation),
-  }
-  redis.call('HSET', key, 'count', moments[1], 'mean', moments[2], 'm2', moments[3], 'min', moments[4],
-    'max', moments[5], 'sum', moments[6], 'compensation', moments[7])
+  redis.call('HSET', key, unpack(fields))
   local hasNew = false
-  for bin = bins.from, bins.to, 2 do
+  for bin = first, last, 2 do
     -- A bin that holds no integer stays as it is.
     local count = redis.pcall('HINCRBY', key, plan[bin], plan[bin + 1])
     hasNew = hasNew or count == tonumber(plan[bin + 1])
   end
-  -- Eight fields of the distribution of all time are no bins: its exposition depends on there never being one too many.
+  -- Eight fields of a window are no bins, of all time some more. A bin too many would hide that the one above it has collapsed.
   if hasNew and redis.call('HLEN', key) > maxBins + 8 then collapse(key, maxBins) end
-  return table.concat(moments, ' '), not stored[1]
+  return table.concat(texts, ' '), not stored[1]
 end
 
 local function mergeSeries(key, at)
@@ -151,22 +143,16 @@ local function mergeSeries(key, at)
   -- is over it deletes the key, and while the slot moves to another node, a script fails at a key that is gone.
   local begins, endings = false, {}
   for _ = 1, plan[at + 7] do
-    local windows, binCount, listed = tonumber(plan[item]), tonumber(plan[item + 1]), tonumber(plan[item + 2])
-    local partial = {
-      count = tonumber(plan[item + 3]),
-      mean = number(plan[item + 4]),
-      m2 = number(plan[item + 5]),
-      min = number(plan[item + 6]),
-      max = number(plan[item + 7]),
-      sum = number(plan[item + 8]),
-      compensation = number(plan[item + 9]),
-    }
-    local untils = item + 10
-    local bins = { from = untils + windows, to = untils + windows + 2 * binCount - 1 }
-    local list = bins.to + 1
+    local windows, bins = tonumber(plan[item]), tonumber(plan[item + 1])
+    local bounds, listed = tonumber(plan[item + 2]), tonumber(plan[item + 3])
+    local partial = momentsIn(plan, item + 4)
+    local untils = item + 12
+    local first = untils + windows
+    local last = first + bins - 1
+    local list = last + bounds + 1
     for index = 0, windows - 1 do
       local isNew
-      ofWindow, isNew = mergeInto(series[window], partial, bins, maxBins)
+      ofWindow, isNew = mergeInto(series[window], partial, first, last, maxBins)
       if isNew then
         endings[series[window]] = plan[untils + index]
         begins = true
@@ -174,7 +160,7 @@ local function mergeSeries(key, at)
       window = window + 1
       if hasLists then
         if listed > 0 then
-          for entry = list, list + 2 * listed - 1, 2 do
+          for entry = list, list + listed - 1, 2 do
             redis.call('ZADD', series[window], 'GT', plan[entry], plan[entry + 1])
           end
           redis.call('ZREMRANGEBYRANK', series[window], 0, -1 - plan[at + 6])
@@ -184,9 +170,9 @@ local function mergeSeries(key, at)
       end
     end
     local isNew
-    ofAll, isNew = mergeInto(series[key], partial, bins, maxBins)
+    ofAll, isNew = mergeInto(series[key], partial, first, list - 1, maxBins)
     begins = begins or isNew
-    item = list + 2 * listed
+    item = list + listed
   end
   for window, ending in pairs(endings) do redis.call('PEXPIREAT', window, ending) end
   if begins then
