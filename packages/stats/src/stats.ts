@@ -18,7 +18,7 @@ import { amountOption, Counter, countOperands, totalKeepMs } from "./counter.js"
 import { Distribution } from "./distribution.js";
 import { addSamples, exposedNames, type Exposition, rendered } from "./exposition.js";
 import { seriesKeys } from "./keys.js";
-import { metricName } from "./labels.js";
+import { metricName, wellFormed } from "./labels.js";
 import { Messages } from "./messages.js";
 import {
   counterSettings,
@@ -103,6 +103,8 @@ export class Stats extends TypedEmitter<StatsEvents> implements AsyncDisposable 
   readonly #exposed = new Map<string, string>();
   readonly #messages = new Map<string, Messages>();
   readonly #dropped: Record<DropReason, number> = { ...noDrops };
+  /** The settings with which a metric or log was made. */
+  readonly #definitions = new WeakMap<object, object>();
   #isTelling = false;
   #closing: Promise<void> | undefined;
 
@@ -128,9 +130,11 @@ export class Stats extends TypedEmitter<StatsEvents> implements AsyncDisposable 
   }
 
   /**
-   * A counter: a total that only grows. Called twice with a name, it returns the same counter with its first options.
+   * A counter: a total that only grows. Called again with a name, it returns the same counter: `labelNames` must be those of the
+   * first call, and other options the same or left out.
    *
-   * @throws {TypeError | RangeError} the name or an option is not what it should be, or the name is a distribution's.
+   * @throws {TypeError | RangeError} the name or an option is not what it should be, or was another one before, or the name is a
+   * distribution's.
    *
    * @example
    * const views = stats.counter("item_views_total", { labelNames: ["category"] });
@@ -138,21 +142,17 @@ export class Stats extends TypedEmitter<StatsEvents> implements AsyncDisposable 
    */
   counter<Names extends string = never>(name: string, options: CounterOptions<Names> = {}): Counter<Names> {
     const settings = counterSettings(options, this.#settings, chunkLength);
-    const made = this.#metric(
-      this.#counters,
-      this.#distributions,
-      "counter",
-      name,
-      () => new Counter(name, settings, this.#shared),
-    );
-    return made as unknown as Counter<Names>;
+    const make = (): Counter<string> => new Counter(name, settings, this.#shared);
+    const made = this.#metric(this.#counters, this.#distributions, "counter", name, make);
+    return this.#defined(made, name, options, settings) as unknown as Counter<Names>;
   }
 
   /**
-   * A distribution: values with count, mean, deviation, extremes and quantiles. Called twice with a name, it returns the same
-   * distribution with its first options.
+   * A distribution: values with count, mean, deviation, extremes and quantiles. Called again with a name, it returns the same
+   * distribution: `labelNames` must be those of the first call, and other options the same or left out.
    *
-   * @throws {TypeError | RangeError} the name or an option is not what it should be, or the name is a counter's.
+   * @throws {TypeError | RangeError} the name or an option is not what it should be, or was another one before, or the name is a
+   * counter's.
    *
    * @example
    * const latency = stats.distribution("request_ms", { labelNames: ["route", "outcome"] });
@@ -164,14 +164,15 @@ export class Stats extends TypedEmitter<StatsEvents> implements AsyncDisposable 
   ): Distribution<Names> {
     const settings = distributionSettings(options, this.#settings);
     const make = (): Distribution<string> => new Distribution(name, settings, this.#shared);
-    return this.#metric(this.#distributions, this.#counters, "histogram", name, make) as unknown as Distribution<Names>;
+    const made = this.#metric(this.#distributions, this.#counters, "histogram", name, make);
+    return this.#defined(made, name, options, settings) as unknown as Distribution<Names>;
   }
 
   /**
-   * A message log: the last entries of each level, and which messages are frequent. Called twice with a name, it returns the
-   * same log with its first options.
+   * A message log: the last entries of each level, and which messages are frequent. Called again with a name, it returns the
+   * same log: options must be those of the first call, or left out.
    *
-   * @throws {TypeError | RangeError} an option is not what it should be.
+   * @throws {TypeError | RangeError} an option is not what it should be, or was another one before.
    * @throws {KitError} `KIT_NAME`: the name cannot be a key.
    */
   messages(name: string, options: MessagesOptions = {}): Messages {
@@ -179,7 +180,7 @@ export class Stats extends TypedEmitter<StatsEvents> implements AsyncDisposable 
     this.#assertOpen();
     let made = this.#messages.get(name);
     if (!made) this.#messages.set(name, (made = new Messages(name, settings, this.#shared)));
-    return made;
+    return this.#defined(made, name, options, settings);
   }
 
   /**
@@ -199,8 +200,7 @@ export class Stats extends TypedEmitter<StatsEvents> implements AsyncDisposable 
    */
   async apply(deltas: readonly CounterDelta[], options: ApplyOptions): Promise<void> {
     const own = optionsObject<ApplyOptions>("options", options, ["writer", "seq"]);
-    const writer = textOption("writer", own.writer, 200);
-    if (/\p{Surrogate}/u.test(writer)) throw new RangeError("Expected `writer` to be well-formed Unicode");
+    const writer = wellFormed("`writer`", textOption("writer", own.writer, 200));
     const seq = integerOption("seq", own.seq, 1);
     await traced(
       "stats.apply",
@@ -388,6 +388,19 @@ export class Stats extends TypedEmitter<StatsEvents> implements AsyncDisposable 
     own.set(name, (metric = make()));
     for (const one of exposed) this.#exposed.set(one, name);
     return metric;
+  }
+
+  /** @throws {RangeError} it was made with other options. */
+  #defined<Made extends object>(made: Made, name: string, options: object, settings: object): Made {
+    const first = this.#definitions.get(made);
+    if (!first) this.#definitions.set(made, settings);
+    else
+      for (const [option, given] of Object.entries({ ...options, labelNames: [] })) {
+        const [before, now] = [first, settings].map((each) => JSON.stringify(Reflect.get(each, option)));
+        if (given !== undefined && now !== before)
+          throw new RangeError(`Expected \`${option}\` of ${name} to be ${before} as before, got ${now}`);
+      }
+    return made;
   }
 
   #assertOpen(): void {

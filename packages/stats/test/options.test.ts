@@ -21,6 +21,25 @@ describe("what is no option is refused, by its name", () => {
     expect(stats.counter("one")).toBe(stats.counter("one"));
   });
 
+  it("of a second definition: other labels, bounds or whatever it names; no option but the labels need be named", () => {
+    const stats = fixture.make();
+    const sales = stats.counter("sales_total", { labelNames: ["shop", "country"], help: "Sales" });
+    expect(stats.counter("sales_total", { labelNames: ["country", "shop"] })).toBe(sales);
+    expect(() => stats.counter("sales_total", { labelNames: ["shop"] })).toThrow("`labelNames` of sales_total");
+    expect(() => stats.counter("sales_total")).toThrow("`labelNames` of sales_total");
+    const precisions = [{ stepMs: 1_000, keepMs: 60_000 }];
+    expect(() => stats.counter("sales_total", { labelNames: ["shop", "country"], precisions })).toThrow("`precisions`");
+    const latency = stats.distribution("d_ms", { bounds: [1, 2], windows: precisions });
+    expect(stats.distribution("d_ms")).toBe(latency);
+    expect(stats.distribution("d_ms", { bounds: [1, 2], windows: precisions, help: undefined })).toBe(latency);
+    expect(() => stats.distribution("d_ms", { bounds: [1, 2, 4] })).toThrow("`bounds` of d_ms to be [1,2]");
+    expect(() => stats.distribution("d_ms", { timeUnit: "s" })).toThrow("`timeUnit` of d_ms");
+    const log = stats.messages("log", { mask: false });
+    expect(stats.messages("log")).toBe(log);
+    expect(() => stats.messages("log", { mask: true })).toThrow("`mask` of log");
+    expect(stats.messages("log", { mask: false })).toBe(log);
+  });
+
   it("of labels: each by its name", () => {
     const counter = fixture.make().counter("ok_total", { labelNames: ["route", "status"] });
     const inc = (labels: unknown) => () => counter.inc(labels as never);
