@@ -235,7 +235,7 @@ export interface Known {
 }
 
 /** The CRC-32 of the beginnings of a text that have these lengths, if it is so long; and its length, if it is shorter than the longest. */
-export const crcsOf = async (
+const crcsOf = async (
   text: AsyncIterable<Buffer>,
   lengths: readonly number[],
   signal: AbortSignal,
@@ -258,27 +258,57 @@ export const crcsOf = async (
   return { crcs: crcs.set(at, crc), end: at };
 };
 
-/** The longest of some contents with which a text begins. */
-export const longestOf = <T extends Known>(known: readonly T[], crcs: ReadonlyMap<number, number>): T | undefined =>
-  known.filter(({ offset, crc }) => crcs.get(offset) === crc).sort((one, other) => other.offset - one.offset)[0];
+/** A known content, and another file that is there and had it last. */
+interface Candidate extends Known {
+  readonly other: LocalFile | undefined;
+}
 
 /**
- * Whether a file and another one, which has a known content and is there, are two files although they begin alike: stored in the same way, and short.
- * Of longer ones, and of a gzip file beside a plain one, one is the copy of the other.
+ * The longest of some contents with which a text begins, and whether the text has more; and the file of which it is an equal copy.
+ *
+ * Another file that is there, stored in the same way, and still has the content makes two files of them, if they are equal or alike in less than 1 KiB:
+ * two hosts may have written the same.
  */
-export const areTwo = async (
+export const twinOf = async <T extends Candidate>(
   opened: OpenFile,
+  text: AsyncIterable<Buffer>,
+  known: readonly T[],
+  signal: AbortSignal,
+): Promise<{
+  twin?: T;
+  hasMore: boolean;
+  copied?: LocalFile;
+  crcs: ReadonlyMap<number, number>;
+  end?: number | undefined;
+}> => {
+  const lengths = known.flatMap(({ offset }) => [offset, offset + 1]);
+  const { crcs, end } = await crcsOf(text, lengths, signal);
+  let copied: LocalFile | undefined;
+  const matching = known.filter(({ offset, crc }) => crcs.get(offset) === crc);
+  for (const twin of matching.sort((one, next) => next.offset - one.offset)) {
+    const { offset, other } = twin;
+    const hasMore = crcs.has(offset + 1);
+    const isCopy = offset >= prefixBytes && hasMore;
+    if (isCopy || !other || !(await hasContent(other, twin, opened.isGzip, signal)))
+      return { twin, hasMore, crcs, end };
+    copied ??= other;
+  }
+  return { hasMore: false, ...(copied && { copied }), crcs, end };
+};
+
+/** Whether a file is there, and begins with a content; if it is to be gzip or not, whether it is. */
+export const hasContent = async (
+  file: LocalFile,
   { offset, crc }: Known,
-  other: LocalFile | undefined,
+  isGzip: boolean | undefined,
   signal: AbortSignal,
 ): Promise<boolean> => {
-  if (!other || offset >= prefixBytes) return false;
-  const another = await OpenFile.open(other);
+  const opened = await OpenFile.open(file);
   try {
-    const { crcs } = another?.isGzip === opened.isGzip ? await crcsOf(another.text(), [offset], signal) : {};
-    return crcs?.get(offset) === crc;
+    if (!opened || (isGzip ?? opened.isGzip) !== opened.isGzip) return false;
+    return (await crcsOf(opened.text(), [offset], signal)).crcs.get(offset) === crc;
   } finally {
-    await another?.close();
+    await opened?.close();
   }
 };
 

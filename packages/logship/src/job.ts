@@ -2,17 +2,7 @@ import { KitError, type RedisLike } from "@kit/core";
 import { newToken, optionsObject } from "@kit/core/toolkit";
 import { deleteJob } from "./channel.js";
 import { fencedError, isAboutContent, LogshipError, resultError } from "./errors.js";
-import {
-  areTwo,
-  bornOf,
-  changedError,
-  crcsOf,
-  type Known,
-  listFiles,
-  type LocalFile,
-  longestOf,
-  OpenFile,
-} from "./files.js";
+import { bornOf, changedError, hasContent, type Known, listFiles, type LocalFile, OpenFile, twinOf } from "./files.js";
 import { Hub } from "./hub.js";
 import { concurrencyOption, type JobOptions, type ResolvedJob, resolveJob, type RunOptions } from "./options.js";
 import { Processor } from "./processor.js";
@@ -39,6 +29,8 @@ export interface JobEvents {
    * when it was last looked at; those after `from`, and what was written since then, are lost.
    */
   readonly gap: [fact: { readonly file: string; readonly from: number; readonly to: number }];
+  /** A file is equal to another one that is there. It is processed, too: if it is a copy, its lines count twice. */
+  readonly copy: [fact: { readonly file: string; readonly of: string }];
   /** Zero bytes before a line were dropped: a file that is truncated while its writer keeps its place begins with them. */
   readonly padding: [fact: Padding & { readonly file: string }];
   /** A background operation failed and is being retried. */
@@ -252,34 +244,26 @@ export class LogJob extends Processor<JobEvents> {
     files: readonly Listed[],
     { signal, skipped }: Run,
   ): Promise<Refused | { readonly content: string; readonly position: string; readonly from: string }> {
-    const fileOf = (id: string): Listed | undefined => files.find((listed) => listed.file.id === id && id !== file.id);
-    const known: (scripts.Alike & Known)[] = [];
+    const known: (scripts.Alike & Known & { readonly other: LocalFile | undefined })[] = [];
     for (const one of contents) {
-      const other = fileOf(one.file);
+      const other = files.find((listed) => listed.file.id === one.file && one.file !== file.id)?.file;
       // What is not finished there cannot be compared yet.
       if (one.msLeft > 0) return { state: "refused", msLeft: one.msLeft };
-      if (!one.isDone && other && !skipped.has(keyOf(other.file))) return { state: "refused", msLeft: retryMs };
-      const position = parsePosition(one.position);
-      if (isSame || !(await areTwo(opened, position, other?.file, signal))) known.push({ ...one, ...position });
+      if (!one.isDone && other && !skipped.has(keyOf(other))) return { state: "refused", msLeft: retryMs };
+      known.push({ ...one, ...parsePosition(one.position), other });
     }
-    const offsets = known.map(({ offset }) => offset);
-    const { crcs, end } = await crcsOf(opened.text(), offsets, signal);
-    const twin = longestOf(known, crcs);
+    const comparable = isSame ? known.map((one) => ({ ...one, other: undefined })) : known;
+    const { twin, copied, crcs, end } = await twinOf(opened, opened.text(), comparable, signal);
     if (twin) {
       const { content, position, offset, crc } = twin;
       const [stored, skip] = opened.isGzip ? [0, offset] : [offset, 0];
       return { content, position, from: formatPosition({ offset, stored, skip, crc }) };
     }
-    for (const { content, position, offset, file: id } of known) {
-      const other = fileOf(id);
-      const another = end !== undefined && end < offset && other ? await OpenFile.open(other.file) : undefined;
-      try {
-        if (another && (await crcsOf(another.text(), [end!], signal)).crcs.get(end!) === crcs.get(end!))
+    for (const { content, position, offset, other } of known)
+      if (end !== undefined && end < offset && other)
+        if (await hasContent(other, { offset: end, crc: crcs.get(end)! }, undefined, signal))
           return { content, position, from: "" };
-      } finally {
-        await another?.close();
-      }
-    }
+    if (copied) this.emit("copy", { file: file.name, of: copied.name });
     if (isSame) throw changedError(file.name);
     return { content: "", position: "", from: "" };
   }

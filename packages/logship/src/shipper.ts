@@ -14,18 +14,7 @@ import {
 import { deleteChannel, dropConsumer, epochOf, metricsOf, statusOf } from "./channel.js";
 import { crcOf } from "./crc.js";
 import { isAboutContent, LogshipError } from "./errors.js";
-import {
-  areTwo,
-  bornOf,
-  changedError,
-  crcsOf,
-  type Known,
-  listFiles,
-  type LocalFile,
-  localFile,
-  longestOf,
-  OpenFile,
-} from "./files.js";
+import { bornOf, changedError, type Known, listFiles, type LocalFile, localFile, OpenFile, twinOf } from "./files.js";
 import { followLog } from "./follow.js";
 import { type Chunk, Framer } from "./framing.js";
 import { readGzip } from "./gzip.js";
@@ -71,6 +60,8 @@ export interface ShipperEvents {
   readonly mismatch: [fact: { readonly limitBytes: number; readonly storedLimitBytes: number }];
   /** A file of a directory was left out because of `onBadData`. */
   readonly damaged: [fact: { readonly file: string; readonly error: KitError }];
+  /** A file is equal to another one that is there. It is shipped, too: if it is a copy, consumers get its lines twice. */
+  readonly copy: [fact: { readonly file: string; readonly of: string }];
   /** An operation failed and is being retried. */
   readonly error: [error: KitError];
 }
@@ -161,6 +152,7 @@ interface Source {
 interface Shipped extends Known {
   readonly source: string;
   readonly isDone: boolean;
+  readonly other: LocalFile | undefined;
 }
 
 const shipNames = ["name", "id", "passThrough", "signal"];
@@ -425,12 +417,12 @@ export class Shipper extends LogObject<ShipperEvents> {
     const index = own.findIndex((_, at) => found[at] !== null);
     if (index >= 0) return own[index]!;
     const alike = found.slice(own.length).flatMap((list) => list?.split("\n").filter((source) => source !== "") ?? []);
-    const twin = alike.length > 0 ? await this.#twinOf(file, opened, [...new Set(alike)], signal) : undefined;
+    const twin = alike.length > 0 ? await this.#sourceLike(file, opened, [...new Set(alike)], signal) : undefined;
     return twin ?? own[0]!;
   }
 
   /** The source among those that begin like a file whose shipped text the file begins with. */
-  async #twinOf(
+  async #sourceLike(
     file: LocalFile,
     opened: OpenFile,
     sources: readonly string[],
@@ -445,21 +437,25 @@ export class Shipper extends LogObject<ShipperEvents> {
       const values = done.length > 0 ? done : await this.#hub.fields("files", facts, signal);
       const [text, crc, , codec, stored, state] = values;
       const isBytes = codec === "member";
-      const known = { source, isDone: state !== "open", offset: Number(isBytes ? stored : text), crc: Number(crc) };
       const other = near.find((one) => one.id === source.split(/[. ]/, 1)[0]);
+      const known = {
+        source,
+        isDone: state !== "open",
+        offset: Number(isBytes ? stored : text),
+        crc: Number(crc),
+        other,
+      };
       // Of what is not begun nothing can be compared.
-      if (known.offset > 0 && !(await areTwo(opened, known, other, signal))) (isBytes ? bytes : texts).push(known);
+      if (known.offset > 0) (isBytes ? bytes : texts).push(known);
     }
     for (const [known, text] of [
       [texts, opened.text()],
       [bytes, opened.read(0)],
     ] as const) {
-      // One byte more shows whether there is more.
-      const lengths = known.flatMap(({ offset }) => [offset, offset + 1]);
-      const { crcs } = await crcsOf(text, lengths, signal);
-      const twin = longestOf(known, crcs);
-      if (twin?.isDone && crcs.has(twin.offset + 1)) throw changedError(file.name);
+      const { twin, hasMore, copied } = await twinOf(opened, text, known, signal);
+      if (twin?.isDone && hasMore) throw changedError(file.name);
       if (twin) return twin.source;
+      if (copied) this.emit("copy", { file: file.name, of: copied.name });
     }
     return undefined;
   }

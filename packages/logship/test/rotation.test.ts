@@ -133,7 +133,7 @@ describe("a job counts a line once", () => {
     expect(gaps).toEqual([]);
   });
 
-  it("of a copy made before the file grew", async () => {
+  it("of a copy made before the file or the copy grew", async () => {
     const { job: own, path } = await job();
     await writeFile(path, textOf(lines.slice(0, 200)));
     await copyFile(path, `${path}.bak`);
@@ -141,22 +141,34 @@ describe("a job counts a line once", () => {
     await run(own);
     await run(own);
     expect(await counted(own)).toEqual(once(lines.slice(0, 300)));
+    await copyFile(path, `${path}.copy`);
+    await appendFile(`${path}.copy`, textOf(lines.slice(300, 310)));
+    await run(own);
+    expect(await counted(own)).toEqual(once(lines.slice(0, 310)));
   });
 
-  it("of files that begin with the same text, and of equal short ones that are both there, as two", async () => {
+  it("of files that begin with the same text, and of equal ones that are both there, as two", async () => {
     const { job: own, path } = await job();
     const head = `${"#".repeat(2_048)}\n`;
     await writeFile(path, `${head}a\n`);
     await writeFile(`${path}.1`, `${head}b\n`);
     await writeFile(`${path}.2`, "same\n");
     await writeFile(`${path}.3`, "same\n");
+    for (const end of ["4", "5"]) await writeFile(`${path}.${end}`, textOf(lines.slice(0, 200)));
+    const copies: unknown[] = [];
+    own.on("copy", (copy) => copies.push(copy));
     await run(own);
+    expect(copies).toEqual([
+      { file: "a.log.3", of: "a.log.2" },
+      { file: "a.log.5", of: "a.log.4" },
+    ]);
     expect(await counted(own)).toEqual(
       new Map([
         ["#".repeat(2_048), "2"],
         ["a", "1"],
         ["b", "1"],
         ["same", "2"],
+        ...lines.slice(0, 200).map((line) => [line, "2"] as const),
       ]),
     );
   });
@@ -309,7 +321,7 @@ describe("a shipper puts a line into the channel once", () => {
     expect((await shipper.status())?.files).toHaveLength(2);
   });
 
-  it("of equal short files, that are both there, as two, and forgets the oldest names with their beginnings", async () => {
+  it("of equal files that are both there, as two, and forgets the oldest names with their beginnings", async () => {
     const { shipper, directory } = await ship();
     for (const name of ["a", "b"]) await writeFile(join(directory, name), "same\n");
     await shipper.addDirectory(directory);

@@ -19,7 +19,7 @@ const exceptionsKiB = {
   "@kit/core": 16.25,
   "@kit/geoip": 15.25,
   // Recognises contents in another container, by comparing them: jobs and shippers each with their records.
-  "@kit/logship": 32.5,
+  "@kit/logship": 32.75,
   // Checks its server again after each lost connection.
   "@kit/queue": 22,
   "@kit/stats": 24,
