@@ -1,15 +1,18 @@
+import { setImmediate as nextTurn } from "node:timers/promises";
 import type { RedisArgument } from "@kit/core";
 import { newToken } from "@kit/core/toolkit";
 import type { Part } from "./keys.js";
 import { encodeBlock, encodeFence, encodePage, fieldsPerShard, recordsPerPage } from "./pages.js";
 import type { NamesByLocale, Place, StoredNames, StoredPlace } from "./place.js";
-import { RangeFolder } from "./ranges.js";
+import { type Overlap, RangeFolder } from "./ranges.js";
 import type { ActivateOptions, GeoIpStore, Manifest } from "./store.js";
 
 /** Entries of one block of places, and of names: a reader fetches one block at a cache miss. */
 export const entriesPerBlock: Readonly<Record<"places" | "names", number>> = { places: 32, names: 16 };
 /** Shards under way at a time: they bound the memory of an importer. */
 const maxInFlight = 4;
+/** An import leaves the event loop to others after this time: also to the replies to its own commands, whose deadlines go on. */
+const turnMs = 4;
 
 /** Collects the fields of one part, and emits full shards. */
 class ShardWriter {
@@ -87,6 +90,11 @@ class BlockWriter {
   }
 }
 
+/** Settings of a build. */
+interface BuildOptions extends ActivateOptions {
+  readonly overlap: Overlap;
+}
+
 /** Builds one version of a database: packs the ranges of a source, and stages them while the source is read. */
 export class VersionBuilder {
   readonly version: string = newToken().replaceAll("-", "").slice(0, 12);
@@ -101,10 +109,11 @@ export class VersionBuilder {
   readonly #names: BlockWriter;
   readonly #inFlight = new Set<Promise<void>>();
   #failure: { readonly error: unknown } | undefined;
+  #turnAt: number = performance.now();
   readonly v4: RangeFolder<number>;
   readonly v6: RangeFolder<bigint>;
 
-  constructor(store: GeoIpStore, options: ActivateOptions, signal: AbortSignal | undefined) {
+  constructor(store: GeoIpStore, options: BuildOptions, signal: AbortSignal | undefined) {
     this.#store = store;
     this.#options = options;
     this.#signal = signal;
@@ -114,8 +123,9 @@ export class VersionBuilder {
     this.#pages = { v4: new PageWriter(4, this.#shards.v4), v6: new PageWriter(6, this.#shards.v6) };
     this.#places = new BlockWriter(this.#shards.places, entriesPerBlock.places);
     this.#names = new BlockWriter(this.#shards.names, entriesPerBlock.names);
-    this.v4 = RangeFolder.v4((first, place) => this.#pages.v4.add(first, place));
-    this.v6 = RangeFolder.v6((first, place) => this.#pages.v6.add(first, place));
+    const { overlap } = options;
+    this.v4 = RangeFolder.v4((first, place) => this.#pages.v4.add(first, place), overlap);
+    this.v6 = RangeFolder.v6((first, place) => this.#pages.v6.add(first, place), overlap);
   }
 
   /** The number of a new place. */
@@ -128,13 +138,26 @@ export class VersionBuilder {
     return this.#places.count;
   }
 
+  get crossing(): number {
+    return this.v4.crossing + this.v6.crossing;
+  }
+
   /** The number of new names. */
   names(names: StoredNames): number {
     return this.#names.add(names);
   }
 
-  /** Resolves when few enough shards are under way to continue reading. */
+  /** Whether the event loop was kept for long enough. */
+  get isDue(): boolean {
+    return performance.now() - this.#turnAt > turnMs;
+  }
+
+  /** Resolves when few enough shards are under way to continue reading, and in another turn of the event loop if one is due. */
   async ready(): Promise<void> {
+    if (this.isDue) {
+      await nextTurn();
+      this.#turnAt = performance.now();
+    }
     this.#check();
     while (this.#inFlight.size >= maxInFlight) {
       await Promise.race(this.#inFlight);

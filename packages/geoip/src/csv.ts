@@ -15,6 +15,8 @@ const carriageReturn = 0x0d;
 const byteOrderMark = Buffer.from([0xef, 0xbb, 0xbf]);
 /** Without a limit, an unclosed quote would read a whole file into memory. */
 const longestRow = 1 << 20;
+/** A larger chunk would keep the event loop for too long. */
+const mostAtOnce = 1 << 16;
 const maxColumns = 64;
 
 /** One row; the same object for all rows of a file, valid until the callback returns. */
@@ -163,14 +165,17 @@ export const readCsv = async (
       const { value } = next;
       const chunk =
         typeof value === "string" ? Buffer.from(value) : Buffer.isBuffer(value) ? value : Buffer.from(value);
-      // A byte order mark may arrive separately from the first row.
-      const bytes = rest.length === 0 ? chunk : Buffer.concat([rest, chunk]);
-      rest = bytes.length < 3 && isFirst ? bytes : take(bytes, false);
-      if (rest.length > longestRow) {
-        row.number++;
-        throw row.error(undefined, "is longer than a mebibyte: a quote may not be closed");
+      for (let at = 0; at < chunk.length; at += mostAtOnce) {
+        const part = chunk.subarray(at, at + mostAtOnce);
+        // A byte order mark may arrive separately from the first row.
+        const bytes = rest.length === 0 ? part : Buffer.concat([rest, part]);
+        rest = bytes.length < 3 && isFirst ? bytes : take(bytes, false);
+        if (rest.length > longestRow) {
+          row.number++;
+          throw row.error(undefined, "is longer than a mebibyte: a quote may not be closed");
+        }
+        await onChunk(row, part.length);
       }
-      await onChunk(row, chunk.length);
     }
     take(rest, true);
     await onChunk(row, 0);

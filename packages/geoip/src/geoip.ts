@@ -57,6 +57,11 @@ const unavailable: NotLocated = Object.freeze({ place: null, none: "unavailable"
  * publish.
  */
 const lookEveryMs = 60_000;
+/**
+ * A reader leaves a switch to its importer for this long, and each waits for another part of four times as long more: of many readers one completes the
+ * switch, and the others find it complete. An older switch a reader completes at once: it may not live for long.
+ */
+const settleAfterMs = 500;
 /** How many versions may disappear during a load or a look-up before a reader reports corrupt data. */
 const mostTurns = 4;
 
@@ -78,6 +83,7 @@ export class GeoIp extends TypedEmitter<GeoIpEvents> implements AsyncDisposable 
   #loading: Promise<Serving> | undefined;
   /** Whether a change was announced since the load under way began. */
   #isOutdated = false;
+  #settling: NodeJS.Timeout | undefined;
   readonly #looking: NodeJS.Timeout;
   /**
    * Whether it answered since its last check. A boolean, because reading the clock costs a fifth of a cached look-up.
@@ -188,6 +194,7 @@ export class GeoIp extends TypedEmitter<GeoIpEvents> implements AsyncDisposable 
     this.#isClosed = true;
     this.#stopListening();
     clearInterval(this.#looking);
+    clearTimeout(this.#settling);
     await this.#loading?.catch(() => undefined);
     this.#store.context.detach();
   }
@@ -306,7 +313,12 @@ export class GeoIp extends TypedEmitter<GeoIpEvents> implements AsyncDisposable 
   async #loadOnce(): Promise<Serving> {
     const before = this.#serving;
     const { head, record } = await this.#read(before?.release.manifest.version);
-    if (!head.isSealed) void this.#settle(head);
+    if (!head.isSealed) {
+      const waitMs = settleAfterMs * (1 + 4 * Math.random());
+      // The server's clock gives whole seconds.
+      if (head.now - head.switchedAt > 1_000 + 5 * settleAfterMs) void this.#settle(head);
+      else this.#settling ??= setTimeout(() => void this.#settleLater(), waitMs).unref();
+    }
     if (!record) return before!;
     const release = new Release(this.#store, this.#settings, record);
     if (this.#settings.mode === "local") await release.loadAll();
@@ -341,6 +353,12 @@ export class GeoIp extends TypedEmitter<GeoIpEvents> implements AsyncDisposable 
       // The version was replaced and expired between the two commands, or it is lost.
       if (turn === 2) throw new GeoIpCorruptError(this.database, head.current, "its record");
     }
+  }
+
+  async #settleLater(): Promise<void> {
+    this.#settling = undefined;
+    const head = await this.#store.head(this.#settings.deadlineMs).catch(() => undefined);
+    if (head?.isSealed === false && !this.#isClosed) await this.#settle(head);
   }
 
   /** Completes a switch in case the importer has died. Never rejects. */

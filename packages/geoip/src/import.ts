@@ -24,6 +24,10 @@ export interface ImportResult {
   readonly places: number;
   /** Languages of names. */
   readonly locales: readonly string[];
+  /** Rows or ranges that were passed over, with `onInvalid: "skip"`. */
+  readonly skipped: number;
+  /** Ranges that cross another one, with `overlap: "narrower"`. */
+  readonly crossing: number;
 }
 
 /** Runs an operation on a store of its own. */
@@ -88,9 +92,10 @@ export const importGeoIp = async (
     // Completes or reverts a switch that a crash has interrupted.
     await store.settle(settings);
     const builder = new VersionBuilder(store, settings, signal);
+    const count = { skipped: 0 };
     let manifest: Manifest;
     try {
-      manifest = await build(store, builder, isSource(source) ? source : rangesSource(source), settings);
+      manifest = await build(store, builder, isSource(source) ? source : rangesSource(source), settings, count);
     } catch (error) {
       await builder.idle();
       await store.discard(builder.stagedKeys, deadlineMs);
@@ -104,7 +109,15 @@ export const importGeoIp = async (
       throw error;
     }
     const { version, format, ranges, locales } = manifest;
-    return { version, format, ranges, locales, places: builder.places };
+    return {
+      version,
+      format,
+      ranges,
+      locales,
+      places: builder.places,
+      skipped: count.skipped,
+      crossing: builder.crossing,
+    };
   });
 };
 
@@ -112,14 +125,29 @@ const build = async (
   store: GeoIpStore,
   builder: VersionBuilder,
   source: GeoIpSource,
-  { onProgress, deadlineMs, minRanges, builtAt, attribution, signal }: ImportSettings,
+  { onProgress, deadlineMs, minRanges, onInvalid, maxInvalid, builtAt, attribution, signal }: ImportSettings,
+  counted: { skipped: number },
 ): Promise<Manifest> => {
   let file = "ranges";
+  const bound = (): void => {
+    const { skipped } = counted;
+    const { crossing } = builder;
+    if (skipped + crossing <= maxInvalid) return;
+    const found = `${String(skipped)} ranges were passed over, and ${String(crossing)} cross others`;
+    throw new GeoIpImportError({ file }, `${found}: more than maxInvalid, ${String(maxInvalid)}`);
+  };
   const { format, locales } = await source.read({
     builder,
     progress: (progress) => {
       ({ file } = progress);
+      bound();
       onProgress?.({ ...progress, ranges: builder.v4.count + builder.v6.count });
+    },
+    invalid: (error) => {
+      if (onInvalid === "stop" || !(error instanceof GeoIpImportError)) throw error;
+      counted.skipped++;
+      ({ file } = error);
+      bound();
     },
     signal,
   });

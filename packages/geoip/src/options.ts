@@ -8,6 +8,7 @@ import {
   signalOption,
   textOption,
 } from "@kit/core/toolkit";
+import type { Overlap } from "./ranges.js";
 import type { ImportProgress } from "./sources.js";
 
 /** Where the pages of a database are searched. */
@@ -93,6 +94,26 @@ export interface ImportOptions {
    * @default 1
    */
   readonly minRanges?: number | undefined;
+  /**
+   * The handling of a row or range that cannot be read, or comes too early: `stop` ends the import, `skip` passes it over. A file whose header or
+   * first row cannot be read, or that is no CSV, always ends it.
+   *
+   * @default "stop"
+   */
+  readonly onInvalid?: "stop" | "skip" | undefined;
+  /**
+   * The handling of ranges that cross, so that neither lies inside the other: `refuse` makes the later one invalid; with `narrower` the addresses of
+   * both belong to the one that has fewer, or the earlier one of two equal.
+   *
+   * @default "refuse"
+   */
+  readonly overlap?: Overlap | undefined;
+  /**
+   * More ranges than this that are passed over or cross end the import: the file may be damaged, or of another kind.
+   *
+   * @default 1000
+   */
+  readonly maxInvalid?: number | undefined;
   /** When the vendor made the data, epoch milliseconds: the date in the name of the download. */
   readonly builtAt?: number | undefined;
   /** The attribution that the licence of the data requires; stored with the data for `info()`. */
@@ -161,6 +182,9 @@ export interface ImportSettings extends Omit<ImportOptions, "builtAt" | "attribu
   readonly stagingMs: number;
   readonly keepPreviousMs: number;
   readonly minRanges: number;
+  readonly onInvalid: "stop" | "skip";
+  readonly overlap: Overlap;
+  readonly maxInvalid: number;
   readonly builtAt: number | null;
   readonly attribution: string | null;
 }
@@ -173,13 +197,16 @@ export const importSettings = (options: ImportOptions): ImportSettings => {
     stagingMs = 3_600_000,
     keepPreviousMs = dayMs,
     minRanges = 1,
+    onInvalid = "stop",
+    overlap = "refuse",
+    maxInvalid = 1_000,
     builtAt,
     attribution,
     onProgress,
     signal,
   } = optionsObject<ImportOptions>("options", options, [
     ...["prefix", "deadlineMs", "stagingMs", "keepPreviousMs", "minRanges", "builtAt", "attribution", "onProgress"],
-    "signal",
+    ...["signal", "onInvalid", "overlap", "maxInvalid"],
   ]);
   if (onProgress !== undefined && typeof onProgress !== "function")
     throw new TypeError("Expected `onProgress` to be a function");
@@ -189,6 +216,9 @@ export const importSettings = (options: ImportOptions): ImportSettings => {
     stagingMs: integerOption("stagingMs", stagingMs, 1_000, longestMs),
     keepPreviousMs: integerOption("keepPreviousMs", keepPreviousMs, 1_000, longestMs),
     minRanges: integerOption("minRanges", minRanges, 0),
+    onInvalid: choiceOption("onInvalid", onInvalid, ["stop", "skip"]),
+    overlap: choiceOption("overlap", overlap, ["refuse", "narrower"]),
+    maxInvalid: integerOption("maxInvalid", maxInvalid, 0),
     builtAt: builtAt === undefined ? null : integerOption("builtAt", builtAt, 0),
     attribution: attribution === undefined ? null : textOption("attribution", attribution, 2_000),
     onProgress,

@@ -3,6 +3,9 @@ import { maxV4, maxV6 } from "./address.js";
 /** Takes the finished records of one family in order; place 0 is a gap. */
 export type RecordSink<T> = (first: T, place: number) => void;
 
+/** The handling of ranges that cross: refused, or the narrower one has the addresses of both. */
+export type Overlap = "refuse" | "narrower";
+
 interface Open<T> {
   readonly first: T;
   readonly last: T;
@@ -17,6 +20,9 @@ interface Open<T> {
 export class RangeFolder<T extends number | bigint> {
   /** The number of accepted ranges. */
   count = 0;
+  /** Accepted ranges that cross another one. */
+  crossing = 0;
+  readonly #overlap: Overlap;
   readonly #sink: RecordSink<T>;
   readonly #after: (address: T) => T;
   readonly #end: T;
@@ -27,7 +33,8 @@ export class RangeFolder<T extends number | bigint> {
   #lastFirst: T;
   #lastPlace = -1;
 
-  private constructor(sink: RecordSink<T>, zero: T, end: T, after: (address: T) => T) {
+  private constructor(sink: RecordSink<T>, overlap: Overlap, zero: T, end: T, after: (address: T) => T) {
+    this.#overlap = overlap;
     this.#sink = sink;
     this.#after = after;
     this.#end = end;
@@ -35,12 +42,12 @@ export class RangeFolder<T extends number | bigint> {
     this.#lastFirst = zero;
   }
 
-  static v4(sink: RecordSink<number>): RangeFolder<number> {
-    return new RangeFolder<number>(sink, 0, maxV4, (address) => address + 1);
+  static v4(sink: RecordSink<number>, overlap: Overlap): RangeFolder<number> {
+    return new RangeFolder<number>(sink, overlap, 0, maxV4, (address) => address + 1);
   }
 
-  static v6(sink: RecordSink<bigint>): RangeFolder<bigint> {
-    return new RangeFolder<bigint>(sink, 0n, maxV6, (address) => address + 1n);
+  static v6(sink: RecordSink<bigint>, overlap: Overlap): RangeFolder<bigint> {
+    return new RangeFolder<bigint>(sink, overlap, 0n, maxV6, (address) => address + 1n);
   }
 
   /** Adds a range; returns the reason as text if it is refused. */
@@ -51,11 +58,16 @@ export class RangeFolder<T extends number | bigint> {
     // A range may come before a wider one that begins at the same address.
     let depth = open.length;
     while (depth > 0 && open[depth - 1]!.first === first && open[depth - 1]!.last < last) depth--;
-    const outer = open[depth - 1];
-    if (outer && outer.last < last) return "overlaps an earlier range without lying inside it";
-    if (outer && outer.first === first && outer.last === last)
-      return outer.place === place ? undefined : "is listed twice with different places";
-    if (first > this.#cursor) this.#record(first, outer?.place ?? 0);
+    const inner = open[depth - 1];
+    const isCrossing = inner !== undefined && inner.last < last;
+    if (isCrossing && this.#overlap === "refuse") return "overlaps an earlier range without lying inside it";
+    if (inner && inner.first === first && inner.last === last)
+      return inner.place === place ? undefined : "is listed twice with different places";
+    if (first > this.#cursor) this.#record(first, inner?.place ?? 0);
+    if (isCrossing) this.crossing++;
+    // A wider one ends here; behind a narrower one this range goes on.
+    for (let outer = inner; outer && outer.last < last; outer = open[--depth - 1])
+      if (outer.last - outer.first > last - first) open.splice(depth - 1, 1);
     open.splice(depth, 0, { first, last, place });
     this.#lastFirst = first;
     this.count++;

@@ -47,6 +47,13 @@ interface Family {
   all: readonly Buffer[] | undefined;
 }
 
+/** A part of a reply would keep all that came from the socket with it. */
+const copied = (bytes: Buffer): Buffer => {
+  const copy = Buffer.allocUnsafeSlow(bytes.length);
+  copy.set(bytes);
+  return copy;
+};
+
 /** For a family without pages. */
 const noRange: FoundRange = { first: 0, last: 0, place: 0 };
 
@@ -126,7 +133,7 @@ export class Release {
     this.#v6.all = await this.#allPages("v6", this.#v6.fence);
     for (const part of ["places", "names"] as const) {
       const fields = await this.#allFields(part);
-      this.#localBlocks[part] = fields.map((bytes, block) => this.#checked(bytes, part, block));
+      this.#localBlocks[part] = fields.map((bytes, block) => copied(this.#checked(bytes, part, block)));
     }
   }
 
@@ -223,7 +230,7 @@ export class Release {
 
   #checkedPage(bytes: Buffer | undefined, fence: Fence, part: Part, page: number): Buffer {
     if (!bytes || !isPage(bytes, fence[page]!)) throw this.#corrupt(`page ${String(page)} of ${part}`);
-    return bytes;
+    return copied(bytes);
   }
 
   #checked(bytes: Buffer | undefined, part: Part, block: number): Buffer {

@@ -4,6 +4,7 @@ import {
   type AddressInput,
   parseAddress,
   addressAt,
+  maxV4,
   networkAt,
   parseNetwork,
   type Span,
@@ -30,6 +31,8 @@ export interface ImportProgress {
 interface SourceCall {
   readonly builder: VersionBuilder;
   readonly progress: (progress: Omit<ImportProgress, "ranges">) => void;
+  /** Passes over a row or range that cannot be read, or throws. */
+  readonly invalid: (error: unknown) => void;
   readonly signal: AbortSignal | undefined;
 }
 
@@ -56,16 +59,27 @@ const add = ({ v4, v6 }: VersionBuilder, span: Span, place: number): string | un
 /** Reads a file of data row by row. */
 const readFile = (
   input: CsvInput,
-  { builder, progress, signal }: SourceCall,
+  { builder, progress, invalid, signal }: SourceCall,
   onRow: (row: CsvRow) => void,
 ): Promise<void> => {
   let bytes = 0;
+  let isFirst = true;
+  const onAnyRow = (row: CsvRow): void => {
+    try {
+      onRow(row);
+    } catch (error) {
+      // A file whose first row cannot be read is another kind of file.
+      if (isFirst) throw error;
+      invalid(error);
+    }
+    isFirst = false;
+  };
   const onChunk = (row: CsvRow, more: number): Promise<void> => {
     bytes += more;
     progress({ file: row.file, rows: row.number, bytes });
     return builder.ready();
   };
-  return readCsv(input, onRow, onChunk, signal);
+  return readCsv(input, onAnyRow, onChunk, signal);
 };
 
 const numberIn = (row: CsvRow, column: number, name: string, limit = Number.MAX_SAFE_INTEGER): number | undefined => {
@@ -81,6 +95,11 @@ const idIn = (row: CsvRow, column: number, name: string): number | undefined => 
   return value;
 };
 const flagIn = (row: CsvRow, column: number): true | undefined => (row.text(column, "") === "1" ? true : undefined);
+const codeIn = (row: CsvRow, column: number, name: string): string | undefined => {
+  const text = row.text(column, name);
+  if (text !== "" && !/^[A-Z]{2}$/.test(text)) throw row.error(name, "is not a code of two capital letters");
+  return text || undefined;
+};
 const textIn = (row: CsvRow, column: number, name: string): string | undefined => row.text(column, name) || undefined;
 
 /** The columns of a file, found by the names in its header. */
@@ -144,8 +163,8 @@ const readLocations = async (
       if (!location) {
         const place = {
           geonameId: id,
-          continent: text("continent_code"),
-          country: text("country_iso_code"),
+          continent: codeIn(row, columns.at("continent_code"), "continent_code"),
+          country: codeIn(row, columns.at("country_iso_code"), "country_iso_code"),
           region: text("subdivision_1_iso_code"),
           subregion: text("subdivision_2_iso_code"),
           timeZone: text("time_zone"),
@@ -276,13 +295,20 @@ export const geoLite2 = ({ blocks, locations: locationFiles = [], locales: wante
   },
 });
 
-/** The columns of DB-IP's free files, which have no header, by their number. */
+/** The columns of DB-IP's free files by their number; those of ip-location-db have ten. */
 const dbIpColumns: Readonly<Record<number, { readonly format: string; readonly names: readonly string[] }>> = {
   3: { format: "DB-IP country", names: ["ip_start", "ip_end", "country"] },
   4: { format: "DB-IP ASN", names: ["ip_start", "ip_end", "as_number", "as_organisation"] },
   8: {
     format: "DB-IP city",
     names: ["ip_start", "ip_end", "continent", "country", "stateprov", "city", "latitude", "longitude"],
+  },
+  10: {
+    format: "DB-IP city",
+    names: [
+      ...["ip_start", "ip_end", "country", "stateprov", "district", "city", "postcode", "latitude", "longitude"],
+      "timezone",
+    ],
   },
 };
 /** ISO 3166 reserves this code for users; DB-IP writes it for unknown countries. */
@@ -292,13 +318,17 @@ const dbIpPlace = (row: CsvRow, names: readonly string[]): Place | undefined => 
   const text = (name: string): string | undefined => textIn(row, names.indexOf(name), name);
   const asn = idIn(row, names.indexOf("as_number"), "as_number");
   if (asn !== undefined) return { asn, organisation: text("as_organisation") };
-  const country = text("country");
+  const code = (name: string): string | undefined => codeIn(row, names.indexOf(name), name);
+  const country = code("country");
   if (country === undefined || country === unknownCode) return undefined;
   return {
-    continent: text("continent"),
+    continent: code("continent"),
     country,
     regionName: text("stateprov"),
+    subregionName: text("district"),
     cityName: text("city"),
+    postalCode: text("postcode"),
+    timeZone: text("timezone"),
     latitude: numberIn(row, names.indexOf("latitude"), "latitude", 90),
     longitude: numberIn(row, names.indexOf("longitude"), "longitude", 180),
   };
@@ -312,9 +342,19 @@ const spanOf = (first: Address | undefined, last: Address | undefined): Span | u
   return undefined;
 };
 
+/** An address as text, or as a number: IPv4 up to 32 bits, otherwise IPv6. */
+const addressIn = (bytes: Uint8Array, from: number, to: number): Address | undefined => {
+  let end = from;
+  while (end < to && bytes[end]! >= 0x30 && bytes[end]! <= 0x39) end++;
+  if (end < to || end === from || end - from > 39) return addressAt(bytes, from, to);
+  const value = BigInt(Buffer.from(bytes.subarray(from, to)).toString());
+  return parseAddress(value <= maxV4 ? Number(value) : value);
+};
+
 /**
- * Reads DB-IP's free databases in CSV: country, city or ASN, distinguished by their number of columns. Rows of country
- * `ZZ`, "unknown", are gaps.
+ * Reads DB-IP's free databases in CSV: country, city or ASN, distinguished by their number of columns; also in the form of
+ * ip-location-db: ten columns of a city, addresses as numbers. A header is passed over. Rows of country `ZZ`, "unknown",
+ * are gaps.
  */
 export const dbIp = (...files: readonly CsvInput[]): GeoIpSource => ({
   read: async (call) => {
@@ -326,15 +366,17 @@ export const dbIp = (...files: readonly CsvInput[]): GeoIpSource => ({
       await readFile(input, call, (row) => {
         if (!columns) {
           columns = dbIpColumns[row.count];
-          if (!columns) throw row.error(undefined, `has ${String(row.count)} columns; DB-IP's files have 3, 4 or 8`);
+          if (!columns)
+            throw row.error(undefined, `has ${String(row.count)} columns; DB-IP's files have 3, 4, 8 or 10`);
           ({ format } = columns);
+          if (/^[a-z][a-z_ ]*$/i.test(row.text(0, "ip_start"))) return;
         }
         const { names } = columns;
         if (row.count !== names.length)
           throw row.error(undefined, `has ${String(row.count)} columns, and the first row ${String(names.length)}`);
-        const first = row.bare(0, addressAt);
+        const first = row.bare(0, addressIn);
         if (!first) throw row.error("ip_start", "is not an address");
-        const span = spanOf(first, row.bare(1, addressAt));
+        const span = spanOf(first, row.bare(1, addressIn));
         if (!span) throw row.error("ip_end", "is not an address of the same family at or after ip_start");
         const number = numbers.get(row.bytes, row.startOf(2), row.to, () => {
           const place = dbIpPlace(row, names);
@@ -353,15 +395,14 @@ const rangesPerChunk = 4_096;
 
 /** Reads ranges of the caller's own. */
 export const rangesSource = (ranges: AsyncIterable<RangeInput> | Iterable<RangeInput>): GeoIpSource => ({
-  read: async ({ builder, progress, signal }) => {
+  read: async ({ builder, progress, invalid, signal }) => {
     const numbers = new Map<string, number>();
     const locales = new Set<string>();
     let row = 0;
-    for await (const range of signal ? untilAborted(ranges, signal) : ranges) {
+    const take = (range: RangeInput | null): void => {
       const fail = (column: string, problem: string): GeoIpImportError =>
         new GeoIpImportError({ file: "ranges", row, column }, problem);
-      row++;
-      const { network, first, last, place, names } = (range as RangeInput | null) ?? ({} as Partial<RangeInput>);
+      const { network, first, last, place, names } = range ?? ({} as Partial<RangeInput>);
       const span =
         network === undefined ? spanOf(parseAddress(first ?? ""), parseAddress(last ?? "")) : parseNetwork(network);
       if (span === undefined) throw fail("first", "and last are not two addresses of one family in order");
@@ -373,9 +414,17 @@ export const rangesSource = (ranges: AsyncIterable<RangeInput> | Iterable<RangeI
       for (const locale of Object.keys(names ?? {})) locales.add(locale);
       const problem = add(builder, span, number);
       if (problem) throw fail(network === undefined ? "first" : "network", problem);
-      if (row % rangesPerChunk > 0) continue;
-      progress({ file: "ranges", rows: row, bytes: 0 });
-      await builder.ready();
+    };
+    for await (const range of signal ? untilAborted(ranges, signal) : ranges) {
+      row++;
+      try {
+        take(range);
+      } catch (error) {
+        invalid(error);
+      }
+      const isChunk = row % rangesPerChunk === 0;
+      if (isChunk) progress({ file: "ranges", rows: row, bytes: 0 });
+      if (isChunk || builder.isDue) await builder.ready();
     }
     progress({ file: "ranges", rows: row, bytes: 0 });
     return { format: "ranges", locales: [...locales] };

@@ -81,6 +81,9 @@ export type Pins = [
       | "stagingMs"
       | "keepPreviousMs"
       | "minRanges"
+      | "onInvalid"
+      | "overlap"
+      | "maxInvalid"
       | "builtAt"
       | "attribution"
       | "onProgress"
@@ -106,7 +109,7 @@ export type Pins = [
   Check<Same<NamesByLocale[string]["cityName"], Option<string>>>,
   Check<Same<Place["geonameId"], Option<number>>>,
   Check<Same<keyof ImportProgress, "file" | "rows" | "bytes" | "ranges">>,
-  Check<Same<keyof ImportResult, "version" | "format" | "ranges" | "places" | "locales">>,
+  Check<Same<keyof ImportResult, "version" | "format" | "ranges" | "places" | "locales" | "skipped" | "crossing">>,
   Check<
     Same<
       keyof DatabaseInfo,

@@ -97,7 +97,15 @@ describe("switch", () => {
     await fixture.db.hset(incoming, "manifest", "{}");
     await fixture.db.pexpire(incoming, 60_000);
   });
-  const switched = { layout: "1", current: "v2", previous: "v1", epoch: "5", isSealed: "0", keepMs: "5000" };
+  const switched = {
+    layout: "1",
+    current: "v2",
+    previous: "v1",
+    epoch: "5",
+    isSealed: "0",
+    keepMs: "5000",
+    at: expect.any(String),
+  };
 
   it("moves the pointer once, makes the record permanent, and publishes", async () => {
     const heard: string[] = [];

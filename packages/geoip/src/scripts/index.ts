@@ -28,6 +28,8 @@ export interface Head {
   /** Whether all keys of the serving version are known to be permanent. */
   readonly isSealed: boolean;
   readonly keepMs: number;
+  /** When this version was switched to, epoch milliseconds of the server. */
+  readonly switchedAt: number;
 }
 
 export const read: Script<readonly ["current"], readonly [], Head> = defineScript({
@@ -37,7 +39,7 @@ export const read: Script<readonly ["current"], readonly [], Head> = defineScrip
   args: [],
   readonly: true,
   reply: (raw) => {
-    const [now, current, previous = "", epoch, isSealed, keepMs] = raw as (string | undefined)[];
+    const [now, current, previous = "", epoch, isSealed, keepMs, at] = raw as (string | undefined)[];
     return {
       now: Number(now),
       current,
@@ -45,6 +47,7 @@ export const read: Script<readonly ["current"], readonly [], Head> = defineScrip
       epoch: Number(epoch),
       isSealed: isSealed === "1",
       keepMs: Number(keepMs),
+      switchedAt: 1_000 * Number(at),
     };
   },
 });

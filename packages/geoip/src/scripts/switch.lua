@@ -1,6 +1,6 @@
 -- switch.lua - lets another version serve, and tells the readers. From here on it serves; its shards still expire.
 --
--- KEYS[1]  current      hash     layout, current, previous, epoch, isSealed, keepMs
+-- KEYS[1]  current      hash     layout, current, previous, epoch, isSealed, keepMs, at
 -- KEYS[2]  incoming     hash     the record of the version that is to serve
 -- ARGV[1]  version      string   its id; also the operation id: a repetition changes nothing
 -- ARGV[2]  expected     string   the version that serves now; empty: none
@@ -30,7 +30,7 @@ if found[3] == '0' and mayAbandon ~= '1' then return 0 end
 if not redis.call('HGET', incoming, 'manifest') then return 2 end
 local epoch = string.format('%.0f', tonumber(found[4] or 0) + 1)
 redis.call('HSET', current, 'layout', '1', 'current', version, 'previous', expected, 'epoch', epoch)
-redis.call('HSET', current, 'isSealed', '0', 'keepMs', keepMs)
+redis.call('HSET', current, 'isSealed', '0', 'keepMs', keepMs, 'at', redis.call('TIME')[1])
 redis.call('PERSIST', incoming)
 -- A writer without the permission to publish may still switch: readers find the new version at their next check.
 redis.pcall('PUBLISH', channel, version)
