@@ -22,6 +22,21 @@ const inStep = (): Promise<void> =>
   });
 
 describe("replicaReads", () => {
+  it("writes nothing, also where the server may not be asked which commands only read", async () => {
+    await redis.server.call("ACL", "SETUSER", "plain", "on", ">pw", "~*", "&*", "+@all", "-command");
+    for (const node of replicas()) await node.call("ACL", "SETUSER", "plain", "on", ">pw", "~*", "&*", "+@all");
+    redis.defer(() => redis.server.call("ACL", "DELUSER", "plain"));
+    const client = redis.connect({ username: "plain", password: "pw" });
+    const near = replicaReads(client);
+    redis.defer(() => near.close());
+    await client.set(redis.prefix, "1", "PX", 60_000);
+    await inStep();
+    expect(await near.call("GET", redis.prefix)).toMatchObject({ value: "1" });
+    for (const command of ["INCR", "incr", "GETDEL", "NOSUCHCOMMAND"])
+      expect(await rejection(near.call(command, redis.prefix))).toBeInstanceOf(RangeError);
+    expect(await client.get(redis.prefix)).toBe("1");
+  });
+
   it("answers from the replicas in turn, and says who did and how stale it is at most", async () => {
     const maxStaleMs = 20_000;
     const near = open({ maxStaleMs });

@@ -44,7 +44,8 @@ export interface ReplicaRead {
 /** Reads from replicas. */
 export interface ReplicaReads extends Disposable {
   /**
-   * Runs one command that only reads. Its first argument is its key, which on a Cluster selects the shard.
+   * Runs one command that only reads. Its first argument is its key, which on a Cluster selects the shard. Where the user may
+   * not run COMMAND INFO, these are the plain reads of Redis' own types.
    *
    * @throws {RangeError} the command may write.
    * @throws {KitUnavailableError} neither a replica that is fresh enough nor the master answered in time.
@@ -89,6 +90,10 @@ interface Shard {
 }
 
 const samplesKept = 8;
+
+/** Commands that only read, on every server, whatever their arguments are. */
+const plainReads =
+  /^(get|mget|getrange|strlen|getbit|bitcount|bitpos|exists|type|p?ttl|p?expiretime|h(get|mget|getall|len|strlen|exists|keys|vals|scan|randfield)|lrange|llen|lindex|lpos|s(card|members|m?ismember|scan|randmember|inter|union|diff|intercard)|z(range|rangebyscore|rangebylex|revrange|revrangebyscore|revrangebylex|score|mscore|card|count|lexcount|rank|revrank|scan|randmember)|x(range|revrange|len)|geo(pos|dist|hash|search))$/;
 
 /** A replica's share of the deadline: the rest is left for the master to answer. */
 const firstShare = 0.5;
@@ -149,7 +154,7 @@ class Reader implements ReplicaReads {
     );
   }
 
-  /** Asked of the server once for each command; where that is forbidden, whatever the replica does not refuse. */
+  /** Asked of the server once for each command; where that is forbidden, only what is known to read. */
   #onlyReads(command: string, deadline: Deadline): Promise<boolean> {
     const name = command.toLowerCase();
     let known = this.#readonly.get(name);
@@ -162,7 +167,7 @@ class Reader implements ReplicaReads {
         },
         (error: unknown) => {
           this.#readonly.delete(name);
-          if (isReplyError(error)) return true;
+          if (isReplyError(error)) return plainReads.test(name);
           throw error;
         },
       );
