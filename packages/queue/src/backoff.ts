@@ -48,6 +48,14 @@ export type ResolvedBackoff = { readonly [Part in keyof Backoff]-?: number };
  */
 const usual: ResolvedBackoff = { firstMs: 1_000, factor: 2, maxMs: 3_600_000, jitter: 0.5 };
 
+/**
+ * Milliseconds; fractions, as of a computed wait, are rounded up.
+ *
+ * @throws {TypeError | RangeError} it is no number, or out of range.
+ */
+export const msOption = (name: string, ms: unknown, min: number, max?: number): number =>
+  integerOption(name, typeof ms === "number" ? Math.ceil(ms) : ms, min, max);
+
 const numberOption = (name: string, value: unknown, min: number, max: number): number => {
   if (typeof value !== "number" || !(value >= min && value <= max))
     throw new RangeError(`Expected \`${name}\` to be a number from ${String(min)} to ${String(max)}`);
@@ -59,9 +67,9 @@ export const backoffOption = (name: string, backoff: Backoff): ResolvedBackoff =
   const given = optionsObject(name, backoff, Object.keys(usual));
   const { firstMs, factor = usual.factor, maxMs = usual.maxMs, jitter = usual.jitter } = given;
   return {
-    firstMs: integerOption(`${name}.firstMs`, firstMs, 0),
+    firstMs: msOption(`${name}.firstMs`, firstMs, 0),
     factor: numberOption(`${name}.factor`, factor, 1, 1_000),
-    maxMs: integerOption(`${name}.maxMs`, maxMs, 0),
+    maxMs: msOption(`${name}.maxMs`, maxMs, 0),
     jitter: numberOption(`${name}.jitter`, jitter, 0, 1),
   };
 };

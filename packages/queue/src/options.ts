@@ -16,6 +16,7 @@ import {
   type BackoffFunction,
   backoffOption,
   longestWaitMs,
+  msOption,
   type ResolvedBackoff,
   type RetryPolicy,
 } from "./backoff.js";
@@ -118,15 +119,17 @@ export interface AddOptions {
    */
   readonly id?: string | undefined;
   /**
-   * How long it waits before it may run, in milliseconds of the server's clock.
+   * How long it waits before it may run, in milliseconds of the server's clock. Fractions of a millisecond are rounded up, here
+   * and in all options of time.
    *
    * @default 0
    */
   readonly delayMs?: number | undefined;
   /**
-   * The earliest instant at which it may run, by the server's clock in epoch ms; the past means now. Not together with `delayMs`.
+   * The earliest instant at which it may run, by the server's clock: a Date, or epoch ms; the past means now. Not together with
+   * `delayMs`.
    */
-  readonly dueAt?: number | undefined;
+  readonly dueAt?: number | Date | undefined;
   /**
    * Lower runs first: -1,048,575 to 1,048,575. Jobs of equal priority run in order of arrival.
    *
@@ -287,7 +290,7 @@ const durableOption = (option: DurableOption): DurableOption => {
   } = optionsObject("durable", option, ["replicas", "fsync", "timeoutMs"]);
   choiceOption("durable.fsync", fsync, ["none", "local", "replicas"]);
   integerOption("durable.replicas", replicas, fsync === "local" ? 0 : 1, 1_000);
-  return { replicas, fsync, timeoutMs: integerOption("durable.timeoutMs", timeoutMs, 1, 86_400_000) };
+  return { replicas, fsync, timeoutMs: msOption("durable.timeoutMs", timeoutMs, 1, 86_400_000) };
 };
 
 const policyOf = (
@@ -297,7 +300,7 @@ const policyOf = (
   maxAttempts:
     maxAttempts === undefined ? defaults.maxAttempts : integerOption("maxAttempts", maxAttempts, 1, 1_000_000),
   backoff: backoff === undefined ? defaults.backoff : backoffOption("backoff", backoff),
-  timeoutMs: timeoutMs === undefined ? defaults.timeoutMs : integerOption("timeoutMs", timeoutMs, 1),
+  timeoutMs: timeoutMs === undefined ? defaults.timeoutMs : msOption("timeoutMs", timeoutMs, 1),
 });
 
 /** @throws {TypeError | RangeError} an option is not what it should be. */
@@ -347,12 +350,14 @@ export const resolveLetters = (
 };
 
 /** Ten thousand years at most. */
-export const delayOption = (name: string, ms: number): number => integerOption(name, ms, 0, longestWaitMs);
+export const delayOption = (name: string, ms: number): number => msOption(name, ms, 0, longestWaitMs);
 
-const dueWord = (delayMs: number | undefined, dueAt: number | undefined): string => {
+const dueWord = (delayMs: number | undefined, dueAt: number | Date | undefined): string => {
   if (delayMs !== undefined && dueAt !== undefined) throw new TypeError("Expected `delayMs` or `dueAt`, got both");
-  if (dueAt !== undefined) return `\t@${String(integerOption("dueAt", dueAt, 0))}`;
-  return delayMs === undefined || delayOption("delayMs", delayMs) === 0 ? "" : `\td${String(delayMs)}`;
+  // A Date that is none has NaN.
+  if (dueAt !== undefined) return `\t@${String(msOption("dueAt", dueAt instanceof Date ? dueAt.getTime() : dueAt, 0))}`;
+  const waitMs = delayMs === undefined ? 0 : delayOption("delayMs", delayMs);
+  return waitMs === 0 ? "" : `\td${String(waitMs)}`;
 };
 
 export const priorityOption = (priority: number): number =>
@@ -379,7 +384,7 @@ export const resolveCall = (
   defaults: JobPolicy,
 ): { readonly waitMs: number; readonly resolved: ResolvedAdd } => {
   const { waitMs = 30_000, ...others } = optionsObject("options", options, callNames);
-  return { waitMs: integerOption("waitMs", waitMs, 1, 86_400_000), resolved: resolveAdd(others, defaults) };
+  return { waitMs: msOption("waitMs", waitMs, 1, 86_400_000), resolved: resolveAdd(others, defaults) };
 };
 
 export const concurrencyOption = (value: number): number => integerOption("concurrency", value, 1, maxConcurrency);
@@ -390,7 +395,7 @@ export const workSettings = (options: WorkOptions): WorkSettings => {
   const { concurrency = 1, leaseMs = 10_000, maxCrashes = 3, strict = false, ack = "batched", backoff } = given;
   return {
     concurrency: concurrencyOption(concurrency),
-    leaseMs: integerOption("leaseMs", leaseMs, 200, 86_400_000),
+    leaseMs: msOption("leaseMs", leaseMs, 200, 86_400_000),
     maxCrashes: integerOption("maxCrashes", maxCrashes, 1, 1_000_000),
     strict: booleanOption("strict", strict),
     ackEach: choiceOption("ack", ack, ["batched", "each"]) === "each",

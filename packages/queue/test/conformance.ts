@@ -6,6 +6,7 @@ import {
   type Conformance,
   conforming,
   integer,
+  milliseconds,
   type OptionRules,
   refusing,
   signal,
@@ -15,7 +16,7 @@ import { type AddOptions, type CallOptions, createQueue, type Queue, type WorkOp
 import { name, permanentKeys, Runs } from "./harness.js";
 
 const backoff = refusing({ firstMs: -1 }, { firstMs: 1, jitter: 2 }, { firstMs: 1, factor: Number.NaN }, null);
-const jobRules: OptionRules = { maxAttempts: integer(1, 1_000_000), backoff, timeoutMs: integer(1) };
+const jobRules: OptionRules = { maxAttempts: integer(1, 1_000_000), backoff, timeoutMs: milliseconds(1) };
 const data = { card: canary };
 
 /** Ids of dead letters: one job that failed. */
@@ -89,8 +90,8 @@ export const conformance: Conformance = {
           options: {
             ...jobRules,
             id: refusing("", "x".repeat(129), "!5!x", "a\nb", "\ud800", "x7Kp2mQ9a.001f", 42, null),
-            delayMs: integer(0, 3e14),
-            dueAt: integer(0),
+            delayMs: milliseconds(0, 3e14),
+            dueAt: refusing(-1, Number.NaN, Infinity, "1", null, new Date(Number.NaN)),
             priority: integer(1 - 2 ** 20, 2 ** 20 - 1),
             lifo: boolean,
             op: text(256),
@@ -100,7 +101,12 @@ export const conformance: Conformance = {
           trace: ["kit:queue.add", { queue: name, job: "job" }],
         },
         call: {
-          options: { ...jobRules, waitMs: integer(1, 86_400_000), priority: integer(1 - 2 ** 20, 2 ** 20 - 1), signal },
+          options: {
+            ...jobRules,
+            waitMs: milliseconds(1, 86_400_000),
+            priority: integer(1 - 2 ** 20, 2 ** 20 - 1),
+            signal,
+          },
           prepare: (queue) => Promise.resolve(queue.work({ job: () => 1 })),
           run: (queue, options: CallOptions) => queue.call("job", data, options),
           trace: ["kit:queue.call", { queue: name, job: "job" }],
@@ -117,7 +123,7 @@ export const conformance: Conformance = {
         work: {
           options: {
             concurrency: integer(1, 10_000),
-            leaseMs: integer(200, 86_400_000),
+            leaseMs: milliseconds(200, 86_400_000),
             maxCrashes: integer(1, 1_000_000),
             strict: boolean,
             ack: refusing("never", 1, null),
@@ -137,8 +143,9 @@ export const conformance: Conformance = {
         },
         "deadLetters, of a job that failed": { prepare: deadLetter, run: (queue) => queue.deadLetters() },
         redrive: {
+          options: { spreadMs: milliseconds(0, 3e14) },
           prepare: deadLetter,
-          run: (queue, _options, ids: string[]) => queue.redrive(ids),
+          run: (queue, options, ids: string[]) => queue.redrive(ids, options),
           trace: ["kit:queue.redrive", { queue: name }],
         },
         dropDeadLetters: {

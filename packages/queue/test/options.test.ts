@@ -25,6 +25,19 @@ describe("options", () => {
     expect(await redis.keys()).toEqual([]);
   });
 
+  it("take fractions of a millisecond, which are rounded up, and a Date", async () => {
+    const queue = fixture.make({ backoff: { firstMs: 10.5 } });
+    const due = new Date(Date.now() + 3_600_000);
+    await queue.add("job", 1, { dueAt: due, timeoutMs: 1_000.2 });
+    await queue.add("job", 2, { dueAt: due.getTime() + 0.25 });
+    await queue.add("job", 3, { delayMs: 7_200_000.5 });
+    const { delayed, jobs } = fixture.keysOf();
+    const [, first, , second, , third] = await fixture.db.zrange(delayed, "0", "-1", "WITHSCORES");
+    expect([Number(first), Number(second)]).toEqual([due.getTime(), due.getTime() + 1]);
+    expect(Number.isInteger(Number(third))).toBe(true);
+    expect((await fixture.db.hvals(jobs)).join("\n")).toMatch(/ b11,[\d.,]+ t1001\n/);
+  });
+
   it("name jobs by text of 1 to 128 characters", async () => {
     const queue = fixture.make();
     for (const name of ["", "x".repeat(129), "\ud800", 7 as unknown as string])

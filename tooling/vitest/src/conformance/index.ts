@@ -24,6 +24,7 @@ export {
   choice,
   clientRules,
   integer,
+  milliseconds,
   leaseRules,
   leaserRules,
   type OptionRules,

@@ -17,6 +17,12 @@ export const integer = (min: number, max: number = Number.MAX_SAFE_INTEGER): Opt
   wanted: () => `an integer from ${String(min)}${max === Number.MAX_SAFE_INTEGER ? "" : ` to ${String(max)}`}`,
 });
 
+/** The same, but fractions are rounded up. */
+export const milliseconds = (min: number, max?: number): OptionRule => {
+  const rule = integer(min, max);
+  return { ...rule, refused: rule.refused.filter((value) => value !== min + 0.5) };
+};
+
 export const boolean: OptionRule = { refused: [1, "true", null], wanted: () => "a boolean" };
 
 /** Text of 1 to `max` characters. */
