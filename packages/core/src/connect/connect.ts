@@ -18,7 +18,6 @@ import {
   KitUnavailableError,
   originOf,
   reasonOf,
-  replyOf,
   safeCause,
   serverError,
   settled,
@@ -93,16 +92,19 @@ export type Connection = RedisCommander &
 /** Between two looks at a server that is loading its data. */
 const loadingPauseMs = 50;
 
-/** A Sentinel's refusal: ioredis tells it as its last reason for having found no master. */
-const sentinelRefusal =
-  /^All sentinels are unreachable.* Last error: ((?:NOAUTH|WRONGPASS|NOPERM|ERR invalid password).*)/s;
-
-/** No further try can mend these. */
-const isFinal = (error: unknown): boolean => {
-  if (isReplyError(error)) return /^(NOAUTH|WRONGPASS|NOPERM|ERR invalid password)/.test(replyOf(error.message));
-  const { code, message } = error as Partial<NodeJS.ErrnoException>;
-  if (sentinelRefusal.test(String(message))) return true;
-  return typeof code === "string" && /CERT|SELF_SIGNED|UNABLE_TO_VERIFY|ERR_TLS|ERR_SSL/.test(code);
+/** The error that ends the first connection, where no further try can mend it. */
+const finalError = (error: unknown, address: string): KitError | undefined => {
+  const { code = "", message = "" } = error as Partial<NodeJS.ErrnoException>;
+  // A Sentinel's refusal: ioredis tells it as its last reason for having found no master.
+  const [, refusal] = /^All sentinels are unreachable.* Last error: (.*)/s.exec(message) ?? [];
+  if (refusal !== undefined || isReplyError(error)) {
+    const whom = refusal === undefined ? "Connecting to" : "Asking the Sentinels at";
+    const known = serverError(refusal === undefined ? (error as Error) : new Error(refusal), `${whom} ${address}`);
+    return /AUTH|PERMISSION/.test(known.code) ? known : undefined;
+  }
+  return /CERT|SELF_SIGNED|UNABLE_TO_VERIFY|ERR_TLS|ERR_SSL/.test(code)
+    ? new KitUnavailableError(`No trusted connection to ${address} (${reasonOf(error)})`, address, safeCause(error))
+    : undefined;
 };
 
 // ioredis 6 types a client by its reply mapping; which one is the caller's choice and does not matter to us.
@@ -158,7 +160,7 @@ export const connect = async (
   ...more: readonly never[]
 ): Promise<Connection> => {
   // As `new Redis(url, options)` has them: nothing would heed these.
-  if (typeof more[0] === "object") throw new TypeError("Expected one argument: `connect({ url, options })`");
+  if (typeof more[0] === "object") throw new TypeError("Expected connect({ url, … })");
   const options = optionsOf(target);
   const { deadlineMs = 1_900, connectionName = "kit" } = options;
   // An empty text is a REDIS_URL that is set to nothing, which the environment has where it is taken from there, too.
@@ -307,7 +309,8 @@ const firstReady = (
         const isVague = aftermath.test(String((origin as Error | undefined)?.message));
         if (!lastError && isVague && !stopAsking) stopAsking = askOneNode(client, onError);
         if (!lastError || !isVague) lastError = origin;
-        if (isFinal(lastError)) reject(finalError(lastError, address));
+        const final = finalError(lastError, address);
+        if (final) reject(final);
       };
       client.on("ready", onReady);
       client.on("error", onError);
@@ -348,11 +351,4 @@ const askOneNode = (client: RedisLike, onError: (error: unknown) => void): (() =
   } catch {
     return () => undefined;
   }
-};
-
-const finalError = (error: unknown, address: string): KitError => {
-  if (isReplyError(error)) return serverError(error, `Connecting to ${address}`);
-  const refusal = sentinelRefusal.exec(String((error as Partial<Error>).message))?.[1];
-  if (refusal !== undefined) return serverError(new Error(refusal), `Asking the Sentinels at ${address}`);
-  return new KitUnavailableError(`No trusted connection to ${address} (${reasonOf(error)})`, address, safeCause(error));
 };

@@ -251,7 +251,7 @@ const serverCodes: readonly (readonly [RegExp, CoreErrorCode, string, boolean])[
   [
     /^READONLY\b/,
     "KIT_READONLY",
-    "the server is a read-only replica (clients of `connect()` and `isolate` leave it, others by `reconnectOnError`)",
+    "the server is a read-only replica (`connect()`, `isolate`, `reconnectOnError` leave it)",
     true,
   ],
   [/^(LOADING|MASTERDOWN)\b/, "KIT_LOADING", "the server is not serving its data yet", true],
@@ -270,18 +270,8 @@ const serverCodes: readonly (readonly [RegExp, CoreErrorCode, string, boolean])[
     "its keys lie in several slots of the Cluster",
     false,
   ],
-  [
-    /^NOREPLICAS\b/,
-    "KIT_SERVER",
-    "too few replicas follow the server (bring one back, or lower its min-replicas-to-write)",
-    true,
-  ],
-  [
-    /^MISCONF\b/,
-    "KIT_SERVER",
-    "the server cannot save to disk (its log says why; or set stop-writes-on-bgsave-error to no)",
-    true,
-  ],
+  [/^NOREPLICAS\b/, "KIT_SERVER", "the server refuses writes (more replicas, or a lower min-replicas-to-write)", true],
+  [/^MISCONF\b/, "KIT_SERVER", "the server refuses writes (see its log, or stop-writes-on-bgsave-error)", true],
   [/^(NOAUTH|WRONGPASS|ERR invalid password)/, "KIT_AUTH", "the server refused the credentials", false],
   [forbidden, "KIT_NO_PERMISSION", "the ACL user is not permitted to do this", false],
   [/^NOSCRIPT\b/, "KIT_NOSCRIPT", "the server forgot the script between two tries", true],
@@ -308,7 +298,7 @@ export const isReplyError = (error: unknown): error is Error => error instanceof
 
 /** Whether the server will not do it another time either: it is forbidden to us, or there is no such command. */
 export const isForbidden = (error: unknown): boolean => {
-  const reply = replyOf(String(error).replace(/^ReplyError: /, ""));
+  const reply = isReplyError(error) ? replyOf(error.message) : "";
   return forbidden.test(reply) || reply.startsWith("ERR unknown command");
 };
 

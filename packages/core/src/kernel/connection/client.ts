@@ -32,6 +32,7 @@ export interface NodeClient extends RedisLike {
     readonly sentinelPassword?: string;
     readonly sentinelTLS?: object;
     db?: number;
+    reconnectOnError?: ((error: Error) => boolean | 1 | 2) | null;
     enableReadyCheck?: boolean;
   };
   /** Of the connection, and of the one before it until this one is ready. */
@@ -98,14 +99,6 @@ export const hasEnded = (client: RedisLike): boolean =>
 /** The prefix that the client puts in front of each key. */
 export const keyPrefixOf = (client: RedisLike): string =>
   (client as Partial<ClusterClient | NodeClient>).options?.keyPrefix ?? "";
-
-/** The form in which the caller's replies come, in ioredis 6. */
-export const replyMappingOf = ({ options }: RedisLike & { options?: Mapping & { redisOptions?: Mapping } }): unknown =>
-  (options?.redisOptions ?? options)?.replyMapping;
-
-interface Mapping {
-  replyMapping?: unknown;
-}
 
 /** The database of the client's commands, which its owner may change by `select()`; of a Cluster 0. */
 export const databaseOf = (client: RedisLike): number => {
@@ -189,8 +182,8 @@ export const ownSettings: {
   maxRetriesPerRequest: 0,
 };
 
-// Settings of the caller's own commands that ours must not inherit: the executor ends them, and replies are read in one form.
-const duplicateSettings = { ...ownSettings, commandTimeout: undefined, replyMapping: "legacy" };
+// Settings of the caller's own commands that ours must not inherit: the executor ends them.
+const duplicateSettings = { ...ownSettings, commandTimeout: undefined };
 
 /**
  * The same for a Cluster client, whose own way to send again is to wait and try another node. It would do so behind the

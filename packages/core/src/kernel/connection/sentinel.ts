@@ -47,6 +47,7 @@ export const watchSentinels = (client: NodeClient): (() => void) => {
       db: 0,
       // Messages and pings look the same in both majors then.
       protocol: 2,
+      replyMapping: "legacy",
     };
     const dedicated = new DedicatedConnection(() => duplicateNode(client, settings, { host, port }), {
       ready: (connection) => {

@@ -73,6 +73,7 @@ export class Inbox {
         connectionName: "kit:inbox",
         // Messages and pings look the same in both majors then.
         protocol: 2,
+        replyMapping: "legacy",
       });
     this.#dedicated = new DedicatedConnection(make, {
       ready: (connection) => void this.#subscribe(connection),
@@ -281,7 +282,10 @@ export class Inbox {
   async #ask(connection: NodeClient, channel: string): Promise<"open" | "forbidden" | "broken"> {
     const subscribed = connection.subscribe(channel);
     await answered(subscribed, () => destroySocket(connection));
-    const refusal = await subscribed.then(() => undefined, String);
+    const refusal = await subscribed.then(
+      () => undefined,
+      (error: unknown) => error,
+    );
     if (refusal === undefined) return "open";
     if (isForbidden(refusal)) return "forbidden";
     destroySocket(connection);

@@ -12,7 +12,6 @@ import {
   reachable,
   type RedisArgument,
   type RedisLike,
-  replyMappingOf,
   unrefSocket,
 } from "../connection/client.js";
 import { Deadline } from "../base/deadline.js";
@@ -202,8 +201,9 @@ export class ExclusivePool {
     const direct = address && { sentinels: undefined, path: undefined };
     // `reconnectOnError` of the caller's client does not apply: the borrower decides after an error reply.
     const own = { connectionName: `kit:${this.#purpose}`, reconnectOnError: null };
-    const callers = this.#isCallers && { replyMapping: replyMappingOf(this.#client) };
-    const connection = duplicateNode(this.#client, { ...own, ...callers, ...direct }, address);
+    // What the packages read comes in one form, whatever the client's is.
+    const form = !this.#isCallers && { replyMapping: "legacy" };
+    const connection = duplicateNode(this.#client, { ...own, ...form, ...direct }, address);
     this.#all.add(connection);
     unrefSocket(connection);
     watchHandshake(connection);
