@@ -1,5 +1,13 @@
-import { connectionsOf, destroySocket, hasEnded, hasSentinels, type NodeClient, type RedisLike } from "./client.js";
-import { KitClosedError } from "../base/errors.js";
+import {
+  connectionsOf,
+  destroySocket,
+  hasEnded,
+  hasSentinels,
+  isClusterClient,
+  type NodeClient,
+  type RedisLike,
+} from "./client.js";
+import { KitClosedError, replyOf } from "../base/errors.js";
 import { reconnectMs, watchHandshake } from "./dedicated.js";
 import { watchSentinels } from "./sentinel.js";
 import { followTopology } from "./topology.js";
@@ -39,6 +47,24 @@ export const onEnded = (client: RedisLike, listener: () => void): (() => void) =
   };
 };
 
+/** A server that refuses writes may be all there is: it is not dialled more often than this. */
+const reconnectEveryMs = 500;
+
+/**
+ * Has a client of ours connect anew where its server refuses a write as a replica: that finds the new master. The former one
+ * is half-closed first, so that commands under way still receive their refusals.
+ */
+const leaveReplicas = ({ options }: NodeClient): void => {
+  const { reconnectOnError } = options;
+  let leftAt = -Infinity;
+  options.reconnectOnError = (error) => {
+    const now = performance.now();
+    const isDue = replyOf(error.message).startsWith("READONLY") && now - leftAt >= reconnectEveryMs;
+    if (isDue) leftAt = now;
+    return reconnectOnError?.(error) || isDue;
+  };
+};
+
 /**
  * Takes a client into our care: if it ends without our doing, it is connected again with back-off (ioredis gives up for
  * good in some failovers, and when its retry strategy says so). Returns what ends it.
@@ -69,7 +95,8 @@ export const superviseClient = (client: RedisLike): (() => void) => {
   client.on("error", ignore);
   for (const [event, listener] of Object.entries(listeners)) client.on(event, listener);
   connectionsOf(client).forEach(listeners["+node"]);
-  followTopology(client);
+  if (isClusterClient(client)) followTopology(client);
+  else leaveReplicas(client as NodeClient);
   const unwatchSentinels = hasSentinels(client) ? watchSentinels(client) : undefined;
   return () => {
     if (!owned.delete(client)) return;

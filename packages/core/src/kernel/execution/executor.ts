@@ -72,9 +72,6 @@ const passingRefusal = /^(READONLY|LOADING|MASTERDOWN|CLUSTERDOWN|TRYAGAIN|MOVED
 const firstPauseMs = 10;
 const longestPauseMs = 100;
 
-/** A server that refuses writes may be all there is: it is not dialled more often than this. */
-const reconnectEveryMs = 500;
-
 type Outcome = { readonly reply: unknown } | { readonly error: unknown } | "late";
 
 /** A command that was handed to the client: lands with its reply, at its deadline, or when its caller gives up. */
@@ -128,7 +125,6 @@ export class CommandExecutor {
   #lastError: unknown;
   #hasEnded = false;
   #users = 0;
-  #reconnectedAt = -Infinity;
 
   /**
    * `isShared`: many callers send single commands, so that it pays to send some of them together, and a refused command is
@@ -158,7 +154,8 @@ export class CommandExecutor {
     const listeners = {
       error: this.#onError,
       ready: this.#onReady,
-      select: this.#onSelect,
+      // In another database all is as on another server.
+      select: this.#onReady,
       close: this.#onDrop,
       end: this.#onEnd,
       connecting: this.#onConnecting,
@@ -226,8 +223,6 @@ export class CommandExecutor {
         call.maybeSent ||= isPartial;
         if (!(isPartial || passingRefusal.test(text)) || !this.#isShared) throw this.#failure(call, reply);
         if (call.maybeSent && !call.idempotent) throw this.#failure(call, reply);
-        // The known master is a replica now. Connecting again finds the new master.
-        if (text.startsWith("READONLY")) this.#leaveReplica(stream);
         refusal = reply;
         // A try that begins at the deadline would only turn a clear answer into an unknown outcome.
         if (call.deadline.remainingMs <= 2 * pauseMs) throw this.#failure(call, refusal);
@@ -293,16 +288,6 @@ export class CommandExecutor {
     const reply = new Error(last);
     reply.name = "ReplyError";
     return reply;
-  }
-
-  /** Ends the connection on which a write was refused: once, however many were, and only if it is ours to end. */
-  #leaveReplica(stream: NodeClient["stream"]): void {
-    const now = performance.now();
-    if (!stream || !isOwned(this.client) || stream !== (this.client as NodeClient).stream) return;
-    if (now - this.#reconnectedAt < reconnectEveryMs) return;
-    this.#reconnectedAt = now;
-    // Half-closed first, so that commands under way still receive their refusals.
-    (this.client as { disconnect(reconnect: boolean): void }).disconnect(true);
   }
 
   /** Resolves with whether the client became ready before the deadline. */
@@ -373,14 +358,10 @@ export class CommandExecutor {
   };
 
   readonly #onReady = (): void => {
+    if (!isReady(this.client)) return;
     this.#lastError = undefined;
     for (const look of [...this.#waiting]) look();
     for (const listener of this.#readyListeners) listener();
-  };
-
-  /** In another database all is as on another server. */
-  readonly #onSelect = (): void => {
-    if (isReady(this.client)) this.#onReady();
   };
 
   readonly #onEnd = (): void => {
