@@ -186,8 +186,8 @@ export class Chat<Body = unknown> extends TypedEmitter<ChatEvents> implements As
    * Appends a message, and resolves with the sequence and time that the server gave it.
    *
    * Concurrent sends to one chat travel together, and are numbered in the order of the calls. A send that is repeated with
-   * its `clientId`, by you or by us after a lost reply, gives the first message. If the sender has acknowledged everything
-   * before, its own message counts as acknowledged, too.
+   * its `clientId`, by you or by us after a lost reply, gives the first message. A member's own message is never unread for it;
+   * if it has acknowledged everything before, its position moves, too.
    *
    * @throws {ChatUnknownError | ChatMemberError | ChatTooLargeError | ChatFullError} nothing was sent.
    * @throws {KitError} `KIT_CHAT_BUSY`: `maxPending` sends of this process wait already.
@@ -366,10 +366,8 @@ export class Chat<Body = unknown> extends TypedEmitter<ChatEvents> implements As
   }
 
   /**
-   * The number of messages of each chat that a member has not acknowledged: exactly those that fetch without a token would
-   * return. Without `chats`: for all chats that have any.
-   *
-   * @throws {ChatUnknownError | ChatMemberError} one of `chats` does not exist, or the user is no member.
+   * The number of messages of others in each chat that a member has not acknowledged. Without `chats`: for all chats that have
+   * any. Of `chats`, those that do not exist, or of which the user is no member, are missing from the answer.
    *
    * @example
    * const counts = await chat.unread("bob");
@@ -384,8 +382,8 @@ export class Chat<Body = unknown> extends TypedEmitter<ChatEvents> implements As
         keys.member(0, member);
         const counts = new Map<string, number>();
         for (const [chat, count] of await this.#countUnread(member, chats ?? (await this.#chatsOf(member)))) {
-          if (chats) this.#assertDone(-count, chat, member);
-          if (chats || count > 0) counts.set(chat, count);
+          scripts.assertLayout(-count);
+          if (count > 0 || (chats && count === 0)) counts.set(chat, count);
         }
         return counts;
       },
@@ -517,13 +515,8 @@ export class Chat<Body = unknown> extends TypedEmitter<ChatEvents> implements As
         const { keys } = await this.#open();
         const reply = await scripts.members.run(this.#store.context, keys.chat(chat), args, this.#store.call());
         this.#assertDone(reply.code, chat);
-        const { head, floor, cursor } = reply;
-        const members = reply.members.map(({ member, position }) => ({
-          member,
-          position,
-          unread: Math.max(0, head - Math.max(position, floor)),
-        }));
-        return { members, cursor: cursor === "0" ? undefined : cursor };
+        const { members: found, cursor } = reply;
+        return { members: found, cursor: cursor === "0" ? undefined : cursor };
       },
     );
   }
@@ -694,7 +687,12 @@ export class Chat<Body = unknown> extends TypedEmitter<ChatEvents> implements As
       pages.map(async ({ shard, some }) => {
         const places = some.map((chat) => keys.chat(chat)).flatMap(({ meta, messages }) => [meta, messages]);
         const own = { member: keys.member(shard, member), heads: keys.heads(shard), keys: places };
-        const counts = await scripts.unread.run(this.#store.context, own, { chats: some }, this.#store.call());
+        const counts = await scripts.unread.run(
+          this.#store.context,
+          own,
+          { user: member, chats: some },
+          this.#store.call(),
+        );
         return some.map((chat, index) => [chat, counts[index] ?? 0] as const);
       }),
     );

@@ -29,7 +29,7 @@ export interface Gap {
 export interface ChatNews<Body = unknown> {
   readonly chat: string;
   readonly messages: readonly Message<Body>[];
-  /** How many messages the member has not acknowledged, including these. */
+  /** How many messages of others the member has not acknowledged, including these. */
   readonly unread: number;
   /** Messages before these that the reader will not receive. */
   readonly gap: Gap | undefined;
@@ -193,7 +193,7 @@ export class Reader<Body> {
         const replies = await read.run(
           this.#store.context,
           { keys: some.flatMap(({ chat }) => readKeys(keys, chat)) },
-          { limit: share(limit), maxBytes: share(maxBytes), operands },
+          { user: this.member, limit: share(limit), maxBytes: share(maxBytes), operands },
           this.#store.call(signal),
         );
         return some.map((change, index) => [change, replies[index]] as const);
@@ -208,8 +208,8 @@ export class Reader<Body> {
   }
 
   #pageOf(change: Change, reply: ReadReply): ChatPage<Body> {
-    const { chat, position } = change;
-    const { head, floor, epoch, reset, gap, isCut } = reply;
+    const { chat } = change;
+    const { unread, epoch, reset, gap, isCut } = reply;
     if (isCut) this.#begun.add(chat);
     else this.#begun.delete(chat);
     const messages = reply.messages.map((message) => messageOf<Body>(chat, message));
@@ -219,7 +219,6 @@ export class Reader<Body> {
     else if (!isCut && change.head !== undefined && change.headAt !== undefined)
       this.standing.delivered.set(chat, { epoch, seq: change.head, at: change.headAt });
     else if (reset || gap) this.standing.delivered.delete(chat);
-    const unread = Math.max(0, head - Math.max(position, floor));
     return { news: { chat, messages, unread, gap, reset }, isCut };
   }
 

@@ -448,16 +448,47 @@ export const chatBehaviour = (mode: RedisMode, login?: Login): void => {
         await sendMany(chat, "ann", 2);
         await chat.send(room, { from: "bob", body: "without having read" });
         expect(await chat.unread("ann", [room])).toEqual(new Map([[room, 1]]));
-        expect(await chat.unread("bob", [room])).toEqual(new Map([[room, 3]]));
+        expect(await chat.unread("bob", [room])).toEqual(new Map([[room, 2]]));
+      });
+
+      it("never counts its own messages as unread, and passes them by with what was before them", async () => {
+        const chat = make();
+        await chat.create(room, { members: ["ann", "bob"], retain: { count: 8 } });
+        await sendMany(chat, "ann", 2);
+        await sendMany(chat, "bob", 2);
+        await sendMany(chat, "ann", 1);
+        await sendMany(chat, "bob", 1);
+        const counts = async (): Promise<unknown[]> => [
+          (await chat.unread("bob")).get(room) ?? 0,
+          (await chat.fetch("bob")).chats[0]?.unread ?? 0,
+          (await chat.members(room)).members.find(({ member }) => member === "bob")?.unread,
+        ];
+        expect(await counts()).toEqual([3, 3, 3]);
+        expect(seqsOf(await chat.fetch("bob"))).toEqual(upTo(6));
+        await chat.ack("bob", { chat: room, seq: 1 });
+        expect([await positionOf(chat, "bob"), ...(await counts())]).toEqual([1, 2, 2, 2]);
+        await chat.ack("bob", { chat: room, seq: 2 });
+        expect([await positionOf(chat, "bob"), ...(await counts())]).toEqual([4, 1, 1, 1]);
+        await chat.ack("bob", { chat: room, seq: 5 });
+        expect([await positionOf(chat, "bob"), ...(await counts())]).toEqual([6, 0, 0, 0]);
+        // Own messages that were dropped, and those of a membership that ended.
+        await sendMany(chat, "ann", 1);
+        await sendMany(chat, "bob", 3);
+        await sendMany(chat, "ann", 6);
+        expect(await counts()).toEqual([6, 6, 6]);
+        await chat.leave(room, "bob");
+        expect(await fixture().db.hexists(fixture().keysOf(room).meta, "own:bob")).toBe(0);
       });
     });
 
     describe("unread", () => {
-      it("names those that do not exist, and counts many chats", async () => {
+      it("answers for each chat that there is, and counts many", async () => {
         const chat = make();
         await chat.create(room, { members: ["ann"] });
-        expect(await rejection(chat.unread("ann", ["nowhere"]))).toMatchObject({ code: "KIT_CHAT_UNKNOWN" });
-        expect(await rejection(chat.unread("eve", [room]))).toMatchObject({ code: "KIT_CHAT_NOT_MEMBER" });
+        await chat.create("left", { members: ["ann"] });
+        await chat.leave("left", "ann");
+        expect(await chat.unread("ann", ["nowhere", room, "left"])).toEqual(new Map([[room, 0]]));
+        expect(await chat.unread("eve", [room])).toEqual(new Map());
         expect(await chat.unread("eve")).toEqual(new Map());
         const names = upTo(60).map((number) => `n${number}`);
         await Promise.all(names.map((name) => chat.create(name, { members: ["bob"], senders: "anyone" })));

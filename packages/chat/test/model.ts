@@ -4,6 +4,8 @@ interface Membership {
   position: number;
   /** Nothing up to it can be seen. */
   readonly from: number;
+  /** The numbers of its own messages. */
+  readonly own: Set<number>;
   /** Later ones have higher numbers. */
   readonly joined: number;
 }
@@ -23,7 +25,8 @@ export class ModelChat {
 
   constructor(options: CreateOptions) {
     this.#options = options;
-    for (const member of options.members ?? []) this.members.set(member, { position: 0, from: 0, joined: ++joins });
+    for (const member of options.members ?? [])
+      this.members.set(member, { position: 0, from: 0, own: new Set(), joined: ++joins });
   }
 
   get head(): number {
@@ -59,6 +62,7 @@ export class ModelChat {
     if (this.#options.whenFull === "refuse" && isFull) return "KIT_CHAT_FULL";
     const hasReadAll = own?.position === this.head;
     this.messages.push({ body, from });
+    own?.own.add(this.head);
     if (own && hasReadAll) own.position = this.head;
     this.#ids.set(`${from} ${clientId}`, this.head);
     this.#drop();
@@ -71,6 +75,7 @@ export class ModelChat {
     if (sequence > this.head) return "KIT_CHAT_ACK_BEYOND";
     if (sequence > own.position) {
       own.position = sequence;
+      while (own.own.has(own.position + 1)) own.position++;
       this.#drop();
     }
     return "";
@@ -81,7 +86,7 @@ export class ModelChat {
     if (known) return known.position;
     const wanted = history === "none" ? this.head : history === "all" ? 0 : this.head - history;
     const start = Math.max(wanted, this.floor);
-    this.members.set(member, { position: start, from: start, joined: ++joins });
+    this.members.set(member, { position: start, from: start, own: new Set(), joined: ++joins });
     return start;
   }
 
@@ -91,7 +96,9 @@ export class ModelChat {
   }
 
   unread(member: string): number {
-    return Math.max(0, this.head - Math.max(this.members.get(member)?.position ?? 0, this.floor));
+    const { position = 0, own } = this.members.get(member) ?? {};
+    const base = Math.max(position, this.floor);
+    return this.messages.filter((_, index) => index >= base && !own?.has(index + 1)).length;
   }
 }
 

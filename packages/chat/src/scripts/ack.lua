@@ -13,10 +13,23 @@ local operands = ARGV
 local now = readClock()
 local reply = {}
 
+-- Moves a position past own messages that follow it. Returns it, and those behind it.
+local function passOwn(own, position, head)
+  local left = {}
+  for first, last in string.gmatch(own, '(%d+)%-(%d+)') do
+    if first - 1 > position then
+      left[#left + 1] = first .. '-' .. last
+    else
+      position = math.max(position, math.min(last, head))
+    end
+  end
+  return position, table.concat(left, ',')
+end
+
 local function acknowledge(chat, user, sequence, at, meta, heads, messages, positions, member)
   -- Removes nothing. At maxmemory Redis allows writes in a script after one that can only free memory.
   redis.call('ZREM', positions, '')
-  local state, refusal = openChat(chat, meta, heads, messages, positions)
+  local state, refusal = openChat(chat, meta, heads, messages, positions, { ownField(user) })
   if not state then return refusal end
   local position, rest, epoch = string.match(redis.call('HGET', member, chat) or '', '^(%d+) (%d+ %S+ (.*))$')
   if epoch ~= state.id then return 2 end
@@ -33,6 +46,15 @@ local function acknowledge(chat, user, sequence, at, meta, heads, messages, posi
     if not isSame then return 7 end
   end
   if sequence <= position then return 0 end
+  if state.own[1] then
+    local left
+    sequence, left = passOwn(state.own[1], sequence, state.head)
+    if left == '' then
+      redis.call('HDEL', meta, ownField(user))
+    else
+      redis.call('HSET', meta, ownField(user), left)
+    end
+  end
   redis.call('HSET', member, chat, int(sequence) .. ' ' .. rest)
   redis.call('ZADD', positions, int(sequence), user)
   if trim(state, messages, positions, now) or state.isRecovered then saveChat(state, meta, heads) end

@@ -273,8 +273,8 @@ export const changes: Script<
 /** News of one chat for a reader. */
 export interface ReadReply {
   readonly epoch: string;
-  readonly head: number;
-  readonly floor: number;
+  /** How many messages of others the member has not acknowledged. */
+  readonly unread: number;
   readonly reset: "fork" | "epoch" | undefined;
   readonly gap: { readonly from: number; readonly to: number; readonly reason: "retention" | "lost" } | undefined;
   /** Whether there was no room for all messages. */
@@ -287,24 +287,23 @@ const gapReasons = [undefined, "retention", "lost"] as const;
 
 export const read: Script<
   readonly ["...keys"],
-  readonly ["limit", "maxBytes", "...operands"],
+  readonly ["user", "limit", "maxBytes", "...operands"],
   (ReadReply | undefined)[]
 > = defineScript({
   name: "chat.read",
   source: [stateSource, readSource],
   keys: ["...keys"],
-  args: ["limit", "maxBytes", "...operands"],
+  args: ["user", "limit", "maxBytes", "...operands"],
   readonly: true,
   bytes: true,
   reply: (raw) =>
     list(raw).map((one): ReadReply | undefined => {
-      const [epoch, head, floor, reset, from, to, why, isCut, messages] = list(one);
+      const [epoch, unread, reset, from, to, why, isCut, messages] = list(one);
       if (epoch === undefined) return undefined;
       const reason = gapReasons[Number(why)];
       return {
         epoch: String(epoch as Buffer),
-        head: Number(head),
-        floor: Number(floor),
+        unread: Number(unread),
         reset: resets[Number(reset)],
         gap: reason && { from: Number(from), to: Number(to), reason },
         isCut: Number(isCut) === 1,
@@ -343,22 +342,21 @@ export const history: Script<
   },
 });
 
-export const unread: Script<readonly ["member", "heads", "...keys"], readonly ["...chats"], number[]> = defineScript({
-  name: "chat.unread",
-  source: [stateSource, unreadSource],
-  keys: ["member", "heads", "...keys"],
-  args: ["...chats"],
-  readonly: true,
-  reply: numbers,
-});
+export const unread: Script<readonly ["member", "heads", "...keys"], readonly ["user", "...chats"], number[]> =
+  defineScript({
+    name: "chat.unread",
+    source: [stateSource, unreadSource],
+    keys: ["member", "heads", "...keys"],
+    args: ["user", "...chats"],
+    readonly: true,
+    reply: numbers,
+  });
 
 /** A page of members. */
 export interface MembersReply {
   readonly code: number;
-  readonly head: number;
-  readonly floor: number;
   readonly cursor: string;
-  readonly members: readonly { readonly member: string; readonly position: number }[];
+  readonly members: readonly { readonly member: string; readonly position: number; readonly unread: number }[];
 }
 
 export const members: Script<
@@ -372,13 +370,15 @@ export const members: Script<
   args: ["chat", "cursor", "limit"],
   readonly: true,
   reply: (raw) => {
-    const [code, head, floor, cursor, page = []] = list(raw);
+    const [code, cursor, page = []] = list(raw);
     return {
       code: Number(code),
-      head: Number(head),
-      floor: Number(floor),
       cursor: String(cursor),
-      members: grouped(texts(page), 2).map(([member = "", position]) => ({ member, position: Number(position) })),
+      members: grouped(texts(page), 3).map(([member = "", position, unread]) => ({
+        member,
+        position: Number(position),
+        unread: Number(unread),
+      })),
     };
   },
 });

@@ -36,6 +36,7 @@ redis.call('ZREM', positions, '')
 if state then
   if trim(state, messages, positions, readClock(), user) or state.isRecovered then saveChat(state, meta, heads) end
   if wasMember == 1 then announce(activity, chat, 'l', { user }) end
+  redis.call('HDEL', meta, ownField(user))
 end
 -- Comes last: it may empty keys, and while the slot moves to another node, a script fails at a key that is gone.
 redis.call('ZREM', positions, user)

@@ -8,7 +8,7 @@
 -- ARGV[2]  cursor     string   where the last page ended; 0: the first page
 -- ARGV[3]  limit      integer  about how many
 --
--- Reply     {0, head, floor, cursor, {member, position, …}}  cursor 0: that was the last page
+-- Reply     {0, cursor, {member, position, unread, …}}  cursor 0: that was the last page
 --           {1} {9}  no such chat; written by a newer version
 local meta = KEYS[1]
 local heads = KEYS[2]
@@ -24,4 +24,16 @@ local state, refusal = openChat(chat, meta, heads, messages)
 if not state then return { refusal } end
 applyAge(state, messages, readClock())
 local page = redis.call('ZSCAN', positions, cursor, 'COUNT', limit)
-return { 0, state.head, state.floor, page[1], page[2] }
+-- Most chats have no member with own messages after its position.
+local owners, own = {}, {}
+if redis.call('HGET', meta, 'owners') then
+  for i = 1, #page[2], 2 do owners[#owners + 1] = ownField(page[2][i]) end
+  if #owners > 0 then own = redis.call('HMGET', meta, unpack(owners)) end
+end
+local members = {}
+for i = 1, #page[2], 2 do
+  members[#members + 1] = page[2][i]
+  members[#members + 1] = page[2][i + 1]
+  members[#members + 1] = unreadOf(state, tonumber(page[2][i + 1]), own[(i + 1) / 2])
+end
+return { 0, page[1], members }

@@ -1,27 +1,29 @@
 -- read.lua - messages of several chats, each from where a reader stands; changes nothing.
 --
 -- KEYS[n]  keys      any      for each chat: meta, heads, messages
--- ARGV[1]  limit     integer  how many messages at most
--- ARGV[2]  maxBytes  integer  how many bytes of bodies at most; one message is given in any case
+-- ARGV[1]  user      string   the member who reads
+-- ARGV[2]  limit     integer  how many messages at most
+-- ARGV[3]  maxBytes  integer  how many bytes of bodies at most; one message is given in any case
 -- ARGV[n]  operands  string   for each chat: its name; the epoch of the membership; that of the cursor, or empty; the cursor:
 --                             `SEQUENCE`, `SEQUENCE-MS` of a message that was read, or `SEQUENCE@MS`; the position; the
 --                             sequence up to which the member sees nothing; and the last to read, empty: the head. What
 --                             came after the look at the activity would come again with the next
 --
--- Reply     {{epoch, head, floor, reset, gapFrom, gapTo, gapReason, isCut, entries}, …}  for each chat; reset 1: the cursor's
+-- Reply     {{epoch, unread, reset, gapFrom, gapTo, gapReason, isCut, entries}, …}  for each chat; reset 1: the cursor's
 --           message is not there, 2: another epoch; gapReason 1: dropped, 2: lost; isCut: there was no room for all;
 --           entries: of the stream, packed, since a reply of so many strings costs a reader several times as much
 --           {}  in its place: no such chat, or the membership is of another life of it
 local keys = KEYS
-local limit = tonumber(ARGV[1])
-local maxBytes = tonumber(ARGV[2])
-local operands = { unpack(ARGV, 3) }
+local user = ARGV[1]
+local limit = tonumber(ARGV[2])
+local maxBytes = tonumber(ARGV[3])
+local operands = { unpack(ARGV, 4) }
 
 -- Libraries
 
 local now = readClock()
 local left, bytesLeft = limit, maxBytes
-local reply = {}
+local reply, owners = {}, { ownField(user) }
 
 -- Up to `most` messages in (sequence, high], within the remaining bytes. Returns whether the bytes ran out.
 local function take(messages, sequence, high, most, taken)
@@ -70,7 +72,7 @@ local count = #operands / 7
 for i = 1, count do
   local name, memberEpoch, cursorEpoch, cursor, position, from, upTo = unpack(operands, 7 * i - 6, 7 * i)
   local messages = keys[3 * i]
-  local state = openChat(name, keys[3 * i - 2], keys[3 * i - 1], messages)
+  local state = openChat(name, keys[3 * i - 2], keys[3 * i - 1], messages, nil, owners)
   if not state or state.id ~= memberEpoch then
     reply[i] = {}
   else
@@ -92,7 +94,8 @@ for i = 1, count do
       end
       isCut = not isEnd and partsOf(taken[1] and taken[#taken][1] or '0-0') ~= high
     end
-    reply[i] = { state.epoch, state.head, state.floor, reset, gapFrom, gapTo, reason, isCut and 1 or 0, cmsgpack.pack(taken) }
+    local unread = unreadOf(state, tonumber(position), state.own[1])
+    reply[i] = { state.epoch, unread, reset, gapFrom, gapTo, reason, isCut and 1 or 0, cmsgpack.pack(taken) }
   end
 end
 return reply

@@ -27,10 +27,20 @@ local members = { unpack(KEYS, 8) }
 local chat = ARGV[1]
 local call = ARGV[2]
 local operands = { unpack(ARGV, 3) }
+-- The most stretches of own messages between those of others that are counted for one member.
+local mostStretches = 256
 
 -- Libraries
 
-local state, refusal = openChat(chat, meta, heads, messages, positions)
+local owners, ownerOf = {}, {}
+for i = 1, #members do
+  local from = operands[4 * i - 3]
+  if not ownerOf[from] then
+    owners[#owners + 1] = ownField(from)
+    ownerOf[from] = #owners
+  end
+end
+local state, refusal = openChat(chat, meta, heads, messages, positions, owners)
 if not state then return { { refusal } } end
 local now = readClock()
 
@@ -43,7 +53,7 @@ for i, member in ipairs(members) do
   fields[i + 2] = #from .. ':' .. from .. operands[4 * i - 2]
   if not senders[from] then
     local position, rest, epoch = string.match(redis.call('HGET', member, chat) or '', '^(%d+) (%d+ %S+ (.*))$')
-    senders[from] = { member = member, position = epoch == state.id and tonumber(position), rest = rest }
+    senders[from] = { member = member, position = epoch == state.id and tonumber(position), rest = rest, own = {} }
   end
 end
 -- Client ids are kept by windows of time, in two hashes in turn: ids of this window and of the one before are valid.
@@ -77,6 +87,29 @@ local function isFull(size)
   return not hasRoom(size)
 end
 
+-- Adds own messages to those of a member. Dropped ones are forgotten, and beyond `mostStretches` the oldest.
+local function withOwn(own, added, floor)
+  local stretches = {}
+  for first, last in string.gmatch(own, '(%d+)%-(%d+)') do
+    -- Numbers that the server lost are given again.
+    last = math.min(last, added[1] - 1)
+    if last > floor and last >= tonumber(first) then stretches[#stretches + 1] = { first, last } end
+  end
+  for _, sequence in ipairs(added) do
+    local newest = stretches[#stretches]
+    if newest and newest[2] == sequence - 1 then
+      newest[2] = sequence
+    else
+      stretches[#stretches + 1] = { int(sequence), sequence }
+    end
+  end
+  local texts = {}
+  for i = math.max(1, #stretches - mostStretches + 1), #stretches do
+    texts[#texts + 1] = stretches[i][1] .. '-' .. int(stretches[i][2])
+  end
+  return table.concat(texts, ',')
+end
+
 local codes, remembered, given, firstSent = {}, {}, {}, nil
 for i = 1, #members do
   local from, kind, body = operands[4 * i - 3], operands[4 * i - 1], operands[4 * i]
@@ -105,10 +138,13 @@ for i = 1, #members do
     else
       redis.call('XADD', messages, id, 'f', from, kind, body)
     end
-    -- A sender that had read everything has read its own message; in a mailbox the message still has to be handled.
+    -- A sender has read its own message, and its position moves if it had read everything. In a mailbox the message still has to
+    -- be handled.
     if sender.position == state.head and not state.isMailbox then
       sender.position = sequence
       sender.movedTo = text
+    elseif sender.position and not state.isMailbox then
+      sender.own[#sender.own + 1] = sequence
     end
     state.head, state.headAt = sequence, at
     firstSent = firstSent or text
@@ -151,6 +187,9 @@ for from, sender in pairs(senders) do
   if sender.movedTo then
     redis.call('HSET', sender.member, chat, sender.movedTo .. ' ' .. sender.rest)
     redis.call('ZADD', positions, sender.movedTo, from)
+  end
+  if sender.own[1] then
+    redis.call('HSET', meta, 'owners', 1, ownField(from), withOwn(state.own[ownerOf[from]] or '', sender.own, state.floor))
   end
 end
 trim(state, messages, positions, now)

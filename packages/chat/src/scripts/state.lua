@@ -1,6 +1,7 @@
 -- state.lua - what all scripts know of a chat: its record, its oldest message, and how messages are dropped.
 --
--- Defines clockSkewMs, readClock, int, partsOf, messageAfter, lastWhere, openChat, saveChat, applyAge, trim, announce
+-- Defines clockSkewMs, readClock, int, partsOf, messageAfter, lastWhere, openChat, saveChat, applyAge, trim, announce,
+-- ownField, unreadOf
 --
 -- All inputs are parameters. A refusal is a number: 1 unknown chat, 2 not a member, 3 too large, 4 full, 5 duplicate,
 -- 6 beyond the head, 7 forked, 9 written by a newer version.
@@ -81,9 +82,16 @@ local function recover(chat, messages, positions)
   end
 end
 
--- The stored chat, or nil and a refusal. Scripts that write pass `positions`.
-local function openChat(name, meta, heads, messages, positions)
-  local layout, id, config, losses = unpack(redis.call('HMGET', meta, 'layout', 'epoch', 'config', 'losses'))
+-- The field of `meta` with a member's own messages after its position: `FIRST-LAST,…`.
+local function ownField(user)
+  return 'own:' .. user
+end
+
+-- The stored chat, or nil and a refusal. Scripts that write pass `positions`. With `owners`, a list of such fields, `own` has their
+-- values.
+local function openChat(name, meta, heads, messages, positions, owners)
+  local stored = redis.call('HMGET', meta, 'layout', 'epoch', 'config', 'losses', unpack(owners or {}))
+  local layout, id, config, losses = stored[1], stored[2], stored[3], stored[4]
   if not layout then return nil, 1 end
   if layout ~= '1' then return nil, 9 end
   local count, ageMs, maxBytes, readByAll, refuses, isOpen, maxBody, lagMessages, lagAge, dedupeMs =
@@ -110,6 +118,7 @@ local function openChat(name, meta, heads, messages, positions)
     headAt = tonumber(headAt or 0),
     bytes = tonumber(bytes or 0),
     floorBytes = tonumber(floorBytes or 0),
+    own = { unpack(stored, 5) },
   }
   if not head then recover(chat, messages, positions) end
   return chat
@@ -166,6 +175,16 @@ local function trim(chat, messages, positions, now, leaving)
     redis.call('XTRIM', messages, 'MAXLEN', '~', int(chat.head - chat.floor))
   end
   return true
+end
+
+-- How many messages of others a member has not acknowledged. `own`: its own ones.
+local function unreadOf(chat, position, own)
+  local base = math.max(position, chat.floor)
+  local count = chat.head - base
+  for first, last in string.gmatch(own or '', '(%d+)%-(%d+)') do
+    count = count - math.max(0, math.min(last, chat.head) - math.max(first - 1, base))
+  end
+  return math.max(0, count)
 end
 
 -- Announces a change to readers and waiters: `s` the first of the sent sequences, `j` members that joined, `l` members that

@@ -1,23 +1,25 @@
--- unread.lua - how many messages of some chats a member has not acknowledged; changes nothing.
+-- unread.lua - how many messages of some chats a member has not acknowledged, besides its own; changes nothing.
 --
 -- KEYS[1]  member  hash    the member's chats: chat to `position from joinId epoch`
 -- KEYS[2]  heads   hash    chat to `head floor headAt bytes floorBytes`
 -- KEYS[n]  keys    any     for each chat: meta, messages
+-- ARGV[1]  user    string  the member's name
 -- ARGV[n]  chats   string  their names
 --
 -- Reply     {count, …}  for each chat; -1: no such chat; -2: no member; -9: written by a newer version
 local member = KEYS[1]
 local heads = KEYS[2]
 local keys = { unpack(KEYS, 3) }
-local chats = ARGV
+local user = ARGV[1]
+local chats = { unpack(ARGV, 2) }
 
 -- Libraries
 
 local now = readClock()
 local memberships = redis.call('HMGET', member, unpack(chats))
-local reply = {}
+local reply, owners = {}, { ownField(user) }
 for i, chat in ipairs(chats) do
-  local state, refusal = openChat(chat, keys[2 * i - 1], heads, keys[2 * i])
+  local state, refusal = openChat(chat, keys[2 * i - 1], heads, keys[2 * i], nil, owners)
   if not state then
     reply[i] = -refusal
   else
@@ -26,7 +28,7 @@ for i, chat in ipairs(chats) do
       reply[i] = -2
     else
       applyAge(state, keys[2 * i], now)
-      reply[i] = math.max(0, state.head - math.max(tonumber(position), state.floor))
+      reply[i] = unreadOf(state, tonumber(position), state.own[1])
     end
   end
 end

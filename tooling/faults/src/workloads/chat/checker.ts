@@ -27,7 +27,7 @@ import {
  * - `order` all readers of a chat receive the same messages in the same order; every hole is reported as a gap
  * - `kept` a message that was acknowledged to its sender exists, and each reader receives it
  * - `positions` positions move forward only, up to acknowledged messages; the chat and the member's record agree
- * - `unread` counts of unread messages are right
+ * - `unread` counts of unread messages are right: those of others after the position
  * - `retention` no message is dropped that the chat's settings protect
  * - `leases` a message of the mailbox is with one worker at a time, and with none after its acknowledgement
  * - `mailbox` no message of the mailbox is lost, and each repeated delivery has a reason
@@ -213,13 +213,15 @@ const checkKept = (name: string, { look, messages }: End, sends: readonly SendCa
 
 const checkEnd = (run: RunHistory, name: string, { look, messages, unread, fetched }: End, judge: Judge): void => {
   const seqs = messages.map(([seq]) => seq);
+  const senders = new Map(callsOf(run, "send").map(({ id, from }) => [id, from]));
   const isDense = seqs.length === look.head - look.floor && seqs.every((seq, index) => seq === look.floor + index + 1);
   if (run.isWhole)
     judge("order", !isDense && `${name} is not dense from ${String(look.floor)} to ${String(look.head)}`);
   for (const [member, position] of Object.entries(look.positions)) {
     const said = unread[member];
-    const left = seqs.filter((seq) => seq > position).length;
-    const isExact = said === left && fetched[member] === left;
+    const after = messages.filter(([seq]) => seq > position);
+    const left = after.filter(([, , id]) => senders.get(id) !== member).length;
+    const isExact = said === left && fetched[member] === after.length;
     judge(
       "unread",
       !isExact &&
@@ -297,7 +299,7 @@ const boundsOf = (
   run: RunHistory,
   { name, there, sends }: Conversation,
   member: string,
-): { low: Highest; high: Highest } => {
+): { low: Highest; high: Highest; own: ReadonlySet<string> } => {
   const acks = callsOf(run, "ack").filter((ack) => ack.name === name && ack.member === member);
   const own = new Set(sends.flatMap(({ id, from }) => (from === member ? [id] : [])));
   const heard = run.workers.flatMap(({ records }) =>
@@ -308,6 +310,7 @@ const boundsOf = (
     ),
   );
   return {
+    own,
     low: new Highest([
       ...acks.flatMap(({ settledAt, outcome, seq }) => (outcome === "ok" ? [{ at: settledAt, value: seq }] : [])),
       ...looksOf(run).flatMap((look) =>
@@ -345,7 +348,9 @@ const checkPositions = (run: RunHistory, name: string, all: readonly SendCall[],
   // Exact only if no message is dropped unread. Then a reader received each message, or it exists in the end.
   const isExact = run.ends.has(name) && (retain?.readByAll === true || (retain?.count ?? 0) > 1_000);
   for (const member of Object.keys(looks[0]?.positions ?? {})) {
-    const { low, high } = boundsOf(run, { name, there, sends }, member);
+    const { low, high, own } = boundsOf(run, { name, there, sends }, member);
+    const theirs = new Set(there.flatMap(([seq, , id]) => (own.has(id) ? [] : [seq])));
+    const between = (from: number, to: number): number => [...theirs].filter((seq) => seq > from && seq <= to).length;
     for (const { from, at, positions } of looks) {
       const position = positions[member] ?? 0;
       const [least, most] = [low.before(from), high.before(at + clockErrorMs)];
@@ -355,8 +360,8 @@ const checkPositions = (run: RunHistory, name: string, all: readonly SendCall[],
     for (const { member: who, counts, startedAt, settledAt } of isExact ? callsOf(run, "unread") : []) {
       if (who !== member || !counts) continue;
       const count = counts[name] ?? 0;
-      const least = heads.before(startedAt - clockErrorMs) - high.before(settledAt + clockErrorMs);
-      const most = heads.before(settledAt + clockErrorMs) - low.before(startedAt);
+      const least = between(high.before(settledAt + clockErrorMs), heads.before(startedAt - clockErrorMs));
+      const most = between(low.before(startedAt), heads.before(settledAt + clockErrorMs));
       const finding = `${name}: ${member} has ${String(count)} unread, which are ${String(least)} to ${String(most)}`;
       judge("unread", (count < least || count > most) && finding);
     }

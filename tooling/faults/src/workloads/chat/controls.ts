@@ -73,6 +73,16 @@ export const controls: readonly PackageControl<Invariant>[] = [
       lua: misled("if command == 'HSET' and key == mailbox and select(3, ...) ~= '' then return 0 end"),
     },
   },
+  {
+    name: "counts-own-messages",
+    invariants: ["unread"],
+    kind,
+    mutation: {
+      script: "send",
+      operands: ["meta"],
+      lua: misled("if command == 'HSET' and key == meta then return 0 end"),
+    },
+  },
   { name: "leases-die-with-their-worker", invariants: ["leases"], kind: "worker killed", injections: 8 },
   { name: "unread-off-by-one", invariants: ["unread"], kind },
   { name: "page-without-its-last", invariants: ["order"], kind },
