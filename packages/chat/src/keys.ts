@@ -9,7 +9,7 @@ import { slotOf } from "@kit/core/toolkit";
  * | ------------------------------------ | ------ | ---------------------------------------------------------- | -------------------------- |
  * | `kit:chat:{shards}:layout`           | hash   | `layout`, `shards`                                         | permanent                  |
  * | `kit:chat:{<tag>}:heads`             | hash   | chat → `head floor headAt bytes floorBytes`                | while the shard has chats  |
- * | `kit:chat:{<tag>}:activity`          | stream | what changed: `c` chat, `s` sequence, `j` joined, `l` left | permanent, ~4,096 entries  |
+ * | `kit:chat:{<tag>}:activity`          | stream | what changed: `c` chat, `s` sequence, `j` joined, `l`, `d` left | permanent, ~4,096 entries  |
  * | `kit:chat:{<tag>}:member:<user>`     | hash   | chat → `position from joinId epoch`                      | while it has chats there   |
  * | `kit:chat:{<tag>}:meta:<chat>`       | hash   | `layout`, `epoch`, `config`, `createdAt`, `losses`, `own:<user>` | until `delete()`           |
  * | `kit:chat:{<tag>}:messages:<chat>`   | stream | `<sequence>-<ms>`: `f` sender; body `s`, `j` or `x`; `t`   | until `delete()`, or `ageMs` |

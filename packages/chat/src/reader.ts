@@ -35,7 +35,8 @@ export interface ChatNews<Body = unknown> {
   readonly gap: Gap | undefined;
   /**
    * The reader's place is no longer part of the chat. `fork`: a failover lost messages that it had received; some earlier
-   * ones are returned again. `epoch`: it is another chat of that name.
+   * ones are returned again. `epoch`: it is another chat of that name. Where the server no longer shows whether the reader knew an
+   * earlier one, `epoch` is also given with a chat that was made after the token.
    */
   readonly reset: "fork" | "epoch" | undefined;
 }

@@ -240,7 +240,7 @@ export class Watcher {
   /** Applies an entry to a member that it names. */
   #follow(interest: Interest, { chat, kind }: Entry): void {
     if (kind === "j") this.#add(interest, chat);
-    else if (kind === "l") this.#delete(interest, chat);
+    else if (kind === "l" || kind === "d") this.#delete(interest, chat);
   }
 
   #take(tail: Tail, entry: Entry): void {

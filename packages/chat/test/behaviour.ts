@@ -400,6 +400,33 @@ export const chatBehaviour = (mode: RedisMode, login?: Login): void => {
         expect((await chat.fetch("bob")).chats).toEqual([]);
       });
 
+      it("says that a chat was deleted and made anew, once, and nothing of the kind of new chats and members", async () => {
+        const chat = make();
+        await chat.create(room, { members: ["ann", "bob"] });
+        await sendMany(chat, "ann", 3);
+        const [{ token }, { token: ofCid }] = [await chat.fetch("bob"), await chat.fetch("cid")];
+        await chat.delete(room);
+        await chat.create(room, { members: ["ann", "bob", "cid"] });
+        await chat.create("other", { members: ["ann", "bob"] });
+        await sendMany(chat, "ann", 1);
+        await sendMany(chat, "ann", 1, "other");
+        const page = await chat.fetch("bob", { token });
+        const resets = new Map(page.chats.map((one) => [one.chat, one.reset]));
+        expect([seqsOf(page), resets, page.left]).toEqual([
+          [1],
+          new Map([
+            [room, "epoch"],
+            ["other", undefined],
+          ]),
+          [],
+        ]);
+        expect((await chat.fetch("cid", { token: ofCid })).chats).toMatchObject([{ reset: undefined }]);
+        await chat.leave(room, "bob");
+        await chat.join(room, "bob");
+        await sendMany(chat, "ann", 1);
+        expect((await chat.fetch("bob", { token: page.token })).chats).toMatchObject([{ reset: undefined }]);
+      });
+
       it("accepts only tokens of the same member", async () => {
         const chat = make();
         await chat.create(room, { members: ["ann", "bob"] });

@@ -95,6 +95,23 @@ describe("a server that restarts", () => {
     await iterator.return?.(undefined);
   });
 
+  it("without its data tells also a reader that has a token", async () => {
+    const chat = await made();
+    await sendMany(chat, "ann", 3);
+    const { token } = await chat.fetch("bob");
+    const [seconds = 0, micros = 0] = (await fixture.db.time()).map(Number);
+    const now = seconds * 1_000 + micros / 1_000;
+    await fixture.db.flushall();
+    // Chats are told apart by milliseconds here.
+    await eventually(async () => expect(Number((await fixture.db.time())[0]) * 1_000).toBeGreaterThan(now));
+    await chat.create(room, { members: ["ann", "bob"] });
+    await sendMany(chat, "ann", 1);
+    const page = await chat.fetch("bob", { token });
+    expect(page.chats).toMatchObject([{ reset: "epoch", unread: 1, messages: [{ seq: 1 }] }]);
+    await sendMany(chat, "ann", 1);
+    expect((await chat.fetch("bob", { token: page.token })).chats).toMatchObject([{ reset: undefined }]);
+  });
+
   it("keeps a stream that was trimmed in every way loadable", async () => {
     const chat = await made({ retain: { count: 30, readByAll: true } });
     await sendMany(chat, "ann", 500);

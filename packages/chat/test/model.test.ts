@@ -131,6 +131,7 @@ const play = async (steps: readonly Step[], chosen: readonly number[]): Promise<
     for (const name of page.left) {
       expect(reader.left.has(name)).toBe(true);
       reader.told.add(name);
+      reader.deleted.delete(name);
       reader.cursors.delete(name);
     }
     if (page.more) return;
@@ -165,7 +166,8 @@ const play = async (steps: readonly Step[], chosen: readonly number[]): Promise<
         modelOf(one.chat).leave(one.user);
         break;
       case "remake":
-        for (const member of users) leave(one.chat, member);
+        for (const member of modelOf(one.chat).members.keys())
+          for (const reader of readersOf(member)) reader.loses(one.chat);
         await chats.delete(one.chat);
         await remake(one.chat);
         break;

@@ -109,6 +109,8 @@ export class ModelReader {
   /** Chats that the member has left since, of those that it knows of. */
   readonly left: Set<string> = new Set();
   readonly told: Set<string> = new Set();
+  /** Chats that were deleted since, of those of which the member was a member. */
+  readonly deleted: Set<string> = new Set();
   /** The heads then; undefined: it was never given all. */
   #heads: Map<string, number> | undefined;
   #joined = 0;
@@ -121,7 +123,7 @@ export class ModelReader {
     if (cursor && cursor.life !== chat.life) return { start: own.from, reset: "epoch" };
     if (cursor) return { start: Math.max(cursor.seq, own.from), reset: undefined };
     if (!this.#heads) return { start: own.position, reset: undefined };
-    if (own.joined > this.#joined) return { start: own.from, reset: undefined };
+    if (own.joined > this.#joined) return { start: own.from, reset: this.deleted.has(name) ? "epoch" : undefined };
     return { start: Math.max(this.#heads.get(name) ?? 0, own.from), reset: undefined };
   }
 
@@ -129,10 +131,17 @@ export class ModelReader {
     if (this.#heads || this.cursors.has(name)) this.left.add(name);
   }
 
+  /** The chat is deleted, of which the member is a member. */
+  loses(name: string): void {
+    this.leaves(name);
+    if (this.#heads) this.deleted.add(name);
+  }
+
   isComplete(chats: ReadonlyMap<string, ModelChat>): void {
     this.cursors.clear();
     this.left.clear();
     this.told.clear();
+    this.deleted.clear();
     this.#heads = new Map(Array.from(chats, ([name, { head }]) => [name, head]));
     this.#joined = joins;
   }

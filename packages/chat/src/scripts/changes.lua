@@ -11,8 +11,9 @@
 --                          positions was given something
 --
 -- Reply     {{part, isMore, {chat, membership, head, start, …}, {left, …}, {name, …}}, …}  for each shard: where the reader
---           will stand; whether there is more to look through; what may be new, and from where: `SEQUENCE`, or
---           `SEQUENCE@MS` for the earlier of a position and a time; chats that the user has left; all chats. 0 in its
+--           will stand; whether there is more to look through; what may be new, and from where: `SEQUENCE`,
+--           `SEQUENCE@MS` for the earlier of a position and a time, or `SEQUENCE>MS`, where a chat that was created after
+--           that time is another one than the reader knew; chats that the user has left; all chats. 0 in its
 --           place: nothing happened there since, and no names were asked for
 local keys = KEYS
 local user = ARGV[1]
@@ -42,7 +43,7 @@ local function follow(activity, member, heads, id)
   if first[1] ~= id then return nil end
   if not entries[2] then return 0 end
   local seenMs, seenCount = partsOf(id)
-  local chats, firstSent, isLeft, order = {}, {}, {}, {}
+  local chats, firstSent, isLeft, isDeleted, order = {}, {}, {}, {}, {}
   for i = 2, #entries do
     local fields = entries[i][2]
     local chat = fields[2]
@@ -52,9 +53,12 @@ local function follow(activity, member, heads, id)
     end
     if fields[3] == 's' then
       if not firstSent[chat] then firstSent[chat] = tonumber(fields[4]) end
-    elseif fields[3] == 'l' then
+    elseif fields[3] == 'l' or fields[3] == 'd' then
       for k = 4, #fields, 2 do
-        if fields[k] == user then isLeft[chat] = true end
+        if fields[k] == user then
+          isLeft[chat] = true
+          isDeleted[chat] = isDeleted[chat] or fields[3] == 'd'
+        end
       end
     end
   end
@@ -68,15 +72,15 @@ local function follow(activity, member, heads, id)
       local position, from, joinedMs, joinedCount = membershipOf(memberships[place])
       local start
       if position and (joinedMs > seenMs or joinedMs == seenMs and joinedCount > seenCount) then
-        start = from
+        start = int(from) .. (isDeleted[chat] and '>0' or '')
       elseif position and firstSent[chat] then
-        start = math.max(firstSent[chat] - 1, from)
+        start = int(math.max(firstSent[chat] - 1, from))
       elseif not position and isLeft[chat] then
         left[#left + 1] = chat
       end
       if start then
         if #found >= 4 * limit then break end
-        for _, value in ipairs({ chat, memberships[place], records[place] or '', int(start) }) do
+        for _, value in ipairs({ chat, memberships[place], records[place] or '', start }) do
           found[#found + 1] = value
         end
       end
@@ -114,7 +118,7 @@ local function walk(member, heads, cursor, id, since, isBegun)
     elseif position then
       local earliest = since - clockSkewMs
       if joinedMs >= earliest then
-        start = int(from)
+        start = int(from) .. (tonumber(since) > 0 and '>' .. since or '')
       elseif not head or tonumber(headAt) >= earliest then
         start = int(position) .. '@' .. int(earliest)
       end

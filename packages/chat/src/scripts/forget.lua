@@ -29,7 +29,7 @@ end
 for _, name in ipairs(redis.call('ZRANGE', positions, 0, 499 + #gone)) do
   if not isGone[name] then left[#left + 1] = name end
 end
-announce(activity, chat, 'l', gone)
+announce(activity, chat, 'd', gone)
 -- Comes last: it may empty keys, and while the slot moves to another node, a script fails at a key that is gone.
 for _, member in ipairs(members) do redis.call('HDEL', member, chat) end
 if #gone > 0 then redis.call('ZREM', positions, unpack(gone)) end

@@ -18,9 +18,8 @@ local chat = ARGV[1]
 
 local state, refusal = openChat(chat, meta, heads, messages)
 if not state then return { refusal } end
-local createdAt = redis.call('HGET', meta, 'createdAt')
 applyAge(state, messages, readClock())
 local _, oldestAt = messageAfter(messages, state.floor)
 local slowest = redis.call('ZRANGE', positions, 0, 0, 'WITHSCORES')[2]
 local members = redis.call('ZCARD', positions)
-return { 0, tonumber(createdAt or 0), state.head, state.floor, state.headAt, oldestAt or 0, members, tonumber(slowest or -1) }
+return { 0, state.createdAt, state.head, state.floor, state.headAt, oldestAt or 0, members, tonumber(slowest or -1) }

@@ -5,7 +5,7 @@
 -- ARGV[2]  limit     integer  how many messages at most
 -- ARGV[3]  maxBytes  integer  how many bytes of bodies at most; one message is given in any case
 -- ARGV[n]  operands  string   for each chat: its name; the epoch of the membership; that of the cursor, or empty; the cursor:
---                             `SEQUENCE`, `SEQUENCE-MS` of a message that was read, or `SEQUENCE@MS`; the position; the
+--                             `SEQUENCE`, `SEQUENCE-MS` of a message that was read, `SEQUENCE@MS` or `SEQUENCE>MS`; the position; the
 --                             sequence up to which the member sees nothing; and the last to read, empty: the head. What
 --                             came after the look at the activity would come again with the next
 --
@@ -48,7 +48,7 @@ end
 -- Where to begin, and the fault of the cursor.
 local function startOf(state, messages, cursorEpoch, cursor, position, from)
   if cursorEpoch ~= '' and cursorEpoch ~= state.epoch then return from, 2 end
-  local sequence, mark, at = string.match(cursor, '^(%d+)([-@]?)(%d*)$')
+  local sequence, mark, at = string.match(cursor, '^(%d+)([-@>]?)(%d*)$')
   sequence, at = tonumber(sequence), tonumber(at)
   -- From the earlier of a time and the position.
   local function since(time)
@@ -58,6 +58,7 @@ local function startOf(state, messages, cursorEpoch, cursor, position, from)
     return math.max(math.min(position, earlier), from)
   end
   if mark == '@' then return since(at), 0 end
+  if mark == '>' then return math.max(sequence, from), state.createdAt > at and 2 or 0 end
   local isForked = sequence > state.head
   if mark == '-' and sequence > state.floor and not isForked then
     local found, foundAt = messageAfter(messages, sequence - 1)

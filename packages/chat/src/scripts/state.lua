@@ -90,7 +90,7 @@ end
 -- The stored chat, or nil and a refusal. Scripts that write pass `positions`. With `owners`, a list of such fields, `own` has their
 -- values.
 local function openChat(name, meta, heads, messages, positions, owners)
-  local stored = redis.call('HMGET', meta, 'layout', 'epoch', 'config', 'losses', unpack(owners or {}))
+  local stored = redis.call('HMGET', meta, 'layout', 'epoch', 'config', 'losses', 'createdAt', unpack(owners or {}))
   local layout, id, config, losses = stored[1], stored[2], stored[3], stored[4]
   if not layout then return nil, 1 end
   if layout ~= '1' then return nil, 9 end
@@ -118,7 +118,8 @@ local function openChat(name, meta, heads, messages, positions, owners)
     headAt = tonumber(headAt or 0),
     bytes = tonumber(bytes or 0),
     floorBytes = tonumber(floorBytes or 0),
-    own = { unpack(stored, 5) },
+    createdAt = tonumber(stored[5] or 0),
+    own = { unpack(stored, 6) },
   }
   if not head then recover(chat, messages, positions) end
   return chat
@@ -188,7 +189,7 @@ local function unreadOf(chat, position, own)
 end
 
 -- Announces a change to readers and waiters: `s` the first of the sent sequences, `j` members that joined, `l` members that
--- left, `r` a sequence that a worker returned. Returns the id of the first entry.
+-- left, `d` members of a deleted chat, `r` a sequence that a worker returned. Returns the id of the first entry.
 local function announce(activity, name, kind, values)
   local firstId
   for first = 1, #values, 200 do
