@@ -54,6 +54,8 @@ const verdictWords: Readonly<Record<string, string>> = { done: "d", dead: "x" };
 const lookEveryMs = 5;
 /** How much longer the other workers wait, in case the timekeeper is gone. */
 const backupMs = { least: 50, spread: 200 };
+/** How many jobs that were handed back before the server looks for, to put the next one behind. */
+const maxPivots = 16;
 const longestTimerMs = 1_000_000_000;
 const nothing: Demand = { count: 0, sure: 0 };
 
@@ -78,6 +80,9 @@ export class Intake {
   /** Ended jobs whose end the server has not confirmed yet. */
   #unconfirmed = 0;
   #inFlight = 0;
+  /** The jobs that were handed back since the worker closes, in the order in which they were taken. */
+  readonly #returned: TakenJob[] = [];
+  #received = 0;
   /** Calls that hand jobs back. */
   #returning = 0;
   /** How many jobs the calls under way may bring, including the waiting call. */
@@ -180,7 +185,10 @@ export class Intake {
     this.#waiter.close();
   }
 
-  /** Returns jobs to the front of the queue. Failing that, their leases end by themselves. */
+  /**
+   * Returns jobs to the front of the queue, in the order in which they were taken. While the worker closes, those that follow one by one
+   * keep that order, too. Where this fails, their leases end by themselves.
+   */
   async handBack(jobs: readonly TakenJob[]): Promise<void> {
     if (jobs.length === 0) return;
     for (const job of jobs) {
@@ -188,11 +196,20 @@ export class Intake {
       this.leases.release(job);
     }
     this.#returning++;
-    for (let start = 0; start < jobs.length; start += maxEnded) {
-      const members = jobs.slice(start, start + maxEnded).map(({ member }) => member);
-      await this.#commands
-        .run(handBack, { members: members.join("\n") })
-        .catch((error: unknown) => this.#outage.report(error as KitError));
+    const sorted = jobs.toSorted((a, b) => a.order - b.order);
+    while (sorted.length > 0) {
+      const [first] = sorted;
+      const place = this.#returned.findLastIndex(({ order }) => order < (first?.order ?? 0)) + 1;
+      const next = this.#returned[place]?.order ?? Infinity;
+      const until = sorted.findIndex(({ order }) => order > next);
+      const some = sorted.splice(0, Math.min(until < 0 ? sorted.length : until, maxEnded));
+      const after = this.#returned.slice(Math.max(0, place - maxPivots), place).toReversed();
+      if (!this.#isTaking) this.#returned.splice(place, 0, ...some);
+      const args = {
+        members: some.map(({ member }) => member).join("\n"),
+        after: after.map(({ entry }) => entry).join("\n"),
+      };
+      await this.#commands.run(handBack, args).catch((error: unknown) => this.#outage.report(error as KitError));
     }
     this.#returning--;
     this.#rest.look();
@@ -366,7 +383,8 @@ export class Intake {
     if (!isTimed && take.leaseUntil - take.receivedAt < leaseMs / 2) return this.#lose(fence);
     const { blobs, entries, records } = reply;
     const jobs = blobs.map(
-      (blob, index) => new TakenJob(entries[index] ?? "", blob, parse(blob), take, records[index] ?? ""),
+      (blob, index) =>
+        new TakenJob(entries[index] ?? "", blob, parse(blob), take, records[index] ?? "", this.#received++),
     );
     const bytes = blobs.reduce((sum, { length }) => sum + length, 0);
     // A moving average over about 64 jobs.

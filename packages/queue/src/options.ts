@@ -201,7 +201,7 @@ export interface WorkOptions {
    */
   readonly maxCrashes?: number | undefined;
   /**
-   * Takes a job only when a handler is free for it. Otherwise the worker takes up to 50 ms of work ahead.
+   * Takes a job only when a handler is free for it. Otherwise the worker takes up to 50 ms of work ahead while no other is idle.
    *
    * @default false
    */
@@ -215,6 +215,13 @@ export interface WorkOptions {
   readonly ack?: "batched" | "each" | undefined;
   /** The wait before the next attempt, for jobs that were added without a back-off of their own. -1 gives the job up. */
   readonly backoff?: Backoff | BackoffFunction | undefined;
+  /**
+   * How many milliseconds a handler may take to end after `close()` has aborted its signal. Until then its job stays leased; after that
+   * it is handed back, and may run twice at a time.
+   *
+   * @default 5000
+   */
+  readonly abortGraceMs?: number | undefined;
 }
 
 /** Checked, with every default filled in. */
@@ -252,6 +259,7 @@ export interface WorkSettings {
   readonly strict: boolean;
   readonly ackEach: boolean;
   readonly backoff: ResolvedBackoff | BackoffFunction | undefined;
+  readonly abortGraceMs: number;
 }
 
 /** Beyond it the scores of two priorities would overlap. */
@@ -272,7 +280,7 @@ const queueNames = [
 ];
 const addNames = ["id", "delayMs", "dueAt", "priority", "lifo", "maxAttempts", "backoff", "timeoutMs", "op", "signal"];
 const callNames = [...addNames.filter((name) => name !== "id" && name !== "op"), "waitMs"];
-const workNames = ["concurrency", "leaseMs", "maxCrashes", "strict", "ack", "backoff"];
+const workNames = ["concurrency", "leaseMs", "maxCrashes", "strict", "ack", "backoff", "abortGraceMs"];
 
 const boundsOf = (bounds: DeadLetterBounds): string => {
   const given = optionsObject("deadLetters", bounds, ["maxCount", "maxAgeMs", "maxBytes"]);
@@ -392,7 +400,15 @@ export const concurrencyOption = (value: number): number => integerOption("concu
 /** @throws {TypeError | RangeError} an option is not what it should be. */
 export const workSettings = (options: WorkOptions): WorkSettings => {
   const given = optionsObject("options", options, workNames);
-  const { concurrency = 1, leaseMs = 10_000, maxCrashes = 3, strict = false, ack = "batched", backoff } = given;
+  const {
+    concurrency = 1,
+    leaseMs = 10_000,
+    maxCrashes = 3,
+    strict = false,
+    ack = "batched",
+    backoff,
+    abortGraceMs = 5_000,
+  } = given;
   return {
     concurrency: concurrencyOption(concurrency),
     leaseMs: msOption("leaseMs", leaseMs, 200, 86_400_000),
@@ -400,5 +416,6 @@ export const workSettings = (options: WorkOptions): WorkSettings => {
     strict: booleanOption("strict", strict),
     ackEach: choiceOption("ack", ack, ["batched", "each"]) === "each",
     backoff: backoff === undefined || typeof backoff === "function" ? backoff : backoffOption("backoff", backoff),
+    abortGraceMs: integerOption("abortGraceMs", abortGraceMs, 0, 86_400_000),
   };
 };

@@ -42,18 +42,30 @@ export class TakenJob implements Job {
   /** When its handler was started; until then, when it was taken. */
   startedAt: number;
   cancelTimer: (() => void) | undefined;
+  /** Counts the jobs of its worker in the order in which they were taken. */
+  readonly order: number;
   #controller: AbortController | undefined;
   #reason: Error | undefined;
+  #closing: AbortController | undefined;
+  #closingReason: Error | undefined;
 
   /** Its index among the leases of its worker; -1 if it is not among them. */
   leasePlace = -1;
 
-  constructor(entry: string, blob: Buffer, { header, start, addedAt }: StoredJob, take: Take, record: string) {
+  constructor(
+    entry: string,
+    blob: Buffer,
+    { header, start, addedAt }: StoredJob,
+    take: Take,
+    record: string,
+    order: number,
+  ) {
     const { id } = partsOf(entry);
     this.id = id;
     this.entry = entry;
     this.member = take.fence + entry;
     this.header = header;
+    this.order = order;
     this.blob = blob;
     this.start = start;
     this.addedAt = addedAt;
@@ -80,6 +92,14 @@ export class TakenJob implements Job {
     return this.header.priority;
   }
 
+  get closing(): AbortSignal {
+    if (!this.#closing) {
+      this.#closing = new AbortController();
+      if (this.#closingReason) this.#closing.abort(this.#closingReason);
+    }
+    return this.#closing.signal;
+  }
+
   get signal(): AbortSignal {
     if (!this.#controller) {
       this.#controller = new AbortController();
@@ -91,6 +111,18 @@ export class TakenJob implements Job {
   /** Why its handler should stop; undefined if it should not. */
   get stopReason(): Error | undefined {
     return this.#reason;
+  }
+
+  /** Its worker begins to close. */
+  announceClosing(reason: Error): void {
+    this.#closingReason = reason;
+    this.#closing?.abort(reason);
+  }
+
+  /** Whether its handler has ended because its worker closes. The functions of Node give the reason of a signal as a cause. */
+  isGivenBack(error: unknown): boolean {
+    const { cause } = Object(error) as { readonly cause?: unknown };
+    return this.#closingReason !== undefined && [error, cause].includes(this.#closingReason);
   }
 
   /** Aborts the handler's signal. The first reason counts. */

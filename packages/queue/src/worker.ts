@@ -19,6 +19,7 @@ import { fenceWidth, partsOf } from "./ids.js";
 import { type Demand, type Ending, Intake } from "./intake.js";
 import type { Job } from "./job.js";
 import { concurrencyOption, type QueueSettings, type WorkOptions, type WorkSettings, workSettings } from "./options.js";
+import { hoardMs, Pace } from "./pace.js";
 import { decodePayload, encodePayload } from "./payload.js";
 import { check, isThenable } from "./schemas.js";
 import { begin } from "./scripts/index.js";
@@ -64,11 +65,6 @@ const realTimers: Timers = (run, ms) => {
   return () => clearTimeout(timer);
 };
 
-/** How much work is taken ahead, in milliseconds of handlers' time; and at most this many jobs. */
-const aheadMs = 50;
-const maxAhead = 500;
-/** Jobs that wait for a free handler longer than this go back: another worker may have one. */
-const hoardMs = 2 * aheadMs;
 const nothing: Demand = { count: 0, sure: 0 };
 const one: Demand = { count: 1, sure: 1 };
 
@@ -76,8 +72,8 @@ const one: Demand = { count: 1, sure: 1 };
 const retryMs = ({ retryable }: KitError, attempt: number): number =>
   retryable ? backoffMs(attempt + 1, 50, 2_000) : 250 + backoffMs(attempt + 1, 250, 4_750);
 
-/** How long handlers may take to end after their signal has aborted. */
-const graceMs = 100;
+/** How long handlers may take to end after their signal has aborted, on an ended client: no lease can be kept there. */
+const endedGraceMs = 100;
 
 /**
  * Runs the jobs of one queue. Made by `queue.work()`.
@@ -100,10 +96,7 @@ export class Worker extends TypedEmitter<WorkerEvents> implements AsyncDisposabl
   #running = 0;
   /** Jobs that wait for the server's permission to begin, or for the caller's `backoff` to decide. */
   #asking = 0;
-  /** How long handlers take on average, by name. */
-  readonly #averagesMs = new Map<string, number>();
-  /** The names of the jobs that were taken last, with how many: the next ones are expected to be like them. */
-  readonly #lastTaken = new Map<string, number>();
+  readonly #pace = new Pace();
   /** The suspect: a running job that a further crash would make a dead letter. No other such job runs beside it. */
   #suspect: TakenJob | undefined;
   /** The last take had such a job. The worker then takes one job at a time until one comes that has crashes left. */
@@ -192,9 +185,11 @@ export class Worker extends TypedEmitter<WorkerEvents> implements AsyncDisposabl
   }
 
   /**
-   * Takes no more jobs, hands back those that were not started, and waits for the running handlers, at most `timeoutMs`. Then the
-   * signals of the others abort, and a tenth of a second later their jobs are handed back, too. Resolves once the server has
-   * all results, or could not be reached for another `deadlineMs`. Idempotent: the first call decides.
+   * Takes no more jobs, hands back those that were not started, and aborts `job.closing` of the others, all at once. Then it waits for
+   * the running handlers, at most `timeoutMs`; those that are left have their `signal` aborted. Their jobs stay leased until they
+   * end, at most `abortGraceMs`, and are handed back without an attempt: no other worker begins a job while its handler saves its
+   * state. Resolves once the server has all results, or could not be reached for another `deadlineMs`. Idempotent: the first
+   * call decides.
    *
    * @throws {TypeError | RangeError} an option is not what it should be; nothing else.
    */
@@ -238,13 +233,16 @@ export class Worker extends TypedEmitter<WorkerEvents> implements AsyncDisposabl
     const deadline = Deadline.in(timeoutMs);
     this.#intake.stopTaking();
     clearTimeout(this.#hoardTimer);
+    const reason = new KitClosedError(`The worker of queue ${JSON.stringify(this.#queueName)}`);
+    const isRunning = ({ state }: TakenJob): boolean => state === "running";
+    for (const job of this.#intake.leases.jobs.filter(isRunning)) job.announceClosing(reason);
     await this.#handBack(this.#buffer.splice(0));
     this.#turn?.changed();
     await this.#rest.until(deadline);
     if (!this.#isAtRest) {
-      const reason = new KitClosedError(`The worker of queue ${JSON.stringify(this.#queueName)}`);
-      for (const job of [...this.#intake.leases.jobs]) if (job.state === "running") job.stop(reason);
-      await this.#rest.until(Deadline.in(graceMs));
+      for (const job of this.#intake.leases.jobs.filter(isRunning)) job.stop(reason);
+      const { isEnded } = this.#commands.context.executor;
+      await this.#rest.until(Deadline.in(isEnded ? endedGraceMs : this.#settings.abortGraceMs));
       // All jobs that have not ended yet.
       await this.#intake.handBack(this.#intake.leases.jobs.filter(({ state }) => state !== "ending"));
     }
@@ -269,7 +267,7 @@ export class Worker extends TypedEmitter<WorkerEvents> implements AsyncDisposabl
     const most = concurrency - this.#running - unconfirmed;
     const free = Math.min(most, this.#turn?.free(this) ?? most) - atHand;
     if (this.#isCareful) return this.#isBarred || free <= 0 || atHand > 0 ? nothing : one;
-    const ahead = strict ? 0 : this.#ahead();
+    const ahead = strict ? 0 : this.#pace.ahead(concurrency);
     // A few jobs to take ahead are not worth a call.
     if (free <= 0 && free + ahead < ahead / 2) return nothing;
     return { count: Math.max(0, free + ahead), sure: Math.max(0, free) };
@@ -279,21 +277,9 @@ export class Worker extends TypedEmitter<WorkerEvents> implements AsyncDisposabl
     return this.#suspect !== undefined && (this.#suspect.state === "held" || this.#suspect === this.#barredBy);
   }
 
-  /** Nothing while the last jobs had a name of which no handler has ended yet. */
-  #ahead(): number {
-    let [sum, count] = [0, 0];
-    for (const [name, taken] of this.#lastTaken) {
-      sum += taken * (this.#averagesMs.get(name) ?? Infinity);
-      count += taken;
-    }
-    const averageMs = count === 0 ? Infinity : Math.max(sum / count, 0.001);
-    return Math.min(maxAhead, Math.floor((aheadMs / averageMs) * this.#settings.concurrency));
-  }
-
   #deliver(jobs: readonly TakenJob[]): void {
     const { maxCrashes } = this.#settings;
-    this.#lastTaken.clear();
-    for (const { name } of jobs) this.#lastTaken.set(name, (this.#lastTaken.get(name) ?? 0) + 1);
+    this.#pace.taken(jobs);
     const returned: TakenJob[] = [];
     const held: TakenJob[] = [];
     for (const job of jobs)
@@ -314,20 +300,9 @@ export class Worker extends TypedEmitter<WorkerEvents> implements AsyncDisposabl
   #hold(jobs: readonly TakenJob[]): void {
     for (const job of jobs) this.#buffer.push(job);
     this.#start();
-    if (this.#buffer.length > 0) this.#returnLate();
-    if (this.#buffer.length > 0) this.#watchHoard();
-  }
-
-  /** Jobs that would wait for a handler for too long go back at once, and all behind a name that is not known yet. */
-  #returnLate(): void {
-    const mostMs = hoardMs * this.#settings.concurrency;
-    let sum = 0;
-    const late = this.#buffer.findIndex(({ name }) => {
-      const isLate = sum > mostMs;
-      sum += this.#averagesMs.get(name) ?? Infinity;
-      return isLate || sum === Infinity;
-    });
+    const late = this.#pace.firstLate(this.#buffer, this.#settings.concurrency);
     if (late >= 0) void this.#handBack(this.#buffer.splice(late));
+    if (this.#buffer.length > 0) this.#watchHoard();
   }
 
   /**
@@ -383,7 +358,7 @@ export class Worker extends TypedEmitter<WorkerEvents> implements AsyncDisposabl
       if (!oldest) return;
       if (performance.now() - oldest.startedAt < hoardMs) return this.#watchHoard();
       for (const { name, state, startedAt } of this.#intake.leases.jobs)
-        if (state === "running") this.#note(name, performance.now() - startedAt, 1);
+        if (state === "running") this.#pace.note(name, performance.now() - startedAt, 1);
       void this.#handBack(this.#buffer.splice(0));
     }, hoardMs).unref();
   }
@@ -488,12 +463,7 @@ export class Worker extends TypedEmitter<WorkerEvents> implements AsyncDisposabl
     this.#running--;
     job.cancelTimer?.();
     if (this.#suspect === job) this.#suspect = undefined;
-    this.#note(job.name, performance.now() - job.startedAt, 1 / 16);
-  }
-
-  #note(name: string, tookMs: number, share: number): void {
-    const before = this.#averagesMs.get(name) ?? tookMs;
-    this.#averagesMs.set(name, before + (tookMs - before) * share);
+    this.#pace.note(job.name, performance.now() - job.startedAt);
   }
 
   /** `close()` waits for it. */
@@ -516,7 +486,7 @@ export class Worker extends TypedEmitter<WorkerEvents> implements AsyncDisposabl
     job.state = "ending";
     // A handler that failed after its signal had aborted has made no attempt.
     const { stopReason } = job;
-    if (stopReason instanceof KitClosedError || stopReason instanceof JobLeaseLostError)
+    if (stopReason instanceof KitClosedError || stopReason instanceof JobLeaseLostError || job.isGivenBack(error))
       return void this.#intake.handBack([job]);
     const attempt = job.failures + (job.isMisfit ? 0 : 1);
     const isFinal = attempt >= job.maxAttempts || (KitError.is(error) && error.code === "KIT_JOB_UNRECOVERABLE");

@@ -81,6 +81,8 @@ export const aclBehaviour = (mode: RedisMode): void => {
         "cluster|shards",
         "zmscore",
         "zremrangebyscore",
+        "linsert",
+        "lpos",
         "lpush",
         "config|get",
         "client|list",

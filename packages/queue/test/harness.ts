@@ -101,7 +101,8 @@ export const fixtureOf = (redis: TestRedis<RedisMode>, login?: Login): QueueFixt
     connect: clients.connect,
     make: (options) => on(clients.shared(), options),
     on,
-    work: (queue, handler, options) => queue.work({ job: handler }, options),
+    // Handlers that never end would hold up each test's end.
+    work: (queue, handler, options) => queue.work({ job: handler }, { abortGraceMs: 100, ...options }),
     keysOf,
     get db() {
       return db();

@@ -20,6 +20,8 @@ export const descriptor: PackageDescriptor = {
       ["HMGET", key, "f"],
       ["HSTRLEN", key, "f"],
       ["LLEN", key],
+      ["LINSERT", key, "AFTER", "m", "m"],
+      ["LPOS", key, "m"],
       ["LRANGE", key, 0, 0],
       ["LTRIM", key, 0, -1],
       ["PEXPIRE", key, 1],

@@ -178,15 +178,18 @@ export const begin: Script<readonly ["leases", "failures"], readonly ["member"],
 });
 
 /** Returns unstarted jobs to the front; replies with how many. */
-export const handBack: Script<readonly ["leases", "waiting", "prioritised", "wake"], readonly ["members"], number> =
-  defineScript({
-    name: "queue.handBack",
-    source: [entriesSource, readySource, handBackSource],
-    keys: ["leases", "waiting", "prioritised", "wake"],
-    args: ["members"],
-    idempotent: true,
-    reply: Number,
-  });
+export const handBack: Script<
+  readonly ["leases", "waiting", "prioritised", "wake"],
+  readonly ["members", "after"],
+  number
+> = defineScript({
+  name: "queue.handBack",
+  source: [entriesSource, readySource, handBackSource],
+  keys: ["leases", "waiting", "prioritised", "wake"],
+  args: ["members", "after"],
+  idempotent: true,
+  reply: Number,
+});
 
 /** Undoes a take whose reply was lost; replies with the number of jobs returned. */
 export const recover: Script<
