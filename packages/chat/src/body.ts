@@ -22,8 +22,16 @@ export const encodeBody = (body: unknown): StoredBody => {
   }
   // A copy: the message may be sent later, when the caller has reused the memory.
   if (body instanceof Uint8Array) return { kind: "x", stored: Buffer.from(body), bytes: body.length };
-  const text = JSON.stringify(body) as string | undefined;
-  if (text === undefined) throw new TypeError(`Expected \`body\` to be text, bytes or JSON, got ${typeof body}`);
+  let text: string | undefined;
+  let cause: unknown;
+  try {
+    text = JSON.stringify(body);
+  } catch (error) {
+    // A bigint, a cycle, or thousands of levels.
+    cause = error;
+  }
+  if (text === undefined)
+    throw new TypeError(`Expected \`body\` to be text, bytes or JSON, got ${typeof body}`, { cause });
   return { kind: "j", stored: text, bytes: Buffer.byteLength(text) };
 };
 

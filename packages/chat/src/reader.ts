@@ -73,7 +73,9 @@ const mostChats = 64;
 /** The most chats that a token remembers, roughly; beyond that some messages may be returned twice. */
 const mostCursors = 1_000;
 
-/** The most chats that one script reads: Lua takes no more than about 8,000 operands at once. */
+/** The most operands for chats that were read in part: Lua takes no more than about 8,000 at once. */
+const mostBegun = 7_800;
+/** The most chats that one script reads, for the same reason. */
 const mostRead = 1_000;
 
 const unchanged = { isMore: false, changes: [], left: [], names: [] };
@@ -140,10 +142,13 @@ export class Reader<Body> {
     const isByPosition = (shard: number): boolean => /^$| -$/.test(parts[shard] ?? "");
     const places = new Map(group.flatMap((shard, index) => (isByPosition(shard) ? [[shard, index + 1]] : [])));
     if (places.size === 0) return [];
-    return [...this.#begun].flatMap((chat) => {
+    const begun = [...this.#begun].flatMap((chat) => {
       const place = places.get(keys.shardOf(chat));
       return place === undefined ? [] : [place, chat];
     });
+    if (begun.length > mostBegun)
+      throw new RangeError(`Expected \`token\` to have read at most ${String(mostBegun / 2)} chats in part`);
+    return begun;
   }
 
   /** Reads the next page and moves behind it. Empty and not `more` means that there is no news. */

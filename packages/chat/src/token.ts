@@ -14,6 +14,11 @@ export interface Standing {
 const version = 1;
 const partForm = /^(a \d{1,20}-\d{1,20}|w \d{1,20} \d{1,20}-\d{1,20} (-|\d{1,15}))?$/;
 
+/** Ids of streams and cursors of scans are below 2^64. */
+const largest = "18446744073709551615";
+const isPart = (part: unknown): part is string =>
+  typeof part === "string" && partForm.test(part) && (part.match(/\d{20}/g) ?? []).every((digits) => digits <= largest);
+
 /** Nothing was read yet. */
 export const nowhere = (shards: number): Standing => ({
   parts: Array.from({ length: shards }, () => ""),
@@ -56,11 +61,11 @@ export const decodeToken = (member: string, token: string | undefined, shards: n
   const content = parsed(token);
   if (!Array.isArray(content) || content[0] !== version || content[1] !== member) throw refusal;
   const [, , parts, cursors] = content as unknown[];
-  if (!Array.isArray(parts) || !parts.every((part) => typeof part === "string" && partForm.test(part))) throw refusal;
+  if (!Array.isArray(parts) || !parts.every(isPart)) throw refusal;
   if (!Array.isArray(cursors) || !cursors.every(isCursor)) throw refusal;
   if (parts.length !== shards) return nowhere(shards);
   return {
-    parts: parts as string[],
+    parts,
     delivered: new Map(cursors.map(([chat, epoch, seq, at]) => [chat, { epoch, seq, at }])),
   };
 };

@@ -172,7 +172,8 @@ export const chatBehaviour = (mode: RedisMode, login?: Login): void => {
         await chat.create(room, { members: ["ann", "bob"] });
         await chat.send(room, { from: "ann", body: { at: new Date(0), none: undefined, nan: NaN } });
         expect((await drain(chat, "bob")).messages[0]!.body).toEqual({ at: "1970-01-01T00:00:00.000Z", nan: null });
-        for (const body of [undefined, () => 1, Symbol("x"), 1n, "\ud800"])
+        const deep: unknown = JSON.parse("[".repeat(20_000) + "]".repeat(20_000));
+        for (const body of [undefined, () => 1, Symbol("x"), 1n, "\ud800", deep])
           expect(await rejection(chat.send(room, { from: "ann", body }))).toBeInstanceOf(TypeError);
       });
 
@@ -425,6 +426,28 @@ export const chatBehaviour = (mode: RedisMode, login?: Login): void => {
         await chat.join(room, "bob");
         await sendMany(chat, "ann", 1);
         expect((await chat.fetch("bob", { token: page.token })).chats).toMatchObject([{ reset: undefined }]);
+      });
+
+      it("refuses tokens that name what no server has, or too many chats, by name", async () => {
+        const chat = make();
+        await chat.create(room, { members: ["ann", "bob"] });
+        const { token } = await chat.fetch("bob");
+        const [version, member, parts] = JSON.parse(String(Buffer.from(token, "base64url"))) as [
+          number,
+          string,
+          string[],
+        ];
+        const tokenOf = (part: string, cursors: readonly unknown[]): string =>
+          Buffer.from(JSON.stringify([version, member, parts.map(() => part), cursors])).toString("base64url");
+        for (const part of ["a 18446744073709551616-0", "a 0-99999999999999999999", "w 99999999999999999999 1-1 -"])
+          expect(await rejection(chat.fetch("bob", { token: tokenOf(part, []) }))).toMatchObject({
+            code: "KIT_CHAT_TOKEN",
+          });
+        await chat.fetch("bob", { token: tokenOf("a 18446744073709551615-18446744073709551615", []) });
+        const cursors = Array.from({ length: 120_000 }, (_, n) => [`chat ${String(n)}`, "1", 1, 1]);
+        expect(String(await rejection(chat.fetch("bob", { token: tokenOf("", cursors) })))).toMatch(
+          /^RangeError: Expected `token` /,
+        );
       });
 
       it("accepts only tokens of the same member", async () => {

@@ -31,7 +31,9 @@ const socket = /^unix:(?:\/\/)?\/[^@?#]+(?:\?db=\d{1,5})?$/;
 const issueOfUrl = (given: unknown): string | undefined => {
   if (typeof given !== "string") return "expected an address as text";
   // Text with a colon before an @ may be a password, even if the rest is no URL.
-  if (/:[^@]*@/.test(given.replace(/^[a-z+]+:\/\//i, ""))) return "holds a password; name one in `secret` instead";
+  const rest = given.replace(/^[a-z+]+:\/\//i, "");
+  const colon = rest.indexOf(":");
+  if (colon >= 0 && rest.includes("@", colon)) return "holds a password; name one in `secret` instead";
   const hosts = url.exec(given)?.groups?.["hosts"]?.split(",") ?? [];
   const isFine = hosts.every((one) => {
     const found = host.exec(one)?.groups;
