@@ -1,5 +1,5 @@
 import type { MetricSample } from "@kit/core/toolkit";
-import { LogshipError } from "./errors.js";
+import { LogshipError, resultError } from "./errors.js";
 import type { Hub } from "./hub.js";
 import * as scripts from "./scripts/index.js";
 
@@ -8,6 +8,27 @@ export const freeChunks = async (hub: Hub, listed: readonly string[]): Promise<v
   for (let parts = listed; parts.length > 0;) {
     const keys = { ...hub.keys, unneeded: parts.map((part) => hub.keys.chunk(part)) };
     parts = await hub.run(scripts.free, { events: hub.keys.events, parts }, { keys });
+  }
+};
+
+/** Applies the results of large commits of a consumer that are not applied: of this process, or of one before that died. */
+export const applyPending = async (hub: Hub, consumer: string, signal: AbortSignal): Promise<void> => {
+  const pending = hub.keys.pending(consumer);
+  const read = async (command: string, ...args: readonly string[]): Promise<string | null> =>
+    (await hub.persist(() => hub.read(command, [pending, ...args], { signal }), signal)) as string | null;
+  for (;;) {
+    const piece = await read("HRANDFIELD");
+    if (piece === null) return;
+    const stored = await read("HGET", piece);
+    if (stored === null) continue;
+    const [names] = JSON.parse(stored) as [string[]];
+    const keys = {
+      ...hub.keys,
+      pending,
+      targets: names.map((name) => hub.keys.result(decodeURIComponent(consumer), name)),
+    };
+    const reply = await hub.persist(() => hub.run(scripts.apply, { piece }, { keys }), signal);
+    if (reply.state === "refused") throw resultError(reply.fault, keys.targets);
   }
 };
 

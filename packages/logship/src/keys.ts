@@ -50,6 +50,7 @@ const names = [
  * | `kit:logship:{name}:free`        | hash           | chunks still to be unlinked                   |
  * | `kit:logship:{name}:results:<c>:<r>` | hash, set, zset| results of the consumer `c`               |
  * | `kit:logship:{name}:sending:<c>:<r>` | hash           | sums on their way to a sink               |
+ * | `kit:logship:{name}:pending:<c>`     | hash           | results of a large commit, until applied  |
  *
  * `kit:logship:{name}:events` is a Pub/Sub channel.
  */
@@ -58,6 +59,8 @@ export interface LogshipKeys extends Readonly<Record<(typeof names)[number], str
   /** Of a job the result's name; of a channel the consumer's and the result's. */
   result(...names: readonly string[]): string;
   sending(...names: readonly string[]): string;
+  /** Of a consumer. */
+  pending(consumer: string): string;
 }
 
 /** The keys of one job or channel. */
@@ -65,6 +68,7 @@ export const logshipKeys = (prefix: string, name: string): LogshipKeys => {
   const head = keyspace("logship", prefix).base(name);
   return {
     ...(Object.fromEntries(names.map((part) => [part, head + part])) as Record<(typeof names)[number], string>),
+    pending: (consumer) => `${head}pending:${consumer}`,
     chunk: (part) => `${head}chunk:${part}`,
     sending: (...names) => `${head}sending:${names.map(encodeURIComponent).join(":")}`,
     result: (...names) => `${head}results:${names.map(encodeURIComponent).join(":")}`,

@@ -5,7 +5,7 @@ import type { Download } from "./download.js";
 import { BadDataError, LogshipError } from "./errors.js";
 import type { LineBatch, ResolvedLines } from "./lines.js";
 import { parsePosition, type Position, type Reading, readingOf, start } from "./reading.js";
-import { noEffects, Results } from "./results.js";
+import { mostFields, noEffects, Results } from "./results.js";
 import type { CommitOperands } from "./runner.js";
 
 /** Stores one commit of a file: `chunk` is the first chunk that is still needed, `place` names the one in which the position lies. */
@@ -26,6 +26,7 @@ export class ReceivedFile {
   readonly #download: Download;
   readonly #resolved: ResolvedLines;
   readonly #commit: CommitFile;
+  readonly #apply: () => Promise<void>;
   readonly #start: Position;
   #isRead = false;
   #seq: number;
@@ -39,7 +40,9 @@ export class ReceivedFile {
   #lines = 0;
   #isAtEnd = false;
 
-  constructor(download: Download, resolved: ResolvedLines, commit: CommitFile) {
+  /** `apply` applies the results that commits have stored in pieces. */
+  constructor(download: Download, resolved: ResolvedLines, commit: CommitFile, apply: () => Promise<void>) {
+    this.#apply = apply;
     const { id, name, position, seq } = download.file;
     this.id = id;
     this.name = name;
@@ -147,7 +150,8 @@ export class ReceivedFile {
 
   /**
    * Stores `results` and the position behind the delivered text in one step; at the end of the file this consumer is done with it. Sent again after a
-   * lost reply, it takes effect once.
+   * lost reply, it takes effect once. More than 5,000 results are stored in that step, and applied in pieces before it resolves; after a crash
+   * the next process of this consumer applies the rest before all else.
    *
    * @throws {LogshipError} `KIT_LOGSHIP_FENCED`: another process works as this consumer; `KIT_LOGSHIP_RESULT`; `KIT_LOGSHIP_RESET`.
    */
@@ -156,12 +160,14 @@ export class ReceivedFile {
     const { reading, batch, count = 0 } = this.#delivered ?? {};
     const position = batch && reading ? reading.positionOf(batch, count) : this.#at;
     const taken = this.results.take();
+    const isLarge = taken.size > mostFields;
+    const what = isLarge ? { effects: noEffects, pieces: taken.pieces(mostFields) } : { effects: taken.effects() };
     this.#lines = 0;
     // After a failed commit the ones that wait for it fail, too: their positions are behind results that were not stored.
     const storing = this.#storing.then(async () => {
       const seq = ++this.#seq;
       try {
-        await this.store({ seq, position, lines, effects: taken.effects(), isDone });
+        await this.store({ seq, position, lines, isDone, ...what });
       } catch (error) {
         // Nothing was stored: with other results the commit can be retried under the same number.
         if (error instanceof LogshipError && error.code === "KIT_LOGSHIP_RESULT") this.#seq--;
@@ -169,7 +175,8 @@ export class ReceivedFile {
       }
       this.#committed = position;
     });
-    this.#storing = storing;
+    const applying = isLarge ? storing.then(this.#apply) : storing;
+    this.#storing = applying;
     try {
       await storing;
     } catch (error) {
@@ -177,8 +184,11 @@ export class ReceivedFile {
       this.#lines += lines;
       throw error;
     } finally {
-      if (this.#storing === storing) this.#storing = Promise.resolve();
+      // A failure to apply is that of this call alone: the results are stored.
+      await applying.catch(() => undefined);
+      if (this.#storing === applying) this.#storing = Promise.resolve();
     }
+    await applying;
   }
 
   /** Marks the file as done for this consumer and skips the text behind its last commit, like `onBadData: "skip"`. Throws like `commit`. */

@@ -1,6 +1,6 @@
 import { KitClosedError, type KitError, type RedisLike } from "@kit/core";
 import { choiceOption, type MetricSample, newToken, optionsObject } from "@kit/core/toolkit";
-import { freeChunks, metricsOf, statusOf } from "./channel.js";
+import { applyPending, freeChunks, metricsOf, statusOf } from "./channel.js";
 import { Download, type DownloadSource } from "./download.js";
 import { fencedError, isAboutContent, LogshipError, resetError, resultError, RolledBack } from "./errors.js";
 import { Hub } from "./hub.js";
@@ -17,6 +17,7 @@ import { formatPosition } from "./reading.js";
 import { ReceivedFile } from "./received.js";
 import { type CommitOperands, type LinesHandler, type Padding, runFile } from "./runner.js";
 import type { ChannelStatus, Joined, Look, SeenFile } from "./scripts/index.js";
+import { deferred } from "./results.js";
 import * as scripts from "./scripts/index.js";
 import { shared, together } from "./signals.js";
 
@@ -262,8 +263,11 @@ export class Receiver extends Processor<ReceiverEvents> {
 
   #received(seen: SeenFile, visit: Visit): ReceivedFile {
     const download = this.#downloadOf(seen, visit);
-    const file = new ReceivedFile(download, this.#resolved.lines, (operands, chunk, place) =>
-      this.#advance(download.file, operands, { chunk, place }, visit),
+    const file = new ReceivedFile(
+      download,
+      this.#resolved.lines,
+      (operands, chunk, place) => this.#advance(download.file, operands, { chunk, place }, visit),
+      () => applyPending(this.#hub, this.#resolved.consumer, visit.signal),
     );
     if (seen.seq === 0 && file.offset > 0) this.emit("trimmed", { file: file.name, offset: file.offset });
     return file;
@@ -304,10 +308,11 @@ export class Receiver extends Processor<ReceiverEvents> {
     visit: Visit,
   ): Promise<void> {
     const { fence } = await this.#join(visit);
-    const { seq, position, effects, isDone, aside = "" } = operands;
-    const targets = effects.names.map((name) => this.resultKey(name));
+    const { seq, position, effects, pieces, isDone, aside = "" } = operands;
+    const { consumer } = this.#resolved;
+    const targets = pieces ? [this.#hub.keys.pending(consumer)] : effects.names.map((name) => this.resultKey(name));
     const args = {
-      consumer: this.#resolved.consumer,
+      consumer,
       fence,
       file: file.id,
       seq,
@@ -315,7 +320,7 @@ export class Receiver extends Processor<ReceiverEvents> {
       state: isDone ? "done" : aside === "" ? "open" : "aside",
       position: formatPosition(position),
       cause: aside,
-      results: effects.results,
+      results: pieces ? deferred(pieces, `${String(file.id)} ${String(seq)}`) : effects.results,
     };
     const keys = { ...this.#hub.keys, targets };
     // An abort does not end a commit that was sent: we must know whether it is stored.
@@ -378,6 +383,7 @@ export class Receiver extends Processor<ReceiverEvents> {
     // This is another channel of the same name: the commits in the first one are gone. A further run may begin in this one.
     if (before !== undefined && before !== reply.epoch) throw resetError(`Channel ${JSON.stringify(this.channel)}`);
     this.#epoch = reply.epoch;
+    await applyPending(this.#hub, consumer, signal);
     await this.#free(reply.parts);
     return reply;
   }

@@ -16,6 +16,9 @@ export interface Effects {
 
 export const noEffects: Effects = { names: [], results: "[]" };
 
+/** More fields than this would keep the server busy for long. */
+export const mostFields = 5_000;
+
 /**
  * Results of the lines since the last commit, kept in memory and written together with the position. Sums of the same field become one
  * number, so memory and the commit depend on the number of fields and not on the number of lines.
@@ -76,15 +79,28 @@ export class Results {
 
   /** Everything in the form of the commit script. */
   effects(): Effects {
-    const numbers = new Map<string, number>();
-    const results: string[] = [];
+    return this.pieces(Infinity)[0]!;
+  }
+
+  /** The same in pieces of at most `most` fields. */
+  pieces(most: number): readonly Effects[] {
+    let numbers = new Map<string, number>();
+    let results: string[] = [];
+    const pieces: Effects[] = [];
+    const end = (): void => {
+      pieces.push({ names: [...numbers.keys()], results: jsonOf(results) });
+      [numbers, results] = [new Map(), []];
+    };
     for (const kind of kinds)
-      for (const [name, fields] of this.#kinds[kind]) {
-        let number = numbers.get(name);
-        if (number === undefined) numbers.set(name, (number = numbers.size + 1));
-        for (const [field, value] of fields) results.push(kind, String(number), field, String(value));
-      }
-    return { names: [...numbers.keys()], results: jsonOf(results) };
+      for (const [name, fields] of this.#kinds[kind])
+        for (const [field, value] of fields) {
+          if (results.length === 4 * most) end();
+          const number = numbers.get(name) ?? numbers.size + 1;
+          numbers.set(name, number);
+          results.push(kind, String(number), field, String(value));
+        }
+    if (results.length > 0 || pieces.length === 0) end();
+    return pieces;
   }
 
   #sum(kind: Kind, name: string, field: string, by: number): this {
@@ -105,6 +121,17 @@ export class Results {
     return fields;
   }
 }
+
+/** The commit that stores pieces of results to be applied later, as texts of one hash. A repeat names them in the same way. */
+export const deferred = (pieces: readonly Effects[], commit: string): string =>
+  JSON.stringify(
+    pieces.flatMap(({ names, results }, at) => [
+      "h=",
+      "1",
+      `${commit} ${String(at)}`,
+      `[${JSON.stringify(names)},${results}]`,
+    ]),
+  );
 
 /** A lone surrogate, which JSON escapes and Lua's decoder rejects, is replaced, as in all text that goes to Redis. */
 const jsonOf = (texts: readonly string[]): string => {

@@ -1,7 +1,7 @@
 import { integerOption } from "@kit/core/toolkit";
 import type { LineBatch } from "./lines.js";
 import type { Position, Reading } from "./reading.js";
-import { type Effects, Results } from "./results.js";
+import { type Effects, mostFields, Results } from "./results.js";
 import { Watch } from "./signals.js";
 
 /** A handler's third argument. */
@@ -65,6 +65,8 @@ export interface CommitOperands {
   readonly position: Position;
   readonly lines: number;
   readonly effects: Effects;
+  /** The results in pieces instead, if they are many: they are stored with the position, and applied one after another. */
+  readonly pieces?: readonly Effects[];
   readonly isDone: boolean;
   /** The code of the error for which a receiver sets the file aside. */
   readonly aside?: string;
@@ -82,8 +84,6 @@ export interface FileRun {
   padded(padding: Padding): void;
 }
 
-/** A commit with more fields than this would keep the server busy for long. */
-const mostFields = 5_000;
 /** While a commit is under way the next one may grow to this many times the size, so that handling need not wait for the reply. */
 const mostAhead = 4;
 /** After this many ms without further lines the results so far are committed: a shipper may wait for the space. */

@@ -1,5 +1,5 @@
 import { createHash } from "node:crypto";
-import { basename, dirname } from "node:path";
+import { basename } from "node:path";
 import { Duplex, Writable } from "node:stream";
 import type { KitError, RedisLike } from "@kit/core";
 import {
@@ -14,7 +14,8 @@ import {
 import { deleteChannel, dropConsumer, epochOf, metricsOf, statusOf } from "./channel.js";
 import { crcOf } from "./crc.js";
 import { isAboutContent, LogshipError } from "./errors.js";
-import { bornOf, changedError, type Known, listFiles, type LocalFile, localFile, OpenFile, twinOf } from "./files.js";
+import { changedError, listFiles, type LocalFile, localFile, OpenFile } from "./files.js";
+import { identityOf } from "./identity.js";
 import { followLog } from "./follow.js";
 import { type Chunk, Framer } from "./framing.js";
 import { readGzip } from "./gzip.js";
@@ -148,13 +149,6 @@ interface Source {
   readonly at?: () => number;
 }
 
-/** A source whose text the channel has, or has had, as far as `offset`. */
-interface Shipped extends Known {
-  readonly source: string;
-  readonly isDone: boolean;
-  readonly other: LocalFile | undefined;
-}
-
 const shipNames = ["name", "id", "passThrough", "signal"];
 
 /** Puts files into a channel; see {@link createShipper}. */
@@ -201,7 +195,12 @@ export class Shipper extends LogObject<ShipperEvents> {
     try {
       const codec = passThrough ? "member" : this.#resolved.codec;
       return await this.#ship(name, signal, async (linked) =>
-        fileSource(file, opened, id ?? (await this.#identityOf(file, opened, linked)), codec),
+        fileSource(
+          file,
+          opened,
+          id ?? (await identityOf(this.#hub, file, opened, { signal: linked, onCopy: this.#copyOf(name) })),
+          codec,
+        ),
       );
     } finally {
       await opened.close();
@@ -281,7 +280,8 @@ export class Shipper extends LogObject<ShipperEvents> {
         const { name } = file;
         try {
           const { wasShipped, textBytes } = await this.#ship(name, signal, async (linked) => {
-            const find = (): Promise<string> => this.#identityOf(file, opened, linked, line);
+            const find = (): Promise<string> =>
+              identityOf(this.#hub, file, opened, { signal: linked, line, onCopy: this.#copyOf(name) });
             const id = await (isFurther ? this.#hub.persist(find, linked) : find());
             const source = { id, name, codec, totalBytes: undefined, read, isRepeatable: true, isFurther };
             isFurther = true;
@@ -404,60 +404,8 @@ export class Shipper extends LogObject<ShipperEvents> {
     });
   }
 
-  /**
-   * The identity by which the channel knows a file, perhaps from when it had fewer lines, or from when another file had its content; otherwise the
-   * first of its own ones.
-   */
-  async #identityOf(file: LocalFile, opened: OpenFile, signal: AbortSignal, line?: string): Promise<string> {
-    const { beginnings } = await opened.identify("");
-    const container = `${file.id}.${String(bornOf(file.stamp))}`;
-    const own = line === undefined ? beginnings.map((beginning) => `${container} ${beginning}`) : [line];
-    const fields = [...own, ...beginnings.map((beginning) => `text ${beginning}`)];
-    const found = await this.#hub.fields("sources", fields, signal);
-    const index = own.findIndex((_, at) => found[at] !== null);
-    if (index >= 0) return own[index]!;
-    const alike = found.slice(own.length).flatMap((list) => list?.split("\n").filter((source) => source !== "") ?? []);
-    const twin = alike.length > 0 ? await this.#sourceLike(file, opened, [...new Set(alike)], signal) : undefined;
-    return twin ?? own[0]!;
-  }
-
-  /** The source among those that begin like a file whose shipped text the file begins with. */
-  async #sourceLike(
-    file: LocalFile,
-    opened: OpenFile,
-    sources: readonly string[],
-    signal: AbortSignal,
-  ): Promise<string | undefined> {
-    const near = await listFiles(dirname(file.path), undefined, "natural");
-    const [texts, bytes]: [Shipped[], Shipped[]] = [[], []];
-    for (const [index, found] of (await this.#hub.fields("sources", sources, signal)).entries()) {
-      const source = sources[index]!;
-      const [id = "", ...done] = found?.split(" ") ?? [];
-      const facts = ["text", "crc", "lines", "codec", "stored", "state"].map((fact) => `${id}:${fact}`);
-      const values = done.length > 0 ? done : await this.#hub.fields("files", facts, signal);
-      const [text, crc, , codec, stored, state] = values;
-      const isBytes = codec === "member";
-      const other = near.find((one) => one.id === source.split(/[. ]/, 1)[0]);
-      const known = {
-        source,
-        isDone: state !== "open",
-        offset: Number(isBytes ? stored : text),
-        crc: Number(crc),
-        other,
-      };
-      // Of what is not begun nothing can be compared.
-      if (known.offset > 0) (isBytes ? bytes : texts).push(known);
-    }
-    for (const [known, text] of [
-      [texts, opened.text()],
-      [bytes, opened.read(0)],
-    ] as const) {
-      const { twin, hasMore, copied } = await twinOf(opened, text, known, signal);
-      if (twin?.isDone && hasMore) throw changedError(file.name);
-      if (twin) return twin.source;
-      if (copied) this.emit("copy", { file: file.name, of: copied.name });
-    }
-    return undefined;
+  #copyOf(file: string): (of: string) => void {
+    return (of) => this.emit("copy", { file, of });
   }
 
   async #shipWhole(source: Source, signal: AbortSignal): Promise<ShippedFile> {

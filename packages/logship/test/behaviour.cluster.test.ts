@@ -23,6 +23,7 @@ describe("on a Cluster", () => {
       owner: fixture.keys.channel,
       source: fixture.keys.result("c", "r"),
       sending: fixture.keys.sending("c", "r"),
+      pending: fixture.keys.pending("c"),
       targets: fixture.keys.result("c", "other"),
       written: fixture.keys.chunk("p"),
       unneeded: fixture.keys.chunk("p"),
@@ -59,6 +60,7 @@ describe("on a Cluster", () => {
     };
     const {
       advance,
+      apply,
       claim,
       commit,
       discard,
@@ -90,6 +92,7 @@ describe("on a Cluster", () => {
       { script: open, args: ["s2", "", "name", "none", 100_000, "e", "events", "op", 0, 100], seed: aFile },
       { script: progress, args: ["file", "f", 1_000, "events", 0, "", 0, "", "[]"] },
       { script: claim, args: ["file", "", "3-ab-cd", 0, "name", "stamp", 1_000, "op", "", "", "", "", "3-ab"] },
+      { script: apply, args: ["p"], seed: () => fixture.db.hset(keys().pending, "p", '[["r"],["s","1","m","0"]]') },
       { script: status, args: [0] },
       { script: forget, args: ["f"] },
       { script: seal, args: ["1", "f", "1", "", "", "-1", "events"], seed: aFile },

@@ -463,6 +463,27 @@ export const channelBehaviour = (redis: TestRedis<RedisMode>, fixture: Fixture):
       expect(await receiver.results("words")).toEqual(wordsOf(lines));
     });
 
+    it("stores many results with their position at once, and applies them in pieces, those that are left before all else", async () => {
+      const shipper = fixture.shipper({ consumers: ["c"] });
+      await shipper.send("a", Readable.from(["one\ntwo\n"]));
+      const fields = Array.from({ length: 12_000 }, (_, number) => `field ${String(number)}`);
+      const receiver = fixture.receiver();
+      const [sum, set] = [receiver.resultKey("sum"), receiver.resultKey("set")];
+      // One piece cannot be applied: as if the process had died before it was.
+      await fixture.db.hset(sum, fields[7_000]!, "no number");
+      for await (const file of receiver.files({ until: "empty" })) {
+        for await (const line of file.lines()) file.results.increment("lines", line);
+        for (const field of fields) file.results.increment("sum", field).add("set", field);
+        expect(await rejection(file.commit())).toMatchObject({ code: "KIT_LOGSHIP_RESULT" });
+      }
+      const next = fixture.receiver();
+      expect(await rejection(next.run(countWords, { until: "empty" }))).toMatchObject({ code: "KIT_LOGSHIP_RESULT" });
+      await fixture.db.hdel(sum, fields[7_000]!);
+      expect(await next.run(countWords, { until: "empty" })).toEqual({ files: 0, lines: 0 });
+      expect(await next.results("sum")).toEqual(new Map(fields.map((field) => [field, "1"])));
+      expect([await fixture.db.scard(set), await fixture.db.exists(fixture.keys.pending("c"))]).toEqual([12_000, 0]);
+    });
+
     it("ships every byte once when it is killed after some of its commands", { timeout: 120_000 }, async () => {
       const directory = await fixture.directory();
       const lines = logLines(0, 4_000);

@@ -91,7 +91,14 @@ export const logshipInspector: Inspector = {
   },
   listed: { things: "channels", keys: ["{NAME}:channel", "{NAME}:job"], columns: ["channel", "used", "job", "lines"] },
   keys: (prefix, name: string) => {
-    const { chunk: _chunk, result: _result, sending: _sending, events: _events, ...keys } = logshipKeys(prefix, name);
+    const {
+      chunk: _chunk,
+      result: _result,
+      sending: _sending,
+      pending: _pending,
+      events: _events,
+      ...keys
+    } = logshipKeys(prefix, name);
     return Object.values(keys);
   },
 };

@@ -1,5 +1,6 @@
 import { defineScript, type Script } from "@kit/core";
 import advanceSource from "./advance.lua";
+import applySource from "./apply.lua";
 import changeSource from "./change.lua";
 import claimSource from "./claim.lua";
 import clockSource from "./clock.lua";
@@ -34,6 +35,7 @@ const coded = (raw: unknown): [code: number, ...rest: unknown[]] => {
 /** KEYS of each script, in the order of its header. Its text has them, too, so these are only types. */
 interface KeysOf {
   advance: "channel files live sources done chunks consumers seen positions free ...targets";
+  apply: "channel pending ...targets";
   change: "channel";
   claim: "job progress claims";
   commit: "channel files live chunks leases sources done consumers positions free ...written";
@@ -54,6 +56,7 @@ interface KeysOf {
 /** ARGV of each script. */
 interface ArgsOf {
   advance: "consumer fence file seq chunk state position cause place results";
+  apply: "piece";
   change: "limit epoch events";
   claim: "file seen prefix isSame name stamp leaseMs op others content position from ...beginning";
   commit: "file fence first want chunkBytes leaseMs events crcBefore crc ...facts";
@@ -341,6 +344,8 @@ export const advance: LogshipScript<"advance", Committed> = script(
   [clockSource, spaceSource, resultsSource, contentsSource, releaseSource, advanceSource],
   committed,
 );
+
+export const apply: LogshipScript<"apply", Committed> = script("apply", [resultsSource, applySource], committed);
 
 export const free: LogshipScript<"free", string[]> = script("free", [freeSource], texts);
 

@@ -1,0 +1,77 @@
+import { dirname } from "node:path";
+import { bornOf, changedError, type Known, listFiles, type LocalFile, type OpenFile, twinOf } from "./files.js";
+import type { Hub } from "./hub.js";
+
+/** A source whose text the channel has, or has had, as far as `offset`. */
+interface Shipped extends Known {
+  readonly source: string;
+  readonly isDone: boolean;
+  readonly other: LocalFile | undefined;
+}
+
+/** How the identity of a file is looked for. */
+interface Looking {
+  readonly signal: AbortSignal;
+  /** The identity of a file of a log that is followed. */
+  readonly line?: string;
+  /** Called with the name of an equal file that is there. */
+  readonly onCopy: (of: string) => void;
+}
+
+/**
+ * The identity by which the channel knows a file, perhaps from when it had fewer lines, or from when another file had its content; otherwise the
+ * first of its own ones.
+ */
+export const identityOf = async (hub: Hub, file: LocalFile, opened: OpenFile, looking: Looking): Promise<string> => {
+  const { signal, line } = looking;
+  const { beginnings } = await opened.identify("");
+  const container = `${file.id}.${String(bornOf(file.stamp))}`;
+  const own = line === undefined ? beginnings.map((beginning) => `${container} ${beginning}`) : [line];
+  const fields = [...own, ...beginnings.map((beginning) => `text ${beginning}`)];
+  const found = await hub.fields("sources", fields, signal);
+  const index = own.findIndex((_, at) => found[at] !== null);
+  if (index >= 0) return own[index]!;
+  const alike = found.slice(own.length).flatMap((list) => list?.split("\n").filter((source) => source !== "") ?? []);
+  const twin = alike.length > 0 ? await sourceLike(hub, file, opened, [...new Set(alike)], looking) : undefined;
+  return twin ?? own[0]!;
+};
+
+/** The source among those that begin like a file whose shipped text the file begins with. */
+const sourceLike = async (
+  hub: Hub,
+  file: LocalFile,
+  opened: OpenFile,
+  sources: readonly string[],
+  { signal, onCopy }: Looking,
+): Promise<string | undefined> => {
+  const near = await listFiles(dirname(file.path), undefined, "natural");
+  const [texts, bytes]: [Shipped[], Shipped[]] = [[], []];
+  for (const [index, found] of (await hub.fields("sources", sources, signal)).entries()) {
+    const source = sources[index]!;
+    const [id = "", ...done] = found?.split(" ") ?? [];
+    const facts = ["text", "crc", "lines", "codec", "stored", "state"].map((fact) => `${id}:${fact}`);
+    const values = done.length > 0 ? done : await hub.fields("files", facts, signal);
+    const [text, crc, , codec, stored, state] = values;
+    const isBytes = codec === "member";
+    const other = near.find(({ id: one }) => one !== file.id && one === source.split(/[. ]/, 1)[0]);
+    const known = {
+      source,
+      isDone: state !== "open",
+      offset: Number(isBytes ? stored : text),
+      crc: Number(crc),
+      other,
+    };
+    // Of what is not begun nothing can be compared.
+    if (known.offset > 0) (isBytes ? bytes : texts).push(known);
+  }
+  for (const [known, text] of [
+    [texts, opened.text()],
+    [bytes, opened.read(0)],
+  ] as const) {
+    const { twin, hasMore, copied } = await twinOf(opened, text, known, signal);
+    if (twin?.isDone && hasMore) throw changedError(file.name);
+    if (twin) return twin.source;
+    if (copied) onCopy(copied.name);
+  }
+  return undefined;
+};
