@@ -240,6 +240,29 @@ describe("renewal", () => {
     await eventually(async () => expect(await fixture.db.pttl(key())).toBeGreaterThan(60_000));
   });
 
+  it.each([
+    ["that is off", { renew: false }],
+    ["that maxHoldMs has ended", { maxHoldMs: 600_000 }],
+  ] as const)(
+    "%s does not hide that the lease is gone: a new connection looks it up, and extends nothing",
+    async (_, options) => {
+      const lock = fixture.on(fixture.connect());
+      const lease = await lock.acquire(name, { leaseMs: 600_000, ...options });
+      await fixture.db.pexpire(key(), 60_000);
+      const { remainingMs } = lease;
+      const before = await evals();
+      await redis.server.call("CLIENT", "KILL", "TYPE", "normal");
+      await eventually(async () => expect(await evals()).toBeGreaterThan(before));
+      expect(await msLeft()).toBeLessThanOrEqual(60_000);
+      expect(lease.isHeld).toBe(true);
+      expect(lease.remainingMs).toBeGreaterThan(remainingMs - 60_000);
+      await fixture.db.del(key());
+      await redis.server.call("CLIENT", "KILL", "TYPE", "normal");
+      await aborted(lease.signal);
+      expect(lease.signal.reason).toMatchObject({ reason: "expired" });
+    },
+  );
+
   it("takes one command for a hundred leases", async () => {
     const lock = fixture.make({ leaseMs: 3_600 });
     const leases = await Promise.all(

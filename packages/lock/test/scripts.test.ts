@@ -515,6 +515,8 @@ describe("renew", () => {
     expect(await left(late, 3_000)).toEqual(about(50_000));
     expect(await left(late, 3_000, "=")).toEqual(about(3_000));
     expect(await left(late, 90_000)).toEqual(about(90_000));
+    // Only looked up.
+    expect(await left(prompt, 0)).toEqual(about(50_000));
   });
 
   it("gives a lease without an end one", async () => {

@@ -603,6 +603,8 @@ describe("renew", () => {
     expect(await left(late, 3_000)).toEqual(about(50_000));
     expect(await left(late, 3_000, "=")).toBe(3_000);
     expect(await left(late, 90_000)).toBe(90_000);
+    // Only looked up.
+    expect(await left(prompt, 0)).toEqual(about(50_000));
   });
 
   it("finds a permit that ran out gone, though nobody has dropped it yet", async () => {

@@ -76,6 +76,7 @@ export interface Renewal<L> {
   readonly lease: L;
   /** That of the lease: another object of the same kind may have made it. */
   readonly key: string;
+  /** 0: it is only looked up. */
   readonly termMs: number;
   /** `=`: the lease becomes shorter, also where the server runs this late. */
   readonly sign: "=" | "";

@@ -176,7 +176,7 @@ export class Holding<
     const asked = leases.map((lease) => ({
       lease,
       key: lease.key,
-      termMs: lease.termMs(extendedMs ?? lease.leaseMs),
+      termMs: lease.termMs(extendedMs),
       sign: lease.isShortening ? ("=" as const) : ("" as const),
     }));
     const sentAt = performance.now();

@@ -285,9 +285,18 @@ export abstract class Lease<Resolved extends ResolvedLease = ResolvedLease> impl
     return this.#leaseMs / 10;
   }
 
-  /** @internal What a renewal may ask for: the whole length, or what maxHoldMs leaves of it. */
-  termMs(leaseMs: number): number {
-    return Math.max(1, Math.floor(Math.min(leaseMs, this.#holdEndsAt - performance.now())));
+  /** @internal Whether it only runs out: nothing renews it any more. */
+  get isUnattended(): boolean {
+    return !this.#renewing || this.#lastTerm;
+  }
+
+  /**
+   * @internal What a renewal, or an extension, may ask for: the whole length, or what maxHoldMs leaves of it; 0 if the server is
+   * only to say whether the lease is still there.
+   */
+  termMs(extendedMs?: number): number {
+    if (extendedMs === undefined && this.isUnattended) return 0;
+    return Math.max(1, Math.floor(Math.min(extendedMs ?? this.#leaseMs, this.#holdEndsAt - performance.now())));
   }
 
   /** @internal */
@@ -302,7 +311,7 @@ export abstract class Lease<Resolved extends ResolvedLease = ResolvedLease> impl
     if (state === "gone") this.lose("expired");
     else if (state === "taken") this.lose("taken");
     else if (state === "corrupt") this.renewFailed();
-    else {
+    else if (termMs > 0) {
       this.#failures = 0;
       // A shorter length was asked for since: it may count already.
       const sureMs = Math.min(termMs, this.#leaseMs);
@@ -319,7 +328,7 @@ export abstract class Lease<Resolved extends ResolvedLease = ResolvedLease> impl
 
   /** @internal No word: nothing is known, so it is asked again, ever less often, until the deadline decides. */
   renewFailed(): void {
-    if (this.#state !== "held" || !this.#renewing) return;
+    if (this.#state !== "held") return;
     const wait = Math.min(this.#leaseMs / 10, 20 * 2 ** Math.min(this.#failures++, 10));
     this.renewAt = performance.now() + wait * (0.5 + Math.random());
     this.#keeper.expiry.changed(this);

@@ -4,10 +4,10 @@
 -- ARGV[1]  promptUntil  integer  server epoch ms until which it is none of the copies that come late: those shorten nothing; 0 if
 --                                not known
 -- ARGV[n]  terms   string   `sign termMs owner` for each lease: its new time to live in milliseconds, and who must hold it;
---                           with the sign `=` also where a late copy shortens it
+--                           with the sign `=` also where a late copy shortens it; 0: it is only looked up
 --
 -- Reply     {now, state, …}, a state for each lease:
---            1  extended, or it has more
+--            1  extended, or it has more, or it is there
 --            0  nobody holds it
 --            2  another holds it
 --            3  the key holds something else
@@ -22,7 +22,8 @@ for i, lease in ipairs(leases) do
   local sign, termMs, owner = string.match(terms[i], '^(=?) (%d+) (.*)$')
   local found = redis.pcall('GET', lease)
   if found == owner then
-    if now <= promptUntil or sign == '=' or redis.call('PTTL', lease) < tonumber(termMs) then
+    local ms = tonumber(termMs)
+    if ms > 0 and (now <= promptUntil or sign == '=' or redis.call('PTTL', lease) < ms) then
       redis.call('PEXPIRE', lease, termMs)
     end
     reply[i + 1] = 1

@@ -4,10 +4,10 @@
 -- ARGV[1]  promptUntil  integer  server epoch ms until which it is none of the copies that come late: those shorten nothing; 0 if
 --                                not known
 -- ARGV[n]  terms    string  `sign termMs permitRecord` for each permit, with its new length in milliseconds; with the sign
---                           `=` also where a late copy shortens it
+--                           `=` also where a late copy shortens it; 0: it is only looked up
 --
 -- Reply     {now, state, …}, a state for each permit:
---            1  extended, or it has more
+--            1  extended, or it has more, or it is there
 --            0  there is no such permit any more
 --            3  the key holds something else
 local permits = KEYS
@@ -28,10 +28,10 @@ for i, key in ipairs(permits) do
   elseif not ending or tonumber(ending) <= now then
     reply[i + 1] = 0
   else
-    if now <= promptUntil or sign == '=' or tonumber(ending) < now + ms then
+    if ms > 0 and (now <= promptUntil or sign == '=' or tonumber(ending) < now + ms) then
       redis.call('ZADD', key, 'XX', string.format('%.0f', now + ms), permitRecord)
     end
-    if redis.call('PTTL', key) < ms + 1000 then redis.call('PEXPIRE', key, 2 * ms + 1000) end
+    if ms > 0 and redis.call('PTTL', key) < ms + 1000 then redis.call('PEXPIRE', key, 2 * ms + 1000) end
     reply[i + 1] = 1
   end
 end

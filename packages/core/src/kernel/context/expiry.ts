@@ -8,6 +8,8 @@ export interface ScheduledLease {
   renewAt: number;
   /** When it may have ended (monotonic ms). */
   deadlineAt: number;
+  /** Whether it is not renewed any more: then the server is asked for it whenever all others are renewed at once. */
+  readonly isUnattended?: boolean;
   /** The scheduler's own: where it stands in the heap; -1: nowhere. */
   heapIndex: number;
   /** How far ahead of `renewAt` it may be taken along with others. */
@@ -74,7 +76,7 @@ export class ExpiryScheduler {
   renewNow(): void {
     const now = performance.now();
     for (const lease of [...this.#heap])
-      if (lease.renewAt !== Infinity) {
+      if (lease.renewAt !== Infinity || lease.isUnattended) {
         lease.renewAt = now;
         this.changed(lease);
       }
