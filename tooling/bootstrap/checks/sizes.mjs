@@ -23,7 +23,7 @@ const exceptionsKiB = {
   // Recognises contents in another container, by comparing them: jobs and shippers each with their records.
   "@kit/logship": 33.25,
   // Checks its server again after each lost connection; records each take, and looks for idle workers.
-  "@kit/queue": 23.25,
+  "@kit/queue": 23.5,
   "@kit/stats": 24,
   "@kit/testing": null,
 };
