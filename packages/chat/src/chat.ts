@@ -1,5 +1,6 @@
 import { KitClosedError, type KitError, type RedisLike } from "@kit/core";
 import {
+  asKitError,
   type CloseOptions,
   closeTimeoutMs,
   Deadline,
@@ -623,7 +624,7 @@ export class Chat<Body = unknown> extends TypedEmitter<ChatEvents> implements As
   /** Runs a task that only `close()` waits for. */
   #inBackground(task: () => Promise<void>): void {
     const running = task()
-      .catch((error: unknown) => this.emit("error", error as KitError))
+      .catch((error: unknown) => this.emit("error", asKitError(error, "Work in the background")))
       .finally(() => this.#background.delete(running));
     this.#background.add(running);
   }

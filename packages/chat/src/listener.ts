@@ -1,5 +1,5 @@
 import { KitError } from "@kit/core";
-import { integerOption, onAbort, OutageReporter, pause, settled } from "@kit/core/toolkit";
+import { asKitError, integerOption, onAbort, OutageReporter, pause, settled } from "@kit/core/toolkit";
 import type { ResolvedListenOptions } from "./options.js";
 import type { ChatNews, Gap, Message, News } from "./reader.js";
 
@@ -59,9 +59,9 @@ const longestRefusalMs = 5_000;
 const pauseAfter = ({ retryable }: KitError, attempt: number): number =>
   Math.min(retryable ? longestPauseMs : longestRefusalMs, 50 * 2 ** Math.min(attempt, 7));
 
-/** No later try can succeed: the client or the chat object was closed, or it is no failure of Redis. */
-const isFinal = (error: unknown): boolean =>
-  !(error instanceof KitError) || error.code === "KIT_CLOSED" || (error.code === "KIT_UNAVAILABLE" && !error.retryable);
+/** A later try may succeed, unless the client or the chat object was closed, or it is no failure of Redis. */
+const mayPass = (error: unknown): error is KitError =>
+  error instanceof KitError && error.code !== "KIT_CLOSED" && (error.code !== "KIT_UNAVAILABLE" || error.retryable);
 
 /**
  * Messages of all chats of a member as they arrive, in order within each chat. Made by `listen()`.
@@ -161,9 +161,9 @@ export class Listener<Body = unknown> implements AsyncIterable<Delivery<Body>> {
           }
           if (chats.length === 0 && !more) await this.#host.wait(signal);
         } catch (error) {
-          if (isFirst || signal?.aborted || isFinal(error)) throw error;
-          this.#outage.failed("fetching", error as KitError);
-          await pause(pauseAfter(error as KitError, attempt++), signal);
+          if (isFirst || signal?.aborted || !mayPass(error)) throw error;
+          this.#outage.failed("fetching", error);
+          await pause(pauseAfter(error, attempt++), signal);
         }
         while (this.#inFlight >= this.#resolved.maxInFlight) await this.#room(signal);
       }
@@ -220,13 +220,13 @@ export class Listener<Body = unknown> implements AsyncIterable<Delivery<Body>> {
       try {
         await this.#host.ack(message);
         return this.#outage.worked(loop);
-      } catch (error) {
-        const { code, retryable } = error as KitError;
-        if (isFinal(error) || (code.startsWith("KIT_CHAT_") && !retryable))
-          return this.#outage.report(error as KitError);
-        this.#outage.failed(loop, error as KitError);
+      } catch (reason) {
+        const error = asKitError(reason, "Acknowledging a message");
+        if (!mayPass(error) || (error.code.startsWith("KIT_CHAT_") && !error.retryable))
+          return this.#outage.report(error);
+        this.#outage.failed(loop, error);
         if (this.#isOver) return;
-        await pause(pauseAfter(error as KitError, attempt));
+        await pause(pauseAfter(error, attempt));
       }
   }
 

@@ -1,13 +1,12 @@
 import { KitClosedError, type KitError } from "@kit/core";
 import {
+  asKitError,
   backoffMs,
   Deadline,
   type ExclusiveConnection,
-  isReplyError,
   newToken,
   onAbort,
   pause,
-  serverError,
   settled,
 } from "@kit/core/toolkit";
 import type { Keys } from "./keys.js";
@@ -281,8 +280,7 @@ export class Watcher {
         }
       } catch (error) {
         connection?.misrouted(replyOf(error));
-        if (!signal.aborted && ++attempt === reportedAttempt)
-          this.#onError(isReplyError(error) ? serverError(error, "Waiting for messages") : (error as KitError));
+        if (!signal.aborted && ++attempt === reportedAttempt) this.#onError(asKitError(error, "Waiting for messages"));
         await pause(Math.max(10, backoffMs(attempt + 1, 50, 1_000)), signal).catch(() => undefined);
       } finally {
         connection?.returnToPool(false);

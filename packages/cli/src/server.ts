@@ -62,10 +62,11 @@ export const openServer = async ({ url, prefix, packages }: Examined, ended: Abo
   try {
     redis = await connect({ url, connectionName: "kit-doctor" });
   } catch (error) {
-    const node = KitError.is(error) && error.code === "KIT_UNAVAILABLE" ? await anyNode(url) : undefined;
+    if (!KitError.is(error) || error.code !== "KIT_UNAVAILABLE") throw error;
+    const node = await anyNode(url);
     if (!node) throw error;
     redis = node;
-    trouble = error as KitError;
+    trouble = error;
   }
   const connectedMs = performance.now() - startedAt;
   const known = connectionsOf(redis).map((connection) => new ServerNode(connection));

@@ -5,7 +5,7 @@ import * as vitest from "vitest";
 import { describe, expect, it } from "vitest";
 import { FaultProxy, startRedis, useRedis, type StartRedisOptions } from "@kit/testing";
 import { connect, type ConnectOptions } from "../src/connect/connect.js";
-import { KitError } from "../src/kernel/base/errors.js";
+import { asKitError, KitError } from "../src/kernel/base/errors.js";
 import { keyspace } from "../src/kernel/base/keyspace.js";
 import { optimistic, type Transaction } from "../src/transaction/optimistic.js";
 import { retry } from "../src/kernel/base/retry.js";
@@ -96,6 +96,11 @@ describe("an error shows neither password nor payload", () => {
   it("of a Cluster that serves nothing", async () => {
     const { fails } = await guarded({ args: ["--cluster-enabled", "yes"] });
     await fails("KIT_CLUSTER");
+  });
+
+  it("of a fault that is neither kit's nor the server's", async () => {
+    const fault = Object.assign(new TypeError("no iterable"), { command: { name: "set", args: [payload] } });
+    await raises("KIT_UNEXPECTED", Promise.reject(asKitError(fault, "A loop")));
   });
 
   it("of credentials that are wrong, missing, or not enough", async () => {

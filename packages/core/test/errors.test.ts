@@ -1,6 +1,7 @@
 import { inspect } from "node:util";
 import { describe, expect, it } from "vitest";
 import {
+  asKitError,
   isForbidden,
   isReplyError,
   isSlotMoving,
@@ -110,6 +111,31 @@ it("says what to do about a server that refuses writes", () => {
     expect.stringContaining("min-replicas-to-write"),
     expect.stringContaining("stop-writes-on-bgsave-error"),
   ]);
+});
+
+describe("asKitError", () => {
+  it("leaves an error of ours alone, and gives a reply of the server its code", () => {
+    const own = new KitClosedError("The lock");
+    expect(asKitError(own, "Locking")).toBe(own);
+    expect(asKitError(replyError("OOM command not allowed"), "Locking")).toMatchObject({
+      code: "KIT_SERVER_FULL",
+      message: expect.stringMatching(/^Locking failed: /) as string,
+    });
+  });
+
+  it("makes of any other one that is worth another try, with the place of the fault", () => {
+    const fault = Object.assign(new TypeError("x is not a function"), { command: { args: ["secret"] } });
+    const error = asKitError(fault, "The heartbeat");
+    expect(error).toMatchObject({
+      code: "KIT_UNEXPECTED",
+      message: "The heartbeat failed: x is not a function",
+      retryable: true,
+      cause: { name: "TypeError", stack: fault.stack },
+    });
+    expect(inspect(error, { depth: 9, showHidden: true })).not.toContain("secret");
+    for (const thrown of [undefined, null, "text"])
+      expect(asKitError(thrown, "The heartbeat").message).toBe(`The heartbeat failed: ${String(thrown)}`);
+  });
 });
 
 describe("replyOf", () => {

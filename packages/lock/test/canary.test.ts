@@ -299,8 +299,9 @@ describe("the search", () => {
 });
 
 it("every code that a lock can raise was raised", () => {
-  // Those of transactions and of connect(); of a server that forgets a script while it is told it; of configuration; of workers.
-  const others = ["KIT_CONFLICT", "KIT_TARGET", "KIT_NOSCRIPT", "KIT_RECOVERED"];
+  // Those of transactions and of connect(); of a server that forgets a script while it is told it; of faults; of configuration; of
+  // workers.
+  const others = ["KIT_CONFLICT", "KIT_TARGET", "KIT_NOSCRIPT", "KIT_UNEXPECTED", "KIT_RECOVERED"];
   const isOthers = (code: string): boolean => others.includes(code) || /^KIT_(CONFIG|COMPONENT)_/.test(code);
   const sources = ["../src", "../../core/src"].flatMap((path) => {
     const folder = fileURLToPath(new URL(path, import.meta.url));

@@ -1,4 +1,5 @@
 import { KitError } from "@kit/core";
+import { asKitError } from "@kit/core/toolkit";
 
 /**
  * Codes of this package's own errors.
@@ -93,12 +94,20 @@ export class LineError extends LogshipError {
   }
 }
 
+/** What the event `damaged` says of a file. */
+export const damageOf = (file: string, error: unknown): { readonly file: string; readonly error: KitError } => ({
+  file,
+  error: asKitError(error, file),
+});
+
 /** Whether the error concerns one file alone, which is damaged or has changed, so that others can go on. */
-export const isAboutContent = (error: unknown): boolean =>
-  (error instanceof LogshipError && aboutContent.has(error.code)) ||
-  ["EACCES", "EPERM", "EIO"].includes(String((error as { code?: unknown } | null)?.code));
+export const isAboutContent = (error: unknown): error is Error & { readonly code: string } =>
+  aboutContent.has(String((error as { code?: unknown } | null)?.code));
 
 const aboutContent: ReadonlySet<string> = new Set([
+  "EACCES",
+  "EPERM",
+  "EIO",
   "KIT_LOGSHIP_BAD_DATA",
   "KIT_LOGSHIP_LINE",
   "KIT_LOGSHIP_CHANGED",

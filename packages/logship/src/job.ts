@@ -1,7 +1,7 @@
 import { KitError, type RedisLike } from "@kit/core";
 import { newToken, optionsObject } from "@kit/core/toolkit";
 import { deleteJob } from "./channel.js";
-import { fencedError, isAboutContent, LogshipError, resultError } from "./errors.js";
+import { damageOf, fencedError, isAboutContent, LogshipError, resultError } from "./errors.js";
 import { bornOf, changedError, hasContent, type Known, listFiles, type LocalFile, OpenFile, twinOf } from "./files.js";
 import { Hub } from "./hub.js";
 import { concurrencyOption, type JobOptions, type ResolvedJob, resolveJob, type RunOptions } from "./options.js";
@@ -225,7 +225,7 @@ export class LogJob extends Processor<JobEvents> {
       }
     } catch (error) {
       if (this.#resolved.onBadData === "error" || !isAboutContent(error)) throw error;
-      this.emit("damaged", { file: name, error: error as KitError });
+      this.emit("damaged", damageOf(name, error));
       return "skipped";
     } finally {
       await opened?.close();

@@ -1,5 +1,4 @@
 import { Readable } from "node:stream";
-import type { KitError } from "@kit/core";
 import { crcOf } from "./crc.js";
 import type { Download } from "./download.js";
 import { BadDataError, LogshipError } from "./errors.js";
@@ -200,7 +199,7 @@ export class ReceivedFile {
    * Keeps the file for later, since it cannot be read now, like `onBadData: "setAside"`. `redo()` has it retried, behind its last commit. Throws like
    * `commit`.
    */
-  async setAside(error: KitError): Promise<void> {
+  async setAside(error: { readonly code: string }): Promise<void> {
     await this.#leave(false, error.code);
   }
 

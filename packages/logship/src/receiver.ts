@@ -1,8 +1,8 @@
 import { KitClosedError, type KitError, type RedisLike } from "@kit/core";
-import { choiceOption, type MetricSample, newToken, optionsObject } from "@kit/core/toolkit";
+import { asKitError, choiceOption, type MetricSample, newToken, optionsObject } from "@kit/core/toolkit";
 import { applyPending, freeChunks, metricsOf, statusOf } from "./channel.js";
 import { Download, type DownloadSource } from "./download.js";
-import { fencedError, isAboutContent, LogshipError, resetError, resultError, RolledBack } from "./errors.js";
+import { damageOf, fencedError, isAboutContent, LogshipError, resetError, resultError, RolledBack } from "./errors.js";
 import { Hub } from "./hub.js";
 import type { RunSummary } from "./job.js";
 import {
@@ -253,9 +253,9 @@ export class Receiver extends Processor<ReceiverEvents> {
         if (!(error instanceof RolledBack) && (onBadData === "error" || !isAboutContent(error))) throw error;
         seen = await this.#again(seen.id, visit);
         if (error instanceof RolledBack || !seen) continue;
-        this.emit("damaged", { file: seen.name, error: error as KitError });
+        this.emit("damaged", damageOf(seen.name, error));
         const left = this.#received(seen, visit);
-        await (onBadData === "skip" ? left.giveUp() : left.setAside(error as KitError));
+        await (onBadData === "skip" ? left.giveUp() : left.setAside(error));
         return;
       }
     }
@@ -341,7 +341,9 @@ export class Receiver extends Processor<ReceiverEvents> {
 
   /** After a failure the chunks stay listed, and another call unlinks them. */
   async #free(parts: readonly string[]): Promise<void> {
-    await freeChunks(this.#hub, parts).catch((error: unknown) => this.emit("error", error as KitError));
+    await freeChunks(this.#hub, parts).catch((error: unknown) =>
+      this.emit("error", asKitError(error, "Freeing chunks")),
+    );
   }
 
   async #look(after: number, most: number, visit: Visit): Promise<Extract<Look, { state: "seen" }>> {

@@ -13,7 +13,7 @@ import {
 } from "@kit/core/toolkit";
 import { deleteChannel, dropConsumer, epochOf, metricsOf, statusOf } from "./channel.js";
 import { crcOf } from "./crc.js";
-import { isAboutContent, LogshipError } from "./errors.js";
+import { damageOf, isAboutContent, LogshipError } from "./errors.js";
 import { changedError, listFiles, type LocalFile, localFile, OpenFile } from "./files.js";
 import { identityOf } from "./identity.js";
 import { followLog } from "./follow.js";
@@ -221,7 +221,7 @@ export class Shipper extends LogObject<ShipperEvents> {
         shipped.push(await this.add(path, { passThrough, signal }));
       } catch (error) {
         if (this.#resolved.onBadData === "error" || !isAboutContent(error)) throw error;
-        this.emit("damaged", { file: name, error: error as KitError });
+        this.emit("damaged", damageOf(name, error));
       }
     return shipped;
   }
@@ -487,7 +487,7 @@ export class Shipper extends LogObject<ShipperEvents> {
 
   /** The reason to end the file where it is, so that it holds up nothing behind it; undefined if another call can continue it. */
   #faultOf({ isNameless }: Source, error: unknown): string | undefined {
-    if (this.#resolved.onBadData === "setAside" && isAboutContent(error)) return (error as KitError).code;
+    if (this.#resolved.onBadData === "setAside" && isAboutContent(error)) return error.code;
     // No other call can have the identity that was generated for it.
     return isNameless ? "KIT_LOGSHIP_INTERRUPTED" : undefined;
   }

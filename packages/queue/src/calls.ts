@@ -1,5 +1,5 @@
 import { KitClosedError, type KitError, KitUnknownOutcomeError } from "@kit/core";
-import { backoffMs, Deadline, pause, settled } from "@kit/core/toolkit";
+import { asKitError, backoffMs, Deadline, pause, settled } from "@kit/core/toolkit";
 import type { QueueCommands } from "./commands.js";
 import { CallTimeoutError, JobFailedError, JobOutcomeLostError } from "./errors.js";
 import { parseRecord } from "./failure.js";
@@ -197,7 +197,7 @@ export class Calls {
       } catch (error) {
         // The timer repeats this, and so does the inbox when it has reconnected; outcomes that stay on the server expire.
         for (const id of received) this.#received.add(id);
-        if (!this.#isClosed) this.#onError(error as KitError);
+        if (!this.#isClosed) this.#onError(asKitError(error, "Asking for outcomes"));
         break;
       }
     }

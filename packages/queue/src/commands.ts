@@ -1,6 +1,7 @@
-import { type KitError, KitUnknownOutcomeError, type RedisLike } from "@kit/core";
+import { KitError, KitUnknownOutcomeError, type RedisLike } from "@kit/core";
 import { durable } from "@kit/core/durable";
 import {
+  asKitError,
   attach,
   backoffMs,
   type ClientContext,
@@ -191,8 +192,8 @@ export class QueueCommands {
     try {
       return await evictionPolicy(this.context, this.keys.meta, deadlineMs);
     } catch (error) {
-      if ((error as KitError).code !== "KIT_NO_PERMISSION") throw error;
-      this.#events.error(error as KitError);
+      if (!KitError.is(error) || error.code !== "KIT_NO_PERMISSION") throw error;
+      this.#events.error(error);
       return undefined;
     }
   }
@@ -205,11 +206,12 @@ export class QueueCommands {
       try {
         this.#opened = undefined;
         await this.open();
-      } catch (error) {
-        if ((error as KitError).retryable) await pause(backoffMs(attempt, 50, 2_000));
+      } catch (reason) {
+        const error = asKitError(reason, "Opening the queue");
+        if (error.retryable) await pause(backoffMs(attempt, 50, 2_000));
         else {
           this.#isOpen = true;
-          this.#events.error(error as KitError);
+          this.#events.error(error);
         }
       }
   }

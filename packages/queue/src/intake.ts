@@ -1,5 +1,5 @@
 import type { KitError } from "@kit/core";
-import { backoffMs, type Deadline, type OutageReporter, pause } from "@kit/core/toolkit";
+import { asKitError, backoffMs, type Deadline, type OutageReporter, pause } from "@kit/core/toolkit";
 import { isUnknown, type QueueCommands, type StepRequest } from "./commands.js";
 import { Condition } from "./condition.js";
 import { FenceSource, isMade } from "./ids.js";
@@ -209,7 +209,9 @@ export class Intake {
         members: some.map(({ member }) => member).join("\n"),
         after: after.map(({ entry }) => entry).join("\n"),
       };
-      await this.#commands.run(handBack, args).catch((error: unknown) => this.#outage.report(error as KitError));
+      await this.#commands
+        .run(handBack, args)
+        .catch((error: unknown) => this.#outage.report(asKitError(error, "Handing jobs back")));
     }
     this.#returning--;
     this.#rest.look();
@@ -291,7 +293,7 @@ export class Intake {
         for (const { job } of endings) job.isRepeat = true;
         this.#lose(request.fence);
       }
-      this.#fail(outcome.error as KitError);
+      this.#fail(asKitError(outcome.error, "A step of the worker"));
     } else {
       this.#failures = 0;
       this.#outage.worked("taking");
@@ -411,7 +413,7 @@ export class Intake {
           this.#outage.worked("undoing");
           attempt = 1;
         } catch (error) {
-          this.#outage.failed("undoing", error as KitError);
+          this.#outage.failed("undoing", asKitError(error, "Undoing a take"));
           await pause(backoffMs(++attempt, 50, 2_000));
         }
     this.#isRecovering = false;

@@ -1,7 +1,8 @@
 import type { KitError } from "@kit/core";
 import {
-  type ExpiryScheduler,
+  asKitError,
   expiryOf,
+  type ExpiryScheduler,
   lowerBoundMs,
   type OutageReporter,
   type ScheduledLease,
@@ -131,7 +132,7 @@ export class JobLeases implements ScheduledLease {
         else job.leaseUntil = until;
       return true;
     } catch (error) {
-      this.#outage.failed("renewing", error as KitError);
+      this.#outage.failed("renewing", asKitError(error, "The heartbeat"));
       return false;
     }
   }

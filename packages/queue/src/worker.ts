@@ -1,6 +1,7 @@
 import { KitClosedError, KitError, type RedisLike } from "@kit/core";
 import type { StandardSchema } from "@kit/core/config";
 import {
+  asKitError,
   backoffMs,
   type CloseOptions,
   closeTimeoutMs,
@@ -212,13 +213,14 @@ export class Worker extends TypedEmitter<WorkerEvents> implements AsyncDisposabl
         this.#outage.worked("opening");
         if (!this.#closing) this.#intake.start();
         return;
-      } catch (error) {
+      } catch (reason) {
+        const error = asKitError(reason, "Opening the queue");
         this.#isShut = true;
         this.#closeIfEnded();
         if (this.#closing) return;
-        this.#outage.failed("opening", error as KitError);
+        this.#outage.failed("opening", error);
         this.#turn?.changed();
-        await pause(retryMs(error as KitError, attempt));
+        await pause(retryMs(error, attempt));
       }
   }
 
@@ -320,7 +322,7 @@ export class Worker extends TypedEmitter<WorkerEvents> implements AsyncDisposabl
           return this.#intake.schedule();
         }
       } catch (error) {
-        this.#outage.failed("beginning", error as KitError);
+        this.#outage.failed("beginning", asKitError(error, "Beginning a job"));
         await pause(backoffMs(attempt, 50, 2_000));
       }
     this.#outage.worked("beginning");

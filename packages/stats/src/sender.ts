@@ -8,6 +8,7 @@ import {
 } from "@kit/core";
 import { Flusher } from "@kit/core/batching";
 import {
+  asKitError,
   addressOf,
   atDeadline,
   type ClientContext,
@@ -257,7 +258,7 @@ export class Sender implements OutboxKeeper {
     for (const listener of [...this.#closeListeners]) listener();
     while (this.#listed.size > 0 && deadline.remainingMs > 0) {
       const error = await inTime(
-        this.#flusher.now().catch((reason: unknown) => reason as KitError),
+        this.#flusher.now().catch((reason: unknown) => asKitError(reason, "Sending")),
         deadline,
       );
       // A client that has ended stays so.
@@ -311,11 +312,12 @@ export class Sender implements OutboxKeeper {
     try {
       await this.learnTime();
       isCluster = await this.#context.isCluster(this.#deadline().remainingMs);
-    } catch (error) {
+    } catch (reason) {
       // No batch was made, so nothing was sent: waiting callers reject, the rest stays.
+      const error = asKitError(reason, "Sending");
       for (const [outbox, attempt] of ready) {
         if (!outbox.sealed) for (const { reject } of [...outbox.waiters]) reject(error);
-        this.#landed(outbox, attempt, error as KitError);
+        this.#landed(outbox, attempt, error);
       }
       return;
     }
@@ -367,10 +369,11 @@ export class Sender implements OutboxKeeper {
     const deadlineMs = Math.max(1, new Deadline(dueAt).remainingMs);
     try {
       replies = await script.run(this.#context, { series }, { plan }, { deadlineMs });
-    } catch (error) {
+    } catch (reason) {
+      const error = asKitError(reason, "Sending");
       for (const { batch, attempt } of group) {
-        this.#failed(batch, error as KitError);
-        this.#landed(batch.outbox, attempt, error as KitError);
+        this.#failed(batch, error);
+        this.#landed(batch.outbox, attempt, error);
       }
       return;
     }

@@ -182,7 +182,6 @@ export const connect = async (
   const asksItself = settings.enableReadyCheck ?? !!(nodes ?? settings.sentinels);
   // It costs 30–45 ms to load, and seconds on a slow disk, which are not the server's.
   const ioredis = await import("ioredis");
-  signal?.throwIfAborted();
   const deadline = Deadline.in(deadlineMs);
   const client = make(ioredis, place, { ...settings, enableReadyCheck: asksItself }, options.cluster);
   const end = superviseClient(client);

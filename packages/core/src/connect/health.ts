@@ -1,11 +1,10 @@
 import {
   type RedisLike,
   addressOf,
+  asKitError,
   Deadline,
-  isReplyError,
   reading,
   type KitError,
-  serverError,
   integerOption,
   type ClientContext,
   withContext,
@@ -73,7 +72,6 @@ const look = async ({ client, executor, inbox }: ClientContext, deadlineMs: numb
       mode: field("server_mode") ?? field("redis_mode"),
     };
   } catch (failure) {
-    const error = isReplyError(failure) ? serverError(failure, "PING") : (failure as KitError);
-    return { ...facts, ok: false, error, connection: client.status };
+    return { ...facts, ok: false, error: asKitError(failure, "PING"), connection: client.status };
   }
 };

@@ -1,6 +1,7 @@
 import { KitError, type RedisArgument, type RedisLike } from "../index.js";
 import {
   type Address,
+  asKitError,
   Deadline,
   type ExclusiveConnection,
   infoFields,
@@ -29,7 +30,7 @@ export const say = async (
   try {
     return { reply: await connection.call(command, args, deadline.remainingMs, mutates) };
   } catch (error) {
-    return isReplyError(error) ? { refusal: serverError(error, command) } : { lost: error as KitError };
+    return isReplyError(error) ? { refusal: serverError(error, command) } : { lost: asKitError(error, command) };
   }
 };
 
@@ -130,7 +131,7 @@ export const checkOut = async (
         connection.misrouted("");
       } else return { connection, before, mark };
     } catch (error) {
-      failure = error as KitError;
+      failure = asKitError(error, what);
       connection.misrouted("");
     }
     onFailure(failure);

@@ -3,6 +3,7 @@ export { Deadline, atDeadline, onAbort } from "./base/deadline.js";
 export { inTime, type Settle, settled, unlessAborted, untilAborted } from "./base/settle.js";
 export { TypedEmitter } from "./base/emitter.js";
 export {
+  asKitError,
   isForbidden,
   isReplyError,
   isSlotMoving,

@@ -3,6 +3,7 @@ export { evictionPolicy } from "./eviction.js";
 export { attachedReplicas, clusterMembers, infoFields, serverVersion } from "./server-replies.js";
 export {
   addressOf,
+  asKitError,
   atDeadline,
   attach,
   backoffMs,

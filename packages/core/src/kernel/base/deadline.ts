@@ -50,7 +50,7 @@ export class Deadline {
   /** What a message adds to its reason when the deadline passed in a stall; else empty. */
   get stall(): string {
     const seconds = (this.#stalledMs / 1_000).toFixed(1);
-    return this.#stalledMs > 0 ? `; the event loop of this process stood still for at least ${seconds} s` : "";
+    return this.#stalledMs > 0 ? `; the event loop stood still for at least ${seconds} s` : "";
   }
 }
 

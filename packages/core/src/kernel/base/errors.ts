@@ -19,6 +19,7 @@
  * - `KIT_TARGET`: an address for `connect()` cannot be understood
  * - `KIT_RECOVERED`: no failure, but the end of one: a worker or listener that had emitted an error works again; see `cause`
  * - `KIT_SERVER`: any other error of the server
+ * - `KIT_UNEXPECTED`: an error that is neither kit's nor the server's, as `cause`: a fault in kit, or in what the program gave it
  */
 export type CoreErrorCode =
   | "KIT_UNAVAILABLE"
@@ -39,6 +40,7 @@ export type CoreErrorCode =
   | "KIT_TARGET"
   | "KIT_RECOVERED"
   | "KIT_SERVER"
+  | "KIT_UNEXPECTED"
   // Of `@kit/core/config`: see `ConfigErrorCode`.
   | "KIT_CONFIG_MISSING"
   | "KIT_CONFIG_INVALID"
@@ -309,4 +311,18 @@ export const serverError = (error: Error, what: string): KitError => {
   for (const [pattern, code, reason, retryable] of serverCodes)
     if (pattern.test(reply)) return new KitError(code, `${what} failed: ${reason}`, { cause, retryable });
   return new KitError("KIT_SERVER", `${what} failed: ${replyOf(cause.message)}`, { cause });
+};
+
+/**
+ * Any error as one of ours, for what emits `error` or goes on by `retryable`: a reply of the server gets its code. One that is
+ * neither is a fault of kit, or of what the program gave it. It is worth another try like any that may pass: what goes on by
+ * itself must not stop for it in silence.
+ */
+export const asKitError = (error: unknown, what: string): KitError => {
+  if (KitError.is(error)) return error;
+  if (isReplyError(error)) return serverError(error, what);
+  const cause = safeCause(error);
+  // The place of a fault tells most of it.
+  if (error instanceof Error) cause.stack = error.stack!;
+  return new KitError("KIT_UNEXPECTED", `${what} failed: ${cause.message}`, { cause, retryable: true });
 };
