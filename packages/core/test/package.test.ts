@@ -28,6 +28,7 @@ const forAuthors = [
   "OutageReporter",
   "TypedEmitter",
   "addressOf",
+  "asKitError",
   "atDeadline",
   "attach",
   "attachedReplicas",
