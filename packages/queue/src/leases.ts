@@ -1,4 +1,3 @@
-import type { KitError } from "@kit/core";
 import {
   asKitError,
   expiryOf,
