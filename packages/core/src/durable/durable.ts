@@ -59,7 +59,7 @@ const reserved =
  * otherwise it is `unknown`. Data that `write` read counts as written: a retry that found its work done is `safe` only when
  * that work is confirmed. It is no consensus; see `replicas`.
  *
- * At most eight calls run at a time for a client; further calls wait in order of arrival. Commands on the client itself never
+ * At most eight calls run at a time for a client and prefix; further calls wait in order of arrival. Commands on the client itself never
  * wait for them. For several changes in one atomic step use a script: MULTI is refused, as are commands that block or change
  * the connection (AUTH, SELECT and the like).
  *

@@ -59,7 +59,7 @@ const reserved = /^(MULTI|EXEC|DISCARD|UNWATCH|RESET|QUIT|SELECT|[PS]?SUBSCRIBE)
  * Reads, decides and writes, all or nothing, if none of `keys` changed in between: WATCH, `attempt`, MULTI, the queued
  * writes, EXEC.
  *
- * Runs on a connection of its own (at most eight per client, opened on demand): on a shared one, other commands would fall
+ * Runs on a connection of its own (at most eight per client and prefix, opened on demand): on a shared one, other commands would fall
  * between WATCH and EXEC. When a key changed, `attempt` runs again after a jittered wait that doubles up to 100 ms; so it
  * must have no effects besides the writes that it queues. Contenders are not served in turn: on a busy key prefer a lock. On
  * a Cluster all keys must lie in one slot. An attempt that queues nothing ends without EXEC.

@@ -83,8 +83,9 @@ export class ClientContext {
   }
 
   /**
-   * Connections of our own for one purpose, opened on demand, each checked out by one borrower at a time. None once the
-   * context is detached. `isCallers`: replies come in the form of the client's, since the commands are the caller's.
+   * Connections of our own for one purpose, opened on demand, each checked out by one borrower at a time. The bound is for this
+   * client and prefix: another prefix has as many. None once the context is detached. `isCallers`: replies come in the form of
+   * the client's, since the commands are the caller's.
    */
   pool(purpose: string, maxConnections = 8, isCallers = false): ExclusivePool {
     let pool = this.#pools.get(purpose);
