@@ -1,4 +1,5 @@
 import type { KitError, RedisLike } from "@kit/core";
+import { Deadline, isReplyError, reading } from "@kit/core/toolkit";
 import {
   type AcquireReply,
   aliveMs,
@@ -90,13 +91,34 @@ export class SemaphoreCommands extends LeasingCommands<ResolvedPermit, scripts.U
     const { permits: first, permitsPerTenant: firstPerTenant = "" } = this.#limits;
     const perTenant = permitsPerTenant === null ? "-" : (permitsPerTenant ?? "");
     const args = { shared: this.shared, limit: permits ?? "", perTenant, first, firstPerTenant };
-    const go = (from: string): Promise<scripts.Resized> =>
-      scripts.resize.run(this.context, this.#keys, { ...args, from }, this.settings);
-    let resized = await go("");
+    const go = (from: string, notAfter = 0): Promise<scripts.Resized> =>
+      scripts.resize.run(this.context, this.#keys, { ...args, from, notAfter }, this.settings);
+    let resized = await go("", await this.#endOfCall());
+    while (resized.from === undefined && resized.isLate) {
+      // Our picture of the server's clock was wrong.
+      this.clockOf(this.#name).reset();
+      resized = await go("", await this.#endOfCall());
+    }
     while (resized.from !== undefined) resized = await go(resized.from);
     // The rest is only granted: somebody may have set other limits meanwhile.
     let { isMore } = resized;
     while (isMore) isMore = (await this.heartbeat(this.#name, [])).msLeft === -2;
+  }
+
+  /** The deadline of a call that begins now, by the server's clock; 0 where that cannot be asked for. */
+  async #endOfCall(): Promise<number> {
+    const { deadlineMs } = this.settings;
+    const sentAt = performance.now();
+    const known = this.clockOf(this.#name).serverMsAt(sentAt + deadlineMs);
+    if (known !== undefined) return known;
+    const call = reading(`semaphore.resize of ${this.#name}`, Deadline.in(deadlineMs));
+    try {
+      const [seconds, micros] = ((await this.context.executor.run("TIME", [], call)) as unknown[]).map(Number);
+      this.clockOf(this.#name).observe(sentAt, Number(seconds) * 1_000 + Math.floor(Number(micros) / 1_000));
+    } catch (error) {
+      if (!isReplyError(error)) throw error;
+    }
+    return this.clockOf(this.#name).serverMsAt(performance.now() + deadlineMs) ?? 0;
   }
 
   protected override async sendAcquire(

@@ -191,6 +191,8 @@ export class Semaphore extends TypedEmitter<SemaphoreEvents> implements AsyncDis
    *
    * @throws {TypeError | RangeError} no limit is given, or one is not an integer from 0 to 1,000,000,000, or a number is
    * given for `permitsPerTenant` and this object was made without it.
+   * A copy of the command that the network, or ioredis, delivers after `deadlineMs` changes nothing.
+   *
    * @throws {KitUnavailableError | KitUnknownOutcomeError} as every command. Calling it again does no harm.
    *
    * @example

@@ -65,8 +65,13 @@ const renewUntil = (promptUntil: number, ...terms: RenewTerms) =>
     { permits: terms.map(([permits]) => permits) },
     { promptUntil, terms: terms.map(([, permitRecord, termMs, sign = ""]) => ({ sign, termMs, permitRecord })) },
   );
-const resize = (limit: number | "", perTenant: number | "" | "-" = "", from = ""): Promise<scripts.Resized> =>
-  scripts.resize.run(db, keys, { shared: 0, limit, perTenant, first: 2, firstPerTenant: "", from });
+const resize = (
+  limit: number | "",
+  perTenant: number | "" | "-" = "",
+  from = "",
+  notAfter = 0,
+): Promise<scripts.Resized> =>
+  scripts.resize.run(db, keys, { shared: 0, limit, perTenant, first: 2, firstPerTenant: "", from, notAfter });
 const done = { from: undefined, isMore: false };
 /** Calls again as long as it is asked to; resolves with how often that was. */
 const toTheEnd = async (resized: scripts.Resized): Promise<number> => {
@@ -727,6 +732,14 @@ describe("resize", () => {
     expect(await acquire("a", { permits: 1, perTenant: 1, tenant: "x" })).toMatchObject({
       limits: { permits: 7, permitsPerTenant: 3 },
     });
+  });
+
+  it("changes nothing after its instant", async () => {
+    await resize(7);
+    const late = await unchanged(async () => await resize(9, "", "", (await serverMs()) - 1));
+    expect(late).toMatchObject({ isLate: true });
+    expect(await resize(9, "", "", (await serverMs()) + 60_000)).toEqual(done);
+    expect((await state()).meta).toEqual(aMeta({ layout: "1", permits: "9" }));
   });
 
   it("raised, lets in all that fit; lowered, takes nothing from anybody", async () => {

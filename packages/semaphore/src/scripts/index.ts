@@ -139,23 +139,25 @@ export const heartbeat: Script<
 
 /**
  * The progress of a change of the limits. With `from`, the tenants from there on are not re-evaluated yet. Otherwise all
- * are, and `isMore` says whether there is more to grant.
+ * are, and `isMore` says whether there is more to grant. `isLate`: nothing was done.
  */
-export type Resized = { readonly from: string } | { readonly from: undefined; readonly isMore: boolean };
+export type Resized =
+  { readonly from: string } | { readonly from: undefined; readonly isMore: boolean; readonly isLate?: true };
 
 /** Changes the limits. */
 export const resize: Script<
   SemaphoreKeyNames,
-  readonly ["shared", "limit", "perTenant", "first", "firstPerTenant", "from"],
+  readonly ["shared", "limit", "perTenant", "first", "firstPerTenant", "from", "notAfter"],
   Resized
 > = defineScript({
   name: "semaphore.resize",
   source: [waitQueueSource, grantSource, resizeSource],
   keys: semaphoreKeys,
-  args: ["shared", "limit", "perTenant", "first", "firstPerTenant", "from"],
+  args: ["shared", "limit", "perTenant", "first", "firstPerTenant", "from", "notAfter"],
   idempotent: true,
   reply: (raw) => {
     const text = String(raw);
+    if (text === "late") return { from: undefined, isMore: false, isLate: true };
     return text.startsWith("[") ? { from: text } : { from: undefined, isMore: text === "1" };
   },
 });

@@ -11,10 +11,12 @@
 -- ARGV[4]  first           integer  the limits that the caller was made with, where the server has none
 -- ARGV[5]  firstPerTenant  string   empty: no tenants
 -- ARGV[6]  from            string   where to go on, of the reply before; empty: this is the first call
+-- ARGV[7]  notAfter        integer  the limits are not changed after this instant, in epoch milliseconds; 0 if not known
 --
 -- Reply     from  not all tenants that wait are in their places yet: to be called again, for that alone
 --           1     done, but there may be more to grant than one call does
 --           0     done
+--           late  it is after notAfter: nothing changed
 --           error KIT_LAYOUT  written by a newer version, or damaged; nothing changed
 local permits = KEYS[1]
 local meta = KEYS[2]
@@ -27,10 +29,13 @@ local perTenant = ARGV[3]
 local first = ARGV[4]
 local firstPerTenant = ARGV[5]
 local from = ARGV[6]
+local notAfter = tonumber(ARGV[7])
 
 -- A write of nothing: at maxmemory those that follow one that shrinks are allowed.
 redis.call('ZREM', ready, '|')
 local now = readClock()
+-- A copy that comes late would put these limits in the place of newer ones.
+if notAfter > 0 and now > notAfter then return 'late' end
 local keys = { permits, meta, queue, ready, waiters }
 local semaphore = openSemaphore(keys, {
   now = now,
