@@ -54,6 +54,8 @@ const verdictWords: Readonly<Record<string, string>> = { done: "d", dead: "x" };
 const lookEveryMs = 5;
 /** How much longer the other workers wait, in case the timekeeper is gone. */
 const backupMs = { least: 50, spread: 200 };
+/** How long an idle worker goes without the server's time: it costs a command. */
+const timeEveryMs = 45_000;
 /** How many jobs that were handed back before the server looks for, to put the next one behind. */
 const maxPivots = 16;
 const longestTimerMs = 1_000_000_000;
@@ -101,6 +103,8 @@ export class Intake {
   #upkeepAt = 0;
   #watchedAt = -Infinity;
   #lookedAt = -Infinity;
+  /** When a reply last had the server's time. */
+  #timedAt = -Infinity;
   #mustLook = true;
   /** The timekeeper wakes exactly at the next due time; other workers wait a little longer. */
   #isTimekeeper = false;
@@ -251,7 +255,9 @@ export class Intake {
     }
     const { leaseMs } = this.#settings;
     const announces = count > 0 && this.leases.jobs.length === 0 && now - this.#watchedAt > leaseMs / 2;
-    const flags = `${isWoken ? "w" : ""}${looks ? "l" : ""}${announces ? "s" : ""}`;
+    const { context, keys } = this.#commands;
+    const isTimed = now - this.#timedAt < timeEveryMs && context.clockOf(keys.leases).earliest(0) !== undefined;
+    const flags = `${isWoken ? "w" : ""}${isTimed ? "" : "t"}${looks ? "l" : ""}${announces ? "s" : ""}`;
     // Where no take can be recorded, no repeat of the call would be known.
     const upkeep = this.#fences.hasFree ? this.#upkeep(now) : "";
     return { fence: this.#fences.take(), count, sure, leaseMs, flags, bounds: this.#bounds, upkeep };
@@ -368,8 +374,12 @@ export class Intake {
     // The step behind a wait ran at an unknown instant since it was sent. After a reconnect, with the server's clock not known,
     // its time says little.
     const isTimed = !request.flags.includes("w") || clock.earliest(0) !== undefined;
-    if (isTimed) clock.observe(sentAt, takenAt);
-    else this.#mustLook = true;
+    if (reply.nowMicros > 0) {
+      if (isTimed) {
+        clock.observe(sentAt, takenAt);
+        this.#timedAt = performance.now();
+      } else this.#mustLook = true;
+    }
     if (request.count > 0) this.#isDrained = reply.entries.length < request.count && !reply.isMore;
     if (reply.reclaimed.length > 0) {
       this.leases.loseAll(new Set(reply.reclaimed.map(({ member }) => member)));

@@ -414,7 +414,7 @@ describe("a queue whose connections break", () => {
     await node.call("CLIENT", "UNBLOCK", id);
     const tries = async (): Promise<number> => {
       const stats = String(await node.call("INFO", "commandstats"));
-      return Number(/cmdstat_evalsha:.*failed_calls=(\d+)/.exec(stats)?.[1] ?? 0);
+      return Number(/cmdstat_bzpopmin:.*rejected_calls=(\d+)/.exec(stats)?.[1] ?? 0);
     };
     await eventually(async () => expect(await tries()).toBeGreaterThan(3));
     // A worker that does not pause makes thousands.

@@ -227,10 +227,13 @@ describe("step", () => {
   });
 
   it("takes nothing for the copy of a call that found the queue idle, once there are jobs", async () => {
-    expect(await run(1, { count: 1, flags: "w" })).toMatchObject({ entries: [] });
+    expect(await run(1, { count: 1, flags: "w" })).toMatchObject({ entries: [], nowMicros: 0 });
     await addSome(a);
     expect(await run(1, { count: 1, flags: "w" })).toMatchObject({ entries: [] });
     expect(await run(2, { count: 1, flags: "w" })).toMatchObject({ entries: [a] });
+    await redis.client.del(...Object.values(keys()));
+    const { nowMicros } = await run(3, { count: 1, flags: "wt" });
+    expect(nowMicros / 1_000).toBeCloseTo(Date.now(), -4);
   });
 
   it("returns a lost take to the front in its order, without a look at other leases", async () => {

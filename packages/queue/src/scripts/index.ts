@@ -76,7 +76,7 @@ export interface StepReply {
   readonly refused: readonly string[];
   /** Leases that ended without their holder, and what became of their jobs. */
   readonly reclaimed: readonly Reclaimed[];
-  /** Server time in epoch microseconds. */
+  /** Server time in epoch microseconds; 0: an idle queue, and nobody wanted to know. */
   readonly nowMicros: number;
   /**
    * Server ms at which the next delayed job is due and the next lease ends; Infinity if there is none, undefined if the step did

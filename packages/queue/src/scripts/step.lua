@@ -18,7 +18,8 @@
 -- ARGV[2]   count        integer  how many jobs to take at most, up to 500
 -- ARGV[3]   sure         integer  how many of them though other workers are idle; the others only while none is
 -- ARGV[4]   leaseMs      integer  length of their leases
--- ARGV[5]   flags        string   `w` it stands behind a wait; `l` look for due jobs and ended leases; `s` jobs that are
+-- ARGV[5]   flags        string   `w` it stands behind a wait; `l` look for due jobs and ended leases; `t` reply with the time
+--                                 also where the queue is idle; `s` jobs that are
 --                                 taken begin a time of work: tell the idle workers
 -- ARGV[6]   bounds       string   `maxCrashes maxCount maxAgeMs maxBytes`: crashes that make a job a dead letter, and how
 --                                 many letters are kept
@@ -32,7 +33,7 @@
 --           what of that is still leased; a call that comes after a later one in its slot takes nothing. Their entries, one a line;
 --           their records in `failures`, one a line, empty if none has one; members whose leases had been reclaimed, one a
 --           line; members that were taken back, one a line, each with a blank and its crashes, an `x` behind them if it is
---           dead, or `gone` where there is no such job any more; `now nextDue nextEnd promoted isMore` in epoch microseconds and
+--           dead, or `gone` where there is no such job any more; `now nextDue nextEnd promoted isMore` in epoch microseconds (0 on an idle queue) and
 --           ms, -1 for none, -2 for not looked; 1 if jobs were left to other workers
 local jobs = KEYS[1]
 local waiting = KEYS[2]
@@ -58,31 +59,34 @@ local others = { unpack(ARGV, 9) }
 
 -- Libraries
 
-local time = redis.call('TIME')
-local now = time[1] * 1000 + math.floor(time[2] / 1000)
-local micros = string.format('%.0f', time[1] * 1000000 + time[2])
 local isWoken = string.find(flags, 'w', 1, true)
 local looks = string.find(flags, 'l', 1, true)
+local now, micros = 0, '0'
+local function readClock()
+  local time = redis.call('TIME')
+  now = time[1] * 1000 + math.floor(time[2] / 1000)
+  micros = string.format('%.0f', time[1] * 1000000 + time[2])
+end
 
--- Removes nothing. At maxmemory Redis allows writes in a script after one that can only free memory. Like the reads below it
--- fails on a key of another type, before anything is changed.
-redis.call('ZREM', leases, '')
-
--- Records the take; returns nil, or what is recorded, if it was recorded before, or a later one was.
-local function record(entries)
-  local last = redis.call('SET', taken, fence .. '\n' .. entries, 'PX', 600000, 'GET')
-  if not last or takeNumber(last) < takeNumber(fence) then return nil end
-  redis.call('SET', taken, last, 'PX', 600000)
+-- Whether the take was recorded before, or a later one was: `last` is what the record was. Then it is put back, and returned.
+local function repeated(last)
+  if type(last) ~= 'string' or takeNumber(last) < takeNumber(fence) then return nil end
+  redis.pcall('SET', taken, last, 'PX', 600000)
   return last
 end
 
--- Most waits end on an idle queue.
+-- Most waits end on an idle queue. A server that refuses writes lets them.
 local hasUpkeep = upkeep ~= '' and (upkeep ~= '0' or redis.call('EXISTS', dead) == 1)
 if isWoken and not hasUpkeep and redis.call('EXISTS', waiting, prioritised, delayed, leases) == 0 then
-  record('')
+  repeated(redis.pcall('SET', taken, fence .. '\n', 'PX', 600000, 'GET'))
+  if string.find(flags, 't', 1, true) then readClock() end
   return { '', '', '', '', micros .. ' -1 -1 0 0' }
 end
 
+readClock()
+-- Removes nothing. At maxmemory Redis allows writes in a script after one that can only free memory. Like the reads below it
+-- fails on a key of another type, before anything is changed.
+redis.call('ZREM', leases, '')
 -- One command says both whether any of the rare keys exist, and whether `wake` does. An idle worker would have popped its marker.
 local found = redis.call('EXISTS', prioritised, failures, wake, wake, wake)
 local isRare = found % 3 > 0
@@ -243,7 +247,11 @@ if count > 0 then
   entries = rankedLeft > 0 and firstRanked(count) or firstWaiting(count)
   reply = blobsOf(entries)
 end
-local recorded = (takes or upkeep ~= '') and record(table.concat(entries, '\n'))
+local recorded
+if takes or upkeep ~= '' then
+  local took = fence .. '\n' .. table.concat(entries, '\n')
+  recorded = repeated(redis.call('SET', taken, took, 'PX', 600000, 'GET'))
+end
 if recorded then
   ranked, plain, isRare = {}, 0, true
   entries = fenceOf(recorded) == fence and heldOf(leases, recorded) or {}
