@@ -255,7 +255,8 @@ export class Queue<Jobs extends JobTypes<Jobs> = AnyJobs> extends TypedEmitter<Q
   }
 
   /**
-   * Ends this object: waiting adds are sent and its workers close, each within `timeoutMs`. The client is not touched.
+   * Ends this object: waiting adds are sent and its workers close, each within `timeoutMs`; handlers that are aborted then have
+   * their worker's `abortGraceMs`. The client is not touched.
    * Idempotent: the options of the first call hold.
    *
    * @throws {TypeError | RangeError} an option is not what it should be; nothing else.
