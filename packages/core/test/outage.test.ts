@@ -1,0 +1,47 @@
+import { describe, expect, it } from "vitest";
+import { KitError, KitUnavailableError, KitUnknownOutcomeError } from "../src/index.js";
+import { OutageReporter } from "../src/toolkit/index.js";
+
+const away = new KitUnavailableError("no answer", "host:1");
+const unknown = new KitUnknownOutcomeError("lost", undefined);
+const refused = new KitError("KIT_NO_PERMISSION", "not allowed");
+
+const reporting = (): { readonly reporter: OutageReporter; readonly codes: string[]; readonly errors: KitError[] } => {
+  const errors: KitError[] = [];
+  const codes: string[] = [];
+  const reporter = new OutageReporter((error) => {
+    errors.push(error);
+    codes.push(error.code);
+  });
+  return { reporter, codes, errors };
+};
+
+describe("An outage", () => {
+  it("is reported once for all loops that it stops, and once when the last of them works again", () => {
+    const { reporter, codes, errors } = reporting();
+    reporter.failed("waiting", unknown);
+    reporter.failed("taking", away);
+    reporter.failed("waiting", away);
+    reporter.report(away);
+    expect(codes).toEqual(["KIT_UNKNOWN_OUTCOME"]);
+    reporter.worked("taking");
+    expect(codes).toHaveLength(1);
+    reporter.worked("waiting");
+    reporter.worked("waiting");
+    expect(codes).toEqual(["KIT_UNKNOWN_OUTCOME", "KIT_RECOVERED"]);
+    expect(errors[1]).toMatchObject({ cause: unknown, message: expect.stringMatching(/ s: lost$/) as string });
+  });
+
+  it("of another kind is reported, too, and a connection ends none but the lack of one", () => {
+    const { reporter, codes } = reporting();
+    reporter.failed("waiting", away);
+    reporter.connected("waiting");
+    reporter.failed("waiting", refused);
+    reporter.connected("waiting");
+    reporter.failed("waiting", refused);
+    expect(codes).toEqual(["KIT_UNAVAILABLE", "KIT_RECOVERED", "KIT_NO_PERMISSION"]);
+    reporter.failed("taking", away);
+    reporter.report(new KitError("KIT_SERVER", "once"));
+    expect(codes.slice(3)).toEqual(["KIT_UNAVAILABLE", "KIT_SERVER"]);
+  });
+});
