@@ -8,6 +8,7 @@ import { connect, type ConnectOptions } from "../src/connect/connect.js";
 import { asKitError, KitError } from "../src/kernel/base/errors.js";
 import { keyspace } from "../src/kernel/base/keyspace.js";
 import { optimistic, type Transaction } from "../src/transaction/optimistic.js";
+import { OutageReporter } from "../src/kernel/base/outage.js";
 import { retry } from "../src/kernel/base/retry.js";
 import { defineScript } from "../src/kernel/script/script.js";
 import { exposures } from "@tooling/vitest/helpers";
@@ -213,6 +214,15 @@ describe("an error shows neither password nor payload", () => {
       await raises("KIT_TARGET", connect(url));
     const { url } = await guarded();
     await raises("KIT_TARGET", connect(`${url}/99`));
+  });
+
+  it("of an outage that is over", async () => {
+    const errors: KitError[] = [];
+    const reporter = new OutageReporter((error) => errors.push(error));
+    const { fails } = await guarded();
+    reporter.failed("loop", await fails("KIT_SERVER", script("return redis.call('NOPE', ARGV[1])")));
+    reporter.worked("loop");
+    await raises("KIT_RECOVERED", Promise.reject(errors[1]!));
   });
 
   it("of an option that is wrong", async () => {
