@@ -31,7 +31,6 @@ for member in string.gmatch(members, '[^\n]+') do
     entries[#held] = leasedEntry(member)
   end
 end
--- The place of an entry that is gone by now is not known; then the next one counts, or else the front.
 local pivot
 for entry in string.gmatch(#entries > 0 and after or '', '[^\n]+') do
   pivot = pivot or redis.call('LPOS', waiting, entry, 'MAXLEN', 100) and entry

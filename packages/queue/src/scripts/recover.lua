@@ -28,7 +28,6 @@ if not last or takeNumber(last) < takeNumber(fence) then
   redis.call('SET', taken, fence .. '\n', 'PX', 600000)
   return 0
 end
--- A worker uses a slot again only after it has the reply, or the take was undone.
 if fenceOf(last) ~= fence then return 0 end
 local entries, members = heldOf(leases, last)
 if #entries > 0 then

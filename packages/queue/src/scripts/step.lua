@@ -13,14 +13,12 @@
 -- KEYS[10]  meta         hash     counters
 -- KEYS[11]  taken        string   the last take in this slot of its worker: its fence, then its entries, one a line
 -- KEYS[n]   replies      hash     for each caller: id to what became of the job
--- ARGV[1]   fence        string   12 characters, of this call alone: 7 of the worker, then a count in base 36; empty where it
---                                 takes nothing and has no upkeep
+-- ARGV[1]   fence        string   12 characters, of this call alone
 -- ARGV[2]   count        integer  how many jobs to take at most, up to 500
--- ARGV[3]   sure         integer  how many of them though other workers are idle; the others only while none is
+-- ARGV[3]   sure         integer  how many of them though others are idle
 -- ARGV[4]   leaseMs      integer  length of their leases
 -- ARGV[5]   flags        string   `w` it stands behind a wait; `l` look for due jobs and ended leases; `t` reply with the time
---                                 also where the queue is idle; `s` jobs that are
---                                 taken begin a time of work: tell the idle workers
+--                                 even if idle; `s` jobs that are taken begin a time of work: tell the idle workers
 -- ARGV[6]   bounds       string   `maxCrashes maxCount maxAgeMs maxBytes`: crashes that make a job a dead letter, and how
 --                                 many letters are kept
 -- ARGV[7]   upkeep       string   how many jobs were completed since this worker last said so; empty: nothing to say
@@ -29,12 +27,11 @@
 --                                 next attempt; its new record for `failures`, empty where it is done; what its caller is
 --                                 told, empty where nobody waits: which of `replies`, its channel, its name, the outcome
 --
--- Reply     {blob, …, entries, records, refused, reclaimed, state}: what was taken, in order; a repeat of the call replies with
---           what of that is still leased; a call that comes after a later one in its slot takes nothing. Their entries, one a line;
---           their records in `failures`, one a line, empty if none has one; members whose leases had been reclaimed, one a
---           line; members that were taken back, one a line, each with a blank and its crashes, an `x` behind them if it is
---           dead, or `gone` where there is no such job any more; `now nextDue nextEnd promoted isMore` in epoch microseconds (0 on an idle queue) and
---           ms, -1 for none, -2 for not looked; 1 if jobs were left to other workers
+-- Reply     {blob, …, entries, records, refused, reclaimed, state}: what was taken, in order (of a repeat: what is still leased);
+--           their entries, one a line; their records in `failures`, one a line, empty if none has one; members whose leases had
+--           been reclaimed, one a line; members that were taken back, one a line, each with a blank and its crashes, an `x`
+--           behind them if it is dead, or `gone` where there is no such job any more; `now nextDue nextEnd promoted isMore` in
+--           epoch microseconds (0: idle) and ms, -1 for none, -2 for not looked
 local jobs = KEYS[1]
 local waiting = KEYS[2]
 local prioritised = KEYS[3]
@@ -68,14 +65,14 @@ local function readClock()
   micros = string.format('%.0f', time[1] * 1000000 + time[2])
 end
 
--- Whether the take was recorded before, or a later one was: `last` is what the record was. Then it is put back, and returned.
+-- The former record, put back, if it is of this take or a later one.
 local function repeated(last)
   if type(last) ~= 'string' or takeNumber(last) < takeNumber(fence) then return nil end
   redis.pcall('SET', taken, last, 'PX', 600000)
   return last
 end
 
--- Most waits end on an idle queue. A server that refuses writes lets them.
+-- Most waits end on an idle queue, also where the server refuses writes.
 local hasUpkeep = upkeep ~= '' and (upkeep ~= '0' or redis.call('EXISTS', dead) == 1)
 if isWoken and not hasUpkeep and redis.call('EXISTS', waiting, prioritised, delayed, leases) == 0 then
   repeated(redis.pcall('SET', taken, fence .. '\n', 'PX', 600000, 'GET'))
@@ -84,10 +81,9 @@ if isWoken and not hasUpkeep and redis.call('EXISTS', waiting, prioritised, dela
 end
 
 readClock()
--- Removes nothing. At maxmemory Redis allows writes in a script after one that can only free memory. Like the reads below it
--- fails on a key of another type, before anything is changed.
+-- Removes nothing. At maxmemory Redis allows writes in a script after one that can only free memory.
 redis.call('ZREM', leases, '')
--- One command says both whether any of the rare keys exist, and whether `wake` does. An idle worker would have popped its marker.
+-- Whether a rare key exists, and, three times, `wake`: an idle worker would have popped its marker.
 local found = redis.call('EXISTS', prioritised, failures, wake, wake, wake)
 local isRare = found % 3 > 0
 local isLimited = found < 3 and sure < count

@@ -4,12 +4,11 @@
 -- Needs fenceOf
 -- Defines takeNumber, heldOf
 
--- Takes in one slot of a worker have growing numbers.
 local function takeNumber(record)
   return tonumber(string.sub(record, 8, 12), 36)
 end
 
--- The entries of a take that are still leased, in the order in which they were taken, and their members of `leases`.
+-- The entries that are still leased, and their members of `leases`.
 local function heldOf(leases, record)
   local all, entries, members = {}, {}, {}
   for entry in string.gmatch(string.sub(record, 14), '[^\n]+') do all[#all + 1] = fenceOf(record) .. entry end
