@@ -44,16 +44,6 @@ export const queueControls: readonly QueueControl[] = [
     mutation: { script: "recover", operands: [], lua: "if true then return 0 end" },
   },
   {
-    name: "repeats-take-again",
-    invariants: ["charged"],
-    kind: "requests repeated",
-    mutation: {
-      script: "step",
-      operands: ["taken"],
-      lua: "local call = redis.call local function forgetful(command, key, ...) local reply = call(command, key, ...) if command == 'SET' and key == taken then return false end return reply end local redis = { call = forgetful, pcall = forgetful }\\n-- Libraries\\n",
-    },
-  },
-  {
     name: "outcomes-are-dropped",
     invariants: ["called"],
     kind: anyTime,
