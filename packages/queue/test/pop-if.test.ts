@@ -75,6 +75,36 @@ describe.each(modes)("popIf (%s)", (mode) => {
     expect(popIfLibrary).toMatch(/^#!lua name=kit_pop_if\n/);
   });
 
+  it("is loaded on every master also by a client that knows none yet", async () => {
+    for (const node of redis.server.nodes) await node.call("FUNCTION", "FLUSH");
+    await loadPopIf(redis.connect());
+    const lists = await Promise.all(redis.server.nodes.map((node) => node.call("FUNCTION", "LIST")));
+    expect(lists.filter((list) => String(list).includes("kit_pop_if")).length).toBeGreaterThan(
+      mode === "cluster" ? 2 : 0,
+    );
+  });
+
+  it("does not wait for a server that is silent", async () => {
+    await db().ping();
+    const [node] = redis.server.nodes;
+    await node!.pause();
+    redis.defer(() => node!.resume());
+    expect(await rejection(loadPopIf(db(), { deadlineMs: 200 }))).toMatchObject({ code: "KIT_UNAVAILABLE" });
+    await node!.resume();
+  });
+
+  it.each(both)("by %s works on a server at its memory limit", async (_how, pop) => {
+    const key = keyOf();
+    await loadPopIf(db());
+    await db().zadd(key, 1, "due");
+    const limit = async (maxmemory: string): Promise<void> => {
+      for (const node of redis.server.nodes) await node.call("CONFIG", "SET", "maxmemory", maxmemory);
+    };
+    redis.defer(() => limit("0"));
+    await limit("1");
+    expect(await pop(db(), key, "low")).toEqual({ member: "due", score: 1 });
+  });
+
   it("refuses arguments that make no sense, and keys of another type", async () => {
     const wrong: readonly unknown[][] = [
       ["", "low"],

@@ -1,10 +1,14 @@
-import type { RedisLike } from "@kit/core";
+import { KitUnavailableError, type RedisLike } from "@kit/core";
 import {
+  addressOf,
   choiceOption,
+  Deadline,
   integerOption,
   isReplyError,
   optionsObject,
+  reading,
   serverError,
+  settled,
   signalOption,
   withContext,
 } from "@kit/core/toolkit";
@@ -54,11 +58,15 @@ export const popIf = async (
   return await popIfScript.run(redis, { members: key }, { from: end, bound: limit }, resolved);
 };
 
-/** `popIf` as a library of Redis Functions, for callers in any language: `FCALL kit_pop_if 1 key low ""`. Redis 7 and later. */
+/**
+ * `popIf` as a library of Redis Functions, for callers in any language: `FCALL kit_pop_if 1 key low ""`. Redis 7 and later. It
+ * removes only, so it also works on a server at its memory limit.
+ */
 export const popIfLibrary: string = `#!lua name=kit_pop_if
-redis.register_function('kit_pop_if', function(KEYS, ARGV)
+local function pop(KEYS, ARGV)
 ${popIfScript.source}
-end)
+end
+redis.register_function{function_name='kit_pop_if', callback=pop, flags={'allow-oom'}}
 `;
 
 interface Node {
@@ -71,19 +79,30 @@ const mastersOf = (client: object): readonly Node[] =>
 /**
  * Loads {@link popIfLibrary} on the server, or on every master of a Cluster, and replaces an earlier version. Redis keeps it with
  * the data: it survives a restart and is replicated, so it is there after a failover. A master that joins a Cluster later needs
- * it loaded again, unless `redis-cli --cluster add-node` copies it.
+ * it loaded again, unless `redis-cli --cluster add-node` copies it. Loading it again does no harm.
  *
+ * @throws {KitUnavailableError} a server did not answer in time; some masters may have it.
  * @throws {KitError} a server refused: it is older than Redis 7, or the user may not.
+ * @throws {TypeError | RangeError} an option is not what it should be.
  */
-export const loadPopIf = async (redis: RedisLike): Promise<void> => {
-  await withContext(redis, async ({ client }) => {
-    const nodes = mastersOf(client);
-    await Promise.all(
-      nodes.map((node) =>
-        node.call("FUNCTION", "LOAD", "REPLACE", popIfLibrary).catch((error: unknown) => {
-          throw isReplyError(error) ? serverError(error, "FUNCTION LOAD") : error;
-        }),
-      ),
+export const loadPopIf = async (redis: RedisLike, options: PopIfOptions = {}): Promise<void> => {
+  const { deadlineMs = 2_000, signal } = optionsObject("options", options, ["deadlineMs", "signal"]);
+  const deadline = Deadline.in(integerOption("deadlineMs", deadlineMs, 1));
+  const call = reading("FUNCTION LOAD", deadline, signalOption("signal", signal));
+  await withContext(redis, async ({ client, executor }) => {
+    // Before that the client of a Cluster knows no master.
+    await executor.ready(call);
+    const load = async (node: Node): Promise<unknown> =>
+      await node.call("FUNCTION", "LOAD", "REPLACE", popIfLibrary).catch((error: unknown) => {
+        throw isReplyError(error) ? serverError(error, "FUNCTION LOAD") : error;
+      });
+    await settled<unknown>(
+      call,
+      ({ reject }) => {
+        const address = addressOf(client);
+        reject(new KitUnavailableError(`No answer from Redis at ${address} in time: FUNCTION LOAD`, address));
+      },
+      ({ resolve, reject }) => void Promise.all(mastersOf(client).map(load)).then(resolve, reject),
     );
   });
 };
