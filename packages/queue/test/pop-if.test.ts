@@ -87,10 +87,10 @@ describe.each(modes)("popIf (%s)", (mode) => {
   it("does not wait for a server that is silent", async () => {
     await db().ping();
     const [node] = redis.server.nodes;
-    await node!.pause();
+    node!.pause();
     redis.defer(() => node!.resume());
     expect(await rejection(loadPopIf(db(), { deadlineMs: 200 }))).toMatchObject({ code: "KIT_UNAVAILABLE" });
-    await node!.resume();
+    node!.resume();
   });
 
   it.each(both)("by %s works on a server at its memory limit", async (_how, pop) => {
