@@ -135,7 +135,7 @@ export class JobBackoffError extends KitError {
   readonly job: string;
 
   constructor(job: string, cause: unknown) {
-    super("KIT_JOB_BACKOFF", `The back-off of a ${shown(job)} job failed; the default applies`, { cause });
+    super("KIT_JOB_BACKOFF", `The back-off of a ${shown(job)} job failed`, { cause });
     this.job = job;
   }
 }

@@ -60,6 +60,8 @@ const timeEveryMs = 45_000;
 const maxPivots = 16;
 const longestTimerMs = 1_000_000_000;
 const nothing: Demand = { count: 0, sure: 0 };
+/** How late completed jobs are counted. */
+const countEveryMs = 1_000;
 
 /** A job whose header cannot be read: it has no name. */
 const damaged: StoredJob = parseBlob(Buffer.from("0  y\n"));
@@ -99,7 +101,9 @@ export class Intake {
   #failures = 0;
   #isRecovering = false;
   #blobBytes = 1_024;
+  /** Completed jobs that the server has not counted yet. */
   #completed = 0;
+  #countTimer: NodeJS.Timeout | undefined;
   #upkeepAt = 0;
   #watchedAt = -Infinity;
   #lookedAt = -Infinity;
@@ -154,7 +158,6 @@ export class Intake {
   end(ending: Ending): void {
     this.#unconfirmed++;
     this.#outbox.push(ending);
-    if (ending.verdict === "done") this.#completed++;
   }
 
   /** Deferred a little, so that jobs that end in the same turn travel together. */
@@ -172,7 +175,8 @@ export class Intake {
       const ending = Math.min(this.#outbox.length, maxEnded);
       const mayTake = this.#isTaking && !this.#isDrained && !this.#isWaiting && this.#fences.hasFree;
       const wanted = mayTake ? this.#wanted(ending) : nothing;
-      if (wanted.count === 0 && ending === 0 && !(this.#mustLook && this.#isTaking)) break;
+      const isOwed = this.#isTaking ? this.#mustLook : this.#completed > 0 && this.#fences.hasFree;
+      if (wanted.count === 0 && ending === 0 && !isOwed) break;
       void this.#call(wanted);
     }
     if (this.#isTaking && this.#isDrained && !this.#isWaiting && this.#pending === 0 && this.#fences.hasFree) {
@@ -232,12 +236,13 @@ export class Intake {
     if (this.#immediate) clearImmediate(this.#immediate);
     clearTimeout(this.#retryTimer);
     clearTimeout(this.#timer);
+    clearTimeout(this.#countTimer);
     this.leases.close();
   }
 
   get #isSettled(): boolean {
     const isSending = this.#inFlight > 0 || this.#returning > 0 || this.#isWaiting;
-    return this.#unconfirmed === 0 && !isSending && this.#lostFences.size === 0;
+    return this.#unconfirmed + this.#completed === 0 && !isSending && this.#lostFences.size === 0;
   }
 
   #wanted(ending: number): Demand {
@@ -258,14 +263,17 @@ export class Intake {
     const { context, keys } = this.#commands;
     const isTimed = now - this.#timedAt < timeEveryMs && context.clockOf(keys.leases).earliest(0) !== undefined;
     const flags = `${isWoken ? "w" : ""}${isTimed ? "" : "t"}${looks ? "l" : ""}${announces ? "s" : ""}`;
-    // Where no take can be recorded, no repeat of the call would be known.
-    const upkeep = this.#fences.hasFree ? this.#upkeep(now) : "";
+    // Where no take can be recorded, no repeat of the call would be known. The step behind a wait may run much later, or never.
+    const mayCount = this.#fences.hasFree && !(isWoken && this.#completed > 0);
+    const upkeep = mayCount ? this.#upkeep(now) : "";
     return { fence: this.#fences.take(), count, sure, leaseMs, flags, bounds: this.#bounds, upkeep };
   }
 
   /** Sends the counts once a second; at least once a minute the server drops dead letters that are too old. */
   #upkeep(now: number): string {
-    const isDue = this.#isTaking ? now - this.#upkeepAt >= (this.#completed > 0 ? 1_000 : 60_000) : this.#completed > 0;
+    const isDue = this.#isTaking
+      ? now - this.#upkeepAt >= (this.#completed > 0 ? countEveryMs : 60_000)
+      : this.#completed > 0;
     if (!isDue) return "";
     this.#upkeepAt = now;
     const text = String(this.#completed);
@@ -295,7 +303,8 @@ export class Intake {
     this.#pending -= count;
     if ("error" in outcome) {
       this.#outbox.unshift(...endings);
-      if (isUnknown(outcome.error)) {
+      if (!isUnknown(outcome.error)) this.#completed += Number(request.upkeep);
+      else {
         for (const { job } of endings) job.isRepeat = true;
         this.#lose(request.fence);
       }
@@ -345,8 +354,17 @@ export class Intake {
       const { job } = ending;
       job.state = "ended";
       this.leases.release(job);
-      this.#host.ended(ending, !isRefused?.has(job.member));
+      const isAccepted = !isRefused?.has(job.member);
+      if (isAccepted && ending.verdict === "done") this.#completed++;
+      this.#host.ended(ending, isAccepted);
     }
+    // If no other call takes the count along.
+    if (this.#completed > 0)
+      this.#countTimer ??= setTimeout(() => {
+        this.#countTimer = undefined;
+        this.#mustLook = true;
+        this.pump();
+      }, countEveryMs).unref();
   }
 
   async #wait(wanted: Demand): Promise<void> {

@@ -341,7 +341,7 @@ export const idsOption = (ids: readonly string[]): readonly string[] => {
   if (!Array.isArray(ids)) throw new TypeError("Expected `ids` to be an array");
   for (const id of ids)
     // It would part the list of ids.
-    if (/\p{Cc}/u.test(textOption("id", id, 160))) throw new RangeError("Expected `id` to have no control characters");
+    if (/\p{Cc}/u.test(textOption("id", id, 160))) throw new RangeError("Expected `id` without control characters");
   return ids;
 };
 

@@ -285,8 +285,7 @@ export class Queue<Jobs extends JobTypes<Jobs> = AnyJobs> extends TypedEmitter<Q
     const { id, words, op } = resolved;
     if (op !== undefined) {
       const former = parseOp(op);
-      if (id !== undefined && id !== former.id)
-        throw new TypeError(`Expected \`op\` to be of an add of the job ${JSON.stringify(id)}`);
+      if (id !== undefined && id !== former.id) throw new TypeError(`Expected \`op\` to come from an add of \`id\``);
       return { head, payload, words: `\tu${words}${former.word}`, id: former.id, op, isRepeat: true };
     }
     return { head, payload, words: id === undefined ? words : `\tu${words}`, id, op, isRepeat: false };

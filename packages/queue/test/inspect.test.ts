@@ -114,6 +114,25 @@ describe("kit inspect job", () => {
   });
 });
 
+describe("the number of completed jobs", () => {
+  it("is known soon after the last one, and at once when the worker has closed", async () => {
+    const other = fixture.make({ name: "other" });
+    const worker = fixture.work(other, () => undefined);
+    const done = async (): Promise<unknown> => {
+      const completed = new Promise((resolve) => worker.once("completed", resolve));
+      await other.add("job", 1);
+      return await completed;
+    };
+    const completed = async (): Promise<number> =>
+      (await inspectQueue(client(), { queue: "other", prefix: redis.prefix })).completed;
+    for (let n = 0; n < 10; n++) await done();
+    await eventually(async () => expect(await completed()).toBe(10));
+    for (let n = 0; n < 3; n++) await done();
+    await worker.close();
+    expect(await completed()).toBe(13);
+  });
+});
+
 describe("a job whose entry or lease was deleted", () => {
   const address = (): { queue: string; prefix: string } => ({ queue: name, prefix: redis.prefix });
 
