@@ -16,4 +16,4 @@ const { items } = await products.rebuild(catalogue(), { onInvalid: (_error, { id
 console.log(items, refused.join()); // prints: 2 2
 
 const found = await products.suggest("lamp");
-console.log(found.items.map(({ text }) => text).join()); // prints: Brass lamp,Lamp oil
+console.log(found.items.map(({ text }) => text).join()); // prints: Lamp oil,Brass lamp

@@ -12,6 +12,7 @@ import {
   mostFoldBytes,
   parseRecord,
   parseRow,
+  isNameRow,
 } from "./entry.js";
 import { RebuildLostError } from "./errors.js";
 import { foldPrefix } from "./fold/index.js";
@@ -238,11 +239,11 @@ export class IndexCommands {
   }
 
   /**
-   * The entries that match; if they are too few and `typos` allows it, followed by those that match except for one
-   * character.
+   * The entries that match, `most` at most; if they are fewer than the limit and `typos` allows it, followed by those that match
+   * except for one character.
    */
-  suggest(query: string, resolved: ResolvedQuery, signal: AbortSignal | undefined): Promise<Found> {
-    const found = this.#suggest(query, resolved.words, resolved.limit, signal);
+  suggest(query: string, resolved: ResolvedQuery, most: number, signal: AbortSignal | undefined): Promise<Found> {
+    const found = this.#suggest(query, resolved.words, most, signal);
     return resolved.typos === 0 ? found : found.then((matching) => this.#withMistyped(matching, resolved, signal));
   }
 
@@ -259,7 +260,10 @@ export class IndexCommands {
       }),
     );
     const texts = spelt.flatMap((one) => one.texts);
-    const others = await Promise.all(texts.map((text) => this.#suggest(text, resolved.words, resolved.limit, signal)));
+    // Together they read about twice what one answer may have, so that the server's time has a bound.
+    const each = Math.min(resolved.limit, Math.max(10, Math.ceil((2 * resolved.limit) / texts.length)));
+    const others = await Promise.all(texts.map((text) => this.#suggest(text, resolved.words, each, signal)));
+    const areMore = others.some(({ hasMore }) => hasMore);
     const more = new Map(
       others.flatMap((other) => other.items.map((item) => [item.id, { ...item, foundBy: other.query }] as const)),
     );
@@ -268,8 +272,8 @@ export class IndexCommands {
     return {
       ...found,
       items: all.slice(0, resolved.limit),
-      hasMore: found.hasMore || all.length > resolved.limit || others.some((other) => other.hasMore),
-      truncated: [found, ...spelt, ...others].some((one) => one.truncated),
+      hasMore: found.hasMore || all.length > resolved.limit || areMore,
+      truncated: [found, ...spelt, ...others].some((one) => one.truncated) || (areMore && each < resolved.limit),
     };
   }
 
@@ -404,9 +408,7 @@ export class IndexCommands {
       if (reply.state === "lost") throw new RebuildLostError(this.#name);
       this.#learn(shard, reply.settings, reply.staged);
     }
-    throw new KitError("KIT_CONFLICT", `The settings of ${JSON.stringify(this.#name)} keep changing`, {
-      retryable: true,
-    });
+    throw this.#unsettled();
   }
 
   async #ask(
@@ -446,9 +448,12 @@ export class IndexCommands {
       }
       this.#learn(shard, reply.settings, shard.staged);
     }
-    throw new KitError("KIT_CONFLICT", `The settings of ${JSON.stringify(this.#name)} keep changing`, {
-      retryable: true,
-    });
+    throw this.#unsettled();
+  }
+
+  #unsettled(): KitError {
+    const message = `The settings of ${JSON.stringify(this.#name)} keep changing`;
+    return new KitError("KIT_CONFLICT", message, { retryable: true });
   }
 
   /** Answers queries by weight; undefined if there is no index. */
@@ -493,7 +498,8 @@ export class IndexCommands {
   }
 
   /**
-   * Answers a query of an alphabetical index by one plain range, without a script. A row with the tag of other rules is not
+   * Answers a query of an alphabetical index by one plain range, without a script: the first `limit` names that begin with it. If
+   * there are fewer, or they lie between rows of later words, a longer range has all, and what begins with it sorted by name. A row with the tag of other rules is not
    * found, so no answer mixes two rebuilds; if nothing is found, the rules are read. Undefined if they have changed.
    */
   async #range(
@@ -503,30 +509,20 @@ export class IndexCommands {
     limit: number,
     signal: AbortSignal | undefined,
   ): Promise<Found | undefined> {
-    const items = new Map<string, Item>();
-    const answer = (hasMore: boolean, truncated: boolean): Found => {
-      const found = [...items.values()];
-      return {
-        query,
-        rules,
-        items: found.slice(0, limit),
-        hasMore: hasMore || found.length > limit,
-        truncated,
-      };
-    };
-    // An entry that matches with several words has several rows. The query is then repeated with a higher limit, so that the
-    // whole answer is of one instant.
-    for (const most of [limit + 1, Math.max(mostRows, 4 * limit)]) {
+    for (let most = limit + 1; ; most = Math.max(mostRows, 4 * limit)) {
       const rows = await this.#rows(shard, query.text, most, signal);
-      if (rows.length === 0) return (await this.#isStill(shard, signal)) ? answer(false, false) : undefined;
-      items.clear();
-      for (const row of rows) {
-        const item = parseRow(row, shard.tag.length, rules);
-        if (items.size <= limit && !items.has(item.id)) items.set(item.id, item);
-      }
-      if (rows.length < most || items.size > limit) return answer(false, false);
+      if (rows.length === 0 && !(await this.#isStill(shard, signal))) return undefined;
+      const itemOf = (row: string): Item => parseRow(row, shard.tag.length, rules);
+      const names = rows.filter((row) => isNameRow(row, shard.tag.length));
+      const isAll = rows.length < most;
+      // The rows of names are in order, and names that begin with the query come before all others.
+      if (names.length > limit)
+        return { query, rules, items: names.slice(0, limit).map(itemOf), hasMore: true, truncated: false };
+      if (!isAll && most <= limit + 1) continue;
+      const items = select([...new Map(rows.map(itemOf).map((item) => [item.id, item])).values()], query, false);
+      const hasMore = !isAll || items.length > limit;
+      return { query, rules, items: items.slice(0, limit), hasMore, truncated: !isAll && names.length < limit };
     }
-    return answer(true, true);
   }
 
   /**

@@ -4,7 +4,7 @@ import { Attached } from "./attached.js";
 import { checkFolded, checkId, foldText, isUnsearchable, type Item, splitTail, tailOf } from "./entry.js";
 import { foldPrefix } from "./fold/index.js";
 import { type BookKeys, bookKeys } from "./keys.js";
-import { isMatch, type Query, queryOf, type Suggestion, suggestionOf } from "./matching.js";
+import { asTyped, isMatch, type Query, queryOf, type Suggestion, suggestionOf } from "./matching.js";
 import {
   type BookSettings,
   bookSettings,
@@ -23,10 +23,10 @@ export interface ContactCard<Payload = unknown> {
   /**
    * The name that is displayed and searched: up to 512 UTF-16 units.
    *
-   * @default the stored one, or the id
+   * @default the stored one, or the id for a new contact
    */
   readonly text?: string | undefined;
-  /** Anything that JSON can hold. It is stored with `text`, and replaced with it. */
+  /** Anything that JSON can hold. A `text` without one removes it; without a `text` the stored name stays. */
   readonly payload?: Payload | undefined;
 }
 
@@ -124,11 +124,11 @@ export class ContactBook<Payload = unknown> implements AsyncDisposable {
     const { rules, deadlineMs, halfLifeMs, max, keepMs } = this.#settings;
     const { text, payload } = optionsObject<ContactCard<Payload>>("card", card, ["text", "payload"]);
     checkId(id);
-    // Without a text the id is the text.
+    // Without a text the id is the text of a new contact. A card begins with NUL if it has only a payload.
     const tail = tailOf({ id, text: text ?? id, payload }, this.#settings.maxPayloadBytes);
     checkFolded(id, foldText(text ?? id, rules));
-    const isKept = text === undefined && payload === undefined;
-    const args = { op, id, card: isKept ? "" : tail, halfLifeMs, max, keepMs };
+    const stored = text === undefined ? tail.slice(id.length) : tail;
+    const args = { op, id, card: stored, halfLifeMs, max, keepMs };
     return await this.#change("record", () =>
       scripts.record.run(this.#attached.context, this.#keys, args, { deadlineMs, op, signal }),
     );
@@ -172,7 +172,9 @@ export class ContactBook<Payload = unknown> implements AsyncDisposable {
     if (isUnsearchable(query)) return { items: [], hasMore: false, version };
     const typed = queryOf(foldPrefix(query, this.#settings.rules.fold), words);
     const found = items.filter((item) => isMatch(item, typed));
-    const shown = found.slice(0, limit).map((item) => this.#contactOf(item, typed));
+    const shown = asTyped(found, query, this.#settings.rules)
+      .slice(0, limit)
+      .map((item) => this.#contactOf(item, typed));
     return { items: shown, hasMore: found.length > limit, version };
   }
 

@@ -2,7 +2,7 @@ import { integerOption } from "@kit/core/toolkit";
 import { type EntryFault, InvalidEntryError } from "./errors.js";
 import { foldPrefix } from "./fold/index.js";
 import { type Entry, type MatchRules, mostWeight } from "./options.js";
-import { wordStarts } from "./words.js";
+import { ascii, joinedMark, wordStarts } from "./words.js";
 
 const surrogate = /\p{Surrogate}/u;
 const control = /\p{Cc}/u;
@@ -61,9 +61,20 @@ export interface Folded {
   readonly starts: readonly number[];
 }
 
-/** A query that ends with a space means that its last word is complete, so a text has one at its end. */
+/** What is often left out within a word: an apostrophe or a dot between letters, and the space between two initials. */
+const joints =
+  /(?<=\p{L}\p{M}*)['\u2018\u2019\u02b9-\u02bf`\u00b4.\u00b7](?=\p{L})|(?<=(?<![\p{L}\p{M}])\p{L})\. (?=\p{L}\.)/gu;
+/** Names with a second form are no longer: each word start is a row with the rest of both. */
+const mostJoined = 200;
+
+/**
+ * A query that ends with a space means that its last word is complete, so a text has one at its end. With word starts,
+ * "O'Neil, D.C." is found as "o neil d c" and as "oneil dc".
+ */
 export const foldText = (text: string, rules: MatchRules): Folded => {
-  const fold = `${foldPrefix(text, rules.fold).trimEnd()} `;
+  const folded = (form: string): string => `${foldPrefix(form, rules.fold).trimEnd()} `;
+  const joined = text.length > mostJoined || rules.match === "phrase" ? text : text.replace(joints, "");
+  const fold = joined === text ? folded(text) : folded(text) + joinedMark + folded(joined);
   return { fold, starts: wordStarts(fold, rules.match) };
 };
 
@@ -147,7 +158,8 @@ export const parseRow = (row: string, tagLength: number, rules: MatchRules): Ite
   };
 };
 
-const ascii = /^[\x20-\x7e]*$/;
+/** Whether a row of an alphabetical index is that of a name's beginning, not of a later word. */
+export const isNameRow = (row: string, tagLength: number): boolean => row[row.indexOf("\0", tagLength) + 1] === "0";
 
 /** Offsets in UTF-16 units as offsets in bytes, which is what scripts count. */
 export const byteOffsets = ({ fold, starts }: Folded): string =>

@@ -5,9 +5,11 @@ import { KitError } from "@kit/core";
  *
  * - `KIT_AUTOCOMPLETE_ENTRY`: an id, a text or a payload that cannot be stored
  * - `KIT_AUTOCOMPLETE_REBUILD`: a rebuild ended before it could switch; the index is unchanged
+ * - `KIT_AUTOCOMPLETE_EMPTY`: a rebuild without entries; the index is unchanged
  * - `KIT_AUTOCOMPLETE_DAMAGED`: found items have no record; only as an `error` event
  */
-export type AutocompleteErrorCode = "KIT_AUTOCOMPLETE_ENTRY" | "KIT_AUTOCOMPLETE_REBUILD" | "KIT_AUTOCOMPLETE_DAMAGED";
+export type AutocompleteErrorCode =
+  "KIT_AUTOCOMPLETE_ENTRY" | "KIT_AUTOCOMPLETE_REBUILD" | "KIT_AUTOCOMPLETE_EMPTY" | "KIT_AUTOCOMPLETE_DAMAGED";
 
 declare module "@kit/core" {
   interface KitErrorCodes {
@@ -31,8 +33,8 @@ export type EntryFault =
 
 const faults: Readonly<Record<EntryFault, string>> = {
   id: "its id must be well-formed text of 1 to 256 bytes, without U+0001",
-  "text-empty": "nothing is left of its text that could be searched for",
-  "text-too-long": "its text has over 512 characters, or over 2,048 bytes once folded",
+  "text-empty": "nothing of its text can be searched for",
+  "text-too-long": "its text has over 512 characters, or 2,048 bytes once folded",
   "text-ill-formed": "its text has half a surrogate pair",
   "text-control": "its text has a control character",
   "payload-too-large": "its payload is larger than maxPayloadBytes",

@@ -1,9 +1,9 @@
 import { foldPrefix, type FoldOptions } from "./fold/index.js";
+import { ascii, joinedMark } from "./words.js";
 
 /** A part of a displayed text: offsets in UTF-16 units, as in `String.prototype.slice`. */
 export type Range = readonly [start: number, end: number];
 
-const ascii = /^[\x20-\x7e]*$/;
 const graphemes = new Intl.Segmenter(undefined, { granularity: "grapheme" });
 
 /** The origin of each UTF-16 unit of the folded text; undefined if pieces of the text fold differently from the whole. */
@@ -13,16 +13,17 @@ const origins = (text: string, folded: string, options: FoldOptions): Range[] | 
   for (const { segment, index } of graphemes.segment(text)) {
     // A letter in front keeps a space from being dropped as a leading one.
     let piece = foldPrefix(`x${segment}`, options).slice(1);
-    if (piece === " " && (joined === "" || joined.endsWith(" "))) piece = "";
+    if (piece.startsWith(" ") && (joined === "" || joined.endsWith(" "))) piece = piece.slice(1);
     joined += piece;
     while (found.length < joined.length) found.push([index, index + segment.length]);
   }
-  return joined.trimEnd() === folded.trimEnd() ? found : undefined;
+  return joined.trimEnd() === folded.split(joinedMark, 1)[0]?.trimEnd() ? found : undefined;
 };
 
 /**
  * The parts of `text` that a query matched, from the matched parts of its folded form. A user-perceived character is never
- * cut: a range is widened to whole ones. Empty if the displayed text cannot be aligned with its folded form.
+ * cut: a range is widened to whole ones. Empty if the displayed text cannot be aligned with its folded form, and for what only the
+ * joined form of the name has.
  */
 export const highlight = (
   text: string,
@@ -30,8 +31,8 @@ export const highlight = (
   options: FoldOptions,
   matched: readonly Range[],
 ): readonly Range[] => {
-  // Folding removes only spaces from ASCII: if none is missing, the offsets are the same.
-  if (text.length < folded.length && ascii.test(text)) return merged(matched);
+  // Folding ASCII replaces or removes characters: if none is missing, the offsets are the same. A space was added at the end.
+  if (text.length + 1 === folded.length && ascii.test(text)) return merged(matched);
   const from = origins(text, folded, options);
   if (!from) return [];
   return merged(

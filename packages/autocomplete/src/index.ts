@@ -15,6 +15,7 @@ export type {
   Entry,
   PrefixIndexOptions,
   PutManyOptions,
+  RebuildOptions,
   SessionOptions,
   SuggestOptions,
   TouchOptions,

@@ -1,6 +1,8 @@
-import type { Folded, Item } from "./entry.js";
+import { type Folded, isUnsearchable, type Item } from "./entry.js";
 import { highlight, type Range } from "./highlight.js";
+import { foldPrefix, type FoldOptions } from "./fold/index.js";
 import type { MatchRules, WordOrder } from "./options.js";
+import { inWord, joinedMark } from "./words.js";
 
 /** One answer to what is being typed. */
 export interface Suggestion<Payload = unknown> {
@@ -100,26 +102,59 @@ export const suggestionOf = <Payload>(
 interface Placed {
   readonly item: Item;
   readonly isExact: boolean;
+  /** By weight, the row that matched. In alphabetical order the name, behind whether it begins with the query. */
   readonly row: Buffer;
 }
 
-const placed = (item: Item, query: Query): Placed | undefined => {
+const placed = (item: Item, query: Query, isRanked: boolean): Placed | undefined => {
   if (!isMatch(item, query)) return undefined;
   const [first] = query.parts;
   // Ordered by the part that matched; by the whole name if several words match.
   const starts = first && query.parts.length === 1 ? startsOf(item, first) : [0];
   const rows = starts.map((start) => Buffer.from(`${item.fold.slice(start)}\0${start === 0 ? "0" : "1"}${item.id}`));
   const [row] = rows.toSorted((one, two) => one.compare(two));
-  return row && { item, isExact: item.fold === `${query.text.trimEnd()} `, row };
+  const isExact = item.fold.split(joinedMark, 1)[0] === `${query.text.trimEnd()} `;
+  const name = Buffer.from(`${starts.includes(0) ? "0" : "1"}${item.fold}\0${item.id}`);
+  return row && { item, isExact, row: isRanked ? row : name };
+};
+
+/** A text with what only the typed form tells: accents and punctuation, in one spelling of each. */
+const typedForm = (text: string, options: FoldOptions): string =>
+  foldPrefix(text, { ...options, marks: "keep" }, false)
+    .replace(/[\u2018\u2019\u02bb\u02bc]/g, "'")
+    .replace(/\p{Pd}|\u2212/gu, "-")
+    .replace(/\s+/g, " ")
+    .trim();
+
+/** Whether a query has accents or punctuation that a folded one has not. */
+export const isSpecific = (query: string, options: FoldOptions): boolean =>
+  /[^a-z0-9 ]/i.test(query) &&
+  !isUnsearchable(query) &&
+  typedForm(query, options) !== foldPrefix(query, options).trimEnd();
+
+/** The items with the accents and the punctuation of a query come first; each part keeps its order. */
+export const asTyped = <Found extends { readonly text: string }>(
+  items: readonly Found[],
+  query: string,
+  { fold }: MatchRules,
+): readonly Found[] => {
+  if (!isSpecific(query, fold)) return items;
+  const typed = typedForm(query, fold);
+  const isTyped = ({ text }: Found): boolean => {
+    const form = typedForm(text, fold);
+    for (let at = form.indexOf(typed); at >= 0; at = form.indexOf(typed, at + 1))
+      if (at === 0 || !inWord.test(form[at - 1]!)) return true;
+    return false;
+  };
+  return [true, false].flatMap((wanted) => items.filter((item) => isTyped(item) === wanted));
 };
 
 /** The items that match, in the order in which a server would give them. */
 export const select = (items: readonly Item[], query: Query, isRanked: boolean): Item[] =>
   items
-    .flatMap((item) => placed(item, query) ?? [])
+    .flatMap((item) => placed(item, query, isRanked) ?? [])
     .toSorted((one, two) => {
       if (isRanked && one.isExact !== two.isExact) return one.isExact ? -1 : 1;
-      const byWeight = isRanked ? two.item.weight - one.item.weight : 0;
-      return byWeight === 0 ? one.row.compare(two.row) : byWeight;
+      return (isRanked && two.item.weight - one.item.weight) || one.row.compare(two.row);
     })
     .map(({ item }) => item);

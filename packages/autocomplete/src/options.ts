@@ -1,4 +1,5 @@
 import {
+  booleanOption,
   choiceOption,
   clientOptionNames,
   type ClientOptions,
@@ -27,7 +28,8 @@ interface MatchOptions extends FoldOptions {
 /** Settings of a prefix index. All but the first three are stored with the data, and the stored ones apply. */
 export interface PrefixIndexOptions extends ClientOptions, MatchOptions {
   /**
-   * `"alphabetical"`: by code points of the folded text. `"weight"`: the name that equals the query first, then the highest
+   * `"alphabetical"`: by code points of the folded name; names that begin with the query come before those of which a later
+   * word does. `"weight"`: the name that equals the query first, then the highest
    * weight, then alphabetical; costs about four more rows for each word.
    *
    * @default "alphabetical"
@@ -113,7 +115,8 @@ export interface CallOptions {
 /** One change. */
 export interface ChangeOptions extends CallOptions {
   /**
-   * The operation id, from a `KitUnknownOutcomeError`: repeated within a minute it changes nothing.
+   * The operation id, from a `KitUnknownOutcomeError`: repeated within a minute for the same change it does nothing; for another
+   * one it is refused.
    *
    * @default a new one
    */
@@ -149,8 +152,9 @@ export interface SuggestOptions extends CallOptions {
   /**
    * How many typing errors are tolerated, 0 or 1. With 1, if fewer than `limit` names match, names follow that would match
    * if one character of the query was replaced, removed, swapped with its neighbour, or inserted. Only in words of four
-   * characters and more; not with `words: "any-order"`. Costs up to two more round trips, and up to about two milliseconds
-   * of the server.
+   * characters and more; not with `words: "any-order"`. Costs up to two more round trips, and about three milliseconds of the
+   * server at most: eight beginnings of names are looked for, which read twice `limit` names together. More than that is
+   * `truncated`.
    *
    * @default 0
    */
@@ -192,6 +196,16 @@ export interface PutManyOptions<Payload> extends CallOptions {
    * @default undefined
    */
   readonly onInvalid?: ((error: Error, entry: Entry<Payload>) => void) | undefined;
+}
+
+/** A rebuild. */
+export interface RebuildOptions<Payload> extends PutManyOptions<Payload> {
+  /**
+   * Whether a rebuild without entries empties the index.
+   *
+   * @default false
+   */
+  readonly allowEmpty?: boolean | undefined;
 }
 
 /** A name that can be found. */
@@ -376,11 +390,15 @@ const opOption = (op: string): string => {
 };
 
 /** @throws {TypeError | RangeError} an option is not what it should be. */
-export const resolvePutMany = <Payload>(options: PutManyOptions<Payload>): PutManyOptions<Payload> => {
-  const { onInvalid, signal } = optionsObject<PutManyOptions<Payload>>("options", options, ["onInvalid", "signal"]);
+export const resolvePutMany = <Payload>(
+  options: RebuildOptions<Payload>,
+  more: readonly string[] = [],
+): RebuildOptions<Payload> => {
+  const own = optionsObject<RebuildOptions<Payload>>("options", options, ["onInvalid", "signal", ...more]);
+  const { onInvalid, signal, allowEmpty = false } = own;
   if (onInvalid !== undefined && typeof onInvalid !== "function")
     throw new TypeError(`Expected \`onInvalid\` to be a function, got ${typeof onInvalid}`);
-  return { onInvalid, signal: signalOption("signal", signal) };
+  return { onInvalid, signal: signalOption("signal", signal), allowEmpty: booleanOption("allowEmpty", allowEmpty) };
 };
 
 /** Checked, with every default filled in. */

@@ -1,10 +1,10 @@
-import { type KitError, type RedisLike } from "@kit/core";
+import { KitError, type RedisLike } from "@kit/core";
 import { type CloseOptions, closeTimeoutMs, newToken, traced, TypedEmitter, untilAborted } from "@kit/core/toolkit";
 import { Attached } from "./attached.js";
 import { type Change, IndexCommands } from "./commands.js";
 import { checkEntry, checkId, type CheckedEntry } from "./entry.js";
 import { DamagedIndexError } from "./errors.js";
-import { suggestionOf, type Suggestions } from "./matching.js";
+import { asTyped, isSpecific, suggestionOf, type Suggestions } from "./matching.js";
 import {
   resolveCall,
   type CallOptions,
@@ -14,8 +14,10 @@ import {
   type IndexRules,
   type IndexSettings,
   indexSettings,
+  mostItems,
   type PrefixIndexOptions,
   type PutManyOptions,
+  type RebuildOptions,
   resolvePutMany,
   type SessionOptions,
   resolveSession,
@@ -171,7 +173,8 @@ export class PrefixIndex<Payload = unknown> extends TypedEmitter<PrefixIndexEven
 
   /**
    * The entries with a word that begins with `query`, the best first. A space at its end means that its last word is
-   * complete. A query that no name can contain (a control character, a lone surrogate, more than 512 characters) matches
+   * complete. Punctuation and accents are not compared; but of the first 200 matches those that have them as they are typed come
+   * first. A query that no name can contain (a control character, a lone surrogate, more than 512 characters) matches
    * nothing.
    *
    * @throws {KitUnavailableError} no server answered in time.
@@ -185,9 +188,15 @@ export class PrefixIndex<Payload = unknown> extends TypedEmitter<PrefixIndexEven
     const { signal, ...resolved } = resolveSuggest(options);
     this.#assertHas(resolved.words);
     if (typeof query !== "string") throw new TypeError(`Expected \`query\` to be a string, got ${typeof query}`);
-    const found = await this.#run("suggest", () => this.#commands.suggest(query, resolved, signal));
-    const items = found.items.map((item) => suggestionOf<Payload>(item, found.query, found.rules));
-    return { items, hasMore: found.hasMore, truncated: found.truncated };
+    // Accents and punctuation are compared here, among as many matches as one answer may have.
+    const most = isSpecific(query, this.#settings.rules.fold) ? mostItems : resolved.limit;
+    const found = await this.#run("suggest", () => this.#commands.suggest(query, resolved, most, signal));
+    const items = asTyped(found.items, query, found.rules).slice(0, resolved.limit);
+    return {
+      items: items.map((item) => suggestionOf<Payload>(item, found.query, found.rules)),
+      hasMore: found.hasMore || found.items.length > items.length,
+      truncated: found.truncated,
+    };
   }
 
   /** A session for a search box on this index: the latest keystroke wins, and answers are local if possible. */
@@ -197,7 +206,7 @@ export class PrefixIndex<Payload = unknown> extends TypedEmitter<PrefixIndexEven
     this.#attached.assertOpen();
     return new SuggestSession(
       (query, limit, signal) =>
-        this.#run("suggest", () => this.#commands.suggest(query, { ...resolved, limit }, signal)),
+        this.#run("suggest", () => this.#commands.suggest(query, { ...resolved, limit }, limit, signal)),
       resolved,
     );
   }
@@ -207,18 +216,23 @@ export class PrefixIndex<Payload = unknown> extends TypedEmitter<PrefixIndexEven
    * Readers see the old one until then, and never a mixture. Concurrent changes are kept: they win over `entries` with the
    * same ids. An entry that is not in `entries` and was not changed meanwhile is gone afterwards.
    *
+   * A source without entries that can be stored is most likely a fault: it is refused unless `allowEmpty` is set.
+   *
    * A rebuild that ends early, also by a crash, leaves the index unchanged; staged data expires within ten minutes. A later
    * rebuild, also in another process, ends this one. With several shards, each is switched in one step, one after another.
    *
+   * @throws {KitError} `KIT_AUTOCOMPLETE_EMPTY`: there was no entry; the index is unchanged.
    * @throws {RebuildLostError} another rebuild took its place, or the source gave nothing for ten minutes.
    * @throws every error of {@link putMany}.
    */
-  async rebuild(entries: Source<Entry<Payload>>, options: PutManyOptions<Payload> = {}): Promise<RebuildResult> {
-    const resolved = resolvePutMany(options);
+  async rebuild(entries: Source<Entry<Payload>>, options: RebuildOptions<Payload> = {}): Promise<RebuildResult> {
+    const { allowEmpty, ...resolved } = resolvePutMany(options, ["allowEmpty"]);
     return await this.#run("rebuild", async () => {
       const token = newToken();
       await this.#commands.stage(token, resolved.signal);
       const items = await this.#writeAll(entries, resolved, token);
+      if (items === 0 && !allowEmpty)
+        throw new KitError("KIT_AUTOCOMPLETE_EMPTY", "A rebuild of nothing needs `allowEmpty`");
       await this.#commands.switchOver(token, resolved.signal);
       this.#isDamaged = false;
       return { items };

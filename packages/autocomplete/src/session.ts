@@ -3,7 +3,7 @@ import { atDeadline, Deadline, withCaller } from "@kit/core/toolkit";
 import type { Found } from "./commands.js";
 import { foldPrefix } from "./fold/index.js";
 import { isUnsearchable } from "./entry.js";
-import { queryOf, select, suggestionOf, type Suggestions } from "./matching.js";
+import { asTyped, isSpecific, queryOf, select, suggestionOf, type Suggestions } from "./matching.js";
 import { mostItems, type ResolvedSession } from "./options.js";
 
 /** The answer of a session to a keystroke. */
@@ -44,6 +44,7 @@ export class SuggestSession<Payload = unknown> {
   /** Ends the wait of the previous keystroke. */
   #supersede: (() => void) | undefined;
   #ending = new AbortController();
+  #stopTimer: () => void = () => undefined;
 
   /** Only this package calls it. */
   constructor(ask: Ask, resolved: ResolvedSession) {
@@ -82,6 +83,7 @@ export class SuggestSession<Payload = unknown> {
   close(): void {
     this.#ending.abort(new KitClosedError("The session"));
     this.#supersede?.();
+    this.#stopTimer();
     this.#cached.clear();
   }
 
@@ -102,7 +104,11 @@ export class SuggestSession<Payload = unknown> {
 
   async #debounced(): Promise<void> {
     const until = new Deadline(performance.now() + this.#resolved.debounceMs);
-    await new Promise<void>((resolve) => atDeadline(until, resolve));
+    // Only the latest keystroke waits, and none of a closed session: a timer would keep the process.
+    this.#stopTimer();
+    await new Promise<void>((resolve) => {
+      this.#stopTimer = atDeadline(until, resolve);
+    });
   }
 
   async #fetch(query: string): Promise<Found> {
@@ -127,6 +133,7 @@ export class SuggestSession<Payload = unknown> {
   /** Four times as many as for a shorter beginning, which had more: soon the answer is complete, and typing on costs nothing. */
   #prefetch(query: string): number {
     let most = this.#resolved.prefetch;
+    if (isSpecific(query, {})) return mostItems;
     if (isUnsearchable(query)) return most;
     for (const [prefix, { found, asked }] of this.#cached)
       if (foldPrefix(query, found.rules.fold).startsWith(prefix)) most = Math.max(most, 4 * asked);
@@ -158,7 +165,9 @@ export class SuggestSession<Payload = unknown> {
     isLocal: boolean,
   ): SessionAnswer<Payload> {
     const { limit } = this.#resolved;
-    const shown = items.slice(0, limit).map((item) => suggestionOf<Payload>(item, typed, rules));
+    const shown = asTyped(items, query, rules)
+      .slice(0, limit)
+      .map((item) => suggestionOf<Payload>(item, typed, rules));
     return { query, items: shown, hasMore: hasMore || items.length > limit, truncated, isLocal };
   }
 }

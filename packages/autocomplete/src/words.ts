@@ -5,10 +5,14 @@ export type Match = "phrase" | "word-start";
 export const maxWords = 32;
 
 const letter = /[\p{L}\p{N}]/u;
-const inWord = /[\p{L}\p{N}\p{M}]/u;
+/** What continues a word. */
+export const inWord: RegExp = /[\p{L}\p{N}\p{M}]/u;
 // Scripts without spaces, in which each character is nearly a word.
 const han = /\p{Script=Han}/u;
+export const ascii: RegExp = /^[\x20-\x7e]*$/;
 const plain = /^[a-z0-9 ]*$/;
+/** Behind it a folded name has a second form: with what an apostrophe or a dot divides in one. No name contains it. */
+export const joinedMark = "\u0002";
 
 /**
  * Where the words of a folded name begin, as offsets in UTF-16 units: at the beginning, after a space, at a letter or digit
@@ -26,7 +30,9 @@ export const wordStarts = (folded: string, match: Match): number[] => {
   let at = 0;
   for (const character of folded) {
     const isStart =
-      character !== " " && (before === " " || han.test(character) || (letter.test(character) && !inWord.test(before)));
+      character !== " " &&
+      character !== joinedMark &&
+      (before === " " || han.test(character) || (letter.test(character) && !inWord.test(before)));
     if (isStart && at > 0 && starts.push(at) === maxWords) return starts;
     before = character;
     at += character.length;

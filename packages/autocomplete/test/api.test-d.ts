@@ -22,6 +22,7 @@ import type {
   PrefixIndexInspection,
   PrefixIndexOptions,
   PutManyOptions,
+  RebuildOptions,
   Range,
   RebuildLostError,
   RebuildResult,
@@ -94,7 +95,7 @@ export type Pins = [
   Check<
     Same<
       Call<Members["rebuild"]>,
-      [[entries: Source, options?: Option<PutManyOptions<Member>>], Promise<RebuildResult>]
+      [[entries: Source, options?: Option<RebuildOptions<Member>>], Promise<RebuildResult>]
     >
   >,
   Check<Same<keyof PrefixIndexInspection, "rules" | "items" | "rows" | "ranked" | "staged">>,

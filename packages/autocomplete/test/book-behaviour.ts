@@ -165,6 +165,22 @@ export const bookBehaviour = (mode: RedisMode, login?: Login): void => {
       expect(await idsOf(fixture.book())).toEqual(["b", "a"]);
     });
 
+    it("keeps the name of a contact of which only the payload is recorded", async () => {
+      const book = fixture.book<{ avatar: string }>();
+      await book.record("user:7", { text: "Jean-Luc Picard", payload: { avatar: "1.png" } });
+      await book.record("user:7", { payload: { avatar: "2.png" } });
+      await book.record("user:8", { payload: { avatar: "8.png" } });
+      await book.record("user:8");
+      const cards = async (): Promise<unknown[]> =>
+        (await book.list()).items.map(({ text, payload }) => [text, payload]);
+      expect(await cards()).toEqual([
+        ["user:8", { avatar: "8.png" }],
+        ["Jean-Luc Picard", { avatar: "2.png" }],
+      ]);
+      await book.record("user:7", { text: "Picard" });
+      expect((await cards())[0]).toEqual(["Picard", undefined]);
+    });
+
     it("counts an operation once, however often it is sent", async () => {
       const book = fixture.book({ ranking: "frecent" });
       await book.record("a", {}, { op: "op-1" });
@@ -174,6 +190,16 @@ export const bookBehaviour = (mode: RedisMode, login?: Login): void => {
       expect(await book.remove("a", { op: "op-2" })).toBe(true);
       await book.record("a");
       expect(await book.remove("a", { op: "op-2" })).toBe(true);
+      expect(await idsOf(book)).toEqual(["a"]);
+      // For another change it is refused, and changes nothing.
+      for (const other of [
+        () => book.remove("b", { op: "op-2" }),
+        () => book.block("a", { op: "op-2" }),
+        () => book.record("a", { text: "A" }, { op: "op-1" }),
+      ])
+        expect(await rejection(other())).toMatchObject({
+          message: expect.stringContaining("another change") as unknown,
+        });
       expect(await idsOf(book)).toEqual(["a"]);
       // The end of another operation's id is not that operation.
       await book.record("b", {}, { op: "1" });

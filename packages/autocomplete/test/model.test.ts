@@ -4,6 +4,7 @@ import * as vitest from "vitest";
 import { describe, expect, it } from "vitest";
 import type { Entry, PrefixIndex, PrefixIndexOptions, Suggestions } from "../src/index.js";
 import { foldPrefix } from "../src/fold/index.js";
+import { asTyped } from "../src/matching.js";
 import { fixtureOf, permanentKeys } from "./harness.js";
 
 const redis = useRedis(vitest, { permanentKeys });
@@ -28,6 +29,12 @@ const distance = (one: readonly string[], two: readonly string[]): number => {
     });
   });
   return rows[one.length]!.at(-1)!;
+};
+
+/** All forms of a name: folded, and once more without apostrophes between letters. */
+const wholeOf = (text: string): string => {
+  const joined = text.replace(/(?<=\p{L}\p{M}*)'(?=\p{L})/gu, "");
+  return foldPrefix(`${text} `) + (joined === text ? "" : `\u0002${foldPrefix(`${joined} `)}`);
 };
 
 /** The same index, in memory and without any index: each query looks at every word of every entry. */
@@ -57,7 +64,7 @@ class Model {
     const prefix = foldPrefix(query);
     if (prefix === "") return [];
     const found = [...this.#entries].flatMap(([id, entry]) => {
-      const words = this.#words(foldPrefix(`${entry.text} `));
+      const words = this.#words(wholeOf(entry.text));
       const best = words.filter(({ suffix }) => suffix.startsWith(prefix)).toSorted((a, b) => a.row.compare(b.row))[0];
       return best
         ? [
@@ -65,18 +72,20 @@ class Model {
               id,
               entry,
               row: Buffer.concat([best.row, Buffer.from(id)]),
-              isExact: words[0]!.suffix === `${prefix.trimEnd()} `,
+              isExact: words[0]!.suffix.split("\u0002")[0] === `${prefix.trimEnd()} `,
+              isFirst: words[0]!.suffix.startsWith(prefix),
+              name: Buffer.from(`${words[0]!.suffix}\0${id}`),
             },
           ]
         : [];
     });
-    return found
+    const all = found
       .toSorted((a, b) => {
-        if (!this.#isRanked) return a.row.compare(b.row);
+        if (!this.#isRanked) return Number(b.isFirst) - Number(a.isFirst) || a.name.compare(b.name);
         return Number(b.isExact) - Number(a.isExact) || b.entry.weight - a.entry.weight || a.row.compare(b.row);
       })
-      .slice(0, limit)
       .map(({ id, entry }) => ({ id, ...entry }));
+    return asTyped(all, query, { match: "word-start", fold: { marks: "fold", locale: "" } }).slice(0, limit);
   }
 
   /** The ids of names that have all words of a query, the last one half typed unless a space is behind it. */
@@ -84,7 +93,7 @@ class Model {
     const typed = foldPrefix(query).split(" ");
     const last = typed.pop() ?? "";
     return [...this.#entries].flatMap(([id, { text }]) => {
-      const words = this.#words(foldPrefix(`${text} `)).map(({ suffix }) => suffix);
+      const words = this.#words(wholeOf(text)).map(({ suffix }) => suffix);
       const has = (word: string): boolean =>
         words.some((suffix) => suffix.startsWith(word) && !/^[a-z0-9\u0080-\uffff]/.test(suffix.slice(word.length)));
       return typed.every(has) && words.some((suffix) => suffix.startsWith(last)) ? [id] : [];
@@ -95,7 +104,7 @@ class Model {
   mistyped(query: string): string[] {
     const typed = Array.from(foldPrefix(query));
     return [...this.#entries].flatMap(([id, { text }]) => {
-      const words = this.#words(foldPrefix(`${text} `)).map(({ suffix }) => Array.from(suffix));
+      const words = this.#words(wholeOf(text)).map(({ suffix }) => Array.from(suffix));
       return words.some((word) => word.some((_, end) => distance(typed, word.slice(0, end + 1)) <= 1)) ? [id] : [];
     });
   }

@@ -175,12 +175,16 @@ export const rebuildBehaviour = (mode: RedisMode, login?: Login): void => {
       expect(given).toBeLessThan(32);
     });
 
-    it("can begin an index, also with nothing in it", async () => {
+    it("can begin an index; empties one only if that is allowed", async () => {
       const index = fixture.index();
-      expect(await index.rebuild([])).toEqual({ items: 0 });
+      expect(await index.rebuild([], { allowEmpty: true })).toEqual({ items: 0 });
       expect(texts(await index.suggest("a"))).toEqual([]);
       await index.rebuild(named("Ann"));
-      await index.rebuild([]);
+      const onInvalid = (): void => undefined;
+      for (const source of [[], [{ id: "1", text: "" }]])
+        expect(await rejection(index.rebuild(source, { onInvalid }))).toMatchObject({ code: "KIT_AUTOCOMPLETE_EMPTY" });
+      expect(texts(await index.suggest("a"))).toEqual(["Ann"]);
+      await index.rebuild([], { allowEmpty: true });
       expect(texts(await index.suggest("a"))).toEqual([]);
       await whole();
     });

@@ -1,4 +1,4 @@
-import { FaultProxy, useRedis } from "@kit/testing";
+import { eventually, FaultProxy, useRedis } from "@kit/testing";
 import { callsOf, rejection, watched } from "@tooling/vitest/helpers";
 import * as vitest from "vitest";
 import { describe, expect, it } from "vitest";
@@ -107,6 +107,20 @@ describe("a session", () => {
     const typed = ["c", "b", "bo"].map((query) => session.type(query));
     expect((await Promise.all(typed)).map(shown)).toEqual([null, null, ["bo", ["Bob"], false]]);
     expect((await calls()) - before).toBe(1);
+  });
+
+  it("leaves no timer when it is closed, or when the next keystroke comes", async () => {
+    const index = await filled();
+    const timers = (): number => process.getActiveResourcesInfo().filter((one) => one === "Timeout").length;
+    const session = index.session({ debounceMs: 50_000 });
+    const before = timers();
+    const typed = ["b", "bo"].map((query) => session.type(query));
+    await eventually(() => {
+      expect(timers()).toBe(before + 1);
+    });
+    session.close();
+    expect(await Promise.all(typed)).toEqual([null, null]);
+    expect(timers()).toBeLessThanOrEqual(before);
   });
 
   it("rejects the keystroke that counts, and only that, when no server answers", async () => {

@@ -17,7 +17,7 @@ export interface FoldOptions {
 }
 
 /** Must change whenever the rules below give another result for some text. */
-const rules = 1;
+const rules = 2;
 
 const runtime = (globalThis as { process?: { readonly versions?: { readonly unicode?: string } } }).process;
 
@@ -28,44 +28,31 @@ const runtime = (globalThis as { process?: { readonly versions?: { readonly unic
 export const foldVersion: string = `${String(rules)}/${runtime?.versions?.unicode ?? "unknown"}`;
 
 const ascii = /^[\x20-\x7e]*$/;
-const spaces = /\s+/g;
+/** What lies between words: spaces, punctuation and signs, also the letters that transcriptions use as apostrophes. */
+const separators =
+  /(?:(?!\p{Emoji_Modifier})[\p{P}\p{Z}\p{Sm}\p{Sc}\p{Sk}\p{Cc}\u00a9\u00ae\u02b9-\u02bf\u02c8\ua78b\ua78c])+/gu;
 const ignorable = /\p{Default_Ignorable_Code_Point}+/gu;
 const hangul = /[\u1100-\u11ff\uac00-\ud7a3]/;
 const syllables = /[\uac00-\ud7a3]+/g;
 const compound = /[\u1169\u116e\u1173\u11a8-\u11c2]|[\u116a-\u1174]/g;
 const lettersWithMarks = /([\p{Script=Latin}\p{Script=Greek}\p{Script=Arabic}\p{Script=Hebrew}])\p{Mn}+/gu;
 const cyrillicYo = /\u0435\u0308/g;
-const strokes: Readonly<Record<string, string>> = {
-  ł: "l",
-  ø: "o",
-  đ: "d",
-  ħ: "h",
-  ŧ: "t",
-  ð: "d",
-  þ: "th",
-  æ: "ae",
-  œ: "oe",
-  ı: "i",
-};
-const letterWithStroke = /[łøđħŧðþæœı]/g;
+/** Letters, each with what it becomes behind it. */
+const becoming = (list: string): [string, string][] => list.split(" ").map((pair) => [pair.slice(0, 1), pair.slice(1)]);
+const strokes: Readonly<Record<string, string>> = Object.fromEntries(becoming("łl øo đd ħh ŧt ðd þth æae œoe ıi"));
+const letterWithStroke = new RegExp(`[${Object.keys(strokes).join("")}]`, "g");
 
 // The keystrokes of Korean letters that Unicode combines: final consonants become the initial ones they are typed as, and
 // vowels and finals of two keys are split. So each state of a syllable while it is typed is a prefix of the next one.
-const initials = "ᄀᄁᄂᄃᄄᄅᄆᄇᄈᄉᄊᄋᄌᄍᄎᄏᄐᄑᄒ";
-const compatible = "ㄱㄲㄴㄷㄸㄹㅁㅂㅃㅅㅆㅇㅈㅉㅊㅋㅌㅍㅎ";
-const finals =
-  "ㄱ,ㄲ,ㄱㅅ,ㄴ,ㄴㅈ,ㄴㅎ,ㄷ,ㄹ,ㄹㄱ,ㄹㅁ,ㄹㅂ,ㄹㅅ,ㄹㅌ,ㄹㅍ,ㄹㅎ,ㅁ,ㅂ,ㅂㅅ,ㅅ,ㅆ,ㅇ,ㅈ,ㅊ,ㅋ,ㅌ,ㅍ,ㅎ".split(",");
+// Each final, from U+11A8 on, as the one or two initials that it is typed as: in base 36, 0 is U+1100.
+const finals = "0 1 09 2 2c 2i 3 5 50 56 57 59 5g 5h 5i 6 7 79 9 a b c e f g h i".split(" ");
 const keystrokes = new Map<string, string>([
-  ["\u116a", "\u1169\u1161"],
-  ["\u116b", "\u1169\u1162"],
-  ["\u116c", "\u1169\u1175"],
-  ["\u116f", "\u116e\u1165"],
-  ["\u1170", "\u116e\u1166"],
-  ["\u1171", "\u116e\u1175"],
-  ["\u1174", "\u1173\u1175"],
+  ...becoming(
+    "\u116a\u1169\u1161 \u116b\u1169\u1162 \u116c\u1169\u1175 \u116f\u116e\u1165 \u1170\u116e\u1166 \u1171\u116e\u1175 \u1174\u1173\u1175",
+  ),
   ...finals.map((keys, index): [string, string] => [
     String.fromCharCode(0x11a8 + index),
-    Array.from(keys, (key) => initials[compatible.indexOf(key)]).join(""),
+    keys.replace(/./g, (key) => String.fromCharCode(0x1100 + Number.parseInt(key, 36))),
   ]),
 ]);
 
@@ -74,15 +61,15 @@ const typed = (text: string): string =>
     .replace(syllables, (run) => run.normalize("NFD"))
     .replace(compound, (letter) => keystrokes.get(letter) ?? letter);
 
-/** As {@link fold}, but a space at the end stays: in a query it means that the word before is complete. */
-export const foldPrefix = (text: string, { marks = "fold", locale = "" }: FoldOptions = {}): string => {
+/** Folds letters only, and leaves what is between them. */
+const foldLetters = (text: string, { marks = "fold", locale = "" }: FoldOptions): string => {
   const turkic = /^(?:tr|az)\b/i.test(locale) ? locale : undefined;
-  if (ascii.test(text) && turkic === undefined) return text.toLowerCase().replace(spaces, " ").replace(/^ /, "");
   if (/\p{Surrogate}/u.test(text))
     throw new RangeError("Expected text to be well-formed Unicode, got half a surrogate pair");
   const lower = (given: string): string => (turkic ? given.toLocaleLowerCase(turkic) : given.toLowerCase());
   const upper = (given: string): string => (turkic ? given.toLocaleUpperCase(turkic) : given.toUpperCase());
-  let folded = text.normalize("NFKC").replace(ignorable, "").normalize("NFKC");
+  // An acute accent by itself is typed for an apostrophe; NFKC would make it a mark on a space.
+  let folded = text.replaceAll("\u00b4", "'").normalize("NFKC").replace(ignorable, "").normalize("NFKC");
   // To upper case and back: ß and SS both become ss, and letters that exist in one case only become equal to their variants.
   folded = lower(upper(lower(folded)))
     .replaceAll("ς", "σ")
@@ -95,12 +82,32 @@ export const foldPrefix = (text: string, { marks = "fold", locale = "" }: FoldOp
   }
   folded = folded.normalize("NFKC").replace(ignorable, "");
   if (hangul.test(folded)) folded = typed(folded);
-  return folded.replace(spaces, " ").replace(/^ /, "");
+  return folded;
+};
+
+/** Each run of separators becomes one space. A text of nothing else keeps them: it has no other form. */
+const separated = (folded: string): string => {
+  const words = folded.replace(separators, " ").trimStart();
+  return words === "" ? folded.replace(/\s+/g, " ").trimStart() : words;
+};
+
+/** As {@link fold}, but a space at the end stays: in a query it means that the word before is complete. */
+export const foldPrefix = (text: string, options: FoldOptions = {}, separates = true): string => {
+  if (!separates) return foldLetters(text, options);
+  if (ascii.test(text) && !options.locale) {
+    const words = text
+      .toLowerCase()
+      .replace(/[^a-z0-9]+/g, " ")
+      .trimStart();
+    if (words !== "") return words;
+  }
+  return separated(foldLetters(text, options));
 };
 
 /**
- * The form of `text` in which names are compared: equal for texts that differ only in case, width, accents, spaces or
- * invisible characters. It is for comparing, not for display, and its order is that of code points, not of a dictionary.
+ * The form of `text` in which names are compared: equal for texts that differ only in case, width, accents, spaces,
+ * punctuation or invisible characters. What is no letter, digit or symbol such as an emoji separates words, and one run of it is
+ * like another: Jean-Luc, jean‑luc and jean luc are one. It is for comparing, not for display, and its order is that of code points, not of a dictionary.
  *
  * After the case folding and NFKC of the Unicode Standard (sections 3.13 and 3.11), with the accents of Unicode Technical
  * Report 30. Folding twice gives the same result as folding once.

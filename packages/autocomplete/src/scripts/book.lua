@@ -1,9 +1,10 @@
 -- book.lua - the head of a contact book: its version, and the operations that it has seen.
 --
--- Defines layoutError, openBook
+-- Defines layoutError, opError, openBook
 --
 -- All inputs are parameters.
-local layoutError = 'KIT_LAYOUT the contact book was written by a newer version'
+local layoutError = 'KIT_LAYOUT newer'
+local opError = 'ERR op of another change'
 local mostOps = 8
 
 -- The book at the start of this call; nil for an unknown layout. Reading the sizes fails on a key of another type before
@@ -18,14 +19,18 @@ local function openBook(book, contacts, cards, blocked)
   local state = { version = version or '', micros = time[1] * 1000000 + time[2] }
   ops = ops or ''
 
-  function state.isDone(op)
-    return string.find(' ' .. ops, ' ' .. op .. ' ', 1, true) ~= nil
+  -- The operation ids are stored with a part of what tells their changes apart. Nil: the id is that of another change.
+  function state.isDone(op, ...)
+    state.op = op .. '/' .. string.sub(redis.sha1hex(table.concat({ ... }, '\0')), 1, 3)
+    if string.find(' ' .. ops, ' ' .. state.op .. ' ', 1, true) then return true end
+    if string.find(' ' .. ops, ' ' .. op .. '/', 1, true) then return nil end
+    return false
   end
 
   -- Records a change, by a version that was never used before, even if the book was lost.
-  function state.save(op, keepMs)
+  function state.save(keepMs)
     local kept = {}
-    for one in string.gmatch(op .. ' ' .. ops, '%S+') do
+    for one in string.gmatch(state.op .. ' ' .. ops, '%S+') do
       if #kept < mostOps then kept[#kept + 1] = one end
     end
     state.version = string.format('%.0f', math.max(state.micros, (tonumber(version or 0) or 0) + 1))

@@ -1,4 +1,4 @@
--- fetch.lua - a contact book, if it is not the one that the caller has; changes nothing.
+-- fetch.lua - a contact book, if it has changed.
 --
 -- KEYS[1]  book      hash    layout, version, ops
 -- KEYS[2]  contacts  zset    id to its score
@@ -16,7 +16,7 @@ local blocked = KEYS[4]
 local version = ARGV[1]
 
 local layout, stored = unpack(redis.call('HMGET', book, 'layout', 'version'))
-if layout and layout ~= '1' then return redis.error_reply('KIT_LAYOUT the contact book was written by a newer version') end
+if layout and layout ~= '1' then return redis.error_reply('KIT_LAYOUT newer') end
 stored = stored or ''
 if stored == version then return { stored } end
 local ids = redis.call('ZREVRANGE', blocked, 0, -1)

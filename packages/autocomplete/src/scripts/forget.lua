@@ -1,4 +1,4 @@
--- forget.lua - removes a contact, blocks one, or ends a block.
+-- forget.lua - removes, blocks or unblocks a contact.
 --
 -- KEYS[1]  book      hash     layout, version, ops
 -- KEYS[2]  contacts  zset     id to its score
@@ -12,6 +12,7 @@
 --
 -- Reply     {1, version}      done, now or by an earlier copy
 --           {0, version}      it was so before; nothing changed
+--           error ERR         the operation id is that of another change; nothing changed
 --           error KIT_LAYOUT  written by a newer version; nothing changed
 local book = KEYS[1]
 local contacts = KEYS[2]
@@ -27,7 +28,9 @@ local keepMs = tonumber(ARGV[5])
 
 local state = openBook(book, contacts, cards, blocked)
 if not state then return redis.error_reply(layoutError) end
-if state.isDone(op) then return { 1, state.version } end
+local isDone = state.isDone(op, action, id)
+if isDone == nil then return redis.error_reply(opError) end
+if isDone then return { 1, state.version } end
 local isContact = redis.call('ZSCORE', contacts, id)
 local isBlocked = redis.call('ZSCORE', blocked, id)
 -- Removes nothing. At maxmemory Redis allows writes in a script after one that can only free memory.
@@ -35,7 +38,7 @@ redis.call('ZREM', contacts, '')
 if action == 'block' then redis.call('ZADD', blocked, string.format('%.0f', state.micros / 1000), id) end
 local hasChanged = isBlocked
 if action ~= 'unblock' then hasChanged = isContact or action == 'block' and not isBlocked end
-if hasChanged then state.save(op, keepMs) end
+if hasChanged then state.save(keepMs) end
 -- Comes last: it may empty a key, and while the slot moves to another node, a script fails at a key that is gone.
 if action == 'unblock' then
   redis.call('ZREM', blocked, id)

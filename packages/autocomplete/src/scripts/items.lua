@@ -1,11 +1,12 @@
 -- items.lua - the generations of an index, and what finds an item in one.
 --
--- Defines layoutError, mostWeight, openIndex, isStaged, isRepeated, remember, recordOf, putItem, dropItem, removeDropped,
+-- Defines layoutError, opError, mostWeight, openIndex, isStaged, markOf, isRepeated, remember, recordOf, putItem, dropItem, removeDropped,
 -- keepStaged
 --
 -- All inputs are parameters. A generation is { rows, ranked, items, settings, token }: three keys, the settings by which
 -- they are written, and of the staged one the token of the rebuild that fills it.
-local layoutError = 'KIT_LAYOUT the index was written by a newer version, or has lost its head'
+local layoutError = 'KIT_LAYOUT newer'
+local opError = 'ERR op of another change'
 local mostWeight = 9999999999999
 local opsMs = 60000
 local mostOps = 10000
@@ -29,17 +30,24 @@ local function isStaged(generation)
   return generation.token ~= nil and redis.call('HGET', generation.items, '') == generation.token
 end
 
--- Whether the operation was done within the last minute.
-local function isRepeated(ops, op)
-  return redis.call('ZSCORE', ops, op) ~= false
+-- A number below 1 that tells most changes apart, and is exact behind the milliseconds of an instant.
+local function markOf(...)
+  return tonumber(string.sub(redis.sha1hex(table.concat({ ... }, '\0')), 1, 3), 16) / 4096
+end
+
+-- Whether the operation was done within the last minute; nil if it was another change.
+local function isRepeated(ops, op, mark)
+  local score = redis.call('ZSCORE', ops, op)
+  if score and score % 1 ~= mark then return nil end
+  return score ~= false
 end
 
 -- Records an operation that changed something.
-local function remember(ops, op)
+local function remember(ops, op, mark)
   local time = redis.call('TIME')
   local now = time[1] * 1000 + math.floor(time[2] / 1000)
   -- Added first: a script must not touch a key that it has emptied, since it fails there while its slot moves.
-  redis.call('ZADD', ops, string.format('%.0f', now), op)
+  redis.call('ZADD', ops, string.format('%.17g', now + mark), op)
   redis.call('ZREMRANGEBYSCORE', ops, '-inf', string.format('(%.0f', now - opsMs))
   redis.call('ZREMRANGEBYRANK', ops, 0, -mostOps - 1)
   redis.call('PEXPIRE', ops, opsMs)
@@ -101,7 +109,7 @@ local function rowsOf(generation, id, record)
         if not lead then break end
         at = at + (lead < 0x80 and 1 or lead < 0xE0 and 2 or lead < 0xF0 and 3 or 4)
         local prefix = string.sub(suffix, 1, at)
-        local isExact = start == '0' and string.gsub(prefix, ' $', '') .. ' ' == suffix
+        local isExact = start == '0' and string.gsub(prefix, ' $', '') .. ' ' == string.match(suffix, '^[^\2]*')
         ranked[#ranked + 1] = prefix .. '\0' .. (isExact and exact or other) .. string.sub(row, at + 1)
       end
     end

@@ -1,4 +1,4 @@
--- purge.lua - deletes one shard of an index with a rebuild that is under way, or a contact book.
+-- purge.lua - deletes an index or a contact book.
 --
 -- KEYS[n]  keys  any  all of its keys
 --

@@ -1,4 +1,4 @@
--- ranges.lua - the rows of an alphabetical index that begin with each of some texts; changes nothing.
+-- ranges.lua - the rows that begin with some texts.
 --
 -- KEYS[1]  rows    zset     `tag suffix NUL kind id NUL weight NUL text NUL [payload]`
 -- ARGV[n]  ranges  string   three for each text: where it begins and ends, as ZRANGEBYLEX has it, and how many at most

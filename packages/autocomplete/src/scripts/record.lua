@@ -1,4 +1,4 @@
--- record.lua - one event with a contact: it comes in, or moves up.
+-- record.lua - one event with a contact.
 --
 -- KEYS[1]  book        hash     layout, version, ops
 -- KEYS[2]  contacts    zset     id to its score: the server ms at which one event would be worth as much
@@ -6,13 +6,14 @@
 -- KEYS[4]  blocked     zset     id to server ms
 -- ARGV[1]  op          string   operation id: sent again, nothing changes
 -- ARGV[2]  id          string   the contact
--- ARGV[3]  card        string   `text [NUL payload]`; empty: as it was, or the id
+-- ARGV[3]  card        string   `text [NUL payload]`; without a text: the stored one, or the id; empty: as it was, or the id
 -- ARGV[4]  halfLifeMs  integer  after which an event is worth half; 0: only the last one counts
 -- ARGV[5]  max         integer  how many contacts there may be
 -- ARGV[6]  keepMs      integer  how long the book lives after this, milliseconds; 0: for ever
 --
 -- Reply     {1, version}      done, now or by an earlier copy
 --           {0, version}      it is blocked; nothing changed
+--           error ERR         the operation id is that of another change; nothing changed
 --           error KIT_LAYOUT  written by a newer version; nothing changed
 local book = KEYS[1]
 local contacts = KEYS[2]
@@ -29,7 +30,9 @@ local keepMs = tonumber(ARGV[6])
 
 local state = openBook(book, contacts, cards, blocked)
 if not state then return redis.error_reply(layoutError) end
-if state.isDone(op) then return { 1, state.version } end
+local isDone = state.isDone(op, 'record', id, card)
+if isDone == nil then return redis.error_reply(opError) end
+if isDone then return { 1, state.version } end
 if redis.call('ZSCORE', blocked, id) then return { 0, state.version } end
 
 local now = state.micros / 1000
@@ -43,6 +46,9 @@ elseif halfLifeMs == 0 then
   local best = top[2]
   if top[1] == id then best = top[4] end
   if best then score = math.max(now, tonumber(best) + 0.001) end
+end
+if string.sub(card, 1, 1) == '\0' then
+  card = string.match(redis.call('HGET', cards, id) or id, '^[^%z]*') .. card
 end
 if card ~= '' then
   redis.call('HSET', cards, id, card)
@@ -60,4 +66,4 @@ for _, one in ipairs(lowest) do
     redis.call('HDEL', cards, one)
   end
 end
-return { 1, state.save(op, keepMs) }
+return { 1, state.save(keepMs) }

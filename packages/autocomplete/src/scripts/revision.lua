@@ -1,4 +1,4 @@
--- revision.lua - the next revision of a sharded index, higher than all before; and the settings of the index.
+-- revision.lua - the next revision of a sharded index, and its settings.
 --
 -- KEYS[1]  index     hash    layout, settings, those of a rebuild and its token
 -- KEYS[2]  items     hash    id to `revision NUL weight NUL starts NUL fold NUL text [NUL payload]`
@@ -12,7 +12,7 @@ local items = KEYS[2]
 local settings = ARGV[1]
 
 local layout, stored, last = unpack(redis.call('HMGET', index, 'layout', 'settings', 'revision'))
-if layout and layout ~= '1' then return redis.error_reply('KIT_LAYOUT the index was written by a newer version') end
+if layout and layout ~= '1' then return redis.error_reply('KIT_LAYOUT newer') end
 local isNew = redis.call('HLEN', items) == 0 and not layout
 local time = redis.call('TIME')
 local now = time[1] * 1000000 + time[2]

@@ -1,4 +1,4 @@
--- spell.lua - finds the beginnings of names that a text is, but for one character; changes nothing.
+-- spell.lua - the beginnings of names that a text is, but for one character.
 --
 -- KEYS[1]  rows        zset    `suffix NUL kind id`; alphabetical: with a tag before and the item behind
 -- ARGV[1]  tag         string  before each row
@@ -15,7 +15,7 @@ local characters = { unpack(ARGV, 2) }
 
 -- The limits of what one query reads and finds.
 local mostRanges = 500
-local mostTexts = 16
+local mostTexts = 8
 
 local ranges = 0
 local function first(text, from)
@@ -58,8 +58,8 @@ for at = #heads, 1, -1 do
     local lead = string.byte(row, #head + 1)
     local length = lead < 0x80 and 1 or lead < 0xE0 and 2 or lead < 0xF0 and 3 or 4
     local character = string.sub(row, #head + 1, #head + length)
-    -- The end of a name is no character.
-    if lead > 0 then
+    -- The end of a name, or of its first form, is no character.
+    if lead > 2 then
       -- Any replacement of the last character begins with the characters before it.
       if kind == '2' and behind ~= '' then try(head .. character .. behind) end
       try(head .. character .. rest)

@@ -1,4 +1,4 @@
--- suggest.lua - the items of an index by weight with a word that begins with a text, for some texts; changes nothing.
+-- suggest.lua - the items with words that begin with some texts.
 --
 -- KEYS[1]  index         hash  layout, settings, those of a rebuild and its token
 -- KEYS[2]  rows          zset  `suffix NUL kind id`; alphabetical: with a tag before and the item behind
@@ -27,7 +27,7 @@ local operands = { unpack(ARGV, 3) }
 
 local layout, stored = unpack(redis.call('HMGET', index, 'layout', 'settings'))
 if not layout then return { 0 } end
-if layout ~= '1' then return redis.error_reply('KIT_LAYOUT the index was written by a newer version') end
+if layout ~= '1' then return redis.error_reply('KIT_LAYOUT newer') end
 if stored ~= settings then return { 2, stored } end
 
 -- The reply for one text.
@@ -173,7 +173,7 @@ local function search(prefix, anchor, limit, words)
       if isMatch(id) then list[#list + 1] = id end
     end
     for i, id in ipairs(list) do
-      local weight, fold = string.match(records[id] or '', '^%d+%z(%d+)%z[%d,]*%z([^%z]*)%z')
+      local weight, fold = string.match(records[id] or '', '^%d+%z(%d+)%z[%d,]*%z([^%z\2]*)')
       weights[id], places[id], isExact[id] = tonumber(weight or -1), i, fold == whole
     end
     table.sort(list, function(one, two)

@@ -1,4 +1,4 @@
--- survey.lua - how large one shard of an index is, and what state it is in; changes nothing.
+-- survey.lua - the size and state of a shard.
 --
 -- KEYS[1]  index         hash  layout, settings, those of a rebuild and its token
 -- KEYS[2]  rows          zset  `suffix NUL kind id`; alphabetical: with a tag before and the item behind
@@ -16,6 +16,6 @@ local items = KEYS[4]
 local stagedItems = KEYS[5]
 
 local layout, settings, switched = unpack(redis.call('HMGET', index, 'layout', 'settings', 'switched'))
-if layout and layout ~= '1' then return redis.error_reply('KIT_LAYOUT the index was written by a newer version') end
+if layout and layout ~= '1' then return redis.error_reply('KIT_LAYOUT newer') end
 local sizes = { redis.call('HLEN', items), redis.call('ZCARD', rows), redis.call('ZCARD', ranked) }
 return { settings or '', switched or '', sizes[1], sizes[2], sizes[3], redis.call('HLEN', stagedItems) - 1 }

@@ -1,4 +1,4 @@
--- switch.lua - ends a rebuild: puts what it staged in the place of the index.
+-- switch.lua - ends a rebuild.
 --
 -- KEYS[1]  index         hash  layout, settings, those of a rebuild and its token
 -- KEYS[2]  live          set   ids that were written while a rebuild ran

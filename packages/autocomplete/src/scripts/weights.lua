@@ -1,4 +1,4 @@
--- weights.lua - what some items weigh in one shard; changes nothing.
+-- weights.lua - the weights of some items.
 --
 -- KEYS[1]  items         hash  id to `revision NUL weight NUL starts NUL fold NUL text [NUL payload]`
 -- ARGV[n]  ids     string  the items

@@ -1,4 +1,4 @@
--- write.lua - puts and drops items of one shard, each with all of its rows, and adds to weights.
+-- write.lua - puts, drops and weighs items of a shard.
 --
 -- KEYS[1]  index         hash  layout, settings, those of a rebuild and its token
 -- KEYS[2]  ops           zset  operation id to server milliseconds, of the last minute
@@ -9,7 +9,7 @@
 -- KEYS[7]  stagedRows    zset  the same three of a rebuild
 -- KEYS[8]  stagedRanked  zset  the second
 -- KEYS[9]  stagedItems   hash  the third; the empty id has the token of the rebuild
--- ARGV[1]  op        string   operation id: sent again, nothing changes
+-- ARGV[1]  op        string   operation id: sent again for the same change, nothing changes
 -- ARGV[2]  token     string   the rebuild that fills the staged generation; empty: a live change, of the current
 --                             generation and of a staged one
 -- ARGV[3]  settings  string   by which the items were folded
@@ -23,6 +23,7 @@
 --                                and those for which a higher revision is stored: they stay as they are
 --           {2, settings, staged}  the generations have other settings; nothing changed
 --           {3}                  the rebuild is over: another took its place, or it took too long; nothing changed
+--           error ERR            the operation id is that of another change; nothing changed
 --           error KIT_LAYOUT     written by a newer version, or damaged; nothing changed
 local index = KEYS[1]
 local ops = KEYS[2]
@@ -49,7 +50,11 @@ local problem = openIndex(index, current, other)
 if problem then return redis.error_reply(problem) end
 local isLost = not isStaged(other)
 local hasLive = redis.call('SCARD', live) > 0
-local isRepeat = isRepeated(ops, op)
+-- Of a call that its caller can repeat: a batch has an id of its own.
+local kind = changes[6] == '' and changes[3] or 'put'
+local mark = #changes > stride and 0 or markOf(kind, changes[1], changes[4])
+local isRepeat = isRepeated(ops, op, mark)
+if isRepeat == nil then return redis.error_reply(opError) end
 
 -- Each generation to be written, with the place of its fold among the operands of an item.
 local targets = {}
@@ -105,7 +110,7 @@ if isRepeat then return reply end
 
 if hasChanged then
   if isNew and token == '' then redis.call('HSET', index, 'layout', '1', 'settings', settings) end
-  remember(ops, op)
+  remember(ops, op, mark)
 end
 if not isLost then
   keepStaged(other, live, token ~= '' and keepMs or nil)
