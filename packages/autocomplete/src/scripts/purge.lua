@@ -1,4 +1,4 @@
--- purge.lua - deletes an index or a contact book.
+-- purge.lua - deletes keys.
 --
 -- KEYS[n]  keys  any  all of its keys
 --
