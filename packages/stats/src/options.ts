@@ -317,7 +317,8 @@ const metricSettings = (own: MetricOptions<string>, stats: StatsSettings): Metri
   if (typeof help !== "string") throw new TypeError(`Expected \`help\` to be a string, got ${typeof help}`);
   return {
     help,
-    labelNames: labelNames(own.labelNames ?? []),
+    // Sorted, since a second definition may have them in another order.
+    labelNames: labelNames(own.labelNames ?? []).toSorted((one, other) => (one < other ? -1 : 1)),
     maxSeries: integerOption("maxSeries", maxSeries, 1, 1_000_000),
     delivery: deliveryOption(delivery),
   };
