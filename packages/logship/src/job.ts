@@ -246,7 +246,12 @@ export class LogJob extends Processor<JobEvents> {
   ): Promise<Refused | { readonly content: string; readonly position: string; readonly from: string }> {
     const known: (scripts.Alike & Known & { readonly other: LocalFile | undefined })[] = [];
     for (const one of contents) {
-      const other = files.find((listed) => listed.file.id === one.file && one.file !== file.id)?.file;
+      const holder = files.find((listed) => listed.file.id === one.file && one.file !== file.id)?.file;
+      const facts = [`${one.file}:content`, `${one.file}:stamp`];
+      const [content, stamp] = holder ? await this.#hub.fields("progress", facts, signal) : [];
+      // An inode that has another content, or is used again, does not count.
+      const isThere = holder && (content ?? one.file) === one.content && bornOf(stamp ?? "") === bornOf(holder.stamp);
+      const other = isThere ? holder : undefined;
       // What is not finished there cannot be compared yet.
       if (one.msLeft > 0) return { state: "refused", msLeft: one.msLeft };
       if (!one.isDone && other && !skipped.has(keyOf(other))) return { state: "refused", msLeft: retryMs };
@@ -341,8 +346,10 @@ export class LogJob extends Processor<JobEvents> {
       const some = files.slice(from, from + lookUpFiles);
       const fields = some.flatMap(({ id }) => [`${id}:prefix`, `${id}:stamp`]);
       const facts = await this.#hub.fields("progress", fields, signal);
-      for (const [index, file] of some.entries())
-        listed.push({ file, prefix: facts[2 * index] ?? "", stamp: facts[2 * index + 1] ?? "" });
+      for (const [index, file] of some.entries()) {
+        const [prefix, stamp] = facts.slice(2 * index, 2 * index + 2);
+        listed.push({ file, prefix: prefix ?? "", stamp: stamp ?? "" });
+      }
     }
     return listed;
   }

@@ -112,6 +112,22 @@ describe("a job counts a line once", () => {
     expect(await counted(own)).toEqual(once(lines));
   });
 
+  it("when its worker stopped in the middle, and another file has the inode since", async () => {
+    const { job: own, path } = await job();
+    await writeFile(path, textOf(lines));
+    const failing = own.run(() => {
+      throw new Error("enough");
+    });
+    expect(await rejection(failing)).toMatchObject({ message: "enough" });
+    await gzipFile(path);
+    await writeFile(`${path}.other`, "other\n");
+    const { dev, ino } = await stat(`${path}.other`, { bigint: true });
+    const contents = (await fixture.db.hkeys(fixture.keys.progress)).filter((field) => field.endsWith(":file"));
+    await fixture.db.hset(fixture.keys.progress, contents[0]!, `${dev.toString(36)}-${ino.toString(36)}`);
+    await run(own);
+    expect(await counted(own)).toEqual(once([...lines, "other"]));
+  });
+
   it("when two workers meet a file and its compressed copy for the first time at once", async () => {
     const { job: own, path } = await job();
     await writeFile(path, textOf(lines));
