@@ -21,7 +21,7 @@ const exceptionsKiB = {
   // Reads public files with their faults: policies, counts, numeric addresses.
   "@kit/geoip": 16,
   // Recognises contents in another container, by comparing them: jobs and shippers each with their records.
-  "@kit/logship": 33.25,
+  "@kit/logship": 33.75,
   // Checks its server again after each lost connection; records each take, and looks for idle workers.
   "@kit/queue": 23.5,
   "@kit/stats": 24,

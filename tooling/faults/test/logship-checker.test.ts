@@ -16,6 +16,7 @@ interface Had {
   consumer: string;
   chains: Record<string, { offset: number; sha256: string }>;
   words: Record<string, number>;
+  lines: Record<string, number>;
 }
 interface Draft extends Mutable<Omit<RunHistory, "workers" | "had">> {
   worker: Mutable<Omit<WorkerHistory, "records">> & { records: LogRecord[] };
@@ -24,8 +25,8 @@ interface Draft extends Mutable<Omit<RunHistory, "workers" | "had">> {
 
 const epoch = 1_700_000_000_000;
 const truth: readonly FileTruth[] = [
-  { name: "one.log", chain: { offset: 120, sha256: "aa" }, words: { GET: 3, PUT: 1 } },
-  { name: "two.log.gz", chain: { offset: 80, sha256: "bb" }, words: { GET: 2 } },
+  { name: "one.log", chain: { offset: 120, sha256: "aa" }, words: { GET: 3, PUT: 1 }, lines: 4 },
+  { name: "two.log.gz", chain: { offset: 80, sha256: "bb" }, words: { GET: 2 }, lines: 2 },
 ];
 /** The job has processed one of them. */
 const processed = truth.slice(0, 1);
@@ -33,11 +34,13 @@ const hadBy = (consumer: string): Had => ({
   consumer,
   chains: { "one.log": { offset: 120, sha256: "aa" }, "two.log.gz": { offset: 80, sha256: "bb" } },
   words: { GET: 5, PUT: 1 },
+  lines: { "one.log": 4, "two.log.gz": 2 },
 });
 const hadByJob = (): Had => ({
   consumer: "job",
   chains: { "one.log": { offset: 120, sha256: "aa" } },
   words: { GET: 3, PUT: 1 },
+  lines: { "one.log": 4 },
 });
 const failed: Call = {
   ...{ kind: "call", what: "ship", name: "one.log", outcome: "failed", dueMs: 1_000, stalledMs: 0 },
@@ -91,6 +94,7 @@ describe("The checker of logship finds", () => {
     ["lines that are missing", "content", ({ had }) => void (had[0]!.chains["one.log"]!.offset = 90)],
     ["lines in another order", "content", ({ had }) => void (had[1]!.chains["two.log.gz"]!.sha256 = "bc")],
     ["a file that the job never had", "content", ({ had }) => void delete had[2]!.chains["one.log"]],
+    ["a file that was counted again when it was compressed", "once", ({ had }) => void (had[2]!.lines["one.log"] = 8)],
     ["a line that was counted twice", "sums", ({ had }) => void had[0]!.words["GET"]!++],
     ["a word that was not counted", "sums", ({ had }) => void delete had[2]!.words["PUT"]],
     ["a word that is nowhere", "sums", ({ had }) => void (had[1]!.words["DELETE"] = 1)],

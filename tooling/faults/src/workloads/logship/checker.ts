@@ -6,6 +6,7 @@ import type { Chain } from "./sources.mjs";
  * The invariants that the checker judges a run by.
  *
  * - `content` each consumer and the job have every line of every file once and in order, by a SHA-256 chain
+ * - `once` each line of a file counts once, though the job's files are compressed, copied and replaced while they are processed
  * - `sums` the sums of each consumer and of the job are exact
  * - `atomic` results are never ahead of or behind their position
  * - `limit` chunks and reservations never take more than the limit
@@ -17,7 +18,19 @@ import type { Chain } from "./sources.mjs";
  * - `U5` every error is typed
  */
 export type Invariant = (typeof invariants)[number];
-export const invariants = ["content", "sums", "atomic", "limit", "kept", "end", "U1", "U3", "U4", "U5"] as const;
+export const invariants = [
+  "content",
+  "once",
+  "sums",
+  "atomic",
+  "limit",
+  "kept",
+  "end",
+  "U1",
+  "U3",
+  "U4",
+  "U5",
+] as const;
 
 type Judge = AnyJudge<Invariant>;
 
@@ -32,6 +45,7 @@ export interface FileTruth {
   readonly name: string;
   readonly chain: Chain;
   readonly words: Readonly<Record<string, number>>;
+  readonly lines: number;
 }
 
 /** The results of a consumer, or of the job, at the end. */
@@ -39,6 +53,8 @@ export interface Had {
   readonly consumer: string;
   readonly chains: Readonly<Record<string, Chain>>;
   readonly words: Readonly<Record<string, number>>;
+  /** Lines by file. */
+  readonly lines: Readonly<Record<string, number>>;
 }
 
 export interface MemoryLook {
@@ -90,10 +106,13 @@ export const verdictOn = (run: RunHistory): Verdict<Invariant> =>
     }
   });
 
-const checkHad = ({ consumer, chains, words }: Had, truths: readonly FileTruth[], judge: Judge): void => {
+const checkHad = ({ consumer, chains, words, lines }: Had, truths: readonly FileTruth[], judge: Judge): void => {
   const sums: Record<string, number> = {};
   for (const truth of truths) {
     for (const [word, count] of Object.entries(truth.words)) sums[word] = (sums[word] ?? 0) + count;
+    const counted = lines[truth.name] ?? 0;
+    const said = `${consumer} counts ${String(counted)} lines of ${truth.name}, which has ${String(truth.lines)}`;
+    judge("once", counted !== truth.lines && said);
     const { offset, sha256 } = chains[truth.name] ?? { offset: 0, sha256: "" };
     const isSame = offset === truth.chain.offset && sha256 === truth.chain.sha256;
     judge(

@@ -32,9 +32,15 @@ export const logshipControls: readonly LogshipControl[] = [
     injections: 6,
     mutation: {
       script: "progress",
-      operands: ["progress", "file", "fence", "seq"],
-      lua: "fence = redis.call('HGET', progress, file .. ':fence') or fence if seq > 0 then seq = (redis.call('HGET', progress, file .. ':seq') or 0) + 1 end",
+      operands: ["progress", "content", "fence", "seq"],
+      lua: "fence = redis.call('HGET', progress, content .. ':fence') or fence if seq > 0 then seq = (redis.call('HGET', progress, content .. ':seq') or 0) + 1 end",
     },
+  },
+  {
+    name: "knows-containers-only",
+    invariants: ["once", "sums"],
+    kind: "scripts flushed",
+    mutation: { script: "claim", operands: ["beginning"], lua: "beginning = {}" },
   },
   {
     name: "frees-too-much",

@@ -1,4 +1,4 @@
-import { mkdirSync, readdirSync, readFileSync } from "node:fs";
+import { mkdirSync, readdirSync, readFileSync, renameSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { connect } from "@kit/core";
 import { createLogJob, createReceiver, createShipper } from "@kit/logship";
@@ -9,7 +9,7 @@ import { Lab, type LabOptions, type Surroundings } from "../../lab/lab.js";
 import { workspaceFolder } from "../../lab/paths.js";
 import type { Worker } from "../../lab/worker.js";
 import type { FileTruth, Had, LogRecord, MemoryLook, RunHistory } from "./checker.js";
-import { chained, collector, isPassedThrough, linesOf, noChain, parseChain, wordsOf } from "./sources.mjs";
+import { chained, collector, containedOf, isPassedThrough, linesOf, noChain, parseChain, wordsOf } from "./sources.mjs";
 
 export interface LogshipLabOptions extends LabOptions {
   readonly logshipModule: string;
@@ -169,7 +169,7 @@ export class LogshipLab extends Lab {
       .filter((name) => /\.(log|gz)$/.test(name))
       .map((name) => {
         const lines = linesOf(name, this.#options.seed);
-        return { name, chain: chained(noChain, lines), words: Object.fromEntries(wordsOf(lines)) };
+        return { name, chain: chained(noChain, lines), words: Object.fromEntries(wordsOf(lines)), lines: lines.length };
       });
   }
 
@@ -210,6 +210,12 @@ export class LogshipLab extends Lab {
     await Promise.all(finishing);
     await shipper.closeChannel();
     await Promise.all(running);
+    // Some are there in part.
+    for (const { name } of processed) {
+      const path = join(this.#folders.job, name);
+      writeFileSync(`${path}.part`, containedOf(name, this.#options.seed, false, false));
+      renameSync(`${path}.part`, path);
+    }
     await job.run(
       collector(
         "job",
@@ -221,10 +227,10 @@ export class LogshipLab extends Lab {
     for (const [index, name] of ["a", "b", "job"].entries()) {
       const from = receivers[index] ?? job;
       const chains = Object.fromEntries(await from.results(`chain-${name}`));
-      const words = Object.fromEntries(
-        [...(await from.results(`words-${name}`))].map(([word, count]) => [word, Number(count)]),
-      );
-      had.push({ consumer: name, chains: mapped(chains, parseChain), words });
+      const numbers = async (result: string): Promise<Record<string, number>> =>
+        mapped(Object.fromEntries(await from.results(`${result}-${name}`)), Number);
+      const [words, lines] = [await numbers("words"), await numbers("lines")];
+      had.push({ consumer: name, chains: mapped(chains, parseChain), words, lines });
     }
     for (const receiver of receivers) await receiver.close();
     return { shipped, processed, had, unsealed, odd, leftovers: await this.#leftovers(shipper) };

@@ -9,6 +9,8 @@ export declare const chainText: (chain: Chain) => string;
 export declare const parseChain: (text: string | undefined) => Chain;
 /** The lines of a file, by its name. */
 export declare const linesOf: (name: string, seed: number) => string[];
+/** The lines of a file in another container: the first half of them, or all, plain or as gzip, whatever its name says. */
+export declare const containedOf: (name: string, seed: number, isHalf: boolean, isGzip: boolean) => Buffer;
 /** The bytes of a file: gzip in several members if its name ends with `.gz`. */
 export declare const bytesOf: (name: string, seed: number) => Buffer;
 /** Whether the gzip bytes of a file are shipped as they are. */

@@ -48,6 +48,13 @@ export const bytesOf = (name, seed) => {
   return Buffer.concat([lines.slice(0, half), [], lines.slice(half)].map((part) => gzipSync(textOf(part))));
 };
 
+/** The lines of a file in another container: the first half of them, or all, plain or as gzip, whatever its name says. */
+export const containedOf = (name, seed, isHalf, isGzip) => {
+  const lines = linesOf(name, seed);
+  const text = textOf(isHalf ? lines.slice(0, lines.length >> 1) : lines);
+  return isGzip ? gzipSync(text) : Buffer.from(text);
+};
+
 export const wordsOf = (lines) => {
   const words = new Map();
   for (const line of lines) words.set(line.slice(0, 2), (words.get(line.slice(0, 2)) ?? 0) + 1);
@@ -67,6 +74,7 @@ export const collector = (consumer, stored, contradicted) => {
     }
     chain = chained(chain, lines);
     chains.set(file, chain);
+    results.increment(`lines-${consumer}`, file, lines.length);
     results.set(`chain-${consumer}`, file, chainText(chain));
     for (const [word, count] of wordsOf(lines)) results.increment(`words-${consumer}`, word, count);
   };

@@ -20,7 +20,7 @@ import {
   timed,
 } from "../../lab/contender.mjs";
 import { seeded } from "../../lab/random.mjs";
-import { bytesOf, collector, isPassedThrough } from "./sources.mjs";
+import { bytesOf, collector, containedOf, isPassedThrough } from "./sources.mjs";
 
 const { id, url, share, seed, deadlineMs, leaseMs, limitBytes, shipFolder, jobFolder, points } = settings;
 const { createLogJob, createReceiver, createShipper } = await import(settings.logshipModule);
@@ -236,9 +236,21 @@ const block = () => {
   log("blocked", { from, to: clock() });
 };
 
+/** Puts some of the job's files into other containers: compressed or not, in another inode, and with all lines. */
+const rotate = (random) => {
+  const names = readdirSync(jobFolder).filter((name) => name.startsWith(`${share}-`) && /\.(log|gz)$/.test(name));
+  for (const name of names) if (random() < 0.3) contain(name, false, random() < 0.5);
+};
+const contain = (name, isHalf, isGzip) => {
+  const path = join(jobFolder, name);
+  writeFileSync(`${path}.part`, containedOf(name, seed, isHalf, isGzip));
+  renameSync(`${path}.part`, path);
+};
+
 const work = async (random) => {
   await inSlices("job", random, async (signal) => {
-    write(jobFolder, nameOf(filesOf(jobFolder) + 1));
+    contain(nameOf(filesOf(jobFolder) + 1), random() < 0.5, random() < 0.3);
+    rotate(random);
     const collect = collectForJob();
     const handler = (lines, results, context) => {
       if (blockAt < Infinity) block();
