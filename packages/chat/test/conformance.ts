@@ -29,7 +29,7 @@ import { permanentKeys, room } from "./harness.js";
 
 const longMs = 100 * 365 * 86_400_000;
 const maxBytes = integer(1);
-const token = refusing("nonsense", 42, null);
+const token = refusing(42, null);
 const maxBodyBytes = integer(1, 512 * 1_024 * 1_024);
 const dedupeMs = integer(1_000, longMs);
 

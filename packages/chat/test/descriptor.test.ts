@@ -64,7 +64,7 @@ describe("kit chat tail", () => {
     await eventually(() => expect(call.written.lines[2]).toMatchObject({ seq: 6, from: "bob", base64: "AQI=" }));
     call.stop();
     await running;
-    expect((await chat.unread("bob")).get(room)).toBe(6);
+    expect((await chat.unread("bob")).get(room)).toBe(5);
     const other = commandCall(await connection(), redis.prefix);
     expect(await rejection(descriptor.commands![0]!.run(other, "none"))).toMatchObject({ code: "KIT_CHAT_UNKNOWN" });
   });
