@@ -74,7 +74,7 @@ export interface CreateOptions {
    */
   readonly senders?: "members" | "anyone" | undefined;
   /**
-   * Members are removed from the chat when they leave more than this many messages unacknowledged, or any message for longer
+   * Members are removed from the chat when they leave more than this many messages of others unacknowledged, or any message for longer
    * than this many milliseconds. The next send finds them.
    *
    * @default nobody is removed

@@ -720,6 +720,17 @@ export const chatBehaviour = (mode: RedisMode, login?: Login): void => {
         expect((await chat.fetch("idle")).chats).toEqual([]);
       });
 
+      it("are not removed for what they sent themselves", async () => {
+        const chat = make();
+        await chat.create(room, { members: ["idle", "bob"], senders: "anyone", lag: { messages: 3 } });
+        const removed: string[] = [];
+        chat.on("removed", ({ member }) => removed.push(member));
+        await sendMany(chat, "ann", 1);
+        await sendMany(chat, "bob", 5);
+        await eventually(() => expect(removed).toContain("idle"));
+        expect([removed, await chat.unread("bob")]).toEqual([["idle"], new Map([[room, 1]])]);
+      });
+
       it("are removed when they leave a message unread for too long", async () => {
         const chat = make();
         await chat.create(room, { members: ["ann", "idle"], lag: { ageMs: 60_000 } });

@@ -202,14 +202,18 @@ if state.lagMessages > 0 or state.lagAge > 0 then
   local slowest = redis.call('ZRANGE', positions, 0, 7, 'WITHSCORES')
   for i = 1, #slowest, 2 do
     local position = tonumber(slowest[i + 1])
-    local isLagging = state.lagMessages > 0 and state.head - position > state.lagMessages
+    local isBehind = state.lagMessages > 0 and state.head - position > state.lagMessages
+    local own = isBehind and redis.call('HGET', meta, ownField(slowest[i]))
+    local isLagging = isBehind and state.head - position - ownAfter(state, position, own) > state.lagMessages
     if not isLagging and state.lagAge > 0 and position < state.head then
       local _, at = messageAfter(messages, position)
       isLagging = at and now - at > state.lagAge
     end
-    if not isLagging then break end
-    laggards[#laggards + 1] = slowest[i]
-    laggards[#laggards + 1] = int(position)
+    if not isLagging and not isBehind then break end
+    if isLagging then
+      laggards[#laggards + 1] = slowest[i]
+      laggards[#laggards + 1] = int(position)
+    end
   end
 end
 return { codes, laggards }

@@ -1,7 +1,7 @@
 -- state.lua - what all scripts know of a chat: its record, its oldest message, and how messages are dropped.
 --
 -- Defines clockSkewMs, readClock, int, partsOf, messageAfter, lastWhere, openChat, saveChat, applyAge, trim, announce,
--- ownField, unreadOf
+-- ownField, ownAfter, unreadOf
 --
 -- All inputs are parameters. A refusal is a number: 1 unknown chat, 2 not a member, 3 too large, 4 full, 5 duplicate,
 -- 6 beyond the head, 7 forked, 9 written by a newer version.
@@ -178,14 +178,19 @@ local function trim(chat, messages, positions, now, leaving)
   return true
 end
 
--- How many messages of others a member has not acknowledged. `own`: its own ones.
+-- How many messages after a sequence are a member's own ones, which `own` names.
+local function ownAfter(chat, sequence, own)
+  local count = 0
+  for first, last in string.gmatch(own or '', '(%d+)%-(%d+)') do
+    count = count + math.max(0, math.min(last, chat.head) - math.max(first - 1, sequence))
+  end
+  return count
+end
+
+-- How many messages of others a member has not acknowledged.
 local function unreadOf(chat, position, own)
   local base = math.max(position, chat.floor)
-  local count = chat.head - base
-  for first, last in string.gmatch(own or '', '(%d+)%-(%d+)') do
-    count = count - math.max(0, math.min(last, chat.head) - math.max(first - 1, base))
-  end
-  return math.max(0, count)
+  return math.max(0, chat.head - base - ownAfter(chat, base, own))
 end
 
 -- Announces a change to readers and waiters: `s` the first of the sent sequences, `j` members that joined, `l` members that
