@@ -21,10 +21,39 @@ export type JobData<Jobs, Name extends keyof Jobs> = Jobs[Name] extends (...data
     : Data[0]
   : never;
 
-/** The result of a job for its caller. */
+/** The result of a job, as its handler returns it. */
 export type JobResult<Jobs, Name extends keyof Jobs> = Jobs[Name] extends (...data: never) => infer Result
   ? Awaited<Result>
   : never;
+
+/**
+ * A value as JSON leaves it: a Date, and whatever else has `toJSON`, as that gives it; functions and symbols in objects vanish; a
+ * bigint cannot be sent.
+ */
+export type Jsonified<Value> = unknown extends Value
+  ? Value
+  : Value extends string | number | boolean | null | undefined | void
+    ? Value
+    : Value extends { toJSON(): infer Text }
+      ? Jsonified<Text>
+      : Value extends bigint | symbol | ((...args: never) => unknown)
+        ? never
+        : Value extends readonly unknown[]
+          ? { [Index in keyof Value]: Jsonified<Value[Index]> }
+          : {
+              [
+                Name in keyof Value as Value[Name] extends symbol | ((...args: never) => unknown)
+                  ? never
+                  : Name & string
+              ]: Jsonified<Value[Name]>;
+            };
+
+/** The result of a job for its caller: bytes as a Buffer, all else as JSON leaves it. */
+export type CalledResult<Jobs, Name extends keyof Jobs> =
+  JobResult<Jobs, Name> extends Uint8Array ? Buffer : Jsonified<JobResult<Jobs, Name>>;
+
+/** A job of any name. */
+export type AnyJob<Jobs> = { readonly [Name in JobName<Jobs>]: Job<Name, JobData<Jobs, Name>> }[JobName<Jobs>];
 
 /** The return type of a handler: any type if no result was declared. */
 type Returned<Result> = [Result] extends [void] ? unknown : Result | PromiseLike<Result>;

@@ -16,7 +16,19 @@ export {
 export type { Backoff, BackoffFunction } from "./backoff.js";
 export type { QueueErrorCode } from "./errors.js";
 export type { StoredError } from "./failure.js";
-export type { AnyJobs, Handler, Handlers, JobData, JobName, JobResult, JobSchemas, JobTypes } from "./handlers.js";
+export type {
+  AnyJob,
+  AnyJobs,
+  CalledResult,
+  Handler,
+  Handlers,
+  JobData,
+  JobName,
+  JobResult,
+  JobSchemas,
+  JobTypes,
+  Jsonified,
+} from "./handlers.js";
 export type { Job } from "./job.js";
 export type { DeadLetter } from "./letters.js";
 export type {
@@ -30,5 +42,5 @@ export type {
 } from "./options.js";
 export type { OrderedOptions, OrderedWorker } from "./ordered.js";
 export type { JobToAdd, Queue, QueueEvents } from "./queue.js";
-export type { Worker, WorkerEvents } from "./worker.js";
+export type { WorkerEvents, WorkerOf as Worker } from "./worker.js";
 export type { CloseOptions } from "@kit/core/toolkit";

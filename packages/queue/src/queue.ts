@@ -2,7 +2,7 @@ import { type KitError, KitClosedError, type RedisLike } from "@kit/core";
 import { type CloseOptions, closeTimeoutMs, Deadline, optionsObject, traced, TypedEmitter } from "@kit/core/toolkit";
 import { Calls } from "./calls.js";
 import { QueueCommands } from "./commands.js";
-import type { AnyJobs, Handlers, JobData, JobName, JobResult, JobSchemas, JobTypes } from "./handlers.js";
+import type { AnyJobs, CalledResult, Handlers, JobData, JobName, JobSchemas, JobTypes } from "./handlers.js";
 import { type DeadLetter, readLetters } from "./letters.js";
 import {
   type AddOptions,
@@ -23,7 +23,7 @@ import { encodePayload, headOf, type Payload, readPayload } from "./payload.js";
 import { type NewJob, parseOp, Producer } from "./producer.js";
 import { assertFits } from "./schemas.js";
 import { maxRedriven, redrive } from "./scripts/index.js";
-import { type Turn, Worker } from "./worker.js";
+import { type Turn, Worker, type WorkerOf } from "./worker.js";
 
 /** Events of a queue object. */
 export interface QueueEvents {
@@ -36,13 +36,14 @@ export interface QueueEvents {
   readonly evictable: readonly [event: { readonly policy: string }];
 }
 
-/** One of several jobs that are added together. */
+/** One of several jobs that are added together; data that may be undefined may be left out. */
 export type JobToAdd<Jobs> = {
-  readonly [Name in JobName<Jobs>]: Omit<AddOptions, "op" | "signal"> & {
-    readonly name: Name;
-    readonly data: JobData<Jobs, Name>;
-  };
+  readonly [Name in JobName<Jobs>]: Omit<AddOptions, "op" | "signal"> & { readonly name: Name } & DataOf<
+      JobData<Jobs, Name>
+    >;
 }[JobName<Jobs>];
+
+type DataOf<Data> = undefined extends Data ? { readonly data?: Data } : { readonly data: Data };
 
 /** The data and the options of one job; data that may be undefined may be left out. */
 type AddArguments<Data, Options = AddOptions> = undefined extends Data
@@ -141,7 +142,7 @@ export class Queue<Jobs extends JobTypes<Jobs> = AnyJobs> extends TypedEmitter<Q
   async call<Name extends JobName<Jobs>>(
     name: Name,
     ...[data, options = {}]: AddArguments<JobData<Jobs, Name>, CallOptions>
-  ): Promise<JobResult<Jobs, Name>> {
+  ): Promise<CalledResult<Jobs, Name>> {
     this.#assertOpen();
     const { waitMs, resolved } = resolveCall(options, this.#settings.job);
     const payload = encodePayload(name, data, this.#settings.maxPayloadBytes);
@@ -152,7 +153,7 @@ export class Queue<Jobs extends JobTypes<Jobs> = AnyJobs> extends TypedEmitter<Q
     return await this.#untold(
       "queue.call",
       { job: name },
-      async () => this.#calls.run(call) as Promise<JobResult<Jobs, Name>>,
+      async () => this.#calls.run(call) as Promise<CalledResult<Jobs, Name>>,
     );
   }
 
@@ -192,8 +193,8 @@ export class Queue<Jobs extends JobTypes<Jobs> = AnyJobs> extends TypedEmitter<Q
    * @example
    * const worker = queue.work({ email: async ({ data, signal }) => send(data.to, signal) }, { concurrency: 20 });
    */
-  work(handlers: Handlers<Jobs>, options: WorkOptions = {}): Worker {
-    return this.workInTurn(handlers, options, undefined);
+  work(handlers: Handlers<Jobs>, options: WorkOptions = {}): WorkerOf<Jobs> {
+    return this.workInTurn(handlers, options, undefined) as WorkerOf<Jobs>;
   }
 
   /** @internal */

@@ -15,7 +15,7 @@ import { QueueCommands } from "./commands.js";
 import { Condition } from "./condition.js";
 import { JobBackoffError, JobLeaseLostError, JobTimeoutError, UnrecoverableError } from "./errors.js";
 import { recordOf, storedError } from "./failure.js";
-import { handlerMap, type Handlers } from "./handlers.js";
+import { type AnyJob, type AnyJobs, handlerMap, type Handlers } from "./handlers.js";
 import { fenceWidth, partsOf } from "./ids.js";
 import { type Demand, type Ending, Intake } from "./intake.js";
 import type { Job } from "./job.js";
@@ -27,24 +27,28 @@ import { begin } from "./scripts/index.js";
 import type { TakenJob } from "./taken.js";
 
 /** Events of a worker. Each is emitted once the server has recorded it. */
-export interface WorkerEvents {
-  readonly completed: readonly [event: { readonly job: Job }];
+export interface WorkerEvents<Jobs = AnyJobs> {
+  readonly completed: readonly [event: { readonly job: AnyJob<Jobs> }];
   /** An attempt failed; it is tried again after `retryInMs`, or given up. */
   readonly failed: readonly [
-    event: { readonly job: Job; readonly error: unknown; readonly retryInMs: number | undefined },
+    event: { readonly job: AnyJob<Jobs>; readonly error: unknown; readonly retryInMs: number | undefined },
   ];
   /** The job is a dead letter now. */
-  readonly dead: readonly [event: { readonly job: Job; readonly error: unknown }];
+  readonly dead: readonly [event: { readonly job: AnyJob<Jobs>; readonly error: unknown }];
   /** A job was taken back from a worker that died or fell silent: it is ready again, or dead. */
   readonly crashed: readonly [event: { readonly id: string; readonly crashes: number; readonly isDead: boolean }];
   /** The lease of a job ended while its handler ran: another worker may run it, too. */
-  readonly lost: readonly [event: { readonly job: Job }];
+  readonly lost: readonly [event: { readonly job: AnyJob<Jobs> }];
   /**
    * A background operation failed. The worker tries on until it is closed, whatever the server says: an outage, or a refusal such as a
    * missing right, emits one error when it begins, and one with the code `KIT_RECOVERED` when it is over.
    */
   readonly error: readonly [error: KitError];
 }
+
+/** A worker of a queue of these jobs. In `dead` the job may have a name or data that the queue does not declare. */
+export type WorkerOf<Jobs = AnyJobs> = Omit<Worker, keyof TypedEmitter<WorkerEvents>> &
+  TypedEmitter<WorkerEvents<Jobs>>;
 
 /** Decides which of several workers with common handlers may begin a job. */
 export interface Turn {

@@ -34,11 +34,15 @@ export const added: Promise<string>[] = [
 export const several: Promise<string[]> = queue.addAll([
   { name: "email", data: { to: "ann" } },
   { name: "resize", data: { url: "", width: 1 }, delayMs: 5 },
+  { name: "cleanUp" },
+  { name: "cleanUp", priority: 1 },
+  // @ts-expect-error data is missing
+  { name: "email" },
   // @ts-expect-error the data of another job
   { name: "resize", data: { to: "ann" } },
 ]);
 
-export const worker: Worker = queue.work({
+export const worker: Worker<Jobs> = queue.work({
   email: (job) => {
     const isSame: Check<Same<typeof job, Job<"email", { to: string }>>> = true;
     return [job.data.to, isSame];
@@ -53,6 +57,39 @@ export const worker: Worker = queue.work({
 queue.work({ email: () => undefined, resize: () => new Uint8Array() });
 // @ts-expect-error the result of another job
 queue.work({ email: () => undefined, resize: () => "text", cleanUp: () => undefined });
+
+for (const event of ["completed", "failed", "dead", "lost"] as const)
+  worker.on(event, ({ job }) => {
+    if (job.name === "resize") return job.data.width;
+    const isSame: Check<Same<typeof job.name, "email" | "cleanUp">> = true;
+    return isSame;
+  });
+const log = (...facts: readonly unknown[]): unknown => facts;
+for (const event of ["completed", "crashed", "error"] as const) worker.on(event, log).once(event, log).off(event, log);
+
+interface Report {
+  readonly at: Date;
+  readonly rows: readonly { readonly id: bigint | null; readonly due?: Date; close(): void }[];
+  readonly of: "all" | "some";
+}
+declare const reports: Queue<{ report(): Promise<Report>; bytes(): Buffer; any(): unknown }>;
+void reports.call("report").then((report) => {
+  type Sent = {
+    readonly at: string;
+    readonly rows: readonly { readonly id: null; readonly due?: string }[];
+    readonly of: "all" | "some";
+  };
+  const isSame: Check<Same<typeof report, Sent>> = true;
+  return isSame;
+});
+void reports.call("bytes").then((bytes) => {
+  const isSame: Check<Same<typeof bytes, Buffer>> = true;
+  return isSame;
+});
+void reports.call("any").then((any) => {
+  const isSame: Check<Same<typeof any, unknown>> = true;
+  return isSame;
+});
 
 export const called: Promise<Uint8Array> = queue.call("resize", { url: "", width: 1 }, { waitMs: 1_000 });
 export const nothing: Promise<void> = queue.call("cleanUp");

@@ -1,5 +1,8 @@
 import { EventEmitter } from "node:events";
 
+/** Mutable, since TypeScript takes one listener for several events only where the arguments of none of them are readonly. */
+type Listener<Args extends readonly unknown[]> = (...args: [...Args]) => void;
+
 /**
  * Typed events of one object. Without a listener nothing is thrown (not for `error` either) and nothing prints. A listener
  * that throws does not affect the object: its error becomes an uncaught exception.
@@ -13,19 +16,19 @@ export class TypedEmitter<Events extends Record<keyof Events, readonly unknown[]
   }
 
   /** Calls `listener` at every `event`. */
-  on<Name extends keyof Events & string>(event: Name, listener: (...args: Events[Name]) => void): this {
+  on<Name extends keyof Events & string>(event: Name, listener: Listener<Events[Name]>): this {
     this.#emitter.on(event, listener as never);
     return this;
   }
 
   /** Takes a listener off. */
-  off<Name extends keyof Events & string>(event: Name, listener: (...args: Events[Name]) => void): this {
+  off<Name extends keyof Events & string>(event: Name, listener: Listener<Events[Name]>): this {
     this.#emitter.off(event, listener as never);
     return this;
   }
 
   /** Calls `listener` at the next `event` only. */
-  once<Name extends keyof Events & string>(event: Name, listener: (...args: Events[Name]) => void): this {
+  once<Name extends keyof Events & string>(event: Name, listener: Listener<Events[Name]>): this {
     this.#emitter.once(event, listener as never);
     return this;
   }
