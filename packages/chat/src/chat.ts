@@ -236,7 +236,11 @@ export class Chat<Body = unknown> extends TypedEmitter<ChatEvents> implements As
       async () => {
         const reader = await this.#reader(member, token, false, budget.signal);
         const page = await reader.next(budget);
-        const last = page.chats.flatMap(({ messages }) => messages.slice(-1));
+        // A gap without a message behind it is passed, too; it would come again each time.
+        const last = page.chats.flatMap(({ chat, messages, gap }): Ack[] => {
+          const end = messages.at(-1) ?? (gap && { chat, seq: gap.to });
+          return end ? [end] : [];
+        });
         // A chat that the member has left meanwhile does not hold back the others.
         if (autoAck && last.length > 0) await this.#ack(member, last, (error) => !isRefusal(error));
         return { ...page, token: encodeToken(member, reader.standing) };

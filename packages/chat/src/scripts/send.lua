@@ -73,8 +73,9 @@ end
 redis.call('ZCARD', positions)
 redis.call('XLEN', activity)
 
--- Space is decided message by message, but messages are dropped only once, at the end.
-if state.refuses then trim(state, messages, positions, now) end
+-- Space is decided message by message, but messages are dropped only once, at the end. What was too old before is dropped first: the
+-- stream may have expired, and with a new message in it nothing shows why the others are missing.
+if state.refuses or state.ageMs > 0 and state.headAt < now - state.ageMs then trim(state, messages, positions, now) end
 local function hasRoom(size)
   if state.count > 0 and state.head - state.floor >= state.count then return false end
   return state.maxBytes == 0 or state.bytes - state.floorBytes + size <= state.maxBytes
