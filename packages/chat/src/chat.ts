@@ -297,7 +297,13 @@ export class Chat<Body = unknown> extends TypedEmitter<ChatEvents> implements As
         traced("chat.fetch", facts, async () => await (await readerOf()).next({ ...resolved, signal })),
       wait: (signal?: AbortSignal) =>
         traced("chat.wait", facts, async () => await this.#waitFor(await readerOf(), undefined, signal)),
-      ack: (message: Message) => this.#kept(traced("chat.ack", facts, () => this.#outbox.ack({ ...message, member }))),
+      ack: (message: Message) =>
+        this.#kept(
+          traced("chat.ack", facts, async () => {
+            this.#assertOpen();
+            await this.#outbox.ack({ ...message, member });
+          }),
+        ),
       onError: (error: KitError) => this.emit("error", error),
     };
     return new Listener<Body>(host, resolved);
@@ -572,7 +578,8 @@ export class Chat<Body = unknown> extends TypedEmitter<ChatEvents> implements As
 
   /**
    * Ends this object: further calls are refused, waits and listeners end with KitClosedError, and `close` waits for sends
-   * and acknowledgements under way, at most `timeoutMs`. The client is not touched. Idempotent: the options of the first
+   * and acknowledgements under way, at most `timeoutMs`. A `done()` after it acknowledges nothing, and emits `error`; the
+   * message comes again. The client is not touched. Idempotent: the options of the first
    * call hold.
    *
    * @throws {TypeError | RangeError} an option is not what it should be; nothing else.

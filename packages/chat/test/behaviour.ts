@@ -931,6 +931,24 @@ export const chatBehaviour = (mode: RedisMode, login?: Login): void => {
     });
 
     describe("listening", () => {
+      it("acknowledges nothing that is done after the chat object was closed, and reports it", async () => {
+        const chat = make();
+        await chat.create(room, { members: ["ann", "bob"] });
+        await sendMany(chat, "ann", 1);
+        const codes: string[] = [];
+        chat.on("error", ({ code }) => codes.push(code));
+        const iterator = chat.listen("bob")[Symbol.asyncIterator]();
+        const { value } = await iterator.next();
+        const next = rejection(iterator.next());
+        await chat.close();
+        expect(await next).toMatchObject({ code: "KIT_CLOSED" });
+        (value as Delivery).done();
+        await eventually(() => expect(codes).toEqual(["KIT_CLOSED"]));
+        const other = fixture().on(fixture().connect());
+        expect(await positionOf(other, "bob")).toBe(0);
+        expect(seqsOf(await other.fetch("bob"))).toEqual([1]);
+      });
+
       it("delivers unacknowledged and then new messages, and moves the position only behind messages that are done", async () => {
         const [chat, other] = [make(), fixture().on(fixture().connect())];
         await chat.create(room, { members: ["ann", "bob"] });
