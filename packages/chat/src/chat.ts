@@ -220,7 +220,8 @@ export class Chat<Body = unknown> extends TypedEmitter<ChatEvents> implements As
    * the member's position. If the token is too old or data was lost, some messages are returned again, and none is missed.
    * Many messages come in pages: fetch again while `more`. Chats with new messages share a page evenly.
    *
-   * @throws {TypeError | RangeError} an option is not what it should be, or the token is of another member.
+   * @throws {TypeError | RangeError} an option is not what it should be.
+   * @throws {ChatTokenError} the token is damaged or of another member: begin anew, without a token.
    * @throws {KitUnavailableError} no server in time.
    * @throws `signal.reason` if `signal` aborts first.
    *
@@ -254,6 +255,7 @@ export class Chat<Body = unknown> extends TypedEmitter<ChatEvents> implements As
    * All waits of this object share one dedicated connection, on a Cluster one for each shard. After a lost connection the
    * result may be true without news; fetch then gives an empty page.
    *
+   * @throws {ChatTokenError} as `fetch`.
    * @throws {KitUnavailableError} no server answered the first read in time. Later outages are waited out.
    * @throws {KitClosedError} this object was closed.
    * @throws `signal.reason` if `signal` aborts first.

@@ -10,6 +10,7 @@ import { KitError } from "@kit/core";
  * - `KIT_CHAT_BUSY`: `maxPending` calls of this process already wait
  * - `KIT_CHAT_ACK_BEYOND`: a sequence was acknowledged that has not been sent
  * - `KIT_CHAT_FORKED`: the acknowledged message is not the one that the server has under its sequence
+ * - `KIT_CHAT_TOKEN`: a token is damaged, or of another member
  */
 export type ChatErrorCode =
   | "KIT_CHAT_UNKNOWN"
@@ -18,7 +19,8 @@ export type ChatErrorCode =
   | "KIT_CHAT_FULL"
   | "KIT_CHAT_BUSY"
   | "KIT_CHAT_ACK_BEYOND"
-  | "KIT_CHAT_FORKED";
+  | "KIT_CHAT_FORKED"
+  | "KIT_CHAT_TOKEN";
 
 declare module "@kit/core" {
   interface KitErrorCodes {
@@ -104,5 +106,20 @@ export class ChatAckError extends KitError {
     this.chat = chat;
     this.member = member;
     this.seq = seq;
+  }
+}
+
+/** A token is damaged, or of another member's reader. Begin anew: a fetch without a token gives what is not acknowledged. */
+export class ChatTokenError extends KitError {
+  /** @internal */
+  static override readonly brand: string = "ChatTokenError";
+  readonly member: string;
+
+  constructor(member: string) {
+    super(
+      "KIT_CHAT_TOKEN",
+      `The token is not from a fetch of ${shown(member)}: begin anew, without a token, and forget this one`,
+    );
+    this.member = member;
   }
 }

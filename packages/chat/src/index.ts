@@ -1,5 +1,12 @@
 export { createChat } from "./chat.js";
-export { ChatAckError, ChatFullError, ChatMemberError, ChatTooLargeError, ChatUnknownError } from "./errors.js";
+export {
+  ChatAckError,
+  ChatFullError,
+  ChatMemberError,
+  ChatTokenError,
+  ChatTooLargeError,
+  ChatUnknownError,
+} from "./errors.js";
 
 export type { Ack, Chat, ChatEvents, ChatInspection, HistoryPage, MembersPage, Page } from "./chat.js";
 export type { ChatErrorCode } from "./errors.js";

@@ -1,3 +1,5 @@
+import { ChatTokenError } from "./errors.js";
+
 /** The last message of a chat that a reader received. */
 export interface Cursor {
   readonly epoch: string;
@@ -12,7 +14,8 @@ export interface Standing {
 }
 
 const version = 1;
-const partForm = /^(a \d{1,20}-\d{1,20}|w \d{1,20} \d{1,20}-\d{1,20} (-|\d{1,15}))?$/;
+// The server refuses numbers from 2^64 on.
+const partForm = /^(a \d{1,18}-\d{1,18}|w \d{1,18} \d{1,18}-\d{1,18} (-|\d{1,15}))?$/;
 
 /** Ids of streams and cursors of scans are below 2^64. */
 const largest = "18446744073709551615";
@@ -52,12 +55,13 @@ const parsed = (token: string): unknown => {
  * A token may come from a browser, so it decides only where to begin; what a member may see is looked up. A token for
  * another number of shards begins again from the positions.
  *
- * @throws {TypeError} it is not the token of a reader of this member.
+ * @throws {TypeError} it is no text.
+ * @throws {ChatTokenError} it is not the token of a reader of this member.
  */
 export const decodeToken = (member: string, token: string | undefined, shards: number): Standing => {
   if (token === undefined) return nowhere(shards);
-  const refusal = new TypeError("Expected `token` to come from `fetch` for the same member");
-  if (typeof token !== "string") throw refusal;
+  if (typeof token !== "string") throw new TypeError("Expected `token` to be a string");
+  const refusal = new ChatTokenError(member);
   const content = parsed(token);
   if (!Array.isArray(content) || content[0] !== version || content[1] !== member) throw refusal;
   const [, , parts, cursors] = content as unknown[];

@@ -12,7 +12,7 @@ import {
 import { Cluster } from "ioredis";
 import * as vitest from "vitest";
 import { describe, expect, it } from "vitest";
-import type { Chat, Delivery, Page } from "../src/index.js";
+import { type Chat, ChatTokenError, type Delivery, type Page } from "../src/index.js";
 import * as scripts from "../src/scripts/index.js";
 import { user } from "./acl.js";
 import {
@@ -455,8 +455,22 @@ export const chatBehaviour = (mode: RedisMode, login?: Login): void => {
         await chat.create(room, { members: ["ann", "bob"] });
         const { token } = await chat.fetch("bob");
         for (const wrong of ["", "x", "bm90IGpzb24", Buffer.from('[1,"bob",["x"],[]]').toString("base64url")])
-          expect(await rejection(chat.fetch("bob", { token: wrong }))).toBeInstanceOf(TypeError);
-        expect(await rejection(chat.fetch("ann", { token }))).toBeInstanceOf(TypeError);
+          for (const call of [
+            chat.fetch("bob", { token: wrong }),
+            chat.wait("bob", { token: wrong, waitMs: 0 }),
+            chat.listen("bob", { token: wrong }).each(() => undefined),
+          ])
+            expect(await rejection(call)).toMatchObject({
+              name: "ChatTokenError",
+              code: "KIT_CHAT_TOKEN",
+              member: "bob",
+            });
+        expect(await rejection(chat.fetch("ann", { token }))).toBeInstanceOf(ChatTokenError);
+        // A damaged number of the server's would make every later fetch fail.
+        const far = (part: string): string =>
+          Buffer.from(JSON.stringify([1, "bob", Array(16).fill(part), []])).toString("base64url");
+        for (const part of [`a ${"9".repeat(20)}-0`, `a 0-${"9".repeat(20)}`, `w ${"9".repeat(20)} 0-0 -`])
+          expect(await rejection(chat.fetch("bob", { token: far(part) }))).toBeInstanceOf(ChatTokenError);
       });
     });
 
