@@ -14,8 +14,7 @@ export interface Standing {
 }
 
 const version = 1;
-// The server refuses numbers from 2^64 on.
-const partForm = /^(a \d{1,18}-\d{1,18}|w \d{1,18} \d{1,18}-\d{1,18} (-|\d{1,15}))?$/;
+const partForm = /^(a \d{1,20}-\d{1,20}|w \d{1,20} \d{1,20}-\d{1,20} (-|\d{1,15}))?$/;
 
 /** Ids of streams and cursors of scans are below 2^64. */
 const largest = "18446744073709551615";

@@ -29,6 +29,8 @@ local call = ARGV[2]
 local operands = { unpack(ARGV, 3) }
 -- The most stretches of own messages between those of others that are counted for one member.
 local mostStretches = 256
+-- Beyond about 2^53 neither Lua nor JavaScript count on exactly.
+local mostMessages = 9e15
 
 -- Libraries
 
@@ -127,7 +129,7 @@ for i = 1, #members do
     code = 2
   elseif #body > state.maxBody then
     code, sequence = 3, state.maxBody
-  elseif isFull(#body) then
+  elseif state.head >= mostMessages or isFull(#body) then
     code = 4
   else
     sequence, at = state.head + 1, math.max(state.headAt, now)
