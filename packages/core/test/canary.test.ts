@@ -358,7 +358,5 @@ it("every code that there is was raised", () => {
     return files.map((file) => readFileSync(`${folder}/${file}`, "utf8"));
   });
   const codes = new Set([...source.join().matchAll(/"(KIT_(?!CONFIG|COMPONENT)[A-Z_]+)"/g)].map(([, code]) => code!));
-  // Of workers and listeners: the packages that have them raise it.
-  codes.delete("KIT_RECOVERED");
   expect([...raised].toSorted()).toEqual([...codes].toSorted());
 });

@@ -1,5 +1,7 @@
 /** A timer that fires this much late shows that the event loop stood still. */
 const stallMs = 50;
+/** A message names only a stall that is no usual one of a busy machine. */
+const namedMs = 250;
 /** What a deadline that passed meanwhile has then: the first turn reads what has come, and sends what could not go out. */
 const freshMs = 1_000;
 
@@ -50,7 +52,7 @@ export class Deadline {
   /** What a message adds to its reason when the deadline passed in a stall; else empty. */
   get stall(): string {
     const seconds = (this.#stalledMs / 1_000).toFixed(1);
-    return this.#stalledMs > 0 ? `; the event loop stood still for at least ${seconds} s` : "";
+    return this.#stalledMs > namedMs ? `; the event loop stood still for at least ${seconds} s` : "";
   }
 }
 
