@@ -186,8 +186,8 @@ describe("readers", () => {
     for (let page = 0; page < pages; page++)
       await Promise.all([reader.lookup(page * 128 * 16), client.get(`${redis.prefix}:big`)]);
     expect(reader.cached.pages).toBe(pages);
-    // A page has 2 KB.
-    expect(held() - before).toBeLessThan(pages * 8_192);
+    // A page has 2 KB. What the connection has read lately is freed a little later.
+    await eventually(() => expect(held() - before).toBeLessThan(pages * 8_192));
   });
 
   it("leave a switch to its importer", async () => {

@@ -69,9 +69,11 @@ describe("shipping", () => {
   it("each shipper counts the limit for itself", async () => {
     const lines = logLines(0, 1_000);
     const size = Buffer.byteLength(textOf(lines));
-    for (const name of ["a.log", "b.log"]) {
+    // Equal files would be one content.
+    const files = [["a.log", lines] as const, ["b.log", lines.toReversed()] as const];
+    for (const [name, own] of files) {
       const directory = await fixture.directory();
-      await writeLog(directory, name, lines);
+      await writeLog(directory, name, own);
       await copyAndDie(directory, size);
     }
     const held = await Promise.all(["a.log", "b.log"].map((name) => redis.client.strlen(keys().log(channel, name))));
@@ -79,10 +81,10 @@ describe("shipping", () => {
 
     const waits: Promise<unknown>[] = [];
     const controller = new AbortController();
-    for (const name of ["a.log", "b.log"]) {
+    for (const [name, own] of files) {
       const shipper = fixture.shipper({ limitBytes: size, chunkBytes: 2_048, codec: "none" });
       waits.push(new Promise<void>((resolve) => shipper.once("waiting", () => resolve())));
-      const path = await writeLog(await fixture.directory(), name, lines);
+      const path = await writeLog(await fixture.directory(), name, own);
       shipper.add(path, { signal: controller.signal }).catch(() => 0);
     }
     await Promise.all(waits);
