@@ -121,7 +121,11 @@ export class Producer {
   }
 
   async #send(items: readonly Item[], deadline: Deadline): Promise<readonly (string | readonly string[] | Error)[]> {
-    await this.#commands.open(Math.max(1, deadline.remainingMs));
+    const refusal = await this.#commands.open(Math.max(1, deadline.remainingMs)).then(
+      () => undefined,
+      (error: unknown) => error as Error,
+    );
+    if (refusal) return items.map((item) => this.#unsent(item, refusal));
     // Some adds have rejected meanwhile: their jobs were not added.
     const wanted = (items.flat() as NewJob[]).filter(({ isGivenUp }) => isGivenUp !== true);
     const results = wanted.length === 0 ? [] : await this.#add(wanted, deadline);
@@ -164,11 +168,22 @@ export class Producer {
     const [first] = jobs;
     if (!first.isRepeat && (!wasSent || first.call === undefined)) {
       for (const job of jobs) job.isGivenUp = true;
-      const address = addressOf(this.#commands.context.client);
-      return new KitUnavailableError(`No answer from Redis at ${address} in time: the job was not added`, address);
+      return this.#notAdded();
     }
     this.#mustRetire = true;
     return unknownOutcome(first);
+  }
+
+  /** The queue could not be opened. A repeat keeps its `op`: an earlier call may have added the job. */
+  #unsent(item: Item, refusal: Error): Error {
+    const [first] = [item].flat() as [NewJob];
+    if (first.isRepeat) return unknownOutcome(first, refusal);
+    return isUnknown(refusal) ? this.#notAdded(refusal) : refusal;
+  }
+
+  #notAdded(cause?: Error): KitUnavailableError {
+    const address = addressOf(this.#commands.context.client);
+    return new KitUnavailableError(`No answer from Redis at ${address} in time: the job was not added`, address, cause);
   }
 
   /** The server's time, or our own until it is known: for `addedAt`, and for the order of producers. */

@@ -107,6 +107,24 @@ describe("a queue whose connections break", () => {
     expect(runs.jobs[1]!.id).toBe(id);
   });
 
+  it("keeps the op of an unknown outcome through a repeat that cannot reach the queue, and adds no second job", async () => {
+    const { proxy, queue } = await proxied(400);
+    await queue.add("job", "first");
+    proxy.down.hole = true;
+    const { op } = (await rejection(queue.add("job", "second"))) as { op?: string };
+    expect(op).toMatch(/./);
+    // Checks the queue again, since the connection was lost, and gets no answer.
+    proxy.resetAll();
+    for (let round = 0; round < 3; round++)
+      expect(await rejection(queue.add("job", "second", { op }))).toMatchObject({ code: "KIT_UNKNOWN_OUTCOME", op });
+    // What is no repeat was not sent.
+    expect(await rejection(queue.add("job", "third"))).toMatchObject({ code: "KIT_UNAVAILABLE" });
+    proxy.down.hole = false;
+    proxy.resetAll();
+    await eventually(() => queue.add("job", "second", { op }));
+    expect((await fixture.counts()).jobs).toBe(2);
+  });
+
   it("reports an unknown outcome, and settles it with the same op", async () => {
     const { proxy, queue } = await proxied();
     const runs = new Runs();
