@@ -55,6 +55,26 @@ describe("Batcher", () => {
     expect(await Promise.all(second)).toEqual(["c!", "d!"]);
   });
 
+  it("asks once what becomes of an item that is late, also when others of its call are late after it", async () => {
+    const asked: string[] = [];
+    const late = (item: string, wasSent: boolean): Error => {
+      asked.push(`${item} ${wasSent ? "sent" : "not sent"}`);
+      return new Error(item);
+    };
+    const { batcher, call, echo } = fixture({ deadlineMs: 300, late });
+    const first = batcher.add("first");
+    await call(0);
+    const early = rejection(batcher.add("a"));
+    await new Promise((resolve) => setTimeout(resolve, 100));
+    const later = rejection(batcher.add("b"));
+    await echo(0);
+    await first;
+    // Both travel in this call, which gets no answer.
+    await call(1);
+    await Promise.all([early, later]);
+    expect(asked).toEqual(["a sent", "b sent"]);
+  });
+
   it("does not take for late what the event loop had no turn to send", async () => {
     const { batcher, call, echo } = fixture({ deadlineMs: 30, maxItems: 2 });
     const all = ["a", "b", "c", "d"].map((item) => batcher.add(item));

@@ -127,12 +127,15 @@ export class Producer {
     );
     if (refusal) return items.map((item) => this.#unsent(item, refusal));
     // Some adds have rejected meanwhile: their jobs were not added.
-    const wanted = (items.flat() as NewJob[]).filter(({ isGivenUp }) => isGivenUp !== true);
+    const all = items.flat() as NewJob[];
+    // As they are now: what is given up later was sent, and has a result.
+    const isGivenUp = all.map((job) => job.isGivenUp === true);
+    const wanted = all.filter((_, index) => !isGivenUp[index]);
     const results = wanted.length === 0 ? [] : await this.#add(wanted, deadline);
-    let next = 0;
-    const resultOf = (job: NewJob): string | Error => (job.isGivenUp === true ? "" : (results[next++] ?? ""));
+    let [index, next] = [0, 0];
+    const resultOf = (): string | Error => (isGivenUp[index++] ? "" : (results[next++] ?? ""));
     return items.map((item) => {
-      if (!isGroup(item)) return resultOf(item);
+      if (!isGroup(item)) return resultOf();
       const own = item.map(resultOf);
       return own.find((one) => one instanceof Error) ?? (own as string[]);
     });

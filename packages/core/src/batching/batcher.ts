@@ -219,6 +219,8 @@ export class Batcher<Item, Result> {
     this.#cancelLate = atDeadline(oldest.deadline, () => {
       this.#cancelLate = undefined;
       for (const entry of [...(this.#inFlight ?? []), ...this.#pending.slice(this.#first)]) {
+        // One of a call under way may have settled before the others.
+        if (entry.state === "settled") continue;
         if (entry.deadline.remainingMs > 1) break;
         this.#fail(entry, this.#options.late(entry.item, entry.state === "sent"));
       }
