@@ -628,7 +628,7 @@ export class Chat<Body = unknown> extends TypedEmitter<ChatEvents> implements As
       this.#inBackground(async () => {
         const policy = await this.#store.evictionPolicy();
         if (policy !== undefined && policy !== this.#policy) this.emit("evictable", { policy });
-        this.#policy = policy;
+        this.#policy = policy ?? this.#policy;
       });
     }
     return division;

@@ -1,4 +1,4 @@
-import { KitUnavailableError, KitUnknownOutcomeError, type RedisLike, type RunOptions } from "@kit/core";
+import { KitError, KitUnavailableError, KitUnknownOutcomeError, type RedisLike, type RunOptions } from "@kit/core";
 import { addressOf, attach, type ClientContext, evictionPolicy, unlessAborted } from "@kit/core/toolkit";
 import { Keys, layoutKey } from "./keys.js";
 import type { ChatSettings } from "./options.js";
@@ -99,7 +99,11 @@ export class ChatStore {
     const { keys, groups } = await this.open();
     const { deadlineMs } = this.settings;
     const asked = groups.map(async ([shard = 0]) => await evictionPolicy(this.context, keys.heads(shard), deadlineMs));
-    const policies = await Promise.all(asked.map((one) => one.catch(() => undefined)));
+    const onFailure = (error: unknown): undefined => {
+      // One that may not say is not asked again; another may answer the next time.
+      if (!KitError.is(error) || error.code !== "KIT_NO_PERMISSION") this.isEvictionAsked = false;
+    };
+    const policies = await Promise.all(asked.map((one) => one.catch(onFailure)));
     return policies.find((policy) => policy !== undefined);
   }
 }

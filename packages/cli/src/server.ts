@@ -54,13 +54,16 @@ export interface Examined {
   readonly packages: readonly PackageDescriptor[];
 }
 
+/** A replica refuses what a check tries, and is looked at all the same. */
+const options = { reconnectOnError: () => false };
+
 /** @throws all that `connect()` throws. */
 export const openServer = async ({ url, prefix, packages }: Examined, ended: AbortSignal): Promise<Server> => {
   const startedAt = performance.now();
   let redis: Connection;
   let trouble: KitError | undefined;
   try {
-    redis = await connect({ url, connectionName: "kit-doctor" });
+    redis = await connect({ url, connectionName: "kit-doctor", options });
   } catch (error) {
     if (!KitError.is(error) || error.code !== "KIT_UNAVAILABLE") throw error;
     const node = await anyNode(url);
@@ -101,7 +104,7 @@ const anyNode = async (url: string): Promise<Connection | undefined> => {
   const tries = (hosts ?? "")
     .split(",")
     .map((host) =>
-      connect({ url: `${scheme ?? ""}://${user}${host}`, deadlineMs: nodeMs, connectionName: "kit-doctor" }),
+      connect({ url: `${scheme ?? ""}://${user}${host}`, deadlineMs: nodeMs, connectionName: "kit-doctor", options }),
     );
   const any = await Promise.any(tries).catch(() => undefined);
   for (const attempt of tries)

@@ -52,16 +52,16 @@ const reconnectEveryMs = 500;
 
 /**
  * Has a client of ours connect anew where its server refuses a write as a replica: that finds the new master. The former one
- * is half-closed first, so that commands under way still receive their refusals.
+ * is half-closed first, so that commands under way still receive their refusals. A caller's own `reconnectOnError` decides alone.
  */
 const leaveReplicas = ({ options }: NodeClient): void => {
-  const { reconnectOnError } = options;
+  if (options.reconnectOnError) return;
   let leftAt = -Infinity;
   options.reconnectOnError = (error) => {
     const now = performance.now();
     const isDue = replyOf(error.message).startsWith("READONLY") && now - leftAt >= reconnectEveryMs;
     if (isDue) leftAt = now;
-    return reconnectOnError?.(error) || isDue;
+    return isDue;
   };
 };
 
