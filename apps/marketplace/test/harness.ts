@@ -96,8 +96,9 @@ export const startWorker = (task: WorkerTask): ChildProcess => {
 /** The next message of a worker; rejects if it ends without one. */
 export const heard = async <T>(worker: ChildProcess): Promise<T> => {
   const gone = new AbortController();
-  const ended = once(worker, "exit", { signal: gone.signal }).then(([code]: unknown[]) => {
-    throw new Error(`the worker ended with ${String(code)}`);
+  // Not its exit, which may be seen before its last message.
+  const ended = once(worker, "disconnect", { signal: gone.signal }).then(() => {
+    throw new Error("the worker ended without a message");
   });
   try {
     const [message] = (await Promise.race([once(worker, "message"), ended])) as [T];
