@@ -61,7 +61,7 @@ export interface Folded {
   readonly starts: readonly number[];
 }
 
-/** What is often left out within a word: an apostrophe or a dot between letters, and the space between two initials. */
+/** Marks that people often leave out within a word: an apostrophe or a dot between letters, and the space between two initials. */
 const joints =
   /(?<=\p{L}\p{M}*)['\u2018\u2019\u02b9-\u02bf`\u00b4.\u00b7](?=\p{L})|(?<=(?<![\p{L}\p{M}])\p{L})\. (?=\p{L}\.)/gu;
 /** Names with a second form are no longer: each word start is a row with the rest of both. */

@@ -5,7 +5,7 @@ export type Match = "phrase" | "word-start";
 export const maxWords = 32;
 
 const letter = /[\p{L}\p{N}]/u;
-/** What continues a word. */
+/** A character that continues a word. */
 export const inWord: RegExp = /[\p{L}\p{N}\p{M}]/u;
 // Scripts without spaces, in which each character is nearly a word.
 const han = /\p{Script=Han}/u;

@@ -49,11 +49,11 @@ class Watermark {
 }
 
 /** How a delivery follows the one before it. */
-type Told = Pick<ChatNews, "gap" | "reset">;
+type Notice = Pick<ChatNews, "gap" | "reset">;
 
-const nothing: Told = { gap: undefined, reset: undefined };
+const nothing: Notice = { gap: undefined, reset: undefined };
 
-/** What passes by itself is tried again soon. The rest waits for a person: a right, or a setting of the server. */
+/** A failure that passes by itself is tried again soon. A missing right or a setting of the server waits for a person. */
 const longestPauseMs = 1_000;
 const longestRefusalMs = 5_000;
 const pauseAfter = ({ retryable }: KitError, attempt: number): number =>
@@ -78,7 +78,7 @@ export class Listener<Body = unknown> implements AsyncIterable<Delivery<Body>> {
   readonly #watermarks = new Map<string, Watermark>();
   readonly #acks = new Set<Promise<void>>();
   /** Gaps and resets of chats without a message to carry them: the next message of the chat carries them. */
-  readonly #untold = new Map<string, Told>();
+  readonly #notices = new Map<string, Notice>();
   #inFlight = 0;
   #onRoom: (() => void) | undefined;
   #isTaken = false;
@@ -153,7 +153,7 @@ export class Listener<Body = unknown> implements AsyncIterable<Delivery<Body>> {
           attempt = 0;
           this.#outage.worked("fetching");
           for (const { chat, messages, ...told } of chats) {
-            this.#toTell(chat, told);
+            this.#note(chat, told);
             for (const message of messages) {
               signal?.throwIfAborted();
               yield this.#deliver(message);
@@ -173,19 +173,19 @@ export class Listener<Body = unknown> implements AsyncIterable<Delivery<Body>> {
   }
 
   /** Merges two gaps of which the second follows the first or begins in it. */
-  #toTell(chat: string, { gap, reset }: Told): void {
+  #note(chat: string, { gap, reset }: Notice): void {
     if (!gap && !reset) return;
-    const before = reset ? undefined : this.#untold.get(chat);
+    const before = reset ? undefined : this.#notices.get(chat);
     const from = before?.gap?.from;
-    this.#untold.set(chat, {
+    this.#notices.set(chat, {
       gap: gap && from !== undefined ? { ...gap, from: Math.min(gap.from, from) } : (gap ?? before?.gap),
       reset: reset ?? before?.reset,
     });
   }
 
   #deliver(message: Message<Body>): Delivery<Body> {
-    const { gap, reset } = this.#untold.get(message.chat) ?? nothing;
-    this.#untold.delete(message.chat);
+    const { gap, reset } = this.#notices.get(message.chat) ?? nothing;
+    this.#notices.delete(message.chat);
     let watermark = this.#watermarks.get(message.chat);
     if (!watermark || reset) this.#watermarks.set(message.chat, (watermark = new Watermark()));
     const own = watermark;

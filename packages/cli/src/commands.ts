@@ -60,7 +60,8 @@ const askWhich = async (target: Target, { name }: CliArgument, kind: Kind): Prom
     const { things: plural } = kind.listed;
     const more = names.length < things.length || !isWhole ? `, and more: kit list ${plural}` : "";
     const there = names.length === 0 ? `There are no ${plural} under the prefix ${target.prefix}` : names.join(", ");
-    throw new Failure(`Which ${name}? ${there}${more}`, exitCodes.usage);
+    const which = name === "name" ? kind.inspector.thing : name;
+    throw new Failure(`Which ${which}? ${there}${more}`, exitCodes.usage);
   });
 };
 
@@ -69,7 +70,7 @@ const declare = (
   { from, args = [], options = [] }: Spec,
   run: (given: Given) => Promise<void>,
 ): Command => {
-  // What is missing is found here, to say what there is.
+  // Commander would refuse a missing argument; here the command can list the names that there are.
   for (const one of args) command.argument(`[${one.name}${one.count === "many" ? "..." : ""}]`, one.about);
   command.usage(["[options]", ...args.map(placeOf)].join(" "));
   for (const one of options) command.addOption(optionOf(one));

@@ -9,7 +9,7 @@ const maxNames = 100;
 /** The rows of a kind in the overview of all kinds. */
 const maxRows = 20;
 
-/** What can be listed. */
+/** A kind of thing that can be listed. */
 export interface Kind {
   readonly from: string;
   readonly inspector: Inspector;

@@ -120,7 +120,7 @@ describe("everything that is there", () => {
     expect((await run("list", "chats")).stdout).toMatch(/\nroom +none +none +2, the slowest at 0/);
     // Without a name it says what there is.
     expect(await run("queue", "list")).toEqual({ code: 64, stdout: "", stderr: "kit: Which queue? mail\n" });
-    expect((await run("inspect", "stats")).stderr).toBe("kit: Which name? orders, visits\n");
+    expect((await run("inspect", "stats")).stderr).toBe("kit: Which stats? orders, visits\n");
     expect((await run("geoip", "lookup")).stderr).toBe("kit: Which database? city\n");
     await Promise.all(things.map((one) => one.close({ timeoutMs: 0 })));
   });

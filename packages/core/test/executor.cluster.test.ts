@@ -1,14 +1,14 @@
 import * as vitest from "vitest";
 import { describe, expect, it } from "vitest";
 import { Cluster } from "ioredis";
-import { eventually, FaultProxy, useRedis } from "@kit/testing";
+import { eventually, useRedis } from "@kit/testing";
 import { firstServing } from "@tooling/vitest/helpers";
 import { KitError, KitUnavailableError } from "../src/kernel/base/errors.js";
 import { slotOf } from "../src/kernel/base/keyspace.js";
 import { optimistic } from "../src/transaction/optimistic.js";
 import { attach } from "../src/kernel/context/context.js";
 import { executorBehaviour } from "./executor-behaviour.js";
-import { endMigrations, own, rejection, until } from "./harness.js";
+import { endMigrations, own, proxiedCluster, rejection, until } from "./harness.js";
 import { addOnce, append, putAll, read } from "./scripts.js";
 
 const redis = useRedis(vitest, { mode: "cluster" });
@@ -91,14 +91,7 @@ describe("executor on a Cluster", () => {
   });
 
   it("runs a change once whose reply is lost, and calls its outcome unknown", async () => {
-    const proxies = await Promise.all(redis.server.nodes.map(({ port }) => FaultProxy.start({ port })));
-    redis.defer(() => Promise.all(proxies.map((proxy) => proxy.close())));
-    const natMap = Object.fromEntries(
-      redis.server.nodes.map(({ host, port }, index) => [
-        `${host}:${String(port)}`,
-        { host, port: proxies[index]!.port },
-      ]),
-    );
+    const { proxies, natMap } = await proxiedCluster(redis);
     // The caller's own settings would send it again; those of a duplicate do not.
     const context = attach(redis.connect({}, { natMap }), { isolate: true });
     const keys = [0, 1, 2].map(keyOn);

@@ -19,6 +19,21 @@ export const proxied = async (redis: TestRedis<RedisMode>): Promise<FaultProxy> 
   return proxy;
 };
 
+/** A proxy for each node of a Cluster, in their order, and the `natMap` by which a client uses them. */
+export const proxiedCluster = async (
+  redis: TestRedis<"cluster">,
+): Promise<{ proxies: FaultProxy[]; natMap: Record<string, { host: string; port: number }> }> => {
+  const proxies = await Promise.all(redis.server.nodes.map(({ port }) => FaultProxy.start({ port })));
+  redis.defer(() => Promise.all(proxies.map((proxy) => proxy.close())));
+  const natMap = Object.fromEntries(
+    redis.server.nodes.map(({ host, port }, index) => [
+      `${host}:${String(port)}`,
+      { host, port: proxies[index]!.port },
+    ]),
+  );
+  return { proxies, natMap };
+};
+
 /** The reason that a promise rejects with; a resolution fails the test. */
 export const rejection = async (promise: Promise<unknown>): Promise<KitError & Record<string, unknown>> => {
   const value = await promise.then(

@@ -2,7 +2,7 @@ import { once, type EventEmitter } from "node:events";
 import { Cluster } from "ioredis";
 import * as vitest from "vitest";
 import { describe, expect, it } from "vitest";
-import { FaultProxy, type RedisNode, type RedisServer, startRedis, useRedis } from "@kit/testing";
+import { type RedisNode, type RedisServer, startRedis, useRedis } from "@kit/testing";
 import { callsOf, firstServing, nodeOf, removeNode } from "@tooling/vitest/helpers";
 import { Deadline } from "../src/kernel/base/deadline.js";
 import { slotOf } from "../src/kernel/base/keyspace.js";
@@ -11,7 +11,7 @@ import type { RedisLike } from "../src/kernel/connection/client.js";
 import { attach } from "../src/kernel/context/context.js";
 import { reading } from "../src/kernel/execution/executor.js";
 import { createConfig } from "../src/config/index.js";
-import { own, rejection, until } from "./harness.js";
+import { own, proxiedCluster, rejection, until } from "./harness.js";
 import { append } from "./scripts.js";
 
 const redis = useRedis(vitest, { mode: "cluster" });
@@ -74,14 +74,7 @@ describe("a node that lost its slots and was reset", () => {
 
 describe("a Cluster client that sends again by itself", () => {
   it("is not believed that it sent nothing: its first try may have been done", async () => {
-    const proxies = await Promise.all(redis.server.nodes.map(({ port }) => FaultProxy.start({ port })));
-    redis.defer(() => Promise.all(proxies.map((proxy) => proxy.close())));
-    const natMap = Object.fromEntries(
-      redis.server.nodes.map(({ host, port }, index) => [
-        `${host}:${String(port)}`,
-        { host, port: proxies[index]!.port },
-      ]),
-    );
+    const { proxies, natMap } = await proxiedCluster(redis);
     // To a lost reply and then to the loss of every node it says: "Cluster isn't ready and enableOfflineQueue options is false".
     const client = redis.connect({}, { natMap, enableOfflineQueue: false });
     await until(() => client.status === "ready");

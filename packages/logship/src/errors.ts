@@ -94,7 +94,7 @@ export class LineError extends LogshipError {
   }
 }
 
-/** What the event `damaged` says of a file. */
+/** The facts of the event `damaged`. */
 export const damageOf = (file: string, error: unknown): { readonly file: string; readonly error: KitError } => ({
   file,
   error: asKitError(error, file),

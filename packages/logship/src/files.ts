@@ -101,7 +101,7 @@ const containers: Readonly<Record<string, string>> = {
   "377abcaf271c": "7z",
 };
 
-/** What a file is known by: length and hash of its first KiB of text. */
+/** A file is recognised by this: length and hash of its first KiB of text. */
 export interface Identity {
   /** With marks, by which a shorter beginning is recognised. */
   readonly prefix: string;

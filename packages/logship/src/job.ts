@@ -252,7 +252,7 @@ export class LogJob extends Processor<JobEvents> {
       // An inode that has another content, or is used again, does not count.
       const isThere = holder && (content ?? one.file) === one.content && bornOf(stamp ?? "") === bornOf(holder.stamp);
       const other = isThere ? holder : undefined;
-      // What is not finished there cannot be compared yet.
+      // A content that is not finished there cannot be compared yet.
       if (one.msLeft > 0) return { state: "refused", msLeft: one.msLeft };
       if (!one.isDone && other && !skipped.has(keyOf(other))) return { state: "refused", msLeft: retryMs };
       known.push({ ...one, ...parsePosition(one.position), other });

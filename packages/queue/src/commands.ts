@@ -27,7 +27,7 @@ export interface StepRequest {
   readonly upkeep: string;
 }
 
-/** What the caller of no command gets to know. */
+/** Events that belong to no command. */
 export interface CommandEvents {
   readonly error: (error: KitError) => void;
   /** The server may drop keys under this policy. */

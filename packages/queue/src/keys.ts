@@ -5,7 +5,7 @@ import { slotOf, workerWidth } from "./ids.js";
 export const repliesKey = (prefix: string, name: string, caller: string): string =>
   `${keyspace("queue", prefix).base(name)}replies:${caller}`;
 
-/** What the keys of {@link takenKey} begin with. */
+/** The beginning of the keys of {@link takenKey}. */
 export const takenHead = (prefix: string, name: string): string => `${keyspace("queue", prefix).base(name)}taken:`;
 
 /** Where the last take in one slot of a worker is recorded: the fence alone leads to it. */

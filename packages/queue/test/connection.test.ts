@@ -117,7 +117,7 @@ describe("a queue whose connections break", () => {
     proxy.resetAll();
     for (let round = 0; round < 3; round++)
       expect(await rejection(queue.add("job", "second", { op }))).toMatchObject({ code: "KIT_UNKNOWN_OUTCOME", op });
-    // What is no repeat was not sent.
+    // An add that is no repeat was not sent.
     expect(await rejection(queue.add("job", "third"))).toMatchObject({ code: "KIT_UNAVAILABLE" });
     proxy.down.hole = false;
     proxy.resetAll();

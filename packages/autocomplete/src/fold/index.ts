@@ -28,7 +28,7 @@ const runtime = (globalThis as { process?: { readonly versions?: { readonly unic
 export const foldVersion: string = `${String(rules)}/${runtime?.versions?.unicode ?? "unknown"}`;
 
 const ascii = /^[\x20-\x7e]*$/;
-/** What lies between words: spaces, punctuation and signs, also the letters that transcriptions use as apostrophes. */
+/** The characters between words: spaces, punctuation and signs, also the letters that transcriptions use as apostrophes. */
 const separators =
   /(?:(?!\p{Emoji_Modifier})[\p{P}\p{Z}\p{Sm}\p{Sc}\p{Sk}\p{Cc}\u00a9\u00ae\u02b9-\u02bf\u02c8\ua78b\ua78c])+/gu;
 const ignorable = /\p{Default_Ignorable_Code_Point}+/gu;

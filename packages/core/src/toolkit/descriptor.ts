@@ -132,7 +132,7 @@ export interface Listed {
   /** Which of the inspector's facts the rows show beside the name. */
   readonly columns: readonly string[];
   /**
-   * What the text at `NAME` stands for, where that is not the name alone: the name, still encoded as in the key, and the value of the
+   * The meaning of the text at `NAME`, where that is not the name alone: the name, still encoded as in the key, and the value of the
    * inspector's options.
    */
   readonly thingOf?: (text: string) => { readonly name: string; readonly options?: Readonly<Record<string, number>> };

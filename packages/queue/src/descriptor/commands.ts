@@ -46,7 +46,7 @@ const listCommand: CliCommand = {
   },
 };
 
-/** What an error says of its causes, each in a line. */
+/** The causes of an error, each in a line. */
 const reasonsOf = ({ cause, errors = [] }: StoredError): (readonly [string, string])[] =>
   [...errors, ...(cause ? [cause] : [])].flatMap((one) => [
     ["because of", `${one.name}: ${one.message}`] as const,

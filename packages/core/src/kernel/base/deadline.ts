@@ -2,7 +2,7 @@
 const stallMs = 50;
 /** A message names only a stall that is no usual one of a busy machine. */
 const namedMs = 250;
-/** What a deadline that passed meanwhile has then: the first turn reads what has come, and sends what could not go out. */
+/** A deadline that passed meanwhile is this long then: the first turn reads replies that came, and sends commands that could not go out. */
 const freshMs = 1_000;
 
 /** The latest stall of the event loop that was noticed; it may still last. */
@@ -49,7 +49,7 @@ export class Deadline {
     return this.#at - now;
   }
 
-  /** What a message adds to its reason when the deadline passed in a stall; else empty. */
+  /** The part of a message that names the stall in which the deadline passed; else empty. */
   get stall(): string {
     const seconds = (this.#stalledMs / 1_000).toFixed(1);
     return this.#stalledMs > namedMs ? `; the event loop stood still for at least ${seconds} s` : "";

@@ -201,7 +201,7 @@ export class ExclusivePool {
     const direct = address && { sentinels: undefined, path: undefined };
     // `reconnectOnError` of the caller's client does not apply: the borrower decides after an error reply.
     const own = { connectionName: `kit:${this.#purpose}`, reconnectOnError: null };
-    // What the packages read comes in one form, whatever the client's is.
+    // Replies that the packages read come in one form, whatever the client's is.
     const form = !this.#isCallers && { replyMapping: "legacy" };
     const connection = duplicateNode(this.#client, { ...own, ...form, ...direct }, address);
     this.#all.add(connection);
