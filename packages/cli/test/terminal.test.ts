@@ -6,7 +6,7 @@ import { createServer as createHttpServer } from "node:http";
 import { type AddressInfo, createServer, type Server } from "node:net";
 import { join } from "node:path";
 import { secondsText } from "@kit/core/toolkit";
-import { eventually, startRedis, type RedisServer } from "@kit/testing";
+import { startRedis, type RedisServer } from "@kit/testing";
 import { afterAll, beforeAll, describe, expect, it, onTestFinished } from "vitest";
 import { plainText, sectionsOf } from "../src/explain.js";
 import { checkLines, summaryLine } from "../src/print.js";
@@ -338,20 +338,23 @@ describe("text from elsewhere", () => {
   const dangerous = "\u001B]0;owned\u0007 \u009B31m \u202Edesrever";
 
   it("cannot steer the terminal from an error of the server", async () => {
+    // One answer a command, however many come in one piece: a command without one waits for the deadline.
     const server = createServer((socket) =>
-      socket.on("error", () => undefined).on("data", () => socket.write(`-ERR ${dangerous}\r\n`)),
+      socket
+        .on("error", () => undefined)
+        .on("data", (piece) => {
+          const commands = piece.toString().match(/^\*\d+\r$/gm) ?? [];
+          socket.write(`-ERR ${dangerous}\r\n`.repeat(commands.length));
+        }),
     );
     server.listen(0, "127.0.0.1");
     await once(server, "listening");
     onTestFinished(() => void server.close());
     const url = `redis://127.0.0.1:${String((server.address() as AddressInfo).port)}`;
-    // On a busy machine the reply may come after the deadline of the connection.
-    await eventually(async () => {
-      const { code, stderr } = await kit(["inspect", "lock", "a", "--url", url]);
-      expect(code).not.toBe(0);
-      expect(isHarmless(stderr)).toBe(true);
-      expect(stderr).toContain("desrever");
-    });
+    const { code, stderr } = await kit(["inspect", "lock", "a", "--url", url]);
+    expect(code).not.toBe(0);
+    expect(isHarmless(stderr)).toBe(true);
+    expect(stderr).toContain("desrever");
     expect(isHarmless((await kit([dangerous])).stderr)).toBe(true);
   });
 
