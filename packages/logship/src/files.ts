@@ -1,7 +1,7 @@
 import { createHash } from "node:crypto";
 import type { BigIntStats } from "node:fs";
-import { type FileHandle, open, readdir, stat } from "node:fs/promises";
-import { join } from "node:path";
+import { type FileHandle, open, readdir, realpath, stat } from "node:fs/promises";
+import { join, sep } from "node:path";
 import { crc32 } from "node:zlib";
 import { crcOf } from "./crc.js";
 import { BadDataError, LogshipError } from "./errors.js";
@@ -37,6 +37,10 @@ export const matches = (expression: RegExp, name: string): boolean => name.searc
 export const isMissing = (error: unknown): boolean =>
   ["ENOENT", "ENOTDIR", "ELOOP"].includes(String((error as { code?: unknown } | null)?.code));
 
+const unlessMissing = (error: unknown): undefined => {
+  if (!isMissing(error)) throw error;
+};
+
 const factsOf = ({ dev, ino, size, mtimeNs, birthtimeNs }: BigIntStats): Omit<LocalFile, "path" | "name"> => {
   const id = `${dev.toString(36)}-${ino.toString(36)}`;
   const stamp = `${String(size)}-${mtimeNs.toString(36)}-${birthtimeNs.toString(36)}`;
@@ -53,28 +57,42 @@ export const localFile = async (path: string, name: string): Promise<LocalFile> 
   ...factsOf(await stat(path, { bigint: true })),
 });
 
-/** The regular files of a directory whose names match, in order. Files that vanish meanwhile are left out. */
+/** A link of a directory that was left out, since it leads out of it. */
+export interface SkippedLink {
+  /** Its name. */
+  readonly file: string;
+  /** The file that it leads to, without links. */
+  readonly target: string;
+}
+
+/**
+ * The regular files of a directory whose names match, in order. Files that vanish meanwhile are left out; with `onSkipped` also links to files
+ * outside the directory, which it is called with.
+ */
 export const listFiles = async (
   directory: string,
   match: RegExp | undefined,
   order: FileOrder,
+  onSkipped?: (link: SkippedLink) => void,
 ): Promise<LocalFile[]> => {
   const entries = await readdir(directory, { withFileTypes: true });
-  const names = entries
-    .filter(
-      (entry) => (entry.isFile() || entry.isSymbolicLink()) && (match === undefined || matches(match, entry.name)),
-    )
-    .map((entry) => entry.name);
+  const matching = entries.filter(
+    (entry) => (entry.isFile() || entry.isSymbolicLink()) && (match === undefined || matches(match, entry.name)),
+  );
+  const inside = join(await realpath(directory), sep);
   const files: LocalFile[] = [];
   const byId = new Set<string>();
-  for (let from = 0; from < names.length; from += 64) {
-    const some = names.slice(from, from + 64).map(async (name) => {
+  for (let from = 0; from < matching.length; from += 64) {
+    const some = matching.slice(from, from + 64).map(async (entry) => {
+      const { name } = entry;
       const path = join(directory, name);
-      const stats = await stat(path, { bigint: true }).catch((error: unknown) => {
-        if (!isMissing(error)) throw error;
-      });
+      const stats = await stat(path, { bigint: true }).catch(unlessMissing);
       // A symbolic link may lead to a directory.
-      if (stats?.isFile()) files.push({ path, name, ...factsOf(stats) });
+      if (!stats?.isFile()) return;
+      const target = onSkipped && entry.isSymbolicLink() ? await realpath(path).catch(unlessMissing) : inside;
+      if (target === undefined) return;
+      if (target.startsWith(inside)) files.push({ path, name, ...factsOf(stats) });
+      else onSkipped?.({ file: name, target });
     });
     await Promise.all(some);
   }
@@ -129,9 +147,7 @@ export class OpenFile {
 
   /** Resolves with undefined if the file is gone, or if another one has its name. */
   static async open(file: LocalFile): Promise<OpenFile | undefined> {
-    const handle = await open(file.path).catch((error: unknown) => {
-      if (!isMissing(error)) throw error;
-    });
+    const handle = await open(file.path).catch(unlessMissing);
     if (!handle) return undefined;
     try {
       if (factsOf(await handle.stat({ bigint: true })).id === file.id) {

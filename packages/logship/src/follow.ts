@@ -1,7 +1,17 @@
 import { type FSWatcher, watch } from "node:fs";
 import { basename, dirname } from "node:path";
 import { onAbort } from "@kit/core/toolkit";
-import { changedError, isMissing, listFiles, type LocalFile, localFile, matches, OpenFile, prefixOf } from "./files.js";
+import {
+  changedError,
+  isMissing,
+  listFiles,
+  type LocalFile,
+  localFile,
+  matches,
+  OpenFile,
+  prefixOf,
+  type SkippedLink,
+} from "./files.js";
 
 /** File system events may be lost, and none arrive from the directory that a symbolic link leads to. */
 const lookEveryMs = 500;
@@ -70,6 +80,8 @@ export interface FollowedLog {
   readonly path: string;
   readonly rotated: RegExp | undefined;
   readonly quietMs: number;
+  /** Receives rotated files that are links out of the directory, at each look; without it they are taken. */
+  readonly onSkipped: ((link: SkippedLink) => void) | undefined;
 }
 
 /**
@@ -77,7 +89,7 @@ export interface FollowedLog {
  * away and read to its end. Each can be read until the next one is requested. Compressed files are left out: they are copies of plain ones.
  */
 export async function* followLog(
-  { path, rotated, quietMs }: FollowedLog,
+  { path, rotated, quietMs, onSkipped }: FollowedLog,
   signal: AbortSignal,
 ): AsyncGenerator<FollowedFile, void, undefined> {
   const [directory, base] = [dirname(path), basename(path)];
@@ -93,7 +105,8 @@ export async function* followLog(
   const isRotated = (name: string): boolean =>
     rotated ? matches(rotated, name) : name.startsWith(`${base}.`) || name.startsWith(`${base}-`);
   const rotatedFiles = async (live: LocalFile | undefined): Promise<LocalFile[]> => {
-    const files = await listFiles(directory, undefined, "mtime").catch((error: unknown) => {
+    const onLink = onSkipped && ((link: SkippedLink): void => void (isRotated(link.file) && onSkipped(link)));
+    const files = await listFiles(directory, undefined, "mtime", onLink).catch((error: unknown) => {
       if (!isMissing(error)) throw error;
       return [];
     });

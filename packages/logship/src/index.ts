@@ -8,7 +8,7 @@ export { createShipper } from "./shipper.js";
 
 export type { DailyCountryOptions, Locator, Visit } from "./daily-country.js";
 export type { LogshipErrorCode } from "./errors.js";
-export type { FileOrder, LocalFile } from "./files.js";
+export type { FileOrder, LocalFile, SkippedLink } from "./files.js";
 export type { GzipOptions } from "./gzip.js";
 export type { HubOptions } from "./hub.js";
 export type { JobEvents, JobFile, LogJob, RunSummary } from "./job.js";

@@ -2,7 +2,17 @@ import { KitError, type RedisLike } from "@kit/core";
 import { newToken, optionsObject } from "@kit/core/toolkit";
 import { deleteJob } from "./channel.js";
 import { damageOf, fencedError, isAboutContent, LogshipError, resultError } from "./errors.js";
-import { bornOf, changedError, hasContent, type Known, listFiles, type LocalFile, OpenFile, twinOf } from "./files.js";
+import {
+  bornOf,
+  changedError,
+  hasContent,
+  type Known,
+  listFiles,
+  type LocalFile,
+  OpenFile,
+  type SkippedLink,
+  twinOf,
+} from "./files.js";
 import { Hub } from "./hub.js";
 import { concurrencyOption, type JobOptions, type ResolvedJob, resolveJob, type RunOptions } from "./options.js";
 import { Processor } from "./processor.js";
@@ -22,6 +32,8 @@ export interface JobEvents {
   readonly done: [fact: { readonly file: string; readonly offset: number; readonly lines: number }];
   /** Another worker took over the file: this one was silent for `leaseMs`, or Redis lost data. */
   readonly lost: [fact: { readonly file: string }];
+  /** A link leads out of the directory, to `target`, and is left out: see `dereference`. Once in each run. */
+  readonly skipped: [link: SkippedLink];
   /** A file was skipped because of `onBadData`. */
   readonly damaged: [fact: { readonly file: string; readonly error: KitError }];
   /**
@@ -162,7 +174,7 @@ export class LogJob extends Processor<JobEvents> {
   async #run(handler: LinesHandler, count: number, { controller, signal }: LinkedSignal): Promise<RunSummary> {
     const run: Run = { handler, signal, files: 0, lines: 0, skipped: new Set<string>(), former: [] };
     // The first call rejects if there is no server; later ones wait for it.
-    await this.#list(signal);
+    await this.#list(signal, (link) => this.emit("skipped", link));
     await together(count, controller, () => this.#work(run));
     for (const { file, content, from, to } of run.former) {
       const [last] = await this.#hub.persist(() => this.#hub.fields("progress", [`${content}:file`], signal), signal);
@@ -175,7 +187,7 @@ export class LogJob extends Processor<JobEvents> {
     const { signal, skipped } = run;
     for (;;) {
       const mark = this.#hub.mark("file");
-      const files = await this.#hub.persist(() => this.#list(signal), signal);
+      const files = await this.#hub.persist(() => this.#list(signal, () => undefined), signal);
       let [hasWorked, nearestMs] = [false, Infinity];
       for (const listed of files) {
         const { file, stamp } = listed;
@@ -338,9 +350,9 @@ export class LogJob extends Processor<JobEvents> {
     }
   }
 
-  async #list(signal: AbortSignal): Promise<Listed[]> {
-    const { directory, match, order } = this.#resolved;
-    const files = await listFiles(directory, match, order);
+  async #list(signal: AbortSignal, onSkipped: (link: SkippedLink) => void): Promise<Listed[]> {
+    const { directory, match, order, dereference } = this.#resolved;
+    const files = await listFiles(directory, match, order, dereference ? undefined : onSkipped);
     const listed: Listed[] = [];
     for (let from = 0; from === 0 || from < files.length; from += lookUpFiles) {
       const some = files.slice(from, from + lookUpFiles);

@@ -1,4 +1,11 @@
-import { choiceOption, clientOptionNames, integerOption, optionsObject, textOption } from "@kit/core/toolkit";
+import {
+  booleanOption,
+  choiceOption,
+  clientOptionNames,
+  integerOption,
+  optionsObject,
+  textOption,
+} from "@kit/core/toolkit";
 import type { FileOrder } from "./files.js";
 import type { HubOptions } from "./hub.js";
 import { nameOption } from "./keys.js";
@@ -25,6 +32,13 @@ export interface DirectoryOptions {
    * @default "natural"
    */
   readonly order?: FileOrder | undefined;
+  /**
+   * Takes also files outside the directory that links in it lead to. Without it such a link is left out, with a `skipped` event: who can write to
+   * the directory could otherwise have any file read.
+   *
+   * @default false
+   */
+  readonly dereference?: boolean | undefined;
 }
 
 /** Settings of a job. */
@@ -63,12 +77,12 @@ interface ResolvedReading extends ResolvedFlush {
 
 /** The options of a job, checked. */
 export interface ResolvedJob
-  extends ResolvedReading, Resolved<JobOptions, "directory" | "order" | "leaseMs" | "onBadData"> {
+  extends ResolvedReading, Resolved<JobOptions, "directory" | "order" | "dereference" | "leaseMs" | "onBadData"> {
   readonly match: RegExp | undefined;
   readonly takesLast: boolean;
 }
 
-const directoryNames = ["match", "order"];
+export const directoryNames: readonly string[] = ["match", "order", "dereference"];
 
 /** @throws {TypeError} it is given and is no RegExp. */
 export const regExpOption = (name: string, value: unknown): RegExp | undefined => {
@@ -80,9 +94,11 @@ export const regExpOption = (name: string, value: unknown): RegExp | undefined =
 export const resolveDirectory = ({
   match,
   order = "natural",
-}: DirectoryOptions): { match: RegExp | undefined; order: FileOrder } => ({
+  dereference = false,
+}: DirectoryOptions): { match: RegExp | undefined; order: FileOrder; dereference: boolean } => ({
   match: regExpOption("match", match),
   order: typeof order === "function" ? order : choiceOption("order", order, ["natural", "mtime"]),
+  dereference: booleanOption("dereference", dereference),
 });
 
 /** @throws {TypeError | RangeError} an option is not what it should be. */

@@ -3,6 +3,7 @@ import { basename } from "node:path";
 import { Duplex, Writable } from "node:stream";
 import type { KitError, RedisLike } from "@kit/core";
 import {
+  booleanOption,
   integerOption,
   type MetricSample,
   newToken,
@@ -14,7 +15,7 @@ import {
 import { deleteChannel, dropConsumer, epochOf, metricsOf, statusOf } from "./channel.js";
 import { crcOf } from "./crc.js";
 import { damageOf, isAboutContent, LogshipError } from "./errors.js";
-import { changedError, listFiles, type LocalFile, localFile, OpenFile } from "./files.js";
+import { changedError, listFiles, type LocalFile, localFile, OpenFile, type SkippedLink } from "./files.js";
 import { identityOf } from "./identity.js";
 import { followLog } from "./follow.js";
 import { type Chunk, Framer } from "./framing.js";
@@ -22,6 +23,7 @@ import { readGzip } from "./gzip.js";
 import { Hub } from "./hub.js";
 import {
   consumerName,
+  directoryNames,
   type DirectoryOptions,
   resolveDirectory,
   limitOption,
@@ -59,6 +61,8 @@ export interface ShipperEvents {
   readonly dropped: [fact: { readonly consumer: string }];
   /** The channel already had another limit, which stays. */
   readonly mismatch: [fact: { readonly limitBytes: number; readonly storedLimitBytes: number }];
+  /** A link leads out of the directory, to `target`, and is left out: see `dereference`. */
+  readonly skipped: [link: SkippedLink];
   /** A file of a directory was left out because of `onBadData`. */
   readonly damaged: [fact: { readonly file: string; readonly error: KitError }];
   /** A file is equal to another one that is there. It is shipped, too: if it is a copy, consumers get its lines twice. */
@@ -125,6 +129,13 @@ export interface FollowOptions {
    * @default 2000
    */
   readonly quietMs?: number | undefined;
+  /**
+   * Takes also rotated files outside the log's directory that links in it lead to; otherwise each is left out, with a `skipped` event. `path`
+   * itself may be a link to anywhere.
+   *
+   * @default false
+   */
+  readonly dereference?: boolean | undefined;
   /** Ends the call: committed chunks stay, and the next call continues behind them. */
   readonly signal?: AbortSignal | undefined;
 }
@@ -212,11 +223,12 @@ export class Shipper extends LogObject<ShipperEvents> {
    * file that cannot be shipped is reported by a `damaged` event, and the others are shipped.
    */
   async addDirectory(directory: string, options: ShipDirectoryOptions = {}): Promise<ShippedFile[]> {
-    const own = optionsObject<ShipDirectoryOptions>("options", options, ["match", "order", "passThrough", "signal"]);
-    const { match, order } = resolveDirectory(own);
+    const own = optionsObject<ShipDirectoryOptions>("options", options, [...directoryNames, "passThrough", "signal"]);
+    const { match, order, dereference } = resolveDirectory(own);
+    const onSkipped = dereference ? undefined : (link: SkippedLink): void => this.emit("skipped", link);
     const { passThrough, signal } = own;
     const shipped: ShippedFile[] = [];
-    for (const { path, name } of await listFiles(directory, match, order))
+    for (const { path, name } of await listFiles(directory, match, order, onSkipped))
       try {
         shipped.push(await this.add(path, { passThrough, signal }));
       } catch (error) {
@@ -265,12 +277,18 @@ export class Shipper extends LogObject<ShipperEvents> {
    * @throws as `add`, but no file at `path` is waited for.
    */
   async follow(path: string, options: FollowOptions = {}): Promise<never> {
-    const own = optionsObject<FollowOptions>("options", options, ["rotated", "quietMs", "signal"]);
-    const { rotated, quietMs = 2_000 } = own;
+    const own = optionsObject<FollowOptions>("options", options, ["rotated", "quietMs", "dereference", "signal"]);
+    const { rotated, quietMs = 2_000, dereference = false } = own;
+    const skipped = new Set<string>();
+    const onSkipped = (link: SkippedLink): void => {
+      if (!skipped.has(link.file)) this.emit("skipped", link);
+      skipped.add(link.file);
+    };
     const log = {
       path,
       rotated: regExpOption("rotated", rotated),
       quietMs: integerOption("quietMs", quietMs, 0, 3_600_000),
+      onSkipped: booleanOption("dereference", dereference) ? undefined : onSkipped,
     };
     const { signal, unlink } = this.#hub.link(own.signal);
     const { codec } = this.#resolved;

@@ -1,4 +1,4 @@
-import { writeFile } from "node:fs/promises";
+import { realpath, symlink, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { Readable } from "node:stream";
 import { finished } from "node:stream/promises";
@@ -52,6 +52,25 @@ describe("kit ship and kit receive", () => {
     }
     const refused = receiveCommand.run(await callOf({ from: "elsewhere" }), "web", "c");
     expect(await rejection(refused)).toBeInstanceOf(Error);
+  });
+
+  it("leave out a link that leads out of the directory, and name it", async () => {
+    const directory = await fixture.directory();
+    await writeLog(directory, "1.log", ["one"]);
+    const outside = await writeLog(await realpath(await fixture.directory()), "secret", ["secret"]);
+    await symlink(outside, join(directory, "2.log"));
+    const shipping = await callOf({ quiet: true });
+    await shipCommand.run(shipping, "web", directory);
+    expect(shipping.written.lines).toMatchObject([
+      { event: "skipped", file: "2.log", target: outside },
+      { event: "shipped", name: "1.log" },
+    ]);
+    const all = await callOf({ quiet: true, dereference: true });
+    await shipCommand.run(all, "web", directory);
+    expect(all.written.lines).toMatchObject([
+      { name: "1.log" },
+      { event: "shipped", name: "2.log", wasShipped: false },
+    ]);
   });
 
   it("end in order at a signal: written lines are committed, and the next run continues behind them", async () => {

@@ -40,6 +40,7 @@ const lineRules: OptionRules = {
 };
 const match = refusing("*.log", 1, null);
 const order = choice("natural", "mtime");
+const dereference = refusing("yes", 1, null);
 const onBadData = choice("error", "skip");
 const sink = { apply: (): Promise<void> => Promise.resolve() };
 
@@ -82,7 +83,7 @@ export const conformance: Conformance = {
           trace: ["kit:logship.ship", { channel: name, file: "package.json" }],
         },
         addDirectory: {
-          options: { match, order, signal },
+          options: { match, order, dereference, signal },
           run: (shipper, options) => shipper.addDirectory(directory, options),
         },
         send: {
@@ -91,7 +92,7 @@ export const conformance: Conformance = {
           trace: ["kit:logship.ship", { channel: name, file: "a" }],
         },
         follow: {
-          options: { rotated: match, quietMs: integer(0, 3_600_000), signal },
+          options: { rotated: match, quietMs: integer(0, 3_600_000), dereference, signal },
           run: (shipper, options) => shipper.follow(file, options),
           waits: true,
           persists: true,
@@ -192,6 +193,7 @@ export const conformance: Conformance = {
         ...lineRules,
         directory: text(4_096),
         match,
+        dereference,
         order,
         leaseMs: integer(100, 86_400_000),
         lastLine: choice("take", "leave"),

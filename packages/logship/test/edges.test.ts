@@ -1,6 +1,6 @@
 import { createHash } from "node:crypto";
 import { once } from "node:events";
-import { writeFile } from "node:fs/promises";
+import { mkdir, realpath, symlink, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { PassThrough, Readable } from "node:stream";
 import { gzipSync } from "node:zlib";
@@ -81,6 +81,76 @@ describe("a directory", () => {
     const shipped = await fixture.shipper().addDirectory(directory, { match: /^access/g });
     expect(shipped.map(({ name }) => name)).toEqual(names);
   });
+});
+
+describe("links in a directory", () => {
+  /** Links to a file beside the directory, to one below it, and to one in it. */
+  const linked = async (name: string) => {
+    const around = await realpath(await fixture.directory());
+    const directory = join(around, "logs");
+    await mkdir(join(directory, "old"), { recursive: true });
+    const outside = await writeLog(around, "secret", ["secret"]);
+    await writeLog(join(directory, "old"), "first", ["first"]);
+    for (const [link, target] of [
+      [`${name}.1`, "../secret"],
+      [`${name}.2`, "old/first"],
+      [`${name}.3`, name],
+      ["elsewhere", outside],
+    ] as const)
+      await symlink(target, join(directory, link));
+    const path = await writeLog(directory, name, ["now"]);
+    return { directory, path, skipped: { file: `${name}.1`, target: outside } };
+  };
+  /** The directory may be given as a link. */
+  const linkTo = async (directory: string): Promise<string> => {
+    const link = join(await fixture.directory(), "link");
+    await symlink(directory, link);
+    return link;
+  };
+
+  it("are followed by a shipper to files of the directory, and out of it only where that is asked for", async () => {
+    const { directory, skipped } = await linked("access");
+    const shipper = fixture.shipper();
+    const left: unknown[] = [];
+    shipper.on("skipped", (link) => left.push(link));
+    const match = /^access/;
+    const names = async (dereference?: boolean) =>
+      (await shipper.addDirectory(await linkTo(directory), { match, dereference })).map(({ name }) => name);
+    expect(await names()).toEqual(["access", "access.2"]);
+    expect(left).toEqual([skipped]);
+    expect(await names(true)).toEqual(["access", "access.1", "access.2"]);
+    expect(left).toHaveLength(1);
+  });
+
+  it("are followed by a job to files of the directory, and out of it only where that is asked for", async () => {
+    const { directory, skipped } = await linked("access");
+    const job = fixture.job({ directory: await linkTo(directory), match: /^access/ });
+    const left: unknown[] = [];
+    job.on("skipped", (link) => left.push(link));
+    expect(await job.run(countWords)).toMatchObject({ files: 2 });
+    expect(left).toEqual([skipped]);
+    expect(await fixture.job({ directory, dereference: true }).run(countWords)).toMatchObject({ files: 1 });
+  });
+
+  it.each([undefined, true])(
+    "are no rotated files if they lead out of the directory: dereference %s",
+    async (dereference) => {
+      const { path, skipped } = await linked("app.log");
+      const shipper = fixture.shipper({ flushMs: 10, consumers: ["c"] });
+      const left: unknown[] = [];
+      shipper.on("skipped", (link) => left.push(link));
+      const controller = new AbortController();
+      const following = shipper.follow(path, { dereference, quietMs: 0, signal: controller.signal });
+      const seen: string[] = [];
+      const receiver = fixture.receiver({ consumer: "c" });
+      const receiving = receiver.run((lines) => void seen.push(...lines), { signal: controller.signal });
+      await eventually(() => expect(seen).toContain("now"), { timeoutMs: 100_000 });
+      controller.abort();
+      await Promise.allSettled([following, receiving]);
+      expect(seen.toSorted()).toEqual(dereference ? ["first", "now", "secret"] : ["first", "now"]);
+      expect(left).toEqual(dereference ? [] : [skipped]);
+    },
+  );
 });
 
 describe("results that cannot be stored", () => {

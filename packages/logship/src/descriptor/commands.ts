@@ -46,6 +46,7 @@ export const shipCommand: CliCommand = {
   options: [
     { name: "limit", about: "bytes that the channel may hold in Redis, if it is new", takes: "integer" },
     { name: "consumers", about: "names, with commas, of those that must get everything", takes: "text" },
+    { name: "dereference", about: "take also what links in a directory lead to outside of it" },
     { name: "pass-through", about: "keep gzip files as they are" },
     { name: "follow", about: "ship logs as they grow and are rotated by renaming, until Ctrl-C or SIGTERM" },
     { name: "set-aside", about: "leave out a file that is damaged or has changed, and go on with the others" },
@@ -58,18 +59,24 @@ export const shipCommand: CliCommand = {
     const onBadData = isSet("set-aside") ? "setAside" : "error";
     const shipper = createShipper(redis, channel!, { prefix, limitBytes: integer("limit"), consumers, onBadData });
     const passThrough = isSet("pass-through");
+    const dereference = isSet("dereference");
     const notify = progressNotifier(call, true);
     shipper.on("progress", ({ file, doneBytes, totalBytes }) => notify(file, doneBytes, totalBytes));
     shipper.on("damaged", ({ file, error }) => {
       void output.line({ event: "damaged", file, code: error.code }, `${file}: ${error.message}`);
     });
+    shipper.on("skipped", (link) => {
+      const { file, target } = link;
+      const text = `${file}: left out, a link that leads out of the directory, to ${target}. --dereference takes it`;
+      void output.line({ event: "skipped", ...link }, text);
+    });
     shipper.on("waiting", ({ file }) => output.progress?.(`${file} waits: the channel is at its limit`));
     try {
-      if (isSet("follow")) await Promise.all(paths.map((path) => shipper.follow(path, { signal })));
+      if (isSet("follow")) await Promise.all(paths.map((path) => shipper.follow(path, { dereference, signal })));
       for (const path of paths) {
         const isDirectory = (await stat(path)).isDirectory();
         const shipped = isDirectory
-          ? await shipper.addDirectory(path, { passThrough, signal })
+          ? await shipper.addDirectory(path, { passThrough, dereference, signal })
           : [await shipper.add(path, { passThrough, signal })];
         output.progress?.("");
         for (const file of shipped) await output.line({ event: "shipped", ...file }, shippedText(file));
