@@ -13,8 +13,11 @@ export const write = (stream: NodeJS.WriteStream, chunk: string | Uint8Array): P
     else stream.once("drain", resolve);
   });
 
-export const writeJson = (value: object): Promise<void> =>
-  write(process.stdout, `${JSON.stringify({ version: jsonVersion, ...value })}\n`);
+/** `own`: further fields of the form, which those of a value never replace. */
+export const writeJson = (value: object, own: object = {}): Promise<void> => {
+  const form = { version: jsonVersion, ...own };
+  return write(process.stdout, `${JSON.stringify({ ...form, ...value, ...form })}\n`);
+};
 
 const wordsOf = ({ facts = [], table }: Report): string => {
   const head = facts.length === 0 ? "" : factLines(facts);
@@ -35,9 +38,7 @@ export const outputOf = (isJson: boolean, url: string): CliOutput => ({
   report: async (report) => {
     const { data, isUnknown } = report;
     if (isUnknown) process.exitCode = exitCodes.unknown;
-    await (isJson
-      ? writeJson({ url, ...data, ...(isUnknown && { isUnknown }) })
-      : write(process.stdout, wordsOf(report)));
+    await (isJson ? writeJson(data, { url, ...(isUnknown && { isUnknown }) }) : write(process.stdout, wordsOf(report)));
   },
   line: (data, text) => (isJson ? writeJson(data) : write(process.stdout, `${harmless(text)}\n`)),
   bytes: bytesTo(process.stdout),

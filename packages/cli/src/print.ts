@@ -1,6 +1,5 @@
 import { styleText } from "node:util";
-import type { Facts, Severity } from "@kit/core/toolkit";
-import { counted } from "./doctor/check.js";
+import { counted, type Facts, type Severity } from "@kit/core/toolkit";
 import type { CheckResult, Report } from "./doctor/index.js";
 
 /** Where nobody says how wide the page is, and where lines get too long to read. */

@@ -87,8 +87,12 @@ const furnish = async (
   const file = join(emptyFolder(), "access.log");
   writeFileSync(file, "one\ntwo\n");
   await shipper.add(file);
+  await chat.send("room", { from: "ann", body: "hello" });
   return [lock, tables, mail, chat, stats, places, book, shipper];
 };
+
+/** An index in several shards has their number in its name. */
+const shards = (kind: string): readonly string[] => (kind === "autocomplete" ? ["--shards", "2"] : []);
 
 describe("everything that is there", () => {
   it.each(["single", "cluster"] as const)("is listed on a %s, a line for each thing", async (mode) => {
@@ -103,21 +107,26 @@ describe("everything that is there", () => {
     expect(stderr).toBe("");
     const [, , ...rows] = stdout.trimEnd().split("\n");
     expect(rows.map((row) => row.split(/ {2,}/))).toEqual([
-      ["autocomplete", "places", expect.stringMatching(/^1 items, /)],
-      ["contact-book", "ann", "1 contacts, 0 blocked"],
-      ["chat", "room", "0 messages, 2 members"],
-      ["geoip", "city", expect.stringMatching(/^version \S+, 1 ranges$/)],
-      ["lock", "item:42", expect.stringMatching(/^held by web-1, ends in .* unless renewed, 0 wait$/)],
+      ["autocomplete", "places", "1 item, 1 word start"],
+      ["contact-book", "ann", "1 contact, 0 blocked"],
+      ["chat", "room", "1 message, 2 members"],
+      ["geoip", "city", expect.stringMatching(/^version \S+, 1 range$/)],
+      ["lock", "item:42", expect.stringMatching(/^held by web-1, ends in .* unless renewed, 0 waiting$/)],
       ["logship", "web", expect.stringMatching(/^open, .* used$/)],
       ["queue", "mail", "1 ready, 0 delayed, 0 active, 0 dead"],
-      ["semaphore", "tables", "1 of 3 in use, 0 wait"],
+      ["semaphore", "tables", "1 of 3 in use, 0 waiting"],
       ["stats", "orders", "1 series"],
       ["stats", "visits", "counter, total 3"],
     ]);
     expect(Math.max(...rows.map((row) => row.length))).toBeLessThanOrEqual(80);
     const { things: listed } = JSON.parse((await run("list", "--json")).stdout) as { things: unknown[] };
     expect(listed).toContainEqual({ thing: "queue", name: "mail", summary: "1 ready, 0 delayed, 0 active, 0 dead" });
-    expect((await run("list", "chats")).stdout).toMatch(/\nroom +none +none +2, the slowest at 0/);
+    // The version of the form is never that of the data.
+    for (const [kind = "", name = ""] of rows.map((row) => row.split(/ {2,}/))) {
+      const report: unknown = JSON.parse((await run("inspect", kind, name, "--json", ...shards(kind))).stdout);
+      expect(report).toMatchObject({ version: 1, url: expect.stringMatching(/^redis/) as string });
+    }
+    expect((await run("list", "chats")).stdout).toMatch(/\nroom +1, up to 1 +\S+ +2, the slowest at 0/);
     // Without a name it says what there is.
     expect(await run("queue", "list")).toEqual({ code: 64, stdout: "", stderr: "kit: Which queue? mail\n" });
     expect((await run("inspect", "stats")).stderr).toBe("kit: Which stats? orders, visits\n");

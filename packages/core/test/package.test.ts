@@ -40,6 +40,7 @@ const forAuthors = [
   "closeTimeoutMs",
   "clusterMembers",
   "countText",
+  "counted",
   "destroySocket",
   "duplicateNode",
   "evictionPolicy",

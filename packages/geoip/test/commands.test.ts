@@ -41,10 +41,10 @@ describe("the command line", () => {
     expect(await inspect("city")).toMatchObject({
       data: { format: "DB-IP country", attribution: "By nobody", builtAt: null, ranges: { v4: 3, v6: 1 } },
     });
-    const [{ version }] = imported.reports as [{ version: string }];
-    expect((await run("geoip rollback", ["city"])).reports).toEqual([{ database: "city", version }]);
+    const [{ dataVersion }] = imported.reports as [{ dataVersion: string }];
+    expect((await run("geoip rollback", ["city"])).reports).toEqual([{ database: "city", dataVersion }]);
     const { facts } = await inspect("city");
-    expect(facts).toContainEqual(["version", version]);
+    expect(facts).toContainEqual(["version", dataVersion]);
     expect(String(facts)).toContain("built 2026-11-20T00:00:00.000Z");
   });
 

@@ -1,5 +1,5 @@
 import type { Connection } from "@kit/core";
-import { countText, type Facts, type Inspector } from "@kit/core/toolkit";
+import { counted, countText, type Facts, type Inspector } from "@kit/core/toolkit";
 import { createContactBook, createPrefixIndex, foldVersion, type PrefixIndexInspection } from "../index.js";
 import { bookKeys, indexKeys } from "../keys.js";
 
@@ -25,7 +25,7 @@ const indexReportOf = async (
 
 const indexFactsOf = ({ index, shards, rules, items, rows, ranked, staged }: IndexReport): Facts => {
   const named: Facts = [["index", index], ...(shards === 1 ? [] : [["shards", String(shards)] as const])];
-  const rebuild = ["rebuild", staged === null ? "none" : `under way, ${String(staged)} items written`] as const;
+  const rebuild = ["rebuild", staged === null ? "none" : `under way, ${counted(staged, "item")} written`] as const;
   if (rules === null) return [...named, ["items", "none: nothing was ever put"], rebuild];
   const { order, match, rankedLength, empty, marks, locale, foldVersion: version } = rules;
   const folding = [
@@ -40,7 +40,9 @@ const indexFactsOf = ({ index, shards, rules, items, rows, ranked, staged }: Ind
     ["word starts", String(rows)],
     [
       "order",
-      order === "weight" ? `weight; ${String(ranked)} rows for the first ${String(rankedLength)} characters` : order,
+      order === "weight"
+        ? `weight; ${counted(ranked, "row")} for the first ${counted(rankedLength, "character")}`
+        : order,
     ],
     ["match", match],
     ["empty query", empty],
@@ -56,7 +58,7 @@ export const indexInspector: Inspector = {
   options: [{ name: "shards", takes: "integer", about: "the index's option `shards`; it is part of its name" }],
   look: async ({ redis, prefix, integer }, name: string) => {
     const data = await indexReportOf(redis, prefix, name, integer("shards"));
-    const summary = `${String(data.items)} items, ${String(data.rows)} word starts`;
+    const summary = `${counted(data.items, "item")}, ${counted(data.rows, "word start")}`;
     return { data, facts: indexFactsOf(data), summary, isUnknown: data.rules === null && data.staged === null };
   },
   // The keys of a shard have its number and the number of all in the tag: `{name:0/16}`. Names have their colons escaped.
@@ -75,8 +77,8 @@ export const indexInspector: Inspector = {
 /** A contact book at one instant; what `kit inspect contact-book OWNER --json` prints. Payloads are not shown. */
 interface BookReport {
   readonly owner: string;
-  /** Empty if there is no book. */
-  readonly version: string;
+  /** Changes with the book; empty if there is none. */
+  readonly bookVersion: string;
   /** The best first. `since`: when a single event would weigh as much as all its events together. */
   readonly contacts: readonly { readonly id: string; readonly text: string; readonly since: string }[];
   readonly blocked: readonly string[];
@@ -87,7 +89,7 @@ const bookReportOf = async (redis: Connection, prefix: string, owner: string): P
   try {
     const { items, blocked, version } = await book.list();
     const contacts = items.map(({ id, text, score }) => ({ id, text, since: new Date(score).toISOString() }));
-    return { owner, version, contacts, blocked };
+    return { owner, bookVersion: version, contacts, blocked };
   } finally {
     await book.close();
   }
@@ -102,8 +104,8 @@ export const bookInspector: Inspector = {
   args: [{ name: "owner", about: "whose contacts they are" }],
   look: async ({ redis, prefix }, owner: string) => {
     const data = await bookReportOf(redis, prefix, owner);
-    const { contacts, blocked, version } = data;
-    if (version === "") {
+    const { contacts, blocked, bookVersion } = data;
+    if (bookVersion === "") {
       const facts: Facts = [
         ["owner", owner],
         ["state", "unknown: there is no book of this owner"],
@@ -114,11 +116,11 @@ export const bookInspector: Inspector = {
       ["owner", owner],
       ["contacts", String(contacts.length)],
       ["blocked", countText(blocked.length, blocked.slice(0, shownBlocked))],
-      ["version", version],
+      ["version", bookVersion],
     ];
     const rows = contacts.map(({ id, text, since }) => [id, text, since]);
     const table = { columns: ["contact", "name", "worth an event at"], rows };
-    const summary = `${String(contacts.length)} contacts, ${String(blocked.length)} blocked`;
+    const summary = `${counted(contacts.length, "contact")}, ${String(blocked.length)} blocked`;
     return { data, facts, summary, ...(contacts.length > 0 && { table }) };
   },
   listed: { things: "contact-books", keys: ["{NAME}:book"], columns: ["contacts", "blocked"] },

@@ -1,4 +1,4 @@
-import { type Facts, type Inspector, type Report, secondsText } from "@kit/core/toolkit";
+import { counted, type Facts, type Inspector, type Report, secondsText } from "@kit/core/toolkit";
 import {
   type Chat,
   type ChatInspection,
@@ -70,7 +70,7 @@ export const chatInspector: Inspector = {
       return {
         data,
         facts: factsOf(data),
-        summary: `${String(messages)} messages, ${String(members)} members`,
+        summary: `${counted(messages, "message")}, ${counted(members, "member")}`,
         table: rows.length > 0 ? { columns, rows } : undefined,
       };
     }).catch((error: unknown) => {

@@ -1,9 +1,9 @@
-import type { CliCommand } from "@kit/core/toolkit";
+import { type CliCommand, counted } from "@kit/core/toolkit";
 import { looking } from "./looking.js";
 
 const bodyText = (body: unknown): string => {
   if (typeof body === "string") return body;
-  return body instanceof Uint8Array ? `(${String(body.length)} bytes)` : JSON.stringify(body);
+  return body instanceof Uint8Array ? `(${counted(body.length, "byte")})` : JSON.stringify(body);
 };
 
 export const tailCommand: CliCommand = {

@@ -78,6 +78,4 @@ export const roughly = (value: number): string => {
   return value >= 10 ? String(Math.round(value)) : value.toFixed(1);
 };
 
-export const counted = (count: number, word: string): string => `${String(count)} ${word}${count === 1 ? "" : "s"}`;
-
 export const megabytes = (bytes: number): string => `${String(Math.max(1, Math.round(bytes / 1_048_576)))} MB`;

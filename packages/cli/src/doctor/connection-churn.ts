@@ -1,8 +1,8 @@
 import { readFileSync } from "node:fs";
 import { setTimeout as pause } from "node:timers/promises";
-import type { Finding } from "@kit/core/toolkit";
+import { counted, type Finding } from "@kit/core/toolkit";
 import { numberOf, type ServerNode } from "../node.js";
-import { type Check, counted, ok, onEachNode, roughly, warning } from "./check.js";
+import { type Check, ok, onEachNode, roughly, warning } from "./check.js";
 
 const windowMs = 1_000;
 /** Health checks and deployments open some; an application that keeps its connections opens none. */

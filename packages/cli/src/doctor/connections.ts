@@ -1,6 +1,6 @@
-import type { Finding } from "@kit/core/toolkit";
+import { counted, type Finding } from "@kit/core/toolkit";
 import { numberOf } from "../node.js";
-import { type Check, counted, ok, onEachNode, problem, warning } from "./check.js";
+import { type Check, ok, onEachNode, problem, warning } from "./check.js";
 
 export const connections: Check = {
   id: "connections",

@@ -1,3 +1,4 @@
+import { counted } from "@kit/core/toolkit";
 import { numberOf } from "../node.js";
 import { type Check, ok, onEachNode, problem, warning } from "./check.js";
 
@@ -15,7 +16,7 @@ export const evictionPolicy: Check = {
       if (limit > 0)
         return [
           problem(
-            `${policy}: a full server drops locks and other data that somebody relies on${evicted > 0 ? `; it has dropped ${String(evicted)} keys` : ""}`,
+            `${policy}: a full server drops locks and other data that somebody relies on${evicted > 0 ? `; it has dropped ${counted(evicted, "key")}` : ""}`,
             fix,
           ),
         ];

@@ -1,4 +1,4 @@
-import type { Finding } from "@kit/core/toolkit";
+import { counted, type Finding } from "@kit/core/toolkit";
 import type { ServerNode } from "../node.js";
 import { knownPackages } from "../packages.js";
 import type { Server } from "../server.js";
@@ -77,7 +77,7 @@ export const keysWithoutExpiry: Check = {
           const text = `${trouble.text}: ${some(keys)}`;
           return trouble === ofNobody ? warning(text, trouble.fix) : problem(text, trouble.fix);
         });
-      const scope = `${String(looked)} keys under ${prefix}:${isWhole ? "" : ", a part of them"}`;
+      const scope = `${counted(looked, "key")} under ${prefix}:${isWhole ? "" : ", a part of them"}`;
       return found.length > 0 ? found : [ok(`${scope}, and each expires that should`)];
     }),
 };

@@ -1,7 +1,7 @@
-import { attachedReplicas, type Finding } from "@kit/core/toolkit";
+import { attachedReplicas, counted, type Finding } from "@kit/core/toolkit";
 import { numberOf, Refused } from "../node.js";
 import type { Server } from "../server.js";
-import { type Check, counted, ok, onEachNode, problem, warning } from "./check.js";
+import { type Check, ok, onEachNode, problem, warning } from "./check.js";
 
 /** Replicas and masters speak each second. */
 const lateSeconds = 10;

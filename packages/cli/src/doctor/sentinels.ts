@@ -1,7 +1,7 @@
 import { Redis } from "ioredis";
-import type { Finding } from "@kit/core/toolkit";
+import { counted, type Finding } from "@kit/core/toolkit";
 import type { ServerNode } from "../node.js";
-import { type Check, counted, ok, problem, skipped, warning } from "./check.js";
+import { type Check, ok, problem, skipped, warning } from "./check.js";
 
 interface Word {
   readonly address: string;

@@ -1,5 +1,5 @@
-import type { Finding } from "@kit/core/toolkit";
-import { type Check, counted, ok, onEachNode, warning } from "./check.js";
+import { counted, type Finding } from "@kit/core/toolkit";
+import { type Check, ok, onEachNode, warning } from "./check.js";
 
 /** While one command runs nobody else is served, and renewals wait too. */
 const longMs = 100;

@@ -93,7 +93,10 @@ export type Facts = readonly (readonly [name: string, value: string])[];
 
 /** One answer in two forms. */
 export interface Report {
-  /** Plain data for `--json`, without secrets. Its fields are an interface: later versions only add some. */
+  /**
+   * Plain data for `--json`, without secrets. Its fields are an interface: later versions only add some. `version` (of that form), `url` and
+   * `isUnknown` are the command line's own.
+   */
   readonly data: object;
   /** The same in words. */
   readonly facts?: Facts;
@@ -204,6 +207,10 @@ export const secondsText = (ms: number): string => {
   if (longer) return `${String(Math.round(ms / longer[1]))} ${longer[0]}`;
   return ms < 10_000 ? `${(ms / 1_000).toFixed(1)} s` : `${String(Math.round(ms / 1_000))} s`;
 };
+
+/** A count with its noun: `1 message`, `2 messages`. `several`: the plural, where it is not the noun and an s. */
+export const counted = (count: number, one: string, several = `${one}s`): string =>
+  `${String(count)} ${count === 1 ? one : several}`;
 
 /** How many there are, and the names of the first: `3: web-2, web-3, …`. */
 export const countText = (count: number, first: readonly string[], none = "nobody"): string =>

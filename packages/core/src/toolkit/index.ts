@@ -1,4 +1,4 @@
-export { countText, secondsText } from "./descriptor.js";
+export { counted, countText, secondsText } from "./descriptor.js";
 export { evictionPolicy } from "./eviction.js";
 export { attachedReplicas, clusterMembers, infoFields, serverVersion } from "./server-replies.js";
 export {

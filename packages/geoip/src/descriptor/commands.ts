@@ -2,7 +2,7 @@ import { createReadStream } from "node:fs";
 import { createInterface } from "node:readline";
 import { pipeline } from "node:stream";
 import { createGunzip } from "node:zlib";
-import type { CliCommand, Facts } from "@kit/core/toolkit";
+import { type CliCommand, counted, type Facts } from "@kit/core/toolkit";
 import { parseAddress } from "../address.js";
 import { createGeoIp, dbIp, geoLite2, importGeoIp, type GeoIpSource, type Lookup, rollbackGeoIp } from "../index.js";
 
@@ -75,10 +75,11 @@ export const importCommand: CliCommand = {
       onProgress: ({ file, ranges }) => {
         if (ranges - noted < rowsPerNote) return;
         noted = ranges;
-        void output.note(`${file}: ${String(ranges)} ranges so far`);
+        void output.note(`${file}: ${counted(ranges, "range")} so far`);
       },
     });
-    const { version, format, ranges, places } = result;
+    const { version, ...rest } = result;
+    const { format, ranges, places } = rest;
     const facts: Facts = [
       ["database", database],
       ["version", version],
@@ -86,7 +87,7 @@ export const importCommand: CliCommand = {
       ["ranges", `${String(ranges.v4)} of IPv4, ${String(ranges.v6)} of IPv6`],
       ["places", String(places)],
     ];
-    await output.report({ data: { database, ...result }, facts });
+    await output.report({ data: { database, dataVersion: version, ...rest }, facts });
   },
 };
 
@@ -121,6 +122,6 @@ export const rollbackCommand: CliCommand = {
   args: [databaseArgument],
   run: async ({ redis, prefix, output }, database: string) => {
     const version = await rollbackGeoIp(redis, database, { prefix });
-    await output.report({ data: { database, version }, facts: [["version", version]] });
+    await output.report({ data: { database, dataVersion: version }, facts: [["version", version]] });
   },
 };

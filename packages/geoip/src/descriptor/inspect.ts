@@ -1,9 +1,9 @@
-import { type Facts, type Inspector, secondsText } from "@kit/core/toolkit";
+import { counted, type Facts, type Inspector, secondsText } from "@kit/core/toolkit";
 import { createGeoIp, type DatabaseInfo, GeoIpNoVersionError } from "../index.js";
 import { geoIpKeys } from "../keys.js";
 
 const dayMs = 86_400_000;
-const ageText = (ms: number): string => (ms < dayMs ? secondsText(ms) : `${String(Math.floor(ms / dayMs))} days`);
+const ageText = (ms: number): string => (ms < dayMs ? secondsText(ms) : counted(Math.floor(ms / dayMs), "day"));
 const instantText = (at: number | null): string => (at === null ? "not said" : new Date(at).toISOString());
 
 const factsOf = (info: DatabaseInfo): Facts => [
@@ -11,7 +11,7 @@ const factsOf = (info: DatabaseInfo): Facts => [
   ["version", info.version],
   ["format", info.format],
   ["age", `${ageText(info.ageMs)}, built ${instantText(info.builtAt)}, imported ${instantText(info.importedAt)}`],
-  ["ranges", `${String(info.ranges.v4)} of IPv4, ${String(info.ranges.v6)} of IPv6, in ${String(info.pages)} pages`],
+  ["ranges", `${String(info.ranges.v4)} of IPv4, ${String(info.ranges.v6)} of IPv6, in ${counted(info.pages, "page")}`],
   ["locales", info.locales.length === 0 ? "none" : info.locales.join(", ")],
   ["attribution", info.attribution ?? "not said"],
   ["previous", info.previous ?? "none is kept"],
@@ -24,10 +24,10 @@ export const geoIpInspector: Inspector = {
   look: async ({ redis, prefix }, database: string) => {
     const reader = createGeoIp(redis, database, { prefix });
     try {
-      const data = await reader.info();
-      const { version, ranges } = data;
-      const summary = `version ${version}, ${String(ranges.v4 + ranges.v6)} ranges`;
-      return { data, facts: factsOf(data), summary };
+      const info = await reader.info();
+      const { version, ranges, ...facts } = info;
+      const summary = `version ${version}, ${counted(ranges.v4 + ranges.v6, "range")}`;
+      return { data: { dataVersion: version, ranges, ...facts }, facts: factsOf(info), summary };
     } catch (error) {
       if (!(error instanceof GeoIpNoVersionError)) throw error;
       const facts: Facts = [

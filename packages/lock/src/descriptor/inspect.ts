@@ -47,7 +47,7 @@ const leaseText = (msLeft: number | null): string =>
   msLeft === null ? "never ends: somebody took its expiry away" : `ends in ${secondsText(msLeft)} unless renewed`;
 
 const summaryOf = ({ state, holder, msLeft, waiters }: LockReport): string =>
-  state === "free" ? "free" : `held by ${holder ?? ""}, ${leaseText(msLeft)}, ${String(waiters)} wait`;
+  state === "free" ? "free" : `held by ${holder ?? ""}, ${leaseText(msLeft)}, ${String(waiters)} waiting`;
 
 const factsOf = ({ lock, state, holder, since, msLeft, fencingToken, waiters, queue }: LockReport): Facts => {
   const held: Facts =

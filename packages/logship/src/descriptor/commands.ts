@@ -1,5 +1,5 @@
 import { stat } from "node:fs/promises";
-import { type CliCommand, type CommandCall, onAbort, unlessAborted } from "@kit/core/toolkit";
+import { type CliCommand, type CommandCall, counted, onAbort, unlessAborted } from "@kit/core/toolkit";
 import { isAboutContent } from "../errors.js";
 import { createReceiver, createShipper, LogshipError, type ReceivedFile, type ShippedFile } from "../index.js";
 import { concurrencyOption } from "../options.js";
@@ -34,7 +34,7 @@ const progressNotifier = ({ output, isSet }: CommandCall, writesLines: boolean) 
 const shippedText = ({ name, lines, textBytes, storedBytes, wasShipped }: ShippedFile): string =>
   wasShipped
     ? `${name}: was shipped before`
-    : `${name}: ${String(lines)} lines, ${bytesText(textBytes)}, stored as ${bytesText(storedBytes)}`;
+    : `${name}: ${counted(lines, "line")}, ${bytesText(textBytes)}, stored as ${bytesText(storedBytes)}`;
 
 export const shipCommand: CliCommand = {
   path: "ship",

@@ -1,5 +1,5 @@
 import type { Connection } from "@kit/core";
-import { type Facts, type Inspector, secondsText } from "@kit/core/toolkit";
+import { counted, type Facts, type Inspector, secondsText } from "@kit/core/toolkit";
 import { type ChannelStatus, createLogJob, createShipper, type JobFile } from "../index.js";
 import { logshipKeys } from "../keys.js";
 import { bytesText } from "./progress.js";
@@ -41,7 +41,7 @@ const channelFacts = (channel: ChannelStatus): Facts => {
 };
 
 const jobFacts = (files: readonly JobFile[]): Facts => [
-  ["job", `${String(files.filter(({ isDone }) => isDone).length)} of ${String(files.length)} files done`],
+  ["job", `${String(files.filter(({ isDone }) => isDone).length)} of ${counted(files.length, "file")} done`],
   ["lines", String(files.reduce((sum, { lines }) => sum + lines, 0))],
 ];
 
@@ -72,7 +72,7 @@ export const logshipInspector: Inspector = {
       file,
       isDone ? "done" : "in progress",
       bytesText(offset),
-      `${String(lines)} lines`,
+      counted(lines, "line"),
     ]);
     const rows = [...ofChannel, ...ofJob];
     const isUnknown = channel === null && job === null;

@@ -1,4 +1,4 @@
-import { type Facts, type InspectCall, type Inspector, type Report, secondsText } from "@kit/core/toolkit";
+import { counted, type Facts, type InspectCall, type Inspector, type Report, secondsText } from "@kit/core/toolkit";
 import { queueKeys } from "../keys.js";
 import { inspectJob, inspectQueue, type JobReport, type Overview } from "../manage/index.js";
 
@@ -31,11 +31,11 @@ const queueFacts = (queue: string, seen: Overview): Facts => {
     ["ready", `${String(waiting + prioritised)}, ${String(prioritised)} of them by priority`],
     ["delayed", countOf(delayed, nextDue, (at) => `the first due ${until(at)}`)],
     ["active", countOf(active, firstLeaseEnd, (at) => `the first lease ends ${until(at)} unless renewed`)],
-    ["dead", countOf(dead, oldestDead, (at) => `the oldest died ${until(at)}, ${String(deadBytes)} bytes in all`)],
+    ["dead", countOf(dead, oldestDead, (at) => `the oldest died ${until(at)}, ${counted(deadBytes, "byte")} in all`)],
     ...(lost === 0 ? [] : [["lost", `${String(lost)}, in no list of work: kit queue repair ${queue}`] as const]),
     [
       "so far",
-      `${String(completed)} completed, ${String(died)} died, ${String(crashed)} leases taken back, ${String(deadDropped)} dead letters dropped`,
+      `${String(completed)} completed, ${String(died)} died, ${counted(crashed, "lease")} taken back, ${counted(deadDropped, "dead letter")} dropped`,
     ],
   ];
 };
@@ -57,9 +57,9 @@ export const jobFacts = (report: JobReport): Facts => {
     ...(at === null ? [] : [[atNames[state], at] as const]),
     ["added", addedAt ?? "cannot be read"],
     ["priority", String(priority)],
-    ["attempts", `${String(attempts)} failed of ${String(maxAttempts)}, ${String(crashes)} crashes`],
+    ["attempts", `${String(attempts)} failed of ${String(maxAttempts)}, ${counted(crashes, "crash", "crashes")}`],
     ...(error === null ? [] : [["last error", `${error.name}: ${error.message}`] as const]),
-    ["data", `${String(bytes)} bytes`],
+    ["data", counted(bytes, "byte")],
   ];
 };
 

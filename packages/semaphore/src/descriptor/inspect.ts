@@ -83,7 +83,7 @@ export const semaphoreInspector: Inspector = {
   look: async ({ redis, prefix, text }, name: string) => {
     const data = await reportOf(redis, prefix, name, text("tenant"));
     const { permits, used, waiters } = data;
-    const summary = `${String(used)} of ${String(permits ?? 0)} in use, ${String(waiters)} wait`;
+    const summary = `${String(used)} of ${String(permits ?? 0)} in use, ${String(waiters)} waiting`;
     return { data, facts: factsOf(data), summary, isUnknown: permits === null };
   },
   listed: { things: "semaphores", keys: ["{NAME}:permits"], columns: ["permits", "holder", "waiters"] },

@@ -1,4 +1,4 @@
-import { countText, type Facts, type InspectCall, type Report } from "@kit/core/toolkit";
+import { counted, countText, type Facts, type InspectCall, type Report } from "@kit/core/toolkit";
 import type { Precision, RangeOptions, Stats, Summary } from "../index.js";
 import { looking } from "./looking.js";
 import { kindOf, listedSeries, type NamedSeries } from "./series.js";
@@ -135,7 +135,7 @@ const totalFacts = (total: number | Values): Facts => {
   if (typeof total === "number") return [["total", String(total)]];
   const { count, mean, stddev, min, max, p50, p90, p99 } = total;
   return [
-    ["total", `${String(count)} values, from ${numberText(min)} to ${numberText(max)}`],
+    ["total", `${counted(count, "value")}, from ${numberText(min)} to ${numberText(max)}`],
     ["mean", `${numberText(mean)}, standard deviation ${numberText(stddev)}`],
     ["quantiles", `50 % ${numberText(p50)}, 90 % ${numberText(p90)}, 99 % ${numberText(p99)}`],
   ];
@@ -158,7 +158,7 @@ const summaryOf = ({ kind, total, series }: MetricReport): string => {
   if (total === null) return `${String(series)} series`;
   return typeof total === "number"
     ? `${String(kind)}, total ${String(total)}`
-    : `${String(kind)}, ${String(total.count)} values`;
+    : `${String(kind)}, ${counted(total.count, "value")}`;
 };
 
 /** A question about a metric. Without `stepMs` about thirty buckets, or fewer. */
