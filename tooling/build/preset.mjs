@@ -14,15 +14,17 @@ const keptComment = /^-- (?:[\w.-]+\.lua(?: - |$)|KEYS\[|Needs |Defines |Librari
 
 /**
  * The text of a Lua file without what only people read: comments and indentation. Comments behind code stay: `--` may stand in a
- * string. Of a library only its name is left, by which the faults lab finds it; one that other packages join keeps its header, for
- * their contract tests.
+ * string. Of the first line the name is left, by which the faults lab finds it, and of a library no other comment. One that other
+ * packages join keeps its header, for their contract tests.
  */
 export const withoutComments = (lua) => {
-  const isOwnLibrary = /^-- Defines /m.test(lua) && !/^--.* Exported: /m.test(lua);
+  const isExported = /^--.* Exported: /m.test(lua);
+  const isOwnLibrary = /^-- Defines /m.test(lua) && !isExported;
   return lua
     .split("\n")
     .map((line) => (isOwnLibrary ? line.replace(/^(-- [\w.-]+\.lua) - .*|^--.*/, "$1").trim() : line.trim()))
     .filter((line) => line !== "" && (!line.startsWith("--") || keptComment.test(line)))
+    .map((line) => (isExported ? line : line.replace(/^(-- [\w.-]+\.lua) - .*/, "$1")))
     .map((line) => line.replace(/^(-- KEYS\[\w+\])\s+(\S+)\s+(\w+).*/, "$1 $2 $3"))
     .join("\n");
 };

@@ -1,7 +1,7 @@
 import { expect, it } from "vitest";
 import { withoutComments } from "../../build/preset.mjs";
 
-it("builds scripts without comments, except for the header that core reads", () => {
+it("builds scripts without comments, except for their names and what core reads of the header", () => {
   const lua = `-- take.lua - takes a job, if there is one.
 --
 -- KEYS[1]  waiting  list    the jobs
@@ -15,7 +15,7 @@ local waiting = KEYS[1]
   -- At most one.
 local job = redis.call('RPOP', waiting) -- nil: none
 return job == '--' and '-- x' or job`;
-  expect(withoutComments(lua)).toBe(`-- take.lua - takes a job, if there is one.
+  expect(withoutComments(lua)).toBe(`-- take.lua
 -- KEYS[1] waiting list
 local waiting = KEYS[1]
 -- Libraries
