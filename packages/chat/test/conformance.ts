@@ -45,7 +45,7 @@ const taken = async (chat: Chat): Promise<LeasedMessage> => {
   return (await chat.mailbox("box").take())[0]!;
 };
 
-/** Matches that come first. */
+/** The body of the first entry. */
 const first = async (entries: AsyncIterable<{ readonly body: unknown }>): Promise<unknown> => {
   for await (const { body } of entries) return body;
   return undefined;
