@@ -4,6 +4,7 @@ import {
   type CloseOptions,
   closeTimeoutMs,
   Deadline,
+  integerOption,
   inTime,
   newToken,
   traced,
@@ -40,7 +41,7 @@ import {
   resolveWaitOptions,
 } from "./options.js";
 import { type Accepted, Outbox, type Outgoing, refusalOf } from "./outbox.js";
-import { type ChatNews, type Message, messageOf, Reader } from "./reader.js";
+import { type Message, messageOf, type News, Reader } from "./reader.js";
 import * as scripts from "./scripts/index.js";
 import { ChatStore } from "./store.js";
 import { decodeToken, encodeToken, nowhere } from "./token.js";
@@ -53,6 +54,11 @@ export interface ChatEvents {
   /** A member left too much unacknowledged, and was removed. */
   readonly removed: readonly [event: { readonly chat: string; readonly member: string }];
   /**
+   * A position moved, and `to` was told of it: a member that listens with `positions` on this object. Own acknowledgements are
+   * among them.
+   */
+  readonly position: readonly [event: scripts.MovedPosition & { readonly to: string }];
+  /**
    * The server may drop keys when its memory is full: any, and with them chats, under an `allkeys-…` policy; under a `volatile-…` one
    * those with an expiry, which are the notes on client ids and, in a chat with `retain.ageMs`, its messages. Emitted once for each
    * policy.
@@ -63,12 +69,7 @@ export interface ChatEvents {
 }
 
 /** A page for a reader, and its place afterwards. */
-export interface Page<Body = unknown> {
-  readonly chats: readonly ChatNews<Body>[];
-  /** Chats that the member has left, or was removed from, since the token was made. */
-  readonly left: readonly string[];
-  /** Whether there is more to fetch now. */
-  readonly more: boolean;
+export interface Page<Body = unknown> extends News<Body> {
   /** For the next `fetch` or `wait` of this reader. */
   readonly token: string;
 }
@@ -156,7 +157,7 @@ export class Chat<Body = unknown> extends TypedEmitter<ChatEvents> implements As
     return await this.#create(chat, creation(options, this.#store.settings.maxBodyBytes));
   }
 
-  #create(chat: string, { members, config }: Creation): Promise<{ readonly created: boolean }> {
+  #create(chat: string, { members, config, receipts }: Creation): Promise<{ readonly created: boolean }> {
     return traced(
       "chat.create",
       () => ({ chat }),
@@ -167,7 +168,7 @@ export class Chat<Body = unknown> extends TypedEmitter<ChatEvents> implements As
         const epoch = newToken().replaceAll("-", "").slice(0, 16);
         const first = {
           keys: { ...keys.chat(chat), members: memberKeys.slice(0, pageSize) },
-          args: { chat, epoch, config, names: members.slice(0, pageSize) },
+          args: { chat, epoch, config, receipts: receipts ? "1" : "", names: members.slice(0, pageSize) },
         };
         const options = { ...this.#store.call(), op: epoch };
         const make = () => scripts.create.run(this.#store.context, first.keys, first.args, options);
@@ -230,12 +231,12 @@ export class Chat<Body = unknown> extends TypedEmitter<ChatEvents> implements As
    * for (const { messages } of chats) for (const message of messages) await show(message);
    */
   async fetch(member: string, options: FetchOptions = {}): Promise<Page<Body>> {
-    const { token, autoAck, ...budget } = resolveFetchOptions(options);
+    const { token, autoAck, positions, ...budget } = resolveFetchOptions(options);
     return await traced(
       "chat.fetch",
       () => ({ member }),
       async () => {
-        const reader = await this.#reader(member, token, false, budget.signal);
+        const reader = await this.#reader(member, token, false, positions, budget.signal);
         const page = await reader.next(budget);
         // A gap without a message behind it is passed, too; it would come again each time.
         const last = page.chats.flatMap(({ chat, messages, gap }): Ack[] => {
@@ -264,13 +265,13 @@ export class Chat<Body = unknown> extends TypedEmitter<ChatEvents> implements As
    * if (await chat.wait("bob", { token, waitMs: 30_000 })) page = await chat.fetch("bob", { token });
    */
   async wait(member: string, options: WaitOptions = {}): Promise<boolean> {
-    const { token, waitMs, signal } = resolveWaitOptions(options);
+    const { token, waitMs, positions = false, signal } = resolveWaitOptions(options);
     const deadline = waitMs === undefined ? undefined : Deadline.in(waitMs);
     return await traced(
       "chat.wait",
       () => ({ member }),
       async () => {
-        const reader = await this.#reader(member, token, false, signal);
+        const reader = await this.#reader(member, token, false, positions, signal);
         // The last page was not complete.
         return reader.standing.delivered.size > 0 || (await this.#waitFor(reader, deadline, signal));
       },
@@ -292,11 +293,15 @@ export class Chat<Body = unknown> extends TypedEmitter<ChatEvents> implements As
     let reader: Reader<Body> | undefined;
     const readerOf = async (): Promise<Reader<Body>> => {
       this.#assertOpen();
-      return (reader ??= await this.#reader(member, resolved.token, true, resolved.signal));
+      return (reader ??= await this.#reader(member, resolved.token, true, resolved.positions, resolved.signal));
     };
     const host = {
       next: (signal?: AbortSignal) =>
-        traced("chat.fetch", facts, async () => await (await readerOf()).next({ ...resolved, signal })),
+        traced("chat.fetch", facts, async () => {
+          const news = await (await readerOf()).next({ ...resolved, signal });
+          for (const moved of news.positions) this.emit("position", { ...moved, to: member });
+          return news;
+        }),
       wait: (signal?: AbortSignal) =>
         traced("chat.wait", facts, async () => await this.#waitFor(await readerOf(), undefined, signal)),
       ack: (message: Message) =>
@@ -367,9 +372,8 @@ export class Chat<Body = unknown> extends TypedEmitter<ChatEvents> implements As
     const highest = new Map<string, { chat: string; seq: number; at: number | undefined }>();
     for (const { chat, seq, at } of [messages].flat()) {
       keys.shardOf(chat);
-      if (!Number.isSafeInteger(seq) || seq < 0) throw new RangeError("Expected `seq` to be an integer from 0");
-      if (at !== undefined && (!Number.isSafeInteger(at) || at < 0))
-        throw new RangeError("Expected `at` to be an integer from 0");
+      integerOption("seq", seq, 0);
+      if (at !== undefined) integerOption("at", at, 0);
       if (seq > (highest.get(chat)?.seq ?? -1)) highest.set(chat, { chat, seq, at });
     }
     const outcomes = await Promise.allSettled(
@@ -660,11 +664,18 @@ export class Chat<Body = unknown> extends TypedEmitter<ChatEvents> implements As
     member: string,
     token: string | undefined,
     keepsCursors: boolean,
+    positions: boolean,
     signal: AbortSignal | undefined,
   ): Promise<Reader<Body>> {
     const { keys } = await this.#open(signal);
     keys.member(0, member);
-    return new Reader<Body>(this.#store, member, decodeToken(member, token, keys.shards), keepsCursors);
+    return new Reader<Body>(
+      this.#store,
+      member,
+      decodeToken(member, token, keys.shards),
+      keepsCursors,
+      positions ? this.#watcher.hearing : undefined,
+    );
   }
 
   async #waitFor(

@@ -29,5 +29,6 @@ export type {
   WaitOptions,
 } from "./options.js";
 export type { Accepted } from "./outbox.js";
-export type { ChatNews, Gap, Message } from "./reader.js";
+export type { ChatNews, Gap, Message, News } from "./reader.js";
+export type { MovedPosition } from "./scripts/index.js";
 export type { CloseOptions } from "@kit/core/toolkit";

@@ -8,10 +8,10 @@ import { slotOf } from "@kit/core/toolkit";
  * | Key                                  | Type   | Content                                                    | Life                       |
  * | ------------------------------------ | ------ | ---------------------------------------------------------- | -------------------------- |
  * | `kit:chat:{shards}:layout`           | hash   | `layout`, `shards`                                         | permanent                  |
- * | `kit:chat:{<tag>}:heads`             | hash   | chat → `head floor headAt bytes floorBytes`                | while the shard has chats  |
- * | `kit:chat:{<tag>}:activity`          | stream | what changed: `c` chat, `s` sequence, `j` joined, `l`, `d` left | permanent, ~4,096 entries  |
+ * | `kit:chat:{<tag>}:heads`             | hash   | chat → `head floor headAt bytes floorBytes`; empty field: until when positions are heard | while the shard has chats  |
+ * | `kit:chat:{<tag>}:activity`          | stream | what changed: `c` chat, `s` sequence, `j` joined, `l`, `d` left, `p` position | permanent, ~4,096 entries  |
  * | `kit:chat:{<tag>}:member:<user>`     | hash   | chat → `position from joinId epoch`                      | while it has chats there   |
- * | `kit:chat:{<tag>}:meta:<chat>`       | hash   | `layout`, `epoch`, `config`, `createdAt`, `losses`, `own:<user>` | until `delete()`           |
+ * | `kit:chat:{<tag>}:meta:<chat>`       | hash   | `layout`, `epoch`, `config`, `createdAt`, `losses`, `receipts`, `own:<user>` | until `delete()`           |
  * | `kit:chat:{<tag>}:messages:<chat>`   | stream | `<sequence>-<ms>`: `f` sender; body `s`, `j` or `x`; `t`   | until `delete()`, or `ageMs` |
  * | `kit:chat:{<tag>}:positions:<chat>`  | zset   | member → position                                          | until `delete()`           |
  * | `kit:chat:{<tag>}:sent-even:<chat>`  | hash   | sender and client id → `sequence ms`, in windows of `dedupeMs` | to the window after the next |

@@ -93,6 +93,13 @@ export interface CreateOptions {
    * @default 600000
    */
   readonly dedupeMs?: number | undefined;
+  /**
+   * Whether members hear of each other's positions, as of receipts: see `positions` of `fetch`, `wait` and `listen`. Without it
+   * each hears only of its own, that another device has moved.
+   *
+   * @default false
+   */
+  readonly receipts?: boolean | undefined;
 }
 
 /** Settings of a mailbox, fixed at its creation. Acknowledged messages are always dropped. */
@@ -187,11 +194,19 @@ export interface FetchOptions {
    * @default false
    */
   readonly autoAck?: boolean | undefined;
+  /**
+   * Whether this reader is told of positions that moved: the member's own, also by this device, and in chats with `receipts`
+   * everybody's. They are hints, announced while somebody asks for them, on any chat object, and for 30 s more; a reader that
+   * begins, or was away for longer, asks `unread()`.
+   *
+   * @default false
+   */
+  readonly positions?: boolean | undefined;
   readonly signal?: AbortSignal | undefined;
 }
 
 /** How long to wait. */
-export interface WaitOptions extends Pick<FetchOptions, "token" | "signal"> {
+export interface WaitOptions extends Pick<FetchOptions, "token" | "positions" | "signal"> {
   /**
    * How long at most, in milliseconds.
    *
@@ -201,7 +216,7 @@ export interface WaitOptions extends Pick<FetchOptions, "token" | "signal"> {
 }
 
 /** How to listen. */
-export interface ListenOptions extends Pick<FetchOptions, "token" | "maxBytes" | "signal"> {
+export interface ListenOptions extends Pick<FetchOptions, "token" | "maxBytes" | "positions" | "signal"> {
   /**
    * How many messages are fetched at once.
    *
@@ -307,14 +322,15 @@ export const chatSettings = (options: ChatOptions): ChatSettings => {
 export interface Creation {
   readonly members: readonly string[];
   readonly config: string;
+  readonly receipts: boolean;
 }
 
 /** @throws {TypeError | RangeError} an option is not what it should be. */
 export const creation = (options: CreateOptions, defaultMaxBody: number, isMailbox = false): Creation => {
-  const names = ["members", "retain", "whenFull", "senders", "lag", "maxBodyBytes", "dedupeMs"];
+  const names = ["members", "retain", "whenFull", "senders", "lag", "maxBodyBytes", "dedupeMs", "receipts"];
   const given = optionsObject("options", options, names);
   const { members = [], whenFull = "drop", senders = "members", dedupeMs = 600_000 } = given;
-  const { maxBodyBytes = defaultMaxBody } = given;
+  const { maxBodyBytes = defaultMaxBody, receipts = false } = given;
   if (!Array.isArray(members)) throw new TypeError("Expected `members` to be an array of names");
   const retain = optionsObject<Retention>("retain", given.retain ?? { count: 10_000 }, [
     "count",
@@ -341,7 +357,7 @@ export const creation = (options: CreateOptions, defaultMaxBody: number, isMailb
   ];
   if (whenFull === "refuse" && !readByAll && ageMs === undefined)
     throw new RangeError("Expected `retain` to have `readByAll` or `ageMs` where `whenFull` is refuse");
-  return { members: [...new Set(members)], config: config.join(" ") };
+  return { members: [...new Set(members)], config: config.join(" "), receipts: booleanOption("receipts", receipts) };
 };
 
 /** @throws {TypeError | RangeError} an option is not what it should be. */
@@ -380,31 +396,33 @@ export const resolveSendOptions = <Body>(options: SendOptions<Body>): SendOption
 
 /** @throws {TypeError | RangeError} an option is not what it should be. */
 export const resolveFetchOptions = (options: FetchOptions): ResolvedFetchOptions => {
-  const given = optionsObject("options", options, ["token", "limit", "maxBytes", "autoAck", "signal"]);
-  const { token, limit = 500, maxBytes = 1_048_576, autoAck = false, signal } = given;
+  const given = optionsObject("options", options, ["token", "limit", "maxBytes", "autoAck", "positions", "signal"]);
+  const { token, limit = 500, maxBytes = 1_048_576, autoAck = false, positions = false, signal } = given;
   return {
     token,
     limit: integerOption("limit", limit, 1, 10_000),
     maxBytes: integerOption("maxBytes", maxBytes, 1),
     autoAck: booleanOption("autoAck", autoAck),
+    positions: booleanOption("positions", positions),
     signal: signalOption("signal", signal),
   };
 };
 
 /** @throws {TypeError | RangeError} an option is not what it should be. */
 export const resolveWaitOptions = (options: WaitOptions): WaitOptions => {
-  const given = optionsObject("options", options, ["token", "waitMs", "signal"]);
+  const given = optionsObject("options", options, ["token", "waitMs", "positions", "signal"]);
   if (given.waitMs !== undefined) integerOption("waitMs", given.waitMs, 0);
+  if (given.positions !== undefined) booleanOption("positions", given.positions);
   signalOption("signal", given.signal);
   return given;
 };
 
 /** @throws {TypeError | RangeError} an option is not what it should be. */
 export const resolveListenOptions = (options: ListenOptions): ResolvedListenOptions => {
-  const given = optionsObject("options", options, ["token", "limit", "maxBytes", "maxInFlight", "signal"]);
-  const { maxInFlight = 1_000, token, limit = 100, maxBytes, signal } = given;
+  const given = optionsObject("options", options, ["token", "limit", "maxBytes", "maxInFlight", "positions", "signal"]);
+  const { maxInFlight = 1_000, token, limit = 100, maxBytes, positions, signal } = given;
   return {
-    ...resolveFetchOptions({ token, limit, maxBytes, signal }),
+    ...resolveFetchOptions({ token, limit, maxBytes, positions, signal }),
     maxInFlight: integerOption("maxInFlight", maxInFlight, 1),
   };
 };

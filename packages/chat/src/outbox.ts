@@ -6,9 +6,8 @@ import type { StoredBody } from "./body.js";
 import { ChatAckError, ChatFullError, ChatMemberError, ChatTooLargeError, ChatUnknownError } from "./errors.js";
 import type { DurableOption } from "./options.js";
 import * as scripts from "./scripts/index.js";
+import { refusal } from "./scripts/index.js";
 import type { ChatStore } from "./store.js";
-
-const { refusal } = scripts;
 
 /** The most messages, and bytes of them, in one call. */
 const batchItems = 100;
@@ -74,7 +73,7 @@ const batching = (store: ChatStore, what: string): Omit<BatcherOptions<object, n
 export const refusalOf = (code: number, chat: string, member: string): KitError | undefined => {
   if (code === refusal.unknown) return new ChatUnknownError(chat);
   if (code === refusal.notMember) return new ChatMemberError(chat, member);
-  if (code === refusal.layout) return new KitError("KIT_LAYOUT", "The chat was written by a newer version");
+  if (code === refusal.layout) return scripts.layoutError();
   return undefined;
 };
 
@@ -183,8 +182,8 @@ export class Outbox {
       send: async (items, deadline) => {
         const { keys } = await this.#store.open();
         const places = items.flatMap(({ chat, member }) => {
-          const { meta, heads, messages, positions } = keys.chat(chat);
-          return [meta, heads, messages, positions, keys.member(keys.shardOf(chat), member)];
+          const { meta, heads, messages, positions, activity } = keys.chat(chat);
+          return [meta, heads, messages, positions, keys.member(keys.shardOf(chat), member), activity];
         });
         const operands = items.flatMap(({ chat, member, seq, at }) => [chat, member, seq, at ?? ""]);
         const options = { deadlineMs: Math.max(1, deadline.remainingMs) };

@@ -1,6 +1,15 @@
 import { decodeBody } from "./body.js";
+import type { Hearing } from "./hearing.js";
 import type { Keys } from "./keys.js";
-import { type Change, changes, type ReadReply, read, type ShardChanges, type StoredMessage } from "./scripts/index.js";
+import {
+  type Change,
+  changes,
+  type MovedPosition,
+  type ReadReply,
+  read,
+  type ShardChanges,
+  type StoredMessage,
+} from "./scripts/index.js";
 import type { ChatStore } from "./store.js";
 import type { Cursor, Standing } from "./token.js";
 
@@ -46,6 +55,11 @@ export interface News<Body> {
   readonly chats: readonly ChatNews<Body>[];
   /** Chats that the member has left, or was removed from, since the token was made. */
   readonly left: readonly string[];
+  /**
+   * With `positions`, those that moved since the token was made: the member's own, and in chats with `receipts` everybody's. In
+   * the order of moving; a later one of the same member and chat replaces an earlier one.
+   */
+  readonly positions: readonly MovedPosition[];
   /** Whether there is more to fetch now. */
   readonly more: boolean;
 }
@@ -78,7 +92,7 @@ const mostBegun = 7_800;
 /** The most chats that one script reads, for the same reason. */
 const mostRead = 1_000;
 
-const unchanged = { isMore: false, changes: [], left: [], names: [] };
+const unchanged = { isMore: false, changes: [], left: [], names: [], moved: [] };
 
 /** A page of one chat. */
 interface ChatPage<Body> {
@@ -97,14 +111,17 @@ export class Reader<Body> {
   readonly standing: Standing;
   readonly #store: ChatStore;
   readonly #keepsCursors: boolean;
+  /** Only of a reader that is told of positions. */
+  readonly hearing: Hearing | undefined;
   /** Chats of which the last page gave only a part. */
   readonly #begun: Set<string>;
 
-  constructor(store: ChatStore, member: string, standing: Standing, keepsCursors: boolean) {
+  constructor(store: ChatStore, member: string, standing: Standing, keepsCursors: boolean, hearing?: Hearing) {
     this.#store = store;
     this.member = member;
     this.standing = standing;
     this.#keepsCursors = keepsCursors;
+    this.hearing = hearing;
     this.#begun = new Set(standing.delivered.keys());
   }
 
@@ -114,8 +131,9 @@ export class Reader<Body> {
     const { parts } = this.standing;
     const perShard = Math.min(mostChats, Math.max(1, Math.ceil(limit / keys.shards)));
     const found: ShardChanges[] = [];
-    await Promise.all(
-      groups.map(async (group) => {
+    await Promise.all([
+      this.hearing?.renew(),
+      ...groups.map(async (group) => {
         const replies = await changes.run(
           this.#store.context,
           { keys: group.flatMap((shard) => shardKeys(keys, shard, this.member)) },
@@ -123,6 +141,7 @@ export class Reader<Body> {
             user: this.member,
             limit: perShard,
             names: names ? 1 : 0,
+            moves: this.hearing ? 1 : 0,
             parts: [...group.map((shard) => parts[shard] ?? ""), ...this.#begunIn(keys, group)],
           },
           this.#store.call(signal),
@@ -130,7 +149,7 @@ export class Reader<Body> {
         for (const [place, shard] of group.entries())
           found[shard] = replies[place] ?? { ...unchanged, part: parts[shard] ?? "" };
       }),
-    );
+    ]);
     return found;
   }
 
@@ -155,18 +174,23 @@ export class Reader<Body> {
   async next({ limit, maxBytes, signal }: Budget): Promise<News<Body>> {
     const gone = new Set<string>();
     const left: string[] = [];
+    const positions: MovedPosition[] = [];
     for (;;) {
       const { keys } = await this.#store.open(signal);
       const shards = await this.look(limit, false, signal);
       const wanted = shards.map((shard) => shard.changes.filter((change) => this.#isNews(change, gone)));
       const pages = await this.#read(wanted, { limit, maxBytes, signal }, gone);
       const isCut = this.#moveOn(keys, shards, wanted, pages, gone);
-      for (const [index, shard] of shards.entries()) if (!isCut[index]) left.push(...shard.left);
+      for (const [index, shard] of shards.entries())
+        if (!isCut[index]) {
+          left.push(...shard.left);
+          positions.push(...shard.moved);
+        }
       const chats = Array.from(pages.values(), ({ news }) => news).filter(
         ({ messages, gap, reset }) => messages.length > 0 || gap || reset,
       );
       const more = shards.some(({ isMore }, index) => isMore || isCut[index]);
-      if (chats.length > 0 || left.length > 0 || !more) return { chats, left, more };
+      if (chats.length > 0 || left.length > 0 || positions.length > 0 || !more) return { chats, left, positions, more };
     }
   }
 

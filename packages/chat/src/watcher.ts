@@ -9,6 +9,7 @@ import {
   pause,
   settled,
 } from "@kit/core/toolkit";
+import { Hearing } from "./hearing.js";
 import type { Keys } from "./keys.js";
 import { Reader } from "./reader.js";
 import type { ChatStore } from "./store.js";
@@ -26,7 +27,8 @@ interface Entry {
 /** The chats and the waits of one member in this process, or of all that follow one chat. */
 interface Interest {
   readonly chats: Set<string>;
-  readonly waiters: Set<() => void>;
+  /** Each with whether it is told of positions. */
+  readonly waiters: Map<() => void, boolean>;
 }
 
 /** The state of a shard, as one connection has read it. */
@@ -93,10 +95,14 @@ export class Watcher {
   readonly #running = new Set<string>();
   readonly #closing = new AbortController();
   readonly #onError: (error: KitError) => void;
+  readonly hearing: Hearing;
+  /** Waits that are told of positions. */
+  #hearers = 0;
 
   constructor(store: ChatStore, onError: (error: KitError) => void) {
     this.#store = store;
     this.#onError = onError;
+    this.hearing = new Hearing(store, onError);
   }
 
   /**
@@ -109,7 +115,7 @@ export class Watcher {
     deadline: Deadline | undefined,
     signal: AbortSignal | undefined,
   ): Promise<boolean> {
-    const { member, standing } = reader;
+    const { member, standing, hearing } = reader;
     const name = ofMember(member);
     const isWalking = (): boolean => !standing.parts.every((part) => part.startsWith("a "));
     for (
@@ -119,13 +125,13 @@ export class Watcher {
     ) {
       const isWithNames = isFirst || !isWalking();
       const shards = await reader.look(Infinity, isWithNames, signal);
-      if (shards.some(({ changes, left }) => changes.length > 0 || left.length > 0)) return true;
+      if (shards.some(({ changes, left, moved }) => changes.length + left.length + moved.length > 0)) return true;
       standing.parts.splice(0, Infinity, ...shards.map(({ part }) => part));
       if (shards.some(({ isMore }) => isMore) || !isWithNames) continue;
       const chats = shards.flatMap(({ names }) => names);
       if (!this.#learn(name, standing.parts, chats)) return true;
     }
-    return await this.#wait(name, standing.parts, deadline, signal);
+    return await this.#wait(name, standing.parts, deadline, signal, hearing !== undefined);
   }
 
   /** The present place of the shards. Read the chat after this and before `waitFor`, and nothing is missed. */
@@ -165,7 +171,7 @@ export class Watcher {
     }
     if (this.#interests.has(name)) return true;
     this.#makeRoom();
-    const interest: Interest = { chats: new Set(), waiters: new Set() };
+    const interest: Interest = { chats: new Set(), waiters: new Map() };
     this.#interests.set(name, interest);
     for (const chat of chats) this.#add(interest, chat);
     for (const [shard, id] of ids.entries()) {
@@ -185,18 +191,23 @@ export class Watcher {
     parts: readonly string[],
     deadline: Deadline | undefined,
     signal: AbortSignal | undefined,
+    hears = false,
   ): Promise<boolean> {
     const { groups } = await this.#store.open(signal);
     const interest = this.#interests.get(name);
-    if (!interest || this.#closing.signal.aborted || this.#mayHaveMissed(interest, parts)) return true;
+    if (!interest || this.#closing.signal.aborted || this.#mayHaveMissed(interest, parts, hears)) return true;
     return await settled<boolean>(
       { deadline, signal },
       ({ resolve }) => resolve(false),
       ({ resolve }) => {
         const wake = (): void => resolve(true);
-        interest.waiters.add(wake);
+        interest.waiters.set(wake, hears);
+        this.#hearers += Number(hears);
         for (const group of groups) if (!this.#running.has(group.join())) void this.#run(group);
-        return () => void interest.waiters.delete(wake);
+        return () => {
+          interest.waiters.delete(wake);
+          this.#hearers -= Number(hears);
+        };
       },
     );
   }
@@ -208,13 +219,20 @@ export class Watcher {
   }
 
   /** Whether an entry after `parts` concerns the member, or may have been missed. */
-  #mayHaveMissed({ chats }: Interest, parts: readonly string[]): boolean {
+  #mayHaveMissed(interest: Interest, parts: readonly string[], hears: boolean): boolean {
     return parts.some((part, shard) => {
       const id = part.slice("a ".length);
       const tail = this.#tails.get(shard);
       if (!part.startsWith("a ") || !tail || isAfter(tail.since, id)) return true;
-      return tail.recent.some((entry) => isAfter(entry.id, id) && chats.has(entry.chat));
+      return tail.recent.some((entry) => isAfter(entry.id, id) && this.#concerns(interest, entry, hears));
     });
+  }
+
+  /** Whether an entry is news in a chat of the member: a position is its own, or one that all members may know. */
+  #concerns(interest: Interest, { chat, kind, values }: Entry, hears: boolean): boolean {
+    if (!interest.chats.has(chat)) return false;
+    const [member = "", , isOpen] = values;
+    return kind !== "p" || (hears && (isOpen !== undefined || this.#interests.get(ofMember(member)) === interest));
   }
 
   /** Whether entries after `parts` are no longer kept. */
@@ -246,9 +264,11 @@ export class Watcher {
     tail.last = entry.id;
     tail.recent.push(entry);
     if (tail.recent.length > mostRecent) tail.since = tail.recent.shift()?.id ?? tail.since;
-    if (entry.kind === "s" || entry.kind === "r")
-      for (const interest of this.#byChat.get(entry.chat) ?? []) wakeAll(interest);
-    else
+    const isMove = entry.kind === "p";
+    if (isMove || entry.kind === "s" || entry.kind === "r") {
+      for (const interest of this.#byChat.get(entry.chat) ?? [])
+        if (this.#concerns(interest, entry, true)) wakeAll(interest, isMove);
+    } else
       for (const member of entry.values) {
         const interest = this.#interests.get(ofMember(member));
         if (!interest) continue;
@@ -305,6 +325,7 @@ export class Watcher {
       const lasts = tails.flatMap((tail) => (tail ? [tail.last] : []));
       if (lasts.length < tails.length) return false;
       if (!isSure && !(await this.#areThere(connection, names, lasts))) return false;
+      if (this.#hearers > 0) void this.hearing.renew();
       const args = ["BLOCK", blockMs, "COUNT", pageEntries, "STREAMS", ...names, ...lasts];
       const reply = streamsOf(await connection.call("XREAD", args, blockMs + answerMs));
       onReply();
@@ -359,8 +380,9 @@ export class Watcher {
   }
 }
 
-const wakeAll = ({ waiters }: Interest): void => {
-  for (const wake of [...waiters]) wake();
+/** `isMove`: only those that are told of positions. */
+const wakeAll = ({ waiters }: Interest, isMove = false): void => {
+  for (const [wake, hears] of [...waiters]) if (hears || !isMove) wake();
 };
 
 const replyOf = (error: unknown): string => (error instanceof Error ? error.message : "");

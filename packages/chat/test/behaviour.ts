@@ -1257,15 +1257,15 @@ export const chatBehaviour = (mode: RedisMode, login?: Login): void => {
         return { ...fixture().keysOf(room), member, members: member };
       };
       const { create, forget, remove } = scripts;
-      const inMailboxes = ["chat.mailbox", "chat.settle", "chat.take"];
+      const elsewhere = ["chat.hear", "chat.mailbox", "chat.settle", "chat.take"];
       slots.itRanAll(
         keys,
         () => [
           { script: remove, args: [room] },
-          { script: create, args: [room, "epoch", "0 0 0 0 0 0 65536 0 0 60000", "ann"] },
+          { script: create, args: [room, "epoch", "0 0 0 0 0 0 65536 0 0 60000", "", "ann"] },
           { script: forget, args: [room, "ann"] },
         ],
-        inMailboxes,
+        elsewhere,
       );
     }
   });

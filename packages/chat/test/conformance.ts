@@ -117,6 +117,7 @@ export const conformance: Conformance = {
             lag: refusing({ messages: 0 }, { ageMs: 0 }, { days: 1 }),
             maxBodyBytes,
             dedupeMs,
+            receipts: boolean,
           },
           prepare: (chat) => chat.unread("ann"),
           run: (chat, options: CreateOptions) => chat.create(room, options),
@@ -132,7 +133,7 @@ export const conformance: Conformance = {
           trace: ["kit:chat.send", { chat: room, from: "ann" }],
         },
         fetch: {
-          options: { token, limit: integer(1, 10_000), maxBytes, autoAck: boolean, signal },
+          options: { token, limit: integer(1, 10_000), maxBytes, autoAck: boolean, positions: boolean, signal },
           prepare: sent,
           run: (chat, options: FetchOptions) => chat.fetch("bob", options),
           named: (chat, name) => chat.fetch(name),
@@ -143,7 +144,7 @@ export const conformance: Conformance = {
           run: (chat, options: FetchOptions) => chat.fetch("nobody", options),
         },
         wait: {
-          options: { token, waitMs: integer(0), signal },
+          options: { token, waitMs: integer(0), positions: boolean, signal },
           required: { waitMs: 100 },
           prepare: sent,
           run: (chat, options: WaitOptions) => chat.wait("bob", options),
@@ -157,7 +158,7 @@ export const conformance: Conformance = {
           waits: true,
         },
         "listen, to each": {
-          options: { token, limit: integer(1, 10_000), maxBytes, maxInFlight: integer(1), signal },
+          options: { token, limit: integer(1, 10_000), maxBytes, maxInFlight: integer(1), positions: boolean, signal },
           prepare: made,
           run: (chat, options: ListenOptions) => chat.listen("bob", options).each(() => undefined),
           waits: true,

@@ -304,6 +304,29 @@ describe("a full server", () => {
   });
 });
 
+describe("a full server, for a reader that asks for positions", () => {
+  it("gives messages, and it hears again once there is room", async () => {
+    const chat = await made();
+    await sendMany(chat, "ann", 1);
+    const codes: string[] = [];
+    chat.on("error", ({ code }) => codes.push(code));
+    await node().call("CONFIG", "SET", "maxmemory", "1");
+    redis.defer(() => node().call("CONFIG", "SET", "maxmemory", "0"));
+    const read = async (token?: string) => await chat.fetch("bob", { token, positions: true });
+    expect(seqsOf(await read())).toEqual([1]);
+    const { token } = await read();
+    expect(codes).toEqual(["KIT_SERVER_FULL"]);
+    await chat.ack("bob", { chat: room, seq: 1 });
+    expect((await read(token)).positions).toEqual([]);
+    await node().call("CONFIG", "SET", "maxmemory", "0");
+    const page = await read(token);
+    expect(codes).toEqual(["KIT_SERVER_FULL", "KIT_RECOVERED"]);
+    await sendMany(chat, "ann", 1);
+    await chat.ack("bob", { chat: room, seq: 2 });
+    expect((await read(page.token)).positions).toEqual([{ chat: room, member: "bob", position: 2 }]);
+  });
+});
+
 describe("another version", () => {
   it("may add fields to messages, which this one ignores", async () => {
     const chat = await made();

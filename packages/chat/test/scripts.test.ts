@@ -13,7 +13,7 @@ it("keeps the contract of scripts", async () => {
   const all = Object.values(scripts).flatMap((one) =>
     typeof one === "object" && "sources" in one ? [{ ...one, source: one.sources }] : [],
   );
-  expect(all).toHaveLength(17);
+  expect(all).toHaveLength(18);
   expect(await contract(all, redis.server)).toEqual([]);
 });
 

@@ -14,6 +14,7 @@ export const descriptor: PackageDescriptor = {
       ["HGET", key, "f"],
       ["HGETALL", key],
       ["HKEYS", key],
+      ["HLEN", key],
       ["HMGET", key, "f"],
       ["HSCAN", key, 0],
       ["PEXPIRE", key, 1],

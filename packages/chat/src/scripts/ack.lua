@@ -1,6 +1,7 @@
 -- ack.lua - moves positions forward, never back, and drops what all have read.
 --
--- KEYS[n]  keys      any     for each acknowledgement: meta, heads, messages, positions of the chat, and the member's chats
+-- KEYS[n]  keys      any     for each acknowledgement: meta, heads, messages, positions of the chat, the member's
+--                            chats, and activity
 -- ARGV[n]  operands  string  for each acknowledgement: chat, member, sequence, and the message's time; empty: not checked
 --
 -- Reply     {code, …}  for each 0 its position is there or beyond; 1 no such chat; 2 no member; 6 beyond the head; 7 another
@@ -26,10 +27,10 @@ local function passOwn(own, position, head)
   return position, table.concat(left, ',')
 end
 
-local function acknowledge(chat, user, sequence, at, meta, heads, messages, positions, member)
+local function acknowledge(chat, user, sequence, at, meta, heads, messages, positions, member, activity)
   -- Removes nothing. At maxmemory Redis allows writes in a script after one that can only free memory.
   redis.call('ZREM', positions, '')
-  local state, refusal = openChat(chat, meta, heads, messages, positions, { ownField(user) })
+  local state, refusal = openChat(chat, meta, heads, messages, positions, { ownField(user), 'receipts' })
   if not state then return refusal end
   local position, rest, epoch = string.match(redis.call('HGET', member, chat) or '', '^(%d+) (%d+ %S+ (.*))$')
   if epoch ~= state.id then return 2 end
@@ -58,6 +59,8 @@ local function acknowledge(chat, user, sequence, at, meta, heads, messages, posi
   redis.call('HSET', member, chat, int(sequence) .. ' ' .. rest)
   redis.call('ZADD', positions, int(sequence), user)
   if trim(state, messages, positions, now) or state.isRecovered then saveChat(state, meta, heads) end
+  -- Last, since a repeat of the call finds the position there and ends above.
+  if now < state.heardUntil then announce(activity, chat, 'p', { user, int(sequence), state.own[2] or nil }) end
   return 0
 end
 
@@ -67,11 +70,12 @@ for i = 0, #operands / 4 - 1 do
     operands[4 * i + 2],
     operands[4 * i + 3],
     operands[4 * i + 4],
-    keys[5 * i + 1],
-    keys[5 * i + 2],
-    keys[5 * i + 3],
-    keys[5 * i + 4],
-    keys[5 * i + 5]
+    keys[6 * i + 1],
+    keys[6 * i + 2],
+    keys[6 * i + 3],
+    keys[6 * i + 4],
+    keys[6 * i + 5],
+    keys[6 * i + 6]
   )
 end
 return reply

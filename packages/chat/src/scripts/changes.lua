@@ -4,22 +4,25 @@
 -- ARGV[1]  user   string   whose chats
 -- ARGV[2]  limit  integer  how many chats of a shard to find
 -- ARGV[3]  names  integer  1: name all chats of the user, too
+-- ARGV[4]  moves  integer  1: tell positions that moved, too
 -- ARGV[n]  parts  string   where the reader stands in each shard. Empty: nowhere. `a ID`: it has seen the activity up to
 --                          ID. `w CURSOR ID SINCE`: it walks all chats, will then have seen ID, and has seen what is older
 --                          than SINCE, epoch milliseconds; `-`: it goes by positions
 --                          After these, in pairs: a shard's place, and a chat of it of which a reader that goes by
 --                          positions was given something
 --
--- Reply     {{part, isMore, {chat, membership, head, start, …}, {left, …}, {name, …}}, …}  for each shard: where the reader
+-- Reply     {{part, isMore, {chat, membership, head, start, …}, {left, …}, {name, …}, {{chat, member, position}, …}}, …}  for each
+--           shard: where the reader
 --           will stand; whether there is more to look through; what may be new, and from where: `SEQUENCE`,
 --           `SEQUENCE@MS` for the earlier of a position and a time, or `SEQUENCE>MS`, where a chat that was created after
---           that time is another one than the reader knew; chats that the user has left; all chats. 0 in its
+--           that time is another one than the reader knew; chats that the user has left; all chats; positions that moved. 0 in its
 --           place: nothing happened there since, and no names were asked for
 local keys = KEYS
 local user = ARGV[1]
 local limit = tonumber(ARGV[2])
 local names = ARGV[3]
-local parts = { unpack(ARGV, 4) }
+local moves = ARGV[4]
+local parts = { unpack(ARGV, 5) }
 local shards = #keys / 3
 local mostEntries = 500
 
@@ -33,6 +36,17 @@ end
 local function lastActivity(activity)
   local last = redis.call('XREVRANGE', activity, '+', '-', 'COUNT', 1)[1]
   return last and last[1] or '0-0'
+end
+
+-- Adds what an entry says of a position to those that moved, if it concerns the user: its own, or one that all members may know. One
+-- from before it joined is of an earlier chat of that name.
+local function addMoved(moved, entry, membership)
+  local fields = entry[2]
+  if fields[3] ~= 'p' then return end
+  local ms, count = partsOf(entry[1])
+  local _, _, joinedMs, joinedCount = membershipOf(membership)
+  if not joinedMs or joinedMs > ms or joinedMs == ms and joinedCount > count then return end
+  if fields[4] == user or fields[8] then moved[#moved + 1] = { fields[2], fields[4], fields[6] } end
 end
 
 -- The changes after an entry of the activity; 0 if there are none; nil if that entry is not there, so that others may be missing.
@@ -64,7 +78,7 @@ local function follow(activity, member, heads, id)
   end
   local memberships = redis.call('HMGET', member, unpack(chats))
   local records = redis.call('HMGET', heads, unpack(chats))
-  local found, left, done, isTaken = {}, {}, id, {}
+  local found, left, done, isTaken, moved = {}, {}, id, {}, {}
   for i = 2, #entries do
     local chat = entries[i][2][2]
     local place = order[chat]
@@ -86,10 +100,11 @@ local function follow(activity, member, heads, id)
       end
       isTaken[chat] = true
     end
+    if moves == '1' then addMoved(moved, entries[i], memberships[place]) end
     done = entries[i][1]
   end
   local isMore = (#entries > mostEntries or done ~= entries[#entries][1]) and 1 or 0
-  return { 'a ' .. done, isMore, found, left }
+  return { 'a ' .. done, isMore, found, left, {}, moved }
 end
 
 -- A chat that was delivered in part continues, even if another reader of the member acknowledges it meanwhile.
@@ -134,9 +149,9 @@ local function walk(member, heads, cursor, id, since, isBegun)
     for chat in pairs(isBegun) do
       if redis.call('HEXISTS', member, chat) == 0 then left[#left + 1] = chat end
     end
-    return { 'a ' .. id, 0, found, left }
+    return { 'a ' .. id, 0, found, left, {}, {} }
   end
-  return { 'w ' .. page[1] .. ' ' .. id .. ' ' .. since, 1, found, {} }
+  return { 'w ' .. page[1] .. ' ' .. id .. ' ' .. since, 1, found, {}, {}, {} }
 end
 
 local reply = {}
@@ -153,10 +168,8 @@ for i = 1, shards do
     result = walk(member, heads, cursor, id, since, begun[i])
   end
   if names == '1' then
-    if result == 0 then result = { part, 0, {}, {} } end
+    if result == 0 then result = { part, 0, {}, {}, {}, {} } end
     result[5] = redis.call('HKEYS', member)
-  elseif result ~= 0 then
-    result[5] = {}
   end
   reply[i] = result
 end

@@ -11,6 +11,7 @@
 -- ARGV[1]  chat        string  its name
 -- ARGV[2]  epoch       string  random name of this life of the chat; also the id of this operation
 -- ARGV[3]  config      string  settings, ten numbers
+-- ARGV[4]  receipts    string  1: members hear of each other's positions; or empty
 -- ARGV[n]  names       string  the members' names
 --
 -- Reply     0   made, now or by an earlier try of this call
@@ -28,7 +29,8 @@ local members = { unpack(KEYS, 8) }
 local chat = ARGV[1]
 local epoch = ARGV[2]
 local config = ARGV[3]
-local names = { unpack(ARGV, 4) }
+local receipts = ARGV[4]
+local names = { unpack(ARGV, 5) }
 
 -- Libraries
 
@@ -45,6 +47,7 @@ for _, member in ipairs(members) do
 end
 local now = int(readClock())
 redis.call('HSET', meta, 'layout', '1', 'epoch', epoch, 'config', config, 'createdAt', now)
+if receipts ~= '' then redis.call('HSET', meta, 'receipts', receipts) end
 -- An eviction may have left these keys of an earlier chat.
 redis.call('UNLINK', messages, sentEven, sentOdd)
 redis.call('HSET', heads, chat, '0 0 ' .. now .. ' 0 0')

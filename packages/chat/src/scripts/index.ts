@@ -3,6 +3,7 @@ import ackSource from "./ack.lua";
 import changesSource from "./changes.lua";
 import createSource from "./create.lua";
 import forgetSource from "./forget.lua";
+import hearSource from "./hear.lua";
 import historySource from "./history.lua";
 import inspectSource from "./inspect.lua";
 import joinSource from "./join.lua";
@@ -45,10 +46,12 @@ export const grouped = <T>(flat: readonly T[], size: number): T[][] => {
   return groups;
 };
 
+export const layoutError = (): KitError =>
+  new KitError("KIT_LAYOUT", "The chats were written by a newer version of this package");
+
 /** @throws {KitError} `KIT_LAYOUT` */
 export const assertLayout = (code: number): void => {
-  if (code === refusal.layout)
-    throw new KitError("KIT_LAYOUT", "The chat was written by a newer version of this package");
+  if (code === refusal.layout) throw layoutError();
 };
 
 /** A message as it is stored. */
@@ -99,20 +102,20 @@ export const layout: Script<readonly ["layout"], readonly ["shards"], number> = 
   idempotent: true,
   reply: (raw) => {
     const [version, shards] = texts(raw);
-    if (version !== "1") throw new KitError("KIT_LAYOUT", "The chats were written by a newer version of this package");
+    if (version !== "1") throw layoutError();
     return Number(shards);
   },
 });
 
 export const create: Script<
   readonly ["meta", "heads", "messages", "positions", "activity", "sentEven", "sentOdd", "...members"],
-  readonly ["chat", "epoch", "config", "...names"],
+  readonly ["chat", "epoch", "config", "receipts", "...names"],
   number
 > = defineScript({
   name: "chat.create",
   source: [stateSource, createSource],
   keys: ["meta", "heads", "messages", "positions", "activity", "sentEven", "sentOdd", "...members"],
-  args: ["chat", "epoch", "config", "...names"],
+  args: ["chat", "epoch", "config", "receipts", "...names"],
   idempotent: true,
   reply: Number,
 });
@@ -208,6 +211,15 @@ export const send: Script<
   },
 });
 
+export const hear: Script<readonly ["...heads"], readonly ["leaseMs"], number> = defineScript({
+  name: "chat.hear",
+  source: [stateSource, hearSource],
+  keys: ["...heads"],
+  args: ["leaseMs"],
+  idempotent: true,
+  reply: Number,
+});
+
 export const ack: Script<readonly ["...keys"], readonly ["...operands"], number[]> = defineScript({
   name: "chat.ack",
   source: [stateSource, ackSource],
@@ -230,6 +242,14 @@ export interface Change {
   readonly start: string;
 }
 
+/** A position that moved. */
+export interface MovedPosition {
+  readonly chat: string;
+  /** Whose position it is. */
+  readonly member: string;
+  readonly position: number;
+}
+
 /** News of one shard. */
 export interface ShardChanges {
   readonly part: string;
@@ -237,6 +257,7 @@ export interface ShardChanges {
   readonly changes: readonly Change[];
   readonly left: readonly string[];
   readonly names: readonly string[];
+  readonly moved: readonly MovedPosition[];
 }
 
 const changeOf = ([chat = "", membership = "", record = "", start = ""]: readonly string[]): Change => {
@@ -248,24 +269,28 @@ const changeOf = ([chat = "", membership = "", record = "", start = ""]: readonl
 /** Undefined if nothing is new in that shard, so that the reader's place stays. */
 export const changes: Script<
   readonly ["...keys"],
-  readonly ["user", "limit", "names", "...parts"],
+  readonly ["user", "limit", "names", "moves", "...parts"],
   (ShardChanges | undefined)[]
 > = defineScript({
   name: "chat.changes",
   source: [stateSource, changesSource],
   keys: ["...keys"],
-  args: ["user", "limit", "names", "...parts"],
+  args: ["user", "limit", "names", "moves", "...parts"],
   readonly: true,
   reply: (raw) =>
     list(raw).map((shard): ShardChanges | undefined => {
       if (!Array.isArray(shard)) return undefined;
-      const [part, isMore, found, left, names] = shard as unknown[];
+      const [part, isMore, found, left, names, moved] = shard as unknown[];
       return {
         part: String(part),
         isMore: Number(isMore) === 1,
         changes: grouped(texts(found), 4).map(changeOf),
         left: texts(left),
         names: texts(names),
+        moved: list(moved).map((one): MovedPosition => {
+          const [chat = "", member = "", position] = texts(one);
+          return { chat, member, position: Number(position) };
+        }),
       };
     }),
 });

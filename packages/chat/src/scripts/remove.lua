@@ -20,8 +20,10 @@ local sentOdd = KEYS[6]
 local mailbox = KEYS[7]
 local chat = ARGV[1]
 
-if (redis.call('HGET', meta, 'layout') or '1') ~= '1' then return 9 end
+local layout = redis.call('HGET', meta, 'layout')
+if (layout or '1') ~= '1' then return 9 end
 local left = redis.call('ZRANGE', positions, 0, 499)
-redis.call('HDEL', heads, chat)
+-- After the last chat nobody can hear of a position; the note on that would keep the key.
+redis.call('HDEL', heads, chat, layout and redis.call('HLEN', heads) == 2 and '' or chat)
 redis.call('UNLINK', meta, messages, sentEven, sentOdd, mailbox)
 return left

@@ -96,8 +96,9 @@ local function openChat(name, meta, heads, messages, positions, owners)
   if layout ~= '1' then return nil, 9 end
   local count, ageMs, maxBytes, readByAll, refuses, isOpen, maxBody, lagMessages, lagAge, dedupeMs =
     string.match(config, '^(%d+) (%d+) (%d+) (%d) (%d) (%d) (%d+) (%d+) (%d+) (%d+)$')
+  local records = redis.call('HMGET', heads, name, '')
   local head, floor, headAt, bytes, floorBytes =
-    string.match(redis.call('HGET', heads, name) or '', '^(%d+) (%d+) (%d+) (%d+) (%d+)$')
+    string.match(records[1] or '', '^(%d+) (%d+) (%d+) (%d+) (%d+)$')
   local chat = {
     name = name,
     id = id,
@@ -120,6 +121,7 @@ local function openChat(name, meta, heads, messages, positions, owners)
     floorBytes = tonumber(floorBytes or 0),
     createdAt = tonumber(stored[5] or 0),
     own = { unpack(stored, 6) },
+    heardUntil = tonumber(records[2] or 0),
   }
   if not head then recover(chat, messages, positions) end
   return chat
@@ -194,7 +196,8 @@ local function unreadOf(chat, position, own)
 end
 
 -- Announces a change to readers and waiters: `s` the first of the sent sequences, `j` members that joined, `l` members that
--- left, `d` members of a deleted chat, `r` a sequence that a worker returned. Returns the id of the first entry.
+-- left, `d` members of a deleted chat, `r` a sequence that a worker returned, `p` a member, its position, and 1 if all members may
+-- know it. Returns the id of the first entry.
 local function announce(activity, name, kind, values)
   local firstId
   for first = 1, #values, 200 do

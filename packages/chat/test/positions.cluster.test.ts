@@ -1,0 +1,3 @@
+import { positionsBehaviour } from "./positions-behaviour.js";
+
+positionsBehaviour("cluster");
