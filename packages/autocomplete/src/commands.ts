@@ -55,6 +55,8 @@ export interface Found {
 /** Callbacks of the index. */
 export interface CommandEvents {
   readonly mismatch: (stored: IndexRules) => void;
+  /** A key of each shard, before a call. */
+  readonly used: (key: string) => void;
   readonly damaged: () => void;
 }
 
@@ -183,6 +185,11 @@ export class IndexCommands {
       };
     });
     this.#first = this.#shards[0]!;
+  }
+
+  /** To be called before each call: it may use all shards. */
+  used(): void {
+    for (const { keys } of this.#shards) this.#events.used(keys.index);
   }
 
   /**

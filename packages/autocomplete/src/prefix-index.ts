@@ -1,5 +1,13 @@
 import { KitError, type RedisLike } from "@kit/core";
-import { type CloseOptions, closeTimeoutMs, newToken, traced, TypedEmitter, untilAborted } from "@kit/core/toolkit";
+import {
+  type CloseOptions,
+  closeTimeoutMs,
+  newToken,
+  traced,
+  TypedEmitter,
+  untilAborted,
+  watchEviction,
+} from "@kit/core/toolkit";
 import { Attached } from "./attached.js";
 import { type Change, IndexCommands } from "./commands.js";
 import { checkEntry, checkId, type CheckedEntry } from "./entry.js";
@@ -46,6 +54,12 @@ export interface PrefixIndexEvents {
    * version of Unicode. It uses the stored ones until a `rebuild()`. Emitted once for each difference.
    */
   readonly mismatch: readonly [event: { configured: StoredRules; stored: StoredRules }];
+  /**
+   * The server may drop keys when its memory is full: any, and with them names or the index, under an `allkeys-…` policy; under a
+   * `volatile-…` one only what a rebuild under way has written. Emitted once for each policy; asked in the background, only while there is
+   * a listener, and again after a lost connection. Nothing is emitted where INFO is forbidden.
+   */
+  readonly evictable: readonly [event: { readonly policy: string }];
   /** An error that no caller waits for: a {@link DamagedIndexError}. */
   readonly error: readonly [error: KitError];
 }
@@ -115,6 +129,11 @@ export class PrefixIndex<Payload = unknown> extends TypedEmitter<PrefixIndexEven
       this.#commands = new IndexCommands(name, this.#attached, this.#settings, {
         mismatch: (stored) => this.emit("mismatch", { configured: storedRules(rules), stored: storedRules(stored) }),
         damaged: () => this.#reportDamage(),
+        used: watchEviction(
+          this.#attached.context,
+          () => this.hasListeners("evictable"),
+          (policy) => this.emit("evictable", { policy }),
+        ),
       });
     } catch (error) {
       void this.#attached.close(0);
@@ -275,7 +294,10 @@ export class PrefixIndex<Payload = unknown> extends TypedEmitter<PrefixIndexEven
   }
 
   #run<T>(operation: string, call: () => Promise<T>): Promise<T> {
-    return this.#attached.run(() => traced(`autocomplete.${operation}`, () => ({ index: this.name }), call));
+    return this.#attached.run(() => {
+      this.#commands.used();
+      return traced(`autocomplete.${operation}`, () => ({ index: this.name }), call);
+    });
   }
 
   /** @throws {TypeError} this index cannot be searched for words in any order. */

@@ -83,7 +83,7 @@ export type Pins = [
       | typeof Symbol.asyncDispose
     >
   >,
-  Check<Same<keyof PrefixIndexEvents, "mismatch" | "error">>,
+  Check<Same<keyof PrefixIndexEvents, "mismatch" | "evictable" | "error">>,
   Check<Same<Call<Members["put"]>, [[entry: Entry<Member>, options?: Option<ChangeOptions>], Promise<void>]>>,
   Check<Same<Call<Members["putMany"]>, [[entries: Source, options?: Option<PutManyOptions<Member>>], Promise<number>]>>,
   Check<Same<Call<Members["delete"]>, [[id: string, options?: Option<ChangeOptions>], Promise<boolean>]>>,

@@ -57,6 +57,7 @@ export const conformance: Conformance = {
         empty: choice("nothing", "top"),
         shards: integer(1, 64),
       },
+      uses: (index) => index.suggest("an"),
       calls: {
         put: {
           options: change,

@@ -9,6 +9,7 @@ import {
   newToken,
   traced,
   TypedEmitter,
+  watchEviction,
   withCaller,
 } from "@kit/core/toolkit";
 import { encodeBody } from "./body.js";
@@ -61,7 +62,8 @@ export interface ChatEvents {
   /**
    * The server may drop keys when its memory is full: any, and with them chats, under an `allkeys-…` policy; under a `volatile-…` one
    * those with an expiry, which are the notes on client ids and, in a chat with `retain.ageMs`, its messages. Emitted once for each
-   * policy.
+   * policy; asked in the background, only while there is a listener, and again after a lost connection. Nothing is emitted where INFO is
+   * forbidden.
    */
   readonly evictable: readonly [event: { readonly policy: string }];
   /** A background operation failed; it is retried if that makes sense. */
@@ -128,8 +130,6 @@ export class Chat<Body = unknown> extends TypedEmitter<ChatEvents> implements As
   readonly #underWay = new Set<Promise<unknown>>();
   readonly #background = new Set<Promise<void>>();
   readonly #closing = new AbortController();
-  /** The policy of which an event was emitted. */
-  #policy: string | undefined;
   #closed: Promise<void> | undefined;
 
   /** Only this package calls it. */
@@ -137,6 +137,11 @@ export class Chat<Body = unknown> extends TypedEmitter<ChatEvents> implements As
     super();
     const settings = chatSettings(options);
     this.#store = new ChatStore(redis, settings);
+    this.#store.onUse = watchEviction(
+      this.#store.context,
+      () => this.hasListeners("evictable"),
+      (policy) => this.emit("evictable", { policy }),
+    );
     this.#watcher = new Watcher(this.#store, (error) => this.emit("error", error));
     this.#outbox = new Outbox(this.#store, (chat, member, position) => this.#removeLaggard(chat, member, position));
   }
@@ -626,16 +631,7 @@ export class Chat<Body = unknown> extends TypedEmitter<ChatEvents> implements As
 
   async #open(signal?: AbortSignal): ReturnType<ChatStore["open"]> {
     this.#assertOpen();
-    const division = await this.#store.open(signal);
-    if (!this.#store.isEvictionAsked) {
-      this.#store.isEvictionAsked = true;
-      this.#inBackground(async () => {
-        const policy = await this.#store.evictionPolicy();
-        if (policy !== undefined && policy !== this.#policy) this.emit("evictable", { policy });
-        this.#policy = policy ?? this.#policy;
-      });
-    }
-    return division;
+    return await this.#store.open(signal);
   }
 
   /** Runs a task that only `close()` waits for. */

@@ -1,5 +1,5 @@
-import { KitError, KitUnavailableError, KitUnknownOutcomeError, type RedisLike, type RunOptions } from "@kit/core";
-import { addressOf, attach, type ClientContext, evictionPolicy, unlessAborted } from "@kit/core/toolkit";
+import { KitUnavailableError, KitUnknownOutcomeError, type RedisLike, type RunOptions } from "@kit/core";
+import { addressOf, attach, type ClientContext, unlessAborted } from "@kit/core/toolkit";
 import { Keys, layoutKey } from "./keys.js";
 import type { ChatSettings } from "./options.js";
 import { layout } from "./scripts/index.js";
@@ -21,8 +21,8 @@ export class ChatStore {
   #known: Division | undefined;
   #isChecked = false;
   #isCluster = false;
-  /** Whether `evictionPolicy()` was asked of the servers that have the chats now. */
-  isEvictionAsked = false;
+  /** Called at each call, with a key of each group of shards. */
+  onUse: (key: string) => void = () => undefined;
 
   constructor(redis: RedisLike, settings: ChatSettings) {
     this.context = attach(redis, settings);
@@ -30,7 +30,6 @@ export class ChatStore {
     // After a reconnect the server may be empty, and another process may choose another number of shards.
     this.#stopListening = this.context.executor.onDrop(() => {
       this.#isChecked = false;
-      this.isEvictionAsked = false;
       // On a Cluster the number has a node of its own, and chats on the others go on without that one.
       if (!this.#isCluster) this.#division = undefined;
     });
@@ -42,7 +41,9 @@ export class ChatStore {
     const asked = this.#divided();
     if (!this.#isChecked && this.#known) this.#check(this.#known);
     // Others wait for the same answer, so a signal ends only its caller's wait.
-    return await (signal ? unlessAborted(asked, signal) : asked);
+    const division = await (signal ? unlessAborted(asked, signal) : asked);
+    for (const [shard = 0] of division.groups) this.onUse(division.keys.heads(shard));
+    return division;
   }
 
   #divided(): Promise<Division> {
@@ -92,18 +93,5 @@ export class ChatStore {
     const all = Array.from({ length: shards }, (_, shard) => shard);
     this.#known = { keys: new Keys(prefix, shards), groups: isCluster ? all.map((shard) => [shard]) : [all] };
     return this.#known;
-  }
-
-  /** The policy under which a server may drop keys of ours; a server that does not reveal it counts as one that drops none. */
-  async evictionPolicy(): Promise<string | undefined> {
-    const { keys, groups } = await this.open();
-    const { deadlineMs } = this.settings;
-    const asked = groups.map(async ([shard = 0]) => await evictionPolicy(this.context, keys.heads(shard), deadlineMs));
-    const onFailure = (error: unknown): undefined => {
-      // One that may not say is not asked again; another may answer the next time.
-      if (!KitError.is(error) || error.code !== "KIT_NO_PERMISSION") this.isEvictionAsked = false;
-    };
-    const policies = await Promise.all(asked.map((one) => one.catch(onFailure)));
-    return policies.find((policy) => policy !== undefined);
   }
 }

@@ -68,6 +68,7 @@ export const conformance: Conformance = {
       make: (client, options) => createChat(client, options),
       options: { ...clientRules, shards: integer(1, 256), maxBodyBytes, maxPending: integer(1) },
       readsFirst: true,
+      uses: (chat) => chat.fetch("bob"),
       wakes: {
         wait: async (chat, settle) => {
           await made(chat);

@@ -176,34 +176,6 @@ describe("a key that is evicted", () => {
     await chat.ack("bob", { chat: room, seq: 2 });
     expect((await chat.members(room)).members).toEqual([{ member: "bob", position: 2, unread: 1 }]);
   });
-
-  it("is warned of once for each policy by which the server may evict keys", async () => {
-    const set = async (policy: string, maxmemory: string): Promise<void> => {
-      await node().call("CONFIG", "SET", "maxmemory-policy", policy);
-      await node().call("CONFIG", "SET", "maxmemory", maxmemory);
-    };
-    redis.defer(() => set("noeviction", "0"));
-    const chat = fixture.make();
-    const policies: string[] = [];
-    chat.on("evictable", ({ policy }) => policies.push(policy));
-    // Asked again after a lost connection, as after a failover.
-    const reconnect = async (): Promise<void> => {
-      await node().call("CLIENT", "KILL", "TYPE", "normal");
-      await eventually(() => chat.fetch("bob"));
-    };
-    await set("allkeys-lru", "1gb");
-    await chat.create(room);
-    await chat.fetch("bob");
-    await eventually(() => expect(policies).toEqual(["allkeys-lru"]));
-    await reconnect();
-    await set("volatile-lru", "1gb");
-    await reconnect();
-    await eventually(() => expect(policies).toEqual(["allkeys-lru", "volatile-lru"]));
-    await set("allkeys-lru", "0");
-    await reconnect();
-    await chat.close();
-    expect(policies).toHaveLength(2);
-  });
 });
 
 describe("a mailbox whose keys are lost", () => {

@@ -1,8 +1,8 @@
-import { contract, useRedis } from "@kit/testing";
+import { contract, eventually, useRedis } from "@kit/testing";
 import * as vitest from "vitest";
 import { describe, expect, it } from "vitest";
 import { attach } from "../src/kernel/context/context.js";
-import { eviction, evictionPolicy } from "../src/toolkit/eviction.js";
+import { eviction, evictionPolicy, watchEviction } from "../src/toolkit/eviction.js";
 import { rejection } from "./harness.js";
 
 const redis = useRedis(vitest);
@@ -35,6 +35,40 @@ describe("the policy of eviction", () => {
     expect(await asked()).toBe("volatile-ttl");
     await set("noeviction", "1gb");
     expect(await asked()).toBeUndefined();
+  });
+
+  it("is asked in the background, once for all objects on a connection, and by none without a listener", async () => {
+    redis.defer(() => set("noeviction", "0"));
+    const client = redis.connect({ retryStrategy: () => 20 });
+    const context = attach(client, { prefix: redis.prefix });
+    redis.defer(() => context.detach());
+    const scripts = async (): Promise<number> => {
+      const counts = String(await redis.server.call("INFO", "commandstats")).matchAll(
+        /cmdstat_eval(?:sha)?:calls=(\d+)/g,
+      );
+      return Array.from(counts, ([, count]) => Number(count)).reduce((sum, count) => sum + count, 0);
+    };
+    const policies: string[] = [];
+    const [one, other, deaf] = [true, true, false].map((isWanted) =>
+      watchEviction(
+        context,
+        () => isWanted,
+        (policy) => policies.push(policy),
+      ),
+    );
+    await set("volatile-lru", "1gb");
+    await asked(client);
+    const before = await scripts();
+    for (let n = 0; n < 3; n++) for (const use of [deaf!, one!, other!]) use(`${redis.prefix}:${String(n)}`);
+    await eventually(() => expect(policies).toEqual(["volatile-lru", "volatile-lru"]));
+    expect((await scripts()) - before).toBe(1);
+
+    await set("allkeys-lru", "1gb");
+    await redis.server.call("CLIENT", "KILL", "TYPE", "normal");
+    await eventually(() => client.ping());
+    for (const use of [one!, one!, deaf!]) use(`${redis.prefix}:key`);
+    await eventually(() => expect(policies).toEqual(["volatile-lru", "volatile-lru", "allkeys-lru"]));
+    expect((await scripts()) - before).toBe(2);
   });
 
   it("is not known where the user may not run INFO, which is said by name", async () => {

@@ -70,6 +70,7 @@ const forAuthors = [
   "traced",
   "unlessAborted",
   "untilAborted",
+  "watchEviction",
   "withCaller",
   "withContext",
 ];

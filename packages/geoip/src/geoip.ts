@@ -1,5 +1,5 @@
 import { KitClosedError, KitError, type RedisLike } from "@kit/core";
-import { type CloseOptions, closeTimeoutMs, traced, TypedEmitter } from "@kit/core/toolkit";
+import { type CloseOptions, closeTimeoutMs, traced, TypedEmitter, watchEviction } from "@kit/core/toolkit";
 import {
   type Address,
   type AddressInput,
@@ -34,6 +34,12 @@ export interface GeoIpEvents {
   readonly version: readonly [event: { readonly version: string; readonly previous: string | null }];
   /** The data is older than `maxAgeMs`. Emitted once for each version. */
   readonly stale: readonly [event: { readonly version: string; readonly ageMs: number }];
+  /**
+   * The server may drop keys when its memory is full: any, and with them parts of the database, under an `allkeys-…` policy; under a
+   * `volatile-…` one the version before, and one that is being imported. Emitted once for each policy; asked in the background, only
+   * while there is a listener, and again after a lost connection. Nothing is emitted where INFO is forbidden.
+   */
+  readonly evictable: readonly [event: { readonly policy: string }];
   /** A background operation failed. The reader continues with the data that it has. */
   readonly error: readonly [error: KitError];
 }
@@ -97,6 +103,11 @@ export class GeoIp extends TypedEmitter<GeoIpEvents> implements AsyncDisposable 
     this.#settings = geoIpSettings(options);
     this.database = database;
     this.#store = new GeoIpStore(redis, database, this.#settings);
+    this.#store.onUse = watchEviction(
+      this.#store.context,
+      () => this.hasListeners("evictable"),
+      (policy) => this.emit("evictable", { policy }),
+    );
     const { inbox } = this.#store.context;
     this.#stopListening = inbox.listen(this.#store.keys.changed, {
       message: () => this.#refresh(),

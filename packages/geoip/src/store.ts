@@ -52,6 +52,8 @@ export class GeoIpStore {
   readonly context: ClientContext;
   readonly database: string;
   readonly keys: GeoIpKeys;
+  /** Called with a key of each command that reads the state or the data. */
+  onUse: (key: string) => void = () => undefined;
 
   constructor(
     redis: RedisLike,
@@ -69,6 +71,7 @@ export class GeoIpStore {
   }
 
   head(deadlineMs: number, signal?: AbortSignal): Promise<scripts.Head> {
+    this.onUse(this.keys.current);
     return scripts.read.run(this.context, { current: this.keys.current }, {}, { deadlineMs, signal });
   }
 
@@ -255,6 +258,7 @@ export class GeoIpStore {
   }
 
   #read(command: string, args: readonly RedisArgument[], deadlineMs: number): Promise<unknown> {
+    this.onUse(String(args[0]));
     return this.#run(command, args, deadlineMs, false);
   }
 

@@ -97,7 +97,7 @@ export type Pins = [
       "database" | "ready" | "lookup" | "lookupSync" | "info" | "cached" | "close" | typeof Symbol.asyncDispose
     >
   >,
-  Check<Same<keyof GeoIpEvents, "version" | "stale" | "error">>,
+  Check<Same<keyof GeoIpEvents, "version" | "stale" | "evictable" | "error">>,
   Check<Same<Mode, "cached" | "local" | "server">>,
   Check<Same<AddressInput, string | Uint8Array | number | bigint>>,
   Check<Same<Call<GeoIp["lookup"]>, [[address: AddressInput], Promise<Lookup>]>>,

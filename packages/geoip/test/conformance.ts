@@ -71,6 +71,10 @@ export const conformance: Conformance = {
         onStale: choice("answer", "refuse"),
         onUnavailable: choice("reject", "none"),
       },
+      uses: async (reader) => {
+        await imported(reader);
+        await reader.info();
+      },
       calls: {
         lookup: {
           trace: ["kit:geoip.lookup", { database: "city" }],

@@ -1,5 +1,5 @@
 import type { KitError, RedisLike } from "@kit/core";
-import { type CloseOptions, closeTimeoutMs, TypedEmitter } from "@kit/core/toolkit";
+import { type CloseOptions, closeTimeoutMs, TypedEmitter, watchEviction } from "@kit/core/toolkit";
 import { type ResolvedAcquire, Leaser, type LeaserSettings, type LossReason, parseLease } from "@kit/core/leasing";
 import { LockCommands } from "./commands.js";
 import { Lease } from "./lease.js";
@@ -32,6 +32,12 @@ export interface LockEvents {
   readonly released: readonly [event: { name: string; fencingToken: string }];
   /** A lease ended without a release. */
   readonly lost: readonly [event: { name: string; fencingToken: string; reason: LossReason }];
+  /**
+   * The server may drop keys when its memory is full, by an `allkeys-…` or a `volatile-…` policy: leases have an expiry, and a lock
+   * whose lease was dropped has two holders. Emitted once for each policy; asked in the background, only while there is a listener,
+   * and again after a lost connection. Nothing is emitted where INFO is forbidden.
+   */
+  readonly evictable: readonly [event: { readonly policy: string }];
   /** A command in the background failed; it is retried where a retry can help. */
   readonly error: readonly [error: KitError];
 }
@@ -71,6 +77,11 @@ export class Lock extends TypedEmitter<LockEvents> implements AsyncDisposable {
     this.#settings = lockSettings(options);
     this.#resolved = resolveAcquire(noOptions, this.#settings);
     this.#commands = new LockCommands(redis, this.#settings, (error) => this.emit("error", error));
+    this.#commands.onUse = watchEviction(
+      this.#commands.context,
+      () => this.hasListeners("evictable"),
+      (policy) => this.emit("evictable", { policy }),
+    );
     this.#leaser = new Leaser(this.#commands, (...of) => new Lease(...of), {
       acquired: ({ name, fencingToken }, waitedMs) => this.emit("acquired", { name, fencingToken, waitedMs }),
       queued: (name, { position, owner }) => this.emit("waiting", { name, position, holder: owner?.holder }),

@@ -93,7 +93,12 @@ export type Pins = [
   Check<Same<LockTimeoutError["msLeft"], number | undefined>>,
   Check<Same<LockLostError["reason"], LossReason>>,
 
-  Check<Same<keyof LockEvents, "acquired" | "waiting" | "stillWaiting" | "requeued" | "released" | "lost" | "error">>,
+  Check<
+    Same<
+      keyof LockEvents,
+      "acquired" | "waiting" | "stillWaiting" | "requeued" | "released" | "lost" | "evictable" | "error"
+    >
+  >,
   Check<Same<LockEvents["error"], readonly [error: KitError]>>,
   Check<
     Same<

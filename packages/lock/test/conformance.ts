@@ -24,6 +24,7 @@ export const conformance: Conformance = {
       what: "a lock",
       make: (client, options) => createLock(client, options),
       options: leaserRules,
+      uses: (lock) => lock.using("used", () => 1),
       works: (lock) => works(lock, "works"),
       wakes: {
         acquire: async (lock, settle) => {

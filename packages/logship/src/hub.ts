@@ -44,6 +44,8 @@ const pollMs = 250;
 export class Hub {
   /** Receives each error after which an operation is retried. */
   onError: (error: KitError) => void = () => undefined;
+  /** Called with a key of this name at each command. */
+  onUse: (key: string) => void = () => undefined;
   readonly #what: string;
   readonly #running = new Set<Promise<unknown>>();
   readonly name: string;
@@ -142,6 +144,7 @@ export class Hub {
     } = {},
   ): Promise<Reply> {
     const { keys = this.keys as never, signal, op } = call;
+    this.onUse(this.keys.channel);
     return await script.run(this.context, keys, args, { deadlineMs: this.deadlineMs, signal, op });
   }
 
@@ -171,6 +174,7 @@ export class Hub {
     args: readonly string[],
     { signal, bytes = false }: { signal?: AbortSignal | undefined; bytes?: boolean } = {},
   ): Promise<unknown> {
+    this.onUse(this.keys.channel);
     const what = `${command} of ${args[0] ?? ""}`;
     const call = { ...reading(what, Deadline.in(this.deadlineMs), signal), bytes };
     try {

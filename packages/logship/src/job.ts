@@ -45,6 +45,12 @@ export interface JobEvents {
   readonly copy: [fact: { readonly file: string; readonly of: string }];
   /** Zero bytes before a line were dropped: a file that is truncated while its writer keeps its place begins with them. */
   readonly padding: [fact: Padding & { readonly file: string }];
+  /**
+   * The server may drop keys when its memory is full: any, and with them positions and results, under an `allkeys-…` policy, so that
+   * lines are lost or counted again; under a `volatile-…` one those with an expiry, of which a job has none. Emitted once for each policy;
+   * asked in the background, only while there is a listener, and again after a lost connection. Nothing is emitted where INFO is forbidden.
+   */
+  readonly evictable: [fact: { readonly policy: string }];
   /** A background operation failed and is being retried. */
   readonly error: [error: KitError];
 }

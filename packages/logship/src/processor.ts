@@ -1,4 +1,4 @@
-import { type CloseOptions, optionsObject, TypedEmitter } from "@kit/core/toolkit";
+import { type CloseOptions, optionsObject, TypedEmitter, watchEviction } from "@kit/core/toolkit";
 import type { Hub } from "./hub.js";
 import * as scripts from "./scripts/index.js";
 
@@ -40,6 +40,11 @@ export class LogObject<Events extends Record<keyof Events, readonly unknown[]>> 
     super();
     this.#hub = hub;
     hub.onError = (error) => this.emit("error" as never, ...([error] as never));
+    hub.onUse = watchEviction(
+      hub.context,
+      () => this.hasListeners("evictable" as never),
+      (policy) => this.emit("evictable" as never, ...([{ policy }] as never)),
+    );
   }
 
   /** Aborts running calls, waits for them for at most `timeoutMs` (10 s by default), and detaches from the client. Idempotent. */

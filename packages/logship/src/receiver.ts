@@ -40,6 +40,12 @@ export interface ReceiverEvents {
   readonly done: [fact: { readonly file: string; readonly offset: number }];
   /** A file was skipped or set aside because of `onBadData`; or its shipper ended it early, and the part in the channel is processed. */
   readonly damaged: [fact: { readonly file: string; readonly error: KitError }];
+  /**
+   * The server may drop keys when its memory is full: any, and with them positions, results and chunks, under an `allkeys-…` policy, so that
+   * lines are lost or counted again; under a `volatile-…` one chunks that are not committed yet. Emitted once for each policy; asked in the
+   * background, only while there is a listener, and again after a lost connection. Nothing is emitted where INFO is forbidden.
+   */
+  readonly evictable: [fact: { readonly policy: string }];
   /** An operation failed and is being retried. */
   readonly error: [error: KitError];
 }

@@ -67,6 +67,12 @@ export interface ShipperEvents {
   readonly damaged: [fact: { readonly file: string; readonly error: KitError }];
   /** A file is equal to another one that is there. It is shipped, too: if it is a copy, consumers get its lines twice. */
   readonly copy: [fact: { readonly file: string; readonly of: string }];
+  /**
+   * The server may drop keys when its memory is full: any, and with them chunks and what is known of files, under an `allkeys-…` policy, so that
+   * lines are lost or counted again; under a `volatile-…` one chunks that are not committed yet. Emitted once for each policy; asked in the
+   * background, only while there is a listener, and again after a lost connection. Nothing is emitted where INFO is forbidden.
+   */
+  readonly evictable: [fact: { readonly policy: string }];
   /** An operation failed and is being retried. */
   readonly error: [error: KitError];
 }

@@ -76,6 +76,7 @@ export const conformance: Conformance = {
         consumers: refusing("c", null),
         dropSilentMs: integer(20_000, 31_536_000_000),
       },
+      uses: sent,
       calls: {
         add: {
           options: { name: text(4_096), id: text(1_024), signal },
@@ -125,6 +126,10 @@ export const conformance: Conformance = {
         onBadData,
       },
       required: ["consumer"],
+      uses: async (receiver) => {
+        await shipped(receiver);
+        await receiver.run(countWords, { until: "empty" });
+      },
       wakes: {
         run: async (receiver, settle) => {
           const controller = new AbortController();
@@ -200,6 +205,7 @@ export const conformance: Conformance = {
         onBadData,
       },
       required: ["directory"],
+      uses: (job) => job.run(countWords),
       calls: {
         run: {
           options: { signal, concurrency },

@@ -1,5 +1,5 @@
 import type { KitError, RedisLike } from "@kit/core";
-import { type CloseOptions, closeTimeoutMs, TypedEmitter } from "@kit/core/toolkit";
+import { type CloseOptions, closeTimeoutMs, TypedEmitter, watchEviction } from "@kit/core/toolkit";
 import { Leaser, type LossReason, parseLease } from "@kit/core/leasing";
 import { SemaphoreCommands } from "./commands.js";
 import {
@@ -45,6 +45,12 @@ export interface SemaphoreEvents {
    * called elsewhere. Once for each difference.
    */
   readonly mismatch: readonly [event: { configured: Limits; stored: Limits }];
+  /**
+   * The server may drop keys when its memory is full: permits under an `allkeys-…` policy and, since they have an expiry, under a
+   * `volatile-…` one; then more may hold permits than the limit allows. Emitted once for each policy; asked in the background, only
+   * while there is a listener, and again after a lost connection. Nothing is emitted where INFO is forbidden.
+   */
+  readonly evictable: readonly [event: { readonly policy: string }];
   /** A command in the background failed; it is retried where a retry can help. */
   readonly error: readonly [error: KitError];
 }
@@ -107,6 +113,11 @@ export class Semaphore extends TypedEmitter<SemaphoreEvents> implements AsyncDis
       error: (error) => this.emit("error", error),
       limits: (stored) => this.#compare(stored),
     });
+    this.#commands.onUse = watchEviction(
+      this.#commands.context,
+      () => this.hasListeners("evictable"),
+      (policy) => this.emit("evictable", { policy }),
+    );
     this.#leaser = new Leaser(this.#commands, (...of) => new Permit(...of), {
       acquired: ({ weight, tenant }, waitedMs) => this.emit("acquired", { weight, tenant, waitedMs }),
       queued: (_name, { position, used, permits }) => this.emit("waiting", { position, used, permits }),

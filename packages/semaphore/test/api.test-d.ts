@@ -127,7 +127,7 @@ export type Pins = [
   Check<
     Same<
       keyof SemaphoreEvents,
-      "acquired" | "waiting" | "stillWaiting" | "requeued" | "released" | "lost" | "mismatch" | "error"
+      "acquired" | "waiting" | "stillWaiting" | "requeued" | "released" | "lost" | "mismatch" | "evictable" | "error"
     >
   >,
   Check<Same<SemaphoreEvents["mismatch"], readonly [event: { configured: Limits; stored: Limits }]>>,

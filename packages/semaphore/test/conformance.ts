@@ -48,6 +48,7 @@ export const conformance: Conformance = {
       named: (client, named) => createSemaphore(client, named, { permits: 1 }),
       options: { ...leaserRules, permits, permitsPerTenant: permits },
       required: ["permits"],
+      uses: (semaphore) => semaphore.using(() => 1, { tenant }),
       works: async (semaphore) => {
         await semaphore.setPermits({ permitsPerTenant: 3 });
         await works(semaphore);

@@ -36,6 +36,8 @@ export interface SenderSettings {
 
 export interface SenderEvents {
   readonly dropped: (series: string, reason: DropReason, count: number) => void;
+  /** A key of what is sent. */
+  readonly used: (key: string) => void;
   /** A background operation failed. */
   readonly error: (error: unknown) => void;
 }
@@ -363,6 +365,7 @@ export class Sender implements OutboxKeeper {
       // The callers of a batch that is sent again already have their answer.
       if (!batch.mayBeCounted) for (const { deadline } of batch.waiters) dueAt = Math.min(dueAt, deadline.at);
     }
+    this.#events.used(series[0] ?? "");
     const script = delivery === "at-most-once" ? channel.onceOnly : channel.script;
     const sentAt = performance.now();
     let replies: readonly string[];

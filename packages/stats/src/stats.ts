@@ -11,6 +11,7 @@ import {
   textOption,
   traced,
   TypedEmitter,
+  watchEviction,
   withCaller,
 } from "@kit/core/toolkit";
 import { chunkLength, floorTo, maxAheadMs } from "./buckets.js";
@@ -48,6 +49,12 @@ export interface StatsEvents {
   readonly dropped: readonly [event: { readonly series: string; readonly reason: DropReason; readonly count: number }];
   /** A metric has reached `maxSeries`: further label sets are counted together. Emitted once for each metric. */
   readonly overflow: readonly [event: { readonly metric: string; readonly maxSeries: number }];
+  /**
+   * The server may drop keys when its memory is full, by an `allkeys-…` or a `volatile-…` policy: totals, windows and logs have an
+   * expiry, and so has the note on a batch that was counted. Emitted once for each policy; asked in the background by an object that
+   * writes, only while there is a listener, and again after a lost connection. Nothing is emitted where INFO is forbidden.
+   */
+  readonly evictable: readonly [event: { readonly policy: string }];
   /** A background flush has failed. Its contents are sent again. */
   readonly error: readonly [error: KitError];
 }
@@ -123,6 +130,11 @@ export class Stats extends TypedEmitter<StatsEvents> implements AsyncDisposable 
         this.#isTelling = false;
       },
       overflow: (metric, maxSeries) => this.emit("overflow", { metric, maxSeries }),
+      used: watchEviction(
+        this.#context,
+        () => this.hasListeners("evictable"),
+        (policy) => this.emit("evictable", { policy }),
+      ),
       error: (error) => {
         if (KitError.is(error)) this.emit("error", error);
       },

@@ -173,7 +173,7 @@ export type Pins = [
       { readonly pending: number; readonly series: number; readonly dropped: Readonly<Record<DropReason, number>> }
     >
   >,
-  Check<Same<keyof StatsEvents, "dropped" | "overflow" | "error">>,
+  Check<Same<keyof StatsEvents, "dropped" | "overflow" | "evictable" | "error">>,
   Check<Same<StatsErrorCode, "KIT_STATS_OVERFLOW" | "KIT_STATS_TIME" | "KIT_STATS_EXPIRED">>,
   Check<CounterOverflowError | StatsTimeError | StatsExpiredError extends KitError ? true : false>,
   Check<Same<Flat<CloseOptions>, { readonly timeoutMs?: Option<number> }>>,

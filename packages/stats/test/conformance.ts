@@ -86,6 +86,7 @@ export const conformance: Conformance = {
       what: "a statistics object",
       make: (client, options) => createStats(client, { flushMs: 60_000, ...options }),
       options: { ...clientRules, flushMs: integer(1, 60_000), maxPending: integer(1, 100_000_000), delivery },
+      uses: (stats) => stats.counter("used_total").add(1),
       wakes: {
         tail: async (stats, settle) => {
           const tailing = first(stats.messages("checkout").tail());

@@ -100,6 +100,8 @@ export abstract class LeasingCommands<Resolved extends ResolvedAcquire, S extend
   readonly context: ClientContext;
   /** Reports what fails behind the scenes. */
   readonly onError: (error: unknown) => void;
+  /** Called with the key of each acquire and renewal. */
+  onUse: (key: string) => void = () => undefined;
   readonly #end = new AbortController();
   /** Acquires of which a copy may still be on its way, by their tokens; and whether they were given back meanwhile. */
   readonly #copies = new Map<string, { isGivenBack: boolean }>();
@@ -173,6 +175,7 @@ export abstract class LeasingCommands<Resolved extends ResolvedAcquire, S extend
     attempt: Attempt,
   ): Promise<AcquireReply<S>> {
     const clock = this.clockOf(name);
+    this.onUse(this.keyOf(name));
     const { executor } = this.context;
     const { connectionEpoch } = executor;
     const { sentAt, deadlineMs } = attempt;
@@ -224,6 +227,7 @@ export abstract class LeasingCommands<Resolved extends ResolvedAcquire, S extend
   async renew(renewals: readonly Renewal<L>[], deadlineMs: number): Promise<readonly RenewState[]> {
     const sentAt = performance.now();
     const [first] = renewals;
+    if (first) this.onUse(first.key);
     const sentServerMs = first && this.context.clockOf(first.key).serverMsAt(sentAt);
     const promptUntil = sentServerMs === undefined ? 0 : sentServerMs + promptMs;
     const { now, states } = await this.sendRenew(renewals, promptUntil, deadlineMs);

@@ -1,4 +1,4 @@
-import { type ClientContext, defineScript, type Script } from "../kernel/index.js";
+import { type ClientContext, defineScript, type Script, type ServerClock } from "../kernel/index.js";
 import source from "./eviction.lua";
 
 export const eviction: Script<readonly ["key"], readonly [], string> = defineScript({
@@ -24,4 +24,38 @@ export const evictionPolicy = async (
 ): Promise<string | undefined> => {
   const policy = await eviction.run(context, { key }, {}, { deadlineMs });
   return policy === "noeviction" ? undefined : policy;
+};
+
+/** The answers of the servers behind the connections of now: a context makes new clocks after each lost connection. */
+const answers = new WeakMap<ServerClock, Promise<string | undefined>>();
+const deadlineMs = 2_000;
+
+/**
+ * For an object that emits `evictable`. Returns what its commands call with a key that they use: the server that has the key is
+ * asked for its policy in the background, once for each connection and all objects of the context, and only while `isWanted()`.
+ * `onEvictable` is called once for each policy under which a server may drop keys. One that does not say counts as one that drops none.
+ */
+export const watchEviction = (
+  context: ClientContext,
+  isWanted: () => boolean,
+  onEvictable: (policy: string) => void,
+): ((key: string) => void) => {
+  const seen = new WeakSet<ServerClock>();
+  const policies = new Set<string>();
+  return (key) => {
+    if (!isWanted()) return;
+    const server = context.clockOf(key);
+    if (seen.has(server)) return;
+    seen.add(server);
+    let answer = answers.get(server);
+    if (!answer) answers.set(server, (answer = evictionPolicy(context, key, deadlineMs)));
+    answer.then(
+      (policy) => {
+        if (policy === undefined || policies.has(policy)) return;
+        policies.add(policy);
+        onEvictable(policy);
+      },
+      () => undefined,
+    );
+  };
 };

@@ -1,5 +1,5 @@
 export { counted, countText, secondsText } from "./descriptor.js";
-export { evictionPolicy } from "./eviction.js";
+export { evictionPolicy, watchEviction } from "./eviction.js";
 export { attachedReplicas, clusterMembers, infoFields, serverVersion } from "./server-replies.js";
 export {
   addressOf,

@@ -48,6 +48,8 @@ export interface Conforming<T = never> {
   readonly readsFirst?: true;
   /** Further work of a user, with the same result on every kind of client. */
   works?(object: T): Promise<unknown>;
+  /** Sends commands, whenever it is called. Where it is given, the object emits `evictable`. */
+  uses?(object: T): Promise<unknown>;
   /**
    * Waits that an event ends, by name: each begins to wait, lets its command reach the server (`settle`), causes the event
    * and resolves with what came. Messages wake them on every kind of client.

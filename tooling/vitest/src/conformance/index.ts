@@ -4,6 +4,7 @@ import { cancellation, takesSignal } from "./cancellation.js";
 import { clients, smokeKinds } from "./clients.js";
 import { closing } from "./closing.js";
 import type { Conformance, Conforming } from "./description.js";
+import { eviction } from "./eviction.js";
 import { Fixture, type Ground, keysOf } from "./ground.js";
 import { options } from "./options.js";
 import { outages } from "./outages.js";
@@ -77,6 +78,10 @@ export const describeConformance = (description: Conformance, ground: Ground): v
       describe("outages", () => {
         outages(fixture, object);
       });
+      if (object.uses)
+        describe("eviction", () => {
+          eviction(fixture, object);
+        });
       if (keysOf(object, takesSignal).length > 0)
         describe("signals", () => {
           cancellation(fixture, object);
