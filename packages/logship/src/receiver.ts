@@ -97,6 +97,8 @@ export class Receiver extends Processor<ReceiverEvents> {
   /** Its name in errors. */
   readonly #who: string;
   #epoch: string | undefined;
+  /** Takes the last iteration that has ended off its signals. */
+  #unlink: () => void = () => undefined;
 
   constructor(redis: RedisLike, channel: string, options: ReceiverOptions) {
     const resolved = resolveReceiver(options);
@@ -142,8 +144,8 @@ export class Receiver extends Processor<ReceiverEvents> {
 
   /**
    * The files that this consumer is not done with, in the order in which shippers opened them; waits for more. For full control: read each file by
-   * lines, batches, bytes or as a stream, and `commit()` when its results are safe. Uncommitted text is delivered again in the next iteration. Throws
-   * as `run`.
+   * lines, batches, bytes or as a stream, and `commit()` when its results are safe. Uncommitted text is delivered again in the next iteration. Files
+   * can be read beyond the end of the iteration; leaving it early ends their reading with KitClosedError. Throws as `run`.
    *
    * @example
    * for await (const file of receiver.files()) {
@@ -154,13 +156,22 @@ export class Receiver extends Processor<ReceiverEvents> {
   async *files(options: FilesOptions = {}): AsyncGenerator<ReceivedFile, void, undefined> {
     const own = optionsObject<FilesOptions>("options", options, ["signal", "until"]);
     const { signal, controller, unlink } = this.#hub.link(own.signal);
+    let why: unknown = new KitClosedError("The iteration");
     try {
       const visit = new Visit(signal);
       for await (const seen of this.#seen(untilOption(own.until), visit)) yield this.#received(seen, visit);
+      why = undefined;
+    } catch (error) {
+      why = error;
+      throw error;
     } finally {
-      unlink();
-      // Ends the prefetching when the caller leaves.
-      controller.abort(new KitClosedError("The iteration"));
+      // Files may be read beyond the end of an iteration, until the next one has ended. Leaving it early ends their prefetching.
+      this.#unlink();
+      this.#unlink = why === undefined ? unlink : () => undefined;
+      if (why !== undefined) {
+        unlink();
+        controller.abort(why);
+      }
     }
   }
 

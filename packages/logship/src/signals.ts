@@ -7,22 +7,23 @@ export interface LinkedSignal {
   unlink(): void;
 }
 
-/** Runs several copies of a task at once; if one fails the others are aborted, and its error is thrown once all have ended. */
+/** Runs several copies of a task at once; when one fails the others are aborted, and its error is thrown once all have ended. */
 export const together = async (
   count: number,
   controller: AbortController,
   work: () => Promise<void>,
 ): Promise<void> => {
+  let first: { readonly error: unknown } | undefined;
   const all = Array.from({ length: count }, async () => {
     try {
       await work();
     } catch (error) {
+      first ??= { error };
       controller.abort(error);
-      throw error;
     }
   });
-  await Promise.allSettled(all);
   await Promise.all(all);
+  if (first) throw first.error;
 };
 
 /** Lets several loops take from one generator; leaving a loop does not end it for the others. */

@@ -7,7 +7,7 @@ import { gunzipSync, gzipSync } from "node:zlib";
 import { eventually, type RedisMode, type TestRedis } from "@kit/testing";
 import { rejection, scriptCalls, watched } from "@tooling/vitest/helpers";
 import { describe, expect, it } from "vitest";
-import type { Receiver, Shipper } from "../src/index.js";
+import type { ReceivedFile, Receiver, Shipper } from "../src/index.js";
 import { countWords, type Fixture, inBlocks, killPoints, logLines, textOf, wordsOf, writeLog } from "./harness.js";
 
 const sha256 = (bytes: Uint8Array | string): string => createHash("sha256").update(bytes).digest("hex");
@@ -218,6 +218,43 @@ export const channelBehaviour = (redis: TestRedis<RedisMode>, fixture: Fixture):
       const expected = [...wordsOf(lines)].map(([word, count]) => [word, String(3 * Number(count))] as const);
       expect(await receiver.results("words")).toEqual(new Map(expected));
       expect(await usedOf(shippers[0]!)).toEqual([0, 0]);
+    });
+
+    it("gives files that are read to their end, also when the iteration has ended before", async () => {
+      const lines = logLines(0, 3_000);
+      const shipper = fixture.shipper({ chunkBytes: 1_024 });
+      for (const name of ["a", "b"]) await shipper.send(name, Readable.from([textOf(lines)]));
+      const receiver = fixture.receiver({ prefetchBytes: 1_024 });
+      const files: ReceivedFile[] = [];
+      for await (const file of receiver.files({ until: "empty" })) files.push(file);
+      for (const file of files) {
+        const found: string[] = [];
+        for await (const line of file.lines()) found.push(line);
+        await file.commit();
+        expect(found).toEqual(lines);
+      }
+      expect(await usedOf(shipper)).toEqual([0, 0]);
+    });
+
+    it("ends the reading of such files by the signal of their iteration, and by close()", async () => {
+      await fixture.shipper({ chunkBytes: 1_024 }).send("a", Readable.from([textOf(logLines(0, 3_000))]));
+      const receiver = fixture.receiver({ prefetchBytes: 1_024 });
+      const stop = new AbortController();
+      const read = async (signal?: AbortSignal): Promise<AsyncIterator<string>> => {
+        let lines: AsyncIterator<string> | undefined;
+        for await (const file of receiver.files({ until: "empty", signal })) lines = file.lines();
+        await lines!.next();
+        return lines!;
+      };
+      const rest = async (lines: AsyncIterator<string>): Promise<void> => {
+        while ((await lines.next()).done !== true);
+      };
+      const stopped = await read(stop.signal);
+      stop.abort(new Error("stopped"));
+      expect(await rejection(rest(stopped))).toMatchObject({ message: "stopped" });
+      const closed = await read();
+      await receiver.close();
+      expect(await rejection(rest(closed))).toMatchObject({ code: "KIT_CLOSED" });
     });
 
     it("lets the first open file continue when those behind it have filled the channel, though its receiver reads one at a time", async () => {
