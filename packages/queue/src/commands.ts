@@ -11,7 +11,7 @@ import {
   pause,
 } from "@kit/core/toolkit";
 import { QueueEvictionError } from "./errors.js";
-import { type QueueKeys, queueKeys, repliesKey, takenHead, takenKey } from "./keys.js";
+import { answeredKey, keyHead, type QueueKeys, queueKeys, repliesKey, takenKey } from "./keys.js";
 import type { QueueSettings } from "./options.js";
 import * as scripts from "./scripts/index.js";
 
@@ -51,7 +51,7 @@ export class QueueCommands {
   readonly context: ClientContext;
   readonly keys: QueueKeys;
   readonly #name: string;
-  readonly #takenHead: string;
+  readonly #head: string;
   readonly #settings: QueueSettings;
   readonly #events: CommandEvents;
   readonly #stopListening: readonly (() => unknown)[];
@@ -78,7 +78,7 @@ export class QueueCommands {
       throw error;
     }
     this.#name = name;
-    this.#takenHead = takenHead(this.context.prefix, name);
+    this.#head = keyHead(this.context.prefix, name);
     this.#settings = settings;
     this.#events = events;
     const { executor } = this.context;
@@ -115,7 +115,10 @@ export class QueueCommands {
     return script.run(this.context, this.keys, args, { deadlineMs });
   }
 
-  /** Rejects with KitUnknownOutcomeError also where the server has the jobs, and not the copies that were asked for. */
+  /**
+   * Rejects with KitUnknownOutcomeError also where the server has the jobs, and not the copies that were asked for. `answeredTo`: the
+   * producers whose answers are kept or read, none if no job asks whether it was added.
+   */
   async add(
     args: {
       readonly producer: string;
@@ -124,14 +127,17 @@ export class QueueCommands {
       readonly plan: string;
       readonly blobs: readonly (string | Buffer)[];
     },
+    answeredTo: readonly string[],
     deadline: Deadline,
-  ): Promise<number> {
+  ): Promise<scripts.AddReply> {
     const deadlineMs = Math.max(1, Math.ceil(deadline.remainingMs));
     const { durable: copies } = this.#settings;
-    if (!copies) return await this.run(scripts.add, args, deadlineMs);
+    const answered = answeredTo.map((producer) => answeredKey(this.#head, producer));
+    const keys = { ...this.keys, once: answered.length > 0 ? [this.keys.leases, this.keys.dead, ...answered] : [] };
+    if (!copies) return await scripts.add.run(this.context, keys, args, { deadlineMs });
     const durability = { ...copies, key: this.keys.jobs, deadlineMs };
     const { value, outcome, why } = await durable(this.context, durability, (scope) =>
-      scope.run(scripts.add, this.keys, args),
+      scope.run(scripts.add, keys, args),
     );
     if (outcome !== "safe")
       throw new KitUnknownOutcomeError(`Jobs were added, but not safely: ${why ?? ""}`, undefined);
@@ -171,11 +177,11 @@ export class QueueCommands {
   }
 
   #takenBy(fence: string): string {
-    return takenKey(this.#takenHead, fence);
+    return takenKey(this.#head, fence);
   }
 
   #repliesOf(caller: string): string {
-    return repliesKey(this.context.prefix, this.#name, caller);
+    return repliesKey(this.#head, caller);
   }
 
   async #open(deadlineMs: number): Promise<void> {

@@ -32,11 +32,14 @@ export type {
 export type { Job } from "./job.js";
 export type { DeadLetter } from "./letters.js";
 export type {
+  AddedOnce,
+  AddOnceOptions,
   AddOptions,
   CallOptions,
   DeadLetterBounds,
   DeadLetterOptions,
   DurableOption,
+  HeldState,
   QueueOptions,
   WorkOptions,
 } from "./options.js";

@@ -1,16 +1,18 @@
 import { keyspace } from "@kit/core";
 import { slotOf, workerWidth } from "./ids.js";
 
-/** Where outcomes of jobs wait for the queue object that called them; the header of each job names that object. */
-export const repliesKey = (prefix: string, name: string, caller: string): string =>
-  `${keyspace("queue", prefix).base(name)}replies:${caller}`;
+/** The beginning of every key of a queue. */
+export const keyHead = (prefix: string, name: string): string => keyspace("queue", prefix).base(name);
 
-/** The beginning of the keys of {@link takenKey}. */
-export const takenHead = (prefix: string, name: string): string => `${keyspace("queue", prefix).base(name)}taken:`;
+/** Where outcomes of jobs wait for the queue object that called them; the header of each job names that object. */
+export const repliesKey = (head: string, caller: string): string => `${head}replies:${caller}`;
 
 /** Where the last take in one slot of a worker is recorded: the fence alone leads to it. */
 export const takenKey = (head: string, fence: string): string =>
-  `${head}${fence.slice(0, workerWidth)}${String(slotOf(fence))}`;
+  `${head}taken:${fence.slice(0, workerWidth)}${String(slotOf(fence))}`;
+
+/** Where the answers to a producer's last call are kept that had an `addOnce`. */
+export const answeredKey = (head: string, producer: string): string => `${head}answered:${producer}`;
 
 /** The address of a queue. */
 export interface QueueAddress {
@@ -51,6 +53,7 @@ const parts = [
  * | `kit:queue:{name}:revoked`     | zset | leases that ended without their holder                                         | 10 minutes after each          |
  * | `kit:queue:{name}:taken:…`     | text | the last take in one slot of a worker: its fence, and the entries it took      | 10 minutes                     |
  * | `kit:queue:{name}:producers`   | zset | producer → number of its last add                                              | a day after the last new one   |
+ * | `kit:queue:{name}:answered:…`  | text | number and answers of a producer's last call that had an `addOnce`             | 10 minutes                     |
  * | `kit:queue:{name}:replies:…`   | hash | id → what became of the job, for one queue object that waits for it            | until read; 10 minutes         |
  * | `kit:queue:{name}:meta`        | hash | `layout`, `watchedAt`, `deadBytes`, and counts                                 | for good                       |
  */
@@ -58,6 +61,6 @@ export type QueueKeys = Readonly<Record<(typeof parts)[number], string>>;
 
 /** The keys of one queue. */
 export const queueKeys = (prefix: string, name: string): QueueKeys => {
-  const head = keyspace("queue", prefix).base(name);
+  const head = keyHead(prefix, name);
   return Object.fromEntries(parts.map((part) => [part, head + part])) as QueueKeys;
 };

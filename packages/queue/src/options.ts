@@ -154,6 +154,22 @@ export interface AddOptions {
   readonly signal?: AbortSignal | undefined;
 }
 
+/** One job that is added unless there is one of its id. */
+export interface AddOnceOptions extends AddOptions {
+  readonly id: string;
+}
+
+/**
+ * Where the job of an id is: `ready` to be taken, `active`, `delayed`, or `dead`. `unsure` is ready or active, where more than 1,000
+ * jobs are active; `inspectJob()` searches for it.
+ */
+export type HeldState = "ready" | "active" | "delayed" | "dead" | "unsure";
+
+/** The answer of `addOnce()`. */
+export type AddedOnce =
+  | { readonly id: string; readonly isAdded: true; readonly state?: never }
+  | { readonly id: string; readonly isAdded: false; readonly state: HeldState };
+
 /** One job whose outcome is waited for. */
 export interface CallOptions extends Omit<AddOptions, "id" | "op"> {
   /**
@@ -331,7 +347,7 @@ const idOption = (id: string): string => {
   textOption("id", id, 128);
   if (id.startsWith("!") || isMade(id) || /[\p{Cc}\p{Surrogate}]/u.test(id))
     throw new RangeError(
-      "Expected `id` to have no `!` in front, no control characters or lone surrogates, and another form than made ids",
+      "Expected `id` without control characters and lone surrogates, without `!` in front, and unlike a made id",
     );
   return id;
 };

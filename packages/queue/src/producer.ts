@@ -20,6 +20,8 @@ export interface NewJob {
   readonly op: string | undefined;
   /** The producer and the number of the call that carries it. */
   call?: string;
+  /** Its add resolves with the answer of `add.lua`, not with the id. */
+  readonly asks?: boolean;
   /** The outcome of an earlier call is unknown: if this one fails, the job may still have been added. */
   readonly isRepeat: boolean;
   /** Its add has rejected: the job was not added. */
@@ -83,7 +85,7 @@ export class Producer {
     });
   }
 
-  /** Resolves with the job's id once the server has it. */
+  /** Resolves with the job's id once the server has it; with the answer of the server if the job asks. */
   add(job: NewJob, signal?: AbortSignal): Promise<string> {
     return this.#batcher.add(job, signal) as Promise<string>;
   }
@@ -153,17 +155,29 @@ export class Producer {
       return (job.id ??= made[index] ?? "");
     });
     const stamp = this.#currentStamp();
+    const asking = jobs.filter(({ asks }) => asks);
+    const answeredTo = asking.length === 0 ? [] : [producer, ...asking.flatMap(({ op }) => op?.slice(0, 9) ?? [])];
     const plan = jobs.map(({ words }, index) => `${ids[index] ?? ""}${words}`).join("\n");
     const blobs = jobs.map(({ head, payload }) => blobOf(stamp, head, payload));
     try {
       const isNew = this.#ids.isNew ? "1" : "0";
-      const now = await this.#commands.add({ producer, sequence, isNew, plan, blobs }, deadline);
+      const { now, answers } = await this.#commands.add(
+        { producer, sequence, isNew, plan, blobs },
+        answeredTo,
+        deadline,
+      );
       this.#offsetMs = now - wallMs();
+      let next = 0;
+      return jobs.map(({ asks, id = "" }) => {
+        if (!asks) return id;
+        const answer = answers[next++] ?? "gone";
+        // The server keeps answers for ten minutes, so the `op` of this call would not find it later either.
+        return answer === "gone" ? unknownOutcome() : answer;
+      });
     } catch (error) {
       this.#mustRetire ||= isUnknown(error);
       return jobs.map((job) => (isUnknown(error) || job.isRepeat ? unknownOutcome(job, error) : (error as Error)));
     }
-    return ids;
   }
 
   #late(item: Item, wasSent: boolean): Error {
@@ -204,10 +218,10 @@ export class Producer {
   }
 }
 
-const unknownOutcome = ({ op, call = "", id = "" }: NewJob, cause?: unknown): KitUnknownOutcomeError =>
+const unknownOutcome = (job?: NewJob, cause?: unknown): KitUnknownOutcomeError =>
   new KitUnknownOutcomeError(
     "It is not known whether a job was added, or has its copies",
-    op ?? `${call}:${id}`,
+    job && (job.op ?? `${job.call ?? ""}:${job.id ?? ""}`),
     cause,
   );
 

@@ -1,14 +1,25 @@
 import { type KitError, KitClosedError, type RedisLike } from "@kit/core";
-import { type CloseOptions, closeTimeoutMs, Deadline, optionsObject, traced, TypedEmitter } from "@kit/core/toolkit";
+import {
+  type CloseOptions,
+  closeTimeoutMs,
+  Deadline,
+  optionsObject,
+  textOption,
+  traced,
+  TypedEmitter,
+} from "@kit/core/toolkit";
 import { Calls } from "./calls.js";
 import { QueueCommands } from "./commands.js";
 import type { AnyJobs, CalledResult, Handlers, JobData, JobName, JobSchemas, JobTypes } from "./handlers.js";
 import { type DeadLetter, readLetters } from "./letters.js";
 import {
+  type AddedOnce,
+  type AddOnceOptions,
   type AddOptions,
   type CallOptions,
   type DeadLetterOptions,
   delayOption,
+  type HeldState,
   idsOption,
   resolveAdd,
   resolveCall,
@@ -112,13 +123,31 @@ export class Queue<Jobs extends JobTypes<Jobs> = AnyJobs> extends TypedEmitter<Q
     ...[data, options]: AddArguments<JobData<Jobs, Name>>
   ): Promise<string> {
     this.#assertOpen();
-    const resolved = options === undefined ? this.#usual : resolveAdd(options, this.#settings.job);
-    const payload = encodePayload(name, data, this.#settings.maxPayloadBytes);
-    const fits = this.#fits(name, payload);
-    // Adds without an asynchronous schema stay in the order of their calls, even within one turn.
-    if (fits) await fits;
-    const job = this.#newJob(name, payload, resolved);
-    return await this.#traced("queue.add", { job: name }, () => this.#producer.add(job, resolved.signal));
+    return await this.#add(name, data, options === undefined ? this.#usual : resolveAdd(options, this.#settings.job));
+  }
+
+  /**
+   * Adds a job with an `id` of your own, as {@link add} does, and says whether this call added it. If not, `state` says where the
+   * job of this id was at that moment. Of several callers with one id exactly one adds.
+   *
+   * A call that is sent again after a lost reply gets the answer of the first. The server keeps an answer for ten minutes; an `op`
+   * that comes later rejects with KitUnknownOutcomeError without an `op`.
+   *
+   * @throws every error of {@link add}.
+   *
+   * @example
+   * const { isAdded } = await queue.addOnce("invoice", { order }, { id: `invoice ${order}` });
+   */
+  async addOnce<Name extends JobName<Jobs>>(
+    name: Name,
+    data: JobData<Jobs, Name>,
+    options: AddOnceOptions,
+  ): Promise<AddedOnce> {
+    this.#assertOpen();
+    const resolved = resolveAdd(options, this.#settings.job);
+    const id = textOption("id", resolved.id, 128);
+    const answer = await this.#add(name, data, resolved, true);
+    return answer === "added" ? { id, isAdded: true } : { id, isAdded: false, state: answer as HeldState };
   }
 
   /**
@@ -271,6 +300,17 @@ export class Queue<Jobs extends JobTypes<Jobs> = AnyJobs> extends TypedEmitter<Q
   /** As `close()`. */
   async [Symbol.asyncDispose](): Promise<void> {
     await this.close();
+  }
+
+  async #add(name: string, data: unknown, resolved: ResolvedAdd, asks = false): Promise<string> {
+    const payload = encodePayload(name, data, this.#settings.maxPayloadBytes);
+    const fits = this.#fits(name, payload);
+    // Adds without an asynchronous schema stay in the order of their calls, even within one turn.
+    if (fits) await fits;
+    const job = this.#newJob(name, payload, resolved);
+    return await this.#traced("queue.add", { job: name }, () =>
+      this.#producer.add(asks ? { ...job, asks, words: `${job.words}\t?` } : job, resolved.signal),
+    );
   }
 
   /** Checks the data in the form in which its worker will read it. */

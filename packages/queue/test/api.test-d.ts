@@ -31,6 +31,14 @@ export const added: Promise<string>[] = [
   // @ts-expect-error no such option
   queue.add("email", { to: "ann" }, { delay: 5 }),
 ];
+export const once: Promise<true | "ready" | "active" | "delayed" | "dead" | "unsure">[] = [
+  queue
+    .addOnce("email", { to: "ann" }, { id: "own", delayMs: 5 })
+    .then((added) => (added.isAdded ? true : added.state)),
+  queue.addOnce("cleanUp", undefined, { id: "own" }).then((added) => added.state ?? true),
+  // @ts-expect-error no id
+  queue.addOnce("email", { to: "ann" }, {}),
+];
 export const several: Promise<string[]> = queue.addAll([
   { name: "email", data: { to: "ann" } },
   { name: "resize", data: { url: "", width: 1 }, delayMs: 5 },

@@ -4,6 +4,8 @@ import { aborted, guardUsers, type Login, onMovingSlots, rejection } from "@tool
 import * as vitest from "vitest";
 import { describe, expect, it } from "vitest";
 import {
+  type AddedOnce,
+  type AddOptions,
   type Job,
   JobPayloadError,
   JobTimeoutError,
@@ -13,7 +15,7 @@ import {
   type WorkerEvents,
 } from "../src/index.js";
 import { type QueueAddress, setPriority } from "../src/manage/index.js";
-import { repliesKey, takenHead, takenKey } from "../src/keys.js";
+import { answeredKey, keyHead, repliesKey, takenKey } from "../src/keys.js";
 import * as looks from "../src/manage/scripts.js";
 import * as scripts from "../src/scripts/index.js";
 import { user } from "./acl.js";
@@ -227,6 +229,94 @@ export const queueBehaviour = (mode: RedisMode, login?: Login): void => {
         await runs.until(2);
         expect(runs.data).toEqual([0, "again"]);
         await worker.close();
+      });
+
+      it("says whether a job was added, and where the one of its id is", async () => {
+        const [queue, runs] = [make(), new Runs()];
+        const once = (id: string, options: AddOptions = {}): Promise<AddedOnce> =>
+          queue.addOnce("job", id, { ...options, id });
+        const { promise, open } = latch();
+        redis.defer(open);
+        work(
+          queue,
+          (job) => {
+            runs.handler(job);
+            if (job.id === "fails") throw new UnrecoverableError("no");
+            return promise;
+          },
+          { concurrency: 2, strict: true },
+        );
+        const places: [id: string, options: AddOptions, state: string][] = [
+          ["fails", {}, "dead"],
+          ["runs", {}, "active"],
+          ["runs, urgent", { priority: -7 }, "active"],
+          ["waits", {}, "ready"],
+          ["waits, not urgent", { priority: 7 }, "ready"],
+          ["comes", { delayMs: 600_000, priority: 2 }, "delayed"],
+        ];
+        for (const [id, options] of places.slice(0, 3)) expect(await once(id, options)).toEqual({ id, isAdded: true });
+        await runs.until(3);
+        await eventually(async () => expect(await fixture().counts()).toMatchObject({ leases: 2, dead: 1 }));
+        for (const [id, options] of places.slice(3)) {
+          // In one call, beside adds that do not ask.
+          const asked = [once(id, options), queue.add("job", id), once(id, options), queue.add("job", id, { id })];
+          const [first, , second, fourth] = await Promise.all(asked);
+          expect([first, fourth]).toEqual([{ id, isAdded: true }, id]);
+          expect(second).toMatchObject({ id, isAdded: false, state: id === "comes" ? "delayed" : "ready" });
+        }
+        const answers = places.map(([id, , state]) => ({ id, isAdded: false, state }));
+        for (const [index, [id]] of places.entries()) expect(await once(id)).toEqual(answers[index]);
+        expect(await Promise.all(places.map(([id]) => once(id)))).toEqual(answers);
+        // A search among so many leases would hold up the server.
+        const many = Array.from({ length: 1_000 }, (_, n) => [1, `fence of 12!${String(n)}`]).flat();
+        await fixture().db.zadd(fixture().keysOf().leases, ...many);
+        expect(await Promise.all(places.map(([id]) => once(id)))).toEqual(
+          answers.map(({ state, id }) => ({
+            id,
+            isAdded: false,
+            state: ["runs", "waits"].includes(id) ? "unsure" : state,
+          })),
+        );
+        expect(await fixture().counts()).toMatchObject({ jobs: 9, dead: 1 });
+      });
+
+      it("gives an add that is called again with its op the answer of the first", async () => {
+        const [queue, runs] = [make(), new Runs()];
+        const once = (op?: string): Promise<AddedOnce> => queue.addOnce("job", "data", { id: "order-7", op });
+        const added = { id: "order-7", isAdded: true };
+        const opOfLast = async (): Promise<string> => {
+          const [producer, score] = await fixture().db.zrange(fixture().keysOf().producers, "-1", "-1", "WITHSCORES");
+          return `${String(producer)}:${String(score)}:order-7`;
+        };
+        expect(await once()).toEqual(added);
+        const first = await opOfLast();
+        // Another call of this producer would take the place of its answer.
+        const other = make();
+        const refused = { id: "order-7", isAdded: false, state: "ready" };
+        expect(await other.addOnce("job", "data", { id: "order-7" })).toEqual(refused);
+        const second = await opOfLast();
+        const third = make();
+        const again = (op: string): Promise<AddedOnce> => third.addOnce("job", "data", { id: "order-7", op });
+        const repeated = async (): Promise<unknown> => [
+          await again(first),
+          await Promise.all([again(second), again(first)]),
+        ];
+        expect(await repeated()).toEqual([added, [refused, added]]);
+        const worker = work(queue, runs.handler);
+        await runs.until(1);
+        await fixture().untilEmpty();
+        expect(await repeated()).toEqual([added, [refused, added]]);
+        // The call did not arrive: the job is added now, once.
+        const lost = `AAAAAAAAA:${String(Date.now())}:order-7`;
+        expect([await again(lost), await again(lost)]).toEqual([added, added]);
+        await runs.until(2);
+        await fixture().untilEmpty();
+        expect(await again(lost)).toEqual(added);
+        // After ten minutes its answer is gone.
+        await fixture().db.del(answeredKey(keyHead(redis.prefix, name), first.slice(0, 9)));
+        expect(await rejection(again(first))).toMatchObject({ code: "KIT_UNKNOWN_OUTCOME", op: undefined });
+        await worker.close();
+        expect(runs.data).toEqual(["data", "data"]);
       });
 
       it("settles an add whose outcome was not known, without adding twice", async () => {
@@ -1092,8 +1182,13 @@ export const queueBehaviour = (mode: RedisMode, login?: Login): void => {
       const keys = () => ({
         ...fixture().keysOf(name),
         place: fixture().keysOf(name).dead,
-        replies: repliesKey(redis.prefix, name, "c"),
-        taken: takenKey(takenHead(redis.prefix, name), fence),
+        replies: repliesKey(keyHead(redis.prefix, name), "c"),
+        taken: takenKey(keyHead(redis.prefix, name), fence),
+        once: [
+          fixture().keysOf().leases,
+          fixture().keysOf().dead,
+          answeredKey(keyHead(redis.prefix, name), "AAAAAAAAA"),
+        ],
       });
       const seed = async (): Promise<void> => {
         const { jobs, leases, dead, failures, replies, taken } = keys();
@@ -1122,7 +1217,7 @@ export const queueBehaviour = (mode: RedisMode, login?: Login): void => {
       const { find, list, overview, prioritise, repair, scan } = looks;
       const { add, begin, handBack, heartbeat, letters, outcomes, recover, redrive, step } = scripts;
       slots.itRanAll(keys, () => [
-        { script: add, args: ["AAAAAAAAA", 5, 0, `${id}2\tp1`, 'k1 job\n"2"'], seed },
+        { script: add, args: ["AAAAAAAAA", 5, 0, `${id}2\tp1\tu\t?`, 'k1 job\n"2"'], seed },
         { script: prioritise, args: [id, 2], seed: onlyRanked },
         { script: find, args: [id], seed },
         { script: letters, args: ["+inf", 0, ""], seed },

@@ -7,7 +7,7 @@ import { describe, expect, it } from "vitest";
 import { CallTimeoutError, type CallOptions, JobFailedError, JobOutcomeLostError } from "../src/index.js";
 import * as looks from "../src/manage/scripts.js";
 import * as scripts from "../src/scripts/index.js";
-import { repliesKey } from "../src/keys.js";
+import { keyHead, repliesKey } from "../src/keys.js";
 import { user } from "./acl.js";
 import { fixtureOf, latch, name, permanentKeys, type QueueFixture } from "./harness.js";
 
@@ -112,7 +112,7 @@ export const callBehaviour = (mode: RedisMode, login?: Login): void => {
       const { id } = (await rejection(queue.call("job", 1, { waitMs: 50 }))) as CallTimeoutError;
       // Ends the job as a worker does that may not publish.
       const [, caller = ""] = / r[^ .]+\.(\w+)/.exec(String(await fixture().db.hget(jobs, id))) ?? [];
-      const key = repliesKey(redis.prefix, name, caller);
+      const key = repliesKey(keyHead(redis.prefix, name), caller);
       await fixture().db.hset(key, id, "j1");
       await fixture().db.pexpire(key, 600_000);
       await fixture().db.hdel(jobs, id);

@@ -12,11 +12,28 @@ import {
   signal,
   text,
 } from "@tooling/vitest/conformance";
-import { type AddOptions, type CallOptions, createQueue, type Queue, type WorkOptions } from "../src/index.js";
+import {
+  type AddOnceOptions,
+  type AddOptions,
+  type CallOptions,
+  createQueue,
+  type Queue,
+  type WorkOptions,
+} from "../src/index.js";
 import { name, permanentKeys, Runs } from "./harness.js";
 
 const backoff = refusing({ firstMs: -1 }, { firstMs: 1, jitter: 2 }, { firstMs: 1, factor: Number.NaN }, null);
 const jobRules: OptionRules = { maxAttempts: integer(1, 1_000_000), backoff, timeoutMs: milliseconds(1) };
+const addRules: OptionRules = {
+  ...jobRules,
+  id: refusing("", "x".repeat(129), "!5!x", "a\nb", "\ud800", "x7Kp2mQ9a.001f", 42, null),
+  delayMs: milliseconds(0, 3e14),
+  dueAt: refusing(-1, Number.NaN, Infinity, "1", null, new Date(Number.NaN)),
+  priority: integer(1 - 2 ** 20, 2 ** 20 - 1),
+  lifo: boolean,
+  op: text(256),
+  signal,
+};
 const data = { card: canary };
 
 /** Ids of dead letters: one job that failed. */
@@ -87,17 +104,18 @@ export const conformance: Conformance = {
       },
       calls: {
         add: {
-          options: {
-            ...jobRules,
-            id: refusing("", "x".repeat(129), "!5!x", "a\nb", "\ud800", "x7Kp2mQ9a.001f", 42, null),
-            delayMs: milliseconds(0, 3e14),
-            dueAt: refusing(-1, Number.NaN, Infinity, "1", null, new Date(Number.NaN)),
-            priority: integer(1 - 2 ** 20, 2 ** 20 - 1),
-            lifo: boolean,
-            op: text(256),
-            signal,
-          },
+          options: addRules,
           run: (queue, options: AddOptions) => queue.add("job", data, options),
+          trace: ["kit:queue.add", { queue: name, job: "job" }],
+        },
+        addOnce: {
+          options: addRules,
+          run: (queue, options: AddOptions) => {
+            const isObject = options === undefined || Object.getPrototypeOf(options) === Object.prototype;
+            const own = Object.entries(options ?? {}).filter(([, value]) => value !== undefined);
+            const withId = isObject ? { id: "once", ...Object.fromEntries(own) } : options;
+            return queue.addOnce("job", data, withId as AddOnceOptions);
+          },
           trace: ["kit:queue.add", { queue: name, job: "job" }],
         },
         call: {

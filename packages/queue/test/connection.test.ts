@@ -85,6 +85,29 @@ describe("a queue whose connections break", () => {
     expect(proxy.stats.resets).toBe(10);
   });
 
+  it("gives an add whose reply is lost the answer of the request that came first", async () => {
+    const { proxy, queue } = await proxied();
+    const runs = new Runs();
+    const worker = work(make(), runs.handler);
+    await queue.addOnce("job", "first", { id: "first" });
+    const each = async (state?: string): Promise<void> => {
+      for (let n = 0; n < 5; n++) {
+        const id = String(n);
+        proxy.down.cutNext = 1;
+        const answer = await queue.addOnce("job", n, { id });
+        expect(answer).toEqual(state === undefined ? { id, isAdded: true } : { id, isAdded: false, state });
+      }
+    };
+    // The job may be done when the request is sent again.
+    await each();
+    await fixture.untilEmpty();
+    await worker.close();
+    await make().addAll(Array.from({ length: 5 }, (_, n) => ({ name: "job", id: String(n) })));
+    await each("ready");
+    expect(runs.data).toEqual(["first", 0, 1, 2, 3, 4]);
+    expect(proxy.stats.resets).toBe(10);
+  });
+
   it("adds a job once when the network delivers it twice", async () => {
     const proxy = await FaultProxy.start({ port: redis.server.nodes[0]!.port });
     redis.defer(() => proxy.close());

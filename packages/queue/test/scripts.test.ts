@@ -5,7 +5,7 @@ import { describe, expect, it } from "vitest";
 import * as looks from "../src/manage/scripts.js";
 import { popIfScript } from "../src/pop-if/script.js";
 import * as all from "../src/scripts/index.js";
-import { queueKeys, repliesKey, takenHead, takenKey } from "../src/keys.js";
+import { keyHead, queueKeys, repliesKey, takenKey } from "../src/keys.js";
 import { permanentKeys } from "./harness.js";
 
 const redis = useRedis(vitest, { permanentKeys });
@@ -44,17 +44,21 @@ describe("step", () => {
   const fence = (n: number): string => `worker0${(3 * n).toString(36).padStart(5, "0")}`;
   const bounds = "2 10000 1209600000 67108864";
   const keys = (): ReturnType<typeof queueKeys> => queueKeys(redis.prefix, "mail");
-  const replies = (): string => repliesKey(redis.prefix, "mail", "caller");
-  const taking = (n: number) => ({ ...keys(), taken: takenKey(takenHead(redis.prefix, "mail"), fence(n)) });
+  const replies = (): string => repliesKey(keyHead(redis.prefix, "mail"), "caller");
+  const taking = (n: number) => ({ ...keys(), taken: takenKey(keyHead(redis.prefix, "mail"), fence(n)) });
   const undo = (n: number): Promise<number> => recover.run(redis.client, taking(n), { fence: fence(n) });
-  const addSome = (...ids: string[]): Promise<number> =>
-    add.run(redis.client, keys(), {
-      producer: "AAAAAAAAA",
-      sequence: 1,
-      isNew: "1",
-      plan: ids.join("\n"),
-      blobs: ids.map((id) => `k1 job\n"${id}"`),
-    });
+  const addSome = (...ids: string[]): Promise<all.AddReply> =>
+    add.run(
+      redis.client,
+      { ...keys(), once: [] },
+      {
+        producer: "AAAAAAAAA",
+        sequence: 1,
+        isNew: "1",
+        plan: ids.join("\n"),
+        blobs: ids.map((id) => `k1 job\n"${id}"`),
+      },
+    );
   const run = (
     n: number,
     {

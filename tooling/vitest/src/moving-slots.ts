@@ -190,7 +190,7 @@ export interface RareCall {
   readonly seed?: () => Promise<unknown>;
 }
 
-/** Keys by the names of operands. */
+/** Keys by the names of operands; several of an operand that takes any number. */
 type Keys = Readonly<Record<string, unknown>>;
 
 /** Commands of ioredis. */
@@ -210,7 +210,7 @@ const spare: Readonly<Record<string, readonly string[]>> = {
 
 const runWithAllKeys = async (redis: Ground, { script, args, seed }: RareCall, all: Keys): Promise<void> => {
   const client = redis.client as Writer;
-  const keys = script.keys.map((name) => String(all[name.replace("...", "")]));
+  const keys = script.keys.flatMap((name) => [all[name.replace("...", "")]].flat().map(String));
   await seed?.();
   const types = [...script.source.matchAll(/^-- KEYS\[(?:\d+|n)\]\s+\S+\s+(\w+)/gm)].map(([, type = ""]) => type);
   for (const [place, key] of keys.entries()) {

@@ -7,22 +7,29 @@
 -- KEYS[4]  delayed      zset     entry to the instant at which it is due, ms
 -- KEYS[5]  wake         zset     markers that wake workers
 -- KEYS[6]  producers    zset     producer to the sequence number of its last call
+-- KEYS[n]  once         any      only if a job has the word `?`: `leases` and `dead`, then texts that keep answers: of this
+--                                producer, and of the producer in the word `o` of each such job
 -- ARGV[1]  producer     string   9 characters; the ids of its jobs are these, a dot and a count in base 36
 -- ARGV[2]  sequence     integer  number of this call; calls of one producer come in order
 -- ARGV[3]  isNew        integer  1: this producer has not called for an hour; empty producers are cleared out
 -- ARGV[4]  plan         string   one line a job: its id, and for those that do not simply go to the end of `waiting` a tab
 --                                and words: `l` to the front, `p-1` priority, `d500` ms to wait, `@1700000000000` due
 --                                instant, `u` only if there is no job of this id, `oNAME:5` only if call 5 of producer
---                                NAME did not arrive, which then never will
+--                                NAME did not arrive, which then never will; `?` asks whether it was added
 -- ARGV[n]  blobs        string   header and payload of each
 --
 -- Reply     now                  server time, epoch ms; all are stored, now or by an earlier copy of the call
+--           now, answers         the same as text, if a job has the word `?`; then a line for each of them in order, with its id, a
+--                                tab, and `added` or where the job of this id was: `ready`, `active`, `delayed`, `dead`;
+--                                `unsure` ready or active, if more than 1,000 are active; `gone` if an earlier call had it and
+--                                its answer is no longer known
 local jobs = KEYS[1]
 local waiting = KEYS[2]
 local prioritised = KEYS[3]
 local delayed = KEYS[4]
 local wake = KEYS[5]
 local producers = KEYS[6]
+local once = { unpack(KEYS, 7) }
 local producer = ARGV[1]
 local sequence = ARGV[2]
 local isNew = ARGV[3]
@@ -39,8 +46,16 @@ if not isPlain then
   redis.call('ZCARD', prioritised)
   redis.call('ZCARD', delayed)
 end
+local kept, leased = {}, 0
+if once[1] then
+  leased = redis.call('ZCARD', once[1])
+  redis.call('ZCARD', once[2])
+  for i = 3, #once do kept[i - 2] = redis.call('GET', once[i]) or '' end
+end
 
-if redis.call('ZADD', producers, 'GT', 'CH', sequence, producer) == 0 then return now end
+if redis.call('ZADD', producers, 'GT', 'CH', sequence, producer) == 0 then
+  return once[1] and now .. (string.match(kept[1], '^' .. sequence .. '(\n.*)') or '') or now
+end
 if isNew == '1' then
   redis.call('PEXPIRE', producers, 86400000)
   redis.call('ZREMRANGEBYRANK', producers, 0, -10001)
@@ -73,27 +88,61 @@ for id, rest in string.gmatch(plan, '([^\n\t]+)([^\n]*)') do
 end
 local first = redis.call('ZRANGE', delayed, 0, 0, 'WITHSCORES')
 local earliest = tonumber(first[2] or nil) or math.huge
-local isEarlier, ready, fields, isAdded = false, {}, {}, {}
+local isEarlier, ready, fields, added = false, {}, {}, {}
+
+-- One look at the leases serves all jobs of the call.
+local active
+local function placeOf(id)
+  if redis.call('ZSCORE', once[2], id) then return 'dead' end
+  local entry = entryOfBlob(id, redis.call('HGET', jobs, id))
+  if redis.call('ZSCORE', delayed, entry) then return 'delayed' end
+  if redis.call('ZSCORE', prioritised, id) then return 'ready' end
+  if not active then
+    active = {}
+    for _, member in ipairs(redis.call('ZRANGE', once[1], 0, 999)) do active[leasedEntry(member)] = true end
+  end
+  if entry ~= id or active[id] then return 'active' end
+  return leased > 1000 and 'unsure' or 'ready'
+end
+
+local answers = ''
 for i, id in ipairs(ids) do
   local word = {}
   for letter, value in string.gmatch(words[i], '\t(.)([^\t]*)') do word[letter] = value end
-  local isStored = word.u and (isAdded[id] or redis.call('HEXISTS', jobs, id) == 1)
+  local asks = word['?']
+  local isStored, answer, repeated, number = false, 'added', nil, nil
   if word.o then
-    local former, number = string.match(word.o, '(%w+):(%d+)')
     -- A sequence number in `producers` means that the call arrived; a half above it, that it must not arrive any more. A repeat
     -- is recorded per job.
-    local repeated = former .. ':' .. number .. ':' .. id
-    isStored = isStored
-      or tonumber(redis.call('ZSCORE', producers, former) or 0) == tonumber(number)
-      or redis.call('ZSCORE', producers, repeated)
-    if not isStored then redis.call('ZADD', producers, 'GT', number .. '.5', former, number, repeated) end
+    repeated = word.o .. ':' .. id
+    local former
+    former, number = string.match(word.o, '(%w+):(%d+)')
+    local before = asks and table.remove(kept, 2)
+    if tonumber(redis.call('ZSCORE', producers, former) or 0) == tonumber(number) then
+      isStored = true
+      if before then
+        local all = string.match(before, '^' .. number .. '(\n.*)') or ''
+        local _, last = string.find(all, '\n' .. id .. '\t', 1, true)
+        answer = last and string.match(all, '%a+', last) or 'gone'
+      end
+    elseif redis.call('ZSCORE', producers, repeated) then
+      isStored = true
+    else
+      redis.call('ZADD', producers, 'GT', number .. '.5', former)
+    end
   end
+  if not isStored and word.u and (added[id] or redis.call('HEXISTS', jobs, id) == 1) then
+    isStored = true
+    if asks then answer = added[id] or placeOf(id) end
+  end
+  if asks then answers = answers .. '\n' .. id .. '\t' .. answer end
   if not isStored then
-    isAdded[id] = true
+    if repeated then redis.call('ZADD', producers, number, repeated) end
     fields[#fields + 1] = id
     fields[#fields + 1] = blobs[i]
     local entry = entryOf(id, tonumber(word.p or 0))
     local due = word.d and now + word.d or tonumber(word['@'] or now)
+    added[id] = due > now and 'delayed' or 'ready'
     if due > now then
       redis.call('ZADD', delayed, string.format('%.0f', due), entry)
       isEarlier = isEarlier or due < earliest
@@ -111,4 +160,6 @@ if #ready > 0 then
   wakeWorker(wake)
 end
 if isEarlier then wakeTimers(wake) end
-return now
+if not once[1] then return now end
+redis.call('SET', once[3], sequence .. answers, 'PX', 600000)
+return now .. answers

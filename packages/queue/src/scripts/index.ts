@@ -40,18 +40,29 @@ export const open: Script<readonly ["meta"], readonly ["layout"], number> = defi
   reply: Number,
 });
 
-/** Stores jobs; replies with the server's time in epoch ms. */
+/** The reply of an add. */
+export interface AddReply {
+  /** The server's time, epoch ms. */
+  readonly now: number;
+  /** For each job that asks, in order: whether it was added, see `add.lua`. */
+  readonly answers: readonly string[];
+}
+
+/** Stores jobs. */
 export const add: Script<
-  readonly ["jobs", "waiting", "prioritised", "delayed", "wake", "producers"],
+  readonly ["jobs", "waiting", "prioritised", "delayed", "wake", "producers", "...once"],
   readonly ["producer", "sequence", "isNew", "plan", "...blobs"],
-  number
+  AddReply
 > = defineScript({
   name: "queue.add",
   source: [entriesSource, readySource, addSource],
-  keys: ["jobs", "waiting", "prioritised", "delayed", "wake", "producers"],
+  keys: ["jobs", "waiting", "prioritised", "delayed", "wake", "producers", "...once"],
   args: ["producer", "sequence", "isNew", "plan", "...blobs"],
   idempotent: true,
-  reply: Number,
+  reply: (raw) => {
+    const text = String(raw);
+    return { now: Number.parseInt(text, 10), answers: text.match(/[a-z]+$/gm) ?? [] };
+  },
 });
 
 /** A lease that ended without its holder. */
