@@ -48,9 +48,21 @@ export type Jsonified<Value> = unknown extends Value
               ]: Jsonified<Value[Name]>;
             };
 
+/** Data or a result behind the server: bytes as a Buffer, all else as JSON leaves it. */
+type Sent<Value> = Value extends Uint8Array ? Buffer : Jsonified<Value>;
+
 /** The result of a job for its caller: bytes as a Buffer, all else as JSON leaves it. */
-export type CalledResult<Jobs, Name extends keyof Jobs> =
-  JobResult<Jobs, Name> extends Uint8Array ? Buffer : Jsonified<JobResult<Jobs, Name>>;
+export type CalledResult<Jobs, Name extends keyof Jobs> = Sent<JobResult<Jobs, Name>>;
+
+/**
+ * The jobs of a queue as handlers get them: bytes as a Buffer, all other data as JSON leaves it. A queue with schemas gives its handlers
+ * the data as it was declared, since a schema may make a Date of a text.
+ */
+export type Received<Jobs> = {
+  readonly [Name in keyof Jobs]: Jobs[Name] extends (...data: never) => infer Result
+    ? (data: Sent<JobData<Jobs, Name>>) => Result
+    : never;
+};
 
 /** A job of any name. */
 export type AnyJob<Jobs> = { readonly [Name in JobName<Jobs>]: Job<Name, JobData<Jobs, Name>> }[JobName<Jobs>];

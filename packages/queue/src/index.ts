@@ -28,6 +28,7 @@ export type {
   JobSchemas,
   JobTypes,
   Jsonified,
+  Received,
 } from "./handlers.js";
 export type { Job } from "./job.js";
 export type { DeadLetter } from "./letters.js";

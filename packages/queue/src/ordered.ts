@@ -1,6 +1,6 @@
 import { KitClosedError } from "@kit/core";
 import { type CloseOptions, closeTimeoutMs, integerOption, optionsObject } from "@kit/core/toolkit";
-import type { AnyJobs, Handlers, JobTypes } from "./handlers.js";
+import type { AnyJobs, Handlers, JobTypes, Received } from "./handlers.js";
 import { concurrencyOption, type WorkOptions } from "./options.js";
 import type { Queue } from "./queue.js";
 import type { Turn, Worker } from "./worker.js";
@@ -60,9 +60,9 @@ export class OrderedWorker implements AsyncDisposable {
    * @throws {KitClosedError} after `close()`.
    * @throws the errors of `queue.work()`.
    */
-  serve<Jobs extends JobTypes<Jobs> = AnyJobs>(
-    queue: Queue<Jobs>,
-    handlers: Handlers<NoInfer<Jobs>>,
+  serve<Jobs extends JobTypes<Jobs> = AnyJobs, Handled = Received<Jobs>>(
+    queue: Queue<Jobs, Handled>,
+    handlers: Handlers<NoInfer<Handled>>,
     options: Omit<WorkOptions, "concurrency" | "strict"> = {},
   ): Worker {
     if (this.#isClosed) throw new KitClosedError("The ordered worker");

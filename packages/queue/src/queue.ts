@@ -10,7 +10,7 @@ import {
 } from "@kit/core/toolkit";
 import { Calls } from "./calls.js";
 import { QueueCommands } from "./commands.js";
-import type { AnyJobs, CalledResult, Handlers, JobData, JobName, JobSchemas, JobTypes } from "./handlers.js";
+import type { AnyJobs, CalledResult, Handlers, JobData, JobName, JobSchemas, JobTypes, Received } from "./handlers.js";
 import { type DeadLetter, readLetters } from "./letters.js";
 import {
   type AddedOnce,
@@ -69,8 +69,13 @@ const mostHeads = 1_000;
  *
  * After the task queues of "Redis in Action" (J. L. Carlson, 2013, section 6.4). Unlike there, a job is never between two keys, no
  * client's clock counts, and a job that fails is retried or kept.
+ *
+ * `Handled` are the jobs as handlers get them.
  */
-export class Queue<Jobs extends JobTypes<Jobs> = AnyJobs> extends TypedEmitter<QueueEvents> implements AsyncDisposable {
+export class Queue<Jobs extends JobTypes<Jobs> = AnyJobs, Handled = Received<Jobs>>
+  extends TypedEmitter<QueueEvents>
+  implements AsyncDisposable
+{
   readonly name: string;
   readonly #redis: RedisLike;
   readonly #settings: QueueSettings;
@@ -222,12 +227,12 @@ export class Queue<Jobs extends JobTypes<Jobs> = AnyJobs> extends TypedEmitter<Q
    * @example
    * const worker = queue.work({ email: async ({ data, signal }) => send(data.to, signal) }, { concurrency: 20 });
    */
-  work(handlers: Handlers<Jobs>, options: WorkOptions = {}): WorkerOf<Jobs> {
-    return this.workInTurn(handlers, options, undefined) as WorkerOf<Jobs>;
+  work(handlers: Handlers<Handled>, options: WorkOptions = {}): WorkerOf<Handled> {
+    return this.workInTurn(handlers, options, undefined) as WorkerOf<Handled>;
   }
 
   /** @internal */
-  workInTurn(handlers: Handlers<Jobs>, options: WorkOptions, turn: Turn | undefined): Worker {
+  workInTurn(handlers: Handlers<Handled>, options: WorkOptions, turn: Turn | undefined): Worker {
     this.#assertOpen();
     const onClosed = (): void => {
       this.#workers.delete(worker);
@@ -383,6 +388,12 @@ export class Queue<Jobs extends JobTypes<Jobs> = AnyJobs> extends TypedEmitter<Q
   }
 }
 
+/** As without schemas, but handlers get the data as it was declared: as the schemas make it. */
+export function createQueue<Jobs extends JobTypes<Jobs>>(
+  redis: RedisLike,
+  name: string,
+  options: Omit<QueueOptions, "schemas"> & { readonly schemas: JobSchemas<NoInfer<Jobs>> },
+): Queue<Jobs, Jobs>;
 /**
  * Makes a queue object: any number of processes may add to and work on the queue of this name.
  *
@@ -395,8 +406,11 @@ export class Queue<Jobs extends JobTypes<Jobs> = AnyJobs> extends TypedEmitter<Q
  * @example
  * const queue = createQueue<{ email: (data: { to: string }) => void }>(redis, "mail", { maxAttempts: 5 });
  */
-export const createQueue = <Jobs extends JobTypes<Jobs> = AnyJobs>(
+export function createQueue<Jobs extends JobTypes<Jobs> = AnyJobs>(
   redis: RedisLike,
   name: string,
-  options: Omit<QueueOptions, "schemas"> & { readonly schemas?: JobSchemas<NoInfer<Jobs>> | undefined } = {},
-): Queue<Jobs> => new Queue<Jobs>(redis, name, options);
+  options?: Omit<QueueOptions, "schemas"> & { readonly schemas?: JobSchemas<NoInfer<Jobs>> | undefined },
+): Queue<Jobs>;
+export function createQueue(redis: RedisLike, name: string, options: QueueOptions = {}): Queue {
+  return new Queue(redis, name, options);
+}

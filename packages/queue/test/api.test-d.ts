@@ -2,7 +2,8 @@
 import type { RedisLike } from "@kit/core";
 import type { StandardSchema } from "@kit/core/config";
 import type { Cluster, Redis } from "ioredis";
-import { createQueue, type Job, type Queue, type Worker } from "../src/index.js";
+import { createOrderedWorker, createQueue, type Job, type Queue, type Worker } from "../src/index.js";
+import { drain } from "../src/testing/index.js";
 
 type Same<A, B> = (<T>() => T extends A ? 1 : 2) extends <T>() => T extends B ? 1 : 2 ? true : false;
 type Check<Proof extends true> = Proof;
@@ -98,6 +99,33 @@ void reports.call("any").then((any) => {
   const isSame: Check<Same<typeof any, unknown>> = true;
   return isSame;
 });
+
+interface DatedJobs {
+  remind(data: { readonly at: Date; readonly tags?: readonly (string | Date)[] }): void;
+  thumb(data: Uint8Array): void;
+}
+declare const dated: Queue<DatedJobs>;
+void dated.add("remind", { at: new Date() });
+void dated.add("thumb", new Uint8Array());
+const remind = ({ data }: { readonly data: { readonly at: string } }): unknown => data.at;
+const datedWorker = dated.work({
+  remind: ({ data }) => {
+    const isText: Check<Same<typeof data, { readonly at: string; readonly tags?: readonly string[] }>> = true;
+    return isText;
+  },
+  thumb: ({ data }) => {
+    const isBuffer: Check<Same<typeof data, Buffer>> = true;
+    return isBuffer;
+  },
+});
+datedWorker.on("completed", ({ job }) => (job.name === "remind" ? remind(job) : job.data.length));
+createOrderedWorker({}).serve(dated, { remind, thumb: ({ data }) => data.toString("hex") });
+void drain(dated, { remind, thumb: ({ data }) => data.toString("hex") });
+
+declare const dateSchema: StandardSchema<{ at: string }, { at: Date }>;
+const converting = createQueue<DatedJobs>(redis, "dated", { schemas: { remind: dateSchema } });
+converting.work({ remind: ({ data }) => data.at.getTime(), thumb: ({ data }) => data.length });
+void drain(converting, { remind: ({ data }) => data.at.getTime(), thumb: ({ data }) => data.length });
 
 export const called: Promise<Uint8Array> = queue.call("resize", { url: "", width: 1 }, { waitMs: 1_000 });
 export const nothing: Promise<void> = queue.call("cleanUp");

@@ -1,7 +1,7 @@
 import { isDeepStrictEqual } from "node:util";
 import type { KitError, RedisLike } from "@kit/core";
 import { Deadline, integerOption, optionsObject, reading, withContext } from "@kit/core/toolkit";
-import type { AnyJobs, Handlers, JobTypes } from "../handlers.js";
+import type { AnyJobs, Handlers, JobTypes, Received } from "../handlers.js";
 import { type QueueAddress, queueKeys } from "../keys.js";
 import { decodePayload, parseBlob } from "../payload.js";
 import type { Queue } from "../queue.js";
@@ -127,9 +127,9 @@ export interface Drained {
  * @example
  * await drain(queue, { email: ({ data }) => void sent.push(data.to) });
  */
-export const drain = async <Jobs extends JobTypes<Jobs> = AnyJobs>(
-  queue: Queue<Jobs>,
-  handlers: Handlers<NoInfer<Jobs>>,
+export const drain = async <Jobs extends JobTypes<Jobs> = AnyJobs, Handled = Received<Jobs>>(
+  queue: Queue<Jobs, Handled>,
+  handlers: Handlers<NoInfer<Handled>>,
   options: { readonly timeoutMs?: number | undefined; readonly clock?: ManualClock | undefined } = {},
 ): Promise<Drained> => {
   const { timeoutMs = 10_000, clock } = optionsObject("options", options, ["timeoutMs", "clock"]);
