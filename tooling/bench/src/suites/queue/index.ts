@@ -6,7 +6,7 @@ import type { Lab, Team, Worker } from "../../lab.js";
 import { percentile } from "../../statistics.js";
 import type { Better, Case, Check, Entry, Goal, Measurement, Suite } from "../../suite.js";
 import { queueImplementation, type QueueSetup } from "./implementations.js";
-import type { AddTask, ProcessTask, Rate, TrickleTask } from "./jobs.js";
+import type { AddTask, ProcessTask, Rate, SpreadTask, TrickleTask } from "./jobs.js";
 
 const withDelays = ["kit", "bullmq", "bullmq defaults", "bee-queue", "bee-queue defaults", "groupmq", "classic"];
 const everybody = [...withDelays, "floor"];
@@ -179,6 +179,16 @@ const latencyCase = (half: Entry, hundredth: Entry, task: TrickleTask, settings:
 
 const idleAbout = "from the call of add to the handler's start in another process; one job each 5 ms, idle worker";
 const lateAbout = "from the due time to the handler's start; due 1 s after the call, one job each 10 ms";
+
+const spreadName = "20 long jobs after quick ones, 20 idle workers: start of the last";
+const spread = caseOf(
+  [entry(spreadName, "ms", "lower", "from the call that adds them; 400 quick jobs before", atMost(100))],
+  { implementations: ["kit", "bullmq", "bee-queue"], isFinal: true },
+  async (team, _lab, scale) => {
+    const task: SpreadTask = { workers: 20, quick: Math.ceil(400 * scale) };
+    return { values: { [spreadName]: await workerOf(team).ask<number>("spread", task) } };
+  },
+);
 
 const serverMemory = async ({ server }: Lab): Promise<number> =>
   Number(/^used_memory:(\d+)/m.exec(String(await server.call("INFO", "memory")))?.[1]);
@@ -370,6 +380,7 @@ export const suite: Suite = {
       // A delayed job ends the worker of the classic code.
       { implementations: withDelays.filter((id) => id !== "classic") },
     ),
+    spread,
     bytes,
     lifecycle,
     addCase(

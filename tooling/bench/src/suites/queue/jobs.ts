@@ -33,6 +33,12 @@ export interface TrickleTask {
   readonly delayMs?: number;
 }
 
+export interface SpreadTask {
+  /** So many workers of one handler each, and so many long jobs. */
+  readonly workers: number;
+  readonly quick: number;
+}
+
 const many = 1_000;
 const texts = Array.from({ length: 10_000 }, () => randomBytes(135).toString("base64url"));
 let made = 0;
@@ -138,6 +144,38 @@ export const jobs: OpenJobs = async ({ implementation, url, setup }) => {
       await sleep(100);
       collectGarbage();
       return process.memoryUsage().heapUsed;
+    },
+
+    /**
+     * Workers with a client each handle quick jobs, and wait; then there is a job for each of them that does not end. Resolves with how
+     * long after the call to add them the last one started.
+     */
+    spread: async ({ workers, quick }: SpreadTask): Promise<number> => {
+      let ended = 0;
+      let lastAt = 0;
+      const isLong = ({ n }: Data): boolean => n < 0;
+      let [quickDone, longBegun] = [(): void => undefined, (): void => undefined];
+      const allQuick = new Promise<void>((resolve) => (quickDone = resolve));
+      const allLong = new Promise<void>((resolve) => (longBegun = resolve));
+      let begun = 0;
+      const handler = (one: Data): unknown => {
+        if (!isLong(one)) return void (++ended === quick && quickDone());
+        lastAt = now();
+        if (++begun === workers) longBegun();
+        return new Promise(() => undefined);
+      };
+      for (let index = 0; index < workers; index++) {
+        const own = await queueImplementation(implementation).open(url, setup as QueueSetup);
+        await own.work(1, handler);
+      }
+      for (let left = quick; left > 0; left--) await queue.add(data());
+      await allQuick;
+      // Until all of them wait for work again.
+      await sleep(300);
+      const startedAt = now();
+      await queue.addMany(datas(workers).map(({ n, text }) => ({ n: -n, text })));
+      await allLong;
+      return lastAt - startedAt;
     },
 
     /** Handles jobs that carry the instant at which they are due. */
