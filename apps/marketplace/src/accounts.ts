@@ -5,6 +5,8 @@ import type { MarketKeys } from "./keys.js";
 import { idleMs, type Session, type Sessions } from "./sessions.js";
 import { accountSessions } from "./tools.js";
 
+/** How long the permit of a session lasts before its first visit, which follows the sign-in at once. */
+const unseenMs = 60_000;
 const renewMs = 10 * 60_000;
 const presentMs = 30 * 60_000;
 const mostRenewals = 10_000;
@@ -27,12 +29,19 @@ export class Accounts {
 
   /** Signs in; null if the persona has five open sessions already. */
   async signIn(user: string, isPerson: boolean): Promise<Session | null> {
-    const permit = await this.#limit.tryAcquire({ tenant: user, holder: `session of ${user}` });
+    const permit = await this.#limit.tryAcquire({ tenant: user, holder: `session of ${user}`, leaseMs: unseenMs });
     if (!permit) return null;
-    // From here on the session owns the permit, not this process.
-    const session = await this.#sessions.open(user, undefined, permit.handOver());
-    if (isPerson) await this.#redis.set(this.#keys.present(user), 1, "PX", presentMs);
-    return session;
+    try {
+      const session = await this.#sessions.open(user, undefined, permit.serialise());
+      if (isPerson) await this.#redis.set(this.#keys.present(user), 1, "PX", presentMs);
+      // From here on the session owns the permit, not this process.
+      permit.handOver();
+      return session;
+    } catch (error) {
+      // Nobody will ever use this session. If Redis does not answer now either, the permit ends by itself.
+      await permit.release().catch(() => undefined);
+      throw error;
+    }
   }
 
   async signOut(session: Session): Promise<void> {
@@ -46,19 +55,23 @@ export class Accounts {
     if ((await this.open(session.user)) === 0) await this.#redis.del(this.#keys.present(session.user));
   }
 
-  /** Extends the permit of the session and the presence of its person, at most every ten minutes. */
+  /** Extends the permit of the session and the presence of its person: at the first visit, then every ten minutes. */
   seen(session: Session): void {
     const now = performance.now();
     if (session.user === "" || now - (this.#renewed.get(session.id) ?? Number.NEGATIVE_INFINITY) < renewMs) return;
     if (this.#renewed.size >= mostRenewals) this.#renewed.clear();
-    const isFirst = !this.#renewed.has(session.id);
     this.#renewed.set(session.id, now);
-    if (isFirst) return;
     // PEXPIRE extends the presence of a person; it creates none.
     void this.#redis.pexpire(this.#keys.present(session.user), presentMs).catch(() => undefined);
     void this.#sessions
       .permit(session)
-      .then(async (text) => text !== "" && (await this.#limit.resume(text)).handOver())
+      .then(async (text) => {
+        if (text === "") return;
+        const permit = await this.#limit.resume(text);
+        // `resume` renews for as long as the permit lasted at the sign-in.
+        await permit.extend(idleMs);
+        permit.handOver();
+      })
       .catch(() => undefined);
   }
 

@@ -13,7 +13,7 @@
 // | `market`           | zset   | listed items by listing number                               | permanent                 |
 // | `shelf:<category>` | zset   | the same for one category                                    | permanent                 |
 // | `ledger`           | stream | one entry per sale, the newest 10,000                        | permanent                 |
-// | `receipt:<user>:<request>` | string | the first result of a request                        | 10 minutes                |
+// | `receipt:<user>:<kind>:<item>:<revision>:<price>:<request>` | string | the first result of a request | 10 minutes      |
 // | `session:<digest>` | hash   | user, csrf, endsAt, permit, notice                           | 12 h unused, 7 days at most |
 // | `forms:<sender>`   | string | forms of a session, a persona or an address in this window   | 10 seconds                |
 // | `recent:<digest>`  | list   | the 25 items a session looked at last                        | that of the session       |
@@ -23,11 +23,24 @@
 // | `orders:<user>`    | zset   | the same of one buyer or seller, the newest 100              | 7 days after the last     |
 // | `order:<order>`    | hash   | item, title, buyer, seller, price, at; placed; done:<job>    | 7 days                    |
 // | `steps:<order>`    | list   | the events of its jobs, one JSON text each                   | 7 days                    |
-// | `dispatched`       | string | the ledger entry up to which every sale has its order        | permanent                 |
+// | `dispatched`       | string | the ledger entry up to which every sale has its order, or is in `undispatched` | permanent |
+// | `undispatched`     | set    | the ledger entries of sales whose order could not be placed yet | permanent              |
 // | `present:<user>`   | string | a person plays this user now, so no program answers for them | 30 minutes after a visit  |
 //
 // In a market with a limited life, such as a race, the permanent keys live that long.
 import { keyspace } from "@kit/core";
+
+/**
+ * What a receipt is for. All of it is part of the key: visitors choose the request id, and one that was used for
+ * another item, price or kind must not count as this request.
+ */
+export interface Request {
+  readonly kind: "buy" | "offer" | "list";
+  readonly item: string;
+  readonly revision: number;
+  readonly price: number;
+  readonly request: string;
+}
 
 /** The names of the keys of one market. */
 export interface MarketKeys {
@@ -39,13 +52,14 @@ export interface MarketKeys {
   readonly result: string;
   readonly orders: string;
   readonly dispatched: string;
+  readonly undispatched: string;
   user(user: string): string;
   inventory(user: string): string;
   item(item: string): string;
   listing(item: string): string;
   offers(item: string): string;
   shelf(category: string): string;
-  receipt(user: string, request: string): string;
+  receipt(user: string, request: Request): string;
   session(digest: string): string;
   recent(digest: string): string;
   forms(sender: string): string;
@@ -68,13 +82,15 @@ export const marketKeys = (market: string, prefix = "kit"): MarketKeys => {
     result: part("result"),
     orders: part("orders"),
     dispatched: part("dispatched"),
+    undispatched: part("undispatched"),
     user: (user) => part(`user:${user}`),
     inventory: (user) => part(`inventory:${user}`),
     item: (item) => part(`item:${item}`),
     listing: (item) => part(`listing:${item}`),
     offers: (item) => part(`offers:${item}`),
     shelf: (category) => part(`shelf:${category}`),
-    receipt: (user, request) => part(`receipt:${user}:${request}`),
+    receipt: (user, { kind, item, revision, price, request }) =>
+      part(`receipt:${user}:${kind}:${item}:${revision}:${price}:${request}`),
     session: (digest) => part(`session:${digest}`),
     recent: (digest) => part(`recent:${digest}`),
     forms: (sender) => part(`forms:${sender}`),

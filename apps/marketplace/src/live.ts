@@ -40,6 +40,15 @@ interface Stream {
 const digestOf = (target: string, content: string): string =>
   createHash("sha256").update(`${target} ${content}`).digest("base64url").slice(0, 8);
 
+/** The parts of one watch. None if they cannot be drawn: the other pages still get theirs. */
+const partsOf = (one: Watch, seen: unknown): readonly Part[] => {
+  try {
+    return one.parts(seen);
+  } catch {
+    return [];
+  }
+};
+
 export class Live {
   readonly #auditor: Auditor;
   readonly #streams = new Set<Stream>();
@@ -145,7 +154,7 @@ export class Live {
           parts.push(...barParts(audit, this.#auditor.silentMs));
         for (const one of stream.watches) {
           const look = isDue(stream, one) ? await looks.get(one.key) : null;
-          if (look) parts.push(...one.parts(look.seen));
+          if (look) parts.push(...partsOf(one, look.seen));
         }
         this.#deliver(stream, parts);
       }

@@ -33,7 +33,7 @@ export interface Purchase {
   readonly buyer: string;
   readonly price: number;
   readonly revision: number;
-  /** Chosen by the caller; a repeat gives the first result. */
+  /** Chosen by the caller. The same again for this item, price and revision gives the first result. */
   readonly request: string;
   /** How many replicas a sale under the lock waits for. @default 0 */
   readonly copies?: number;
@@ -174,7 +174,7 @@ export class Market {
       shelf: keys.shelf(category),
       ledger: keys.ledger,
       totals: keys.totals,
-      receipt: keys.receipt(buyer, request),
+      receipt: keys.receipt(buyer, { ...purchase, kind: isOffer ? "offer" : "buy" }),
       offers: keys.offers(item),
     };
     const args = {
@@ -213,7 +213,7 @@ export class Market {
         market: keys.market,
         shelf: keys.shelf(category),
         totals: keys.totals,
-        receipt: keys.receipt(seller, request),
+        receipt: keys.receipt(seller, { ...offer, kind: "list" }),
       },
       {
         itemId: item,
@@ -252,9 +252,10 @@ export class Market {
     });
   }
 
-  async #buyOptimistic({ item, buyer, price, revision, request }: Purchase): Promise<BuyOutcome> {
+  async #buyOptimistic(purchase: Purchase): Promise<BuyOutcome> {
+    const { item, buyer, price, revision, request } = purchase;
     const { keys } = this;
-    const receipt = keys.receipt(buyer, request);
+    const receipt = keys.receipt(buyer, { ...purchase, kind: "buy" });
     const watched = [keys.item(item), keys.listing(item), keys.user(buyer), receipt];
     const { value } = await optimistic(
       this.#redis,
@@ -266,7 +267,7 @@ export class Market {
           tx.call("HMGET", keys.listing(item), "price", "seller") as Promise<Fields>,
           tx.call("HGET", keys.user(buyer), "funds") as Promise<string | null>,
         ]);
-        if (first !== null) return soldBefore(first);
+        if (first !== null) return { kind: "sold", price, ...sellerAndFence(first), repeat: true };
         if (asked == null || seller == null) return { kind: "not-for-sale" };
         if (seller === buyer) return { kind: "own-item" };
         if (asked !== String(price)) return { kind: "price-changed", price: Number(asked) };
@@ -282,19 +283,21 @@ export class Market {
         tx.queue("HINCRBY", keys.item(item), "revision", 1);
         tx.queue("HINCRBY", keys.totals, "sales", 1);
         const entry = ["request", request, "item", item, "seller", seller, "buyer", buyer, "price", price];
-        tx.queue("XADD", keys.ledger, "MAXLEN", "~", ledgerLength, "*", ...entry, "way", "optimistic", "fence", "");
-        tx.queue("SET", receipt, `sold ${price}`, "PX", receiptLifeMs);
+        const how = ["revision", revision, "way", "optimistic", "fence", ""];
+        tx.queue("XADD", keys.ledger, "MAXLEN", "~", ledgerLength, "*", ...entry, ...how);
+        tx.queue("SET", receipt, seller, "PX", receiptLifeMs);
         this.#age(tx, keys.inventory(buyer), keys.ledger);
-        return { kind: "sold", price, fence: "", repeat: false };
+        return { kind: "sold", price, seller, fence: "", repeat: false };
       },
       { waitMs },
     );
     return value;
   }
 
-  async #listOptimistic({ item, seller, price, revision, request }: Offer): Promise<ListOutcome> {
+  async #listOptimistic(offer: Offer): Promise<ListOutcome> {
+    const { item, seller, price, revision } = offer;
     const { keys } = this;
-    const receipt = keys.receipt(seller, request);
+    const receipt = keys.receipt(seller, { ...offer, kind: "list" });
     const watched = [keys.item(item), keys.listing(item), keys.inventory(seller), receipt];
     const { value } = await optimistic(
       this.#redis,
@@ -307,12 +310,12 @@ export class Market {
           tx.call("SISMEMBER", keys.inventory(seller), item) as Promise<number>,
           tx.call("HGET", keys.totals, "listings") as Promise<string | null>,
         ]);
-        if (first !== null) return listedBefore(first);
+        if (first !== null) return { kind: "listed", price, repeat: true };
         if (mine !== 1 && owner !== seller) return { kind: "not-yours" };
         if (known !== String(revision)) return { kind: "changed" };
 
         tx.queue("HINCRBY", keys.item(item), "revision", 1);
-        tx.queue("SET", receipt, `listed ${price}`, "PX", receiptLifeMs);
+        tx.queue("SET", receipt, "listed", "PX", receiptLifeMs);
         if (mine !== 1) {
           tx.queue("HSET", keys.listing(item), "price", price);
           return { kind: "repriced", price };
@@ -356,16 +359,10 @@ const settled = async <T>(write: () => Promise<T>): Promise<T> => {
   }
 };
 
-const soldBefore = (receipt: string): BuyOutcome => {
-  const [sold, price, fence = ""] = receipt.split(" ");
-  if (sold !== "sold") throw new Error("the request id was used for something else");
-  return { kind: "sold", price: Number(price), fence, repeat: true };
-};
-
-const listedBefore = (receipt: string): ListOutcome => {
-  const [listed, price] = receipt.split(" ");
-  if (listed !== "listed") throw new Error("the request id was used for something else");
-  return { kind: "listed", price: Number(price), repeat: true };
+/** What the receipt of a sale holds; a sale without a lock has no fence. */
+const sellerAndFence = (receipt: string): { seller: string; fence: string } => {
+  const [seller = "", fence = ""] = receipt.split(" ");
+  return { seller, fence };
 };
 
 const itemOf = (id: string, [title, category, revision]: Fields, [price, seller]: Fields): Item | null => {

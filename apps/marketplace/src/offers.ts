@@ -5,7 +5,7 @@ import type { Connection } from "@kit/core";
 import type { MarketKeys } from "./keys.js";
 import type { Busy, Item, Market } from "./market.js";
 import { money } from "./money.js";
-import type { Orders } from "./orders.js";
+import { orderId, type Orders } from "./orders.js";
 import type { BuyOutcome } from "./scripts/index.js";
 import { type OrdersQueue, writeTo } from "./tools.js";
 
@@ -14,6 +14,8 @@ const offerLifeMs = 24 * 3_600_000;
 const thinkingMs = 4_000;
 /** A seller that a program plays accepts this share of the asked price, or more. */
 const acceptedShare = 0.85;
+
+const nothing = (): void => undefined;
 
 export interface Offer {
   readonly buyer: string;
@@ -80,7 +82,10 @@ export class Offers {
     return null;
   }
 
-  /** Sells the item at the offered price. The script refuses if offer, listing or funds have changed. */
+  /**
+   * Sells the item at the offered price, as the seller has seen both. The script refuses if the buyer offers another
+   * price by now, or if item, listing or funds have changed.
+   */
   async accept(item: Listed, { buyer, price }: Offer): Promise<BuyOutcome | Busy> {
     const { market, orders } = this.#deps;
     const { seller } = item.listing;
@@ -88,9 +93,11 @@ export class Offers {
     const purchase = { item: item.id, buyer, price, revision: item.revision, request, isOffer: true };
     const outcome = await market.buy("lock", purchase, seller);
     if (outcome.kind === "sold") {
-      const order = await orders.place({ request, item: item.id, buyer, seller, price, at: Date.now() });
-      const words = `Agreed: ${item.title} is yours for ${money(price)}, order ${order}.`;
-      await this.#say(item, { buyer, price }, "yes", words);
+      const sale = { ...purchase, seller, at: Date.now() };
+      const words = `Agreed: ${item.title} is yours for ${money(price)}, order ${orderId(sale)}.`;
+      // The sale stands, whatever happens now. If placing its order fails, a worker places it.
+      await orders.place(sale).catch(nothing);
+      await this.#say(item, { buyer, price }, "yes", words).catch(nothing);
     } else if (outcome.kind === "short") {
       const words = `I would accept ${money(price)}, but you have ${money(outcome.funds)}.`;
       await this.#say(item, { buyer, price }, "short", words);

@@ -6,6 +6,8 @@
 import { createHash } from "node:crypto";
 import type { Chat } from "@kit/chat";
 import type { Connection } from "@kit/core";
+import type { Counter } from "@kit/stats";
+import { isAway } from "./away.js";
 import type { MarketKeys } from "./keys.js";
 import { type JobName, orderChat, type OrdersQueue } from "./tools.js";
 
@@ -25,6 +27,8 @@ export interface Sale {
   readonly buyer: string;
   readonly seller: string;
   readonly price: number;
+  /** The revision of the item that was sold: no two sales of an item have the same. */
+  readonly revision: number;
   /** Epoch ms of the sale by the server's clock. */
   readonly at: number;
 }
@@ -54,12 +58,12 @@ export const jobsOfOrder: readonly ("charge" | "label" | "receipt" | "review")[]
   "review",
 ];
 
-/** `7F3K-9Q2M`: easy to say on the telephone, and always the same for the same sale. */
-export const orderId = ({ buyer, request }: Pick<Sale, "buyer" | "request">): string => {
+/** `7F3K-9Q2M-0XHD-T5VB`, always the same for the same sale. 80 bits: a billion orders have different ids. */
+export const orderId = ({ item, revision, buyer, request }: Omit<Sale, "seller" | "price" | "at">): string => {
   const letters = "0123456789ABCDEFGHJKMNPQRSTVWXYZ";
-  const digest = createHash("sha256").update(`${buyer}:${request}`).digest();
-  const text = Array.from(digest.subarray(0, 8), (byte) => letters[byte % 32]).join("");
-  return `${text.slice(0, 4)}-${text.slice(4)}`;
+  const digest = createHash("sha256").update(`${item}:${revision}:${buyer}:${request}`).digest();
+  const text = Array.from(digest.subarray(0, 16), (byte) => letters[byte % 32]).join("");
+  return text.replace(/.{4}(?=.)/g, "$&-");
 };
 
 const jobId = (job: JobName, order: string): string => `${job}.${order}`;
@@ -69,6 +73,8 @@ interface Deps {
   readonly keys: MarketKeys;
   readonly queue: OrdersQueue;
   readonly chat: Chat<string>;
+  /** Counts each sale once: when its order is placed, by whichever process that does. */
+  readonly sales: Pick<Counter, "inc">;
 }
 
 export class Orders {
@@ -78,15 +84,18 @@ export class Orders {
     this.#deps = deps;
   }
 
-  /** Creates the order of a sale, with its chat and jobs. Safe to repeat. */
-  async place(sale: Sale): Promise<string> {
-    const { redis, keys, queue, chat } = this.#deps;
+  /** Creates the order of a sale, with its chat and jobs. Safe to repeat: `isNew` is true once. */
+  async place(sale: Sale): Promise<{ readonly id: string; readonly isNew: boolean }> {
+    const { redis, keys, queue, chat, sales } = this.#deps;
     const id = orderId(sale);
     const key = keys.order(id);
-    if ((await redis.hget(key, "placed")) !== null) return id;
+    if ((await redis.hget(key, "placed")) !== null) return { id, isNew: false };
     const title = (await redis.hget(keys.item(sale.item), "title")) ?? sale.item;
-    const { request, item, buyer, seller, price, at } = sale;
-    const record = redis.multi().hset(key, { request, item, title, buyer, seller, price, at }).pexpire(key, weekMs);
+    const { request, item, buyer, seller, price, revision, at } = sale;
+    const record = redis
+      .multi()
+      .hset(key, { request, item, title, buyer, seller, price, revision, at })
+      .pexpire(key, weekMs);
     record.zadd(keys.orders, at, id).zremrangebyrank(keys.orders, 0, -ordersKept - 1);
     for (const user of [buyer, seller])
       record
@@ -114,30 +123,59 @@ export class Orders {
         ...(job === "review" ? { delayMs: reviewDelayMs } : {}),
       })),
     );
-    await redis.hset(key, "placed", 1);
-    return id;
+    const isNew = (await redis.hset(key, "placed", 1)) === 1;
+    if (isNew) sales.inc();
+    return { id, isNew };
   }
 
-  /** Places every sale of the ledger that has no order yet. Only one process may do this at a time. */
+  /**
+   * Places every sale of the ledger that has no order yet, in order. Only one process may do this at a time. A sale that
+   * cannot be placed does not hold up the ones after it: it is set apart and tried again by each call.
+   *
+   * @returns how many entries of the ledger it has passed; 0 at its end.
+   */
   async dispatch(): Promise<number> {
     const { redis, keys } = this.#deps;
+    for (const entry of await redis.srandmember(keys.undispatched, 100)) {
+      const [found] = await redis.xrange(keys.ledger, entry, entry);
+      // The ledger keeps the newest 10,000 sales. What has left it cannot be placed any more.
+      if (!found || (await this.#tryPlace(found))) await redis.srem(keys.undispatched, entry);
+    }
     const from = (await redis.get(keys.dispatched)) ?? "0-0";
     const entries = await redis.xrange(keys.ledger, `(${from}`, "+", "COUNT", 100);
-    for (const [entry, fields] of entries) {
-      await this.place(saleOf(entry, fields));
+    for (const found of entries) {
+      const [entry] = found;
+      if (!(await this.#tryPlace(found))) await redis.sadd(keys.undispatched, entry);
       await redis.set(keys.dispatched, entry);
     }
     return entries.length;
   }
 
+  /** The number of sales whose order could not be placed yet. */
+  async undispatched(): Promise<number> {
+    return await this.#deps.redis.scard(this.#deps.keys.undispatched);
+  }
+
+  /** False if this one sale cannot be placed. Rejects if Redis does not answer, which concerns all of them. */
+  async #tryPlace([entry, fields]: readonly [entry: string, fields: readonly string[]]): Promise<boolean> {
+    try {
+      await this.place(saleOf(entry, fields));
+      return true;
+    } catch (error) {
+      if (isAway(error)) throw error;
+      return false;
+    }
+  }
+
   async order(id: string): Promise<Order | null> {
     const { redis, keys } = this.#deps;
     const all = await redis.hgetall(keys.order(id));
-    const { request, item, title, buyer, seller, price, at } = all;
+    const { request, item, title, buyer, seller, price, revision, at } = all;
     if (request == null || item == null || title == null || buyer == null || seller == null) return null;
     const done: Partial<Record<JobName, number>> = {};
     for (const job of jobsOfOrder) if (all[`done:${job}`] !== undefined) done[job] = Number(all[`done:${job}`]);
-    return { id, request, item, title, buyer, seller, price: Number(price), at: Number(at), done };
+    const numbers = { price: Number(price), revision: Number(revision), at: Number(at) };
+    return { id, request, item, title, buyer, seller, ...numbers, done };
   }
 
   /** The newest orders, of all users or of one. */
@@ -170,13 +208,15 @@ export class Orders {
 }
 
 const saleOf = (entry: string, fields: readonly string[]): Sale => {
-  const value = (name: string): string => fields[fields.indexOf(name) + 1] ?? "";
+  // By position: a request may have the name of a field.
+  const value = (name: string): string => fields[fields.findIndex((one, at) => at % 2 === 0 && one === name) + 1] ?? "";
   return {
     request: value("request"),
     item: value("item"),
     buyer: value("buyer"),
     seller: value("seller"),
     price: Number(value("price")),
+    revision: Number(value("revision")),
     at: Number(entry.split("-")[0]),
   };
 };

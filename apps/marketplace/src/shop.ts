@@ -113,7 +113,8 @@ export class Shop {
     this.queue = ordersQueue(redis, prefix);
     this.payments = payments(redis, prefix);
     this.chat = shopChat(redis, prefix);
-    this.orders = new Orders({ redis, keys, queue: this.queue, chat: this.chat });
+    this.stats = shopStats(redis, prefix);
+    this.orders = new Orders({ redis, keys, queue: this.queue, chat: this.chat, sales: this.stats.sales });
     this.offers = new Offers({
       redis,
       keys,
@@ -123,7 +124,6 @@ export class Shop {
       queue: this.queue,
     });
     this.search = new Search(redis, prefix, this.world, this.personas);
-    this.stats = shopStats(redis, prefix);
     this.geo = createGeoIp(redis, geoDatabase, { prefix });
     // Only for inspection: the consumers run in processes of their own.
     this.countries = createReceiver(redis, logChannel, { prefix, consumer: "countries", isolate: false });

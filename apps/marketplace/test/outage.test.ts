@@ -109,7 +109,7 @@ describe("At the start", () => {
     await using own = await startRedis();
     await own.client().hset(keys.about, "layout", "99");
     await expect(startShop("--redis", own.url)).rejects.toThrow(
-      /ended with 1: The shop in this Redis has layout 99, this program knows 1\n$/,
+      /ended with 1: The shop in this Redis has layout 99, this program knows 2\n$/,
     );
   });
 });

@@ -1,3 +1,4 @@
+import { connect } from "@kit/core";
 import { contract, eventually } from "@kit/testing";
 import { onMovingSlots } from "@tooling/vitest/helpers";
 import { describe, expect, it, vi } from "vitest";
@@ -6,9 +7,9 @@ import { Auditor } from "../src/auditor.js";
 import { Live, watch } from "../src/live.js";
 import type { Market, Offer, Purchase, Way } from "../src/market.js";
 import * as scripts from "../src/scripts/index.js";
-import { Orders } from "../src/orders.js";
+import { orderId, Orders, type Sale } from "../src/orders.js";
 import { marketKeys } from "../src/keys.js";
-import { ordersQueue, shopChat } from "../src/tools.js";
+import { accountSessions, ordersQueue, sessionsPerPersona, shopChat, shopStats } from "../src/tools.js";
 import { type Session, Sessions } from "../src/sessions.js";
 import { dump, person, thing, useMarkets } from "./harness.js";
 
@@ -49,7 +50,7 @@ const left = async (market: Market): Promise<Record<string, unknown>> => {
   for (const [name, value] of Object.entries(content)) {
     if (name.startsWith("item:")) delete (value as Record<string, string>)["fence"];
     if (name.startsWith("receipt:")) content[name] = String(value).replace(/ 100$/, "");
-    if (name === "ledger") content[name] = (value as string[][]).map((fields) => fields.slice(0, 10));
+    if (name === "ledger") content[name] = (value as string[][]).map((fields) => fields.slice(0, 12));
   }
   return content;
 };
@@ -140,6 +141,37 @@ describe("The presence of a person", () => {
   });
 });
 
+describe("The seat of a session", () => {
+  const minuteMs = 60_000;
+
+  it("is given back when the session cannot be opened", async () => {
+    const { keys } = await open();
+    const gone = await connect(fixture.server.url);
+    await gone.close();
+    const accounts = new Accounts(fixture.redis, keys, new Sessions(gone, keys), "kit");
+    for (let n = 0; n <= sessionsPerPersona; n++)
+      await expect(accounts.signIn("refused", true)).rejects.toThrow(/was not sent/);
+    expect(await accounts.open("refused")).toBe(0);
+    await accounts.close();
+  });
+
+  it("is kept for a minute, until the first visit keeps it for as long as the session", async () => {
+    const { keys } = await open();
+    const accounts = new Accounts(fixture.redis, keys, new Sessions(fixture.redis, keys), "kit");
+    const seats = accountSessions(fixture.redis, "kit", minuteMs);
+    const msLeft = async (): Promise<number> => (await seats.inspect({ tenant: "kept" })).holders[0]?.msLeft ?? 0;
+    const session = await accounts.signIn("kept", true);
+    if (!session) throw new Error("no seat");
+    expect(await msLeft()).toBeLessThanOrEqual(minuteMs);
+    accounts.seen(session);
+    await eventually(async () => expect(await msLeft()).toBeGreaterThan(11 * 60 * minuteMs));
+    await accounts.signOut(session);
+    expect(await accounts.open("kept")).toBe(0);
+    await accounts.close();
+    await seats.close();
+  });
+});
+
 describe("Live streams", () => {
   it("share their looks: twenty streams look at a thing four times a second at most, and only so many are opened", async () => {
     const market = await open();
@@ -164,6 +196,25 @@ describe("Live streams", () => {
     // One for each stream that was opened, and one for each quarter of a second.
     expect(looks).toBeLessThanOrEqual(20 + (performance.now() - startedAt) / 250 + 1);
     expect(Array.from({ length: 181 }, () => live.open([])).filter((stream) => stream === null)).toHaveLength(1);
+    live.close();
+  });
+
+  it("go on beside one whose parts cannot be drawn", async () => {
+    const market = await open();
+    const live = new Live(new Auditor(market, ["s", "b", "c"]));
+    const look = (): Promise<number> => Promise.resolve(1);
+    const broken = watch({
+      ...{ key: "broken", everyTicks: 1, look },
+      parts: () => {
+        throw new Error("a step that cannot be read");
+      },
+    });
+    const fine = watch({ ...{ key: "fine", everyTicks: 1, look }, parts: () => [["lock", "drawn"]] as const });
+    live.open([broken]);
+    const reader = live.open([fine])?.getReader();
+    let text = "";
+    while (!text.includes("drawn")) text += new TextDecoder().decode((await reader?.read())?.value);
+    expect(text).toContain("#lock");
     live.close();
   });
 
@@ -204,8 +255,8 @@ describe.each(ways)("Buying (%s)", (way) => {
       "user:b": { funds: "500" },
       "inventory:b": ["i1"],
       "item:i1": { revision: "2" },
-      "receipt:b:r1": "sold 500",
-      ledger: [["request", "r1", "item", "i1", "seller", "s", "buyer", "b", "price", "500"]],
+      "receipt:b:buy:i1:1:500:r1": "s",
+      ledger: [["request", "r1", "item", "i1", "seller", "s", "buyer", "b", "price", "500", "revision", "1"]],
       totals: { sales: "1" },
     });
     const content = await left(market);
@@ -218,6 +269,24 @@ describe.each(ways)("Buying (%s)", (way) => {
     const before = await left(market);
     expect(await buyBy(market, way, {})).toMatchObject({ kind: "sold", price: 500, repeat: true });
     expect(await left(market)).toEqual(before);
+  });
+
+  it("takes a request id that was used for another item for another request: that item is sold, too", async () => {
+    const market = await fixture.open({
+      users: [person("s", 0), person("b", 1_000)],
+      items: [thing("i1", "s", 500), thing("i3", "s", 200)],
+    });
+    await buyBy(market, way, {});
+    const second = await buyBy(market, way, { item: "i3", price: 200 });
+    expect(second).toMatchObject({ kind: "sold", price: 200, repeat: false });
+    expect(await market.owns("b", "i3")).toBe(true);
+    // Nor does it repeat a listing, or the sale at another price or revision.
+    expect(await listBy(market, way, { item: "i3", seller: "b", revision: 2, price: 300 })).toMatchObject({
+      kind: "listed",
+      repeat: false,
+    });
+    expect(await buyBy(market, way, { price: 501 })).toEqual({ kind: "not-for-sale" });
+    expect(await buyBy(market, way, { revision: 2 })).toEqual({ kind: "not-for-sale" });
   });
 
   it("gives the receipt of one buyer to nobody else", async () => {
@@ -261,7 +330,7 @@ describe.each(ways)("Listing (%s)", (way) => {
     expect(content).toMatchObject({
       "item:i2": { revision: "2" },
       "listing:i2": { price: "700", seller: "s" },
-      "receipt:s:r1": "listed 700",
+      "receipt:s:list:i2:1:700:r1": "listed",
       market: ["i1", "1", "i2", "3"],
       "shelf:books": ["i1", "1", "i2", "3"],
       totals: { listings: "3" },
@@ -280,7 +349,9 @@ describe.each(ways)("Listing (%s)", (way) => {
     const market = await open();
     await listBy(market, way, {});
     const before = await left(market);
-    expect(await listBy(market, way, { price: 800 })).toEqual({ kind: "listed", price: 700, repeat: true });
+    expect(await listBy(market, way, {})).toEqual({ kind: "listed", price: 700, repeat: true });
+    // The same form with another price is another request, and its page is out of date.
+    expect(await listBy(market, way, { price: 800 })).toEqual({ kind: "changed" });
     expect(await left(market)).toEqual(before);
   });
 
@@ -295,6 +366,19 @@ describe.each(ways)("Listing (%s)", (way) => {
     const before = await left(market);
     expect(await listBy(market, way, offer)).toEqual(outcome);
     expect(await left(market)).toEqual(before);
+  });
+});
+
+describe("Accepting an offer", () => {
+  it("sells, although the buyer has used its request id for something else", async () => {
+    const market = await open();
+    await listBy(market, "lock", { item: "i2", price: 300 });
+    await fixture.redis.hset(market.keys.offers("i2"), "b", "250 2");
+    const request = "offer-i2-2";
+    expect(await buyBy(market, "lock", { request })).toMatchObject({ kind: "sold", price: 500 });
+    const accepted = await buyBy(market, "lock", { item: "i2", price: 250, revision: 2, request, isOffer: true });
+    expect(accepted).toMatchObject({ kind: "sold", price: 250, repeat: false });
+    expect(await market.owns("b", "i2")).toBe(true);
   });
 });
 
@@ -426,19 +510,81 @@ describe("The audit", () => {
 });
 
 describe("An order", () => {
-  it("is placed once, if it is placed often and at the same time: one order, each job once", async () => {
-    const queue = ordersQueue(fixture.redis, "kit");
-    const chat = shopChat(fixture.redis, "kit");
-    const own = marketKeys("main", "kit");
-    const orders = new Orders({ redis: fixture.redis, keys: own, queue, chat });
-    const sale = { request: "r", item: "i1", buyer: "u1", seller: "u2", price: 5, at: 1 };
-    const ids = await Promise.all([orders.place(sale), orders.place(sale), orders.place(sale)]);
-    await orders.place(sale);
-    expect(new Set(ids).size).toBe(1);
+  /** Orders of a market of their own, on the packages as the shop uses them. */
+  const ordersOf = async (prefix: string) => {
+    const { redis } = fixture;
+    const queue = ordersQueue(redis, prefix);
+    const chat = shopChat(redis, prefix);
+    const { stats, sales } = shopStats(redis, prefix);
+    const keys = marketKeys("main", prefix);
+    return {
+      ...{ keys, queue, chat },
+      orders: new Orders({ redis, keys, queue, chat, sales }),
+      counted: async (): Promise<number> => {
+        await stats.flush();
+        return await sales.total();
+      },
+      close: async () => {
+        await queue.close();
+        await chat.close();
+        await stats.close();
+      },
+    };
+  };
+  const sale: Sale = { request: "r", item: "i1", buyer: "u1", seller: "u2", price: 5, revision: 1, at: 1 };
+
+  it("is placed once, if it is placed often and at the same time: one order, each job once, one sale counted", async () => {
+    const { orders, chat, counted, close } = await ordersOf("kit");
+    const placed = await Promise.all([orders.place(sale), orders.place(sale), orders.place(sale)]);
+    placed.push(await orders.place(sale));
+    const [id = ""] = new Set(placed.map((order) => order.id));
+    expect(placed.map((order) => order.id)).toEqual([id, id, id, id]);
+    expect(placed.filter(({ isNew }) => isNew)).toHaveLength(1);
     expect(await fixture.redis.llen("kit:queue:{orders}:waiting")).toBe(3);
     expect(await fixture.redis.zcard("kit:queue:{orders}:delayed")).toBe(1);
-    expect((await chat.inspect(`order:${ids[0] ?? ""}`)).messages).toBe(1);
-    await queue.close();
-    await chat.close();
+    expect((await chat.inspect(`order:${id}`)).messages).toBe(1);
+    expect(await counted()).toBe(1);
+    await close();
+  });
+
+  it("that cannot be placed does not hold up the sales after it, and is placed once it can be", async () => {
+    const { orders, keys, counted, close } = await ordersOf("stuck");
+    const { redis } = fixture;
+    const other = { ...sale, item: "i2" };
+    // A request may have any name, also that of a field.
+    for (const { item, buyer, seller, price, revision, request } of [
+      sale,
+      other,
+      { ...sale, item: "i3", request: "seller" },
+    ])
+      await redis.xadd(
+        keys.ledger,
+        ...["*", "request", request, "item", item, "seller", seller, "buyer", buyer],
+        ...["price", price, "revision", revision, "way", "lock", "fence", "1"],
+      );
+    await redis.set(keys.order(orderId(sale)), "no hash");
+    while ((await orders.dispatch()) > 0);
+    expect(await orders.order(orderId(other))).toMatchObject({ item: "i2" });
+    expect((await orders.newest(5)).map(({ item, seller }) => [item, seller])).toEqual(
+      expect.arrayContaining([
+        ["i2", "u2"],
+        ["i3", "u2"],
+      ]),
+    );
+    expect(await orders.undispatched()).toBe(1);
+    await redis.del(keys.order(orderId(sale)));
+    await orders.dispatch();
+    expect(await orders.order(orderId(sale))).toMatchObject({ item: "i1" });
+    expect(await orders.undispatched()).toBe(0);
+    expect(await counted()).toBe(3);
+    await close();
+  });
+
+  it("has an id of its own: another item, another revision, and room for a billion", () => {
+    const ids = [sale, { ...sale, item: "i2" }, { ...sale, revision: 2 }, { ...sale, buyer: "u3" }].map(orderId);
+    expect(new Set(ids).size).toBe(4);
+    const letters = ids[0]?.replaceAll("-", "").length ?? 0;
+    // Of a billion ids, two are the same once in a million shops.
+    expect(1e9 ** 2 / 2 / 32 ** letters).toBeLessThan(1e-6);
   });
 });

@@ -1,12 +1,12 @@
 // The shop as a whole, over HTTP: what follows a sale, who may see what, and what the operator's switches do.
 import { eventually } from "@kit/testing";
 import { createLock } from "@kit/lock";
-import { describe, expect, it } from "vitest";
+import { describe, expect, inject, it } from "vitest";
 import { ask, field } from "../src/http-client.js";
 import { Market } from "../src/market.js";
-import { orderId, type Step } from "../src/orders.js";
+import { orderId, type Step, support } from "../src/orders.js";
 import { screens } from "../src/screens.js";
-import { sessionsPerPersona } from "../src/tools.js";
+import { orderChat, sessionsPerPersona, shopChat } from "../src/tools.js";
 import { useSharedShop, Visitor } from "./shop.js";
 
 const json = "application/json";
@@ -85,6 +85,27 @@ describe("After a sale", () => {
     }, slow);
   });
 
+  it("a question that its seller cannot answer does not keep the others waiting", async () => {
+    const chat = shopChat(shop.redis, "kit");
+    const [asks, sells] = ["u141", "u142"];
+    const question = async (order: string, ...members: readonly string[]): Promise<string> => {
+      await shop.redis.hset(keys.order(order), { buyer: asks, seller: sells });
+      const name = orderChat(order);
+      await chat.create(name, { members: [asks, support, ...members] });
+      await chat.send(name, { from: asks, body: "Does it still work?" });
+      return name;
+    };
+    // Its seller is no member of the others. Chats are delivered in no particular order.
+    for (const name of ["a", "b", "c"]) await question(`left-${name}`);
+    const second = await question("with-its-seller", sells);
+    for (const name of ["x", "y", "z"]) await question(`left-${name}`);
+    await eventually(async () => {
+      const { messages } = await chat.history(second, { limit: 10 });
+      expect(messages.map(({ from }) => from)).toEqual([asks, sells]);
+    }, slow);
+    await chat.close();
+  });
+
   it("a sale whose web process died right after it gets its order from a worker", async () => {
     await shop.enrich("u101");
     const lock = createLock(shop.redis);
@@ -99,6 +120,27 @@ describe("After a sale", () => {
   });
 });
 
+describe("A sale whose reply was lost", () => {
+  it("has its order as soon as the form is sent again, before any worker looks for it", async () => {
+    const visitor = new Visitor(shop.origin);
+    const csrf = await visitor.signIn("u132");
+    await shop.enrich("u132");
+    const lock = createLock(shop.redis);
+    const { id, price, revision } = await shop.cheap();
+    const request = "lost";
+    const purchase = { item: id, buyer: "u132", price: Number(price), revision: Number(revision), request };
+    // No worker looks for sales without an order meanwhile.
+    await lock.using("shop.main.dispatch", async () => {
+      expect(await new Market(shop.redis, lock, "main").buy("lock", purchase, "u132")).toMatchObject({ kind: "sold" });
+      const again = await visitor.post(`/item/${id}/buy`, { csrf, price, revision, request, way: "lock" }, json);
+      expect(JSON.parse(again.body)).toMatchObject({ outcome: { kind: "sold", repeat: true } });
+      const { order } = JSON.parse(again.body) as { order: string };
+      expect(await shop.redis.hget(keys.order(order), "placed")).toBe("1");
+    });
+    await lock.close();
+  });
+});
+
 describe("An offer", () => {
   const offer = async (user: string, share: number) => {
     const visitor = new Visitor(shop.origin);
@@ -106,10 +148,42 @@ describe("An offer", () => {
     await shop.enrich(user);
     const item = await shop.cheap();
     const pence = Math.ceil(Number(item.price) * share);
-    const post = async (pounds: string): Promise<number> =>
-      (await visitor.post(`/item/${item.id}/offer`, { csrf, pounds }, json)).status;
+    const post = async (pounds: string, revision = item.revision): Promise<number> =>
+      (await visitor.post(`/item/${item.id}/offer`, { csrf, pounds, revision }, json)).status;
     return { visitor, csrf, item, pence, post, pounds: (pence / 100).toFixed(2) };
   };
+
+  /** The form behind the button that accepts the offer of `buyer`, as the page of the item shows it. */
+  const acceptForm = async (seller: Visitor, item: string, buyer: string): Promise<Record<string, string>> => {
+    const { body } = await seller.get(`/item/${item}`);
+    const forms = body.split("<form").filter((form) => form.includes(`action="/item/${item}/accept"`));
+    const form = forms.find((one) => one.includes(`value="${buyer}"`)) ?? "";
+    const inputs = [...form.matchAll(/<(?:input|button)[^>]* name="(\w+)" value="([^"]*)"/g)];
+    return Object.fromEntries(inputs.map(([, name = "", value = ""]) => [name, value]));
+  };
+
+  it("is accepted at the price that the seller was shown, and at no other that the buyer offers meanwhile", async () => {
+    const { item, pounds, post } = await offer("u126", 0.95);
+    const seller = new Visitor(shop.origin);
+    await seller.signIn(item.seller);
+    const accept = async (form: Record<string, string>): Promise<number> =>
+      (await seller.post(`/item/${item.id}/accept`, form, json)).status;
+    expect(await post(pounds)).toBe(200);
+    const shown = await acceptForm(seller, item.id, "u126");
+    expect(shown).toMatchObject({ buyer: "u126" });
+    expect(await post("0.01")).toBe(200);
+    expect(await accept(shown)).toBe(409);
+    expect(await shop.redis.hget(keys.listing(item.id), "seller")).toBe(item.seller);
+    // Looked at again, it is the seller's to decide.
+    expect(await accept(await acceptForm(seller, item.id, "u126"))).toBe(200);
+    expect(await shop.redis.sismember(keys.inventory("u126"), item.id)).toBe(1);
+  });
+
+  it("is not made for an item that has changed since its page was made", async () => {
+    const { item, pounds, post } = await offer("u127", 0.9);
+    expect(await post(pounds, String(Number(item.revision) + 1))).toBe(409);
+    expect(await shop.redis.exists(keys.offers(item.id))).toBe(0);
+  });
 
   it("is accepted by a seller's program if it is good: sold at that price, once, with an order and a message", async () => {
     const { visitor, item, pence, pounds, post } = await offer("u120", 0.9);
@@ -141,8 +215,9 @@ describe("An offer", () => {
     const messages = async (): Promise<string> => (await visitor.get(`/messages/with/${item.seller}`)).body;
     await eventually(async () => expect(await messages()).toContain("is too little for"), slow);
     const seller = new Visitor(shop.origin);
-    const csrf = await seller.signIn(item.seller);
-    expect((await seller.post(`/item/${item.id}/accept`, { buyer: "u124", csrf }, json)).status).toBe(200);
+    await seller.signIn(item.seller);
+    const form = await acceptForm(seller, item.id, "u124");
+    expect((await seller.post(`/item/${item.id}/accept`, form, json)).status).toBe(200);
     expect(await messages()).toMatch(/Agreed: .* is yours/s);
   });
 
@@ -162,18 +237,19 @@ describe("An offer", () => {
   it("waits for a person who plays the seller, who alone can accept it", async () => {
     const { visitor, csrf, item, pounds, post } = await offer("u123", 0.9);
     const seller = new Visitor(shop.origin);
-    const token = await seller.signIn(item.seller);
+    await seller.signIn(item.seller);
     expect(await post(pounds)).toBe(200);
     expect((await seller.get(`/item/${item.id}`)).body).toContain("Accept £");
-    const accept = { buyer: "u123" };
+    const accept = await acceptForm(seller, item.id, "u123");
     expect((await visitor.post(`/item/${item.id}/accept`, { ...accept, csrf }, json)).status).toBe(404);
     // A new price ends the offer.
     const page = await seller.get(`/item/${item.id}`);
     const fields = Object.fromEntries(["csrf", "request", "revision"].map((name) => [name, field(page.body, name)]));
     await seller.post(`/item/${item.id}/list`, { ...fields, pounds: "49.99", way: "lock" });
-    expect((await seller.post(`/item/${item.id}/accept`, { ...accept, csrf: token }, json)).status).toBe(409);
-    expect(await post(pounds)).toBe(200);
-    const accepted = await seller.post(`/item/${item.id}/accept`, { ...accept, csrf: token }, json);
+    expect((await seller.post(`/item/${item.id}/accept`, accept, json)).status).toBe(409);
+    expect(await post(pounds, String(Number(item.revision) + 1))).toBe(200);
+    const anew = await acceptForm(seller, item.id, "u123");
+    const accepted = await seller.post(`/item/${item.id}/accept`, anew, json);
     expect(JSON.parse(accepted.body)).toMatchObject({ outcome: { kind: "sold" } });
     expect(await shop.redis.sismember(keys.inventory("u123"), item.id)).toBe(1);
   });
@@ -259,6 +335,23 @@ describe("Names and messages of all kinds", () => {
   });
 });
 
+describe("The id of a message", () => {
+  it("belongs to its text and to nothing of ours: what was written arrives, once", async () => {
+    const { visitor, order, csrf } = await buy("u133");
+    const say = async (id: string, text: string): Promise<number> =>
+      (await visitor.post(`/order/${order}/say`, { csrf, id, text }, json)).status;
+    // The shop's own first message has this id.
+    expect(await say("opened", "First words")).toBe(200);
+    expect(await say("m1", "Second words")).toBe(200);
+    expect(await say("m1", "Second words")).toBe(200);
+    // The reply was lost, and the text was changed before it was sent again.
+    expect(await say("m1", "Third words")).toBe(200);
+    const { body } = await visitor.get(`/order/${order}`);
+    for (const text of ["First words", "Second words", "Third words"])
+      expect([text, body.split(text).length - 1]).toEqual([text, 1]);
+  });
+});
+
 describe("Sessions", () => {
   it("are five of one persona at most; the sixth is told so, and has room when one leaves", async () => {
     const devices = Array.from({ length: sessionsPerPersona }, () => new Visitor(shop.origin));
@@ -274,6 +367,27 @@ describe("Sessions", () => {
 });
 
 describe("The operator", () => {
+  it("moves the diary where the button said, however old the page", async () => {
+    const visitor = new Visitor(inject("full"));
+    const page = async (): Promise<string> => (await visitor.get("/ops")).body;
+    const at = (body: string): string => /kept at <code>([^<]*)</.exec(body)?.[1] ?? "";
+    const button = (body: string): Record<string, string> => {
+      const [form = ""] = body.split("<form").filter((one) => one.includes(`action="/ops/logs"`));
+      const inputs = [...form.matchAll(/<(?:input|button)[^>]* name="(\w+)" value="([^"]*)"/g)];
+      return Object.fromEntries(inputs.map(([, name = "", value = ""]) => [name, value]));
+    };
+    const before = await page();
+    // Two windows with the same page: the second press changes nothing.
+    for (let press = 0; press < 2; press++) await visitor.post("/ops/logs", button(before));
+    const after = await eventually(async () => {
+      const body = await page();
+      expect(at(body)).not.toBe(at(before));
+      return body;
+    }, slow);
+    await visitor.post("/ops/logs", button(after));
+    await eventually(async () => expect(at(await page())).toBe(at(before)), slow);
+  });
+
   it("sees every package at work, and a program may read it", async () => {
     const { body } = await ask(shop.origin, "/ops");
     for (const name of ["worker 1", "worker 2", "worker 3", "partners", "sellers", "shipper", "countries", "status"])

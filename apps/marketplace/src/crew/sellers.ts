@@ -1,6 +1,7 @@
 // Plays the sellers: each answers in its chats, unless a person plays that seller.
 import { connect } from "@kit/core";
 import { setTimeout as sleep } from "node:timers/promises";
+import { isAway } from "../away.js";
 import { marketKeys } from "../keys.js";
 import { support } from "../orders.js";
 import type { Place } from "../place.js";
@@ -41,38 +42,51 @@ serveMember(async ({ url, prefix, sellers }: SellersTask, report) => {
   let answered = 0;
   report({ answered } satisfies SellersStatus);
 
+  /** Runs the answer to one message. One that nobody can answer, since its seller has left the chat, is passed over. */
+  const answering = async (answer: () => Promise<void>): Promise<void> => {
+    try {
+      await answer();
+    } catch (error) {
+      if (end.signal.aborted || isAway(error)) throw error;
+    }
+  };
+
   const isPlayed = async (seller: string): Promise<boolean> => (await redis.exists(keys.present(seller))) === 1;
 
   const serve = async (seller: string): Promise<void> => {
-    await chat.listen(seller, { signal: end.signal }).each(async ({ chat: name, seq, from, body }) => {
-      // Support and the other sellers are programs, too: answering them would never end.
-      if (from === support || from === seller || everySeller.has(from)) return;
-      // A person plays this seller. The message stays unread until that person reads it or leaves.
-      if (await isPlayed(seller)) {
-        while (await isPlayed(seller)) await sleep(playedMs, undefined, { signal: end.signal });
-        return;
-      }
-      await sleep(slowSellers.has(seller) ? slowMs : thinkingMs, undefined, { signal: end.signal });
-      // After a crash the answer is sent again. Its client id is the same, so the chat accepts it once.
-      const answer = seller === fraudster ? "Pay me outside of the shop, and it is half the price." : answerTo(body);
-      await chat.send(name, { from: seller, body: answer, clientId: `answer-${seq}` });
-      if (seller === fraudster && name.startsWith("order:"))
-        await chat.send(name, { from: support, body: "Please pay in the shop only.", clientId: `warning-${seq}` });
-      report({ answered: ++answered } satisfies SellersStatus);
-    });
+    await chat.listen(seller, { signal: end.signal }).each(({ chat: name, seq, from, body }) =>
+      answering(async () => {
+        // Support and the other sellers are programs, too: answering them would never end.
+        if (from === support || from === seller || everySeller.has(from)) return;
+        // A person plays this seller. The message stays unread until that person reads it or leaves.
+        if (await isPlayed(seller)) {
+          while (await isPlayed(seller)) await sleep(playedMs, undefined, { signal: end.signal });
+          return;
+        }
+        await sleep(slowSellers.has(seller) ? slowMs : thinkingMs, undefined, { signal: end.signal });
+        // After a crash the answer is sent again. Its client id is the same, so the chat accepts it once.
+        const answer = seller === fraudster ? "Pay me outside of the shop, and it is half the price." : answerTo(body);
+        await chat.send(name, { from: seller, body: answer, clientId: `answer-${seq}` });
+        if (seller === fraudster && name.startsWith("order:"))
+          await chat.send(name, { from: support, body: "Please pay in the shop only.", clientId: `warning-${seq}` });
+        report({ answered: ++answered } satisfies SellersStatus);
+      }),
+    );
   };
   // Buyers resell items, and no listener runs for each of them. Support is a member of every order's chat, so its
   // listener answers for them.
   const serveOthers = async (): Promise<void> => {
-    await chat.listen(support, { signal: end.signal }).each(async ({ chat: name, seq, from, body }) => {
-      const seller = await redis.hget(keys.order(name.slice(orderChat("").length)), "seller");
-      if (seller === null || everySeller.has(seller) || from === seller || from === support) return;
-      if (await isPlayed(seller)) return;
-      await sleep(thinkingMs, undefined, { signal: end.signal });
-      await chat.ack(seller, { chat: name, seq });
-      await chat.send(name, { from: seller, body: answerTo(body), clientId: `answer-${seq}` });
-      report({ answered: ++answered } satisfies SellersStatus);
-    });
+    await chat.listen(support, { signal: end.signal }).each(({ chat: name, seq, from, body }) =>
+      answering(async () => {
+        const seller = await redis.hget(keys.order(name.slice(orderChat("").length)), "seller");
+        if (seller === null || everySeller.has(seller) || from === seller || from === support) return;
+        if (await isPlayed(seller)) return;
+        await sleep(thinkingMs, undefined, { signal: end.signal });
+        await chat.ack(seller, { chat: name, seq });
+        await chat.send(name, { from: seller, body: answerTo(body), clientId: `answer-${seq}` });
+        report({ answered: ++answered } satisfies SellersStatus);
+      }),
+    );
   };
 
   // A long outage ends the listening. It is started again until this process stops.

@@ -63,7 +63,8 @@ serveMember(async ({ origin, pass, users }: TrafficTask, report) => {
       const form = Object.fromEntries(names.map((name) => [name, field(page.body, name)]));
       if (chance.next() < 0.15) {
         const pounds = ((Number(form["price"]) / 100) * (0.7 + chance.next() / 4)).toFixed(2);
-        await go(`${path}/offer`, { csrf: form["csrf"] ?? "", pounds }, "application/json");
+        const { csrf = "", revision = "" } = form;
+        await go(`${path}/offer`, { csrf, pounds, revision }, "application/json");
         continue;
       }
       const way = chance.next() < 0.7 ? "lock" : "optimistic";

@@ -55,7 +55,7 @@ serveMember(async ({ url, prefix, name, partners }: WorkerTask, report) => {
   const slots = payments(redis, prefix);
   const lock = createLock(redis, { prefix, holder: name });
   const counted = shopStats(redis, prefix);
-  const orders = new Orders({ redis, keys, queue, chat });
+  const orders = new Orders({ redis, keys, queue, chat, sales: counted.sales });
   const market = new Market(redis, lock, "main", 0, prefix);
   const offers = new Offers({ redis, keys, market, orders, chat, queue });
   const flags = createFlags(redis, { maintenance: { whenUnknown: true } }, { prefix });
@@ -168,7 +168,6 @@ serveMember(async ({ url, prefix, name, partners }: WorkerTask, report) => {
         const outcome = flags.isOn("maintenance") ? { kind: "busy" as const } : await offers.consider(item, buyer);
         // The shop is closed, or the item is busy. A new job tries again, since this may outlast the attempts of one.
         if (outcome?.kind === "busy") await queue.add("offer", { item, buyer }, { delayMs: laterMs });
-        if (outcome?.kind === "sold" && !outcome.repeat) counted.sales.inc();
       },
       print: ({ data: { sheet }, signal }) => ask("/print", sheet, signal),
     },

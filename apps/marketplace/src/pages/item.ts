@@ -69,7 +69,7 @@ const poundsInput = (example: string, value = ""): Html =>
 
 const offerForm = ({ item, csrf }: ItemView, price: number): Html =>
   html`<form method="post" action="/item/${item.id}/offer" class="haggle">
-    ${csrfField(csrf)}
+    ${hidden({ csrf, revision: item.revision })}
     <label for="pounds">Your offer, in pounds</label>
     <span class="field">${poundsInput(priceField(Math.max(1, Math.round(price * 0.9))))}</span>
     <button class="button">Make an offer</button>
@@ -106,16 +106,17 @@ export const offerList = (offers: readonly NamedOffer[]): string =>
     </ul>`,
   );
 
+/** Each button carries the price that it shows: the buyer may offer another one meanwhile. */
 const decisions = ({ item, offers, csrf }: ItemView): Html =>
-  html`<form method="post" action="/item/${item.id}/accept" class="offers">
-    ${csrfField(csrf)}
+  html`<div class="offers">
     ${offers.map(
       ({ buyer, name, price }) =>
-        html`<button name="buyer" value="${buyer}" class="button">
-          Accept ${money(price)} of <bdi>${name}</bdi>
-        </button>`,
+        html`<form method="post" action="/item/${item.id}/accept">
+          ${hidden({ csrf, price, revision: item.revision })}
+          <button name="buyer" value="${buyer}" class="button">Accept ${money(price)} of <bdi>${name}</bdi></button>
+        </form>`,
     )}
-  </form>`;
+  </div>`;
 
 /** Buyers offer less and see the offers of others, live; the seller decides. */
 const offerPanel = (view: ItemView): Html => {

@@ -33,6 +33,8 @@ export interface OpsLook {
   readonly others: readonly Member[];
   readonly events: readonly CrewEvent[];
   readonly orders: readonly Order[];
+  /** Sales whose order could not be placed. */
+  readonly undispatched: number;
   readonly diary: readonly string[];
 }
 
@@ -182,7 +184,20 @@ export const opsParts = (look: OpsLook): [id: string, content: string][] => [
       </ul>`,
     ),
   ],
-  ["ops-orders", text(look.orders.length === 0 ? html`<p class="empty">None yet.</p>` : orderRows(look.orders))],
+  [
+    "ops-orders",
+    text(
+      html`${look.orders.length === 0 ? html`<p class="empty">None yet.</p>` : orderRows(look.orders)}
+      ${
+        look.undispatched === 0
+          ? ""
+          : html`<p class="fact">
+              ${mark(false)} ${plural(look.undispatched, "sale")} without an order: placing fails, and is tried again
+              every three seconds.
+            </p>`
+      }`,
+    ),
+  ],
   [
     "ops-events",
     text(
@@ -210,8 +225,8 @@ export interface OpsView {
   readonly letters: readonly DeadLetter[];
   readonly csrf: string;
   readonly maintenance: boolean;
-  readonly logsAddress: string;
-  readonly canMove: boolean;
+  /** Where the diary is kept. */
+  readonly logs: { readonly address: string; readonly isHome: boolean; readonly canMove: boolean };
 }
 
 const letterRows = (letters: readonly DeadLetter[], csrf: string): Html =>
@@ -236,7 +251,7 @@ const letterRows = (letters: readonly DeadLetter[], csrf: string): Html =>
         )}
       </ul>`;
 
-export const opsPage = ({ look, letters, csrf, maintenance, logsAddress, canMove }: OpsView): Html => {
+export const opsPage = ({ look, letters, csrf, maintenance, logs }: OpsView): Html => {
   const parts = new Map(opsParts(look));
   const live = (id: string, more = ""): Html => html`<div id="${id}" ${safe(more)}>${safe(parts.get(id) ?? "")}</div>`;
   const panel = (title: string, body: Html, kind = ""): Html =>
@@ -267,13 +282,15 @@ export const opsPage = ({ look, letters, csrf, maintenance, logsAddress, canMove
             </button>
           </form>
           ${
-            canMove
+            logs.canMove
               ? html`<form method="post" action="/ops/logs" class="switch">
                   ${csrfField(csrf)}
                   <p>
-                    <b>Diary</b> <span class="fact">kept at <code>${logsAddress}</code></span>
+                    <b>Diary</b> <span class="fact">kept at <code>${logs.address}</code></span>
                   </p>
-                  <button class="button small">Move it to the other Redis</button>
+                  <button name="to" value="${logs.isHome ? "other" : "home"}" class="button small">
+                    Move it ${logs.isHome ? "to the other Redis" : "back to the shop's own Redis"}
+                  </button>
                 </form>`
               : ""
           }

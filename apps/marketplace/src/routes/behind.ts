@@ -42,18 +42,19 @@ const lookAtQueue = async ({ shop }: Web): Promise<QueueLook> => {
 export const lookAtOps = async (web: Web): Promise<OpsLook> => {
   const { shop } = web;
   const { crew } = web.options;
-  const [locks, payments, partners, queue, orders, diary] = await Promise.all([
+  const [locks, payments, partners, queue, orders, undispatched, diary] = await Promise.all([
     shop.locks.look(),
     shop.payments.inspect(),
     fromPartners<PartnersState>(web, "/state"),
     lookAtQueue(web),
     shop.orders.newest(shownOrders),
+    shop.orders.undispatched(),
     shop.recentLog.read(shownDiary),
   ]);
   const members = crew.members();
   const workers = members.filter(({ program }) => program === "worker");
   const others = members.filter(({ program }) => program !== "worker");
-  return { locks, payments, partners, queue, workers, others, events: crew.events, orders, diary };
+  return { locks, payments, partners, queue, workers, others, events: crew.events, orders, undispatched, diary };
 };
 
 export const lookAtLogs = async ({ shop, options }: Web): Promise<LogsLook> => {
@@ -90,7 +91,11 @@ export const behindRoutes: Routes = (app: Hono, web): void => {
     const [look, letters] = await Promise.all([lookAtOps(web), queue.deadLetters({ count: shownLetters })]);
     const body = opsPage({
       ...{ look, letters, csrf: visitor.session.csrf, maintenance: flags.isOn("maintenance") },
-      ...{ logsAddress: recentLog.address, canMove: otherLogsUrl !== null },
+      logs: {
+        address: recentLog.address,
+        isHome: recentLog.address === new URL(shop.place.url).host,
+        canMove: otherLogsUrl !== null,
+      },
     });
     return await web.show(c, visitor, { title: "Operations", path: "/ops", watch: { on: "ops" }, body });
   });
@@ -120,12 +125,14 @@ export const behindRoutes: Routes = (app: Hono, web): void => {
   });
 
   app.post("/ops/logs", async (c) => {
-    const { session } = await web.anyForm(c);
+    const { session, form } = await web.anyForm(c);
     if (otherLogsUrl === null) throw new HTTPException(403);
-    const isHome = recentLog.address === new URL(shop.place.url).host;
+    // The button names the place: a page may be older than the last move.
+    if (form["to"] !== "home" && form["to"] !== "other") throw new HTTPException(400);
+    const isHome = form["to"] === "home";
     const lines = await recentLog.read(1);
-    await recentLog.moveTo(isHome ? otherLogsUrl : shop.place.url);
-    const words = `The diary goes to ${isHome ? "the other Redis" : "the shop's own Redis"} from now on. ${lines.length > 0 ? "Older entries stay where they are." : ""}`;
+    await recentLog.moveTo(isHome ? shop.place.url : otherLogsUrl);
+    const words = `The diary goes to ${isHome ? "the shop's own Redis" : "the other Redis"} from now on. ${lines.length > 0 ? "Older entries stay where they are." : ""}`;
     await web.notify(session, "good", words);
     return c.redirect("/ops", 303);
   });

@@ -170,19 +170,22 @@ export const marketRoutes: Routes = (app: Hono, web): void => {
       user.name,
     );
     let order: string | null = null;
+    let isRepeat = false;
     if (outcome.kind === "sold") {
-      if (!outcome.repeat) shop.stats.sales.inc();
-      shop.recentLog.write(`sold ${item.title} for ${money(outcome.price)}`);
-      order = orderId({ buyer: user.id, request });
-      const seller = item.listing?.seller ?? "";
-      // The sale stands. If placing its order fails here, a worker finds the sale in the ledger and places it.
-      if (seller !== "" && !outcome.repeat)
-        await shop.orders
-          .place({ request, item: item.id, buyer: user.id, seller, price: outcome.price, at: Date.now() })
-          .catch(() => undefined);
+      const { seller } = outcome;
+      const sale = { request, item: item.id, buyer: user.id, seller, price, revision, at: Date.now() };
+      order = orderId(sale);
+      // The sale stands. If placing its order fails here, a worker finds the sale in the ledger and places it. A repeat
+      // may be the first to get here, since the reply of the first can be lost.
+      const isNew = await shop.orders.place(sale).then(
+        (placed) => placed.isNew,
+        () => false,
+      );
+      if (isNew) shop.recentLog.write(`sold ${item.title} for ${money(price)}`);
+      isRepeat = outcome.repeat && !isNew;
     }
     if (wantsJson(c)) return c.json({ outcome, ...(order === null ? {} : { order }) }, order === null ? 409 : 200);
-    await web.notify(session, order === null ? "bad" : "good", buyWords(outcome, item.title, price));
+    await web.notify(session, order === null ? "bad" : "good", buyWords(outcome, item.title, price, isRepeat));
     return c.redirect(order === null ? `/item/${item.id}` : `/order/${order}`, 303);
   });
 
@@ -191,9 +194,11 @@ export const marketRoutes: Routes = (app: Hono, web): void => {
     const item = await web.itemOr404(c);
     const closed = whenClosed(c);
     if (closed) return closed;
-    const price = parsePrice(form["pounds"] ?? "");
+    const [price, revision] = [parsePrice(form["pounds"] ?? ""), revisionOf(form)];
+    if (revision === null) throw new HTTPException(400);
     const asked = isListed(item) && item.listing.seller !== user.id ? item.listing.price : 0;
-    const isGood = isListed(item) && price !== null && price < asked;
+    const isShown = item.revision === revision;
+    const isGood = isShown && isListed(item) && price !== null && price < asked;
     if (isGood) {
       await shop.offers.make(item, user.id, price);
       await web.shop.search.wrote(user.id, item.listing.seller);
@@ -202,9 +207,11 @@ export const marketRoutes: Routes = (app: Hono, web): void => {
     const words =
       asked === 0
         ? "That is not for sale to you."
-        : isGood
-          ? `You offer ${money(price)}. The seller's answer comes as a message; your money stays with you until then.`
-          : `Offer less than the asked ${money(asked)}, in pounds and pence, such as 24.50.`;
+        : !isShown
+          ? "It was sold or offered anew since you looked. You offered nothing; look again."
+          : isGood
+            ? `You offer ${money(price)}. The seller's answer comes as a message; your money stays with you until then.`
+            : `Offer less than the asked ${money(asked)}, in pounds and pence, such as 24.50.`;
     await web.notify(session, isGood ? "good" : "bad", words);
     return c.redirect(`/item/${item.id}`, 303);
   });
@@ -215,15 +222,13 @@ export const marketRoutes: Routes = (app: Hono, web): void => {
     if (!isListed(item) || item.listing.seller !== user.id) throw new HTTPException(404);
     const closed = whenClosed(c);
     if (closed) return closed;
-    const offer = (await shop.offers.of(item)).find(({ buyer }) => buyer === form["buyer"]);
-    const outcome = offer ? await shop.offers.accept(item, offer) : null;
-    const isSold = outcome?.kind === "sold";
-    if (isSold && !outcome.repeat) shop.stats.sales.inc();
+    const [price, revision, buyer] = [parsePence(form["price"]), revisionOf(form), form["buyer"]];
+    if (price === null || revision === null || !isId(buyer)) throw new HTTPException(400);
+    // The offer as the page showed it. The buyer may offer another price by now, and the script then refuses.
+    const outcome = await shop.offers.accept({ ...item, revision }, { buyer, price });
+    const isSold = outcome.kind === "sold";
     if (wantsJson(c)) return c.json({ outcome }, isSold ? 200 : 409);
-    const words = isSold
-      ? `Sold for ${money(outcome.price)}.`
-      : "That offer does not stand any more, or its buyer is short of money.";
-    await web.notify(session, isSold ? "good" : "bad", words);
+    await web.notify(session, isSold ? "good" : "bad", acceptWords(outcome, item.title));
     return c.redirect(`/item/${item.id}`, 303);
   });
 
@@ -258,10 +263,10 @@ export const marketRoutes: Routes = (app: Hono, web): void => {
   });
 };
 
-const buyWords = (outcome: BuyOutcome | Busy, title: string, price: number): string => {
+const buyWords = (outcome: BuyOutcome | Busy, title: string, price: number, isRepeat: boolean): string => {
   switch (outcome.kind) {
     case "sold":
-      return outcome.repeat
+      return isRepeat
         ? `That form was sent before: ${title} is yours for ${money(outcome.price)}, once.`
         : `Yours: ${title} for ${money(outcome.price)}${outcome.fence === "" ? "" : `, under fencing token ${outcome.fence}`}.${copyWords(outcome.copies)}`;
     case "not-for-sale":
@@ -278,6 +283,19 @@ const buyWords = (outcome: BuyOutcome | Busy, title: string, price: number): str
       return "It is yours already.";
     case "busy":
       return "Others kept the item busy for nine seconds. You paid nothing; try again.";
+  }
+};
+
+const acceptWords = (outcome: BuyOutcome | Busy, title: string): string => {
+  switch (outcome.kind) {
+    case "sold":
+      return `Sold: ${title} for ${money(outcome.price)}.`;
+    case "short":
+      return `The buyer has only ${money(outcome.funds)} by now. Nothing was sold.`;
+    case "busy":
+      return "Others kept the item busy for nine seconds. Nothing was sold; try again.";
+    default:
+      return "That offer does not stand any more: its buyer or you changed a price. Nothing was sold; look again.";
   }
 };
 

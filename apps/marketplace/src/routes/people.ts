@@ -1,4 +1,5 @@
 // Personas, their things and orders, and their messages.
+import { createHash } from "node:crypto";
 import type { Message } from "@kit/chat";
 import type { Context, Hono } from "hono";
 import { HTTPException } from "hono/http-exception";
@@ -129,11 +130,14 @@ export const peopleRoutes: Routes = (app: Hono, web): void => {
     return await web.show(c, persona, { title: `Order ${order.id}`, path: `/order/${order.id}`, watch, body });
   });
 
-  /** The message in a form. Its client id makes a repeat the same message. */
+  /**
+   * The message in a form. Its client id makes a repeat the same message. The id belongs to the text, since a visitor may
+   * change that before sending it again; and it differs from those of the messages that the shop itself sends.
+   */
   const messageOf = (form: Readonly<Record<string, string>>): { body: string; clientId: string } => {
-    const [body, clientId] = [(form["text"] ?? "").trim(), form["id"]];
-    if (body === "" || body.length > textLength || !isId(clientId)) throw new HTTPException(400);
-    return { body, clientId };
+    const [body, id] = [(form["text"] ?? "").trim(), form["id"]];
+    if (body === "" || body.length > textLength || !isId(id)) throw new HTTPException(400);
+    return { body, clientId: `form-${id}-${createHash("sha256").update(body).digest("base64url").slice(0, 16)}` };
   };
 
   app.post("/order/:id/say", async (c) => {

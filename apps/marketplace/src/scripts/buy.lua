@@ -9,7 +9,7 @@
 -- KEYS[7]   shelf      zset    the same for the category of the item
 -- KEYS[8]   ledger     stream  one entry per sale
 -- KEYS[9]   totals     hash    money and items at the opening, listings and sales since
--- KEYS[10]  receipt    string  the first result of this request
+-- KEYS[10]  receipt    string  seller and fence of the first result of this request for this item and price
 -- KEYS[11]  offers     hash    buyer: price and revision, of offers below the asked price
 -- ARGV[1]   itemId         string   the item
 -- ARGV[2]   buyerId        string   the buyer
@@ -17,20 +17,21 @@
 -- ARGV[4]   price          integer  the price the buyer saw, pence
 -- ARGV[5]   revision       integer  the revision of the item the buyer saw
 -- ARGV[6]   fencingToken   integer  fencing token of the caller's lease
--- ARGV[7]   request        string   id of the request; with the buyer, the id of the sale
+-- ARGV[7]   request        string   id of the request
 -- ARGV[8]   receiptLifeMs  integer  how long the first result is kept for repeats
 -- ARGV[9]   marketLifeMs   integer  life of the whole market, 0 without limit
 -- ARGV[10]  ledgerLength   integer  sales kept, approximately
 -- ARGV[11]  isOffer        integer  1: the price is the buyer's offer, which must still stand; 0: it is the asked price
 --
--- Reply   {1, price, fence}  sold
---         {2, price, fence}  this request was sold before: its first result
---         {3}                not for sale (any more)
---         {4, price}         another price than the buyer saw
---         {5}                the listing or the item has changed since the buyer looked, or the offer does not stand
---         {6, funds}         not enough money
---         {7, fence}         the item has seen this newer token: the caller's is stale
---         {8}                the buyer's own item
+-- Reply   {1, price, seller, fence}  sold
+--         {2, price, seller, fence}  this request was sold before: its first result
+--         {3}                        not for sale (any more)
+--         {4, price}                 another price than the buyer saw
+--         {5}                        the listing or the item has changed since the buyer looked, or the offer does not
+--                                    stand
+--         {6, funds}                 not enough money
+--         {7, fence}                 the item has seen this newer token: the caller's is stale
+--         {8}                        the buyer's own item
 --
 -- Why     Everything that the buyer saw is checked again: a caller whose lease has expired sends old values. Money and
 --         tokens are compared as text or added by the server, so nothing is lost to rounding. A refused sale records
@@ -61,11 +62,8 @@ local isOffer = ARGV[11] == "1"
 
 local first = redis.call("GET", receipt)
 if first then
-  local sold, at, under = string.match(first, "^(%a+) (%d+) ?(%d*)$")
-  if sold ~= "sold" then
-    return redis.error_reply("SHOP_RECEIPT the request id was used for something else")
-  end
-  return { 2, at, under }
+  local from, under = string.match(first, "^(%S+) ?(%d*)$")
+  return { 2, price, from, under }
 end
 
 local known = redis.call("HMGET", item, "revision", "fence")
@@ -119,10 +117,10 @@ redis.call("HINCRBY", seller, "funds", price)
 redis.call("HINCRBY", item, "revision", 1)
 redis.call("HINCRBY", totals, "sales", 1)
 redis.call("XADD", ledger, "MAXLEN", "~", ledgerLength, "*", "request", request, "item", itemId, "seller", sellerId,
-  "buyer", buyerId, "price", price, "way", "lock", "fence", fencingToken)
-redis.call("SET", receipt, "sold " .. price .. " " .. fencingToken, "PX", receiptLifeMs)
+  "buyer", buyerId, "price", price, "revision", revision, "way", "lock", "fence", fencingToken)
+redis.call("SET", receipt, sellerId .. " " .. fencingToken, "PX", receiptLifeMs)
 if marketLifeMs ~= "0" then
   redis.call("PEXPIRE", inventory, marketLifeMs)
   redis.call("PEXPIRE", ledger, marketLifeMs)
 end
-return { 1, price, fencingToken }
+return { 1, price, sellerId, fencingToken }

@@ -12,6 +12,7 @@ export type BuyOutcome =
   | {
       readonly kind: "sold";
       readonly price: number;
+      readonly seller: string;
       readonly fence: string;
       readonly repeat: boolean;
       /** How many replicas have confirmed the sale, if `copies` was given. */
@@ -91,11 +92,11 @@ export const buy: Script<typeof buyKeys, typeof buyArgs, BuyOutcome> = defineScr
   // A repeat returns the result in the receipt.
   idempotent: true,
   reply: (raw): BuyOutcome => {
-    const [code, fact = "", fence = ""] = raw as [number, string?, string?];
+    const [code, fact = "", seller = "", fence = ""] = raw as [number, string?, string?, string?];
     switch (code) {
       case 1:
       case 2:
-        return { kind: "sold", price: Number(fact), fence, repeat: code === 2 };
+        return { kind: "sold", price: Number(fact), seller, fence, repeat: code === 2 };
       case 3:
         return { kind: "not-for-sale" };
       case 4:

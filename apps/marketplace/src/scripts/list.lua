@@ -6,7 +6,7 @@
 -- KEYS[4]  market     zset    every listed item, by listing number
 -- KEYS[5]  shelf      zset    the same for the category of the item
 -- KEYS[6]  totals     hash    money and items at the opening, listings and sales since
--- KEYS[7]  receipt    string  the first result of this request
+-- KEYS[7]  receipt    string  exists if this request listed this item at this price before
 -- ARGV[1]  itemId         string   the item
 -- ARGV[2]  sellerId       string   the seller
 -- ARGV[3]  price          integer  the price asked, pence
@@ -36,13 +36,8 @@ local fencingToken = ARGV[5]
 local receiptLifeMs = ARGV[6]
 local marketLifeMs = ARGV[7]
 
-local first = redis.call("GET", receipt)
-if first then
-  local listed, at = string.match(first, "^(%a+) (%d+)$")
-  if listed ~= "listed" then
-    return redis.error_reply("SHOP_RECEIPT the request id was used for something else")
-  end
-  return { 2, at }
+if redis.call("GET", receipt) then
+  return { 2, price }
 end
 
 local known = redis.call("HMGET", item, "revision", "fence")
@@ -70,7 +65,7 @@ redis.call("ZSCORE", shelf, itemId)
 redis.call("HGET", totals, "listings")
 
 redis.call("HINCRBY", item, "revision", 1)
-redis.call("SET", receipt, "listed " .. price, "PX", receiptLifeMs)
+redis.call("SET", receipt, "listed", "PX", receiptLifeMs)
 if not mine then
   redis.call("HSET", listing, "price", price)
   return { 3, price }
