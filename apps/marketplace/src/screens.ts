@@ -21,12 +21,12 @@ const sources: readonly Source[] = [
   {
     path: "/",
     name: "Market",
-    what: "Twelve hundred things for sale. The box above completes names of sellers and things while you type: one read-only script per keystroke, in any language.",
+    what: "Twelve hundred things for sale. The box above completes names of sellers and things while you type: one read-only script per keystroke, in any language, with the words in any order.",
     packages: ["autocomplete", "lock"],
     keys: ["kit:autocomplete:{market}:…", "kit:shop:{main}:market", "kit:lock:{shop.main.<item>}:…"],
     file: "src/search.ts",
-    from: "  /** Sellers and things with a word",
-    lines: 6,
+    from: "  /** Sellers and things with all words",
+    lines: 11,
   },
   {
     path: "/item/",

@@ -12,12 +12,23 @@ import { guildMembers, guildOf, guilds, type Guild } from "./seed/guilds.js";
 
 const booksKept = 50;
 const bookSize = 50;
+// Where nothing is found, so many words are looked up with a typing error, each in so many names.
+const wordsRespelled = 6;
+const namesRespelled = 20;
+const spellingsTried = 6;
 
 export interface Hit {
   readonly kind: "item" | "seller";
   readonly id: string;
   readonly text: string;
   readonly ranges: readonly Range[];
+}
+
+/** The answer to a query. */
+export interface Found {
+  /** The text that was looked for: the query, or that with one word spelled otherwise. */
+  readonly asked: string;
+  readonly hits: readonly Hit[];
 }
 
 export interface Addressee {
@@ -70,10 +81,20 @@ export class Search {
     ]);
   }
 
-  /** Sellers and things with a word in the name that begins with `text`. */
-  async find(text: string, limit: number, signal?: AbortSignal): Promise<Hit[]> {
-    if (text.trim() === "") return [];
-    const { items } = await this.#market.suggest(text, { limit, signal });
+  /** Sellers and things with all words of the text, in any order; if there are none, with one word spelled otherwise. */
+  async find(text: string, limit: number, signal?: AbortSignal): Promise<Found> {
+    const asked = text.trim();
+    const hits = await this.#named(asked, limit, signal);
+    if (hits.length > 0 || asked === "") return { asked, hits };
+    for (const other of await this.#respelled(asked, signal)) {
+      const others = await this.#named(other, limit, signal);
+      if (others.length > 0) return { asked: other, hits: others };
+    }
+    return { asked, hits };
+  }
+
+  async #named(text: string, limit: number, signal: AbortSignal | undefined): Promise<Hit[]> {
+    const { items } = await this.#market.suggest(text, { limit, signal, words: "any-order" });
     return items.map(({ id, text: name, payload, ranges }) => ({
       id,
       text: name,
@@ -82,21 +103,38 @@ export class Search {
     }));
   }
 
+  /** The text with one of its words spelled as in a name, as if it had a typing error. */
+  async #respelled(text: string, signal: AbortSignal | undefined): Promise<string[]> {
+    const words = text.split(/\s+/).slice(0, wordsRespelled);
+    const spelled = await Promise.all(
+      words.map(async (word, at) => {
+        const { items } = await this.#market.suggest(word, { limit: namesRespelled, typos: 1, signal });
+        // To the end of the word: before the last word of a query, a beginning is a spelling error, too.
+        const found = items.map(({ text: name, ranges: [[start] = [0]] }) =>
+          (/^[\p{L}\p{M}\p{N}]*/u.exec(name.slice(start))?.[0] ?? "").toLowerCase(),
+        );
+        return found.filter((other) => other !== word.toLowerCase()).map((other) => words.with(at, other).join(" "));
+      }),
+    );
+    return [...new Set(spelled.flat())].slice(0, spellingsTried);
+  }
+
   guild(user: string): Guild | null {
     return guildOf(user, this.#names.get(user)?.isSeller ?? false, this.#personas);
   }
 
   /** Recent contacts first, then members of the same guild. */
   async addressees(user: string, text: string, limit: number): Promise<Addressee[]> {
+    const words = "any-order";
     const found: Addressee[] = [];
     const { items: contacts } =
-      text.trim() === "" ? await this.#book(user).list() : await this.#book(user).suggest(text, { limit });
+      text.trim() === "" ? await this.#book(user).list() : await this.#book(user).suggest(text, { limit, words });
     for (const { id, text: name, ...rest } of contacts.slice(0, limit))
       found.push({ id, text: name, why: "contact", ranges: "ranges" in rest ? rest.ranges : [] });
     const guild = this.guild(user);
     const index = guild && this.#guilds.get(guild.id);
     if (index && text.trim() !== "")
-      for (const { id, text: name, ranges } of (await index.suggest(text, { limit })).items)
+      for (const { id, text: name, ranges } of (await index.suggest(text, { limit, words })).items)
         if (id !== user && found.length < limit && !found.some((one) => one.id === id))
           found.push({ id, text: name, why: "guild", ranges });
     return found;

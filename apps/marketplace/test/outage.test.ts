@@ -77,7 +77,7 @@ describe("At the start", () => {
     await using index = createPrefixIndex(redis, "market");
     await index.put({ id: "i1", text: "Interrupted", payload: { kind: "item" } });
     const opened = await Shop.open({ ...place, url: own.url });
-    expect(await opened.search.find("brass", 5)).not.toEqual([]);
+    expect((await opened.search.find("brass", 5)).hits).not.toEqual([]);
     await opened.close();
   });
 
@@ -99,7 +99,7 @@ describe("At the start", () => {
     try {
       expect(opened.isNew).toBe(true);
       await eventually(async () => expect(await opened.stats.sales.total()).toBeGreaterThan(1_000));
-      expect(await opened.search.find("brass", 5)).not.toEqual([]);
+      expect((await opened.search.find("brass", 5)).hits).not.toEqual([]);
     } finally {
       await opened.close();
     }

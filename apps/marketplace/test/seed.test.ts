@@ -23,6 +23,10 @@ describe("The opening", () => {
     expect(new Set(items.map(({ category }) => category)).size).toBe(12);
   });
 
+  it("has a seller whom the tour and the search page tell visitors to look for", () => {
+    expect(opening.users.filter(({ name, isSeller }) => isSeller && /Müller/.test(name))).toHaveLength(1);
+  });
+
   it("mixes scripts: accents, Chinese, Korean, Hebrew, Arabic, and one emoji", () => {
     const names = opening.users.map(({ name }) => name);
     for (const script of [

@@ -9,21 +9,23 @@ export interface FoundItem {
   readonly item: Item | null;
 }
 
-export const searchPage = (query: string, found: readonly FoundItem[]): Html =>
+/** `asked` differs from `query` if only another spelling of a word has found something. */
+export const searchPage = (query: string, asked: string, found: readonly FoundItem[]): Html =>
   html`<section class="intro">
       <h1>Search</h1>
       <p class="lead">
         ${
           query === ""
-            ? "Type the beginning of a word: the name of a seller, or of a thing."
-            : html`${plural(found.length, "name")} with a word that begins with “<bdi>${query}</bdi>”.`
+            ? "Type words of a name, in any order: of a seller, or of a thing. The last one may be its beginning."
+            : html`${asked === query.trim() ? "" : html`Nothing is called “<bdi>${query}</bdi>”. `}${plural(found.length, "name")}
+              with “<bdi>${asked}</bdi>”.`
         }
       </p>
     </section>
     ${
       found.length === 0
         ? html`<p class="empty">
-            ${query === "" ? "Accents and capitals do not count: muller finds Müller." : "Nothing begins so. Try fewer letters."}
+            ${query === "" ? "Accents and capitals do not count: muller finds Müller. One typing error is forgiven." : "Nothing is called so. Try fewer words, or fewer letters."}
           </p>`
         : html`<ul class="results">
             ${found.map(

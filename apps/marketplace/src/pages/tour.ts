@@ -8,8 +8,15 @@ interface Step {
   readonly path: string;
 }
 
+/** What the first step asks the visitor to type. The smoke run types the same, and each must find something. */
+export const tourWords = ["mül", "brass lamp"] as const;
+
 const steps: readonly Step[] = [
-  { name: "Search", what: "Type “mül” or “brass” into the search box above: names complete as you type.", path: "/" },
+  {
+    name: "Search",
+    what: `Type ${tourWords.map((words) => `“${words}”`).join(" or ")} into the search box above: names complete as you type.`,
+    path: "/",
+  },
   {
     name: "Buy something",
     what: "Choose a persona, open an item and buy it with the lock.",

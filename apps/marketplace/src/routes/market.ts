@@ -83,16 +83,16 @@ export const marketRoutes: Routes = (app: Hono, web): void => {
   app.get("/search", async (c) => {
     const query = typed(c.req.query("q"));
     const visitor = await web.visit(c);
-    const hits = await search.find(query, found, c.req.raw.signal);
+    const { asked, hits } = await search.find(query, found, c.req.raw.signal);
     const results = await Promise.all(
       hits.map(async (hit) => ({ hit, item: hit.kind === "item" ? await market.item(hit.id) : null })),
     );
-    const body = searchPage(query, results);
+    const body = searchPage(query, asked, results);
     return await web.show(c, visitor, { title: "Search", path: "/search", query, body });
   });
 
   app.get("/suggest", async (c) => {
-    const hits = await search.find(typed(c.req.query("q")), suggested, c.req.raw.signal);
+    const { hits } = await search.find(typed(c.req.query("q")), suggested, c.req.raw.signal);
     return c.json(
       hits.map(({ kind, id, text, ranges }) => ({
         ...{ text, ranges, kind: kind === "seller" ? "Seller" : "Thing" },
