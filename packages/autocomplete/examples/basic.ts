@@ -1,8 +1,8 @@
 import { connect } from "@kit/core";
 import { createPrefixIndex } from "@kit/autocomplete";
 
-await using redis = await connect(process.env["REDIS_URL"]);
-await using cities = createPrefixIndex<{ country: string }>(redis, "cities", { order: "weight" });
+const redis = await connect(process.env["REDIS_URL"]);
+const cities = createPrefixIndex(redis, "cities", { order: "weight" });
 
 await cities.putMany([
   { id: "2950159", text: "Berlin", weight: 3_426_354, payload: { country: "DE" } },
@@ -12,10 +12,13 @@ await cities.putMany([
 ]);
 
 const { items } = await cities.suggest("be");
-for (const { text, payload } of items) console.log(text, payload?.country);
-// prints: Berlin DE
-// prints: Bern CH
-// prints: New Berlin US
+for (const { text, payload } of items) console.log(text, JSON.stringify(payload));
+// prints: Berlin {"country":"DE"}
+// prints: Bern {"country":"CH"}
+// prints: New Berlin {"country":"US"}
 
 const [saoPaulo] = (await cities.suggest("SAO")).items;
 console.log(saoPaulo?.text); // prints: São Paulo
+
+await cities.close();
+await redis.close();

@@ -2,7 +2,7 @@ import { connect } from "@kit/core";
 import { createChat } from "@kit/chat";
 
 const redis = await connect(process.env["REDIS_URL"]);
-const chat = createChat<string>(redis);
+const chat = createChat(redis);
 
 // One chat for the order. The first call makes it; for the second nothing changes.
 await chat.create("order:17", { members: ["buyer", "seller"], retain: { count: 1_000 } });
@@ -18,7 +18,7 @@ console.log((await chat.unread("seller")).get("order:17")); // prints: 1
 const { chats } = await chat.fetch("seller");
 for (const { messages } of chats)
   for (const message of messages) {
-    console.log(`${message.from}: ${message.body}`); // prints: buyer: Is the lamp still there?
+    console.log(message.from, message.body); // prints: buyer Is the lamp still there?
     await chat.ack("seller", message);
   }
 console.log((await chat.unread("seller")).size); // prints: 0
@@ -29,7 +29,9 @@ await chat.send("order:17", { from: "seller", body: "Yes, it is." });
 console.log(await waiting); // prints: true
 
 const { messages } = await chat.history("order:17", { limit: 10 });
-console.log(messages.map(({ seq, body }) => `${seq} ${body}`).join(" | ")); // prints: 1 Is the lamp still there? | 2 Yes, it is.
+for (const { seq, body } of messages) console.log(seq, body);
+// prints: 1 Is the lamp still there?
+// prints: 2 Yes, it is.
 
 await chat.close();
 await redis.close();

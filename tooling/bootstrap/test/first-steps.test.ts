@@ -65,17 +65,6 @@ it.each(programs)("$name runs, prints what its comments say, and ends", async ({
   await printsWhatItSays(name, text);
 });
 
-it.each(["lock", "semaphore"])("the first program of the README of %s runs as plain JavaScript", async (name) => {
-  const readme = readFileSync(join(root, "packages", name, "README.md"), "utf8");
-  const [, text = ""] = /^```ts\n(.*?)^```$/ms.exec(readme) ?? [];
-  await printsWhatItSays(`${name}.mjs`, text);
-});
-
-it("shows the same program on the repository's first page and in the lock's README", () => {
-  const example = readFileSync(join(root, "packages/lock/examples/basic.ts"), "utf8").trim();
-  expect(readFileSync(join(root, "README.md"), "utf8")).toContain(example);
-});
-
 it("shows three programs", () => {
   expect(programs.map(({ name }) => name)).toEqual(["first.mjs", "first.cjs", "disposed.mjs"]);
 });

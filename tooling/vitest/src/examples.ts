@@ -24,7 +24,7 @@ export const describeExamples = (
   const text = pages.map((page) => readFileSync(page, "utf8")).join("\n");
 
   describe("examples", () => {
-    it.each(readdirSync(folder).filter((file) => file.endsWith(".ts")))(
+    it.each(readdirSync(folder).filter((file) => /\.(?:ts|mjs)$/.test(file)))(
       "%s prints what it says, and stands in the documents as it is",
       async (file) => {
         await using server = await startServer();
