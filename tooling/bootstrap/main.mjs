@@ -9,6 +9,9 @@ import { cacheDir, childEnv, readManifest, root, SetupError } from "./repo.mjs";
 import { capture, host, Interrupted, listenForSignals, show, throwIfStopped } from "./run.mjs";
 import { alone, say, step } from "./steps.mjs";
 import { removeResults, sum, tallyLine, tallyOf } from "./tally.mjs";
+import { rehearse } from "./release/rehearse.mjs";
+import { release } from "./release/index.mjs";
+import { version } from "./release/version.mjs";
 import { verify } from "./verify.mjs";
 
 /** @typedef {(env: NodeJS.ProcessEnv, args: string[]) => Promise<number>} Task */
@@ -22,6 +25,8 @@ const tasks = {
   format: { redis: false, run: (env) => show("prettier", ["--write", "--log-level=warn", "."], { cwd: root, env }) },
   test: { redis: true, run: test },
   verify: { redis: false, run: async (env, args) => (await build(env)) || (await verify(env, args)) },
+  version: { redis: false, run: newVersions },
+  release: { redis: true, run: releaseOrRehearse },
   pack: { redis: false, run: async (env, args) => (await build(env)) || (await pack(env, args)) },
   demo: { redis: true, run: demo },
   bench: { redis: true, run: bench },
@@ -234,6 +239,26 @@ async function prepareBrowser(env, args) {
   if (browser !== undefined) return { ...env, CHROMIUM_PATH: browser };
   say(`${browserAdvice}\n`);
   return env;
+}
+
+/** @param {NodeJS.ProcessEnv} env */
+async function newVersions(env) {
+  const changed = await version(env);
+  process.stdout.write(
+    `${changed.map(({ name, version: now }) => `${name} ${now}\n`).join("") || "Nothing is due.\n"}`,
+  );
+  return 0;
+}
+
+/**
+ * @param {NodeJS.ProcessEnv} env
+ * @param {string[]} args
+ */
+async function releaseOrRehearse(env, args) {
+  await build(env);
+  if (args.length === 0) return release(env);
+  if (args.join() !== "--dry-run") throw new SetupError("There are: npm run release, npm run release -- --dry-run");
+  return rehearse(env);
 }
 
 /**

@@ -1,14 +1,15 @@
-import { copyFileSync, mkdirSync, mkdtempSync, readdirSync, rmSync } from "node:fs";
+import { mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join, relative, resolve } from "node:path";
 import { absoluteLinks } from "./checks/links.mjs";
-import { rewriteTarball } from "./checks/packed.mjs";
 import { cacheDir, readManifest, root, SetupError, workspaces } from "./repo.mjs";
 import { capture } from "./run.mjs";
+import { makeTarball, readTarball } from "./tarball.mjs";
 
 /** @typedef {ReturnType<typeof workspaces>[number]} Workspace */
 
-export const publicPackages = () => workspaces().filter(({ manifest }) => manifest.private !== true);
+/** @param {string} [from] The folder of the repository. */
+export const publicPackages = (from = root) => workspaces(from).filter(({ manifest }) => manifest.private !== true);
 
 /**
  * The repository's address: `repository` of the root's package.json, or empty. All other published addresses are derived
@@ -26,45 +27,60 @@ export function repositoryAddress(manifest = readManifest(root)) {
 }
 
 /**
- * Returns a manifest for publication, with `repository`, `homepage` and `bugs`.
+ * Returns a manifest for publication: without what only this repository uses, and with `repository`, `homepage` and `bugs`.
  * @param {string} text
  * @param {string} directory
- * @param {string} repository
+ * @param {string | undefined} repository
  */
 export function publishedManifest(text, directory, repository) {
-  const manifest = {
-    ...JSON.parse(text),
+  const { devDependencies: _, scripts: __, ...manifest } = JSON.parse(text);
+  const addresses = repository && {
     repository: { type: "git", url: `git+${repository}.git`, directory },
     homepage: `${repository}/tree/main/${directory}#readme`,
     bugs: `${repository}/issues`,
   };
-  return `${JSON.stringify(manifest, undefined, 2)}\n`;
+  return `${JSON.stringify({ ...manifest, ...addresses }, undefined, 2)}\n`;
 }
 
 /**
- * Packs a package as it is published, and returns the path of its tarball.
+ * A file as it is published, or undefined where it is not. Source maps are left out: they would be two thirds of a package,
+ * and the code that they belong to can be read as it is.
+ * @param {import("./tarball.mjs").TarEntry} entry
+ * @param {Workspace} one
+ * @param {{ repository: string | undefined, from: string }} options
+ * @returns {import("./tarball.mjs").TarEntry | undefined}
+ */
+function publishedFile(entry, { folder, manifest: { name, version } }, { repository, from }) {
+  const { path, content } = entry;
+  if (path.endsWith(".map")) return undefined;
+  const text = content.toString("utf8");
+  const as = (/** @type {string} */ changed) => ({ ...entry, content: Buffer.from(changed) });
+  if (path === "package.json")
+    return as(publishedManifest(text, relative(from, folder).replaceAll("\\", "/"), repository));
+  if (path.endsWith(".md") && repository !== undefined)
+    return as(absoluteLinks(text, join(folder, path), repository, `${name}@${version}`, from));
+  if (/\.c?js$/.test(path)) return as(text.replace(/\n\/\/# sourceMappingURL=.*\s*$/, "\n"));
+  return entry;
+}
+
+/**
+ * Packs a package as it is published, and returns the path of its tarball. Equal contents give equal tarballs.
  * @param {Workspace} one
  * @param {string} target
  * @param {NodeJS.ProcessEnv} env
- * @param {string | undefined} repository
+ * @param {{ repository?: string | undefined, from?: string }} [options] `from`: the folder of the repository.
  */
-export async function packPackage({ folder, manifest }, target, env, repository = repositoryAddress()) {
+export async function packPackage(one, target, env, { repository = repositoryAddress(), from = root } = {}) {
+  const { folder, manifest } = one;
   mkdirSync(target, { recursive: true });
   const own = mkdtempSync(join(tmpdir(), "kit-pack-"));
   try {
     const packed = await capture("pnpm", ["pack", "--pack-destination", own], { cwd: folder, env });
     const name = packed.code === 0 ? readdirSync(own).find((file) => file.endsWith(".tgz")) : undefined;
     if (name === undefined) throw new SetupError(`${manifest.name}: pnpm pack failed: ${packed.output.trim()}`);
-    const tarball = join(own, name);
-    if (repository !== undefined) {
-      const directory = relative(root, folder).replaceAll("\\", "/");
-      rewriteTarball(tarball, {
-        "package.json": (text) => publishedManifest(text, directory, repository),
-        "README.md": (text) => absoluteLinks(text, join(folder, "README.md"), repository),
-      });
-    }
-    // Copied, since the two folders may be on different disks, where a rename fails.
-    copyFileSync(tarball, join(target, name));
+    const files = readTarball(readFileSync(join(own, name)));
+    const published = files.map((entry) => publishedFile(entry, one, { repository, from }));
+    writeFileSync(join(target, name), makeTarball(published.filter((entry) => entry !== undefined)));
     return join(target, name);
   } finally {
     rmSync(own, { recursive: true, force: true });
@@ -72,27 +88,17 @@ export async function packPackage({ folder, manifest }, target, env, repository 
 }
 
 /**
- * `npm run pack -- lock semaphore [--to FOLDER] [--release]`: packs the named packages, or all, with the packages of kit
- * that they need.
+ * `npm run pack -- lock semaphore [--to FOLDER]`: packs the named packages, or all, with the packages of kit that they need.
  * @param {NodeJS.ProcessEnv} env
  * @param {readonly string[]} args
  */
 export async function pack(env, args) {
-  const { names, folder, isRelease } = wishes(args);
-  const repository = repositoryAddress();
-  if (isRelease && repository === undefined)
-    throw new SetupError(
-      "Not to be published yet: `repository` of the root's package.json is empty. It becomes `repository`, `homepage` and\n" +
-        "`bugs` of every package, and the links of every README on npm.",
-    );
+  const { names, folder } = wishes(args);
   const chosen = withNeeds(publicPackages(), names);
   const paths = [];
-  for (const one of chosen) paths.push(await packPackage(one, folder, env, repository));
+  for (const one of chosen) paths.push(await packPackage(one, folder, env));
   const needed = chosen.some(({ manifest }) => manifest.peerDependencies?.["ioredis"] !== undefined) ? ["ioredis"] : [];
-  const next = isRelease
-    ? paths.map((path) => `npm publish ${path} --provenance`).join("\n")
-    : `In your project:\n  npm install ${[...paths, ...needed].join(" ")}`;
-  process.stdout.write(`${next}\n`);
+  process.stdout.write(`In your project:\n  npm install ${[...paths, ...needed].join(" ")}\n`);
   return 0;
 }
 
@@ -101,14 +107,12 @@ function wishes(args) {
   /** @type {string[]} */
   const names = [];
   let folder = join(cacheDir, "packages");
-  let isRelease = false;
   for (let index = 0; index < args.length; index++) {
     const word = args[index] ?? "";
     if (word === "--to") folder = resolve(args[++index] ?? "");
-    else if (word === "--release") isRelease = true;
     else names.push(word.startsWith("@kit/") ? word : `@kit/${word}`);
   }
-  return { names, folder, isRelease };
+  return { names, folder };
 }
 
 /**

@@ -62,7 +62,7 @@ export async function installPnpm(env) {
  * @param {NodeJS.ProcessEnv} env
  * @returns {[string, ...string[]]}
  */
-function npmCommand(env) {
+export function npmCommand(env) {
   const running = env["npm_execpath"];
   if (running !== undefined && /npm-cli\.c?js$/.test(running)) return [process.execPath, running];
   const npm = findProgram(["npm"], [dirname(process.execPath), ...pathFolders(env)]);

@@ -4,9 +4,10 @@ import { join } from "node:path";
 import { unbrandedErrors } from "./checks/errors.mjs";
 import { brokenLinks } from "./checks/links.mjs";
 import { filesOfPackage, packedProblems } from "./checks/packed.mjs";
+import { unpublishedPages } from "./checks/pages.mjs";
 import { measureSizes } from "./checks/sizes.mjs";
 import { supplyProblems } from "./checks/supplies.mjs";
-import { packPackage, publicPackages } from "./pack.mjs";
+import { packPackage, publicPackages, repositoryAddress } from "./pack.mjs";
 import { root, SetupError } from "./repo.mjs";
 import { capture } from "./run.mjs";
 import { seconds } from "./steps.mjs";
@@ -52,6 +53,11 @@ const checks = {
   sizes: async () => {
     const { facts, problems } = await measureSizes(publicPackages());
     return problems.length === 0 ? { note: facts.join(", ") } : { problem: problems.join("\n") };
+  },
+  "pages (nothing says that it is not on npm yet)": async () => {
+    if (repositoryAddress() === undefined) return { note: "not asked while there is no `repository`" };
+    const lines = unpublishedPages();
+    return lines.length === 0 ? {} : { problem: lines.join("\n") };
   },
   "links in documents": async () => {
     const broken = brokenLinks(root);

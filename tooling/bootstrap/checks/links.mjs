@@ -19,7 +19,7 @@ export function brokenLinks(folder) {
 }
 
 /** @param {string} folder @returns {string[]} */
-function markdownFiles(folder) {
+export function markdownFiles(folder) {
   return readdirSync(folder, { withFileTypes: true }).flatMap((entry) => {
     const path = join(folder, entry.name);
     if (entry.isDirectory()) return skipped.has(entry.name) ? [] : markdownFiles(path);
@@ -88,16 +88,17 @@ export function linksOf(text) {
  * @param {string} text
  * @param {string} file The path of the text in the repository.
  * @param {string} repository `https://host/owner/name`
+ * @param {string} ref The tag or branch whose pages are meant.
  * @param {string} [from] The folder of the repository.
  */
-export function absoluteLinks(text, file, repository, from = root) {
+export function absoluteLinks(text, file, repository, ref, from = root) {
   let result = text;
   for (const { target, start, end } of linksOf(text).toSorted((a, b) => b.start - a.start)) {
     if (isExternal(target) || target.startsWith("#")) continue;
     const [path = "", anchor] = target.split("#");
     const destination = resolve(dirname(file), path);
     const kind = statSync(destination).isDirectory() ? "tree" : "blob";
-    const address = `${repository}/${kind}/main/${relative(from, destination).replaceAll("\\", "/")}`;
+    const address = `${repository}/${kind}/${ref}/${relative(from, destination).replaceAll("\\", "/")}`;
     result = `${result.slice(0, start)}${address}${anchor === undefined ? "" : `#${anchor}`}${result.slice(end)}`;
   }
   return result;

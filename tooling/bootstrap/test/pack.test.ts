@@ -1,13 +1,16 @@
-import { mkdtempSync, readFileSync, rmSync } from "node:fs";
 import { execFileSync } from "node:child_process";
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
-import { join } from "node:path";
-import { describe, expect, it, onTestFinished } from "vitest";
+import { delimiter, join } from "node:path";
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { absoluteLinks, linksOf } from "../checks/links.mjs";
-import { rewriteTarball } from "../checks/packed.mjs";
-import { pack, publicPackages, publishedManifest, repositoryAddress, withNeeds } from "../pack.mjs";
+import { unpublishedPages } from "../checks/pages.mjs";
+import { packPackage, publicPackages, publishedManifest, repositoryAddress, withNeeds } from "../pack.mjs";
+import { findPnpm } from "../pnpm.mjs";
+import { release } from "../release/index.mjs";
 import { root } from "../repo.mjs";
-import { writeFiles } from "./temp.js";
+import { makeTarball, readTarball, type TarEntry } from "../tarball.mjs";
+import { tempFolder, writeFiles } from "./temp.js";
 
 const repository = "https://code.example/somebody/kit";
 
@@ -15,7 +18,7 @@ describe("the addresses derived from the repository's", () => {
   it("are missing without one, and then no package can be released", async () => {
     expect(repositoryAddress({ repository: "" })).toBeUndefined();
     if (repositoryAddress() !== undefined) return;
-    await expect(pack({}, ["--release"])).rejects.toThrow("Not to be published yet: `repository`");
+    await expect(release({})).rejects.toThrow("Not to be published yet: `repository`");
   });
 
   it.each(["kit", "git@code.example:somebody/kit.git", `${repository}.git`, `${repository}/`, 7])(
@@ -27,7 +30,9 @@ describe("the addresses derived from the repository's", () => {
 
   it("are repository, homepage and bugs of each package", () => {
     expect(repositoryAddress({ repository })).toBe(repository);
-    expect(JSON.parse(publishedManifest('{"name":"@kit/lock"}', "packages/lock", repository))).toEqual({
+    const text = '{"name":"@kit/lock","scripts":{"build":"tsup"},"devDependencies":{"tsup":"8"}}';
+    expect(JSON.parse(publishedManifest(text, "packages/lock", undefined))).toEqual({ name: "@kit/lock" });
+    expect(JSON.parse(publishedManifest(text, "packages/lock", repository))).toEqual({
       name: "@kit/lock",
       repository: { type: "git", url: `git+${repository}.git`, directory: "packages/lock" },
       homepage: `${repository}/tree/main/packages/lock#readme`,
@@ -39,36 +44,109 @@ describe("the addresses derived from the repository's", () => {
     const file = join(root, "packages/lock/README.md");
     const text =
       "[a](DESIGN.md), [b](../core/README.md#errors), [c](../queue), [d](#keys), [e](https://x.example), `[f](g)`";
-    expect(absoluteLinks(text, file, repository)).toBe(
-      `[a](${repository}/blob/main/packages/lock/DESIGN.md), [b](${repository}/blob/main/packages/core/README.md#errors), ` +
-        `[c](${repository}/tree/main/packages/queue), [d](#keys), [e](https://x.example), \`[f](g)\``,
+    expect(absoluteLinks(text, file, repository, "@kit/lock@1.2.3")).toBe(
+      `[a](${repository}/blob/@kit/lock@1.2.3/packages/lock/DESIGN.md), [b](${repository}/blob/@kit/lock@1.2.3/packages/core/README.md#errors), ` +
+        `[c](${repository}/tree/@kit/lock@1.2.3/packages/queue), [d](#keys), [e](https://x.example), \`[f](g)\``,
     );
-  });
-
-  it("leave no README of a package with a link that only works in the repository", () => {
-    for (const { folder } of publicPackages()) {
-      const file = join(folder, "README.md");
-      const targets = linksOf(absoluteLinks(readFileSync(file, "utf8"), file, repository)).map(({ target }) => target);
-      expect(targets.filter((target) => !/^(?:https:|#)/.test(target))).toEqual([]);
-    }
   });
 });
 
-it("rewrites a file in a tarball, and leaves the others", () => {
-  const folder = mkdtempSync(join(tmpdir(), "kit-bootstrap-"));
-  onTestFinished(() => rmSync(folder, { recursive: true, force: true }));
-  writeFiles(folder, { "package/README.md": "short", "package/dist/index.js": "x".repeat(700), "package/LICENSE": "" });
-  const tarball = join(folder, "one.tgz");
-  const tar = (...args: string[]): string => execFileSync("tar", args, { cwd: folder, encoding: "utf8" });
-  tar("--format=ustar", "-czf", tarball, "package/README.md", "package/dist/index.js", "package/LICENSE");
-  rewriteTarball(tarball, { "README.md": (text) => `${text} – ${"long ".repeat(200)}` });
-  expect(tar("-tzf", tarball).trim().split("\n")).toEqual([
-    "package/README.md",
-    "package/dist/index.js",
-    "package/LICENSE",
+it("finds the pages that say that nothing is published yet", () => {
+  const folder = tempFolder();
+  writeFiles(folder, {
+    "README.md": "# kit\n\nNot on npm yet: pack it.\nIt is on npm.\n",
+    "docs/first.md": "## Before it is on npm\n",
+    "docs/other.md": "Published.\n",
+  });
+  expect(unpublishedPages(folder)).toEqual([
+    "README.md:3: Not on npm yet: pack it.",
+    "docs/first.md:1: ## Before it is on npm",
   ]);
-  expect(tar("-xzOf", tarball, "package/README.md")).toBe(`short – ${"long ".repeat(200)}`);
-  expect(tar("-xzOf", tarball, "package/dist/index.js")).toBe("x".repeat(700));
+});
+
+const entry = (path: string, text: string): TarEntry => ({ path, content: Buffer.from(text), isProgram: false });
+
+it("makes tarballs that tar reads, in the order of the names, and that depend on contents alone", () => {
+  const folder = tempFolder();
+  const deep = `dist/${"folder/".repeat(15)}index.js`;
+  const files = [
+    entry("README.md", "short"),
+    entry(deep, "x".repeat(700)),
+    { ...entry("dist/main.js", ""), isProgram: true },
+  ];
+  const tarball = join(folder, "one.tgz");
+  writeFileSync(tarball, makeTarball(files));
+  const tar = (...args: string[]): string => execFileSync("tar", args, { cwd: folder, encoding: "utf8" });
+  expect(tar("-tzf", tarball).trim().split("\n")).toEqual([
+    `package/README.md`,
+    `package/${deep}`,
+    "package/dist/main.js",
+  ]);
+  expect(tar("-xzOf", tarball, `package/${deep}`)).toBe("x".repeat(700));
+  expect(tar("-tvzf", tarball)).toMatch(/^-rw-r--r-- .*README\.md\n-rw-r--r-- .*\n-rwxr-xr-x .*main\.js$/m);
+  expect(makeTarball(files.toReversed()).equals(readFileSync(tarball))).toBe(true);
+  expect(readTarball(readFileSync(tarball)).map(({ path, content }) => `${path} ${content.length}`)).toEqual([
+    "README.md 5",
+    `${deep} 700`,
+    "dist/main.js 0",
+  ]);
+  expect(() => makeTarball([entry("x".repeat(101), "")])).toThrow(RangeError);
+});
+
+describe("the packages as they are published", () => {
+  const packed = new Map<string, TarEntry[]>();
+  const env = { ...process.env, PATH: [findPnpm(), process.env["PATH"]].join(delimiter) };
+  const textOf = (name: string, path: string): string =>
+    packed
+      .get(name)
+      ?.find((file) => file.path === path)
+      ?.content.toString("utf8") ?? "";
+  let folder: string;
+
+  beforeAll(async () => {
+    folder = mkdtempSync(join(tmpdir(), "kit-bootstrap-"));
+    for (const one of publicPackages())
+      packed.set(one.manifest.name, readTarball(readFileSync(await packPackage(one, folder, env, { repository }))));
+  });
+  afterAll(() => rmSync(folder, { recursive: true, force: true }));
+
+  it("have these files and no others", async () => {
+    // Types that entries share are named by a hash; a changelog is there from the first version on.
+    const lines = [...packed].flatMap(([name, files]) =>
+      files
+        .map(({ path }) => path.replace(/-[\w-]{8}(?=\.d\.c?ts$)/, "-HASH"))
+        .filter((path) => path !== "CHANGELOG.md")
+        .map((path) => `${name} ${path}`),
+    );
+    await expect(`${lines.join("\n")}\n`).toMatchFileSnapshot("golden/published-files.txt");
+  });
+
+  it("tell nothing that is of use in this repository only", () => {
+    for (const name of packed.keys()) {
+      const manifest = JSON.parse(textOf(name, "package.json")) as Record<string, unknown>;
+      expect(Object.keys(manifest)).not.toEqual(expect.arrayContaining(["devDependencies"]));
+      expect(Object.keys(manifest)).not.toEqual(expect.arrayContaining(["scripts"]));
+      expect(JSON.stringify(manifest)).not.toMatch(/workspace:|catalog:|@tooling\//);
+      expect(manifest).toMatchObject({ bugs: `${repository}/issues`, publishConfig: { access: "public" } });
+    }
+  });
+
+  it("have READMEs whose links lead to the tag of their version", () => {
+    for (const { manifest } of publicPackages()) {
+      const { name, version } = manifest;
+      const targets = linksOf(textOf(name, "README.md")).map(({ target }) => target);
+      const ours = targets.filter((target) => target.startsWith(repository));
+      expect(targets.filter((target) => !/^(?:https:|#)/.test(target))).toEqual([]);
+      expect(ours).not.toEqual([]);
+      expect(ours.filter((target) => !target.includes(`/${name}@${version}/`))).toEqual([]);
+    }
+  });
+
+  it("have code without references to source maps that are not there", () => {
+    const code = [...packed.values()].flat().filter(({ path }) => /\.c?js$/.test(path));
+    expect(code.length).toBeGreaterThan(50);
+    expect(code.filter(({ content }) => content.includes("sourceMappingURL")).map(({ path }) => path)).toEqual([]);
+  });
 });
 
 it("packs the packages of kit that a package needs before it, once", () => {

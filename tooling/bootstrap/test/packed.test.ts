@@ -32,10 +32,16 @@ it("names an unexpected file, and a missing one", () => {
 
 it("expects the file of a program, and each entry of a library in both formats with types", () => {
   expect(filesOfPackage({ name: "x", bin: { x: "./dist/main.js" }, exports: { "./package.json": "" } })).toEqual([
-    ...["LICENSE", "README.md", "package.json", "dist/main.js", "dist/main.js.map"],
+    ...["LICENSE", "README.md", "package.json", "dist/main.js"],
+  ]);
+  expect(filesOfPackage({ name: "x", version: "1.0.0" })).toEqual([
+    "LICENSE",
+    "README.md",
+    "package.json",
+    "CHANGELOG.md",
   ]);
   const files = filesOfPackage({ name: "x", exports: { ".": {}, "./part": {}, "./package.json": "" } });
-  expect(files).toHaveLength(3 + 2 * 6);
+  expect(files).toHaveLength(3 + 2 * 4);
   expect(files).toEqual(
     expect.arrayContaining(["dist/index.cjs", "dist/index.d.ts", "dist/part.js", "dist/part.d.cts"]),
   );
