@@ -29,6 +29,12 @@ const more = /** @type {Record<string, readonly string[]>} */ ({
   "@kit/core": ["@opentelemetry/api"],
 });
 
+/**
+ * The range of the command line's peers. Up to the next major and not up from today's version: else each minor of a package would
+ * leave the range, which counts as a breaking change of the command line, and a newer command line would refuse an older package.
+ */
+const peerRange = /^workspace:>=\d+\.0\.0 <\d+$/;
+
 const installScripts = ["preinstall", "install", "postinstall"];
 const exactVersion = /^\d+\.\d+\.\d+(?:[-+][\w.+-]+)?$/;
 const sha512 = /^sha512-[A-Za-z0-9+/]{86}==$/;
@@ -188,6 +194,9 @@ function problemsOf(manifest) {
     ...Object.keys(peerDependencies)
       .filter((peer) => ![...mayAskFor, ...own].includes(peer) && !mayKnow(peer))
       .map((peer) => `${name} asks its user for ${peer}`),
+    ...Object.entries(peerDependencies)
+      .filter(([peer, range]) => mayKnow(peer) && !peerRange.test(range))
+      .map(([peer, range]) => `${name} asks for ${peer} ${range}, not for workspace:>=1.0.0 <2 or the like`),
     ...[...installScripts, "prepare"]
       .filter((script) => script in scripts)
       .map((script) => `${name} has the script ${script}`),

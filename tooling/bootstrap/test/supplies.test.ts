@@ -115,8 +115,8 @@ it("a published package with further dependencies or an install script is refuse
       { name: "d", scripts: { postinstall: "node x.js" } },
       {
         name: "@kit/cli",
-        peerDependencies: { "@kit/x": "1", "@kit/y": "1", other: "1" },
-        peerDependenciesMeta: { "@kit/x": { optional: true }, other: { optional: true } },
+        peerDependencies: { "@kit/x": "workspace:>=1.0.0 <2", "@kit/y": "1", "@kit/z": "workspace:^", other: "1" },
+        peerDependenciesMeta: { "@kit/x": { optional: true }, "@kit/z": { optional: true }, other: { optional: true } },
       },
     ]),
   ).toEqual([
@@ -126,5 +126,6 @@ it("a published package with further dependencies or an install script is refuse
     "d has the script postinstall",
     "@kit/cli asks its user for @kit/y",
     "@kit/cli asks its user for other",
+    "@kit/cli asks for @kit/z workspace:^, not for workspace:>=1.0.0 <2 or the like",
   ]);
 });

@@ -1,0 +1,137 @@
+// Two releases of a copy of the repository to a registry on loopback, and somebody who installs the first and updates.
+import { execFileSync } from "node:child_process";
+import { mkdirSync, mkdtempSync, readFileSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { basename, delimiter, join } from "node:path";
+import { afterAll, beforeAll, expect, it } from "vitest";
+import { packPackage, publicPackages, type Workspace } from "../pack.mjs";
+import { findPnpm } from "../pnpm.mjs";
+import { consumerEnv, copiesIn, install } from "../release/consumer.mjs";
+import { commit, copyRepository } from "../release/copy.mjs";
+import { inOrderOfNeeds, npm, publish } from "../release/publish.mjs";
+import { startRegistry } from "../release/registry.mjs";
+import { version } from "../release/version.mjs";
+import { childEnv, root } from "../repo.mjs";
+import { writeFiles } from "./temp.js";
+
+const repository = "https://code.example/somebody/kit";
+/** Those that the test publishes; all get their versions. */
+const some = ["@kit/core", "@kit/lock", "@kit/queue", "@kit/cli"];
+
+let folder: string;
+let tree: string;
+let project: string;
+let env: NodeJS.ProcessEnv;
+let userEnv: NodeJS.ProcessEnv;
+let registry: Awaited<ReturnType<typeof startRegistry>>;
+let refused = "@kit/queue";
+
+beforeAll(async () => {
+  folder = mkdtempSync(join(tmpdir(), "kit-bootstrap-"));
+  [tree, project] = [join(folder, "repository"), join(folder, "project")];
+  mkdirSync(tree);
+  env = { ...childEnv(), PATH: [findPnpm(), join(root, "node_modules/.bin"), process.env["PATH"]].join(delimiter) };
+  registry = await startRegistry((name) => name === refused);
+  userEnv = consumerEnv(env, registry.env, folder);
+  await copyRepository(tree, env);
+});
+afterAll(async () => {
+  await registry?.close();
+  rmSync(folder, { recursive: true, force: true });
+});
+
+const versions = (): Record<string, string> =>
+  Object.fromEntries(publicPackages(tree).map(({ manifest: { name, version: now = "" } }) => [name, now]));
+const chosen = (): Workspace[] => publicPackages(tree).filter(({ manifest }) => some.includes(manifest.name));
+const release = async (): Promise<Record<string, string>> => {
+  const outcomes = await publish(userEnv, { from: tree, packages: chosen(), repository, folder: join(folder, "tgz") });
+  return Object.fromEntries(outcomes.map(({ name, state }) => [name, state]));
+};
+const changelog = (name: string): string => readFileSync(join(tree, "packages", name, "CHANGELOG.md"), "utf8");
+
+it("packs the same bytes from another copy of the repository", async () => {
+  const pack = async (from: string): Promise<Buffer> => {
+    const lock = publicPackages(from).find(({ manifest }) => manifest.name === "@kit/lock")!;
+    return readFileSync(await packPackage(lock, join(folder, basename(from)), env, { repository, from }));
+  };
+  expect((await pack(tree)).equals(await pack(root))).toBe(true);
+});
+
+it("publishes nothing that has no version yet", async () => {
+  const packages = chosen().map((one) => ({ ...one, manifest: { ...one.manifest, version: "0.0.0" } }));
+  await expect(publish(userEnv, { from: tree, packages, repository, folder })).rejects.toThrow(
+    "These have no version yet: @kit/cli, @kit/core, @kit/lock, @kit/queue. First: npm run version",
+  );
+});
+
+it("gives no package a first version below 1.0.0", async () => {
+  await version(env, tree);
+  await commit(tree, env, "versions");
+  expect(Object.entries(versions()).filter(([, now]) => now.startsWith("0."))).toEqual([]);
+});
+
+it("publishes in the order of needs, stops where the registry refuses, and goes on from there", async () => {
+  expect(inOrderOfNeeds(publicPackages()).map(({ manifest }) => manifest.name)[0]).toBe("@kit/core");
+  expect(await release()).toEqual({
+    "@kit/core": "published",
+    "@kit/lock": "published",
+    "@kit/queue": "failed",
+    "@kit/cli": "not reached",
+  });
+  refused = "";
+  expect(await release()).toEqual({
+    "@kit/core": "was there",
+    "@kit/lock": "was there",
+    "@kit/queue": "published",
+    "@kit/cli": "published",
+  });
+  const tags = execFileSync("git", ["tag"], { cwd: tree, encoding: "utf8" }).trim().split("\n");
+  expect(tags).toEqual(some.map((name) => `${name}@${versions()[name]}`).toSorted());
+});
+
+it("is installed with one copy of each package", async () => {
+  expect(await install(project, ["@kit/lock", "@kit/queue", "@kit/cli", "ioredis"], userEnv)).toBeUndefined();
+  expect(copiesIn(project)).toEqual(Object.fromEntries(some.map((name) => [name, [versions()[name]]])));
+});
+
+it("gives a patch and a minor to the packages of their changesets and to no other, and an update leaves one copy", async () => {
+  const before = versions();
+  const raised = (name: string, part: 1 | 2): string => {
+    const numbers = (before[name] ?? "").split(".").map(Number);
+    return numbers.map((number, index) => (index < part ? number : index === part ? number + 1 : 0)).join(".");
+  };
+  writeFiles(tree, {
+    ".changeset/one.md": '---\n"@kit/lock": patch\n---\n\n`acquire` did A when B; it now does C.\n',
+    ".changeset/two.md": '---\n"@kit/core": minor\n---\n\n`connect` takes a D:\n\n- an E\n- an F\n',
+  });
+  await version(env, tree);
+  await commit(tree, env, "versions");
+  const after = { ...before, "@kit/core": raised("@kit/core", 1), "@kit/lock": raised("@kit/lock", 2) };
+  expect(versions()).toEqual(after);
+
+  const today = `_${new Date().toISOString().slice(0, 10)}_`;
+  expect(changelog("lock")).toContain(
+    `# @kit/lock\n\n## ${after["@kit/lock"]}\n\n${today}\n\n### Patch Changes\n\n` +
+      `- \`acquire\` did A when B; it now does C.\n- Works with \`@kit/core\` ${after["@kit/core"]}.\n`,
+  );
+  expect(changelog("core")).toContain("- `connect` takes a D:\n\n  - an E\n  - an F\n");
+
+  expect(await release()).toEqual({
+    "@kit/core": "published",
+    "@kit/lock": "published",
+    "@kit/queue": "was there",
+    "@kit/cli": "was there",
+  });
+  expect((await npm(["update"], userEnv, project)).code).toBe(0);
+  expect(copiesIn(project)).toEqual(
+    Object.fromEntries(some.map((name) => [name, [after[name as keyof typeof after]]])),
+  );
+});
+
+it("lets the command line stand beside every version of a package below the next major", () => {
+  const { peerDependencies = {} } = JSON.parse(
+    readFileSync(join(project, "node_modules/@kit/cli/package.json"), "utf8"),
+  ) as { peerDependencies?: Record<string, string> };
+  expect(Object.keys(peerDependencies)).toContain("@kit/lock");
+  expect(Object.values(peerDependencies).filter((range) => !/^>=\d+\.0\.0 <\d+$/.test(range))).toEqual([]);
+});
