@@ -174,8 +174,9 @@ export abstract class LeasingCommands<Resolved extends ResolvedAcquire, S extend
     inbox: string,
     attempt: Attempt,
   ): Promise<AcquireReply<S>> {
-    const clock = this.clockOf(name);
-    this.onUse(this.keyOf(name));
+    const key = this.keyOf(name);
+    const clock = this.context.clockOf(key);
+    this.onUse(key);
     const { executor } = this.context;
     const { connectionEpoch } = executor;
     const { sentAt, deadlineMs } = attempt;
