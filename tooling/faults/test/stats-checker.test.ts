@@ -1,7 +1,7 @@
 import { describe, expect, it } from "vitest";
 import { seeded } from "../src/lab/random.mjs";
 import { type Invariant, verdictOn } from "../src/workloads/stats/checker.js";
-import type { Found, LogRecord, RunHistory, WorkerHistory } from "../src/workloads/stats/history.js";
+import type { Found, LogRecord, Quantiles, RunHistory, WorkerHistory } from "../src/workloads/stats/history.js";
 
 // A run that keeps every invariant is made up from a seed; then one thing in it is put wrong, and the checker has to say which
 // invariant that breaks.
@@ -51,9 +51,24 @@ const aRun = (seed: number): Draft => {
     records.push({ kind: "report", pending: 0, dropped: { unknown: lost, full: 0 } });
     records.push({ kind: "left", open: [], stalledMs: 0 });
   }
-  const found = deliveries.map((delivery) => {
+  const found = deliveries.map((delivery): Found => {
     const total = totals.get(delivery) ?? 0;
     return { series: delivery, delivery, total, parts: { buckets: total } };
+  });
+  const values = Array.from({ length: 1_000 }, () => Math.floor(10 ** (9 * random())));
+  workers[0]!.records.push({ kind: "gives", series: "spread", units: values.length, values, calls: values.length });
+  // Not all of them are counted.
+  const counted = values.slice(below(10)).toSorted((one, other) => one - other);
+  const shares = [0.01, 0.5, 0.99].map((share) => {
+    const exact = counted[Math.ceil(share * counted.length) - 1]!;
+    return [share, exact * (0.99 + 0.02 * random())] as const;
+  });
+  found.push({
+    series: "spread",
+    delivery: "effectively-once",
+    total: counted.length,
+    parts: {},
+    quantiles: [{ of: "all", count: counted.length, values: Object.fromEntries(shares) }],
   });
   const heals = [{ kind: "scripts flushed", at: epoch + 10_000 }];
   const run = { workers, heals, losses: [], isWhole: true, found, copied: {}, leftovers: [], echoes: 0 };
@@ -77,7 +92,7 @@ describe("a run of stats that keeps every invariant", () => {
   it.each(seeds)("passes, and every invariant that it can break is judged (seed %i)", (seed) => {
     const { violations, checked } = verdictOn(aRun(seed).run);
     expect(violations).toEqual([]);
-    for (const invariant of ["E1", "E2", "E3", "E4", "E5", "E6", "U1", "U3", "U4"] as const)
+    for (const invariant of ["E1", "E2", "E3", "E4", "E5", "E6", "Q1", "U1", "U3", "U4"] as const)
       expect(checked[invariant]).toBeGreaterThan(0);
   });
 
@@ -101,6 +116,15 @@ describe("the checker of stats finds", () => {
   it.each<[string, Invariant, (draft: Draft) => void]>([
     ["one that was counted twice", "E1", (draft) => more(of(draft, "effectively-once"), 1)],
     ["one that was not counted", "E1", (draft) => more(of(draft, "effectively-once"), -1)],
+    [
+      "a quantile that is too high",
+      "Q1",
+      (draft) => {
+        const one = draft.found.find(({ series }) => series === "spread")!;
+        const [{ of: all, count, values }] = one.quantiles as [Quantiles];
+        one.quantiles = [{ of: all, count, values: { ...values, 0.5: 1.4 * values["0.5"]! } }];
+      },
+    ],
     ["more than was given", "E2", (draft) => more(of(draft, "at-most-once"), 5_000)],
     ["a loss without a report", "E2", (draft) => more(of(draft, "at-most-once"), -5_000)],
     ["fewer than were given", "E3", (draft) => more(of(draft, "at-least-once"), -1)],

@@ -11,6 +11,7 @@ import { type DataLoss, type Found, type LogRecord, type RunHistory, type Worker
  * - `E3` at least once: a total is at least the sum of the amounts given; a lost reply is no reason to drop one
  * - `E4` the buckets, windows and bins of a series add up to its total; the sum of a distribution's values is exact
  * - `E5` the total in a reply contains the caller's amount and all earlier ones
+ * - `Q1` a quantile is within 1.09 % of the exact one, of all values that are counted
  * - `E6` a report agrees with the events, and nothing is pending after a close
  * - `U1` every promise settles by its deadline and 100 ms
  * - `U3` work goes on within a second after an outage, and after a failover as soon as there is a new master
@@ -18,7 +19,7 @@ import { type DataLoss, type Found, type LogRecord, type RunHistory, type Worker
  * - `U5` every error is typed
  */
 export type Invariant = (typeof invariants)[number];
-export const invariants = ["E1", "E2", "E3", "E4", "E5", "E6", "U1", "U3", "U4", "U5"] as const;
+export const invariants = ["E1", "E2", "E3", "E4", "E5", "E6", "Q1", "U1", "U3", "U4", "U5"] as const;
 
 type Judge = AnyJudge<Invariant>;
 
@@ -30,7 +31,10 @@ export const verdictOn = (run: RunHistory): Verdict<Invariant> =>
       checkReport(worker, judge);
       for (const { series } of run.found) checkAnswers(run, worker, series, judge);
     }
-    for (const found of run.found) checkSeries(run, found, judge);
+    for (const found of run.found) {
+      checkSeries(run, found, judge);
+      checkQuantiles(run, found, judge);
+    }
     checkResumption(run, judge);
     for (const what of run.leftovers) judge("U4", what);
   });
@@ -109,6 +113,32 @@ const checkSeries = (run: RunHistory, { series, delivery, total, sum, parts }: F
   }
   if (run.isWhole)
     for (const [what, part] of Object.entries(parts)) within("E4", what, part, { least: total, most: total });
+};
+
+// ── quantiles ───────────────────────────────────────────────────────────────────────────────────────────────────────
+
+/** The promised share by which a quantile may be off. */
+const quantileError = 0.0109;
+
+/** Compares with the exact quantiles of the values given. Those that are not counted may be any of them. */
+const checkQuantiles = (run: RunHistory, { series, quantiles = [] }: Found, judge: Judge): void => {
+  if (quantiles.length === 0) return;
+  const given = run.workers.flatMap(({ records }) =>
+    records.flatMap((record) => (record.kind === "gives" && record.series === series ? (record.values ?? []) : [])),
+  );
+  const sorted = Float64Array.from(given).sort();
+  for (const { of, count, values } of quantiles) {
+    const missing = sorted.length - count;
+    // More than was given is a fault of the total.
+    if (count === 0 || missing < 0) continue;
+    for (const [share, found] of Object.entries(values)) {
+      const rank = Math.ceil(Number(share) * count) - 1;
+      const [least = 0, most = 0] = [sorted[rank], sorted[rank + missing]];
+      const isOff = !(found >= least * (1 - quantileError) && found <= most * (1 + quantileError));
+      const exact = `${String(least)} to ${String(most)}, with ${String(missing)} of ${String(sorted.length)} not counted`;
+      judge("Q1", isOff && `${series}: the quantile ${share} of ${of} is ${String(found)}, exactly ${exact}`);
+    }
+  }
 };
 
 // ── replies to callers ──────────────────────────────────────────────────────────────────────────────────────────────

@@ -20,6 +20,16 @@ export const controls: readonly PackageControl<Invariant>[] = [
       lua: "local call = redis.call local function wrapped(...) local command, key, field = ... if command == 'HINCRBY' and field ~= 'total' and field % 2 == 1 then return call(command, key, field, 0) end return call(...) end local redis = { call = wrapped, pcall = wrapped }",
     },
   },
+  {
+    name: "bins-are-shifted",
+    invariants: ["Q1"],
+    kind: "scripts flushed",
+    mutation: {
+      script: "merge",
+      operands: [],
+      lua: "local server = redis local redis = { call = server.call, pcall = function(command, key, field, ...) local bin = string.match(field, '^p(%d+)$') return server.pcall(command, key, bin and 'p' .. string.format('%d', bin + 2) or field, ...) end }",
+    },
+  },
   { name: "sends-again", invariants: ["E2"], kind: "replies lost" },
   { name: "gives-up", invariants: ["E3"], kind: "replies lost" },
   { name: "drops-in-silence", invariants: ["E2", "E6"], kind: "replies lost" },

@@ -12,6 +12,8 @@ interface GiveRecord {
   readonly units: number;
   /** The sum of the values; only for a distribution. */
   readonly sum?: number;
+  /** Only for a distribution. */
+  readonly values?: readonly number[];
   readonly calls: number;
 }
 
@@ -61,6 +63,13 @@ export type LogRecord =
 
 export type WorkerHistory = AnyWorkerHistory<LogRecord>;
 
+/** Quantiles of a distribution, by the share of values that they are not below. */
+export interface Quantiles {
+  readonly of: string;
+  readonly count: number;
+  readonly values: Readonly<Record<string, number>>;
+}
+
 /** The numbers of a series after the run. */
 export interface Found {
   readonly series: string;
@@ -68,6 +77,8 @@ export interface Found {
   readonly total: number;
   /** Only for a distribution. */
   readonly sum?: number;
+  /** Only for a distribution. */
+  readonly quantiles?: readonly Quantiles[];
   /** Sums that must equal the total, by name: buckets of each precision, windows, bins. */
   readonly parts: Units;
 }

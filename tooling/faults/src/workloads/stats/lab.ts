@@ -1,9 +1,9 @@
 import { connect } from "@kit/core";
-import { createStats } from "@kit/stats";
+import { createStats, type Summary } from "@kit/stats";
 import { clock } from "../../lab/clock.mjs";
 import type { Loss } from "../../lab/lab.js";
 import { PlainLab, prefix } from "../../plain/lab.js";
-import type { DataLoss, Found, LogRecord, RunHistory } from "./history.js";
+import type { DataLoss, Found, LogRecord, Quantiles, RunHistory } from "./history.js";
 
 const hourMs = 3_600_000;
 const precisions = [
@@ -35,6 +35,13 @@ const series: readonly Series[] = [
 ];
 
 const sumOf = (values: Iterable<number>): number => [...values].reduce((sum, value) => sum + value, 0);
+
+const shares = [0.01, 0.25, 0.5, 0.9, 0.99, 0.999];
+const quantilesOf = (of: string, summary: Summary): Quantiles => ({
+  of,
+  count: summary.count,
+  values: Object.fromEntries(shares.map((share) => [share, summary.quantile(share)])),
+});
 
 /** A server, the workers that count on it, and the injections. */
 export class StatsLab extends PlainLab<LogRecord> {
@@ -79,12 +86,13 @@ export class StatsLab extends PlainLab<LogRecord> {
       } else if (kind === "distribution") {
         const one = stats.distribution(metric, { labelNames }).series(labels);
         const all = await one.total();
-        const windows = (await one.summary({ ...range, stepMs: 60_000 })).count;
+        const inWindows = await one.summary({ ...range, stepMs: 60_000 });
         const hash = (await client.call("HGETALL", `${prefix}:stats:{${name}}:dist`)) as readonly unknown[];
         const fields = hash.map(String);
         const bins = fields.filter((_, at) => at % 2 === 1 && /^(?:[pn]-?\d+|z)$/.test(fields[at - 1] ?? ""));
-        const parts = { windows, bins: sumOf(bins.map(Number)) };
-        found.push({ series: name, delivery, total: all.count, sum: all.sum, parts });
+        const parts = { windows: inWindows.count, bins: sumOf(bins.map(Number)) };
+        const quantiles = [quantilesOf("all", all), quantilesOf("windows", inWindows)];
+        found.push({ series: name, delivery, total: all.count, sum: all.sum, quantiles, parts });
       } else {
         const messages = await stats.messages(metric).frequent({
           fromAt: clock() - 3 * hourMs,

@@ -23,6 +23,10 @@ const { createStats } = await import(settings.module);
 
 const pick = (random, list) => list[Math.floor(random() * list.length)];
 const upTo = (random, most) => 1 + Math.floor(random() * most);
+/** Of nine decades, over which quantiles are promised; whole, so that sums are exact. */
+const decades = 9;
+const observed = (random) => Math.floor(10 ** (decades * random()));
+const isSlow = (value) => value > 10 ** (decades * 0.99);
 
 const client = await connected(settings.url, id);
 const stats = createStats(client, { prefix, deadlineMs, flushMs: 20 });
@@ -50,15 +54,16 @@ const giveSome = (random) => {
   const one = pick(random, series);
   const { name, kind } = one;
   const handle = handles.get(one);
-  const values = Array.from({ length: upTo(random, 40) }, () => upTo(random, 1_000));
+  const isObserved = kind === "distribution";
+  const values = Array.from({ length: upTo(random, 40) }, () => (isObserved ? observed(random) : upTo(random, 1_000)));
   const sum = values.reduce((all, value) => all + value, 0);
   const units = kind === "counter" ? sum : values.length;
-  log("gives", { series: name, units, sum: kind === "distribution" ? sum : undefined, calls: values.length });
+  log("gives", { series: name, units, ...(isObserved && { sum, values }), calls: values.length });
   add(given, name, units);
   add(sums, name, sum);
   for (const value of values)
     if (kind === "counter") handle.inc(value);
-    else if (kind === "distribution") handle.observe(value, value > 990 ? { subject: `${id}/${value}` } : {});
+    else if (kind === "distribution") handle.observe(value, isSlow(value) ? { subject: `${id}/${value}` } : {});
     else handle.log("warn", `Order ${value} was ${value % 3 ? "paid" : "sent"}`);
 };
 
@@ -93,7 +98,7 @@ const flushAll = async (random) => {
 /** Repeats a call until its outcome is known or the worker leaves. */
 const settle = async (what, one, units, sum, call) => {
   const from = clock();
-  log("gives", { series: one.name, units, sum, calls: 1 });
+  log("gives", { series: one.name, units, ...(sum !== undefined && { sum, values: [sum] }), calls: 1 });
   const fate = (word, total) => log("fate", { series: one.name, units, sum, fate: word, from, to: clock(), total });
   for (let op; ;) {
     const settled = timed(what, one.name, deadlineMs);
@@ -119,7 +124,7 @@ const waitAll = async (random) => {
   while (!isLeaving()) {
     const one = pick(random, some);
     const handle = handles.get(one);
-    const value = upTo(random, 1_000);
+    const value = one.kind === "counter" ? upTo(random, 1_000) : observed(random);
     if (one.kind === "counter") await settle("add", one, value, undefined, (op) => handle.add(value, { op }));
     else await settle("record", one, 1, value, async (op) => void (await handle.record(value, { op })));
     await pause(random() * settings.restMs);
