@@ -104,6 +104,7 @@ const aRun = (): Draft => {
     ]),
     leftovers: [],
     echoes: 0,
+    copiedTakes: [{ fence: "a", entries: ["plain"] }],
   };
 };
 
@@ -223,6 +224,17 @@ describe("The checker of queues finds", () => {
         draft.deaths = draft.deaths.map((one) => ({ ...one, endsAt: epoch + 859 - 400 * patience }));
       },
     ],
+    [
+      "a copy of a step that took other jobs",
+      "U2",
+      (draft) => {
+        draft.copiedTakes = [
+          { fence: "a", entries: ["plain"] },
+          { fence: "a", entries: [] },
+          { fence: "a", entries: ["again", "slow"] },
+        ];
+      },
+    ],
     ["a call that settles late", "U1", (draft) => put(draft, "plain", { settledAt: epoch + 502 + lateMs })],
     ["work that does not go on", "U3", (draft) => void (draft.heals = [{ at: epoch + 500, dueMs: 50 }])],
     ["a queue that rests for ever", "U3", (draft) => void (draft.heals = [{ at: epoch + 1_000 }])],
@@ -243,6 +255,12 @@ describe("The checker of queues excuses", () => {
         without(draft, "access", "durable");
         put(draft, "called", noOutcome);
         (draft.leftovers as string[]).push("a wake-up of a job that was lost");
+      },
+    ],
+    [
+      "copies of a step whose leases have ended meanwhile",
+      (draft) => {
+        draft.copiedTakes = [["plain", "again"], ["again"], []].map((entries) => ({ fence: "a", entries }));
       },
     ],
     [

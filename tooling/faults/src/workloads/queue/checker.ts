@@ -33,6 +33,7 @@ import {
  * - `called` a call resolves with the result of its own finished job; it rejects if the job failed for good
  * - `dead` a dead letter has failed `maxAttempts` times, or was charged its last crash
  * - `lease` the jobs of a killed worker begin again within their lease plus 10 %
+ * - `U2` the copies of a step get jobs of one take
  * - `U1`, `U3`, `U4`, `U5` as for every package: calls settle in time, work continues, nothing is left, errors are
  *   typed
  */
@@ -48,6 +49,7 @@ export const invariants = [
   "dead",
   "lease",
   "U1",
+  "U2",
   "U3",
   "U4",
   "U5",
@@ -110,6 +112,7 @@ export const verdictOn = (run: RunHistory): AnyVerdict<Invariant> =>
       checkCrashes(run, story, judge);
       for (const add of story.adds) if (add.what === "call") checkCall(run, story, add, judge);
     }
+    if (run.losses.length === 0) checkCopies(run, judge);
     if (run.losses.length === 0) for (const what of run.leftovers) judge("kept", what);
     for (const [name, letters] of run.letters)
       for (const letter of letters) {
@@ -124,6 +127,18 @@ export const verdictOn = (run: RunHistory): AnyVerdict<Invariant> =>
       }
     for (const death of run.deaths) checkDeath(run, death, byJob.get(`${death.name} ${death.key}`), judge);
   });
+
+/** A copy may get fewer jobs, since leases have ended meanwhile, and no others. */
+const checkCopies = ({ copiedTakes }: RunHistory, judge: Judge): void => {
+  const largest = new Map<string, readonly string[]>();
+  for (const { fence, entries } of copiedTakes) {
+    const known = largest.get(fence) ?? [];
+    const [more, fewer] = entries.length > known.length ? [entries, known] : [known, entries];
+    largest.set(fence, more);
+    const others = fewer.filter((entry) => !more.includes(entry));
+    judge("U2", others.length > 0 && `a step that was repeated took ${more.join()}, and ${others.join()} besides`);
+  }
+};
 
 const failsOf = (story: Story | undefined, key: string): number =>
   story?.adds.flatMap(({ jobs }) => jobs).find((job) => job.key === key)?.fails ?? 0;

@@ -27,6 +27,16 @@ export const queueControls: readonly QueueControl[] = [
     },
   },
   {
+    name: "takes-forget-themselves",
+    invariants: ["U2"],
+    kind: "requests repeated",
+    mutation: {
+      script: "step",
+      operands: ["taken"],
+      lua: misled("if command == 'SET' and key == taken then call(...) return false end"),
+    },
+  },
+  {
     name: "reclaimed-and-dropped",
     invariants: ["kept"],
     kind: "worker killed",

@@ -97,4 +97,12 @@ export interface RunHistory {
   readonly letters: ReadonlyMap<string, readonly Letter[]>;
   readonly leftovers: readonly string[];
   readonly echoes: number;
+  /** What the copies of steps were told that they had taken. */
+  readonly copiedTakes: readonly CopiedTake[];
+}
+
+export interface CopiedTake {
+  /** The same for all copies of a step. */
+  readonly fence: string;
+  readonly entries: readonly string[];
 }

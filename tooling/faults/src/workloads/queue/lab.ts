@@ -4,10 +4,12 @@ import { inspectQueue } from "@kit/queue/manage";
 import { eventually } from "@kit/testing";
 import { patience } from "../../patience.js";
 import { Lab, type LabOptions, type Loss as LossKind, type Surroundings } from "../../lab/lab.js";
+import type { Echo } from "../../lab/tap.js";
 import type { Worker } from "../../lab/worker.js";
 import { clock } from "../../lab/clock.mjs";
 import {
   type AccessRecord,
+  type CopiedTake,
   type Death,
   type JobRecord,
   type Letter,
@@ -23,6 +25,14 @@ const specs: readonly Spec[] = [
   { name: "strict", isDurable: true, work: { concurrency: 5, maxCrashes: 4, strict: true, ack: "each" } },
 ];
 const keyOf = (name: string, part: string): string => `kit:queue:{${name}}:${part}`;
+
+/** The reply to a copy of a step; empty for other commands. */
+const copiedTakeOf = ({ command, reply }: Echo): CopiedTake[] => {
+  const keys = command.slice(3, 3 + Number(command[2]));
+  const fence = command[3 + keys.length] ?? "";
+  if (!keys.some((key) => key.endsWith(":revoked")) || !Array.isArray(reply)) return [];
+  return [{ fence, entries: String(reply.at(-5)).split("\n").filter(Boolean) }];
+};
 
 export interface QueueLabOptions extends LabOptions {
   /** The module that workers import as the queue. */
@@ -173,6 +183,7 @@ export class QueueLab extends Lab {
       letters,
       leftovers,
       echoes: this.around.tap?.echoes.length ?? 0,
+      copiedTakes: this.around.tap?.echoes.flatMap(copiedTakeOf) ?? [],
     };
   }
 
