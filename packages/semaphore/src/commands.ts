@@ -91,11 +91,13 @@ export class SemaphoreCommands extends LeasingCommands<ResolvedPermit, scripts.U
     const { permits: first, permitsPerTenant: firstPerTenant = "" } = this.#limits;
     const perTenant = permitsPerTenant === null ? "-" : (permitsPerTenant ?? "");
     const args = { shared: this.shared, limit: permits ?? "", perTenant, first, firstPerTenant };
-    const go = (from: string, notAfter = 0): Promise<scripts.Resized> =>
-      scripts.resize.run(this.context, this.#keys, { ...args, from, notAfter }, this.settings);
+    const go = (from: string, notAfter = 0): Promise<scripts.Resized> => {
+      const askedAt = Math.max(0, notAfter - this.settings.deadlineMs);
+      return scripts.resize.run(this.context, this.#keys, { ...args, from, notAfter, askedAt }, this.settings);
+    };
     let resized = await go("", await this.#endOfCall());
     while (resized.from === undefined && resized.isLate) {
-      // Our picture of the server's clock was wrong.
+      // Our picture of the server's clock was wrong, or another change was stored meanwhile: this one comes after it.
       this.clockOf(this.#name).reset();
       resized = await go("", await this.#endOfCall());
     }

@@ -8,7 +8,7 @@ import { keyspace } from "@kit/core";
  * | Key                           | Type | Content                                                                    | Life                             |
  * | ----------------------------- | ---- | -------------------------------------------------------------------------- | -------------------------------- |
  * | `kit:semaphore:{name}:permits`| zset | permit record → the server's ms at which its permit ends                           | longer than the longest permit   |
- * | `kit:semaphore:{name}:meta`   | hash | `layout`, `permits`, `perTenant`; `extra` (weights beyond 1), `u:<tenant>` (in use), `evaluating` (no grants until then) | 7 days after the last acquire |
+ * | `kit:semaphore:{name}:meta`   | hash | `layout`, `permits`, `perTenant`; `extra` (weights beyond 1), `u:<tenant>` (in use), `evaluating` (no grants until then), `changedAt` (of the limits) | 7 days after the last acquire |
  * | `kit:semaphore:{name}:queue`   | zset | the waiters: `tenant score permitRecord`; suspended, as nothing reaches them: `\|aliveUntil permitRecord` | 16 s after the last sign of life |
  * | `kit:semaphore:{name}:ready`  | zset | tenant → score of its first waiter, if its tenant has room for that        | as the queue                      |
  * | `kit:semaphore:{name}:waiters`| hash | permit record → `aliveUntil watched score grantMs inbox`; `#` → last ticket        | as the queue                      |

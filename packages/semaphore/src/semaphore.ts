@@ -199,11 +199,10 @@ export class Semaphore extends TypedEmitter<SemaphoreEvents> implements AsyncDis
    * the new limit is refused with SemaphoreWeightError when its turn comes. A number is short for `{ permits }`.
    *
    * The stored limits expire a week after the last acquire, `setPermits()` or waiting caller; then the next acquire stores those of its object.
+   * A copy of the command that the network, or ioredis, delivers after `deadlineMs`, or behind a newer change, changes nothing.
    *
    * @throws {TypeError | RangeError} no limit is given, or one is not an integer from 0 to 1,000,000,000, or a number is
    * given for `permitsPerTenant` and this object was made without it.
-   * A copy of the command that the network, or ioredis, delivers after `deadlineMs` changes nothing.
-   *
    * @throws {KitUnavailableError | KitUnknownOutcomeError} as every command. Calling it again does no harm.
    *
    * @example

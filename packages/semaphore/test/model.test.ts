@@ -193,7 +193,8 @@ const play = async (steps: readonly Step[], permits: number, perTenant: number |
         const perTenant = isGroup ? one.perTenant : undefined;
         const changed = { limit: one.permits ?? "", perTenant: perTenant === null ? "-" : (perTenant ?? "") };
         const limits = { first: permits, firstPerTenant: own.perTenant };
-        await scripts.resize.run(db, keys, { shared: 0, ...changed, ...limits, from: "", notAfter: 0 });
+        const askedAt = Date.now();
+        await scripts.resize.run(db, keys, { shared: 0, ...changed, ...limits, from: "", notAfter: 0, askedAt });
         model.resize(one.permits ?? model.permits, perTenant === null ? never : (perTenant ?? model.perTenant));
         break;
       }

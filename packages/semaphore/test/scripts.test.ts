@@ -71,7 +71,16 @@ const resize = (
   from = "",
   notAfter = 0,
 ): Promise<scripts.Resized> =>
-  scripts.resize.run(db, keys, { shared: 0, limit, perTenant, first: 2, firstPerTenant: "", from, notAfter });
+  scripts.resize.run(db, keys, {
+    shared: 0,
+    limit,
+    perTenant,
+    first: 2,
+    firstPerTenant: "",
+    from,
+    notAfter,
+    askedAt: 0,
+  });
 const done = { from: undefined, isMore: false };
 /** Calls again as long as it is asked to; resolves with how often that was. */
 const toTheEnd = async (resized: scripts.Resized): Promise<number> => {

@@ -46,8 +46,8 @@ end
 local function openSemaphore(keys, call)
   local permits, meta, queue, ready, waiters = unpack(keys)
   local now = call.now
-  local layout, limit, perTenant, extra, evaluatingUntil =
-    unpack(redis.call('HMGET', meta, 'layout', 'permits', 'perTenant', 'extra', 'evaluating'))
+  local layout, limit, perTenant, extra, evaluatingUntil, changedAt =
+    unpack(redis.call('HMGET', meta, 'layout', 'permits', 'perTenant', 'extra', 'evaluating', 'changedAt'))
   if layout and layout ~= '1' then return nil end
   local beyond = numberIn(extra or '0')
   if not beyond or (limit and not numberIn(limit)) or (perTenant and not numberIn(perTenant)) then return nil end
@@ -92,7 +92,7 @@ local function openSemaphore(keys, call)
     if perTenant then redis.call('HSET', meta, 'perTenant', string.format('%.0f', perTenant)) end
     redis.call('PEXPIRE', meta, metaMs)
   end
-  self.limit, self.perTenant = limit, perTenant
+  self.limit, self.perTenant, self.changedAt = limit, perTenant, tonumber(changedAt or nil) or 0
   -- How many wait; the last ticket is beside them.
   self.waiting = math.max(0, records - 1)
 
@@ -115,7 +115,7 @@ local function openSemaphore(keys, call)
     self.used = sum
   end
   local isMetaLost = not layout and held > 0
-  local isCountLeft = held == 0 and redis.call('HLEN', meta) > (perTenant and 3 or 2)
+  local isCountLeft = held == 0 and redis.call('HLEN', meta) > 2 + (perTenant and 1 or 0) + (changedAt and 1 or 0)
   -- Whether there may be room that no waiter was notified of: whoever finds that grants it, since the next caller will not.
   self.isRecounted = limit and (isMetaLost or isCountLeft)
   if self.isRecounted then
@@ -410,7 +410,7 @@ local function openSemaphore(keys, call)
     -- Outside of groups the counts of tenants are not used, and may be wrong.
     if mostPerTenant and not perTenant then recount() end
     limit, perTenant = most, mostPerTenant
-    self.limit, self.perTenant = limit, perTenant
+    self.limit, self.perTenant, self.changedAt = limit, perTenant, tonumber(changedAt or nil) or 0
     firsts = {}
     return not isHigher
   end

@@ -147,13 +147,13 @@ export type Resized =
 /** Changes the limits. */
 export const resize: Script<
   SemaphoreKeyNames,
-  readonly ["shared", "limit", "perTenant", "first", "firstPerTenant", "from", "notAfter"],
+  readonly ["shared", "limit", "perTenant", "first", "firstPerTenant", "from", "notAfter", "askedAt"],
   Resized
 > = defineScript({
   name: "semaphore.resize",
   source: [waitQueueSource, grantSource, resizeSource],
   keys: semaphoreKeys,
-  args: ["shared", "limit", "perTenant", "first", "firstPerTenant", "from", "notAfter"],
+  args: ["shared", "limit", "perTenant", "first", "firstPerTenant", "from", "notAfter", "askedAt"],
   idempotent: true,
   reply: (raw) => {
     const text = String(raw);

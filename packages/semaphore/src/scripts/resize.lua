@@ -12,11 +12,12 @@
 -- ARGV[5]  firstPerTenant  string   empty: no tenants
 -- ARGV[6]  from            string   where to go on, of the reply before; empty: this is the first call
 -- ARGV[7]  notAfter        integer  the limits are not changed after this instant, in epoch milliseconds; 0 if not known
+-- ARGV[8]  askedAt         integer  when the caller asked for the change, in epoch milliseconds; 0 if not known
 --
 -- Reply     from  not all tenants that wait are in their places yet: to be called again, for that alone
 --           1     done, but there may be more to grant than one call does
 --           0     done
---           late  it is after notAfter: nothing changed
+--           late  it is after notAfter, or a change is stored that was asked for later: nothing changed
 --           error KIT_LAYOUT  written by a newer version, or damaged; nothing changed
 local permits = KEYS[1]
 local meta = KEYS[2]
@@ -30,6 +31,7 @@ local first = ARGV[4]
 local firstPerTenant = ARGV[5]
 local from = ARGV[6]
 local notAfter = tonumber(ARGV[7])
+local askedAt = tonumber(ARGV[8])
 
 -- A write of nothing: at maxmemory those that follow one that shrinks are allowed.
 redis.call('ZREM', ready, '|')
@@ -45,11 +47,18 @@ local semaphore = openSemaphore(keys, {
   perTenant = firstPerTenant,
 })
 if not semaphore then return redis.error_reply(layoutError) end
+-- Nor within its time. A change that lies in the future shows that the server's clock was set back.
+local changedAt = semaphore.changedAt
+if from == '' and askedAt > 0 and askedAt < changedAt and changedAt <= now then
+  semaphore.finish()
+  return 'late'
+end
 if from == '' then
   limit = tonumber(limit) or semaphore.limit
   if perTenant == '' then perTenant = semaphore.perTenant end
   perTenant = tonumber(perTenant)
   redis.call('HSET', meta, 'permits', string.format('%.0f', limit))
+  if askedAt > 0 then redis.call('HSET', meta, 'changedAt', string.format('%.0f', math.min(askedAt, now))) end
   if perTenant then
     redis.call('HSET', meta, 'perTenant', string.format('%.0f', perTenant))
   else
