@@ -55,7 +55,9 @@ export class QueueCommands {
   readonly #settings: QueueSettings;
   readonly #events: CommandEvents;
   readonly #stopListening: readonly (() => unknown)[];
-  #opened: Promise<void> | undefined;
+  /** Counts the servers that have to be checked; the one that was checked last. */
+  #server = 1;
+  #checked = 0;
   /** It was checked, and is not being checked again. */
   #isOpen = false;
   #isClosed = false;
@@ -94,16 +96,15 @@ export class QueueCommands {
 
   /**
    * Checks before the first command, and again after each lost connection, that the data has a known layout and that the server
-   * will not evict it.
+   * will not evict it. Until that is known each caller asks, by its own deadline.
    *
    * @throws {KitError} `KIT_LAYOUT`. {@link QueueEvictionError}. Every error of a command.
    */
-  open(deadlineMs: number = this.#settings.deadlineMs): Promise<void> {
-    this.#opened ??= this.#open(deadlineMs).catch((error: unknown) => {
-      this.#opened = undefined;
-      throw error;
-    });
-    return this.#opened;
+  async open(deadlineMs: number = this.#settings.deadlineMs): Promise<void> {
+    const server = this.#server;
+    if (this.#checked === server) return;
+    await this.#open(deadlineMs);
+    this.#checked = server;
   }
 
   /** Runs a script that needs only keys of the queue's own. */
@@ -210,7 +211,7 @@ export class QueueCommands {
     this.#isOpen = false;
     for (let attempt = 1; !this.#isOpen && !this.#isClosed; attempt++)
       try {
-        this.#opened = undefined;
+        this.#server++;
         await this.open();
       } catch (reason) {
         const error = asKitError(reason, "Opening the queue");

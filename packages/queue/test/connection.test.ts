@@ -1,9 +1,12 @@
 import { connect } from "@kit/core";
 import { eventually, FaultProxy, useRedis } from "@kit/testing";
 import { aborted, closedPort, rejection, sentTwice } from "@tooling/vitest/helpers";
+import { Redis } from "ioredis";
 import * as vitest from "vitest";
 import { describe, expect, it } from "vitest";
+import { QueueCommands } from "../src/commands.js";
 import type { Queue } from "../src/index.js";
+import { queueSettings } from "../src/options.js";
 import { fixtureOf, latch, permanentKeys, Runs } from "./harness.js";
 
 const redis = useRedis(vitest, { permanentKeys, persistence: "always" });
@@ -24,6 +27,28 @@ const setPolicy = async (policy: string, maxmemory: string): Promise<void> => {
 };
 
 describe("a queue whose connections break", () => {
+  it("checks its server for each caller by that caller's deadline", async () => {
+    await using proxy = await FaultProxy.start({ port: redis.server.nodes[0]!.port });
+    // One of its owner's, whose connection nobody replaces when a reply is late.
+    const client = new Redis({ port: proxy.port });
+    redis.defer(() => client.disconnect());
+    await client.ping();
+    const events = { error: () => undefined, evictable: () => undefined };
+    for (const [first, second] of [
+      [300, 30_000],
+      [30_000, 300],
+    ] as const) {
+      const commands = new QueueCommands(client, "mail", queueSettings({ prefix: redis.prefix }), events);
+      redis.defer(() => commands.close());
+      proxy.down.latencyMs = 1_500;
+      const calls = [commands.open(first), commands.open(second)] as const;
+      const [short, long] = first < second ? calls : ([calls[1], calls[0]] as const);
+      expect(await rejection(short)).toMatchObject({ code: "KIT_UNKNOWN_OUTCOME" });
+      await long;
+      proxy.down.latencyMs = 0;
+    }
+  });
+
   it("closes its worker when the owner ends the client, and says so", async () => {
     const client = redis.connect();
     const queue = on(client);
