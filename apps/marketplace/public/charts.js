@@ -6,6 +6,16 @@
   const zoomKeys = { "=": "+", _: "-" };
   let drawn = [];
 
+  const spans = [
+    1, 5, 10, 15, 30, 60, 300, 600, 1_800, 3_600, 7_200, 10_800, 21_600, 43_200, 86_400, 172_800, 604_800, 1_209_600,
+  ];
+  const tens = Array.from({ length: 9 }, (_, power) => 10 ** power);
+
+  /** The width of a label, in the font of the axes. */
+  const pen = document.createElement("canvas").getContext("2d");
+  pen.font = '12px system-ui, -apple-system, "Segoe UI", Roboto, "Helvetica Neue", Arial, "Noto Sans", sans-serif';
+  const widthOf = (label) => pen.measureText(label).width;
+
   const words = (at, stepMs) => {
     const iso = new Date(at).toISOString();
     return stepMs >= 3_600_000 ? `${iso.slice(0, 10)} ${iso.slice(11, 16)}` : iso.slice(11, stepMs >= 60_000 ? 16 : 19);
@@ -23,7 +33,7 @@
     const svg = figure.querySelector("svg[role=img]");
     const isZoomed = parts.contains(figure);
     // The colours are those of the server's chart, for light and dark alike.
-    svg.removeAttribute("hidden");
+    svg.parentElement.removeAttribute("hidden");
     const styles = [...svg.querySelectorAll("[data-series]")].map((path) => getComputedStyle(path));
     const [ink, line] = [getComputedStyle(figure).color, getComputedStyle(svg.querySelector(".rule")).stroke];
     const times = series[0].values.map((_, at) => (from + at * stepMs) / 1_000);
@@ -34,8 +44,8 @@
     figure.querySelector("figcaption").append(readout);
     box.className = "plot";
     box.replaceChildren();
-    svg.before(box);
-    for (const part of [svg, figure.querySelector(".axis")]) part.setAttribute("hidden", "");
+    svg.parentElement.before(box);
+    for (const part of [svg.parentElement, figure.querySelector(".axis")]) part.setAttribute("hidden", "");
     for (const [name, value] of Object.entries({
       role: isZoomed ? "group" : "img",
       "aria-label": svg.getAttribute("aria-label"),
@@ -50,12 +60,24 @@
       padding: [null, 28, null, null],
       cursor: { y: false, drag: { x: isZoomed, setScale: false }, ...(isZoomed ? { sync: { key: "time" } } : {}) },
       scales: {
-        x: { range: () => [times[0], times.at(-1) + stepMs / 1e3] },
+        // A bar begins at its time, and a point lies on it.
+        x: { range: () => [times[0], times.at(-1) + (shape === "lines" && times.length > 1 ? 0 : stepMs / 1e3)] },
         y: { range: (_, __, most) => [0, Math.max(1, most * 1.05)] },
       },
       axes: [
-        { ...axis, values: (_, at, __, ___, step) => labels(at, step * 1e3) },
-        { ...axis, size: 56, values: (_, values) => values.map((value) => `${value.toLocaleString("en-GB")}${unit}`) },
+        // No label between two steps: there is nothing to read off.
+        {
+          ...axis,
+          incrs: spans.filter((span) => span * 1e3 >= stepMs),
+          values: (_, at, __, ___, step) => labels(at, step * 1e3),
+        },
+        {
+          ...axis,
+          // Counts are whole.
+          ...(unit === "" ? { incrs: tens.flatMap((ten) => [ten, 2 * ten, 5 * ten]) } : {}),
+          size: (_, values) => 20 + Math.max(20, ...(values ?? []).map(widthOf)),
+          values: (_, values) => values.map((value) => `${value.toLocaleString("en-GB")}${unit}`),
+        },
       ],
       series: [
         {},

@@ -1,11 +1,31 @@
-// Completes names, sends messages without a page load, pauses live updates and shows that a form is being sent. The
-// shop works without this file.
+// Completes names, sends messages without a page load, pauses live updates, shows that a form is being sent, and leads
+// back after an outage. The shop works without this file.
 (() => {
   const make = (tag, props = {}, ...children) => {
     const element = Object.assign(document.createElement(tag), props);
     element.append(...children);
     return element;
   };
+
+  // --- the page of an outage goes back as soon as the shop has its data again ---
+
+  const away = document.querySelector("[data-reopens]");
+  const look = async () => {
+    try {
+      const answer = await fetch("/invariants", { signal: AbortSignal.timeout(5_000) });
+      if (answer.ok) return location.replace(away.dataset.reopens);
+    } catch {
+      // Not even the web server answers.
+    }
+    setTimeout(() => void look(), 1_000);
+  };
+  if (away) void look();
+
+  // --- the current page is in view in a bar of links that is wider than the screen ---
+
+  const bar = document.querySelector(".top nav");
+  const here = bar?.querySelector("[aria-current]");
+  if (here) bar.scrollLeft = here.offsetLeft - (bar.clientWidth - here.offsetWidth) / 2;
 
   // --- names complete while they are typed (the combobox pattern of ARIA) ---
 

@@ -23,7 +23,7 @@ import { lookAtOffers, lookAtTicker, marketRoutes } from "./routes/market.js";
 import { lookAtChat, ownOrder, peopleRoutes } from "./routes/people.js";
 import { tryRoutes } from "./routes/tries.js";
 import { orderChat, pairChat } from "./tools.js";
-import { isSameOrigin, problem, problems, sessionIdOf, Web, type WebOptions } from "./web.js";
+import { closed, isSameOrigin, problem, problems, sessionIdOf, Web, type WebOptions } from "./web.js";
 
 const bodyBytes = 64 * 1024;
 const slowTicks = 4;
@@ -113,10 +113,7 @@ export const createApp = (options: WebOptions): Hono => {
   app.onError((error, c) => {
     if (error instanceof HTTPException) return problem(c, error.status, ...(problems[error.status] ?? problems[400]));
     if (error instanceof RaceQueueFullError) return problem(c, 429, ...problems[429]);
-    if (isAway(error)) {
-      c.header("Retry-After", "2");
-      return problem(c, 503, ...problems[503]);
-    }
+    if (isAway(error)) return closed(c);
     // After the visitor has disconnected, errors are not reported.
     if (!c.req.raw.signal.aborted) onFault(error);
     return problem(c, 500, ...problems[500]);
@@ -200,7 +197,7 @@ export const createApp = (options: WebOptions): Hono => {
       key: "mail",
       everyTicks: slowTicks,
       look: () => lookAtMail(web),
-      parts: (mails) => [["mails", mailList(mails)]],
+      parts: ({ mails }) => [["mails", mailList(mails)]],
     }),
     faults: watch({
       key: "faults",

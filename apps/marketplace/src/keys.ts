@@ -34,7 +34,7 @@ import { keyspace } from "@kit/core";
  * What a receipt is for. All of it is part of the key: visitors choose the request id, and one that was used for
  * another item, price or kind must not count as this request.
  */
-export interface Request {
+interface Request {
   readonly kind: "buy" | "offer" | "list";
   readonly item: string;
   readonly revision: number;

@@ -16,6 +16,7 @@ import type { TrafficTask } from "./crew/traffic.js";
 import type { WireFacts, WireTask } from "./crew/wire.js";
 import type { WorkerTask } from "./crew/worker.js";
 import { Faults } from "./faults.js";
+import { redisFacts } from "./inspect-line.js";
 import { checkPackages } from "./package-checks.js";
 import type { Place } from "./place.js";
 import type { Recount, RecountTask } from "./recount.js";
@@ -183,9 +184,11 @@ const run = async ({
   const faults = new Faults({
     ...{ shop, crew, wire, partners, failover: servers?.failover ?? null, isEnabled: givenUrl === undefined },
   });
+  // Past the wire, so that an operator can look while the shop is cut off.
+  const redis = redisFacts(givenUrl ?? servers?.url ?? "", prefix);
   let web: WebServer | undefined;
   const app = createApp({
-    ...{ shop, crew, partners, faults, accessLog, pass, otherLogsUrl },
+    ...{ shop, crew, partners, faults, accessLog, pass, otherLogsUrl, redis },
     origin: () => web?.origin ?? "",
     onFault: (error) => say(error instanceof Error ? (error.stack ?? error.message) : String(error)),
   });
@@ -203,6 +206,8 @@ const run = async ({
     if (port === undefined && !origin.endsWith(`:${usualPort}`))
       say(`  Port ${usualPort} is taken by another program; --port chooses`);
     process.stdout.write(`Bazaar is open: ${origin}\n`);
+    say(`  Its Redis: ${redis.address}`);
+    if (redis.inspect !== null) say(`  Look into it from another terminal: ${redis.inspect}`);
     say(
       `  Look first at ${origin}/about (two minutes), or at once at ${origin}/race\n  Ctrl-C ends the shop and every process of it.`,
     );

@@ -132,9 +132,10 @@ export class Market {
     return Number((await this.#redis.zscore(this.keys.views, item)) ?? 0);
   }
 
-  async inventory(user: string): Promise<Item[]> {
+  /** Items that the user owns and does not offer, and their number. */
+  async inventory(user: string, offset = 0, count: number = Infinity): Promise<{ total: number; items: Item[] }> {
     const ids = await this.#redis.smembers(this.keys.inventory(user));
-    return await this.items(ids.sort());
+    return { total: ids.length, items: await this.items(ids.sort().slice(offset, offset + count)) };
   }
 
   async audit(users: readonly string[]): Promise<Audit> {

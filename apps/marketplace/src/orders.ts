@@ -178,11 +178,17 @@ export class Orders {
     return { id, request, item, title, buyer, seller, ...numbers, done };
   }
 
-  /** The newest orders, of all users or of one. */
-  async newest(count: number, user?: string): Promise<Order[]> {
+  /** How many orders of a user are kept. */
+  async count(user: string): Promise<number> {
+    const { redis, keys } = this.#deps;
+    return await redis.zcard(keys.ordersOf(user));
+  }
+
+  /** The newest orders, of all users or of one, without the first `offset`. */
+  async newest(count: number, user?: string, offset = 0): Promise<Order[]> {
     const { redis, keys } = this.#deps;
     const key = user === undefined ? keys.orders : keys.ordersOf(user);
-    const ids = await redis.zrevrange(key, 0, count - 1);
+    const ids = await redis.zrevrange(key, offset, offset + count - 1);
     const orders = await Promise.all(ids.map((id) => this.order(id)));
     return orders.filter((order) => order !== null);
   }

@@ -6,13 +6,16 @@ import type { AccessLog } from "./access-log.js";
 import type { Crew } from "./crew/crew.js";
 import type { PartnersFacts } from "./crew/partners.js";
 import type { Faults } from "./faults.js";
+import type { RedisFacts } from "./inspect-line.js";
 import type { Item, User } from "./market.js";
+import { stepAfter } from "./pages/tour.js";
 import { type Frame, layout, type Notice, type Page, plainPage } from "./pages/layout.js";
 import { isOwnForm, type Session } from "./sessions.js";
 import type { Shop } from "./shop.js";
 import { isId } from "./keys.js";
 
 const cookieName = "sid";
+const mostPages = 10_000;
 /** Holds the step of the tour. It is no secret, and ends with the browser. */
 export const tourCookie = "tour";
 
@@ -33,6 +36,8 @@ export interface WebOptions {
   readonly origin: () => string;
   /** A secret of the program that plays visitors. A request that carries it may state its own address. */
   readonly pass: string;
+  /** Where the data of the shop lie. */
+  readonly redis: RedisFacts;
   /** The second Redis that the component `logs` can be moved to; null if there is none. */
   readonly otherLogsUrl: string | null;
   /** Receives unexpected errors. They are shown to the operator, never to a visitor. */
@@ -106,6 +111,9 @@ export class Web {
     const { auditor, chat, flags, isGuestServer } = this.shop;
     const unread = user ? await chat.unread(user.id).catch(() => new Map<string, number>()) : new Map<string, number>();
     const maintenance = flags.get("maintenance");
+    const step = Number(getCookie(c, tourCookie) ?? 0);
+    const tour = stepAfter(step, page.path);
+    if (tour !== step) rememberStep(c, tour);
     const frame: Frame = {
       user,
       csrf: session?.csrf ?? "",
@@ -116,7 +124,7 @@ export class Web {
       unread: [...unread.values()].reduce((sum, count) => sum + count, 0),
       maintenance: maintenance.on ? (maintenance.reason ?? "maintenance") : null,
       faults: this.options.faults.list(),
-      tour: Number(getCookie(c, tourCookie) ?? 0),
+      tour,
     };
     this.shop.stats.views.inc();
     return c.html(layout(frame, page));
@@ -149,6 +157,9 @@ export const remember = (c: Context, session: Session): void =>
   // No `Secure`: the shop is served by plain HTTP, and only on the loopback.
   setCookie(c, cookieName, session.id, { httpOnly: true, sameSite: "Lax", path: "/" });
 
+export const rememberStep = (c: Context, step: number): void =>
+  setCookie(c, tourCookie, String(step), { httpOnly: true, sameSite: "Lax", path: "/" });
+
 export const forget = (c: Context): void => void deleteCookie(c, cookieName, { path: "/" });
 
 /** Whether one of our pages sent the request. Browsers state its origin; a request that states nothing is refused. */
@@ -162,6 +173,13 @@ export const isSameOrigin = (c: Context): boolean => {
 const formOf = async (c: Context): Promise<Form> => {
   if (!c.req.header("content-type")?.startsWith("application/x-www-form-urlencoded")) throw new HTTPException(400);
   return Object.fromEntries(new URLSearchParams(await c.req.text()));
+};
+
+/** The number of a page, from 1. */
+export const pageOf = (text: string | undefined): number => {
+  if (text === undefined) return 1;
+  if (!/^[1-9]\d{0,4}$/.test(text) || Number(text) > mostPages) throw new HTTPException(404);
+  return Number(text);
 };
 
 export const wantsJson = (c: Context): boolean => c.req.header("accept") === "application/json";
@@ -183,13 +201,39 @@ export const problems: Readonly<Record<number, Problem>> & Readonly<Record<400 |
   500: ["Something broke", "That is our fault. Nothing was sold by it."],
   503: [
     "Closed for a moment",
-    "The shop cannot reach its books. It opens again by itself; whatever you sent can be sent once more.",
+    "The shop cannot reach its books. As soon as it can, this page goes back to yours by itself; whatever you sent can be sent once more.",
   ],
+};
+
+/** The page that was asked for, or from which a form was sent. */
+const pageBehind = (c: Context): string => {
+  const { url, method } = c.req;
+  const from = method === "GET" ? url : (c.req.header("referer") ?? "");
+  if (!URL.canParse(from)) return "/";
+  const { origin, pathname, search } = new URL(from);
+  // A path that begins with two slashes would be the address of another server.
+  return origin === new URL(url).origin && !pathname.startsWith("//") ? `${pathname}${search}` : "/";
 };
 
 export const problem = (c: Context, status: number, title: string, text: string): Response | Promise<Response> => {
   c.status(status as 400);
   if (wantsJson(c)) return c.json({ error: title });
-  const link = status === 401 ? { href: "/personas", name: "Choose a persona" } : { href: "/", name: "To the market" };
+  const back = pageBehind(c);
+  const link =
+    status === 401
+      ? { href: "/personas", name: "Choose a persona" }
+      : c.req.method === "GET" || back === "/"
+        ? { href: "/", name: "To the market" }
+        : { href: back, name: "Back to the page" };
   return c.html(plainPage(title, text, link));
+};
+
+/** The page while Redis does not answer. It leads back by itself, with and without scripts. */
+export const closed = (c: Context): Response | Promise<Response> => {
+  const [title, text] = problems[503];
+  c.status(503);
+  c.header("Retry-After", "2");
+  if (wantsJson(c)) return c.json({ error: title });
+  const back = pageBehind(c);
+  return c.html(plainPage(title, text, { href: back, name: "Try again" }, back));
 };

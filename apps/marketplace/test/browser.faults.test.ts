@@ -2,7 +2,7 @@
 import { eventually } from "@kit/testing";
 import { afterAll, beforeAll, expect, it } from "vitest";
 import { ask } from "../src/http-client.js";
-import { fault, inBrowser, press, stepMs, useBrowser } from "./browser.js";
+import { fault, inBrowser, press, signIn, stepMs, useBrowser } from "./browser.js";
 import { type RunningShop, startShop } from "./shop.js";
 
 inBrowser("Under stress", () => {
@@ -38,6 +38,42 @@ inBrowser("Under stress", () => {
     expect(await page.locator(`.letters code:text-is("${id}")`).count()).toBe(0);
     expect(complaints).toEqual([]);
     await close();
+  });
+
+  it.each([true, false])(
+    "a page that was asked for in an outage comes by itself (scripts: %s)",
+    async (javaScriptEnabled) => {
+      const { page, close } = await open({ javaScriptEnabled });
+      const other = await open();
+      const path = "/item/i1?from=here";
+      await press(other.page, "cut");
+      await eventually(async () => expect((await page.goto(path))?.status()).toBe(503), { timeoutMs: stepMs });
+      expect(await page.textContent("h1")).toBe("Closed for a moment");
+      await page.locator(".asked").waitFor();
+      expect(page.url()).toBe(`${shop.origin}${path}`);
+      await other.page.locator(`${fault("cut")} .mark`).waitFor();
+      await close();
+      await other.close();
+    },
+  );
+
+  it("a form that was sent in an outage leads back to its page", async () => {
+    const here = await open();
+    const { page, close } = here;
+    const other = await open();
+    await signIn(here);
+    await page.goto("/item/i2?from=here");
+    await press(other.page, "cut");
+    await eventually(async () => expect((await ask(shop.origin, "/invariants")).status).toBe(503), {
+      timeoutMs: stepMs,
+    });
+    await page.click("text=Hold its lock");
+    await page.locator('h1:text-is("Closed for a moment")').waitFor();
+    await page.waitForURL("/item/i2?from=here");
+    await page.locator(".asked").waitFor();
+    await other.page.locator(`${fault("cut")} .mark`).waitFor();
+    await close();
+    await other.close();
   });
 
   it.each([

@@ -181,6 +181,68 @@ inBrowser("Every page", () => {
     await close();
   });
 
+  it("the labels of a chart fit beside it, and counts have no halves", async () => {
+    const { page, complaints, close } = await open();
+    // What the server sends, with times that are longer than any of this shop.
+    await page.route(/\/stats\?/, async (route) => {
+      const response = await route.fetch();
+      const figure = (unit: string, values: readonly number[]): string => {
+        const data = { from: 0, stepMs: 60_000, shape: "lines", unit, series: [{ name: "one", values }] };
+        return `data-chart="${JSON.stringify(data).replaceAll('"', "&quot;")}"`;
+      };
+      const charts = [figure("", [1, 3]), figure("", [1, 3]), figure(" ms", [28_000, 1_234_000])];
+      const body = (await response.text()).replaceAll(/data-chart="[^"]*"/g, () => charts.shift() ?? "");
+      await route.fulfill({ response, body });
+    });
+    await page.addInitScript(`{
+      const { fillText } = CanvasRenderingContext2D.prototype;
+      window.labels = [];
+      CanvasRenderingContext2D.prototype.fillText = function (text, x, ...rest) {
+        const { width } = this.measureText(text);
+        window.labels.push({ text, left: x - (this.textAlign === "right" ? width : 0) });
+        return fillText.call(this, text, x, ...rest);
+      };
+    }`);
+    await firstItem({ page, origin: shop.origin, complaints, close }, "clocks");
+    await eventually(
+      async () => {
+        await page.goto("/stats?route=/item/:id");
+        expect(await page.locator(".plot").count()).toBe(3);
+      },
+      { timeoutMs: stepMs },
+    );
+    const labels = (await page.evaluate("window.labels")) as { text: string; left: number }[];
+    const times = labels.filter(({ text }) => text.endsWith(" ms"));
+    expect(times.some(({ text }) => text.length >= 10)).toBe(true);
+    for (const { text, left } of times) expect([text, left >= 0]).toEqual([text, true]);
+    // Neither half a sale nor a time between two minutes.
+    for (const { text } of labels) expect(text).toMatch(/^(\d{2}:\d{2}|\d{2}-\d{2}|[\d,]+|[\d,]+ ms)$/);
+    await close();
+  });
+
+  it("the current page is in view in the bar of links at 360 px, with and without scripts", async () => {
+    for (const javaScriptEnabled of [true, false]) {
+      const { page, close } = await open({ viewport: { width: 360, height: 740 }, javaScriptEnabled });
+      for (const path of ["/", "/logs", "/mail", "/race", "/faults", "/pipeline"]) {
+        await page.goto(path);
+        const box = await page.locator(".top nav [aria-current]").boundingBox();
+        expect([path, (box?.x ?? -1) >= 0, (box?.x ?? 0) + (box?.width ?? 999) <= 360]).toEqual([path, true, true]);
+      }
+      await close();
+    }
+  });
+
+  it("a chart that the server has drawn has its values beside it", async () => {
+    const { page, close } = await open({ javaScriptEnabled: false });
+    await page.goto("/stats");
+    const scale = await page.locator(".scale >> nth=0").locator("span").allTextContents();
+    expect(scale).toHaveLength(3);
+    expect(scale.at(-1)).toBe("0");
+    // Counts have no halves.
+    for (const value of scale) expect(value).toMatch(/^[\d,]+$/);
+    await close();
+  });
+
   it("keyboard: the first stop leads to the content, focus is seen, the drawer opens and closes", async () => {
     const { page, close } = await open();
     await page.goto("/faults");

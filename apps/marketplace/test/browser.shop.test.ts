@@ -292,6 +292,31 @@ inBrowser("A visitor with a browser", () => {
     await close();
   });
 
+  it("the tour follows a visitor who goes on without it", async () => {
+    const here = await open();
+    const { page, close } = here;
+    const strip = page.locator(".strip");
+    const step = (number: number): Promise<void> => strip.locator(`b:has-text("Step ${number} of 5")`).waitFor();
+    await page.goto("/tour/1");
+    await signIn(here);
+    await firstItem(here, "instruments");
+    await step(2);
+    await page.click("text=Buy with the lock");
+    await page.waitForURL(/\/order\//);
+    await step(3);
+    for (const [path, number] of [
+      ["/mail", 3],
+      ["/race", 4],
+      ["/", 4],
+      ["/faults", 5],
+    ] as const) {
+      await page.goto(path);
+      await step(number);
+    }
+    expect(await strip.textContent()).toContain("Kill a worker");
+    await close();
+  });
+
   it("the tour leads through its five steps, from one page to the next", async () => {
     const here = await open();
     const { page, complaints, close } = here;
@@ -302,6 +327,17 @@ inBrowser("A visitor with a browser", () => {
     await page.click("text=take the tour");
     await step(1);
     expect(await page.evaluate("document.activeElement.id")).toBe("q");
+    // What the tour says to type finds something.
+    const wanted = [...((await strip.textContent()) ?? "").matchAll(/“([^”]+)”/g)].map(([, words = ""]) => words);
+    expect(wanted.length).toBeGreaterThan(1);
+    for (const words of wanted) {
+      await page.fill("#q", "");
+      await page.locator("#q").pressSequentially(words);
+      await page.locator("#q-list [role=option]:visible").first().waitFor();
+      const shown = await page.locator("#q-list [role=option] mark").allTextContents();
+      expect(shown.join(" ").toLowerCase()).toContain(words.split(" ")[0]);
+    }
+    await page.keyboard.press("Escape");
     await strip.locator("text=Next").click();
     await step(2);
     await page.click('.persona:has-text("rich buyer")');
@@ -320,6 +356,10 @@ inBrowser("A visitor with a browser", () => {
       await page.waitForURL(path);
       await step(number);
     }
+    await page.goto("/");
+    await step(5);
+    await strip.locator("text=Go there").click();
+    await page.waitForURL("/faults");
     await strip.locator("text=End").click();
     await page.waitForURL("/about");
     expect(await strip.count()).toBe(0);

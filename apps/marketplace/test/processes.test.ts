@@ -1,11 +1,42 @@
 // The processes beside the web server die and come back.
+import { execFile } from "node:child_process";
+import { tmpdir } from "node:os";
+import { promisify } from "node:util";
 import { eventually } from "@kit/testing";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { field } from "../src/http-client.js";
+import { redisFacts } from "../src/inspect-line.js";
 import { type RunningShop, startShop, Visitor } from "./shop.js";
 
 const json = "application/json";
 const slow = { timeoutMs: 60_000, intervalMs: 200 };
+
+describe("The address of its Redis", () => {
+  it("is said in the terminal and on the ops page, with a command that works as copied", async () => {
+    const shop = await startShop("--no-visitors");
+    // The queue exists once its first job was added.
+    await shop.isComplete();
+    const command = /another terminal: (.*)\n/.exec(shop.said.stderr)?.[1] ?? "false";
+    const address = /Its Redis: (.*)\n/.exec(shop.said.stderr)?.[1] ?? "";
+    const { stdout } = await promisify(execFile)("sh", ["-c", command], { cwd: tmpdir() });
+    expect(stdout).toMatch(/^queue\s+orders$/m);
+    const { body } = await new Visitor(shop.origin).get("/ops");
+    expect(body).toContain(`<code>${address}</code>`);
+    expect(body).toContain(command);
+    expect(await shop.stop()).toEqual({ code: 0 });
+  });
+
+  it("is shown without its password, and then without a command", () => {
+    expect(redisFacts("rediss://me:secret@shop.example:6380/1?x=1", "kit")).toEqual({
+      address: "rediss://shop.example:6380/1?x=1",
+      inspect: null,
+    });
+    const { inspect } = redisFacts("redis+cluster://127.0.0.1:7000,127.0.0.1:7001?a=1&b=$(c)", "other");
+    expect(inspect).toMatch(
+      / --url 'redis\+cluster:\/\/127\.0\.0\.1:7000,127\.0\.0\.1:7001\?a=1&b=\$\(c\)' --prefix other$/,
+    );
+  });
+});
 
 describe("A process that dies", () => {
   let shop: RunningShop;

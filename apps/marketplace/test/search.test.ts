@@ -26,6 +26,19 @@ describe("The search", () => {
     expect(page.body).toMatch(/class="results"/);
   });
 
+  it("shows forty names to a page, and all of them on the pages after it", async () => {
+    const hrefs = async (page: number): Promise<string[]> => {
+      const { body } = await ask(shop.origin, `/search?q=with&page=${page}`);
+      return [...body.matchAll(/<a href="(\/item\/\w+)"\s*><span class="kind">/g)].map(([, href = ""]) => href);
+    };
+    const [first, second] = [await hrefs(1), await hrefs(2)];
+    expect([first.length, second.length]).toEqual([40, 40]);
+    expect(new Set([...first, ...second]).size).toBe(80);
+    expect((await ask(shop.origin, "/search?q=with&page=2")).body).toMatch(/Names 41 to 80 with.*rel="next"/s);
+    expect((await ask(shop.origin, "/search?q=with&page=5")).body).not.toContain('rel="next"');
+    expect((await ask(shop.origin, "/search?q=with&page=6")).status).toBe(404);
+  });
+
   it("says that it found another spelling, and finds nothing under what is no word", async () => {
     const mended = (await ask(shop.origin, "/search?q=lanp%20brass")).body;
     expect(mended).toMatch(/lamp brass/);

@@ -255,6 +255,32 @@ describe("An offer", () => {
   });
 });
 
+describe("A person's own page", () => {
+  it("has all of their orders, twenty to a page", async () => {
+    const visitor = new Visitor(shop.origin);
+    await visitor.signIn("u150");
+    for (let n = 1; n <= 45; n++) {
+      const order = {
+        request: "r",
+        item: "i1",
+        title: `Order number ${n}`,
+        buyer: "u150",
+        seller: "u1",
+        price: 1,
+        at: n,
+      };
+      await shop.redis.hset(keys.order(`old-${n}`), order);
+      await shop.redis.zadd(keys.ordersOf("u150"), n, `old-${n}`);
+    }
+    const titles = async (page: number): Promise<string[]> =>
+      [...(await visitor.get(`/me?page=${page}`)).body.matchAll(/Order number (\d+)/g)].map(([, n = ""]) => n);
+    const all = [...(await titles(1)), ...(await titles(2)), ...(await titles(3))];
+    expect((await titles(1)).length).toBe(20);
+    expect(all).toEqual(Array.from({ length: 45 }, (_, n) => String(45 - n)));
+    expect((await visitor.get("/me?page=2")).body).toMatch(/href="\/me\?page=1".*Page 2 of 3.*href="\/me\?page=3"/s);
+  });
+});
+
 describe("Private things", () => {
   it.each([
     ["another buyer", "u103", 404],

@@ -22,6 +22,12 @@ export interface Mail {
   readonly text: string;
 }
 
+/** Some of the kept mails, newest first. */
+export interface Mails {
+  readonly total: number;
+  readonly mails: readonly Mail[];
+}
+
 export interface PartnersState {
   readonly atOnce: number;
   readonly peak: number;
@@ -122,8 +128,10 @@ const serveHttp = async (request: IncomingMessage, response: ServerResponse): Pr
   const plain = ({ status, text }: { status: number; text: string }): void => answer(status, { text });
   const subject = searchParams.get("of") ?? "";
   if (pathname === "/state") answer(200, partners.state);
-  else if (pathname === "/mails") answer(200, partners.mails);
-  else if (pathname === "/charged") answer(200, partners.charged(subject));
+  else if (pathname === "/mails") {
+    const [from, count] = [Number(searchParams.get("from")), Number(searchParams.get("count"))];
+    answer(200, { total: partners.mails.length, mails: partners.mails.slice(from, from + count) } satisfies Mails);
+  } else if (pathname === "/charged") answer(200, partners.charged(subject));
   else if (request.method === "POST" && pathname === "/charge") plain(await partners.charge(subject));
   else if (request.method === "POST" && pathname === "/print") plain(partners.print(subject));
   else answer(404, {});

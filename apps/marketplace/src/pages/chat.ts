@@ -15,25 +15,27 @@ export interface ChatView {
 export const chatLines = ({ messages, positions, me, nameOf }: ChatView): string => {
   if (messages.length === 0) return text(html`<p class="empty">Nothing said yet.</p>`);
   const lastOfMine = messages.findLast(({ from }) => from === me)?.seq;
+  const isCut = (messages[0]?.seq ?? 1) > 1;
   return text(
-    html`<ol class="lines">
-      ${messages.map(({ seq, from, body, at }) => {
-        const seenBy = positions
-          .filter(({ member, position }) => member !== me && member !== support && position >= seq)
-          .map(({ member }) => nameOf(member));
-        return html`<li class="${from === me ? "mine" : "theirs"}">
-          <p class="from"><bdi>${from === me ? "You" : nameOf(from)}</bdi> ${clock(at)}</p>
-          <p class="body" dir="auto">${body}</p>
-          ${
-            seq === lastOfMine
-              ? html`<p class="seen">
-                  ${seenBy.length === 0 ? "Sent" : html`Seen by ${seenBy.map((name, n) => html`${n > 0 ? ", " : ""}<bdi>${name}</bdi>`)}`}
-                </p>`
-              : ""
-          }
-        </li>`;
-      })}
-    </ol>`,
+    html`${isCut ? html`<p class="hint">Only the newest ${messages.length} messages are shown.</p>` : ""}
+      <ol class="lines">
+        ${messages.map(({ seq, from, body, at }) => {
+          const seenBy = positions
+            .filter(({ member, position }) => member !== me && member !== support && position >= seq)
+            .map(({ member }) => nameOf(member));
+          return html`<li class="${from === me ? "mine" : "theirs"}">
+            <p class="from"><bdi>${from === me ? "You" : nameOf(from)}</bdi> ${clock(at)}</p>
+            <p class="body" dir="auto">${body}</p>
+            ${
+              seq === lastOfMine
+                ? html`<p class="seen">
+                    ${seenBy.length === 0 ? "Sent" : html`Seen by ${seenBy.map((name, n) => html`${n > 0 ? ", " : ""}<bdi>${name}</bdi>`)}`}
+                  </p>`
+                : ""
+            }
+          </li>`;
+        })}
+      </ol>`,
   );
 };
 

@@ -252,15 +252,28 @@ export const layout = (frame: Frame, { title, path, watch, query = "", hasCharts
     </html>`;
 };
 
-/** A page for errors. It has no bar, since the bar's numbers may be missing. */
-export const plainPage = (title: string, text: string, link: { href: string; name: string }): Html =>
-  html`<!doctype html>
+/**
+ * A page for errors. It has no bar, since the bar's numbers may be missing. With `reopensAt` it goes there as soon as the
+ * shop has its data again; without scripts, it tries that every five seconds.
+ */
+export const plainPage = (
+  title: string,
+  text: string,
+  link: { href: string; name: string },
+  reopensAt: string | null = null,
+): Html => {
+  const more =
+    reopensAt === null
+      ? html``
+      : html`<script src="${assetUrl("shop.js")}" defer></script>
+          <noscript><meta http-equiv="refresh" content="5;url=${reopensAt}" /></noscript>`;
+  return html`<!doctype html>
     <html lang="en">
       <head>
-        ${head(title, html``)}
+        ${head(title, more)}
       </head>
       <body class="plain">
-        <main id="main">
+        <main id="main" ${reopensAt === null ? "" : html`data-reopens="${reopensAt}"`}>
           <a class="brand" href="/">Bazaar</a>
           <h1>${title}</h1>
           <p class="lead">${text}</p>
@@ -268,3 +281,4 @@ export const plainPage = (title: string, text: string, link: { href: string; nam
         </main>
       </body>
     </html>`;
+};

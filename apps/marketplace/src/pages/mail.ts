@@ -1,6 +1,6 @@
 import type { Mail } from "../crew/partners.js";
 import { html, type Html, safe } from "./html.js";
-import { clock, text } from "./parts.js";
+import { clock, type Pages, pager, text } from "./parts.js";
 
 export const mailList = (mails: readonly Mail[]): string =>
   text(
@@ -17,9 +17,10 @@ export const mailList = (mails: readonly Mail[]): string =>
         </ul>`,
   );
 
-export const mailPage = (list: string): Html =>
+export const mailPage = (list: string, pages: Pages): Html =>
   html`<section class="intro">
       <h1>Mail that left the shop</h1>
       <p class="lead">A mail server on this machine keeps the newest letters, and passes none of them on.</p>
     </section>
-    <section class="panel"><div id="mails">${safe(list)}</div></section>`;
+    <section class="panel"><div id="mails">${safe(list)}</div></section>
+    ${pager("More mails", pages, (page) => `/mail?page=${page}`)}`;

@@ -4,7 +4,7 @@ import { money } from "../money.js";
 import { categories } from "../seed/titles.js";
 import type { Order } from "../orders.js";
 import { html, type Html, plural, safe } from "./html.js";
-import { clock, count, text } from "./parts.js";
+import { clock, count, pager, text } from "./parts.js";
 
 /** The last sales, and their number in each of the last minutes. */
 export interface Ticker {
@@ -63,18 +63,6 @@ const filter = (category: string | null): Html => {
   </nav>`;
 };
 
-const pager = ({ category, page, pages }: MarketView): Html => {
-  const newer =
-    page > 1
-      ? html`<a rel="prev" class="button small" href="${address(category, page - 1)}">← Newer</a>`
-      : html`<span></span>`;
-  const older =
-    page < pages
-      ? html`<a rel="next" class="button small" href="${address(category, page + 1)}">Older →</a>`
-      : html`<span></span>`;
-  return html`<nav class="pager" aria-label="More items">${newer}<span>Page ${page} of ${pages}</span>${older}</nav>`;
-};
-
 const sparkline = (perMinute: readonly number[]): Html => {
   const most = Math.max(1, ...perMinute);
   const sum = perMinute.reduce((total, value) => total + value, 0);
@@ -108,7 +96,7 @@ export const soldTicker = ({ sold, perMinute }: Ticker): string =>
       );
 
 export const marketPage = (view: MarketView): Html => {
-  const { category, page, items, total, locks, ticker, seller } = view;
+  const { category, page, pages, items, total, locks, ticker, seller } = view;
   const isFront = category === null && page === 1 && seller === undefined;
   return html`<section class="intro">
       <h1>
@@ -132,7 +120,7 @@ export const marketPage = (view: MarketView): Html => {
             ${items.map((item) => card(item, locks.get(item.id)))}
           </ul>`
     }
-    ${pager(view)}
+    ${pager("More items", { page, pages, hasMore: page < pages }, (next) => address(category, next))}
     <p class="small-print">
       All of this market lies under one hash tag, <code>{main}</code>, so that a sale is one step on a single Redis and
       on a Cluster alike.

@@ -6,6 +6,7 @@ import type { WorkerStatus } from "../crew/worker.js";
 import type { HeldLock } from "../held-locks.js";
 import type { Order } from "../orders.js";
 import { jobsOfOrder } from "../orders.js";
+import type { RedisFacts } from "../inspect-line.js";
 import { money } from "../money.js";
 import { paymentPermits } from "../tools.js";
 import { html, type Html, mark, plural, safe } from "./html.js";
@@ -225,33 +226,44 @@ export interface OpsView {
   readonly letters: readonly DeadLetter[];
   readonly csrf: string;
   readonly maintenance: boolean;
+  readonly redis: RedisFacts;
   /** Where the diary is kept. */
   readonly logs: { readonly address: string; readonly isHome: boolean; readonly canMove: boolean };
 }
 
-const letterRows = (letters: readonly DeadLetter[], csrf: string): Html =>
+const letterRows = (letters: readonly DeadLetter[], dead: number, csrf: string): Html =>
   letters.length === 0
     ? html`<p class="empty">None. <a href="/faults">Add a poisonous job</a> to see one.</p>`
     : html`<ul class="letters">
-        ${letters.map(
-          ({ id, name, attempts, crashes, error }) =>
-            html`<li>
-              <p>
-                <b>${name}</b> <code>${id}</code><br /><span class="fact"
-                  >${plural(attempts, "attempt")}, ${plural(crashes, "crash", "crashes")}:
-                  ${error?.message ?? "no error"}</span
-                >
-              </p>
-              <form method="post" action="/ops/letters">
-                ${csrfField(csrf)}<input type="hidden" name="id" value="${id}" />
-                <button name="do" value="retry" class="button small">Retry</button>
-                <button name="do" value="drop" class="quiet">Drop</button>
-              </form>
-            </li>`,
-        )}
-      </ul>`;
+          ${letters.map(
+            ({ id, name, attempts, crashes, error }) =>
+              html`<li>
+                <p>
+                  <b>${name}</b> <code>${id}</code><br /><span class="fact"
+                    >${plural(attempts, "attempt")}, ${plural(crashes, "crash", "crashes")}:
+                    ${error?.message ?? "no error"}</span
+                  >
+                </p>
+                <form method="post" action="/ops/letters">
+                  ${csrfField(csrf)}<input type="hidden" name="id" value="${id}" />
+                  <button name="do" value="retry" class="button small">Retry</button>
+                  <button name="do" value="drop" class="quiet">Drop</button>
+                </form>
+              </li>`,
+          )}
+        </ul>
+        ${dead > letters.length ? html`<p class="hint">The newest ${letters.length} of ${count(dead)}.</p>` : ""}`;
 
-export const opsPage = ({ look, letters, csrf, maintenance, logs }: OpsView): Html => {
+const redisPanel = ({ address, inspect }: RedisFacts): Html =>
+  html`<p>At <code>${address}</code>.</p>
+    ${
+      inspect === null
+        ? ""
+        : html`<p class="hint">The same queue, seen from another terminal:</p>
+            <pre class="command" tabindex="0"><code>${inspect}</code></pre>`
+    }`;
+
+export const opsPage = ({ look, letters, csrf, maintenance, redis, logs }: OpsView): Html => {
   const parts = new Map(opsParts(look));
   const live = (id: string, more = ""): Html => html`<div id="${id}" ${safe(more)}>${safe(parts.get(id) ?? "")}</div>`;
   const panel = (title: string, body: Html, kind = ""): Html =>
@@ -265,10 +277,10 @@ export const opsPage = ({ look, letters, csrf, maintenance, logs }: OpsView): Ht
     </section>
     <div class="ops">
       ${panel("Five permits for payments", live("ops-payments"), "wide")}
-      ${panel("Workers", live("ops-workers"), "wide")} ${panel("Queue", html`${live("ops-queue")}`)}
-      ${panel("Locks", live("ops-locks"))} ${panel("Dead letters", letterRows(letters, csrf))}
-      ${panel("Newest orders", live("ops-orders"))} ${panel("Other processes", live("ops-others"))}
-      ${panel("What happened", live("ops-events"))}
+      ${panel("Workers", live("ops-workers"), "wide")} ${panel("The Redis of this shop", redisPanel(redis), "wide")}
+      ${panel("Queue", html`${live("ops-queue")}`)} ${panel("Locks", live("ops-locks"))}
+      ${panel("Dead letters", letterRows(letters, look.queue.dead, csrf))} ${panel("Newest orders", live("ops-orders"))}
+      ${panel("Other processes", live("ops-others"))} ${panel("What happened", live("ops-events"))}
       ${panel(
         "Switches",
         html`<form method="post" action="/ops/maintenance" class="switch">

@@ -45,6 +45,24 @@ export const fact = (name: string, value: string | Html): Html =>
     <dd>${value}</dd>
   </div>`;
 
+export interface Pages {
+  /** From 1. */
+  readonly page: number;
+  readonly hasMore: boolean;
+  /** Unknown for a search. */
+  readonly pages?: number;
+}
+
+/** Links to the page before and the page after; nothing where all is on one page. */
+export const pager = (label: string, { page, hasMore, pages }: Pages, address: (page: number) => string): Html =>
+  page === 1 && !hasMore
+    ? html``
+    : html`<nav class="pager" aria-label="${label}">
+        ${page > 1 ? html`<a rel="prev" class="button small" href="${address(page - 1)}">← Newer</a>` : html`<span></span>`}
+        <span>Page ${page}${pages === undefined ? "" : ` of ${pages}`}</span>
+        ${hasMore ? html`<a rel="next" class="button small" href="${address(page + 1)}">Older →</a>` : html`<span></span>`}
+      </nav>`;
+
 export const csrfField = (csrf: string): Html => html`<input type="hidden" name="csrf" value="${csrf}" />`;
 
 /** An element that the stream fills; `content` is its first content. */

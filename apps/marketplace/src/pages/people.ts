@@ -2,6 +2,7 @@ import type { Item, User } from "../market.js";
 import { money } from "../money.js";
 import type { Order } from "../orders.js";
 import { html, type Html, plural } from "./html.js";
+import { type Pages, pager } from "./parts.js";
 
 export interface Persona extends User {
   readonly role: string;
@@ -34,9 +35,11 @@ const thing = (item: Item): Html =>
 
 export interface MeView {
   readonly user: User;
-  readonly inventory: readonly Item[];
+  readonly inventory: { readonly total: number; readonly items: readonly Item[] };
   readonly recent: readonly Item[];
   readonly orders: readonly Order[];
+  readonly orderPages: Pages;
+  readonly thingPages: Pages;
 }
 
 const orderRow = (order: Order, me: string): Html =>
@@ -48,11 +51,11 @@ const orderRow = (order: Order, me: string): Html =>
     >
   </li>`;
 
-export const mePage = ({ user, inventory, recent, orders }: MeView): Html =>
+export const mePage = ({ user, inventory, recent, orders, orderPages, thingPages }: MeView): Html =>
   html`<section class="intro">
       <h1 dir="auto">${user.name}</h1>
       <p class="lead">
-        ${money(user.funds)} to spend, ${plural(inventory.length, "item")} in the cupboard.
+        ${money(user.funds)} to spend, ${plural(inventory.total, "item")} in the cupboard.
         <a href="/personas">Be somebody else</a>
       </p>
     </section>
@@ -64,14 +67,16 @@ export const mePage = ({ user, inventory, recent, orders }: MeView): Html =>
             ${orders.map((order) => orderRow(order, user.id))}
           </ul>`
     }
+    ${pager("More orders", orderPages, (page) => `/me?page=${page}`)}
     <h2>Yours, not for sale</h2>
     ${
-      inventory.length === 0
+      inventory.total === 0
         ? html`<p class="empty">Nothing yet. Open something on the market and buy it.</p>`
         : html`<ul class="cards">
-            ${inventory.map(thing)}
+            ${inventory.items.map(thing)}
           </ul>`
     }
+    ${pager("More things", thingPages, (page) => `/me?things=${page}`)}
     <h2>Looked at last</h2>
     ${
       recent.length === 0

@@ -26,7 +26,7 @@ const ways: readonly { readonly way: RaceWay; readonly tab: string; readonly wha
     {
       way: "lock",
       tab: "Kit lock",
-      what: "One lock per item, handed over in the order of arrival by a push. The write checks item, price, money and fencing token in one script.",
+      what: "One lock per item, handed over in the order of arrival by a push. The write checks item, price, money and fencing token in one script. Buyers wait here, and that is the point: each decides alone, on data that nobody else is changing, so the first in line gets the item and the others are told so in turn. Without a lock they need not wait, since nothing keeps them apart.",
       button: "Send 50 buyers, kit lock",
     },
     {
@@ -228,6 +228,12 @@ const comparison = (all: ReadonlyMap<RaceWay, RaceResult>): Html => {
         })}
       </tbody>
     </table>
+    <p class="hint">
+      A lock makes the median longer on purpose. Fifty buyers decide one after the other, and each wait is the time that
+      those before needed. Only buyers of the same item wait; every other item has a lock of its own. Optimistic buyers
+      do not wait for their turn, but those who are disturbed do their work again. The quick answers without a lock are
+      the wrong ones.
+    </p>
   </section>`;
 };
 

@@ -2,33 +2,44 @@ import type { Item } from "../market.js";
 import { money } from "../money.js";
 import type { Hit } from "../search.js";
 import { html, type Html, plural } from "./html.js";
-import { marked } from "./parts.js";
+import { marked, type Pages, pager } from "./parts.js";
 
-export interface FoundItem {
+interface FoundItem {
   readonly hit: Hit;
   readonly item: Item | null;
 }
 
-/** `asked` differs from `query` if only another spelling of a word has found something. */
-export const searchPage = (query: string, asked: string, found: readonly FoundItem[]): Html =>
-  html`<section class="intro">
+export interface SearchView extends Pages {
+  readonly query: string;
+  /** Differs from `query` if only another spelling of a word has found something. */
+  readonly asked: string;
+  readonly results: readonly FoundItem[];
+  /** How many names come before this page. */
+  readonly first: number;
+}
+
+const lead = ({ query, asked, results, page, hasMore, first }: SearchView): Html => {
+  if (query === "")
+    return html`Type words of a name, in any order: of a seller, or of a thing. The last one may be its beginning.`;
+  const names =
+    page === 1 && !hasMore ? plural(results.length, "name") : `Names ${first + 1} to ${first + results.length}`;
+  return html`${asked === query.trim() ? "" : html`Nothing is called “<bdi>${query}</bdi>”. `}${names} with
+  “<bdi>${asked}</bdi>”.`;
+};
+
+export const searchPage = (view: SearchView): Html => {
+  const { query, results } = view;
+  return html`<section class="intro">
       <h1>Search</h1>
-      <p class="lead">
-        ${
-          query === ""
-            ? "Type words of a name, in any order: of a seller, or of a thing. The last one may be its beginning."
-            : html`${asked === query.trim() ? "" : html`Nothing is called “<bdi>${query}</bdi>”. `}${plural(found.length, "name")}
-              with “<bdi>${asked}</bdi>”.`
-        }
-      </p>
+      <p class="lead">${lead(view)}</p>
     </section>
     ${
-      found.length === 0
+      results.length === 0
         ? html`<p class="empty">
             ${query === "" ? "Accents and capitals do not count: muller finds Müller. One typing error is forgiven." : "Nothing is called so. Try fewer words, or fewer letters."}
           </p>`
         : html`<ul class="results">
-            ${found.map(
+            ${results.map(
               ({ hit, item }) =>
                 html`<li>
                   <a href="${hit.kind === "seller" ? `/seller/${hit.id}` : `/item/${hit.id}`}"
@@ -39,4 +50,6 @@ export const searchPage = (query: string, asked: string, found: readonly FoundIt
                 </li>`,
             )}
           </ul>`
-    }`;
+    }
+    ${pager("More names", view, (page) => `/search?${new URLSearchParams({ q: query, page: String(page) }).toString()}`)}`;
+};

@@ -95,18 +95,29 @@ const pathOf = ({ values }: Series, shape: Chart["shape"], most: number): string
     .join("");
 };
 
+/** A value beside a chart. */
+const scaled = (value: number, unit: string): string =>
+  `${value.toLocaleString("en-GB", { maximumFractionDigits: value < 10 ? 1 : 0 })}${unit}`;
+
 /** A chart as SVG, for pages without JavaScript. `charts.js` draws it by uPlot, from `data-chart`. */
 const figure = ({ title, fact, label, from, stepMs, shape, unit, series }: Chart): Html => {
   const steps = series[0].values.length;
   const to = from + steps * stepMs;
-  const most = Math.max(1, ...series.flatMap(({ values }) => values.map((value) => value ?? 0)));
+  const highest = Math.max(1, ...series.flatMap(({ values }) => values.map((value) => value ?? 0)));
+  // Counts are whole, also in the middle of the scale.
+  const most = unit === "" ? 2 * Math.ceil(highest / 2) : highest;
   const data = { from, stepMs, shape, unit, series: series.map(({ name, values }) => ({ name, values })) };
   return html`<figure class="chart" data-chart="${JSON.stringify(data)}">
     <figcaption><b>${title}</b> <span class="fact">${fact}</span></figcaption>
-    <svg viewBox="0 0 ${width} ${height}" preserveAspectRatio="none" role="img" aria-label="${label}">
-      <path class="rule" d="M0 ${height / 2}H${width}M0 1H${width}" />
-      ${series.map((one) => html`<path data-series class="${one.kind}" d="${pathOf(one, shape, most)}" />`)}
-    </svg>
+    <div class="drawn">
+      <svg viewBox="0 0 ${width} ${height}" preserveAspectRatio="none" role="img" aria-label="${label}">
+        <path class="rule" d="M0 ${height / 2}H${width}M0 1H${width}" />
+        ${series.map((one) => html`<path data-series class="${one.kind}" d="${pathOf(one, shape, most)}" />`)}
+      </svg>
+      <p class="scale" aria-hidden="true">
+        <span>${scaled(most, unit)}</span><span>${scaled(most / 2, unit)}</span><span>${scaled(0, unit)}</span>
+      </p>
+    </div>
     <p class="axis" aria-hidden="true">
       <span>${when(from, stepMs)}</span><span>${when(from + (to - from) / 2, stepMs)}</span
       ><span>${when(to, stepMs)}</span>
@@ -202,7 +213,7 @@ export const statsPage = (view: StatsView): Html => {
       <h1>Counted by the second, kept for ninety days</h1>
       <p class="lead">
         ${count(totals.sales)} sales and ${count(totals.views)} page views so far. The figures from before this shop was
-        opened are made up, so that there is something to see; the rest is real.
+        opened are made up, so that there is something to see; the rest is real. Times are UTC.
       </p>
     </section>
     <nav class="tabs" aria-label="Span of time">

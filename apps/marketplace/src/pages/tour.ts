@@ -6,6 +6,8 @@ interface Step {
   readonly what: string;
   /** The page where the step begins. */
   readonly path: string;
+  /** The pages where it takes place. A visitor who gets there has come to this step. */
+  readonly pages: RegExp;
 }
 
 /** What the first step asks the visitor to type. The smoke run types the same, and each must find something. */
@@ -16,46 +18,54 @@ const steps: readonly Step[] = [
     name: "Search",
     what: `Type ${tourWords.map((words) => `“${words}”`).join(" or ")} into the search box above: names complete as you type.`,
     path: "/",
+    pages: /^\/(search)?$/,
   },
   {
     name: "Buy something",
     what: "Choose a persona, open an item and buy it with the lock.",
     path: "/personas",
+    pages: /^\/(personas$|item\/)/,
   },
   {
     name: "Follow the order",
     what: "Three workers charge, print and mail: watch the bars. Then ask the seller something.",
     path: "/me",
+    pages: /^\/(order\/|me$)/,
   },
   {
     name: "Send fifty buyers for one item",
     what: "Send fifty buyers without a lock: it is sold many times. Then choose the tab Kit lock and send them again.",
     path: "/race",
+    pages: /^\/race/,
   },
   {
     name: "Kill a worker",
     what: "Kill a worker in the middle of a job: another one finishes it, and the marks at the foot of the page stay green.",
     path: "/faults",
+    pages: /^\/faults/,
   },
 ];
 
 /** The page where a step begins; undefined if there is no such step. */
 export const startOfStep = (step: number): string | undefined => steps[step - 1]?.path;
 
-/** A purchase leads to its order, and that page belongs to the next step. */
-const stepAt = (step: number, path: string): number => (step === 2 && path.startsWith("/order/") ? 3 : step);
+/** The step after a page was opened: the tour follows visitors who go on by themselves, but never back. */
+export const stepAfter = (step: number, path: string): number =>
+  step === 0 ? 0 : Math.max(step, steps.findIndex(({ pages }) => pages.test(path)) + 1);
 
 /** The task of the current step and a link to the next; empty outside the tour. */
 export const tourStrip = (step: number, path: string): Html => {
-  const at = stepAt(step, path);
-  const now = steps[at - 1];
+  const now = steps[step - 1];
   if (!now) return html``;
-  const next = steps[at];
+  const next = steps[step];
   return html`<aside class="strip" aria-label="Tour">
-    <p><b>Step ${at} of ${steps.length}: ${now.name}.</b> ${now.what}</p>
+    <p>
+      <b>Step ${step} of ${steps.length}: ${now.name}.</b> ${now.what}
+      ${now.pages.test(path) ? "" : html`<a href="/tour/${step}">Go there</a>`}
+    </p>
     ${
       next
-        ? html`<a class="button small" href="/tour/${at + 1}">Next: ${next.name} →</a>
+        ? html`<a class="button small" href="/tour/${step + 1}">Next: ${next.name} →</a>
             <a class="quiet button small" href="/tour/0">End</a>`
         : html`<a class="button small" href="/tour/0">End: the code behind it →</a>`
     }

@@ -3,16 +3,17 @@ import { descriptor as queueDescriptor } from "@kit/queue/descriptor";
 import type { Hono } from "hono";
 import { HTTPException } from "hono/http-exception";
 import type { ConsumerStatus } from "../crew/consumer.js";
-import type { Mail, PartnersState } from "../crew/partners.js";
+import type { Mails, PartnersState } from "../crew/partners.js";
 import type { ShipCall, ShipperStatus } from "../crew/shipper.js";
 import { type LogsLook, logsPage } from "../pages/logs.js";
 import { mailList, mailPage } from "../pages/mail.js";
 import { type OpsLook, opsPage, type QueueLook } from "../pages/ops.js";
 import { spans, statsPage } from "../pages/stats.js";
 import { precisions, queueName } from "../tools.js";
-import type { Routes, Web } from "../web.js";
+import { pageOf, type Routes, type Web } from "../web.js";
 
 const shownLetters = 20;
+const mailsPerPage = 20;
 const shownOrders = 6;
 const shownDiary = 8;
 const partnersLimitMs = 1_500;
@@ -70,7 +71,11 @@ export const lookAtLogs = async ({ shop, options }: Web): Promise<LogsLook> => {
   return { channel, shipper, visits, counted: Number(counts.get("countries") ?? 0), consumers };
 };
 
-export const lookAtMail = async (web: Web): Promise<Mail[]> => (await fromPartners<Mail[]>(web, "/mails")) ?? [];
+export const lookAtMail = async (web: Web, page = 1): Promise<Mails> =>
+  (await fromPartners<Mails>(web, `/mails?from=${(page - 1) * mailsPerPage}&count=${mailsPerPage}`)) ?? {
+    total: 0,
+    mails: [],
+  };
 
 /** The finest step that is kept for this span and fits the chart. */
 const stepFor = (from: number, to: number, now: number): number => {
@@ -91,6 +96,7 @@ export const behindRoutes: Routes = (app: Hono, web): void => {
     const [look, letters] = await Promise.all([lookAtOps(web), queue.deadLetters({ count: shownLetters })]);
     const body = opsPage({
       ...{ look, letters, csrf: visitor.session.csrf, maintenance: flags.isOn("maintenance") },
+      redis: web.options.redis,
       logs: {
         address: recentLog.address,
         isHome: recentLog.address === new URL(shop.place.url).host,
@@ -205,7 +211,12 @@ export const behindRoutes: Routes = (app: Hono, web): void => {
 
   app.get("/mail", async (c) => {
     const visitor = await web.visit(c);
-    const body = mailPage(mailList(await lookAtMail(web)));
-    return await web.show(c, visitor, { title: "Mail", path: "/mail", watch: { on: "mail" }, body });
+    const page = pageOf(c.req.query("page"));
+    const { total, mails } = await lookAtMail(web, page);
+    const pages = Math.max(1, Math.ceil(total / mailsPerPage));
+    const body = mailPage(mailList(mails), { page, pages, hasMore: page < pages });
+    // New mails arrive on the first page; the others stay as they are.
+    const watch = page === 1 ? { watch: { on: "mail" } } : {};
+    return await web.show(c, visitor, { title: "Mail", path: "/mail", ...watch, body });
   });
 };

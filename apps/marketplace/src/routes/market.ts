@@ -14,11 +14,12 @@ import type { BuyOutcome, ListOutcome } from "../scripts/index.js";
 import { categories } from "../seed/titles.js";
 import { newId } from "../sessions.js";
 import type { Shop } from "../shop.js";
-import { type Form, problem, type Routes, wantsJson, type Web } from "../web.js";
+import { type Form, pageOf, problem, type Routes, wantsJson, type Web } from "../web.js";
 
 const perPage = 24;
-const mostPages = 10_000;
-const found = 40;
+const perSearchPage = 40;
+/** The most that the index answers with. */
+const mostFound = 200;
 const suggested = 8;
 const tickerLength = 6;
 const offersShown = 8;
@@ -28,12 +29,6 @@ const wayOf = ({ way }: Form): Way | null => (way === "lock" || way === "optimis
 
 const revisionOf = ({ revision }: Form): number | null =>
   revision !== undefined && /^\d{1,15}$/.test(revision) ? Number(revision) : null;
-
-const pageOf = (text: string | undefined): number => {
-  if (text === undefined) return 1;
-  if (!/^[1-9]\d{0,4}$/.test(text) || Number(text) > mostPages) throw new HTTPException(404);
-  return Number(text);
-};
 
 /** Typed text, normalised and cut to the length of a name. */
 export const typed = (text: string | undefined): string => (text ?? "").normalize().slice(0, queryLength);
@@ -83,11 +78,23 @@ export const marketRoutes: Routes = (app: Hono, web): void => {
   app.get("/search", async (c) => {
     const query = typed(c.req.query("q"));
     const visitor = await web.visit(c);
-    const { asked, hits } = await search.find(query, found, c.req.raw.signal);
+    const page = pageOf(c.req.query("page"));
+    const last = Math.ceil(mostFound / perSearchPage);
+    if (page > last) throw new HTTPException(404);
+    const { asked, hits } = await search.find(query, Math.min(page * perSearchPage + 1, mostFound), c.req.raw.signal);
     const results = await Promise.all(
-      hits.map(async (hit) => ({ hit, item: hit.kind === "item" ? await market.item(hit.id) : null })),
+      hits
+        .slice((page - 1) * perSearchPage, page * perSearchPage)
+        .map(async (hit) => ({ hit, item: hit.kind === "item" ? await market.item(hit.id) : null })),
     );
-    const body = searchPage(query, asked, results);
+    const body = searchPage({
+      query,
+      asked,
+      results,
+      page,
+      hasMore: hits.length > page * perSearchPage,
+      first: (page - 1) * perSearchPage,
+    });
     return await web.show(c, visitor, { title: "Search", path: "/search", query, body });
   });
 

@@ -8,15 +8,18 @@ import type { Order } from "../orders.js";
 import { chatBox, chatLines, type ChatView } from "../pages/chat.js";
 import { type Conversation, conversationPage, messagesPage } from "../pages/messages.js";
 import { orderPage, waterfall } from "../pages/order.js";
+import type { Pages } from "../pages/parts.js";
 import { mePage, personasPage } from "../pages/people.js";
 import { personas } from "../seed/personas.js";
 import { newId, type Session } from "../sessions.js";
 import { orderChat, pairChat, sessionsPerPersona, writeTo } from "../tools.js";
-import { forget, problem, remember, type Routes, type Web, wantsJson } from "../web.js";
+import { forget, pageOf, problem, remember, type Routes, type Web, wantsJson } from "../web.js";
 import { typed } from "./market.js";
 
 const shownMessages = 100;
 const shownChats = 30;
+const ordersPerPage = 20;
+const thingsPerPage = 24;
 const suggested = 8;
 const textLength = 2_000;
 
@@ -97,12 +100,22 @@ export const peopleRoutes: Routes = (app: Hono, web): void => {
     const visitor = await web.visit(c);
     const { session, user } = visitor;
     if (!session || !user) return c.redirect("/personas", 303);
-    const [inventory, recent, own] = await Promise.all([
-      market.inventory(user.id),
+    const [page, things] = [pageOf(c.req.query("page")), pageOf(c.req.query("things"))];
+    const [inventory, recent, own, ordered] = await Promise.all([
+      market.inventory(user.id, (things - 1) * thingsPerPage, thingsPerPage),
       market.items(session.recent),
-      orders.newest(20, user.id),
+      orders.newest(ordersPerPage, user.id, (page - 1) * ordersPerPage),
+      orders.count(user.id),
     ]);
-    const body = mePage({ user, inventory, recent, orders: own });
+    const pagesOf = (at: number, total: number, each: number): Pages => {
+      const pages = Math.max(1, Math.ceil(total / each));
+      return { page: at, pages, hasMore: at < pages };
+    };
+    const body = mePage({
+      ...{ user, inventory, recent, orders: own },
+      orderPages: pagesOf(page, ordered, ordersPerPage),
+      thingPages: pagesOf(things, inventory.total, thingsPerPage),
+    });
     return await web.show(c, visitor, { title: user.name, path: "/me", body });
   });
 

@@ -1,7 +1,7 @@
 // Things to try: races, measurements, faults; and the pages that explain the shop.
 import { existsSync, readFileSync } from "node:fs";
 import type { Hono } from "hono";
-import { deleteCookie, setCookie } from "hono/cookie";
+import { deleteCookie } from "hono/cookie";
 import { HTTPException } from "hono/http-exception";
 import { isFault } from "../faults.js";
 import { isId } from "../keys.js";
@@ -17,7 +17,7 @@ import { type PauseResult, playPause } from "../pause.js";
 import type { RaceResult } from "../race.js";
 import { isRaceWay, type RaceWay } from "../race-ways.js";
 import { screens } from "../screens.js";
-import { type Routes, sessionIdOf, tourCookie, wantsJson } from "../web.js";
+import { rememberStep, type Routes, sessionIdOf, tourCookie, wantsJson } from "../web.js";
 
 const rememberedVisitors = 200;
 const packages = "autocomplete chat core geoip lock logship queue semaphore stats testing".split(" ");
@@ -169,7 +169,7 @@ export const tryRoutes: Routes = (app: Hono, web): void => {
     }
     const start = /^\d$/.test(step) ? startOfStep(Number(step)) : undefined;
     if (start === undefined) throw new HTTPException(404);
-    setCookie(c, tourCookie, step, { httpOnly: true, sameSite: "Lax", path: "/" });
+    rememberStep(c, Number(step));
     // The step about an order begins at the visitor's newest order.
     const persona = start === "/me" ? await web.persona(c) : null;
     const [order] = persona ? await shop.orders.newest(1, persona.user.id) : [];
