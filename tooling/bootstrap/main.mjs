@@ -26,7 +26,7 @@ const tasks = {
   test: { redis: true, run: test },
   verify: { redis: false, run: async (env, args) => (await build(env)) || (await verify(env, args)) },
   version: { redis: false, run: newVersions },
-  release: { redis: true, run: releaseOrRehearse },
+  release: { redis: false, run: releaseOrRehearse },
   pack: { redis: false, run: async (env, args) => (await build(env)) || (await pack(env, args)) },
   demo: { redis: true, run: demo },
   bench: { redis: true, run: bench },
@@ -258,7 +258,7 @@ async function releaseOrRehearse(env, args) {
   await build(env);
   if (args.length === 0) return release(env);
   if (args.join() !== "--dry-run") throw new SetupError("There are: npm run release, npm run release -- --dry-run");
-  return rehearse(env);
+  return rehearse(await prepareRedis(env));
 }
 
 /**
