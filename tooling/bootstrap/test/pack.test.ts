@@ -116,6 +116,7 @@ describe("the packages as they are published", () => {
       files
         .map(({ path }) => path.replace(/-[\w-]{8}(?=\.d\.c?ts$)/, "-HASH"))
         .filter((path) => path !== "CHANGELOG.md")
+        .toSorted()
         .map((path) => `${name} ${path}`),
     );
     await expect(`${lines.join("\n")}\n`).toMatchFileSnapshot("golden/published-files.txt");
