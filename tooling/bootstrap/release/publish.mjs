@@ -1,5 +1,4 @@
 import { readFileSync } from "node:fs";
-import { relative } from "node:path";
 import { unpublished } from "../checks/packed.mjs";
 import { packPackage, publicPackages } from "../pack.mjs";
 import { npmCommand } from "../pnpm.mjs";
@@ -7,7 +6,7 @@ import { root, SetupError } from "../repo.mjs";
 import { capture } from "../run.mjs";
 
 /** @typedef {import("../pack.mjs").Workspace} Workspace */
-/** @typedef {{ name: string, version: string, state: "published" | "was there" | "failed" | "not reached", kiB?: number | undefined, problem?: string }} Outcome */
+/** @typedef {{ name: string, version: string, state: "published" | "was there" | "failed" | "not reached", kiB?: number | undefined, newTag?: string, problem?: string }} Outcome */
 
 /**
  * The packages in the order of their needs: whoever installs one in the middle of a release finds what it asks for.
@@ -75,9 +74,9 @@ async function publishOne(one, registry, env, { from = root, repository, folder 
     // The registry may show a new version late. Then it says that the version is there when it is sent again.
     if (code !== 0 && !/previously published/.test(output)) return { state: "failed", kiB, problem: output.trim() };
   }
-  const problem = await tagged(`${name}@${version}`, from, env);
-  if (problem !== undefined) return { state: "failed", kiB, problem };
-  return isKnown ? { state: "was there" } : { state: "published", kiB };
+  const tag = await ensureTag(`${name}@${version}`, from, env);
+  if ("problem" in tag) return { state: "failed", kiB, ...tag };
+  return isKnown ? { state: "was there", ...tag } : { state: "published", kiB, ...tag };
 }
 
 /**
@@ -106,14 +105,15 @@ async function isThere(registry, name, version) {
 }
 
 /**
- * Tags the commit that is checked out, if there is no such tag. Returns the problem, if there is one.
+ * Tags the commit that is checked out, if there is no such tag.
  * @param {string} tag
  * @param {string} cwd
  * @param {NodeJS.ProcessEnv} env
+ * @returns {Promise<{ newTag: string } | { problem: string } | {}>}
  */
-async function tagged(tag, cwd, env) {
+async function ensureTag(tag, cwd, env) {
   const known = await capture("git", ["tag", "--list", tag], { cwd, env });
-  if (known.code === 0 && known.stdout.trim() === tag) return undefined;
+  if (known.code === 0 && known.stdout.trim() === tag) return {};
   const { code, output } = await capture("git", ["tag", "--annotate", tag, "--message", tag], { cwd, env });
-  return code === 0 ? undefined : `git could not tag ${tag} in ${relative(root, cwd) || "."}: ${output.trim()}`;
+  return code === 0 ? { newTag: tag } : { problem: `git could not set the tag ${tag}: ${output.trim()}` };
 }

@@ -18,7 +18,7 @@ describe("the addresses derived from the repository's", () => {
   it("are missing without one, and then no package can be released", async () => {
     expect(repositoryAddress({ repository: "" })).toBeUndefined();
     if (repositoryAddress() !== undefined) return;
-    await expect(release({})).rejects.toThrow("Not to be published yet: `repository`");
+    await expect(release({})).rejects.toThrow("Not to be published yet. `repository`");
   });
 
   it.each(["kit", "git@code.example:somebody/kit.git", `${repository}.git`, `${repository}/`, 7])(

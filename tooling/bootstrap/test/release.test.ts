@@ -8,6 +8,7 @@ import { packPackage, publicPackages, type Workspace } from "../pack.mjs";
 import { findPnpm } from "../pnpm.mjs";
 import { consumerEnv, copiesIn, install } from "../release/consumer.mjs";
 import { commit, copyRepository } from "../release/copy.mjs";
+import { hindrances } from "../release/index.mjs";
 import { inOrderOfNeeds, npm, publish } from "../release/publish.mjs";
 import { startRegistry } from "../release/registry.mjs";
 import { version } from "../release/version.mjs";
@@ -57,6 +58,21 @@ it("packs the same bytes from another copy of the repository", async () => {
   expect((await pack(tree)).equals(await pack(root))).toBe(true);
 });
 
+it("publishes nothing without an address, while pages say that nothing is on npm, or from files that differ", async () => {
+  const manifest = JSON.parse(readFileSync(join(tree, "package.json"), "utf8")) as object;
+  const setAddress = (address: string): void =>
+    writeFiles(tree, { "package.json": `${JSON.stringify({ ...manifest, repository: address }, undefined, 2)}\n` });
+  writeFiles(tree, { "note.md": "Not on npm yet.\n" });
+  setAddress("");
+  expect(await hindrances(env, tree)).toEqual([expect.stringContaining("is empty")]);
+  setAddress(repository);
+  const [pages, files] = await hindrances(env, tree);
+  expect(pages).toContain("note.md:1: Not on npm yet.");
+  expect(files).toContain("?? note.md");
+  await commit(tree, env, "the address");
+  expect(await hindrances(env, tree)).toEqual([expect.stringContaining("note.md:1")]);
+});
+
 it("publishes nothing that has no version yet", async () => {
   const packages = chosen().map((one) => ({ ...one, manifest: { ...one.manifest, version: "0.0.0" } }));
   await expect(publish(userEnv, { from: tree, packages, repository, folder })).rejects.toThrow(
@@ -85,13 +101,19 @@ it("publishes in the order of needs, stops where the registry refuses, and goes 
     "@kit/queue": "published",
     "@kit/cli": "published",
   });
+  // As after a cut-off between a publication and its tag.
+  const lost = `@kit/lock@${versions()["@kit/lock"]}`;
+  execFileSync("git", ["tag", "--delete", lost], { cwd: tree });
+  const outcomes = await publish(userEnv, { from: tree, packages: chosen(), repository, folder });
+  expect(outcomes.flatMap(({ newTag = [] }) => newTag)).toEqual([lost]);
   const tags = execFileSync("git", ["tag"], { cwd: tree, encoding: "utf8" }).trim().split("\n");
   expect(tags).toEqual(some.map((name) => `${name}@${versions()[name]}`).toSorted());
 });
 
-it("is installed with one copy of each package", async () => {
+it("is installed with one copy of each package, and its changelog", async () => {
   expect(await install(project, ["@kit/lock", "@kit/queue", "@kit/cli", "ioredis"], userEnv)).toBeUndefined();
   expect(copiesIn(project)).toEqual(Object.fromEntries(some.map((name) => [name, [versions()[name]]])));
+  expect(readFileSync(join(project, "node_modules/@kit/lock/CHANGELOG.md"), "utf8")).toBe(changelog("lock"));
 });
 
 it("gives a patch and a minor to the packages of their changesets and to no other, and an update leaves one copy", async () => {
