@@ -432,6 +432,6 @@ export const workSettings = (options: WorkOptions): WorkSettings => {
     strict: booleanOption("strict", strict),
     ackEach: choiceOption("ack", ack, ["batched", "each"]) === "each",
     backoff: backoff === undefined || typeof backoff === "function" ? backoff : backoffOption("backoff", backoff),
-    abortGraceMs: integerOption("abortGraceMs", abortGraceMs, 0, 86_400_000),
+    abortGraceMs: msOption("abortGraceMs", abortGraceMs, 0, 86_400_000),
   };
 };

@@ -345,6 +345,18 @@ export const queueBehaviour = (mode: RedisMode, login?: Login): void => {
       });
     });
 
+    it("writes the number of its layout again when all data was deleted under its workers", async () => {
+      const [queue, runs] = [make(), new Runs()];
+      work(queue, runs.handler);
+      await queue.add("job", 1);
+      await runs.until(1);
+      await fixture().untilEmpty();
+      const { meta } = fixture().keysOf();
+      await fixture().db.del(meta);
+      await queue.add("job", 2);
+      await eventually(async () => expect(await fixture().db.hget(meta, "layout")).toBe("1"));
+    });
+
     describe("order", () => {
       it("takes a job that was added with lifo first", async () => {
         const [queue, runs] = [make(), new Runs()];

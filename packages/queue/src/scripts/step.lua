@@ -253,7 +253,11 @@ if recorded then
   entries = fenceOf(recorded) == fence and heldOf(leases, recorded) or {}
   reply = blobsOf(entries)
 else
-  if upkeep ~= '' then redis.call('HINCRBY', meta, 'completed', upkeep) end
+  if upkeep ~= '' then
+    redis.call('HINCRBY', meta, 'completed', upkeep)
+    -- Somebody has deleted all data under this worker.
+    if redis.call('HEXISTS', meta, 'layout') == 0 then redis.call('HSET', meta, 'layout', '1') end
+  end
   if #entries > 0 then
     local ends = string.format('%.0f', now + leaseMs)
     local members = {}
