@@ -2,6 +2,7 @@ import { availableParallelism } from "node:os";
 import { delimiter, join } from "node:path";
 import { browserAdvice, canInstallBrowser, findBrowser, installBrowser } from "./browser.mjs";
 import { canInstallLab, installLab, missingLabTools } from "./lab.mjs";
+import { matrix } from "./matrix/index.mjs";
 import { pack } from "./pack.mjs";
 import { findPnpm, installPackages, installPnpm, isInstalled, pnpmVersion } from "./pnpm.mjs";
 import { chosenServer, fetchRoutes, firstServer, lookRoutes, noServer } from "./redis.mjs";
@@ -27,6 +28,10 @@ const tasks = {
   verify: { redis: false, run: async (env, args) => (await build(env)) || (await verify(env, args)) },
   version: { redis: false, run: newVersions },
   release: { redis: false, run: releaseOrRehearse },
+  matrix: {
+    redis: false,
+    run: (env, args) => matrix(env, args, { build: () => build(env), redis: () => prepareRedis(env), test }),
+  },
   pack: { redis: false, run: async (env, args) => (await build(env)) || (await pack(env, args)) },
   demo: { redis: true, run: demo },
   bench: { redis: true, run: bench },

@@ -128,7 +128,7 @@ export const noServer = (tried) =>
  * @param {NodeJS.ProcessEnv} env
  * @returns {Promise<Server | { why: string }>}
  */
-async function inspect(bin, env) {
+export async function inspect(bin, env) {
   const { code, output } = await capture(bin, ["--version"], { env }).catch((error) => ({
     code: 1,
     output: String(error),

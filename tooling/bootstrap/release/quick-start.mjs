@@ -27,15 +27,16 @@ const shape = (line) => line.replace(/\d+(?:\.\d+)+/g, "0.0");
  * @param {string} folder
  * @param {string} readme
  * @param {NodeJS.ProcessEnv} env With `REDIS_URL`.
+ * @param {readonly [string, ...string[]]} [runtime] A program other than this Node, and its first arguments.
  * @returns {Promise<string | undefined>} What differs from the README, or undefined.
  */
-export async function runQuickStart(folder, readme, env) {
+export async function runQuickStart(folder, readme, env, [program, ...first] = [process.execPath]) {
   const start = quickStart(readme);
   if (start === undefined) return "the README has no program in plain JavaScript";
   writeFileSync(join(folder, start.file), start.text);
   const isTest = start.file.includes(".test.");
   const args = isTest ? ["node_modules/vitest/vitest.mjs", "run", "--root=."] : [start.file];
-  const { stdout, stderr, code } = await run(process.execPath, args, { cwd: folder, env });
+  const { stdout, stderr, code } = await run(program, [...first, ...args], { cwd: folder, env });
   if (isTest) return code === 0 && /^ +Tests +1 passed/m.test(stdout) ? undefined : stdout + stderr;
   if (start.said.length === 0) return "the program of the README does not say what it prints";
   const lines = stdout.trim().split("\n");

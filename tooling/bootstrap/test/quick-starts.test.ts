@@ -1,14 +1,15 @@
 // Runs the first program of each README as plain JavaScript, beside its package alone: in an empty folder with the packed
 // package, and with what its manifest asks for.
 import { execFile } from "node:child_process";
-import { existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, symlinkSync } from "node:fs";
+import { mkdtempSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
-import { delimiter, dirname, join } from "node:path";
+import { delimiter, join } from "node:path";
 import { promisify } from "node:util";
 import { eventually, type RedisServer, startRedis } from "@kit/testing";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { packPackage, publicPackages, withNeeds, type Workspace } from "../pack.mjs";
+import { packPackage, publicPackages, type Workspace } from "../pack.mjs";
 import { findPnpm } from "../pnpm.mjs";
+import { installAlone } from "../release/alone.mjs";
 import { quickStart, runQuickStart } from "../release/quick-start.mjs";
 import { root } from "../repo.mjs";
 import { tempFolder } from "./temp.js";
@@ -33,23 +34,10 @@ afterAll(async () => {
   rmSync(tarballs, { recursive: true, force: true });
 });
 
-/** An empty folder in which one package is installed. What is not ours comes from the packages of this repository. */
+/** An empty folder in which one package is installed. */
 const installed = async (name: string): Promise<string> => {
   const folder = tempFolder();
-  for (const { manifest, folder: source } of withNeeds(packages, [name])) {
-    const target = join(folder, "node_modules", manifest.name);
-    mkdirSync(target, { recursive: true });
-    await run("tar", ["-xzf", packed.get(manifest.name) ?? "", "--strip-components=1", "-C", target]);
-    const needs = { ...manifest.dependencies, ...manifest.peerDependencies };
-    const theirs = Object.keys(needs).filter((need) => !need.startsWith("@kit/"));
-    for (const need of manifest.name === "@kit/testing" ? [...theirs, "vitest"] : theirs) {
-      const link = join(folder, "node_modules", need);
-      const isOptional = manifest.peerDependenciesMeta?.[need]?.optional === true;
-      if (existsSync(link) || isOptional) continue;
-      mkdirSync(dirname(link), { recursive: true });
-      symlinkSync(join(source, "node_modules", need), link);
-    }
-  }
+  await installAlone(folder, name, packages, packed);
   return folder;
 };
 

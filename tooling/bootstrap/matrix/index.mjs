@@ -1,0 +1,94 @@
+import { publicPackages } from "../pack.mjs";
+import { SetupError } from "../repo.mjs";
+import { say } from "../steps.mjs";
+import { sum, tallyLine, tallyOf } from "../tally.mjs";
+import { about, columns } from "./columns.mjs";
+import { npmPackage, runtimeOf } from "./runtimes.mjs";
+import { serverOf } from "./servers.mjs";
+import { smoke } from "./smoke.mjs";
+
+/** @typedef {import("./columns.mjs").Column} Column */
+/** @typedef {import("../tally.mjs").Tally} Tally */
+/**
+ * @typedef {{ build: () => Promise<unknown>, redis: () => Promise<NodeJS.ProcessEnv>,
+ *   test: (env: NodeJS.ProcessEnv, args: string[]) => Promise<unknown> }} Tasks
+ *   The build; the environment with this machine's server; `npm test` with arguments for turbo.
+ */
+
+/**
+ * `npm run matrix -- [COLUMN ...] [PACKAGE ...]`: runs what each column says, and prints a table. Without a column it says
+ * which there are.
+ * @param {NodeJS.ProcessEnv} env
+ * @param {readonly string[]} words
+ * @param {Tasks} tasks
+ */
+export async function matrix(env, words, tasks) {
+  const { chosen, names } = wishes(words);
+  if (chosen.length === 0) {
+    const width = Math.max(...columns.map(({ name }) => name.length));
+    const lines = columns.map((column) => `  ${column.name.padEnd(width)}  ${about(column)}`);
+    process.stdout.write(`npm run matrix -- COLUMN ... [PACKAGE ...]\n\n${lines.join("\n")}\n`);
+    return 0;
+  }
+  /** @type {{ name: string, what: string, tally: Tally }[]} */
+  const rows = [];
+  for (const column of chosen) rows.push({ name: column.name, ...(await run(column)) });
+  print(rows);
+  return rows.every(({ tally: { failed } }) => failed === 0) ? 0 : 1;
+
+  /** @param {Column} column @returns {Promise<{ what: string, tally: Tally }>} */
+  async function run(column) {
+    let what = "";
+    try {
+      if (column.kind === "server") {
+        const { bin, product, version } = await serverOf(column, env);
+        what = `${product} ${version}`;
+        say(`\n${what} at ${bin}\n`);
+        const packages = publicPackages().filter(
+          ({ manifest: { name } }) => names.length === 0 || names.includes(name),
+        );
+        await tasks.test(
+          { ...env, REDIS_SERVER_BIN: bin },
+          packages.map(({ manifest }) => `--filter=${manifest.name}`),
+        );
+        return { what, tally: sum(packages.map(({ folder }) => tallyOf(folder))) };
+      }
+      await tasks.build();
+      const isClient = column.kind === "client";
+      what = `${isClient ? "ioredis" : column.name.replace(/-\d+$/, "")} ${column.version}`;
+      const others = isClient ? { ioredis: await npmPackage(column.name, "ioredis", column.version, env) } : {};
+      const runtime = isClient ? /** @type {[string]} */ ([process.execPath]) : await runtimeOf(column, env);
+      say(`\n${what}\n`);
+      return { what, tally: await smoke(await tasks.redis(), { names, runtime, others }) };
+    } catch (error) {
+      if (!(error instanceof SetupError)) throw error;
+      // The other columns are run.
+      return { what, tally: { passed: 0, failed: 1, skipped: 0, failures: [error.message] } };
+    }
+  }
+}
+
+/** @param {readonly string[]} words */
+function wishes(words) {
+  const chosen = columns.filter(({ name }) => words.includes(name));
+  const packages = publicPackages().map(({ manifest }) => manifest.name);
+  const names = words
+    .filter((word) => !chosen.some(({ name }) => name === word))
+    .map((word) => (word.startsWith("@kit/") ? word : `@kit/${word}`));
+  const unknown = names.filter((name) => !packages.includes(name));
+  if (unknown.length > 0 || (names.length > 0 && chosen.length === 0))
+    throw new SetupError(
+      `Expected columns (${columns.map(({ name }) => name).join(", ")}) and names of packages, got ${words.join(" ")}.`,
+    );
+  return { chosen, names };
+}
+
+/** @param {readonly { name: string, what: string, tally: Tally }[]} rows */
+function print(rows) {
+  const widths = [Math.max(...rows.map(({ name }) => name.length)), Math.max(...rows.map(({ what }) => what.length))];
+  const lines = rows.flatMap(({ name, what, tally }) => [
+    `${name.padEnd(widths[0] ?? 0)}  ${what.padEnd(widths[1] ?? 0)}  ${tallyLine(tally)}`,
+    ...tally.failures.map((failure) => `  failed: ${failure}`),
+  ]);
+  process.stdout.write(`\n${lines.join("\n")}\n`);
+}
