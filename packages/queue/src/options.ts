@@ -120,7 +120,7 @@ export interface AddOptions {
   readonly id?: string | undefined;
   /**
    * How long it waits before it may run, in milliseconds of the server's clock. Fractions of a millisecond are rounded up, here
-   * and in all options of time.
+   * and in the other options of time of jobs and workers.
    *
    * @default 0
    */
