@@ -1,6 +1,7 @@
 // Sign-in. A semaphore whose tenants are the personas allows each of them five sessions.
 import type { Connection } from "@kit/core";
 import type { Semaphore } from "@kit/semaphore";
+import { isAway } from "./away.js";
 import type { MarketKeys } from "./keys.js";
 import { idleMs, type Session, type Sessions } from "./sessions.js";
 import { accountSessions } from "./tools.js";
@@ -72,7 +73,8 @@ export class Accounts {
         await permit.extend(idleMs);
         permit.handOver();
       })
-      .catch(() => undefined);
+      // A permit that is gone stays gone. One that could not be reached is extended at the next visit.
+      .catch((error: unknown) => isAway(error) && this.#renewed.delete(session.id));
   }
 
   async open(user: string): Promise<number> {

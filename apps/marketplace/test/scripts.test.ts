@@ -1,5 +1,5 @@
 import { connect } from "@kit/core";
-import { contract, eventually } from "@kit/testing";
+import { contract, eventually, FaultProxy } from "@kit/testing";
 import { onMovingSlots } from "@tooling/vitest/helpers";
 import { describe, expect, it, vi } from "vitest";
 import { Accounts } from "../src/accounts.js";
@@ -167,6 +167,29 @@ describe("The seat of a session", () => {
     await eventually(async () => expect(await msLeft()).toBeGreaterThan(11 * 60 * minuteMs));
     await accounts.signOut(session);
     expect(await accounts.open("kept")).toBe(0);
+    await accounts.close();
+    await seats.close();
+  });
+
+  it("is kept by the next visit when Redis did not answer at the first", async () => {
+    const { keys } = await open();
+    await using proxy = await FaultProxy.start({ port: Number(new URL(fixture.server.url).port) });
+    await using own = await connect({ url: proxy.url, options: { commandTimeout: 500 } });
+    const sessions = new Sessions(own, keys);
+    const accounts = new Accounts(fixture.redis, keys, sessions, "kit");
+    const seats = accountSessions(fixture.redis, "kit", minuteMs);
+    const session = await accounts.signIn("late", true);
+    if (!session) throw new Error("no seat");
+    const permit = vi.spyOn(sessions, "permit");
+    proxy.down.hole = true;
+    accounts.seen(session);
+    await expect(permit.mock.results[0]?.value).rejects.toThrow("timed out");
+    proxy.heal();
+    await eventually(async () => {
+      accounts.seen(session);
+      expect((await seats.inspect({ tenant: "late" })).holders[0]?.msLeft).toBeGreaterThan(11 * 60 * minuteMs);
+    });
+    await accounts.signOut(session);
     await accounts.close();
     await seats.close();
   });
