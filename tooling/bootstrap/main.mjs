@@ -271,7 +271,8 @@ async function releaseOrRehearse(env, args) {
  * @param {string[]} args
  */
 async function demo(env, args) {
-  return hostBuilt(join(root, "apps", "marketplace"), env, args);
+  // The shop names a command of kit to look into its Redis with.
+  return hostBuilt(join(root, "apps", "marketplace"), env, args, ["@kit/cli"]);
 }
 
 /**
@@ -309,9 +310,13 @@ async function prepareLab(env) {
  * @param {string} folder
  * @param {NodeJS.ProcessEnv} env
  * @param {string[]} args
+ * @param {string[]} besides workspaces that are built as well
  */
-async function hostBuilt(folder, env, args) {
-  await build(env, [`--filter=${readManifest(folder).name}`]);
+async function hostBuilt(folder, env, args, besides = []) {
+  await build(
+    env,
+    [readManifest(folder).name, ...besides].map((name) => `--filter=${name}`),
+  );
   const leash = join(root, "tooling", "bootstrap", "leash.mjs");
   return host(process.execPath, [`--import=${leash}`, join(folder, "dist", "main.js"), ...args], { cwd: root, env });
 }
