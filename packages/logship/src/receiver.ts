@@ -1,5 +1,13 @@
 import { KitClosedError, type KitError, type RedisLike } from "@kit/core";
-import { asKitError, choiceOption, type MetricSample, newToken, optionsObject } from "@kit/core/toolkit";
+import {
+  asKitError,
+  choiceOption,
+  type MetricSample,
+  newToken,
+  onAbort,
+  optionsObject,
+  signalOption,
+} from "@kit/core/toolkit";
 import { applyPending, freeChunks, metricsOf, statusOf } from "./channel.js";
 import { Download, type DownloadSource } from "./download.js";
 import { damageOf, fencedError, isAboutContent, LogshipError, resetError, resultError, RolledBack } from "./errors.js";
@@ -73,7 +81,8 @@ type Session = Extract<Joined, { state: "joined" }>;
 
 /** One run or iteration. Each joins by itself, so that of two on one receiver the later fences off the earlier, like another process. */
 class Visit {
-  readonly signal: AbortSignal;
+  readonly #controller: AbortController;
+  readonly #callers: AbortSignal | undefined;
   readonly op: string = newToken();
   session: Promise<Session> | undefined;
   /** Files that were delivered, and those of them whose end is stored. */
@@ -82,8 +91,15 @@ class Visit {
   /** How often the server lacked data that it had confirmed. */
   losses = 0;
 
-  constructor(signal: AbortSignal) {
-    this.signal = signal;
+  constructor(controller: AbortController, callers?: AbortSignal) {
+    this.#controller = controller;
+    this.#callers = callers;
+  }
+
+  /** Looks at the caller's signal, too: nothing listens to that any more when the iteration has ended. */
+  get signal(): AbortSignal {
+    if (this.#callers?.aborted) this.#controller.abort(this.#callers.reason);
+    return this.#controller.signal;
   }
 }
 
@@ -131,9 +147,9 @@ export class Receiver extends Processor<ReceiverEvents> {
     const own = optionsObject<ReceiveOptions>("options", options, ["signal", "concurrency", "until"]);
     const count = concurrencyOption(own.concurrency);
     const facts = (): object => ({ channel: this.channel });
-    return await this.#hub.task("logship.receive", facts, own.signal, async ({ signal, controller }) => {
+    return await this.#hub.task("logship.receive", facts, own.signal, async ({ controller }) => {
       const summary = { files: 0, lines: 0 };
-      const visit = new Visit(signal);
+      const visit = new Visit(controller);
       const seen = this.#seen(untilOption(own.until), visit);
       await together(count, controller, async () => {
         for await (const file of shared(seen)) await this.#process(file, handler, visit, summary);
@@ -155,17 +171,20 @@ export class Receiver extends Processor<ReceiverEvents> {
    */
   async *files(options: FilesOptions = {}): AsyncGenerator<ReceivedFile, void, undefined> {
     const own = optionsObject<FilesOptions>("options", options, ["signal", "until"]);
-    const { signal, controller, unlink } = this.#hub.link(own.signal);
+    const callers = signalOption("signal", own.signal);
+    const { controller, unlink } = this.#hub.link(undefined);
+    const leave = onAbort(callers, () => controller.abort(callers?.reason));
     let why: unknown = new KitClosedError("The iteration");
     try {
-      const visit = new Visit(signal);
+      const visit = new Visit(controller, callers);
       for await (const seen of this.#seen(untilOption(own.until), visit)) yield this.#received(seen, visit);
       why = undefined;
     } catch (error) {
       why = error;
       throw error;
     } finally {
-      // Files may be read beyond the end of an iteration, until the next one has ended. Leaving it early ends their prefetching.
+      leave();
+      // Files may be read beyond the end of an iteration: `close()` ends that until the next one has ended. Leaving it early ends it at once.
       this.#unlink();
       this.#unlink = why === undefined ? unlink : () => undefined;
       if (why !== undefined) {
@@ -181,9 +200,9 @@ export class Receiver extends Processor<ReceiverEvents> {
    */
   async redo(): Promise<string[]> {
     const facts = (): object => ({ channel: this.channel });
-    return await this.#hub.task("logship.redo", facts, undefined, async ({ signal }) => {
+    return await this.#hub.task("logship.redo", facts, undefined, async ({ controller }) => {
       const names: string[] = [];
-      const visit = new Visit(signal);
+      const visit = new Visit(controller);
       for (let { after } = await this.#join(visit); ;) {
         const { files } = await this.#look(after, filesAtOnce, visit);
         for (const seen of files) {
@@ -291,10 +310,11 @@ export class Receiver extends Processor<ReceiverEvents> {
   }
 
   #downloadOf(seen: SeenFile, visit: Visit): Download {
-    const { signal } = visit;
     const source: DownloadSource = {
       hub: this.#hub,
-      signal,
+      get signal() {
+        return visit.signal;
+      },
       prefetchBytes: this.#resolved.prefetchBytes,
       grown: async (known) => {
         for (;;) {
@@ -302,7 +322,7 @@ export class Receiver extends Processor<ReceiverEvents> {
           const file = await this.#again(seen.id, visit);
           if (!file) throw resetError("The file", seen.name);
           if (file.chunks > known || file.isSealed) return file;
-          await this.#hub.until("data", mark, signal);
+          await this.#hub.until("data", mark, visit.signal);
         }
       },
       explainMissing: async () => {

@@ -166,7 +166,7 @@ describe("kit inspect logship", () => {
     const { redis: connection } = await callOf();
     const { data, facts, table } = await logshipInspector.look(inspectCall(connection, redis.prefix), "web");
     expect(data).toMatchObject({ channel: null, job: [{ name: "1.log", isDone: true, lines: 10 }] });
-    expect([facts?.[1], table?.rows.length]).toEqual([["job", "1 of 1 files done"], 1]);
+    expect([facts?.[1], table?.rows.length]).toEqual([["job", "1 of 1 file done"], 1]);
     const none = await logshipInspector.look(inspectCall(connection, redis.prefix), "none");
     expect(none.facts?.at(-1)).toEqual(["state", "there is no job and no channel of this name"]);
   });
