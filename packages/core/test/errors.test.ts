@@ -30,6 +30,7 @@ const forms: readonly [server: string, wrap: (reply: string) => string][] = [
     "Redis 6.2, shared errors",
     (reply) => `ERR Error running script (call to f_${sha}): @user_script:12: @user_script: 12: -${reply}`,
   ],
+  ["Valkey 9", (reply) => `${reply} script: on @user_script:12.`],
   ["Redis 7.2 and Valkey, inside a function", (reply) => `${reply} script: popIf, on @user_function:12.`],
   ["a proxy", (reply) => reply.replace(/^(?!ERR )/, "ERR ")],
   ["a proxy, inside a script", (reply) => `${reply.replace(/^(?!ERR )/, "ERR ")} script: ${sha}, on @user_script:12.`],
@@ -49,6 +50,7 @@ const replies: readonly [reply: string, code: string, retryable: boolean][] = [
   ["ASK 866 127.0.0.1:7001", "KIT_CLUSTER", true],
   ["CROSSSLOT Keys in request don't hash to the same slot", "KIT_CLUSTER", false],
   ["ERR Script attempted to access a non local key in a cluster node", "KIT_CLUSTER", true],
+  ["ERR Attempted to access a non local key in a cluster node", "KIT_CLUSTER", true],
   ["ERR Script attempted to access keys that do not hash to the same slot", "KIT_CLUSTER", false],
   ["NOREPLICAS Not enough good replicas to write.", "KIT_SERVER", true],
   [

@@ -233,7 +233,7 @@ export const reasonOf = (error: unknown): string => {
  * A script ended at a key that its node does not have (any more), since the slot is moving: by a script that touches a key again
  * that it has removed, after some of its writes.
  */
-const brokenOff = /^(ERR )?Script attempted to access a non local key/;
+const brokenOff = /^(ERR )?(Script a|A)ttempted to access a non local key/;
 
 /** Whether a script ended before its end, perhaps after some of its writes. */
 export const isBrokenOff = (text: string): boolean => brokenOff.test(text);
@@ -288,12 +288,12 @@ const serverCodes: readonly (readonly [RegExp, CoreErrorCode, string, boolean])[
 /**
  * The server's own words, without the frames around them; replies are known by these words alone. Redis 6.2 wraps an error
  * inside a script into `ERR Error running script (call to f_…): @user_script:5: -OOM …`; later versions append
- * `script: …, on @user_script:5.` A proxy puts `ERR` before a code.
+ * `script: …, on @user_script:5.`, Valkey 9 `script: on @user_script:5.` A proxy puts `ERR` before a code.
  */
 export const replyOf = (message: string): string =>
   message
     .replace(/^ERR Error running script.*?@user_script: ?\d+: -?(?=[A-Z])/s, "")
-    .replace(/ script: \S+, on @.*$/s, "")
+    .replace(/ script: (\S+, )?on @.*$/s, "")
     .replace(/^ERR (?=[A-Z_]{3,}\b)/, "");
 
 export const isReplyError = (error: unknown): error is Error => error instanceof Error && error.name === "ReplyError";
