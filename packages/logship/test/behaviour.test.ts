@@ -2,7 +2,6 @@ import { useRedis } from "@kit/testing";
 import { guardUsers } from "@tooling/vitest/helpers";
 import * as vitest from "vitest";
 import { describe } from "vitest";
-import { aclBehaviour } from "./acl-behaviour.js";
 import { asideBehaviour } from "./aside-behaviour.js";
 import { user } from "./acl.js";
 import { channelBehaviour } from "./channel-behaviour.js";
@@ -16,9 +15,4 @@ describe("on a single server, as its ACL user", () => {
   jobBehaviour(redis, fixture);
   channelBehaviour(redis, fixture);
   asideBehaviour(fixture);
-});
-
-describe("on a single server", () => {
-  const redis = useRedis(vitest, { permanentKeys: ["*"] });
-  aclBehaviour(redis, fixtureOf(redis));
 });

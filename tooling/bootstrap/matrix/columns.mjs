@@ -56,6 +56,15 @@ export const columns = [
   { kind: "client", name: "ioredis-5.4", version: "5.4.0" },
 ];
 
+/**
+ * `npm run matrix -- newest`, a part of every CI run: on the newest server a file of each package's tests, which runs nearly all
+ * of its commands (a package has one of these).
+ */
+export const newest = {
+  column: "valkey-9",
+  files: ["/acl.test.ts", "/script.test.ts", "/doctor-access.test.ts", "/node.test.ts"],
+};
+
 /** What a column does, in a line. @param {Column} column */
 export const about = (column) => {
   if (column.kind === "server")

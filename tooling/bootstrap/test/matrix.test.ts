@@ -1,6 +1,7 @@
+import { existsSync } from "node:fs";
 import { delimiter, join } from "node:path";
 import { describe, expect, it, vi } from "vitest";
-import { about, columns, type ServerColumn } from "../matrix/columns.mjs";
+import { about, columns, newest, type ServerColumn } from "../matrix/columns.mjs";
 import { matrix } from "../matrix/index.mjs";
 import { serverOf } from "../matrix/servers.mjs";
 import { smoke } from "../matrix/smoke.mjs";
@@ -33,6 +34,14 @@ describe("the matrix", () => {
       );
     },
   );
+});
+
+it("the short run has a file of each package's tests", () => {
+  const without = publicPackages().filter(
+    ({ folder }) => !newest.files.some((file) => existsSync(join(folder, "test", file))),
+  );
+  expect(without.map(({ manifest }) => manifest.name)).toEqual([]);
+  expect(columns.map(({ name }) => name)).toContain(newest.column);
 });
 
 describe("the server of a column", () => {
