@@ -69,7 +69,8 @@ describe("executor: a client that is not ready", () => {
   });
 
   it("does not hand a command to a socket that is closing: it would run after the next connect", async () => {
-    const client = redis.connect({ retryStrategy: () => 400 });
+    // Longer than the second that a call gets once more after a stall of the event loop.
+    const client = redis.connect({ retryStrategy: () => 1_500 });
     await client.ping();
     // As between the end of the stream and its close: ioredis still says ready, and would keep the command.
     client.stream.end();
