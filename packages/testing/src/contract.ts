@@ -1,4 +1,5 @@
 import { commandOf62, type KeyPositions, type OptionLimits } from "./commands.js";
+import { writtenFractions } from "./fractions.js";
 import { declarations, freeNames, isIdentifier, isText, redisCalls, tokenize, type Token } from "./lua.js";
 
 /** A script as `contract` judges it. */
@@ -53,6 +54,9 @@ export interface CommandRunner {
  * No key may be built in Lua. That is judged by sight: the key argument of a command must not be a text, contain `..`
  * or a call other than `unpack`, nor be a local that was given ARGV, a concatenation or the result of a call.
  * Parameters of functions are trusted, and so are the keys of commands that count them (`ZUNION`, `XREAD`).
+ *
+ * No result of a division, of `^`, or of a number like `1e6` may reach a command, `..` or `tostring` but through `math.floor`,
+ * `math.ceil` or `string.format`: where Lua 5.1 writes `2`, the Lua 5.4 of some servers writes `2.0`. That is judged by sight, too.
  *
  * @example
  * expect(await contract(scripts, redis.server)).toEqual([]);
@@ -193,6 +197,7 @@ function checkMain(script: ScriptContract, source: string, given: ReadonlySet<st
   const keyNames = new Set(script.keys.map(plainName));
   const untrusted = operands.filter((name) => !keyNames.has(name));
   problems.push(...checkNames(tokens, new Set([...given, ...operands])), ...checkCalls(tokens, untrusted));
+  problems.push(...checkFractions(tokens));
   return problems;
 }
 
@@ -263,7 +268,7 @@ function checkLibrary(source: string, given: ReadonlySet<string>): string[] {
   }
   for (const defined of defines) if (!own.has(defined)) problems.push(`it does not define ${defined}`);
   for (const list of usesOfOperandLists(tokens)) problems.push(`it uses ${list}`);
-  problems.push(...checkNames(tokens, new Set(needs)), ...checkCalls(tokens, []));
+  problems.push(...checkNames(tokens, new Set(needs)), ...checkCalls(tokens, []), ...checkFractions(tokens));
   return problems.map((problem) => `${name}: ${problem}`);
 }
 
@@ -319,6 +324,9 @@ function checkOptions(name: string, args: readonly (readonly Token[])[], limits:
   }
   return problems;
 }
+
+const checkFractions = (tokens: readonly Token[]): string[] =>
+  writtenFractions(tokens).map((text) => `it writes a number that may have a fraction, as 2.0 in Lua 5.4: ${text}`);
 
 const isNumeric = (text: string): boolean => text !== "" && !Number.isNaN(Number(text));
 

@@ -125,7 +125,7 @@ function declaredAfter(tokens: readonly Token[], start: number, isLoop: boolean)
 const STATEMENT_ENDS: readonly string[] = "; local return end if then else elseif for while do until repeat".split(" ");
 
 /** From `start` to the end of the statement: of its line and of all brackets opened there; of a loop's head, to `do`. */
-function expressionAt(tokens: readonly Token[], start: number, isLoop: boolean): Token[] {
+export function expressionAt(tokens: readonly Token[], start: number, isLoop: boolean): Token[] {
   const value: Token[] = [];
   let depth = 0;
   for (let at = start; at < tokens.length; at += 1) {

@@ -183,6 +183,34 @@ redis.call("TIME")`;
     expect(await ofBody(body)).toEqual([]);
   });
 
+  it.each([
+    [`redis.call("SET", lease, leaseMs / 2)`, "leaseMs / 2"],
+    [`redis.call("SET", lease, leaseMs * 1e3)`, "leaseMs * 1e3"],
+    [`redis.call("SET", lease, token .. leaseMs / 2 .. "x")`, "leaseMs / 2"],
+    [`redis.call("SET", lease, (leaseMs + 1) ^ 2 .. token)`, "( leaseMs + 1 ) ^ 2"],
+    [`local part = math.max(1, leaseMs / 2)\nredis.call("SET", lease, part)`, "part"],
+    [`local whole, part = 2, leaseMs / 2\nredis.call("SET", lease, whole .. ":" .. part)`, "part"],
+    [`local part\npart = leaseMs / 2\nlocal more = part + 1\nredis.call("SET", lease, tostring(more))`, "more"],
+    [`local part = token and math.sqrt(leaseMs) or 0\nredis.call("SET", lease, "x" .. part)`, "part"],
+  ])("finds a number that Lua 5.4 would write with a fraction: %s", async (body, shown) => {
+    expect(await ofBody(body)).toEqual([
+      `lock.extend: it writes a number that may have a fraction, as 2.0 in Lua 5.4: ${shown}`,
+    ]);
+  });
+
+  it.each([
+    `redis.call("SET", lease, math.floor(leaseMs / 2) .. token)`,
+    `redis.call("SET", lease, string.format("%.17g", leaseMs / 2))`,
+    `redis.call("SET", lease, leaseMs / 2 > 3 and 1 or 2)`,
+    `local part = leaseMs / 2\nredis.call("SET", lease, ({ token })[part] .. #token)`,
+    `local part = leaseMs / 2\nlocal is = part > 1 and "a" or "b"\nredis.call("SET", lease, is .. token)`,
+    `for i = 1, leaseMs / 2 do redis.call("SET", lease, "x" .. i) end`,
+    `local half = leaseMs / 2\nlocal list = { half = "x" }\nredis.call("SET", lease, list.half .. "/")\nlist.half = half`,
+    `local part = leaseMs / 2\nlocal other = token\nother = other .. "x"\npart = part + 1`,
+  ])("accepts a number that both write alike: %s", async (body) => {
+    expect(await ofBody(body)).toEqual([]);
+  });
+
   it("finds commands that nobody can see", async () => {
     expect(await ofBody(`local cmd = "GET"\nredis.call(cmd, lease)`)).toEqual([
       "lock.extend: it runs a command by a name that is no text: redis.call(cmd, ...)",
