@@ -195,7 +195,7 @@ export class Intake {
 
   /**
    * Returns jobs to the front of the queue, in the order in which they were taken. While the worker closes, those that follow one by one
-   * keep that order, too. Where this fails, their leases end by themselves.
+   * keep that order, too. Where this fails, their leases end by themselves. `settle()` waits for it.
    */
   async handBack(jobs: readonly TakenJob[]): Promise<void> {
     if (jobs.length === 0) return;
@@ -205,7 +205,7 @@ export class Intake {
     }
     this.#returning++;
     const sorted = jobs.toSorted((a, b) => a.order - b.order);
-    while (sorted.length > 0) {
+    while (sorted.length > 0 && !this.#isDisposed) {
       const [first] = sorted;
       const place = this.#returned.findLastIndex(({ order }) => order < (first?.order ?? 0)) + 1;
       const next = this.#returned[place]?.order ?? Infinity;

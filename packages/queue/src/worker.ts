@@ -242,7 +242,8 @@ export class Worker extends TypedEmitter<WorkerEvents> implements AsyncDisposabl
     const reason = new KitClosedError(`The worker of queue ${JSON.stringify(this.#queueName)}`);
     const isRunning = ({ state }: TakenJob): boolean => state === "running";
     for (const job of this.#intake.leases.jobs.filter(isRunning)) job.announceClosing(reason);
-    await this.#handBack(this.#buffer.splice(0));
+    // A handler that closes its worker is called while its job is still in the buffer. The server may be silent: `settle` waits for it.
+    void this.#handBack(this.#buffer.splice(0).filter(({ state }) => state === "held"));
     this.#turn?.changed();
     await this.#rest.until(deadline);
     if (!this.#isAtRest) {
@@ -250,7 +251,7 @@ export class Worker extends TypedEmitter<WorkerEvents> implements AsyncDisposabl
       const { isEnded } = this.#commands.context.executor;
       await this.#rest.until(Deadline.in(isEnded ? endedGraceMs : this.#settings.abortGraceMs));
       // All jobs that have not ended yet.
-      await this.#intake.handBack(this.#intake.leases.jobs.filter(({ state }) => state !== "ending"));
+      void this.#intake.handBack(this.#intake.leases.jobs.filter(({ state }) => state !== "ending"));
     }
     await this.#intake.settle(Deadline.in(this.#queue.deadlineMs));
     this.#intake.dispose();

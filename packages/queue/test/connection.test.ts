@@ -260,6 +260,27 @@ describe("a queue whose connections break", () => {
     expect(runs.data).toEqual([0, 1, 2, 3]);
   });
 
+  it("aborts its handlers at the end of the time to close, though the server is silent about the jobs that go back", async () => {
+    const { proxy, queue } = await proxied(30_000);
+    await make().addAll(Array.from({ length: 2_000 }, (_, data) => ({ name: "job", data })));
+    let closed: Promise<void> | undefined;
+    const reasons: unknown[] = [];
+    const worker = work(queue, async ({ data, signal }) => {
+      // Of the later ones some are in hand by then.
+      if ((data as number) < 1_000) return;
+      proxy.down.hole = true;
+      await Promise.resolve();
+      closed ??= worker.close({ timeoutMs: 100 });
+      reasons.push(await aborted(signal));
+      proxy.heal();
+      proxy.resetAll();
+    });
+    worker.on("error", () => undefined);
+    // Its lease would end later, and sooner than the deadline of the call that hands jobs back.
+    await eventually(() => expect(reasons).toMatchObject([{ code: "KIT_CLOSED" }]));
+    await closed;
+  });
+
   it("runs a delayed job in time though the request of its look is lost", async () => {
     const { proxy, queue } = await proxied();
     const runs = new Runs();
