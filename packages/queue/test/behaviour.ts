@@ -1025,6 +1025,20 @@ export const queueBehaviour = (mode: RedisMode, login?: Login): void => {
         const queue = make({ maxAttempts: 1 });
         const { promise, open } = latch();
         const order: string[] = [];
+      it("keeps the job of a handler that closes its worker, and runs it once", async () => {
+        const [queue, runs] = [make(), new Runs()];
+        let closed: Promise<void> | undefined;
+        const worker = work(queue, (job) => {
+          runs.handler(job);
+          closed = worker.close();
+        });
+        await queue.addAll([1, 2].map((data) => ({ name: "job", data })));
+        await runs.until(1);
+        await closed;
+        expect(await fixture().counts()).toMatchObject({ jobs: 1, waiting: 1, leases: 0 });
+        expect(runs.data).toEqual([1]);
+      });
+
         const old = work(
           queue,
           async ({ signal }) => {
