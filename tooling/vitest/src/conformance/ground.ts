@@ -64,7 +64,7 @@ export interface Ground {
     defer(close: () => unknown): void;
   };
   connect(options: { url: string; deadlineMs: number }): Promise<object>;
-  startRedis(options: { password?: string; replicas?: number }): Promise<Server>;
+  startRedis(options: { mode?: "cluster"; password?: string; replicas?: number }): Promise<Server>;
   readonly FaultProxy: { start(options: { port: number }): Promise<Proxy> };
   eventually<T>(look: () => T | Promise<T>, options?: { timeoutMs: number }): Promise<T>;
 }

@@ -238,11 +238,14 @@ const brokenOff = /^(ERR )?(Script a|A)ttempted to access a non local key/;
 /** Whether a script ended before its end, perhaps after some of its writes. */
 export const isBrokenOff = (text: string): boolean => brokenOff.test(text);
 
-/** Whether a call failed since the slot of its keys is moving, or has just moved: that passes when all its keys have. */
+/**
+ * Whether a call failed since the slot of its keys is moving, or has just moved: that passes when all its keys have, unless
+ * the client cannot follow.
+ */
 export const isSlotMoving = (error: unknown): boolean => {
-  const { cause } = (error ?? {}) as { cause?: unknown };
+  const { cause, retryable } = (error ?? {}) as { cause?: unknown; retryable?: unknown };
   const text = replyOf(cause instanceof Error ? cause.message : "");
-  return /^(TRYAGAIN|ASK|MOVED)\b/.test(text) || isBrokenOff(text);
+  return /^(TRYAGAIN|ASK)\b/.test(text) || (/^MOVED\b/.test(text) && retryable !== false) || isBrokenOff(text);
 };
 
 /** The others are what a script gets: up to Redis 7.0, and since. */

@@ -15,7 +15,7 @@ import { answered } from "../connection/dedicated.js";
 import {
   isBrokenOff,
   isReplyError,
-  type KitError,
+  KitError,
   KitUnavailableError,
   KitUnknownOutcomeError,
   originOf,
@@ -221,6 +221,8 @@ export class CommandExecutor {
         if (text.startsWith("NOSCRIPT")) throw reply;
         const isPartial = isBrokenOff(text);
         call.maybeSent ||= isPartial;
+        if (this.#isShared && text.startsWith("MOVED") && !isClusterClient(this.client))
+          throw this.#failure(call, elsewhere(call, reply));
         if (!(isPartial || passingRefusal.test(text)) || !this.#isShared) throw this.#failure(call, reply);
         if (call.maybeSent && !call.idempotent) throw this.#failure(call, reply);
         refusal = reply;
@@ -377,6 +379,14 @@ export class CommandExecutor {
     for (const listener of this.#dropListeners) listener();
   };
 }
+
+/** Only a Cluster client can follow a slot to its node. */
+const elsewhere = ({ what }: Call, reply: Error): KitError =>
+  new KitError(
+    "KIT_CLUSTER",
+    `${what} failed: another node of the Cluster serves its keys, and the client is not a Cluster client`,
+    { cause: safeCause(reply) },
+  );
 
 /** Whether the client speaks RESP2, and takes nothing else while it is subscribed. */
 const isSubscribed = (error: unknown): boolean => String(error).includes("in subscriber mode");

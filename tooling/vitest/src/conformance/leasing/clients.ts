@@ -7,7 +7,7 @@ import type { Leasing } from "./leasing.js";
 
 /** Borrowed clients: their second connection, their rights, and their waiters after a lost connection. */
 export const describeLeaseClients = (leasing: Leasing): void => {
-  const { redis, eventually } = leasing.ground;
+  const { redis, eventually, startRedis } = leasing.ground;
   const subscribers = (): Promise<number> => inboxes(redis.server.nodes);
   const until = async (wanted: number): Promise<void> =>
     await eventually(async () => expect(await subscribers()).toBe(wanted));
@@ -173,6 +173,27 @@ export const describeLeaseClients = (leasing: Leasing): void => {
       const { awakeMs, value } = await timed(rejection(leaser.acquire({ waitMs: 100 })));
       expect(value).toMatchObject({ code: "KIT_UNAVAILABLE" });
       expect(awakeMs).toBeLessThan(promptMs);
+    });
+  });
+
+  describe("a client of one node of a Cluster that is no Cluster client", () => {
+    it("is refused at once where another node serves the name", async () => {
+      const server = await startRedis({ mode: "cluster" });
+      redis.defer(() => server.stop());
+      const key = leasing.heldKey(leasing.name);
+      const answers = await Promise.all(
+        server.nodes.map(async (node) => String(await node.call("EXISTS", key).catch((error: unknown) => error))),
+      );
+      const other = server.nodes[answers.findIndex((answer) => answer.includes("MOVED"))]!;
+      const leaser = leasing.on(redis.connect({ port: other.port }));
+      const refusal = {
+        code: "KIT_CLUSTER",
+        retryable: false,
+        message: expect.stringContaining("the client is not a Cluster client") as unknown,
+      };
+      expect(await rejection(leaser.acquire({ waitMs: 3_000 }))).toMatchObject(refusal);
+      expect(await rejection(leaser.acquire())).toMatchObject(refusal);
+      expect(await rejection(leaser.tryAcquire())).toMatchObject(refusal);
     });
   });
 
