@@ -27,7 +27,18 @@ describe("a version", () => {
   });
 
   it("that has no fix in its branch is told the next one", () => {
-    expect(judgeVersion("redis", "7.0.15").fix).toMatch(/^Upgrade to 7\.2\.11 or newer/);
+    expect(judgeVersion("redis", "7.0.14").fix).toMatch(/^Upgrade to 7\.2\.11 or newer; of a distribution's package/);
+  });
+
+  it.each([
+    ["redis", "7.0.15", "5:7.0.15-1~deb12u6"],
+    ["redis", "8.0.2", "5:8.0.2-3+deb13u1"],
+    ["valkey", "8.1.1", "8.1.1+dfsg1-3+deb13u1"],
+  ] as const)("that kit itself is tested on says so: %s %s", (server, version, fixed) => {
+    const { fix } = judgeVersion(server, version);
+    expect(fix).toContain(
+      `Debian's package, on which kit is tested, has the fixes without the number from ${fixed} on (dpkg -s ${server}-server).`,
+    );
   });
 });
 

@@ -9,6 +9,15 @@ const patched: Readonly<Record<string, readonly string[]>> = {
   redis: ["6.2.20", "7.2.11", "7.4.6", "8.0.4", "8.2.2"],
   valkey: ["7.2.11", "8.0.6", "8.1.4"],
 };
+/**
+ * Debian's packages of versions that have the faults by their number: from which on they have the fixes all the same. The
+ * packages of kit are tested on these servers.
+ */
+const byDebian: Readonly<Record<string, string>> = {
+  "redis 7.0.15": "5:7.0.15-1~deb12u6",
+  "redis 8.0.2": "5:8.0.2-3+deb13u1",
+  "valkey 8.1.1": "8.1.1+dfsg1-3+deb13u1",
+};
 const oldest: Readonly<Record<string, string>> = { redis: "6.2.0", valkey: "7.2.0" };
 
 const compare = (a: string, b: string): number => {
@@ -31,9 +40,13 @@ export const judgeVersion = (server: "redis" | "valkey", version: string): Findi
   const isNewer = compare(version, fixes.at(-1) ?? "") > 0;
   if (branch ? compare(version, branch) >= 0 : isNewer) return ok(`${name}`);
   const wanted = branch ?? fixes.find((fix) => compare(fix, version) > 0) ?? "";
+  const fixed = byDebian[`${server} ${version}`];
+  const without = fixed
+    ? `Debian's package, on which kit is tested, has the fixes without the number from ${fixed} on (dpkg -s ${server}-server).`
+    : "of a distribution's package see whether it has the fixes without the number.";
   return warning(
     `${name} by its number has faults by which a script can run code in the server (CVE-2025-49844 and older)`,
-    `Upgrade to ${wanted} or newer; of a distribution's package see whether it has the fixes without the number.`,
+    `Upgrade to ${wanted} or newer; ${without}`,
   );
 };
 
