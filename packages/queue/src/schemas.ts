@@ -24,7 +24,7 @@ const reasonOf = (issues: NonNullable<Verdict["issues"]>): string => {
 };
 
 export const isThenable = (value: unknown): value is PromiseLike<unknown> =>
-  typeof value === "object" && value !== null && typeof (value as { then?: unknown }).then === "function";
+  typeof (value as { then?: unknown } | null | undefined)?.then === "function";
 
 const checkedOf = (verdict: Verdict): Checked =>
   verdict.issues ? { isValid: false, reason: reasonOf(verdict.issues) } : { isValid: true, value: verdict.value };

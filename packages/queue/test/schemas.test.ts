@@ -24,6 +24,12 @@ const kinds: readonly (readonly [string, Validate])[] = [
   // No native Promise, as of libraries with promises of their own.
   // oxlint-disable-next-line unicorn/no-thenable
   ["by a foreign thenable", (value) => ({ then: (done: (verdict: unknown) => unknown) => done(mail(value)) }) as never],
+  [
+    "by a thenable that is a function",
+    (value) =>
+      // oxlint-disable-next-line unicorn/no-thenable
+      Object.assign(() => undefined, { then: (done: (verdict: unknown) => unknown) => done(mail(value)) }) as never,
+  ],
 ];
 
 describe.each(kinds)("a schema that answers %s", (_when, validate) => {
