@@ -1,5 +1,5 @@
-import { KitError } from "@kit/core";
 import {
+  asKitError,
   backoffMs,
   Deadline,
   type ExclusiveConnection,
@@ -62,7 +62,7 @@ export class Waiter {
     } catch (error) {
       this.#return();
       if (this.#closing.signal.aborted) return woken;
-      if (error instanceof KitError) this.#outage.failed("waiting", error);
+      this.#outage.failed("waiting", asKitError(error, "Waiting for work"));
       await pause(backoffMs(++this.#failures + 1, 50, 1_000), this.#closing.signal).catch(() => undefined);
       return woken;
     }
@@ -100,13 +100,13 @@ export class Waiter {
     // Both are sent in the same turn, so that no other command comes between them.
     const stepping = this.#commands.step(request, {}, { deadlineMs, executor: connection.executor });
     const [popped, stepped] = await Promise.allSettled([popping, stepping]);
-    if (popped.status === "rejected") connection.misrouted(messageOf(popped.reason));
+    const refusal = popped.status === "rejected" ? (popped.reason as Error) : undefined;
+    if (refusal) connection.misrouted(refusal.message);
     if (stepped.status === "rejected") {
       if (isUnknown(stepped.reason)) this.#onLost(request.fence);
       throw stepped.reason;
     }
     const marker = popped.status === "fulfilled" ? (popped.value as readonly unknown[] | null)?.[1] : undefined;
-    const refusal = popped.status === "rejected" ? (popped.reason as Error) : undefined;
     return { marker: marker as Marker | undefined, reply: stepped.value, sentAt, refusal };
   }
 
@@ -115,5 +115,3 @@ export class Waiter {
     this.#connection = undefined;
   }
 }
-
-const messageOf = (error: unknown): string => (error instanceof Error ? error.message : "");

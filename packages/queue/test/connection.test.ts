@@ -504,6 +504,27 @@ describe("a queue whose connections break", () => {
       return Number(/cmdstat_bzpopmin:.*rejected_calls=(\d+)/.exec(stats)?.[1] ?? 0);
     };
     await eventually(async () => expect(await tries()).toBeGreaterThan(3));
+  it("says so when it cannot open the connection on which it waits, and works on once it can", async () => {
+    const client = redis.connect() as Redis;
+    let isBroken = true;
+    const broken = (own: Redis): Redis => {
+      const duplicate = own.duplicate.bind(own);
+      own.duplicate = (options) => {
+        if (isBroken && JSON.stringify(options).includes("queue-wait")) throw new TypeError("no more of these");
+        return broken(duplicate(options));
+      };
+      return own;
+    };
+    const [queue, runs] = [on(broken(client)), new Runs()];
+    const errors: string[] = [];
+    work(queue, runs.handler).on("error", ({ code, message }) => errors.push(`${code} ${message}`));
+    await eventually(() => expect(errors).toEqual(["KIT_UNEXPECTED Waiting for work failed: no more of these"]));
+    isBroken = false;
+    await fixture.untilParked(1);
+    await queue.add("job", 1);
+    await runs.until(1);
+  });
+
     // A worker that does not pause makes thousands.
     expect(await tries()).toBeLessThan(40);
     expect(refused).toEqual([expect.stringMatching(/^KIT_SERVER .* failed: the server refuses writes/)]);
