@@ -74,7 +74,7 @@ export class Producer {
     this.#batcher = new Batcher<Item, string | readonly string[]>({
       send: (items, deadline) => this.#send(items, deadline),
       deadlineMs,
-      late: (item, wasSent) => this.#late(item, wasSent),
+      late: (item, wasSent, stall) => this.#late(item, wasSent, stall && ` (no reply${stall})`),
       full: this.#full,
       owner: `Queue ${JSON.stringify(name)}`,
       maxItems: maxAdded,
@@ -180,27 +180,31 @@ export class Producer {
     }
   }
 
-  #late(item: Item, wasSent: boolean): Error {
+  #late(item: Item, wasSent: boolean, reason: string): Error {
     const jobs = [item].flat() as [NewJob];
     const [first] = jobs;
     if (!first.isRepeat && (!wasSent || first.call === undefined)) {
       for (const job of jobs) job.isGivenUp = true;
-      return this.#notAdded();
+      return this.#notAdded(reason);
     }
     this.#mustRetire = true;
-    return unknownOutcome(first);
+    return unknownOutcome(first, undefined, reason);
   }
 
   /** The queue could not be opened. A repeat keeps its `op`: an earlier call may have added the job. */
   #unsent(item: Item, refusal: Error): Error {
     const [first] = [item].flat() as [NewJob];
     if (first.isRepeat) return unknownOutcome(first, refusal);
-    return isUnknown(refusal) ? this.#notAdded(refusal) : refusal;
+    return isUnknown(refusal) ? this.#notAdded("", refusal) : refusal;
   }
 
-  #notAdded(cause?: Error): KitUnavailableError {
+  #notAdded(reason: string, cause?: Error): KitUnavailableError {
     const address = addressOf(this.#commands.context.client);
-    return new KitUnavailableError(`No answer from Redis at ${address} in time: the job was not added`, address, cause);
+    return new KitUnavailableError(
+      `No answer from Redis at ${address} in time${reason}: the job was not added`,
+      address,
+      cause,
+    );
   }
 
   /** The server's time, or our own until it is known: for `addedAt`, and for the order of producers. */
@@ -218,9 +222,9 @@ export class Producer {
   }
 }
 
-const unknownOutcome = (job?: NewJob, cause?: unknown): KitUnknownOutcomeError =>
+const unknownOutcome = (job?: NewJob, cause?: unknown, reason = ""): KitUnknownOutcomeError =>
   new KitUnknownOutcomeError(
-    "It is not known whether a job was added, or has its copies",
+    `It is not known whether a job was added, or has its copies${reason}`,
     job && (job.op ?? `${job.call ?? ""}:${job.id ?? ""}`),
     cause,
   );

@@ -196,6 +196,23 @@ describe("a queue whose connections break", () => {
     expect(runs.data).toEqual([0, 1, 2]);
   });
 
+  it("names the stall of its own event loop after which the server did not answer either", async () => {
+    const [queue, node] = [make({ deadlineMs: 30, maxPending: 2 }), redis.server.nodes[0]!];
+    await eventually(() => queue.add("job", 0));
+    node.pause();
+    const lost = rejection(queue.add("job", 1));
+    // Sent; the next one is not, and waits for its reply.
+    await new Promise(setImmediate);
+    const unsent = rejection(queue.add("job", 2));
+    Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 300);
+    const errors = await Promise.all([lost, unsent]).finally(() => node.resume());
+    const stall = String.raw`\(no reply; the event loop stood still for at least 0\.\d s\)`;
+    expect(errors).toMatchObject([
+      { code: "KIT_UNKNOWN_OUTCOME", message: expect.stringMatching(new RegExp(stall)) as string },
+      { code: "KIT_UNAVAILABLE", message: expect.stringMatching(new RegExp(` in time ${stall}: `)) as string },
+    ]);
+  });
+
   it("gives a caller one outcome of one run, whichever request or reply of its connection is lost", async () => {
     const { proxy, queue } = await proxied();
     queue.on("error", () => undefined);
@@ -243,23 +260,6 @@ describe("a queue whose connections break", () => {
     expect(late).toEqual([]);
   });
 
-  it("continues after the server killed its connections, also the waiting one", async () => {
-    const runs = new Runs();
-    const queue = make();
-    const worker = work(queue, runs.handler);
-    worker.on("error", () => undefined);
-    const node = redis.server.nodes[0]!;
-    for (let round = 0; round < 4; round++) {
-      await eventually(async () => expect(String(await node.call("CLIENT", "LIST"))).toMatch(/cmd=bzpopmin/));
-      const list = String(await node.call("CLIENT", "LIST"));
-      const id = /^id=(\d+) .*cmd=bzpopmin/m.exec(list)?.[1] ?? "";
-      await node.call("CLIENT", "KILL", "ID", id);
-      await queue.add("job", round);
-      await runs.until(round + 1);
-    }
-    expect(runs.data).toEqual([0, 1, 2, 3]);
-  });
-
   it("aborts its handlers at the end of the time to close, though the server is silent about the jobs that go back", async () => {
     const { proxy, queue } = await proxied(30_000);
     await make().addAll(Array.from({ length: 2_000 }, (_, data) => ({ name: "job", data })));
@@ -279,6 +279,23 @@ describe("a queue whose connections break", () => {
     // Its lease would end later, and sooner than the deadline of the call that hands jobs back.
     await eventually(() => expect(reasons).toMatchObject([{ code: "KIT_CLOSED" }]));
     await closed;
+  });
+
+  it("continues after the server killed its connections, also the waiting one", async () => {
+    const runs = new Runs();
+    const queue = make();
+    const worker = work(queue, runs.handler);
+    worker.on("error", () => undefined);
+    const node = redis.server.nodes[0]!;
+    for (let round = 0; round < 4; round++) {
+      await eventually(async () => expect(String(await node.call("CLIENT", "LIST"))).toMatch(/cmd=bzpopmin/));
+      const list = String(await node.call("CLIENT", "LIST"));
+      const id = /^id=(\d+) .*cmd=bzpopmin/m.exec(list)?.[1] ?? "";
+      await node.call("CLIENT", "KILL", "ID", id);
+      await queue.add("job", round);
+      await runs.until(round + 1);
+    }
+    expect(runs.data).toEqual([0, 1, 2, 3]);
   });
 
   it("runs a delayed job in time though the request of its look is lost", async () => {
@@ -487,23 +504,6 @@ describe("a queue whose connections break", () => {
     expect(runs.data).toEqual(["before", "to a master", "after"]);
   });
 
-  it("waits longer each time, and says why, while an idle queue's server refuses the wait", async () => {
-    const queue = make();
-    const runs = new Runs();
-    const refused: string[] = [];
-    work(queue, runs.handler).on("error", ({ code, message }) => refused.push(`${code} ${message}`));
-    await fixture.untilParked(1);
-    const node = redis.server.nodes[0]!;
-    await node.call("CONFIG", "RESETSTAT");
-    await node.call("CONFIG", "SET", "min-replicas-to-write", "1");
-    redis.defer(() => node.call("CONFIG", "SET", "min-replicas-to-write", "0"));
-    const id = /^id=(\d+) .*cmd=bzpopmin/m.exec(String(await node.call("CLIENT", "LIST")))?.[1] ?? "";
-    await node.call("CLIENT", "UNBLOCK", id);
-    const tries = async (): Promise<number> => {
-      const stats = String(await node.call("INFO", "commandstats"));
-      return Number(/cmdstat_bzpopmin:.*rejected_calls=(\d+)/.exec(stats)?.[1] ?? 0);
-    };
-    await eventually(async () => expect(await tries()).toBeGreaterThan(3));
   it("says so when it cannot open the connection on which it waits, and works on once it can", async () => {
     const client = redis.connect() as Redis;
     let isBroken = true;
@@ -525,6 +525,23 @@ describe("a queue whose connections break", () => {
     await runs.until(1);
   });
 
+  it("waits longer each time, and says why, while an idle queue's server refuses the wait", async () => {
+    const queue = make();
+    const runs = new Runs();
+    const refused: string[] = [];
+    work(queue, runs.handler).on("error", ({ code, message }) => refused.push(`${code} ${message}`));
+    await fixture.untilParked(1);
+    const node = redis.server.nodes[0]!;
+    await node.call("CONFIG", "RESETSTAT");
+    await node.call("CONFIG", "SET", "min-replicas-to-write", "1");
+    redis.defer(() => node.call("CONFIG", "SET", "min-replicas-to-write", "0"));
+    const id = /^id=(\d+) .*cmd=bzpopmin/m.exec(String(await node.call("CLIENT", "LIST")))?.[1] ?? "";
+    await node.call("CLIENT", "UNBLOCK", id);
+    const tries = async (): Promise<number> => {
+      const stats = String(await node.call("INFO", "commandstats"));
+      return Number(/cmdstat_bzpopmin:.*rejected_calls=(\d+)/.exec(stats)?.[1] ?? 0);
+    };
+    await eventually(async () => expect(await tries()).toBeGreaterThan(3));
     // A worker that does not pause makes thousands.
     expect(await tries()).toBeLessThan(40);
     expect(refused).toEqual([expect.stringMatching(/^KIT_SERVER .* failed: the server refuses writes/)]);

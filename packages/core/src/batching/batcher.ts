@@ -10,8 +10,11 @@ export interface BatcherOptions<Item, Result> {
   readonly send: (items: readonly Item[], deadline: Deadline) => Promise<readonly (Result | Error)[]>;
   /** How long an item may take from `add` to its result, in milliseconds. */
   readonly deadlineMs: number;
-  /** The error of an item whose time is over. `wasSent`: it may have had its effect. */
-  readonly late: (item: Item, wasSent: boolean) => Error;
+  /**
+   * The error of an item whose time is over. `wasSent`: it may have had its effect. `stall`: the part of its message that names
+   * the stall of the event loop in which the time passed; else empty.
+   */
+  readonly late: (item: Item, wasSent: boolean, stall: string) => Error;
   /** The error of an item for which there is no room. */
   readonly full: (item: Item) => Error;
   /** The name of the owner, for the beginning of a sentence: `Queue "mail"`. */
@@ -222,7 +225,7 @@ export class Batcher<Item, Result> {
         // One of a call under way may have settled before the others.
         if (entry.state === "settled") continue;
         if (entry.deadline.remainingMs > 1) break;
-        this.#fail(entry, this.#options.late(entry.item, entry.state === "sent"));
+        this.#fail(entry, this.#options.late(entry.item, entry.state === "sent", entry.deadline.stall));
       }
       this.#watchLate();
     });
