@@ -59,7 +59,7 @@ const timeEveryMs = 45_000;
 /** How many jobs that were handed back before the server looks for, to put the next one behind. */
 const maxPivots = 16;
 const longestTimerMs = 1_000_000_000;
-const nothing: Demand = { count: 0, sure: 0 };
+export const nothing: Demand = { count: 0, sure: 0 };
 /** How late completed jobs are counted. */
 const countEveryMs = 1_000;
 
@@ -210,7 +210,7 @@ export class Intake {
       const place = this.#returned.findLastIndex(({ order }) => order < (first?.order ?? 0)) + 1;
       const next = this.#returned[place]?.order ?? Infinity;
       const until = sorted.findIndex(({ order }) => order > next);
-      const some = sorted.splice(0, Math.min(until < 0 ? sorted.length : until, maxEnded));
+      const some = sorted.splice(0, until < 0 ? maxEnded : Math.min(until, maxEnded));
       const after = this.#returned.slice(Math.max(0, place - maxPivots), place).toReversed();
       if (!this.#isTaking) this.#returned.splice(place, 0, ...some);
       const args = {
@@ -233,7 +233,7 @@ export class Intake {
 
   dispose(): void {
     this.#isDisposed = true;
-    if (this.#immediate) clearImmediate(this.#immediate);
+    clearImmediate(this.#immediate);
     clearTimeout(this.#retryTimer);
     clearTimeout(this.#timer);
     clearTimeout(this.#countTimer);

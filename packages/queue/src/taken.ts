@@ -93,19 +93,11 @@ export class TakenJob implements Job {
   }
 
   get closing(): AbortSignal {
-    if (!this.#closing) {
-      this.#closing = new AbortController();
-      if (this.#closingReason) this.#closing.abort(this.#closingReason);
-    }
-    return this.#closing.signal;
+    return (this.#closing ??= controllerOf(this.#closingReason)).signal;
   }
 
   get signal(): AbortSignal {
-    if (!this.#controller) {
-      this.#controller = new AbortController();
-      if (this.#reason) this.#controller.abort(this.#reason);
-    }
-    return this.#controller.signal;
+    return (this.#controller ??= controllerOf(this.#reason)).signal;
   }
 
   /** Why its handler should stop; undefined if it should not. */
@@ -132,3 +124,10 @@ export class TakenJob implements Job {
     this.#controller?.abort(reason);
   }
 }
+
+/** Aborted if there is a reason. */
+const controllerOf = (reason: Error | undefined): AbortController => {
+  const controller = new AbortController();
+  if (reason) controller.abort(reason);
+  return controller;
+};

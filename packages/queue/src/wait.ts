@@ -92,11 +92,10 @@ export class Waiter {
   }
 
   async #waitOn(connection: ExclusiveConnection, request: StepRequest): Promise<Woken> {
-    const { keys } = this.#commands;
     const waitMs = longestWaitMs - Math.random() * spreadMs;
     const deadlineMs = waitMs + graceMs;
     const sentAt = performance.now();
-    const popping = connection.call("BZPOPMIN", [keys.wake, (waitMs / 1_000).toFixed(3)], deadlineMs);
+    const popping = connection.call("BZPOPMIN", [this.#commands.keys.wake, (waitMs / 1_000).toFixed(3)], deadlineMs);
     // Both are sent in the same turn, so that no other command comes between them.
     const stepping = this.#commands.step(request, {}, { deadlineMs, executor: connection.executor });
     const [popped, stepped] = await Promise.allSettled([popping, stepping]);

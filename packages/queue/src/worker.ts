@@ -17,7 +17,7 @@ import { JobBackoffError, JobLeaseLostError, JobTimeoutError, UnrecoverableError
 import { recordOf, storedError } from "./failure.js";
 import { type AnyJob, type AnyJobs, handlerMap, type Handlers } from "./handlers.js";
 import { fenceWidth, partsOf } from "./ids.js";
-import { type Demand, type Ending, Intake } from "./intake.js";
+import { type Demand, type Ending, Intake, nothing } from "./intake.js";
 import type { Job } from "./job.js";
 import { concurrencyOption, type QueueSettings, type WorkOptions, type WorkSettings, workSettings } from "./options.js";
 import { hoardMs, Pace } from "./pace.js";
@@ -69,9 +69,6 @@ const realTimers: Timers = (run, ms) => {
   const timer = setTimeout(run, Math.min(ms, 2 ** 31 - 1));
   return () => clearTimeout(timer);
 };
-
-const nothing: Demand = { count: 0, sure: 0 };
-const one: Demand = { count: 1, sure: 1 };
 
 /** What passes by itself is tried again soon. The rest waits for a person: a right, or a setting of the server. */
 const retryMs = ({ retryable }: KitError, attempt: number): number =>
@@ -273,7 +270,7 @@ export class Worker extends TypedEmitter<WorkerEvents> implements AsyncDisposabl
     const atHand = this.#buffer.length + pending;
     const most = concurrency - this.#running - unconfirmed;
     const free = Math.min(most, this.#turn?.free(this) ?? most) - atHand;
-    if (this.#isCareful) return this.#isBarred || free <= 0 || atHand > 0 ? nothing : one;
+    if (this.#isCareful) return this.#isBarred || free <= 0 || atHand > 0 ? nothing : { count: 1, sure: 1 };
     const ahead = strict ? 0 : this.#pace.ahead(concurrency);
     // A few jobs to take ahead are not worth a call.
     if (free <= 0 && free + ahead < ahead / 2) return nothing;

@@ -1021,10 +1021,6 @@ export const queueBehaviour = (mode: RedisMode, login?: Login): void => {
         ]);
       });
 
-      it("keeps the job of an aborted handler leased while it saves its state, and begins it nowhere else", async () => {
-        const queue = make({ maxAttempts: 1 });
-        const { promise, open } = latch();
-        const order: string[] = [];
       it("keeps the job of a handler that closes its worker, and runs it once", async () => {
         const [queue, runs] = [make(), new Runs()];
         let closed: Promise<void> | undefined;
@@ -1039,6 +1035,10 @@ export const queueBehaviour = (mode: RedisMode, login?: Login): void => {
         expect(runs.data).toEqual([1]);
       });
 
+      it("keeps the job of an aborted handler leased while it saves its state, and begins it nowhere else", async () => {
+        const queue = make({ maxAttempts: 1 });
+        const { promise, open } = latch();
+        const order: string[] = [];
         const old = work(
           queue,
           async ({ signal }) => {
@@ -1090,29 +1090,37 @@ export const queueBehaviour = (mode: RedisMode, login?: Login): void => {
         expect(await fixture().counts()).toMatchObject({ waiting: 12, leases: 0, failures: 0 });
       });
 
-      it("hands jobs back in their old order, in whatever order their handlers end", async () => {
-        const queue = make();
-        const latches = Array.from({ length: 5 }, () => latch());
-        const worker = work(
-          queue,
-          async ({ data, closing }) => {
-            await latches[data as number]!.promise;
-            closing.throwIfAborted();
-          },
-          { concurrency: 5 },
-        );
-        await queue.addAll(Array.from({ length: 7 }, (_, data) => ({ name: "job", data, id: `own ${9 - data}` })));
-        await eventually(() => expect(worker.running).toBe(5));
-        const closed = worker.close({ timeoutMs: 600_000 });
-        for (const [index, data] of [2, 0, 3, 1, 4].entries()) {
-          latches[data]!.open();
-          await eventually(async () => expect((await fixture().counts()).waiting).toBe(2 + index + 1));
-        }
-        await closed;
-        expect(await fixture().db.lrange(fixture().keysOf().waiting, 0, -1)).toEqual(
-          Array.from({ length: 7 }, (_, data) => `own ${9 - data}`),
-        );
-      });
+      it.each([0, -7])(
+        "hands jobs of priority %i back in their old order, however their handlers end",
+        async (priority) => {
+          const queue = make();
+          const latches = Array.from({ length: 5 }, () => latch());
+          const worker = work(
+            queue,
+            async ({ data, closing }) => {
+              await latches[data as number]!.promise;
+              closing.throwIfAborted();
+            },
+            { concurrency: 5 },
+          );
+          const jobs = Array.from({ length: 7 }, (_, data) => ({ name: "job", data, id: `own ${9 - data}`, priority }));
+          await queue.addAll(jobs);
+          await eventually(() => expect(worker.running).toBe(5));
+          // Those of the priorities beside it keep their places.
+          await queue.addAll([-1, 1].map((step) => ({ name: "job", id: `next ${step}`, priority: priority + step })));
+          const closed = worker.close({ timeoutMs: 600_000 });
+          for (const [index, data] of [2, 0, 3, 1, 4].entries()) {
+            latches[data]!.open();
+            await eventually(async () => expect((await fixture().counts()).leases).toBe(4 - index));
+          }
+          await closed;
+          const { waiting, prioritised } = fixture().keysOf();
+          const ids = jobs.map(({ id }) => id);
+          const ranked = await fixture().db.zrange(prioritised, "0", "-1");
+          expect(await fixture().db.lrange(waiting, 0, -1)).toEqual(priority === 0 ? ids : []);
+          expect(ranked).toEqual(priority === 0 ? ["next -1", "next 1"] : ["next -1", ...ids, "next 1"]);
+        },
+      );
 
       it("aborts a job that does not end in time, and hands it back to the front without counting an attempt", async () => {
         const [queue, runs] = [make({ maxAttempts: 1 }), new Runs()];

@@ -31,21 +31,36 @@ for member in string.gmatch(members, '[^\n]+') do
     entries[#held] = leasedEntry(member)
   end
 end
-local pivot
-for entry in string.gmatch(#entries > 0 and after or '', '[^\n]+') do
-  pivot = pivot or redis.call('LPOS', waiting, entry, 'MAXLEN', 100) and entry
+-- The jobs up to one near the front of its priority.
+local function frontTo(id, priority)
+  if priority == 0 then return redis.call('LPOS', waiting, id, 'MAXLEN', 100) and { id } end
+  local score = redis.call('ZSCORE', prioritised, id) or '-inf'
+  local front = redis.call('ZRANGEBYSCORE', prioritised, string.format('%.0f', priority * band), score, 'LIMIT', 0, 100)
+  return front[#front] == id and front
 end
-if pivot then
-  local others = {}
+-- By priority: the nearest that is still there.
+local pivots = {}
+for entry in string.gmatch(after, '[^\n]+') do
+  local id, priority = idOf(entry)
+  pivots[priority] = pivots[priority] or frontTo(id, priority)
+end
+local others = entries
+if next(pivots) then
+  others = {}
   for i = #entries, 1, -1 do
-    if string.byte(entries[i]) == 33 then table.insert(others, 1, entries[i])
-    else redis.call('LINSERT', waiting, 'AFTER', pivot, entries[i]) end
+    local id, priority = idOf(entries[i])
+    local pivot = pivots[priority]
+    if not pivot then table.insert(others, 1, entries[i])
+    elseif priority == 0 then redis.call('LINSERT', waiting, 'AFTER', pivot[#pivot], id)
+    else
+      -- These move forward by one, and the job gets the place that this leaves.
+      local place = redis.call('ZSCORE', prioritised, pivot[#pivot])
+      for _, moved in ipairs(pivot) do redis.call('ZADD', prioritised, 'INCR', -1, moved) end
+      redis.call('ZADD', prioritised, place, id)
+    end
   end
-  makeReady(waiting, prioritised, others, true)
-  wakeWorker(wake)
-elseif #entries > 0 then
-  makeReady(waiting, prioritised, entries, true)
-  wakeWorker(wake)
 end
+makeReady(waiting, prioritised, others, true)
+if #entries > 0 then wakeWorker(wake) end
 inBatches(held, function(...) redis.call('ZREM', leases, ...) end)
 return #entries

@@ -2,7 +2,7 @@
 -- It wakes the workers that wait for work.
 --
 -- Needs idOf
--- Defines makeReady, wakeWorker, wakeTimers, inBatches
+-- Defines makeReady, wakeWorker, wakeTimers, inBatches, band
 
 -- `unpack` fails at 8,000; this leaves room, and is even, since arguments may be pairs.
 local maxBatch = 500

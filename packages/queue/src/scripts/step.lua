@@ -169,7 +169,7 @@ local nextDue, nextEnd, promoted, due = -2, -2, 0, {}
 if looks then
   due = redis.call('ZRANGEBYSCORE', delayed, '-inf', string.format('%.0f', now), 'LIMIT', 0, 200)
   nextDue = tonumber(redis.call('ZRANGE', delayed, #due, #due, 'WITHSCORES')[2] or -1)
-  if #due > 0 then makeReady(waiting, prioritised, due, false) end
+  makeReady(waiting, prioritised, due, false)
   promoted = #due
   local maxCrashes = tonumber(string.match(bounds, '^%d+'))
   local ended = redis.call('ZRANGEBYSCORE', leases, '-inf', string.format('%.0f', now), 'LIMIT', 0, 100)
@@ -197,13 +197,13 @@ if looks then
     -- This call ends the others.
     if not isEnding[member] then reclaimed[#reclaimed + 1] = member .. reclaim(member) end
   end
-  if #returned > 0 then makeReady(waiting, prioritised, returned, true) end
+  makeReady(waiting, prioritised, returned, true)
   promoted = promoted + #reclaimed
 end
 if promoted > 0 or #ready > 0 then isRare = true end
 local overdue = (mayHaveDied or upkeep ~= '') and overdueDead(jobs, failures, dead, meta, bounds, now) or {}
 
-local band, ranked, plain = 8589934592, {}, 0
+local ranked, plain = {}, 0
 local rankedLeft = isRare and redis.call('ZCARD', prioritised) or 0
 local function firstWaiting(wanted)
   local ids = redis.call('LRANGE', waiting, 0, wanted - 1)
