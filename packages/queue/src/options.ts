@@ -161,9 +161,10 @@ export interface AddOnceOptions extends AddOptions {
 
 /**
  * Where the job of an id is: `ready` to be taken, `active`, `delayed`, or `dead`. `unsure` is ready or active, where more than 1,000
- * jobs are active; `inspectJob()` searches for it.
+ * jobs are active; `inspectJob()` searches for it. `lost` is in no list of work, since its entry was deleted by hand or evicted: it
+ * does not run until `repairQueue()` finds it. Of a lost job of priority 0 the answer is `ready`, or `unsure`: no list is searched.
  */
-export type HeldState = "ready" | "active" | "delayed" | "dead" | "unsure";
+export type HeldState = "ready" | "active" | "delayed" | "dead" | "lost" | "unsure";
 
 /** The answer of `addOnce()`. */
 export type AddedOnce =

@@ -32,7 +32,7 @@ export const added: Promise<string>[] = [
   // @ts-expect-error no such option
   queue.add("email", { to: "ann" }, { delay: 5 }),
 ];
-export const once: Promise<true | "ready" | "active" | "delayed" | "dead" | "unsure">[] = [
+export const once: Promise<true | "ready" | "active" | "delayed" | "dead" | "lost" | "unsure">[] = [
   queue
     .addOnce("email", { to: "ann" }, { id: "own", delayMs: 5 })
     .then((added) => (added.isAdded ? true : added.state)),

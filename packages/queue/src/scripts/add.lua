@@ -21,8 +21,9 @@
 -- Reply     now                  server time, epoch ms; all are stored, now or by an earlier copy of the call
 --           now, answers         the same as text, if a job has the word `?`; then a line for each of them in order, with its id, a
 --                                tab, and `added` or where the job of this id was: `ready`, `active`, `delayed`, `dead`;
---                                `unsure` ready or active, if more than 1,000 are active; `gone` if an earlier call had it and
---                                its answer is no longer known
+--                                `unsure` ready or active, if more than 1,000 are active; `lost` in no list of work, where that
+--                                can be told without a search of `waiting`; `gone` if an earlier call had it and its answer
+--                                is no longer known
 local jobs = KEYS[1]
 local waiting = KEYS[2]
 local prioritised = KEYS[3]
@@ -101,8 +102,9 @@ local function placeOf(id)
     active = {}
     for _, member in ipairs(redis.call('ZRANGE', once[1], 0, 999)) do active[leasedEntry(member)] = true end
   end
-  if entry ~= id or active[id] then return 'active' end
-  return leased > 1000 and 'unsure' or 'ready'
+  if active[entry] then return 'active' end
+  if leased > 1000 then return entry == id and 'unsure' or 'active' end
+  return entry == id and 'ready' or 'lost'
 end
 
 local answers = ''
