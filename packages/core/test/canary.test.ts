@@ -55,6 +55,8 @@ it("a client that is logged shows where it leads, and not its password", async (
   const { client, proxy } = await guarded();
   expect(inspect(client, { depth: 9, showHidden: true })).toBe(`Redis at 127.0.0.1:${String(proxy.port)} (ready)`);
   expect(inspect({ in: [client] }, { depth: 9, showHidden: true })).not.toContain(canary);
+  for (const pipeline of [client.pipeline(), client.multi()])
+    expect(inspect(pipeline, { depth: 9, showHidden: true })).not.toContain(canary);
   expect(JSON.stringify({ in: client })).toBe(`{"in":"Redis at 127.0.0.1:${String(proxy.port)} (ready)"}`);
 });
 

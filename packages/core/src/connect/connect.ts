@@ -210,6 +210,9 @@ export const connect = async (
   const disconnect = client.disconnect.bind(client) as (reconnect: boolean) => void;
   // ioredis keeps the password in `options`: a client that is logged shows its address and status, and no more.
   const shown = (): string => `Redis at ${addressOf(client)} (${client.status})`;
+  // A pipeline has the options, too. Not enumerable: they are copied for each duplicate.
+  for (const mask of [inspect.custom, "toJSON"])
+    Object.defineProperty((client as NodeClient).options, mask, { value: shown });
   return Object.assign(client, {
     [inspect.custom]: shown,
     toJSON: shown,
