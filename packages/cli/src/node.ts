@@ -1,4 +1,4 @@
-import { infoFields } from "@kit/core/toolkit";
+import { infoFields, isForbidden, isReplyError } from "@kit/core/toolkit";
 import type { Redis, RedisOptions } from "ioredis";
 
 type Settings = Omit<RedisOptions, "replyMapping">;
@@ -31,8 +31,6 @@ export class Silent extends Error {
     this.isNews = isNews;
   }
 }
-
-const isReply = (error: unknown): boolean => error instanceof Error && error.name === "ReplyError";
 
 /** One server process, and what it says of itself. */
 export class ServerNode {
@@ -90,9 +88,9 @@ export class ServerNode {
     try {
       return await Promise.race([this.#connection.call(command, ...args), silence]);
     } catch (error) {
+      if (isForbidden(error)) throw new Refused(words);
       const message = error instanceof Error ? error.message : String(error);
-      if (isRefusal(message)) throw new Refused(words);
-      if (!isReply(error)) {
+      if (!isReplyError(error)) {
         // Several questions at a time end together, and one of them tells.
         const isNews = this.#silence === undefined;
         this.#silence ??= message;
@@ -151,9 +149,6 @@ export class ServerNode {
 
 /** Commands whose first argument is part of their name. */
 const spokenWith = new Set(["CONFIG", "ACL", "CLUSTER", "SLOWLOG", "SENTINEL", "CLIENT"]);
-
-/** Whether a reply says that we may not. */
-export const isRefusal = (message: string): boolean => /^(NOPERM|ERR unknown (sub)?command)/i.test(message);
 
 /** A number among the fields of INFO; NaN when the server does not tell. */
 export const numberOf = (info: ReadonlyMap<string, string>, name: string): number =>

@@ -1,6 +1,6 @@
 import { KitError } from "@kit/core";
-import type { Finding, Severity } from "@kit/core/toolkit";
-import { isRefusal, Refused, type ServerNode, Silent } from "../node.js";
+import { type Finding, isForbidden, type Severity } from "@kit/core/toolkit";
+import { Refused, type ServerNode, Silent } from "../node.js";
 import type { Server } from "../server.js";
 
 /** Looks at one thing, and changes nothing. */
@@ -35,7 +35,7 @@ export const skippedFor = (error: unknown): Finding => {
   const message = error instanceof Error ? error.message : String(error);
   if (error instanceof Refused) return skipped(`not permitted: ${message}`);
   // A package's check asks by itself; what the server says names the command.
-  if (isRefusal(message) || (KitError.is(error) && error.code === "KIT_NO_PERMISSION"))
+  if (isForbidden(error) || (KitError.is(error) && error.code === "KIT_NO_PERMISSION"))
     return skipped(`not permitted: ${message.replace(/^NOPERM /, "")}`);
   const text = `could not look: ${message}`;
   return error instanceof Silent && error.isNews ? problem(text, bringBack) : skipped(text);

@@ -1,13 +1,12 @@
-import { type CommandForm, type Finding, newToken, type PackageDescriptor } from "@kit/core/toolkit";
-import { isRefusal, Refused, Silent } from "../node.js";
+import { type CommandForm, type Finding, isForbidden, newToken, type PackageDescriptor } from "@kit/core/toolkit";
+import { Refused, Silent } from "../node.js";
 import type { Server } from "../server.js";
 import { type Check, ok, problem, warning } from "./check.js";
 
 /** The commands that every package runs besides those on its keys. */
 const ofCore: readonly CommandForm[] = [["EVALSHA", "0".repeat(40), 0], ["EVAL", "return 1", 0], ["TIME"]];
 
-const isRefused = (error: unknown): boolean =>
-  error instanceof Refused || (error instanceof Error && isRefusal(error.message));
+const isRefused = (error: unknown): boolean => error instanceof Refused || isForbidden(error);
 
 /** The forms that the server refuses; other errors do not matter here. */
 const refusedOf = async ({ nodes: [node] }: Server, forms: readonly CommandForm[]): Promise<readonly string[]> => {

@@ -1,5 +1,5 @@
 import { KitError } from "@kit/core";
-import type { Finding } from "@kit/core/toolkit";
+import { type Finding, serverError } from "@kit/core/toolkit";
 import type { ServerNode } from "../node.js";
 import { bringBack, type Check, ok, problem } from "./check.js";
 
@@ -33,8 +33,10 @@ interface Told {
 }
 
 const reasonOf = (error: unknown): string => {
-  const { cause, message = "" } = error as Told & { readonly cause?: Told };
-  return [cause?.code, cause?.message, message].filter((text) => text !== undefined).join(" ");
+  const { code, cause, message = "" } = error as Told & { readonly cause?: Told };
+  // Core knows the server's words.
+  const kitCode = cause instanceof Error ? serverError(cause, "Connecting").code : undefined;
+  return [code, kitCode, cause?.code, cause?.message, message].filter((text) => text !== undefined).join(" ");
 };
 
 const fixes: readonly (readonly [RegExp, string])[] = [
@@ -47,12 +49,9 @@ const fixes: readonly (readonly [RegExp, string])[] = [
   [/ENOTFOUND|EAI_AGAIN/, "Correct the host's name, or the machine's DNS."],
   [/EACCES|ENOENT/, "Correct the socket's path, and who may open it (unixsocketperm)."],
   [/CERT|SELF_SIGNED|UNABLE_TO_VERIFY|TLS|SSL/, "Renew the certificate, or name its CA in NODE_EXTRA_CA_CERTS."],
-  [/NOAUTH|WRONGPASS|invalid password/, "Correct user name and password; both are percent-encoded in an address."],
-  [/LOADING|still loading/, "Wait until the server has read its data."],
-  [
-    /busy with a long script/,
-    "Somebody's script does not end: SCRIPT KILL, or FUNCTION KILL, ends it unless it has written.",
-  ],
+  [/KIT_AUTH/, "Correct user name and password; both are percent-encoded in an address."],
+  [/KIT_LOADING|still loading/, "Wait until the server has read its data."],
+  [/KIT_BUSY/, "Somebody's script does not end: SCRIPT KILL, or FUNCTION KILL, ends it unless it has written."],
   [/max number of clients/, "The server has no connection left: raise maxclients, or close what is not used."],
 ];
 

@@ -6,7 +6,7 @@ import {
   pause,
   type ClientContext,
 } from "../toolkit/index.js";
-import { isMisrouted, type CheckedOut, look, type Look, say, type Said, toReplica } from "./connection.js";
+import { isMisrouted, type CheckedOut, look, type Look, say, toReplica } from "./connection.js";
 import type { ResolvedOptions } from "./options.js";
 import { distrust } from "./trust.js";
 
@@ -146,7 +146,7 @@ const count = async (inquiry: Inquiry, counts: Counts): Promise<string | undefin
     const waited = await say(connection, "WAIT", [replicas, restMs()], deadline);
     if ("lost" in waited) return lostWhy;
     if ("reply" in waited) counts.replicas = Number(waited.reply);
-    else if (isForbidden(waited)) counts.replicas = await countOnReplicas(inquiry);
+    else if (waited.isForbidden) counts.replicas = await countOnReplicas(inquiry);
     else return waited.refusal.message;
   }
   if (disk === "always") counts.local = true;
@@ -162,9 +162,6 @@ const count = async (inquiry: Inquiry, counts: Counts): Promise<string | undefin
   counts.synced = Number(remote);
   return undefined;
 };
-
-const isForbidden = (said: Said): boolean =>
-  "refusal" in said && (said.refusal.code === "KIT_NO_PERMISSION" || /unknown command/.test(said.refusal.message));
 
 /**
  * Where WAIT is forbidden: writes a token and reads it on the replicas that the master names. Counts only the replicas on

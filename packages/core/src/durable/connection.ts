@@ -5,6 +5,7 @@ import {
   Deadline,
   type ExclusiveConnection,
   infoFields,
+  isForbidden,
   isReplyError,
   pause,
   reading,
@@ -17,7 +18,10 @@ import { settingsOf, type Standing, standingOf } from "./info.js";
 import type { ResolvedOptions } from "./options.js";
 
 /** The outcome of one command: its reply, the server's refusal, or silence. */
-export type Said = { readonly reply: unknown } | { readonly refusal: KitError } | { readonly lost: KitError };
+export type Said =
+  | { readonly reply: unknown }
+  | { readonly refusal: KitError; readonly isForbidden: boolean }
+  | { readonly lost: KitError };
 
 /** Sends one command; whatever comes of it is a value. */
 export const say = async (
@@ -30,7 +34,9 @@ export const say = async (
   try {
     return { reply: await connection.call(command, args, deadline.remainingMs, mutates) };
   } catch (error) {
-    return isReplyError(error) ? { refusal: serverError(error, command) } : { lost: asKitError(error, command) };
+    return isReplyError(error)
+      ? { refusal: serverError(error, command), isForbidden: isForbidden(error) }
+      : { lost: asKitError(error, command) };
   }
 };
 
@@ -165,7 +171,7 @@ export const slotBehind = (client: RedisLike, key: string): number => slotOf(key
 const keyPrefixOf = (client: RedisLike): string =>
   (client as { options?: { keyPrefix?: string } }).options?.keyPrefix ?? "";
 
-export const isMisrouted = (said: Said): said is { readonly refusal: KitError } =>
+export const isMisrouted = (said: Said): said is Extract<Said, { readonly refusal: KitError }> =>
   "refusal" in said && said.refusal.code === "KIT_CLUSTER";
 
 /** One key for a whole server, or for a slot of a Cluster: one that holds no more than the fact that it was written. */

@@ -304,7 +304,7 @@ export const isReplyError = (error: unknown): error is Error => error instanceof
 /** Whether the server will not do it another time either: it is forbidden to us, or there is no such command. */
 export const isForbidden = (error: unknown): boolean => {
   const reply = isReplyError(error) ? replyOf(error.message) : "";
-  return forbidden.test(reply) || reply.startsWith("ERR unknown command");
+  return forbidden.test(reply) || /^ERR unknown (sub)?command/i.test(reply);
 };
 
 /** A typed error for the server's reply to `what`. The caller handles WRONGTYPE, since it has the keys. */
