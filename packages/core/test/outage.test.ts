@@ -44,4 +44,15 @@ describe("An outage", () => {
     reporter.report(new KitError("KIT_SERVER", "once"));
     expect(codes.slice(3)).toEqual(["KIT_UNAVAILABLE", "KIT_SERVER"]);
   });
+
+  it("has no end that is known of if its loop ends first: the next one is reported anew", () => {
+    const { reporter, codes } = reporting();
+    reporter.failed("waiting", away);
+    reporter.ended("waiting");
+    reporter.worked("waiting");
+    expect(codes).toEqual(["KIT_UNAVAILABLE"]);
+    reporter.failed("waiting", away);
+    reporter.worked("waiting");
+    expect(codes.slice(1)).toEqual(["KIT_UNAVAILABLE", "KIT_RECOVERED"]);
+  });
 });

@@ -1,5 +1,5 @@
 import { KitClosedError, KitError, type RedisArgument } from "@kit/core";
-import { Deadline, isReplyError, onAbort, pause, serverError, traced } from "@kit/core/toolkit";
+import { asKitError, Deadline, isReplyError, newToken, onAbort, pause, traced } from "@kit/core/toolkit";
 import { keyStarts, planRange } from "./buckets.js";
 import { cutTo, fingerprintOf, masked } from "./fingerprint.js";
 import { type Level, levelNames, levelOf, levels } from "./levels.js";
@@ -302,7 +302,7 @@ export class Messages {
    * Entries as they are stored, from now on or from the last few; ends when `signal` aborts or the object is closed.
    *
    * It holds a dedicated connection. While that is replaced no entry is missed, as long as the level's stream keeps the new
-   * ones. Errors of the connection are events; the tail continues when it can.
+   * ones. An outage is an event, and so is its end; the tail continues when it can.
    */
   async *tail(options: TailOptions = {}): AsyncGenerator<Entry, void, undefined> {
     const { minLevel, last, signal } = tailOptions(options);
@@ -314,34 +314,42 @@ export class Messages {
     const streams = wanted.map((name) => this.outbox.keys.log(name));
     const pool = context.pool("tail", 256);
     const isOver = (): boolean => sender.isClosed || signal?.aborted === true;
-    while (!isOver()) {
-      let entries: Entry[];
-      try {
-        const connection = await pool.checkOut(streams[0] ?? "", Deadline.in(deadlineMs), signal);
-        const stop = (): void => connection.returnToPool(false);
-        const stopListening = onAbort(signal, stop);
-        const forget = sender.onClose(stop);
+    const { outage } = this.#shared.events;
+    const loop = `tailing ${newToken()}`;
+    try {
+      while (!isOver()) {
+        let entries: Entry[];
         try {
-          for (;;) {
-            const after = wanted.map((name) => ids.get(name) ?? "0");
-            const args = ["BLOCK", blockMs, "COUNT", 100, "STREAMS", ...streams, ...after];
-            const reply = await connection.call("XREAD", args, blockMs + deadlineMs);
-            entries = this.#read(reply, wanted, ids);
-            yield* entries;
-            if (isOver()) return;
+          const connection = await pool.checkOut(streams[0] ?? "", Deadline.in(deadlineMs), signal);
+          outage.connected(loop);
+          const stop = (): void => connection.returnToPool(false);
+          const stopListening = onAbort(signal, stop);
+          const forget = sender.onClose(stop);
+          try {
+            for (;;) {
+              const after = wanted.map((name) => ids.get(name) ?? "0");
+              const args = ["BLOCK", blockMs, "COUNT", 100, "STREAMS", ...streams, ...after];
+              const reply = await connection.call("XREAD", args, blockMs + deadlineMs);
+              outage.worked(loop);
+              entries = this.#read(reply, wanted, ids);
+              yield* entries;
+              if (isOver()) return;
+            }
+          } finally {
+            stopListening();
+            forget();
+            connection.returnToPool(false);
           }
-        } finally {
-          stopListening();
-          forget();
-          connection.returnToPool(false);
+        } catch (error) {
+          if (isOver() || error instanceof KitClosedError) return;
+          // Waiting does not reconnect a client that its owner ended.
+          if (context.executor.isEnded || (!KitError.is(error) && !isReplyError(error))) throw error;
+          outage.failed(loop, asKitError(error, "A tail"));
+          await pause(tailPauseMs, signal).catch(() => undefined);
         }
-      } catch (error) {
-        if (isOver() || error instanceof KitClosedError) return;
-        // Waiting does not reconnect a client that its owner ended.
-        if (context.executor.isEnded || (!KitError.is(error) && !isReplyError(error))) throw error;
-        this.#shared.events.error(isReplyError(error) ? serverError(error, "A tail") : error);
-        await pause(tailPauseMs, signal).catch(() => undefined);
       }
+    } finally {
+      outage.ended(loop);
     }
   }
 

@@ -16,6 +16,7 @@ import {
   inTime,
   newToken,
   onAbort,
+  type OutageReporter,
   pause,
   reading,
   traced,
@@ -38,8 +39,10 @@ export interface SenderEvents {
   readonly dropped: (series: string, reason: DropReason, count: number) => void;
   /** A key of what is sent. */
   readonly used: (key: string) => void;
-  /** A background operation failed. */
-  readonly error: (error: unknown) => void;
+  /** The server has refused an amount. */
+  readonly error: (error: KitError) => void;
+  /** Reports the loops that try on. */
+  readonly outage: OutageReporter;
 }
 
 /** How long the server remembers the last batch of a writer. A batch may be sent again for half of that. */
@@ -80,6 +83,8 @@ export class Sender implements OutboxKeeper {
   readonly #wanted = new Map<Outbox, Attempt>();
   readonly #closeListeners = new Set<() => void>();
   readonly #unknown = new Map<string, Batch>();
+  /** Verdicts on single amounts: they were reported, and are no sign of an outage. */
+  readonly #verdicts = new WeakSet<KitError>();
   #entries = 0;
   #seq = 0;
   #isDispatching = false;
@@ -96,7 +101,7 @@ export class Sender implements OutboxKeeper {
       flush: () => this.#flushListed(),
       // A random part, so that processes that started together do not flush together.
       everyMs: settings.flushMs * (0.9 + 0.2 * Math.random()),
-      onError: events.error,
+      onError: this.#flushFailed,
     });
   }
 
@@ -125,7 +130,7 @@ export class Sender implements OutboxKeeper {
     if (!this.hasRoom()) return false;
     this.#entries++;
     // Half full: do not wait for the timer.
-    if (this.#entries === this.#settings.maxPending >> 1) this.#flusher.now().catch(this.#events.error);
+    if (this.#entries === this.#settings.maxPending >> 1) this.#flusher.now().catch(this.#flushFailed);
     return true;
   };
 
@@ -246,12 +251,21 @@ export class Sender implements OutboxKeeper {
       "stats.flush",
       () => ({ series: listed.length }),
       async () => {
-        const errors = await Promise.all(listed.map((outbox) => this.#attempt(outbox)));
-        const error = errors.find((one) => one !== undefined);
+        const tried = await Promise.all(listed.map((outbox) => this.#attempt(outbox)));
+        const errors = tried.filter((error) => error !== undefined);
+        const failure = errors.find((error) => !this.#verdicts.has(error));
+        if (!failure) this.#events.outage.worked("sending");
+        const error = failure ?? errors[0];
         if (error) throw error;
       },
     );
   }
+
+  /** A flush that nobody waits for has failed. */
+  readonly #flushFailed = (reason: unknown): void => {
+    const error = asKitError(reason, "Sending");
+    if (!this.#verdicts.has(error)) this.#events.outage.failed("sending", error);
+  };
 
   /** Sends the rest, and drops what cannot be sent by `deadline`. */
   async close(deadline: Deadline): Promise<void> {
@@ -409,6 +423,7 @@ export class Sender implements OutboxKeeper {
     }
     this.#settle(batch, { error });
     this.drop(outbox.id, reason, batch.buffered.units);
+    this.#verdicts.add(error);
     this.#events.error(error);
     return error;
   }

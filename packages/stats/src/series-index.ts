@@ -1,5 +1,5 @@
 import { Flusher } from "@kit/core/batching";
-import type { ClientContext, Deadline } from "@kit/core/toolkit";
+import { asKitError, type ClientContext, type Deadline, type OutageReporter } from "@kit/core/toolkit";
 import { indexKey } from "./keys.js";
 import * as scripts from "./scripts/index.js";
 
@@ -17,16 +17,22 @@ const maxRemembered = 100_000;
 export class SeriesIndex {
   readonly #context: ClientContext;
   readonly #deadlineMs: number;
+  readonly #outage: OutageReporter;
   readonly #flusher: Flusher;
   /** When this process last listed a series, on the local monotonic clock. */
   readonly #listedAt = new Map<string, number>();
   readonly #pending = new Map<string, { keepMs: number; readonly ids: Set<string> }>();
   #isSending = false;
 
-  constructor(context: ClientContext, deadlineMs: number, flushMs: number, onError: (error: unknown) => void) {
+  constructor(context: ClientContext, deadlineMs: number, flushMs: number, outage: OutageReporter) {
     this.#context = context;
     this.#deadlineMs = deadlineMs;
-    this.#flusher = new Flusher({ flush: () => this.#send(), everyMs: flushMs, onError });
+    this.#outage = outage;
+    this.#flusher = new Flusher({
+      flush: () => this.#send(),
+      everyMs: flushMs,
+      onError: (reason) => outage.failed("listing", asKitError(reason, "Listing of series")),
+    });
   }
 
   /** The server has counted a series. `isNew`: it had no earlier data, so it may no longer be listed. */
@@ -101,6 +107,7 @@ export class SeriesIndex {
     });
     const failed = outcomes.find((outcome) => outcome.status === "rejected");
     if (failed) throw failed.reason;
+    this.#outage.worked("listing");
   }
 
   async #list(metric: string, keepMs: number, ids: ReadonlySet<string>): Promise<void> {

@@ -37,7 +37,7 @@ export class Shared {
     this.events = events;
     this.deadlineMs = settings.deadlineMs;
     this.sender = new Sender(context, this.clock, settings, events);
-    this.index = new SeriesIndex(context, settings.deadlineMs, settings.flushMs, events.error);
+    this.index = new SeriesIndex(context, settings.deadlineMs, settings.flushMs, events.outage);
   }
 
   get prefix(): string {

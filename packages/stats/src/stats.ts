@@ -1,4 +1,4 @@
-import { KitClosedError, KitError, type RedisArgument, type RedisLike } from "@kit/core";
+import { KitClosedError, type KitError, type RedisArgument, type RedisLike } from "@kit/core";
 import {
   attach,
   type ClientContext,
@@ -8,6 +8,7 @@ import {
   integerOption,
   type MetricSample,
   optionsObject,
+  OutageReporter,
   textOption,
   traced,
   TypedEmitter,
@@ -55,7 +56,10 @@ export interface StatsEvents {
    * writes, only while there is a listener, and again after a lost connection. Nothing is emitted where INFO is forbidden.
    */
   readonly evictable: readonly [event: { readonly policy: string }];
-  /** A background flush has failed. Its contents are sent again. */
+  /**
+   * A flush in the background, or a tail, has failed, and is tried again: emitted once when an outage or refusal begins, and once with
+   * the code `KIT_RECOVERED` when it is over. Also the refusal of an amount that is then dropped.
+   */
   readonly error: readonly [error: KitError];
 }
 
@@ -120,6 +124,7 @@ export class Stats extends TypedEmitter<StatsEvents> implements AsyncDisposable 
     super();
     this.#settings = statsSettings(options);
     this.#context = attach(redis, this.#settings);
+    const emitError = (error: KitError): void => this.emit("error", error);
     this.#shared = new Shared(this.#context, this.#settings, {
       dropped: (series, reason, count) => {
         this.#dropped[reason] += count;
@@ -135,9 +140,8 @@ export class Stats extends TypedEmitter<StatsEvents> implements AsyncDisposable 
         () => this.hasListeners("evictable"),
         (policy) => this.emit("evictable", { policy }),
       ),
-      error: (error) => {
-        if (KitError.is(error)) this.emit("error", error);
-      },
+      error: emitError,
+      outage: new OutageReporter(emitError),
     });
   }
 

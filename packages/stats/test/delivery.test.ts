@@ -1,3 +1,4 @@
+import { tracingChannel } from "node:diagnostics_channel";
 import { getEventListeners } from "node:events";
 import { setFlagsFromString } from "node:v8";
 import { runInNewContext } from "node:vm";
@@ -309,7 +310,7 @@ describe("without a server", () => {
     expect(await counter.add(1)).toBe(3);
   });
 
-  it("amounts stay buffered, are sent by themselves when it is back, and each failed flush is one event", async () => {
+  it("amounts stay buffered, are sent by themselves when it is back, with one event for its beginning and one for its end", async () => {
     const node = redis.server.nodes[0]!;
     const stats = fixture.on(redis.connect({ retryStrategy: () => 10 }), { deadlineMs: 100, flushMs: 20 });
     const errors: string[] = [];
@@ -317,10 +318,17 @@ describe("without a server", () => {
     await node.kill();
     const counter = stats.counter("patient_total");
     counter.inc(5);
-    await eventually(() => expect(errors.length).toBeGreaterThan(1));
+    let failedFlushes = 0;
+    const flushes = tracingChannel("kit:stats.flush");
+    const onFailed = { error: () => failedFlushes++ };
+    flushes.subscribe(onFailed as never);
+    redis.defer(() => flushes.unsubscribe(onFailed as never));
+    await eventually(() => expect(failedFlushes).toBeGreaterThan(2));
+    expect(errors).toEqual(["KIT_UNAVAILABLE"]);
     counter.inc(6);
     await node.start();
     await eventually(async () => expect(await counter.total()).toBe(11));
+    await eventually(() => expect(errors).toEqual(["KIT_UNAVAILABLE", "KIT_RECOVERED"]));
     await eventually(() => expect(stats.report()).toMatchObject({ pending: 0, dropped: { closed: 0, full: 0 } }));
   });
 

@@ -17,7 +17,7 @@
  * - `KIT_CLOSED`: the object was closed, or its client while a call waited on it
  * - `KIT_NAME`: a name is empty, over 512 bytes, or not well-formed Unicode
  * - `KIT_TARGET`: an address for `connect()` cannot be understood
- * - `KIT_RECOVERED`: no failure, but the end of one: a worker or listener that had emitted an error works again; see `cause`
+ * - `KIT_RECOVERED`: no failure, but the end of one: background work that had emitted an error works again; see `cause`
  * - `KIT_SERVER`: any other error of the server
  * - `KIT_UNEXPECTED`: an error that is neither kit's nor the server's, as `cause`: a fault in kit, or in what the program gave it
  */

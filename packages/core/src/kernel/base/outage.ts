@@ -39,6 +39,11 @@ export class OutageReporter {
     if (this.#failing.get(loop) === "KIT_UNAVAILABLE") this.worked(loop);
   }
 
+  /** A loop has ended: nobody knows whether its next try would have succeeded. */
+  ended(loop: string): void {
+    this.#failing.delete(loop);
+  }
+
   /** A try of a loop has succeeded, or the loop has nothing to do any more. */
   worked(loop: string): void {
     if (!this.#failing.delete(loop) || this.#failing.size > 0) return;
@@ -48,6 +53,8 @@ export class OutageReporter {
   }
 
   #knows(error: KitError): boolean {
-    return [...this.#failing.values()].includes(kindOf(error));
+    const wanted = kindOf(error);
+    for (const kind of this.#failing.values()) if (kind === wanted) return true;
+    return false;
   }
 }
