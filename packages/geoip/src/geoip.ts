@@ -1,5 +1,13 @@
 import { KitClosedError, KitError, type RedisLike } from "@kit/core";
-import { type CloseOptions, closeTimeoutMs, traced, TypedEmitter, watchEviction } from "@kit/core/toolkit";
+import {
+  asKitError,
+  type CloseOptions,
+  closeTimeoutMs,
+  OutageReporter,
+  traced,
+  TypedEmitter,
+  watchEviction,
+} from "@kit/core/toolkit";
 import {
   type Address,
   type AddressInput,
@@ -40,7 +48,10 @@ export interface GeoIpEvents {
    * while there is a listener, and again after a lost connection. Nothing is emitted where INFO is forbidden.
    */
   readonly evictable: readonly [event: { readonly policy: string }];
-  /** A background operation failed. The reader continues with the data that it has. */
+  /**
+   * A background operation failed. The reader continues with the data that it has. While looking for new versions fails, one error is
+   * emitted, and one with the code `KIT_RECOVERED` when it works again.
+   */
   readonly error: readonly [error: KitError];
 }
 
@@ -85,6 +96,9 @@ export class GeoIp extends TypedEmitter<GeoIpEvents> implements AsyncDisposable 
   readonly #settings: GeoIpSettings;
   readonly #store: GeoIpStore;
   readonly #stopListening: () => void;
+  readonly #outage = new OutageReporter((error) => {
+    if (!this.#isClosed) this.emit("error", error);
+  });
   #serving: Serving | undefined;
   #loading: Promise<Serving> | undefined;
   /** Whether a change was announced since the load under way began. */
@@ -298,9 +312,10 @@ export class GeoIp extends TypedEmitter<GeoIpEvents> implements AsyncDisposable 
     // Before the first look-up there is no data that could be outdated.
     if (!this.#serving && !this.#loading) return;
     this.#isOutdated = true;
-    this.#load().catch((error: unknown) => {
-      if (KitError.is(error) && !this.#isClosed) this.emit("error", error);
-    });
+    this.#load().then(
+      () => this.#outage.worked("looking"),
+      (error: unknown) => this.#outage.failed("looking", asKitError(error, "Looking for another version")),
+    );
   }
 
   /** One load at a time; a change during it causes another load. */
@@ -378,7 +393,7 @@ export class GeoIp extends TypedEmitter<GeoIpEvents> implements AsyncDisposable 
     try {
       await this.#store.settle(options);
     } catch (error) {
-      if (KitError.is(error) && !this.#isClosed) this.emit("error", error);
+      this.#outage.report(asKitError(error, "Completing a switch of versions"));
     }
   }
 
