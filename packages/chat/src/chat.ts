@@ -66,7 +66,10 @@ export interface ChatEvents {
    * forbidden.
    */
   readonly evictable: readonly [event: { readonly policy: string }];
-  /** A background operation failed; it is retried if that makes sense. */
+  /**
+   * A background operation failed; it is retried if that makes sense. While an outage or a refusal lasts, listeners and waits emit one
+   * error, and one with the code `KIT_RECOVERED` when it is over.
+   */
   readonly error: readonly [error: KitError];
 }
 
@@ -316,7 +319,7 @@ export class Chat<Body = unknown> extends TypedEmitter<ChatEvents> implements As
             await this.#outbox.ack({ ...message, member });
           }),
         ),
-      onError: (error: KitError) => this.emit("error", error),
+      outage: this.#watcher.outage,
     };
     return new Listener<Body>(host, resolved);
   }

@@ -1,5 +1,5 @@
 import { KitError } from "@kit/core";
-import { asKitError, integerOption, onAbort, OutageReporter, pause, settled } from "@kit/core/toolkit";
+import { asKitError, integerOption, newToken, onAbort, type OutageReporter, pause, settled } from "@kit/core/toolkit";
 import type { ResolvedListenOptions } from "./options.js";
 import type { ChatNews, Gap, Message, News } from "./reader.js";
 
@@ -19,7 +19,7 @@ export interface ListenerHost<Body> {
   /** Resolves when there may be news. */
   wait(signal: AbortSignal | undefined): Promise<boolean>;
   ack(message: Message): Promise<void>;
-  onError(error: KitError): void;
+  readonly outage: OutageReporter;
 }
 
 /** Deliveries of one chat from the first that is not done, in order, each with whether it is done. */
@@ -69,11 +69,14 @@ const mayPass = (error: unknown): error is KitError =>
  * Iterating acknowledges nothing. A message is done once `done()` is called on it, in any order; the member's position moves
  * up to the first message that is not done, so that a crash loses nothing: the next listener receives all unacknowledged
  * messages again. Outages and refusals are waited out, except at the first fetch: the chat object emits `error` when one begins, and
- * once more, with the code `KIT_RECOVERED`, when it is over.
+ * once more, with the code `KIT_RECOVERED`, when it is over; once for all its listeners and waits. A connection that is back
+ * at the next try is not reported. While it waits for messages, it notices within 12 s that a server has fallen silent.
  */
 export class Listener<Body = unknown> implements AsyncIterable<Delivery<Body>> {
   readonly #host: ListenerHost<Body>;
   readonly #outage: OutageReporter;
+  /** The loops of several listeners are told apart by it. */
+  readonly #id = newToken();
   readonly #resolved: ResolvedListenOptions;
   readonly #watermarks = new Map<string, Watermark>();
   readonly #acks = new Set<Promise<void>>();
@@ -87,7 +90,7 @@ export class Listener<Body = unknown> implements AsyncIterable<Delivery<Body>> {
   /** Made by this package only. */
   constructor(host: ListenerHost<Body>, resolved: ResolvedListenOptions) {
     this.#host = host;
-    this.#outage = new OutageReporter((error) => host.onError(error));
+    this.#outage = host.outage;
     this.#resolved = resolved;
   }
 
@@ -142,6 +145,7 @@ export class Listener<Body = unknown> implements AsyncIterable<Delivery<Body>> {
   async *#deliveries(signal: AbortSignal | undefined): AsyncGenerator<Delivery<Body>, void, undefined> {
     if (this.#isTaken) throw new Error("A listener can be iterated once");
     this.#isTaken = true;
+    const loop = `fetching ${this.#id}`;
     let attempt = 0;
     let isFirst = true;
     try {
@@ -151,7 +155,7 @@ export class Listener<Body = unknown> implements AsyncIterable<Delivery<Body>> {
           const { chats, more } = await this.#host.next(signal);
           isFirst = false;
           attempt = 0;
-          this.#outage.worked("fetching");
+          this.#outage.worked(loop);
           for (const { chat, messages, ...told } of chats) {
             this.#note(chat, told);
             for (const message of messages) {
@@ -162,12 +166,13 @@ export class Listener<Body = unknown> implements AsyncIterable<Delivery<Body>> {
           if (chats.length === 0 && !more) await this.#host.wait(signal);
         } catch (error) {
           if (isFirst || signal?.aborted || !mayPass(error)) throw error;
-          this.#outage.failed("fetching", error);
+          this.#outage.failed(loop, error);
           await pause(pauseAfter(error, attempt++), signal);
         }
         while (this.#inFlight >= this.#resolved.maxInFlight) await this.#room(signal);
       }
     } finally {
+      this.#outage.ended(loop);
       await this.#settled();
     }
   }
@@ -215,17 +220,17 @@ export class Listener<Body = unknown> implements AsyncIterable<Delivery<Body>> {
   }
 
   async #untilAcked(message: Message): Promise<void> {
-    const loop = `acknowledging ${message.chat}`;
+    const loop = `acknowledging ${this.#id} ${message.chat}`;
     for (let attempt = 0; ; attempt++)
       try {
         await this.#host.ack(message);
         return this.#outage.worked(loop);
       } catch (reason) {
         const error = asKitError(reason, "Acknowledging a message");
-        if (!mayPass(error) || (error.code.startsWith("KIT_CHAT_") && !error.retryable))
-          return this.#outage.report(error);
-        this.#outage.failed(loop, error);
-        if (this.#isOver) return;
+        const isFinal = !mayPass(error) || (error.code.startsWith("KIT_CHAT_") && !error.retryable);
+        if (isFinal) this.#outage.report(error);
+        else this.#outage.failed(loop, error);
+        if (isFinal || this.#isOver) return this.#outage.ended(loop);
         await pause(pauseAfter(error, attempt));
       }
   }

@@ -6,6 +6,7 @@ import {
   type ExclusiveConnection,
   newToken,
   onAbort,
+  OutageReporter,
   pause,
   settled,
 } from "@kit/core/toolkit";
@@ -55,7 +56,7 @@ const ofChat = (chat: string): string => `c${chat}`;
 const mostConnections = 256;
 const pageEntries = 500;
 /** A single reconnect is not reported. */
-const reportedAttempt = 3;
+const reportedAttempt = 2;
 
 const isAfter = (one: string, other: string): boolean => {
   const [ms = "", count = ""] = one.split("-");
@@ -94,14 +95,15 @@ export class Watcher {
   /** Groups of shards that are being read, by their numbers: after each reconnect the store has new lists. */
   readonly #running = new Set<string>();
   readonly #closing = new AbortController();
-  readonly #onError: (error: KitError) => void;
+  /** Of these reads, and of the listeners. */
+  readonly outage: OutageReporter;
   readonly hearing: Hearing;
   /** Waits that are told of positions. */
   #hearers = 0;
 
   constructor(store: ChatStore, onError: (error: KitError) => void) {
     this.#store = store;
-    this.#onError = onError;
+    this.outage = new OutageReporter(onError);
     this.hearing = new Hearing(store, onError);
   }
 
@@ -280,6 +282,7 @@ export class Watcher {
   /** Reads a group of shards until nobody waits, reconnecting as needed. */
   async #run(group: readonly number[]): Promise<void> {
     this.#running.add(group.join());
+    const loop = `waiting for ${group.join()}`;
     const { signal } = this.#closing;
     let attempt = 0;
     // A client that its owner ended receives no news.
@@ -291,7 +294,7 @@ export class Watcher {
         connection = await pool.checkOut(keys.activity(group[0] ?? 0), Deadline.in(answerMs), signal);
         const stopListening = onAbort(signal, () => connection?.returnToPool(false));
         try {
-          const isWhole = await this.#read(connection, keys, group, () => {
+          const isWhole = await this.#read(connection, keys, group, loop, () => {
             attempt = 0;
           });
           if (!isWhole) this.#forgetAll();
@@ -300,13 +303,15 @@ export class Watcher {
         }
       } catch (error) {
         connection?.misrouted(replyOf(error));
-        if (!signal.aborted && ++attempt === reportedAttempt) this.#onError(asKitError(error, "Waiting for messages"));
+        if (!signal.aborted && ++attempt >= reportedAttempt)
+          this.outage.failed(loop, asKitError(error, "Waiting for messages"));
         await pause(Math.max(10, backoffMs(attempt + 1, 50, 1_000)), signal).catch(() => undefined);
       } finally {
         connection?.returnToPool(false);
       }
     }
     this.#running.delete(group.join());
+    this.outage.ended(loop);
     for (const shard of group) this.#tails.delete(shard);
     this.#forgetAll();
   }
@@ -316,6 +321,7 @@ export class Watcher {
     connection: ExclusiveConnection,
     keys: Keys,
     group: readonly number[],
+    loop: string,
     onReply: () => void,
   ): Promise<boolean> {
     const names = group.map((shard) => keys.activity(shard));
@@ -324,11 +330,16 @@ export class Watcher {
       const tails = group.map((shard) => this.#tails.get(shard));
       const lasts = tails.flatMap((tail) => (tail ? [tail.last] : []));
       if (lasts.length < tails.length) return false;
-      if (!isSure && !(await this.#areThere(connection, names, lasts))) return false;
+      if (!isSure) {
+        const areThere = await this.#areThere(connection, names, lasts);
+        this.outage.connected(loop);
+        if (!areThere) return false;
+      }
       if (this.#hearers > 0) void this.hearing.renew();
       const args = ["BLOCK", blockMs, "COUNT", pageEntries, "STREAMS", ...names, ...lasts];
       const reply = streamsOf(await connection.call("XREAD", args, blockMs + answerMs));
       onReply();
+      this.outage.worked(loop);
       // The shards were read anew meanwhile, perhaps from an earlier entry.
       if (group.some((shard, index) => this.#tails.get(shard) !== tails[index])) return false;
       isSure = true;

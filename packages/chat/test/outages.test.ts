@@ -123,6 +123,24 @@ describe("a lost connection", () => {
     await redis.client.del(fixture.keysOf(room).activity);
   });
 
+  it("of a wait is reported once, and once more when it is over", async () => {
+    const { proxy, chat } = await proxied({ deadlineMs: 300 });
+    const { token } = await chat.fetch("bob");
+    const errors: string[] = [];
+    chat.on("error", ({ code }) => errors.push(code));
+    const waiting = watched(chat.wait("bob", { token }));
+    await untilBlocked(redis.server.nodes[0]!);
+    proxy.refuse = true;
+    proxy.resetAll();
+    await eventually(() => expect(errors).toEqual(["KIT_UNAVAILABLE"]), { timeoutMs: 20_000 });
+    proxy.refuse = false;
+    // The blocked read itself lasts for longer.
+    await eventually(() => expect(errors).toEqual(["KIT_UNAVAILABLE", "KIT_RECOVERED"]));
+    expect(waiting.isSettled).toBe(false);
+    await sendMany(fixture.make(), "ann", 1);
+    expect(await waiting.promise).toBe(true);
+  });
+
   it("of a waiter that is half-open is noticed and replaced", async () => {
     const { proxy, chat } = await proxied();
     const { token } = await chat.fetch("bob");
@@ -137,9 +155,11 @@ describe("a lost connection", () => {
     expect(await waiting.promise).toBe(true);
   });
 
-  it("is waited out by a listener", async () => {
+  it("is waited out by a listener, with one error for its beginning and one for its end", async () => {
     const { proxy, chat } = await proxied({ deadlineMs: 300 });
     const seen: number[] = [];
+    const errors: string[] = [];
+    chat.on("error", ({ code }) => errors.push(code));
     const controller = new AbortController();
     const listening = chat.listen("bob", { signal: controller.signal }).each(({ seq }) => void seen.push(seq));
     await sendMany(fixture.make(), "ann", 2);
@@ -147,12 +167,12 @@ describe("a lost connection", () => {
     proxy.refuse = true;
     proxy.resetAll();
     await sendMany(fixture.make(), "ann", 3);
-    const errors: string[] = [];
-    chat.on("error", ({ code }) => errors.push(code));
     await eventually(() => expect(errors.length).toBeGreaterThan(0), { timeoutMs: 10_000 });
     proxy.refuse = false;
     await eventually(() => expect(seen).toEqual(upTo(5)), { timeoutMs: 15_000 });
     await eventually(async () => expect((await fixture.make().unread("bob")).size).toBe(0), { timeoutMs: 10_000 });
+    await eventually(() => expect(errors.at(-1)).toBe("KIT_RECOVERED"), { timeoutMs: 15_000 });
+    expect(errors).toEqual([expect.stringMatching(/^KIT_(UNAVAILABLE|UNKNOWN_OUTCOME)$/), "KIT_RECOVERED"]);
     controller.abort("enough");
     expect(await rejection(listening)).toBe("enough");
   });
