@@ -1,6 +1,6 @@
 import { inspect } from "node:util";
-import { KitClosedError, KitError, KitUnavailableError, type RedisLike } from "../index.js";
-import { addressOf, backoffMs, Deadline, traced, TypedEmitter } from "../toolkit/index.js";
+import { KitClosedError, type KitError, KitUnavailableError, type RedisLike } from "../index.js";
+import { addressOf, asKitError, backoffMs, Deadline, traced, TypedEmitter } from "../toolkit/index.js";
 import type { Limit } from "./bounded.js";
 import { ConfigConflictError, ConfigInvalidError, ConfigLostError, ConfigMissingError } from "./errors.js";
 import {
@@ -496,7 +496,7 @@ export class Config<Value = unknown, Input = Value>
   }
 
   #fail(cause: unknown): void {
-    const error = KitError.is(cause) ? cause : new KitError("KIT_SERVER", String(cause), { cause });
+    const error = asKitError(cause, `Reading configuration ${JSON.stringify(this.name)}`);
     if (isAboutContent(error) || error.code === "KIT_LAYOUT" || error.code === "KIT_KEY_TYPE") {
       this.#refuse(error);
       return;
