@@ -38,7 +38,10 @@ export interface LockEvents {
    * and again after a lost connection. Nothing is emitted where INFO is forbidden.
    */
   readonly evictable: readonly [event: { readonly policy: string }];
-  /** A command in the background failed; it is retried where a retry can help. */
+  /**
+   * A command in the background failed; it is retried where a retry can help. While an outage lasts, waiters and renewals emit one
+   * error, and one with the code `KIT_RECOVERED` when they work again.
+   */
   readonly error: readonly [error: KitError];
 }
 

@@ -17,6 +17,7 @@ const leaserOf = (lock: Lock, own = name): Leaser => ({
   },
   resume: (text) => lock.resume(text),
   close: (options) => lock.close(options),
+  onError: (listener) => lock.on("error", listener),
   once: (event, listener) => lock.once(event, listener),
 });
 

@@ -14,6 +14,7 @@ const leaserOf = (semaphore: Semaphore, common: object = {}): Leaser => ({
   inspect: () => semaphore.inspect(),
   resume: (text) => semaphore.resume(text),
   close: (options) => semaphore.close(options),
+  onError: (listener) => semaphore.on("error", listener),
   once: (event, listener) => semaphore.once(event, listener),
 });
 

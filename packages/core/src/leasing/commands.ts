@@ -1,5 +1,14 @@
-import { KitError, type RedisLike, retry } from "../index.js";
-import { attach, type ClientContext, type Deadline, inTime, pause, type ServerClock } from "../toolkit/index.js";
+import { type KitError, type RedisLike, retry } from "../index.js";
+import {
+  asKitError,
+  attach,
+  type ClientContext,
+  type Deadline,
+  inTime,
+  OutageReporter,
+  pause,
+  type ServerClock,
+} from "../toolkit/index.js";
 import type { LossReason } from "./errors.js";
 import type { Lease, RenewState } from "./lease.js";
 import type { ResolvedAcquire, LeaserSettings, ResolvedLease } from "./options.js";
@@ -98,8 +107,8 @@ export abstract class LeasingCommands<Resolved extends ResolvedAcquire, S extend
   readonly what: string;
   readonly settings: LeaserSettings;
   readonly context: ClientContext;
-  /** Reports what fails behind the scenes. */
-  readonly onError: (error: unknown) => void;
+  /** Reports the loops that try on: waiters, and leases that are renewed, by their tokens. */
+  readonly outage: OutageReporter;
   /** Called with the key of each acquire and renewal. */
   onUse: (key: string) => void = () => undefined;
   readonly #end = new AbortController();
@@ -114,8 +123,17 @@ export abstract class LeasingCommands<Resolved extends ResolvedAcquire, S extend
     this.what = what;
     this.settings = settings;
     this.context = attach(redis, settings);
-    this.onError = (error) =>
-      onError(KitError.is(error) ? error : new KitError("KIT_SERVER", String(error), { cause: error }));
+    this.outage = new OutageReporter(onError);
+  }
+
+  /** Any error as one of ours. */
+  errorOf(error: unknown): KitError {
+    return asKitError(error, `Work of a ${this.what} in the background`);
+  }
+
+  /** Reports what failed behind the scenes, unless that belongs to an outage that was reported. */
+  onError(error: unknown): void {
+    this.outage.report(this.errorOf(error));
   }
 
   /** The key that says who holds it. */

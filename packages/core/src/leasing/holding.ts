@@ -1,5 +1,13 @@
 import { KitKeyTypeError } from "../index.js";
-import { type Deadline, type ExpiryScheduler, expiryOf, inTime, newToken, traced } from "../toolkit/index.js";
+import {
+  type Deadline,
+  type ExpiryScheduler,
+  expiryOf,
+  inTime,
+  newToken,
+  type OutageReporter,
+  traced,
+} from "../toolkit/index.js";
 import type { LeasingCommands, Seen } from "./commands.js";
 import type { LossReason } from "./errors.js";
 import type { Grant, Lease, LeaseKeeper, ReleaseOutcome, RenewState } from "./lease.js";
@@ -37,7 +45,7 @@ export class Holding<
 > implements LeaseKeeper<L> {
   readonly what: string;
   readonly expiry: ExpiryScheduler;
-  readonly onError: (error: unknown) => void;
+  readonly outage: OutageReporter;
   readonly #commands: LeasingCommands<Resolved, S, L>;
   readonly #make: LeaseMaker<Resolved, L>;
   readonly #events: HoldingEvents<L>;
@@ -53,7 +61,7 @@ export class Holding<
   constructor(commands: LeasingCommands<Resolved, S, L>, make: LeaseMaker<Resolved, L>, events: HoldingEvents<L>) {
     this.#commands = commands;
     this.what = commands.what;
-    this.onError = commands.onError;
+    this.outage = commands.outage;
     this.expiry = expiryOf(commands.context);
     this.#group = `${kindOf(commands)} ${String(commands.settings.deadlineMs)} `;
     this.#make = make;
@@ -80,6 +88,7 @@ export class Holding<
 
   remove(lease: L): void {
     this.expiry.remove(lease);
+    this.outage.ended(lease.token);
     if (this.#leases.delete(lease) && this.#leases.size === 0) this.#onIdle?.();
   }
 
@@ -98,12 +107,18 @@ export class Holding<
     const patience = Math.max(50, Math.ceil(Math.min(...leases.map(({ remainingMs }) => remainingMs))));
     this.#renew(leases, Math.min(this.#commands.settings.deadlineMs, patience)).then(
       (states) => {
-        for (const [index, lease] of leases.entries())
-          if (states[index] === "corrupt") lease.keeper.onError(this.#corrupt(lease));
+        for (const [index, lease] of leases.entries()) {
+          const { outage } = lease.keeper;
+          if (states[index] === "corrupt") outage.failed(lease.token, this.#corrupt(lease));
+          else outage.worked(lease.token);
+        }
       },
-      (error: unknown) => {
-        for (const lease of leases) lease.renewFailed();
-        for (const keeper of new Set(leases.map((lease) => lease.keeper))) keeper.onError(error);
+      (reason: unknown) => {
+        const error = this.#commands.errorOf(reason);
+        for (const lease of leases) {
+          lease.renewFailed();
+          if (lease.isHeld) lease.keeper.outage.failed(lease.token, error);
+        }
       },
     );
   }
@@ -167,7 +182,7 @@ export class Holding<
       lease.releaseFailed();
       this.#unanswered.add(lease);
       this.#commands.cancel(name, token, resolved, lease.leaseMs);
-      this.onError(error);
+      this.#commands.onError(error);
       throw error;
     }
   }

@@ -1,5 +1,5 @@
 import type { KitError } from "../index.js";
-import { type ExpiryScheduler, lowerBoundMs, withCaller } from "../toolkit/index.js";
+import { type ExpiryScheduler, lowerBoundMs, type OutageReporter, withCaller } from "../toolkit/index.js";
 import type { LossReason } from "./errors.js";
 import { leaseMsOption, type ResolvedLease } from "./options.js";
 
@@ -15,8 +15,8 @@ export interface LeaseKeeper<L> {
   readonly what: string;
   /** Receives each change of `renewAt` and `deadlineAt`. */
   readonly expiry: ExpiryScheduler;
-  /** Receives what fails and no caller waits for. */
-  readonly onError: (error: unknown) => void;
+  /** Reports whether leases are renewed, each by its token. */
+  readonly outage: OutageReporter;
   /** Puts the lease on the clock, takes it off. */
   add(lease: L): void;
   remove(lease: L): void;

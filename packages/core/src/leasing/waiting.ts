@@ -39,6 +39,7 @@ export class Waiters<Resolved extends ResolvedAcquire, S extends Seen, L extends
   readonly #commands: LeasingCommands<Resolved, S, L>;
   readonly #events: WaitingEvents<Resolved, S>;
   readonly #name: string;
+  readonly #loop: string;
   readonly #waiters = new Map<string, Waiter<Resolved, S>>();
   #heartbeatTimer: NodeJS.Timeout | undefined;
   #watchTimer: NodeJS.Timeout | undefined;
@@ -56,6 +57,7 @@ export class Waiters<Resolved extends ResolvedAcquire, S extends Seen, L extends
     this.#commands = commands;
     this.#events = events;
     this.#name = name;
+    this.#loop = `waiting for ${name}`;
   }
 
   /** Waits, once queued; settles with a grant, or with the reason why not. */
@@ -140,7 +142,9 @@ export class Waiters<Resolved extends ResolvedAcquire, S extends Seen, L extends
   #remove({ token, subscription, resolved }: Waiter<Resolved, S>): void {
     this.#events.left(this.#name, subscription, resolved);
     this.#waiters.delete(token);
+    this.#commands.outage.ended(token);
     if (this.#waiters.size > 0) return;
+    this.#commands.outage.ended(this.#loop);
     clearTimeout(this.#heartbeatTimer);
     this.#unwatch();
     this.#heartbeatTimer = undefined;
@@ -154,14 +158,17 @@ export class Waiters<Resolved extends ResolvedAcquire, S extends Seen, L extends
     this.#events.requeued(this.#name);
     for (let failures = 0; !waiter.isSettled;)
       try {
-        if (await this.#enqueue(waiter)) return;
+        if (await this.#enqueue(waiter)) {
+          this.#commands.outage.worked(waiter.token);
+          return;
+        }
       } catch (error) {
         if (KitError.is(error) && !error.retryable) {
           this.#abandon(waiter, error);
           return;
         }
         // Once queued, a wait survives outages.
-        this.#commands.onError(error);
+        if (!waiter.isSettled) this.#commands.outage.failed(waiter.token, this.#commands.errorOf(error));
         await pause(Math.min(1_000, 50 * 2 ** Math.min(failures++, 5)) * (0.5 + Math.random()));
       }
   }
@@ -275,6 +282,7 @@ export class Waiters<Resolved extends ResolvedAcquire, S extends Seen, L extends
       const reply = await this.#commands.heartbeat(this.#name, asked);
       this.#failures = 0;
       this.#lastFailure = undefined;
+      this.#commands.outage.worked(this.#loop);
       let first = Infinity;
       for (const [index, waiter] of asked.entries()) {
         const state = reply.states[index] ?? "unknown";
@@ -296,7 +304,7 @@ export class Waiters<Resolved extends ResolvedAcquire, S extends Seen, L extends
       this.#failures = Math.min(this.#failures + 1, 5);
       this.#lastFailure = error;
       if (KitError.is(error) && !error.retryable) for (const waiter of asked) this.#abandon(waiter, error);
-      else this.#commands.onError(error);
+      else if (this.#waiters.size > 0) this.#commands.outage.failed(this.#loop, this.#commands.errorOf(error));
     }
   }
 }

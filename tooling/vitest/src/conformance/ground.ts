@@ -46,7 +46,9 @@ export interface Proxy {
   readonly stats: { readonly droppedBytes: number; readonly slowedChunks: number };
   readonly up: Direction;
   readonly down: Direction;
+  refuse: boolean;
   redirect(port: number): void;
+  resetAll(): void;
   heal(): void;
   close(): Promise<void>;
 }

@@ -3,7 +3,7 @@ import { rejection } from "../../promises.js";
 import { inboxes } from "../../servers.js";
 import { promptMs, timed } from "../../time.js";
 import type { Client } from "../ground.js";
-import type { Leasing } from "./leasing.js";
+import { type Leasing, proxied } from "./leasing.js";
 
 /** Borrowed clients: their second connection, their rights, and their waiters after a lost connection. */
 export const describeLeaseClients = (leasing: Leasing): void => {
@@ -158,6 +158,47 @@ export const describeLeaseClients = (leasing: Leasing): void => {
         await value.release();
         await until(1);
       }
+    });
+  });
+
+  describe("an outage", () => {
+    it.each([
+      ["of a waiter", true],
+      ["of a holder", false],
+    ])("%s is reported once, and once more when it is over", async (_whose, isWaiting) => {
+      const { proxy, connect } = await proxied(leasing.ground);
+      const leaser = leasing.on(connect(), { deadlineMs: 200 });
+      const codes: string[] = [];
+      leaser.onError(({ code }) => codes.push(code));
+      const held = await eventually(() => (isWaiting ? leasing.make() : leaser).acquire({ leaseMs: 60_000 }));
+      const waiter = isWaiting ? await leaser.enqueue() : undefined;
+      // It is due for renewal soon.
+      if (!isWaiting) await held.extend(9_000);
+      proxy.refuse = true;
+      proxy.resetAll();
+      await eventually(() => expect(codes).toHaveLength(1), { timeoutMs: 20_000 });
+      proxy.refuse = false;
+      await eventually(() => expect(codes.at(-1)).toBe("KIT_RECOVERED"), { timeoutMs: 20_000 });
+      expect(codes).toEqual([expect.stringMatching(/^KIT_(UNAVAILABLE|UNKNOWN_OUTCOME)$/), "KIT_RECOVERED"]);
+      await held.release();
+      await (await waiter?.promise)?.release();
+    });
+  });
+
+  describe("an error that is neither kit's nor the server's", () => {
+    it("is reported as such", async () => {
+      const client = redis.connect() as { call?: unknown };
+      const leaser = leasing.on(client);
+      const codes: string[] = [];
+      leaser.onError(({ code }) => codes.push(code));
+      const held = await leaser.acquire();
+      client.call = () => {
+        throw new TypeError("a broken client");
+      };
+      await rejection(held.release());
+      expect(codes[0]).toBe("KIT_UNEXPECTED");
+      delete client.call;
+      expect(await held.release()).toBe("released");
     });
   });
 

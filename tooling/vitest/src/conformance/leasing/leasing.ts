@@ -23,6 +23,7 @@ export interface Leaser {
   inspect(): Promise<{ readonly holders: readonly object[]; readonly queue: readonly object[] }>;
   resume(text: string): Promise<Held>;
   close(options?: object): Promise<void>;
+  onError(listener: (error: { readonly code: string }) => void): unknown;
   once(event: "acquired" | "waiting", listener: (...facts: readonly object[]) => void): unknown;
 }
 
