@@ -6,6 +6,7 @@ import { crc32 } from "node:zlib";
 import { crcOf } from "./crc.js";
 import { BadDataError, LogshipError } from "./errors.js";
 import { inflateMembers } from "./gzip.js";
+import { textEnd } from "./lines.js";
 
 /** The order of files: by number within names (`log.2` before `log.10`), by time of change, oldest first, or by a comparison. */
 export type FileOrder = "natural" | "mtime" | ((one: LocalFile, other: LocalFile) => number);
@@ -217,7 +218,9 @@ export class OpenFile {
       length += parts.at(-1)!.length;
       if (length >= prefixBytes) break;
     }
-    return Buffer.concat(parts);
+    const head = Buffer.concat(parts);
+    // Behind the text they are space that is reserved for more of it.
+    return head.subarray(0, textEnd(head) || head.length);
   }
 
   async close(): Promise<void> {

@@ -12,6 +12,7 @@ import {
   prefixOf,
   type SkippedLink,
 } from "./files.js";
+import { textEnd } from "./lines.js";
 
 /** File system events may be lost, and none arrive from the directory that a symbolic link leads to. */
 const lookEveryMs = 500;
@@ -69,9 +70,12 @@ export interface FollowedFile {
   /** Whether it is the file that is being written. */
   readonly isLive: boolean;
   readonly opened: OpenFile;
-  /** Its current size in bytes. */
-  size(): Promise<number>;
-  /** Reads it from the beginning as it grows; ends when it has been rotated away and no longer grows. */
+  /** Whether it has `length` bytes now; zero bytes behind them do not count. */
+  endsAt(length: number): Promise<boolean>;
+  /**
+   * Reads it from the beginning as it grows; ends when it has been rotated away and no longer grows. Zero bytes at its end are left until something
+   * follows them: they may be space that is reserved for later lines.
+   */
   read(): AsyncGenerator<Buffer, void, undefined>;
 }
 
@@ -113,8 +117,11 @@ export async function* followLog(
     return files.filter(({ id, name }) => id !== live?.id && isRotated(name));
   };
 
-  /** Waits until more than `at` bytes are there, or are certain never to come; resolves with whether they are there. */
-  const hasGrown = async (file: LocalFile, opened: OpenFile, at: number): Promise<boolean> => {
+  /**
+   * Waits until more than `at` bytes are there, or are certain never to come; resolves with whether they are there. Those up to `zerosEnd` were zeros,
+   * and count once the next of them are not.
+   */
+  const hasGrown = async (file: LocalFile, opened: OpenFile, at: number, zerosEnd = at): Promise<boolean> => {
     for (let quietSince: number | undefined; ;) {
       const mark = watching.mark();
       const live = await liveFile();
@@ -126,7 +133,7 @@ export async function* followLog(
       // The size is read last, so that earlier writes are counted.
       const { size } = await opened.now();
       if (size < at) throw changedError(file.name);
-      if (size > at) return true;
+      if (size > zerosEnd || (size > at && (await hasText(opened, at, firstBlock)))) return true;
       if (!isLive) {
         quietSince ??= performance.now();
         if (!isLast || performance.now() - quietSince >= quietMs) return false;
@@ -149,13 +156,19 @@ export async function* followLog(
   };
 
   async function* read(file: LocalFile, opened: OpenFile): AsyncGenerator<Buffer, void, undefined> {
-    let at = 0;
-    do
+    let [at, seen] = [0, 0];
+    do {
+      seen = at;
       for await (const block of opened.read(at)) {
-        at += block.length;
-        yield block;
+        const end = seen + textEnd(block);
+        if (end > seen) {
+          for (let left = seen - at; left > 0; left -= zeros.length) yield zeros.subarray(0, left);
+          yield block.subarray(0, end - seen);
+          at = end;
+        }
+        seen += block.length;
       }
-    while (await hasGrown(file, opened, at));
+    } while (await hasGrown(file, opened, at, seen));
   }
 
   try {
@@ -172,8 +185,9 @@ export async function* followLog(
         const line = opened.isGzip || opened.container !== undefined ? noBytes : await firstLine(file, opened);
         if (line.length > 0) {
           const id = `${file.id} line ${prefixOf(line)}`;
-          const size = async (): Promise<number> => (await opened.now()).size;
-          yield { file, id, opened, isLive: file.id === live?.id, size, read: () => read(file, opened) };
+          const endsAt = async (length: number): Promise<boolean> =>
+            (await opened.now()).size >= length && !(await hasText(opened, length, Infinity));
+          yield { file, id, opened, isLive: file.id === live?.id, endsAt, read: () => read(file, opened) };
         }
         passed.add(`${file.id} ${(await opened.now()).stamp}`);
       } finally {
@@ -186,3 +200,15 @@ export async function* followLog(
 }
 
 const noBytes = Buffer.alloc(0);
+const zeros = Buffer.alloc(65_536);
+const firstBlock = 1;
+
+/** Whether the first blocks behind `at`, as many as `most`, have more than zero bytes. */
+const hasText = async (opened: OpenFile, at: number, most: number): Promise<boolean> => {
+  let count = 0;
+  for await (const block of opened.read(at)) {
+    if (textEnd(block) > 0) return true;
+    if (++count >= most) break;
+  }
+  return false;
+};

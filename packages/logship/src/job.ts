@@ -332,7 +332,12 @@ export class LogJob extends Processor<JobEvents> {
     try {
       if ((await opened.now()).size < position.stored) throw changedError(file.name);
       this.emit("file", { file: file.name, offset: position.offset, bytes: file.size });
-      const reading = readingOf(fileText(opened, position, file.name), position, lineOptions, takesLast);
+      const reading = readingOf(
+        fileText(opened, position, file.name),
+        position,
+        lineOptions,
+        takesLast ? "line" : "none",
+      );
       const context = { file: file.name, signal };
       const padded = (padding: Padding): void => this.emit("padding", { file: file.name, ...padding });
       const commit = async (operands: CommitOperands): Promise<void> => {

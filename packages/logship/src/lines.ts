@@ -125,8 +125,11 @@ export async function* readLines(
 ): AsyncGenerator<LineBatch, void, undefined> {
   const cutter = new LineCutter(resolveLines(optionsObject<LineOptions>("options", options, lineNames)), 0);
   for await (const block of blocks) yield* cutter.cut(Buffer.from(block.buffer, block.byteOffset, block.byteLength));
-  yield* cutter.end();
+  yield* cutter.end("all");
 }
+
+/** How much of a text is taken behind its last line feed: nothing; a last line, but not the zero bytes at the end; or all. */
+export type Rest = "none" | "line" | "all";
 
 /** Cuts lines, and keeps the state between two blocks. */
 export class LineCutter {
@@ -166,13 +169,26 @@ export class LineCutter {
     if (last + 1 < block.length) yield* this.#carryOn(block.subarray(last + 1));
   }
 
-  /** The rest of the text is the last line, without a line feed. */
-  *end(): Generator<LineBatch, void, undefined> {
-    yield* this.#endPadding();
+  /**
+   * The rest of the text is the last line, without a line feed. Zero bytes at the end belong to it only if nothing can be written there any more: with
+   * `line` they are left, since they may be space that is reserved for later lines.
+   */
+  *end(rest: Exclude<Rest, "none">): Generator<LineBatch, void, undefined> {
+    if (rest === "all") yield* this.#endPadding();
+    if (this.#dropped < 0 && this.#carried > 0 && rest === "line") {
+      const bytes = this.#takeCarry();
+      const written = bytes.subarray(0, textEnd(bytes));
+      if (written.length < bytes.length) {
+        this.#refuseUtf16(written);
+        yield* this.#slow(written, [written.length]);
+        return;
+      }
+      [this.#carry, this.#carried] = [[bytes], bytes.length];
+    }
     if (this.#carried > 0 || this.#dropped > 0) yield* this.#deliver(noBytes, this.#crcOfAll ?? 0);
   }
 
-  /** The zero bytes are behind the text so far. Not before something follows: what was only reserved for a text may still be written. */
+  /** The zero bytes are behind the text so far. */
   *#endPadding(): Generator<LineBatch, void, undefined> {
     const count = this.#padding;
     if (count === 0) return;
@@ -392,6 +408,13 @@ const leadingZeros = (bytes: Buffer): number => {
   let count = 0;
   while (bytes[count] === 0) count++;
   return count;
+};
+
+/** The end of the bytes without the zeros behind them. */
+export const textEnd = (bytes: Buffer): number => {
+  let end = bytes.length;
+  while (end > 0 && bytes[end - 1] === 0) end--;
+  return end;
 };
 
 const hasLongLine = (bytes: Buffer, maxLineBytes: number): boolean =>

@@ -1,6 +1,6 @@
 import type { OpenFile } from "./files.js";
 import { inflateMembers } from "./gzip.js";
-import { type LineBatch, LineCutter, type ResolvedLines } from "./lines.js";
+import { type LineBatch, LineCutter, type ResolvedLines, type Rest } from "./lines.js";
 
 /** A place in a file at which reading continues. */
 export interface Position {
@@ -88,17 +88,17 @@ async function* without(blocks: AsyncIterable<Buffer>, skip: number): AsyncGener
   }
 }
 
-/** Cuts a text into lines. With `keepsLast` false a last line without a line feed is left for a later run. */
+/** Cuts a text into lines. `rest` decides about what is behind the last line feed; what is not taken is left for a later run. */
 export const readingOf = (
   { blocks, restarts }: Text,
   position: Position,
   resolved: ResolvedLines,
-  keepsLast: boolean,
+  rest: Rest,
 ): Reading => {
   async function* batches(): AsyncGenerator<LineBatch, void, undefined> {
     const cutter = new LineCutter(resolved, position.offset, position.crc);
     for await (const block of blocks) yield* cutter.cut(block);
-    if (keepsLast) yield* cutter.end();
+    if (rest !== "none") yield* cutter.end(rest);
   }
   return {
     batches: batches(),

@@ -232,7 +232,7 @@ export class ReceivedFile {
   /** Lines, and positions behind them; checks the whole file at its end. */
   read(): Reading {
     this.#begin();
-    const reading = readingOf(this.#download.text(this.#start), this.#start, this.#resolved, true);
+    const reading = readingOf(this.#download.text(this.#start), this.#start, this.#resolved, "all");
     const checked = async function* (this: ReceivedFile): AsyncGenerator<LineBatch, void, undefined> {
       let last: LineBatch | undefined;
       try {

@@ -300,7 +300,7 @@ export class Shipper extends LogObject<ShipperEvents> {
     const { codec } = this.#resolved;
     let isFurther = false;
     try {
-      for await (const { file, id: line, opened, isLive, size, read } of followLog(log, signal)) {
+      for await (const { file, id: line, opened, isLive, endsAt, read } of followLog(log, signal)) {
         const { name } = file;
         try {
           const { wasShipped, textBytes } = await this.#ship(name, signal, async (linked) => {
@@ -311,7 +311,7 @@ export class Shipper extends LogObject<ShipperEvents> {
             isFurther = true;
             return source;
           });
-          if ((wasShipped && isLive) || (await size()) !== textBytes) throw changedError(name);
+          if ((wasShipped && isLive) || !(await endsAt(textBytes))) throw changedError(name);
         } catch (error) {
           if (isLive || !(error instanceof LogshipError) || error.code !== "KIT_LOGSHIP_CHANGED") throw error;
           this.emit("error", error);

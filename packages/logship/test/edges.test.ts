@@ -388,7 +388,7 @@ describe("results are committed", () => {
     const each: number[] = [];
     const never = { flushLines: 1e9, flushBytes: 1e9, flushMs: 3_600_000 };
     const run = {
-      reading: readingOf({ blocks: text(), restarts: new Restarts(true) }, start, resolveLines({}), true),
+      reading: readingOf({ blocks: text(), restarts: new Restarts(true) }, start, resolveLines({}), "all"),
       position: start,
       seq: 0,
       flush: resolveFlush({ ...never, ...options }),

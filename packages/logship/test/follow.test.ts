@@ -1,4 +1,16 @@
-import { appendFile, link, mkdir, rename, rm, symlink, truncate, unlink, utimes, writeFile } from "node:fs/promises";
+import {
+  appendFile,
+  link,
+  mkdir,
+  open,
+  rename,
+  rm,
+  symlink,
+  truncate,
+  unlink,
+  utimes,
+  writeFile,
+} from "node:fs/promises";
 import { join } from "node:path";
 import { eventually, useRedis } from "@kit/testing";
 import { rejection } from "@tooling/vitest/helpers";
@@ -51,6 +63,29 @@ describe("following a log", () => {
     await appendFile(path, "o\nthree\n");
     await soon(() => expect(got.lines).toEqual(["one", "two", "three"]));
     expect(await stop()).toMatchObject({ message: "stopped" });
+  });
+
+  it("ships lines that are written into space that the file had reserved, and then the next file", async () => {
+    const directory = await fixture.directory();
+    const path = join(directory, "app.log");
+    const file = await open(path, "w");
+    await file.truncate(1_000_000);
+    await file.write("one\ntw", 0);
+    const { stop, errors } = following(path);
+    const got = collecting();
+    await soon(() => expect(got.lines).toEqual(["one"]));
+    await file.write("o\n", 6);
+    await soon(() => expect(got.lines).toEqual(["one", "two"]));
+    await file.truncate(8);
+    await file.write("three\n", 8);
+    await soon(() => expect(got.lines).toEqual(["one", "two", "three"]));
+    await file.truncate(300_000);
+    await file.close();
+    await rename(path, `${path}.1`);
+    await writeLog(directory, "app.log", ["four"]);
+    await soon(() => expect(got.lines).toEqual(["one", "two", "three", "four"]));
+    expect([got.files, errors]).toEqual([["app.log"], []]);
+    await stop();
   });
 
   it("reads lines that are written to a file after it was rotated away, and then the next file", async () => {

@@ -225,18 +225,47 @@ describe("a job counts a line once", () => {
     expect(gaps.slice(1)).toEqual([{ file: "a.log", from, to: from }]);
   });
 
-  it("behind zero bytes, which are dropped and reported, also at the end", async () => {
+  it("behind zero bytes, which are dropped and reported once something follows them", async () => {
     const { job: own, path, paddings } = await job();
+    const sum = (): number => paddings.splice(0).reduce((all, { bytes }) => all + bytes, 0);
     const file = await open(path, "w");
     await file.write("one\n", 3_000_000);
     await file.truncate(3_100_000);
     await file.close();
     await run(own);
-    expect(paddings.splice(0).reduce((sum, { bytes }) => sum + bytes, 0)).toBe(3_099_996);
+    expect(sum()).toBe(3_000_000);
     await appendFile(path, "\0\0two\n\0three\n");
     await run(own);
     expect(await counted(own)).toEqual(once(["one", "two", "three"]));
-    expect(paddings).toEqual([{ file: "a.log", offset: 3_100_000, bytes: 3 }]);
+    expect(sum()).toBe(99_996 + 3);
+  });
+
+  it.each(["take", "leave"])("of a file whose space was reserved before, with `%s`", async (lastLine) => {
+    const { job: own, path, gaps } = await job({ lastLine });
+    const file = await open(path, "w");
+    let end = 0;
+    const write = async (text: string): Promise<void> => void (end += (await file.write(text, end)).bytesWritten);
+    await file.truncate(65_536);
+    // The first lines are shorter than what a file is known by.
+    for (const [from, to] of [
+      [0, 5],
+      [5, 10],
+      [10, 100],
+      [100, 150],
+    ] as const) {
+      await write(textOf(lines.slice(from, to)));
+      await run(own);
+      expect(await counted(own)).toEqual(once(lines.slice(0, to)));
+    }
+    await write("a part");
+    await run(own);
+    await write(" and the rest\n");
+    await file.truncate(end);
+    await file.close();
+    await run(own);
+    const rest = lastLine === "take" ? ["a part", " and the rest"] : ["a part and the rest"];
+    expect(await counted(own)).toEqual(once([...lines.slice(0, 150), ...rest]));
+    expect(gaps).toEqual([]);
   });
 });
 
