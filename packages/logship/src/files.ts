@@ -315,6 +315,18 @@ export const twinOf = async <T extends Candidate>(
   return { hasMore: false, ...(copied && { copied }), crcs, end };
 };
 
+/**
+ * A longer content of the same first KiB that no file has any more: a text that ends at `end` may be an earlier state of it. No checksum tells that
+ * from a new text that begins in the same way.
+ */
+export const longerOf = <T extends Candidate & { readonly isLike: boolean }>(
+  known: readonly T[],
+  end: number | undefined,
+): T | undefined =>
+  end !== undefined && end >= prefixBytes
+    ? known.find(({ offset, other, isLike }) => isLike && offset > end && !other)
+    : undefined;
+
 /** Whether a file is there, and begins with a content; if it is to be gzip or not, whether it is. */
 export const hasContent = async (
   file: LocalFile,

@@ -1,5 +1,14 @@
 import { dirname } from "node:path";
-import { bornOf, changedError, type Known, listFiles, type LocalFile, type OpenFile, twinOf } from "./files.js";
+import {
+  bornOf,
+  changedError,
+  type Known,
+  listFiles,
+  type LocalFile,
+  longerOf,
+  type OpenFile,
+  twinOf,
+} from "./files.js";
 import type { Hub } from "./hub.js";
 
 /** A source whose text the channel has, or has had, as far as `offset`. */
@@ -7,6 +16,8 @@ interface Shipped extends Known {
   readonly source: string;
   readonly isDone: boolean;
   readonly other: LocalFile | undefined;
+  /** Whether all that the file is known by begins the source, too. */
+  readonly isLike: boolean;
 }
 
 /** How the identity of a file is looked for. */
@@ -14,7 +25,7 @@ interface Looking {
   readonly signal: AbortSignal;
   /** The identity of a file of a log that is followed. */
   readonly line?: string;
-  /** Called with the name of an equal file that is there. */
+  /** Called with the name of an equal file that is there, or the identity of a longer one that is gone. */
   readonly onCopy: (of: string) => void;
 }
 
@@ -31,8 +42,9 @@ export const identityOf = async (hub: Hub, file: LocalFile, opened: OpenFile, lo
   const found = await hub.fields("sources", fields, signal);
   const index = own.findIndex((_, at) => found[at] !== null);
   if (index >= 0) return own[index]!;
-  const alike = found.slice(own.length).flatMap((list) => list?.split("\n").filter((source) => source !== "") ?? []);
-  const twin = alike.length > 0 ? await sourceLike(hub, file, opened, [...new Set(alike)], looking) : undefined;
+  const [like = [], ...others] = found.slice(own.length).map((list) => list?.split("\n").filter(Boolean) ?? []);
+  const alike = new Set([...like, ...others.flat()]);
+  const twin = alike.size > 0 ? await sourceLike(hub, file, opened, [...alike], new Set(like), looking) : undefined;
   return twin ?? own[0]!;
 };
 
@@ -42,6 +54,7 @@ const sourceLike = async (
   file: LocalFile,
   opened: OpenFile,
   sources: readonly string[],
+  like: ReadonlySet<string>,
   { signal, onCopy }: Looking,
 ): Promise<string | undefined> => {
   const near = await listFiles(dirname(file.path), undefined, "natural");
@@ -60,6 +73,7 @@ const sourceLike = async (
       offset: Number(isBytes ? stored : text),
       crc: Number(crc),
       other,
+      isLike: like.has(source),
     };
     // Of what is not begun nothing can be compared.
     if (known.offset > 0) (isBytes ? bytes : texts).push(known);
@@ -68,10 +82,11 @@ const sourceLike = async (
     [texts, opened.text()],
     [bytes, opened.read(0)],
   ] as const) {
-    const { twin, hasMore, copied } = await twinOf(opened, text, known, signal);
+    const { twin, hasMore, copied, end } = await twinOf(opened, text, known, signal);
     if (twin?.isDone && hasMore) throw changedError(file.name);
     if (twin) return twin.source;
-    if (copied) onCopy(copied.name);
+    const of = copied?.name ?? longerOf(known, end)?.source;
+    if (of !== undefined) onCopy(of);
   }
   return undefined;
 };

@@ -9,6 +9,7 @@ import {
   type Known,
   listFiles,
   type LocalFile,
+  longerOf,
   OpenFile,
   type SkippedLink,
   twinOf,
@@ -41,7 +42,10 @@ export interface JobEvents {
    * when it was last looked at; those after `from`, and what was written since then, are lost.
    */
   readonly gap: [fact: { readonly file: string; readonly from: number; readonly to: number }];
-  /** A file is equal to another one that is there. It is processed, too: if it is a copy, its lines count twice. */
+  /**
+   * A file is equal to another one that is there; or it has the first KiB of a longer one, last of that name, that is gone. It is processed, too: if
+   * it is a copy, or an earlier state, its lines count twice.
+   */
   readonly copy: [fact: { readonly file: string; readonly of: string }];
   /** Zero bytes before a line were dropped: a file that is truncated while its writer keeps its place begins with them. */
   readonly padding: [fact: Padding & { readonly file: string }];
@@ -286,8 +290,9 @@ export class LogJob extends Processor<JobEvents> {
       if (end !== undefined && end < offset && other)
         if (await hasContent(other, { offset: end, crc: crcs.get(end)! }, undefined, signal))
           return { content, position, from: "" };
-    if (copied) this.emit("copy", { file: file.name, of: copied.name });
     if (isSame) throw changedError(file.name);
+    const of = (copied ?? longerOf(known, end))?.name;
+    if (of !== undefined) this.emit("copy", { file: file.name, of });
     return { content: "", position: "", from: "" };
   }
 

@@ -65,7 +65,10 @@ export interface ShipperEvents {
   readonly skipped: [link: SkippedLink];
   /** A file of a directory was left out because of `onBadData`. */
   readonly damaged: [fact: { readonly file: string; readonly error: KitError }];
-  /** A file is equal to another one that is there. It is shipped, too: if it is a copy, consumers get its lines twice. */
+  /**
+   * A file is equal to another one that is there; or it has the first KiB of a longer one that is gone, and `of` is the identity of that. It is shipped,
+   * too: if it is a copy, or an earlier state, consumers get its lines twice.
+   */
   readonly copy: [fact: { readonly file: string; readonly of: string }];
   /**
    * The server may drop keys when its memory is full: any, and with them chunks and what is known of files, under an `allkeys-…` policy, so that

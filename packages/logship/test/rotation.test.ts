@@ -204,6 +204,28 @@ describe("a job counts a line once", () => {
     }
   });
 
+  it("but reports one that may be the beginning of a longer one that is gone", async () => {
+    for (const [index, write] of [replace, (path: string, text: string) => writeFile(path, gzipSync(text))].entries()) {
+      const { job: own, path } = await job({ name: `job ${String(index)}` });
+      const copies: unknown[] = [];
+      own.on("copy", (copy) => copies.push(copy));
+      await writeFile(path, textOf(lines.slice(0, 200)));
+      await run(own);
+      // Its own predecessor is there under another name: it begins in the same way, and is not a copy.
+      await rename(path, `${path}.1`);
+      await writeFile(path, `${textOf(lines.slice(0, 80))}other\n`);
+      await run(own);
+      expect([copies, (await counted(own)).get("other")]).toEqual([[], "1"]);
+      await rm(path);
+      await rm(`${path}.1`);
+      await write(`${path}.2`, textOf(lines.slice(0, 100)));
+      await run(own);
+      expect(copies).toEqual([{ file: "a.log.2", of: "a.log" }]);
+      await run(own);
+      expect(copies).toHaveLength(1);
+    }
+  });
+
   it("and reports what a truncation took, if no copy has it", async () => {
     const { job: own, path, gaps } = await job();
     await writeFile(path, textOf(lines.slice(0, 300)));
@@ -329,6 +351,18 @@ describe("a shipper puts a line into the channel once", () => {
     await gzipFile(path);
     expect(await shipper.add(`${path}.gz`)).toMatchObject({ id: 1, wasShipped: false, lines: lines.length + 1 });
     expect(await received()).toEqual(once([...lines, "one more"]));
+  });
+
+  it("and reports one that may be the beginning of a longer one that is gone", async () => {
+    const directory = await fixture.directory();
+    const shipper = fixture.shipper();
+    const copies: unknown[] = [];
+    shipper.on("copy", (copy) => copies.push(copy));
+    await writeFile(join(directory, "a.log"), textOf(lines.slice(0, 200)));
+    await shipper.addDirectory(directory);
+    await replace(join(directory, "a.log"), textOf(lines.slice(0, 100)));
+    await shipper.addDirectory(directory);
+    expect(copies).toEqual([{ file: "a.log", of: expect.stringMatching(/^\S+ 1024-/) as string }]);
   });
 
   it("and refuses one that has grown in another container since it was shipped", async () => {

@@ -19,7 +19,8 @@
 --
 -- Reply     {1, fence, seq, position, content, former, formerPosition}  it is this worker's; the file had the former content before
 --           {0, msLeft}  another worker has it for so long; 0: it is done with this stamp, or its record has changed since this worker looked
---           {2, others, content, position, file, state, msLeft, …}  compare these contents first, of the file that had each last
+--           {2, others, content, position, file, state, msLeft, name, …}  compare these contents first, of the file that had each last; the name
+--           only of those that begin with the first beginning, which is the longest
 --           error KIT_LAYOUT  written by a newer version
 local job = KEYS[1]
 local progress = KEYS[2]
@@ -60,15 +61,16 @@ if content ~= '' then
   if record[2] ~= position then return { 0, 0 } end
 elseif not isSame or (record[5] or file) ~= file then
   local reply = { 2, '\n' }
-  local function compare(other)
+  local function compare(other, isLike)
     if string.find(reply[2], '\n' .. other .. '\n', 1, true) then return end
     reply[2] = reply[2] .. other .. '\n'
     local facts = recordOf(other)
-    for _, fact in ipairs({ other, facts[2], facts[5] or other, facts[6], leftOf(other) }) do reply[#reply + 1] = fact end
+    local known = isLike and redis.call('HGET', progress, other .. ':name') or ''
+    for _, fact in ipairs({ other, facts[2], facts[5] or other, facts[6], leftOf(other), known }) do reply[#reply + 1] = fact end
   end
   if isSame then compare(id) end
-  for _, start in ipairs(beginning) do
-    for other in string.gmatch(redis.call('HGET', progress, 'content ' .. start) or '', '[^\n]+') do compare(other) end
+  for i, start in ipairs(beginning) do
+    for other in string.gmatch(redis.call('HGET', progress, 'content ' .. start) or '', '[^\n]+') do compare(other, i == 1) end
   end
   if reply[2] ~= '\n' and reply[2] ~= others then return reply end
 end

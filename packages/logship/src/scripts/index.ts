@@ -111,6 +111,9 @@ export interface Alike {
   readonly file: string;
   readonly isDone: boolean;
   readonly msLeft: number;
+  /** Whether it has the longest beginning of the file; then also its name. */
+  readonly isLike: boolean;
+  readonly name: string;
 }
 
 /**
@@ -141,9 +144,10 @@ export const claim: LogshipScript<"claim", Claim> = script(
     if (code === 1)
       return { state: "claimed", fence: String(first), seq: Number(seq), position, content, former, formerPosition };
     const contents: Alike[] = [];
-    for (let at = 0; at < rest.length; at += 5) {
-      const [id = "", where = "", file = "", state, msLeft] = texts(rest.slice(at, at + 5));
-      contents.push({ content: id, position: where, file, isDone: state === "done", msLeft: Number(msLeft) });
+    for (let at = 0; at < rest.length; at += 6) {
+      const [id = "", where = "", file = "", state, msLeft, name = ""] = texts(rest.slice(at, at + 6));
+      const [isDone, isLike] = [state === "done", name !== ""];
+      contents.push({ content: id, position: where, file, isDone, msLeft: Number(msLeft), isLike, name });
     }
     return { state: "alike", others: String(first), contents };
   },
