@@ -11,9 +11,13 @@ export const freeChunks = async (hub: Hub, listed: readonly string[]): Promise<v
   }
 };
 
-/** Applies the results of large commits of a consumer that are not applied: of this process, or of one before that died. */
-export const applyPending = async (hub: Hub, consumer: string, signal: AbortSignal): Promise<void> => {
-  const pending = hub.keys.pending(consumer);
+/** Applies the results of large commits of a job or consumer that are not applied: of this process, or of one that died. */
+export const applyPending = async (
+  hub: Hub,
+  { owner, pending }: { readonly owner: string; readonly pending: string },
+  resultKey: (name: string) => string,
+  signal: AbortSignal,
+): Promise<void> => {
   const read = async (command: string, ...args: readonly string[]): Promise<string | null> =>
     (await hub.persist(() => hub.read(command, [pending, ...args], { signal }), signal)) as string | null;
   for (;;) {
@@ -22,11 +26,7 @@ export const applyPending = async (hub: Hub, consumer: string, signal: AbortSign
     const stored = await read("HGET", piece);
     if (stored === null) continue;
     const [names] = JSON.parse(stored) as [string[]];
-    const keys = {
-      ...hub.keys,
-      pending,
-      targets: names.map((name) => hub.keys.result(decodeURIComponent(consumer), name)),
-    };
+    const keys = { owner, pending, targets: names.map(resultKey) };
     const reply = await hub.persist(() => hub.run(scripts.apply, { piece }, { keys }), signal);
     if (reply.state === "refused") throw resultError(reply.fault, keys.targets);
   }

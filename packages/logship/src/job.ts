@@ -1,6 +1,6 @@
 import { KitError, type RedisLike } from "@kit/core";
 import { newToken, optionsObject } from "@kit/core/toolkit";
-import { deleteJob } from "./channel.js";
+import { applyPending, deleteJob } from "./channel.js";
 import { damageOf, fencedError, isAboutContent, LogshipError, resultError } from "./errors.js";
 import {
   bornOf,
@@ -18,7 +18,7 @@ import { Hub } from "./hub.js";
 import { concurrencyOption, type JobOptions, type ResolvedJob, resolveJob, type RunOptions } from "./options.js";
 import { Processor } from "./processor.js";
 import { fileText, formatPosition, parsePosition, readingOf } from "./reading.js";
-import { noEffects } from "./results.js";
+import { deferred, noEffects } from "./results.js";
 import { type CommitOperands, type LinesHandler, type Padding, runFile } from "./runner.js";
 import * as scripts from "./scripts/index.js";
 import { linkedSignal, type LinkedSignal, together } from "./signals.js";
@@ -185,12 +185,18 @@ export class LogJob extends Processor<JobEvents> {
     const run: Run = { handler, signal, files: 0, lines: 0, skipped: new Set<string>(), former: [] };
     // The first call rejects if there is no server; later ones wait for it.
     await this.#list(signal, (link) => this.emit("skipped", link));
+    await this.#applyPending(signal);
     await together(count, controller, () => this.#work(run));
     for (const { file, content, from, to } of run.former) {
       const [last] = await this.#hub.persist(() => this.#hub.fields("progress", [`${content}:file`], signal), signal);
       if (last === file.id) this.emit("gap", { file: file.name, from, to });
     }
     return { files: run.files, lines: run.lines };
+  }
+
+  async #applyPending(signal: AbortSignal): Promise<void> {
+    const { job: owner, pending } = this.#hub.keys;
+    await applyPending(this.#hub, { owner, pending: pending() }, (name) => this.resultKey(name), signal);
   }
 
   async #work(run: Run): Promise<void> {
@@ -312,9 +318,10 @@ export class LogJob extends Processor<JobEvents> {
     const { controller, signal, unlink } = linkedSignal([outer]);
     /** A commit. Without operands it only renews the claim; with a lease of 0 it ends the claim. */
     const send = async (lease: number, operands?: CommitOperands): Promise<void> => {
-      const { effects = noEffects, isDone = false, lines = 0 } = operands ?? {};
-      const targets = effects.names.map((result) => this.resultKey(result));
-      const facts = { seq: operands?.seq ?? 0, lines, doneStamp: isDone ? file.stamp : "", results: effects.results };
+      const { effects = noEffects, pieces, isDone = false, lines = 0, seq: number = 0 } = operands ?? {};
+      const targets = pieces ? [this.#hub.keys.pending()] : effects.names.map((result) => this.resultKey(result));
+      const results = pieces ? deferred(pieces, `${content} ${String(number)}`) : effects.results;
+      const facts = { seq: number, lines, doneStamp: isDone ? file.stamp : "", results };
       const where = { content, fence, position: operands ? formatPosition(operands.position) : "" };
       const args = { ...where, ...facts, leaseMs: lease, events: this.#hub.keys.events };
       const keys = { ...this.#hub.keys, targets };
@@ -336,6 +343,8 @@ export class LogJob extends Processor<JobEvents> {
     let sum = 0;
     try {
       if ((await opened.now()).size < position.stored) throw changedError(file.name);
+      // Results that a worker before has stored come first.
+      if (seq > 0) await this.#applyPending(signal);
       this.emit("file", { file: file.name, offset: position.offset, bytes: file.size });
       const reading = readingOf(
         fileText(opened, position, file.name),
@@ -347,6 +356,7 @@ export class LogJob extends Processor<JobEvents> {
       const padded = (padding: Padding): void => this.emit("padding", { file: file.name, ...padding });
       const commit = async (operands: CommitOperands): Promise<void> => {
         await send(leaseMs, operands);
+        if (operands.pieces) await this.#applyPending(signal);
         sum += operands.lines;
         ({ isDone } = operands);
         const fact = { file: file.name, offset: operands.position.offset, lines: sum };

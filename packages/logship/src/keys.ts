@@ -31,6 +31,7 @@ const names = [
  * | `kit:logship:{name}:claims`      | zset           | content → end of its worker's lease           |
  * | `kit:logship:{name}:results:<r>` | hash, set, zset| results                                       |
  * | `kit:logship:{name}:sending:<r>` | hash           | sums on their way to a sink, until it has them|
+ * | `kit:logship:{name}:pending`     | hash           | results of a large commit, until applied      |
  *
  * Of a channel, permanent unless it says otherwise:
  *
@@ -59,8 +60,8 @@ export interface LogshipKeys extends Readonly<Record<(typeof names)[number], str
   /** Of a job the result's name; of a channel the consumer's and the result's. */
   result(...names: readonly string[]): string;
   sending(...names: readonly string[]): string;
-  /** Of a consumer. */
-  pending(consumer: string): string;
+  /** Of a job, or of a consumer. */
+  pending(...consumer: readonly string[]): string;
 }
 
 /** The keys of one job or channel. */
@@ -68,7 +69,7 @@ export const logshipKeys = (prefix: string, name: string): LogshipKeys => {
   const head = keyspace("logship", prefix).base(name);
   return {
     ...(Object.fromEntries(names.map((part) => [part, head + part])) as Record<(typeof names)[number], string>),
-    pending: (consumer) => `${head}pending:${consumer}`,
+    pending: (...consumer) => [`${head}pending`, ...consumer].join(":"),
     chunk: (part) => `${head}chunk:${part}`,
     sending: (...names) => `${head}sending:${names.map(encodeURIComponent).join(":")}`,
     result: (...names) => `${head}results:${names.map(encodeURIComponent).join(":")}`,

@@ -159,8 +159,7 @@ export class ReceivedFile {
     const { reading, batch, count = 0 } = this.#delivered ?? {};
     const position = batch && reading ? reading.positionOf(batch, count) : this.#at;
     const taken = this.results.take();
-    const isLarge = taken.size > mostFields;
-    const what = isLarge ? { effects: noEffects, pieces: taken.pieces(mostFields) } : { effects: taken.effects() };
+    const what = taken.stored(mostFields);
     this.#lines = 0;
     // After a failed commit the ones that wait for it fail, too: their positions are behind results that were not stored.
     const storing = this.#storing.then(async () => {
@@ -174,7 +173,7 @@ export class ReceivedFile {
       }
       this.#committed = position;
     });
-    const applying = isLarge ? storing.then(this.#apply) : storing;
+    const applying = what.pieces ? storing.then(this.#apply) : storing;
     this.#storing = applying;
     try {
       await storing;
@@ -214,6 +213,11 @@ export class ReceivedFile {
   }
 
   /** One commit of a run over lines. */
+  async storeAndApply(operands: CommitOperands): Promise<void> {
+    await this.store(operands);
+    if (operands.pieces) await this.#apply();
+  }
+
   async store(operands: CommitOperands): Promise<void> {
     const { file } = this.#download;
     const place = this.#download.placeOf(operands.position.stored);

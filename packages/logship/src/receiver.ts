@@ -276,7 +276,7 @@ export class Receiver extends Processor<ReceiverEvents> {
         const { seq, position } = file;
         const context = { file: file.name, signal: visit.signal };
         const commit = async (operands: CommitOperands): Promise<void> => {
-          await file.store(operands);
+          await file.storeAndApply(operands);
           summary.lines += operands.lines;
         };
         const padded = (padding: Padding): void => this.emit("padding", { file: file.name, ...padding });
@@ -303,7 +303,7 @@ export class Receiver extends Processor<ReceiverEvents> {
       download,
       this.#resolved.lines,
       (operands, chunk, place) => this.#advance(download.file, operands, { chunk, place }, visit),
-      () => applyPending(this.#hub, this.#resolved.consumer, visit.signal),
+      () => this.#applyPending(visit.signal),
     );
     if (seen.seq === 0 && file.offset > 0) this.emit("trimmed", { file: file.name, offset: file.offset });
     return file;
@@ -403,6 +403,11 @@ export class Receiver extends Processor<ReceiverEvents> {
     visit.losses++;
   }
 
+  async #applyPending(signal: AbortSignal): Promise<void> {
+    const pending = this.#hub.keys.pending(this.#resolved.consumer);
+    await applyPending(this.#hub, { owner: this.#hub.keys.channel, pending }, (name) => this.resultKey(name), signal);
+  }
+
   #join(visit: Visit): Promise<Session> {
     visit.session ??= this.#joinNow(visit).catch((error: unknown) => {
       visit.session = undefined;
@@ -422,7 +427,7 @@ export class Receiver extends Processor<ReceiverEvents> {
     // This is another channel of the same name: the commits in the first one are gone. A further run may begin in this one.
     if (before !== undefined && before !== reply.epoch) throw resetError(`Channel ${JSON.stringify(this.channel)}`);
     this.#epoch = reply.epoch;
-    await applyPending(this.#hub, consumer, signal);
+    await this.#applyPending(signal);
     await this.#free(reply.parts);
     return reply;
   }

@@ -14,6 +14,12 @@ export interface Effects {
   readonly results: string;
 }
 
+/** The results of a commit, perhaps in pieces: then they are stored with the position, and applied one after another. */
+export interface Stored {
+  readonly effects: Effects;
+  readonly pieces?: readonly Effects[];
+}
+
 export const noEffects: Effects = { names: [], results: "[]" };
 
 /** More fields than this would keep the server busy for long. */
@@ -80,6 +86,11 @@ export class Results {
   /** Everything in the form of the commit script. */
   effects(): Effects {
     return this.pieces(Infinity)[0]!;
+  }
+
+  /** The same, or pieces of it if there are more fields than `most`. */
+  stored(most: number): Stored {
+    return this.size > most ? { effects: noEffects, pieces: this.pieces(mostFields) } : { effects: this.effects() };
   }
 
   /** The same in pieces of at most `most` fields. */

@@ -1,7 +1,7 @@
 import { integerOption } from "@kit/core/toolkit";
 import type { LineBatch } from "./lines.js";
 import type { Position, Reading } from "./reading.js";
-import { type Effects, mostFields, Results } from "./results.js";
+import { mostFields, Results, type Stored } from "./results.js";
 import { Watch } from "./signals.js";
 
 /** A handler's third argument. */
@@ -60,13 +60,10 @@ export interface Padding {
 }
 
 /** One commit of results and position. */
-export interface CommitOperands {
+export interface CommitOperands extends Stored {
   readonly seq: number;
   readonly position: Position;
   readonly lines: number;
-  readonly effects: Effects;
-  /** The results in pieces instead, if they are many: they are stored with the position, and applied one after another. */
-  readonly pieces?: readonly Effects[];
   readonly isDone: boolean;
   /** The code of the error for which a receiver sets the file aside. */
   readonly aside?: string;
@@ -79,13 +76,15 @@ export interface FileRun {
   readonly seq: number;
   readonly flush: ResolvedFlush;
   readonly context: Omit<LinesContext, "offset">;
-  /** Resolves when it is stored; its rejection ends the run. */
+  /** Resolves when it is stored, and pieces are applied; its rejection ends the run. */
   commit(operands: CommitOperands): Promise<void>;
   padded(padding: Padding): void;
 }
 
 /** While a commit is under way the next one may grow to this many times the size, so that handling need not wait for the reply. */
 const mostAhead = 4;
+/** A batch may add this many to those that make a commit due; only a handler that collects more in one call has them stored in pieces. */
+const mostAtOnce = 2 * mostFields;
 /** After this many ms without further lines the results so far are committed: a shipper may wait for the space. */
 const idleMs = 50;
 
@@ -111,7 +110,7 @@ export const runFile = async (run: FileRun, handler: LinesHandler): Promise<numb
   const commit = async (isDone: boolean): Promise<void> => {
     await committing;
     if (handled) position = reading.positionOf(handled, handled.lines.length);
-    const operands = { seq: ++seq, position, lines, effects: results.effects(), isDone };
+    const operands = { seq: ++seq, position, lines, isDone, ...results.stored(mostAtOnce) };
     results = new Results();
     [lines, offsetBefore, flushAt] = [0, offset, Infinity];
     isCommitting = true;

@@ -7,7 +7,7 @@ import { gunzipSync, gzipSync } from "node:zlib";
 import { eventually, type RedisMode, type TestRedis } from "@kit/testing";
 import { rejection, scriptCalls, watched } from "@tooling/vitest/helpers";
 import { describe, expect, it } from "vitest";
-import type { ReceivedFile, Receiver, Shipper } from "../src/index.js";
+import type { LinesHandler, ReceivedFile, Receiver, Shipper } from "../src/index.js";
 import { countWords, type Fixture, inBlocks, killPoints, logLines, textOf, wordsOf, writeLog } from "./harness.js";
 
 const sha256 = (bytes: Uint8Array | string): string => createHash("sha256").update(bytes).digest("hex");
@@ -519,6 +519,22 @@ export const channelBehaviour = (redis: TestRedis<RedisMode>, fixture: Fixture):
       expect(await next.run(countWords, { until: "empty" })).toEqual({ files: 0, lines: 0 });
       expect(await next.results("sum")).toEqual(new Map(fields.map((field) => [field, "1"])));
       expect([await fixture.db.scard(set), await fixture.db.exists(fixture.keys.pending("c"))]).toEqual([12_000, 0]);
+    });
+
+    it("stores and applies the many results of one call of a handler in the same way", async () => {
+      const shipper = fixture.shipper({ consumers: ["c"] });
+      await shipper.send("a", Readable.from(["one\n"]));
+      const fields = Array.from({ length: 12_000 }, (_, number) => `field ${String(number)}`);
+      const receiver = fixture.receiver();
+      const sum = receiver.resultKey("sum");
+      await fixture.db.hset(sum, fields[7_000]!, "no number");
+      const collect: LinesHandler = (_lines, results) =>
+        fields.forEach((field) => void results.increment("sum", field));
+      const running = receiver.run(collect, { until: "empty" });
+      expect(await rejection(running)).toMatchObject({ code: "KIT_LOGSHIP_RESULT" });
+      await fixture.db.hdel(sum, fields[7_000]!);
+      expect(await receiver.run(collect, { until: "empty" })).toEqual({ files: 1, lines: 0 });
+      expect(await receiver.results("sum")).toEqual(new Map(fields.map((field) => [field, "1"])));
     });
 
     it("ships every byte once when it is killed after some of its commands", { timeout: 120_000 }, async () => {

@@ -4,6 +4,7 @@ import { gzipSync } from "node:zlib";
 import type { RedisMode, TestRedis } from "@kit/testing";
 import { rejection } from "@tooling/vitest/helpers";
 import { describe, expect, it } from "vitest";
+import type { LinesHandler } from "../src/index.js";
 import { countWords, type Fixture, killPoints, logLines, textOf, wordsOf, writeLog } from "./harness.js";
 
 /** The behaviour of jobs, on one server or on a Cluster. */
@@ -91,6 +92,27 @@ export const jobBehaviour = (redis: TestRedis<RedisMode>, fixture: Fixture): voi
       expect(await job.results("r field 8999")).toEqual(new Map([["f", "1"]]));
       await job.delete();
       expect(await redis.keys()).toEqual([]);
+    });
+
+    it("stores the many results of one call with their position, and applies them in pieces, also after a crash", async () => {
+      const directory = await fixture.directory();
+      await writeFile(join(directory, "a.log"), "one\n");
+      const fields = Array.from({ length: 12_000 }, (_, number) => `field ${String(number)}`);
+      const collect: LinesHandler = (_lines, results) =>
+        fields.forEach((field) => void results.increment("sum", field));
+      const job = fixture.job({ directory });
+      // One piece cannot be applied: as if the process had died before it was.
+      await fixture.db.hset(job.resultKey("sum"), fields[7_000]!, "no number");
+      for (let run = 0; run < 2; run++)
+        expect(await rejection(job.run(collect))).toMatchObject({ code: "KIT_LOGSHIP_RESULT" });
+      expect(await job.files()).toMatchObject([{ lines: 1 }]);
+      await fixture.db.hdel(job.resultKey("sum"), fields[7_000]!);
+      expect(await job.run(collect)).toEqual({ files: 1, lines: 0 });
+      expect(await job.results("sum")).toEqual(new Map(fields.map((field) => [field, "1"])));
+      expect(await fixture.db.exists(fixture.keys.pending())).toBe(0);
+      await job.delete();
+      // This one was there before the job.
+      expect(await redis.keys()).toEqual([job.resultKey("sum")]);
     });
 
     it("leaves out links to directories, and links that lead nowhere or in a circle", async () => {

@@ -35,7 +35,7 @@ const coded = (raw: unknown): [code: number, ...rest: unknown[]] => {
 /** KEYS of each script, in the order of its header. Its text has them, too, so these are only types. */
 interface KeysOf {
   advance: "channel files live sources done chunks consumers seen positions free ...targets";
-  apply: "channel pending ...targets";
+  apply: "owner pending ...targets";
   change: "channel";
   claim: "job progress claims";
   commit: "channel files live chunks leases sources done consumers positions free ...written";
