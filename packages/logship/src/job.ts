@@ -245,7 +245,7 @@ export class LogJob extends Processor<JobEvents> {
           run.signal,
         );
         if (claimed.state === "refused") return claimed;
-        if (claimed.state === "claimed") return await this.#process(listed, claimed, opened, run);
+        if (claimed.state === "claimed") return await this.#process(file, claimed, opened, run);
         const { others, contents } = claimed;
         const twin = await this.#twinOf(listed, opened, contents, isSame, files, run);
         if ("state" in twin) return twin;
@@ -303,14 +303,17 @@ export class LogJob extends Processor<JobEvents> {
   }
 
   async #process(
-    { file, stamp }: Listed,
+    file: LocalFile,
     claimed: Claimed,
     opened: OpenFile,
     { handler, signal: outer, former }: Run,
   ): Promise<number | "lost"> {
     const position = parsePosition(claimed.position);
     const { fence, seq, content } = claimed;
-    if (claimed.former !== "" && bornOf(stamp) === bornOf(file.stamp)) {
+    const { formerStamp: stamp } = claimed;
+    // A file may be claimed again within a run.
+    const isKnown = former.some((one) => one.content === claimed.former);
+    if (claimed.former !== "" && !isKnown && bornOf(stamp) === bornOf(file.stamp)) {
       const { offset: from } = parsePosition(claimed.formerPosition);
       former.push({ file, content: claimed.former, from, to: Math.max(from, Number.parseInt(stamp, 10)) });
     }

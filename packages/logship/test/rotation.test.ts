@@ -247,6 +247,30 @@ describe("a job counts a line once", () => {
     expect(gaps.slice(1)).toEqual([{ file: "a.log", from, to: from }]);
   });
 
+  it("and reports that once, in a run that processes the file, though one before found it and failed", async () => {
+    const { job: own, path, gaps } = await job();
+    const fail = async (): Promise<void> => {
+      const failing = own.run(() => {
+        throw new Error("enough");
+      });
+      expect(await rejection(failing)).toMatchObject({ message: "enough" });
+    };
+    await writeFile(path, textOf(lines.slice(0, 300)));
+    await run(own);
+    const { size } = await stat(path);
+    await truncate(path, 0);
+    await appendFile(path, textOf(lines.slice(300, 310)));
+    await fail();
+    await fail();
+    expect(gaps).toEqual([]);
+    await run(own);
+    await appendFile(path, textOf(lines.slice(310, 320)));
+    await fail();
+    await run(own);
+    expect(gaps).toEqual([{ file: "a.log", from: size, to: size }]);
+    expect(await counted(own)).toEqual(once(lines.slice(0, 320)));
+  });
+
   it("behind zero bytes, which are dropped and reported once something follows them", async () => {
     const { job: own, path, paddings } = await job();
     const sum = (): number => paddings.splice(0).reduce((all, { bytes }) => all + bytes, 0);

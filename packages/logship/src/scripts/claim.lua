@@ -17,7 +17,8 @@
 -- ARGV[12] from      string   the same position, in this file; empty: all of the file is counted
 -- ARGV[n]  beginning string   each beginning of the file, of whole lines
 --
--- Reply     {1, fence, seq, position, content, former, formerPosition}  it is this worker's; the file had the former content before
+-- Reply     {1, fence, seq, position, content, former, formerPosition, formerStamp}  it is this worker's; the file had the former content before,
+--           which each claim says until this one is done
 --           {0, msLeft}  another worker has it for so long; 0: it is done with this stamp, or its record has changed since this worker looked
 --           {2, others, content, position, file, state, msLeft, name, …}  compare these contents first, of the file that had each last; the name
 --           only of those that begin with the first beginning, which is the longest
@@ -51,11 +52,15 @@ end
 local function leftOf(id)
   return math.max(0, tonumber(redis.call('ZSCORE', claims, id) or '0') - now)
 end
+local function claimed(id, record)
+  local former, formerStamp = string.match(redis.call('HGET', progress, id .. ':former') or ' ', '^(%S*) (.*)$')
+  local formerPosition = former ~= '' and redis.call('HGET', progress, former .. ':position') or ''
+  return { 1, record[3], record[1], record[2], id, former, formerPosition, formerStamp }
+end
 local id = own[2] or file
 local record = recordOf(id)
-if record[4] == op then return { 1, record[3], record[1], record[2], id, '', '' } end
+if record[4] == op then return claimed(id, record) end
 if (own[1] or '') ~= seen or (isSame and own[3] == stamp) then return { 0, 0 } end
-local former, formerPosition = '', ''
 if content ~= '' then
   id, record = content, recordOf(content)
   if record[2] ~= position then return { 0, 0 } end
@@ -80,12 +85,15 @@ if from ~= '' or content == '' then
   local left = leftOf(id)
   if left > 0 and not isAnother then return { 0, left } end
   redis.call('HSET', job, 'layout', 1)
+  if record[6] == 'done' then redis.call('HDEL', progress, id .. ':former') end
   record[3] = nextFence(job)
   if content ~= '' then
     record[2] = from
   elseif not isSame then
     if isAnother then
-      id, former, formerPosition = file .. '.' .. record[3], id, record[2]
+      local former = id
+      id = file .. '.' .. record[3]
+      redis.call('HSET', progress, id .. ':former', former .. ' ' .. own[3])
     end
     record[1], record[2] = '0', '0:0:0:0'
     redis.call('HSET', progress, id .. ':lines', 0)
@@ -103,4 +111,4 @@ end
 if isSame and startOf(seen) ~= startOf(prefix) then unlistContent(progress, startOf(seen), id) end
 if string.sub(prefix, 1, 2) ~= '0-' then listContent(progress, startOf(prefix), id) end
 if from == '' and content ~= '' then return { 0, 0 } end
-return { 1, record[3], record[1], record[2], id, former, formerPosition }
+return claimed(id, record)

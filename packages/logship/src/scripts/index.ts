@@ -130,6 +130,7 @@ export type Claim =
       /** The content that the file had before, and the position in it; empty if it is the same, or the first. */
       readonly former: string;
       readonly formerPosition: string;
+      readonly formerStamp: string;
     }
   | { readonly state: "refused"; readonly msLeft: number }
   | { readonly state: "alike"; readonly others: string; readonly contents: readonly Alike[] };
@@ -140,9 +141,9 @@ export const claim: LogshipScript<"claim", Claim> = script(
   (raw) => {
     const [code, first, ...rest] = coded(raw);
     if (code === 0) return { state: "refused", msLeft: Number(first) };
-    const [seq, position = "", content = "", former = "", formerPosition = ""] = texts(rest);
-    if (code === 1)
-      return { state: "claimed", fence: String(first), seq: Number(seq), position, content, former, formerPosition };
+    const [seq, position = "", content = "", former = "", formerPosition = "", formerStamp = ""] = texts(rest);
+    const before = { former, formerPosition, formerStamp };
+    if (code === 1) return { state: "claimed", fence: String(first), seq: Number(seq), position, content, ...before };
     const contents: Alike[] = [];
     for (let at = 0; at < rest.length; at += 6) {
       const [id = "", where = "", file = "", state, msLeft, name = ""] = texts(rest.slice(at, at + 6));
