@@ -118,6 +118,9 @@ const containers: Readonly<Record<string, string>> = {
   "04224d18": "lz4",
   "1f9d": "compress",
   "377abcaf271c": "7z",
+  "5d0000": "lzma",
+  "4c5a495001": "lzip",
+  "526172211a07": "rar",
 };
 
 /** A file is recognised by this: length and hash of its first KiB of text. */
@@ -141,7 +144,9 @@ export class OpenFile {
     this.#name = name;
     // By its content, since a name proves nothing. The third byte is deflate, the only method there is.
     this.isGzip = magic.startsWith("1f8b08");
-    const known = Object.keys(containers).find((start) => magic.startsWith(start));
+    // A frame that is skipped, of which there are sixteen kinds, comes before those of zstd.
+    const start = magic.replace(/^5.2a4d18/, "28b52ffd");
+    const known = Object.keys(containers).find((one) => start.startsWith(one));
     // Three letters may begin a text; what follows them in bzip2 is the size of a block, and pi.
     this.container = known === "425a68" && !/^\d{2}314159/.test(magic.slice(6)) ? undefined : containers[known ?? ""];
   }

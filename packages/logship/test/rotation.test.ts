@@ -321,8 +321,13 @@ it("a job refuses a container that it cannot read, by its name, whatever the fil
     ["fd377a585a0000", "xz"],
     ["425a68393141592653", "bzip2"],
     ["504b030414", "zip"],
+    ["502a4d1804000000", "zstd"],
+    ["5f2a4d1804000000", "zstd"],
+    ["5d00008000ff", "lzma"],
+    ["4c5a4950010c", "lzip"],
+    ["526172211a0700", "rar"],
   ] as const) {
-    const { job: own, path } = await job({ name: container });
+    const { job: own, path } = await job({ name: `job ${magic}` });
     await writeFile(path, Buffer.from(`${magic}0a`, "hex"));
     const error = (await rejection(run(own))) as Error;
     expect(error).toMatchObject({ code: "KIT_LOGSHIP_BAD_DATA", file: "a.log" });
@@ -330,8 +335,9 @@ it("a job refuses a container that it cannot read, by its name, whatever the fil
   }
   const { job: text, path } = await job({ name: "text" });
   await writeFile(path, "BZhello\n");
+  await writeFile(`${path}.1`, "LZIP is a format, X*M another\n");
   await run(text);
-  expect(await counted(text)).toEqual(once(["BZhello"]));
+  expect(await counted(text)).toEqual(once(["BZhello", "LZIP is a format, X*M another"]));
   await utimes(path, 0, 0);
 });
 
