@@ -123,6 +123,25 @@ describe("a session", () => {
     expect(timers()).toBeLessThanOrEqual(before);
   });
 
+  it("begins no timer after it is closed, for a keystroke that waits for the answer to a shorter beginning", async () => {
+    const { index, proxy } = await slowed();
+    const session = index.session({ debounceMs: 400 });
+    const asked = await calls();
+    const first = session.type("a");
+    proxy.down.hole = true;
+    await eventually(async () => {
+      expect(await calls()).toBe(asked + 1);
+    });
+    const second = session.type("an");
+    const timers = vitest.vi.spyOn(globalThis, "setTimeout");
+    session.close();
+    expect(await Promise.all([first, second])).toEqual([null, null]);
+    await new Promise(setImmediate);
+    expect(timers).not.toHaveBeenCalled();
+    timers.mockRestore();
+    proxy.heal();
+  });
+
   it("rejects the keystroke that counts, and only that, when no server answers", async () => {
     const { proxy } = await slowed();
     const client = redis.connect({ port: proxy.port });
