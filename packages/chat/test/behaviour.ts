@@ -543,6 +543,33 @@ export const chatBehaviour = (mode: RedisMode, login?: Login): void => {
         await chat.leave(room, "bob");
         expect(await fixture().db.hexists(fixture().keysOf(room).meta, "own:bob")).toBe(0);
       });
+
+      it("never counts what a member sent before it joined with history as unread, up to the newest 256 messages", async () => {
+        const chat = make();
+        await chat.create(room, { members: ["ann"], senders: "anyone" });
+        await sendMany(chat, "bob", 1);
+        await sendMany(chat, "ann", 1);
+        await sendMany(chat, "bob", 2);
+        const counts = async (): Promise<unknown[]> => [
+          (await chat.unread("bob")).get(room) ?? 0,
+          (await chat.fetch("bob")).chats[0]?.unread ?? 0,
+          (await chat.members(room)).members.find(({ member }) => member === "bob")?.unread,
+        ];
+        expect(await chat.join(room, "bob", { history: "all" })).toEqual({ position: 0 });
+        expect(await counts()).toEqual([1, 1, 1]);
+        await sendMany(chat, "bob", 1);
+        await chat.leave(room, "bob");
+        await chat.join(room, "bob", { history: 3 });
+        expect(await counts()).toEqual([0, 0, 0]);
+        await sendMany(chat, "ann", 1);
+        await chat.ack("bob", { chat: room, seq: 3 });
+        expect([await positionOf(chat, "bob"), ...(await counts())]).toEqual([5, 1, 1, 1]);
+        await chat.leave(room, "bob");
+        // One of its own messages, the first, is no longer among the newest 256.
+        await sendMany(chat, "ann", 251);
+        await chat.join(room, "bob", { history: "all" });
+        expect(await counts()).toEqual([254, 254, 254]);
+      });
     });
 
     describe("unread", () => {

@@ -86,7 +86,10 @@ export class ModelChat {
     if (known) return known.position;
     const wanted = history === "none" ? this.head : history === "all" ? 0 : this.head - history;
     const start = Math.max(wanted, this.floor);
-    this.members.set(member, { position: start, from: start, own: new Set(), joined: ++joins });
+    // Of what it sent before, the newest 256 messages of the chat are looked through.
+    const earliest = this.head - 256;
+    const sent = this.messages.flatMap(({ from }, index) => (from === member && index >= earliest ? [index + 1] : []));
+    this.members.set(member, { position: start, from: start, own: new Set(sent), joined: ++joins });
     return start;
   }
 

@@ -22,6 +22,8 @@ local members = { unpack(KEYS, 6) }
 local chat = ARGV[1]
 local history = ARGV[2]
 local names = { unpack(ARGV, 3) }
+-- A new member's own messages are looked for among the newest 256, in steps, up to so many bytes of bodies.
+local mostSteps, step, mostBytes = 16, 16, 1048576
 
 -- Libraries
 
@@ -46,7 +48,7 @@ elseif kind == 'after' then
 end
 start = math.max(start, state.floor)
 
-local reply, joined, places = { 0 }, {}, {}
+local reply, joined, places, own = { 0 }, {}, {}, {}
 for i, _ in ipairs(members) do
   local position, epoch = string.match(stored[i] or '', '^(%d+) %d+ %S+ (.*)$')
   if epoch == state.id then
@@ -55,6 +57,20 @@ for i, _ in ipairs(members) do
     reply[i + 1] = start
     joined[#joined + 1] = names[i]
     places[#places + 1] = i
+    own[names[i]] = {}
+  end
+end
+-- A new member may have sent messages in an earlier membership, or as none. `send` has no note of them.
+if joined[1] and start < state.head and not state.isMailbox then
+  local below, bytes = state.head, 0
+  for _ = 1, mostSteps do
+    local page = redis.call('XREVRANGE', messages, int(below), int(start + 1), 'COUNT', step)
+    for _, entry in ipairs(page) do
+      local sequence, texts = int(partsOf(entry[1])), own[entry[2][2]]
+      if texts then table.insert(texts, 1, sequence .. '-' .. sequence) end
+      below, bytes = sequence - 1, bytes + #entry[2][4]
+    end
+    if #page < step or below <= start or bytes >= mostBytes then break end
   end
 end
 local joinId = announce(activity, chat, 'j', joined)
@@ -62,6 +78,8 @@ for i, place in ipairs(places) do
   local member = members[place]
   redis.call('HSET', member, chat, int(start) .. ' ' .. int(start) .. ' ' .. joinId .. ' ' .. state.id)
   redis.call('ZADD', positions, int(start), joined[i])
+  local texts = own[joined[i]]
+  if texts[1] then redis.call('HSET', meta, 'owners', 1, ownField(joined[i]), table.concat(texts, ',')) end
 end
 if state.isRecovered then saveChat(state, meta, heads) end
 return reply
