@@ -64,7 +64,7 @@ type StartArgs<Names extends string> = [TimedNames<Names>] extends [never]
 
 /**
  * Ends a timer: observes the elapsed time, once, and returns it. It takes the outcome (`"ok"` by default), or labels that were
- * not known at the start. A label that nobody named, or named `undefined`, is empty.
+ * not known at the start. A label that nobody named, or named `undefined`, is empty. A call that throws for wrong labels has no effect.
  */
 export type EndTimer<Names extends string = string> = (end?: Outcome | Partial<Labels<Names>>) => number;
 
@@ -421,8 +421,8 @@ export class Distribution<Names extends string = never> extends Metric<Names, Di
 
   /**
    * Starts a timer, which the returned function ends. Labels may come at the start, at the end, or some at each; at the end
-   * those of the start hold if it does not name them. So the end throws for an unknown label or a wrong value only, and is safe
-   * in a `finally` block.
+   * those of the start hold if it does not name them. The end throws only for an unknown label or a wrong value, and observes
+   * nothing then. In a `finally` block it hides the error of the work in that case only.
    *
    * @throws {TypeError | RangeError} a label is unknown or wrong.
    *
@@ -504,20 +504,22 @@ export class Distribution<Names extends string = never> extends Metric<Names, Di
     const own = options && observeOptions(options);
     // A copy: later changes by the caller have no effect. Wrong labels are refused before the work begins.
     const given: Record<string, unknown> = Object.fromEntries(labelNames.map((name) => [name, ""]));
-    const take = (some: Readonly<Record<string, unknown>>): void => {
-      for (const [name, value] of Object.entries(some)) given[name] = value ?? "";
+    const take = (into: Record<string, unknown>, some: Readonly<Record<string, unknown>>): void => {
+      for (const [name, value] of Object.entries(some)) into[name] = value ?? "";
     };
     if (outcomeLabel in given) given[outcomeLabel] = "ok";
-    take(labels);
+    take(given, labels);
     labelValues(labelNames, given);
     const startedAt = performance.now();
     let taken: number | undefined;
     return (end = {}) => {
       if (taken !== undefined) return taken;
       const elapsed = (performance.now() - startedAt) / (timeUnit === "s" ? 1_000 : 1);
-      if (typeof end !== "string") take(end);
-      else if (outcomeLabel in given) given[outcomeLabel] = end;
-      this.map.of(given).observe(elapsed, own);
+      // Another copy: after an end that threw, one with right labels is possible.
+      const ended = { ...given };
+      if (typeof end !== "string") take(ended, end);
+      else if (outcomeLabel in ended) ended[outcomeLabel] = end;
+      this.map.of(ended).observe(elapsed, own);
       return (taken = elapsed);
     };
   }

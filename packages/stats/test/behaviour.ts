@@ -533,6 +533,10 @@ export const statsBehaviour = (mode: RedisMode, login?: Login): void => {
         await expect(handle(() => Promise.reject(new Error("none")), false)).rejects.toThrow("none");
         expect(() => latency.startTimer({ path: "/" } as never)).toThrow("path");
         expect(() => latency.startTimer({ route: null } as never)({ status: {} } as never)).toThrow("status");
+        // An end with a wrong label has no effect.
+        const again = latency.startTimer({ route: "/d", method: "GET" });
+        expect(() => again({ stauts: 204 } as never)).toThrow("stauts");
+        again({ status: 204 });
         // The end has the last word.
         latency.startTimer({ route: "/a", method: "GET" })({ route: "/b", status: 204 });
         latency.startTimer()({ route: "/c", method: "GET", status: 204 });
@@ -541,6 +545,7 @@ export const statsBehaviour = (mode: RedisMode, login?: Login): void => {
           (await latency.total({ route, method: "GET", status })).count;
         expect(await Promise.all([count("/", 200), count("/", 500), count("/", "")])).toEqual([1, 1, 1]);
         expect(await Promise.all([count("/a", 204), count("/b", 204), count("/c", 204)])).toEqual([0, 1, 1]);
+        expect(await count("/d", 204)).toBe(1);
       });
     });
 
