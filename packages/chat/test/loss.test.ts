@@ -112,6 +112,26 @@ describe("a server that restarts", () => {
     expect((await chat.fetch("bob", { token: page.token })).chats).toMatchObject([{ reset: undefined }]);
   });
 
+  it("without its data and with a clock that was ahead tells a reader that has a token of that clock", async () => {
+    const chat = await made();
+    await sendMany(chat, "ann", 3);
+    const { token: ofNow } = await chat.fetch("bob");
+    await fixture.db.flushall();
+    await chat.create(room, { members: ["ann", "bob"] });
+    await sendMany(chat, "ann", 2);
+    const content = JSON.parse(Buffer.from(ofNow, "base64url").toString()) as [number, string, string[], unknown];
+    const ahead = content[2].map((part) =>
+      part.replace(/^a ([1-9]\d+)/, (_, ms: string) => `a ${Number(ms) + 60_000}`),
+    );
+    const token = Buffer.from(JSON.stringify(content.with(2, ahead))).toString("base64url");
+    expect(await chat.wait("bob", { token, waitMs: 10_000 })).toBe(true);
+    const page = await chat.fetch("bob", { token });
+    expect(page.chats).toMatchObject([{ reset: "epoch", unread: 2, messages: [{ seq: 1 }, { seq: 2 }] }]);
+    await sendMany(chat, "ann", 1);
+    const next = await chat.fetch("bob", { token: page.token });
+    expect(next.chats).toMatchObject([{ reset: undefined, messages: [{ seq: 3 }] }]);
+  });
+
   it("keeps a stream that was trimmed in every way loadable", async () => {
     const chat = await made({ retain: { count: 30, readByAll: true } });
     await sendMany(chat, "ann", 500);
