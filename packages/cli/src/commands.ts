@@ -88,6 +88,14 @@ const declare = (
     if (missing && missing.count !== "optional") {
       const kind = kindsOf(from ? [from] : []).find(({ listed }) => listed.things === missing.listedIn);
       if (kind) await askWhich(given.target, missing, kind);
+      const { namesOf } = missing;
+      if (namesOf)
+        await withConnection(given.target, "kit-list", async (redis) => {
+          const names = await namesOf(callOf(redis, given, options), ...given.args);
+          const more = names.length > mostNamed ? " …" : "";
+          const there = names.length === 0 ? "There are none yet" : names.slice(0, mostNamed).join(", ");
+          throw new Failure(`Which ${missing.name}? ${there}${more}`, exitCodes.usage);
+        });
       command.error(`error: missing required argument '${missing.name}'`, { code: "commander.missingArgument" });
     }
     await run(given);
@@ -147,8 +155,14 @@ export const addList = (parent: Command, from: PackageDescriptor, kind: Kind): v
 
 /** `kit list`: everything that is there. */
 export const addOverview = (listed: Command, kinds: readonly Kind[]): void => {
-  declare(listed, { args: [], options: [] }, async (given) => {
+  const args: readonly CliArgument[] = [{ name: "things", about: "of one kind only", count: "optional" }];
+  declare(listed, { args, options: [] }, async (given) => {
     const { target } = given;
+    const [unknown] = given.args;
+    if (unknown !== undefined) {
+      const there = kinds.map((kind) => kind.listed.things).join(", ");
+      throw new Failure(`There are no ${JSON.stringify(unknown)} to list. There are: ${there}`, exitCodes.usage);
+    }
     await withConnection(target, "kit-list", async (redis, url) => {
       const report = await overviewOf(redis, target.prefix, kinds, lookBy(redis, given));
       await outputOf(target.json === true, withoutCredentials(url)).report(report);

@@ -138,8 +138,13 @@ export const programFor = async (argv: readonly string[], finish: Finish): Promi
     .command("inspect")
     .description("one thing in words: who has it, since when, who waits; alone: what can be inspected")
     .argument("[thing]")
+    // Those of a thing that is not there are unknown, too, and say less of the mistake.
+    .allowUnknownOption()
+    .allowExcessArguments()
     .action(async (thing: string | undefined) => {
       if (thing === undefined) return await listInspectors(descriptors);
+      if (thing.startsWith("-"))
+        inspected.error(`error: unknown option '${thing}'`, { code: "commander.unknownOption" });
       const things = descriptors.flatMap(({ inspectors = [] }) => inspectors.map((one) => one.thing)).join(", ");
       throw new Failure(`There is no ${JSON.stringify(thing)} to inspect. There are: ${things}`, exitCodes.usage);
     });

@@ -130,6 +130,15 @@ describe("everything that is there", () => {
     // Without a name it says what there is.
     expect(await run("queue", "list")).toEqual({ code: 64, stdout: "", stderr: "kit: Which queue? mail\n" });
     expect((await run("inspect", "stats")).stderr).toBe("kit: Which stats? orders, visits\n");
+    expect((await run("receive", "web")).stderr).toBe("kit: Which consumer? There are none yet\n");
+    await run("receive", "web", "stats", "--once");
+    expect((await run("receive", "web")).stderr).toBe("kit: Which consumer? stats\n");
+    const receive = await run("receive", "wbe", "stats");
+    expect(receive).toMatchObject({
+      code: 1,
+      stdout: "",
+      stderr: expect.stringContaining('no channel "wbe"') as string,
+    });
     expect((await run("geoip", "lookup")).stderr).toBe("kit: Which database? city\n");
     await Promise.all(things.map((one) => one.close({ timeoutMs: 0 })));
   });

@@ -39,6 +39,14 @@ describe("the packages beside the command line", () => {
     const unknown = await kit(["inspect", "no-such"], { program });
     expect(unknown.stderr).toBe('kit: There is no "no-such" to inspect. There are: lock\n');
     expect(unknown.code).toBe(64);
+    expect(await kit(["inspect", "no-such", "name", "--keys", "--url", "redis://127.0.0.1:1"], { program })).toEqual(
+      unknown,
+    );
+    const option = await kit(["inspect", "--json"], { program });
+    expect(option.stderr).toMatch(/^error: unknown option '--json'/);
+    const list = await kit(["list", "no-such", "--json"], { program });
+    expect(list.stderr).toBe('kit: There are no "no-such" to list. There are: locks\n');
+    expect(list.code).toBe(64);
   });
 
   it("have their checks listed by kit help, after the commands", async () => {

@@ -148,6 +148,14 @@ describe("kit ship and kit receive", () => {
     expect(Buffer.concat(reading.written.bytes).length).toBe(wholes[0]!.length);
   });
 
+  it("know no channel that nobody has shipped to, and make none", async () => {
+    const reading = await callOf({ once: true });
+    await receiveCommand.run(reading, "wbe", "c");
+    expect(reading.written.reports).toEqual([{ channel: "wbe", consumer: "c" }]);
+    expect(reading.written.notes).toEqual([expect.stringContaining('There is no channel "wbe" under the prefix')]);
+    expect(await fixture.db.keys("*")).toEqual([]);
+  });
+
   it("end while there is nothing to read", async () => {
     await fixture.shipper().send("a", new Blob(["one\n"]).stream());
     const reading = await callOf();

@@ -77,6 +77,8 @@ export interface CliArgument {
   readonly count?: "one" | "optional" | "many";
   /** The list that has what it can name, as in `queues`. Without a name the command fails, and prints that list. */
   readonly listedIn?: string;
+  /** The names that there are, where they depend on the arguments before it. Without a name the command fails, and prints them. */
+  readonly namesOf?: (call: InspectCall, ...before: string[]) => Promise<readonly string[]>;
 }
 
 /** An option. `--url`, `--prefix`, `--json`, `--keys` and `--help` are the command line's own. */

@@ -1,5 +1,12 @@
 import { stat } from "node:fs/promises";
-import { type CliCommand, type CommandCall, counted, onAbort, unlessAborted } from "@kit/core/toolkit";
+import {
+  type CliCommand,
+  type CommandCall,
+  counted,
+  type InspectCall,
+  onAbort,
+  unlessAborted,
+} from "@kit/core/toolkit";
 import { isAboutContent } from "../errors.js";
 import { createReceiver, createShipper, LogshipError, type ReceivedFile, type ShippedFile } from "../index.js";
 import { concurrencyOption } from "../options.js";
@@ -93,12 +100,26 @@ export const shipCommand: CliCommand = {
   },
 };
 
+/** Undefined if there is no channel of that name. */
+const consumersOf = async ({ redis, prefix }: InspectCall, channel: string): Promise<string[] | undefined> => {
+  const shipper = createShipper(redis, channel, { prefix, isolate: false });
+  try {
+    return (await shipper.status())?.consumers.map(({ name }) => name);
+  } finally {
+    await shipper.close();
+  }
+};
+
 export const receiveCommand: CliCommand = {
   path: "receive",
   about: "write the lines of a log channel to stdout, as one of its consumers; run again, it goes on behind the last",
   args: [
     { name: "channel", about: "name of the channel", listedIn: "channels" },
-    { name: "consumer", about: "name of the consumer; each gets everything" },
+    {
+      name: "consumer",
+      about: "name of the consumer; each gets everything",
+      namesOf: async (call, channel) => (await consumersOf(call, channel!)) ?? [],
+    },
   ],
   options: [
     { name: "from", about: "what a new consumer gets: start, oldest or now", takes: "text" },
@@ -116,6 +137,14 @@ export const receiveCommand: CliCommand = {
     const { redis, prefix, signal, output, text, integer, isSet } = call;
     const from = text("from") as "start" | undefined;
     const count = concurrencyOption(integer("concurrency"));
+    // A receiver would make the channel of a mistyped name, and wait for ever.
+    if (!(await consumersOf(call, channel!))) {
+      const name = JSON.stringify(channel);
+      await output.note(
+        `There is no channel ${name} under the prefix ${prefix}: kit ship makes it, kit list channels shows others`,
+      );
+      return await output.report({ data: { channel, consumer }, isUnknown: true });
+    }
     // Bytes are written as they arrive: no line is too long.
     const receiver = createReceiver(redis, channel!, { prefix, consumer: consumer!, from, onLongLine: "split" });
     const notify = progressNotifier(call, false);
