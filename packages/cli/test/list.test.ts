@@ -107,7 +107,7 @@ describe("everything that is there", () => {
     expect(stderr).toBe("");
     const [, , ...rows] = stdout.trimEnd().split("\n");
     expect(rows.map((row) => row.split(/ {2,}/))).toEqual([
-      ["autocomplete", "places", "1 item, 1 word start"],
+      ["autocomplete", "places", "1 item in 2 shards, 1 word start"],
       ["contact-book", "ann", "1 contact, 0 blocked"],
       ["chat", "room", "1 message, 2 members"],
       ["geoip", "city", expect.stringMatching(/^version \S+, 1 range$/)],

@@ -58,7 +58,9 @@ export const indexInspector: Inspector = {
   options: [{ name: "shards", takes: "integer", about: "the index's option `shards`; it is part of its name" }],
   look: async ({ redis, prefix, integer }, name: string) => {
     const data = await indexReportOf(redis, prefix, name, integer("shards"));
-    const summary = `${counted(data.items, "item")}, ${counted(data.rows, "word start")}`;
+    // Each shard counts the items that it holds.
+    const place = data.shards === 1 ? "" : ` in ${String(data.shards)} shards`;
+    const summary = `${counted(data.items, "item")}${place}, ${counted(data.rows, "word start")}`;
     return { data, facts: indexFactsOf(data), summary, isUnknown: data.rules === null && data.staged === null };
   },
   // The keys of a shard have its number and the number of all in the tag: `{name:0/16}`. Names have their colons escaped.
