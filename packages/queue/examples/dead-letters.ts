@@ -15,13 +15,15 @@ const worker = queue.work({
   },
 });
 
+const dead = new Promise((resolve) => worker.once("dead", resolve));
 await queue.add("charge", { card: "4711" });
-await new Promise((resolve) => worker.once("dead", resolve));
+await dead;
 const [letter] = await queue.deadLetters();
 console.log(letter?.data, letter?.error?.message); // prints: [object Object] The bank is closed (attempt 3)
 
 isBankOpen = true;
+const completed = new Promise((resolve) => worker.once("completed", resolve));
 console.log(await queue.redrive()); // prints: 1
-await new Promise((resolve) => worker.once("completed", resolve));
+await completed;
 await queue.close();
 await redis.close();

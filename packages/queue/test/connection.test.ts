@@ -55,8 +55,9 @@ describe("a queue whose connections break", () => {
     const worker = work(queue, () => undefined);
     const errors: unknown[] = [];
     worker.on("error", (error) => errors.push(error));
+    const completed = new Promise((resolve) => worker.once("completed", resolve));
     await queue.add("job");
-    await new Promise((resolve) => worker.once("completed", resolve));
+    await completed;
     client.disconnect();
     await eventually(() => expect(errors).toContainEqual(expect.objectContaining({ code: "KIT_CLOSED" })));
     await worker.close();
