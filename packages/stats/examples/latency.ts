@@ -10,7 +10,7 @@ const latency = stats.distribution("request_ms", { labelNames: ["route", "outcom
 await latency.timed({ route: "/cart" }, () => "shown", { subject: "/cart/17" });
 await latency.timed({ route: "/cart" }, () => Promise.reject(new Error("sold out"))).catch(() => undefined);
 
-// Labels that are known only at the end. In a `finally` block it never hides the error of the work.
+// Labels that are known only at the end. In a `finally` block it hides the error of the work only if a label is wrong.
 const http = stats.distribution("http_ms", { labelNames: ["route", "status"] });
 const end = http.startTimer({ route: "/cart" });
 let status = 500;
