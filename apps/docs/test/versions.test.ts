@@ -142,7 +142,7 @@ beforeAll(() => {
 });
 afterAll(() => rmSync(folder, { recursive: true, force: true }));
 
-/** What is stored under a name: every key with its content. */
+/** Every key under a name, with its content. */
 const contents = async (name: string): Promise<Record<string, string>> => {
   const part = name.replaceAll("-", "?");
   const keys = await redis.client.keys(`*${part}*`);

@@ -31,7 +31,7 @@
 import { keyspace } from "@kit/core";
 
 /**
- * What a receipt is for. All of it is part of the key: visitors choose the request id, and one that was used for
+ * The request of a receipt. All of it is part of the key: visitors choose the request id, and one that was used for
  * another item, price or kind must not count as this request.
  */
 interface Request {

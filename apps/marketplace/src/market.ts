@@ -360,7 +360,7 @@ const settled = async <T>(write: () => Promise<T>): Promise<T> => {
   }
 };
 
-/** What the receipt of a sale holds; a sale without a lock has no fence. */
+/** Reads the receipt of a sale; a sale without a lock has no fence. */
 const sellerAndFence = (receipt: string): { seller: string; fence: string } => {
   const [seller = "", fence = ""] = receipt.split(" ");
   return { seller, fence };

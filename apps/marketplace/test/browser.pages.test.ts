@@ -183,7 +183,7 @@ inBrowser("Every page", () => {
 
   it("the labels of a chart fit beside it, and counts have no halves", async () => {
     const { page, complaints, close } = await open();
-    // What the server sends, with times that are longer than any of this shop.
+    // The server's answer, with times that are longer than any of this shop.
     await page.route(/\/stats\?/, async (route) => {
       const response = await route.fetch();
       const figure = (unit: string, values: readonly number[]): string => {

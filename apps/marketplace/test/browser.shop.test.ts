@@ -328,7 +328,7 @@ inBrowser("A visitor with a browser", () => {
     await page.click("text=take the tour");
     await step(1);
     expect(await page.evaluate("document.activeElement.id")).toBe("q");
-    // What the tour says to type finds something.
+    // The words that the tour says to type find something.
     const wanted = [...((await strip.textContent()) ?? "").matchAll(/“([^”]+)”/g)].map(([, words = ""]) => words);
     expect(wanted.length).toBeGreaterThan(1);
     for (const words of wanted) {

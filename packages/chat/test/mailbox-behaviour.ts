@@ -238,16 +238,6 @@ export const mailboxBehaviour = (mode: RedisMode, login?: Login): void => {
       }
     });
 
-    if (mode === "cluster") {
-      const own = ["chat.mailbox", "chat.settle", "chat.take"];
-      const others = Object.values(scripts).flatMap((value) =>
-        "name" in Object(value) ? [(value as { name: string }).name] : [],
-      );
-      slots.itRanAll(
-        undefined,
-        undefined,
-        others.filter((other) => !own.includes(other)),
-      );
-    }
+    if (mode === "cluster") slots.itRan(["chat.mailbox", "chat.settle", "chat.take"]);
   });
 };

@@ -49,7 +49,7 @@ describe("the policy of eviction", () => {
       return Array.from(counts, ([, count]) => Number(count)).reduce((sum, count) => sum + count, 0);
     };
     const policies: string[] = [];
-    const [one, other, deaf] = [true, true, false].map((isWanted) =>
+    const [one, other, unheard] = [true, true, false].map((isWanted) =>
       watchEviction(
         context,
         () => isWanted,
@@ -59,14 +59,14 @@ describe("the policy of eviction", () => {
     await set("volatile-lru", "1gb");
     await asked(client);
     const before = await scripts();
-    for (let n = 0; n < 3; n++) for (const use of [deaf!, one!, other!]) use(`${redis.prefix}:${String(n)}`);
+    for (let n = 0; n < 3; n++) for (const use of [unheard!, one!, other!]) use(`${redis.prefix}:${String(n)}`);
     await eventually(() => expect(policies).toEqual(["volatile-lru", "volatile-lru"]));
     expect((await scripts()) - before).toBe(1);
 
     await set("allkeys-lru", "1gb");
     await redis.server.call("CLIENT", "KILL", "TYPE", "normal");
     await eventually(() => client.ping());
-    for (const use of [one!, one!, deaf!]) use(`${redis.prefix}:key`);
+    for (const use of [one!, one!, unheard!]) use(`${redis.prefix}:key`);
     await eventually(() => expect(policies).toEqual(["volatile-lru", "volatile-lru", "allkeys-lru"]));
     expect((await scripts()) - before).toBe(2);
   });

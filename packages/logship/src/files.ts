@@ -198,8 +198,8 @@ export class OpenFile {
   }
 
   /**
-   * What the file is known by: `prefix`, and `beginnings`, that of now and those from when it had fewer lines. And whether it still begins as an
-   * earlier prefix says, which may be shorter, since files grow; one of an empty file says nothing.
+   * Gives the marks by which the file is known: `prefix`, and `beginnings`, that of now and those from when it had fewer lines. And whether it still
+   * begins as an earlier prefix says, which may be shorter, since files grow; one of an empty file says nothing.
    *
    * @throws {BadDataError} its content is damaged at its beginning, or compressed in a way that is not read.
    * @throws {LogshipError} `KIT_LOGSHIP_CHANGED`: it is as it was, but shorter than the prefix.

@@ -242,6 +242,8 @@ interface MovingSlots {
    * that another file runs.
    */
   itRanAll(keys?: () => Keys, rare?: () => readonly RareCall[], elsewhere?: readonly string[]): void;
+  /** The same of the scripts of these names, for a suite of a part of a package. */
+  itRan(names: readonly string[]): void;
 }
 
 /**
@@ -288,6 +290,10 @@ export const onMovingSlots = (
         expect(failed).toEqual([]);
         const wanted = scripts.filter((script) => !isAlwaysRefused(script)).map(({ name }) => name);
         expect(wanted.filter((name) => !watch.moved.has(name) && !elsewhere.includes(name))).toEqual([]);
+      }),
+    itRan: (names) =>
+      it("has run its scripts with all their keys on a slot that was moving", () => {
+        expect(names.filter((name) => !watch.moved.has(name))).toEqual([]);
       }),
   };
 };

@@ -10,7 +10,7 @@ interface Step {
   readonly pages: RegExp;
 }
 
-/** What the first step asks the visitor to type. The smoke run types the same, and each must find something. */
+/** The first step asks the visitor to type one of these. The smoke run types them, too, and each must find something. */
 export const tourWords = ["mül", "brass lamp"] as const;
 
 const steps: readonly Step[] = [

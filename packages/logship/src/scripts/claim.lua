@@ -80,7 +80,7 @@ elseif not isSame or (record[5] or file) ~= file then
   if reply[2] ~= '\n' and reply[2] ~= others then return reply end
 end
 if from ~= '' or content == '' then
-  -- What the file had before stays known: another file may have it now.
+  -- The content that the file had before stays known: another file may have it now.
   local isAnother = content == '' and not isSame and own[1] and string.sub(own[1], 1, 2) ~= '0-'
   local left = leftOf(id)
   if left > 0 and not isAnother then return { 0, left } end
