@@ -90,10 +90,21 @@ export const checkHold = (
   );
 };
 
-/** Checks that no lease is renewed after its release or after the server replied that it is lost. */
-export const checkStaleCall = (run: LossyRun, id: string, call: LeaseCall, judge: Judge<LeaseInvariant>): void => {
+/**
+ * Checks that no lease is renewed after its release or after the server replied that it is lost. `returns` are spans in
+ * which the server had the lease again, as another check has proved.
+ */
+export const checkStaleCall = (
+  run: LossyRun,
+  id: string,
+  call: LeaseCall,
+  judge: Judge<LeaseInvariant>,
+  returns: readonly Span[] = [],
+): void => {
   const { what, name, startedAt, settledAt, outcome } = call;
+  if (what !== "stale resume" && what !== "stale extend") return;
+  const wasBack = returns.some(({ from, to }) => from <= settledAt + clockErrorMs && startedAt - clockErrorMs <= to);
   // If the server loses the data of a release, its lease is back.
-  if ((what === "stale resume" || what === "stale extend") && !lostDataBetween(run, startedAt - run.leaseMs, settledAt))
+  if (!wasBack && !lostDataBetween(run, startedAt - run.leaseMs, settledAt))
     judge("L5", outcome === "ok" && `${name}: a ${what} of ${id} succeeded`);
 };

@@ -573,5 +573,18 @@ describe("The checker", () => {
     expect(violationsOf(draft.run)).toEqual([]);
     expect(verdictOn(draft.run).checked.U2).toBe(1);
     expect(remarksOn(draft.run)).toEqual({ [`late copies, ${what}`]: 1 });
+    // A stale call finds the permit while the copy's grant lasts, and neither before nor for another permit.
+    const stale = { what: "stale extend", name: "narrow", dueMs: 250, outcome: "ok" } as const;
+    const during = { startedAt: at + 20, settledAt: at + 22 };
+    draft.workers[0]?.records.push(aCall({ ...stale, ...during, lease: permitRecord.token }));
+    expect(violationsOf(draft.run)).toEqual([]);
+    draft.workers[0]?.records.push(aCall({ ...stale, ...during, lease: "another" }));
+    expect(invariantsBrokenBy(draft.run)).toEqual(["L5"]);
+    draft.workers[0]?.records.splice(
+      -1,
+      1,
+      aCall({ ...stale, startedAt: epoch, settledAt: epoch + 1, lease: permitRecord.token }),
+    );
+    expect(invariantsBrokenBy(draft.run)).toEqual(["L5"]);
   });
 });

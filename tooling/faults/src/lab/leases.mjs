@@ -107,9 +107,10 @@ const tryStale = async (source, random, lease, text) => {
   const { name } = source;
   const isOver = lease.signal.aborted ? ["expired", "taken"].includes(lease.signal.reason?.reason) : true;
   if (!isOver || random() > 0.3) return;
-  const revived = await attempt("stale resume", name, deadlineMs, () => source.resume(text));
+  const about = { lease: source.nameOf(lease) };
+  const revived = await attempt("stale resume", name, deadlineMs, () => source.resume(text), undefined, about);
   if (revived) await attempt("release", name, deadlineMs, () => revived.release());
-  await attempt("stale extend", name, deadlineMs, () => lease.extend());
+  await attempt("stale extend", name, deadlineMs, () => lease.extend(), undefined, about);
 };
 
 const releaseAndCheck = async (source, random, lease) => {
@@ -127,7 +128,8 @@ const releaseAndCheck = async (source, random, lease) => {
   );
   if (outcome === "released" || lease.signal.aborted) await tryStale(source, random, lease, text);
   if (!twin) return;
-  if (outcome === "released") await attempt("stale extend", name, deadlineMs, () => twin.extend());
+  const about = { lease: source.nameOf(lease) };
+  if (outcome === "released") await attempt("stale extend", name, deadlineMs, () => twin.extend(), undefined, about);
   await attempt("stale release", name, deadlineMs, () => twin.release());
 };
 

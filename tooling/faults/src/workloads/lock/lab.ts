@@ -86,6 +86,7 @@ export class LockLab extends LeaseLab<Holder> {
       hotChance: this.server.mode === "cluster" ? 1 : 0.4,
       leaseMs: this.leaseMs,
       deadlineMs: this.deadlineMs,
+      isClockTrue: this.setting !== "shifted",
       seed: seed + 1_000 * number,
       loops: 4,
       restMs: 15,

@@ -7,13 +7,13 @@ import { pause } from "@kit/core/toolkit";
 import { connected, farewell, left, log, noteBackground, settings } from "../../lab/contender.mjs";
 import { closeAmid, confirm, contendAll, endure, overhear } from "../../lab/leases.mjs";
 
-const { id, prefix, names, leaseMs, deadlineMs } = settings;
+const { id, prefix, names, leaseMs, deadlineMs, isClockTrue } = settings;
 const { createLock } = await import(settings.lockModule);
 const registerScript = readFileSync(new URL("register.lua", import.meta.url), "utf8");
 
 /**
- * Confirms the lease ends in replies to renewals and to acquires that do not queue. The register's first reply confirms a
- * lease that was granted to a waiter.
+ * Confirms the lease ends in replies to renewals and to acquires that do not queue. `confirmGrant` and the register's
+ * first reply confirm a lease that was granted to a waiter.
  */
 const note = (keys, args, answer, sentAt) => {
   if (keys.every((key) => key.endsWith(":lease"))) {
@@ -29,6 +29,14 @@ const note = (keys, args, answer, sentAt) => {
   if (grantedMs === undefined) return;
   if (typeof answer === "string") confirm(owner.split("|")[0], sentAt + Number(grantedMs));
   else if (Number(answer?.[0]) === 1) confirm(owner.split("|")[0], sentAt + Number(answer[2]));
+};
+
+/**
+ * The fencing token is the server's time of the grant, in microseconds. A push that names it can arrive long before the
+ * reply to the request, whose sending gives an earlier end.
+ */
+const confirmGrant = ({ token, fencingToken }) => {
+  if (isClockTrue) confirm(token, Math.floor(Number(fencingToken) / 1_000) + leaseMs);
 };
 
 // ── the register ────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -67,6 +75,7 @@ const access = async (action, name, lease, base) => {
 };
 
 const work = async (random, name, lease) => {
+  confirmGrant(lease);
   const value = await access("read", name, lease, "0");
   if (value === undefined) return;
   await endure(random, name, lease, { fence: lease.fencingToken });

@@ -13,6 +13,7 @@ import { checkHold, checkStaleCall, lostDataBetween } from "../../lease-invarian
 import { type Call, clockErrorMs, type Span } from "../../records.js";
 import type {
   AccessRecord,
+  CallRecord,
   PermitRecord,
   Death,
   Echoed,
@@ -75,7 +76,7 @@ const checkRecord = (
 ): void => {
   switch (record.kind) {
     case "call":
-      return checkStaleCall(run, id, record, judge);
+      return checkStaleCall(run, id, record, judge, returnsOf(run, record));
     case "hold":
       return checkHold(run, stalls, record, `${id} with ${record.token}`, judge);
     case "access":
@@ -151,11 +152,11 @@ type Fate = "released again" | "kept, of an acquire without a deadline" | "kept,
 const lateCopies = (
   run: RunHistory,
   steps: readonly Step[],
-): { readonly permitRecord: PermitRecord; readonly fate: Fate }[] => {
+): (Span & { readonly permitRecord: PermitRecord; readonly fate: Fate })[] => {
   const released = new Set<string>();
   const ends = new Map<string, number>();
   const open = new Map<string, PermitStep>();
-  const found: { permitRecord: PermitRecord; fate: Fate }[] = [];
+  const found: (Span & { permitRecord: PermitRecord; fate: Fate })[] = [];
   const fateOf = (grant: PermitStep, end: Step): Fate => {
     if (end.script === "release") return "released again";
     if (ends.get(grant.permitRecord.text) === 0) return "kept, of an acquire without a deadline";
@@ -170,10 +171,16 @@ const lateCopies = (
     if (what !== "rem") continue;
     const grant = open.get(text);
     open.delete(text);
-    if (grant) found.push({ permitRecord, fate: fateOf(grant, step) });
+    if (grant) found.push({ permitRecord, fate: fateOf(grant, step), from: grant.at, to: step.at });
     if (step.script === "release" && step.isOwn) released.add(text);
   }
   return found;
+};
+
+/** When the server had a released permit again. A stale call within such a span finds it; `U2` judges how the span ends. */
+const returnsOf = (run: RunHistory, { what, name, outcome, lease }: CallRecord): Span[] => {
+  const steps = what.startsWith("stale ") && outcome === "ok" ? run.steps.get(name) : undefined;
+  return lateCopies(run, steps ?? []).filter(({ permitRecord }) => permitRecord.token === lease);
 };
 
 /** Counts of remarkable events that break no invariant. */
