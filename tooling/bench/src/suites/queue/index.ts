@@ -112,7 +112,7 @@ const processCase = (of: Entry, concurrency: number, settings: ProcessSettings =
     await using proxy = await FaultProxy.start({ port: serverOf(lab).port });
     if (isPersistent) await keepFile(true);
     try {
-      const jobs = Math.ceil(queueImplementation(team.implementation).load * share * scale);
+      const jobs = Math.ceil(queueImplementation(team.opened).load * share * scale);
       await worker.ask("fill", { jobs });
       if (roundTripMs > 0) {
         proxy.up.latencyMs = roundTripMs;
@@ -138,7 +138,7 @@ const lifecycle = caseOf(
   {},
   async (team, lab, scale) => {
     const worker = workerOf(team);
-    const jobs = Math.ceil(queueImplementation(team.implementation).load * scale);
+    const jobs = Math.ceil(queueImplementation(team.opened).load * scale);
     const ofAdding = await lab.watch();
     await worker.ask("fill", { jobs });
     const added = await ofAdding();
