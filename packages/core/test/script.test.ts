@@ -6,7 +6,8 @@ import { KitError, KitKeyTypeError } from "../src/kernel/base/errors.js";
 import { attach } from "../src/kernel/context/context.js";
 import { defineScript } from "../src/kernel/script/script.js";
 import { bare, callsOf, own, proxied, rejection, until } from "./harness.js";
-import { addOnce, append, echo, putAll, read } from "./scripts.js";
+import * as scripts from "./scripts.js";
+import { addOnce, append, putAll, putRows, read } from "./scripts.js";
 import { scriptBehaviour } from "./script-behaviour.js";
 
 const redis = useRedis(vitest);
@@ -25,12 +26,7 @@ return redis.call("SET", key, "x", "PX", 10000)`,
 
 describe("defineScript", () => {
   it("keeps the contract that the test kit checks", async () => {
-    expect(
-      await contract(
-        [append, addOnce, echo, read, putAll].map(({ name, source, keys, args }) => ({ name, source, keys, args })),
-        redis.server,
-      ),
-    ).toEqual([]);
+    expect(await contract(scripts, redis.server)).toEqual([]);
   });
 
   it("joins shared definitions and the script, in order", async () => {
@@ -58,6 +54,21 @@ describe("defineScript", () => {
     expect(await packed.run(redis.client, {}, { terms: { third: "c", first: 1, second: "b" } })).toBe("1 b c");
     const missing = { terms: { first: undefined as never, second: 0, third: undefined as never } };
     expect(await packed.run(redis.client, {}, missing)).toBe(" 0 ");
+  });
+
+  it("sends rows of several keys and arguments by the names of their parts", async () => {
+    const at = (name: string) => `${redis.prefix}:{t}${name}`;
+    const places = [
+      { right: at("b"), left: at("a") },
+      { left: at("c"), right: at("d") },
+    ];
+    const rows = [
+      { ttlMs: 9_000, other: 2, text: "with blanks  in it" },
+      { text: Buffer.from("x"), other: "", ttlMs: 8_000 },
+    ];
+    expect(await putRows.run(redis.client, { places }, { rows })).toBe(2);
+    expect(await redis.client.mget(["a", "b", "c", "d"].map(at))).toEqual(["with blanks  in it", "2", "x", ""]);
+    expect(await putRows.run(redis.client, { places: [] }, { rows: [] })).toBe(0);
   });
 
   it("sends the hash, and the text once per server", async () => {

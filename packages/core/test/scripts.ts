@@ -1,7 +1,7 @@
-import { defineScript, type Script } from "../src/kernel/script/script.js";
+import { defineScript } from "../src/kernel/script/script.js";
 
 /** Not idempotent: every run adds. */
-export const append: Script<readonly ["key"], readonly ["value"], number> = defineScript({
+export const append = defineScript({
   name: "test.append",
   source: `-- append.lua - add text to a string.
 --
@@ -21,7 +21,7 @@ return length
 });
 
 /** Idempotent by its operation id. */
-export const addOnce: Script<readonly ["key"], readonly ["op"], number> = defineScript({
+export const addOnce = defineScript({
   name: "test.addOnce",
   source: `-- addOnce.lua - count an operation, once.
 --
@@ -47,7 +47,7 @@ return number
 });
 
 /** Changes nothing. */
-export const read: Script<readonly ["key"], readonly [], string> = defineScript({
+export const read = defineScript({
   name: "test.read",
   source: `-- read.lua - what a string holds.
 --
@@ -64,7 +64,7 @@ return redis.call("GET", key) or ""
 });
 
 /** The same, byte for byte. */
-export const readBytes: Script<readonly ["key"], readonly [], Buffer> = defineScript({
+export const readBytes = defineScript({
   name: "test.read",
   source: read.source,
   keys: ["key"],
@@ -74,7 +74,7 @@ export const readBytes: Script<readonly ["key"], readonly [], Buffer> = defineSc
   reply: (raw) => raw as Buffer,
 });
 
-const renewing = (idempotent: boolean): Script<readonly ["key"], readonly ["value"], string> =>
+const renewing = (idempotent: boolean) =>
   defineScript({
     name: "test.renew",
     source: `-- renew.lua - write a string anew, in a way that a slot that moves does not forgive.
@@ -96,15 +96,14 @@ return value
   });
 
 /** Touches a key that it has removed; sent once. */
-export const renewOnce: Script<readonly ["key"], readonly ["value"], string> = renewing(false);
+export const renewOnce = renewing(false);
 /** The same, and a lost reply is asked for again. */
-export const renewAgain: Script<readonly ["key"], readonly ["value"], string> = renewing(true);
+export const renewAgain = renewing(true);
 
 /** Rest operands: writes the first argument into the first key, each further one into its own. */
-export const putAll: Script<readonly ["first", "...others"], readonly ["ttlMs", "...values"], readonly number[]> =
-  defineScript({
-    name: "test.putAll",
-    source: `-- putAll.lua - write several strings.
+export const putAll = defineScript({
+  name: "test.putAll",
+  source: `-- putAll.lua - write several strings.
 --
 -- KEYS[1]  first   string  the first
 -- KEYS[n]  others  string  the others
@@ -124,14 +123,14 @@ for index, other in ipairs(others) do
 end
 return lengths
 `,
-    keys: ["first", "...others"],
-    args: ["ttlMs", "...values"],
-    idempotent: true,
-    reply: (raw) => (raw as unknown[]).map(Number),
-  });
+  keys: ["first", "...others"],
+  args: ["ttlMs", "...values"],
+  idempotent: true,
+  reply: (raw) => (raw as unknown[]).map(Number),
+});
 
 /** Gives its arguments back, each of which carries several values. */
-export const echo: Script<readonly ["key"], readonly ["...parts: sign ms owner"], readonly string[]> = defineScript({
+export const echo = defineScript({
   name: "test.echo",
   source: `-- echo.lua - give the arguments back.
 --
@@ -148,4 +147,31 @@ return parts
   args: ["...parts: sign ms owner"],
   readonly: true,
   reply: (raw) => raw as string[],
+});
+
+/** Writes rows of several arguments into rows of several keys. */
+export const putRows = defineScript({
+  name: "test.putRows",
+  source: `-- putRows.lua - write several pairs of strings.
+--
+-- KEYS[n]  places  string  \`left right\`: two for each row
+-- ARGV[n]  rows    string  \`text other ttlMs\`: what comes left, what comes right, and how long both live, milliseconds
+--
+-- Reply     n  how many rows there were
+local places = KEYS
+local rows = ARGV
+local place = 1
+for at = 1, #rows, 3 do
+  local left, right = unpack(places, place, place + 1)
+  local text, other, ttlMs = unpack(rows, at, at + 2)
+  place = place + 2
+  redis.call("SET", left, text, "PX", ttlMs)
+  redis.call("SET", right, other, "PX", ttlMs)
+end
+return #rows / 3
+`,
+  keys: ["...places[left right]"],
+  args: ["...rows[text other ttlMs]"],
+  idempotent: true,
+  reply: Number,
 });

@@ -11,7 +11,9 @@ export interface ScriptContract {
    * a line `-- Libraries`; without it they come first.
    */
   readonly source: string | readonly string[];
-  /** Names of KEYS in order; a last one written `...leases` takes the rest. */
+  /** The same texts one by one, if `source` has them joined. */
+  readonly sources?: readonly string[];
+  /** Names of KEYS in order; a last one written `...leases` takes the rest, and `...leases[key fence]` the rest in rows. */
   readonly keys: readonly string[];
   /** Names of ARGV in order, likewise; `terms: leaseMs inbox` is one argument that carries several values. */
   readonly args: readonly string[];
@@ -48,6 +50,16 @@ export interface CommandRunner {
  * used, KEYS and ARGV appear nowhere else, no global is read or written, and all commands and options are among what
  * Redis 6.2 had. The server must accept the whole text.
  *
+ * For rows `...changes[id revision]` the header names `id revision` in backticks, too, and the body reads them by these names:
+ *
+ * ```lua
+ * for at = 1, #changes, 2 do
+ *   local id, revision = unpack(changes, at, at + 1)
+ * ```
+ *
+ * A part that is not needed there is called `_`, and the last ones may be left out; each part is read somewhere, and no
+ * row by position (`changes[at + 1]`).
+ *
  * A library begins with `-- name.lua - sentence`, says `-- Needs a, b` for the names of earlier sources that it uses
  * and `-- Defines f` for those that it gives, and knows nothing of KEYS and ARGV.
  *
@@ -58,17 +70,31 @@ export interface CommandRunner {
  * No result of a division, of `^`, or of a number like `1e6` may reach a command, `..` or `tostring` but through `math.floor`,
  * `math.ceil` or `string.format`: where Lua 5.1 writes `2`, the Lua 5.4 of some servers writes `2.0`. That is judged by sight, too.
  *
+ * @param scripts A list; or a module that exports scripts: then all of them, also a member `script` of what it exports.
+ *
  * @example
+ * import * as scripts from "../src/scripts/index.js";
  * expect(await contract(scripts, redis.server)).toEqual([]);
  */
-export async function contract(scripts: readonly ScriptContract[], redis: CommandRunner): Promise<string[]> {
+export async function contract(
+  scripts: readonly ScriptContract[] | Readonly<Record<string, unknown>>,
+  redis: CommandRunner,
+): Promise<string[]> {
   const problems: string[] = [];
-  for (const script of scripts) {
-    const sources = typeof script.source === "string" ? [script.source] : script.source;
+  const all = Object.values(scripts).flatMap(scriptsIn);
+  if (all.length === 0) problems.push("there are no scripts");
+  for (const script of all) {
+    const sources = script.sources ?? (typeof script.source === "string" ? [script.source] : script.source);
     const found = [...checkSources(script, sources), ...(await checkLoad(joined(sources), redis))];
     problems.push(...found.map((problem) => `${script.name}: ${problem}`));
   }
   return problems;
+}
+
+function scriptsIn(value: unknown): ScriptContract[] {
+  const { name, source, keys, args, script } = Object(value) as Partial<ScriptContract> & { readonly script?: unknown };
+  const isScript = name !== undefined && source !== undefined && Array.isArray(keys) && Array.isArray(args);
+  return isScript ? [value as ScriptContract] : script === undefined ? [] : scriptsIn(script);
 }
 
 async function checkLoad(text: string, redis: CommandRunner): Promise<string[]> {
@@ -159,7 +185,7 @@ function checkOperands(list: string, spec: readonly string[], header: Header): s
   const specNames = spec.map(plainName).join(", ");
   if (headerNames !== specNames) return [`${list} of the header are (${headerNames}), of the spec (${specNames})`];
   return inHeader.flatMap(({ position, name }, index) => {
-    const [, parts] = spec[index]?.split(": ") ?? [];
+    const parts = partsOf(spec[index]);
     if (parts !== undefined && !header.lines.some((line) => line.includes(`\`${parts}\``)))
       return [`the header does not say of ${name} that it is \`${parts}\``];
     const wanted = isRest(spec[index]) ? "n" : String(index + 1);
@@ -168,7 +194,9 @@ function checkOperands(list: string, spec: readonly string[], header: Header): s
 }
 
 const isRest = (name: string | undefined): boolean => name?.startsWith("...") ?? false;
-const plainName = (name: string): string => name.replace(/^\.\.\.|: .*$/g, "");
+const plainName = (name: string): string => name.replace(/^\.\.\.|: .*$|\[.*$/g, "");
+const rowParts = (name: string): string | undefined => /\[(.+)\]$/.exec(name)?.[1];
+const partsOf = (name = ""): string | undefined => rowParts(name) ?? name.split(": ")[1];
 
 // The body -------------------------------------------------------------------------------------------------------
 
@@ -194,6 +222,7 @@ function checkMain(script: ScriptContract, source: string, given: ReadonlySet<st
   for (const name of operands) {
     if (!tokens.some((token) => isText(token, name))) problems.push(`operand ${name} is not used`);
   }
+  for (const operand of [...script.keys, ...script.args]) problems.push(...checkRows(tokens, operand));
   const keyNames = new Set(script.keys.map(plainName));
   const untrusted = operands.filter((name) => !keyNames.has(name));
   problems.push(...checkNames(tokens, new Set([...given, ...operands])), ...checkCalls(tokens, untrusted));
@@ -221,6 +250,42 @@ function bindingForm(list: string, name: string, index: number): RegExp {
   return new RegExp(
     list === "KEYS" ? `${start}${operand}$` : `${start}(?:(?!KEYS|ARGV).)*${operand}(?:(?!KEYS|ARGV).)*$`,
   );
+}
+
+/** That rows are read by the names of their parts, each row as a whole. */
+function checkRows(tokens: readonly Token[], operand: string): string[] {
+  const parts = rowParts(operand)?.split(" ");
+  if (!parts) return [];
+  const list = plainName(operand);
+  const wanted = `local ${parts.join(", ")} = unpack(${list}, at, at + ${parts.length - 1})`;
+  const unread = new Set(parts);
+  let isOdd = false;
+  tokens.forEach((token, at) => {
+    if (!isText(token, list) || isText(tokens[at - 1], ".", ":")) return;
+    if (isText(tokens[at - 1], "#")) {
+      // The step of the loop over them.
+      const isOther = isText(tokens[at + 1], ",") && isText(tokens[at + 3], "do");
+      isOdd ||= isOther && !isText(tokens[at + 2], String(parts.length));
+      return;
+    }
+    const names = namesUnpacked(tokens, at);
+    isOdd ||= names.length === 0 || names.some((name, index) => name !== "_" && name !== parts[index]);
+    for (const name of names) unread.delete(name);
+  });
+  if (isOdd) return [`it reads rows of ${list} otherwise than by steps of ${parts.length} and "${wanted}"`];
+  return [...unread].map((part) => `it does not read ${part} of the rows of ${list}`);
+}
+
+/** The names in `local a, b = unpack(list, at, at + 1)`, of which `at` is the place of `list`; none if it is another statement. */
+function namesUnpacked(tokens: readonly Token[], at: number): string[] {
+  if (!isText(tokens[at - 1], "(") || !isText(tokens[at - 2], "unpack") || !isText(tokens[at - 3], "=")) return [];
+  let first = at - 4;
+  while (isText(tokens[first - 1], ",")) first -= 2;
+  if (!isText(tokens[first - 1], "local")) return [];
+  const names = tokens.slice(first, at - 3).flatMap(({ text }) => (text === "," ? [] : [text]));
+  const [comma, from, next, ...last] = tokens.slice(at + 1, at + 8).map(({ text }) => text);
+  const ends = names.length === 1 ? [from, ")"] : [from, "+", String(names.length - 1), ")"];
+  return comma === "," && next === "," && ends.every((text, index) => last[index] === text) ? names : [];
 }
 
 const usesOfOperandLists = (tokens: readonly Token[]): string[] =>
@@ -353,14 +418,17 @@ const HARMLESS_CALLS = ["unpack", "ipairs", "pairs"];
 /** Whether an expression makes a value of its own, rather than picking among given ones. */
 function isBuilt(expression: readonly Token[], tainted: ReadonlySet<string>): boolean {
   if (expression.length === 1 && expression[0]?.kind === "string") return true;
-  let indexDepth = 0;
+  const open: ("index" | "unpack" | "other")[] = [];
   return expression.some((token, at) => {
-    if (isText(token, "[")) indexDepth += 1;
-    if (isText(token, "]")) indexDepth -= 1;
-    // Which of several keys is picked may depend on anything.
-    if (indexDepth > 0) return false;
-    if (isText(token, "..")) return true;
     const before = expression[at - 1];
+    if (isText(token, "[")) open.push("index");
+    if (isText(token, "(", "{")) open.push(isText(before, "unpack") ? "unpack" : "other");
+    if (isText(token, ")", "]", "}")) open.pop();
+    // The places behind the list.
+    if (isText(token, ",") && open.at(-1) === "unpack") open.splice(-1, 1, "index");
+    // Which of several keys is picked may depend on anything.
+    if (open.includes("index")) return false;
+    if (isText(token, "..")) return true;
     if (isText(token, "(") && isIdentifier(before)) return !HARMLESS_CALLS.includes(before?.text ?? "");
     return isIdentifier(token) && !isText(before, ".", ":") && tainted.has(token.text);
   });

@@ -294,6 +294,76 @@ return #leases`;
     });
   });
 
+  describe("with rows of several arguments", () => {
+    const move = (body: string): ScriptContract => ({
+      name: "move",
+      source: `-- move.lua - set several strings.
+-- KEYS[n]  keys  string  \`from to\`: two for each row
+-- ARGV[n]  rows  string  \`id text ms\`
+-- Reply    what was there
+local keys = KEYS
+local rows = ARGV
+${body}
+`,
+      keys: ["...keys[from to]"],
+      args: ["...rows[id text ms]"],
+    });
+    const read = "local id, text, ms = unpack(rows, at, at + 2)";
+    const write = `redis.call("SET", to, redis.call("GET", from) .. id .. text, "PX", ms)`;
+    const loop = (...lines: readonly string[]) =>
+      `local key = 1\nfor at = 1, #rows, 3 do\n${lines.join("\n")}\nkey = key + 2\nend`;
+    const keys = "local from, to = unpack(keys, key, key + 1)";
+
+    it("accepts rows that are read by the names of their parts, some of them in another place", async () => {
+      const apart = loop(
+        keys,
+        "local id, _, ms = unpack(rows, at, at + 2)",
+        "local _, text = unpack(rows, at, at + 1)",
+        write,
+      );
+      expect(await contract([move(loop(keys, read, write)), move(apart)], server)).toEqual([]);
+    });
+
+    it.each([
+      ["another order", loop(keys, "local text, id, ms = unpack(rows, at, at + 2)", write)],
+      ["too few arguments for the names", loop(keys, "local id, text, ms = unpack(rows, at, at + 1)", write)],
+      ["a part by its position", loop(keys, read, write, "redis.call('SET', to, rows[at + 1])")],
+      ["another step", loop(keys, read, write).replace("#rows, 3", "#rows, 2")],
+      ["a walk over single arguments", `${loop(keys, read, write)}\nfor _, one in ipairs(rows) do key = one end`],
+    ])("finds %s", async (_, body) => {
+      expect(await contract([move(body)], server)).toEqual([
+        `move: it reads rows of rows otherwise than by steps of 3 and "${read}"`,
+      ]);
+    });
+
+    it("finds parts that are never read, and those that the header does not list", async () => {
+      const some = loop(
+        "local _, to = unpack(keys, key, key + 1)",
+        read,
+        `redis.call("SET", to, id .. text, "PX", ms)`,
+      );
+      expect(await contract([move(some)], server)).toEqual(["move: it does not read from of the rows of keys"]);
+      const whole = move(loop(keys, read, write));
+      const unsaid = { ...whole, source: String(whole.source).replace("`id text ms`", "three for each row") };
+      expect(await contract([unsaid], server)).toEqual([
+        "move: the header does not say of rows that it is `id text ms`",
+      ]);
+    });
+  });
+
+  it("takes a module, and finds the scripts in it", async () => {
+    const bad = { ...extend, name: "lock.push" };
+    const module = { extend, limit: 3, nothing: undefined, helper: () => 1, channel: { script: bad, max: 1 } };
+    expect(await contract(module, server)).toEqual(["lock.push: the header calls it extend.lua, the script push"]);
+    expect(await contract({ limit: 3 }, server)).toEqual(["there are no scripts"]);
+  });
+
+  it("judges the texts one by one where it has both them and the whole", async () => {
+    const library = "-- one.lua - one.\n-- Defines one\nlocal one = 1\n";
+    const sources = [library, HEADER + BINDINGS + BODY.replace("return 0", "return one")];
+    expect(await contract([{ ...extend, source: sources.join("\n"), sources }], server)).toEqual([]);
+  });
+
   describe("with libraries", () => {
     const clock = `-- clock.lua - the server's time.
 --

@@ -84,6 +84,9 @@ const checked = (source: string, isWhole: boolean): string =>
   `${before.trim().replace("WHOLE", String(isWhole))} ${source}${behind}`;
 const shaOf = (source: string): string => createHash("sha1").update(source).digest("hex");
 
+/** The name of an operand: `keys` of `...keys[meta heads]`. */
+const plainName = (operand: string): string => operand.replace(/^\.\.\.|\[.*$/g, "");
+
 /** The scripts of a module, also those that are the member `script` of what it exports. */
 const scriptsOf = (module: Readonly<Record<string, unknown>>): Script[] =>
   Object.values(module)
@@ -177,7 +180,7 @@ class Watch {
 
   /** `fault` has a key by its place. */
   #add({ name, keys }: Script, fault: string): void {
-    const named = fault.replace(/ \d+/, (place) => ` ${(keys[Number(place) - 1] ?? keys.at(-1)!).replace("...", "")}`);
+    const named = fault.replace(/ \d+/, (place) => ` ${plainName(keys[Number(place) - 1] ?? keys.at(-1)!)}`);
     this.faults.add(`${name}: ${named}`);
   }
 }
@@ -210,7 +213,7 @@ const spare: Readonly<Record<string, readonly string[]>> = {
 
 const runWithAllKeys = async (redis: Ground, { script, args, seed }: RareCall, all: Keys): Promise<void> => {
   const client = redis.client as Writer;
-  const keys = script.keys.flatMap((name) => [all[name.replace("...", "")]].flat().map(String));
+  const keys = script.keys.flatMap((name) => [all[plainName(name)]].flat().map(String));
   await seed?.();
   const types = [...script.source.matchAll(/^-- KEYS\[(?:\d+|n)\]\s+\S+\s+(\w+)/gm)].map(([, type = ""]) => type);
   for (const [place, key] of keys.entries()) {

@@ -1,4 +1,4 @@
-import { defineScript, type Script } from "../index.js";
+import { defineScript } from "../index.js";
 import historySource from "./scripts/history.lua";
 import readSource from "./scripts/read.lua";
 import setSource from "./scripts/set.lua";
@@ -31,20 +31,13 @@ const versionOf = (epoch: unknown, revision: unknown, at: unknown): ConfigVersio
 export const versionText = ({ epoch, revision, at }: ConfigVersion): string =>
   `${epoch}:${String(revision)}:${String(Math.round(at * 1_000))}`;
 
-type EntryKey = readonly ["entry"];
-type EntryKeys = readonly ["entry", "history"];
-
-export const set: Script<
-  EntryKeys,
-  readonly ["op", "expected", "author", "value", "maxHistory", "channel"],
-  { readonly isWritten: boolean; readonly version: ConfigVersion | undefined }
-> = defineScript({
+export const set = defineScript({
   name: "config.set",
   source: setSource,
   keys: ["entry", "history"],
   args: ["op", "expected", "author", "value", "maxHistory", "channel"],
   idempotent: true,
-  reply: (raw) => {
+  reply: (raw): { readonly isWritten: boolean; readonly version: ConfigVersion | undefined } => {
     const [code, epoch, revision, at] = raw as [unknown, unknown, unknown, unknown];
     return {
       isWritten: Number(code) === 1,
@@ -53,25 +46,25 @@ export const set: Script<
   },
 });
 
-export const read: Script<EntryKey, readonly [], StoredEntry | undefined> = defineScript({
+export const read = defineScript({
   name: "config.read",
   source: readSource,
   keys: ["entry"],
   args: [],
   readonly: true,
-  reply: (raw) => {
+  reply: (raw): StoredEntry | undefined => {
     const [epoch, revision, at, text] = raw as [unknown, unknown, unknown, unknown];
     return epoch === undefined ? undefined : { version: versionOf(epoch, revision, at), text: String(text) };
   },
 });
 
-export const history: Script<EntryKeys, readonly ["limit"], readonly KeptEntry[]> = defineScript({
+export const history = defineScript({
   name: "config.history",
   source: historySource,
   keys: ["entry", "history"],
   args: ["limit"],
   readonly: true,
-  reply: (raw) =>
+  reply: (raw): readonly KeptEntry[] =>
     (raw as unknown[]).flatMap((kept) => {
       const [epoch = "", revision = "", at = "", , author = "", text] = String(kept).split("\t");
       // One spoilt line does not hide the others.

@@ -1,7 +1,7 @@
-import { type ClientContext, defineScript, type Script, type ServerClock } from "../kernel/index.js";
+import { type ClientContext, defineScript, type ServerClock } from "../kernel/index.js";
 import source from "./eviction.lua";
 
-export const eviction: Script<readonly ["key"], readonly [], string> = defineScript({
+export const eviction = defineScript({
   name: "core.eviction",
   source,
   keys: ["key"],

@@ -8,25 +8,26 @@ import { ClientContext, withContext } from "../context/context.js";
 
 type NameOf<Operand> = Operand extends `...${infer Rest}`
   ? NameOf<Rest>
-  : Operand extends `${infer Name}: ${string}`
+  : Operand extends `${infer Name}[${string}]`
     ? Name
-    : Operand;
+    : Operand extends `${infer Name}: ${string}`
+      ? Name
+      : Operand;
 
 type Words<Text> = Text extends `${infer Word} ${infer Rest}` ? Word | Words<Rest> : Text;
 
-/**
- * `...leases` stands for any number of keys or arguments, at the end of the list; `terms: leaseMs inbox` for one argument
- * that carries several values, since each operand costs; `...terms: leaseMs inbox` for any number of such arguments.
- */
+/** The values of operands by their names, in the forms that {@link ScriptSpec.args} has. */
 type Operands<Names extends readonly string[], Value> = {
   readonly [Operand in Names[number] as NameOf<Operand> & string]: Operand extends `...${infer Rest}`
     ? readonly ValueOf<Rest, Value>[]
     : ValueOf<Operand, Value>;
 };
 
-type ValueOf<Operand, Value> = Operand extends `${string}: ${infer Parts}`
-  ? { readonly [Part in Words<Parts> & string]: string | number }
-  : Value;
+type ValueOf<Operand, Value> = Operand extends `${string}[${infer Parts}]`
+  ? { readonly [Part in Words<Parts> & string]: Value }
+  : Operand extends `${string}: ${infer Parts}`
+    ? { readonly [Part in Words<Parts> & string]: string | number }
+    : Value;
 
 /** The parts of a script. */
 export interface ScriptSpec<Keys extends readonly string[], Args extends readonly string[], Reply> {
@@ -37,12 +38,18 @@ export interface ScriptSpec<Keys extends readonly string[], Args extends readonl
    * the script marks where the libraries go; the part before it cannot use them.
    */
   readonly source: string | readonly string[];
-  /** The names of KEYS in order, as the script's header and bindings have them. The last may be `...rest`. */
+  /** The names of KEYS in order, as the script's header and bindings have them, in the forms of `args`. */
   readonly keys: Keys;
   /**
-   * The names of ARGV in order. The last may be `...rest`. `terms: leaseMs inbox` is one argument, `terms`, in which the
-   * values of `leaseMs` and `inbox` are joined by a blank: a blank in a value shifts those behind it. The two go together:
-   * `...terms: leaseMs inbox` takes a list of such values.
+   * The names of ARGV in order, as the script's header and bindings have them.
+   *
+   * - `token`: one argument.
+   * - `...tokens`: any number of them; only the last operand.
+   * - `...changes[id revision]`: any number of rows, each of as many arguments as it has names. A call passes a list of objects,
+   *   `{ id, revision }`; only the last operand.
+   * - `terms: leaseMs inbox`: one argument, in which the values are joined by a blank, since each argument costs. A call passes
+   *   an object. A blank in a value shifts those behind it.
+   * - `...terms: leaseMs inbox`: any number of such arguments.
    */
   readonly args: Args;
   /**
@@ -126,17 +133,24 @@ const joined = (sources: readonly string[]): string => {
 
 /** Returns what appends operands in the order of their names. */
 const appending = (operands: readonly string[]) => {
-  const names = operands.map((operand) => {
-    const [name = "", parts] = operand.replace("...", "").split(": ");
-    return [name, parts && packing(parts.split(" "))] as const;
+  const forms = operands.map((operand) => {
+    const [, name = "", row, joined] = /^(?:\.\.\.)?(\w+)(?:\[(.+)\]|: (.+))?$/.exec(operand) ?? [];
+    return { name, parts: row?.split(" "), pack: joined === undefined ? undefined : packing(joined.split(" ")) };
   });
   return (list: RedisArgument[], values: Readonly<Record<string, unknown>>): void => {
-    for (const [name, pack] of names) {
+    for (const { name, parts, pack } of forms) {
       const value = values[name];
-      if (Array.isArray(value)) list.push(...(pack ? value.map(pack) : (value as RedisArgument[])));
+      if (parts) appendRows(list, parts, value as readonly Row[]);
+      else if (Array.isArray(value)) list.push(...(pack ? value.map(pack) : (value as RedisArgument[])));
       else list.push(pack ? pack(value as Parts) : (value as RedisArgument));
     }
   };
+};
+
+type Row = Readonly<Record<string, RedisArgument>>;
+
+const appendRows = (list: RedisArgument[], parts: readonly string[], rows: readonly Row[]): void => {
+  for (const row of rows) for (const part of parts) list.push(row[part] as RedisArgument);
 };
 
 type Parts = Readonly<Record<string, string | number>>;
