@@ -1,4 +1,4 @@
-import { defineScript, type Script } from "@kit/core";
+import { defineScript } from "@kit/core";
 import {
   type AcquireReply,
   type HeartbeatReply,
@@ -14,8 +14,7 @@ import inspectSource from "./inspect.lua";
 import releaseSource from "./release.lua";
 import renewSource from "./renew.lua";
 
-type LockKeyNames = readonly ["lease", "fence", "queue", "waiters"];
-const lockKeys: LockKeyNames = ["lease", "fence", "queue", "waiters"];
+const lockKeys = ["lease", "fence", "queue", "waiters"] as const;
 
 /** The holder of a lock, as a key's value says: `token|holder`. */
 export interface Owner {
@@ -47,11 +46,7 @@ const decodeAcquire = (raw: unknown): AcquireReply<Held> => {
 };
 
 /** One step in: the lock, a place in the queue, or neither. */
-export const acquire: Script<
-  LockKeyNames,
-  readonly ["owner", "terms: leaseMs notAfter shared grantMs aliveMs maxWaiters inbox"],
-  AcquireReply<Held>
-> = defineScript({
+export const acquire = defineScript({
   name: "lock.acquire",
   source: [waitQueueSource, grantSource, acquireSource],
   keys: lockKeys,
@@ -63,47 +58,38 @@ export const acquire: Script<
 const releaseReplies: readonly ReleaseReply[] = ["not-held", "released", "left", "unclaimed"];
 
 /** One step out: of the lock, or of the queue. */
-export const release: Script<LockKeyNames, readonly ["owner", "terms: shared fencingToken op"], ReleaseReply> =
-  defineScript({
-    name: "lock.release",
-    source: [waitQueueSource, grantSource, releaseSource],
-    keys: lockKeys,
-    args: ["owner", "terms: shared fencingToken op"],
-    idempotent: true,
-    reply: (raw) => releaseReplies[Number(raw)] ?? "not-held",
-  });
+export const release = defineScript({
+  name: "lock.release",
+  source: [waitQueueSource, grantSource, releaseSource],
+  keys: lockKeys,
+  args: ["owner", "terms: shared fencingToken op"],
+  idempotent: true,
+  reply: (raw): ReleaseReply => releaseReplies[Number(raw)] ?? "not-held",
+});
 
 const renewStates: readonly RenewState[] = ["gone", "extended", "taken", "corrupt"];
 
 /** Many leases pushed forward in one step. */
-export const renew: Script<
-  readonly ["...leases"],
-  readonly ["promptUntil", "...terms: sign termMs owner"],
-  { readonly now: number; readonly states: readonly RenewState[] }
-> = defineScript({
+export const renew = defineScript({
   name: "lock.renew",
   source: renewSource,
   keys: ["...leases"],
   args: ["promptUntil", "...terms: sign termMs owner"],
   idempotent: true,
-  reply: (raw) => {
+  reply: (raw): { readonly now: number; readonly states: readonly RenewState[] } => {
     const [now, ...states] = raw as unknown[];
     return { now: Number(now), states: states.map((state) => renewStates[Number(state)] ?? "corrupt") };
   },
 });
 
 /** Waiters' sign of life, and what became of them. */
-export const heartbeat: Script<
-  LockKeyNames,
-  readonly ["shared", "aliveMs", "inbox", "...tokens"],
-  HeartbeatReply<Held>
-> = defineScript({
+export const heartbeat = defineScript({
   name: "lock.heartbeat",
   source: [waitQueueSource, grantSource, heartbeatSource],
   keys: lockKeys,
   args: ["shared", "aliveMs", "inbox", "...tokens"],
   idempotent: true,
-  reply: (raw) => {
+  reply: (raw): HeartbeatReply<Held> => {
     const [now, left, owner, fencingToken, ...states] = raw as unknown[];
     const msLeft = Number(left);
     const granted = { msLeft, proof: String(fencingToken) };
@@ -126,13 +112,13 @@ export interface InspectReply {
 }
 
 /** A look that changes nothing. */
-export const inspect: Script<LockKeyNames, readonly ["first"], InspectReply> = defineScript({
+export const inspect = defineScript({
   name: "lock.inspect",
   source: inspectSource,
   keys: lockKeys,
   args: ["first"],
   readonly: true,
-  reply: (raw) => {
+  reply: (raw): InspectReply => {
     const [msLeft, owner, fence, waiting, ...holders] = raw as unknown[];
     return {
       msLeft: Number(msLeft),
