@@ -44,7 +44,7 @@ export class Attached {
 
   async #close(timeoutMs: number): Promise<void> {
     const deadline = Deadline.in(timeoutMs);
-    if (this.#calls.size > 0) await inTime(Promise.allSettled(this.#calls), deadline);
+    if (this.#calls.size > 0) await inTime(Promise.allSettled(this.#calls), { deadline });
     this.#ending.abort(new KitClosedError(this.#what));
     this.context.detach();
   }

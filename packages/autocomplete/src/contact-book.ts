@@ -1,5 +1,5 @@
 import { type RedisLike } from "@kit/core";
-import { type CloseOptions, closeTimeoutMs, Deadline, optionsObject, traced, unlessAborted } from "@kit/core/toolkit";
+import { type CloseOptions, closeTimeoutMs, Deadline, inTime, optionsObject, traced } from "@kit/core/toolkit";
 import { Attached } from "./attached.js";
 import { checkFolded, checkId, foldText, isUnsearchable, type Item, splitTail, tailOf } from "./entry.js";
 import { foldPrefix } from "./fold/index.js";
@@ -236,7 +236,7 @@ export class ContactBook<Payload = unknown> implements AsyncDisposable {
     if (this.#cached && this.#freshUntil.remainingMs > 0) return this.#cached;
     // Shared by all concurrent callers, so no caller's signal ends it.
     this.#fetching ??= this.#fetch();
-    return await unlessAborted(this.#fetching, signal);
+    return await inTime(this.#fetching, { signal });
   }
 
   async #fetch(): Promise<Cached> {

@@ -1,4 +1,4 @@
-import { unlessAborted } from "@kit/core/toolkit";
+import { inTime } from "@kit/core/toolkit";
 
 interface Batch<Query, Answer> {
   readonly queries: Query[];
@@ -31,7 +31,7 @@ export class Together<Query, Answer> {
     const batch = (this.#open ??= this.#begin(signal));
     const at = batch.queries.push(query) - 1;
     if (batch.queries.length === this.#most) this.#open = undefined;
-    const answers = await (signal ? unlessAborted(batch.answers, signal) : batch.answers);
+    const answers = await (signal ? inTime(batch.answers, { signal }) : batch.answers);
     return answers[at] as Answer;
   }
 

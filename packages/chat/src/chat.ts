@@ -612,9 +612,9 @@ export class Chat<Body = unknown> extends TypedEmitter<ChatEvents> implements As
   async #close(deadline: Deadline): Promise<void> {
     this.#closing.abort();
     this.#watcher.close();
-    await inTime(Promise.allSettled(this.#underWay), deadline);
+    await inTime(Promise.allSettled(this.#underWay), { deadline });
     await this.#outbox.close(deadline);
-    await inTime(Promise.allSettled(this.#background), deadline);
+    await inTime(Promise.allSettled(this.#background), { deadline });
     this.#store.close();
   }
 

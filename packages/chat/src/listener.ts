@@ -242,7 +242,7 @@ export class Listener<Body = unknown> implements AsyncIterable<Delivery<Body>> {
 
   async #room(signal: AbortSignal | undefined): Promise<void> {
     await settled<void>(
-      { deadline: undefined, signal },
+      { signal },
       () => undefined,
       ({ resolve }) => {
         this.#onRoom = resolve;

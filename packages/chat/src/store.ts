@@ -1,5 +1,5 @@
 import { KitUnavailableError, KitUnknownOutcomeError, type RedisLike, type RunOptions } from "@kit/core";
-import { addressOf, attach, type ClientContext, unlessAborted } from "@kit/core/toolkit";
+import { addressOf, attach, type ClientContext, inTime } from "@kit/core/toolkit";
 import { Keys, layoutKey } from "./keys.js";
 import type { ChatSettings } from "./options.js";
 import { layout } from "./scripts/index.js";
@@ -41,7 +41,7 @@ export class ChatStore {
     const asked = this.#divided();
     if (!this.#isChecked && this.#known) this.#check(this.#known);
     // Others wait for the same answer, so a signal ends only its caller's wait.
-    const division = await (signal ? unlessAborted(asked, signal) : asked);
+    const division = await (signal ? inTime(asked, { signal }) : asked);
     for (const [shard = 0] of division.groups) this.onUse(division.keys.heads(shard));
     return division;
   }

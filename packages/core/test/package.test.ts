@@ -68,7 +68,6 @@ const forAuthors = [
   "slotOf",
   "textOption",
   "traced",
-  "unlessAborted",
   "untilAborted",
   "watchEviction",
   "withCaller",

@@ -1,6 +1,6 @@
 import { type FSWatcher, watch } from "node:fs";
 import { basename, dirname } from "node:path";
-import { onAbort } from "@kit/core/toolkit";
+import { Deadline, inTime } from "@kit/core/toolkit";
 import {
   changedError,
   isMissing,
@@ -45,16 +45,8 @@ class DirectoryWatch {
   async since(mark: number, mostMs: number, signal: AbortSignal): Promise<void> {
     signal.throwIfAborted();
     if (this.#changes !== mark) return;
-    let timer: NodeJS.Timeout | undefined;
-    let stop: () => void = () => undefined;
-    await new Promise<void>((resolve) => {
-      this.#wake = resolve;
-      timer = setTimeout(resolve, Math.min(mostMs, lookEveryMs));
-      stop = onAbort(signal, resolve);
-    });
-    clearTimeout(timer);
-    stop();
-    signal.throwIfAborted();
+    const changed = new Promise<void>((resolve) => (this.#wake = resolve));
+    await inTime(changed, { deadline: Deadline.in(Math.min(mostMs, lookEveryMs)), signal });
   }
 
   close(): void {

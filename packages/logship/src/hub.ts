@@ -212,7 +212,7 @@ export class Hub {
 
   async #close(timeoutMs: number): Promise<void> {
     this.#closing.abort(new KitClosedError(this.#what));
-    await inTime(Promise.allSettled(this.#running), Deadline.in(timeoutMs));
+    await inTime(Promise.allSettled(this.#running), { deadline: Deadline.in(timeoutMs) });
     this.#stopListening?.();
     this.#stopDrops();
     this.context.detach();

@@ -20,7 +20,6 @@ import {
   pause,
   reading,
   traced,
-  unlessAborted,
 } from "@kit/core/toolkit";
 import { maxAheadMs } from "./buckets.js";
 import type { ServerTime } from "./clock.js";
@@ -180,7 +179,7 @@ export class Sender implements OutboxKeeper {
   ): Promise<Result> {
     const deadline = this.#deadline();
     const { at, signal, op } = options;
-    if (op !== undefined) return unlessAborted(this.#again(op, deadline), signal);
+    if (op !== undefined) return inTime(this.#again(op, deadline), { signal });
     if (at === undefined) return this.#enlist(outbox, options, deadline, put);
     return this.learnTime(signal).then(() => {
       if (at > this.#clock.now() + maxAheadMs) throw new StatsTimeError(outbox.id);
@@ -229,7 +228,7 @@ export class Sender implements OutboxKeeper {
   async #again<Result>(op: string, deadline: Deadline): Promise<Result> {
     const batch = this.#unknown.get(op);
     if (!batch) throw new RangeError("Expected `op` to come from a KitUnknownOutcomeError of this object");
-    if (!batch.outcome) await inTime(this.#attempt(batch.outbox), deadline);
+    if (!batch.outcome) await inTime(this.#attempt(batch.outbox), { deadline });
     const { outcome } = batch;
     if (!outcome) throw this.#unknownOutcome(batch, undefined);
     if ("error" in outcome) throw outcome.error;
@@ -275,7 +274,7 @@ export class Sender implements OutboxKeeper {
     while (this.#listed.size > 0 && deadline.remainingMs > 0) {
       const error = await inTime(
         this.#flusher.now().catch((reason: unknown) => asKitError(reason, "Sending")),
-        deadline,
+        { deadline },
       );
       // A client that has ended stays so.
       if (error instanceof KitUnavailableError && !error.retryable) break;

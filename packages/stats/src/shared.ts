@@ -58,11 +58,8 @@ export class Shared {
    */
   async flush(): Promise<void> {
     const work = this.sender.flush().then(() => this.index.flush());
-    const isDone = await inTime(
-      work.then(() => true),
-      Deadline.in(this.deadlineMs + graceMs),
-    );
-    if (!isDone) throw this.sender.notSent("the buffer");
+    const deadline = Deadline.in(this.deadlineMs + graceMs);
+    await inTime(work, { deadline }, () => this.sender.notSent("the buffer"));
   }
 
   /**

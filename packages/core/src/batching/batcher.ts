@@ -1,5 +1,5 @@
 import { KitClosedError } from "../index.js";
-import { atDeadline, Deadline, onAbort } from "../toolkit/index.js";
+import { atDeadline, Deadline, inTime, onAbort } from "../toolkit/index.js";
 
 /** How items become calls. */
 export interface BatcherOptions<Item, Result> {
@@ -119,17 +119,8 @@ export class Batcher<Item, Result> {
   /** Takes no more items, and waits until `deadline` for those that it has; the rest then rejects with `KitClosedError`. */
   async close(deadline: Deadline): Promise<void> {
     this.#isClosed = true;
-    await new Promise<void>((resolve) => {
-      const cancel = atDeadline(deadline, () => {
-        for (const entry of this.#pending.slice(this.#first))
-          this.#fail(entry, new KitClosedError(this.#options.owner));
-        resolve();
-      });
-      void this.flush().then(() => {
-        cancel();
-        resolve();
-      });
-    });
+    await inTime(this.flush(), { deadline });
+    for (const entry of this.#pending.slice(this.#first)) this.#fail(entry, new KitClosedError(this.#options.owner));
   }
 
   #schedule(): void {

@@ -1,4 +1,4 @@
-import { atDeadline, type Deadline } from "../toolkit/index.js";
+import { type Deadline, inTime } from "../toolkit/index.js";
 
 /** When what is gathered locally is written. */
 export interface FlusherOptions {
@@ -60,20 +60,14 @@ export class Flusher {
     this.#isClosed = true;
     clearTimeout(this.#timer);
     this.#timer = undefined;
-    return await new Promise((resolve) => {
-      const cancel = atDeadline(deadline, () => resolve(false));
-      this.now().then(
-        () => {
-          cancel();
-          resolve(true);
-        },
-        (error: unknown) => {
-          cancel();
-          this.#options.onError(error);
-          resolve(false);
-        },
-      );
-    });
+    const work = this.now().then(
+      () => true,
+      (error: unknown) => {
+        this.#options.onError(error);
+        return false;
+      },
+    );
+    return (await inTime(work, { deadline })) ?? false;
   }
 
   #start(): Promise<void> {

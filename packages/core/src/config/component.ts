@@ -1,6 +1,14 @@
 import { type Connection, KitClosedError, KitError, type RedisLike } from "../index.js";
-import { backoffMs, Deadline, integerOption, optionsObject, traced, TypedEmitter } from "../toolkit/index.js";
-import { bounded, type Limit } from "./bounded.js";
+import {
+  backoffMs,
+  Deadline,
+  integerOption,
+  inTime,
+  type Limit,
+  optionsObject,
+  traced,
+  TypedEmitter,
+} from "../toolkit/index.js";
 import {
   checkConnection,
   closeConnection,
@@ -218,7 +226,7 @@ export class Component<Conn = Connection, Entry = ComponentEntry, Input = Entry>
   async #untilOpen(limit: Limit): Promise<void> {
     if (this.#active) return;
     if (this.#closing) throw new KitClosedError("The component");
-    for (const signal of limit.signals) signal?.throwIfAborted();
+    for (const signal of [limit.signal].flat()) signal?.throwIfAborted();
     const isPatient = limit.deadline !== undefined;
     if (this.#failure && !isPatient) throw this.#failure;
     const late = (): KitError => this.#failure ?? new ComponentRefusedError(this.name, "it was not open in time");
@@ -294,12 +302,12 @@ export class Component<Conn = Connection, Entry = ComponentEntry, Input = Entry>
   async #make(entry: Entry, abort: AbortController): Promise<Conn> {
     const { open, check } = this.#settings;
     const { signal } = abort;
-    const limit = { deadline: Deadline.in(foreignMs), signals: [signal] };
+    const limit = { deadline: Deadline.in(foreignMs), signal };
     const late = (): Error => new ComponentRefusedError(this.name, "it was not open in time");
     const opened = (async () => await open(entry, { secret: (name) => this.#secret(name), signal }))();
     try {
-      const connection = await bounded(opened, limit, late);
-      await bounded((async () => await check?.(connection))(), limit, late);
+      const connection = await inTime(opened, limit, late);
+      await inTime((async () => await check?.(connection))(), limit, late);
       return connection;
     } catch (error) {
       abort.abort();
@@ -338,26 +346,21 @@ export class Component<Conn = Connection, Entry = ComponentEntry, Input = Entry>
 
   /** Closes a generation when its last call has ended, or by force. */
   async #retire(generation: Generation<Conn>): Promise<void> {
-    const isIdle =
-      generation.calls === 0 ||
-      (await new Promise<boolean>((resolve) => {
-        const timer = setTimeout(() => resolve(false), this.#settings.drainMs);
-        generation.onIdle = () => {
-          clearTimeout(timer);
-          resolve(true);
-        };
-      }));
+    if (generation.calls > 0) {
+      const idle = new Promise<void>((resolve) => (generation.onIdle = resolve));
+      await inTime(idle, { deadline: Deadline.in(this.#settings.drainMs) });
+    }
     const { number, calls, connection } = generation;
-    if (!isIdle) this.emit("forced", { generation: number, calls });
-    await this.#shut(connection, !isIdle);
+    if (calls > 0) this.emit("forced", { generation: number, calls });
+    await this.#shut(connection, calls > 0);
   }
 
   async #shut(connection: Conn, isForced: boolean): Promise<void> {
     try {
       const { close } = this.#settings;
-      const limit = { deadline: Deadline.in(foreignMs), signals: [] };
+      const limit = { deadline: Deadline.in(foreignMs) };
       const late = (): Error => new KitError("KIT_SERVER", "it did not end in time");
-      await bounded((async () => await close(connection, isForced))(), limit, late);
+      await inTime((async () => await close(connection, isForced))(), limit, late);
     } catch (error) {
       const why = KitError.is(error) ? error.message : kindOf(error);
       const what = `Component ${JSON.stringify(this.name)} could not close a connection: ${why}`;

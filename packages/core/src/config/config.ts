@@ -1,7 +1,6 @@
 import { inspect } from "node:util";
 import { KitClosedError, type KitError, KitUnavailableError, type RedisLike } from "../index.js";
-import { addressOf, asKitError, backoffMs, Deadline, traced, TypedEmitter } from "../toolkit/index.js";
-import type { Limit } from "./bounded.js";
+import { addressOf, asKitError, backoffMs, Deadline, type Limit, traced, TypedEmitter } from "../toolkit/index.js";
 import { ConfigConflictError, ConfigInvalidError, ConfigLostError, ConfigMissingError } from "./errors.js";
 import {
   type AskOptions,
@@ -294,7 +293,7 @@ export class Config<Value = unknown, Input = Value>
 
   /** How long a call waits for the schema. */
   #limit({ deadlineMs, signal }: Question): Limit & { readonly deadline: Deadline } {
-    return { deadline: Deadline.in(deadlineMs), signals: [signal, this.#end.signal] };
+    return { deadline: Deadline.in(deadlineMs), signal: [signal, this.#end.signal] };
   }
 
   #assertOpen(): void {

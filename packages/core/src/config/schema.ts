@@ -1,4 +1,4 @@
-import { bounded, type Limit } from "./bounded.js";
+import { inTime, type Limit } from "../toolkit/index.js";
 import { type ConfigIssue, ConfigInvalidError } from "./errors.js";
 
 /** The result of a schema. */
@@ -178,7 +178,7 @@ export const contentOf = async <Value>(
     const work = Promise.resolve(asked).catch((error: unknown) => {
       throw failure(error);
     });
-    asked = await (limit ? bounded(work, limit, late) : work);
+    asked = await (limit ? inTime(work, limit, late) : work);
   }
   const verdict = asked;
   if (!verdict.issues) return { value: frozen(verdict.value), canonical };

@@ -1,12 +1,11 @@
 import { KitClosedError, type KitError } from "../index.js";
-import { Deadline } from "../toolkit/index.js";
-import { type Limit, limited } from "./bounded.js";
+import { Deadline, type Limit, settled } from "../toolkit/index.js";
 import type { ReadyOptions } from "./options.js";
 
 /** When a wait that begins now is over. */
 export const limitOf = ({ waitMs, signal }: ReadyOptions): Limit => ({
   deadline: waitMs === undefined ? undefined : Deadline.in(waitMs),
-  signals: [signal],
+  signal,
 });
 
 interface Waiter {
@@ -20,14 +19,18 @@ export class Waiters {
 
   /** `outlasts`: whether an error is waited out; the end of what is waited for never is. `late` says what is still wrong. */
   async wait(limit: Limit, outlasts: (error: KitError) => boolean, late: () => KitError): Promise<void> {
-    await limited<void>(limit, late, ({ resolve, reject }) => {
-      const failed = (error: KitError): void => {
-        if (error instanceof KitClosedError || !outlasts(error)) reject(error);
-      };
-      const waiter: Waiter = { found: resolve, failed };
-      this.#waiting.add(waiter);
-      return () => this.#waiting.delete(waiter);
-    });
+    await settled<void>(
+      limit,
+      ({ reject }) => reject(late()),
+      ({ resolve, reject }) => {
+        const failed = (error: KitError): void => {
+          if (error instanceof KitClosedError || !outlasts(error)) reject(error);
+        };
+        const waiter: Waiter = { found: resolve, failed };
+        this.#waiting.add(waiter);
+        return () => void this.#waiting.delete(waiter);
+      },
+    );
   }
 
   found(): void {

@@ -1,6 +1,6 @@
 // Shared by every door and every entry; loaded once, and not an entry itself.
 export { Deadline, atDeadline, onAbort } from "./base/deadline.js";
-export { inTime, type Settle, settled, unlessAborted, untilAborted } from "./base/settle.js";
+export { inTime, type Limit, type Settle, settled, untilAborted } from "./base/settle.js";
 export { TypedEmitter } from "./base/emitter.js";
 export {
   asKitError,

@@ -271,7 +271,7 @@ export abstract class LeasingCommands<Resolved extends ResolvedAcquire, S extend
       const idle = new Promise<void>((resolve) => {
         this.#onIdle = resolve;
       });
-      await inTime(idle, deadline);
+      await inTime(idle, { deadline });
       // The command that just ended may have to be undone: its caller has the next turn.
       await new Promise((resolve) => setImmediate(resolve));
     }

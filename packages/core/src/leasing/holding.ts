@@ -154,7 +154,7 @@ export class Holding<
       const idle = new Promise<void>((resolve) => {
         this.#onIdle = resolve;
       });
-      await inTime(idle, deadline);
+      await inTime(idle, { deadline });
     }
     for (const lease of [...this.#leases]) lease.lose("closed");
   }

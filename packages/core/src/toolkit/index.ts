@@ -40,7 +40,6 @@ export {
   textOption,
   traced,
   TypedEmitter,
-  unlessAborted,
   untilAborted,
   withContext,
 } from "../kernel/index.js";
@@ -60,6 +59,7 @@ export type {
   ExclusivePool,
   ExpiryScheduler,
   Inbox,
+  Limit,
   NodeClient,
   ScheduledLease,
   ServerClock,

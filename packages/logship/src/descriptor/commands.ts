@@ -1,12 +1,5 @@
 import { stat } from "node:fs/promises";
-import {
-  type CliCommand,
-  type CommandCall,
-  counted,
-  type InspectCall,
-  onAbort,
-  unlessAborted,
-} from "@kit/core/toolkit";
+import { type CliCommand, type CommandCall, counted, type InspectCall, inTime, onAbort } from "@kit/core/toolkit";
 import { isAboutContent } from "../errors.js";
 import { createReceiver, createShipper, LogshipError, type ReceivedFile, type ShippedFile } from "../index.js";
 import { concurrencyOption } from "../options.js";
@@ -158,7 +151,7 @@ export const receiveCommand: CliCommand = {
     const stopListening = onAbort(signal, endIfIdle);
     /** After a signal nothing more is written, and a write under way is committed first. */
     const endIfAborted = async (): Promise<void> => {
-      if (signal.aborted) await unlessAborted(new Promise(() => undefined), stop.signal);
+      if (signal.aborted) await inTime(new Promise(() => undefined), { signal: stop.signal });
     };
     const write = async (file: ReceivedFile): Promise<void> => {
       // A last line without a line feed gets one, since another file follows.

@@ -4,11 +4,11 @@ import {
   choiceOption,
   Deadline,
   integerOption,
+  inTime,
   isReplyError,
   optionsObject,
   reading,
   serverError,
-  settled,
   signalOption,
   withContext,
 } from "@kit/core/toolkit";
@@ -96,13 +96,9 @@ export const loadPopIf = async (redis: RedisLike, options: PopIfOptions = {}): P
       await node.call("FUNCTION", "LOAD", "REPLACE", popIfLibrary).catch((error: unknown) => {
         throw isReplyError(error) ? serverError(error, "FUNCTION LOAD") : error;
       });
-    await settled<unknown>(
-      call,
-      ({ reject }) => {
-        const address = addressOf(client);
-        reject(new KitUnavailableError(`No answer from Redis at ${address} in time: FUNCTION LOAD`, address));
-      },
-      ({ resolve, reject }) => void Promise.all(mastersOf(client).map(load)).then(resolve, reject),
-    );
+    const address = addressOf(client);
+    const late = (): Error =>
+      new KitUnavailableError(`No answer from Redis at ${address} in time: FUNCTION LOAD`, address);
+    await inTime(Promise.all(mastersOf(client).map(load)), call, late);
   });
 };

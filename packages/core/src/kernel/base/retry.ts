@@ -38,7 +38,7 @@ export const backoffMs = (attempt: number, baseMs: number, capMs: number): numbe
 /** Resolves after `ms`; rejects with `signal.reason` as soon as `signal` aborts, and leaves no timer behind. */
 export const pause = (ms: number, signal?: AbortSignal): Promise<void> =>
   settled<void>(
-    { deadline: undefined, signal },
+    { signal },
     () => undefined,
     ({ resolve }) => {
       const timer = setTimeout(resolve, ms);

@@ -1,10 +1,12 @@
 import { atDeadline, type Deadline, onAbort } from "./deadline.js";
 
-/** The other ends of a wait: deadline and signal. */
+type Signal = AbortSignal | undefined;
+
+/** The other ends of a wait: deadline and signals. */
 export interface Limit {
   /** Undefined: no end. */
-  readonly deadline: Deadline | undefined;
-  readonly signal?: AbortSignal | undefined;
+  readonly deadline?: Deadline | undefined;
+  readonly signal?: Signal | readonly Signal[];
 }
 
 /** How a promise ends; the first call counts. */
@@ -16,9 +18,9 @@ export interface Settle<T> {
 type Stop = (() => void) | void;
 
 /**
- * A promise that ends once: as `begin` says, at the deadline as `late` says, or with the signal's reason when that aborts.
- * The function that `begin` returns undoes what was begun; it is called before the promise settles. A signal that has
- * aborted before counts too, after `begin`.
+ * A promise that ends once: as `begin` says, at the deadline as `late` says, or with the reason of the first
+ * signal that aborts. The function that `begin` returns undoes what was begun; it is called before the promise settles. A signal
+ * that has aborted before counts too, after `begin`.
  */
 export const settled = <T>(
   { deadline, signal }: Limit,
@@ -41,29 +43,28 @@ export const settled = <T>(
     const keep = (stop: Stop): void => void (isOver ? stop?.() : stops.push(stop));
     keep(begin(settle));
     if (deadline && !isOver) keep(atDeadline(deadline, () => late(settle)));
-    if (!isOver) keep(onAbort(signal, () => settle.reject(signal?.reason)));
+    for (const one of [signal].flat()) if (!isOver) keep(onAbort(one, () => settle.reject(one?.reason)));
   });
 
-/** The result of `work`, or undefined at the deadline. */
-export const inTime = <T>(work: Promise<T>, deadline: Deadline): Promise<T | undefined> =>
-  settled<T | undefined>(
-    { deadline },
-    ({ resolve }) => resolve(undefined),
+/**
+ * The result of `work`. At the deadline it rejects with `late()`, or resolves with undefined if that is left out; a later result
+ * is dropped. Rejects with the reason of the first signal that aborts.
+ */
+export function inTime<T>(work: Promise<T>, limit: Limit & { readonly deadline?: undefined }): Promise<T>;
+export function inTime<T>(work: Promise<T>, limit: Limit): Promise<T | undefined>;
+export function inTime<T>(work: Promise<T>, limit: Limit, late: () => Error): Promise<T>;
+export function inTime<T>(work: Promise<T>, limit: Limit, late?: () => Error): Promise<T | undefined> {
+  return settled<T | undefined>(
+    limit,
+    ({ resolve, reject }) => (late ? reject(late()) : resolve(undefined)),
     ({ resolve, reject }) => void work.then(resolve, reject),
   );
-
-/** The result of `work`; rejects with the signal's reason when that aborts before. */
-export const unlessAborted = <T>(work: Promise<T>, signal: AbortSignal | undefined): Promise<T> =>
-  settled<T>(
-    { deadline: undefined, signal },
-    () => undefined,
-    ({ resolve, reject }) => void work.then(resolve, reject),
-  );
+}
 
 /** Yields the elements of a source; rejects with a signal's reason when that aborts, also while the source waits. */
 export async function* untilAborted<T>(
   source: Iterable<T> | AsyncIterable<T>,
-  ...signals: readonly (AbortSignal | undefined)[]
+  ...signal: readonly Signal[]
 ): AsyncGenerator<T, void> {
   if (!(Symbol.asyncIterator in source)) {
     yield* source;
@@ -75,7 +76,7 @@ export async function* untilAborted<T>(
   try {
     for (;;) {
       isWaiting = true;
-      const next = await signals.reduce(unlessAborted, elements.next());
+      const next = await inTime(elements.next(), { signal });
       isWaiting = false;
       isOver = next.done === true;
       if (next.done) return;

@@ -1,6 +1,6 @@
 import { destroySocket, handshakeMs, type NodeClient, unrefSocket } from "./client.js";
 import { Deadline } from "../base/deadline.js";
-import { settled } from "../base/settle.js";
+import { inTime } from "../base/settle.js";
 import { KitClosedError } from "../base/errors.js";
 import { backoffMs } from "../base/retry.js";
 
@@ -49,18 +49,13 @@ const keepAlive = (connection: NodeClient): void => {
 };
 
 /** Resolves when `reply` settles, either way; after `ms` without an end `onSilence` is called. */
-export const answered = (reply: Promise<unknown>, onSilence: () => void, ms: number = answerMs): Promise<void> =>
-  settled<void>(
-    { deadline: Deadline.in(ms) },
-    ({ resolve }) => {
-      onSilence();
-      resolve();
-    },
-    ({ resolve }) => {
-      const told = (): void => resolve();
-      reply.then(told, told);
-    },
-  );
+export const answered = async (
+  reply: Promise<unknown>,
+  onSilence: () => void,
+  ms: number = answerMs,
+): Promise<void> => {
+  if (!(await inTime(Promise.allSettled([reply]), { deadline: Deadline.in(ms) }))) onSilence();
+};
 
 /** Events of a dedicated connection. */
 export interface DedicatedConnectionEvents {

@@ -15,7 +15,7 @@ import {
   unrefSocket,
 } from "../connection/client.js";
 import { Deadline } from "../base/deadline.js";
-import { settled } from "../base/settle.js";
+import { inTime, settled } from "../base/settle.js";
 import { KitClosedError, KitUnavailableError, replyOf } from "../base/errors.js";
 import { CommandExecutor } from "./executor.js";
 import { slotOf } from "../base/keyspace.js";
@@ -187,11 +187,7 @@ export class ExclusivePool {
       () => leadsElsewhere(connection, this.#client, false),
       () => false,
     );
-    return await settled<boolean>(
-      { deadline, signal },
-      ({ resolve }) => resolve(false),
-      ({ resolve }) => void proof.then(resolve),
-    );
+    return (await inTime(proof, { deadline, signal })) ?? false;
   }
 
   #make(address: Address | undefined): NodeClient {
