@@ -25,6 +25,7 @@ const forUsers = [
 const forAuthors = [
   "Deadline",
   "DedicatedConnection",
+  "ObjectLife",
   "OutageReporter",
   "TypedEmitter",
   "addressOf",

@@ -1,6 +1,15 @@
 import { inspect } from "node:util";
-import { KitClosedError, type KitError, KitUnavailableError, type RedisLike } from "../index.js";
-import { addressOf, asKitError, backoffMs, Deadline, type Limit, traced, TypedEmitter } from "../toolkit/index.js";
+import { type KitError, KitUnavailableError, type RedisLike } from "../index.js";
+import {
+  addressOf,
+  asKitError,
+  backoffMs,
+  Deadline,
+  type Limit,
+  type ObjectLife,
+  traced,
+  TypedEmitter,
+} from "../toolkit/index.js";
 import { ConfigConflictError, ConfigInvalidError, ConfigLostError, ConfigMissingError } from "./errors.js";
 import {
   type AskOptions,
@@ -74,10 +83,9 @@ export class Config<Value = unknown, Input = Value>
   readonly #store: Store;
   readonly #schema: StandardSchema<unknown, Value> | undefined;
   readonly #default: string | undefined;
-  readonly #end = new AbortController();
+  readonly #life: ObjectLife;
   readonly #stops: readonly (() => void)[];
   readonly #waiters = new Waiters();
-  readonly #underWay = new Set<Promise<unknown>>();
   #content: Content<Value> | undefined;
   #version: ConfigVersion | undefined;
   /** The text of that version. */
@@ -98,7 +106,6 @@ export class Config<Value = unknown, Input = Value>
   #suspect: string | undefined;
   #isMissing = false;
   readonly #missing: ConfigMissingError;
-  #closing: Promise<void> | undefined;
 
   readonly #onContent: ((content: Content<Value>) => void) | undefined;
 
@@ -114,6 +121,7 @@ export class Config<Value = unknown, Input = Value>
     this.name = store.name;
     this.#missing = new ConfigMissingError(this.name);
     this.#store = store;
+    this.#life = store.life;
     this.#schema = schema;
     this.#default = initial;
     // A log of a configuration shows its name, not its content.
@@ -272,8 +280,7 @@ export class Config<Value = unknown, Input = Value>
    * Idempotent; never rejects.
    */
   async close(): Promise<void> {
-    this.#closing ??= this.#close();
-    await this.#closing;
+    await this.#life.close({}, () => this.#close());
   }
 
   /** `close()`. */
@@ -282,45 +289,28 @@ export class Config<Value = unknown, Input = Value>
   }
 
   async #close(): Promise<void> {
-    this.#end.abort(new KitClosedError("The configuration"));
+    this.#life.cancel();
     clearTimeout(this.#timer);
     for (const stop of this.#stops) stop();
-    this.#waiters.failed(new KitClosedError("The configuration"));
+    this.#waiters.failed(this.#life.closedError());
     this.#stale("it is closed");
-    await Promise.allSettled(this.#underWay);
-    this.#store.context.detach();
+    // Each command ends by its own deadline.
+    await this.#life.untilIdle(new Deadline(Infinity));
   }
 
   /** How long a call waits for the schema. */
   #limit({ deadlineMs, signal }: Question): Limit & { readonly deadline: Deadline } {
-    return { deadline: Deadline.in(deadlineMs), signal: [signal, this.#end.signal] };
-  }
-
-  #assertOpen(): void {
-    if (this.#closing) throw new KitClosedError("The configuration");
+    return { deadline: Deadline.in(deadlineMs), signal: [signal, this.#life.signal] };
   }
 
   /** One operation of a caller. Its result is not shown to tracing: it may be secret. */
-  async #asked<T>(operation: string, work: () => Promise<T>): Promise<T> {
-    this.#assertOpen();
-    const done: T[] = [];
-    const call = traced(
-      operation,
-      () => ({ name: this.name }),
-      async () => void done.push(await work()),
-    );
-    this.#underWay.add(call);
-    try {
-      await call;
-    } finally {
-      this.#underWay.delete(call);
-    }
-    return done[0] as T;
+  #asked<T>(operation: string, work: () => Promise<T>): Promise<T> {
+    return this.#life.secretCall(operation, () => ({ name: this.name }), work);
   }
 
   async #untilFound(resolved: ReadyOptions): Promise<void> {
     if (this.#content) return;
-    this.#assertOpen();
+    this.#life.assertOpen();
     // An earlier problem may be mended by now.
     if (this.#failure) this.#want();
     const outlasts = (error: KitError): boolean =>
@@ -351,14 +341,14 @@ export class Config<Value = unknown, Input = Value>
     const known = this.#version;
     const isNewer = !known || this.#isMissing || succeeds(version, known);
     // The write of a given `op` may have had another value, and be long ago.
-    if (resolved.op === undefined && isNewer && !this.#closing) this.#accept(content, version, text, sentAt);
+    if (resolved.op === undefined && isNewer && !this.#life.isClosed) this.#accept(content, version, text, sentAt);
     else this.#want();
     return version;
   }
 
   /** One read is under way at a time; a request that comes meanwhile gets another read after it. */
   #want(): void {
-    if (this.#closing) return;
+    if (this.#life.isClosed) return;
     this.#isWanted = true;
     if (!this.#isReading) void this.#read();
   }
@@ -367,20 +357,20 @@ export class Config<Value = unknown, Input = Value>
     this.#isReading = true;
     clearTimeout(this.#timer);
     const { deadlineMs } = this.#store.settings;
-    const signal = this.#end.signal;
-    while (this.#isWanted && !this.#closing) {
+    const { signal } = this.#life;
+    while (this.#isWanted && !this.#life.isClosed) {
       this.#isWanted = false;
       const sentAt = performance.now();
       try {
         const entry = await this.#store.read({ deadlineMs, signal });
-        if (!this.#closing) await this.#take(entry, sentAt);
+        if (!this.#life.isClosed) await this.#take(entry, sentAt);
         this.#failures = 0;
       } catch (error) {
-        if (!this.#closing) this.#fail(error);
+        if (!this.#life.isClosed) this.#fail(error);
       }
     }
     this.#isReading = false;
-    if (this.#closing) return;
+    if (this.#life.isClosed) return;
     const { pollMs, longestPollMs } = this.#store.settings;
     const capMs = this.#failure?.retryable === true ? outageCapMs : refusalCapMs;
     const retryMs = retryBaseMs / 2 + backoffMs(this.#failures + 1, retryBaseMs, capMs);
@@ -413,7 +403,7 @@ export class Config<Value = unknown, Input = Value>
       return;
     }
     const content = await this.#validated(text, entry.text);
-    if (!content || this.#closing) return;
+    if (!content || this.#life.isClosed) return;
     if (isLost) this.emit("error", new ConfigLostError(this.name, known, entry.version));
     this.#accept(content, entry.version, entry.text, sentAt);
   }
@@ -441,7 +431,7 @@ export class Config<Value = unknown, Input = Value>
       this.#isWanted = true;
       return undefined;
     }
-    if (refused && !this.#closing) {
+    if (refused && !this.#life.isClosed) {
       // A schema that was too slow may be quicker the next time; until then that is no news.
       const isFinal = limit.deadline.remainingMs > 1;
       const error = isFinal ? refused : (before?.error ?? refused);
@@ -458,7 +448,7 @@ export class Config<Value = unknown, Input = Value>
     }
     if (this.#content) return this.#confirm(sentAt);
     const content = await this.#validated("default", this.#default);
-    if (content && !this.#closing) this.#accept(content, undefined, undefined, sentAt);
+    if (content && !this.#life.isClosed) this.#accept(content, undefined, undefined, sentAt);
   }
 
   #accept(content: Content<Value>, version: ConfigVersion | undefined, text: string | undefined, sentAt: number): void {

@@ -1,5 +1,5 @@
 import { keyspace, type RedisLike } from "../index.js";
-import { newToken, attach, type ClientContext } from "../toolkit/index.js";
+import { type ClientContext, newToken, ObjectLife } from "../toolkit/index.js";
 import type { ConfigSettings, Question, ResolvedWrite } from "./options.js";
 import * as scripts from "./scripts.js";
 
@@ -16,6 +16,8 @@ import * as scripts from "./scripts.js";
 export class Store {
   readonly name: string;
   readonly settings: ConfigSettings;
+  /** Of the object that follows the entry. */
+  readonly life: ObjectLife;
   readonly context: ClientContext;
   readonly channel: string;
   readonly #keys: { readonly entry: string; readonly history: string };
@@ -26,7 +28,8 @@ export class Store {
     const base = keyspace("config", settings.prefix).base(name);
     this.#keys = { entry: `${base}entry`, history: `${base}history` };
     this.channel = `${base}changed`;
-    this.context = attach(redis, { prefix: settings.prefix });
+    this.life = new ObjectLife(redis, { prefix: settings.prefix }, "The configuration");
+    this.context = this.life.context;
   }
 
   read(options: Question): Promise<scripts.StoredEntry | undefined> {

@@ -50,6 +50,7 @@ export { isOwned, superviseClient } from "./connection/supervision.js";
 export { lowerBoundMs } from "./context/clock.js";
 export { attach, ClientContext, withContext } from "./context/context.js";
 export { expiryOf } from "./context/expiry.js";
+export { ObjectLife } from "./context/life.js";
 export { defineScript } from "./script/script.js";
 
 export type { CoreErrorCode, KitErrorCode, KitErrorCodes } from "./base/errors.js";

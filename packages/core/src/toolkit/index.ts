@@ -25,6 +25,7 @@ export {
   lowerBoundMs,
   nameIn,
   newToken,
+  ObjectLife,
   onAbort,
   onTraced,
   optionsObject,

@@ -1,0 +1,96 @@
+import { Deadline } from "../base/deadline.js";
+import { KitClosedError } from "../base/errors.js";
+import { type AttachOptions, type CloseOptions, closeTimeoutMs } from "../base/options.js";
+import { inTime } from "../base/settle.js";
+import { traced } from "../base/tracing.js";
+import type { RedisLike } from "../connection/client.js";
+import { attach, type ClientContext } from "./context.js";
+
+/** The life of one public object on a client: attached, open, closing, detached. Each object of a package has one. */
+export class ObjectLife {
+  readonly context: ClientContext;
+  readonly #what: string;
+  readonly #cancelled = new AbortController();
+  readonly #calls = new Set<Promise<unknown>>();
+  #isClosed = false;
+  #closing: Promise<void> | undefined;
+
+  /**
+   * Attaches to `redis`. `what` is the object in errors, as the beginning of a sentence: `The lock`.
+   *
+   * @throws {TypeError | RangeError} an option or the client is not what it should be.
+   */
+  constructor(redis: RedisLike, options: AttachOptions, what: string) {
+    this.context = attach(redis, options);
+    this.#what = what;
+  }
+
+  /** Whether `close()` was called. */
+  get isClosed(): boolean {
+    return this.#isClosed;
+  }
+
+  /** Aborts with `closedError()` at `cancel()`; at the latest when `close()` ends. */
+  get signal(): AbortSignal {
+    return this.#cancelled.signal;
+  }
+
+  /** The error of what begins after `close()`, or is ended by it. */
+  closedError(): KitClosedError {
+    return new KitClosedError(this.#what);
+  }
+
+  /** @throws {KitClosedError} `close()` was called. */
+  assertOpen(): void {
+    if (this.#isClosed) throw this.closedError();
+  }
+
+  /**
+   * Runs one call of a user in the tracing channel `kit:<name>`, with `facts()`. It is under way until its promise settles.
+   *
+   * @throws {KitClosedError} `close()` was called; nothing is traced.
+   * @throws what `run` throws.
+   */
+  call<T>(name: string, facts: () => object, run: () => Promise<T>): Promise<T> {
+    if (this.#isClosed) return Promise.reject(this.closedError());
+    const call = traced(name, facts, run);
+    const settled = (): void => void this.#calls.delete(call);
+    this.#calls.add(call);
+    call.then(settled, settled);
+    return call;
+  }
+
+  /** As `call`, for a result that no trace may show. */
+  async secretCall<T>(name: string, facts: () => object, run: () => Promise<T>): Promise<T> {
+    let result: T | undefined;
+    await this.call(name, facts, async () => void (result = await run()));
+    return result as T;
+  }
+
+  /** Aborts `signal`: `close()` of an object whose calls end at once begins with it. */
+  cancel(): void {
+    this.#cancelled.abort(this.closedError());
+  }
+
+  /** Resolves when no call is under way, or at the deadline. Never rejects. */
+  async untilIdle(deadline: Deadline): Promise<void> {
+    if (this.#calls.size > 0) await inTime(Promise.allSettled(this.#calls), { deadline });
+  }
+
+  /**
+   * Closes the object once: no call begins any more, `end` waits or ends what is under way by its deadline, then the signal
+   * aborts and the context is detached. Later calls give the promise of the first, whose options hold.
+   *
+   * @throws {TypeError | RangeError} an option is not what it should be; the object stays open.
+   * @throws what `end` throws; the context is detached.
+   */
+  close(options: CloseOptions, end: (deadline: Deadline) => Promise<void>): Promise<void> {
+    const timeoutMs = closeTimeoutMs(options);
+    this.#isClosed = true;
+    this.#closing ??= end(Deadline.in(timeoutMs)).finally(() => {
+      this.cancel();
+      this.context.detach();
+    });
+    return this.#closing;
+  }
+}
