@@ -1,4 +1,5 @@
 import { tracingChannel } from "node:diagnostics_channel";
+import { setImmediate } from "node:timers/promises";
 import * as vitest from "vitest";
 import { expect, it } from "vitest";
 import { useRedis } from "@kit/testing";
@@ -42,6 +43,8 @@ it("waits for calls under way, at most until the deadline", async () => {
   const call = life.call("thing.do", noFacts, () => promise).then(() => order.push("call"));
   const closed = life.close({ timeoutMs: 600_000 }, (deadline) => life.untilIdle(deadline));
   void closed.then(() => order.push("close"));
+  await setImmediate();
+  expect(order).toEqual([]);
   finish();
   await Promise.all([call, closed]);
   expect(order).toEqual(["call", "close"]);
