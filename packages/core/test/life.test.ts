@@ -23,12 +23,13 @@ it("lets calls begin until close(), and detaches behind the end", async () => {
   const { context } = life;
   expect(await life.call("thing.do", noFacts, async () => "done")).toBe("done");
   const seen: unknown[] = [];
+  life.onClosed(() => seen.push("undone", life.signal.aborted));
   await life.close({}, async () => {
     seen.push(life.isClosed, life.signal.aborted, attach(redis.client, { prefix: redis.prefix }) === context);
     context.detach();
     expect(await rejection(life.call("thing.do", noFacts, async () => "done"))).toMatchObject({ code: "KIT_CLOSED" });
   });
-  expect(seen).toEqual([true, false, true]);
+  expect(seen).toEqual([true, false, true, "undone", true]);
   expect(life.signal.aborted).toBe(true);
   expect(() => life.assertOpen()).toThrow("The thing is closed");
   const next = attach(redis.client, { prefix: redis.prefix });

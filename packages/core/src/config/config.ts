@@ -84,7 +84,6 @@ export class Config<Value = unknown, Input = Value>
   readonly #schema: StandardSchema<unknown, Value> | undefined;
   readonly #default: string | undefined;
   readonly #life: ObjectLife;
-  readonly #stops: readonly (() => void)[];
   readonly #waiters = new Waiters();
   #content: Content<Value> | undefined;
   #version: ConfigVersion | undefined;
@@ -129,7 +128,7 @@ export class Config<Value = unknown, Input = Value>
       value: () => `Config ${JSON.stringify(this.name)} (${this.#state})`,
     });
     const { executor, inbox } = store.context;
-    this.#stops = [
+    this.#life.onClosed(
       inbox.listen(store.channel, {
         message: () => this.#want(),
         state: (state) => {
@@ -147,7 +146,7 @@ export class Config<Value = unknown, Input = Value>
         this.#stale("the connection is lost");
         this.#want();
       }),
-    ];
+    );
     this.#again(Math.min(graceMs, store.settings.deadlineMs / 2));
   }
 
@@ -291,7 +290,6 @@ export class Config<Value = unknown, Input = Value>
   async #close(): Promise<void> {
     this.#life.cancel();
     clearTimeout(this.#timer);
-    for (const stop of this.#stops) stop();
     this.#waiters.failed(this.#life.closedError());
     this.#stale("it is closed");
     // Each command ends by its own deadline.

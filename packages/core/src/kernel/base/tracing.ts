@@ -22,15 +22,20 @@ const open = (name: string): TracingChannel<object, object> => {
   return made;
 };
 
+/** As {@link traced}, for a caller that adds itself to the stack of an error. */
+export const beginTraced = <T>(name: string, context: () => object, operation: () => Promise<T>): Promise<T> => {
+  const found = channels.get(name) ?? open(name);
+  return found.hasSubscribers ? found.tracePromise(operation, context()) : operation();
+};
+
 /**
  * Runs `operation` inside the diagnostics channel `kit:<name>`, whose `start`, `end`, `asyncStart`, `asyncEnd` and
  * `error` events carry `context()`. That object goes to traces and logs: names and numbers, never contents or tokens.
  * Without a listener it costs one look-up. The stack of an error leads to the caller that awaits the operation.
  */
 export const traced = async <T>(name: string, context: () => object, operation: () => Promise<T>): Promise<T> => {
-  const found = channels.get(name) ?? open(name);
   try {
-    return await (found.hasSubscribers ? found.tracePromise(operation, context()) : operation());
+    return await beginTraced(name, context, operation);
   } catch (error) {
     throw withCaller(error);
   }

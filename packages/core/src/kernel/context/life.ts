@@ -1,8 +1,8 @@
 import { Deadline } from "../base/deadline.js";
-import { KitClosedError } from "../base/errors.js";
+import { KitClosedError, withCaller } from "../base/errors.js";
 import { type AttachOptions, type CloseOptions, closeTimeoutMs } from "../base/options.js";
 import { inTime } from "../base/settle.js";
-import { traced } from "../base/tracing.js";
+import { beginTraced } from "../base/tracing.js";
 import type { RedisLike } from "../connection/client.js";
 import { attach, type ClientContext } from "./context.js";
 
@@ -12,6 +12,7 @@ export class ObjectLife {
   readonly #what: string;
   readonly #cancelled = new AbortController();
   readonly #calls = new Set<Promise<unknown>>();
+  readonly #undo: (() => unknown)[] = [];
   #isClosed = false;
   #closing: Promise<void> | undefined;
 
@@ -51,13 +52,17 @@ export class ObjectLife {
    * @throws {KitClosedError} `close()` was called; nothing is traced.
    * @throws what `run` throws.
    */
-  call<T>(name: string, facts: () => object, run: () => Promise<T>): Promise<T> {
-    if (this.#isClosed) return Promise.reject(this.closedError());
-    const call = traced(name, facts, run);
-    const settled = (): void => void this.#calls.delete(call);
+  async call<T>(name: string, facts: () => object, run: () => Promise<T>): Promise<T> {
+    this.assertOpen();
+    const call = beginTraced(name, facts, run);
     this.#calls.add(call);
-    call.then(settled, settled);
-    return call;
+    try {
+      return await call;
+    } catch (error) {
+      throw withCaller(error);
+    } finally {
+      this.#calls.delete(call);
+    }
   }
 
   /** As `call`, for a result that no trace may show. */
@@ -65,6 +70,11 @@ export class ObjectLife {
     let result: T | undefined;
     await this.call(name, facts, async () => void (result = await run()));
     return result as T;
+  }
+
+  /** Has the end of `close()` call each of these, before it detaches: what takes off listeners of this object. */
+  onClosed(...undo: readonly (() => unknown)[]): void {
+    this.#undo.push(...undo);
   }
 
   /** Aborts `signal`: `close()` of an object whose calls end at once begins with it. */
@@ -79,7 +89,7 @@ export class ObjectLife {
 
   /**
    * Closes the object once: no call begins any more, `end` waits or ends what is under way by its deadline, then the signal
-   * aborts and the context is detached. Later calls give the promise of the first, whose options hold.
+   * aborts, the listeners are taken off, and the context is detached. Later calls give the promise of the first, whose options hold.
    *
    * @throws {TypeError | RangeError} an option is not what it should be; the object stays open.
    * @throws what `end` throws; the context is detached.
@@ -89,6 +99,7 @@ export class ObjectLife {
     this.#isClosed = true;
     this.#closing ??= end(Deadline.in(timeoutMs)).finally(() => {
       this.cancel();
+      for (const undo of this.#undo) undo();
       this.context.detach();
     });
     return this.#closing;
