@@ -1,6 +1,5 @@
 import { KitError } from "@kit/core";
-import { Deadline, isReplyError, newToken, reading, serverError } from "@kit/core/toolkit";
-import type { Attached } from "./attached.js";
+import { type ClientContext, Deadline, isReplyError, newToken, reading, serverError } from "@kit/core/toolkit";
 import {
   byteOffsets,
   type CheckedEntry,
@@ -154,7 +153,7 @@ const mistakes = (text: string): string[] => {
 /** The scripts of one index, on its client. */
 export class IndexCommands {
   readonly #name: string;
-  readonly #attached: Attached;
+  readonly #context: ClientContext;
   readonly #settings: IndexSettings;
   readonly #events: CommandEvents;
   readonly #shards: readonly Shard[];
@@ -165,15 +164,15 @@ export class IndexCommands {
   readonly #rules = new Map<string, IndexRules>();
   #hasLooked = false;
 
-  constructor(name: string, attached: Attached, settings: IndexSettings, events: CommandEvents) {
+  constructor(name: string, context: ClientContext, settings: IndexSettings, events: CommandEvents) {
     this.#name = name;
-    this.#attached = attached;
+    this.#context = context;
     this.#settings = settings;
     this.#events = events;
     this.#own = rulesText(settings.rules);
     this.#rules.set(this.#own, settings.rules);
     this.#shards = Array.from({ length: settings.shards }, (_, shard): Shard => {
-      const keys = indexKeys(attached.context.prefix, name, shard, settings.shards);
+      const keys = indexKeys(context.prefix, name, shard, settings.shards);
       return {
         keys,
         rules: this.#own,
@@ -346,10 +345,6 @@ export class IndexCommands {
         scripts.purge.run(this.#context, { keys: Object.values(keys) as string[] }, {}, this.#options(signal)),
       ),
     );
-  }
-
-  get #context(): Attached["context"] {
-    return this.#attached.context;
   }
 
   #options(signal: AbortSignal | undefined, op?: string): { deadlineMs: number; signal?: AbortSignal; op?: string } {

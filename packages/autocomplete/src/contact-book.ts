@@ -1,6 +1,5 @@
 import { type RedisLike } from "@kit/core";
-import { type CloseOptions, closeTimeoutMs, Deadline, inTime, optionsObject, traced } from "@kit/core/toolkit";
-import { Attached } from "./attached.js";
+import { type CloseOptions, Deadline, inTime, ObjectLife, optionsObject } from "@kit/core/toolkit";
 import { checkFolded, checkId, foldText, isUnsearchable, type Item, splitTail, tailOf } from "./entry.js";
 import { foldPrefix } from "./fold/index.js";
 import { type BookKeys, bookKeys } from "./keys.js";
@@ -87,7 +86,7 @@ const mostBlocked = 1_000;
 export class ContactBook<Payload = unknown> implements AsyncDisposable {
   readonly owner: string;
   readonly #settings: BookSettings;
-  readonly #attached: Attached;
+  readonly #life: ObjectLife;
   readonly #keys: BookKeys;
   #cached: Cached | undefined;
   #freshUntil = new Deadline(-Infinity);
@@ -100,13 +99,8 @@ export class ContactBook<Payload = unknown> implements AsyncDisposable {
     this.owner = owner;
     this.#settings = bookSettings(options);
     const { prefix, isolate } = this.#settings;
-    this.#attached = new Attached(redis, "The contact book", { prefix, isolate });
-    try {
-      this.#keys = bookKeys(this.#attached.context.prefix, owner);
-    } catch (error) {
-      void this.#attached.close(0);
-      throw error;
-    }
+    this.#keys = bookKeys(prefix, owner);
+    this.#life = new ObjectLife(redis, { prefix, isolate }, "The contact book");
   }
 
   /**
@@ -130,7 +124,7 @@ export class ContactBook<Payload = unknown> implements AsyncDisposable {
     const stored = text === undefined ? tail.slice(id.length) : tail;
     const args = { op, id, card: stored, halfLifeMs, max, keepMs };
     return await this.#change("record", () =>
-      scripts.record.run(this.#attached.context, this.#keys, args, { deadlineMs, op, signal }),
+      scripts.record.run(this.#life.context, this.#keys, args, { deadlineMs, op, signal }),
     );
   }
 
@@ -183,7 +177,7 @@ export class ContactBook<Payload = unknown> implements AsyncDisposable {
     const { signal } = resolveCall(options);
     const { deadlineMs } = this.#settings;
     const keys = Object.values(this.#keys) as string[];
-    await this.#run("purge", () => scripts.purge.run(this.#attached.context, { keys }, {}, { deadlineMs, signal }));
+    await this.#run("purge", () => scripts.purge.run(this.#life.context, { keys }, {}, { deadlineMs, signal }));
     this.#expire();
   }
 
@@ -192,7 +186,7 @@ export class ContactBook<Payload = unknown> implements AsyncDisposable {
    * The client is not touched. Idempotent: the options of the first call hold.
    */
   async close(options: CloseOptions = {}): Promise<void> {
-    await this.#attached.close(closeTimeoutMs(options));
+    await this.#life.close(options, (deadline) => this.#life.untilIdle(deadline));
   }
 
   /** As `close()`. */
@@ -200,9 +194,9 @@ export class ContactBook<Payload = unknown> implements AsyncDisposable {
     await this.close();
   }
 
-  async #run<T>(operation: string, call: () => Promise<T>): Promise<T> {
+  #run<T>(operation: string, call: () => Promise<T>): Promise<T> {
     // Owners are people, so their names do not appear in traces.
-    return await this.#attached.run(() => traced(`autocomplete.book.${operation}`, () => ({}), call));
+    return this.#life.call(`autocomplete.book.${operation}`, () => ({}), call);
   }
 
   async #forget(action: "remove" | "block" | "unblock", id: string, options: ChangeOptions): Promise<boolean> {
@@ -210,7 +204,7 @@ export class ContactBook<Payload = unknown> implements AsyncDisposable {
     const { deadlineMs, keepMs } = this.#settings;
     const args = { op, action, id: checkId(id), max: mostBlocked, keepMs };
     return await this.#change(action, () =>
-      scripts.forget.run(this.#attached.context, this.#keys, args, { deadlineMs, op, signal }),
+      scripts.forget.run(this.#life.context, this.#keys, args, { deadlineMs, op, signal }),
     );
   }
 
@@ -241,7 +235,7 @@ export class ContactBook<Payload = unknown> implements AsyncDisposable {
 
   async #fetch(): Promise<Cached> {
     const { deadlineMs, maxAgeMs } = this.#settings;
-    const { context } = this.#attached;
+    const { context } = this.#life;
     const changes = this.#changes;
     const before = this.#cached;
     const until = new Deadline(performance.now() + maxAgeMs);

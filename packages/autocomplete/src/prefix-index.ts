@@ -1,17 +1,9 @@
 import { KitError, type RedisLike } from "@kit/core";
-import {
-  type CloseOptions,
-  closeTimeoutMs,
-  newToken,
-  traced,
-  TypedEmitter,
-  untilAborted,
-  watchEviction,
-} from "@kit/core/toolkit";
-import { Attached } from "./attached.js";
+import { type CloseOptions, newToken, ObjectLife, TypedEmitter, untilAborted, watchEviction } from "@kit/core/toolkit";
 import { type Change, IndexCommands } from "./commands.js";
 import { checkEntry, checkId, type CheckedEntry } from "./entry.js";
 import { DamagedIndexError } from "./errors.js";
+import { indexKeys } from "./keys.js";
 import { asTyped, isSpecific, suggestionOf, type Suggestions } from "./matching.js";
 import {
   resolveCall,
@@ -114,7 +106,7 @@ const storedRules = ({ order, match, rankedLength, empty, fold, foldVersion }: I
 export class PrefixIndex<Payload = unknown> extends TypedEmitter<PrefixIndexEvents> implements AsyncDisposable {
   readonly name: string;
   readonly #settings: IndexSettings;
-  readonly #attached: Attached;
+  readonly #life: ObjectLife;
   readonly #commands: IndexCommands;
   #isDamaged = false;
 
@@ -124,21 +116,19 @@ export class PrefixIndex<Payload = unknown> extends TypedEmitter<PrefixIndexEven
     this.name = name;
     this.#settings = indexSettings(options);
     const { prefix, isolate, rules } = this.#settings;
-    this.#attached = new Attached(redis, "The index", { prefix, isolate });
-    try {
-      this.#commands = new IndexCommands(name, this.#attached, this.#settings, {
-        mismatch: (stored) => this.emit("mismatch", { configured: storedRules(rules), stored: storedRules(stored) }),
-        damaged: () => this.#reportDamage(),
-        used: watchEviction(
-          this.#attached.context,
-          () => this.hasListeners("evictable"),
-          (policy) => this.emit("evictable", { policy }),
-        ),
-      });
-    } catch (error) {
-      void this.#attached.close(0);
-      throw error;
-    }
+    // Refuses a name that cannot be a key before anything is attached.
+    indexKeys(prefix, name);
+    this.#life = new ObjectLife(redis, { prefix, isolate }, "The index");
+    const { context } = this.#life;
+    this.#commands = new IndexCommands(name, context, this.#settings, {
+      mismatch: (stored) => this.emit("mismatch", { configured: storedRules(rules), stored: storedRules(stored) }),
+      damaged: () => this.#reportDamage(),
+      used: watchEviction(
+        context,
+        () => this.hasListeners("evictable"),
+        (policy) => this.emit("evictable", { policy }),
+      ),
+    });
   }
 
   /**
@@ -222,7 +212,7 @@ export class PrefixIndex<Payload = unknown> extends TypedEmitter<PrefixIndexEven
   session(options: SessionOptions = {}): SuggestSession<Payload> {
     const resolved = resolveSession(options);
     this.#assertHas(resolved.words);
-    this.#attached.assertOpen();
+    this.#life.assertOpen();
     return new SuggestSession(
       (query, limit, signal) =>
         this.#run("suggest", () => this.#commands.suggest(query, { ...resolved, limit }, limit, signal)),
@@ -285,7 +275,7 @@ export class PrefixIndex<Payload = unknown> extends TypedEmitter<PrefixIndexEven
    * and then rejects them. The client is not touched. Idempotent: the options of the first call hold.
    */
   async close(options: CloseOptions = {}): Promise<void> {
-    await this.#attached.close(closeTimeoutMs(options));
+    await this.#life.close(options, (deadline) => this.#life.untilIdle(deadline));
   }
 
   /** As `close()`. */
@@ -294,10 +284,14 @@ export class PrefixIndex<Payload = unknown> extends TypedEmitter<PrefixIndexEven
   }
 
   #run<T>(operation: string, call: () => Promise<T>): Promise<T> {
-    return this.#attached.run(() => {
-      this.#commands.used();
-      return traced(`autocomplete.${operation}`, () => ({ index: this.name }), call);
-    });
+    return this.#life.call(
+      `autocomplete.${operation}`,
+      () => ({ index: this.name }),
+      () => {
+        this.#commands.used();
+        return call();
+      },
+    );
   }
 
   /** @throws {TypeError} this index cannot be searched for words in any order. */
@@ -320,7 +314,7 @@ export class PrefixIndex<Payload = unknown> extends TypedEmitter<PrefixIndexEven
   ): Promise<number> {
     const { rules } = this.#settings;
     const rowsEach = rules.order === "weight" ? 1 + rules.rankedLength : 1;
-    const { ending } = this.#attached;
+    const ending = this.#life.signal;
     const ids = new Set<string>();
     let written = 0;
     let batch: Change[] = [];
