@@ -86,7 +86,7 @@ export const deleteChannel = async (hub: Hub): Promise<void> => {
 
 /** The channel at one instant; null if there is none yet. */
 export const statusOf = async (hub: Hub): Promise<scripts.ChannelStatus | null> => {
-  hub.assertOpen();
+  hub.life.assertOpen();
   return await hub.run(scripts.status, { most: 100 });
 };
 

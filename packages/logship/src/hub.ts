@@ -1,23 +1,19 @@
-import { KitClosedError, KitError, KitKeyTypeError, type RedisLike, type Script } from "@kit/core";
+import { KitError, KitKeyTypeError, type RedisLike, type Script } from "@kit/core";
 import {
-  attach,
   backoffMs,
   type ClientContext,
   type ClientOptions,
   clientSettings,
   type CloseOptions,
-  closeTimeoutMs,
   Deadline,
-  inTime,
   isReplyError,
+  ObjectLife,
   pause,
   reading,
   replyOf,
   serverError,
   settled,
   signalOption,
-  traced,
-  withCaller,
 } from "@kit/core/toolkit";
 import { type LogshipKeys, logshipKeys } from "./keys.js";
 import { type LinkedSignal, linkedSignal } from "./signals.js";
@@ -46,45 +42,33 @@ export class Hub {
   onError: (error: KitError) => void = () => undefined;
   /** Called with a key of this name at each command. */
   onUse: (key: string) => void = () => undefined;
-  readonly #what: string;
-  readonly #running = new Set<Promise<unknown>>();
   readonly name: string;
+  readonly life: ObjectLife;
   readonly context: ClientContext;
   readonly keys: LogshipKeys;
   readonly deadlineMs: number;
   readonly #counts: Record<Hint, number> = { data: 0, space: 0, file: 0 };
   readonly #waiting = new Set<() => void>();
-  readonly #closing = new AbortController();
   #stopListening: (() => void) | undefined;
-  readonly #stopDrops: () => void;
-  #closed: Promise<void> | undefined;
   #isForbidden = false;
 
   /** `what`: the owner's name in errors. */
   constructor(redis: RedisLike, name: string, { prefix, isolate = true, deadlineMs }: HubOptions, what: string) {
     this.name = name;
-    this.#what = what;
     const settings = clientSettings({ prefix, isolate, deadlineMs });
     this.deadlineMs = settings.deadlineMs;
-    this.context = attach(redis, settings);
-    try {
-      this.keys = logshipKeys(this.context.prefix, name);
-    } catch (error) {
-      this.context.detach();
-      throw error;
-    }
+    this.keys = logshipKeys(settings.prefix, name);
+    this.life = new ObjectLife(redis, settings, what);
+    this.context = this.life.context;
     // Waiting calls read the state again: a failover may have changed it, or the client has ended.
-    this.#stopDrops = this.context.executor.onDrop(() => this.#wakeAll());
+    const stopDrops = this.context.executor.onDrop(() => this.#wakeAll());
+    this.life.onClosed(stopDrops, () => this.#stopListening?.());
   }
 
   /** A signal that aborts with the caller's, and with KitClosedError at `close()`; call `unlink` afterwards. Throws after `close()`. */
   link(signal: AbortSignal | undefined): LinkedSignal {
-    this.assertOpen();
-    return linkedSignal([signalOption("signal", signal), this.#closing.signal]);
-  }
-
-  assertOpen(): void {
-    if (this.#closing.signal.aborted) throw new KitClosedError(this.#what);
+    this.life.assertOpen();
+    return linkedSignal([signalOption("signal", signal), this.life.signal]);
   }
 
   /** Runs a call that `close()` ends and waits for. */
@@ -95,15 +79,9 @@ export class Hub {
     run: (link: LinkedSignal) => Promise<T>,
   ): Promise<T> {
     const link = this.link(signal);
-    const running = traced(name, facts, () => run(link));
-    const settled = running.catch(() => undefined);
-    this.#running.add(settled);
     try {
-      return await running;
-    } catch (error) {
-      throw withCaller(error);
+      return await this.life.call(name, facts, () => run(link));
     } finally {
-      this.#running.delete(settled);
       link.unlink();
     }
   }
@@ -115,8 +93,8 @@ export class Hub {
 
   /** Resolves when a hint has arrived since `mark`, when hints may have been lost, or after `mostMs`. Sends no commands. */
   async until(hint: Hint, mark: number, signal: AbortSignal, mostMs: number = lookEveryMs): Promise<void> {
-    this.#listen();
     signal.throwIfAborted();
+    this.#listen();
     const timeMs = Math.max(1, Math.min(mostMs, this.#isForbidden ? pollMs : lookEveryMs));
     await settled<void>(
       { deadline: Deadline.in(timeMs), signal },
@@ -205,17 +183,10 @@ export class Hub {
 
   /** Aborts the running calls, waits for them for at most `timeoutMs`, and detaches from the client. The options of the first call hold. */
   close(options: CloseOptions = {}): Promise<void> {
-    const timeoutMs = closeTimeoutMs(options);
-    this.#closed ??= this.#close(timeoutMs);
-    return this.#closed;
-  }
-
-  async #close(timeoutMs: number): Promise<void> {
-    this.#closing.abort(new KitClosedError(this.#what));
-    await inTime(Promise.allSettled(this.#running), { deadline: Deadline.in(timeoutMs) });
-    this.#stopListening?.();
-    this.#stopDrops();
-    this.context.detach();
+    return this.life.close(options, async (deadline) => {
+      this.life.cancel();
+      await this.life.untilIdle(deadline);
+    });
   }
 
   #listen(): void {

@@ -149,7 +149,7 @@ export class LogJob extends Processor<JobEvents> {
 
   /** The files that the job has a record of, by name. */
   async files(): Promise<JobFile[]> {
-    this.#hub.assertOpen();
+    this.#hub.life.assertOpen();
     const byId = new Map<string, Map<string, string>>();
     for (const [field, value] of await this.#hub.hash(this.#hub.keys.progress)) {
       const colon = field.indexOf(":");
@@ -177,7 +177,7 @@ export class LogJob extends Processor<JobEvents> {
    * @throws {LogshipError} `KIT_LOGSHIP_BUSY`: a worker has a file; after a crash, until its lease has ended.
    */
   async delete(): Promise<void> {
-    this.#hub.assertOpen();
+    this.#hub.life.assertOpen();
     await deleteJob(this.#hub);
   }
 

@@ -73,7 +73,7 @@ export class Processor<Events extends Record<keyof Events, readonly unknown[]>> 
 
   /** The fields of the result hash `name`; sums are numbers as text. */
   async results(name: string): Promise<Map<string, string>> {
-    this.#hub.assertOpen();
+    this.#hub.life.assertOpen();
     return await this.#hub.hash(this.resultKey(name));
   }
 

@@ -229,7 +229,7 @@ export class Receiver extends Processor<ReceiverEvents> {
   async *#seen(until: "closed" | "empty", visit: Visit): AsyncGenerator<SeenFile, void, undefined> {
     const { signal, given, ended } = visit;
     const hub = this.#hub;
-    hub.assertOpen();
+    hub.life.assertOpen();
     // The first call rejects if there is no server; later ones wait for it.
     const { after } = await this.#join(visit);
     const losses = (): number => visit.losses + hub.context.executor.connectionEpoch;

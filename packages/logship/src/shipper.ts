@@ -350,13 +350,13 @@ export class Shipper extends LogObject<ShipperEvents> {
 
   /** Changes the limit of the channel, for all shippers. A limit below the current use admits nothing until enough has been freed. */
   async setLimit(limitBytes: number): Promise<void> {
-    this.#hub.assertOpen();
+    this.#hub.life.assertOpen();
     await this.#change(limitOption(limitBytes));
   }
 
   /** Closes the channel for good: no further file can be opened, and receivers end behind the last file. Open files can still be finished. */
   async closeChannel(): Promise<void> {
-    this.#hub.assertOpen();
+    this.#hub.life.assertOpen();
     await this.#change("");
   }
 
@@ -365,7 +365,7 @@ export class Shipper extends LogObject<ShipperEvents> {
    * process dies in between, the channel stays closed, and another call finishes the deletion. The record of shipped files is deleted, too.
    */
   async deleteChannel(): Promise<void> {
-    this.#hub.assertOpen();
+    this.#hub.life.assertOpen();
     await deleteChannel(this.#hub);
   }
 
@@ -375,7 +375,7 @@ export class Shipper extends LogObject<ShipperEvents> {
    * there was such a consumer.
    */
   async removeConsumer(name: string): Promise<boolean> {
-    this.#hub.assertOpen();
+    this.#hub.life.assertOpen();
     return await dropConsumer(this.#hub, consumerName(name), 0);
   }
 
@@ -385,7 +385,7 @@ export class Shipper extends LogObject<ShipperEvents> {
    * file. Resolves with the names of the files.
    */
   async endAbandoned(silentMs: number): Promise<string[]> {
-    this.#hub.assertOpen();
+    this.#hub.life.assertOpen();
     integerOption("silentMs", silentMs, 0);
     const { events, files: facts } = this.#hub.keys;
     const how = { count: 0, sha256: "", fault: "KIT_LOGSHIP_FENCED", silentMs, events };
