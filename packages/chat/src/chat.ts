@@ -2,11 +2,11 @@ import { KitClosedError, type KitError, type RedisLike } from "@kit/core";
 import {
   asKitError,
   type CloseOptions,
-  closeTimeoutMs,
   Deadline,
   integerOption,
   inTime,
   newToken,
+  type ObjectLife,
   traced,
   TypedEmitter,
   watchEviction,
@@ -127,19 +127,18 @@ export interface Ack {
  */
 export class Chat<Body = unknown> extends TypedEmitter<ChatEvents> implements AsyncDisposable {
   readonly #store: ChatStore;
+  /** Its counted calls are sends and acknowledgements: `close()` waits for no others. */
+  readonly #life: ObjectLife;
   readonly #watcher: Watcher;
   readonly #outbox: Outbox;
-  /** Sends and acknowledgements of callers. */
-  readonly #underWay = new Set<Promise<unknown>>();
   readonly #background = new Set<Promise<void>>();
-  readonly #closing = new AbortController();
-  #closed: Promise<void> | undefined;
 
   /** Only this package calls it. */
   constructor(redis: RedisLike, options: ChatOptions) {
     super();
     const settings = chatSettings(options);
     this.#store = new ChatStore(redis, settings);
+    this.#life = this.#store.life;
     this.#store.onUse = watchEviction(
       this.#store.context,
       () => this.hasListeners("evictable"),
@@ -218,7 +217,7 @@ export class Chat<Body = unknown> extends TypedEmitter<ChatEvents> implements As
       keys.member(keys.shardOf(chat), from);
       return await (durability ? this.#outbox.sendDurably(item, durability, signal) : this.#outbox.send(item, signal));
     };
-    return await this.#kept(traced("chat.send", () => ({ chat, from }), sending));
+    return await this.#life.call("chat.send", () => ({ chat, from }), sending);
   }
 
   /**
@@ -300,7 +299,7 @@ export class Chat<Body = unknown> extends TypedEmitter<ChatEvents> implements As
     const facts = (): object => ({ member });
     let reader: Reader<Body> | undefined;
     const readerOf = async (): Promise<Reader<Body>> => {
-      this.#assertOpen();
+      this.#life.assertOpen();
       return (reader ??= await this.#reader(member, resolved.token, true, resolved.positions, resolved.signal));
     };
     const host = {
@@ -312,13 +311,7 @@ export class Chat<Body = unknown> extends TypedEmitter<ChatEvents> implements As
         }),
       wait: (signal?: AbortSignal) =>
         traced("chat.wait", facts, async () => await this.#waitFor(await readerOf(), undefined, signal)),
-      ack: (message: Message) =>
-        this.#kept(
-          traced("chat.ack", facts, async () => {
-            this.#assertOpen();
-            await this.#outbox.ack({ ...message, member });
-          }),
-        ),
+      ack: (message: Message) => this.#life.call("chat.ack", facts, () => this.#outbox.ack({ ...message, member })),
       outage: this.#watcher.outage,
     };
     return new Listener<Body>(host, resolved);
@@ -343,7 +336,6 @@ export class Chat<Body = unknown> extends TypedEmitter<ChatEvents> implements As
       watcher: this.#watcher,
       open: (signal?: AbortSignal) => this.#open(signal),
       create: () => this.#create(name, made),
-      kept: <T>(call: Promise<T>) => this.#kept(call),
     };
     return new Mailbox<Body>(name, host, (message) => this.send(name, message));
   }
@@ -370,7 +362,7 @@ export class Chat<Body = unknown> extends TypedEmitter<ChatEvents> implements As
       const failed = (await this.#ackEach(member, messages)).find(counts);
       if (failed) throw failed;
     };
-    return this.#kept(traced("chat.ack", () => ({ member }), acking));
+    return this.#life.call("chat.ack", () => ({ member }), acking);
   }
 
   /** Resolves with the failures. */
@@ -516,7 +508,7 @@ export class Chat<Body = unknown> extends TypedEmitter<ChatEvents> implements As
       "chat.leave",
       () => ({ chat, member }),
       async () => {
-        this.#assertOpen();
+        this.#life.assertOpen();
         await this.#leave(chat, member, "");
       },
     );
@@ -599,9 +591,7 @@ export class Chat<Body = unknown> extends TypedEmitter<ChatEvents> implements As
    * @throws {TypeError | RangeError} an option is not what it should be; nothing else.
    */
   close(options: CloseOptions = {}): Promise<void> {
-    const timeoutMs = closeTimeoutMs(options);
-    this.#closed ??= this.#close(Deadline.in(timeoutMs));
-    return this.#closed;
+    return this.#life.close(options, (deadline) => this.#close(deadline));
   }
 
   /** As `close()`. */
@@ -610,30 +600,14 @@ export class Chat<Body = unknown> extends TypedEmitter<ChatEvents> implements As
   }
 
   async #close(deadline: Deadline): Promise<void> {
-    this.#closing.abort();
     this.#watcher.close();
-    await inTime(Promise.allSettled(this.#underWay), { deadline });
+    await this.#life.untilIdle(deadline);
     await this.#outbox.close(deadline);
     await inTime(Promise.allSettled(this.#background), { deadline });
-    this.#store.close();
-  }
-
-  /** Makes `close()` wait for a call, from its very start. */
-  async #kept<T>(call: Promise<T>): Promise<T> {
-    this.#underWay.add(call);
-    try {
-      return await call;
-    } finally {
-      this.#underWay.delete(call);
-    }
-  }
-
-  #assertOpen(): void {
-    if (this.#closing.signal.aborted) throw new KitClosedError("The chat");
   }
 
   async #open(signal?: AbortSignal): ReturnType<ChatStore["open"]> {
-    this.#assertOpen();
+    this.#life.assertOpen();
     return await this.#store.open(signal);
   }
 
@@ -683,7 +657,7 @@ export class Chat<Body = unknown> extends TypedEmitter<ChatEvents> implements As
     signal: AbortSignal | undefined,
   ): Promise<boolean> {
     const isNews = await this.#watcher.wait(reader, deadline, signal);
-    this.#assertOpen();
+    this.#life.assertOpen();
     if (this.#store.context.executor.isEnded) throw new KitClosedError("The client");
     return isNews;
   }

@@ -47,8 +47,6 @@ export interface MailboxHost {
   open(signal?: AbortSignal): Promise<Division>;
   /** Makes the mailbox, unless there is one. */
   create(): Promise<unknown>;
-  /** Makes `close()` wait for a call. */
-  kept<T>(call: Promise<T>): Promise<T>;
 }
 
 /** A waiting worker reads the mailbox this often, so that senders see that it is there. */
@@ -179,7 +177,7 @@ export class Mailbox<Body = unknown> {
     const { seq } = message;
     const facts = (): object => ({ chat: this.name, seq });
     const settle = (name: string, ms: number): Promise<boolean> =>
-      this.#host.kept(traced(`chat.${name}`, facts, () => this.#settle(seq, token, ms)));
+      this.#host.store.life.call(`chat.${name}`, facts, () => this.#settle(seq, token, ms));
     return {
       ...message,
       deliveries,

@@ -1,5 +1,5 @@
 import { KitUnavailableError, KitUnknownOutcomeError, type RedisLike, type RunOptions } from "@kit/core";
-import { addressOf, attach, type ClientContext, inTime } from "@kit/core/toolkit";
+import { addressOf, type ClientContext, inTime, ObjectLife } from "@kit/core/toolkit";
 import { Keys, layoutKey } from "./keys.js";
 import type { ChatSettings } from "./options.js";
 import { layout } from "./scripts/index.js";
@@ -13,9 +13,9 @@ export interface Division {
 
 /** The chats of one prefix on one client, for all parts of this package. */
 export class ChatStore {
+  readonly life: ObjectLife;
   readonly context: ClientContext;
   readonly settings: ChatSettings;
-  readonly #stopListening: () => void;
   #division: Promise<Division> | undefined;
   /** The last answer. */
   #known: Division | undefined;
@@ -25,14 +25,16 @@ export class ChatStore {
   onUse: (key: string) => void = () => undefined;
 
   constructor(redis: RedisLike, settings: ChatSettings) {
-    this.context = attach(redis, settings);
+    this.life = new ObjectLife(redis, settings, "The chat");
+    this.context = this.life.context;
     this.settings = settings;
     // After a reconnect the server may be empty, and another process may choose another number of shards.
-    this.#stopListening = this.context.executor.onDrop(() => {
+    const stopListening = this.context.executor.onDrop(() => {
       this.#isChecked = false;
       // On a Cluster the number has a node of its own, and chats on the others go on without that one.
       if (!this.#isCluster) this.#division = undefined;
     });
+    this.life.onClosed(stopListening);
   }
 
   /** @throws {KitError} `KIT_LAYOUT`, or the server cannot be asked; `signal.reason`. */
@@ -70,11 +72,6 @@ export class ChatStore {
   /** Settings of every script call. */
   call(signal?: AbortSignal): RunOptions {
     return { deadlineMs: this.settings.deadlineMs, signal };
-  }
-
-  close(): void {
-    this.#stopListening();
-    this.context.detach();
   }
 
   async #ask(wanted = this.settings.shards): Promise<Division> {

@@ -18,10 +18,7 @@ it("wakes both of two waits of one member whose first reads overlapped", async (
   await chat.create(room, { members: ["bob"] });
   const store = new ChatStore(redis.client, chatSettings({ prefix: redis.prefix }));
   const watcher = new Watcher(store, () => undefined);
-  redis.defer(() => {
-    watcher.close();
-    store.close();
-  });
+  redis.defer(() => store.life.close({}, async () => watcher.close()));
   const [first, second] = [1, 2].map(() => new Reader(store, "bob", nowhere(16), false)) as [
     Reader<never>,
     Reader<never>,
