@@ -1,10 +1,9 @@
-import { KitClosedError, KitError, type RedisLike } from "@kit/core";
+import { KitError, type RedisLike } from "@kit/core";
 import {
   asKitError,
   type CloseOptions,
-  closeTimeoutMs,
+  ObjectLife,
   OutageReporter,
-  traced,
   TypedEmitter,
   watchEviction,
 } from "@kit/core/toolkit";
@@ -18,6 +17,7 @@ import {
   reservedClass,
 } from "./address.js";
 import { GeoIpCorruptError, GeoIpNotLoadedError, GeoIpNoVersionError, GeoIpStaleError } from "./errors.js";
+import { geoIpKeys } from "./keys.js";
 import { type GeoIpOptions, type GeoIpSettings, geoIpSettings } from "./options.js";
 import { type Located, Release } from "./release.js";
 import type { Head } from "./scripts/index.js";
@@ -94,10 +94,10 @@ export class GeoIp extends TypedEmitter<GeoIpEvents> implements AsyncDisposable 
   /** The database's name. */
   readonly database: string;
   readonly #settings: GeoIpSettings;
+  readonly #life: ObjectLife;
   readonly #store: GeoIpStore;
-  readonly #stopListening: () => void;
   readonly #outage = new OutageReporter((error) => {
-    if (!this.#isClosed) this.emit("error", error);
+    if (!this.#life.isClosed) this.emit("error", error);
   });
   #serving: Serving | undefined;
   #loading: Promise<Serving> | undefined;
@@ -109,27 +109,29 @@ export class GeoIp extends TypedEmitter<GeoIpEvents> implements AsyncDisposable 
    * Whether it answered since its last check. A boolean, because reading the clock costs a fifth of a cached look-up.
    */
   #isUsed = false;
-  #isClosed = false;
 
   /** Only this package calls it. */
   constructor(redis: RedisLike, database: string, options: GeoIpOptions) {
     super();
     this.#settings = geoIpSettings(options);
     this.database = database;
-    this.#store = new GeoIpStore(redis, database, this.#settings);
+    const keys = geoIpKeys(this.#settings.prefix, database);
+    this.#life = new ObjectLife(redis, this.#settings, "The reader");
+    const { context } = this.#life;
+    this.#store = new GeoIpStore(context, database, keys);
     this.#store.onUse = watchEviction(
-      this.#store.context,
+      context,
       () => this.hasListeners("evictable"),
       (policy) => this.emit("evictable", { policy }),
     );
-    const { inbox } = this.#store.context;
-    this.#stopListening = inbox.listen(this.#store.keys.changed, {
+    const stopListening = context.inbox.listen(keys.changed, {
       message: () => this.#refresh(),
       state: (state) => {
         // A change may have been published while there was no subscription.
         if (state === "open") this.#refresh();
       },
     });
+    this.#life.onClosed(stopListening);
     this.#looking = setInterval(() => this.#lookIfUsed(), lookEveryMs).unref();
   }
 
@@ -141,7 +143,7 @@ export class GeoIp extends TypedEmitter<GeoIpEvents> implements AsyncDisposable 
    * @throws {KitUnavailableError} no server answered in time.
    */
   async ready(): Promise<void> {
-    await this.#traced("ready", () => this.#current());
+    await this.#call("ready", () => this.#current());
   }
 
   /**
@@ -161,7 +163,7 @@ export class GeoIp extends TypedEmitter<GeoIpEvents> implements AsyncDisposable 
    * const country = place?.country ?? "unknown";
    */
   async lookup(address: AddressInput): Promise<Lookup> {
-    this.#assertOpen();
+    this.#life.assertOpen();
     const parsed = parseAddress(address);
     if (!parsed) return invalid;
     const effective = effectiveAddress(parsed);
@@ -169,7 +171,7 @@ export class GeoIp extends TypedEmitter<GeoIpEvents> implements AsyncDisposable 
     const found = serving?.release.peek(effective);
     if (serving && found !== undefined) return this.#answer(serving, effective, found);
     try {
-      return await this.#traced("lookup", () => this.#find(effective));
+      return await this.#call("lookup", () => this.#find(effective));
     } catch (error) {
       if (this.#settings.onUnavailable === "none" && KitError.is(error) && error.code === "KIT_UNAVAILABLE")
         return unavailable;
@@ -184,7 +186,7 @@ export class GeoIp extends TypedEmitter<GeoIpEvents> implements AsyncDisposable 
    * @throws {GeoIpStaleError} the data is older than `maxAgeMs`, and `onStale` is `"refuse"`.
    */
   lookupSync(address: AddressInput): Lookup {
-    this.#assertOpen();
+    this.#life.assertOpen();
     const serving = this.#serving;
     if (!serving || this.#settings.mode !== "local") throw new GeoIpNotLoadedError(this.database);
     const parsed = parseAddress(address);
@@ -199,7 +201,7 @@ export class GeoIp extends TypedEmitter<GeoIpEvents> implements AsyncDisposable 
    * @throws {GeoIpNoVersionError} nothing was imported yet.
    */
   async info(): Promise<DatabaseInfo> {
-    return await this.#traced("info", () => this.#info());
+    return await this.#call("info", () => this.#info());
   }
 
   /** The number of pages and places that this reader holds. */
@@ -213,15 +215,12 @@ export class GeoIp extends TypedEmitter<GeoIpEvents> implements AsyncDisposable 
    * @throws {TypeError | RangeError} an option is not what it should be; nothing else.
    */
   async close(options: CloseOptions = {}): Promise<void> {
-    // There is nothing to wait for.
-    closeTimeoutMs(options);
-    if (this.#isClosed) return;
-    this.#isClosed = true;
-    this.#stopListening();
-    clearInterval(this.#looking);
-    clearTimeout(this.#settling);
-    await this.#loading?.catch(() => undefined);
-    this.#store.context.detach();
+    await this.#life.close(options, async () => {
+      clearInterval(this.#looking);
+      clearTimeout(this.#settling);
+      // Its commands end by their own deadlines.
+      await this.#loading?.catch(() => undefined);
+    });
   }
 
   /** As `close()`. */
@@ -230,7 +229,6 @@ export class GeoIp extends TypedEmitter<GeoIpEvents> implements AsyncDisposable 
   }
 
   async #info(): Promise<DatabaseInfo> {
-    this.#assertOpen();
     const { deadlineMs } = this.#settings;
     const { head, record } = await this.#read();
     const { manifest } = record;
@@ -245,8 +243,8 @@ export class GeoIp extends TypedEmitter<GeoIpEvents> implements AsyncDisposable 
     };
   }
 
-  #traced<T>(operation: string, call: () => Promise<T>): Promise<T> {
-    return traced(`geoip.${operation}`, () => ({ database: this.database }), call);
+  #call<T>(operation: string, call: () => Promise<T>): Promise<T> {
+    return this.#life.call(`geoip.${operation}`, () => ({ database: this.database }), call);
   }
 
   async #find(address: Address): Promise<Lookup> {
@@ -302,13 +300,12 @@ export class GeoIp extends TypedEmitter<GeoIpEvents> implements AsyncDisposable 
   }
 
   async #current(): Promise<Serving> {
-    this.#assertOpen();
     return this.#serving ?? (await this.#load());
   }
 
   /** Checks in the background whether another version serves. */
   #refresh(): void {
-    if (this.#isClosed) return;
+    if (this.#life.isClosed) return;
     // Before the first look-up there is no data that could be outdated.
     if (!this.#serving && !this.#loading) return;
     this.#isOutdated = true;
@@ -329,7 +326,7 @@ export class GeoIp extends TypedEmitter<GeoIpEvents> implements AsyncDisposable 
       this.#isOutdated = false;
       try {
         const serving = await this.#loadOnce();
-        if (!this.#isOutdated || this.#isClosed) return serving;
+        if (!this.#isOutdated || this.#life.isClosed) return serving;
       } catch (error) {
         if (turn === mostTurns || !(await this.#isOfTheReplaced(error))) throw error;
       }
@@ -354,7 +351,7 @@ export class GeoIp extends TypedEmitter<GeoIpEvents> implements AsyncDisposable 
     const staleAt = maxAgeMs === 0 ? Infinity : performance.now() + maxAgeMs - ageMs;
     const serving = { release, staleAt, hasToldStale: false };
     this.#serving = serving;
-    if (!this.#isClosed) this.emit("version", { version, previous: before?.release.manifest.version ?? null });
+    if (!this.#life.isClosed) this.emit("version", { version, previous: before?.release.manifest.version ?? null });
     return serving;
   }
 
@@ -384,7 +381,7 @@ export class GeoIp extends TypedEmitter<GeoIpEvents> implements AsyncDisposable 
   async #settleLater(): Promise<void> {
     this.#settling = undefined;
     const head = await this.#store.head(this.#settings.deadlineMs).catch(() => undefined);
-    if (head?.isSealed === false && !this.#isClosed) await this.#settle(head);
+    if (head?.isSealed === false && !this.#life.isClosed) await this.#settle(head);
   }
 
   /** Completes a switch in case the importer has died. Never rejects. */
@@ -395,10 +392,6 @@ export class GeoIp extends TypedEmitter<GeoIpEvents> implements AsyncDisposable 
     } catch (error) {
       this.#outage.report(asKitError(error, "Completing a switch of versions"));
     }
-  }
-
-  #assertOpen(): void {
-    if (this.#isClosed) throw new KitClosedError("The reader");
   }
 }
 

@@ -1,7 +1,8 @@
 import type { RedisLike } from "@kit/core";
-import { traced } from "@kit/core/toolkit";
+import { attach, traced } from "@kit/core/toolkit";
 import { VersionBuilder } from "./builder.js";
 import { GeoIpImportError, GeoIpStagingError } from "./errors.js";
+import { geoIpKeys } from "./keys.js";
 import {
   type ImportOptions,
   type ImportSettings,
@@ -42,11 +43,11 @@ const onStore = <T>(
     `geoip.${operation}`,
     () => ({ database }),
     async () => {
-      const store = new GeoIpStore(redis, database, { prefix });
+      const context = attach(redis, { prefix });
       try {
-        return await work(store);
+        return await work(new GeoIpStore(context, database, geoIpKeys(context.prefix, database)));
       } finally {
-        store.context.detach();
+        context.detach();
       }
     },
   );

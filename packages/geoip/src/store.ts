@@ -1,7 +1,7 @@
-import { KitError, KitUnknownOutcomeError, type RedisArgument, type RedisLike } from "@kit/core";
-import { attach, type ClientContext, Deadline, isReplyError, serverError } from "@kit/core/toolkit";
+import { KitError, KitUnknownOutcomeError, type RedisArgument } from "@kit/core";
+import { type ClientContext, Deadline, isReplyError, serverError } from "@kit/core/toolkit";
 import { GeoIpNoVersionError, GeoIpStagingError } from "./errors.js";
-import { type GeoIpKeys, geoIpKeys, type Part, parts } from "./keys.js";
+import { type GeoIpKeys, type Part, parts } from "./keys.js";
 import { fieldsPerShard } from "./pages.js";
 import * as scripts from "./scripts/index.js";
 
@@ -55,19 +55,10 @@ export class GeoIpStore {
   /** Called with a key of each command that reads the state or the data. */
   onUse: (key: string) => void = () => undefined;
 
-  constructor(
-    redis: RedisLike,
-    database: string,
-    options: { prefix?: string | undefined; isolate?: boolean | undefined },
-  ) {
-    this.context = attach(redis, options);
+  constructor(context: ClientContext, database: string, keys: GeoIpKeys) {
+    this.context = context;
     this.database = database;
-    try {
-      this.keys = geoIpKeys(this.context.prefix, database);
-    } catch (error) {
-      this.context.detach();
-      throw error;
-    }
+    this.keys = keys;
   }
 
   head(deadlineMs: number, signal?: AbortSignal): Promise<scripts.Head> {

@@ -1,3 +1,4 @@
+import { attach } from "@kit/core/toolkit";
 import { eventually, useRedis } from "@kit/testing";
 import { rejection, runProgram } from "@tooling/vitest/helpers";
 import * as vitest from "vitest";
@@ -35,9 +36,9 @@ const storeWith = (happens: () => unknown): GeoIpStore => {
       return await super.settle(...options);
     }
   }
-  const store = new UnluckyStore(redis.connect(), "city", { prefix: redis.prefix });
-  redis.defer(() => store.context.detach());
-  return store;
+  const context = attach(redis.connect(), { prefix: redis.prefix });
+  redis.defer(() => context.detach());
+  return new UnluckyStore(context, "city", fixture.keys);
 };
 /** The command before which a killed importer has switched, or a little earlier. The first test finds it. */
 let nearSwitch = 1;
