@@ -183,10 +183,10 @@ export class CounterSeries {
   inc(amount = 1, options: WriteOptions = noOptions): void {
     const added = amount === 1 ? 1 : amountOption(amount);
     const at = options === noOptions ? undefined : writeOptions(options).at;
-    const { sender } = this.#shared;
+    const { life, sender } = this.#shared;
     const { outbox } = this;
     const { buffered } = outbox;
-    if (sender.isClosed) return sender.drop(this.id, "closed", added);
+    if (life.isClosed) return sender.drop(this.id, "closed", added);
     if (buffered.units + added > Number.MAX_SAFE_INTEGER) return sender.drop(this.id, "overflow", added);
     const tally = buffered.timeline.slot(at, sender.admit);
     if (!tally) return sender.drop(this.id, "full", added);

@@ -234,9 +234,9 @@ export class DistributionSeries {
   observe(value: number, options: ObserveOptions = noOptions): void {
     const valid = valueOption(value);
     const { at, subject } = options === noOptions ? (noOptions as ObserveOptions) : observeOptions(options);
-    const { sender } = this.#shared;
+    const { life, sender } = this.#shared;
     const { outbox } = this;
-    if (sender.isClosed) return sender.drop(this.id, "closed", 1);
+    if (life.isClosed) return sender.drop(this.id, "closed", 1);
     const partial = outbox.buffered.timeline.slot(at, sender.admit);
     if (!partial) return sender.drop(this.id, "full", 1);
     partial.add(valid, subject, this.#settings.slowest);

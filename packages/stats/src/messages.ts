@@ -247,12 +247,12 @@ export class Messages {
    * @throws {TypeError | RangeError} an argument is not what it should be.
    */
   log(level: Level | number, text: string, options: LogOptions = {}): void {
-    const { sender } = this.#shared;
+    const { life, sender } = this.#shared;
     const { name, severity } = levelOf(level);
     if (typeof text !== "string") throw new TypeError(`Expected \`text\` to be a string, got ${typeof text}`);
     const { maxTextBytes, mask, maxDistinct } = this.#settings;
     const { fields, fingerprint } = logOptions(options, maxTextBytes);
-    if (sender.isClosed) return sender.drop(this.name, "closed", 1);
+    if (life.isClosed) return sender.drop(this.name, "closed", 1);
     const cut = cutTo(text, maxTextBytes);
     const counted = fingerprint ?? fingerprintOf(mask ? masked(cut) : cut);
     const { buffered } = this.outbox;
@@ -310,10 +310,10 @@ export class Messages {
     const ids = await this.#lastIds(wanted);
     if (last > 0)
       yield* (await this.recent({ minLevel, limit: last })).entries.filter(({ id }) => isUpTo(id, ids)).toReversed();
-    const { context, sender, deadlineMs } = this.#shared;
+    const { context, life, deadlineMs } = this.#shared;
     const streams = wanted.map((name) => this.outbox.keys.log(name));
     const pool = context.pool("tail", 256);
-    const isOver = (): boolean => sender.isClosed || signal?.aborted === true;
+    const isOver = (): boolean => life.isClosed || signal?.aborted === true;
     const { outage } = this.#shared.events;
     const loop = `tailing ${newToken()}`;
     try {
@@ -324,7 +324,7 @@ export class Messages {
           outage.connected(loop);
           const stop = (): void => connection.returnToPool(false);
           const stopListening = onAbort(signal, stop);
-          const forget = sender.onClose(stop);
+          const forget = onAbort(life.signal, stop);
           try {
             for (;;) {
               const after = wanted.map((name) => ids.get(name) ?? "0");

@@ -1,11 +1,4 @@
-import {
-  KitClosedError,
-  KitError,
-  KitKeyTypeError,
-  KitUnavailableError,
-  KitUnknownOutcomeError,
-  type RedisArgument,
-} from "@kit/core";
+import { KitError, KitKeyTypeError, KitUnavailableError, KitUnknownOutcomeError, type RedisArgument } from "@kit/core";
 import { Flusher } from "@kit/core/batching";
 import {
   asKitError,
@@ -15,6 +8,7 @@ import {
   Deadline,
   inTime,
   newToken,
+  type ObjectLife,
   onAbort,
   type OutageReporter,
   pause,
@@ -72,6 +66,7 @@ interface Attempt {
 export class Sender implements OutboxKeeper {
   readonly #writer = newToken();
   #writers = 0;
+  readonly #life: ObjectLife;
   readonly #context: ClientContext;
   readonly #clock: ServerTime;
   readonly #settings: SenderSettings;
@@ -80,19 +75,18 @@ export class Sender implements OutboxKeeper {
   readonly #listed = new Set<Outbox>();
   /** Outboxes to be sent as soon as possible, with their callbacks. */
   readonly #wanted = new Map<Outbox, Attempt>();
-  readonly #closeListeners = new Set<() => void>();
   readonly #unknown = new Map<string, Batch>();
   /** Verdicts on single amounts: they were reported, and are no sign of an outage. */
   readonly #verdicts = new WeakSet<KitError>();
   #entries = 0;
   #seq = 0;
   #isDispatching = false;
-  #isClosed = false;
   /** The deadline of all calls while closing; before that each call has its own `deadlineMs`. */
   #closing: Deadline | undefined;
 
-  constructor(context: ClientContext, clock: ServerTime, settings: SenderSettings, events: SenderEvents) {
-    this.#context = context;
+  constructor(life: ObjectLife, clock: ServerTime, settings: SenderSettings, events: SenderEvents) {
+    this.#life = life;
+    this.#context = life.context;
     this.#clock = clock;
     this.#settings = settings;
     this.#events = events;
@@ -110,10 +104,6 @@ export class Sender implements OutboxKeeper {
    */
   newWriter(): string {
     return `${this.#writer}:${String(++this.#writers)}`;
-  }
-
-  get isClosed(): boolean {
-    return this.#isClosed;
   }
 
   /** Places of the buffer that are taken. */
@@ -140,12 +130,6 @@ export class Sender implements OutboxKeeper {
 
   drop(series: string, reason: DropReason, count: number): void {
     if (count > 0) this.#events.dropped(series, reason, count);
-  }
-
-  /** Calls `listener` when the object is closed. Returns a function that removes it. */
-  onClose(listener: () => void): () => void {
-    this.#closeListeners.add(listener);
-    return () => this.#closeListeners.delete(listener);
   }
 
   /** Adds this outbox to the next flush. */
@@ -195,7 +179,7 @@ export class Sender implements OutboxKeeper {
   ): Promise<Result> {
     return new Promise<Result>((resolve, reject) => {
       signal?.throwIfAborted();
-      if (this.#isClosed) throw new KitClosedError("The statistics object");
+      this.#life.assertOpen();
       const localAt = performance.now();
       const fail = (error: unknown): void => {
         outbox.waiters.delete(waiter);
@@ -268,9 +252,7 @@ export class Sender implements OutboxKeeper {
 
   /** Sends the rest, and drops what cannot be sent by `deadline`. */
   async close(deadline: Deadline): Promise<void> {
-    this.#isClosed = true;
     this.#closing = deadline;
-    for (const listener of [...this.#closeListeners]) listener();
     while (this.#listed.size > 0 && deadline.remainingMs > 0) {
       const error = await inTime(
         this.#flusher.now().catch((reason: unknown) => asKitError(reason, "Sending")),
@@ -289,7 +271,7 @@ export class Sender implements OutboxKeeper {
       }
       this.drop(outbox.id, "closed", outbox.buffered.units);
       outbox.discard();
-      for (const { reject } of [...outbox.waiters]) reject(new KitClosedError("The statistics object"));
+      for (const { reject } of [...outbox.waiters]) reject(this.#life.closedError());
     }
     this.#listed.clear();
     this.#entries = 0;

@@ -1,5 +1,4 @@
-import { KitClosedError } from "@kit/core";
-import { type ClientContext, Deadline, inTime } from "@kit/core/toolkit";
+import { type ClientContext, Deadline, inTime, type ObjectLife } from "@kit/core/toolkit";
 import { ServerTime } from "./clock.js";
 import type { StatsSettings } from "./options.js";
 import * as scripts from "./scripts/index.js";
@@ -25,6 +24,7 @@ export interface SharedEvents extends SenderEvents {
 
 /** The parts that all metrics of one statistics object share. */
 export class Shared {
+  readonly life: ObjectLife;
   readonly context: ClientContext;
   readonly clock: ServerTime = new ServerTime();
   readonly sender: Sender;
@@ -32,11 +32,13 @@ export class Shared {
   readonly events: SharedEvents;
   readonly deadlineMs: number;
 
-  constructor(context: ClientContext, settings: StatsSettings, events: SharedEvents) {
+  constructor(life: ObjectLife, settings: StatsSettings, events: SharedEvents) {
+    const { context } = life;
+    this.life = life;
     this.context = context;
     this.events = events;
     this.deadlineMs = settings.deadlineMs;
-    this.sender = new Sender(context, this.clock, settings, events);
+    this.sender = new Sender(life, this.clock, settings, events);
     this.index = new SeriesIndex(context, settings.deadlineMs, settings.flushMs, events.outage);
   }
 
@@ -46,7 +48,7 @@ export class Shared {
 
   /** The server's epoch milliseconds by the estimate; asks the server if there is none. */
   async serverNow(): Promise<number> {
-    this.#assertOpen();
+    this.life.assertOpen();
     await this.sender.learnTime();
     return this.clock.now();
   }
@@ -72,7 +74,7 @@ export class Shared {
     query: readonly (string | number)[],
     membersOfEach = 1,
   ): Promise<scripts.Readings<Value>> {
-    this.#assertOpen();
+    this.life.assertOpen();
     const values: Value[] = [];
     let now = this.clock.now();
     const atOnce = Math.max(1, Math.min(maxKeys, Math.floor(maxMembers / membersOfEach)));
@@ -113,10 +115,6 @@ export class Shared {
       metric,
       listed.filter((_, index) => stored[index]?.[1].size === 0),
     );
-  }
-
-  #assertOpen(): void {
-    if (this.sender.isClosed) throw new KitClosedError("The statistics object");
   }
 
   async #hashes(ids: readonly string[], key: "total" | "dist") {

@@ -1,16 +1,13 @@
-import { KitClosedError, type KitError, type RedisArgument, type RedisLike } from "@kit/core";
+import { type KitError, type RedisArgument, type RedisLike } from "@kit/core";
 import {
-  attach,
-  type ClientContext,
   type CloseOptions,
-  closeTimeoutMs,
   Deadline,
   integerOption,
   type MetricSample,
+  ObjectLife,
   optionsObject,
   OutageReporter,
   textOption,
-  traced,
   TypedEmitter,
   watchEviction,
   withCaller,
@@ -106,7 +103,7 @@ const noDrops: Readonly<Record<DropReason, number>> = {
 /** Counters, distributions and message logs on one Redis, shared by all processes. Made by {@link createStats}. */
 export class Stats extends TypedEmitter<StatsEvents> implements AsyncDisposable {
   readonly #settings: StatsSettings;
-  readonly #context: ClientContext;
+  readonly #life: ObjectLife;
   readonly #shared: Shared;
   readonly #counters = new Map<string, Counter<string>>();
   readonly #distributions = new Map<string, Distribution<string>>();
@@ -117,15 +114,14 @@ export class Stats extends TypedEmitter<StatsEvents> implements AsyncDisposable 
   /** The settings with which a metric or log was made. */
   readonly #definitions = new WeakMap<object, object>();
   #isTelling = false;
-  #closing: Promise<void> | undefined;
 
   /** Made by this package only. */
   constructor(redis: RedisLike, options: StatsOptions) {
     super();
     this.#settings = statsSettings(options);
-    this.#context = attach(redis, this.#settings);
+    this.#life = new ObjectLife(redis, this.#settings, "The statistics object");
     const emitError = (error: KitError): void => this.emit("error", error);
-    this.#shared = new Shared(this.#context, this.#settings, {
+    this.#shared = new Shared(this.#life, this.#settings, {
       dropped: (series, reason, count) => {
         this.#dropped[reason] += count;
         // A listener that itself counts drops would never end when there is no room.
@@ -136,7 +132,7 @@ export class Stats extends TypedEmitter<StatsEvents> implements AsyncDisposable 
       },
       overflow: (metric, maxSeries) => this.emit("overflow", { metric, maxSeries }),
       used: watchEviction(
-        this.#context,
+        this.#life.context,
         () => this.hasListeners("evictable"),
         (policy) => this.emit("evictable", { policy }),
       ),
@@ -193,7 +189,7 @@ export class Stats extends TypedEmitter<StatsEvents> implements AsyncDisposable 
    */
   messages(name: string, options: MessagesOptions = {}): Messages {
     const settings = messagesSettings(options, this.#settings);
-    this.#assertOpen();
+    this.#life.assertOpen();
     let made = this.#messages.get(name);
     if (!made) this.#messages.set(name, (made = new Messages(name, settings, this.#shared)));
     return this.#defined(made, name, options, settings);
@@ -218,7 +214,7 @@ export class Stats extends TypedEmitter<StatsEvents> implements AsyncDisposable 
     const own = optionsObject<ApplyOptions>("options", options, ["writer", "seq"]);
     const writer = wellFormed("`writer`", textOption("writer", own.writer, 200));
     const seq = integerOption("seq", own.seq, 1);
-    await traced(
+    await this.#life.call(
       "stats.apply",
       () => ({ writer, seq }),
       () => this.#apply(deltas, writer, seq),
@@ -226,7 +222,6 @@ export class Stats extends TypedEmitter<StatsEvents> implements AsyncDisposable 
   }
 
   async #apply(deltas: readonly CounterDelta[], writer: string, seq: number): Promise<void> {
-    this.#assertOpen();
     const bySeries = new Map<
       string,
       { readonly counter: Counter<string>; total: number; amounts: Map<number, number> }
@@ -256,13 +251,13 @@ export class Stats extends TypedEmitter<StatsEvents> implements AsyncDisposable 
       series.amounts.set(bucket, (series.amounts.get(bucket) ?? 0) + amount);
     }
     const calls = [...bySeries].map(async ([id, { counter, total, amounts }]) => {
-      const keys = seriesKeys(this.#context.prefix, id);
+      const keys = seriesKeys(this.#life.context.prefix, id);
       const of = { writer: encodeURIComponent(writer), seq, total, amounts };
       const operands = countOperands(keys, counter.settings.precisions, of, now);
       const plan: RedisArgument[] = [applyLedgerMs, 0, ...operands.plan];
       const deadlineMs = Math.max(1, deadline.remainingMs);
       const [, reply = ""] = await scripts.count.script.run(
-        this.#context,
+        this.#life.context,
         { series: operands.keys },
         { plan },
         { deadlineMs, op: `${writer}:${String(seq)}` },
@@ -304,9 +299,8 @@ export class Stats extends TypedEmitter<StatsEvents> implements AsyncDisposable 
    * response.setHeader("content-type", contentType).end(text);
    */
   expose(options: ExposeOptions = {}): Promise<Exposition> {
-    return traced("stats.expose", noFacts, async () => {
+    return this.#life.call("stats.expose", noFacts, async () => {
       const { format, scope, include } = exposeOptions(options);
-      this.#assertOpen();
       const found = await Promise.all([
         ...[...this.#counters.values()].map((counter) => counter.family(scope)),
         ...[...this.#distributions.values()].map((distribution) => distribution.family(scope, format)),
@@ -326,8 +320,7 @@ export class Stats extends TypedEmitter<StatsEvents> implements AsyncDisposable 
    * @throws {KitUnavailableError} no server answered in time.
    */
   clean(): Promise<number> {
-    return traced("stats.clean", noFacts, async () => {
-      this.#assertOpen();
+    return this.#life.call("stats.clean", noFacts, async () => {
       const removed = await Promise.all([
         ...[...this.#counters.keys()].map((name) => this.#shared.clean(name, "total")),
         ...[...this.#distributions.keys()].map((name) => this.#shared.clean(name, "dist")),
@@ -368,9 +361,7 @@ export class Stats extends TypedEmitter<StatsEvents> implements AsyncDisposable 
    * @throws {TypeError | RangeError} an option is not what it should be; nothing else.
    */
   async close(options: CloseOptions = {}): Promise<void> {
-    const timeoutMs = closeTimeoutMs(options);
-    this.#closing ??= this.#end(Deadline.in(timeoutMs)).finally(() => this.#context.detach());
-    await this.#closing;
+    await this.#life.close(options, (deadline) => this.#end(deadline));
   }
 
   /** As `close()`. */
@@ -379,6 +370,7 @@ export class Stats extends TypedEmitter<StatsEvents> implements AsyncDisposable 
   }
 
   async #end(deadline: Deadline): Promise<void> {
+    this.#life.cancel();
     await this.#shared.sender.close(deadline);
     await this.#shared.index.close(deadline);
   }
@@ -390,7 +382,7 @@ export class Stats extends TypedEmitter<StatsEvents> implements AsyncDisposable 
     name: string,
     make: () => Metric,
   ): Metric {
-    this.#assertOpen();
+    this.#life.assertOpen();
     if (others.has(metricName(name)))
       throw new RangeError(`Expected \`name\` to be of one kind of metric, got ${name} for two`);
     let metric = own.get(name);
@@ -417,10 +409,6 @@ export class Stats extends TypedEmitter<StatsEvents> implements AsyncDisposable 
           throw new RangeError(`Expected \`${option}\` of ${name} to be ${before} as before, got ${now}`);
       }
     return made;
-  }
-
-  #assertOpen(): void {
-    if (this.#shared.sender.isClosed) throw new KitClosedError("The statistics object");
   }
 }
 
