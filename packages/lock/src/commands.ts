@@ -1,45 +1,91 @@
-import type { KitError, RedisLike } from "@kit/core";
-import { newToken } from "@kit/core/toolkit";
+import { type ClientContext, newToken } from "@kit/core/toolkit";
 import {
   type AcquireReply,
-  type ResolvedAcquire,
   aliveMs,
   type Attempt,
-  type HeartbeatReply,
   firstTermMs,
-  type Giving,
+  type HeartbeatReply,
+  type LeaseKind,
+  type LeaseRequest,
   type LeaserSettings,
-  LeasingCommands,
   type LossReason,
   pushedTermMs,
+  type Release,
   type ReleaseReply,
   type Renewal,
-  type RenewState,
+  type RenewReply,
+  type ResolvedAcquire,
 } from "@kit/core/leasing";
 import { LockLostError, LockQueueFullError, LockTimeoutError } from "./errors.js";
 import { type LockKeys, lockKeys } from "./keys.js";
-import type { Lease } from "./lease.js";
 import * as scripts from "./scripts/index.js";
 
-/** In place of a fencing token: whichever lease there is. */
-const byForce = "*";
+const id = newToken();
 
-/** The scripts of one lock object, on its client. */
-export class LockCommands extends LeasingCommands<ResolvedAcquire, scripts.Held, Lease> {
+type Request = LeaseRequest<ResolvedAcquire>;
+
+const ownerOf = ({ token, resolved: { holder } }: Request): string => `${token}|${holder}`;
+
+/** The scripts of one lock object, on its client, and its errors. */
+export class LockCommands implements LeaseKind<ResolvedAcquire, scripts.Held> {
+  readonly what = "lock";
+  readonly id: string = id;
+  readonly #context: ClientContext;
+  readonly #settings: LeaserSettings;
   readonly #keysOf: (name: string) => LockKeys;
 
-  constructor(redis: RedisLike, settings: LeaserSettings, onError: (error: KitError) => void) {
-    super(redis, "lock", settings, onError);
-    this.#keysOf = lockKeys(this.context.prefix);
+  constructor(context: ClientContext, settings: LeaserSettings) {
+    this.#context = context;
+    this.#settings = settings;
+    this.#keysOf = lockKeys(context.prefix);
   }
 
-  override keyOf(name: string): string {
+  keyOf(name: string): string {
     return this.#keysOf(name).lease;
   }
 
-  override timeoutError(
+  acquire(
+    request: Request,
+    { inbox, notAfter, shared, deadlineMs, isWanted, signal }: Attempt,
+  ): Promise<AcquireReply<scripts.Held>> {
+    const { name, token, resolved } = request;
+    const { maxWaiters } = this.#settings;
+    const [leaseMs, grantMs] = [firstTermMs(resolved), pushedTermMs(resolved)];
+    const terms = { leaseMs, notAfter, shared, grantMs, aliveMs, maxWaiters, inbox };
+    const args = { owner: ownerOf(request), terms };
+    return scripts.acquire.run(this.#context, this.#keysOf(name), args, { deadlineMs, op: token, isWanted, signal });
+  }
+
+  release(request: Request, { fencingToken, op = "", shared, signal }: Release): Promise<ReleaseReply> {
+    const { name, token } = request;
+    const { deadlineMs } = this.#settings;
+    const args = { owner: ownerOf(request), terms: { shared, fencingToken, op } };
+    return scripts.release.run(this.#context, this.#keysOf(name), args, { deadlineMs, op: token, signal });
+  }
+
+  renew(renewals: readonly Renewal<ResolvedAcquire>[], promptUntil: number, deadlineMs: number): Promise<RenewReply> {
+    const leases = renewals.map(({ key }) => key);
+    const terms = renewals.map(({ request, sign, termMs }) => ({ sign, termMs, owner: ownerOf(request) }));
+    return scripts.renew.run(this.#context, { leases }, { promptUntil, terms }, { deadlineMs });
+  }
+
+  heartbeat(
     name: string,
-    { waitMs }: ResolvedAcquire,
+    waiters: readonly Request[],
+    inbox: string,
+    shared: Attempt["shared"],
+  ): Promise<HeartbeatReply<scripts.Held>> {
+    const { deadlineMs } = this.#settings;
+    const args = { shared, aliveMs, inbox, tokens: waiters.map(({ token }) => token) };
+    return scripts.heartbeat.run(this.#context, this.#keysOf(name), args, { deadlineMs, operation: "lock.acquire" });
+  }
+
+  inspect(name: string, first: number): Promise<scripts.InspectReply> {
+    return scripts.inspect.run(this.#context, this.#keysOf(name), { first }, this.#settings);
+  }
+
+  timeoutError(
+    { name, resolved: { waitMs } }: Request,
     seen: scripts.Held | undefined,
     cause?: unknown,
   ): LockTimeoutError {
@@ -47,76 +93,11 @@ export class LockCommands extends LeasingCommands<ResolvedAcquire, scripts.Held,
     return new LockTimeoutError(name, waitMs, seen?.owner?.holder, msLeft, cause);
   }
 
-  override queueFullError(name: string): LockQueueFullError {
-    return new LockQueueFullError(name, this.settings.maxWaiters);
+  queueFullError(name: string): LockQueueFullError {
+    return new LockQueueFullError(name, this.#settings.maxWaiters);
   }
 
-  override lostError(name: string, reason: LossReason, proof: string): LockLostError {
-    return new LockLostError(name, reason, proof);
-  }
-
-  inspect(name: string, first: number): Promise<scripts.InspectReply> {
-    return scripts.inspect.run(this.context, this.#keysOf(name), { first }, this.settings);
-  }
-
-  /** Takes the lock from its owner, if that still has it. */
-  async forceRelease(name: string, { token, holder }: scripts.Owner): Promise<boolean> {
-    const giving = { proof: byForce, op: newToken() };
-    return (await this.release(name, token, { ...this.settings, ...once, holder }, giving)) === "released";
-  }
-
-  protected override sendAcquire(
-    name: string,
-    token: string,
-    resolved: ResolvedAcquire,
-    inbox: string,
-    notAfter: number,
-    { deadlineMs, isWanted, signal }: Attempt,
-  ): Promise<AcquireReply<scripts.Held>> {
-    const { maxWaiters } = this.settings;
-    const [leaseMs, grantMs] = [firstTermMs(resolved), pushedTermMs(resolved)];
-    const terms = { leaseMs, notAfter, shared: this.shared, grantMs, aliveMs, maxWaiters, inbox };
-    const args = { owner: `${token}|${resolved.holder}`, terms };
-    return scripts.acquire.run(this.context, this.#keysOf(name), args, { deadlineMs, op: token, isWanted, signal });
-  }
-
-  protected override sendRelease(
-    name: string,
-    token: string,
-    { holder }: ResolvedAcquire,
-    { proof, op = "" }: Giving,
-    signal: AbortSignal | undefined,
-  ): Promise<ReleaseReply> {
-    const { deadlineMs } = this.settings;
-    const args = { owner: `${token}|${holder}`, terms: { shared: this.shared, fencingToken: proof, op } };
-    return scripts.release.run(this.context, this.#keysOf(name), args, { deadlineMs, op: token, signal });
-  }
-
-  protected override sendRenew(
-    renewals: readonly Renewal<Lease>[],
-    promptUntil: number,
-    deadlineMs: number,
-  ): Promise<{ readonly now: number; readonly states: readonly RenewState[] }> {
-    return scripts.renew.run(
-      this.context,
-      { leases: renewals.map(({ key }) => key) },
-      {
-        promptUntil,
-        terms: renewals.map(({ lease, sign, termMs }) => ({ sign, termMs, owner: `${lease.token}|${lease.holder}` })),
-      },
-      { deadlineMs },
-    );
-  }
-
-  protected override sendHeartbeat(
-    name: string,
-    waiters: readonly { readonly token: string }[],
-    inbox: string,
-  ): Promise<HeartbeatReply<scripts.Held>> {
-    const { deadlineMs } = this.settings;
-    const args = { shared: this.shared, aliveMs, inbox, tokens: waiters.map(({ token }) => token) };
-    return scripts.heartbeat.run(this.context, this.#keysOf(name), args, { deadlineMs, operation: "lock.acquire" });
+  lostError(name: string, reason: LossReason, fencingToken: string): LockLostError {
+    return new LockLostError(name, reason, fencingToken);
   }
 }
-
-const once = { waitMs: 0, signal: undefined };

@@ -1,4 +1,4 @@
-import { type ResolvedAcquire, type Grant, Lease as BaseLease, type LeaseKeeper } from "@kit/core/leasing";
+import { type HeldLease, Lease as BaseLease } from "@kit/core/leasing";
 
 /**
  * A held lock: a right for a bounded time, renewed automatically until `release()`.
@@ -10,7 +10,7 @@ import { type ResolvedAcquire, type Grant, Lease as BaseLease, type LeaseKeeper 
  * The states: held → released (by `release()`), held → handed over (by `handOver()`), or held → lost (once, with a
  * reason). There is no way back.
  */
-export class Lease extends BaseLease<ResolvedAcquire> {
+export class Lease extends BaseLease {
   /**
    * A number in decimal digits, larger than the token of every earlier grant of this lock, also across expiry and restarts. After
    * lost data, and after a week without a grant, this holds if the servers' clocks agree. It has up to 16 digits: compare as
@@ -19,15 +19,9 @@ export class Lease extends BaseLease<ResolvedAcquire> {
   readonly fencingToken: string;
 
   /** @internal */
-  constructor(
-    keeper: LeaseKeeper<BaseLease<ResolvedAcquire>>,
-    group: string,
-    key: string,
-    resolved: ResolvedAcquire,
-    grant: Grant,
-  ) {
-    super(keeper, group, key, resolved, grant);
-    this.fencingToken = grant.proof;
+  constructor(held: HeldLease) {
+    super(held);
+    this.fencingToken = held.fencingToken;
   }
 
   protected override particulars(): object {

@@ -1,5 +1,5 @@
 import type { KitError, RedisLike } from "@kit/core";
-import { type CloseOptions, closeTimeoutMs, TypedEmitter, watchEviction } from "@kit/core/toolkit";
+import { attach, type CloseOptions, closeTimeoutMs, newToken, TypedEmitter, watchEviction } from "@kit/core/toolkit";
 import { type ResolvedAcquire, Leaser, type LeaserSettings, type LossReason, parseLease } from "@kit/core/leasing";
 import { LockCommands } from "./commands.js";
 import { Lease } from "./lease.js";
@@ -15,6 +15,8 @@ import type { Held } from "./scripts/index.js";
 
 const inspectedWaiters = 10;
 const noOptions: AcquireOptions = {};
+/** In place of a fencing token: whichever lease there is. */
+const byForce = "*";
 
 /** Events of a lock object's locks; for tracing use the diagnostics channels `kit:lock.*`. */
 export interface LockEvents {
@@ -79,20 +81,23 @@ export class Lock extends TypedEmitter<LockEvents> implements AsyncDisposable {
     super();
     this.#settings = lockSettings(options);
     this.#resolved = resolveAcquire(noOptions, this.#settings);
-    this.#commands = new LockCommands(redis, this.#settings, (error) => this.emit("error", error));
-    this.#commands.onUse = watchEviction(
-      this.#commands.context,
-      () => this.hasListeners("evictable"),
-      (policy) => this.emit("evictable", { policy }),
-    );
-    this.#leaser = new Leaser(this.#commands, (...of) => new Lease(...of), {
-      acquired: ({ name, fencingToken }, waitedMs) => this.emit("acquired", { name, fencingToken, waitedMs }),
+    const context = attach(redis, this.#settings);
+    this.#commands = new LockCommands(context, this.#settings);
+    this.#leaser = new Leaser(context, this.#commands, this.#settings, (held) => new Lease(held), {
+      acquired: ({ request: { name }, fencingToken }, waitedMs) =>
+        this.emit("acquired", { name, fencingToken, waitedMs }),
       queued: (name, { position, owner }) => this.emit("waiting", { name, position, holder: owner?.holder }),
       requeued: (name) => this.emit("requeued", { name }),
       stillWaiting: (name, position, { owner }, waitedMs) =>
         this.emit("stillWaiting", { name, position, holder: owner?.holder, waitedMs }),
-      released: ({ name, fencingToken }) => this.emit("released", { name, fencingToken }),
-      lost: ({ name, fencingToken }, reason) => this.emit("lost", { name, fencingToken, reason }),
+      released: ({ request: { name }, fencingToken }) => this.emit("released", { name, fencingToken }),
+      lost: ({ request: { name }, fencingToken }, reason) => this.emit("lost", { name, fencingToken, reason }),
+      error: (error) => this.emit("error", error),
+      used: watchEviction(
+        context,
+        () => this.hasListeners("evictable"),
+        (policy) => this.emit("evictable", { policy }),
+      ),
     });
   }
 
@@ -162,7 +167,7 @@ export class Lock extends TypedEmitter<LockEvents> implements AsyncDisposable {
    * @throws all that {@link acquire} throws but LockTimeoutError and LockQueueFullError.
    */
   async tryAcquire(name: string, options: TryOptions = {}): Promise<Lease | null> {
-    return await this.#leaser.try(name, resolveTry(options, this.#settings));
+    return await this.#leaser.acquire(name, resolveTry(options, this.#settings), () => null);
   }
 
   /**
@@ -196,7 +201,10 @@ export class Lock extends TypedEmitter<LockEvents> implements AsyncDisposable {
     // Two steps, so that a lost reply cannot hit the next holder. A lock that changes hands in between is alive.
     const { owner } = await this.#commands.inspect(name, 0);
     if (!owner) return null;
-    return (await this.#commands.forceRelease(name, owner)) ? owner.holder : null;
+    const { token, holder } = owner;
+    const request = { name, token, resolved: { ...this.#resolved, holder } };
+    const outcome = await this.#leaser.commands.release(request, { fencingToken: byForce, op: newToken() });
+    return outcome === "released" ? holder : null;
   }
 
   /**

@@ -58,13 +58,21 @@ const recorded = (lock: Lock): object[] =>
     ["kit:lock.acquire", "kit:lock.release"],
   );
 
-it("a lease that is logged does not show its token", async () => {
+it("a lease that is logged shows what is its caller's, and not its token", async () => {
   const { lock } = await guarded();
-  const lease = await lock.acquire(name);
-  expect(lease.token).toMatch(/^[\da-f-]{36}$/);
-  const logged = inspect(lease, { depth: 9, showHidden: true }) + JSON.stringify(lease);
-  expect(logged).toContain(lease.fencingToken);
-  expect(logged).not.toContain(lease.token);
+  const lease = await lock.acquire(name, { leaseMs: 60_000 });
+  const { token, fencingToken } = lease;
+  expect(token).toMatch(/^[\da-f-]{36}$/);
+  const logged = (): string => inspect(lease, { depth: 9, showHidden: true, breakLength: Infinity });
+  const shown = `Lease { name: 'chest', fencingToken: '${fencingToken}', holder: 'shown', state: `;
+  expect(logged()).toMatch(/, state: 'held', leaseMs: 60000, remainingMs: 5\d{4}\.\d+ \}$/);
+  expect(logged().startsWith(shown)).toBe(true);
+  await lease.release();
+  expect(logged()).toBe(`${shown}'released', leaseMs: 60000, remainingMs: 0 }`);
+  expect(JSON.parse(JSON.stringify(lease))).toEqual({ name, fencingToken });
+  // Nothing but the property of that name has it.
+  expect(exposures(lease, [token])).toEqual([".token"]);
+  expect(inspect(lease, { depth: 9, showHidden: true, customInspect: false })).not.toContain(token);
 });
 
 describe("neither password nor token nor stored text is shown by any error, event or trace", () => {
@@ -287,7 +295,7 @@ describe("the search", () => {
     const { lock, tokens, told } = await guarded();
     const lease = await lock.acquire(name);
     for (const leak of [
-      new KitError("KIT_SERVER", "x", { cause: lease }),
+      new KitError("KIT_SERVER", "x", { cause: { token: lease.token } }),
       new KitError("KIT_SERVER", `lock.release of ${lease.token} failed`),
       Object.defineProperty(new KitError("KIT_SERVER", "x"), "args", { value: [lease.token] }),
     ])

@@ -75,14 +75,14 @@ const serverMicros = async (): Promise<number> => {
 const granted = async (reply: Promise<AcquireReply<scripts.Held>>): Promise<string> => {
   const outcome = await reply;
   if (outcome.state !== "granted") throw new Error(`it was ${outcome.state}`);
-  return outcome.proof;
+  return outcome.fencingToken;
 };
 
 /** The fencing token that one of those who asked was granted with. */
 const grantedBy = ({ states }: HeartbeatReply<scripts.Held>): string => {
-  const proofs = states.flatMap((state) => (typeof state === "object" ? [state.proof] : []));
-  expect(proofs).toHaveLength(1);
-  return proofs[0]!;
+  const fencingTokens = states.flatMap((state) => (typeof state === "object" ? [state.fencingToken] : []));
+  expect(fencingTokens).toHaveLength(1);
+  return fencingTokens[0]!;
 };
 
 describe("every script", () => {
@@ -99,7 +99,7 @@ describe("acquire", () => {
       state: "granted",
       now: expect.any(Number),
       msLeft: undefined,
-      proof: expect.any(String),
+      fencingToken: expect.any(String),
     });
     const fencingToken = await granted(Promise.resolve(reply));
     expect(Number(fencingToken)).toBeGreaterThanOrEqual(before);
@@ -115,7 +115,7 @@ describe("acquire", () => {
   it("gives the same answer to the token that holds it", async () => {
     const fencingToken = await granted(acquire("a"));
     const reply = await unchanged(() => queue("a"));
-    expect(reply).toMatchObject({ state: "granted", proof: fencingToken, msLeft: about(5_000) });
+    expect(reply).toMatchObject({ state: "granted", fencingToken, msLeft: about(5_000) });
   });
 
   it("leaves a held lock as it is when it is not to queue", async () => {
@@ -317,7 +317,7 @@ describe("release", () => {
     await queue("c");
     await db.del(keys.lease);
     const reply = await heartbeat(["b", "c"]);
-    expect(reply.states).toEqual([{ msLeft: 60_000, proof: expect.any(String) }, 0]);
+    expect(reply.states).toEqual([{ msLeft: 60_000, fencingToken: expect.any(String) }, 0]);
     const [, watched] = (await db.hget(keys.waiters, "c"))!.split(" ");
     expect(Number(watched)).toBeGreaterThan(reply.now + 59_000);
   });
@@ -345,10 +345,10 @@ describe("release", () => {
     });
   });
 
-  it("says unclaimed when the lease is gone and nobody has held the lock since", async () => {
+  it("says unaccepted when the lease is gone and nobody has held the lock since", async () => {
     const fencingToken = await granted(acquire("a"));
     await lapse(db, keys.lease);
-    expect(await unchanged(() => release("a", fencingToken))).toBe("unclaimed");
+    expect(await unchanged(() => release("a", fencingToken))).toBe("unaccepted");
     expect(await unchanged(() => release("a"))).toBe("not-held");
   });
 
@@ -580,7 +580,7 @@ describe("heartbeat", () => {
   it("tells the holder that it holds", async () => {
     const fencingToken = await granted(acquire("a"));
     expect(await unchanged(() => heartbeat(["a"]))).toMatchObject({
-      states: [{ msLeft: about(5_000), proof: fencingToken }],
+      states: [{ msLeft: about(5_000), fencingToken }],
       msLeft: about(5_000),
     });
   });

@@ -1,17 +1,31 @@
 // For packages that lease something to one or to several at a time.
-export { type AcquireReply, type Attempt, type HeartbeatReply, LeasingCommands } from "./commands.js";
-export { aliveMs, firstTermMs, pushedTermMs } from "./commands.js";
 export { lastWords, lossWords, shown } from "./errors.js";
+export { aliveMs, firstTermMs, pushedTermMs } from "./kind.js";
 export { Lease } from "./lease.js";
-export { Leaser, parseLease } from "./leaser.js";
+export { Leaser } from "./leaser.js";
 export { resolveAcquire, leaseNames, leaserNames, leaserSettings } from "./options.js";
 export { waitQueueSource } from "./scripts/index.js";
+export { parseLease } from "./serialised.js";
 
-export type { Giving, NotGranted, ReleaseReply, Renewal, Seen, WaiterState } from "./commands.js";
+export type { LeaseCommands } from "./commands.js";
 export type { LossReason } from "./errors.js";
-export type { LeaseMaker } from "./holding.js";
-export type { Grant, LeaseKeeper, ReleaseOutcome, RenewState, SerialisedLease } from "./lease.js";
-export type { LeaserEvents, SavedLease } from "./leaser.js";
+export type { HeldLease, ReleaseOutcome } from "./held.js";
+export type {
+  AcquireReply,
+  Attempt,
+  HeartbeatReply,
+  LeaseKind,
+  LeaseRequest,
+  NotGranted,
+  Release,
+  ReleaseReply,
+  Renewal,
+  RenewReply,
+  RenewState,
+  Seen,
+  WaiterState,
+} from "./kind.js";
+export type { LeaserEvents } from "./leaser.js";
 export type {
   ResolvedAcquire,
   LeaseOptions,
@@ -20,3 +34,4 @@ export type {
   ResolvedLease,
   WaitOptions,
 } from "./options.js";
+export type { SavedLease, SerialisedLease } from "./serialised.js";

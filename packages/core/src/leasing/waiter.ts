@@ -1,6 +1,6 @@
 import { atDeadline, type Deadline, onAbort } from "../toolkit/index.js";
-import type { Seen } from "./commands.js";
-import type { Grant } from "./lease.js";
+import type { Grant } from "./grant.js";
+import type { LeaseRequest, Seen } from "./kind.js";
 import type { ResolvedAcquire } from "./options.js";
 import type { Subscription } from "./subscription.js";
 
@@ -17,8 +17,8 @@ export interface WaiterEvents {
 /** One acquire that stands in the queue. Settles once. */
 export class Waiter<Resolved extends ResolvedAcquire, S extends Seen> {
   readonly subscription: Subscription;
-  readonly resolved: Resolved;
-  readonly granted: Promise<Grant>;
+  readonly request: LeaseRequest<Resolved>;
+  readonly granted: Promise<Grant<Resolved>>;
   /** Whether the server is known to have it in the queue; only then a heartbeat's "unknown" means anything. */
   isQueued = true;
   /** A grant was pushed before the server had answered, and could not be judged. */
@@ -31,22 +31,18 @@ export class Waiter<Resolved extends ResolvedAcquire, S extends Seen> {
   #hasReportedWait = false;
   #stopTimer: (() => void) | undefined;
   #stopListening: (() => void) | undefined;
-  #resolve!: (grant: Grant) => void;
+  #resolve!: (grant: Grant<Resolved>) => void;
   #reject!: (error: unknown) => void;
 
-  constructor(subscription: Subscription, resolved: Resolved, deadline: Deadline, seen: S) {
+  constructor(subscription: Subscription, request: LeaseRequest<Resolved>, deadline: Deadline, seen: S) {
     this.subscription = subscription;
-    this.resolved = resolved;
+    this.request = request;
     this.#deadline = deadline;
     this.seen = seen;
     this.granted = new Promise((resolve, reject) => {
       this.#resolve = resolve;
       this.#reject = reject;
     });
-  }
-
-  get token(): string {
-    return this.subscription.token;
   }
 
   get isSettled(): boolean {
@@ -61,13 +57,13 @@ export class Waiter<Resolved extends ResolvedAcquire, S extends Seen> {
   start({ pushed, timedOut, aborted }: WaiterEvents): void {
     // A grant that is already in the socket is read before it times out.
     if (this.#deadline.at < Infinity) this.#stopTimer = atDeadline(this.#deadline, timedOut);
-    this.#stopListening = onAbort(this.resolved.signal, aborted);
-    // If it has given up already, the subscription has another listener: that one gives back grants.
+    this.#stopListening = onAbort(this.request.resolved.signal, aborted);
+    // If it has given up already, the subscription has another listener: that one releases grants.
     if (!this.isSettled) this.subscription.listen(pushed);
   }
 
   /** Returns whether it was still waiting. */
-  grant(grant: Grant): boolean {
+  grant(grant: Grant<Resolved>): boolean {
     if (!this.#settle("granted")) return false;
     this.#resolve(grant);
     return true;

@@ -36,10 +36,10 @@ export interface Held extends Seen {
 const decodeAcquire = (raw: unknown): AcquireReply<Held> => {
   // Microseconds of the server.
   if (typeof raw === "string")
-    return { state: "granted", now: Number(raw.slice(0, -3)), msLeft: undefined, proof: raw };
+    return { state: "granted", now: Number(raw.slice(0, -3)), msLeft: undefined, fencingToken: raw };
   const [code, now, msLeft, fourth, fifth] = raw as [unknown, unknown, unknown, unknown, unknown];
   const at = Number(now);
-  if (Number(code) === 1) return { state: "granted", now: at, msLeft: Number(msLeft), proof: String(fourth) };
+  if (Number(code) === 1) return { state: "granted", now: at, msLeft: Number(msLeft), fencingToken: String(fourth) };
   if (Number(code) === 4) return { state: "late", now: at };
   const state = Number(code) === 2 ? "queued" : Number(code) === 3 ? "full" : "held";
   return { state, now: at, msLeft: Number(msLeft), owner: ownerOf(fourth), position: Number(fifth ?? -1) };
@@ -55,7 +55,7 @@ export const acquire = defineScript({
   reply: decodeAcquire,
 });
 
-const releaseReplies: readonly ReleaseReply[] = ["not-held", "released", "left", "unclaimed"];
+const releaseReplies: readonly ReleaseReply[] = ["not-held", "released", "left", "unaccepted"];
 
 /** One step out: of the lock, or of the queue. */
 export const release = defineScript({
@@ -92,7 +92,7 @@ export const heartbeat = defineScript({
   reply: (raw): HeartbeatReply<Held> => {
     const [now, left, owner, fencingToken, ...states] = raw as unknown[];
     const msLeft = Number(left);
-    const granted = { msLeft, proof: String(fencingToken) };
+    const granted = { msLeft, fencingToken: String(fencingToken) };
     return {
       now: Number(now),
       msLeft,

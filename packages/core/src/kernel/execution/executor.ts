@@ -76,19 +76,26 @@ type Outcome = { readonly reply: unknown } | { readonly error: unknown } | "late
 
 /** A command that was handed to the client: lands with its reply, at its deadline, or when its caller gives up. */
 class Flight extends Timed {
-  readonly #resolve: (outcome: Outcome) => void;
+  readonly outcome: Promise<Outcome>;
   readonly #landed: () => void;
   readonly #stopListening: (() => void) | undefined;
+  #resolve!: (outcome: Outcome) => void;
   #isOver = false;
 
-  constructor({ deadline, signal }: Call, resolve: (outcome: Outcome) => void, landed: () => void) {
+  constructor(replying: Promise<unknown>, { deadline, signal }: Call, landed: () => void) {
     super(deadline, false);
-    this.#resolve = resolve;
+    this.outcome = new Promise((resolve) => {
+      this.#resolve = resolve;
+    });
     this.#landed = landed;
-    this.#stopListening = signal && onAbort(signal, () => this.land({ error: signal.reason }));
+    this.#stopListening = signal && onAbort(signal, () => this.#land({ error: signal.reason }));
+    replying.then(
+      (reply) => this.#land({ reply }),
+      (error: unknown) => this.#land({ error }),
+    );
   }
 
-  land(outcome: Outcome): void {
+  #land(outcome: Outcome): void {
     if (this.#isOver) return;
     this.#isOver = true;
     this.forget();
@@ -98,7 +105,7 @@ class Flight extends Timed {
   }
 
   protected override late(): void {
-    this.land("late");
+    this.#land("late");
   }
 }
 
@@ -200,7 +207,12 @@ export class CommandExecutor {
       const epoch = this.connectionEpoch;
       const sentAt = performance.now();
       const heard = stream?.bytesRead;
-      const outcome = await this.#send(command, args, call);
+      call.signal?.throwIfAborted();
+      if (this.#inFlight > 0 && this.#isShared) this.#writes.beforeCommand(stream);
+      // It throws for what it cannot take: then nothing is under way.
+      const replying = call.bytes ? callForBytes(this.client, command, args) : this.client.call(command, ...args);
+      this.#inFlight++;
+      const outcome = await new Flight(replying, call, this.#landed).outcome;
       if (outcome === "late") {
         const isUnresponsive = stream?.bytesRead === heard && performance.now() - sentAt >= unresponsiveMs;
         if (isOwned(this.client)) this.#replaceUnresponsive(isUnresponsive);
@@ -251,21 +263,6 @@ export class CommandExecutor {
    */
   async ready(call: Call): Promise<void> {
     if (!isReady(this.client) && !(await this.#untilReady(call))) throw this.#silence(call);
-  }
-
-  #send(command: string, args: readonly RedisArgument[], call: Call): Promise<Outcome> {
-    if (call.signal?.aborted) return Promise.resolve({ error: call.signal.reason });
-    return new Promise((resolve) => {
-      if (this.#inFlight > 0 && this.#isShared) this.#writes.beforeCommand((this.client as NodeClient).stream);
-      // It throws for what it cannot take: then nothing is under way.
-      const reply = call.bytes ? callForBytes(this.client, command, args) : this.client.call(command, ...args);
-      this.#inFlight++;
-      const flight = new Flight(call, resolve, this.#landed);
-      reply.then(
-        (value) => flight.land({ reply: value }),
-        (error: unknown) => flight.land({ error }),
-      );
-    });
   }
 
   readonly #landed = (): void => {

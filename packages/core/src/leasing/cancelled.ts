@@ -1,14 +1,14 @@
-import { aliveMs } from "./commands.js";
+import { aliveMs } from "./kind.js";
 import type { Subscription } from "./subscription.js";
 
-/** The oldest are forgotten early where so many are left at once. */
+/** The oldest are forgotten early where so many leave at once. */
 const mostRecent = 10_000;
 
 /**
  * Waiters that left recently; a failover may bring them back. A server that has lost its last writes grants to such waiters one
  * after another, and a grant that is not given back lasts its full length.
  */
-export class DepartedWaiters {
+export class CancelledWaiters {
   #recent = new Map<string, Subscription>();
   #older = new Map<string, Subscription>();
   #timer: NodeJS.Timeout | undefined;

@@ -1,73 +1,65 @@
 import { KitError, KitUnavailableError } from "../index.js";
-import { addressOf, type Deadline, pause, lowerBoundMs } from "../toolkit/index.js";
-import { aliveMs, firstTermMs, type LeasingCommands, type NotGranted, type Seen } from "./commands.js";
-import type { Grant, Lease } from "./lease.js";
+import { addressOf, type Deadline, lowerBoundMs, pause } from "../toolkit/index.js";
+import type { LeaseCommands } from "./commands.js";
+import { type Grant, grantOf } from "./grant.js";
+import { HeartbeatTimer } from "./heartbeat.js";
+import type { LeaseRequest, NotGranted, Seen } from "./kind.js";
 import type { ResolvedAcquire } from "./options.js";
 import type { Subscription } from "./subscription.js";
 import { Waiter } from "./waiter.js";
 
-/** A third of the time for which a waiter counts as alive. */
-const heartbeatMs = aliveMs / 3;
-/** How often to poll where nothing can be pushed. */
-const pollMs = 150;
-/** The same while the inbox is being opened; every waiter sends a heartbeat when it is. */
-const openingPollMs = 500;
-/**
- * A waiter behind the head looks later by its position, so that a dead holder wakes the head and then, one by one, the others:
- * those before it may be dead, too.
- */
-const watchStepMs = 5;
-const watchStepsMs = 100;
 const maxBatch = 500;
-/** A grant that is nearly over when its message arrives is not taken: a heartbeat asks for the state instead. */
+/** A grant that is nearly over when its message arrives is not taken: a heartbeat requests the state instead. */
 const leastGrantMs = 5;
 
 /** Callbacks of waiting. */
-export interface WaitingEvents<Resolved, S extends Seen> {
+export interface WaitingEvents<Resolved extends ResolvedAcquire, S extends Seen> {
   readonly queued: (name: string, reply: NotGranted<S>) => void;
   readonly requeued: (name: string) => void;
   /** One that has no end of its own has waited for half a minute, and is behind `position` others. */
   readonly stillWaiting: (name: string, position: number, seen: S, waitedMs: number) => void;
-  /** Its waiter has what it wanted, or gave up. */
-  readonly left: (name: string, subscription: Subscription, resolved: Resolved) => void;
+  /** Its waiter was granted what it waits for, or gave up. */
+  readonly left: (request: LeaseRequest<Resolved>, subscription: Subscription) => void;
   /** Nobody of this process waits for it any more. */
   readonly empty: (name: string) => void;
 }
 
 /** The waiters of this process for one name: one heartbeat and one watch for all of them. */
-export class Waiters<Resolved extends ResolvedAcquire, S extends Seen, L extends Lease<Resolved>> {
-  readonly #commands: LeasingCommands<Resolved, S, L>;
+export class Waiters<Resolved extends ResolvedAcquire, S extends Seen> {
+  readonly #commands: LeaseCommands<Resolved, S>;
   readonly #events: WaitingEvents<Resolved, S>;
   readonly #name: string;
   readonly #loop: string;
   readonly #waiters = new Map<string, Waiter<Resolved, S>>();
-  #heartbeatTimer: NodeJS.Timeout | undefined;
-  #watchTimer: NodeJS.Timeout | undefined;
-  /** When the next look is planned, on our monotonic clock. */
-  #watchAt = Infinity;
+  readonly #timer: HeartbeatTimer;
   /** When the server last pushed the end of the holder's lease. */
   #leaseEndPushedAt = -Infinity;
   #isHeartbeatUnderWay = false;
   #isHeartbeatWanted = false;
-  #failures = 0;
   /** The last heartbeat's error; undefined: it was answered. */
   #lastFailure: unknown;
 
-  constructor(commands: LeasingCommands<Resolved, S, L>, events: WaitingEvents<Resolved, S>, name: string) {
+  constructor(commands: LeaseCommands<Resolved, S>, events: WaitingEvents<Resolved, S>, name: string) {
     this.#commands = commands;
     this.#events = events;
     this.#name = name;
     this.#loop = `waiting for ${name}`;
+    this.#timer = new HeartbeatTimer(commands.context.inbox, () => this.heartbeatNow());
   }
 
   /** Waits, once queued; settles with a grant, or with the reason why not. */
-  wait(subscription: Subscription, resolved: Resolved, deadline: Deadline, reply: NotGranted<S>): Promise<Grant> {
-    const waiter = new Waiter<Resolved, S>(subscription, resolved, deadline, reply);
-    this.#waiters.set(waiter.token, waiter);
+  wait(
+    request: LeaseRequest<Resolved>,
+    subscription: Subscription,
+    deadline: Deadline,
+    reply: NotGranted<S>,
+  ): Promise<Grant<Resolved>> {
+    const waiter = new Waiter<Resolved, S>(subscription, request, deadline, reply);
+    this.#waiters.set(request.token, waiter);
     waiter.start({
       pushed: (payload) => this.#pushed(waiter, payload),
-      timedOut: () => this.#timedOut(waiter),
-      aborted: () => this.#abandon(waiter, resolved.signal?.reason),
+      timedOut: () => this.#abandon(waiter, this.#commands.kind.timeoutError(request, waiter.seen, this.#outage)),
+      aborted: () => this.#abandon(waiter, request.resolved.signal?.reason),
     });
     // It may have been granted by a push that came before, or given up.
     if (!waiter.isSettled) this.#queued(waiter, reply);
@@ -81,7 +73,7 @@ export class Waiters<Resolved extends ResolvedAcquire, S extends Seen, L extends
   }
 
   /** Rejects everybody. */
-  reject(error: KitError): void {
+  reject(error: unknown): void {
     for (const waiter of [...this.#waiters.values()]) this.#abandon(waiter, error);
   }
 
@@ -92,7 +84,7 @@ export class Waiters<Resolved extends ResolvedAcquire, S extends Seen, L extends
     this.#commands.context.inbox.start();
     this.#commands.context.inbox.checkSoon();
     this.#watch(reply.msLeft, reply.position);
-    if (!this.#heartbeatTimer) this.#scheduleHeartbeat();
+    this.#timer.start();
     // The inbox opened or closed while the command was under way: only a heartbeat sends the change to the server.
     if (subscription.channel !== this.#commands.inbox) this.heartbeatNow();
     // Last, since a listener may close the object.
@@ -100,26 +92,26 @@ export class Waiters<Resolved extends ResolvedAcquire, S extends Seen, L extends
   }
 
   #pushed(waiter: Waiter<Resolved, S>, payload: string): void {
-    const [kind, leaseEnd = "", grantMs = "", proof = ""] = payload.split("\t");
-    if (kind === "head") {
+    const [message, leaseEnd = "", grantMs = "", fencingToken = ""] = payload.split("\t");
+    if (message === "head") {
       this.#watchUntil(Number(leaseEnd));
       return;
     }
+    const { request } = waiter;
     const receivedAt = performance.now();
     const earliest = this.#commands.clockOf(this.#name).earliest(Number(leaseEnd));
     const grantedMs = Number(grantMs);
     const deadlineAt = earliest === undefined ? 0 : Math.min(earliest, receivedAt + lowerBoundMs(grantedMs));
-    if (deadlineAt - receivedAt >= leastGrantMs) this.#grant(waiter, proof, grantedMs, deadlineAt);
+    if (deadlineAt - receivedAt >= leastGrantMs) this.#grant(waiter, { request, fencingToken, grantedMs, deadlineAt });
     // The rest of the lease is unknown, or short: a heartbeat finds the state, once the server has replied to the acquire.
     else if (waiter.isQueued) this.heartbeatNow();
     else waiter.hasDoubt = true;
   }
 
   /** Returns whether the grant could be used: one that is over when its message arrives is requested again. */
-  #grant(waiter: Waiter<Resolved, S>, proof: string, grantedMs: number, deadlineAt: number): boolean {
-    if (deadlineAt <= performance.now()) return false;
-    const { token } = waiter;
-    if (waiter.grant({ name: this.#name, token, proof, grantedMs, deadlineAt })) this.#remove(waiter);
+  #grant(waiter: Waiter<Resolved, S>, grant: Grant<Resolved>): boolean {
+    if (grant.deadlineAt <= performance.now()) return false;
+    if (waiter.grant(grant)) this.#remove(waiter);
     return true;
   }
 
@@ -127,39 +119,29 @@ export class Waiters<Resolved extends ResolvedAcquire, S extends Seen, L extends
   #abandon(waiter: Waiter<Resolved, S>, reason: unknown): void {
     if (!waiter.abandon(reason)) return;
     this.#remove(waiter);
-    this.#cancel(waiter);
+    this.#commands.cancel(waiter.request);
   }
 
-  #timedOut(waiter: Waiter<Resolved, S>): void {
-    const { resolved, seen } = waiter;
-    this.#abandon(waiter, this.#commands.timeoutError(this.#name, resolved, seen, this.#outage));
-  }
-
-  #cancel({ token, resolved }: Waiter<Resolved, S>): void {
-    this.#commands.cancel(this.#name, token, resolved);
-  }
-
-  #remove({ token, subscription, resolved }: Waiter<Resolved, S>): void {
-    this.#events.left(this.#name, subscription, resolved);
-    this.#waiters.delete(token);
-    this.#commands.outage.ended(token);
+  #remove({ request, subscription }: Waiter<Resolved, S>): void {
+    this.#events.left(request, subscription);
+    this.#waiters.delete(request.token);
+    this.#commands.outage.ended(request.token);
     if (this.#waiters.size > 0) return;
     this.#commands.outage.ended(this.#loop);
-    clearTimeout(this.#heartbeatTimer);
-    this.#unwatch();
-    this.#heartbeatTimer = undefined;
+    this.#timer.stop();
     this.#events.empty(this.#name);
   }
 
   /** The server has no record of this waiter: it lost its data, or a grant expired before its message arrived. */
   async #requeue(waiter: Waiter<Resolved, S>): Promise<void> {
     if (waiter.isSettled) return;
+    const { token } = waiter.request;
     waiter.isQueued = false;
     this.#events.requeued(this.#name);
     for (let failures = 0; !waiter.isSettled;)
       try {
         if (await this.#enqueue(waiter)) {
-          this.#commands.outage.worked(waiter.token);
+          this.#commands.outage.worked(token);
           return;
         }
       } catch (error) {
@@ -168,30 +150,27 @@ export class Waiters<Resolved extends ResolvedAcquire, S extends Seen, L extends
           return;
         }
         // Once queued, a wait survives outages.
-        if (!waiter.isSettled) this.#commands.outage.failed(waiter.token, this.#commands.errorOf(error));
+        if (!waiter.isSettled) this.#commands.outage.failed(token, this.#commands.errorOf(error));
         await pause(Math.min(1_000, 50 * 2 ** Math.min(failures++, 5)) * (0.5 + Math.random()));
       }
   }
 
-  /** Returns whether that was an answer. */
+  /** Returns whether that was a usable reply. */
   async #enqueue(waiter: Waiter<Resolved, S>): Promise<boolean> {
-    const { token, resolved, subscription } = waiter;
-    const { deadlineMs } = this.#commands.settings;
-    const sentAt = performance.now();
-    const isWanted = (): boolean => !waiter.isSettled;
+    const { request, subscription } = waiter;
+    const { kind, settings } = this.#commands;
     subscription.channel = this.#commands.inbox;
-    const attempt = { sentAt, deadlineMs, isWanted };
-    const reply = await this.#commands.acquire(this.#name, token, resolved, subscription.channel, attempt);
+    const isWanted = (): boolean => !waiter.isSettled;
+    const attempt = this.#commands.attempt(request, subscription.channel, settings.deadlineMs, { isWanted });
+    const reply = await this.#commands.settle(request, attempt, kind.acquire(request, attempt));
     if (waiter.isSettled) {
       // Too late for the caller who gave up. One who was granted by push meanwhile has the lease in use.
-      if (waiter.isAbandoned && (reply.state === "granted" || reply.state === "queued")) this.#cancel(waiter);
+      if (waiter.isAbandoned && (reply.state === "granted" || reply.state === "queued")) this.#commands.cancel(request);
       return true;
     }
     switch (reply.state) {
-      case "granted": {
-        const { proof, msLeft = firstTermMs(resolved) } = reply;
-        return this.#grant(waiter, proof, msLeft, sentAt + lowerBoundMs(msLeft));
-      }
+      case "granted":
+        return this.#grant(waiter, grantOf(request, reply, attempt.sentAt));
       case "queued":
         waiter.isQueued = true;
         waiter.seen = reply;
@@ -199,10 +178,10 @@ export class Waiters<Resolved extends ResolvedAcquire, S extends Seen, L extends
         if (waiter.hasDoubt) this.heartbeatNow();
         return true;
       case "full":
-        this.#abandon(waiter, this.#commands.queueFullError(this.#name));
+        this.#abandon(waiter, kind.queueFullError(this.#name));
         return true;
       default:
-        // Held and not queued cannot be (we asked to be queued); late: our picture of the server's clock was wrong.
+        // Held and not queued cannot be (the attempt has an inbox); late: our estimate of the server's clock was wrong.
         return false;
     }
   }
@@ -225,39 +204,8 @@ export class Waiters<Resolved extends ResolvedAcquire, S extends Seen, L extends
     else this.#watch(Math.max(0, leaseEnd - now), 0);
   }
 
-  /**
-   * Looks again when the holder's lease is over, unless that is planned for an earlier instant; -1: it has no end; -2:
-   * nobody holds it, and no waiter could be notified.
-   */
   #watch(msLeft: number, position: number): void {
-    if (this.#waiters.size === 0 || msLeft === -1) return;
-    const { inbox } = this.#commands.context;
-    const isPolling = msLeft < 0 || !inbox.isOpen;
-    const everyMs = inbox.isOpening ? openingPollMs : pollMs;
-    const wait = isPolling ? Math.min(Math.max(msLeft, 0), everyMs) * (0.5 + Math.random()) : msLeft;
-    const at = performance.now() + wait + 1 + Math.min(position * watchStepMs, watchStepsMs);
-    if (at >= this.#watchAt) return;
-    this.#unwatch();
-    this.#watchAt = at;
-    this.#watchTimer = setTimeout(
-      () => {
-        this.#watchAt = Infinity;
-        this.heartbeatNow();
-      },
-      Math.min(at - performance.now(), 2 ** 31 - 1),
-    );
-  }
-
-  #unwatch(): void {
-    clearTimeout(this.#watchTimer);
-    this.#watchAt = Infinity;
-  }
-
-  #scheduleHeartbeat(): void {
-    clearTimeout(this.#heartbeatTimer);
-    const wait =
-      this.#failures === 0 ? heartbeatMs * (0.8 + 0.4 * Math.random()) : Math.min(1_000, 50 * 2 ** this.#failures);
-    this.#heartbeatTimer = setTimeout(() => this.heartbeatNow(), wait);
+    if (this.#waiters.size > 0) this.#timer.watch(msLeft, position);
   }
 
   async #heartbeat(): Promise<void> {
@@ -272,38 +220,36 @@ export class Waiters<Resolved extends ResolvedAcquire, S extends Seen, L extends
       }
     } finally {
       this.#isHeartbeatUnderWay = false;
-      if (this.#waiters.size > 0) this.#scheduleHeartbeat();
+      if (this.#waiters.size > 0) this.#timer.restart();
     }
   }
 
-  async #sendHeartbeat(asked: readonly Waiter<Resolved, S>[], isFirst: boolean): Promise<void> {
+  async #sendHeartbeat(waiters: readonly Waiter<Resolved, S>[], isFirst: boolean): Promise<void> {
     const sentAt = performance.now();
     try {
-      const reply = await this.#commands.heartbeat(this.#name, asked);
-      this.#failures = 0;
+      const requests = waiters.map(({ request }) => request);
+      const reply = await this.#commands.heartbeat(this.#name, requests);
+      this.#timer.answered(true);
       this.#lastFailure = undefined;
       this.#commands.outage.worked(this.#loop);
       let first = Infinity;
-      for (const [index, waiter] of asked.entries()) {
+      for (const [index, waiter] of waiters.entries()) {
         const state = reply.states[index] ?? "unknown";
-        if (state === "unknown") void this.#requeue(waiter);
-        else if (typeof state === "number") {
+        if (typeof state === "number") {
           waiter.seen = reply;
           const waitedMs = waiter.longWaitMs();
           if (waitedMs !== undefined) this.#events.stillWaiting(this.#name, state, reply, waitedMs);
           first = Math.min(first, state);
-        } else {
-          const { proof, msLeft } = state;
-          if (!this.#grant(waiter, proof, msLeft, sentAt + lowerBoundMs(msLeft))) void this.#requeue(waiter);
-        }
+        } else if (state === "unknown" || !this.#grant(waiter, grantOf(waiter.request, state, sentAt)))
+          void this.#requeue(waiter);
       }
-      // The newest truth about the holder, also when it moves the look to later; a push may be newer still.
-      if (isFirst && this.#leaseEndPushedAt < sentAt) this.#unwatch();
+      // The newest state of the holder, also when it moves the look to later; a push may be newer still.
+      if (isFirst && this.#leaseEndPushedAt < sentAt) this.#timer.unwatch();
       if (first < Infinity) this.#watch(reply.msLeft, first);
     } catch (error) {
-      this.#failures = Math.min(this.#failures + 1, 5);
+      this.#timer.answered(false);
       this.#lastFailure = error;
-      if (KitError.is(error) && !error.retryable) for (const waiter of asked) this.#abandon(waiter, error);
+      if (KitError.is(error) && !error.retryable) for (const waiter of waiters) this.#abandon(waiter, error);
       else if (this.#waiters.size > 0) this.#commands.outage.failed(this.#loop, this.#commands.errorOf(error));
     }
   }

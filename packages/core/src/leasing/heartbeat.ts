@@ -1,0 +1,81 @@
+import type { Inbox } from "../toolkit/index.js";
+import { aliveMs } from "./kind.js";
+
+/** A third of the time for which a waiter counts as alive. */
+const heartbeatMs = aliveMs / 3;
+/** How often to poll where nothing can be pushed. */
+const pollMs = 150;
+/** The same while the inbox is being opened; every waiter sends a heartbeat when it is. */
+const openingPollMs = 500;
+/**
+ * A waiter behind the head looks later by its position, so that a dead holder wakes the head and then, one by one, the others:
+ * those before it may be dead, too.
+ */
+const watchStepMs = 5;
+const watchStepsMs = 100;
+const longestTimerMs = 2 ** 31 - 1;
+
+/** When the waiters of one name send their next heartbeat: about every five seconds, and when the holder's lease is over. */
+export class HeartbeatTimer {
+  readonly #inbox: Inbox;
+  readonly #beat: () => void;
+  #regular: NodeJS.Timeout | undefined;
+  #watch: NodeJS.Timeout | undefined;
+  /** When the watch ends, on our monotonic clock. */
+  #watchAt = Infinity;
+  #failures = 0;
+
+  constructor(inbox: Inbox, beat: () => void) {
+    this.#inbox = inbox;
+    this.#beat = beat;
+  }
+
+  /** The next regular one, unless it is planned. */
+  start(): void {
+    if (!this.#regular) this.restart();
+  }
+
+  /** The next regular one, counted from now; sooner while heartbeats fail. */
+  restart(): void {
+    clearTimeout(this.#regular);
+    const wait =
+      this.#failures === 0 ? heartbeatMs * (0.8 + 0.4 * Math.random()) : Math.min(1_000, 50 * 2 ** this.#failures);
+    this.#regular = setTimeout(this.#beat, wait);
+  }
+
+  /** The server answered the last one, or not. */
+  answered(isAnswered: boolean): void {
+    this.#failures = isAnswered ? 0 : Math.min(this.#failures + 1, 5);
+  }
+
+  /**
+   * Another when the holder's lease is over, unless that is planned for an earlier instant; -1: it has no end; -2: nobody
+   * holds it, and no waiter could be notified.
+   */
+  watch(msLeft: number, position: number): void {
+    if (msLeft === -1) return;
+    const isPolling = msLeft < 0 || !this.#inbox.isOpen;
+    const everyMs = this.#inbox.isOpening ? openingPollMs : pollMs;
+    const wait = isPolling ? Math.min(Math.max(msLeft, 0), everyMs) * (0.5 + Math.random()) : msLeft;
+    const at = performance.now() + wait + 1 + Math.min(position * watchStepMs, watchStepsMs);
+    if (at >= this.#watchAt) return;
+    this.unwatch();
+    this.#watchAt = at;
+    const look = (): void => {
+      this.#watchAt = Infinity;
+      this.#beat();
+    };
+    this.#watch = setTimeout(look, Math.min(at - performance.now(), longestTimerMs));
+  }
+
+  unwatch(): void {
+    clearTimeout(this.#watch);
+    this.#watchAt = Infinity;
+  }
+
+  stop(): void {
+    clearTimeout(this.#regular);
+    this.#regular = undefined;
+    this.unwatch();
+  }
+}

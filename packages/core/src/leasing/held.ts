@@ -1,0 +1,279 @@
+import { type KitError, KitKeyTypeError } from "../index.js";
+import { type ExpiryScheduler, type ScheduledLease, traced, withCaller } from "../toolkit/index.js";
+import type { LeaseCommands } from "./commands.js";
+import type { LossReason } from "./errors.js";
+import type { Grant } from "./grant.js";
+import type { LeaseRequest, RenewState, Seen } from "./kind.js";
+import type { ResolvedAcquire } from "./options.js";
+import { LeaseTerm } from "./term.js";
+
+/** The outcome of a release: given back by this call, or no longer ours to give back. */
+export type ReleaseOutcome = "released" | "not-held";
+
+/** What the leases of one object have in common. */
+export interface LeaseHolder<Resolved extends ResolvedAcquire = ResolvedAcquire> {
+  readonly commands: LeaseCommands<Resolved, Seen>;
+  readonly expiry: ExpiryScheduler;
+  /** Leases of all objects of a package on one client are renewed together, on a Cluster those of a slot. */
+  readonly group: string;
+  /** The lease is no longer held, for whatever reason; called before the others. */
+  ended(lease: HeldLease<Resolved>): void;
+  released(lease: HeldLease<Resolved>): void;
+  lost(lease: HeldLease<Resolved>, reason: LossReason): void;
+  /** Another handle holds it from now on. */
+  handedOver(lease: HeldLease<Resolved>): void;
+}
+
+/**
+ * One lease that the server has granted: its state, its renewals and its release. The caller has a {@link Lease}, which shows
+ * nothing of this.
+ *
+ * The states: held → released, handed over or lost, once. What arrives later changes nothing.
+ */
+export class HeldLease<Resolved extends ResolvedAcquire = ResolvedAcquire> implements ScheduledLease {
+  readonly request: LeaseRequest<Resolved>;
+  readonly fencingToken: string;
+  readonly term: LeaseTerm;
+  readonly group: string;
+  heapIndex: number = -1;
+  readonly #holder: LeaseHolder<Resolved>;
+  /** The key that says who holds it. */
+  readonly #key: string;
+  /** The operation id of its releases. */
+  readonly #op: string;
+  #state: "held" | "released" | "handed-over" | "lost" = "held";
+  #loss: KitError | undefined;
+  #controller: AbortController | undefined;
+  #releasing: Promise<ReleaseOutcome> | undefined;
+  /** Whether a release was not answered: it may have ended well. */
+  #mayBeReleased = false;
+
+  /** `op`: where another object may hold and release the same token, an id of its own. */
+  constructor(holder: LeaseHolder<Resolved>, grant: Grant<Resolved>, op: string = grant.request.token) {
+    const { commands, expiry, group } = holder;
+    this.request = grant.request;
+    this.fencingToken = grant.fencingToken;
+    this.#key = commands.kind.keyOf(grant.request.name);
+    this.group = group + commands.context.groupOf(this.#key);
+    this.#holder = holder;
+    this.#op = op;
+    this.term = new LeaseTerm(grant);
+    expiry.add(this);
+  }
+
+  get what(): string {
+    return this.#holder.commands.kind.what;
+  }
+
+  get state(): "held" | "released" | "handed-over" | "lost" {
+    return this.#state;
+  }
+
+  get remainingMs(): number {
+    return this.#state === "held" ? this.term.remainingMs : 0;
+  }
+
+  /** Aborts when the lease is lost, with the error of the loss as its reason. */
+  get signal(): AbortSignal {
+    if (!this.#controller) {
+      this.#controller = new AbortController();
+      if (this.#loss) this.#controller.abort(this.#loss);
+    }
+    return this.#controller.signal;
+  }
+
+  /** @throws the error of its loss, or of its end. */
+  assertHeld(): void {
+    if (this.#state === "held" && performance.now() >= this.term.deadlineAt) this.lapse();
+    if (this.#state === "held") return;
+    throw withCaller(this.#loss ?? this.#error(this.#state === "lost" ? "expired" : this.#state));
+  }
+
+  /** Makes it last `leaseMs` from now; of renewals later on, too. */
+  async extend(leaseMs: number): Promise<void> {
+    this.assertHeld();
+    this.term.extending(leaseMs);
+    this.#holder.expiry.changed(this);
+    const [state] = await this.#renew([this], this.#holder.commands.settings.deadlineMs, leaseMs);
+    if (state === "corrupt") throw this.#corrupt();
+    this.term.isShortening = false;
+    this.assertHeld();
+  }
+
+  stopRenewal(): void {
+    this.term.stopRenewal();
+    this.#holder.expiry.changed(this);
+  }
+
+  /** From now on another handle holds it. */
+  handOver(): void {
+    this.#end("handed-over");
+    this.#holder.handedOver(this);
+  }
+
+  /** Resolves with the same each time; after a rejection a further call tries again. */
+  release(): Promise<ReleaseOutcome> {
+    if (this.#state === "lost" || this.#state === "handed-over") return Promise.resolve("not-held");
+    if (this.#state === "held") this.#end("released");
+    const { name } = this.request;
+    const { fencingToken } = this;
+    this.#releasing ??= traced(
+      `${this.what}.release`,
+      () => (fencingToken === "" ? { name } : { name, fencingToken }),
+      () => this.#release(),
+    );
+    return this.#releasing;
+  }
+
+  /** @throws as `assertHeld`, after a release that found another holder, or none, in its place. */
+  assertReleased(outcome: ReleaseOutcome | undefined): void {
+    if (outcome !== "not-held" || this.#state === "handed-over") return;
+    throw withCaller(this.#loss ?? this.#error("expired"));
+  }
+
+  /** Ends it without a release: the server does not hold it any more, or it must not be used here any more. */
+  lose(reason: LossReason): void {
+    if (this.#state !== "held") return;
+    this.#end("lost");
+    this.#loss = this.#error(reason);
+    this.#controller?.abort(this.#loss);
+    // A record left on the server is of no use to us, and in the way of others.
+    if (reason === "deadline" || reason === "closed" || reason === "max-hold")
+      this.#holder.commands.cancel(this.request, this.term.leaseMs);
+    this.#holder.lost(this, reason);
+  }
+
+  /** Takes it off the clock. For one that was never given to a caller: it has no end that anyone would notice. */
+  forget(): void {
+    this.#holder.expiry.remove(this);
+    this.#holder.commands.outage.ended(this.request.token);
+    this.#holder.ended(this);
+  }
+
+  // ── for the scheduler ───────────────────────────────────────────────────────────────────────────────────────────
+
+  get deadlineAt(): number {
+    return this.term.deadlineAt;
+  }
+
+  get renewAt(): number {
+    return this.term.renewAt;
+  }
+
+  set renewAt(at: number) {
+    this.term.renewAt = at;
+  }
+
+  get renewSlackMs(): number {
+    return this.term.leaseMs / 10;
+  }
+
+  get isUnattended(): boolean {
+    return this.term.isUnattended;
+  }
+
+  lapse(): void {
+    this.lose(this.term.lapseReason);
+  }
+
+  /** Renews leases of one group, also of other objects. Without a reply each tries again until its own deadline. */
+  renewAll(leases: readonly this[]): void {
+    const { commands } = this.#holder;
+    const patience = Math.max(50, Math.ceil(Math.min(...leases.map(({ remainingMs }) => remainingMs))));
+    this.#renew(leases, Math.min(commands.settings.deadlineMs, patience)).then(
+      (states) => {
+        for (const [index, lease] of leases.entries()) {
+          const { outage } = lease.#holder.commands;
+          if (states[index] === "corrupt") outage.failed(lease.request.token, lease.#corrupt());
+          else outage.worked(lease.request.token);
+        }
+      },
+      (reason: unknown) => {
+        const error = commands.errorOf(reason);
+        for (const lease of leases) {
+          lease.#renewFailed();
+          if (lease.remainingMs > 0) lease.#holder.commands.outage.failed(lease.request.token, error);
+        }
+      },
+    );
+  }
+
+  async #renew(
+    leases: readonly HeldLease<Resolved>[],
+    deadlineMs: number,
+    extendedMs?: number,
+  ): Promise<readonly RenewState[]> {
+    const renewals = leases.map((lease) => ({
+      request: lease.request,
+      key: lease.#key,
+      termMs: lease.term.requestedMs(extendedMs),
+      sign: lease.term.isShortening ? ("=" as const) : ("" as const),
+    }));
+    const sentAt = performance.now();
+    const states = await this.#holder.commands.renew(renewals, deadlineMs);
+    for (const [index, lease] of leases.entries())
+      lease.#renewed(states[index] ?? "corrupt", sentAt, renewals[index]?.termMs ?? 0, extendedMs);
+    return states;
+  }
+
+  /** The server's reply to a renewal that was sent at `sentAt` for `termMs`; an extension changes the length. */
+  #renewed(state: RenewState, sentAt: number, termMs: number, extendedMs: number | undefined): void {
+    if (this.#state !== "held") return;
+    if (state === "extended" && extendedMs !== undefined) this.term.leaseMs = extendedMs;
+    if (state === "gone") this.lose("expired");
+    else if (state === "taken") this.lose("taken");
+    else if (state === "corrupt") this.#renewFailed();
+    else if (termMs > 0) {
+      // The reply itself may have come too late to be good for anything.
+      if (this.term.confirmed(sentAt, termMs)) this.#holder.expiry.changed(this);
+      else this.lapse();
+    }
+  }
+
+  #renewFailed(): void {
+    if (this.#state !== "held") return;
+    this.term.failed();
+    this.#holder.expiry.changed(this);
+  }
+
+  async #release(): Promise<ReleaseOutcome> {
+    const { commands } = this.#holder;
+    const { executor } = commands.context;
+    const { connectionEpoch } = executor;
+    try {
+      const { fencingToken } = this;
+      const state = await commands.release(this.request, { fencingToken, op: this.#op });
+      // Where a reply may have been lost, and it cannot have run out by itself yet, an earlier release by this lease is
+      // taken for what ended it.
+      const isEarly = performance.now() < this.term.deadlineAt;
+      const mayBeOwn = isEarly && (this.#mayBeReleased || executor.connectionEpoch > connectionEpoch);
+      const isReleased = state === "released" || (mayBeOwn && (state === "unaccepted" || state === "not-held"));
+      if (!isReleased) return "not-held";
+      this.#holder.released(this);
+      return "released";
+    } catch (error) {
+      this.#releasing = undefined;
+      this.#mayBeReleased = true;
+      commands.cancel(this.request, this.term.leaseMs);
+      commands.onError(error);
+      throw error;
+    }
+  }
+
+  #end(state: "released" | "handed-over" | "lost"): void {
+    this.#state = state;
+    this.forget();
+  }
+
+  #error(reason: LossReason): KitError {
+    return this.#holder.commands.kind.lostError(this.request.name, reason, this.fencingToken);
+  }
+
+  #corrupt(): KitKeyTypeError {
+    return new KitKeyTypeError(
+      `${this.what}.renew failed: ${this.#key} holds another type of data`,
+      this.#key,
+      undefined,
+    );
+  }
+}

@@ -1,0 +1,99 @@
+import { lowerBoundMs } from "../toolkit/index.js";
+import type { LossReason } from "./errors.js";
+import type { Grant } from "./grant.js";
+
+/** How long one lease lasts, and when it is renewed: instants of our monotonic clock, and nothing that acts on them. */
+export class LeaseTerm {
+  /** The length that each renewal gives the lease. */
+  leaseMs: number;
+  /** When it may have ended. */
+  deadlineAt: number;
+  /** When to renew it; Infinity: not at all, or a renewal is under way. */
+  renewAt: number = Infinity;
+  /** Whether it is renewed until it ends. */
+  isRenewing: boolean;
+  /** Whether a shorter length was requested that the server may not know of. */
+  isShortening: boolean = false;
+  /** When `maxHoldMs` is over. */
+  readonly #holdEndsAt: number;
+  /** Whether the present length is the last that `maxHoldMs` allows. */
+  #isLast = false;
+  #failures = 0;
+
+  constructor({ request: { resolved }, grantedMs, deadlineAt }: Grant) {
+    const now = performance.now();
+    this.leaseMs = resolved.leaseMs;
+    this.isRenewing = resolved.renew;
+    this.#holdEndsAt = resolved.maxHoldMs === undefined ? Infinity : now + resolved.maxHoldMs;
+    this.deadlineAt = Math.min(deadlineAt, this.#holdEndsAt);
+    this.#plan(now, grantedMs);
+  }
+
+  get remainingMs(): number {
+    return Math.max(0, this.deadlineAt - performance.now());
+  }
+
+  /** What is left of `maxHoldMs`, at least the 10 that the option takes; undefined: it has no limit. */
+  get holdMsLeft(): number | undefined {
+    if (this.#holdEndsAt === Infinity) return undefined;
+    return Math.max(10, Math.floor(this.#holdEndsAt - performance.now()));
+  }
+
+  /** Whether it only runs out: nothing renews it any more. */
+  get isUnattended(): boolean {
+    return !this.isRenewing || this.#isLast;
+  }
+
+  /** Why it ended, if it ends at its deadline. */
+  get lapseReason(): LossReason {
+    return this.#isLast ? "max-hold" : this.isRenewing ? "deadline" : "stopped";
+  }
+
+  /**
+   * What a renewal, or an extension, may ask for: the whole length, or what `maxHoldMs` leaves of it; 0 if the server is only
+   * to say whether the lease is still there.
+   */
+  requestedMs(extendedMs?: number): number {
+    if (extendedMs === undefined && this.isUnattended) return 0;
+    return Math.max(1, Math.floor(Math.min(extendedMs ?? this.leaseMs, this.#holdEndsAt - performance.now())));
+  }
+
+  /** A renewal for `termMs` that was sent at `sentAt` was confirmed. Returns whether the reply came before its new end. */
+  confirmed(sentAt: number, termMs: number): boolean {
+    this.#failures = 0;
+    // A shorter length was requested since: it may count already.
+    const sureMs = Math.min(termMs, this.leaseMs);
+    this.deadlineAt = Math.min(sentAt + lowerBoundMs(sureMs), this.#holdEndsAt);
+    if (this.deadlineAt <= performance.now()) return false;
+    this.#plan(sentAt, sureMs);
+    return true;
+  }
+
+  /** A renewal had no usable reply: it is tried again, ever less often, until the deadline decides. */
+  failed(): void {
+    const wait = Math.min(this.leaseMs / 10, 20 * 2 ** Math.min(this.#failures++, 10));
+    this.renewAt = performance.now() + wait * (0.5 + Math.random());
+  }
+
+  /** An extension to `leaseMs` is about to be sent: a shorter length counts from now on, also for renewals that are under way. */
+  extending(leaseMs: number): void {
+    const now = performance.now();
+    this.isShortening ||= leaseMs < this.leaseMs;
+    this.leaseMs = Math.min(this.leaseMs, leaseMs);
+    if (now + lowerBoundMs(leaseMs) >= this.deadlineAt) return;
+    this.deadlineAt = now + lowerBoundMs(leaseMs);
+    this.#plan(now, leaseMs);
+  }
+
+  stopRenewal(): void {
+    this.isRenewing = false;
+    this.renewAt = Infinity;
+  }
+
+  /** A third of the length leaves room for two more tries; near the end of `maxHoldMs` there is nothing left to renew. */
+  #plan(from: number, termMs: number): void {
+    // Lengths are whole milliseconds: up to one of them is missing from the end.
+    this.#isLast = from + termMs + 2 >= this.#holdEndsAt;
+    this.renewAt = this.isRenewing && !this.#isLast ? from + termMs / 3 : Infinity;
+  }
+}
