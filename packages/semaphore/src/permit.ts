@@ -1,4 +1,4 @@
-import { type Grant, Lease, type LeaseKeeper } from "@kit/core/leasing";
+import { type HeldLease, Lease } from "@kit/core/leasing";
 import type { ResolvedPermit } from "./options.js";
 
 /**
@@ -11,23 +11,18 @@ import type { ResolvedPermit } from "./options.js";
  * The states: held → released (by `release()`), held → handed over (by `handOver()`), or held → lost (once, with a
  * reason). There is no way back.
  */
-export class Permit extends Lease<ResolvedPermit> {
+export class Permit extends Lease {
   /** How many units of the semaphore's limit it uses. */
   readonly weight: number;
   /** The tenant on whose account it is; null outside of groups. */
   readonly tenant: string | null;
 
   /** @internal */
-  constructor(
-    keeper: LeaseKeeper<Lease<ResolvedPermit>>,
-    group: string,
-    key: string,
-    resolved: ResolvedPermit,
-    grant: Grant,
-  ) {
-    super(keeper, group, key, resolved, grant);
-    this.weight = resolved.weight;
-    this.tenant = resolved.tenant ?? null;
+  constructor(held: HeldLease<ResolvedPermit>) {
+    super(held);
+    const { weight, tenant = null } = held.request.resolved;
+    this.weight = weight;
+    this.tenant = tenant;
   }
 
   protected override particulars(): object {

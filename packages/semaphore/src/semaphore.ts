@@ -1,7 +1,8 @@
 import type { KitError, RedisLike } from "@kit/core";
-import { type CloseOptions, closeTimeoutMs, TypedEmitter, watchEviction } from "@kit/core/toolkit";
-import { Leaser, type LossReason, parseLease } from "@kit/core/leasing";
+import { attach, type CloseOptions, closeTimeoutMs, TypedEmitter, watchEviction } from "@kit/core/toolkit";
+import { Leaser, type LeaseRequest, type LossReason, parseLease } from "@kit/core/leasing";
 import { SemaphoreCommands } from "./commands.js";
+import { semaphoreKeys } from "./keys.js";
 import {
   type AcquireOptions,
   resolveAcquire,
@@ -22,6 +23,12 @@ import type { Usage } from "./scripts/index.js";
 
 const inspectedEach = 10;
 const noOptions: AcquireOptions = {};
+
+/** What a permit uses, in events. */
+const chargeOf = ({ resolved }: LeaseRequest<ResolvedPermit>): { weight: number; tenant: string | null } => ({
+  weight: resolved.weight,
+  tenant: resolved.tenant ?? null,
+});
 
 /** Events of a semaphore; for tracing use the diagnostics channels `kit:semaphore.*`. */
 export interface SemaphoreEvents {
@@ -112,23 +119,23 @@ export class Semaphore extends TypedEmitter<SemaphoreEvents> implements AsyncDis
     this.name = name;
     this.#settings = semaphoreSettings(options);
     this.#expected = this.#settings;
-    this.#commands = new SemaphoreCommands(redis, name, this.#settings, {
-      error: (error) => this.emit("error", error),
-      limits: (stored) => this.#compare(stored),
-    });
-    this.#commands.onUse = watchEviction(
-      this.#commands.context,
-      () => this.hasListeners("evictable"),
-      (policy) => this.emit("evictable", { policy }),
-    );
-    this.#leaser = new Leaser(this.#commands, (...of) => new Permit(...of), {
-      acquired: ({ weight, tenant }, waitedMs) => this.emit("acquired", { weight, tenant, waitedMs }),
+    const keys = semaphoreKeys(this.#settings.prefix, name);
+    const context = attach(redis, this.#settings);
+    this.#commands = new SemaphoreCommands(context, keys, this.#settings, (stored) => this.#compare(stored));
+    this.#leaser = new Leaser(context, this.#commands, this.#settings, (held) => new Permit(held), {
+      acquired: ({ request }, waitedMs) => this.emit("acquired", { ...chargeOf(request), waitedMs }),
       queued: (_name, { position, used, permits }) => this.emit("waiting", { position, used, permits }),
       requeued: () => this.emit("requeued"),
       stillWaiting: (_name, position, { used, permits }, waitedMs) =>
         this.emit("stillWaiting", { position, used, permits, waitedMs }),
-      released: ({ weight, tenant }) => this.emit("released", { weight, tenant }),
-      lost: ({ weight, tenant }, reason) => this.emit("lost", { weight, tenant, reason }),
+      released: ({ request }) => this.emit("released", chargeOf(request)),
+      lost: ({ request }, reason) => this.emit("lost", { ...chargeOf(request), reason }),
+      error: (error) => this.emit("error", error),
+      used: watchEviction(
+        context,
+        () => this.hasListeners("evictable"),
+        (policy) => this.emit("evictable", { policy }),
+      ),
     });
   }
 
@@ -193,7 +200,7 @@ export class Semaphore extends TypedEmitter<SemaphoreEvents> implements AsyncDis
    * @throws all that {@link acquire} throws but SemaphoreTimeoutError and SemaphoreQueueFullError.
    */
   async tryAcquire(options: TryOptions = {}): Promise<Permit | null> {
-    return await this.#leaser.try(this.name, resolveTry(options, this.#settings));
+    return await this.#leaser.acquire(this.name, resolveTry(options, this.#settings), () => null);
   }
 
   /**
@@ -223,7 +230,7 @@ export class Semaphore extends TypedEmitter<SemaphoreEvents> implements AsyncDis
     const wanted = { permits, permitsPerTenant: permitsPerTenant ?? undefined };
     this.#expected = wanted;
     try {
-      await this.#commands.resize(changed);
+      await this.#commands.resize(this.name, changed, this.#leaser.commands.shared);
     } catch (error) {
       if (this.#expected === wanted) this.#expected = before;
       throw error;

@@ -54,12 +54,18 @@ const guarded = async (options: Partial<SemaphoreOptions> = {}) => {
 };
 const tenant = "a";
 
-it("a permit that is logged does not show its token", async () => {
+it("a permit that is logged shows what is its caller's, and not its token", async () => {
   const { group } = await guarded();
   const permit = await group.acquire({ tenant });
-  expect(permit.token).toMatch(/^[\da-f-]{36}$/);
-  const logged = inspect(permit, { depth: 9, showHidden: true }) + JSON.stringify(permit);
-  expect(logged).not.toContain(permit.token);
+  const { token, weight, holder, leaseMs } = permit;
+  expect(token).toMatch(/^[\da-f-]{36}$/);
+  await permit.release();
+  const logged = inspect(permit, { depth: 9, showHidden: true, breakLength: Infinity });
+  const shown = { name, weight, tenant, holder, state: "released", leaseMs, remainingMs: 0 };
+  expect(logged).toBe(`Permit ${inspect(shown, { breakLength: Infinity })}`);
+  expect(JSON.parse(JSON.stringify(permit))).toEqual({ name, weight, tenant });
+  // Nothing but the property of that name has it.
+  expect(exposures(permit, [token])).toEqual([".token"]);
 });
 
 describe("neither password nor token nor stored text is shown by any error, event or trace", () => {

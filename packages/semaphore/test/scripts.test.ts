@@ -155,7 +155,7 @@ describe("acquire", () => {
       state: "granted",
       now: expect.any(Number),
       msLeft: 5_000,
-      proof: "",
+      fencingToken: "",
       limits: { permits: 2, permitsPerTenant: undefined },
     });
     const { permits, ...rest } = await state();
@@ -176,7 +176,7 @@ describe("acquire", () => {
   it("takes a permit of one that is in use, with nothing to say about the limits", async () => {
     await acquire("a");
     const reply = await acquire("b", { weight: 1, leaseMs: 60_000 });
-    expect(reply).toEqual({ state: "granted", now: expect.any(Number), msLeft: undefined, proof: "" });
+    expect(reply).toEqual({ state: "granted", now: expect.any(Number), msLeft: undefined, fencingToken: "" });
     const { permits, ...rest } = await state();
     expect(await held()).toEqual(["a|1||A", "b|1||B"]);
     expect(permits.ttl).toEqual(about(121_000));
@@ -690,7 +690,7 @@ describe("heartbeat", () => {
 
   it("tells who has a permit that it has", async () => {
     await fill();
-    expect((await heartbeat("a", "c")).states).toEqual([{ msLeft: about(5_000), proof: "" }, "unknown"]);
+    expect((await heartbeat("a", "c")).states).toEqual([{ msLeft: about(5_000), fencingToken: "" }, "unknown"]);
   });
 
   it("grants to all who fit of those who ask, and says so", async () => {
@@ -698,7 +698,7 @@ describe("heartbeat", () => {
     for (const token of ["c", "d", "e"]) await queue(token);
     await expire("a");
     await expire("b");
-    const granted = { msLeft: 2_000, proof: "" };
+    const granted = { msLeft: 2_000, fencingToken: "" };
     expect((await heartbeat("e", "d", "c")).states).toEqual([0, granted, granted]);
     expect([await held(), await waiting()]).toEqual([["c|1||C", "d|1||D"], ["e"]]);
   });
@@ -707,9 +707,9 @@ describe("heartbeat", () => {
     await fill();
     for (const token of ["c", "d"]) await queue(token);
     await expire("a");
-    expect((await heartbeat("d")).states).toEqual([{ msLeft: 2_000, proof: "" }]);
+    expect((await heartbeat("d")).states).toEqual([{ msLeft: 2_000, fencingToken: "" }]);
     await expire("b");
-    expect((await heartbeat("c")).states).toEqual([{ msLeft: 2_000, proof: "" }]);
+    expect((await heartbeat("c")).states).toEqual([{ msLeft: 2_000, fencingToken: "" }]);
   });
 
   it("says when the next permit ends, or that there is none", async () => {
@@ -1006,7 +1006,9 @@ describe("hostile holders and tenants", () => {
     expect((await renew([keys.permits, permitRecordOf("a", recorded), 9_000])).states).toEqual(["extended"]);
     expect(await release("a", recorded)).toBe("released");
     expect(await held()).toEqual([permitRecordOf("b", recorded)]);
-    expect((await heartbeatOf([permitRecordOf("b", recorded)])).states).toEqual([{ msLeft: about(2_000), proof: "" }]);
+    expect((await heartbeatOf([permitRecordOf("b", recorded)])).states).toEqual([
+      { msLeft: about(2_000), fencingToken: "" },
+    ]);
     expect(await release("b", recorded)).toBe("released");
     expect(await usage()).toEqual({});
   });
@@ -1107,7 +1109,7 @@ describe("a server at maxmemory", () => {
     await db.config("SET", "maxmemory", "0");
     await expire("a");
     await full();
-    expect((await heartbeat("c")).states).toEqual([{ msLeft: 2_000, proof: "" }]);
+    expect((await heartbeat("c")).states).toEqual([{ msLeft: 2_000, fencingToken: "" }]);
   });
 });
 
@@ -1138,8 +1140,8 @@ describe("a server that has evicted one key", () => {
     await begin(channel);
     await db.del(keys.permits);
     expect((await beatAll(channel)).states).toEqual([
-      { msLeft: 2_000, proof: "" },
-      { msLeft: 2_000, proof: "" },
+      { msLeft: 2_000, fencingToken: "" },
+      { msLeft: 2_000, fencingToken: "" },
     ]);
     expect([await tokens(), await usage(), (await look()).used]).toEqual([["x3", "z1"], { "u:x": "1", "u:z": "1" }, 2]);
     expect(await release("x1", { tenant: "x", weight: 2, holder: "X1" })).toBe("not-held");

@@ -41,13 +41,13 @@ export interface TooHeavy extends Limits {
 }
 
 const decodeAcquire = (raw: unknown): Limited<AcquireReply<Usage>> | TooHeavy => {
-  if (!Array.isArray(raw)) return { state: "granted", now: Number(raw), msLeft: undefined, proof: "" };
+  if (!Array.isArray(raw)) return { state: "granted", now: Number(raw), msLeft: undefined, fencingToken: "" };
   const [code, now, msLeft, permits, perTenant, used, position] = raw.map(Number);
   const at = Number(now);
   if (code === 4) return { state: "late", now: at };
   const limits = limitsOf(permits, perTenant);
   if (code === 5) return { state: "too-heavy", now: at, ...limits };
-  if (code === 1) return { state: "granted", now: at, msLeft: Number(msLeft), proof: "", limits };
+  if (code === 1) return { state: "granted", now: at, msLeft: Number(msLeft), fencingToken: "", limits };
   const state = code === 2 ? "queued" : code === 3 ? "full" : "held";
   return {
     state,
@@ -111,7 +111,7 @@ export const renew: Script<
 const waiterState = (raw: unknown): WaiterState => {
   const state = Number(raw);
   if (state >= 0) return state;
-  return state === -1 ? "unknown" : { msLeft: -2 - state, proof: "" };
+  return state === -1 ? "unknown" : { msLeft: -2 - state, fencingToken: "" };
 };
 
 /** Waiters' sign of life, and what became of them. */
