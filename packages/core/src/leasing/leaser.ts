@@ -264,7 +264,7 @@ export class Leaser<Resolved extends ResolvedAcquire, S extends Seen, L extends 
       const idle = new Promise<void>((resolve) => {
         this.#onNoneHeld = resolve;
       });
-      await inTime(idle, deadline);
+      await inTime(idle, { deadline });
     }
     for (const lease of [...this.#held]) lease.lose("closed");
     this.#cancelled.close();
