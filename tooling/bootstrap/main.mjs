@@ -10,6 +10,7 @@ import { cacheDir, childEnv, readManifest, root, SetupError } from "./repo.mjs";
 import { capture, host, Interrupted, listenForSignals, show, throwIfStopped } from "./run.mjs";
 import { alone, say, step } from "./steps.mjs";
 import { removeResults, sum, tallyLine, tallyOf } from "./tally.mjs";
+import { writeReference } from "./reference/index.mjs";
 import { rehearse } from "./release/rehearse.mjs";
 import { release } from "./release/index.mjs";
 import { version } from "./release/version.mjs";
@@ -26,6 +27,7 @@ const tasks = {
   format: { redis: false, run: (env) => show("prettier", ["--write", "--log-level=warn", "."], { cwd: root, env }) },
   test: { redis: true, run: test },
   verify: { redis: false, run: async (env, args) => (await build(env)) || (await verify(env, args)) },
+  reference: { redis: false, run: reference },
   version: { redis: false, run: newVersions },
   release: { redis: false, run: releaseOrRehearse },
   matrix: {
@@ -138,6 +140,14 @@ async function build(env, args = []) {
   };
   await alone(() => step("build", work, (counts) => (counts && counts[1] === counts[2] ? "up to date" : "done")));
   return 0;
+}
+
+/** @type {Task} */
+async function reference(env) {
+  await build(env); // the comments of options that a package shares with core are in core's types
+  const problems = await writeReference();
+  say(problems.map((problem) => `${problem}\n`).join(""));
+  return problems.length === 0 ? 0 : 1;
 }
 
 /**

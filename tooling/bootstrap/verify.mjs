@@ -8,6 +8,7 @@ import { unpublishedPages } from "./checks/pages.mjs";
 import { measureSizes } from "./checks/sizes.mjs";
 import { supplyProblems } from "./checks/supplies.mjs";
 import { packPackage, publicPackages, repositoryAddress } from "./pack.mjs";
+import { referenceProblems } from "./reference/index.mjs";
 import { root, SetupError } from "./repo.mjs";
 import { capture } from "./run.mjs";
 import { seconds } from "./steps.mjs";
@@ -58,6 +59,10 @@ const checks = {
     if (repositoryAddress() === undefined) return { note: "not asked while there is no `repository`" };
     const lines = unpublishedPages();
     return lines.length === 0 ? {} : { problem: lines.join("\n") };
+  },
+  "reference (the pages that are made from the code)": async () => {
+    const problems = await referenceProblems();
+    return problems.length === 0 ? {} : { problem: problems.join("\n") };
   },
   "links in documents": async () => {
     const broken = brokenLinks(root);

@@ -1,15 +1,23 @@
 import type { KitError, RedisLike } from "@kit/core";
-import { attach, type CloseOptions, closeTimeoutMs, newToken, TypedEmitter, watchEviction } from "@kit/core/toolkit";
-import { type ResolvedAcquire, Leaser, type LeaserSettings, type LossReason, parseLease } from "@kit/core/leasing";
+import {
+  attach,
+  type CloseOptions,
+  closeTimeoutMs,
+  defaultsOf,
+  resolve,
+  TypedEmitter,
+  watchEviction,
+} from "@kit/core/toolkit";
+import { type ResolvedAcquire, Leaser, type LossReason, parseLease } from "@kit/core/leasing";
 import { LockCommands } from "./commands.js";
 import { Lease } from "./lease.js";
 import {
   type AcquireOptions,
-  resolveAcquire,
+  acquireRules,
   type LockOptions,
-  lockSettings,
-  resolveTry,
+  lockRules,
   type TryOptions,
+  tryRules,
 } from "./options.js";
 import type { Held } from "./scripts/index.js";
 
@@ -70,20 +78,19 @@ export interface LockInspection {
  * lock to the first of the queue and notifies it, in one step; nothing polls where pushes are permitted.
  */
 export class Lock extends TypedEmitter<LockEvents> implements AsyncDisposable {
-  readonly #settings: LeaserSettings;
-  /** Of an acquire without options. */
-  readonly #resolved: ResolvedAcquire;
+  /** What an acquire without options has. */
+  readonly #defaults: ResolvedAcquire;
   readonly #commands: LockCommands;
   readonly #leaser: Leaser<ResolvedAcquire, Held, Lease>;
 
   /** Made by this package only. */
   constructor(redis: RedisLike, options: LockOptions) {
     super();
-    this.#settings = lockSettings(options);
-    this.#resolved = resolveAcquire(noOptions, this.#settings);
-    const context = attach(redis, this.#settings);
-    this.#commands = new LockCommands(context, this.#settings);
-    this.#leaser = new Leaser(context, this.#commands, this.#settings, (held) => new Lease(held), {
+    const settings = resolve("options", options, lockRules);
+    this.#defaults = defaultsOf(acquireRules, settings);
+    const context = attach(redis, settings);
+    this.#commands = new LockCommands(context, settings);
+    this.#leaser = new Leaser(context, this.#commands, settings, (held) => new Lease(held), {
       acquired: ({ request: { name }, fencingToken }, waitedMs) =>
         this.emit("acquired", { name, fencingToken, waitedMs }),
       queued: (name, { position, owner }) => this.emit("waiting", { name, position, holder: owner?.holder }),
@@ -167,7 +174,8 @@ export class Lock extends TypedEmitter<LockEvents> implements AsyncDisposable {
    * @throws all that {@link acquire} throws but LockTimeoutError and LockQueueFullError.
    */
   async tryAcquire(name: string, options: TryOptions = {}): Promise<Lease | null> {
-    return await this.#leaser.acquire(name, resolveTry(options, this.#settings), () => null);
+    const resolved = resolve("options", options, tryRules, { ...this.#defaults, waitMs: 0 });
+    return await this.#leaser.acquire(name, resolved, () => null);
   }
 
   /**
@@ -224,7 +232,8 @@ export class Lock extends TypedEmitter<LockEvents> implements AsyncDisposable {
     );
     const { leaseMs, renew, maxHoldMs, holder } = saved;
     // A limit that the text does not name does not apply, whatever this object's own default is.
-    const resolved = resolveAcquire({ leaseMs, renew, maxHoldMs, holder }, { ...this.#settings, maxHoldMs: undefined });
+    const defaults = { ...this.#defaults, maxHoldMs: undefined };
+    const resolved = resolve("options", { leaseMs, renew, maxHoldMs, holder }, acquireRules, defaults);
     return await this.#leaser.resume(saved, resolved, saved.fencingToken);
   }
 
@@ -245,7 +254,7 @@ export class Lock extends TypedEmitter<LockEvents> implements AsyncDisposable {
   }
 
   #termsOf(options: AcquireOptions): ResolvedAcquire {
-    return options === noOptions ? this.#resolved : resolveAcquire(options, this.#settings);
+    return options === noOptions ? this.#defaults : resolve("options", options, acquireRules, this.#defaults);
   }
 }
 

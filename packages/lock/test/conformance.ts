@@ -1,17 +1,10 @@
-import {
-  acquireRules,
-  type Conformance,
-  conforming,
-  leaserRules,
-  leaseRules,
-  signal,
-} from "@tooling/vitest/conformance";
+import { type Conformance, conforming } from "@tooling/vitest/conformance";
 import { expect } from "vitest";
 import { type AcquireOptions, createLock, type Lease, type Lock, type TryOptions } from "../src/index.js";
+import { acquireRules, lockRules, tryRules } from "../src/options.js";
 import { works } from "./harness.js";
 
 const name = "chest";
-const tryRules = { ...leaseRules, signal };
 const hold = (lock: Lock): Promise<Lease> => lock.acquire(name);
 
 /** A lock, for the conformance suites. */
@@ -23,7 +16,7 @@ export const conformance: Conformance = {
     conforming<Lock>({
       what: "a lock",
       make: (client, options) => createLock(client, options),
-      options: leaserRules,
+      options: lockRules,
       uses: (lock) => lock.using("used", () => 1),
       works: (lock) => works(lock, "works"),
       wakes: {

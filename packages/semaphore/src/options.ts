@@ -1,15 +1,25 @@
-import { integerOption, optionsObject, textOption } from "@kit/core/toolkit";
 import {
-  resolveAcquire as resolveBase,
-  type ResolvedAcquire,
-  leaseNames,
+  integer,
+  matching,
+  nullable,
+  required,
+  resolve,
+  type Resolved,
+  type RulesOf,
+  signal,
+  text,
+} from "@kit/core/toolkit";
+import {
   type LeaseOptions,
-  leaserNames,
+  leaseRules,
   type LeaserOptions,
-  leaserSettings,
-  type LeaserSettings,
+  leaserRules,
   type WaitOptions,
+  waitRules,
 } from "@kit/core/leasing";
+
+/** More would not be counted exactly together with weights. */
+const mostPermits = 1_000_000_000;
 
 /** Settings of a semaphore. The lease options among them are defaults for each acquire. */
 export interface SemaphoreOptions extends LeaserOptions {
@@ -27,6 +37,14 @@ export interface SemaphoreOptions extends LeaserOptions {
   readonly permitsPerTenant?: number | undefined;
 }
 
+export const semaphoreRules = {
+  ...leaserRules,
+  permits: required(integer(0, mostPermits)),
+  permitsPerTenant: integer(0, mostPermits),
+} satisfies RulesOf<SemaphoreOptions>;
+
+export type SemaphoreSettings = Resolved<typeof semaphoreRules>;
+
 /** What to take, and for which tenant. */
 interface ClaimOptions {
   /**
@@ -39,6 +57,9 @@ interface ClaimOptions {
   readonly tenant?: string | undefined;
 }
 
+const tenant = matching(text(128), /^\P{Surrogate}+$/u, "to be well-formed text, got half a surrogate pair");
+const claimRules = { weight: integer(1, mostPermits, 1), tenant } satisfies RulesOf<ClaimOptions>;
+
 /** One acquire. */
 export interface AcquireOptions extends LeaseOptions, WaitOptions, ClaimOptions {
   /**
@@ -50,15 +71,32 @@ export interface AcquireOptions extends LeaseOptions, WaitOptions, ClaimOptions 
   readonly priority?: number | undefined;
 }
 
+export const acquireRules = {
+  ...leaseRules,
+  ...claimRules,
+  ...waitRules,
+  priority: integer(-1_000, 1_000, 0),
+} satisfies RulesOf<AcquireOptions>;
+
+export type ResolvedPermit = Resolved<typeof acquireRules>;
+
 /** One try. */
 export type TryOptions = LeaseOptions & ClaimOptions & Pick<AcquireOptions, "signal">;
 
+export const tryRules = { ...leaseRules, ...claimRules, signal } satisfies RulesOf<TryOptions>;
+
 /** The limits that `setPermits()` changes. A limit that is left out stays as it is. */
 export interface NewLimits {
+  /** The limit, by weight: 0 to 1,000,000,000. */
   readonly permits?: number | undefined;
   /** The limit of each tenant: only for an object that was made with one. null: it is no longer a group. */
   readonly permitsPerTenant?: number | null | undefined;
 }
+
+export const limitRules = {
+  permits: integer(0, mostPermits),
+  permitsPerTenant: nullable(integer(0, mostPermits)),
+} satisfies RulesOf<NewLimits>;
 
 /** The options of `inspect()`. */
 export interface InspectOptions {
@@ -70,95 +108,30 @@ export interface InspectOptions {
   readonly tenant?: string | undefined;
 }
 
+export const inspectRules = { tenant } satisfies RulesOf<InspectOptions>;
+
 /** The limits of a semaphore. */
-export interface Limits {
-  readonly permits: number;
-  readonly permitsPerTenant: number | undefined;
-}
+export type Limits = Pick<SemaphoreSettings, "permits" | "permitsPerTenant">;
 
-/** Checked, with every default filled in. */
-export type SemaphoreSettings = LeaserSettings & Limits;
-
-/** Checked, with the semaphore's own settings where nothing else is said. */
-export interface ResolvedPermit extends ResolvedAcquire {
-  readonly weight: number;
-  readonly priority: number;
-  readonly tenant: string | undefined;
-}
-
-const claimNames = ["weight", "tenant"];
-const acquireNames = [...leaseNames, ...claimNames, "waitMs", "signal", "priority"];
-const tryNames = [...leaseNames, ...claimNames, "signal"];
-
-/** More would not be counted exactly together with weights. */
-const mostPermits = 1_000_000_000;
-
-const permitsOption = (permits: number): number => integerOption("permits", permits, 0, mostPermits);
-const perTenantOption = (permits: number | undefined): number | undefined =>
-  permits === undefined ? undefined : integerOption("permitsPerTenant", permits, 0, mostPermits);
-
-/** @throws {TypeError | RangeError} an option is not what it should be. */
-export const semaphoreSettings = (options: SemaphoreOptions): SemaphoreSettings => {
-  const own = optionsObject<SemaphoreOptions>("options", options, [...leaserNames, "permits", "permitsPerTenant"]);
-  const { permits, permitsPerTenant } = own;
-  return {
-    ...leaserSettings(own),
-    permits: permitsOption(permits),
-    permitsPerTenant: perTenantOption(permitsPerTenant),
-  };
-};
-
-const encodable = (tenant: string): string => {
-  try {
-    encodeURIComponent(tenant);
-  } catch {
-    throw new RangeError("Expected `tenant` to be well-formed text, got half a surrogate pair");
-  }
-  return tenant;
-};
-
-const tenantOption = (tenant: string | undefined, isGroup: boolean): string | undefined => {
-  if (isGroup) return encodable(textOption("tenant", tenant, 128));
-  if (tenant !== undefined) throw new TypeError("Expected no `tenant`: this semaphore has no `permitsPerTenant`");
-  return undefined;
-};
-
-const resolvePermit = (options: AcquireOptions, settings: SemaphoreSettings): ResolvedPermit => {
-  const { weight = 1, priority = 0, tenant } = options;
-  return {
-    weight: integerOption("weight", weight, 1, mostPermits),
-    priority: integerOption("priority", priority, -1_000, 1_000),
-    tenant: tenantOption(tenant, settings.permitsPerTenant !== undefined),
-    // Last: V8 takes microseconds to add names to what was spread.
-    ...resolveBase(options, settings),
-  };
-};
-
-/** @throws {TypeError | RangeError} an option is not what it should be. */
-export const resolveAcquire = (options: AcquireOptions, settings: SemaphoreSettings): ResolvedPermit =>
-  resolvePermit(optionsObject<AcquireOptions>("options", options, acquireNames), settings);
-
-/** @throws {TypeError | RangeError} an option is not what it should be. */
-export const resolveTry = (options: TryOptions, settings: SemaphoreSettings): ResolvedPermit =>
-  // Onto the copy, which has no prototype.
-  resolvePermit(Object.assign(optionsObject<AcquireOptions>("options", options, tryNames), { waitMs: 0 }), settings);
-
-/** @throws {TypeError | RangeError} an option is not what it should be. */
-export const inspectedTenant = (options: InspectOptions): string | undefined => {
-  const { tenant } = optionsObject<InspectOptions>("options", options, ["tenant"]);
-  return tenant === undefined ? undefined : tenantOption(tenant, true);
+/**
+ * The same, if it names a tenant where it is needed.
+ *
+ * @throws {TypeError} a group needs a tenant, and no other semaphore takes one.
+ */
+export const forTenant = (permit: ResolvedPermit, { permitsPerTenant }: SemaphoreSettings): ResolvedPermit => {
+  if (permitsPerTenant !== undefined) tenant.check("tenant", permit.tenant as string);
+  else if (permit.tenant !== undefined)
+    throw new TypeError("Expected no `tenant`: this semaphore has no `permitsPerTenant`");
+  return permit;
 };
 
 /** @throws {TypeError | RangeError} a limit is not what it should be. */
 export const newLimits = (limits: number | NewLimits, settings: SemaphoreSettings): NewLimits => {
-  if (typeof limits === "number") return { permits: permitsOption(limits) };
-  const { permits, permitsPerTenant } = optionsObject<NewLimits>("limits", limits, ["permits", "permitsPerTenant"]);
+  const changed = resolve("limits", typeof limits === "number" ? { permits: limits } : limits, limitRules);
+  const { permits, permitsPerTenant } = changed;
   if (permits === undefined && permitsPerTenant === undefined)
     throw new TypeError("Expected `limits` to be a number, or an object with `permits` or `permitsPerTenant`");
   if (typeof permitsPerTenant === "number" && settings.permitsPerTenant === undefined)
     throw new TypeError("Expected no `permitsPerTenant`: this semaphore was made without");
-  return {
-    permits: permits === undefined ? undefined : permitsOption(permits),
-    permitsPerTenant: permitsPerTenant === null ? null : perTenantOption(permitsPerTenant),
-  };
+  return changed;
 };

@@ -1,22 +1,31 @@
 import type { KitError, RedisLike } from "@kit/core";
-import { attach, type CloseOptions, closeTimeoutMs, TypedEmitter, watchEviction } from "@kit/core/toolkit";
+import {
+  attach,
+  type CloseOptions,
+  closeTimeoutMs,
+  defaultsOf,
+  resolve,
+  TypedEmitter,
+  watchEviction,
+} from "@kit/core/toolkit";
 import { Leaser, type LeaseRequest, type LossReason, parseLease } from "@kit/core/leasing";
 import { SemaphoreCommands } from "./commands.js";
 import { semaphoreKeys } from "./keys.js";
 import {
   type AcquireOptions,
-  resolveAcquire,
-  inspectedTenant,
+  acquireRules,
+  forTenant,
   type InspectOptions,
+  inspectRules,
   type Limits,
   newLimits,
   type NewLimits,
   type ResolvedPermit,
   type SemaphoreOptions,
+  semaphoreRules,
   type SemaphoreSettings,
-  semaphoreSettings,
-  resolveTry,
   type TryOptions,
+  tryRules,
 } from "./options.js";
 import { Permit } from "./permit.js";
 import type { Usage } from "./scripts/index.js";
@@ -106,8 +115,8 @@ export interface SemaphoreInspection {
 export class Semaphore extends TypedEmitter<SemaphoreEvents> implements AsyncDisposable {
   readonly name: string;
   readonly #settings: SemaphoreSettings;
-  /** Of an acquire without options. */
-  #resolved: ResolvedPermit | undefined;
+  /** What an acquire without options has. */
+  readonly #defaults: ResolvedPermit;
   readonly #commands: SemaphoreCommands;
   readonly #leaser: Leaser<ResolvedPermit, Usage, Permit>;
   /** The limits that the server is expected to have; others emit `mismatch`. */
@@ -117,7 +126,8 @@ export class Semaphore extends TypedEmitter<SemaphoreEvents> implements AsyncDis
   constructor(redis: RedisLike, name: string, options: SemaphoreOptions) {
     super();
     this.name = name;
-    this.#settings = semaphoreSettings(options);
+    this.#settings = resolve("options", options, semaphoreRules);
+    this.#defaults = defaultsOf(acquireRules, this.#settings);
     this.#expected = this.#settings;
     const keys = semaphoreKeys(this.#settings.prefix, name);
     const context = attach(redis, this.#settings);
@@ -200,7 +210,8 @@ export class Semaphore extends TypedEmitter<SemaphoreEvents> implements AsyncDis
    * @throws all that {@link acquire} throws but SemaphoreTimeoutError and SemaphoreQueueFullError.
    */
   async tryAcquire(options: TryOptions = {}): Promise<Permit | null> {
-    return await this.#leaser.acquire(this.name, resolveTry(options, this.#settings), () => null);
+    const settings = resolve("options", options, tryRules, { ...this.#defaults, waitMs: 0 });
+    return await this.#leaser.acquire(this.name, forTenant(settings, this.#settings), () => null);
   }
 
   /**
@@ -249,7 +260,7 @@ export class Semaphore extends TypedEmitter<SemaphoreEvents> implements AsyncDis
    */
   async inspect(options: InspectOptions = {}): Promise<SemaphoreInspection> {
     this.#leaser.assertOpen();
-    const tenant = inspectedTenant(options);
+    const { tenant } = resolve("options", options, inspectRules);
     const seen = await this.#commands.inspect(inspectedEach, tenant);
     if (seen.limits) this.#compare(seen.limits);
     const { limits = this.#settings, used, usedByAll, waiting, holders, queue } = seen;
@@ -277,10 +288,9 @@ export class Semaphore extends TypedEmitter<SemaphoreEvents> implements AsyncDis
     if (saved.name !== this.name) throw new TypeError("Expected a permit of this semaphore, got one of another");
     const { leaseMs, renew, maxHoldMs, holder, weight } = saved;
     // The text alone says what limits apply and which tenant it counts for, whatever this object's own settings are.
-    const permitsPerTenant = saved.tenant === null ? undefined : 0;
-    const settings = { ...this.#settings, maxHoldMs: undefined, permitsPerTenant };
     const options = { leaseMs, renew, maxHoldMs, holder, weight, tenant: saved.tenant ?? undefined };
-    return await this.#leaser.resume(saved, resolveAcquire(options, settings), "");
+    const settings = resolve("options", options, acquireRules, { ...this.#defaults, maxHoldMs: undefined });
+    return await this.#leaser.resume(saved, settings, "");
   }
 
   /**
@@ -300,9 +310,8 @@ export class Semaphore extends TypedEmitter<SemaphoreEvents> implements AsyncDis
   }
 
   #termsOf(options: AcquireOptions): ResolvedPermit {
-    if (options !== noOptions) return resolveAcquire(options, this.#settings);
-    this.#resolved ??= resolveAcquire(options, this.#settings);
-    return this.#resolved;
+    const settings = options === noOptions ? this.#defaults : resolve("options", options, acquireRules, this.#defaults);
+    return forTenant(settings, this.#settings);
   }
 
   #compare({ permits, permitsPerTenant }: Limits): void {

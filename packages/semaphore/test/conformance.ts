@@ -1,14 +1,4 @@
-import {
-  acquireRules,
-  type Conformance,
-  conforming,
-  integer,
-  leaserRules,
-  leaseRules,
-  refusing,
-  signal,
-  text,
-} from "@tooling/vitest/conformance";
+import { type Conformance, conforming } from "@tooling/vitest/conformance";
 import {
   type AcquireOptions,
   createSemaphore,
@@ -19,13 +9,10 @@ import {
   type SemaphoreOptions,
   type TryOptions,
 } from "../src/index.js";
+import { acquireRules, inspectRules, limitRules, semaphoreRules, tryRules } from "../src/options.js";
 import { name, works } from "./harness.js";
 
-const permits = integer(0, 1_000_000_000);
-const weight = integer(1, 1_000_000_000);
 const tenant = "a";
-const tryRules = { ...leaseRules, weight, tenant: text(128), signal };
-const callRules = { ...acquireRules, weight, tenant: text(128), priority: integer(-1_000, 1_000) };
 const all = { tenant, weight: 2 };
 const hold = (semaphore: Semaphore): Promise<Permit> => semaphore.acquire(all);
 
@@ -46,8 +33,7 @@ export const conformance: Conformance = {
         });
       },
       named: (client, named) => createSemaphore(client, named, { permits: 1 }),
-      options: { ...leaserRules, permits, permitsPerTenant: permits },
-      required: ["permits"],
+      options: semaphoreRules,
       uses: (semaphore) => semaphore.using(() => 1, { tenant }),
       works: async (semaphore) => {
         await semaphore.setPermits({ permitsPerTenant: 3 });
@@ -64,13 +50,13 @@ export const conformance: Conformance = {
       },
       calls: {
         acquire: {
-          options: callRules,
+          options: acquireRules,
           required: { tenant },
           run: (semaphore, options: AcquireOptions) => semaphore.acquire(options),
           trace: ["kit:semaphore.acquire", { name, waitMs: Infinity }],
         },
         "acquire, waiting": {
-          options: callRules,
+          options: acquireRules,
           required: { tenant },
           prepare: hold,
           run: (semaphore, options: AcquireOptions) => semaphore.acquire(options),
@@ -83,20 +69,17 @@ export const conformance: Conformance = {
           trace: ["kit:semaphore.acquire", { name, waitMs: 0 }],
         },
         using: {
-          options: callRules,
+          options: acquireRules,
           required: { tenant },
           run: (semaphore, options: AcquireOptions) => semaphore.using(() => 1, options),
         },
         setPermits: {
-          options: {
-            permits,
-            permitsPerTenant: { ...permits, refused: permits.refused.filter((one) => one !== null) },
-          },
+          options: limitRules,
           required: { permits: 5 },
           run: (semaphore, limits: NewLimits) => semaphore.setPermits(limits),
         },
         inspect: {
-          options: { tenant: refusing("", "x".repeat(129), "a\ud800", 42, null) },
+          options: inspectRules,
           prepare: hold,
           run: (semaphore, options: InspectOptions) => semaphore.inspect(options),
         },

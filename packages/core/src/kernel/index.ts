@@ -21,17 +21,25 @@ export {
   withCaller,
 } from "./base/errors.js";
 export { keyspace, nameIn, slotOf } from "./base/keyspace.js";
+export { clientOptionNames, clientRules, clientSettings, closeTimeoutMs } from "./base/options.js";
 export {
+  boolean,
   booleanOption,
+  choice,
   choiceOption,
-  clientOptionNames,
-  clientSettings,
-  closeTimeoutMs,
+  defaultsOf,
+  integer,
   integerOption,
+  matching,
+  nullable,
   optionsObject,
+  required,
+  resolve,
+  signal,
   signalOption,
+  text,
   textOption,
-} from "./base/options.js";
+} from "./base/rules.js";
 export { OutageReporter } from "./base/outage.js";
 export { backoffMs, pause, retry } from "./base/retry.js";
 export { newToken } from "./base/token.js";
@@ -57,6 +65,7 @@ export type { CoreErrorCode, KitErrorCode, KitErrorCodes } from "./base/errors.j
 export type { Keyspace } from "./base/keyspace.js";
 export type { AttachOptions, ClientOptions, ClientSettings, CloseOptions } from "./base/options.js";
 export type { RetryOptions } from "./base/retry.js";
+export type { Resolved, Rule, Rules, RulesOf } from "./base/rules.js";
 export type { Address, NodeClient, RedisArgument, RedisLike } from "./connection/client.js";
 export type { DedicatedConnectionEvents } from "./connection/dedicated.js";
 export type { ServerClock } from "./context/clock.js";

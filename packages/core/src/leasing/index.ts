@@ -3,7 +3,7 @@ export { lastWords, lossWords, shown } from "./errors.js";
 export { aliveMs, firstTermMs, pushedTermMs } from "./kind.js";
 export { Lease } from "./lease.js";
 export { Leaser } from "./leaser.js";
-export { resolveAcquire, leaseNames, leaserNames, leaserSettings } from "./options.js";
+export { leaseRules, leaserRules, waitRules } from "./options.js";
 export { waitQueueSource } from "./scripts/index.js";
 export { parseLease } from "./serialised.js";
 

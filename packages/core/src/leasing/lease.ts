@@ -1,6 +1,6 @@
 import { inspect, type InspectOptions } from "node:util";
 import type { HeldLease, ReleaseOutcome } from "./held.js";
-import { leaseMsOption } from "./options.js";
+import { leaseRules } from "./options.js";
 import type { SerialisedLease } from "./serialised.js";
 
 /** The state of a lease of this core. The only way to it, so that a lease shows its caller nothing of ours. */
@@ -90,7 +90,8 @@ export abstract class Lease implements AsyncDisposable {
    * @throws {TypeError | RangeError} `leaseMs` is not an integer from 10 ms to a day.
    */
   async extend(leaseMs: number = this.leaseMs): Promise<void> {
-    await this.#held.extend(leaseMsOption(leaseMs));
+    leaseRules.leaseMs.check("leaseMs", leaseMs);
+    await this.#held.extend(leaseMs);
   }
 
   /**

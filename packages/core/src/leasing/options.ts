@@ -1,14 +1,17 @@
 import { hostname } from "node:os";
 import {
-  booleanOption,
-  clientOptionNames,
-  clientSettings,
+  boolean,
+  clientRules,
   type ClientOptions,
-  type ClientSettings,
-  integerOption,
-  signalOption,
-  textOption,
+  integer,
+  type Resolved,
+  type RulesOf,
+  signal,
+  text,
 } from "../toolkit/index.js";
+
+/** A day; a lease is a sign of life, not a reservation. */
+const longestMs = 86_400_000;
 
 /** The length of a lease, its renewal, and the label of its holder. */
 export interface LeaseOptions {
@@ -46,6 +49,15 @@ export interface LeaseOptions {
   readonly holder?: string | undefined;
 }
 
+export const leaseRules = {
+  leaseMs: integer(10, longestMs, 10_000),
+  renew: boolean(true),
+  maxHoldMs: integer(10),
+  holder: text(128, `${hostname().slice(0, 100)}:${String(process.pid)}`),
+} satisfies RulesOf<LeaseOptions>;
+
+export type ResolvedLease = Resolved<typeof leaseRules>;
+
 /** Settings of an object that leases. */
 export interface LeaserOptions extends LeaseOptions, ClientOptions {
   /**
@@ -55,6 +67,14 @@ export interface LeaserOptions extends LeaseOptions, ClientOptions {
    */
   readonly maxWaiters?: number | undefined;
 }
+
+export const leaserRules = {
+  ...leaseRules,
+  ...clientRules,
+  maxWaiters: integer(0, 1_000_000, 10_000),
+} satisfies RulesOf<LeaserOptions>;
+
+export type LeaserSettings = Resolved<typeof leaserRules>;
 
 /** How long to wait. */
 export interface WaitOptions {
@@ -69,70 +89,7 @@ export interface WaitOptions {
   readonly signal?: AbortSignal | undefined;
 }
 
-/** Checked, with every default filled in. */
-export interface ResolvedLease {
-  readonly leaseMs: number;
-  readonly renew: boolean;
-  readonly maxHoldMs: number | undefined;
-  readonly holder: string;
-}
+/** Infinity: without an end. */
+export const waitRules = { waitMs: integer(0, undefined, Infinity), signal } satisfies RulesOf<WaitOptions>;
 
-/** Checked, with every default filled in. */
-export interface LeaserSettings extends ResolvedLease, ClientSettings {
-  readonly maxWaiters: number;
-}
-
-/** Checked, with the object's own settings where nothing else is said. */
-export interface ResolvedAcquire extends ResolvedLease {
-  /** Infinity: for ever. */
-  readonly waitMs: number;
-  readonly signal: AbortSignal | undefined;
-}
-
-export const leaseNames: readonly string[] = ["leaseMs", "renew", "maxHoldMs", "holder"];
-export const leaserNames: readonly string[] = [...leaseNames, ...clientOptionNames, "maxWaiters"];
-
-/** A day; a lease is a sign of life, not a reservation. */
-const longestMs = 86_400_000;
-
-const resolveLease = (options: LeaseOptions, defaults: ResolvedLease): ResolvedLease => {
-  const { leaseMs = defaults.leaseMs, renew = defaults.renew, holder = defaults.holder } = options;
-  const { maxHoldMs = defaults.maxHoldMs } = options;
-  return {
-    leaseMs: leaseMsOption(leaseMs),
-    renew: booleanOption("renew", renew),
-    maxHoldMs: maxHoldMs === undefined ? undefined : integerOption("maxHoldMs", maxHoldMs, 10),
-    holder: textOption("holder", holder, 128),
-  };
-};
-
-const defaults: ResolvedLease = {
-  leaseMs: 10_000,
-  renew: true,
-  maxHoldMs: undefined,
-  holder: `${hostname().slice(0, 100)}:${String(process.pid)}`,
-};
-
-/** @throws {TypeError | RangeError} it is not an integer from 10 ms to a day. */
-export const leaseMsOption = (leaseMs: number): number => integerOption("leaseMs", leaseMs, 10, longestMs);
-
-/** @throws {TypeError | RangeError} an option is not what it should be. */
-export const leaserSettings = (options: LeaserOptions): LeaserSettings => {
-  const { maxWaiters = 10_000 } = options;
-  return {
-    ...resolveLease(options, defaults),
-    ...clientSettings(options),
-    maxWaiters: integerOption("maxWaiters", maxWaiters, 0, 1_000_000),
-  };
-};
-
-/** @throws {TypeError | RangeError} an option is not what it should be. */
-export const resolveAcquire = (options: LeaseOptions & WaitOptions, settings: ResolvedLease): ResolvedAcquire => {
-  const { waitMs, signal } = options;
-  return {
-    waitMs: waitMs === undefined ? Infinity : integerOption("waitMs", waitMs, 0),
-    signal: signalOption("signal", signal),
-    // Last: V8 takes microseconds to add names to what was spread.
-    ...resolveLease(options, settings),
-  };
-};
+export type ResolvedAcquire = ResolvedLease & Resolved<typeof waitRules>;

@@ -1,11 +1,10 @@
-import type { OptionRules } from "./rules.js";
+import type { Described, OptionRules } from "./rules.js";
 
 /**
  * A way to call a public method. Its key in `calls` begins with the method's name: `acquire`, `acquire, waiting`,
  * `mailbox.take`. Each test makes an object of its own under a prefix of its own.
  */
-export interface Call<T = never> {
-  readonly options?: OptionRules;
+export interface Call<T = never> extends Described {
   /** Required options of the call, for tests that give no others. */
   readonly required?: object;
   /** Prepares the call, which gets the result. */
@@ -31,7 +30,7 @@ export interface Call<T = never> {
 }
 
 /** An object that a package's users make on a client of theirs, and close. */
-export interface Conforming<T = never> {
+export interface Conforming<T = never> extends Described {
   /** The object in words, as in "a lock". */
   readonly what: string;
   /** Makes the object, with values for the required options. `options` overrides them. */

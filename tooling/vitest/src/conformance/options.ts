@@ -3,12 +3,12 @@ import { hostileNames, polluted } from "../hostile.js";
 import { expectRefusal } from "../refusals.js";
 import type { Conforming } from "./description.js";
 import { type Fixture, type Client, keysOf, listenersOf, type Outcome, outcomeOf, shown } from "./ground.js";
-import type { OptionRule } from "./rules.js";
+import { type Refusals, refusals, requiredNames } from "./rules.js";
 
 /** Names that cannot be part of a key. */
 const badNames = ["", "x".repeat(513), "ä".repeat(257), "\ud800", "a\udc00b", 42, null, undefined, {}];
 
-const expectRefused = (outcome: Outcome, option: string, value: unknown, { wanted }: OptionRule): void => {
+const expectRefused = (outcome: Outcome, option: string, value: unknown, { wanted }: Refusals): void => {
   const said = "error" in outcome ? outcome.error : `nothing: ${option} of ${String(value)} was taken`;
   if (wanted) expectRefusal(said, option, value, wanted(value));
   else expect(String(said)).toMatch(new RegExp(`^(?:Type|Range)Error: .*\\b${option}\\b`, "s"));
@@ -30,6 +30,7 @@ const noObjects = [null, "fast", true, []];
 /** Options are checked by name when they are passed. Properties of `Object.prototype` are no options. */
 export const options = (fixture: Fixture, object: Conforming): void => {
   const { redis } = fixture;
+  const required = object.required ?? requiredNames(object.options);
   const makeOn = (client: unknown, given: object): Promise<Outcome> =>
     outcomeOf(() => object.make(client as never, given) as unknown);
   const make = (given: object): Promise<Outcome> => makeOn(redis.client, given);
@@ -41,13 +42,9 @@ export const options = (fixture: Fixture, object: Conforming): void => {
     it("refuses wrong options where it is made, and leaves the client alone", async () => {
       const client = redis.client as Client;
       const before = listenersOf(client);
-      for (const [option, rule] of Object.entries(object.options))
-        for (const value of rule.refused)
+      for (const [option, rule] of refusals(object))
+        for (const value of [...rule.refused, ...(required.includes(option) ? [undefined] : [])])
           expectRefused(await make({ prefix: redis.prefix, [option]: value }), option, value, rule);
-      for (const option of object.required ?? []) {
-        const rule = object.options[option]!;
-        expectRefused(await make({ prefix: redis.prefix, [option]: undefined }), option, undefined, rule);
-      }
       for (const [name, given] of unknown) expectUnknown(await make(given), name);
       expect(listenersOf(client)).toEqual(before);
     });
@@ -71,7 +68,7 @@ export const options = (fixture: Fixture, object: Conforming): void => {
     it("takes undefined for the default, and frozen options", async () => {
       const undefinedOf = (rules: object, required: readonly string[] = []): object =>
         Object.fromEntries(Object.keys(rules).flatMap((name) => (required.includes(name) ? [] : [[name, undefined]])));
-      const given = undefinedOf(object.options, [...(object.required ?? []), "prefix"]);
+      const given = undefinedOf(object.options, [...required, "prefix"]);
       const defaults = Object.freeze(given);
       for (const key of keysOf(object, ({ waits }) => !waits).slice(0, 3)) {
         const { options: rules = {}, required = {} } = object.calls[key]!;
@@ -88,7 +85,7 @@ export const options = (fixture: Fixture, object: Conforming): void => {
         const call = object.calls[key]!;
         const client = call.prepare ? fixture.connect() : silent();
         const ready = await fixture.ready(object, key, client);
-        for (const [option, rule] of Object.entries(call.options!))
+        for (const [option, rule] of refusals(call))
           for (const value of rule.refused) expectRefused(await ready.run({ [option]: value }), option, value, rule);
         for (const [name, given] of unknown) expectUnknown(await ready.run(given), name, key);
         for (const value of noObjects)
@@ -117,7 +114,7 @@ export const options = (fixture: Fixture, object: Conforming): void => {
   describe("while Object.prototype is polluted", () => {
     if (!object.hasNoClose)
       it("takes none of it for an option of its own", async () => {
-        for (const [option, { refused }] of Object.entries(object.options)) {
+        for (const [option, { refused }] of refusals(object)) {
           const prefix = fixture.prefix();
           const given = option === "prefix" ? {} : { prefix };
           const made = polluted(option, refused[0], () => object.make(redis.client as never, given)) as never;
@@ -129,7 +126,7 @@ export const options = (fixture: Fixture, object: Conforming): void => {
     if (withOptions.length > 0)
       it("takes none of it for an option of a call", async () => {
         for (const key of keysOf(object, (call) => call.options !== undefined && !call.waits))
-          for (const [option, { refused }] of Object.entries(object.calls[key]!.options!)) {
+          for (const [option, { refused }] of refusals(object.calls[key]!)) {
             // A polluted `signal` would also change calls of ioredis and Node.
             if (option === "signal") continue;
             const ready = await fixture.ready(object, key, redis.client);

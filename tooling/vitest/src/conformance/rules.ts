@@ -1,69 +1,70 @@
-/** The values that an option refuses, and the valid values as its error names them. */
+/** What a package's table says about one option: the data of a rule of core. */
 export interface OptionRule {
-  readonly refused: readonly unknown[];
-  wanted?(value: unknown): string;
+  readonly kind: string;
+  readonly min?: number;
+  readonly max?: number;
+  readonly choices?: readonly string[];
+  readonly pattern?: RegExp;
+  readonly wanted?: string;
+  readonly required?: true;
+  readonly nullable?: true;
+  readonly refused?: readonly unknown[];
 }
 
 export type OptionRules = Readonly<Record<string, OptionRule>>;
 
-/** Whole numbers from `min` to `max`. */
-export const integer = (min: number, max: number = Number.MAX_SAFE_INTEGER): OptionRule => ({
-  refused: [
-    min - 1,
-    min + 0.5,
-    ...(max === Number.MAX_SAFE_INTEGER ? [] : [max + 1]),
-    ...[Number.NaN, Infinity, String(min), "5s", null, BigInt(min), {}],
-  ],
-  wanted: () => `an integer from ${String(min)}${max === Number.MAX_SAFE_INTEGER ? "" : ` to ${String(max)}`}`,
-});
+/** The options of an object or a call, and the values that those refuse whose rules have no data about it. */
+export interface Described {
+  readonly options?: OptionRules;
+  readonly refused?: Readonly<Record<string, readonly unknown[]>>;
+}
 
-/** The same, but fractions are rounded up. */
-export const milliseconds = (min: number, max?: number): OptionRule => {
-  const rule = integer(min, max);
-  return { ...rule, refused: rule.refused.filter((value) => value !== min + 0.5) };
-};
+/** Values that an option refuses, and the valid values as its error names them; undefined: it has to name the option only. */
+export interface Refusals {
+  readonly refused: readonly unknown[];
+  wanted?(value: unknown): string;
+}
 
-export const boolean: OptionRule = { refused: [1, "true", null], wanted: () => "a boolean" };
+const mismatches = ["a{b", "a\nb", "two words", "…", "\ud800"];
 
-/** Text of 1 to `max` characters. */
-export const text = (max: number): OptionRule => ({
-  refused: ["", "x".repeat(max + 1), 42, null, {}],
-  wanted: (value) => (typeof value === "string" ? `1 to ${String(max)} characters` : "a string"),
-});
-
-export const choice = (...choices: readonly string[]): OptionRule => ({
-  refused: ["nonsense", 1, null],
-  wanted: () => choices.map((one) => JSON.stringify(one)).join(" or "),
-});
-
-export const signal: OptionRule = {
-  refused: [{}, new AbortController(), null, 1],
-  wanted: () => "an AbortSignal",
-};
-
-/** Any other option: values that are refused with the option's name. */
-export const refusing = (...refused: readonly unknown[]): OptionRule => ({ refused });
-
-const dayMs = 86_400_000;
-const prefixRule: OptionRule = {
-  refused: ["", "x".repeat(65), "a{b", "a\nb", "two words", 42, null],
-  wanted: (value) => {
-    if (typeof value !== "string") return "a string";
-    return /^x*$/.test(value) ? "1 to 64 characters" : "no braces, white space or control characters";
+/** By the kinds of rules. */
+const refusalsOf: Readonly<Record<string, (rule: OptionRule) => Refusals>> = {
+  integer: ({ min = 0, max = Number.MAX_SAFE_INTEGER }) => ({
+    refused: [
+      min - 1,
+      min + 0.5,
+      ...(max === Number.MAX_SAFE_INTEGER ? [] : [max + 1]),
+      ...[Number.NaN, Infinity, String(min), "5s", null, BigInt(min), {}],
+    ],
+    wanted: () => `an integer from ${String(min)}${max === Number.MAX_SAFE_INTEGER ? "" : ` to ${String(max)}`}`,
+  }),
+  /** As integers, but fractions are rounded up. */
+  milliseconds: (rule) => {
+    const integers = refusalsOf["integer"]!(rule);
+    return { ...integers, refused: integers.refused.filter((value) => value !== rule.min! + 0.5) };
   },
+  boolean: () => ({ refused: [1, "true", null], wanted: () => "a boolean" }),
+  text: ({ max = 0, pattern = /^/, wanted = "" }) => ({
+    refused: ["", "x".repeat(max + 1), 42, null, {}, ...mismatches.filter((text) => !pattern.test(text))],
+    wanted: (value) =>
+      typeof value !== "string" ? "a string" : /^x*$/.test(value) ? `1 to ${String(max)} characters` : wanted,
+  }),
+  choice: ({ choices = [] }) => ({
+    refused: ["nonsense", 1, null],
+    wanted: () => choices.map((one) => JSON.stringify(one)).join(" or "),
+  }),
+  signal: () => ({ refused: [{}, new AbortController(), null, 1], wanted: () => "an AbortSignal" }),
 };
 
-/** The options of every object on a client. */
-export const clientRules: OptionRules = { prefix: prefixRule, isolate: boolean, deadlineMs: integer(1, dayMs) };
+/** The refusals of each option of an object or a call. */
+export const refusals = ({ options = {}, refused = {} }: Described): readonly (readonly [string, Refusals])[] =>
+  Object.entries(options).map(([option, rule]) => {
+    const own = refused[option] ?? rule.refused;
+    const found = own ? { refused: own } : refusalsOf[rule.kind]?.(rule);
+    if (!found) throw new Error(`The rule of \`${option}\` has no data: name values in \`refused\` of its description`);
+    return [option, rule.nullable ? { ...found, refused: found.refused.filter((value) => value !== null) } : found];
+  });
 
-/** The options of every lease. */
-export const leaseRules: OptionRules = {
-  leaseMs: integer(10, dayMs),
-  renew: boolean,
-  maxHoldMs: integer(10),
-  holder: text(128),
-};
-
-/** The options of an object that grants leases, and of one acquire. */
-export const leaserRules: OptionRules = { ...clientRules, ...leaseRules, maxWaiters: integer(0, 1_000_000) };
-export const acquireRules: OptionRules = { ...leaseRules, waitMs: integer(0), signal };
+/** The names of the options that have no default. */
+export const requiredNames = (options: OptionRules = {}): readonly string[] =>
+  Object.keys(options).filter((name) => options[name]?.required);

@@ -1,5 +1,5 @@
 import { KitError } from "./errors.js";
-import { textOption } from "./options.js";
+import { matching, type Rule, text } from "./rules.js";
 
 const longestNameBytes = 512;
 // Characters that would move the hash tag, split the key, or garble a terminal; and the escape character.
@@ -50,13 +50,15 @@ export const keyspace = (packageName: string, prefix = "kit"): Keyspace => {
   return { base, key: (name, part) => base(name) + part };
 };
 
+/** The beginning of keys, which stands in front of a hash tag. */
+export const prefixRule: Rule<string, string> = matching(
+  text(64, "kit"),
+  /^[^{}\s\p{C}]+$/u,
+  "to have no braces, white space or control characters",
+);
+
 /** @throws {TypeError | RangeError} it cannot stand in front of a hash tag. */
-export const checkPrefix = (prefix: string): string => {
-  textOption("prefix", prefix, 64);
-  if (/[{}\s\p{C}]/u.test(prefix))
-    throw new RangeError("Expected `prefix` to have no braces, white space or control characters");
-  return prefix;
-};
+export const checkPrefix = (prefix: string): string => prefixRule.check("prefix", prefix);
 
 /** The name in a key that {@link keyspace} built: `item:42` for `kit:lock:{item%3A42}:lease`; undefined: it has none. */
 export const nameIn = (key: string): string | undefined =>

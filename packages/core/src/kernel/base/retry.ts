@@ -1,5 +1,5 @@
 import { Deadline } from "./deadline.js";
-import { integerOption, optionsObject, signalOption } from "./options.js";
+import { integer, resolve, type RulesOf, signal as signalRule } from "./rules.js";
 import { settled } from "./settle.js";
 
 /** How long to go on, and how far apart the tries are. */
@@ -46,7 +46,12 @@ export const pause = (ms: number, signal?: AbortSignal): Promise<void> =>
     },
   );
 
-const optionNames = ["waitMs", "baseMs", "capMs", "signal"];
+const retryRules = {
+  waitMs: integer(0, undefined, 2_000),
+  baseMs: integer(1, undefined, 5),
+  capMs: integer(1, undefined, 200),
+  signal: signalRule,
+} satisfies RulesOf<RetryOptions>;
 
 /**
  * Calls `attempt` until it resolves, with jittered waits that double up to a cap.
@@ -62,11 +67,7 @@ export const retry = async <T>(
   options: RetryOptions = {},
   again: (error: unknown) => boolean = isRetryable,
 ): Promise<T> => {
-  const { waitMs = 2_000, baseMs = 5, capMs = 200, signal } = optionsObject("options", options, optionNames);
-  integerOption("waitMs", waitMs, 0);
-  integerOption("baseMs", baseMs, 1);
-  integerOption("capMs", capMs, 1);
-  signalOption("signal", signal);
+  const { waitMs, baseMs, capMs, signal } = resolve("options", options, retryRules);
   const deadline = Deadline.in(waitMs);
   signal?.throwIfAborted();
   for (let number = 1; ; number++)

@@ -17,7 +17,8 @@ import { isForbidden, isReplyError, KitClosedError, serverError, withCaller } fr
 import { CommandExecutor, reading } from "../execution/executor.js";
 import { Inbox } from "./inbox.js";
 import { checkPrefix, slotOf } from "../base/keyspace.js";
-import { assertClient, type AttachOptions, booleanOption } from "../base/options.js";
+import { assertClient, type AttachOptions } from "../base/options.js";
+import { booleanOption } from "../base/rules.js";
 import { onEnded, superviseClient } from "../connection/supervision.js";
 import { ExclusivePool } from "../execution/pool.js";
 

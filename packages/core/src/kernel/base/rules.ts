@@ -1,0 +1,250 @@
+/**
+ * The values that one option takes. The pages of options and the refusals that tests expect are made from the data; `check` alone
+ * decides. Undefined is never checked, unless the option is `required`: it stands for `default`.
+ */
+export interface Rule<Value = unknown, Given = never> {
+  /** `integer`, `boolean`, `text`, `choice` or `signal`; an option of any other kind is described by its type alone. */
+  readonly kind: string;
+  /** The setting of an option that is not given. It is not checked. */
+  readonly default?: Value | undefined;
+  /** The option has no default. */
+  readonly required?: true;
+  /** Null is valid, too. */
+  readonly nullable?: true;
+  /** Both are valid. Those of a text count its UTF-16 units. */
+  readonly min?: number;
+  readonly max?: number;
+  readonly choices?: readonly string[];
+  /** What a text must match, and the end of the error "Expected `name` …". */
+  readonly pattern?: RegExp;
+  readonly wanted?: string;
+  /**
+   * The setting that follows from a value.
+   *
+   * @throws {TypeError | RangeError} the value is not valid.
+   */
+  readonly check: (name: string, value: Given) => Value;
+}
+
+/** A table of rules: one for each option of an object or call, by its name. A constant of a module. */
+export type Rules = Readonly<Record<string, Rule>>;
+
+/** A table that has a rule for each option of an interface: `{ … } satisfies RulesOf<Options>` compiles only then. */
+export type RulesOf<Options> = {
+  readonly [Name in keyof Options]-?: Rule<unknown, Exclude<Options[Name], undefined>>;
+};
+
+/** The settings that follow from a table. */
+export type Resolved<Table extends Rules> = { readonly [Name in keyof Table]: ReturnType<Table[Name]["check"]> };
+
+const show = (value: unknown): string => {
+  if (value === null) return "`null` (null)";
+  // An object's own text may be anything, a secret too.
+  const isPlain = typeof value !== "object" && typeof value !== "function";
+  const text =
+    typeof value === "string"
+      ? JSON.stringify(value)
+      : isPlain
+        ? String(value as number | bigint | symbol | undefined)
+        : Object.prototype.toString.call(value);
+  return `\`${text.length > 80 ? `${text.slice(0, 80)}…` : text}\` (${typeof value})`;
+};
+
+/** The error of a value that is not valid. It never has the text of an object, which may be anything. */
+export const wrong = (name: string, wanted: string, value: unknown, isRightType = false): Error =>
+  new (isRightType ? RangeError : TypeError)(`Expected \`${name}\` to be ${wanted}, got ${show(value)}`);
+
+/**
+ * Checks an option that must be an integer in a range, and returns it.
+ *
+ * @throws {TypeError} it is not a number.
+ * @throws {RangeError} it is not an integer, or out of range.
+ */
+export const integerOption = (
+  name: string,
+  value: unknown,
+  min: number,
+  max: number = Number.MAX_SAFE_INTEGER,
+): number => {
+  if (Number.isSafeInteger(value) && (value as number) >= min && (value as number) <= max) return value as number;
+  const end = max === Number.MAX_SAFE_INTEGER ? "" : ` to ${String(max)}`;
+  throw wrong(name, `an integer from ${String(min)}${end}`, value, typeof value === "number");
+};
+
+/** @throws {TypeError} it is not a boolean. */
+export const booleanOption = (name: string, value: unknown): boolean => {
+  if (typeof value !== "boolean") throw wrong(name, "a boolean", value);
+  return value;
+};
+
+/**
+ * @throws {TypeError} it is not text.
+ * @throws {RangeError} it is empty or longer than `maxLength` characters.
+ */
+export const textOption = (name: string, value: unknown, maxLength: number): string => {
+  if (typeof value !== "string") throw wrong(name, "a string", value);
+  if (value.length === 0 || value.length > maxLength)
+    throw new RangeError(
+      `Expected \`${name}\` to have 1 to ${String(maxLength)} characters, got ${String(value.length)}`,
+    );
+  return value;
+};
+
+/** @throws {TypeError} it is neither undefined nor an AbortSignal. */
+export const signalOption = (name: string, value: unknown): AbortSignal | undefined => {
+  if (value !== undefined && !(value instanceof AbortSignal)) throw wrong(name, "an AbortSignal", value);
+  return value;
+};
+
+/**
+ * Checks an option that must be one of a few texts, and returns it.
+ *
+ * @throws {TypeError} it is not text.
+ * @throws {RangeError} it is none of them.
+ */
+export const choiceOption = <const T extends string>(name: string, value: unknown, choices: readonly T[]): T => {
+  const found = choices.find((choice) => choice === value);
+  if (found !== undefined) return found;
+  const wanted = choices.map((choice) => JSON.stringify(choice)).join(" or ");
+  throw wrong(name, wanted, value, typeof value === "string");
+};
+
+/**
+ * Checks what is given as options: an object with no name that means nothing. A misspelt option would otherwise be
+ * ignored without a word. Returns a copy that has no prototype: what somebody put on `Object.prototype` is no option.
+ *
+ * @throws {TypeError} it is not an object, or has other names than `known`.
+ */
+export const optionsObject = <T extends object>(name: string, value: T, known: readonly string[]): T => {
+  const given: unknown = value;
+  if (typeof given !== "object" || given === null || Array.isArray(given)) throw wrong(name, "an object", given);
+  for (const key of Object.keys(given))
+    if (!known.includes(key))
+      throw new TypeError(`Expected \`${name}\` to have only ${known.join(", ")}; got ${show(key)} besides`);
+  return Object.assign(Object.create(null) as T, value);
+};
+
+/** An integer from `min` to `max`. */
+export const integer = <Default extends number | undefined = undefined>(
+  min: number,
+  max: number = Number.MAX_SAFE_INTEGER,
+  usual?: Default,
+): Rule<number | Default, number> => ({
+  kind: "integer",
+  min,
+  max,
+  default: usual,
+  check: (name, value) => integerOption(name, value, min, max),
+});
+
+export const boolean = <Default extends boolean | undefined = undefined>(
+  usual?: Default,
+): Rule<boolean | Default, boolean> => ({ kind: "boolean", default: usual, check: booleanOption });
+
+/** Text of 1 to `max` UTF-16 units. */
+export const text = <Default extends string | undefined = undefined>(
+  max: number,
+  usual?: Default,
+): Rule<string | Default, string> => ({
+  kind: "text",
+  max,
+  default: usual,
+  check: (name, value) => textOption(name, value, max),
+});
+
+/** One of a few texts. */
+export const choice = <const Choice extends string, Default extends Choice | undefined = undefined>(
+  choices: readonly Choice[],
+  usual?: Default,
+): Rule<Choice | Default, Choice> => ({
+  kind: "choice",
+  choices,
+  default: usual,
+  check: (name, value) => choiceOption(name, value, choices),
+});
+
+export const signal: Rule<AbortSignal | undefined, AbortSignal> = { kind: "signal", check: signalOption };
+
+/** A text that matches `pattern`, too. `wanted` is the end of its error: "Expected `name` …". */
+export const matching = <Value>(rule: Rule<Value, string>, pattern: RegExp, wanted: string): Rule<Value, string> => ({
+  ...rule,
+  pattern,
+  wanted,
+  check: (name, value) => {
+    const setting = rule.check(name, value);
+    if (!pattern.test(value)) throw new RangeError(`Expected \`${name}\` ${wanted}`);
+    return setting;
+  },
+});
+
+/** The same, and null, which is kept. */
+export const nullable = <Value, Given>(rule: Rule<Value, Given>): Rule<Value | null, Given | null> => ({
+  ...rule,
+  nullable: true,
+  check: (name, value) => (value === null ? null : rule.check(name, value)),
+});
+
+/** The same option without a default. */
+export const required = <Value, Given>(rule: Rule<Value, Given>): Rule<Exclude<Value, undefined>, Given> =>
+  ({ ...rule, required: true }) as Rule<Exclude<Value, undefined>, Given>;
+
+interface Facts {
+  readonly defaults: object;
+  readonly required: readonly string[];
+}
+
+/** What follows from a table alone. */
+const factsOfTables = new WeakMap<Rules, Facts>();
+
+const factsOf = (rules: Rules): Facts => {
+  let facts = factsOfTables.get(rules);
+  if (facts === undefined) {
+    const defaults = Object.fromEntries(Object.entries(rules).map(([name, rule]) => [name, rule.default]));
+    facts = { defaults, required: Object.keys(rules).filter((name) => rules[name]?.required) };
+    factsOfTables.set(rules, facts);
+  }
+  return facts;
+};
+
+/**
+ * The settings of a call without options: the values that `own` has, and for other names the defaults of the table. For calls whose
+ * defaults are the settings of their object; made once for each object.
+ */
+export const defaultsOf = <Table extends Rules>(rules: Table, own: object = {}): Resolved<Table> => {
+  const { defaults } = factsOf(rules);
+  const kept = Object.entries(own).filter(([name]) => Object.hasOwn(rules, name));
+  return { ...defaults, ...Object.fromEntries(kept) } as Resolved<Table>;
+};
+
+/**
+ * The settings that follow from `options`: the given ones, checked by their rules, and `defaults` for all others and for undefined.
+ * Each own property is read once, none is written, and what stands on a prototype is no option. It costs time only for what is given.
+ *
+ * @param name What is said in errors to be given, as in "Expected `options` to be an object".
+ * @throws {TypeError} it is no object, or has a name that is not in the table: a misspelt option would have no effect.
+ * @throws {TypeError | RangeError} an option is not what it should be.
+ */
+export const resolve = <Table extends Rules, Settings extends Resolved<Table> = Resolved<Table>>(
+  name: string,
+  options: { readonly [Name in keyof Table]?: unknown },
+  rules: Table,
+  defaults?: Settings,
+): Settings => {
+  const given: unknown = options;
+  if (typeof given !== "object" || given === null || Array.isArray(given)) throw wrong(name, "an object", given);
+  const facts = factsOf(rules);
+  // One shape for all calls of a table: V8 copies it in a few nanoseconds, and adding names would cost microseconds.
+  const settings = { ...(defaults ?? facts.defaults) } as Record<string, unknown>;
+  for (const key of Object.keys(given)) {
+    if (!Object.hasOwn(rules, key))
+      throw new TypeError(
+        `Expected \`${name}\` to have only ${Object.keys(rules).join(", ")}; got ${show(key)} besides`,
+      );
+    const value: unknown = (given as Record<string, unknown>)[key];
+    if (value !== undefined) settings[key] = check(rules, key, value);
+  }
+  for (const key of facts.required) if (settings[key] === undefined) check(rules, key, undefined);
+  return settings as Settings;
+};
+
+const check = (rules: Rules, name: string, value: unknown): unknown => rules[name]?.check(name, value as never);

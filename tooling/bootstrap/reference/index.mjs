@@ -1,0 +1,50 @@
+import { existsSync, mkdirSync, readFileSync, writeFileSync } from "node:fs";
+import { createRequire } from "node:module";
+import { dirname, join, relative } from "node:path";
+import { publicPackages } from "../pack.mjs";
+import { root } from "../repo.mjs";
+import { tablesOf } from "./options.mjs";
+import { optionsSection } from "./section.mjs";
+
+/** @typedef {import("../pack.mjs").Workspace} Workspace */
+
+/**
+ * The pages `docs/reference.md` that follow from the code of the packages, by their paths, and what is wrong in that code.
+ * @param {readonly Workspace[]} packages
+ */
+async function pages(packages) {
+  /** @type {string[]} */
+  const problems = [];
+  /** @type {Map<string, string>} */
+  const texts = new Map();
+  const prettier = createRequire(join(root, "package.json"))("prettier");
+  for (const { folder, tables } of await tablesOf(packages)) {
+    const name = packages.find((one) => one.folder === folder)?.manifest.name;
+    const options = optionsSection(tables);
+    problems.push(...options.problems.map((problem) => `${name}: ${problem}`));
+    const sections = [options.text].filter((text) => text !== "");
+    if (sections.length === 0) continue;
+    const head = `# ${name}: reference\n\nThis page is made from the code by \`npm run reference\`.`;
+    const path = join(folder, "docs", "reference.md");
+    const style = await prettier.resolveConfig(path);
+    texts.set(path, await prettier.format([head, ...sections].join("\n\n"), { ...style, parser: "markdown" }));
+  }
+  return { texts, problems };
+}
+
+/** What is wrong with the pages: not as the code, or made from code that contradicts itself. */
+export async function referenceProblems(packages = publicPackages()) {
+  const { texts, problems } = await pages(packages);
+  const old = [...texts].filter(([path, text]) => !existsSync(path) || readFileSync(path, "utf8") !== text);
+  return [...problems, ...old.map(([path]) => `${relative(root, path)} is not as the code: \`npm run reference\``)];
+}
+
+/** Writes the pages. Resolves with the problems of the code. */
+export async function writeReference(packages = publicPackages()) {
+  const { texts, problems } = await pages(packages);
+  for (const [path, text] of texts) {
+    mkdirSync(dirname(path), { recursive: true });
+    writeFileSync(path, text);
+  }
+  return problems;
+}
