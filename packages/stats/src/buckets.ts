@@ -1,4 +1,4 @@
-import { integerOption, optionsObject } from "@kit/core/toolkit";
+import { custom, integer, integerOption, required, resolve, type RulesOf } from "@kit/core/toolkit";
 import type { Day } from "./days.js";
 
 /** A precision: the width of its buckets and how long they are kept, given as a time or as a number of buckets. */
@@ -52,6 +52,14 @@ const maxKeys = 2_000;
 const maxBuckets = 20_000;
 const epochEnd = 8_640_000_000_000_000;
 
+/** @throws {TypeError | RangeError} the value is no instant. */
+export const instantOption = (name: string, at: number): number => {
+  if (typeof at !== "number") throw new TypeError(`Expected \`${name}\` to be epoch milliseconds, got ${typeof at}`);
+  if (!(at >= 0 && at <= epochEnd))
+    throw new RangeError(`Expected \`${name}\` to be epoch milliseconds, got ${String(at)}`);
+  return Math.floor(at);
+};
+
 export const floorTo = (at: number, stepMs: number): number => Math.floor(at / stepMs) * stepMs;
 
 /**
@@ -76,13 +84,16 @@ export const precisionsOption = (name: string, given: readonly Precision[], perK
   return steps;
 };
 
+/** The ranges of the last two depend on the step. */
+const stepRules = {
+  stepMs: required(integer(10, maxMs)),
+  keepMs: custom((_name, ms: number) => ms),
+  keepSamples: custom((_name, count: number) => count),
+};
+
 const precision = (name: string, given: Precision, perKey: number): Step => {
-  const own = optionsObject<{ stepMs: number; keepMs?: number; keepSamples?: number }>(name, given, [
-    "stepMs",
-    "keepMs",
-    "keepSamples",
-  ]);
-  const stepMs = integerOption(`${name}.stepMs`, own.stepMs, 10, maxMs);
+  const own = resolve(name, given, stepRules, undefined, `${name}.`);
+  const { stepMs } = own;
   if ((own.keepMs === undefined) === (own.keepSamples === undefined))
     throw new TypeError(`Expected \`${name}\` to have either keepMs or keepSamples`);
   const keepMs =
@@ -96,13 +107,12 @@ const precision = (name: string, given: Precision, perKey: number): Step => {
   return { stepMs, keepMs };
 };
 
-/** @throws {TypeError | RangeError} the value is no instant. */
-export const instantOption = (name: string, at: number): number => {
-  if (typeof at !== "number") throw new TypeError(`Expected \`${name}\` to be epoch milliseconds, got ${typeof at}`);
-  if (!(at >= 0 && at <= epochEnd))
-    throw new RangeError(`Expected \`${name}\` to be epoch milliseconds, got ${String(at)}`);
-  return Math.floor(at);
-};
+export const rangeRules = {
+  stepMs: integer(1, maxMs),
+  lastMs: integer(1, maxMs),
+  fromAt: custom(instantOption),
+  toAt: custom(instantOption),
+} satisfies RulesOf<RangeOptions>;
 
 /** A range, resolved against what is stored. */
 export interface Plan {
@@ -115,8 +125,6 @@ export interface Plan {
   readonly toAt: number;
 }
 
-export const rangeNames: readonly string[] = ["stepMs", "lastMs", "fromAt", "toAt"];
-
 /**
  * Chooses the step to read: the coarsest stored one that divides the wanted step and still has the beginning of the range;
  * if none does, the one that reaches furthest back.
@@ -124,20 +132,17 @@ export const rangeNames: readonly string[] = ["stepMs", "lastMs", "fromAt", "toA
  * @throws {TypeError | RangeError} an option is not what it should be, or too many buckets are asked for.
  */
 export const planRange = (steps: readonly Step[], range: RangeOptions, now: number): Plan => {
-  const given = optionsObject("range", range, rangeNames);
-  const { lastMs, toAt: end = now } = given;
+  const given = resolve("range", range, rangeRules);
+  const { lastMs, toAt: to = instantOption("toAt", now) } = given;
   if ((lastMs === undefined) === (given.fromAt === undefined))
     throw new TypeError("Expected a range to have either `lastMs` or `fromAt`");
   if (lastMs !== undefined && given.toAt !== undefined)
     throw new TypeError("Expected a range with `lastMs` to have no `toAt`");
-  const to = instantOption("toAt", end);
-  const from =
-    given.fromAt === undefined ? to - integerOption("lastMs", lastMs, 1, maxMs) : instantOption("fromAt", given.fromAt);
+  const from = given.fromAt ?? to - (lastMs ?? 0);
   if (from > to) throw new RangeError("Expected `fromAt` not to be after `toAt`");
   // The bucket that ends `keepMs` ago has just expired.
   const has = ({ stepMs, keepMs }: Step): boolean => floorTo(from, stepMs) + stepMs + keepMs > now;
-  const wanted = given.stepMs ?? (steps.find(has) ?? furthest(steps)).stepMs;
-  const stepMs = integerOption("stepMs", wanted, 1, maxMs);
+  const stepMs = given.stepMs ?? (steps.find(has) ?? furthest(steps)).stepMs;
   const fitting = steps.filter((step) => stepMs % step.stepMs === 0);
   if (fitting.length === 0)
     throw new RangeError(

@@ -1,4 +1,4 @@
-import { traced } from "@kit/core/toolkit";
+import { resolve, traced } from "@kit/core/toolkit";
 import {
   chunkLength,
   floorTo,
@@ -18,13 +18,13 @@ import { counterFamilyName, counterSample, type Family } from "./exposition.js";
 import { type Labelled, labelsOf } from "./labels.js";
 import { Metric } from "./metric.js";
 import {
-  confirmOptions,
+  confirmRules,
   type ConfirmOptions,
   type CounterSettings,
   type DaysOptions,
-  daysOptions,
+  daysRules,
   type ExpositionScope,
-  writeOptions,
+  writeRules,
   type WriteOptions,
 } from "./options.js";
 import { Aggregate, type Batch, type Operands, Outbox } from "./outbox.js";
@@ -182,7 +182,7 @@ export class CounterSeries {
    */
   inc(amount = 1, options: WriteOptions = noOptions): void {
     const added = amount === 1 ? 1 : amountOption(amount);
-    const at = options === noOptions ? undefined : writeOptions(options).at;
+    const at = options === noOptions ? undefined : resolve("options", options, writeRules).at;
     const { life, sender } = this.#shared;
     const { outbox } = this;
     const { buffered } = outbox;
@@ -209,7 +209,7 @@ export class CounterSeries {
   add(amount = 1, options: ConfirmOptions = noOptions): Promise<number> {
     return traced("stats.add", this.#facts, () => {
       const added = amountOption(amount);
-      const checked = confirmOptions(options);
+      const checked = resolve("options", options, confirmRules);
       return this.#shared.sender.confirm(this.outbox, checked, (awaited, tally) => {
         if (awaited.units + added > Number.MAX_SAFE_INTEGER) throw new CounterOverflowError(this.id);
         tally.amount += added;
@@ -265,7 +265,7 @@ export class CounterSeries {
    */
   days(options: DaysOptions): Promise<CounterDay[]> {
     return traced("stats.days", this.#facts, async () => {
-      const { timeZone, lastDays } = daysOptions(options);
+      const { timeZone, lastDays } = resolve("options", options, daysRules);
       const guess = await this.#shared.serverNow();
       const days = daysOf(timeZone, lastDays, guess);
       const plan = planDays(this.#settings.precisions, days, guess);

@@ -1,4 +1,4 @@
-import { optionsObject, traced } from "@kit/core/toolkit";
+import { resolve, type RulesOf, text, traced } from "@kit/core/toolkit";
 import { floorTo, isPartial, keyStarts, maxAheadMs, planRange, type RangeOptions, type Step } from "./buckets.js";
 import { type SeriesKeys, seriesKeys } from "./keys.js";
 import { type ExpositionFormat, type Family, histogramSamples, type HistogramSeries } from "./exposition.js";
@@ -6,14 +6,13 @@ import { type Labelled, type Labels, labelsOf, labelValues } from "./labels.js";
 import { Metric } from "./metric.js";
 import { addMoments, addValue, type Moments, momentsOf, momentsPlan, noMoments } from "./moments.js";
 import {
-  confirmOptions,
+  confirmRules,
   type ConfirmOptions,
   type DistributionSettings,
   type ExpositionScope,
   slowestOptions,
   type SlowestOptions,
-  subjectOption,
-  writeOptions,
+  writeRules,
   type WriteOptions,
 } from "./options.js";
 import { Aggregate, type Batch, type Operands, Outbox } from "./outbox.js";
@@ -33,8 +32,12 @@ export interface ObserveOptions extends WriteOptions {
   readonly subject?: string | undefined;
 }
 
+export const observeRules = { ...writeRules, subject: text(500) } satisfies RulesOf<ObserveOptions>;
+
 /** Settings of an observation whose caller waits. */
 export type RecordOptions = ObserveOptions & ConfirmOptions;
+
+export const recordRules = { ...observeRules, ...confirmRules } satisfies RulesOf<RecordOptions>;
 
 /** The values including a new observation. */
 export interface Recorded {
@@ -233,7 +236,8 @@ export class DistributionSeries {
    */
   observe(value: number, options: ObserveOptions = noOptions): void {
     const valid = valueOption(value);
-    const { at, subject } = options === noOptions ? (noOptions as ObserveOptions) : observeOptions(options);
+    const { at, subject } =
+      options === noOptions ? (noOptions as ObserveOptions) : resolve("options", options, observeRules);
     const { life, sender } = this.#shared;
     const { outbox } = this;
     if (life.isClosed) return sender.drop(this.id, "closed", 1);
@@ -257,11 +261,9 @@ export class DistributionSeries {
   record(value: number, options: RecordOptions = noOptions): Promise<Recorded> {
     return traced("stats.record", this.#facts, () => {
       const valid = valueOption(value);
-      const { subject, ...rest } = optionsObject("options", options, ["subject", "at", "signal", "op"]);
-      const checked = confirmOptions(rest);
-      const listed = subjectOption(subject);
+      const checked = resolve("options", options, recordRules);
       return this.#shared.sender.confirm(this.outbox, checked, (awaited, partial) => {
-        partial.add(valid, listed, this.#settings.slowest);
+        partial.add(valid, checked.subject, this.#settings.slowest);
         awaited.units++;
       });
     });
@@ -339,11 +341,6 @@ export class DistributionSeries {
     return { plan, now, parts: values.map((hash, index) => [starts[index] ?? 0, hash] as const) };
   }
 }
-
-const observeOptions = (options: ObserveOptions): ObserveOptions => {
-  const { subject, ...rest } = optionsObject<ObserveOptions>("options", options, ["subject", "at"]);
-  return { ...writeOptions(rest), subject: subjectOption(subject) };
-};
 
 /** The values of several stored hashes together. */
 const merged = (hashes: readonly ReadonlyMap<string, string>[]): Summary => {
@@ -501,7 +498,7 @@ export class Distribution<Names extends string = never> extends Metric<Names, Di
 
   #start(labels: Record<string, unknown>, options: ObserveOptions | undefined): EndTimer {
     const { labelNames, timeUnit } = this.#settings;
-    const own = options && observeOptions(options);
+    const own = options && resolve("options", options, observeRules);
     // A copy: later changes by the caller have no effect. Wrong labels are refused before the work begins.
     const given: Record<string, unknown> = Object.fromEntries(labelNames.map((name) => [name, ""]));
     const take = (into: Record<string, unknown>, some: Readonly<Record<string, unknown>>): void => {

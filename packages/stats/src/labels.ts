@@ -1,4 +1,4 @@
-import { textOption } from "@kit/core/toolkit";
+import { type Rule, text, textOption } from "@kit/core/toolkit";
 
 /** A label value. Numbers are written as text: `200` and `"200"` are one value. */
 export type LabelValue = string | number;
@@ -80,10 +80,16 @@ const labelValue = (name: string, value: unknown): string => {
 };
 
 /** @throws {RangeError} it has a lone surrogate, which becomes U+FFFD on the wire: two texts could become one. */
-export const wellFormed = (what: string, text: string): string => {
+const wellFormed = (what: string, text: string): string => {
   if (/\p{Surrogate}/u.test(text)) throw new RangeError(`Expected ${what} to be well-formed Unicode`);
   return text;
 };
+
+/** Well-formed text of 1 to `max` characters. */
+export const wellFormedText = (max: number): Rule<string | undefined, string> => ({
+  ...text(max),
+  check: (name, value) => wellFormed(`\`${name}\``, textOption(name, value, max)),
+});
 
 /**
  * The id of a series: `name;label=value;…`, labels sorted by name. Distinct label sets have distinct ids, since `;` and

@@ -1,18 +1,18 @@
 import { KitClosedError, KitError, type RedisArgument } from "@kit/core";
-import { asKitError, Deadline, isReplyError, newToken, onAbort, pause, traced } from "@kit/core/toolkit";
+import { asKitError, Deadline, isReplyError, newToken, onAbort, pause, resolve, traced } from "@kit/core/toolkit";
 import { keyStarts, planRange } from "./buckets.js";
 import { cutTo, fingerprintOf, masked } from "./fingerprint.js";
 import { type Level, levelNames, levelOf, levels } from "./levels.js";
 import { type LogKeys, logKeys } from "./keys.js";
 import {
-  frequentOptions,
+  frequentRules,
   type FrequentOptions,
   logOptions,
   type LogOptions,
   type MessagesSettings,
   recentOptions,
   type RecentOptions,
-  tailOptions,
+  tailRules,
   type TailOptions,
 } from "./options.js";
 import { Aggregate, type Operands, Outbox } from "./outbox.js";
@@ -305,7 +305,7 @@ export class Messages {
    * ones. An outage is an event, and so is its end; the tail continues when it can.
    */
   async *tail(options: TailOptions = {}): AsyncGenerator<Entry, void, undefined> {
-    const { minLevel, last, signal } = tailOptions(options);
+    const { minLevel, last, signal } = resolve("options", options, tailRules);
     const wanted = wantedLevels(undefined, minLevel);
     const ids = await this.#lastIds(wanted);
     if (last > 0)
@@ -364,7 +364,7 @@ export class Messages {
    */
   frequent(options: FrequentOptions): Promise<FrequentMessage[]> {
     return traced("stats.frequent", this.#facts, async () => {
-      const { level, limit, range } = frequentOptions(options);
+      const { level, limit, ...range } = resolve("options", options, frequentRules);
       const { window } = this.#settings;
       const guess = await this.#shared.serverNow();
       const starts = keyStarts(planRange([window], range, guess), window.stepMs, guess);

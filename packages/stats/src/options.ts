@@ -1,27 +1,49 @@
 import {
-  booleanOption,
-  choiceOption,
-  clientOptionNames,
+  boolean,
+  choice,
+  clientRules,
   type ClientOptions,
-  clientSettings,
+  custom,
+  defaultsOf,
+  integer,
   integerOption,
+  matching,
   type MetricSource,
-  optionsObject,
-  signalOption,
-  textOption,
+  required,
+  resolve,
+  type Resolved,
+  type RulesOf,
+  signal,
+  text,
 } from "@kit/core/toolkit";
 import {
+  chunkLength,
   instantOption,
   type Precision,
   precisionsOption,
   type RangeOptions,
-  rangeNames,
+  rangeRules,
   type Step,
 } from "./buckets.js";
 import type { ExpositionFormat } from "./exposition.js";
 import { type Level, levelNames } from "./levels.js";
-import { labelNames, wellFormed } from "./labels.js";
+import { labelNames, wellFormedText } from "./labels.js";
 import type { Delivery } from "./outbox.js";
+
+const dayMs = 86_400_000;
+const hourMs = 3_600_000;
+const deliveries: readonly Delivery[] = ["at-most-once", "at-least-once", "effectively-once"];
+const byCodePoints = (one: string, other: string): number => (one < other ? -1 : 1);
+const powersOfTwo = (first: number): number[] => Array.from({ length: 17 }, (_, index) => 2 ** (first + index));
+
+const boundsOption = (name: string, bounds: readonly number[]): readonly number[] => {
+  const given: unknown = bounds;
+  if (!Array.isArray(given) || given.length === 0 || given.length > 64)
+    throw new TypeError(`Expected \`${name}\` to be an array of 1 to 64 numbers`);
+  if (!bounds.every((bound, index) => Number.isFinite(bound) && (index === 0 || bound > (bounds[index - 1] ?? 0))))
+    throw new RangeError(`Expected \`${name}\` to be finite numbers that ascend`);
+  return [...bounds];
+};
 
 /** Settings of a statistics object. */
 export interface StatsOptions extends ClientOptions {
@@ -47,6 +69,15 @@ export interface StatsOptions extends ClientOptions {
   readonly delivery?: Delivery | undefined;
 }
 
+export const statsRules = {
+  ...clientRules,
+  flushMs: integer(1, 60_000, 250),
+  maxPending: integer(1, 100_000_000, 100_000),
+  delivery: choice(deliveries, "effectively-once"),
+} satisfies RulesOf<StatsOptions>;
+
+export type StatsSettings = Resolved<typeof statsRules>;
+
 /** The options that counters and distributions share. */
 interface MetricOptions<Names extends string> {
   /**
@@ -68,26 +99,57 @@ interface MetricOptions<Names extends string> {
    * @default 2000
    */
   readonly maxSeries?: number | undefined;
-  /** @default that of the statistics object */
+  /**
+   * The handling of an amount whose reply is lost.
+   *
+   * @default that of the statistics object
+   */
   readonly delivery?: Delivery | undefined;
 }
+
+const metricRules = {
+  help: custom((name, help: string) => {
+    if (typeof help !== "string") throw new TypeError(`Expected \`${name}\` to be a string, got ${typeof help}`);
+    return help;
+  }, ""),
+  // Sorted, since a second definition may have them in another order.
+  labelNames: custom((_name, names: readonly string[]) => labelNames(names).toSorted(byCodePoints), []),
+  maxSeries: integer(1, 1_000_000, 2_000),
+  delivery: choice(deliveries),
+} satisfies RulesOf<MetricOptions<string>>;
+
+export type MetricSettings = Resolved<typeof metricRules> & Pick<StatsSettings, "delivery">;
 
 /** Settings of a counter. */
 export interface CounterOptions<Names extends string = never> extends MetricOptions<Names> {
   /**
    * The widths of the buckets that are stored, and how long each is kept. Every step is a multiple of the finest.
    *
-   * @default 1 s for 10 minutes, 1 minute for a day, 15 minutes for 90 days
+   * @default each second for 10 minutes, each minute for a day, each 15 minutes for 90 days
    */
   readonly precisions?: readonly Precision[] | undefined;
 }
+
+export const counterRules = {
+  ...metricRules,
+  precisions: custom(
+    (name, given: readonly Precision[]) => precisionsOption(name, given, chunkLength),
+    [
+      { stepMs: 1_000, keepMs: 600_000 },
+      { stepMs: 60_000, keepMs: dayMs },
+      { stepMs: 900_000, keepMs: 90 * dayMs },
+    ],
+  ),
+} satisfies RulesOf<CounterOptions<string>>;
+
+export type CounterSettings = Resolved<typeof counterRules> & MetricSettings;
 
 /** Settings of a distribution. */
 export interface DistributionOptions<Names extends string = never> extends MetricOptions<Names> {
   /**
    * The windows that are stored, and how long each is kept. Every step is a multiple of the finest.
    *
-   * @default 1 minute for 3 hours, 1 hour for 14 days
+   * @default each minute for 3 hours, each hour for 14 days
    */
   readonly windows?: readonly Precision[] | undefined;
   /**
@@ -109,7 +171,7 @@ export interface DistributionOptions<Names extends string = never> extends Metri
    * up to it, from the first value on that a process observes with it; older ones, if it is no power of two, as if it were up
    * to 2.2 % lower.
    *
-   * @default 1, 2, 4 … 65536; with `timeUnit: "s"` 1/1024, 1/512 … 64
+   * @default the powers of two from 1 to 65536; with `timeUnit: "s"` from 1/1024 to 64
    */
   readonly bounds?: readonly number[] | undefined;
   /**
@@ -119,6 +181,24 @@ export interface DistributionOptions<Names extends string = never> extends Metri
    */
   readonly timeUnit?: "ms" | "s" | undefined;
 }
+
+export const distributionRules = {
+  ...metricRules,
+  windows: custom(
+    (name, given: readonly Precision[]) => precisionsOption(name, given, 1),
+    [
+      { stepMs: 60_000, keepMs: 3 * hourMs },
+      { stepMs: hourMs, keepMs: 14 * dayMs },
+    ],
+  ),
+  maxBins: integer(16, 2_048, 1_024),
+  slowest: integer(0, 1_000, 0),
+  bounds: custom(boundsOption),
+  timeUnit: choice(["ms", "s"], "ms"),
+} satisfies RulesOf<DistributionOptions<string>>;
+
+export type DistributionSettings = Resolved<typeof distributionRules> &
+  MetricSettings & { readonly bounds: readonly number[] };
 
 /** Settings of a message log. */
 export interface MessagesOptions {
@@ -131,7 +211,7 @@ export interface MessagesOptions {
   /**
    * How long the entries of a level are kept after the last one, in milliseconds.
    *
-   * @default 7 days
+   * @default 604800000 (7 days)
    */
   readonly keepMs?: number | undefined;
   /**
@@ -158,9 +238,28 @@ export interface MessagesOptions {
    * @default 8192
    */
   readonly maxTextBytes?: number | undefined;
-  /** @default that of the statistics object */
+  /**
+   * The handling of a message whose reply is lost.
+   *
+   * @default that of the statistics object
+   */
   readonly delivery?: Delivery | undefined;
 }
+
+export const messagesRules = {
+  keepEntries: integer(1, 100_000, 100),
+  keepMs: integer(1_000, 3_660 * dayMs, 7 * dayMs),
+  window: custom((name, given: Precision) => precisionsOption(name, [given], 1)[0] as Step, {
+    stepMs: hourMs,
+    keepMs: 2 * dayMs,
+  }),
+  maxDistinct: integer(1, 10_000, 1_000),
+  mask: boolean(true),
+  maxTextBytes: integer(1, 1_048_576, 8_192),
+  delivery: choice(deliveries),
+} satisfies RulesOf<MessagesOptions>;
+
+export type MessagesSettings = Resolved<typeof messagesRules> & Pick<StatsSettings, "delivery">;
 
 /** One amount or value. */
 export interface WriteOptions {
@@ -173,12 +272,17 @@ export interface WriteOptions {
   readonly at?: number | undefined;
 }
 
+export const writeRules = { at: custom(instantOption) } satisfies RulesOf<WriteOptions>;
+
 /** Settings of an amount or value whose caller waits. */
 export interface ConfirmOptions extends WriteOptions {
+  /** Ends the wait, with `signal.reason`; what was sent may still be counted. */
   readonly signal?: AbortSignal | undefined;
   /** The `op` of a `KitUnknownOutcomeError`: waits for the amount of that call instead of adding another. */
   readonly op?: string | undefined;
 }
+
+export const confirmRules = { ...writeRules, signal, op: text(128) } satisfies RulesOf<ConfirmOptions>;
 
 /** A span of calendar days. */
 export interface DaysOptions {
@@ -187,6 +291,11 @@ export interface DaysOptions {
   /** How many, today included, 1 to 1,000. */
   readonly lastDays: number;
 }
+
+export const daysRules = {
+  timeZone: required(text(100)),
+  lastDays: required(integer(1, 1_000)),
+} satisfies RulesOf<DaysOptions>;
 
 /** A span of time, and how many subjects to list. */
 export interface SlowestOptions extends RangeOptions {
@@ -197,6 +306,8 @@ export interface SlowestOptions extends RangeOptions {
    */
   readonly limit?: number | undefined;
 }
+
+export const slowestRules = { ...rangeRules, limit: integer(1, undefined, 10) } satisfies RulesOf<SlowestOptions>;
 
 /** Details of one message. */
 export interface LogOptions {
@@ -214,11 +325,24 @@ export interface LogOptions {
   readonly fingerprint?: string | undefined;
 }
 
+export const logRules = {
+  fields: custom((name, fields: Readonly<Record<string, unknown>>) => {
+    if (typeof fields !== "object" || fields === null || Array.isArray(fields))
+      throw new TypeError(`Expected \`${name}\` to be an object`);
+    return fields;
+  }),
+  fingerprint: wellFormedText(200),
+} satisfies RulesOf<LogOptions>;
+
 /** A page of entries. */
 export interface RecentOptions {
   /** Only this level. */
   readonly level?: Level | undefined;
-  /** @default "trace" */
+  /**
+   * This level and those above it.
+   *
+   * @default all levels
+   */
   readonly minLevel?: Level | undefined;
   /**
    * How many at most, 1 to 1,000.
@@ -230,9 +354,20 @@ export interface RecentOptions {
   readonly before?: string | undefined;
 }
 
+export const recentRules = {
+  level: choice(levelNames),
+  minLevel: choice(levelNames),
+  limit: integer(1, 1_000, 100),
+  before: matching(text(100), /^(trace|debug|info|warn|error|fatal) \d+-\d+$/, "to be the `next` of a page"),
+} satisfies RulesOf<RecentOptions>;
+
 /** How to follow a log. */
 export interface TailOptions {
-  /** @default "trace" */
+  /**
+   * This level and those above it.
+   *
+   * @default all levels
+   */
   readonly minLevel?: Level | undefined;
   /**
    * How many of the existing entries come first, 0 to 1,000.
@@ -240,12 +375,23 @@ export interface TailOptions {
    * @default 0
    */
   readonly last?: number | undefined;
+  /** Ends the iteration. */
   readonly signal?: AbortSignal | undefined;
 }
 
+export const tailRules = {
+  minLevel: choice(levelNames),
+  last: integer(0, 1_000, 0),
+  signal,
+} satisfies RulesOf<TailOptions>;
+
 /** A span of time, and the messages to list. */
 export interface FrequentOptions extends Omit<RangeOptions, "stepMs"> {
-  /** @default all */
+  /**
+   * Only this level.
+   *
+   * @default all
+   */
   readonly level?: Level | undefined;
   /**
    * How many at most, 1 to 1,000.
@@ -255,12 +401,23 @@ export interface FrequentOptions extends Omit<RangeOptions, "stepMs"> {
   readonly limit?: number | undefined;
 }
 
+const { stepMs: _, ...spanRules } = rangeRules;
+export const frequentRules = {
+  ...spanRules,
+  level: choice(levelNames),
+  limit: integer(1, 1_000, 20),
+} satisfies RulesOf<FrequentOptions>;
+
 /** The processes whose numbers an exposition shows. */
 export type ExpositionScope = "shared" | "local";
 
 /** Scope and format of an exposition. */
 export interface ExposeOptions {
-  /** @default "prometheus" */
+  /**
+   * The text format: that of Prometheus, or OpenMetrics.
+   *
+   * @default "prometheus"
+   */
   readonly format?: ExpositionFormat | undefined;
   /**
    * - `shared`: the totals of all processes, from the server; each process shows the same, so scrape only one
@@ -277,182 +434,41 @@ export interface ExposeOptions {
   readonly include?: readonly MetricSource[] | undefined;
 }
 
-const dayMs = 86_400_000;
-const hourMs = 3_600_000;
-
-/** Options with every default filled in. */
-type Filled<Options> = { readonly [Name in keyof Options]-?: NonNullable<Options[Name]> };
-
-export type StatsSettings = Filled<StatsOptions>;
-export type MetricSettings = Filled<MetricOptions<string>>;
-export interface CounterSettings extends MetricSettings {
-  readonly precisions: readonly Step[];
-}
-export interface DistributionSettings extends Filled<Omit<DistributionOptions<string>, "windows">> {
-  readonly windows: readonly Step[];
-}
-export interface MessagesSettings extends Filled<Omit<MessagesOptions, "window">> {
-  readonly window: Step;
-}
-
-const deliveryOption = (value: Delivery): Delivery =>
-  choiceOption("delivery", value, ["at-most-once", "at-least-once", "effectively-once"]);
+export const exposeRules = {
+  format: choice(["prometheus", "openmetrics"], "prometheus"),
+  scope: choice(["shared", "local"], "shared"),
+  include: custom((name, include: readonly MetricSource[]) => {
+    if (!Array.isArray(include) || include.some((one: Partial<MetricSource>) => typeof one.metrics !== "function"))
+      throw new TypeError(`Expected \`${name}\` to be an array of objects with \`metrics()\``);
+    return include;
+  }, []),
+} satisfies RulesOf<ExposeOptions>;
 
 /** @throws {TypeError | RangeError} an option is not what it should be. */
-export const statsSettings = (options: StatsOptions): StatsSettings => {
-  const own = optionsObject("options", options, [...clientOptionNames, "flushMs", "maxPending", "delivery"]);
-  const { flushMs = 250, maxPending = 100_000, delivery = "effectively-once" } = own;
-  return {
-    ...clientSettings(own),
-    flushMs: integerOption("flushMs", flushMs, 1, 60_000),
-    maxPending: integerOption("maxPending", maxPending, 1, 100_000_000),
-    delivery: deliveryOption(delivery),
-  };
-};
-
-const metricNames = ["help", "labelNames", "maxSeries", "delivery"];
-
-const metricSettings = (own: MetricOptions<string>, stats: StatsSettings): MetricSettings => {
-  const { help = "", maxSeries = 2_000, delivery = stats.delivery } = own;
-  if (typeof help !== "string") throw new TypeError(`Expected \`help\` to be a string, got ${typeof help}`);
-  return {
-    help,
-    // Sorted, since a second definition may have them in another order.
-    labelNames: labelNames(own.labelNames ?? []).toSorted((one, other) => (one < other ? -1 : 1)),
-    maxSeries: integerOption("maxSeries", maxSeries, 1, 1_000_000),
-    delivery: deliveryOption(delivery),
-  };
-};
-
-const defaultPrecisions: readonly Precision[] = [
-  { stepMs: 1_000, keepMs: 600_000 },
-  { stepMs: 60_000, keepMs: dayMs },
-  { stepMs: 900_000, keepMs: 90 * dayMs },
-];
-
-/** @throws {TypeError | RangeError} an option is not what it should be. */
-export const counterSettings = (
-  options: CounterOptions<string>,
-  stats: StatsSettings,
-  bucketsPerKey: number,
-): CounterSettings => {
-  const own = optionsObject("options", options, [...metricNames, "precisions"]);
-  const { precisions = defaultPrecisions } = own;
-  return { ...metricSettings(own, stats), precisions: precisionsOption("precisions", precisions, bucketsPerKey) };
-};
-
-const defaultWindows: readonly Precision[] = [
-  { stepMs: 60_000, keepMs: 3 * hourMs },
-  { stepMs: hourMs, keepMs: 14 * dayMs },
-];
-
-const powersOfTwo = (first: number): number[] => Array.from({ length: 17 }, (_, index) => 2 ** (first + index));
-
-const boundsOption = (bounds: readonly number[]): readonly number[] => {
-  const given: unknown = bounds;
-  if (!Array.isArray(given) || given.length === 0 || given.length > 64)
-    throw new TypeError("Expected `bounds` to be an array of 1 to 64 numbers");
-  if (!bounds.every((bound, index) => Number.isFinite(bound) && (index === 0 || bound > (bounds[index - 1] ?? 0))))
-    throw new RangeError("Expected `bounds` to be finite numbers that ascend");
-  return [...bounds];
-};
+export const counterSettings = (options: CounterOptions<string>, { delivery }: StatsSettings): CounterSettings =>
+  resolve("options", options, counterRules, { ...defaultsOf(counterRules), delivery });
 
 /** @throws {TypeError | RangeError} an option is not what it should be. */
 export const distributionSettings = (
   options: DistributionOptions<string>,
-  stats: StatsSettings,
+  { delivery }: StatsSettings,
 ): DistributionSettings => {
-  const own = optionsObject("options", options, [
-    ...metricNames,
-    "windows",
-    "maxBins",
-    "slowest",
-    "bounds",
-    "timeUnit",
-  ]);
-  const { windows = defaultWindows, maxBins = 1_024, slowest = 0, timeUnit = "ms" } = own;
-  const { bounds = powersOfTwo(timeUnit === "s" ? -10 : 0) } = own;
-  return {
-    ...metricSettings(own, stats),
-    bounds: boundsOption(bounds),
-    windows: precisionsOption("windows", windows, 1),
-    maxBins: integerOption("maxBins", maxBins, 16, 2_048),
-    slowest: integerOption("slowest", slowest, 0, 1_000),
-    timeUnit: choiceOption("timeUnit", timeUnit, ["ms", "s"]),
-  };
+  const own = resolve("options", options, distributionRules, { ...defaultsOf(distributionRules), delivery });
+  return { ...own, bounds: own.bounds ?? powersOfTwo(own.timeUnit === "s" ? -10 : 0) };
 };
 
 /** @throws {TypeError | RangeError} an option is not what it should be. */
-export const messagesSettings = (options: MessagesOptions, stats: StatsSettings): MessagesSettings => {
-  const names = ["keepEntries", "keepMs", "window", "maxDistinct", "mask", "maxTextBytes", "delivery"];
-  const own = optionsObject("options", options, names);
-  const { keepEntries = 100, keepMs = 7 * dayMs, maxDistinct = 1_000, mask = true, maxTextBytes = 8_192 } = own;
-  const { window = { stepMs: hourMs, keepMs: 2 * dayMs }, delivery = stats.delivery } = own;
-  const [step] = precisionsOption("window", [window], 1);
-  return {
-    keepEntries: integerOption("keepEntries", keepEntries, 1, 100_000),
-    keepMs: integerOption("keepMs", keepMs, 1_000, 3_660 * dayMs),
-    window: step as Step,
-    maxDistinct: integerOption("maxDistinct", maxDistinct, 1, 10_000),
-    mask: booleanOption("mask", mask),
-    maxTextBytes: integerOption("maxTextBytes", maxTextBytes, 1, 1_048_576),
-    delivery: deliveryOption(delivery),
-  };
-};
-
-/** @throws {TypeError | RangeError} an option is not what it should be. */
-export const writeOptions = (options: WriteOptions): WriteOptions => {
-  const { at } = optionsObject<WriteOptions>("options", options, ["at"]);
-  return { at: at === undefined ? undefined : instantOption("at", at) };
-};
-
-/** @throws {TypeError | RangeError} an option is not what it should be. */
-export const confirmOptions = (options: ConfirmOptions): ConfirmOptions => {
-  const { at, signal, op } = optionsObject<ConfirmOptions>("options", options, ["at", "signal", "op"]);
-  return {
-    at: at === undefined ? undefined : instantOption("at", at),
-    signal: signalOption("signal", signal),
-    op: op === undefined ? undefined : textOption("op", op, 128),
-  };
-};
-
-/** @throws {TypeError | RangeError} an option is not what it should be. */
-export const exposeOptions = (options: ExposeOptions): Filled<ExposeOptions> => {
-  const own = optionsObject<ExposeOptions>("options", options, ["format", "scope", "include"]);
-  const { format = "prometheus", scope = "shared", include = [] } = own;
-  if (!Array.isArray(include) || include.some((one: Partial<MetricSource>) => typeof one.metrics !== "function"))
-    throw new TypeError("Expected `include` to be an array of objects with `metrics()`");
-  return {
-    format: choiceOption("format", format, ["prometheus", "openmetrics"]),
-    scope: choiceOption("scope", scope, ["shared", "local"]),
-    include,
-  };
-};
-
-/** @throws {TypeError | RangeError} an option is not what it should be. */
-export const daysOptions = (options: DaysOptions): DaysOptions => {
-  const { timeZone, lastDays } = optionsObject<DaysOptions>("options", options, ["timeZone", "lastDays"]);
-  return {
-    timeZone: textOption("timeZone", timeZone, 100),
-    lastDays: integerOption("lastDays", lastDays, 1, 1_000),
-  };
-};
-
-/** @throws {TypeError | RangeError} it is no text of 1 to 500 characters. */
-export const subjectOption = (subject: string | undefined): string | undefined =>
-  subject === undefined ? undefined : textOption("subject", subject, 500);
+export const messagesSettings = (options: MessagesOptions, { delivery }: StatsSettings): MessagesSettings =>
+  resolve("options", options, messagesRules, { ...defaultsOf(messagesRules), delivery });
 
 /** @throws {TypeError | RangeError} an option is not what it should be. */
 export const slowestOptions = (
   options: SlowestOptions,
   slowest: number,
 ): { readonly limit: number; readonly range: RangeOptions } => {
-  const { limit = 10, ...range } = optionsObject<SlowestOptions>("options", options, [...rangeNames, "limit"]);
-  return { limit: integerOption("limit", limit, 1, slowest < 10 ? 10 : slowest), range };
+  const { limit, ...range } = resolve("options", options, slowestRules);
+  return { limit: integerOption("limit", limit, 1, Math.max(slowest, 10)), range };
 };
-
-const levelOption = (name: string, level: Level | undefined): Level | undefined =>
-  level === undefined ? undefined : choiceOption(name, level, levelNames);
 
 /** An error has no own fields that JSON would write. */
 const withErrors = (_key: string, value: unknown): unknown =>
@@ -463,48 +479,18 @@ export const logOptions = (
   options: LogOptions,
   maxBytes: number,
 ): { readonly fields: string; readonly fingerprint: string | undefined } => {
-  const { fields, fingerprint } = optionsObject<LogOptions>("options", options, ["fields", "fingerprint"]);
-  if (fields !== undefined && (typeof fields !== "object" || fields === null || Array.isArray(fields)))
-    throw new TypeError("Expected `fields` to be an object");
+  const { fields, fingerprint } = resolve("options", options, logRules);
   // `toJSON` may return undefined.
   const json = fields === undefined ? "" : ((JSON.stringify(fields, withErrors) as string | undefined) ?? "");
   if (Buffer.byteLength(json) > maxBytes)
     throw new RangeError(`Expected \`fields\` to have at most ${String(maxBytes)} bytes as JSON`);
-  if (fingerprint !== undefined) wellFormed("`fingerprint`", textOption("fingerprint", fingerprint, 200));
   return { fields: json, fingerprint };
 };
 
 /** @throws {TypeError | RangeError} an option is not what it should be. */
-export const recentOptions = (options: RecentOptions): RecentOptions & { readonly limit: number } => {
-  const own = optionsObject<RecentOptions>("options", options, ["level", "minLevel", "limit", "before"]);
-  const { level, minLevel, limit = 100, before } = own;
-  if (level !== undefined && minLevel !== undefined)
+export const recentOptions = (options: RecentOptions): Resolved<typeof recentRules> => {
+  const settings = resolve("options", options, recentRules);
+  if (settings.level !== undefined && settings.minLevel !== undefined)
     throw new TypeError("Expected either `level` or `minLevel`, got both");
-  if (before !== undefined && !/^(trace|debug|info|warn|error|fatal) \d+-\d+$/.test(textOption("before", before, 100)))
-    throw new RangeError("Expected `before` to be the `next` of a page");
-  return {
-    level: levelOption("level", level),
-    minLevel: levelOption("minLevel", minLevel),
-    limit: integerOption("limit", limit, 1, 1_000),
-    before,
-  };
-};
-
-/** @throws {TypeError | RangeError} an option is not what it should be. */
-export const tailOptions = (options: TailOptions): TailOptions & { readonly last: number } => {
-  const { minLevel, last = 0, signal } = optionsObject<TailOptions>("options", options, ["minLevel", "last", "signal"]);
-  return {
-    minLevel: levelOption("minLevel", minLevel),
-    last: integerOption("last", last, 0, 1_000),
-    signal: signalOption("signal", signal),
-  };
-};
-
-/** @throws {TypeError | RangeError} an option is not what it should be. */
-export const frequentOptions = (
-  options: FrequentOptions,
-): { readonly level: Level | undefined; readonly limit: number; readonly range: RangeOptions } => {
-  const own = optionsObject<FrequentOptions>("options", options, ["lastMs", "fromAt", "toAt", "level", "limit"]);
-  const { level, limit = 20, ...range } = own;
-  return { level: levelOption("level", level), limit: integerOption("limit", limit, 1, 1_000), range };
+  return settings;
 };

@@ -2,36 +2,38 @@ import { type KitError, type RedisArgument, type RedisLike } from "@kit/core";
 import {
   type CloseOptions,
   Deadline,
-  integerOption,
+  custom,
+  integer,
   type MetricSample,
   ObjectLife,
-  optionsObject,
   OutageReporter,
-  textOption,
+  required,
+  resolve,
+  type RulesOf,
   TypedEmitter,
   watchEviction,
   withCaller,
 } from "@kit/core/toolkit";
-import { chunkLength, floorTo, maxAheadMs } from "./buckets.js";
+import { floorTo, maxAheadMs } from "./buckets.js";
 import { amountOption, Counter, countOperands, totalKeepMs } from "./counter.js";
 import { Distribution } from "./distribution.js";
 import { addSamples, exposedNames, type Exposition, rendered } from "./exposition.js";
 import { seriesKeys } from "./keys.js";
-import { metricName, wellFormed } from "./labels.js";
+import { metricName, wellFormedText } from "./labels.js";
 import { Messages } from "./messages.js";
 import {
   counterSettings,
   type CounterOptions,
   distributionSettings,
   type DistributionOptions,
-  exposeOptions,
+  exposeRules,
   type ExposeOptions,
   messagesSettings,
   type MessagesOptions,
   type StatsOptions,
   type StatsSettings,
-  statsSettings,
-  writeOptions,
+  statsRules,
+  writeRules,
 } from "./options.js";
 import * as scripts from "./scripts/index.js";
 import type { DropReason } from "./outbox.js";
@@ -71,6 +73,13 @@ export interface CounterDelta {
   readonly at?: number | undefined;
 }
 
+const deltaRules = {
+  ...writeRules,
+  name: custom((_name, name: string) => name, ""),
+  labels: custom((_name, labels: Readonly<Record<string, string | number>>) => labels, {}),
+  amount: required(custom((_name, amount: number) => amountOption(amount))),
+} satisfies RulesOf<CounterDelta>;
+
 /** The writer, and the number of this call. */
 export interface ApplyOptions {
   /** A name that stays the same when the writer starts again, 1 to 200 characters: a file, a partition. */
@@ -78,6 +87,11 @@ export interface ApplyOptions {
   /** Grows from call to call of one writer: a position in a file, a batch number. */
   readonly seq: number;
 }
+
+export const applyRules = {
+  writer: required(wellFormedText(200)),
+  seq: required(integer(1)),
+} satisfies RulesOf<ApplyOptions>;
 
 /** Figures of a statistics object: what it holds, and has lost. */
 export interface StatsReport {
@@ -118,7 +132,7 @@ export class Stats extends TypedEmitter<StatsEvents> implements AsyncDisposable 
   /** Made by this package only. */
   constructor(redis: RedisLike, options: StatsOptions) {
     super();
-    this.#settings = statsSettings(options);
+    this.#settings = resolve("options", options, statsRules);
     this.#life = new ObjectLife(redis, this.#settings, "The statistics object");
     const emitError = (error: KitError): void => this.emit("error", error);
     this.#shared = new Shared(this.#life, this.#settings, {
@@ -153,7 +167,7 @@ export class Stats extends TypedEmitter<StatsEvents> implements AsyncDisposable 
    * views.inc({ category: "hats" });
    */
   counter<Names extends string = never>(name: string, options: CounterOptions<Names> = {}): Counter<Names> {
-    const settings = counterSettings(options, this.#settings, chunkLength);
+    const settings = counterSettings(options, this.#settings);
     const make = (): Counter<string> => new Counter(name, settings, this.#shared);
     const made = this.#metric(this.#counters, this.#distributions, "counter", name, make);
     return this.#defined(made, name, options, settings) as unknown as Counter<Names>;
@@ -211,9 +225,7 @@ export class Stats extends TypedEmitter<StatsEvents> implements AsyncDisposable 
    * await stats.apply([{ name: "visits_total", labels: { country: "DE" }, amount: 17 }], { writer: "access.log", seq: 4096 });
    */
   async apply(deltas: readonly CounterDelta[], options: ApplyOptions): Promise<void> {
-    const own = optionsObject<ApplyOptions>("options", options, ["writer", "seq"]);
-    const writer = wellFormed("`writer`", textOption("writer", own.writer, 200));
-    const seq = integerOption("seq", own.seq, 1);
+    const { writer, seq } = resolve("options", options, applyRules);
     await this.#life.call(
       "stats.apply",
       () => ({ writer, seq }),
@@ -227,15 +239,10 @@ export class Stats extends TypedEmitter<StatsEvents> implements AsyncDisposable 
       { readonly counter: Counter<string>; total: number; amounts: Map<number, number> }
     >();
     const checked = deltas.map((delta) => {
-      const {
-        name,
-        labels = {},
-        amount,
-        at,
-      } = optionsObject<CounterDelta>("delta", delta, ["name", "labels", "amount", "at"]);
+      const { name, labels, amount, at } = resolve("delta", delta, deltaRules);
       const counter = this.#counters.get(name);
       if (!counter) throw new RangeError("Expected `name` to be a counter of this object");
-      return { counter, id: counter.map.idOf(labels), amount: amountOption(amount), at: writeOptions({ at }).at };
+      return { counter, id: counter.map.idOf(labels), amount, at };
     });
     const deadline = Deadline.in(this.#settings.deadlineMs);
     const now = await this.#shared.serverNow();
@@ -300,7 +307,7 @@ export class Stats extends TypedEmitter<StatsEvents> implements AsyncDisposable 
    */
   expose(options: ExposeOptions = {}): Promise<Exposition> {
     return this.#life.call("stats.expose", noFacts, async () => {
-      const { format, scope, include } = exposeOptions(options);
+      const { format, scope, include } = resolve("options", options, exposeRules);
       const found = await Promise.all([
         ...[...this.#counters.values()].map((counter) => counter.family(scope)),
         ...[...this.#distributions.values()].map((distribution) => distribution.family(scope, format)),

@@ -1,17 +1,5 @@
 import { eventually } from "@kit/testing";
-import {
-  boolean,
-  canary,
-  choice,
-  clientRules,
-  type Conformance,
-  conforming,
-  integer,
-  type OptionRules,
-  refusing,
-  signal,
-  text,
-} from "@tooling/vitest/conformance";
+import { canary, type Conformance, conforming } from "@tooling/vitest/conformance";
 import {
   type Counter,
   type CounterOptions,
@@ -26,10 +14,26 @@ import {
   type Stats,
   type TailOptions,
 } from "../src/index.js";
+import { rangeRules } from "../src/buckets.js";
+import { observeRules, recordRules } from "../src/distribution.js";
+import {
+  confirmRules,
+  counterRules,
+  daysRules,
+  distributionRules,
+  exposeRules,
+  frequentRules,
+  logRules,
+  messagesRules,
+  recentRules,
+  slowestRules,
+  statsRules,
+  tailRules,
+  writeRules,
+} from "../src/options.js";
+import { applyRules } from "../src/stats.js";
 
-const dayMs = 86_400_000;
-const delivery = choice("at-most-once", "at-least-once", "effectively-once");
-const steps = refusing(
+const steps = [
   [],
   [{ stepMs: 1_000 }],
   [{ stepMs: 1_000, keepMs: 500 }],
@@ -38,16 +42,9 @@ const steps = refusing(
   [1_000, 1_500].map((stepMs) => ({ stepMs, keepSamples: 5 })),
   [5, 6].map((keepSamples) => ({ stepMs: 1_000, keepSamples })),
   1,
-);
-const at = refusing(-1, Number.NaN, Infinity, "now", null);
-const level = refusing("warning", 1, null);
-const metricRules: OptionRules = {
-  help: refusing(1, null),
-  labelNames: refusing("a", ["a", "a"], ["le"], ["quantile"], ["__x"], ["a-b"]),
-  maxSeries: integer(1, 1_000_000),
-  delivery,
-};
-const confirmRules: OptionRules = { at, op: refusing("", 1), signal };
+];
+const at = [-1, Number.NaN, Infinity, "now", null];
+const metric = { help: [1, null], labelNames: ["a", ["a", "a"], ["le"], ["quantile"], ["__x"], ["a-b"]] };
 const lastMinute = { lastMs: 60_000 };
 
 /** The suites give calls little time, which preparing them may take longer than: what was not sent stays in the buffer. */
@@ -85,7 +82,7 @@ export const conformance: Conformance = {
     conforming<Stats>({
       what: "a statistics object",
       make: (client, options) => createStats(client, { flushMs: 60_000, ...options }),
-      options: { ...clientRules, flushMs: integer(1, 60_000), maxPending: integer(1, 100_000_000), delivery },
+      options: statsRules,
       uses: (stats) => stats.counter("used_total").add(1),
       wakes: {
         tail: async (stats, settle) => {
@@ -97,12 +94,14 @@ export const conformance: Conformance = {
       },
       calls: {
         counter: {
-          options: { ...metricRules, precisions: steps },
+          options: counterRules,
+          refused: { ...metric, precisions: steps },
           run: (stats, options: CounterOptions) => void stats.counter("orders_total", options),
           isLocal: true,
         },
         "counter.inc": {
-          options: { at },
+          options: writeRules,
+          refused: { at },
           prepare: counted,
           run: (_stats, options, counter: Counter) => counter.inc(1, options),
           isLocal: true,
@@ -110,6 +109,7 @@ export const conformance: Conformance = {
         },
         "counter.add": {
           options: confirmRules,
+          refused: { at },
           prepare: counted,
           run: (_stats, options, counter: Counter) => counter.add(1, options),
           trace: ["kit:stats.add", { series: "orders_total" }],
@@ -120,33 +120,38 @@ export const conformance: Conformance = {
           trace: ["kit:stats.total", { series: "orders_total" }],
         },
         "counter.read": {
-          options: { lastMs: integer(1), stepMs: refusing(0, 1_500, "1") },
+          options: rangeRules,
+          refused: { stepMs: [0, 1_500, "1"], fromAt: at, toAt: at },
           required: lastMinute,
           prepare: counted,
           run: (_stats, options: { lastMs: number }, counter: Counter) => counter.read(options),
           trace: ["kit:stats.read", { series: "orders_total" }],
         },
         "counter.days": {
-          options: { timeZone: refusing("Nowhere/Land", 1, null), lastDays: integer(1, 1_000) },
+          options: daysRules,
+          refused: { timeZone: ["Nowhere/Land", 1, null] },
           required: { timeZone: "UTC", lastDays: 1 },
           prepare: counted,
           run: (_stats, options: { timeZone: string; lastDays: number }, counter: Counter) => counter.days(options),
           trace: ["kit:stats.days", { series: "orders_total" }],
         },
         distribution: {
-          options: {
-            ...metricRules,
-            windows: steps,
-            maxBins: integer(16, 2_048),
-            slowest: integer(0, 1_000),
-            bounds: refusing([], [1, 1], [1, Infinity]),
-            timeUnit: choice("ms", "s"),
-          },
+          options: distributionRules,
+          refused: { ...metric, windows: steps, bounds: [[], [1, 1], [1, Infinity]] },
           run: (stats, options: DistributionOptions) => void stats.distribution("request_ms", options),
           isLocal: true,
         },
+        "distribution.observe": {
+          options: observeRules,
+          refused: { at },
+          prepare: observed,
+          run: (_stats, options, distribution: Distribution) => distribution.observe(5, options),
+          isLocal: true,
+          closed: undefined,
+        },
         "distribution.record": {
-          options: confirmRules,
+          options: recordRules,
+          refused: { at },
           prepare: observed,
           run: (_stats, options, distribution: Distribution) => distribution.record(5, options),
           trace: ["kit:stats.record", { series: "request_ms" }],
@@ -168,44 +173,42 @@ export const conformance: Conformance = {
         },
         "distribution.slowest": {
           prepare: observed,
-          run: (_stats, _options, distribution: Distribution) => distribution.slowest(lastMinute),
+          options: slowestRules,
+          refused: { limit: [0, 11, "1"], fromAt: at, toAt: at },
+          required: lastMinute,
+          run: (_stats, options: { lastMs: number }, distribution: Distribution) => distribution.slowest(options),
           trace: ["kit:stats.slowest", { series: "request_ms" }],
         },
         messages: {
-          options: {
-            keepEntries: integer(1, 100_000),
-            keepMs: integer(1_000, 3_660 * dayMs),
-            window: refusing({ stepMs: 1 }, 1),
-            maxDistinct: integer(1, 10_000),
-            mask: boolean,
-            maxTextBytes: integer(1, 1_048_576),
-            delivery,
-          },
+          options: messagesRules,
+          refused: { window: [{ stepMs: 1 }, 1] },
           run: (stats, options: MessagesOptions) => void stats.messages("checkout", options),
           isLocal: true,
         },
         "messages.log": {
-          options: { fields: refusing(1, [], null), fingerprint: text(200) },
+          options: logRules,
+          refused: { fields: [1, [], null] },
           prepare: logged,
           run: (_stats, options: LogOptions, messages: Messages) => messages.log("info", canary, options),
           isLocal: true,
           closed: undefined,
         },
         "messages.recent": {
-          options: { level, minLevel: level, limit: integer(1, 1_000), before: refusing("x", 1, null) },
+          options: recentRules,
           prepare: logged,
           run: (_stats, options: RecentOptions, messages: Messages) => messages.recent(options),
           trace: ["kit:stats.recent", { log: "checkout" }],
         },
         "messages.frequent": {
-          options: { level, limit: integer(1, 1_000) },
+          options: frequentRules,
+          refused: { fromAt: at, toAt: at },
           required: lastMinute,
           prepare: logged,
           run: (_stats, options: { lastMs: number }, messages: Messages) => messages.frequent(options),
           trace: ["kit:stats.frequent", { log: "checkout" }],
         },
         "messages.tail": {
-          options: { minLevel: level, last: integer(0, 1_000), signal },
+          options: tailRules,
           prepare: logged,
           run: async (_stats, options: TailOptions, messages: Messages) => {
             for await (const entry of messages.tail(options)) if (entry.text !== canary) throw new Error(entry.text);
@@ -216,7 +219,7 @@ export const conformance: Conformance = {
           closed: undefined,
         },
         apply: {
-          options: { writer: text(200), seq: integer(1) },
+          options: applyRules,
           required: { writer: "w", seq: 1 },
           prepare: counted,
           run: (stats, options: { writer: string; seq: number }) =>
@@ -231,11 +234,8 @@ export const conformance: Conformance = {
           trace: ["kit:stats.flush", { series: 1 }],
         },
         expose: {
-          options: {
-            format: refusing("json", 1, null),
-            scope: choice("shared", "local"),
-            include: refusing([{}], 1, null),
-          },
+          options: exposeRules,
+          refused: { include: [[{}], 1, null] },
           prepare: counted,
           run: (stats, options: ExposeOptions) => stats.expose(options),
           trace: ["kit:stats.expose", {}],

@@ -53,7 +53,7 @@ const literalOf = (value) => {
 };
 
 /** What a comment would say of a literal: `10,000` and `10_000` are 10000. @param {string} usual */
-const writtenIn = (usual) => /^(?:"[^"]*"|true\b|false\b|-?\d[\d,_]*)/.exec(usual)?.[0];
+const writtenIn = (usual) => /^(?:"[^"]*"|true|false|-?\d+(?:[,_]\d{3})*)(?=$| \(|, [a-z])/.exec(usual)?.[0];
 
 /** @param {string} written */
 const plain = (written) => (/^-?\d/.test(written) ? written.replace(/[,_]/g, "") : written);

@@ -165,6 +165,18 @@ export const choice = <const Choice extends string, Default extends Choice | und
 
 export const signal: Rule<AbortSignal | undefined, AbortSignal> = { kind: "signal", check: signalOption };
 
+/** An option with a check of its own. */
+export const custom = <Value, Given = Value, Default extends Value | undefined = undefined>(
+  check: (name: string, value: Given) => Value,
+  usual?: Default,
+): Rule<Value | Default, Given> => ({ kind: "custom", default: usual, check });
+
+/** An option that is an object of options, which errors name behind its own name: `durable.replicas`. */
+export const nested = <Table extends Rules, Options extends { readonly [Name in keyof Table]?: unknown }>(
+  rules: Table,
+): Rule<Resolved<Table> | undefined, Options> =>
+  custom((name, options) => resolve(name, options, rules, undefined, `${name}.`));
+
 /** A text that matches `pattern`, too. `wanted` is the end of its error: "Expected `name` …". */
 export const matching = <Value>(rule: Rule<Value, string>, pattern: RegExp, wanted: string): Rule<Value, string> => ({
   ...rule,
@@ -220,7 +232,8 @@ export const defaultsOf = <Table extends Rules>(rules: Table, own: object = {}):
  * The settings that follow from `options`: the given ones, checked by their rules, and `defaults` for all others and for undefined.
  * Each own property is read once, none is written, and what stands on a prototype is no option. It costs time only for what is given.
  *
- * @param name What is said in errors to be given, as in "Expected `options` to be an object".
+ * @param name The name of the object in errors, as in "Expected `options` to be an object".
+ * @param path What stands in front of the names of options in errors.
  * @throws {TypeError} it is no object, or has a name that is not in the table: a misspelt option would have no effect.
  * @throws {TypeError | RangeError} an option is not what it should be.
  */
@@ -229,6 +242,7 @@ export const resolve = <Table extends Rules, Settings extends Resolved<Table> = 
   options: { readonly [Name in keyof Table]?: unknown },
   rules: Table,
   defaults?: Settings,
+  path = "",
 ): Settings => {
   const given: unknown = options;
   if (typeof given !== "object" || given === null || Array.isArray(given)) throw wrong(name, "an object", given);
@@ -241,10 +255,8 @@ export const resolve = <Table extends Rules, Settings extends Resolved<Table> = 
         `Expected \`${name}\` to have only ${Object.keys(rules).join(", ")}; got ${show(key)} besides`,
       );
     const value: unknown = (given as Record<string, unknown>)[key];
-    if (value !== undefined) settings[key] = check(rules, key, value);
+    if (value !== undefined) settings[key] = rules[key]?.check(path + key, value as never);
   }
-  for (const key of facts.required) if (settings[key] === undefined) check(rules, key, undefined);
+  for (const key of facts.required) if (settings[key] === undefined) rules[key]?.check(path + key, undefined as never);
   return settings as Settings;
 };
-
-const check = (rules: Rules, name: string, value: unknown): unknown => rules[name]?.check(name, value as never);
