@@ -4,6 +4,7 @@ import {
   type CloseOptions,
   closeTimeoutMs,
   defaultsOf,
+  newToken,
   resolve,
   TypedEmitter,
   watchEviction,
@@ -210,7 +211,7 @@ export class Lock extends TypedEmitter<LockEvents> implements AsyncDisposable {
     const { owner } = await this.#commands.inspect(name, 0);
     if (!owner) return null;
     const { token, holder } = owner;
-    const request = { name, token, resolved: { ...this.#resolved, holder } };
+    const request = { name, token, resolved: { ...this.#defaults, holder } };
     const outcome = await this.#leaser.commands.release(request, { fencingToken: byForce, op: newToken() });
     return outcome === "released" ? holder : null;
   }
