@@ -75,6 +75,16 @@ it("closes once, with the options of the first call", async () => {
   expect(ends[0]).toBeGreaterThan(500_000);
 });
 
+it("closes once, also when the end closes it again", async () => {
+  const life = made();
+  let ends = 0;
+  const end = async (): Promise<void> => {
+    if (++ends < 3) void life.close({}, end);
+  };
+  await life.close({}, end);
+  expect(ends).toBe(1);
+});
+
 it("stays open when the options of close() are wrong", async () => {
   const life = made();
   const end = (): Promise<void> => Promise.resolve();
@@ -99,7 +109,7 @@ it("aborts its signal with the error of later calls at cancel()", async () => {
   });
 });
 
-it("traces a secret call without its result", async () => {
+it("traces a private call without its result", async () => {
   const life = made();
   const results: unknown[] = [];
   const channel = tracingChannel<object, object>("kit:thing.tell");
@@ -112,7 +122,7 @@ it("traces a secret call without its result", async () => {
   };
   channel.subscribe(subscribers);
   redis.defer(() => channel.unsubscribe(subscribers));
-  expect(await life.secretCall("thing.tell", noFacts, async () => "secret")).toBe("secret");
+  expect(await life.privateCall("thing.tell", noFacts, async () => "secret")).toBe("secret");
   expect(await life.call("thing.tell", noFacts, async () => "shown")).toBe("shown");
   expect(results).toEqual([undefined, "shown"]);
   await life.close({}, () => Promise.resolve());

@@ -303,7 +303,7 @@ export class Config<Value = unknown, Input = Value>
 
   /** One operation of a caller. Its result is not shown to tracing: it may be secret. */
   #asked<T>(operation: string, work: () => Promise<T>): Promise<T> {
-    return this.#life.secretCall(operation, () => ({ name: this.name }), work);
+    return this.#life.privateCall(operation, () => ({ name: this.name }), work);
   }
 
   async #untilFound(resolved: ReadyOptions): Promise<void> {

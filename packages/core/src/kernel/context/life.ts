@@ -14,7 +14,8 @@ export class ObjectLife {
   readonly #calls = new Set<Promise<unknown>>();
   readonly #undo: (() => unknown)[] = [];
   #isClosed = false;
-  #closing: Promise<void> | undefined;
+  #settle: (closed: Promise<void>) => void = () => undefined;
+  readonly #closed = new Promise<void>((resolve) => (this.#settle = resolve));
 
   /**
    * Attaches to `redis`. `what` is the object in errors, as the beginning of a sentence: `The lock`.
@@ -66,7 +67,7 @@ export class ObjectLife {
   }
 
   /** As `call`, for a result that no trace may show. */
-  async secretCall<T>(name: string, facts: () => object, run: () => Promise<T>): Promise<T> {
+  async privateCall<T>(name: string, facts: () => object, run: () => Promise<T>): Promise<T> {
     let result: T | undefined;
     await this.call(name, facts, async () => void (result = await run()));
     return result as T;
@@ -96,12 +97,14 @@ export class ObjectLife {
    */
   close(options: CloseOptions, end: (deadline: Deadline) => Promise<void>): Promise<void> {
     const timeoutMs = closeTimeoutMs(options);
+    if (this.#isClosed) return this.#closed;
     this.#isClosed = true;
-    this.#closing ??= end(Deadline.in(timeoutMs)).finally(() => {
+    const ended = end(Deadline.in(timeoutMs)).finally(() => {
       this.cancel();
       for (const undo of this.#undo) undo();
       this.context.detach();
     });
-    return this.#closing;
+    this.#settle(ended);
+    return this.#closed;
   }
 }
