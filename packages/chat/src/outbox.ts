@@ -1,7 +1,7 @@
-import { KitError, KitUnavailableError, KitUnknownOutcomeError } from "@kit/core";
+import { KitError, KitUnknownOutcomeError } from "@kit/core";
 import { Batcher, type BatcherOptions } from "@kit/core/batching";
 import { durable, type Durability } from "@kit/core/durable";
-import { addressOf, type Deadline, newToken } from "@kit/core/toolkit";
+import { addressOf, type Deadline, newToken, noAnswer } from "@kit/core/toolkit";
 import type { StoredBody } from "./body.js";
 import { ChatAckError, ChatFullError, ChatMemberError, ChatTooLargeError, ChatUnknownError } from "./errors.js";
 import type { DurableOption } from "./options.js";
@@ -57,10 +57,10 @@ const batching = (store: ChatStore, what: string): Omit<BatcherOptions<object, n
     delayMs: 0,
     owner: "The chat",
     late: (_item, wasSent) => {
-      const lost = `${what} went to ${address}, but its reply is lost: it may or may not have happened`;
+      const lost = `${what} was sent to ${address}, but its reply is lost: it may or may not have happened`;
       return wasSent
         ? new KitUnknownOutcomeError(lost, undefined, undefined, true)
-        : new KitUnavailableError(`No answer from Redis at ${address} in time: ${what} was not done`, address);
+        : noAnswer(store.context.client, `${what} was not done`);
     },
     full: () =>
       new KitError("KIT_CHAT_BUSY", `${what} was not done: ${String(maxPending)} others wait already`, {

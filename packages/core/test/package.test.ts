@@ -63,6 +63,7 @@ const forAuthors = [
   "nameIn",
   "nested",
   "newToken",
+  "noAnswer",
   "nullable",
   "onAbort",
   "onTraced",

@@ -1,6 +1,6 @@
-import { KitUnavailableError, KitUnknownOutcomeError } from "@kit/core";
+import { type KitUnavailableError, KitUnknownOutcomeError } from "@kit/core";
 import { Batcher } from "@kit/core/batching";
-import { addressOf, type Deadline } from "@kit/core/toolkit";
+import { type Deadline, noAnswer } from "@kit/core/toolkit";
 import { isUnknown, type QueueCommands } from "./commands.js";
 import { QueueFullError } from "./errors.js";
 import { IdSource } from "./ids.js";
@@ -199,12 +199,7 @@ export class Producer {
   }
 
   #notAdded(reason: string, cause?: Error): KitUnavailableError {
-    const address = addressOf(this.#commands.context.client);
-    return new KitUnavailableError(
-      `No answer from Redis at ${address} in time${reason}: the job was not added`,
-      address,
-      cause,
-    );
+    return noAnswer(this.#commands.context.client, "the job was not added", reason, cause);
   }
 
   /** The server's time, or our own until it is known: for `addedAt`, and for the order of producers. */

@@ -2,12 +2,12 @@ import { KitError, KitKeyTypeError, KitUnavailableError, KitUnknownOutcomeError,
 import { Flusher } from "@kit/core/batching";
 import {
   asKitError,
-  addressOf,
   atDeadline,
   type ClientContext,
   Deadline,
   inTime,
   newToken,
+  noAnswer,
   type ObjectLife,
   onAbort,
   type OutageReporter,
@@ -477,8 +477,7 @@ export class Sender implements OutboxKeeper {
 
   /** The error for amounts that were not sent by their deadline. */
   notSent(what: string): KitUnavailableError {
-    const address = addressOf(this.#context.client);
-    return new KitUnavailableError(`Redis at ${address} did not answer in time: not all of ${what} was sent`, address);
+    return noAnswer(this.#context.client, `not all of ${what} was sent`);
   }
 
   #deadline(): Deadline {

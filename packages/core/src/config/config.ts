@@ -1,11 +1,11 @@
 import { inspect } from "node:util";
-import { type KitError, KitUnavailableError, type RedisLike } from "../index.js";
+import { type KitError, type RedisLike } from "../index.js";
 import {
-  addressOf,
   asKitError,
   backoffMs,
   Deadline,
   type Limit,
+  noAnswer,
   type ObjectLife,
   traced,
   TypedEmitter,
@@ -314,15 +314,9 @@ export class Config<Value = unknown, Input = Value>
     const outlasts = (error: KitError): boolean =>
       (this.#store.settings.waitsForMissing && isAboutContent(error)) ||
       (resolved.waitMs !== undefined && error.retryable && !(error instanceof ConfigMissingError));
-    await this.#waiters.wait(limitOf(resolved), outlasts, () => this.#failure ?? this.#silence());
-  }
-
-  #silence(): KitError {
-    const address = addressOf(this.#store.context.client);
-    return new KitUnavailableError(
-      `Configuration ${JSON.stringify(this.name)} was not read from ${address} in time`,
-      address,
-    );
+    const late = (): KitError =>
+      this.#failure ?? noAnswer(this.#store.context.client, `configuration ${JSON.stringify(this.name)} was not read`);
+    await this.#waiters.wait(limitOf(resolved), outlasts, late);
   }
 
   async #write(value: Input, resolved: ResolvedWrite): Promise<ConfigVersion> {

@@ -52,6 +52,7 @@ export {
   destroySocket,
   duplicateNode,
   isReady,
+  noAnswer,
   ownClusterSettings,
   ownSettings,
 } from "./connection/client.js";

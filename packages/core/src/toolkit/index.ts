@@ -32,6 +32,7 @@ export {
   matching,
   nameIn,
   newToken,
+  noAnswer,
   nested,
   nullable,
   ObjectLife,

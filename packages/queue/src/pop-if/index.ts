@@ -1,11 +1,11 @@
-import { KitUnavailableError, type RedisLike } from "@kit/core";
+import type { RedisLike } from "@kit/core";
 import {
-  addressOf,
   choiceOption,
   Deadline,
   integerOption,
   inTime,
   isReplyError,
+  noAnswer,
   optionsObject,
   reading,
   serverError,
@@ -96,9 +96,7 @@ export const loadPopIf = async (redis: RedisLike, options: PopIfOptions = {}): P
       await node.call("FUNCTION", "LOAD", "REPLACE", popIfLibrary).catch((error: unknown) => {
         throw isReplyError(error) ? serverError(error, "FUNCTION LOAD") : error;
       });
-    const address = addressOf(client);
-    const late = (): Error =>
-      new KitUnavailableError(`No answer from Redis at ${address} in time: FUNCTION LOAD`, address);
+    const late = (): Error => noAnswer(client, "FUNCTION LOAD was not done");
     await inTime(Promise.all(mastersOf(client).map(load)), call, late);
   });
 };

@@ -6,6 +6,7 @@ import {
   isClusterClient,
   isReady,
   type NodeClient,
+  noAnswer,
   type RedisArgument,
   type RedisLike,
 } from "../connection/client.js";
@@ -336,11 +337,7 @@ export class CommandExecutor {
         // Only the owner of the client can change that.
         false,
       );
-    return new KitUnavailableError(
-      `No answer from Redis at ${address} in time${reason}: ${call.what} was not done`,
-      address,
-      cause,
-    );
+    return noAnswer(this.client, `${call.what} was not done`, reason, cause);
   }
 
   #replaceUnresponsive(isUnresponsive: boolean): void {
