@@ -37,7 +37,6 @@ interface OpenCall {
  * core's inbox. The push is a hint: whenever one may have been lost, all open calls are looked up.
  */
 export class Calls {
-  readonly #queue: string;
   readonly #commands: QueueCommands;
   readonly #onError: (error: KitError) => void;
   readonly #caller = randomText(12);
@@ -59,10 +58,8 @@ export class Calls {
   #looking: Promise<void> | undefined;
   #timer: NodeJS.Timeout | undefined;
   #stopListening: (() => void) | undefined;
-  #isClosed = false;
 
-  constructor(queue: string, commands: QueueCommands, onError: (error: KitError) => void) {
-    this.#queue = queue;
+  constructor(commands: QueueCommands, onError: (error: KitError) => void) {
     this.#commands = commands;
     this.#onError = onError;
   }
@@ -92,11 +89,10 @@ export class Calls {
 
   /** Rejects open calls; resolves once the server knows which outcomes have arrived, or cannot be reached. */
   async close(): Promise<void> {
-    this.#isClosed = true;
     clearTimeout(this.#timer);
     this.#stopListening?.();
     this.#asked.clear();
-    this.#rejectAll(this.#closed());
+    this.#rejectAll(this.#commands.life.closedError());
     await this.#looking;
   }
 
@@ -113,7 +109,7 @@ export class Calls {
       try {
         return await add(replyTo, op);
       } catch (error) {
-        const isOver = this.#isClosed || executor.isEnded || deadline.remainingMs <= 1;
+        const isOver = this.#commands.life.isClosed || executor.isEnded || deadline.remainingMs <= 1;
         if (!(error instanceof KitUnknownOutcomeError) || isOver) throw error;
         ({ op } = error);
         await pause(Math.min(deadline.remainingMs, backoffMs(attempt, 20, 1_000)), signal);
@@ -126,17 +122,13 @@ export class Calls {
       ({ reject }) => reject(new CallTimeoutError(job, id, waitMs)),
       ({ resolve, reject }) => {
         this.#open.set(id, { job, resolve, reject });
-        if (this.#isClosed) reject(this.#closed());
+        if (this.#commands.life.isClosed) reject(this.#commands.life.closedError());
         else if (this.#commands.context.executor.isEnded) reject(new KitClosedError("The client"));
         this.#arm();
         // Before its outcome is known: the caller gave up.
         return () => void (this.#open.delete(id) && this.#late.size < maxLate && this.#late.add(id));
       },
     );
-  }
-
-  #closed(): KitClosedError {
-    return new KitClosedError(`Queue ${JSON.stringify(this.#queue)}`);
   }
 
   #listen(): void {
@@ -174,7 +166,7 @@ export class Calls {
   }
 
   #arm(): void {
-    if (this.#timer !== undefined || this.#open.size + this.#late.size === 0 || this.#isClosed) return;
+    if (this.#timer !== undefined || this.#open.size + this.#late.size === 0 || this.#commands.life.isClosed) return;
     const { inbox } = this.#commands.context;
     this.#timer = setTimeout(
       () => {
@@ -197,7 +189,7 @@ export class Calls {
       } catch (error) {
         // The timer repeats this, and so does the inbox when it has reconnected; outcomes that stay on the server expire.
         for (const id of received) this.#received.add(id);
-        if (!this.#isClosed) this.#onError(asKitError(error, "Asking for outcomes"));
+        if (!this.#commands.life.isClosed) this.#onError(asKitError(error, "Asking for outcomes"));
         break;
       }
     }

@@ -2,12 +2,12 @@ import { KitError, KitUnknownOutcomeError, type RedisLike } from "@kit/core";
 import { durable } from "@kit/core/durable";
 import {
   asKitError,
-  attach,
   backoffMs,
   type ClientContext,
   type CommandExecutor,
   type Deadline,
   evictionPolicy,
+  ObjectLife,
   pause,
 } from "@kit/core/toolkit";
 import { QueueEvictionError } from "./errors.js";
@@ -48,50 +48,42 @@ interface OwnScript<Args, Reply> {
 
 /** The scripts of one queue on one client. */
 export class QueueCommands {
+  /** Of the queue or worker that they belong to. */
+  readonly life: ObjectLife;
   readonly context: ClientContext;
   readonly keys: QueueKeys;
   readonly #name: string;
   readonly #head: string;
   readonly #settings: QueueSettings;
   readonly #events: CommandEvents;
-  readonly #stopListening: readonly (() => unknown)[];
   /** Counts the servers that have to be checked; the one that was checked last. */
   #server = 1;
   #checked = 0;
   /** It was checked, and is not being checked again. */
   #isOpen = false;
-  #isClosed = false;
   /** The policy of which an event was emitted. */
   #policy: string | undefined;
 
-  /** `isolate`: on a connection of its own, whatever the settings say. */
+  /** `what`: the owner in errors. `isolate`: on a connection of its own, whatever the settings say. */
   constructor(
     redis: RedisLike,
     name: string,
     settings: QueueSettings,
     events: CommandEvents,
+    what: string,
     isolate: boolean = settings.isolate,
   ) {
-    this.context = attach(redis, { prefix: settings.prefix, isolate });
-    try {
-      this.keys = queueKeys(this.context.prefix, name);
-    } catch (error) {
-      this.context.detach();
-      throw error;
-    }
+    const { prefix } = settings;
+    this.keys = queueKeys(prefix, name);
+    this.life = new ObjectLife(redis, { prefix, isolate }, what);
+    this.context = this.life.context;
     this.#name = name;
-    this.#head = keyHead(this.context.prefix, name);
+    this.#head = keyHead(prefix, name);
     this.#settings = settings;
     this.#events = events;
     const { executor } = this.context;
     const reopen = (): void => void this.#reopen();
-    this.#stopListening = [executor.onReady(reopen), executor.onDrop(reopen)];
-  }
-
-  close(): void {
-    this.#isClosed = true;
-    for (const stop of this.#stopListening) stop();
-    this.context.detach();
+    this.life.onClosed(executor.onReady(reopen), executor.onDrop(reopen));
   }
 
   /**
@@ -209,7 +201,7 @@ export class QueueCommands {
   async #reopen(): Promise<void> {
     if (!this.#isOpen) return;
     this.#isOpen = false;
-    for (let attempt = 1; !this.#isOpen && !this.#isClosed; attempt++)
+    for (let attempt = 1; !this.#isOpen && !this.life.signal.aborted; attempt++)
       try {
         this.#server++;
         await this.open();

@@ -1,11 +1,10 @@
-import { type KitError, KitClosedError, type RedisLike } from "@kit/core";
+import { type KitError, type RedisLike } from "@kit/core";
 import {
   type CloseOptions,
-  closeTimeoutMs,
-  Deadline,
+  type Deadline,
+  type ObjectLife,
   optionsObject,
   textOption,
-  traced,
   TypedEmitter,
 } from "@kit/core/toolkit";
 import { Calls } from "./calls.js";
@@ -80,13 +79,13 @@ export class Queue<Jobs extends JobTypes<Jobs> = AnyJobs, Handled = Received<Job
   readonly #redis: RedisLike;
   readonly #settings: QueueSettings;
   readonly #commands: QueueCommands;
+  readonly #life: ObjectLife;
   readonly #producer: Producer;
   readonly #calls: Calls;
   readonly #workers = new Set<Worker>();
   /** The headers of jobs without options, by name. The cache is bounded, since names may come from user input. */
   readonly #heads = new Map<string, string>();
   readonly #usual: ResolvedAdd;
-  #closing: Promise<void> | undefined;
 
   /** Only this package calls it. */
   constructor(redis: RedisLike, name: string, options: QueueOptions) {
@@ -96,12 +95,11 @@ export class Queue<Jobs extends JobTypes<Jobs> = AnyJobs, Handled = Received<Job
     this.#settings = queueSettings(options);
     this.#usual = resolveAdd(noOptions, this.#settings.job);
     const onError = (error: KitError): void => this.emit("error", error);
-    this.#commands = new QueueCommands(redis, name, this.#settings, {
-      error: onError,
-      evictable: (policy) => this.emit("evictable", { policy }),
-    });
+    const events = { error: onError, evictable: (policy: string) => this.emit("evictable", { policy }) };
+    this.#commands = new QueueCommands(redis, name, this.#settings, events, `Queue ${JSON.stringify(name)}`);
+    this.#life = this.#commands.life;
     this.#producer = new Producer(name, this.#commands, this.#settings);
-    this.#calls = new Calls(name, this.#commands, onError);
+    this.#calls = new Calls(this.#commands, onError);
   }
 
   /**
@@ -127,7 +125,6 @@ export class Queue<Jobs extends JobTypes<Jobs> = AnyJobs, Handled = Received<Job
     name: Name,
     ...[data, options]: AddArguments<JobData<Jobs, Name>>
   ): Promise<string> {
-    this.#assertOpen();
     return await this.#add(name, data, options === undefined ? this.#usual : resolveAdd(options, this.#settings.job));
   }
 
@@ -148,7 +145,6 @@ export class Queue<Jobs extends JobTypes<Jobs> = AnyJobs, Handled = Received<Job
     data: JobData<Jobs, Name>,
     options: AddOnceOptions,
   ): Promise<AddedOnce> {
-    this.#assertOpen();
     const resolved = resolveAdd(options, this.#settings.job);
     const id = textOption("id", resolved.id, 128);
     const answer = await this.#add(name, data, resolved, true);
@@ -177,14 +173,13 @@ export class Queue<Jobs extends JobTypes<Jobs> = AnyJobs, Handled = Received<Job
     name: Name,
     ...[data, options = {}]: AddArguments<JobData<Jobs, Name>, CallOptions>
   ): Promise<CalledResult<Jobs, Name>> {
-    this.#assertOpen();
     const { waitMs, resolved } = resolveCall(options, this.#settings.job);
     const payload = encodePayload(name, data, this.#settings.maxPayloadBytes);
     await this.#fits(name, payload);
     const add = (replyTo: string, op: string | undefined): Promise<string> =>
       this.#producer.add(this.#newJob(name, payload, { ...resolved, op }, replyTo), resolved.signal);
     const call = { job: name, waitMs, signal: resolved.signal, add };
-    return await this.#untold(
+    return await this.#privateCall(
       "queue.call",
       { job: name },
       async () => this.#calls.run(call) as Promise<CalledResult<Jobs, Name>>,
@@ -202,7 +197,6 @@ export class Queue<Jobs extends JobTypes<Jobs> = AnyJobs, Handled = Received<Job
    * await queue.addAll([{ name: "resize", data: { url } }, { name: "resize", data: { url: other }, priority: -1 }]);
    */
   async addAll(jobs: readonly JobToAdd<Jobs>[]): Promise<string[]> {
-    this.#assertOpen();
     if (!Array.isArray(jobs)) throw new TypeError("Expected `jobs` to be an array");
     const checks: Promise<void>[] = [];
     const made = jobs.map((job) => {
@@ -214,7 +208,7 @@ export class Queue<Jobs extends JobTypes<Jobs> = AnyJobs, Handled = Received<Job
       return this.#newJob(name, payload, resolved);
     });
     await Promise.all(checks);
-    return await this.#traced("queue.addAll", { jobs: made.length }, () => this.#producer.addAll(made));
+    return await this.#call("queue.addAll", { jobs: made.length }, () => this.#producer.addAll(made));
   }
 
   /**
@@ -233,7 +227,7 @@ export class Queue<Jobs extends JobTypes<Jobs> = AnyJobs, Handled = Received<Job
 
   /** @internal */
   workInTurn(handlers: Handlers<Handled>, options: WorkOptions, turn: Turn | undefined): Worker {
-    this.#assertOpen();
+    this.#life.assertOpen();
     const onClosed = (): void => {
       this.#workers.delete(worker);
       turn?.closed(worker);
@@ -254,9 +248,8 @@ export class Queue<Jobs extends JobTypes<Jobs> = AnyJobs, Handled = Received<Job
    * const older = await queue.deadLetters({ before: page.at(-1), job: "email", count: 50 });
    */
   async deadLetters(options: DeadLetterOptions = {}): Promise<DeadLetter[]> {
-    this.#assertOpen();
     const { before, count, name } = resolveLetters(options);
-    return await this.#untold("queue.deadLetters", {}, () => readLetters(this.#commands, before, count, name));
+    return await this.#privateCall("queue.deadLetters", {}, () => readLetters(this.#commands, before, count, name));
   }
 
   /**
@@ -297,9 +290,7 @@ export class Queue<Jobs extends JobTypes<Jobs> = AnyJobs, Handled = Received<Job
    * @throws {TypeError | RangeError} an option is not what it should be; nothing else.
    */
   async close(options: CloseOptions = {}): Promise<void> {
-    const timeoutMs = closeTimeoutMs(options);
-    this.#closing ??= this.#close(timeoutMs);
-    await this.#closing;
+    await this.#life.close(options, (deadline) => this.#close(deadline, options));
   }
 
   /** As `close()`. */
@@ -313,7 +304,7 @@ export class Queue<Jobs extends JobTypes<Jobs> = AnyJobs, Handled = Received<Job
     // Adds without an asynchronous schema stay in the order of their calls, even within one turn.
     if (fits) await fits;
     const job = this.#newJob(name, payload, resolved);
-    return await this.#traced("queue.add", { job: name }, () =>
+    return await this.#call("queue.add", { job: name }, () =>
       this.#producer.add(asks ? { ...job, asks, words: `${job.words}\t?` } : job, resolved.signal),
     );
   }
@@ -347,8 +338,7 @@ export class Queue<Jobs extends JobTypes<Jobs> = AnyJobs, Handled = Received<Job
   }
 
   #eachLetter(verb: "redrive" | "drop", ids: readonly string[] | undefined, spreadMs = 0): Promise<number> {
-    return this.#traced(`queue.${verb}`, {}, async () => {
-      this.#assertOpen();
+    return this.#call(`queue.${verb}`, {}, async () => {
       let total = 0;
       // Without ids: those that are dead at the first call. Jobs that die again are left alone, or this might never end.
       for (let start = 0, begun = ""; ; start += maxRedriven) {
@@ -362,29 +352,18 @@ export class Queue<Jobs extends JobTypes<Jobs> = AnyJobs, Handled = Received<Job
     });
   }
 
-  async #close(timeoutMs: number): Promise<void> {
-    const adding = this.#producer.close(Deadline.in(timeoutMs));
-    await Promise.all([
-      adding,
-      this.#calls.close(),
-      ...[...this.#workers].map((worker) => worker.close({ timeoutMs })),
-    ]);
-    this.#commands.close();
+  async #close(deadline: Deadline, options: CloseOptions): Promise<void> {
+    const adding = this.#producer.close(deadline);
+    await Promise.all([adding, this.#calls.close(), ...[...this.#workers].map((worker) => worker.close(options))]);
   }
 
-  #traced<T>(operation: string, facts: object, run: () => Promise<T>): Promise<T> {
-    return traced(operation, () => ({ queue: this.name, ...facts }), run);
+  #call<T>(operation: string, facts: object, run: () => Promise<T>): Promise<T> {
+    return this.#life.call(operation, () => ({ queue: this.name, ...facts }), run);
   }
 
   /** Its result contains data of jobs, which no trace shows. */
-  async #untold<T>(operation: string, facts: object, run: () => Promise<T>): Promise<T> {
-    let result: T | undefined;
-    await this.#traced(operation, facts, async () => void (result = await run()));
-    return result as T;
-  }
-
-  #assertOpen(): void {
-    if (this.#closing) throw new KitClosedError(`Queue ${JSON.stringify(this.name)}`);
+  #privateCall<T>(operation: string, facts: object, run: () => Promise<T>): Promise<T> {
+    return this.#life.privateCall(operation, () => ({ queue: this.name, ...facts }), run);
   }
 }
 

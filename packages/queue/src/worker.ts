@@ -4,8 +4,8 @@ import {
   asKitError,
   backoffMs,
   type CloseOptions,
-  closeTimeoutMs,
   Deadline,
+  type ObjectLife,
   OutageReporter,
   pause,
   TypedEmitter,
@@ -87,10 +87,9 @@ export class Worker extends TypedEmitter<WorkerEvents> implements AsyncDisposabl
   readonly #settings: WorkSettings;
   readonly #handlers: ReadonlyMap<string, (job: Job) => unknown>;
   readonly #commands: QueueCommands;
+  readonly #life: ObjectLife;
   readonly #intake: Intake;
-  readonly #onClosed: (worker: Worker) => void;
   readonly #turn: Turn | undefined;
-  readonly #queueName: string;
   readonly #queue: QueueSettings;
   #buffer: TakenJob[] = [];
   #isStarting = false;
@@ -108,8 +107,6 @@ export class Worker extends TypedEmitter<WorkerEvents> implements AsyncDisposabl
   #hoardTimer: NodeJS.Timeout | undefined;
   /** Its queue could not be opened: the server is away, or the data has a newer layout. */
   #isShut = false;
-  #closing: Promise<void> | undefined;
-  readonly #stopListening: () => void;
   readonly #outage: OutageReporter;
   readonly #rest = new Condition(() => this.#isAtRest);
 
@@ -124,15 +121,16 @@ export class Worker extends TypedEmitter<WorkerEvents> implements AsyncDisposabl
     turn?: Turn,
   ) {
     super();
-    this.#queueName = name;
     this.#settings = workSettings(options);
     this.#handlers = handlerMap(handlers as Handlers<Record<string, never>>);
-    this.#onClosed = onClosed;
     this.#turn = turn;
     this.#queue = settings;
     const emit = (error: KitError): void => this.emit("error", error);
     this.#outage = new OutageReporter(emit);
-    this.#commands = new QueueCommands(redis, name, settings, { error: emit, evictable: () => undefined }, true);
+    const events = { error: emit, evictable: () => undefined };
+    const what = `The worker of queue ${JSON.stringify(name)}`;
+    this.#commands = new QueueCommands(redis, name, settings, events, what, true);
+    this.#life = this.#commands.life;
     this.#intake = new Intake(this.#commands, this.#settings, settings.deadLetters, this.#outage, {
       demand: (pending, ending) => this.#demand(pending, ending),
       deliver: (jobs) => this.#deliver(jobs),
@@ -144,7 +142,8 @@ export class Worker extends TypedEmitter<WorkerEvents> implements AsyncDisposabl
           if (!isGone) this.emit("crashed", { id: partsOf(member.slice(fenceWidth)).id, crashes, isDead });
       },
     });
-    this.#stopListening = this.#commands.context.executor.onDrop(() => this.#closeIfEnded());
+    const stopListening = this.#commands.context.executor.onDrop(() => this.#closeIfEnded());
+    this.#life.onClosed(stopListening, () => onClosed(this));
     void this.#open();
   }
 
@@ -176,7 +175,7 @@ export class Worker extends TypedEmitter<WorkerEvents> implements AsyncDisposabl
 
   /** @internal It has no job to begin: its queue is empty or cannot be reached, or it closes. */
   get isQuiet(): boolean {
-    if (this.#closing || this.#isShut) return true;
+    if (this.#life.isClosed || this.#isShut) return true;
     return this.isEmpty || (this.#buffer.length === 0 && this.#intake.isFailing);
   }
 
@@ -196,9 +195,7 @@ export class Worker extends TypedEmitter<WorkerEvents> implements AsyncDisposabl
    * @throws {TypeError | RangeError} an option is not what it should be; nothing else.
    */
   async close(options: CloseOptions = {}): Promise<void> {
-    const timeoutMs = closeTimeoutMs(options);
-    this.#closing ??= this.#close(timeoutMs);
-    await this.#closing;
+    await this.#life.close(options, (deadline) => this.#close(deadline));
   }
 
   /** As `close()`. */
@@ -207,18 +204,18 @@ export class Worker extends TypedEmitter<WorkerEvents> implements AsyncDisposabl
   }
 
   async #open(): Promise<void> {
-    for (let attempt = 1; !this.#closing; attempt++)
+    for (let attempt = 1; !this.#life.isClosed; attempt++)
       try {
         await this.#commands.open();
         this.#isShut = false;
         this.#outage.worked("opening");
-        if (!this.#closing) this.#intake.start();
+        if (!this.#life.isClosed) this.#intake.start();
         return;
       } catch (reason) {
         const error = asKitError(reason, "Opening the queue");
         this.#isShut = true;
         this.#closeIfEnded();
-        if (this.#closing) return;
+        if (this.#life.isClosed) return;
         this.#outage.failed("opening", error);
         this.#turn?.changed();
         await pause(retryMs(error, attempt));
@@ -227,16 +224,15 @@ export class Worker extends TypedEmitter<WorkerEvents> implements AsyncDisposabl
 
   /** On an ended client no job can be taken or ended: the worker closes, and emits the reason. */
   #closeIfEnded(): void {
-    if (!this.#commands.context.executor.isEnded || this.#closing) return;
+    if (!this.#commands.context.executor.isEnded || this.#life.isClosed) return;
     this.emit("error", new KitClosedError("The client"));
     void this.close({ timeoutMs: 0 });
   }
 
-  async #close(timeoutMs: number): Promise<void> {
-    const deadline = Deadline.in(timeoutMs);
+  async #close(deadline: Deadline): Promise<void> {
     this.#intake.stopTaking();
     clearTimeout(this.#hoardTimer);
-    const reason = new KitClosedError(`The worker of queue ${JSON.stringify(this.#queueName)}`);
+    const reason = this.#life.closedError();
     const isRunning = ({ state }: TakenJob): boolean => state === "running";
     for (const job of this.#intake.leases.jobs.filter(isRunning)) job.announceClosing(reason);
     // A handler that closes its worker is called while its job is still in the buffer. The server may be silent: `settle` waits for it.
@@ -252,9 +248,6 @@ export class Worker extends TypedEmitter<WorkerEvents> implements AsyncDisposabl
     }
     await this.#intake.settle(Deadline.in(this.#queue.deadlineMs));
     this.#intake.dispose();
-    this.#stopListening();
-    this.#commands.close();
-    this.#onClosed(this);
   }
 
   get #isAtRest(): boolean {
@@ -264,7 +257,7 @@ export class Worker extends TypedEmitter<WorkerEvents> implements AsyncDisposabl
   // Taking ----------------------------------------------------------------------------------------------------------
 
   #demand(pending: number, ending: number): Demand {
-    if (this.#closing) return nothing;
+    if (this.#life.isClosed) return nothing;
     const { concurrency, strict, ackEach } = this.#settings;
     const unconfirmed = ackEach ? this.#intake.unconfirmed - ending : 0;
     const atHand = this.#buffer.length + pending;
@@ -314,12 +307,12 @@ export class Worker extends TypedEmitter<WorkerEvents> implements AsyncDisposabl
    * is lost.
    */
   async #begin(job: TakenJob): Promise<void> {
-    for (let attempt = 2; job.state === "held" && !this.#closing; attempt++)
+    for (let attempt = 2; job.state === "held" && !this.#life.isClosed; attempt++)
       try {
         const isHeld = await this.#commands.run(begin, { member: job.member });
         this.#outage.worked("beginning");
         if (!isHeld) this.#onLost(job);
-        else if (!this.#closing) {
+        else if (!this.#life.isClosed) {
           this.#hold([job]);
           return this.#intake.schedule();
         }

@@ -38,8 +38,8 @@ describe("a queue whose connections break", () => {
       [300, 30_000],
       [30_000, 300],
     ] as const) {
-      const commands = new QueueCommands(client, "mail", queueSettings({ prefix: redis.prefix }), events);
-      redis.defer(() => commands.close());
+      const commands = new QueueCommands(client, "mail", queueSettings({ prefix: redis.prefix }), events, "It");
+      redis.defer(() => commands.life.close({}, async () => undefined));
       proxy.down.latencyMs = 1_500;
       const calls = [commands.open(first), commands.open(second)] as const;
       const [short, long] = first < second ? calls : ([calls[1], calls[0]] as const);
