@@ -9,7 +9,7 @@ const shared = {
   splitting: false,
 };
 
-/** The comments of a script that are read where it runs: its name, the types of its keys, the place of libraries. */
+/** The comments of a script that are read where it runs: its name, the types of its keys (their names are left out), the place of libraries. */
 const keptComment = /^-- (?:[\w.-]+\.lua(?: - |$)|KEYS\[|Needs |Defines |Libraries$)/;
 
 /**
@@ -25,7 +25,7 @@ export const withoutComments = (lua) => {
     .map((line) => (isOwnLibrary ? line.replace(/^(-- [\w.-]+\.lua) - .*|^--.*/, "$1").trim() : line.trim()))
     .filter((line) => line !== "" && (!line.startsWith("--") || keptComment.test(line)))
     .map((line) => (isExported ? line : line.replace(/^(-- [\w.-]+\.lua) - .*/, "$1")))
-    .map((line) => line.replace(/^(-- KEYS\[\w+\])\s+(\S+)\s+(\w+).*/, "$1 $2 $3"))
+    .map((line) => line.replace(/^(-- KEYS\[\w+\])\s+(\S+)\s+(\w+).*/, "$1 - $3"))
     .join("\n");
 };
 

@@ -16,7 +16,7 @@ local waiting = KEYS[1]
 local job = redis.call('RPOP', waiting) -- nil: none
 return job == '--' and '-- x' or job`;
   expect(withoutComments(lua)).toBe(`-- take.lua
--- KEYS[1] waiting list
+-- KEYS[1] - list
 local waiting = KEYS[1]
 -- Libraries
 local job = redis.call('RPOP', waiting) -- nil: none

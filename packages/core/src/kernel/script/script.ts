@@ -134,13 +134,13 @@ const joined = (sources: readonly string[]): string => {
 /** Returns what appends operands in the order of their names. */
 const appending = (operands: readonly string[]) => {
   const forms = operands.map((operand) => {
-    const [, name = "", row, joined] = /^(?:\.\.\.)?(\w+)(?:\[(.+)\]|: (.+))?$/.exec(operand) ?? [];
-    return { name, parts: row?.split(" "), pack: joined === undefined ? undefined : packing(joined.split(" ")) };
+    const [name, ...parts] = operand.match(/\w+/g)!;
+    return [name!, parts, operand.endsWith("]"), parts[0] && packing(parts)] as const;
   });
   return (list: RedisArgument[], values: Readonly<Record<string, unknown>>): void => {
-    for (const { name, parts, pack } of forms) {
+    for (const [name, parts, isRows, pack] of forms) {
       const value = values[name];
-      if (parts) appendRows(list, parts, value as readonly Row[]);
+      if (isRows) for (const row of value as readonly Row[]) for (const part of parts) list.push(row[part]!);
       else if (Array.isArray(value)) list.push(...(pack ? value.map(pack) : (value as RedisArgument[])));
       else list.push(pack ? pack(value as Parts) : (value as RedisArgument));
     }
@@ -148,11 +148,6 @@ const appending = (operands: readonly string[]) => {
 };
 
 type Row = Readonly<Record<string, RedisArgument>>;
-
-const appendRows = (list: RedisArgument[], parts: readonly string[], rows: readonly Row[]): void => {
-  for (const row of rows) for (const part of parts) list.push(row[part] as RedisArgument);
-};
-
 type Parts = Readonly<Record<string, string | number>>;
 
 /** By concatenation: half the time of `map` and `join`, for every command. */
