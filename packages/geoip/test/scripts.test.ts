@@ -36,7 +36,7 @@ const switchTo = (args: object = {}) =>
 
 describe("every script", () => {
   it("keeps the contract of scripts", async () => {
-    expect(await contract(Object.values(scripts), redis.server.nodes[0]!)).toEqual([]);
+    expect(await contract(scripts, redis.server.nodes[0]!)).toEqual([]);
   });
 });
 

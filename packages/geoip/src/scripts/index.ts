@@ -1,4 +1,4 @@
-import { defineScript, type Script } from "@kit/core";
+import { defineScript } from "@kit/core";
 import findSource from "./find.lua";
 import keepSource from "./keep.lua";
 import readSource from "./read.lua";
@@ -7,7 +7,7 @@ import stageSource from "./stage.lua";
 import switchSource from "./switch.lua";
 
 /** Stores data that expires unless its version becomes the serving one. */
-export const stage: Script<readonly ["target"], readonly ["stagingMs", "...fields"], void> = defineScript({
+export const stage = defineScript({
   name: "geoip.stage",
   source: stageSource,
   keys: ["target"],
@@ -32,13 +32,13 @@ export interface Head {
   readonly switchedAt: number;
 }
 
-export const read: Script<readonly ["current"], readonly [], Head> = defineScript({
+export const read = defineScript({
   name: "geoip.read",
   source: readSource,
   keys: ["current"],
   args: [],
   readonly: true,
-  reply: (raw) => {
+  reply: (raw): Head => {
     const [now, current, previous = "", epoch, isSealed, keepMs, at] = raw as (string | undefined)[];
     return {
       now: Number(now),
@@ -55,39 +55,34 @@ export const read: Script<readonly ["current"], readonly [], Head> = defineScrip
 const switched = ["changed", "serving", "gone"] as const;
 
 /** Moves the pointer. */
-export const switchTo: Script<
-  readonly ["current", "incoming"],
-  readonly ["version", "expected", "keepMs", "mayAbandon", "channel"],
-  (typeof switched)[number]
-> = defineScript({
+export const switchTo = defineScript({
   name: "geoip.switch",
   source: switchSource,
   keys: ["current", "incoming"],
   args: ["version", "expected", "keepMs", "mayAbandon", "channel"],
   idempotent: true,
-  reply: (raw) => switched[Number(raw)] ?? "changed",
+  reply: (raw): (typeof switched)[number] => switched[Number(raw)] ?? "changed",
 });
 
 /** Sets the life of a shard; false if it is gone. */
-export const keep: Script<readonly ["shard"], readonly ["epoch", "ms"], boolean> = defineScript({
+export const keep = defineScript({
   name: "geoip.keep",
   source: keepSource,
   keys: ["shard"],
   args: ["epoch", "ms"],
   idempotent: true,
-  reply: (raw) => Number(raw) === 1,
+  reply: (raw): boolean => Number(raw) === 1,
 });
 
 /** Ends a switch; false if there was another one since. */
-export const seal: Script<readonly ["current", "previous"], readonly ["version", "epoch", "keepMs"], boolean> =
-  defineScript({
-    name: "geoip.seal",
-    source: sealSource,
-    keys: ["current", "previous"],
-    args: ["version", "epoch", "keepMs"],
-    idempotent: true,
-    reply: (raw) => Number(raw) === 1,
-  });
+export const seal = defineScript({
+  name: "geoip.seal",
+  source: sealSource,
+  keys: ["current", "previous"],
+  args: ["version", "epoch", "keepMs"],
+  idempotent: true,
+  reply: (raw): boolean => Number(raw) === 1,
+});
 
 const numberOf = (bytes: Buffer, family: 4 | 6): number | bigint => {
   if (family === 4) return bytes.readUInt32BE(0);
@@ -103,14 +98,14 @@ export interface FoundRange {
 }
 
 /** Searches a page on the server. */
-export const find: Script<readonly ["shard"], readonly ["field", "address"], FoundRange | undefined> = defineScript({
+export const find = defineScript({
   name: "geoip.find",
   source: findSource,
   keys: ["shard"],
   args: ["field", "address"],
   readonly: true,
   bytes: true,
-  reply: (raw) => {
+  reply: (raw): FoundRange | undefined => {
     const [first, place, next] = raw as (Buffer | undefined)[];
     if (!first || !place || !next) return undefined;
     const family = first.length === 4 ? 4 : 6;

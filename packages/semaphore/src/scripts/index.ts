@@ -1,4 +1,4 @@
-import { defineScript, type Script } from "@kit/core";
+import { defineScript } from "@kit/core";
 import {
   type AcquireReply,
   type HeartbeatReply,
@@ -17,8 +17,7 @@ import releaseSource from "./release.lua";
 import renewSource from "./renew.lua";
 import resizeSource from "./resize.lua";
 
-type SemaphoreKeyNames = readonly ["permits", "meta", "queue", "ready", "waiters"];
-const semaphoreKeys: SemaphoreKeyNames = ["permits", "meta", "queue", "ready", "waiters"];
+const semaphoreKeys = ["permits", "meta", "queue", "ready", "waiters"] as const;
 
 /** The semaphore's state in a reply. */
 export interface Usage extends Seen, Limits {
@@ -61,14 +60,7 @@ const decodeAcquire = (raw: unknown): Limited<AcquireReply<Usage>> | TooHeavy =>
 };
 
 /** One step in: a permit, a place in the queue, or neither. */
-export const acquire: Script<
-  SemaphoreKeyNames,
-  readonly [
-    "permitRecord",
-    "terms: leaseMs notAfter permits perTenant shared priority grantMs aliveMs maxWaiters inbox",
-  ],
-  Limited<AcquireReply<Usage>> | TooHeavy
-> = defineScript({
+export const acquire = defineScript({
   name: "semaphore.acquire",
   source: [waitQueueSource, grantSource, acquireSource],
   keys: semaphoreKeys,
@@ -80,29 +72,25 @@ export const acquire: Script<
 const releaseReplies: readonly ReleaseReply[] = ["not-held", "released", "left"];
 
 /** One step out: of a permit, or of the queue. */
-export const release: Script<SemaphoreKeyNames, readonly ["permitRecord", "shared"], ReleaseReply> = defineScript({
+export const release = defineScript({
   name: "semaphore.release",
   source: [waitQueueSource, grantSource, releaseSource],
   keys: semaphoreKeys,
   args: ["permitRecord", "shared"],
   idempotent: true,
-  reply: (raw) => releaseReplies[Number(raw)] ?? "not-held",
+  reply: (raw): ReleaseReply => releaseReplies[Number(raw)] ?? "not-held",
 });
 
 const renewStates: readonly RenewState[] = ["gone", "extended", "taken", "corrupt"];
 
 /** Many permits pushed forward in one step. */
-export const renew: Script<
-  readonly ["...permits"],
-  readonly ["promptUntil", "...terms: sign termMs permitRecord"],
-  { readonly now: number; readonly states: readonly RenewState[] }
-> = defineScript({
+export const renew = defineScript({
   name: "semaphore.renew",
   source: renewSource,
   keys: ["...permits"],
   args: ["promptUntil", "...terms: sign termMs permitRecord"],
   idempotent: true,
-  reply: (raw) => {
+  reply: (raw): { readonly now: number; readonly states: readonly RenewState[] } => {
     const [now, ...states] = raw as unknown[];
     return { now: Number(now), states: states.map((state) => renewStates[Number(state)] ?? "corrupt") };
   },
@@ -115,17 +103,13 @@ const waiterState = (raw: unknown): WaiterState => {
 };
 
 /** Waiters' sign of life, and what became of them. */
-export const heartbeat: Script<
-  SemaphoreKeyNames,
-  readonly ["shared", "aliveMs", "limit", "perTenant", "inbox", "...permitRecords"],
-  HeartbeatReply<Usage>
-> = defineScript({
+export const heartbeat = defineScript({
   name: "semaphore.heartbeat",
   source: [waitQueueSource, grantSource, heartbeatSource],
   keys: semaphoreKeys,
   args: ["shared", "aliveMs", "limit", "perTenant", "inbox", "...permitRecords"],
   idempotent: true,
-  reply: (raw) => {
+  reply: (raw): HeartbeatReply<Usage> => {
     const [now, msLeft, permits, perTenant, used, ...states] = raw as unknown[];
     return {
       now: Number(now),
@@ -145,17 +129,13 @@ export type Resized =
   { readonly from: string } | { readonly from: undefined; readonly isMore: boolean; readonly isLate?: true };
 
 /** Changes the limits. */
-export const resize: Script<
-  SemaphoreKeyNames,
-  readonly ["shared", "limit", "perTenant", "first", "firstPerTenant", "from", "notAfter", "askedAt"],
-  Resized
-> = defineScript({
+export const resize = defineScript({
   name: "semaphore.resize",
   source: [waitQueueSource, grantSource, resizeSource],
   keys: semaphoreKeys,
   args: ["shared", "limit", "perTenant", "first", "firstPerTenant", "from", "notAfter", "askedAt"],
   idempotent: true,
-  reply: (raw) => {
+  reply: (raw): Resized => {
     const text = String(raw);
     if (text === "late") return { from: undefined, isMore: false, isLate: true };
     return text.startsWith("[") ? { from: text } : { from: undefined, isMore: text === "1" };
@@ -187,17 +167,13 @@ const permitRecordOf = (text: unknown): PermitRecord => {
 };
 
 /** A look that changes nothing. */
-export const inspect: Script<
-  readonly ["permits", "meta", "queue", "waiters"],
-  readonly ["first", "tenant"],
-  InspectReply
-> = defineScript({
+export const inspect = defineScript({
   name: "semaphore.inspect",
   source: inspectSource,
   keys: ["permits", "meta", "queue", "waiters"],
   args: ["first", "tenant"],
   readonly: true,
-  reply: (raw) => {
+  reply: (raw): InspectReply => {
     const [permits, perTenant, used, waiting, holders, queue, usedByAll] = raw as [
       unknown,
       unknown,
