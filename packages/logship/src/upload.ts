@@ -305,8 +305,8 @@ export class Upload {
     const { keys } = this.#hub;
     const { chunkBytes, leaseMs } = this.#resolved;
     const { id, fence } = this.#opened;
-    const facts = some.flatMap(({ chunk, part }) => [part, chunk.bytes.length, chunk.text, chunk.crc, chunk.lines]);
-    const crcs = { crcBefore: this.crc, crc: String(some.at(-1)!.chunk.crcAfter) };
+    const facts = some.map(({ chunk, part }) => ({ ...chunk, part, size: chunk.bytes.length }));
+    const crcs = { crcBefore: this.crc, crcAfter: String(some.at(-1)!.chunk.crcAfter) };
     const written = some.map(({ part }) => keys.chunk(part));
     const sizes = { first: this.chunks, want: this.#want(), chunkBytes, leaseMs };
     const args = { file: id, fence, ...sizes, events: keys.events, ...crcs, facts };

@@ -147,8 +147,8 @@ describe("one step of a script", () => {
     const reserved = await scripts.reserve.run(context, keys, { ...own, want: 0 }, timing);
     const { bytes: unit } = reserved as { bytes: number };
     await db.set(keys.chunk("part"), "x".repeat(500), "PX", leaseMs);
-    const facts = { first: 0, want: unit, crcBefore: 0, crc: 1, facts: ["part", 500, 500, 1, 0] };
-    const committing = { ...own, events: keys.events, ...facts };
+    const facts = [{ part: "part", size: 500, text: 500, crc: 1, lines: 0 }];
+    const committing = { ...own, first: 0, want: unit, crcBefore: 0, crcAfter: 1, events: keys.events, facts };
     const written = [keys.chunk("part")];
     const { bytes } = (await scripts.commit.run(context, { ...keys, written }, committing, timing)) as {
       bytes: number;

@@ -20,7 +20,7 @@
 -- Reply     {1, fence, seq, position, content, former, formerPosition, formerStamp}  it is this worker's; the file had the former content before,
 --           which each claim says until this one is done
 --           {0, msLeft}  another worker has it for so long; 0: it is done with this stamp, or its record has changed since this worker looked
---           {2, others, content, position, file, state, msLeft, name, …}  compare these contents first, of the file that had each last; the name
+--           {2, others, {content, position, file, state, msLeft, name}, …}  compare these contents first, of the file that had each last; the name
 --           only of those that begin with the first beginning, which is the longest
 --           error KIT_LAYOUT  written by a newer version
 local job = KEYS[1]
@@ -71,7 +71,7 @@ elseif not isSame or (record[5] or file) ~= file then
     reply[2] = reply[2] .. other .. '\n'
     local facts = recordOf(other)
     local known = isLike and redis.call('HGET', progress, other .. ':name') or ''
-    for _, fact in ipairs({ other, facts[2], facts[5] or other, facts[6], leftOf(other), known }) do reply[#reply + 1] = fact end
+    reply[#reply + 1] = { other, facts[2], facts[5] or other, facts[6], leftOf(other), known }
   end
   if isSame then compare(id) end
   for i, start in ipairs(beginning) do

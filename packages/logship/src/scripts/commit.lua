@@ -19,8 +19,9 @@
 -- ARGV[6]  leaseMs       integer  life of the reservation, milliseconds
 -- ARGV[7]  events        string   Pub/Sub channel for hints
 -- ARGV[8]  crcBefore     string   CRC-32 of the file's text before these chunks
--- ARGV[9]  crc           string   CRC-32 of the file's text, up to and with these chunks
--- ARGV[n]  facts         string   of each chunk: key-part, size, text bytes, CRC-32 of the stored bytes, line feeds
+-- ARGV[9]  crcAfter      string   CRC-32 of the file's text, up to and with these chunks
+-- ARGV[n]  facts         string   of each chunk `part size text crc lines`: key-part, stored bytes, text bytes, CRC-32 of the stored
+--                                 bytes, line feeds
 --
 -- Reply     {1, bytes, endsAt, part, …}  committed, now or before; so many bytes are reserved; parts to unlink: every consumer has given the file up
 --           {0}  another shipper has this file
@@ -46,7 +47,7 @@ local chunkBytes = tonumber(ARGV[5])
 local leaseMs = tonumber(ARGV[6])
 local events = ARGV[7]
 local crcBefore = ARGV[8]
-local crc = ARGV[9]
+local crcAfter = ARGV[9]
 local facts = { unpack(ARGV, 10) }
 
 -- Libraries
@@ -57,7 +58,7 @@ local now = readClock()
 local lease = file .. ' ' .. fence
 local unit = heldBytes(chunkBytes)
 local count = tonumber(known[2])
-if count == first + #written and known[6] == crc then
+if count == first + #written and known[6] == crcAfter then
   -- A repeat: the reply to the first copy was lost.
   local spare = spareFor(channel, files, live, file)
   return { 1, raiseReservation(channel, leases, lease, want, unit, spare, now, leaseMs), now + leaseMs }
@@ -66,26 +67,29 @@ if count ~= first or known[6] ~= crcBefore then return { 3 } end
 local ending = redis.call('ZSCORE', leases, lease)
 if not ending or tonumber(ending) <= now then return { 2 } end
 for i, key in ipairs(written) do
-  if redis.call('STRLEN', key) ~= tonumber(facts[5 * i - 3]) then return { 2 } end
+  local at = 5 * i - 4
+  local _, size = unpack(facts, at, at + 1)
+  if redis.call('STRLEN', key) ~= tonumber(size) then return { 2 } end
 end
 
-local held, text, stored, lines = 0, 0, 0, 0
+local held, stored, allText, allLines = 0, 0, 0, 0
 local storedAt, textAt = tonumber(known[4]), tonumber(known[5])
 for i, key in ipairs(written) do
-  local part, size, chunkText, chunkCrc, chunkLines = unpack(facts, 5 * i - 4, 5 * i)
+  local at = 5 * i - 4
+  local part, size, text, crc, lines = unpack(facts, at, at + 4)
   redis.call('PERSIST', key)
   redis.call('HSET', chunks, file .. ' ' .. (first + i - 1),
-    string.format('%s %s %s %s %s %.0f %.0f', part, size, chunkText, chunkCrc, chunkLines, storedAt + stored, textAt + text))
+    string.format('%s %s %s %s %s %.0f %.0f', part, size, text, crc, lines, storedAt + stored, textAt + allText))
   held = held + heldBytes(tonumber(size))
   stored = stored + tonumber(size)
-  text = text + tonumber(chunkText)
-  lines = lines + tonumber(chunkLines)
+  allText = allText + tonumber(text)
+  allLines = allLines + tonumber(lines)
 end
 redis.call('HINCRBY', files, file .. ':chunks', #written)
-redis.call('HINCRBY', files, file .. ':text', text)
+redis.call('HINCRBY', files, file .. ':text', allText)
 redis.call('HINCRBY', files, file .. ':stored', stored)
-redis.call('HINCRBY', files, file .. ':lines', lines)
-redis.call('HSET', files, file .. ':crc', crc, file .. ':at', now)
+redis.call('HINCRBY', files, file .. ':lines', allLines)
+redis.call('HSET', files, file .. ':crc', crcAfter, file .. ':at', now)
 redis.call('HINCRBY', channel, 'used', held)
 lowerReservation(channel, lease, held)
 local have = raiseReservation(channel, leases, lease, want, unit, spareFor(channel, files, live, file), now, leaseMs)

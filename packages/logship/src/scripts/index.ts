@@ -1,4 +1,4 @@
-import { defineScript, type Script } from "@kit/core";
+import { defineScript } from "@kit/core";
 import advanceSource from "./advance.lua";
 import applySource from "./apply.lua";
 import changeSource from "./change.lua";
@@ -24,6 +24,20 @@ import spaceSource from "./space.lua";
 import statusSource from "./status.lua";
 import takeSource from "./take.lua";
 
+const jobKeys = ["job", "progress", "claims"] as const;
+const channelKeys = [
+  "channel",
+  "files",
+  "live",
+  "sources",
+  "done",
+  "chunks",
+  "consumers",
+  "seen",
+  "positions",
+  "free",
+] as const;
+
 const list = (raw: unknown): unknown[] => raw as unknown[];
 const texts = (raw: unknown): string[] => list(raw).map(String);
 /** A list that begins with a code; a client may be configured to give numbers as text. */
@@ -31,75 +45,6 @@ const coded = (raw: unknown): [code: number, ...rest: unknown[]] => {
   const [code, ...rest] = list(raw);
   return [Number(code), ...rest];
 };
-
-/** KEYS of each script, in the order of its header. Its text has them, too, so these are only types. */
-interface KeysOf {
-  advance: "channel files live sources done chunks consumers seen positions free ...targets";
-  apply: "owner pending ...targets";
-  change: "channel";
-  claim: "job progress claims";
-  commit: "channel files live chunks leases sources done consumers positions free ...written";
-  discard: "channel files live sources done chunks consumers seen positions free leases ...targets";
-  drop: "channel files live sources done chunks consumers seen positions free";
-  forget: "job progress claims ...targets";
-  free: "channel free ...unneeded";
-  join: "channel consumers seen free";
-  leave: "channel leases ...written";
-  look: "channel files live consumers seen positions";
-  open: "channel files live sources consumers";
-  progress: "job progress claims ...targets";
-  reserve: "channel files live leases free";
-  seal: "channel files sources leases live done chunks consumers positions free";
-  status: "channel files live consumers seen positions leases";
-  take: "owner source sending";
-}
-/** ARGV of each script. */
-interface ArgsOf {
-  advance: "consumer fence file seq chunk state position cause place results";
-  apply: "piece";
-  change: "limit epoch events";
-  claim: "file seen prefix isSame name stamp leaseMs op others content position from ...beginning";
-  commit: "file fence first want chunkBytes leaseMs events crcBefore crc ...facts";
-  discard: "epoch isLast events";
-  drop: "consumer silentMs after epoch";
-  forget: "fence";
-  free: "events ...parts";
-  join: "consumer from epoch op";
-  leave: "lease events";
-  look: "consumer fence after most";
-  open: "source mine name codec limit epoch events op total chunkBytes ...expected";
-  progress: "content fence leaseMs events seq position lines doneStamp results";
-  reserve: "file fence want chunkBytes leaseMs";
-  seal: "file fence count sha256 fault silentMs events";
-  status: "most";
-  take: "ack";
-}
-type Name = keyof KeysOf & keyof ArgsOf;
-
-type Words<Text> = Text extends `${infer Word} ${infer Rest}`
-  ? readonly [Word, ...Words<Rest>]
-  : readonly [Text & string];
-type LogshipScript<Own extends Name, Reply> = Script<Words<KeysOf[Own]>, Words<ArgsOf[Own]>, Reply>;
-
-/** The names of operands in a script: any number of those that are unpacked. */
-const namesIn = (text: string, operand: RegExp): never =>
-  [...text.matchAll(operand)].map(([line, name = ""]) => (/\[n\]|unpack/.test(line) ? `...${name}` : name)) as never;
-
-/** Each can be sent any number of times and takes effect once. The script's own text is the last of `source`. */
-const script = <Own extends Name, Reply>(
-  name: Own,
-  source: readonly string[],
-  reply: (raw: unknown) => Reply,
-): LogshipScript<Own, Reply> =>
-  defineScript<Words<KeysOf[Own]>, Words<ArgsOf[Own]>, Reply>({
-    name: `logship.${name}`,
-    source,
-    keys: namesIn(source.at(-1)!, /^-- KEYS\[\w+\] +(\w+)/gm),
-    args: namesIn(source.at(-1)!, /^local (\w+) = .*ARGV/gm),
-    reply,
-    readonly: name === "status",
-    idempotent: true,
-  });
 
 /** How chunks of a file are stored: each a gzip member, plain, or the bytes of a gzip file as it was. */
 export type Codec = "gzip" | "none" | "member";
@@ -135,24 +80,40 @@ export type Claim =
   | { readonly state: "refused"; readonly msLeft: number }
   | { readonly state: "alike"; readonly others: string; readonly contents: readonly Alike[] };
 
-export const claim: LogshipScript<"claim", Claim> = script(
-  "claim",
-  [clockSource, contentsSource, claimSource],
-  (raw) => {
+const alike = (raw: unknown): Alike => {
+  const [content = "", position = "", file = "", state, msLeft, name = ""] = texts(raw);
+  return { content, position, file, isDone: state === "done", msLeft: Number(msLeft), isLike: name !== "", name };
+};
+
+export const claim = defineScript({
+  name: "logship.claim",
+  source: [clockSource, contentsSource, claimSource],
+  keys: jobKeys,
+  args: [
+    "file",
+    "seen",
+    "prefix",
+    "isSame",
+    "name",
+    "stamp",
+    "leaseMs",
+    "op",
+    "others",
+    "content",
+    "position",
+    "from",
+    "...beginning",
+  ],
+  idempotent: true,
+  reply: (raw): Claim => {
     const [code, first, ...rest] = coded(raw);
     if (code === 0) return { state: "refused", msLeft: Number(first) };
+    if (code === 2) return { state: "alike", others: String(first), contents: rest.map(alike) };
     const [seq, position = "", content = "", former = "", formerPosition = "", formerStamp = ""] = texts(rest);
     const before = { former, formerPosition, formerStamp };
-    if (code === 1) return { state: "claimed", fence: String(first), seq: Number(seq), position, content, ...before };
-    const contents: Alike[] = [];
-    for (let at = 0; at < rest.length; at += 6) {
-      const [id = "", where = "", file = "", state, msLeft, name = ""] = texts(rest.slice(at, at + 6));
-      const [isDone, isLike] = [state === "done", name !== ""];
-      contents.push({ content: id, position: where, file, isDone, msLeft: Number(msLeft), isLike, name });
-    }
-    return { state: "alike", others: String(first), contents };
+    return { state: "claimed", fence: String(first), seq: Number(seq), position, content, ...before };
   },
-);
+});
 
 /** Another process has it. `by` is its fence; 0 if no process has it because the record is gone. */
 export interface Fenced {
@@ -177,11 +138,14 @@ const committed = (raw: unknown): Committed => {
   return { state: "committed", parts: texts(rest) };
 };
 
-export const progress: LogshipScript<"progress", Committed> = script(
-  "progress",
-  [clockSource, resultsSource, progressSource],
-  committed,
-);
+export const progress = defineScript({
+  name: "logship.progress",
+  source: [clockSource, resultsSource, progressSource],
+  keys: [...jobKeys, "...targets"],
+  args: ["content", "fence", "leaseMs", "events", "seq", "position", "lines", "doneStamp", "results"],
+  idempotent: true,
+  reply: committed,
+});
 
 /** A file of a channel, as its shipper opens it. */
 export interface Opened {
@@ -199,10 +163,13 @@ export interface Opened {
   readonly sha256: string;
 }
 
-export const open: LogshipScript<"open", Opened | { readonly state: "fenced" | "closed" | "large" }> = script(
-  "open",
-  [clockSource, createSource, spaceSource, contentsSource, openSource],
-  (raw) => {
+export const open = defineScript({
+  name: "logship.open",
+  source: [clockSource, createSource, spaceSource, contentsSource, openSource],
+  keys: ["channel", "files", "live", "sources", "consumers"],
+  args: ["source", "mine", "name", "codec", "limit", "epoch", "events", "op", "total", "chunkBytes", "...expected"],
+  idempotent: true,
+  reply: (raw): Opened | { readonly state: "fenced" | "closed" | "large" } => {
     const [code, epoch, limit, id, fence, chunks, text, crc, lines, codec, stored, sha256] = coded(raw);
     if (code > 2) return { state: code === 3 ? "fenced" : code === 4 ? "closed" : "large" };
     return {
@@ -220,7 +187,7 @@ export const open: LogshipScript<"open", Opened | { readonly state: "fenced" | "
       sha256: (sha256 ?? "") as string,
     };
   },
-);
+});
 
 export type Reserved =
   | { readonly state: "reserved"; readonly bytes: number; readonly endsAt: number; readonly unit: number }
@@ -234,39 +201,79 @@ export type Reserved =
   | { readonly state: "fenced" }
   | { readonly state: "gone" };
 
-export const reserve: LogshipScript<"reserve", Reserved> = script(
-  "reserve",
-  [clockSource, spaceSource, reserveSource],
-  (raw) => {
+export const reserve = defineScript({
+  name: "logship.reserve",
+  source: [clockSource, spaceSource, reserveSource],
+  keys: ["channel", "files", "live", "leases", "free"],
+  args: ["file", "fence", "want", "chunkBytes", "leaseMs"],
+  idempotent: true,
+  reply: (raw): Reserved => {
     const [code, ...rest] = coded(raw);
     const [first = 0, second = 0, third = 0] = rest.slice(0, 3).map(Number);
     if (code === 0 || code === 4) return { state: code === 0 ? "fenced" : "gone" };
     if (code === 1) return { state: "reserved", bytes: first, endsAt: second, unit: third };
     return { state: "full", msLeft: first, unit: second, limitBytes: third, parts: texts(rest.slice(3)) };
   },
-);
+});
 
 export type ChunksCommitted =
   | { readonly state: "committed"; readonly bytes: number; readonly endsAt: number; readonly parts: readonly string[] }
   | { readonly state: "fenced" | "gone" | "expired" | "moved" };
 
-export const commit: LogshipScript<"commit", ChunksCommitted> = script(
-  "commit",
-  [clockSource, spaceSource, contentsSource, releaseSource, commitSource],
-  (raw) => {
+export const commit = defineScript({
+  name: "logship.commit",
+  source: [clockSource, spaceSource, contentsSource, releaseSource, commitSource],
+  keys: [
+    "channel",
+    "files",
+    "live",
+    "chunks",
+    "leases",
+    "sources",
+    "done",
+    "consumers",
+    "positions",
+    "free",
+    "...written",
+  ],
+  args: [
+    "file",
+    "fence",
+    "first",
+    "want",
+    "chunkBytes",
+    "leaseMs",
+    "events",
+    "crcBefore",
+    "crcAfter",
+    "...facts[part size text crc lines]",
+  ],
+  idempotent: true,
+  reply: (raw): ChunksCommitted => {
     const [code, bytes, endsAt, ...parts] = coded(raw);
     if (code === 1) return { state: "committed", bytes: Number(bytes), endsAt: Number(endsAt), parts: texts(parts) };
     return { state: code === 0 ? "fenced" : code === 2 ? "expired" : code === 3 ? "moved" : "gone" };
   },
-);
+});
 
-export const seal: LogshipScript<"seal", "sealed" | "fenced" | "moved" | "gone"> = script(
-  "seal",
-  [clockSource, spaceSource, contentsSource, releaseSource, sealSource],
-  (raw) => (["fenced", "sealed", "gone", "moved"] as const)[Number(raw)] ?? "gone",
-);
+export const seal = defineScript({
+  name: "logship.seal",
+  source: [clockSource, spaceSource, contentsSource, releaseSource, sealSource],
+  keys: ["channel", "files", "sources", "leases", "live", "done", "chunks", "consumers", "positions", "free"],
+  args: ["file", "fence", "count", "sha256", "fault", "silentMs", "events"],
+  idempotent: true,
+  reply: (raw): "sealed" | "fenced" | "moved" | "gone" =>
+    (["fenced", "sealed", "gone", "moved"] as const)[Number(raw)] ?? "gone",
+});
 
-export const leave: LogshipScript<"leave", void> = script("leave", [spaceSource, leaveSource], () => undefined);
+export const leave = defineScript({
+  name: "logship.leave",
+  source: [spaceSource, leaveSource],
+  keys: ["channel", "leases", "...written"],
+  args: ["lease", "events"],
+  idempotent: true,
+  reply: () => undefined,
+});
 
 export type Joined =
   | {
@@ -279,10 +286,17 @@ export type Joined =
   | { readonly state: "trimmed" }
   | { readonly state: "dropped" };
 
-export const join: LogshipScript<"join", Joined> = script("join", [clockSource, createSource, joinSource], (raw) => {
-  const [code, epoch, fence, after, ...parts] = coded(raw);
-  if (code > 1) return { state: code === 2 ? "trimmed" : "dropped" };
-  return { state: "joined", epoch: String(epoch), fence: String(fence), after: Number(after), parts: texts(parts) };
+export const join = defineScript({
+  name: "logship.join",
+  source: [clockSource, createSource, joinSource],
+  keys: ["channel", "consumers", "seen", "free"],
+  args: ["consumer", "from", "epoch", "op"],
+  idempotent: true,
+  reply: (raw): Joined => {
+    const [code, epoch, fence, after, ...parts] = coded(raw);
+    if (code > 1) return { state: code === 2 ? "trimmed" : "dropped" };
+    return { state: "joined", epoch: String(epoch), fence: String(fence), after: Number(after), parts: texts(parts) };
+  },
 });
 
 /** A file of a channel as one consumer sees it. */
@@ -337,39 +351,76 @@ const seenFile = (raw: unknown): SeenFile => {
   };
 };
 
-export const look: LogshipScript<"look", Look> = script("look", [clockSource, lookSource], (raw) => {
-  const [code, epoch, closed, ...files] = coded(raw);
-  if (code === 0) return { state: "fenced", by: Number(epoch) };
-  if (code === 4) return { state: "gone" };
-  return { state: "seen", epoch: String(epoch), isClosed: Number(closed) === 1, files: files.map(seenFile) };
+export const look = defineScript({
+  name: "logship.look",
+  source: [clockSource, lookSource],
+  keys: ["channel", "files", "live", "consumers", "seen", "positions"],
+  args: ["consumer", "fence", "after", "most"],
+  idempotent: true,
+  reply: (raw): Look => {
+    const [code, epoch, closed, ...files] = coded(raw);
+    if (code === 0) return { state: "fenced", by: Number(epoch) };
+    if (code === 4) return { state: "gone" };
+    return { state: "seen", epoch: String(epoch), isClosed: Number(closed) === 1, files: files.map(seenFile) };
+  },
 });
 
-export const advance: LogshipScript<"advance", Committed> = script(
-  "advance",
-  [clockSource, spaceSource, resultsSource, contentsSource, releaseSource, advanceSource],
-  committed,
-);
+export const advance = defineScript({
+  name: "logship.advance",
+  source: [clockSource, spaceSource, resultsSource, contentsSource, releaseSource, advanceSource],
+  keys: [...channelKeys, "...targets"],
+  args: ["consumer", "fence", "file", "seq", "chunk", "state", "position", "cause", "place", "results"],
+  idempotent: true,
+  reply: committed,
+});
 
-export const apply: LogshipScript<"apply", Committed> = script("apply", [resultsSource, applySource], committed);
+export const apply = defineScript({
+  name: "logship.apply",
+  source: [resultsSource, applySource],
+  keys: ["owner", "pending", "...targets"],
+  args: ["piece"],
+  idempotent: true,
+  reply: committed,
+});
 
-export const free: LogshipScript<"free", string[]> = script("free", [freeSource], texts);
+export const free = defineScript({
+  name: "logship.free",
+  source: freeSource,
+  keys: ["channel", "free", "...unneeded"],
+  args: ["events", "...parts"],
+  idempotent: true,
+  reply: texts,
+});
 
-export const forget: LogshipScript<"forget", "deleted" | "busy" | "changed"> = script(
-  "forget",
-  [clockSource, forgetSource],
-  (raw) => (["busy", "deleted"] as const)[Number(raw)] ?? "changed",
-);
+export const forget = defineScript({
+  name: "logship.forget",
+  source: [clockSource, forgetSource],
+  keys: [...jobKeys, "...targets"],
+  args: ["fence"],
+  idempotent: true,
+  reply: (raw): "deleted" | "busy" | "changed" => (["busy", "deleted"] as const)[Number(raw)] ?? "changed",
+});
 
-export const discard: LogshipScript<"discard", string[]> = script("discard", [discardSource], texts);
+export const discard = defineScript({
+  name: "logship.discard",
+  source: discardSource,
+  keys: [...channelKeys, "leases", "...targets"],
+  args: ["epoch", "isLast", "events"],
+  idempotent: true,
+  reply: texts,
+});
 
-export const drop: LogshipScript<"drop", { readonly after: number; readonly parts: readonly string[] } | null> = script(
-  "drop",
-  [clockSource, spaceSource, contentsSource, releaseSource, dropSource],
-  (raw) => {
+export const drop = defineScript({
+  name: "logship.drop",
+  source: [clockSource, spaceSource, contentsSource, releaseSource, dropSource],
+  keys: channelKeys,
+  args: ["consumer", "silentMs", "after", "epoch"],
+  idempotent: true,
+  reply: (raw): { readonly after: number; readonly parts: readonly string[] } | null => {
     const [code, after, ...parts] = coded(raw);
     return code === 0 ? null : { after: Number(after), parts: texts(parts) };
   },
-);
+});
 
 /** Sums on their way to a sink. */
 export interface Taken {
@@ -377,18 +428,28 @@ export interface Taken {
   readonly sums: readonly (readonly [field: string, sum: number])[];
 }
 
-export const take: LogshipScript<"take", Taken | null> = script("take", [clockSource, takeSource], (raw) => {
-  const [seq, ...flat] = texts(raw);
-  if (seq === undefined) return null;
-  const sumOf = (_: unknown, index: number) => [flat[2 * index]!, Number(flat[2 * index + 1])] as const;
-  return { seq: Number(seq), sums: Array.from({ length: flat.length / 2 }, sumOf) };
+export const take = defineScript({
+  name: "logship.take",
+  source: [clockSource, takeSource],
+  keys: ["owner", "source", "sending"],
+  args: ["ack"],
+  idempotent: true,
+  reply: (raw): Taken | null => {
+    const [seq, ...flat] = texts(raw);
+    if (seq === undefined) return null;
+    const sumOf = (_: unknown, index: number) => [flat[2 * index]!, Number(flat[2 * index + 1])] as const;
+    return { seq: Number(seq), sums: Array.from({ length: flat.length / 2 }, sumOf) };
+  },
 });
 
-export const change: LogshipScript<"change", boolean> = script(
-  "change",
-  [clockSource, createSource, changeSource],
-  (raw) => Number(raw) === 1,
-);
+export const change = defineScript({
+  name: "logship.change",
+  source: [clockSource, createSource, changeSource],
+  keys: ["channel"],
+  args: ["limit", "epoch", "events"],
+  idempotent: true,
+  reply: (raw): boolean => Number(raw) === 1,
+});
 
 /** A consumer of a channel, and how far it is. */
 export interface ConsumerStatus {
@@ -480,8 +541,11 @@ const fileStatus = (raw: unknown, consumers: readonly ConsumerStatus[]): FileSta
   };
 };
 
-export const status: LogshipScript<"status", ChannelStatus | null> = script(
-  "status",
-  [clockSource, statusSource],
-  statusOf,
-);
+export const status = defineScript({
+  name: "logship.status",
+  source: [clockSource, statusSource],
+  keys: ["channel", "files", "live", "consumers", "seen", "positions", "leases"],
+  args: ["most"],
+  readonly: true,
+  reply: statusOf,
+});

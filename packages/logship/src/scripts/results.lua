@@ -11,20 +11,21 @@ local typeOfKind = { ['h+'] = 'hash', ['h='] = 'hash', s = 'set', z = 'zset' }
 local function checkResults(keys, first, results)
   local types, made = {}, {}
   for i = 1, #results, 4 do
-    local kind, key = results[i], keys[first - 1 + tonumber(results[i + 1])]
+    local kind, number, field = unpack(results, i, i + 2)
+    local key = keys[first - 1 + tonumber(number)]
     types[key] = types[key] or redis.call('TYPE', key).ok
     local wanted = typeOfKind[kind]
     if types[key] == 'none' then
       types[key] = wanted
       made[#made + 1] = key
     end
-    if types[key] ~= wanted then return 'type ' .. results[i + 1] end
+    if types[key] ~= wanted then return 'type ' .. number end
     if kind == 'h+' then
-      local value = redis.call('HGET', key, results[i + 2])
+      local value = redis.call('HGET', key, field)
       -- Up to 15 digits no sum of two leaves the range of HINCRBY or of a JavaScript number.
       -- HINCRBY takes no `007`.
       local isInteger = value == '0' or (value and #value <= 16 and string.match(value, '^%-?[1-9]%d*$'))
-      if value and not isInteger then return 'number ' .. results[i + 1] end
+      if value and not isInteger then return 'number ' .. number end
     end
   end
   return nil, made
@@ -34,7 +35,8 @@ end
 local function applyResults(owner, made, keys, first, results)
   for _, key in ipairs(made) do redis.call('HSET', owner, 'result ' .. key, 1) end
   for i = 1, #results, 4 do
-    local kind, key, field, value = results[i], keys[first - 1 + tonumber(results[i + 1])], results[i + 2], results[i + 3]
+    local kind, number, field, value = unpack(results, i, i + 3)
+    local key = keys[first - 1 + tonumber(number)]
     if kind == 'h+' then
       redis.call('HINCRBY', key, field, value)
     elseif kind == 'h=' then
