@@ -11,7 +11,9 @@ export class ObjectLife {
   readonly context: ClientContext;
   readonly #what: string;
   readonly #cancelled = new AbortController();
-  readonly #calls = new Set<Promise<unknown>>();
+  /** How many calls are under way. */
+  #calls = 0;
+  #onIdle: () => void = () => undefined;
   readonly #undo: (() => unknown)[] = [];
   #isClosed = false;
   #settle: (closed: Promise<void>) => void = () => undefined;
@@ -55,14 +57,13 @@ export class ObjectLife {
    */
   async call<T>(name: string, facts: () => object, run: () => Promise<T>): Promise<T> {
     this.assertOpen();
-    const call = beginTraced(name, facts, run);
-    this.#calls.add(call);
+    this.#calls++;
     try {
-      return await call;
+      return await beginTraced(name, facts, run);
     } catch (error) {
       throw withCaller(error);
     } finally {
-      this.#calls.delete(call);
+      if (--this.#calls === 0) this.#onIdle();
     }
   }
 
@@ -85,7 +86,8 @@ export class ObjectLife {
 
   /** Resolves when no call is under way, or at the deadline. Never rejects. */
   async untilIdle(deadline: Deadline): Promise<void> {
-    if (this.#calls.size > 0) await inTime(Promise.allSettled(this.#calls), { deadline });
+    const idle = new Promise<void>((resolve) => (this.#onIdle = resolve));
+    if (this.#calls > 0) await inTime(idle, { deadline });
   }
 
   /**
