@@ -148,6 +148,11 @@ export class LeaseCommands<Resolved extends ResolvedAcquire, S extends Seen> {
     }
   }
 
+  /**
+   * Gives back what the request's token holds, or leaves the queue.
+   *
+   * @throws as a script; then nothing is sent again.
+   */
   async release(
     request: LeaseRequest<Resolved>,
     { fencingToken, op, signal }: Omit<Release, "shared">,

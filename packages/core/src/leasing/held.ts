@@ -17,11 +17,11 @@ export interface LeaseHolder<Resolved extends ResolvedAcquire = ResolvedAcquire>
   /** Leases of all objects of a package on one client are renewed together, on a Cluster those of a slot. */
   readonly group: string;
   /** The lease is no longer held, for whatever reason; called before the others. */
-  ended(lease: HeldLease<Resolved>): void;
-  released(lease: HeldLease<Resolved>): void;
-  lost(lease: HeldLease<Resolved>, reason: LossReason): void;
+  readonly ended: (lease: HeldLease<Resolved>) => void;
+  readonly released: (lease: HeldLease<Resolved>) => void;
+  readonly lost: (lease: HeldLease<Resolved>, reason: LossReason) => void;
   /** Another handle holds it from now on. */
-  handedOver(lease: HeldLease<Resolved>): void;
+  readonly handedOver: (lease: HeldLease<Resolved>) => void;
 }
 
 /**
@@ -89,7 +89,11 @@ export class HeldLease<Resolved extends ResolvedAcquire = ResolvedAcquire> imple
     throw withCaller(this.#loss ?? this.#error(this.#state === "lost" ? "expired" : this.#state));
   }
 
-  /** Makes it last `leaseMs` from now; of renewals later on, too. */
+  /**
+   * Makes it last `leaseMs` from now, and sets the length for later renewals.
+   *
+   * @throws as `assertHeld`, or as a script: then it counts as held until its former end or for `leaseMs`, whichever is shorter.
+   */
   async extend(leaseMs: number): Promise<void> {
     this.assertHeld();
     this.term.extending(leaseMs);
@@ -111,7 +115,11 @@ export class HeldLease<Resolved extends ResolvedAcquire = ResolvedAcquire> imple
     this.#holder.handedOver(this);
   }
 
-  /** Resolves with the same each time; after a rejection a further call tries again. */
+  /**
+   * Gives it back. Resolves with the same each time.
+   *
+   * @throws as a script. It is retried in the background until the lease is over; a further call tries again, too.
+   */
   release(): Promise<ReleaseOutcome> {
     if (this.#state === "lost" || this.#state === "handed-over") return Promise.resolve("not-held");
     if (this.#state === "held") this.#end("released");
@@ -125,7 +133,7 @@ export class HeldLease<Resolved extends ResolvedAcquire = ResolvedAcquire> imple
     return this.#releasing;
   }
 
-  /** @throws as `assertHeld`, after a release that found another holder, or none, in its place. */
+  /** @throws the error of its loss, if its release had the outcome `not-held` and it was not handed over. */
   assertReleased(outcome: ReleaseOutcome | undefined): void {
     if (outcome !== "not-held" || this.#state === "handed-over") return;
     throw withCaller(this.#loss ?? this.#error("expired"));

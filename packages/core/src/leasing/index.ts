@@ -7,7 +7,6 @@ export { leaseRules, leaserRules, waitRules } from "./options.js";
 export { waitQueueSource } from "./scripts/index.js";
 export { parseLease } from "./serialised.js";
 
-export type { LeaseCommands } from "./commands.js";
 export type { LossReason } from "./errors.js";
 export type { HeldLease, ReleaseOutcome } from "./held.js";
 export type {
@@ -16,7 +15,6 @@ export type {
   HeartbeatReply,
   LeaseKind,
   LeaseRequest,
-  NotGranted,
   Release,
   ReleaseReply,
   Renewal,
@@ -25,7 +23,6 @@ export type {
   Seen,
   WaiterState,
 } from "./kind.js";
-export type { LeaserEvents } from "./leaser.js";
 export type {
   ResolvedAcquire,
   LeaseOptions,
@@ -34,4 +31,3 @@ export type {
   ResolvedLease,
   WaitOptions,
 } from "./options.js";
-export type { SavedLease, SerialisedLease } from "./serialised.js";

@@ -13,10 +13,10 @@ import { Subscription } from "./subscription.js";
 import { Waiters, type WaitingEvents } from "./waiters.js";
 
 /** What was granted, for events. */
-export type Held<Resolved extends ResolvedAcquire> = Pick<HeldLease<Resolved>, "request" | "fencingToken">;
+type Held<Resolved extends ResolvedAcquire> = Pick<HeldLease<Resolved>, "request" | "fencingToken">;
 
 /** Events of the leases of one object. */
-export interface LeaserEvents<Resolved extends ResolvedAcquire, S extends Seen> extends Pick<
+interface LeaserEvents<Resolved extends ResolvedAcquire, S extends Seen> extends Pick<
   WaitingEvents<Resolved, S>,
   "queued" | "requeued" | "stillWaiting"
 > {
@@ -65,8 +65,8 @@ export class Leaser<Resolved extends ResolvedAcquire, S extends Seen, L extends 
       ended: (lease) => {
         if (this.#held.delete(lease) && this.#held.size === 0) this.#onNoneHeld?.();
       },
-      released: (lease) => events.released(lease),
-      lost: (lease, reason) => events.lost(lease, reason),
+      released: events.released,
+      lost: events.lost,
       handedOver: ({ request }) => this.#cancelled.forget(request.token),
     };
     this.#waitingEvents = {
@@ -102,6 +102,11 @@ export class Leaser<Resolved extends ResolvedAcquire, S extends Seen, L extends 
   /**
    * Takes a lease; waits in the queue where `waitMs` is above 0. Otherwise a lease that cannot be had at once is `refused`, by
    * default with the error of a timeout.
+   *
+   * A command whose outcome is unknown is undone in the background. Once queued, the wait survives outages.
+   *
+   * @throws the kind's errors (a timeout, a full queue, a grant that came after its end), `signal.reason`, or as a script.
+   * @throws {KitClosedError} the object or the client was closed.
    */
   acquire<Refused = never>(
     name: string,
@@ -119,18 +124,19 @@ export class Leaser<Resolved extends ResolvedAcquire, S extends Seen, L extends 
       async () => {
         const startedAt = performance.now();
         const deadline = new Deadline(startedAt + waitMs);
+        const mayWait = waitMs > 0;
         this.assertOpen();
         signal?.throwIfAborted();
         // Throws for a name that cannot be a key: nothing was sent that would have to be undone.
         kind.keyOf(name);
         const request = { name, token: newToken(), resolved };
-        const inbox = waitMs === 0 ? "" : commands.inbox;
-        const subscription = waitMs === 0 ? undefined : new Subscription(commands.context.inbox, request.token, inbox);
+        const inbox = mayWait ? commands.inbox : "";
+        const subscription = mayWait ? new Subscription(commands.context.inbox, request.token, inbox) : undefined;
         let isQueued = false;
         try {
           for (;;) {
             // A single try takes what time a command takes.
-            const patienceMs = waitMs === 0 ? Infinity : Math.max(1, deadline.remainingMs);
+            const patienceMs = mayWait ? Math.max(1, deadline.remainingMs) : Infinity;
             const deadlineMs = Math.min(commands.settings.deadlineMs, patienceMs);
             const attempt = commands.attempt(request, inbox, deadlineMs, resolved);
             let reply;
@@ -243,8 +249,9 @@ export class Leaser<Resolved extends ResolvedAcquire, S extends Seen, L extends 
   /** A waiter that left may still be granted: by a message that is under way, or by a server that lost its last writes. */
   #left(request: LeaseRequest<Resolved>, subscription: Subscription): void {
     subscription.listen((payload) => {
+      if (!payload.startsWith("granted\t")) return;
       const isHeld = [...this.#held].some((lease) => lease.request.token === request.token);
-      if (payload.startsWith("granted\t") && !isHeld) this.commands.cancel(request);
+      if (!isHeld) this.commands.cancel(request);
     });
     this.#cancelled.add(subscription);
   }

@@ -9,7 +9,7 @@ export interface SerialisedLease extends ResolvedLease {
 }
 
 /** The serialised form of a lease, with the fields of its kind. */
-export type SavedLease<Particulars> = SerialisedLease & Particulars;
+type SavedLease<Particulars> = SerialisedLease & Particulars;
 
 /**
  * Reads what a lease of this kind serialised. `isWhole`: whether its particulars are there.
