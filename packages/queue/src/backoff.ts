@@ -1,11 +1,21 @@
-import { integerOption, optionsObject } from "@kit/core/toolkit";
+import {
+  custom,
+  defaultsOf,
+  integer,
+  integerOption,
+  required,
+  type Resolved,
+  type Rule,
+  type RulesOf,
+} from "@kit/core/toolkit";
 import type { Job } from "./job.js";
 
 /** How long a failed job waits for its next attempt: `firstMs` after the first failure, `factor` times longer after each further one. */
 export interface Backoff {
+  /** The wait after the first failure, in milliseconds. */
   readonly firstMs: number;
   /**
-   * With 1 every wait is the same.
+   * How much longer each further wait is, 1 to 1,000. With 1 every wait is the same.
    *
    * @default 2
    */
@@ -13,7 +23,7 @@ export interface Backoff {
   /**
    * The longest wait, in milliseconds.
    *
-   * @default 3,600,000
+   * @default 3600000
    */
   readonly maxMs?: number | undefined;
   /**
@@ -40,14 +50,6 @@ export interface RetryPolicy {
   readonly backoff: ResolvedBackoff | undefined;
 }
 
-/** With every default filled in. */
-export type ResolvedBackoff = { readonly [Part in keyof Backoff]-?: number };
-
-/**
- * For jobs that were added without a back-off. All but `firstMs` are also the defaults of a back-off that names only some parts.
- */
-const usual: ResolvedBackoff = { firstMs: 1_000, factor: 2, maxMs: 3_600_000, jitter: 0.5 };
-
 /**
  * Milliseconds; fractions, as of a computed wait, are rounded up.
  *
@@ -56,23 +58,35 @@ const usual: ResolvedBackoff = { firstMs: 1_000, factor: 2, maxMs: 3_600_000, ji
 export const msOption = (name: string, ms: unknown, min: number, max?: number): number =>
   integerOption(name, typeof ms === "number" ? Math.ceil(ms) : ms, min, max);
 
-const numberOption = (name: string, value: unknown, min: number, max: number): number => {
-  if (typeof value !== "number" || !(value >= min && value <= max))
-    throw new RangeError(`Expected \`${name}\` to be a number from ${String(min)} to ${String(max)}`);
-  return value;
-};
+/** An integer; see {@link msOption}. */
+export const milliseconds = <Default extends number | undefined = undefined>(
+  min: number,
+  max?: number,
+  usual?: Default,
+): Rule<number | Default, number> => ({
+  ...integer(min, max, usual),
+  kind: "milliseconds",
+  check: (name, ms) => msOption(name, ms, min, max),
+});
 
-/** @throws {TypeError | RangeError} it is not what it should be. */
-export const backoffOption = (name: string, backoff: Backoff): ResolvedBackoff => {
-  const given = optionsObject(name, backoff, Object.keys(usual));
-  const { firstMs, factor = usual.factor, maxMs = usual.maxMs, jitter = usual.jitter } = given;
-  return {
-    firstMs: msOption(`${name}.firstMs`, firstMs, 0),
-    factor: numberOption(`${name}.factor`, factor, 1, 1_000),
-    maxMs: msOption(`${name}.maxMs`, maxMs, 0),
-    jitter: numberOption(`${name}.jitter`, jitter, 0, 1),
-  };
-};
+const number = (min: number, max: number, usual: number): Rule<number, number> =>
+  custom((name, value) => {
+    if (typeof value !== "number" || !(value >= min && value <= max))
+      throw new RangeError(`Expected \`${name}\` to be a number from ${String(min)} to ${String(max)}`);
+    return value;
+  }, usual);
+
+export const backoffRules = {
+  firstMs: required(milliseconds(0)),
+  factor: number(1, 1_000, 2),
+  maxMs: milliseconds(0, undefined, 3_600_000),
+  jitter: number(0, 1, 0.5),
+} satisfies RulesOf<Backoff>;
+
+export type ResolvedBackoff = Resolved<typeof backoffRules>;
+
+/** For jobs that were added without a back-off. */
+const usual: ResolvedBackoff = defaultsOf(backoffRules, { firstMs: 1_000 });
 
 /** The longest wait of a job. */
 export const longestWaitMs = 3e14;

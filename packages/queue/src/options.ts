@@ -1,42 +1,77 @@
 import type { StandardSchema } from "@kit/core/config";
 import {
-  booleanOption,
-  choiceOption,
-  clientOptionNames,
+  boolean,
+  choice,
+  clientRules,
   type ClientOptions,
-  clientSettings,
-  type ClientSettings,
+  custom,
+  defaultsOf,
+  integer,
   integerOption,
-  optionsObject,
-  signalOption,
+  nested,
+  required,
+  resolve,
+  type Resolved,
+  type RulesOf,
+  signal,
+  text,
   textOption,
 } from "@kit/core/toolkit";
 import {
   type Backoff,
   type BackoffFunction,
-  backoffOption,
+  backoffRules,
   longestWaitMs,
+  milliseconds,
   msOption,
   type ResolvedBackoff,
   type RetryPolicy,
 } from "./backoff.js";
 import { isMade } from "./ids.js";
 import { encodedName } from "./names.js";
-import { schemaMap, type SchemaMap } from "./schemas.js";
+import { priority } from "./priority.js";
+import { schemaMap } from "./schemas.js";
+
+const dayMs = 86_400_000;
+
+const idOption = (name: string, id: string): string => {
+  textOption(name, id, 128);
+  if (id.startsWith("!") || isMade(id) || /[\p{Cc}\p{Surrogate}]/u.test(id))
+    throw new RangeError(
+      `Expected \`${name}\` without control characters and lone surrogates, without \`!\` in front, and unlike a made id`,
+    );
+  return id;
+};
 
 /** How many dead letters are kept; the oldest go first, and `deadDropped` counts them. */
 export interface DeadLetterBounds {
-  /** @default 10,000 */
+  /**
+   * How many.
+   *
+   * @default 10000
+   */
   readonly maxCount?: number | undefined;
-  /** In milliseconds. @default 14 days */
+  /**
+   * How long each is kept, in milliseconds.
+   *
+   * @default 1209600000 (14 days)
+   */
   readonly maxAgeMs?: number | undefined;
   /**
    * Payloads and errors together.
    *
-   * @default 64 MiB
+   * @default 67108864 (64 MiB)
    */
   readonly maxBytes?: number | undefined;
 }
+
+const deadLetterRules = {
+  maxCount: integer(0, undefined, 10_000),
+  maxAgeMs: integer(0, undefined, 14 * dayMs),
+  maxBytes: integer(0, undefined, 64 * 1_024 * 1_024),
+} satisfies RulesOf<DeadLetterBounds>;
+
+const boundsText = (bounds: Resolved<typeof deadLetterRules>): string => Object.values(bounds).join(" ");
 
 /** The copies that a job must have before its add resolves; counted by core's `durable()`. */
 export interface DurableOption {
@@ -55,23 +90,42 @@ export interface DurableOption {
   /**
    * How long to wait for that, in milliseconds, within the deadline of the add.
    *
-   * @default 1,000
+   * @default 1000
    */
   readonly timeoutMs?: number | undefined;
 }
+
+const durableRules = {
+  replicas: integer(0, 1_000, 1),
+  fsync: choice(["none", "local", "replicas"], "none"),
+  timeoutMs: milliseconds(1, dayMs, 1_000),
+} satisfies RulesOf<DurableOption>;
+
+const durableOption = (name: string, given: DurableOption): Resolved<typeof durableRules> => {
+  const durable = resolve(name, given, durableRules, undefined, `${name}.`);
+  integerOption(`${name}.replicas`, durable.replicas, durable.fsync === "local" ? 0 : 1, 1_000);
+  return durable;
+};
+
+/** How a job is run. */
+const jobRules = {
+  maxAttempts: integer(1, 1_000_000),
+  backoff: nested(backoffRules),
+  timeoutMs: milliseconds(1),
+};
 
 /** Settings of a queue object. Those about jobs are defaults for each `add`. */
 export interface QueueOptions extends ClientOptions {
   /**
    * The largest encoded data of one job, in bytes.
    *
-   * @default 262,144
+   * @default 262144
    */
   readonly maxPayloadBytes?: number | undefined;
   /**
    * How many adds may wait to be sent while the server is slow or away; further ones reject at once.
    *
-   * @default 10,000
+   * @default 10000
    */
   readonly maxPending?: number | undefined;
   /**
@@ -81,6 +135,7 @@ export interface QueueOptions extends ClientOptions {
    * @default false
    */
   readonly allowEviction?: boolean | undefined;
+  /** How many dead letters are kept, for how long, and in how much memory. */
   readonly deadLetters?: DeadLetterBounds | undefined;
   /**
    * Adds resolve once these copies have their jobs; otherwise they reject with KitUnknownOutcomeError. Each call costs three more
@@ -111,6 +166,22 @@ export interface QueueOptions extends ClientOptions {
   readonly schemas?: Readonly<Record<string, StandardSchema | undefined>> | undefined;
 }
 
+export const queueRules = {
+  ...clientRules,
+  maxPayloadBytes: integer(1, 512 * 1_024 * 1_024, 262_144),
+  maxPending: integer(1, undefined, 10_000),
+  allowEviction: boolean(false),
+  deadLetters: custom(
+    // As scripts read them: `maxCount maxAgeMs maxBytes`.
+    (name, bounds: DeadLetterBounds) => boundsText(resolve(name, bounds, deadLetterRules, undefined, `${name}.`)),
+    boundsText(defaultsOf(deadLetterRules)),
+  ),
+  durable: custom(durableOption),
+  ...jobRules,
+  maxAttempts: integer(1, 1_000_000, 1),
+  schemas: custom((_name, schemas: NonNullable<QueueOptions["schemas"]>) => schemaMap(schemas), new Map()),
+} satisfies RulesOf<QueueOptions>;
+
 /** One job. */
 export interface AddOptions {
   /**
@@ -122,7 +193,7 @@ export interface AddOptions {
    * How long it waits before it may run, in milliseconds of the server's clock. Fractions of a millisecond are rounded up, here
    * and in the other options of time of jobs and workers.
    *
-   * @default 0
+   * @default none
    */
   readonly delayMs?: number | undefined;
   /**
@@ -142,8 +213,23 @@ export interface AddOptions {
    * @default false
    */
   readonly lifo?: boolean | undefined;
+  /**
+   * How often the job runs until it is a dead letter, including the first run.
+   *
+   * @default that of the queue
+   */
   readonly maxAttempts?: number | undefined;
+  /**
+   * How long the job waits for its next attempt after it failed.
+   *
+   * @default that of the queue
+   */
   readonly backoff?: Backoff | undefined;
+  /**
+   * How long its handler may take, in milliseconds.
+   *
+   * @default that of the queue
+   */
   readonly timeoutMs?: number | undefined;
   /**
    * The `op` of a KitUnknownOutcomeError: settles the outcome of that call, and adds the job if that call did not. With an `id`
@@ -154,10 +240,25 @@ export interface AddOptions {
   readonly signal?: AbortSignal | undefined;
 }
 
+export const addRules = {
+  id: custom(idOption),
+  delayMs: milliseconds(0, longestWaitMs),
+  // A Date that is none has NaN.
+  dueAt: custom((name, at: number | Date) => msOption(name, at instanceof Date ? at.getTime() : at, 0)),
+  priority,
+  lifo: boolean(false),
+  ...jobRules,
+  op: text(256),
+  signal,
+} satisfies RulesOf<AddOptions>;
+
 /** One job that is added unless there is one of its id. */
 export interface AddOnceOptions extends AddOptions {
+  /** The id, as of an add. */
   readonly id: string;
 }
+
+export const addOnceRules = { ...addRules, id: required(addRules.id) } satisfies RulesOf<AddOnceOptions>;
 
 /**
  * Where the job of an id is: `ready` to be taken, `active`, `delayed`, or `dead`. `unsure` is ready or active, where more than 1,000
@@ -176,10 +277,13 @@ export interface CallOptions extends Omit<AddOptions, "id" | "op"> {
   /**
    * How long to wait for the outcome, in milliseconds from the call. The job stays in the queue afterwards.
    *
-   * @default 30,000
+   * @default 30000
    */
   readonly waitMs?: number | undefined;
 }
+
+const { id: _id, op: _op, ...callable } = addRules;
+export const callRules = { ...callable, waitMs: milliseconds(1, dayMs, 30_000) } satisfies RulesOf<CallOptions>;
 
 /** Which dead letters to read. */
 export interface DeadLetterOptions {
@@ -195,6 +299,29 @@ export interface DeadLetterOptions {
   readonly job?: string | undefined;
 }
 
+export const letterRules = {
+  // A dead letter, with all its fields.
+  before: custom((name, before: { readonly id: string; readonly diedAt: number }) => {
+    integerOption(`${name}.diedAt`, before.diedAt, 0);
+    textOption(`${name}.id`, before.id, 160);
+    return before;
+  }),
+  count: integer(1, 100, 10),
+  job: custom((_name, job: string) => encodedName(job), ""),
+} satisfies RulesOf<DeadLetterOptions>;
+
+/** How dead letters are added again. */
+export interface RedriveOptions {
+  /**
+   * The jobs become due at random instants within this time, in milliseconds.
+   *
+   * @default 0
+   */
+  readonly spreadMs?: number | undefined;
+}
+
+export const redriveRules = { spreadMs: milliseconds(0, longestWaitMs, 0) } satisfies RulesOf<RedriveOptions>;
+
 /** How a worker works. */
 export interface WorkOptions {
   /**
@@ -207,7 +334,7 @@ export interface WorkOptions {
    * How long the worker may be silent before its jobs go to others, in milliseconds, from 200. It sends a heartbeat every third
    * of this time.
    *
-   * @default 10,000
+   * @default 10000
    */
   readonly leaseMs?: number | undefined;
   /**
@@ -241,17 +368,17 @@ export interface WorkOptions {
   readonly abortGraceMs?: number | undefined;
 }
 
-/** Checked, with every default filled in. */
-export interface QueueSettings extends ClientSettings {
-  readonly maxPayloadBytes: number;
-  readonly maxPending: number;
-  readonly allowEviction: boolean;
-  /** `maxCount maxAgeMs maxBytes` */
-  readonly deadLetters: string;
-  readonly durable: DurableOption | undefined;
-  readonly job: JobPolicy;
-  readonly schemas: SchemaMap;
-}
+export const workRules = {
+  concurrency: integer(1, 10_000, 1),
+  leaseMs: milliseconds(200, dayMs, 10_000),
+  maxCrashes: integer(1, 1_000_000, 3),
+  strict: boolean(false),
+  ack: choice(["batched", "each"], "batched"),
+  backoff: custom((name, backoff: Backoff | BackoffFunction): ResolvedBackoff | BackoffFunction | undefined =>
+    typeof backoff === "function" ? backoff : jobRules.backoff.check(name, backoff),
+  ),
+  abortGraceMs: milliseconds(0, dayMs, 5_000),
+} satisfies RulesOf<WorkOptions>;
 
 /** How one job is run. */
 export interface JobPolicy extends RetryPolicy {
@@ -269,88 +396,21 @@ export interface ResolvedAdd {
   readonly signal: AbortSignal | undefined;
 }
 
-export interface WorkSettings {
-  concurrency: number;
-  readonly leaseMs: number;
-  readonly maxCrashes: number;
-  readonly strict: boolean;
-  readonly ackEach: boolean;
-  readonly backoff: ResolvedBackoff | BackoffFunction | undefined;
-  readonly abortGraceMs: number;
+/** Checked, with every default filled in; `add` and `call` are what a call without options has. */
+export interface QueueSettings extends Resolved<typeof queueRules> {
+  readonly add: Resolved<typeof addRules>;
+  readonly call: Resolved<typeof callRules>;
 }
 
-/** Beyond it the scores of two priorities would overlap. */
-const maxPriority = 2 ** 20 - 1;
-const maxConcurrency = 10_000;
-
-const queueNames = [
-  ...clientOptionNames,
-  "maxPayloadBytes",
-  "maxPending",
-  "allowEviction",
-  "deadLetters",
-  "durable",
-  "maxAttempts",
-  "backoff",
-  "timeoutMs",
-  "schemas",
-];
-const addNames = ["id", "delayMs", "dueAt", "priority", "lifo", "maxAttempts", "backoff", "timeoutMs", "op", "signal"];
-const callNames = [...addNames.filter((name) => name !== "id" && name !== "op"), "waitMs"];
-const workNames = ["concurrency", "leaseMs", "maxCrashes", "strict", "ack", "backoff", "abortGraceMs"];
-
-const boundsOf = (bounds: DeadLetterBounds): string => {
-  const given = optionsObject("deadLetters", bounds, ["maxCount", "maxAgeMs", "maxBytes"]);
-  const { maxCount = 10_000, maxAgeMs = 14 * 86_400_000, maxBytes = 64 * 1_024 * 1_024 } = given;
-  return Object.entries({ maxCount, maxAgeMs, maxBytes })
-    .map(([name, value]) => integerOption(`deadLetters.${name}`, value, 0))
-    .join(" ");
-};
-
-const durableOption = (option: DurableOption): DurableOption => {
-  const {
-    replicas = 1,
-    fsync = "none",
-    timeoutMs = 1_000,
-  } = optionsObject("durable", option, ["replicas", "fsync", "timeoutMs"]);
-  choiceOption("durable.fsync", fsync, ["none", "local", "replicas"]);
-  integerOption("durable.replicas", replicas, fsync === "local" ? 0 : 1, 1_000);
-  return { replicas, fsync, timeoutMs: msOption("durable.timeoutMs", timeoutMs, 1, 86_400_000) };
-};
-
-const policyOf = (
-  { maxAttempts, backoff, timeoutMs }: Pick<AddOptions, "maxAttempts" | "backoff" | "timeoutMs">,
-  defaults: JobPolicy,
-): JobPolicy => ({
-  maxAttempts:
-    maxAttempts === undefined ? defaults.maxAttempts : integerOption("maxAttempts", maxAttempts, 1, 1_000_000),
-  backoff: backoff === undefined ? defaults.backoff : backoffOption("backoff", backoff),
-  timeoutMs: timeoutMs === undefined ? defaults.timeoutMs : msOption("timeoutMs", timeoutMs, 1),
-});
+export interface WorkSettings extends Omit<Resolved<typeof workRules>, "concurrency" | "ack"> {
+  concurrency: number;
+  readonly ackEach: boolean;
+}
 
 /** @throws {TypeError | RangeError} an option is not what it should be. */
 export const queueSettings = (options: QueueOptions): QueueSettings => {
-  const given = optionsObject("options", options, queueNames);
-  const { maxPayloadBytes = 262_144, maxPending = 10_000, allowEviction = false } = given;
-  return {
-    ...clientSettings(given),
-    maxPayloadBytes: integerOption("maxPayloadBytes", maxPayloadBytes, 1, 512 * 1_024 * 1_024),
-    maxPending: integerOption("maxPending", maxPending, 1),
-    allowEviction: booleanOption("allowEviction", allowEviction),
-    deadLetters: boundsOf(given.deadLetters ?? {}),
-    durable: given.durable === undefined ? undefined : durableOption(given.durable),
-    job: policyOf(given, { maxAttempts: 1, backoff: undefined, timeoutMs: undefined }),
-    schemas: schemaMap(given.schemas),
-  };
-};
-
-const idOption = (id: string): string => {
-  textOption("id", id, 128);
-  if (id.startsWith("!") || isMade(id) || /[\p{Cc}\p{Surrogate}]/u.test(id))
-    throw new RangeError(
-      "Expected `id` without control characters and lone surrogates, without `!` in front, and unlike a made id",
-    );
-  return id;
+  const own = resolve("options", options, queueRules);
+  return { ...own, add: defaultsOf(addRules, own), call: defaultsOf(callRules, own) };
 };
 
 /** @throws {TypeError | RangeError} it is not an array of ids. */
@@ -363,76 +423,37 @@ export const idsOption = (ids: readonly string[]): readonly string[] => {
 };
 
 /** @throws {TypeError | RangeError} an option is not what it should be. */
-export const resolveLetters = (
-  options: DeadLetterOptions,
-): Required<Pick<DeadLetterOptions, "before">> & { readonly count: number; readonly name: string } => {
-  const { before, count = 10, job } = optionsObject("options", options, ["before", "count", "job"]);
-  if (before !== undefined) {
-    integerOption("before.diedAt", before.diedAt, 0);
-    textOption("before.id", before.id, 160);
-  }
-  return { before, count: integerOption("count", count, 1, 100), name: job === undefined ? "" : encodedName(job) };
-};
-
-/** Ten thousand years at most. */
-export const delayOption = (name: string, ms: number): number => msOption(name, ms, 0, longestWaitMs);
-
-const dueWord = (delayMs: number | undefined, dueAt: number | Date | undefined): string => {
-  if (delayMs !== undefined && dueAt !== undefined) throw new TypeError("Expected `delayMs` or `dueAt`, got both");
-  // A Date that is none has NaN.
-  if (dueAt !== undefined) return `\t@${String(msOption("dueAt", dueAt instanceof Date ? dueAt.getTime() : dueAt, 0))}`;
-  const waitMs = delayMs === undefined ? 0 : delayOption("delayMs", delayMs);
-  return waitMs === 0 ? "" : `\td${String(waitMs)}`;
-};
-
-export const priorityOption = (priority: number): number =>
-  integerOption("priority", priority, -maxPriority, maxPriority);
-
-/** @throws {TypeError | RangeError} an option is not what it should be. */
-export const resolveAdd = (options: AddOptions, defaults: JobPolicy): ResolvedAdd => {
-  const given = optionsObject("options", options, addNames);
-  const { priority = 0, lifo = false, op } = given;
-  priorityOption(priority);
-  const due = dueWord(given.delayMs, given.dueAt);
-  if (booleanOption("lifo", lifo) && (priority !== 0 || due !== ""))
-    throw new TypeError("Expected `lifo` without a delay and without another priority");
-  const id = given.id === undefined ? undefined : idOption(given.id);
-  if (op !== undefined) textOption("op", op, 256);
-  const words = `${priority === 0 ? "" : `\tp${String(priority)}`}${lifo ? "\tl" : ""}${due}`;
-  const signal = signalOption("signal", given.signal);
-  return { id, priority, words, policy: policyOf(given, defaults), op, signal };
-};
+export const resolveAdd = (options: AddOptions, { add }: QueueSettings, isOnce = false): ResolvedAdd =>
+  addOf(resolve("options", options, isOnce ? addOnceRules : addRules, add));
 
 /** @throws {TypeError | RangeError} an option is not what it should be. */
 export const resolveCall = (
   options: CallOptions,
-  defaults: JobPolicy,
+  { call }: QueueSettings,
 ): { readonly waitMs: number; readonly resolved: ResolvedAdd } => {
-  const { waitMs = 30_000, ...others } = optionsObject("options", options, callNames);
-  return { waitMs: msOption("waitMs", waitMs, 1, 86_400_000), resolved: resolveAdd(others, defaults) };
+  const { waitMs, ...others } = resolve("options", options, callRules, call);
+  return { waitMs, resolved: addOf({ ...others, id: undefined, op: undefined }) };
 };
 
-export const concurrencyOption = (value: number): number => integerOption("concurrency", value, 1, maxConcurrency);
+const addOf = (add: Resolved<typeof addRules>): ResolvedAdd => {
+  const { id, delayMs, dueAt, priority: rank, lifo, maxAttempts, backoff, timeoutMs, op, signal: ended } = add;
+  if (delayMs !== undefined && dueAt !== undefined) throw new TypeError("Expected `delayMs` or `dueAt`, got both");
+  const due = dueAt !== undefined ? `\t@${String(dueAt)}` : delayMs ? `\td${String(delayMs)}` : "";
+  if (lifo && (rank !== 0 || due !== ""))
+    throw new TypeError("Expected `lifo` without a delay and without another priority");
+  const words = `${rank === 0 ? "" : `\tp${String(rank)}`}${lifo ? "\tl" : ""}${due}`;
+  return {
+    id,
+    priority: rank,
+    words,
+    policy: { maxAttempts: maxAttempts ?? 1, backoff, timeoutMs },
+    op,
+    signal: ended,
+  };
+};
 
 /** @throws {TypeError | RangeError} an option is not what it should be. */
 export const workSettings = (options: WorkOptions): WorkSettings => {
-  const given = optionsObject("options", options, workNames);
-  const {
-    concurrency = 1,
-    leaseMs = 10_000,
-    maxCrashes = 3,
-    strict = false,
-    ack = "batched",
-    backoff,
-    abortGraceMs = 5_000,
-  } = given;
-  return {
-    concurrency: concurrencyOption(concurrency),
-    leaseMs: msOption("leaseMs", leaseMs, 200, 86_400_000),
-    maxCrashes: integerOption("maxCrashes", maxCrashes, 1, 1_000_000),
-    strict: booleanOption("strict", strict),
-    ackEach: choiceOption("ack", ack, ["batched", "each"]) === "each",
-    backoff: backoff === undefined || typeof backoff === "function" ? backoff : backoffOption("backoff", backoff),
-    abortGraceMs: msOption("abortGraceMs", abortGraceMs, 0, 86_400_000),
-  };
+  const { ack, ...settings } = resolve("options", options, workRules);
+  return { ...settings, ackEach: ack === "each" };
 };

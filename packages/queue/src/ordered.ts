@@ -1,7 +1,7 @@
 import { KitClosedError } from "@kit/core";
-import { type CloseOptions, closeTimeoutMs, integerOption, optionsObject } from "@kit/core/toolkit";
+import { type CloseOptions, closeTimeoutMs, integer, resolve, type RulesOf } from "@kit/core/toolkit";
 import type { AnyJobs, Handlers, JobTypes, Received } from "./handlers.js";
-import { concurrencyOption, type WorkOptions } from "./options.js";
+import { type WorkOptions, workRules } from "./options.js";
 import type { Queue } from "./queue.js";
 import type { Turn, Worker } from "./worker.js";
 
@@ -21,6 +21,11 @@ export interface OrderedOptions {
    */
   readonly maxPassedOver?: number | undefined;
 }
+
+const orderedRules = {
+  concurrency: workRules.concurrency,
+  maxPassedOver: integer(1, undefined, 100),
+} satisfies RulesOf<OrderedOptions>;
 
 interface Place {
   readonly worker: Worker;
@@ -43,9 +48,9 @@ export class OrderedWorker implements AsyncDisposable {
 
   /** Only this package calls it. */
   constructor(options: OrderedOptions) {
-    const given = optionsObject("options", options, ["concurrency", "maxPassedOver"]);
-    this.#concurrency = concurrencyOption(given.concurrency ?? 1);
-    this.#maxPassedOver = integerOption("maxPassedOver", given.maxPassedOver ?? 100, 1);
+    const { concurrency, maxPassedOver } = resolve("options", options, orderedRules);
+    this.#concurrency = concurrency;
+    this.#maxPassedOver = maxPassedOver;
   }
 
   /** How many handlers run now. */

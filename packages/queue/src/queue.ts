@@ -1,12 +1,5 @@
 import { type KitError, type RedisLike } from "@kit/core";
-import {
-  type CloseOptions,
-  type Deadline,
-  type ObjectLife,
-  optionsObject,
-  textOption,
-  TypedEmitter,
-} from "@kit/core/toolkit";
+import { type CloseOptions, type Deadline, type ObjectLife, resolve, TypedEmitter } from "@kit/core/toolkit";
 import { Calls } from "./calls.js";
 import { QueueCommands } from "./commands.js";
 import type { AnyJobs, CalledResult, Handlers, JobData, JobName, JobSchemas, JobTypes, Received } from "./handlers.js";
@@ -17,12 +10,13 @@ import {
   type AddOptions,
   type CallOptions,
   type DeadLetterOptions,
-  delayOption,
   type HeldState,
   idsOption,
   resolveAdd,
   resolveCall,
-  resolveLetters,
+  letterRules,
+  type RedriveOptions,
+  redriveRules,
   type ResolvedAdd,
   type QueueOptions,
   type QueueSettings,
@@ -93,7 +87,7 @@ export class Queue<Jobs extends JobTypes<Jobs> = AnyJobs, Handled = Received<Job
     this.name = name;
     this.#redis = redis;
     this.#settings = queueSettings(options);
-    this.#usual = resolveAdd(noOptions, this.#settings.job);
+    this.#usual = resolveAdd(noOptions, this.#settings);
     const onError = (error: KitError): void => this.emit("error", error);
     const events = { error: onError, evictable: (policy: string) => this.emit("evictable", { policy }) };
     this.#commands = new QueueCommands(redis, name, this.#settings, events, `Queue ${JSON.stringify(name)}`);
@@ -125,7 +119,7 @@ export class Queue<Jobs extends JobTypes<Jobs> = AnyJobs, Handled = Received<Job
     name: Name,
     ...[data, options]: AddArguments<JobData<Jobs, Name>>
   ): Promise<string> {
-    return await this.#add(name, data, options === undefined ? this.#usual : resolveAdd(options, this.#settings.job));
+    return await this.#add(name, data, options === undefined ? this.#usual : resolveAdd(options, this.#settings));
   }
 
   /**
@@ -145,8 +139,8 @@ export class Queue<Jobs extends JobTypes<Jobs> = AnyJobs, Handled = Received<Job
     data: JobData<Jobs, Name>,
     options: AddOnceOptions,
   ): Promise<AddedOnce> {
-    const resolved = resolveAdd(options, this.#settings.job);
-    const id = textOption("id", resolved.id, 128);
+    const resolved = resolveAdd(options, this.#settings, true);
+    const id = resolved.id as string;
     const answer = await this.#add(name, data, resolved, true);
     return answer === "added" ? { id, isAdded: true } : { id, isAdded: false, state: answer as HeldState };
   }
@@ -173,7 +167,7 @@ export class Queue<Jobs extends JobTypes<Jobs> = AnyJobs, Handled = Received<Job
     name: Name,
     ...[data, options = {}]: AddArguments<JobData<Jobs, Name>, CallOptions>
   ): Promise<CalledResult<Jobs, Name>> {
-    const { waitMs, resolved } = resolveCall(options, this.#settings.job);
+    const { waitMs, resolved } = resolveCall(options, this.#settings);
     const payload = encodePayload(name, data, this.#settings.maxPayloadBytes);
     await this.#fits(name, payload);
     const add = (replyTo: string, op: string | undefined): Promise<string> =>
@@ -201,7 +195,7 @@ export class Queue<Jobs extends JobTypes<Jobs> = AnyJobs, Handled = Received<Job
     const checks: Promise<void>[] = [];
     const made = jobs.map((job) => {
       const { name, data, ...options } = job as Omit<AddOptions, "op" | "signal"> & { name: string; data: unknown };
-      const resolved = Object.keys(options).length === 0 ? this.#usual : resolveAdd(options, this.#settings.job);
+      const resolved = Object.keys(options).length === 0 ? this.#usual : resolveAdd(options, this.#settings);
       const payload = encodePayload(name, data, this.#settings.maxPayloadBytes);
       const fits = this.#fits(name, payload);
       if (fits) checks.push(fits);
@@ -248,7 +242,7 @@ export class Queue<Jobs extends JobTypes<Jobs> = AnyJobs, Handled = Received<Job
    * const older = await queue.deadLetters({ before: page.at(-1), job: "email", count: 50 });
    */
   async deadLetters(options: DeadLetterOptions = {}): Promise<DeadLetter[]> {
-    const { before, count, name } = resolveLetters(options);
+    const { before, count, job: name } = resolve("options", options, letterRules);
     return await this.#privateCall("queue.deadLetters", {}, () => readLetters(this.#commands, before, count, name));
   }
 
@@ -260,15 +254,8 @@ export class Queue<Jobs extends JobTypes<Jobs> = AnyJobs, Handled = Received<Job
    * @throws {TypeError | RangeError} `ids` is no array of ids, or an option is not what it should be.
    * @throws {KitUnavailableError | KitUnknownOutcomeError} as every command. The call can be repeated safely.
    */
-  async redrive(
-    ids?: readonly string[],
-    options: {
-      /** In milliseconds. @default 0 */
-      readonly spreadMs?: number | undefined;
-    } = {},
-  ): Promise<number> {
-    const { spreadMs = 0 } = optionsObject("options", options, ["spreadMs"]);
-    const spread = delayOption("spreadMs", spreadMs);
+  async redrive(ids?: readonly string[], options: RedriveOptions = {}): Promise<number> {
+    const { spreadMs: spread } = resolve("options", options, redriveRules);
     return await this.#eachLetter("redrive", ids === undefined ? undefined : idsOption(ids), spread);
   }
 
@@ -331,7 +318,7 @@ export class Queue<Jobs extends JobTypes<Jobs> = AnyJobs, Handled = Received<Job
   #usualHead(name: string): string {
     const known = this.#heads.get(name);
     if (known !== undefined) return known;
-    const head = headOf(name, this.#settings.job, 0, false);
+    const head = headOf(name, this.#usual.policy, 0, false);
     if (this.#heads.size >= mostHeads) this.#heads.clear();
     this.#heads.set(name, head);
     return head;

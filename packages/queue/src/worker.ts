@@ -19,7 +19,7 @@ import { type AnyJob, type AnyJobs, handlerMap, type Handlers } from "./handlers
 import { fenceWidth, partsOf } from "./ids.js";
 import { type Demand, type Ending, Intake, nothing } from "./intake.js";
 import type { Job } from "./job.js";
-import { concurrencyOption, type QueueSettings, type WorkOptions, type WorkSettings, workSettings } from "./options.js";
+import { type QueueSettings, type WorkOptions, workRules, type WorkSettings, workSettings } from "./options.js";
 import { hoardMs, Pace } from "./pace.js";
 import { decodePayload, encodePayload } from "./payload.js";
 import { check, isThenable } from "./schemas.js";
@@ -158,7 +158,7 @@ export class Worker extends TypedEmitter<WorkerEvents> implements AsyncDisposabl
    * @throws {TypeError | RangeError} it is not an integer from 1 to 10,000.
    */
   set concurrency(value: number) {
-    this.#settings.concurrency = concurrencyOption(value);
+    this.#settings.concurrency = workRules.concurrency.check("concurrency", value);
     this.#start();
     this.#intake.pump();
   }

@@ -1,17 +1,5 @@
 import { eventually } from "@kit/testing";
-import {
-  boolean,
-  canary,
-  clientRules,
-  type Conformance,
-  conforming,
-  integer,
-  milliseconds,
-  type OptionRules,
-  refusing,
-  signal,
-  text,
-} from "@tooling/vitest/conformance";
+import { canary, type Conformance, conforming } from "@tooling/vitest/conformance";
 import {
   type AddOnceOptions,
   type AddOptions,
@@ -20,19 +8,14 @@ import {
   type Queue,
   type WorkOptions,
 } from "../src/index.js";
+import { addOnceRules, addRules, callRules, letterRules, queueRules, redriveRules, workRules } from "../src/options.js";
 import { name, permanentKeys, Runs } from "./harness.js";
 
-const backoff = refusing({ firstMs: -1 }, { firstMs: 1, jitter: 2 }, { firstMs: 1, factor: Number.NaN }, null);
-const jobRules: OptionRules = { maxAttempts: integer(1, 1_000_000), backoff, timeoutMs: milliseconds(1) };
-const addRules: OptionRules = {
-  ...jobRules,
-  id: refusing("", "x".repeat(129), "!5!x", "a\nb", "\ud800", "x7Kp2mQ9a.001f", 42, null),
-  delayMs: milliseconds(0, 3e14),
-  dueAt: refusing(-1, Number.NaN, Infinity, "1", null, new Date(Number.NaN)),
-  priority: integer(1 - 2 ** 20, 2 ** 20 - 1),
-  lifo: boolean,
-  op: text(256),
-  signal,
+const backoff = [{ firstMs: -1 }, { firstMs: 1, jitter: 2 }, { firstMs: 1, factor: Number.NaN }, null];
+const refused = {
+  backoff,
+  id: ["", "x".repeat(129), "!5!x", "a\nb", "\ud800", "x7Kp2mQ9a.001f", 42, null],
+  dueAt: [-1, Number.NaN, Infinity, "1", null, new Date(Number.NaN)],
 };
 const data = { card: canary };
 
@@ -62,15 +45,12 @@ export const conformance: Conformance = {
       what: "a queue",
       make: (client, options) => createQueue(client, name, options),
       named: (client, named) => createQueue(client, named),
-      options: {
-        ...clientRules,
-        ...jobRules,
-        maxPayloadBytes: integer(1, 512 * 1_024 * 1_024),
-        maxPending: integer(1),
-        allowEviction: boolean,
-        deadLetters: refusing({ maxCount: -1 }, { count: 1 }, { maxAgeMs: "1" }, 1),
-        durable: refusing(true, { replicas: 0 }, { fsync: "always" }, { waitMs: 5 }),
-        schemas: refusing(1, null),
+      options: queueRules,
+      refused: {
+        backoff,
+        deadLetters: [{ maxCount: -1 }, { count: 1 }, { maxAgeMs: "1" }, 1],
+        durable: [true, { replicas: 0 }, { fsync: "always" }, { waitMs: 5 }],
+        schemas: [1, null],
       },
       works: async (queue) => {
         const runs = new Runs();
@@ -105,11 +85,13 @@ export const conformance: Conformance = {
       calls: {
         add: {
           options: addRules,
+          refused,
           run: (queue, options: AddOptions) => queue.add("job", data, options),
           trace: ["kit:queue.add", { queue: name, job: "job" }],
         },
         addOnce: {
-          options: addRules,
+          options: addOnceRules,
+          refused,
           run: (queue, options: AddOptions) => {
             const isObject = options === undefined || Object.getPrototypeOf(options) === Object.prototype;
             const own = Object.entries(options ?? {}).filter(([, value]) => value !== undefined);
@@ -119,18 +101,14 @@ export const conformance: Conformance = {
           trace: ["kit:queue.add", { queue: name, job: "job" }],
         },
         call: {
-          options: {
-            ...jobRules,
-            waitMs: milliseconds(1, 86_400_000),
-            priority: integer(1 - 2 ** 20, 2 ** 20 - 1),
-            signal,
-          },
+          options: callRules,
+          refused,
           prepare: (queue) => Promise.resolve(queue.work({ job: () => 1 })),
           run: (queue, options: CallOptions) => queue.call("job", data, options),
           trace: ["kit:queue.call", { queue: name, job: "job" }],
         },
         "call, waiting": {
-          options: { signal },
+          options: { signal: callRules.signal },
           run: (queue, options: CallOptions) => queue.call("job", data, options),
           waits: true,
         },
@@ -139,29 +117,23 @@ export const conformance: Conformance = {
           trace: ["kit:queue.addAll", { queue: name, jobs: 1 }],
         },
         work: {
-          options: {
-            concurrency: integer(1, 10_000),
-            leaseMs: milliseconds(200, 86_400_000),
-            maxCrashes: integer(1, 1_000_000),
-            strict: boolean,
-            ack: refusing("never", 1, null),
-            backoff,
-          },
+          options: workRules,
+          refused,
           run: (queue, options: WorkOptions) => void queue.work({ job: () => undefined }, options),
           isLocal: true,
         },
         deadLetters: {
-          options: {
-            before: refusing("x", 1, { id: "x" }, { id: "", diedAt: 1 }, { id: "x", diedAt: -1 }),
-            count: integer(1, 100),
-            job: refusing("", "x".repeat(129), 7, null),
+          options: letterRules,
+          refused: {
+            before: ["x", 1, { id: "x" }, { id: "", diedAt: 1 }, { id: "x", diedAt: -1 }],
+            job: ["", "x".repeat(129), 7, null],
           },
           run: (queue, options) => queue.deadLetters(options),
           trace: ["kit:queue.deadLetters", { queue: name }],
         },
         "deadLetters, of a job that failed": { prepare: deadLetter, run: (queue) => queue.deadLetters() },
         redrive: {
-          options: { spreadMs: milliseconds(0, 3e14) },
+          options: redriveRules,
           prepare: deadLetter,
           run: (queue, options, ids: string[]) => queue.redrive(ids, options),
           trace: ["kit:queue.redrive", { queue: name }],

@@ -66,10 +66,19 @@ export interface StatsEvents {
 export interface CounterDelta {
   /** The name of a counter of this object. */
   readonly name: string;
-  /** @default {} */
+  /**
+   * A value for each label of the counter.
+   *
+   * @default {}
+   */
   readonly labels?: Readonly<Record<string, string | number>> | undefined;
+  /** How much is added: an integer from 0. */
   readonly amount: number;
-  /** @default now */
+  /**
+   * When it happened, epoch milliseconds.
+   *
+   * @default now
+   */
   readonly at?: number | undefined;
 }
 

@@ -4,7 +4,7 @@ import { join } from "node:path";
 import { root } from "../repo.mjs";
 
 /**
- * A table of rules as the code has it: `export const x = { … } satisfies RulesOf<Options>`.
+ * A table of rules as the code has it: `const someRules = { … } satisfies RulesOf<Options>`, of an interface that is exported.
  * @typedef {object} Table
  * @property {string} type The interface beside it.
  * @property {string} doc Its comment.
@@ -48,7 +48,7 @@ const filesWithTables = (folder) =>
     .sort();
 
 /**
- * What the files export, when they run.
+ * What the files export when they run, and their tables of rules.
  * @param {string} folder
  * @param {readonly string[]} paths
  * @returns {Promise<Record<string, import("@kit/core/toolkit").Rules>[]>}
@@ -68,11 +68,19 @@ async function running(folder, paths) {
     target: "node20",
     loader: { ".lua": "text" },
     external: ["ioredis", "@opentelemetry/api"],
+    plugins: [{ name: "tables", setup: exportTables }],
     logLevel: "silent",
   });
   const module = await import(`data:text/javascript;base64,${Buffer.from(outputFiles[0].contents).toString("base64")}`);
   return module.default;
 }
+
+/** @param {{ onLoad: (options: { filter: RegExp }, load: (args: { path: string }) => unknown) => void }} build */
+const exportTables = ({ onLoad }) =>
+  onLoad({ filter: /src\/.*\.ts$/ }, ({ path }) => {
+    const text = readFileSync(path, "utf8");
+    return { loader: "ts", contents: text.includes(mark) ? text.replace(/^const (\w+Rules) =/gm, "export $&") : text };
+  });
 
 /**
  * Reads the tables of a file, given what it exports.
@@ -96,6 +104,9 @@ function readerOf(paths) {
   /** @param {import("typescript").Symbol | undefined} symbol */
   const docOf = (symbol) => ts.displayPartsToString(symbol?.getDocumentationComment(checker));
 
+  /** @param {import("typescript").InterfaceDeclaration} declaration */
+  const isExported = ({ modifiers }) => (modifiers ?? []).some(({ kind }) => kind === ts.SyntaxKind.ExportKeyword);
+
   /** @param {import("typescript").Symbol} symbol */
   const usualOf = (symbol) => {
     const tag = symbol.getJsDocTags(checker).find(({ name }) => name === "default");
@@ -114,6 +125,9 @@ function readerOf(paths) {
         if (options === undefined) continue;
         const type = checker.getTypeFromTypeNode(options);
         const named = ts.isTypeReferenceNode(options) ? checker.getSymbolAtLocation(options.typeName) : undefined;
+        const [declaration] = named?.declarations ?? [];
+        // An interface of this file that is not exported is a part of others.
+        if (declaration && ts.isInterfaceDeclaration(declaration) && !isExported(declaration)) continue;
         tables.push({
           type: named?.name ?? options.getText(),
           doc: docOf(named),

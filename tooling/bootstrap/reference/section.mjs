@@ -53,7 +53,7 @@ const literalOf = (value) => {
 };
 
 /** What a comment would say of a literal: `10,000` and `10_000` are 10000. @param {string} usual */
-const writtenIn = (usual) => /^(?:"[^"]*"|true|false|-?\d+(?:[,_]\d{3})*)(?=$| \(|, [a-z])/.exec(usual)?.[0];
+const writtenIn = (usual) => /^(?:"[^"]*"|true|false|-?\d+(?:[,_]\d{3})*(?:\.\d+)?)(?=$| \(|, [a-z])/.exec(usual)?.[0];
 
 /** @param {string} written */
 const plain = (written) => (/^-?\d/.test(written) ? written.replace(/[,_]/g, "") : written);
@@ -72,8 +72,10 @@ const problemsOf = ({ doc, rule, usual }) => {
   const written = usual === undefined ? undefined : writtenIn(usual);
   const literal = literalOf(rule.default);
   if (rule.required && usual !== undefined) return [...problems, "has a @default, and is required"];
-  // The text of a default may be one of the machine, as a host name; then the comment describes it.
-  const isDescribed = rule.kind === "text" && usual !== undefined && written === undefined;
+  // The text of a default may be one of the machine, as a host name, or what a check makes of an option: the comment describes it.
+  const isText = typeof rule.default === "string";
+  const isDescribed =
+    written === undefined && isText && (rule.kind === "custom" || (rule.kind === "text" && usual !== undefined));
   if (literal === undefined || isDescribed)
     return written === undefined ? problems : [...problems, `has the @default ${usual}, and no such default`];
   if (written !== undefined && plain(written) === literal) return problems;

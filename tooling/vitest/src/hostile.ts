@@ -58,7 +58,8 @@ export const guardPrototypes = (): void => {
 
 /** The result of `look` while `Object.prototype` has a foreign property. */
 export const polluted = <T>(name: string, value: unknown, look: () => T): T => {
-  Object.defineProperty(Object.prototype, name, { value, configurable: true });
+  // Writable, since Node assigns to names such as `id` meanwhile.
+  Object.defineProperty(Object.prototype, name, { value, configurable: true, writable: true });
   try {
     return look();
   } finally {

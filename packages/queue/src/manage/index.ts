@@ -1,9 +1,9 @@
 import type { RedisLike } from "@kit/core";
-import { booleanOption, choiceOption, integerOption, optionsObject, textOption, withContext } from "@kit/core/toolkit";
+import { boolean, choice, integer, resolve, textOption, withContext } from "@kit/core/toolkit";
 import type { StoredError } from "../failure.js";
 import { type QueueAddress, type QueueKeys, queueKeys } from "../keys.js";
 import { dataOf, factsOf, type StoredFacts } from "../letters.js";
-import { priorityOption } from "../options.js";
+import { priority as priorityRule } from "../priority.js";
 import { partsOf } from "../ids.js";
 import { find, type Found, list, overview, type Overview, prioritise, repair, scan } from "./scripts.js";
 
@@ -19,6 +19,14 @@ const places: Readonly<Record<ListedState, readonly [place: keyof QueueKeys, kin
   prioritised: ["prioritised", "ids"],
   delayed: ["delayed", "entries"],
   active: ["leases", "leases"],
+};
+
+const reportRules = { withData: boolean(false) };
+const repairRules = { run: boolean(false) };
+const listRules = {
+  state: choice(Object.keys(places) as ListedState[], "dead"),
+  start: integer(0, undefined, 0),
+  count: integer(1, 100, 20),
 };
 
 /** A job without its data; instants as ISO text. */
@@ -76,7 +84,7 @@ export const inspectJob = async (
   id: string,
   options: { readonly withData?: boolean | undefined } = {},
 ): Promise<JobReport> => {
-  const { withData = false } = optionsObject("options", options, ["withData"]);
+  const { withData } = resolve("options", options, reportRules);
   const { state, at, blob, record } = await located(redis, queueKeys(prefix, queue), id);
   const bytes = state === "none" ? 0 : blob.length - blob.indexOf(10) - 1;
   return { queue, state, ...jobFacts(id, at, blob, bytes, record), ...(withData ? { data: shown(dataOf(blob)) } : {}) };
@@ -134,8 +142,7 @@ export const repairQueue = async (
     readonly run?: boolean | undefined;
   } = {},
 ): Promise<string[]> => {
-  const { run = false } = optionsObject("options", options, ["run"]);
-  const verb = booleanOption("run", run) ? "repair" : "show";
+  const verb = resolve("options", options, repairRules).run ? "repair" : "show";
   const keys = queueKeys(prefix, queue);
   return await withContext(redis, async (context) => {
     const missing = new Set<string>();
@@ -168,10 +175,7 @@ export const listJobs = async (
     readonly count?: number | undefined;
   } = {},
 ): Promise<JobFacts[]> => {
-  const { state = "dead", start = 0, count = 20 } = optionsObject("options", options, ["state", "start", "count"]);
-  choiceOption("state", state, Object.keys(places) as ListedState[]);
-  integerOption("start", start, 0);
-  integerOption("count", count, 1, 100);
+  const { state, start, count } = resolve("options", options, listRules);
   const keys = queueKeys(prefix, queue);
   const [place, kind] = places[state];
   const page = await list.run(redis, { ...keys, place: keys[place] }, { kind, start, count });
@@ -196,6 +200,6 @@ export const setPriority = async (
   id: string,
   priority: number,
 ): Promise<boolean> => {
-  const args = { id: textOption("id", id, 160), priority: priorityOption(priority) };
+  const args = { id: textOption("id", id, 160), priority: priorityRule.check("priority", priority) };
   return await prioritise.run(redis, queueKeys(prefix, queue), args);
 };

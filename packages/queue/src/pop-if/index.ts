@@ -1,15 +1,16 @@
 import type { RedisLike } from "@kit/core";
 import {
-  choiceOption,
+  choice,
   Deadline,
-  integerOption,
+  integer,
   inTime,
   isReplyError,
   noAnswer,
-  optionsObject,
+  resolve,
+  type RulesOf,
   reading,
   serverError,
-  signalOption,
+  signal,
   withContext,
 } from "@kit/core/toolkit";
 import { type Popped, popIfScript } from "./script.js";
@@ -23,8 +24,12 @@ export interface PopIfOptions {
    * @default 2000
    */
   readonly deadlineMs?: number | undefined;
+  /** Rejects the call with `signal.reason`; what was sent may still happen. */
   readonly signal?: AbortSignal | undefined;
 }
+
+const popIfRules = { deadlineMs: integer(1, undefined, 2_000), signal } satisfies RulesOf<PopIfOptions>;
+const ends = choice(["low", "high"]);
 
 /**
  * Removes the member of lowest score from any sorted set if that score is at most `bound`, or the member of highest score if that
@@ -49,12 +54,11 @@ export const popIf = async (
   options: PopIfOptions = {},
 ): Promise<Popped | null> => {
   if (typeof key !== "string" || key === "") throw new TypeError("Expected `key` to be text that is not empty");
-  choiceOption("end", end, ["low", "high"]);
+  ends.check("end", end);
   if (bound !== undefined && (typeof bound !== "number" || Number.isNaN(bound)))
     throw new RangeError("Expected `bound` to be a number");
-  const { deadlineMs = 2_000, signal } = optionsObject("options", options, ["deadlineMs", "signal"]);
+  const resolved = resolve("options", options, popIfRules);
   const limit = bound === undefined ? "" : String(bound).replace("Infinity", "inf");
-  const resolved = { deadlineMs: integerOption("deadlineMs", deadlineMs, 1), signal: signalOption("signal", signal) };
   return await popIfScript.run(redis, { members: key }, { from: end, bound: limit }, resolved);
 };
 
@@ -86,9 +90,8 @@ const mastersOf = (client: object): readonly Node[] =>
  * @throws {TypeError | RangeError} an option is not what it should be.
  */
 export const loadPopIf = async (redis: RedisLike, options: PopIfOptions = {}): Promise<void> => {
-  const { deadlineMs = 2_000, signal } = optionsObject("options", options, ["deadlineMs", "signal"]);
-  const deadline = Deadline.in(integerOption("deadlineMs", deadlineMs, 1));
-  const call = reading("FUNCTION LOAD", deadline, signalOption("signal", signal));
+  const { deadlineMs, signal: ended } = resolve("options", options, popIfRules);
+  const call = reading("FUNCTION LOAD", Deadline.in(deadlineMs), ended);
   await withContext(redis, async ({ client, executor }) => {
     // Before that the client of a Cluster knows no master.
     await executor.ready(call);

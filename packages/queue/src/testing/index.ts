@@ -1,6 +1,14 @@
 import { isDeepStrictEqual } from "node:util";
 import type { KitError, RedisLike } from "@kit/core";
-import { Deadline, integerOption, optionsObject, reading, withContext } from "@kit/core/toolkit";
+import {
+  custom,
+  Deadline,
+  integer,
+  integerOption,
+  reading,
+  resolve as settingsOf,
+  withContext,
+} from "@kit/core/toolkit";
 import type { AnyJobs, Handlers, JobTypes, Received } from "../handlers.js";
 import { type QueueAddress, queueKeys } from "../keys.js";
 import { decodePayload, parseBlob } from "../payload.js";
@@ -117,6 +125,11 @@ export interface Drained {
   readonly failed: readonly { readonly name: string; readonly error: unknown }[];
 }
 
+const drainRules = {
+  timeoutMs: integer(1, 86_400_000, 10_000),
+  clock: custom((_name, clock: ManualClock) => clock),
+};
+
 /**
  * Runs all ready jobs of a queue one after the other, including jobs that these add; resolves once none is left. Delayed jobs,
  * and failed jobs that wait for their next attempt, stay.
@@ -132,8 +145,7 @@ export const drain = async <Jobs extends JobTypes<Jobs> = AnyJobs, Handled = Rec
   handlers: Handlers<NoInfer<Handled>>,
   options: { readonly timeoutMs?: number | undefined; readonly clock?: ManualClock | undefined } = {},
 ): Promise<Drained> => {
-  const { timeoutMs = 10_000, clock } = optionsObject("options", options, ["timeoutMs", "clock"]);
-  integerOption("timeoutMs", timeoutMs, 1, 86_400_000);
+  const { timeoutMs, clock } = settingsOf("options", options, drainRules);
   const completed: string[] = [];
   const failed: { name: string; error: unknown }[] = [];
   const isEmpty = await new Promise<Worker | undefined>((resolve, reject) => {

@@ -172,10 +172,11 @@ export const custom = <Value, Given = Value, Default extends Value | undefined =
 ): Rule<Value | Default, Given> => ({ kind: "custom", default: usual, check });
 
 /** An option that is an object of options, which errors name behind its own name: `durable.replicas`. */
-export const nested = <Table extends Rules, Options extends { readonly [Name in keyof Table]?: unknown }>(
+export const nested = <Table extends Rules, Default extends Resolved<Table> | undefined = undefined>(
   rules: Table,
-): Rule<Resolved<Table> | undefined, Options> =>
-  custom((name, options) => resolve(name, options, rules, undefined, `${name}.`));
+  usual?: Default,
+): Rule<Resolved<Table> | Default, { readonly [Name in keyof Table]?: unknown }> =>
+  custom((name, options) => resolve(name, options, rules, undefined, `${name}.`), usual);
 
 /** A text that matches `pattern`, too. `wanted` is the end of its error: "Expected `name` …". */
 export const matching = <Value>(rule: Rule<Value, string>, pattern: RegExp, wanted: string): Rule<Value, string> => ({
