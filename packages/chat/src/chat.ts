@@ -7,6 +7,7 @@ import {
   inTime,
   newToken,
   type ObjectLife,
+  resolve,
   traced,
   TypedEmitter,
   watchEviction,
@@ -18,28 +19,28 @@ import { Listener } from "./listener.js";
 import { Mailbox } from "./mailbox.js";
 import {
   type ChatOptions,
-  chatSettings,
+  chatRules,
   type CreateOptions,
   type Creation,
   creation,
   type FetchOptions,
-  resolveFetchOptions,
+  fetchRules,
   type HistoryOptions,
   resolveHistoryOptions,
-  historyText,
+  joinRules,
   type JoinOptions,
   type ListenOptions,
-  resolveListenOptions,
+  listenRules,
   mailboxCreation,
   type MailboxOptions,
   type MembersOptions,
-  resolveMembersOptions,
+  membersRules,
   type SendOptions,
-  resolveSendOptions,
+  sendRules,
   type TailOptions,
-  resolveTailOptions,
+  tailRules,
   type WaitOptions,
-  resolveWaitOptions,
+  waitRules,
 } from "./options.js";
 import { type Accepted, Outbox, type Outgoing, refusalOf } from "./outbox.js";
 import { type Message, messageOf, type News, Reader } from "./reader.js";
@@ -136,7 +137,7 @@ export class Chat<Body = unknown> extends TypedEmitter<ChatEvents> implements As
   /** Only this package calls it. */
   constructor(redis: RedisLike, options: ChatOptions) {
     super();
-    const settings = chatSettings(options);
+    const settings = resolve("options", options, chatRules);
     this.#store = new ChatStore(redis, settings);
     this.#life = this.#store.life;
     this.#store.onUse = watchEviction(
@@ -161,7 +162,7 @@ export class Chat<Body = unknown> extends TypedEmitter<ChatEvents> implements As
    * await chat.create("order:1", { members: ["ann", "bob"], retain: { count: 1_000, readByAll: true } });
    */
   async create(chat: string, options: CreateOptions = {}): Promise<{ readonly created: boolean }> {
-    return await this.#create(chat, creation(options, this.#store.settings.maxBodyBytes));
+    return await this.#create(chat, creation(options, this.#store.settings));
   }
 
   #create(chat: string, { members, config, receipts }: Creation): Promise<{ readonly created: boolean }> {
@@ -208,7 +209,8 @@ export class Chat<Body = unknown> extends TypedEmitter<ChatEvents> implements As
    * const { seq } = await chat.send("order:1", { from: "ann", body: "Is it still available?", clientId: "m1" });
    */
   async send(chat: string, options: SendOptions<Body>): Promise<Accepted> {
-    const { from, body, clientId = newToken(), durable: durability, signal } = resolveSendOptions(options);
+    const settings = resolve("options", options, sendRules);
+    const { from, body, clientId = newToken(), durable: durability, signal } = settings;
     const item: Outgoing = { chat, from, clientId, body: encodeBody(body) };
     const { maxBodyBytes } = this.#store.settings;
     if (item.body.bytes > maxBodyBytes) throw new ChatTooLargeError(chat, item.body.bytes, maxBodyBytes);
@@ -238,7 +240,7 @@ export class Chat<Body = unknown> extends TypedEmitter<ChatEvents> implements As
    * for (const { messages } of chats) for (const message of messages) await show(message);
    */
   async fetch(member: string, options: FetchOptions = {}): Promise<Page<Body>> {
-    const { token, autoAck, positions, ...budget } = resolveFetchOptions(options);
+    const { token, autoAck, positions, ...budget } = resolve("options", options, fetchRules);
     return await traced(
       "chat.fetch",
       () => ({ member }),
@@ -272,7 +274,7 @@ export class Chat<Body = unknown> extends TypedEmitter<ChatEvents> implements As
    * if (await chat.wait("bob", { token, waitMs: 30_000 })) page = await chat.fetch("bob", { token });
    */
   async wait(member: string, options: WaitOptions = {}): Promise<boolean> {
-    const { token, waitMs, positions = false, signal } = resolveWaitOptions(options);
+    const { token, waitMs, positions, signal } = resolve("options", options, waitRules);
     const deadline = waitMs === undefined ? undefined : Deadline.in(waitMs);
     return await traced(
       "chat.wait",
@@ -295,7 +297,7 @@ export class Chat<Body = unknown> extends TypedEmitter<ChatEvents> implements As
    * await chat.listen("bob", { signal }).each((message) => show(message), { concurrency: 8 });
    */
   listen(member: string, options: ListenOptions = {}): Listener<Body> {
-    const resolved = resolveListenOptions(options);
+    const resolved = resolve("options", options, listenRules);
     const facts = (): object => ({ member });
     let reader: Reader<Body> | undefined;
     const readerOf = async (): Promise<Reader<Body>> => {
@@ -330,7 +332,7 @@ export class Chat<Body = unknown> extends TypedEmitter<ChatEvents> implements As
    * if (message) await message.ack();
    */
   mailbox(name: string, options: MailboxOptions = {}): Mailbox<Body> {
-    const made = mailboxCreation(name, options, this.#store.settings.maxBodyBytes);
+    const made = mailboxCreation(name, options, this.#store.settings);
     const host = {
       store: this.#store,
       watcher: this.#watcher,
@@ -459,7 +461,7 @@ export class Chat<Body = unknown> extends TypedEmitter<ChatEvents> implements As
    * for await (const { from, body } of chat.tail("order:1", { signal })) console.log(from, body);
    */
   async *tail(chat: string, options: TailOptions = {}): AsyncGenerator<Message<Body>, void, undefined> {
-    const { last, signal } = resolveTailOptions(options);
+    const { last, signal } = resolve("options", options, tailRules);
     try {
       await this.#open(signal);
       const { head } = await this.inspect(chat);
@@ -488,7 +490,7 @@ export class Chat<Body = unknown> extends TypedEmitter<ChatEvents> implements As
    * await chat.join("order:1", "support", { history: "all" });
    */
   async join(chat: string, member: string, options: JoinOptions = {}): Promise<{ readonly position: number }> {
-    const history = historyText(options);
+    const { history } = resolve("options", options, joinRules);
     return await traced(
       "chat.join",
       () => ({ chat }),
@@ -524,7 +526,7 @@ export class Chat<Body = unknown> extends TypedEmitter<ChatEvents> implements As
    * const { members, cursor } = await chat.members("order:1", { limit: 100 });
    */
   async members(chat: string, options: MembersOptions = {}): Promise<MembersPage> {
-    const args = { chat, ...resolveMembersOptions(options) };
+    const args = { chat, ...resolve("options", options, membersRules) };
     return await traced(
       "chat.members",
       () => ({ chat }),

@@ -1,7 +1,7 @@
-import { Deadline, newToken, traced } from "@kit/core/toolkit";
+import { Deadline, newToken, resolve, traced } from "@kit/core/toolkit";
 import { ChatUnknownError } from "./errors.js";
 import type { ChatKeys, Keys } from "./keys.js";
-import { leaseOption, type SendOptions, type TakeOptions, resolveTakeOptions } from "./options.js";
+import { type SendOptions, type TakeOptions, takeRules } from "./options.js";
 import { type Accepted, refusalOf } from "./outbox.js";
 import { type Gap, type Message, messageOf } from "./reader.js";
 import * as scripts from "./scripts/index.js";
@@ -101,7 +101,7 @@ export class Mailbox<Body = unknown> {
    * }
    */
   async take(options: TakeOptions = {}): Promise<LeasedMessage<Body>[]> {
-    const { waitMs, signal, ...resolved } = resolveTakeOptions(options);
+    const { waitMs, signal, ...resolved } = resolve("options", options, takeRules);
     const deadline = Deadline.in(waitMs);
     return await traced("chat.take", this.#facts, async () => {
       for (let parts: readonly string[] | undefined; ;) {
@@ -183,7 +183,7 @@ export class Mailbox<Body = unknown> {
       deliveries,
       gap,
       ack: () => settle("ackLeased", -1),
-      extend: async (ms = leaseMs) => await settle("extend", leaseOption(ms)),
+      extend: async (ms = leaseMs) => await settle("extend", takeRules.leaseMs.check("leaseMs", ms)),
       release: () => settle("release", 0),
     };
   }

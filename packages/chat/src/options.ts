@@ -1,15 +1,31 @@
 import {
-  booleanOption,
-  choiceOption,
-  clientOptionNames,
+  boolean,
+  choice,
+  clientRules,
   type ClientOptions,
-  clientSettings,
-  type ClientSettings,
+  custom,
+  defaultsOf,
+  integer,
   integerOption,
-  optionsObject,
-  signalOption,
-  textOption,
+  matching,
+  nested,
+  required,
+  resolve,
+  type Resolved,
+  type RulesOf,
+  signal,
+  text,
 } from "@kit/core/toolkit";
+
+const mostBytes = 512 * 1024 * 1024;
+const yearsMs = 100 * 365 * 86_400_000;
+
+/** The history that a new member gets, as `join.lua` reads it. */
+const historyText = (name: string, history: NonNullable<JoinOptions["history"]>): string => {
+  if (typeof history === "number") return `last ${String(integerOption(name, history, 0))}`;
+  if (typeof history === "string") return choice(["none", "all"]).check(name, history) as string;
+  return `after ${String(resolve(name, history, { after: required(integer(0)) }, undefined, `${name}.`).after)}`;
+};
 
 /** Settings of a chat object. */
 export interface ChatOptions extends ClientOptions {
@@ -34,6 +50,18 @@ export interface ChatOptions extends ClientOptions {
   readonly maxPending?: number | undefined;
 }
 
+/** The default number of shards of a prefix. */
+export const defaultShards = 16;
+
+export const chatRules = {
+  ...clientRules,
+  shards: integer(1, 256, defaultShards),
+  maxBodyBytes: integer(1, mostBytes, 65_536),
+  maxPending: integer(1, undefined, 10_000),
+} satisfies RulesOf<ChatOptions>;
+
+export type ChatSettings = Resolved<typeof chatRules>;
+
 /** Reasons to drop a message. Any one is enough; reasons that are not given do not apply. */
 export interface Retention {
   /** There are this many newer ones. At most 1,000,000,000. */
@@ -42,9 +70,16 @@ export interface Retention {
   readonly ageMs?: number | undefined;
   /** The bodies of newer ones take this many bytes. At least `maxBodyBytes`. */
   readonly bytes?: number | undefined;
-  /** All members have acknowledged it. */
+  /**
+   * All members have acknowledged it.
+   *
+   * @default false
+   */
   readonly readByAll?: boolean | undefined;
 }
+
+const boundRules = { count: integer(1, 1_000_000_000), ageMs: integer(1, yearsMs), bytes: integer(1) };
+const retentionRules = { ...boundRules, readByAll: boolean(false) } satisfies RulesOf<Retention>;
 
 /** Settings of a chat, fixed at its creation. */
 export interface CreateOptions {
@@ -102,6 +137,20 @@ export interface CreateOptions {
   readonly receipts?: boolean | undefined;
 }
 
+export const createRules = {
+  members: custom((name, members: readonly string[]) => {
+    if (!Array.isArray(members)) throw new TypeError(`Expected \`${name}\` to be an array of names`);
+    return members;
+  }, []),
+  retain: nested(retentionRules, defaultsOf(retentionRules, { count: 10_000 })),
+  whenFull: choice(["drop", "refuse"], "drop"),
+  senders: choice(["members", "anyone"], "members"),
+  lag: nested({ messages: integer(1, 1_000_000_000), ageMs: integer(1, yearsMs) }),
+  maxBodyBytes: integer(1, mostBytes),
+  dedupeMs: integer(1_000, yearsMs, 600_000),
+  receipts: boolean(false),
+} satisfies RulesOf<CreateOptions>;
+
 /** Settings of a mailbox, fixed at its creation. Acknowledged messages are always dropped. */
 export interface MailboxOptions extends Pick<CreateOptions, "maxBodyBytes" | "dedupeMs"> {
   /**
@@ -118,6 +167,13 @@ export interface MailboxOptions extends Pick<CreateOptions, "maxBodyBytes" | "de
    */
   readonly whenFull?: "drop" | "refuse" | undefined;
 }
+
+export const mailboxRules = {
+  retain: nested(boundRules, defaultsOf(boundRules, { count: 10_000 })),
+  whenFull: choice(["drop", "refuse"], "refuse"),
+  maxBodyBytes: createRules.maxBodyBytes,
+  dedupeMs: createRules.dedupeMs,
+} satisfies RulesOf<MailboxOptions>;
 
 /** How much a worker takes from a mailbox, and for how long. */
 export interface TakeOptions extends Pick<FetchOptions, "maxBytes"> {
@@ -143,15 +199,42 @@ export interface TakeOptions extends Pick<FetchOptions, "maxBytes"> {
   readonly signal?: AbortSignal | undefined;
 }
 
+export const takeRules = {
+  limit: integer(1, 100, 1),
+  maxBytes: integer(1, undefined, 1_048_576),
+  leaseMs: integer(1, yearsMs, 30_000),
+  waitMs: integer(0, undefined, 0),
+  signal,
+} satisfies RulesOf<TakeOptions>;
+
 /** The copies that a message must have before `send` resolves; see core's `durable`. */
 export interface DurableOption {
-  /** @default 1 */
+  /**
+   * How many replicas must have received it.
+   *
+   * @default 1
+   */
   readonly replicas?: number | undefined;
-  /** @default "none" */
+  /**
+   * The disks that must have it: none, the master's, or those of the master and of `replicas` replicas.
+   *
+   * @default "none"
+   */
   readonly fsync?: "none" | "local" | "replicas" | undefined;
-  /** @default 1000 */
+  /**
+   * How long to wait for that, in milliseconds.
+   *
+   * @default 1000
+   */
   readonly timeoutMs?: number | undefined;
 }
+
+/** core's `durable()` has the last word. */
+const durableRules = {
+  replicas: integer(0, 1_000, 1),
+  fsync: choice(["none", "local", "replicas"], "none"),
+  timeoutMs: integer(1, 2 ** 31 - 1, 1_000),
+} satisfies RulesOf<DurableOption>;
 
 /** One message to send. */
 export interface SendOptions<Body> {
@@ -170,6 +253,14 @@ export interface SendOptions<Body> {
   /** Rejects the call with `signal.reason`; a message that was already sent may arrive. */
   readonly signal?: AbortSignal | undefined;
 }
+
+export const sendRules = {
+  from: required(custom((_name, from: string) => from)),
+  body: required(custom((_name, body: unknown) => body)),
+  clientId: text(128),
+  durable: custom((name, durable: DurableOption) => resolve(name, durable, durableRules)),
+  signal,
+} satisfies RulesOf<SendOptions<unknown>>;
 
 /** How much to fetch. */
 export interface FetchOptions {
@@ -202,8 +293,18 @@ export interface FetchOptions {
    * @default false
    */
   readonly positions?: boolean | undefined;
+  /** Rejects the call with `signal.reason`. */
   readonly signal?: AbortSignal | undefined;
 }
+
+export const fetchRules = {
+  token: custom((_name, token: string) => token),
+  limit: integer(1, 10_000, 500),
+  maxBytes: takeRules.maxBytes,
+  autoAck: boolean(false),
+  positions: boolean(false),
+  signal,
+} satisfies RulesOf<FetchOptions>;
 
 /** How long to wait. */
 export interface WaitOptions extends Pick<FetchOptions, "token" | "positions" | "signal"> {
@@ -214,6 +315,13 @@ export interface WaitOptions extends Pick<FetchOptions, "token" | "positions" | 
    */
   readonly waitMs?: number | undefined;
 }
+
+export const waitRules = {
+  token: fetchRules.token,
+  waitMs: integer(0),
+  positions: fetchRules.positions,
+  signal,
+} satisfies RulesOf<WaitOptions>;
 
 /** How to listen. */
 export interface ListenOptions extends Pick<FetchOptions, "token" | "maxBytes" | "positions" | "signal"> {
@@ -231,12 +339,30 @@ export interface ListenOptions extends Pick<FetchOptions, "token" | "maxBytes" |
   readonly maxInFlight?: number | undefined;
 }
 
+export const listenRules = {
+  token: fetchRules.token,
+  limit: integer(1, 10_000, 100),
+  maxBytes: fetchRules.maxBytes,
+  maxInFlight: integer(1, undefined, 1_000),
+  positions: fetchRules.positions,
+  signal,
+} satisfies RulesOf<ListenOptions>;
+
+export type ResolvedListenOptions = Resolved<typeof listenRules>;
+
 /** Where a page of history begins: before, after or around a sequence, or at a time in epoch milliseconds. One of them. */
 export interface HistoryOptions extends Pick<FetchOptions, "maxBytes"> {
-  /** @default the end of the chat */
+  /**
+   * The messages before this sequence.
+   *
+   * @default the end of the chat
+   */
   readonly before?: number | undefined;
+  /** The messages after this sequence. */
   readonly after?: number | undefined;
+  /** The messages around this sequence. */
   readonly around?: number | undefined;
+  /** The messages from this time on, in epoch milliseconds. */
   readonly at?: number | undefined;
   /**
    * How many messages at most, 1 to 1,000.
@@ -252,6 +378,14 @@ export interface HistoryOptions extends Pick<FetchOptions, "maxBytes"> {
   readonly member?: string | undefined;
 }
 
+const anchorRules = { before: integer(0), after: integer(0), around: integer(0), at: integer(0) };
+export const historyRules = {
+  ...anchorRules,
+  limit: integer(1, 1_000, 50),
+  maxBytes: fetchRules.maxBytes,
+  member: text(512),
+} satisfies RulesOf<HistoryOptions>;
+
 /** How to follow a chat. */
 export interface TailOptions {
   /**
@@ -260,8 +394,11 @@ export interface TailOptions {
    * @default 10
    */
   readonly last?: number | undefined;
+  /** Ends the iteration with `signal.reason`. */
   readonly signal?: AbortSignal | undefined;
 }
+
+export const tailRules = { last: integer(0, undefined, 10), signal } satisfies RulesOf<TailOptions>;
 
 /** How much of the history a new member gets. */
 export interface JoinOptions {
@@ -273,9 +410,15 @@ export interface JoinOptions {
   readonly history?: "none" | "all" | number | { readonly after: number } | undefined;
 }
 
+export const joinRules = { history: custom(historyText, "none") } satisfies RulesOf<JoinOptions>;
+
 /** A page of members. */
 export interface MembersOptions {
-  /** The last page's `cursor`; without it, the first page. */
+  /**
+   * The last page's `cursor`.
+   *
+   * @default the first page
+   */
   readonly cursor?: string | undefined;
   /**
    * About how many, 1 to 1,000.
@@ -285,38 +428,10 @@ export interface MembersOptions {
   readonly limit?: number | undefined;
 }
 
-/** Checked, with every default filled in; options without one may be undefined. */
-type Resolved<Options, None extends keyof Options> = {
-  readonly [Name in keyof Options]-?: Name extends None ? Options[Name] | undefined : NonNullable<Options[Name]>;
-};
-export type ResolvedTakeOptions = Resolved<TakeOptions, "signal">;
-export type ResolvedFetchOptions = Resolved<FetchOptions, "token" | "signal">;
-export type ResolvedListenOptions = ResolvedFetchOptions & Pick<Resolved<ListenOptions, "signal">, "maxInFlight">;
-
-/** Checked, with every default filled in. */
-export interface ChatSettings extends ClientSettings {
-  readonly shards: number;
-  readonly maxBodyBytes: number;
-  readonly maxPending: number;
-}
-
-/** The default number of shards of a prefix. */
-export const defaultShards = 16;
-
-const mostBytes = 512 * 1024 * 1024;
-const yearsMs = 100 * 365 * 86_400_000;
-
-/** @throws {TypeError | RangeError} an option is not what it should be. */
-export const chatSettings = (options: ChatOptions): ChatSettings => {
-  const given = optionsObject("options", options, [...clientOptionNames, "shards", "maxBodyBytes", "maxPending"]);
-  const { shards = defaultShards, maxBodyBytes = 65_536, maxPending = 10_000 } = given;
-  return {
-    ...clientSettings(given),
-    shards: integerOption("shards", shards, 1, 256),
-    maxBodyBytes: integerOption("maxBodyBytes", maxBodyBytes, 1, mostBytes),
-    maxPending: integerOption("maxPending", maxPending, 1),
-  };
-};
+export const membersRules = {
+  cursor: matching(text(20, "0"), /^\d{1,20}$/, "to come from a page of members"),
+  limit: integer(1, 1_000, 100),
+} satisfies RulesOf<MembersOptions>;
 
 /** The first members, and the settings in the form that `openChat` in `state.lua` reads: ten numbers. */
 export interface Creation {
@@ -326,156 +441,46 @@ export interface Creation {
 }
 
 /** @throws {TypeError | RangeError} an option is not what it should be. */
-export const creation = (options: CreateOptions, defaultMaxBody: number, isMailbox = false): Creation => {
-  const names = ["members", "retain", "whenFull", "senders", "lag", "maxBodyBytes", "dedupeMs", "receipts"];
-  const given = optionsObject("options", options, names);
-  const { members = [], whenFull = "drop", senders = "members", dedupeMs = 600_000 } = given;
-  const { maxBodyBytes = defaultMaxBody, receipts = false } = given;
-  if (!Array.isArray(members)) throw new TypeError("Expected `members` to be an array of names");
-  const retain = optionsObject<Retention>("retain", given.retain ?? { count: 10_000 }, [
-    "count",
-    "ageMs",
-    "bytes",
-    "readByAll",
-  ]);
-  const { count, ageMs, bytes, readByAll = false } = retain;
-  const lag = optionsObject("lag", given.lag ?? {}, ["messages", "ageMs"]);
-  const optional = (name: string, value: number | undefined, min: number, max: number): number =>
-    value === undefined ? 0 : integerOption(name, value, min, max);
-  const maxBody = integerOption("maxBodyBytes", maxBodyBytes, 1, mostBytes);
-  const config = [
-    optional("retain.count", count, 1, 1_000_000_000),
-    optional("retain.ageMs", ageMs, 1, yearsMs),
-    optional("retain.bytes", bytes, maxBody, Number.MAX_SAFE_INTEGER),
-    booleanOption("retain.readByAll", readByAll) ? 1 : 0,
-    choiceOption("whenFull", whenFull, ["drop", "refuse"]) === "refuse" ? 1 : 0,
-    isMailbox ? 2 : choiceOption("senders", senders, ["members", "anyone"]) === "anyone" ? 1 : 0,
-    maxBody,
-    optional("lag.messages", lag.messages, 1, 1_000_000_000),
-    optional("lag.ageMs", lag.ageMs, 1, yearsMs),
-    integerOption("dedupeMs", dedupeMs, 1_000, yearsMs),
-  ];
-  if (whenFull === "refuse" && !readByAll && ageMs === undefined)
+export const creation = (options: CreateOptions, { maxBodyBytes }: ChatSettings): Creation =>
+  creationOf(resolve("options", options, createRules, { ...defaultsOf(createRules), maxBodyBytes }));
+
+/** @throws {TypeError | RangeError} an option is not what it should be. */
+export const mailboxCreation = (name: string, options: MailboxOptions, { maxBodyBytes }: ChatSettings): Creation => {
+  const own = resolve("options", options, mailboxRules, { ...defaultsOf(mailboxRules), maxBodyBytes });
+  const retain = { ...own.retain, readByAll: true };
+  return creationOf({ ...defaultsOf(createRules), ...own, members: [name], retain }, true);
+};
+
+type CreateSettings = Resolved<typeof createRules> & { readonly maxBodyBytes: number };
+
+const creationOf = (settings: CreateSettings, isMailbox = false): Creation => {
+  const { members, retain, whenFull, senders, lag, maxBodyBytes, dedupeMs, receipts } = settings;
+  const { count = 0, ageMs = 0, bytes = 0, readByAll } = retain;
+  if (bytes > 0) integerOption("retain.bytes", bytes, maxBodyBytes);
+  if (whenFull === "refuse" && !readByAll && ageMs === 0)
     throw new RangeError("Expected `retain` to have `readByAll` or `ageMs` where `whenFull` is refuse");
-  return { members: [...new Set(members)], config: config.join(" "), receipts: booleanOption("receipts", receipts) };
+  const config = [
+    ...[count, ageMs, bytes, readByAll ? 1 : 0],
+    whenFull === "refuse" ? 1 : 0,
+    isMailbox ? 2 : senders === "anyone" ? 1 : 0,
+    ...[maxBodyBytes, lag?.messages ?? 0, lag?.ageMs ?? 0, dedupeMs],
+  ];
+  return { members: [...new Set(members)], config: config.join(" "), receipts };
 };
 
-/** @throws {TypeError | RangeError} an option is not what it should be. */
-export const mailboxCreation = (name: string, options: MailboxOptions, defaultMaxBody: number): Creation => {
-  const given = optionsObject("options", options, ["retain", "whenFull", "maxBodyBytes", "dedupeMs"]);
-  const retain = optionsObject("retain", given.retain ?? { count: 10_000 }, ["count", "ageMs", "bytes"]);
-  const { whenFull = "refuse", maxBodyBytes, dedupeMs } = given;
-  const made = { members: [name], retain: { ...retain, readByAll: true }, whenFull, maxBodyBytes, dedupeMs };
-  return creation(made, defaultMaxBody, true);
-};
-
-/** @throws {TypeError | RangeError} an option is not what it should be. */
-export const leaseOption = (leaseMs: number): number => integerOption("leaseMs", leaseMs, 1, yearsMs);
-
-/** @throws {TypeError | RangeError} an option is not what it should be. */
-export const resolveTakeOptions = (options: TakeOptions): ResolvedTakeOptions => {
-  const given = optionsObject("options", options, ["limit", "maxBytes", "leaseMs", "waitMs", "signal"]);
-  const { limit = 1, maxBytes = 1_048_576, leaseMs = 30_000, waitMs = 0, signal } = given;
-  return {
-    limit: integerOption("limit", limit, 1, 100),
-    maxBytes: integerOption("maxBytes", maxBytes, 1),
-    leaseMs: leaseOption(leaseMs),
-    waitMs: integerOption("waitMs", waitMs, 0),
-    signal: signalOption("signal", signal),
-  };
-};
-
-/** @throws {TypeError | RangeError} an option is not what it should be. */
-export const resolveSendOptions = <Body>(options: SendOptions<Body>): SendOptions<Body> => {
-  const given = optionsObject("options", options, ["from", "body", "clientId", "durable", "signal"]);
-  if (given.clientId !== undefined) textOption("clientId", given.clientId, 128);
-  if (given.durable !== undefined) optionsObject("durable", given.durable, ["replicas", "fsync", "timeoutMs"]);
-  signalOption("signal", given.signal);
-  return given;
-};
-
-/** @throws {TypeError | RangeError} an option is not what it should be. */
-export const resolveFetchOptions = (options: FetchOptions): ResolvedFetchOptions => {
-  const given = optionsObject("options", options, ["token", "limit", "maxBytes", "autoAck", "positions", "signal"]);
-  const { token, limit = 500, maxBytes = 1_048_576, autoAck = false, positions = false, signal } = given;
-  return {
-    token,
-    limit: integerOption("limit", limit, 1, 10_000),
-    maxBytes: integerOption("maxBytes", maxBytes, 1),
-    autoAck: booleanOption("autoAck", autoAck),
-    positions: booleanOption("positions", positions),
-    signal: signalOption("signal", signal),
-  };
-};
-
-/** @throws {TypeError | RangeError} an option is not what it should be. */
-export const resolveWaitOptions = (options: WaitOptions): WaitOptions => {
-  const given = optionsObject("options", options, ["token", "waitMs", "positions", "signal"]);
-  if (given.waitMs !== undefined) integerOption("waitMs", given.waitMs, 0);
-  if (given.positions !== undefined) booleanOption("positions", given.positions);
-  signalOption("signal", given.signal);
-  return given;
-};
-
-/** @throws {TypeError | RangeError} an option is not what it should be. */
-export const resolveListenOptions = (options: ListenOptions): ResolvedListenOptions => {
-  const given = optionsObject("options", options, ["token", "limit", "maxBytes", "maxInFlight", "positions", "signal"]);
-  const { maxInFlight = 1_000, token, limit = 100, maxBytes, positions, signal } = given;
-  return {
-    ...resolveFetchOptions({ token, limit, maxBytes, positions, signal }),
-    maxInFlight: integerOption("maxInFlight", maxInFlight, 1),
-  };
-};
-
-const historyModes = ["before", "after", "around", "at"] as const;
+const historyModes = Object.keys(anchorRules) as readonly (keyof typeof anchorRules)[];
 
 /** The operands of `history.lua`. */
-export interface ResolvedHistoryOptions extends Pick<Resolved<HistoryOptions, never>, "limit" | "maxBytes"> {
-  readonly mode: (typeof historyModes)[number];
+export interface ResolvedHistoryOptions extends Pick<Resolved<typeof historyRules>, "limit" | "maxBytes"> {
+  readonly mode: keyof typeof anchorRules;
   readonly anchor: number;
   readonly user: string;
 }
 
 /** @throws {TypeError | RangeError} an option is not what it should be. */
 export const resolveHistoryOptions = (options: HistoryOptions): ResolvedHistoryOptions => {
-  const given = optionsObject("options", options, [...historyModes, "limit", "maxBytes", "member"]);
-  const { limit = 50, maxBytes = 1_048_576, member } = given;
-  const [mode = "before", ...others] = historyModes.filter((name) => given[name] !== undefined);
+  const { limit, maxBytes, member = "", ...anchors } = resolve("options", options, historyRules);
+  const [mode = "before", ...others] = historyModes.filter((name) => anchors[name] !== undefined);
   if (others.length > 0) throw new TypeError(`Expected one of ${historyModes.join(", ")}, got several`);
-  return {
-    mode,
-    anchor: given[mode] === undefined ? Number.MAX_SAFE_INTEGER : integerOption(mode, given[mode], 0),
-    limit: integerOption("limit", limit, 1, 1_000),
-    maxBytes: integerOption("maxBytes", maxBytes, 1),
-    user: member === undefined ? "" : textOption("member", member, 512),
-  };
-};
-
-/** @throws {TypeError | RangeError} an option is not what it should be. */
-export const resolveTailOptions = (
-  options: TailOptions,
-): { readonly last: number; readonly signal: AbortSignal | undefined } => {
-  const { last = 10, signal } = optionsObject("options", options, ["last", "signal"]);
-  return { last: integerOption("last", last, 0), signal: signalOption("signal", signal) };
-};
-
-/**
- * The history that a new member gets, as `join.lua` reads it.
- *
- * @throws {TypeError | RangeError} an option is not what it should be.
- */
-export const historyText = (options: JoinOptions): string => {
-  const { history = "none" } = optionsObject("options", options, ["history"]);
-  if (typeof history === "number") return `last ${String(integerOption("history", history, 0))}`;
-  if (typeof history === "string") return choiceOption("history", history, ["none", "all"]);
-  const { after } = optionsObject("history", history, ["after"]);
-  return `after ${String(integerOption("history.after", after, 0))}`;
-};
-
-/** @throws {TypeError | RangeError} an option is not what it should be. */
-export const resolveMembersOptions = (options: MembersOptions): { readonly cursor: string; readonly limit: number } => {
-  const { cursor = "0", limit = 100 } = optionsObject("options", options, ["cursor", "limit"]);
-  if (!/^\d{1,20}$/.test(textOption("cursor", cursor, 20)))
-    throw new RangeError("Expected `cursor` to come from a page of members");
-  return { cursor, limit: integerOption("limit", limit, 1, 1_000) };
+  return { mode, anchor: anchors[mode] ?? Number.MAX_SAFE_INTEGER, limit, maxBytes, user: member };
 };

@@ -1,15 +1,4 @@
-import {
-  boolean,
-  canary,
-  choice,
-  clientRules,
-  type Conformance,
-  conforming,
-  integer,
-  refusing,
-  signal,
-  text,
-} from "@tooling/vitest/conformance";
+import { canary, type Conformance, conforming } from "@tooling/vitest/conformance";
 import {
   type Chat,
   createChat,
@@ -25,13 +14,23 @@ import {
   type TakeOptions,
   type WaitOptions,
 } from "../src/index.js";
+import {
+  chatRules,
+  createRules,
+  fetchRules,
+  historyRules,
+  joinRules,
+  listenRules,
+  mailboxRules,
+  membersRules,
+  sendRules,
+  tailRules,
+  takeRules,
+  waitRules,
+} from "../src/options.js";
 import { permanentKeys, room } from "./harness.js";
 
-const longMs = 100 * 365 * 86_400_000;
-const maxBytes = integer(1);
-const token = refusing(42, null);
-const maxBodyBytes = integer(1, 512 * 1_024 * 1_024);
-const dedupeMs = integer(1_000, longMs);
+const token = [42, null];
 
 const made = async (chat: Chat): Promise<void> => void (await chat.create(room, { members: ["ann", "bob"] }));
 /** A message for bob. */
@@ -51,11 +50,8 @@ const first = async (entries: AsyncIterable<{ readonly body: unknown }>): Promis
   return undefined;
 };
 
-const sendRules = {
-  clientId: text(128),
-  durable: refusing(1),
-  signal,
-};
+/** Those that are required are checked otherwise. */
+const { from: _from, body: _body, ...sending } = sendRules;
 const message = { from: "ann", body: canary };
 
 /** Chats and mailboxes, for the conformance suites. */
@@ -66,7 +62,7 @@ export const conformance: Conformance = {
     conforming<Chat>({
       what: "a chat",
       make: (client, options) => createChat(client, options),
-      options: { ...clientRules, shards: integer(1, 256), maxBodyBytes, maxPending: integer(1) },
+      options: chatRules,
       readsFirst: true,
       uses: (chat) => chat.fetch("bob"),
       wakes: {
@@ -110,15 +106,11 @@ export const conformance: Conformance = {
       },
       calls: {
         create: {
-          options: {
-            members: refusing("ann", 1),
-            retain: refusing({ count: 0 }, { bytes: 10 }, { ageMs: 1.5 }, { readByAll: 1 }, { days: 1 }),
-            whenFull: choice("drop", "refuse"),
-            senders: choice("members", "anyone"),
-            lag: refusing({ messages: 0 }, { ageMs: 0 }, { days: 1 }),
-            maxBodyBytes,
-            dedupeMs,
-            receipts: boolean,
+          options: createRules,
+          refused: {
+            members: ["ann", 1],
+            retain: [{ count: 0 }, { bytes: 10 }, { ageMs: 1.5 }, { readByAll: 1 }, { days: 1 }],
+            lag: [{ messages: 0 }, { ageMs: 0 }, { days: 1 }],
           },
           prepare: (chat) => chat.unread("ann"),
           run: (chat, options: CreateOptions) => chat.create(room, options),
@@ -126,7 +118,8 @@ export const conformance: Conformance = {
           trace: ["kit:chat.create", { chat: room }],
         },
         send: {
-          options: sendRules,
+          options: sending,
+          refused: { durable: [1, { replica: 1 }] },
           required: message,
           prepare: made,
           run: (chat, options: SendOptions<unknown>) => chat.send(room, options),
@@ -134,18 +127,20 @@ export const conformance: Conformance = {
           trace: ["kit:chat.send", { chat: room, from: "ann" }],
         },
         fetch: {
-          options: { token, limit: integer(1, 10_000), maxBytes, autoAck: boolean, positions: boolean, signal },
+          options: fetchRules,
+          refused: { token },
           prepare: sent,
           run: (chat, options: FetchOptions) => chat.fetch("bob", options),
           named: (chat, name) => chat.fetch(name),
           trace: ["kit:chat.fetch", { member: "bob" }],
         },
         "fetch, of nobody": {
-          options: { signal },
+          options: { signal: fetchRules.signal },
           run: (chat, options: FetchOptions) => chat.fetch("nobody", options),
         },
         wait: {
-          options: { token, waitMs: integer(0), positions: boolean, signal },
+          options: waitRules,
+          refused: { token },
           required: { waitMs: 100 },
           prepare: sent,
           run: (chat, options: WaitOptions) => chat.wait("bob", options),
@@ -153,35 +148,33 @@ export const conformance: Conformance = {
           trace: ["kit:chat.wait", { member: "bob" }],
         },
         "wait, for news": {
-          options: { signal },
+          options: { signal: waitRules.signal },
           prepare: made,
           run: (chat, options: WaitOptions) => chat.wait("bob", options),
           waits: true,
         },
         "listen, to each": {
-          options: { token, limit: integer(1, 10_000), maxBytes, maxInFlight: integer(1), positions: boolean, signal },
+          options: listenRules,
+          refused: { token },
           prepare: made,
           run: (chat, options: ListenOptions) => chat.listen("bob", options).each(() => undefined),
           waits: true,
         },
         mailbox: {
-          options: {
-            retain: refusing({ count: 0 }, { readByAll: true }),
-            whenFull: choice("drop", "refuse"),
-            maxBodyBytes,
-            dedupeMs,
-          },
+          options: mailboxRules,
+          refused: { retain: [{ count: 0 }, { readByAll: true }] },
           run: (chat, options: MailboxOptions) => void chat.mailbox("box", options),
           isLocal: true,
           closed: undefined,
         },
         "mailbox.send": {
-          options: sendRules,
+          options: sending,
+          refused: { durable: [1, { replica: 1 }] },
           required: message,
           run: (chat, options: SendOptions<unknown>) => chat.mailbox("box").send(options),
         },
         "mailbox.take": {
-          options: { limit: integer(1, 100), maxBytes, leaseMs: integer(1, longMs), waitMs: integer(0), signal },
+          options: takeRules,
           prepare: boxed,
           run: (chat, options: TakeOptions) => chat.mailbox("box").take(options),
           isFinished: true,
@@ -189,7 +182,7 @@ export const conformance: Conformance = {
           named: (chat, name) => chat.mailbox(name).take(),
         },
         "mailbox.take, waiting": {
-          options: { signal },
+          options: { signal: takeRules.signal },
           required: { waitMs: 600_000 },
           run: (chat, options: TakeOptions) => chat.mailbox("box").take(options),
           isFinished: true,
@@ -229,22 +222,14 @@ export const conformance: Conformance = {
           trace: ["kit:chat.unread", { member: "bob" }],
         },
         history: {
-          options: {
-            before: integer(0),
-            after: integer(0),
-            around: integer(0),
-            at: integer(0),
-            limit: integer(1, 1_000),
-            maxBytes,
-            member: text(512),
-          },
+          options: historyRules,
           prepare: sent,
           run: (chat, options: HistoryOptions) => chat.history(room, options),
           named: (chat, name) => chat.history(name),
           trace: ["kit:chat.history", { chat: room }],
         },
         tail: {
-          options: { last: integer(0), signal },
+          options: tailRules,
           prepare: sent,
           run: async (chat, options: TailOptions) => {
             for await (const { body } of chat.tail(room, options)) if (body !== canary) throw new Error(String(body));
@@ -253,7 +238,8 @@ export const conformance: Conformance = {
           isFinished: true,
         },
         join: {
-          options: { history: refusing(-1, "some", { after: -1 }, { before: 1 }) },
+          options: joinRules,
+          refused: { history: [-1, "some", { after: -1 }, { before: 1 }] },
           prepare: made,
           run: (chat, options) => chat.join(room, "cid", options),
           named: (chat, name) => chat.join(room, name),
@@ -266,7 +252,7 @@ export const conformance: Conformance = {
           trace: ["kit:chat.leave", { chat: room, member: "bob" }],
         },
         members: {
-          options: { cursor: refusing("x", "", 1, null), limit: integer(1, 1_000) },
+          options: membersRules,
           prepare: made,
           run: (chat, options: MembersOptions) => chat.members(room, options),
           named: (chat, name) => chat.members(name),

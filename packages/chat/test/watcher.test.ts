@@ -1,9 +1,9 @@
-import { Deadline } from "@kit/core/toolkit";
+import { Deadline, resolve } from "@kit/core/toolkit";
 import { useRedis } from "@kit/testing";
 import { watched } from "@tooling/vitest/helpers";
 import * as vitest from "vitest";
 import { expect, it } from "vitest";
-import { chatSettings } from "../src/options.js";
+import { chatRules } from "../src/options.js";
 import { Reader } from "../src/reader.js";
 import { ChatStore } from "../src/store.js";
 import { nowhere } from "../src/token.js";
@@ -16,7 +16,7 @@ const fixture = fixtureOf(redis);
 it("wakes both of two waits of one member whose first reads overlapped", async () => {
   const chat = fixture.make();
   await chat.create(room, { members: ["bob"] });
-  const store = new ChatStore(redis.client, chatSettings({ prefix: redis.prefix }));
+  const store = new ChatStore(redis.client, resolve("options", { prefix: redis.prefix }, chatRules));
   const watcher = new Watcher(store, () => undefined);
   redis.defer(() => store.life.close({}, async () => watcher.close()));
   const [first, second] = [1, 2].map(() => new Reader(store, "bob", nowhere(16), false)) as [
