@@ -1,5 +1,5 @@
 import { type RedisLike } from "@kit/core";
-import { type CloseOptions, Deadline, inTime, ObjectLife, optionsObject } from "@kit/core/toolkit";
+import { type CloseOptions, custom, Deadline, inTime, ObjectLife, resolve, type RulesOf } from "@kit/core/toolkit";
 import { checkFolded, checkId, foldText, isUnsearchable, type Item, splitTail, tailOf } from "./entry.js";
 import { foldPrefix } from "./fold/index.js";
 import { type BookKeys, bookKeys } from "./keys.js";
@@ -7,13 +7,13 @@ import { asTyped, isMatch, type Query, queryOf, type Suggestion, suggestionOf } 
 import {
   type BookSettings,
   bookSettings,
-  resolveCall,
+  bookSuggestRules,
+  callRules,
   type CallOptions,
   type ChangeOptions,
   resolveChange,
   type ContactBookOptions,
   type SuggestOptions,
-  resolveSuggest,
 } from "./options.js";
 import * as scripts from "./scripts/index.js";
 
@@ -28,6 +28,11 @@ export interface ContactCard<Payload = unknown> {
   /** Anything that JSON can hold. A `text` without one removes it; without a `text` the stored name stays. */
   readonly payload?: Payload | undefined;
 }
+
+const cardRules = {
+  text: custom((_name, text: string) => text),
+  payload: custom((_name, payload: unknown) => payload),
+} satisfies RulesOf<ContactCard>;
 
 /** A contact. */
 export interface Contact<Payload = unknown> extends Omit<Suggestion<Payload>, "weight"> {
@@ -116,7 +121,7 @@ export class ContactBook<Payload = unknown> implements AsyncDisposable {
   async record(id: string, card: ContactCard<Payload> = {}, options: ChangeOptions = {}): Promise<boolean> {
     const { op, signal } = resolveChange(options);
     const { rules, deadlineMs, halfLifeMs, max, keepMs } = this.#settings;
-    const { text, payload } = optionsObject<ContactCard<Payload>>("card", card, ["text", "payload"]);
+    const { text, payload } = resolve("card", card, cardRules) as ContactCard<Payload>;
     checkId(id);
     // Without a text the id is the text of a new contact. A card begins with NUL if it has only a payload.
     const tail = tailOf({ id, text: text ?? id, payload }, this.#settings.maxPayloadBytes);
@@ -148,7 +153,7 @@ export class ContactBook<Payload = unknown> implements AsyncDisposable {
 
   /** The whole book. */
   async list(options: CallOptions = {}): Promise<ContactList<Payload>> {
-    const { signal } = resolveCall(options);
+    const { signal } = resolve("options", options, callRules);
     const { items, blocked, version } = await this.#run("list", () => this.#book(signal));
     return { items: items.map((item) => this.#contactOf(item, queryOf("", "in-order"))), blocked, version };
   }
@@ -160,7 +165,7 @@ export class ContactBook<Payload = unknown> implements AsyncDisposable {
    * @throws {KitUnavailableError} no server answered in time, and there is no fetched book, or it is too old.
    */
   async suggest(query: string, options: Omit<SuggestOptions, "typos"> = {}): Promise<ContactSuggestions<Payload>> {
-    const { limit, words, signal } = resolveSuggest(options, []);
+    const { limit, words, signal } = resolve("options", options, bookSuggestRules);
     if (typeof query !== "string") throw new TypeError(`Expected \`query\` to be a string, got ${typeof query}`);
     const { items, version } = await this.#run("suggest", () => this.#book(signal));
     if (isUnsearchable(query)) return { items: [], hasMore: false, version };
@@ -174,7 +179,7 @@ export class ContactBook<Payload = unknown> implements AsyncDisposable {
 
   /** Deletes the book with its blocks. */
   async purge(options: CallOptions = {}): Promise<void> {
-    const { signal } = resolveCall(options);
+    const { signal } = resolve("options", options, callRules);
     const { deadlineMs } = this.#settings;
     const keys = Object.values(this.#keys) as string[];
     await this.#run("purge", () => scripts.purge.run(this.#life.context, { keys }, {}, { deadlineMs, signal }));

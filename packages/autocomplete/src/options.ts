@@ -1,18 +1,29 @@
 import {
-  booleanOption,
-  choiceOption,
-  clientOptionNames,
+  boolean,
+  choice,
+  clientRules,
   type ClientOptions,
-  clientSettings,
   type ClientSettings,
+  custom,
+  integer,
   integerOption,
+  matching,
   newToken,
-  optionsObject,
-  signalOption,
+  nullable,
+  resolve,
+  type Resolved,
+  type RulesOf,
+  signal,
+  text,
   textOption,
 } from "@kit/core/toolkit";
 import { type FoldOptions, foldVersion } from "./fold/index.js";
 import type { Match } from "./words.js";
+
+export const mostWeight = 9_999_999_999_999;
+/** The most items in one answer. */
+export const mostItems = 200;
+const dayMs = 86_400_000;
 
 /** Rules by which a query matches a text. */
 interface MatchOptions extends FoldOptions {
@@ -24,6 +35,18 @@ interface MatchOptions extends FoldOptions {
    */
   readonly match?: Match | undefined;
 }
+
+const matchRules = {
+  match: choice(["phrase", "word-start"], "word-start"),
+  marks: choice(["fold", "keep"], "fold"),
+  // Only two locales fold differently; any other is like none.
+  locale: custom((name, locale: string): string => {
+    const [canonical = ""] = Intl.getCanonicalLocales(textOption(name, locale, 64));
+    return /^(?:tr|az)\b/.exec(canonical)?.[0] ?? "";
+  }, ""),
+} satisfies RulesOf<MatchOptions>;
+
+const maxPayloadBytes = integer(0, 65_536, 4_096);
 
 /** Settings of a prefix index. All but the first three are stored with the data, and the stored ones apply. */
 export interface PrefixIndexOptions extends ClientOptions, MatchOptions {
@@ -63,6 +86,16 @@ export interface PrefixIndexOptions extends ClientOptions, MatchOptions {
    */
   readonly maxPayloadBytes?: number | undefined;
 }
+
+export const indexRules = {
+  ...clientRules,
+  ...matchRules,
+  order: choice(["alphabetical", "weight"], "alphabetical"),
+  rankedLength: integer(1, 8, 3),
+  empty: choice(["nothing", "top"], "nothing"),
+  shards: integer(1, 64, 1),
+  maxPayloadBytes,
+} satisfies RulesOf<PrefixIndexOptions>;
 
 /** Settings of a contact book. */
 export interface ContactBookOptions extends ClientOptions, MatchOptions {
@@ -106,11 +139,24 @@ export interface ContactBookOptions extends ClientOptions, MatchOptions {
   readonly maxPayloadBytes?: number | undefined;
 }
 
+export const bookRules = {
+  ...clientRules,
+  ...matchRules,
+  ranking: choice(["recent", "frecent"], "recent"),
+  halfLifeMs: integer(1_000, 3_650 * dayMs, 14 * dayMs),
+  max: integer(1, 1_000, 100),
+  maxAgeMs: integer(0, dayMs, 5_000),
+  keepMs: nullable(integer(1_000, 36_500 * dayMs, 365 * dayMs)),
+  maxPayloadBytes,
+} satisfies RulesOf<ContactBookOptions>;
+
 /** One call. */
 export interface CallOptions {
   /** Rejects the call with `signal.reason`; a change that was sent may still happen. */
   readonly signal?: AbortSignal | undefined;
 }
+
+export const callRules = { signal } satisfies RulesOf<CallOptions>;
 
 /** One change. */
 export interface ChangeOptions extends CallOptions {
@@ -123,6 +169,11 @@ export interface ChangeOptions extends CallOptions {
   readonly op?: string | undefined;
 }
 
+export const changeRules = {
+  op: matching(text(128), /^[\w:.-]+$/, "to have only letters, digits and _ : . -"),
+  signal,
+} satisfies RulesOf<ChangeOptions>;
+
 /** One change of a weight. */
 export interface TouchOptions extends ChangeOptions {
   /**
@@ -132,6 +183,11 @@ export interface TouchOptions extends ChangeOptions {
    */
   readonly by?: number | undefined;
 }
+
+export const touchRules = {
+  by: integer(-mostWeight, mostWeight, 1),
+  ...changeRules,
+} satisfies RulesOf<TouchOptions>;
 
 /** One query. */
 export interface SuggestOptions extends CallOptions {
@@ -161,6 +217,17 @@ export interface SuggestOptions extends CallOptions {
   readonly typos?: number | undefined;
 }
 
+/** The options of a query, which a contact book has, too. */
+const queryRules = {
+  limit: integer(1, mostItems, 10),
+  words: choice(["in-order", "any-order"], "in-order"),
+};
+export const bookSuggestRules = { ...queryRules, signal };
+export const suggestRules = { ...bookSuggestRules, typos: integer(0, 1, 0) } satisfies RulesOf<SuggestOptions>;
+
+/** The options of a query, with every default filled in. */
+export type ResolvedQuery = Omit<Resolved<typeof suggestRules>, "signal">;
+
 /** Whether the words of a query must have the order in which they are typed. */
 export type WordOrder = "in-order" | "any-order";
 
@@ -170,7 +237,7 @@ export interface SessionOptions extends Omit<SuggestOptions, "signal"> {
    * How many items the first keystroke requests, so that the following ones can be answered without a round trip: up to 200,
    * and at least `limit`. Each keystroke that needs the server again requests four times as many, up to 200.
    *
-   * @default 50
+   * @default the larger of 50 and `limit`
    */
   readonly prefetch?: number | undefined;
   /**
@@ -188,6 +255,14 @@ export interface SessionOptions extends Omit<SuggestOptions, "signal"> {
   readonly debounceMs?: number | undefined;
 }
 
+export const sessionRules = {
+  ...queryRules,
+  typos: suggestRules.typos,
+  prefetch: integer(1, mostItems),
+  maxAgeMs: integer(0, dayMs, 10_000),
+  debounceMs: integer(0, 60_000, 0),
+} satisfies RulesOf<SessionOptions>;
+
 /** Many entries at once. */
 export interface PutManyOptions<Payload> extends CallOptions {
   /**
@@ -198,6 +273,15 @@ export interface PutManyOptions<Payload> extends CallOptions {
   readonly onInvalid?: ((error: Error, entry: Entry<Payload>) => void) | undefined;
 }
 
+export const putManyRules = {
+  onInvalid: custom((name, onInvalid: NonNullable<PutManyOptions<unknown>["onInvalid"]>) => {
+    if (typeof onInvalid !== "function")
+      throw new TypeError(`Expected \`${name}\` to be a function, got ${typeof onInvalid}`);
+    return onInvalid;
+  }),
+  signal,
+} satisfies RulesOf<PutManyOptions<unknown>>;
+
 /** A rebuild. */
 export interface RebuildOptions<Payload> extends PutManyOptions<Payload> {
   /**
@@ -207,6 +291,8 @@ export interface RebuildOptions<Payload> extends PutManyOptions<Payload> {
    */
   readonly allowEmpty?: boolean | undefined;
 }
+
+export const rebuildRules = { ...putManyRules, allowEmpty: boolean(false) } satisfies RulesOf<RebuildOptions<unknown>>;
 
 /** A name that can be found. */
 export interface Entry<Payload = unknown> {
@@ -222,26 +308,15 @@ export interface Entry<Payload = unknown> {
   readonly payload?: Payload | undefined;
 }
 
-export const mostWeight = 9_999_999_999_999;
-const matchNames = ["match", "marks", "locale"];
-const dayMs = 86_400_000;
-
-/** Only two locales fold differently; any other is like none. */
-const localeOption = (locale: string | undefined): string => {
-  if (locale === undefined) return "";
-  const [canonical = ""] = Intl.getCanonicalLocales(textOption("locale", locale, 64));
-  return /^(?:tr|az)\b/.exec(canonical)?.[0] ?? "";
-};
-
 /** Rules by which texts are folded and matched, with every default filled in. */
 export interface MatchRules {
   readonly match: Match;
   readonly fold: { readonly marks: "fold" | "keep"; readonly locale: string };
 }
 
-const matchRules = ({ match = "word-start", marks = "fold", locale }: MatchOptions): MatchRules => ({
-  match: choiceOption("match", match, ["phrase", "word-start"]),
-  fold: { marks: choiceOption("marks", marks, ["fold", "keep"]), locale: localeOption(locale) },
+const matchOf = ({ match, marks, locale }: Resolved<typeof matchRules>): MatchRules => ({
+  match,
+  fold: { marks, locale },
 });
 
 /** The rules that are stored with a generation of an index. */
@@ -280,25 +355,10 @@ export interface IndexSettings extends ClientSettings {
   readonly maxPayloadBytes: number;
 }
 
-const indexNames = [...clientOptionNames, ...matchNames, "order", "rankedLength", "empty", "shards", "maxPayloadBytes"];
-const payloadLimit = (bytes: number): number => integerOption("maxPayloadBytes", bytes, 0, 65_536);
-
 /** @throws {TypeError | RangeError} an option is not what it should be. */
 export const indexSettings = (options: PrefixIndexOptions): IndexSettings => {
-  const own = optionsObject<PrefixIndexOptions>("options", options, indexNames);
-  const { order = "alphabetical", rankedLength = 3, empty = "nothing", shards = 1, maxPayloadBytes = 4_096 } = own;
-  return {
-    ...clientSettings(own),
-    rules: {
-      ...matchRules(own),
-      order: choiceOption("order", order, ["alphabetical", "weight"]),
-      rankedLength: integerOption("rankedLength", rankedLength, 1, 8),
-      empty: choiceOption("empty", empty, ["nothing", "top"]),
-      foldVersion,
-    },
-    shards: integerOption("shards", shards, 1, 64),
-    maxPayloadBytes: payloadLimit(maxPayloadBytes),
-  };
+  const { order, rankedLength, empty, ...own } = resolve("options", options, indexRules);
+  return { ...own, rules: { ...matchOf(own), order, rankedLength, empty, foldVersion } };
 };
 
 /** Checked, with every default filled in. */
@@ -313,113 +373,42 @@ export interface BookSettings extends ClientSettings {
   readonly maxPayloadBytes: number;
 }
 
-const bookOwn = ["ranking", "halfLifeMs", "max", "maxAgeMs", "keepMs", "maxPayloadBytes"];
-const bookNames = [...clientOptionNames, ...matchNames, ...bookOwn];
-
 /** @throws {TypeError | RangeError} an option is not what it should be. */
 export const bookSettings = (options: ContactBookOptions): BookSettings => {
-  const own = optionsObject<ContactBookOptions>("options", options, bookNames);
-  const { ranking = "recent", halfLifeMs = 14 * dayMs, max = 100 } = own;
-  const { maxAgeMs = 5_000, keepMs = 365 * dayMs, maxPayloadBytes = 4_096 } = own;
-  const checkedHalfLifeMs = integerOption("halfLifeMs", halfLifeMs, 1_000, 3_650 * dayMs);
-  return {
-    ...clientSettings(own),
-    rules: matchRules(own),
-    halfLifeMs: choiceOption("ranking", ranking, ["recent", "frecent"]) === "recent" ? 0 : checkedHalfLifeMs,
-    max: integerOption("max", max, 1, 1_000),
-    maxAgeMs: integerOption("maxAgeMs", maxAgeMs, 0, dayMs),
-    keepMs: keepMs === null ? 0 : integerOption("keepMs", keepMs, 1_000, 36_500 * dayMs),
-    maxPayloadBytes: payloadLimit(maxPayloadBytes),
-  };
+  const own = resolve("options", options, bookRules);
+  const halfLifeMs = own.ranking === "recent" ? 0 : own.halfLifeMs;
+  return { ...own, rules: matchOf(own), halfLifeMs, keepMs: own.keepMs ?? 0 };
 };
 
-/** The most items in one answer. */
-export const mostItems = 200;
-const typosOption = (typos: number, words: WordOrder): number => {
-  if (integerOption("typos", typos, 0, 1) > 0 && words === "any-order")
+/** @throws {TypeError} only an order of words as it is typed tolerates typing errors. */
+const checkedQuery = <Query extends ResolvedQuery>(query: Query): Query => {
+  if (query.typos > 0 && query.words === "any-order")
     throw new TypeError('Expected `typos` to be 0 with `words: "any-order"`');
-  return typos;
-};
-const limitOption = (limit: number): number => integerOption("limit", limit, 1, mostItems);
-const wordsOption = (words: WordOrder): WordOrder => choiceOption("words", words, ["in-order", "any-order"]);
-
-/** The options of a query, with every default filled in. */
-export interface ResolvedQuery {
-  readonly limit: number;
-  readonly words: WordOrder;
-  readonly typos: number;
-}
-
-/** @throws {TypeError | RangeError} an option is not what it should be. */
-export const resolveSuggest = (
-  options: SuggestOptions,
-  more: readonly string[] = ["typos"],
-): ResolvedQuery & { signal: AbortSignal | undefined } => {
-  const own = optionsObject<SuggestOptions>("options", options, ["limit", "words", "signal", ...more]);
-  const { limit = 10, words = "in-order", typos = 0, signal } = own;
-  return {
-    limit: limitOption(limit),
-    words: wordsOption(words),
-    typos: typosOption(typos, words),
-    signal: signalOption("signal", signal),
-  };
+  return query;
 };
 
 /** @throws {TypeError | RangeError} an option is not what it should be. */
-export const resolveCall = (options: CallOptions): { signal: AbortSignal | undefined } => {
-  const { signal } = optionsObject<CallOptions>("options", options, ["signal"]);
-  return { signal: signalOption("signal", signal) };
-};
+export const resolveSuggest = (options: SuggestOptions): Resolved<typeof suggestRules> =>
+  checkedQuery(resolve("options", options, suggestRules));
 
 /** @throws {TypeError | RangeError} an option is not what it should be. */
 export const resolveChange = (options: ChangeOptions): { op: string; signal: AbortSignal | undefined } => {
-  const { op = newToken(), signal } = optionsObject<ChangeOptions>("options", options, ["op", "signal"]);
-  return { op: opOption(op), signal: signalOption("signal", signal) };
+  const { op = newToken(), signal: ended } = resolve("options", options, changeRules);
+  return { op, signal: ended };
 };
 
 /** @throws {TypeError | RangeError} an option is not what it should be. */
 export const resolveTouch = (options: TouchOptions): { op: string; by: number; signal: AbortSignal | undefined } => {
-  const { by = 1, ...rest } = optionsObject<TouchOptions>("options", options, ["by", "op", "signal"]);
-  return { ...resolveChange(rest), by: integerOption("by", by, -mostWeight, mostWeight) };
-};
-
-const opOption = (op: string): string => {
-  if (!/^[\w:.-]+$/.test(textOption("op", op, 128)))
-    throw new RangeError("Expected `op` to have only letters, digits and _ : . -");
-  return op;
-};
-
-/** @throws {TypeError | RangeError} an option is not what it should be. */
-export const resolvePutMany = <Payload>(
-  options: RebuildOptions<Payload>,
-  more: readonly string[] = [],
-): RebuildOptions<Payload> => {
-  const own = optionsObject<RebuildOptions<Payload>>("options", options, ["onInvalid", "signal", ...more]);
-  const { onInvalid, signal, allowEmpty = false } = own;
-  if (onInvalid !== undefined && typeof onInvalid !== "function")
-    throw new TypeError(`Expected \`onInvalid\` to be a function, got ${typeof onInvalid}`);
-  return { onInvalid, signal: signalOption("signal", signal), allowEmpty: booleanOption("allowEmpty", allowEmpty) };
+  const { op = newToken(), by, signal: ended } = resolve("options", options, touchRules);
+  return { op, by, signal: ended };
 };
 
 /** Checked, with every default filled in. */
-export interface ResolvedSession extends ResolvedQuery {
-  readonly prefetch: number;
-  readonly maxAgeMs: number;
-  readonly debounceMs: number;
-}
+export type ResolvedSession = Resolved<typeof sessionRules> & { readonly prefetch: number };
 
 /** @throws {TypeError | RangeError} an option is not what it should be. */
 export const resolveSession = (options: SessionOptions): ResolvedSession => {
-  const names = ["limit", "words", "typos", "prefetch", "maxAgeMs", "debounceMs"];
-  const own = optionsObject<SessionOptions>("options", options, names);
-  const limit = limitOption(own.limit === undefined ? 10 : own.limit);
-  const { words = "in-order", typos = 0, prefetch = Math.max(50, limit), maxAgeMs = 10_000, debounceMs = 0 } = own;
-  return {
-    limit,
-    words: wordsOption(words),
-    typos: typosOption(typos, words),
-    prefetch: integerOption("prefetch", prefetch, limit, mostItems),
-    maxAgeMs: integerOption("maxAgeMs", maxAgeMs, 0, dayMs),
-    debounceMs: integerOption("debounceMs", debounceMs, 0, 60_000),
-  };
+  const own = checkedQuery(resolve("options", options, sessionRules));
+  const { limit, prefetch = Math.max(50, limit) } = own;
+  return { ...own, prefetch: integerOption("prefetch", prefetch, limit, mostItems) };
 };

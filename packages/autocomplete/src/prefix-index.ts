@@ -1,12 +1,20 @@
 import { KitError, type RedisLike } from "@kit/core";
-import { type CloseOptions, newToken, ObjectLife, TypedEmitter, untilAborted, watchEviction } from "@kit/core/toolkit";
+import {
+  type CloseOptions,
+  newToken,
+  ObjectLife,
+  resolve,
+  TypedEmitter,
+  untilAborted,
+  watchEviction,
+} from "@kit/core/toolkit";
 import { type Change, IndexCommands } from "./commands.js";
 import { checkEntry, checkId, type CheckedEntry } from "./entry.js";
 import { DamagedIndexError } from "./errors.js";
 import { indexKeys } from "./keys.js";
 import { asTyped, isSpecific, suggestionOf, type Suggestions } from "./matching.js";
 import {
-  resolveCall,
+  callRules,
   type CallOptions,
   type ChangeOptions,
   resolveChange,
@@ -18,7 +26,8 @@ import {
   type PrefixIndexOptions,
   type PutManyOptions,
   type RebuildOptions,
-  resolvePutMany,
+  putManyRules,
+  rebuildRules,
   type SessionOptions,
   resolveSession,
   type SuggestOptions,
@@ -157,7 +166,7 @@ export class PrefixIndex<Payload = unknown> extends TypedEmitter<PrefixIndexEven
    * @throws `signal.reason` if `signal` aborts first; the error of the source; and every error of {@link put}.
    */
   async putMany(entries: Source<Entry<Payload>>, options: PutManyOptions<Payload> = {}): Promise<number> {
-    const resolved = resolvePutMany(options);
+    const resolved = resolve("options", options, putManyRules) as PutManyOptions<Payload>;
     return await this.#run("putMany", () => this.#writeAll(entries, resolved, undefined));
   }
 
@@ -235,7 +244,7 @@ export class PrefixIndex<Payload = unknown> extends TypedEmitter<PrefixIndexEven
    * @throws every error of {@link putMany}.
    */
   async rebuild(entries: Source<Entry<Payload>>, options: RebuildOptions<Payload> = {}): Promise<RebuildResult> {
-    const { allowEmpty, ...resolved } = resolvePutMany(options, ["allowEmpty"]);
+    const { allowEmpty, ...resolved } = resolve("options", options, rebuildRules) as RebuildOptions<Payload>;
     return await this.#run("rebuild", async () => {
       const token = newToken();
       await this.#commands.stage(token, resolved.signal);
@@ -250,7 +259,7 @@ export class PrefixIndex<Payload = unknown> extends TypedEmitter<PrefixIndexEven
 
   /** Counts the items and rows without changing them. */
   async inspect(options: CallOptions = {}): Promise<PrefixIndexInspection> {
-    const { signal } = resolveCall(options);
+    const { signal } = resolve("options", options, callRules);
     const shards = await this.#run("inspect", () => this.#commands.survey(signal));
     const sum = (count: "items" | "rows" | "ranked" | "staged"): number =>
       shards.reduce((total, shard) => total + Math.max(0, shard[count]), 0);
@@ -266,7 +275,7 @@ export class PrefixIndex<Payload = unknown> extends TypedEmitter<PrefixIndexEven
 
   /** Deletes the index, and ends a rebuild that is under way. The next put begins it anew. */
   async purge(options: CallOptions = {}): Promise<void> {
-    const { signal } = resolveCall(options);
+    const { signal } = resolve("options", options, callRules);
     await this.#run("purge", () => this.#commands.purge(signal));
   }
 

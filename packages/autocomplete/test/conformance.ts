@@ -1,14 +1,4 @@
-import {
-  canary,
-  choice,
-  clientRules,
-  type Conformance,
-  conforming,
-  integer,
-  type OptionRules,
-  refusing,
-  signal,
-} from "@tooling/vitest/conformance";
+import { canary, type Conformance, conforming } from "@tooling/vitest/conformance";
 import {
   type CallOptions,
   type ChangeOptions,
@@ -21,24 +11,26 @@ import {
   type SuggestOptions,
   type TouchOptions,
 } from "../src/index.js";
+import {
+  bookRules,
+  bookSuggestRules,
+  callRules,
+  changeRules,
+  indexRules,
+  putManyRules,
+  rebuildRules,
+  sessionRules,
+  suggestRules,
+  touchRules,
+} from "../src/options.js";
 import { name, permanentKeys } from "./harness.js";
 
-const dayMs = 86_400_000;
-const op = refusing("not an id", "", "x".repeat(129), 1, null);
-const change: OptionRules = { op, signal };
-const suggestRules: OptionRules = { limit: integer(1, 200), words: choice("in-order", "any-order"), signal };
-const typos = integer(0, 1);
-const matchRules: OptionRules = {
-  match: choice("phrase", "word-start"),
-  marks: choice("fold", "keep"),
-  locale: refusing("", "not a locale", 1, null),
-  maxPayloadBytes: integer(0, 65_536),
-};
+const locale = ["", "not a locale", 1, null];
+const onInvalid = [1, "yes", null];
 const entry = { id: "1", text: `${canary} Ann`, payload: { note: canary } };
 const card = { text: entry.text, payload: entry.payload };
 const filled = async (index: PrefixIndex): Promise<void> => await index.put(entry);
 const known = async (book: ContactBook): Promise<void> => void (await book.record("1", card));
-const many = refusing(1, "yes", null);
 
 /** A prefix index and a contact book, for the conformance suites. */
 export const conformance: Conformance = {
@@ -49,67 +41,64 @@ export const conformance: Conformance = {
       what: "a prefix index",
       make: (client, options) => createPrefixIndex(client, name, { order: "weight", ...options }),
       named: (client, named) => createPrefixIndex(client, named),
-      options: {
-        ...clientRules,
-        ...matchRules,
-        order: choice("alphabetical", "weight"),
-        rankedLength: integer(1, 8),
-        empty: choice("nothing", "top"),
-        shards: integer(1, 64),
-      },
+      options: indexRules,
+      refused: { locale },
       uses: (index) => index.suggest("an"),
       calls: {
         put: {
-          options: change,
+          options: changeRules,
           run: (index, options: ChangeOptions) => index.put(entry, options),
           trace: ["kit:autocomplete.put", { index: name }],
         },
         putMany: {
-          options: { onInvalid: many, signal },
+          options: putManyRules,
+          refused: { onInvalid },
           run: (index, options: PutManyOptions<unknown>) => index.putMany([entry], options),
           trace: ["kit:autocomplete.putMany", { index: name }],
         },
         delete: {
-          options: change,
+          options: changeRules,
           prepare: filled,
           run: (index, options: ChangeOptions) => index.delete("1", options),
           trace: ["kit:autocomplete.delete", { index: name }],
         },
         touch: {
-          options: { ...change, by: integer(-9_999_999_999_999, 9_999_999_999_999) },
+          options: touchRules,
           prepare: filled,
           run: (index, options: TouchOptions) => index.touch("1", options),
           trace: ["kit:autocomplete.touch", { index: name }],
         },
         suggest: {
-          options: { ...suggestRules, typos },
+          options: suggestRules,
           prepare: filled,
           run: (index, options: SuggestOptions) => index.suggest("an", options),
           trace: ["kit:autocomplete.suggest", { index: name }],
         },
         "suggest, of nothing": {
-          options: { signal },
+          options: callRules,
           run: (index, options: SuggestOptions) => index.suggest("an", options),
         },
         session: {
-          options: { limit: integer(1, 200), typos, maxAgeMs: integer(0, dayMs), debounceMs: integer(0, 60_000) },
+          options: sessionRules,
+          refused: { prefetch: [9, 201, "1"] },
           run: (index, options: SessionOptions) => void index.session(options),
           isLocal: true,
         },
         "session.type": { prepare: filled, run: (index) => index.session().type("an") },
         rebuild: {
-          options: { onInvalid: many, signal },
+          options: rebuildRules,
+          refused: { onInvalid },
           run: (index, options: PutManyOptions<unknown>) => index.rebuild([entry], options),
           trace: ["kit:autocomplete.rebuild", { index: name }],
         },
         inspect: {
-          options: { signal },
+          options: callRules,
           prepare: filled,
           run: (index, options: CallOptions) => index.inspect(options),
           trace: ["kit:autocomplete.inspect", { index: name }],
         },
         purge: {
-          options: { signal },
+          options: callRules,
           prepare: filled,
           run: (index, options: CallOptions) => index.purge(options),
           trace: ["kit:autocomplete.purge", { index: name }],
@@ -120,53 +109,46 @@ export const conformance: Conformance = {
       what: "a contact book",
       make: (client, options) => createContactBook(client, name, options),
       named: (client, named) => createContactBook(client, named),
-      options: {
-        ...clientRules,
-        ...matchRules,
-        ranking: choice("recent", "frecent"),
-        halfLifeMs: integer(1_000, 3_650 * dayMs),
-        max: integer(1, 1_000),
-        maxAgeMs: integer(0, dayMs),
-        keepMs: refusing(999, 1.5, "1000"),
-      },
+      options: bookRules,
+      refused: { locale },
       calls: {
         record: {
-          options: change,
+          options: changeRules,
           run: (book, options: ChangeOptions) => book.record("1", card, options),
           trace: ["kit:autocomplete.book.record", {}],
         },
         remove: {
-          options: change,
+          options: changeRules,
           prepare: known,
           run: (book, options: ChangeOptions) => book.remove("1", options),
           trace: ["kit:autocomplete.book.remove", {}],
         },
         block: {
-          options: change,
+          options: changeRules,
           prepare: known,
           run: (book, options: ChangeOptions) => book.block("1", options),
           trace: ["kit:autocomplete.book.block", {}],
         },
         unblock: {
-          options: change,
+          options: changeRules,
           prepare: async (book) => void (await book.block("1")),
           run: (book, options: ChangeOptions) => book.unblock("1", options),
           trace: ["kit:autocomplete.book.unblock", {}],
         },
         list: {
-          options: { signal },
+          options: callRules,
           prepare: known,
           run: (book, options: CallOptions) => book.list(options),
           trace: ["kit:autocomplete.book.list", {}],
         },
         suggest: {
-          options: suggestRules,
+          options: bookSuggestRules,
           prepare: known,
           run: (book, options: SuggestOptions) => book.suggest("an", options),
           trace: ["kit:autocomplete.book.suggest", {}],
         },
         purge: {
-          options: { signal },
+          options: callRules,
           prepare: known,
           run: (book, options: CallOptions) => book.purge(options),
           trace: ["kit:autocomplete.book.purge", {}],
