@@ -3,6 +3,7 @@ import {
   asKitError,
   type CloseOptions,
   ObjectLife,
+  resolve,
   OutageReporter,
   TypedEmitter,
   watchEviction,
@@ -18,7 +19,7 @@ import {
 } from "./address.js";
 import { GeoIpCorruptError, GeoIpNotLoadedError, GeoIpNoVersionError, GeoIpStaleError } from "./errors.js";
 import { geoIpKeys } from "./keys.js";
-import { type GeoIpOptions, type GeoIpSettings, geoIpSettings } from "./options.js";
+import { type GeoIpOptions, geoIpRules, type GeoIpSettings } from "./options.js";
 import { type Located, Release } from "./release.js";
 import type { Head } from "./scripts/index.js";
 import { GeoIpStore, type Manifest } from "./store.js";
@@ -113,7 +114,7 @@ export class GeoIp extends TypedEmitter<GeoIpEvents> implements AsyncDisposable 
   /** Only this package calls it. */
   constructor(redis: RedisLike, database: string, options: GeoIpOptions) {
     super();
-    this.#settings = geoIpSettings(options);
+    this.#settings = resolve("options", options, geoIpRules);
     this.database = database;
     const keys = geoIpKeys(this.#settings.prefix, database);
     this.#life = new ObjectLife(redis, this.#settings, "The reader");

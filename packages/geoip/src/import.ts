@@ -1,14 +1,14 @@
 import type { RedisLike } from "@kit/core";
-import { attach, traced } from "@kit/core/toolkit";
+import { attach, defaultsOf, resolve, traced } from "@kit/core/toolkit";
 import { VersionBuilder } from "./builder.js";
 import { GeoIpImportError, GeoIpStagingError } from "./errors.js";
 import { geoIpKeys } from "./keys.js";
 import {
   type ImportOptions,
   type ImportSettings,
-  importSettings,
+  importRules,
   type RollbackOptions,
-  rollbackSettings,
+  rollbackRules,
 } from "./options.js";
 import { type GeoIpSource, type RangeInput, rangesSource } from "./sources.js";
 import { GeoIpStore, type Manifest } from "./store.js";
@@ -83,7 +83,7 @@ export const importGeoIp = async (
   source: GeoIpSource | AsyncIterable<RangeInput> | Iterable<RangeInput>,
   options: ImportOptions = {},
 ): Promise<ImportResult> => {
-  const settings = importSettings(options);
+  const settings = resolve("options", options, importRules);
   const given: unknown = source;
   if (typeof given !== "object" || given === null)
     throw new TypeError("Expected `source` to be geoLite2(), dbIp() or an iterable of ranges");
@@ -159,7 +159,13 @@ const build = async (
       `the input ended after ${String(count)} ranges, and minRanges is ${String(minRanges)}: it may have been cut off`,
     );
   const { now } = await store.head(deadlineMs, signal);
-  return await builder.finish({ format, importedAt: now, builtAt, attribution, locales });
+  return await builder.finish({
+    format,
+    importedAt: now,
+    builtAt: builtAt ?? null,
+    attribution: attribution ?? null,
+    locales,
+  });
 };
 
 /**
@@ -175,6 +181,6 @@ export const rollbackGeoIp = async (
   database: string,
   options: RollbackOptions = {},
 ): Promise<string> => {
-  const settings = rollbackSettings(options);
+  const settings = resolve("options", options, rollbackRules, defaultsOf(importRules));
   return await onStore("rollback", redis, database, settings, (store) => store.rollback(settings));
 };

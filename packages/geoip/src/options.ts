@@ -1,15 +1,20 @@
 import {
-  choiceOption,
-  clientOptionNames,
+  choice,
+  clientRules,
   type ClientOptions,
-  clientSettings,
-  integerOption,
-  optionsObject,
-  signalOption,
+  custom,
+  integer,
+  type Resolved,
+  type RulesOf,
+  signal,
+  text,
   textOption,
 } from "@kit/core/toolkit";
 import type { Overlap } from "./ranges.js";
 import type { ImportProgress } from "./sources.js";
+
+const dayMs = 86_400_000;
+const longestMs = 100 * 365 * dayMs;
 
 /** Where the pages of a database are searched. */
 export type Mode = "cached" | "local" | "server";
@@ -61,6 +66,25 @@ export interface GeoIpOptions extends ClientOptions {
    */
   readonly onUnavailable?: "reject" | "none" | undefined;
 }
+
+export const geoIpRules = {
+  ...clientRules,
+  mode: choice(["cached", "local", "server"], "cached"),
+  cachePages: integer(1, 1e7, 4_096),
+  cachePlaces: integer(1, 1e8, 16_384),
+  locales: custom(
+    (name, locales: readonly string[]) => {
+      if (!Array.isArray(locales)) throw new TypeError(`Expected \`${name}\` to be an array of texts`);
+      return locales.map((locale) => textOption(name, locale, 35));
+    },
+    ["en"],
+  ),
+  maxAgeMs: integer(0, longestMs, 0),
+  onStale: choice(["answer", "refuse"], "answer"),
+  onUnavailable: choice(["reject", "none"], "reject"),
+} satisfies RulesOf<GeoIpOptions>;
+
+export type GeoIpSettings = Resolved<typeof geoIpRules>;
 
 /** Settings of an import. */
 export interface ImportOptions {
@@ -124,9 +148,33 @@ export interface ImportOptions {
   readonly signal?: AbortSignal | undefined;
 }
 
+export const importRules = {
+  prefix: clientRules.prefix,
+  deadlineMs: integer(1, dayMs, 10_000),
+  stagingMs: integer(1_000, longestMs, 3_600_000),
+  keepPreviousMs: integer(1_000, longestMs, dayMs),
+  minRanges: integer(0, undefined, 1),
+  builtAt: integer(0),
+  attribution: text(2_000),
+  onProgress: custom((name, onProgress: (progress: ImportProgress) => void) => {
+    if (typeof onProgress !== "function") throw new TypeError(`Expected \`${name}\` to be a function`);
+    return onProgress;
+  }),
+  signal,
+  onInvalid: choice(["stop", "skip"], "stop"),
+  overlap: choice(["refuse", "narrower"], "refuse"),
+  maxInvalid: integer(0, undefined, 1_000),
+} satisfies RulesOf<ImportOptions>;
+
+export type ImportSettings = Resolved<typeof importRules>;
+
 /** Settings of a roll-back. */
 export interface RollbackOptions {
-  /** @default "kit" */
+  /**
+   * The beginning of all keys.
+   *
+   * @default "kit"
+   */
   readonly prefix?: string | undefined;
   /**
    * How long one call to the server may take, in milliseconds.
@@ -142,92 +190,8 @@ export interface RollbackOptions {
   readonly keepPreviousMs?: number | undefined;
 }
 
-const dayMs = 86_400_000;
-const longestMs = 100 * 365 * dayMs;
-
-/** Checked, with every default filled in. */
-export type GeoIpSettings = Required<{ readonly [Name in keyof GeoIpOptions]: Exclude<GeoIpOptions[Name], undefined> }>;
-
-/** @throws {TypeError | RangeError} an option is not what it should be. */
-export const geoIpSettings = (options: GeoIpOptions): GeoIpSettings => {
-  const own = optionsObject<GeoIpOptions>("options", options, [
-    ...clientOptionNames,
-    ...["mode", "cachePages", "cachePlaces", "locales", "maxAgeMs", "onStale", "onUnavailable"],
-  ]);
-  const {
-    mode = "cached",
-    cachePages = 4_096,
-    cachePlaces = 16_384,
-    locales = ["en"],
-    maxAgeMs = 0,
-    onStale = "answer",
-    onUnavailable = "reject",
-  } = own;
-  if (!Array.isArray(locales)) throw new TypeError("Expected `locales` to be an array of texts");
-  return {
-    ...clientSettings(own),
-    mode: choiceOption("mode", mode, ["cached", "local", "server"]),
-    cachePages: integerOption("cachePages", cachePages, 1, 1e7),
-    cachePlaces: integerOption("cachePlaces", cachePlaces, 1, 1e8),
-    locales: locales.map((locale) => textOption("locales", locale, 35)),
-    maxAgeMs: integerOption("maxAgeMs", maxAgeMs, 0, longestMs),
-    onStale: choiceOption("onStale", onStale, ["answer", "refuse"]),
-    onUnavailable: choiceOption("onUnavailable", onUnavailable, ["reject", "none"]),
-  };
-};
-
-/** Checked, with every default filled in. */
-export interface ImportSettings extends Omit<ImportOptions, "builtAt" | "attribution"> {
-  readonly deadlineMs: number;
-  readonly stagingMs: number;
-  readonly keepPreviousMs: number;
-  readonly minRanges: number;
-  readonly onInvalid: "stop" | "skip";
-  readonly overlap: Overlap;
-  readonly maxInvalid: number;
-  readonly builtAt: number | null;
-  readonly attribution: string | null;
-}
-
-/** @throws {TypeError | RangeError} an option is not what it should be. */
-export const importSettings = (options: ImportOptions): ImportSettings => {
-  const {
-    prefix,
-    deadlineMs = 10_000,
-    stagingMs = 3_600_000,
-    keepPreviousMs = dayMs,
-    minRanges = 1,
-    onInvalid = "stop",
-    overlap = "refuse",
-    maxInvalid = 1_000,
-    builtAt,
-    attribution,
-    onProgress,
-    signal,
-  } = optionsObject<ImportOptions>("options", options, [
-    ...["prefix", "deadlineMs", "stagingMs", "keepPreviousMs", "minRanges", "builtAt", "attribution", "onProgress"],
-    ...["signal", "onInvalid", "overlap", "maxInvalid"],
-  ]);
-  if (onProgress !== undefined && typeof onProgress !== "function")
-    throw new TypeError("Expected `onProgress` to be a function");
-  return {
-    prefix,
-    deadlineMs: integerOption("deadlineMs", deadlineMs, 1, dayMs),
-    stagingMs: integerOption("stagingMs", stagingMs, 1_000, longestMs),
-    keepPreviousMs: integerOption("keepPreviousMs", keepPreviousMs, 1_000, longestMs),
-    minRanges: integerOption("minRanges", minRanges, 0),
-    onInvalid: choiceOption("onInvalid", onInvalid, ["stop", "skip"]),
-    overlap: choiceOption("overlap", overlap, ["refuse", "narrower"]),
-    maxInvalid: integerOption("maxInvalid", maxInvalid, 0),
-    builtAt: builtAt === undefined ? null : integerOption("builtAt", builtAt, 0),
-    attribution: attribution === undefined ? null : textOption("attribution", attribution, 2_000),
-    onProgress,
-    signal: signalOption("signal", signal),
-  };
-};
-
-/** @throws {TypeError | RangeError} an option is not what it should be. */
-export const rollbackSettings = (options: RollbackOptions): ImportSettings => {
-  const own = optionsObject<RollbackOptions>("options", options, ["prefix", "deadlineMs", "keepPreviousMs"]);
-  return importSettings({ ...own });
-};
+export const rollbackRules = {
+  prefix: importRules.prefix,
+  deadlineMs: importRules.deadlineMs,
+  keepPreviousMs: importRules.keepPreviousMs,
+} satisfies RulesOf<RollbackOptions>;

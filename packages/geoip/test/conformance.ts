@@ -1,13 +1,4 @@
-import {
-  choice,
-  clientRules,
-  type Conformance,
-  conforming,
-  integer,
-  type OptionRules,
-  refusing,
-  signal,
-} from "@tooling/vitest/conformance";
+import { type Conformance, conforming } from "@tooling/vitest/conformance";
 import {
   createGeoIp,
   type GeoIp,
@@ -17,6 +8,7 @@ import {
   type ImportOptions,
   rollbackGeoIp,
 } from "../src/index.js";
+import { geoIpRules, importRules, rollbackRules } from "../src/options.js";
 import { cityFiles } from "./data.js";
 
 type Client = Parameters<typeof createGeoIp>[0];
@@ -25,14 +17,6 @@ interface Place {
   readonly client: Client;
   readonly options: object;
 }
-
-const dayMs = 86_400_000;
-const longestMs = 100 * 365 * dayMs;
-const rollbackRules: OptionRules = {
-  prefix: clientRules["prefix"]!,
-  deadlineMs: integer(1, dayMs),
-  keepPreviousMs: integer(1_000, longestMs),
-};
 
 /** Where each reader reads, so that what it reads can be imported. */
 const places = new WeakMap<GeoIp, Place>();
@@ -61,16 +45,8 @@ export const conformance: Conformance = {
         return reader;
       },
       named: (client, named) => createGeoIp(client, named),
-      options: {
-        ...clientRules,
-        mode: choice("cached", "local", "server"),
-        cachePages: integer(1, 1e7),
-        cachePlaces: integer(1, 1e8),
-        locales: refusing("en", [1], [""], null),
-        maxAgeMs: integer(0, longestMs),
-        onStale: choice("answer", "refuse"),
-        onUnavailable: choice("reject", "none"),
-      },
+      options: geoIpRules,
+      refused: { locales: ["en", [1], [""], null] },
       uses: async (reader) => {
         await imported(reader);
         await reader.info();
@@ -114,15 +90,8 @@ export const conformance: Conformance = {
       calls: {
         import: {
           trace: ["kit:geoip.import", { database: "city" }],
-          options: {
-            ...rollbackRules,
-            stagingMs: integer(1_000, longestMs),
-            minRanges: integer(0),
-            builtAt: integer(0),
-            attribution: refusing("", "x".repeat(2_001), 1, null),
-            onProgress: refusing(1, null),
-            signal,
-          },
+          options: importRules,
+          refused: { onProgress: [1, null] },
           isFinished: true,
           run: (place, options: ImportOptions) =>
             importGeoIp(place.client, "city", geoLite2(cityFiles()), within(place, options)),
