@@ -69,16 +69,24 @@ const mostRows = 512;
 /** The most texts in one call: more would hold up the server, and keep it idle while their answers are read here. */
 const mostTogether = 4;
 
-/** A query by weight, in the form of the script. */
+/** A query by weight: rows of `suggest.lua`. */
 interface Asked {
   readonly settings: string;
-  readonly operands: readonly (string | number)[];
+  readonly texts: Parameters<typeof scripts.suggest.run>[2]["texts"];
 }
 
 type MatchReply = scripts.Matches | { readonly settings: string } | undefined;
 
-/** A range of rows of an alphabetical index: from, to, and how many at most. */
-type RowRange = readonly [from: string, to: string, most: number];
+/** A range of rows of an alphabetical index, and how many at most. */
+interface RowRange {
+  readonly from: string;
+  readonly to: string;
+  readonly most: number;
+}
+
+/** A row of `write.lua`. */
+type ChangeRow = Parameters<typeof scripts.write.run>[2]["changes"][number];
+const noChange = { weight: "", tail: "", fold: "", starts: "", secondFold: "", secondStarts: "" };
 
 /** One shard of an index: its keys, and the rules that it had at the last call. */
 interface Shard {
@@ -135,19 +143,19 @@ const byRelevance =
 /** Shorter words are not corrected: almost any word is one character away from them. */
 const shortestMistyped = 4;
 
-/** The operands of spell.lua: each character of a folded text, and the mistakes that are looked for there. */
-const mistakes = (text: string): string[] => {
-  const operands: string[] = [];
+/** Each character of a folded text, and which mistakes `spell.lua` looks for there. */
+const mistakes = (text: string): { readonly character: string; readonly mistake: "0" | "1" | "2" }[] => {
+  const found: ReturnType<typeof mistakes> = [];
   let isBehindLong = false;
   for (const [word = ""] of text.matchAll(/[^ ]+| +/g)) {
     const characters = Array.from(word);
     const isLong = !word.startsWith(" ") && characters.length >= shortestMistyped;
     characters.forEach((character, at) =>
-      operands.push(character, isLong ? "2" : isBehindLong && at === 0 ? "1" : "0"),
+      found.push({ character, mistake: isLong ? "2" : isBehindLong && at === 0 ? "1" : "0" }),
     );
     isBehindLong = isLong;
   }
-  return operands;
+  return found;
 };
 
 /** The scripts of one index, on its client. */
@@ -256,12 +264,12 @@ export class IndexCommands {
   async #withMistyped(found: Found, resolved: ResolvedQuery, signal: AbortSignal | undefined): Promise<Found> {
     const { rules, items, query } = found;
     // A longer text cannot match a name even with one wrong character.
-    const operands =
+    const characters =
       items.length < resolved.limit && query.text.length <= mostFoldBytes + 1 ? mistakes(query.text) : [];
-    if (!operands.includes("2")) return found;
+    if (!characters.some(({ mistake }) => mistake === "2")) return found;
     const spelt = await Promise.all(
       this.#shards.map(({ keys, tag }) => {
-        const args = { tag: rules.order === "weight" ? "" : tag, characters: operands };
+        const args = { tag: rules.order === "weight" ? "" : tag, characters };
         return scripts.spell.run(this.#context, keys, args, this.#options(signal));
       }),
     );
@@ -381,14 +389,18 @@ export class IndexCommands {
     return rules.some((text) => text !== "" && this.#foldFor(entry, text, shard).starts.length > 0);
   }
 
-  /** The operands of one change. */
-  #operands(change: ShardChange, revision: string, shard: Shard, rules: string, staged: string): string[] {
-    if ("drop" in change) return [change.drop, revision, "", "", "", "", "", ""];
-    if ("touch" in change) return [change.touch, revision, signed(change.by), "", "", "", "", ""];
+  /** The row of one change. */
+  #rowOf(change: ShardChange, revision: string, shard: Shard, rules: string, staged: string): ChangeRow {
+    if ("drop" in change) return { ...noChange, id: change.drop, revision };
+    if ("touch" in change) return { ...noChange, id: change.touch, revision, weight: signed(change.by) };
     const { put } = change;
     const first = this.#foldFor(put, rules, shard);
     const second = staged === "" ? { fold: "", starts: [] } : this.#foldFor(put, staged, shard);
-    return [put.id, revision, put.weight, put.tail, first.fold, byteOffsets(first), second.fold, byteOffsets(second)];
+    return {
+      ...{ id: put.id, revision, weight: put.weight, tail: put.tail },
+      ...{ fold: first.fold, starts: byteOffsets(first) },
+      ...{ secondFold: second.fold, secondStarts: byteOffsets(second) },
+    };
   }
 
   /** Makes changes in one shard; `chosen` selects them again when its rules have changed. */
@@ -403,8 +415,8 @@ export class IndexCommands {
       if (changes.length === 0) return { known: 0, overtaken: [] };
       const settings = token === "" ? shard.rules : this.#own;
       const staged = token === "" && shard.staged !== settings ? shard.staged : "";
-      const operands = changes.flatMap((change) => this.#operands(change, revision, shard, settings, staged));
-      const args = { op, token, settings, staged, keepMs: stagedMs, changes: operands };
+      const rows = changes.map((change) => this.#rowOf(change, revision, shard, settings, staged));
+      const args = { op, token, settings, staged, keepMs: stagedMs, changes: rows };
       const reply = await scripts.write.run(this.#context, shard.keys, args, this.#options(signal, op));
       if (reply.state === "done") return reply;
       if (reply.state === "lost") throw new RebuildLostError(this.#name);
@@ -437,11 +449,16 @@ export class IndexCommands {
         Array.from(text.slice(0, 2 * rules.rankedLength))
           .slice(0, rules.rankedLength)
           .join("");
-      const operands = [query.text, anchorOf(query.text), limit];
-      const words = query.parts.flatMap(({ text, isWhole }) => [isWhole ? `${text} ` : text, anchorOf(text)]);
+      const whole = { prefix: query.text, anchor: anchorOf(query.text), limit };
+      const words = query.parts.map(({ text, isWhole }) => ({
+        prefix: isWhole ? `${text} ` : text,
+        anchor: anchorOf(text),
+        limit: "",
+      }));
+      const asked = { settings: shard.rules, texts: isAnyOrder ? [...words, whole] : [whole] };
       const reply = isAnyOrder
-        ? (await this.#matches(shard.keys, [{ settings: shard.rules, operands: [...operands, ...words] }], signal))[0]
-        : await shard.matches.ask({ settings: shard.rules, operands }, signal);
+        ? (await this.#matches(shard.keys, [asked], signal))[0]
+        : await shard.matches.ask(asked, signal);
       if (!reply) return { ...nothing(rules), query };
       if ("items" in reply) {
         if (reply.damaged > 0) this.#events.damaged();
@@ -463,7 +480,7 @@ export class IndexCommands {
     const settings = asked[0]?.settings ?? "";
     const isSame = (one: Asked): boolean => one.settings === settings;
     const same = asked.filter(isSame);
-    const args = { settings, count: same.length, operands: same.flatMap(({ operands }) => operands) };
+    const args = { settings, texts: same.flatMap(({ texts }) => texts) };
     // The rules may have been updated within the turn.
     const others = asked.filter((one) => !isSame(one));
     const [reply, rest] = await Promise.all([
@@ -483,8 +500,8 @@ export class IndexCommands {
   ): Promise<readonly (readonly string[])[]> {
     const [first] = asked;
     if (asked.length > 1 || !first)
-      return await scripts.ranges.run(this.#context, keys, { ranges: asked.flat() }, this.#options(signal));
-    const [from, to, most] = first;
+      return await scripts.ranges.run(this.#context, keys, { ranges: asked }, this.#options(signal));
+    const { from, to, most } = first;
     const what = `ZRANGEBYLEX of ${keys.rows}`;
     const deadline = Deadline.in(this.#settings.deadlineMs);
     const call = reading(what, deadline, signal);
@@ -554,7 +571,7 @@ export class IndexCommands {
   /** The first rows that begin with a folded text, by the rules that a shard had at the last call. */
   #rows(shard: Shard, prefix: string, most: number, signal: AbortSignal | undefined): Promise<readonly string[]> {
     const from = shard.tag + prefix;
-    return shard.ranges.ask([`[${from}`, `(${behind(from)}`, most], signal);
+    return shard.ranges.ask({ from: `[${from}`, to: `(${behind(from)}`, most }, signal);
   }
 
   /** Whether a shard still has the rules of the last call, and no rebuild has switched in between. */

@@ -283,8 +283,9 @@ function namesUnpacked(tokens: readonly Token[], at: number): string[] {
   while (isText(tokens[first - 1], ",")) first -= 2;
   if (!isText(tokens[first - 1], "local")) return [];
   const names = tokens.slice(first, at - 3).flatMap(({ text }) => (text === "," ? [] : [text]));
-  const [comma, from, next, ...last] = tokens.slice(at + 1, at + 8).map(({ text }) => text);
-  const ends = names.length === 1 ? [from, ")"] : [from, "+", String(names.length - 1), ")"];
+  const [comma, from = "", next, ...last] = tokens.slice(at + 1, at + 8).map(({ text }) => text);
+  const isFixed = isNumeric(from) && last[0] === String(Number(from) + names.length - 1);
+  const ends = isFixed ? [] : names.length === 1 ? [from, ")"] : [from, "+", String(names.length - 1), ")"];
   return comma === "," && next === "," && ends.every((text, index) => last[index] === text) ? names : [];
 }
 

@@ -1,4 +1,4 @@
-import { defineScript, type Script } from "@kit/core";
+import { defineScript } from "@kit/core";
 import { listSeparator } from "../entry.js";
 import bookSource from "./book.lua";
 import fetchSource from "./fetch.lua";
@@ -16,8 +16,7 @@ import switchSource from "./switch.lua";
 import weightsSource from "./weights.lua";
 import writeSource from "./write.lua";
 
-type Generations = readonly ["rows", "ranked", "items", "stagedRows", "stagedRanked", "stagedItems"];
-const generations: Generations = ["rows", "ranked", "items", "stagedRows", "stagedRanked", "stagedItems"];
+const generations = ["rows", "ranked", "items", "stagedRows", "stagedRanked", "stagedItems"] as const;
 
 /** The outcome of a batch of changes. */
 export type WriteReply =
@@ -26,17 +25,20 @@ export type WriteReply =
   | { readonly state: "lost" };
 
 /** Puts and drops items of one shard, and adds to weights. */
-export const write: Script<
-  readonly ["index", "ops", "live", ...Generations],
-  readonly ["op", "token", "settings", "staged", "keepMs", "...changes"],
-  WriteReply
-> = defineScript({
+export const write = defineScript({
   name: "autocomplete.write",
   source: [itemsSource, writeSource],
   keys: ["index", "ops", "live", ...generations],
-  args: ["op", "token", "settings", "staged", "keepMs", "...changes"],
+  args: [
+    "op",
+    "token",
+    "settings",
+    "staged",
+    "keepMs",
+    "...changes[id revision weight tail fold starts secondFold secondStarts]",
+  ],
   idempotent: true,
-  reply: (raw) => {
+  reply: (raw): WriteReply => {
     const [code, first, ...rest] = raw as unknown[];
     if (Number(code) === 2) return { state: "settings", settings: String(first), staged: String(rest[0]) };
     return Number(code) === 1
@@ -46,11 +48,7 @@ export const write: Script<
 });
 
 /** Begins a rebuild. */
-export const stage: Script<
-  readonly ["index", "live", "stagedRows", "stagedRanked", "stagedItems", "absent"],
-  readonly ["token", "settings", "keepMs"],
-  undefined
-> = defineScript({
+export const stage = defineScript({
   name: "autocomplete.stage",
   source: stageSource,
   keys: ["index", "live", "stagedRows", "stagedRanked", "stagedItems", "absent"],
@@ -60,15 +58,14 @@ export const stage: Script<
 });
 
 /** Ends a rebuild; resolves with whether it was still under way. */
-export const switchOver: Script<readonly ["index", "live", ...Generations, "absent"], readonly ["token"], boolean> =
-  defineScript({
-    name: "autocomplete.switch",
-    source: switchSource,
-    keys: ["index", "live", ...generations, "absent"],
-    args: ["token"],
-    idempotent: true,
-    reply: (raw) => Number(raw) === 1,
-  });
+export const switchOver = defineScript({
+  name: "autocomplete.switch",
+  source: switchSource,
+  keys: ["index", "live", ...generations, "absent"],
+  args: ["token"],
+  idempotent: true,
+  reply: (raw): boolean => Number(raw) === 1,
+});
 
 /** An item as it is stored. */
 export interface StoredItem {
@@ -103,17 +100,13 @@ const matchesOf = ([more, truncated, damaged, records, ids]: readonly unknown[])
 };
 
 /** Answers texts by weight. */
-export const suggest: Script<
-  readonly ["index", "rows", "ranked", "items"],
-  readonly ["settings", "count", "...operands"],
-  SuggestReply
-> = defineScript({
+export const suggest = defineScript({
   name: "autocomplete.suggest",
   source: suggestSource,
   keys: ["index", "rows", "ranked", "items"],
-  args: ["settings", "count", "...operands"],
+  args: ["settings", "...texts[prefix anchor limit]"],
   readonly: true,
-  reply: (raw) => {
+  reply: (raw): SuggestReply => {
     const [state, ...rest] = raw as unknown[];
     if (Number(state) === 2) return { state: "settings", settings: String(rest[0]) };
     return { state: "found", found: Number(state) === 0 ? undefined : (rest as unknown[][]).map(matchesOf) };
@@ -128,50 +121,47 @@ export interface Spellings {
 }
 
 /** Finds the beginnings of names that equal a text except for one character. */
-export const spell: Script<readonly ["rows"], readonly ["tag", "...characters"], Spellings> = defineScript({
+export const spell = defineScript({
   name: "autocomplete.spell",
   source: spellSource,
   keys: ["rows"],
-  args: ["tag", "...characters"],
+  args: ["tag", "...characters[character mistake]"],
   readonly: true,
-  reply: (raw) => {
+  reply: (raw): Spellings => {
     const [truncated, ...texts] = raw as unknown[];
     return { texts: texts.map(String), truncated: Number(truncated) === 1 };
   },
 });
 
 /** The rows that begin with each of some texts. */
-export const ranges: Script<readonly ["rows"], readonly ["...ranges"], readonly (readonly string[])[]> = defineScript({
+export const ranges = defineScript({
   name: "autocomplete.ranges",
   source: rangesSource,
   keys: ["rows"],
-  args: ["...ranges"],
+  args: ["...ranges[from to most]"],
   readonly: true,
-  reply: (raw) => (raw as unknown[]).map(listOf),
+  reply: (raw): readonly (readonly string[])[] => (raw as unknown[]).map(listOf),
 });
 
 /** The weights of items in one shard; undefined for those that it does not have. */
-export const weights: Script<readonly ["items"], readonly ["...ids"], readonly (string | undefined)[]> = defineScript({
+export const weights = defineScript({
   name: "autocomplete.weights",
   source: weightsSource,
   keys: ["items"],
   args: ["...ids"],
   readonly: true,
-  reply: (raw) => (raw as unknown[]).map((weight) => (weight === "" ? undefined : String(weight))),
+  reply: (raw): readonly (string | undefined)[] =>
+    (raw as unknown[]).map((weight) => (weight === "" ? undefined : String(weight))),
 });
 
 /** The next revision of a sharded index, and its settings; empty: they are lost. */
-export const revision: Script<
-  readonly ["index", "items"],
-  readonly ["settings"],
-  { readonly revision: string; readonly settings: string }
-> = defineScript({
+export const revision = defineScript({
   name: "autocomplete.revision",
   source: revisionSource,
   keys: ["index", "items"],
   args: ["settings"],
   idempotent: true,
-  reply: (raw) => {
+  reply: (raw): { readonly revision: string; readonly settings: string } => {
     const [revision, settings] = raw as unknown[];
     return { revision: String(revision), settings: String(settings) };
   },
@@ -191,28 +181,27 @@ export interface Survey {
 }
 
 /** Counts one shard. */
-export const survey: Script<readonly ["index", "rows", "ranked", "items", "stagedItems"], readonly [], Survey> =
-  defineScript({
-    name: "autocomplete.survey",
-    source: surveySource,
-    keys: ["index", "rows", "ranked", "items", "stagedItems"],
-    args: [],
-    readonly: true,
-    reply: (raw) => {
-      const [settings, switched, items, rows, ranked, staged] = raw as unknown[];
-      return {
-        settings: String(settings),
-        switched: String(switched),
-        items: Number(items),
-        rows: Number(rows),
-        ranked: Number(ranked),
-        staged: Number(staged),
-      };
-    },
-  });
+export const survey = defineScript({
+  name: "autocomplete.survey",
+  source: surveySource,
+  keys: ["index", "rows", "ranked", "items", "stagedItems"],
+  args: [],
+  readonly: true,
+  reply: (raw): Survey => {
+    const [settings, switched, items, rows, ranked, staged] = raw as unknown[];
+    return {
+      settings: String(settings),
+      switched: String(switched),
+      items: Number(items),
+      rows: Number(rows),
+      ranked: Number(ranked),
+      staged: Number(staged),
+    };
+  },
+});
 
 /** Deletes keys. */
-export const purge: Script<readonly ["...keys"], readonly [], number> = defineScript({
+export const purge = defineScript({
   name: "autocomplete.purge",
   source: purgeSource,
   keys: ["...keys"],
@@ -221,8 +210,7 @@ export const purge: Script<readonly ["...keys"], readonly [], number> = defineSc
   reply: Number,
 });
 
-type Book = readonly ["book", "contacts", "cards", "blocked"];
-const book: Book = ["book", "contacts", "cards", "blocked"];
+const book = ["book", "contacts", "cards", "blocked"] as const;
 
 /** Whether a change was made, and the version of the book after it. */
 export interface BookChange {
@@ -236,18 +224,17 @@ const bookChange = (raw: unknown): BookChange => {
 };
 
 /** One event with a contact. */
-export const record: Script<Book, readonly ["op", "id", "card", "halfLifeMs", "max", "keepMs"], BookChange> =
-  defineScript({
-    name: "autocomplete.record",
-    source: [bookSource, recordSource],
-    keys: book,
-    args: ["op", "id", "card", "halfLifeMs", "max", "keepMs"],
-    idempotent: true,
-    reply: bookChange,
-  });
+export const record = defineScript({
+  name: "autocomplete.record",
+  source: [bookSource, recordSource],
+  keys: book,
+  args: ["op", "id", "card", "halfLifeMs", "max", "keepMs"],
+  idempotent: true,
+  reply: bookChange,
+});
 
 /** Removes, blocks or unblocks a contact. */
-export const forget: Script<Book, readonly ["op", "action", "id", "max", "keepMs"], BookChange> = defineScript({
+export const forget = defineScript({
   name: "autocomplete.forget",
   source: [bookSource, forgetSource],
   keys: book,
@@ -271,13 +258,13 @@ export interface FetchReply {
 }
 
 /** A book, if it changed. */
-export const fetch: Script<Book, readonly ["version"], FetchReply> = defineScript({
+export const fetch = defineScript({
   name: "autocomplete.fetch",
   source: fetchSource,
   keys: book,
   args: ["version"],
   readonly: true,
-  reply: (raw) => {
+  reply: (raw): FetchReply => {
     const [version, blockedCount, ...rest] = (raw as unknown[]).map(String);
     if (blockedCount === undefined) return { version: version ?? "", content: undefined };
     const blocked = rest.splice(0, Number(blockedCount));

@@ -2,8 +2,8 @@
 --
 -- KEYS[1]  rows        zset    `suffix NUL kind id`; alphabetical: with a tag before and the item behind
 -- ARGV[1]  tag         string  before each row
--- ARGV[n]  characters  string  two for each character of the text: itself; and 2: it may be wrong, 1: one may be missing before
---                              it, 0: neither
+-- ARGV[n]  characters  string  `character mistake` of each character of the text: itself; and 2: it may be wrong, 1: one may be missing
+--                              before it, 0: neither
 --
 -- Reply     {truncated, text, …}  1: not all were looked for; then the beginnings, those that differ last first
 --
@@ -23,9 +23,11 @@ local function first(text, from)
   return redis.call('ZRANGEBYLEX', rows, from or '[' .. text, '(' .. text .. '\255', 'LIMIT', 0, 1)[1]
 end
 
-local parts, heads = {}, { tag }
+local parts, kinds, heads = {}, {}, { tag }
 for at = 1, #characters, 2 do
-  parts[#parts + 1] = characters[at]
+  local character, mistake = unpack(characters, at, at + 1)
+  parts[#parts + 1] = character
+  kinds[#kinds + 1] = mistake
 end
 for at = 2, #parts do
   if not first(heads[at - 1] .. parts[at - 1]) then break end
@@ -40,7 +42,7 @@ local function try(text)
 end
 
 for at = #heads, 1, -1 do
-  local head, kind, nextKind = heads[at], characters[2 * at], characters[2 * at + 2]
+  local head, kind, nextKind = heads[at], kinds[at], kinds[at + 1]
   local rest = table.concat(parts, '', at)
   local behind = table.concat(parts, '', at + 1)
   if kind == '2' then

@@ -5,11 +5,10 @@
 -- KEYS[3]  ranked        zset  `prefix NUL rank rest NUL kind id`
 -- KEYS[4]  items         hash  id to `revision NUL weight NUL starts NUL fold NUL text [NUL payload]`
 -- ARGV[1]  settings  string   by which the texts were folded
--- ARGV[2]  count     integer  how many texts there are
--- ARGV[n]  operands  string   three for each text: itself, folded; its first characters, as many as are ranked; and how many
---                             items at most. Then words, of a single text: none, and what goes on as the text is found.
---                             Otherwise what has all of these words, each with a space behind it if it is complete, and with
---                             its own first characters
+-- ARGV[n]  texts     string   `prefix anchor limit` of each: the text, folded; its first characters, as many as are ranked; and how
+--                             many items at most. Rows without a limit come before a single text and are words: then
+--                             items are found that have all of them, each with a space behind it if it is complete.
+--                             Without words the items go on as the text does
 --
 -- Reply     {1, found, …}  for each text {more, truncated, damaged, records, ids}, the best first; 1: there are more; 1:
 --                          better ones may have been missed; how many have rows and no record. Records and ids are a text
@@ -22,8 +21,7 @@ local rows = KEYS[2]
 local ranked = KEYS[3]
 local items = KEYS[4]
 local settings = ARGV[1]
-local count = tonumber(ARGV[2])
-local operands = { unpack(ARGV, 3) }
+local texts = { unpack(ARGV, 2) }
 
 local layout, stored = unpack(redis.call('HMGET', index, 'layout', 'settings'))
 if not layout then return { 0 } end
@@ -33,16 +31,16 @@ if stored ~= settings then return { 2, stored } end
 -- The reply for one text.
 local function found(ids, limit, more, truncated)
   local last = math.min(limit, #ids)
-  local texts = last > 0 and redis.call('HMGET', items, unpack(ids, 1, last)) or {}
+  local records = last > 0 and redis.call('HMGET', items, unpack(ids, 1, last)) or {}
   local damaged = 0
   for i = last, 1, -1 do
-    if not texts[i] then
-      table.remove(texts, i)
+    if not records[i] then
+      table.remove(records, i)
       table.remove(ids, i)
       damaged = damaged + 1
     end
   end
-  return { more and 1 or 0, truncated, damaged, table.concat(texts, '\1'), table.concat(ids, '\1', 1, last - damaged) }
+  return { more and 1 or 0, truncated, damaged, table.concat(records, '\1'), table.concat(ids, '\1', 1, last - damaged) }
 end
 
 -- Usually a text is ranked, and no item has several of its first rows: then one range is the answer, in order.
@@ -81,12 +79,12 @@ local function search(prefix, anchor, limit, words)
   local lead = prefix
   local fewest = nil
   local parts = {}
-  for at = 1, #words, 2 do
-    local text, isWhole = string.gsub(words[at], ' $', '')
+  for _, word in ipairs(words) do
+    local text, isWhole = string.gsub(word.text, ' $', '')
     parts[#parts + 1] = { text = text, isWhole = isWhole == 1 }
     local count = redis.call('ZLEXCOUNT', rows, bounds(text))
     if not fewest or count < fewest then
-      fewest, lead, anchor = count, text, words[at + 1]
+      fewest, lead, anchor = count, text, word.anchor
     end
   end
 
@@ -215,11 +213,15 @@ local function search(prefix, anchor, limit, words)
   return found(ids, limit, more, truncated)
 end
 
-local words = { unpack(operands, 3 * count + 1) }
-local reply = { 1 }
-for at = 1, 3 * count, 3 do
-  local prefix, anchor, limit = operands[at], operands[at + 1], tonumber(operands[at + 2])
-  local answer = prefix == anchor and #words == 0 and byRank(anchor, limit)
-  reply[#reply + 1] = answer or search(prefix, anchor, limit, words)
+local words, reply = {}, { 1 }
+for at = 1, #texts, 3 do
+  local prefix, anchor, limit = unpack(texts, at, at + 2)
+  if limit == '' then
+    words[#words + 1] = { text = prefix, anchor = anchor }
+  else
+    limit = tonumber(limit)
+    local answer = prefix == anchor and #words == 0 and byRank(anchor, limit)
+    reply[#reply + 1] = answer or search(prefix, anchor, limit, words)
+  end
 end
 return reply

@@ -15,9 +15,9 @@
 -- ARGV[3]  settings  string   by which the items were folded
 -- ARGV[4]  staged    string   by which they were folded a second time; empty: they were not
 -- ARGV[5]  keepMs    integer  how long staged data lives after this, milliseconds
--- ARGV[n]  changes   string   for each item: id, revision, weight (empty: as it was; with a sign: so much is added, and all
---                             else is as it was), `text [NUL payload]`, fold, starts (byte offsets with commas; empty: the
---                             item is dropped), second fold, second starts
+-- ARGV[n]  changes   string   `id revision weight tail fold starts secondFold secondStarts` of each item: weight (empty: as it was; with
+--                             a sign: so much is added, and all else is as it was), tail is its text, or text NUL payload; starts
+--                             are byte offsets with commas (empty: the item is dropped)
 --
 -- Reply     {1, known, id, …}    done, now or by an earlier copy; how many items were there before (1 of an earlier copy);
 --                                and those for which a higher revision is stored: they stay as they are
@@ -40,7 +40,6 @@ local settings = ARGV[3]
 local staged = ARGV[4]
 local keepMs = tonumber(ARGV[5])
 local changes = { unpack(ARGV, 6) }
-local stride = 8
 
 -- Libraries
 
@@ -51,34 +50,38 @@ if problem then return redis.error_reply(problem) end
 local isLost = not isStaged(other)
 local hasLive = redis.call('SCARD', live) > 0
 -- Of a call that its caller can repeat: a batch has an id of its own.
-local kind = changes[6] == '' and changes[3] or 'put'
-local mark = #changes > stride and 0 or markOf(kind, changes[1], changes[4])
+local function markOfCall()
+  if #changes > 8 then return 0 end
+  local id, _, weight, tail, _, starts = unpack(changes, 1, 6)
+  return markOf(starts == '' and weight or 'put', id, tail)
+end
+local mark = markOfCall()
 local isRepeat = isRepeated(ops, op, mark)
 if isRepeat == nil then return redis.error_reply(opError) end
 
--- Each generation to be written, with the place of its fold among the operands of an item.
+-- Each generation to be written, and whether its items are folded the second way.
 local targets = {}
 if token ~= '' then
   if isLost or other.token ~= token or other.settings ~= settings then return { 3 } end
-  targets[1] = { generation = other, fold = 5 }
+  targets[1] = { generation = other }
 else
   if current.settings and current.settings ~= settings or not isLost and other.settings ~= settings and other.settings ~= staged then
     return { 2, current.settings or settings, not isLost and other.settings or '' }
   end
-  targets[1] = { generation = current, fold = 5 }
-  if not isLost then targets[2] = { generation = other, fold = other.settings == settings and 5 or 7 } end
+  targets[1] = { generation = current }
+  if not isLost then targets[2] = { generation = other, isSecond = other.settings ~= settings } end
 end
 
 local reply = { 1, isRepeat and 1 or 0 }
 local isNew = not current.settings
 current.settings = current.settings or settings
 local hasChanged = false
-for at = 1, #changes, stride do
-  local id, revision, weight, tail = unpack(changes, at, at + 3)
+for at = 1, #changes, 8 do
+  local id, revision, weight, tail, fold, starts, secondFold, secondStarts = unpack(changes, at, at + 7)
   local isOvertaken = false
   for i, target in ipairs(targets) do
     local generation = target.generation
-    local fold, starts = changes[at + target.fold - 1], changes[at + target.fold]
+    if target.isSecond then fold, starts = secondFold, secondStarts end
     local old = recordOf(generation, id)
     if string.find(weight, '^[+-]') then
       -- An item that a rebuild has not read yet gets its weight from the rebuild's source.
