@@ -1,5 +1,5 @@
 import { isIP } from "node:net";
-import { optionsObject, textOption } from "@kit/core/toolkit";
+import { custom, required, resolve, type RulesOf, text } from "@kit/core/toolkit";
 import type { LinesHandler } from "./runner.js";
 
 /** Looks up addresses. */
@@ -17,6 +17,7 @@ export interface Visit {
 
 /** Settings of the count by day and country. */
 export interface DailyCountryOptions {
+  /** Finds the country of an address. */
   readonly locator: Locator;
   /**
    * Name of the result.
@@ -55,6 +56,17 @@ const visitOf = (line: string): Visit | undefined => {
   return { address, day: `${year}-${String(number + 1).padStart(2, "0")}-${day}` };
 };
 
+const dailyCountryRules = {
+  locator: required(
+    custom((name, locator: Locator | undefined): Locator => {
+      if (typeof locator?.country === "function") return locator;
+      throw new TypeError(`Expected \`${name}\` to have a function \`country\``);
+    }),
+  ),
+  result: text(400, "country"),
+  parse: custom((_name, parse: (line: string) => Visit | undefined) => parse, visitOf),
+} satisfies RulesOf<DailyCountryOptions>;
+
 /**
  * Counts lines by day and country into the fields `<day> <country>` of one result. An address that the locator does not know is counted as `<day>
  * unknown`, a line that cannot be read as `unreadable`: the fields add up to the number of lines.
@@ -65,10 +77,7 @@ const visitOf = (line: string): Visit | undefined => {
  * await receiver.run(dailyCountry({ locator: { country: (address) => places.get(address) } }));
  */
 export const dailyCountry = (options: DailyCountryOptions): LinesHandler => {
-  const own = optionsObject<DailyCountryOptions>("options", options, ["locator", "result", "parse"]);
-  const { locator, result = "country", parse = visitOf } = own;
-  textOption("result", result, 400);
-  if (typeof locator?.country !== "function") throw new TypeError("Expected `locator` to have a function `country`");
+  const { locator, result, parse } = resolve("options", options, dailyCountryRules);
   return async (lines, results) => {
     for (const line of lines) {
       const visit = parse(line);

@@ -2,8 +2,10 @@ import { KitError, KitKeyTypeError, type RedisLike, type Script } from "@kit/cor
 import {
   backoffMs,
   type ClientContext,
+  boolean,
   type ClientOptions,
-  clientSettings,
+  clientRules,
+  type ClientSettings,
   type CloseOptions,
   Deadline,
   isReplyError,
@@ -11,9 +13,9 @@ import {
   pause,
   reading,
   replyOf,
+  type RulesOf,
   serverError,
   settled,
-  signalOption,
 } from "@kit/core/toolkit";
 import { type LogshipKeys, logshipKeys } from "./keys.js";
 import { type LinkedSignal, linkedSignal } from "./signals.js";
@@ -28,6 +30,8 @@ export interface HubOptions extends ClientOptions {
    */
   readonly isolate?: boolean | undefined;
 }
+
+export const hubRules = { ...clientRules, isolate: boolean(true) } satisfies RulesOf<HubOptions>;
 
 /** A message on the events channel. */
 export type Hint = "data" | "space" | "file";
@@ -53,9 +57,8 @@ export class Hub {
   #isForbidden = false;
 
   /** `what`: the owner's name in errors. */
-  constructor(redis: RedisLike, name: string, { prefix, isolate = true, deadlineMs }: HubOptions, what: string) {
+  constructor(redis: RedisLike, name: string, settings: ClientSettings, what: string) {
     this.name = name;
-    const settings = clientSettings({ prefix, isolate, deadlineMs });
     this.deadlineMs = settings.deadlineMs;
     this.keys = logshipKeys(settings.prefix, name);
     this.life = new ObjectLife(redis, settings, what);
@@ -68,7 +71,7 @@ export class Hub {
   /** A signal that aborts with the caller's, and with KitClosedError at `close()`; call `unlink` afterwards. Throws after `close()`. */
   link(signal: AbortSignal | undefined): LinkedSignal {
     this.life.assertOpen();
-    return linkedSignal([signalOption("signal", signal), this.life.signal]);
+    return linkedSignal([signal, this.life.signal]);
   }
 
   /** Runs a call that `close()` ends and waits for. */

@@ -1,5 +1,5 @@
 import { KitError, type RedisLike } from "@kit/core";
-import { newToken, optionsObject } from "@kit/core/toolkit";
+import { newToken, resolve } from "@kit/core/toolkit";
 import { applyPending, deleteJob } from "./channel.js";
 import { damageOf, fencedError, isAboutContent, LogshipError, resultError } from "./errors.js";
 import {
@@ -15,7 +15,7 @@ import {
   twinOf,
 } from "./files.js";
 import { Hub } from "./hub.js";
-import { concurrencyOption, type JobOptions, type ResolvedJob, resolveJob, type RunOptions } from "./options.js";
+import { type JobOptions, jobRules, type ResolvedJob, type RunOptions, runRules } from "./options.js";
 import { Processor } from "./processor.js";
 import { fileText, formatPosition, parsePosition, readingOf } from "./reading.js";
 import { deferred, noEffects } from "./results.js";
@@ -114,8 +114,8 @@ export class LogJob extends Processor<JobEvents> {
   readonly #hub: Hub;
 
   constructor(redis: RedisLike, name: string, options: JobOptions) {
-    const resolved = resolveJob(options);
-    const hub = new Hub(redis, name, resolved.hub, "The job");
+    const resolved = resolve("options", options, jobRules);
+    const hub = new Hub(redis, name, resolved, "The job");
     super(hub, hub.keys.job);
     this.name = name;
     this.#resolved = resolved;
@@ -141,8 +141,7 @@ export class LogJob extends Processor<JobEvents> {
    * });
    */
   async run(handler: LinesHandler, options: RunOptions = {}): Promise<RunSummary> {
-    const { signal, concurrency } = optionsObject<RunOptions>("options", options, ["signal", "concurrency"]);
-    const count = concurrencyOption(concurrency);
+    const { signal, concurrency: count } = resolve("options", options, runRules);
     const facts = (): object => ({ job: this.name });
     return await this.#hub.task("logship.run", facts, signal, (link) => this.#run(handler, count, link));
   }
@@ -317,7 +316,7 @@ export class LogJob extends Processor<JobEvents> {
       const { offset: from } = parsePosition(claimed.formerPosition);
       former.push({ file, content: claimed.former, from, to: Math.max(from, Number.parseInt(stamp, 10)) });
     }
-    const { leaseMs, lines: lineOptions, takesLast } = this.#resolved;
+    const { leaseMs, lastLine } = this.#resolved;
     const { controller, signal, unlink } = linkedSignal([outer]);
     /** A commit. Without operands it only renews the claim; with a lease of 0 it ends the claim. */
     const send = async (lease: number, operands?: CommitOperands): Promise<void> => {
@@ -352,8 +351,8 @@ export class LogJob extends Processor<JobEvents> {
       const reading = readingOf(
         fileText(opened, position, file.name),
         position,
-        lineOptions,
-        takesLast ? "line" : "none",
+        this.#resolved,
+        lastLine === "take" ? "line" : "none",
       );
       const context = { file: file.name, signal };
       const padded = (padding: Padding): void => this.emit("padding", { file: file.name, ...padding });

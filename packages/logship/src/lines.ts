@@ -1,5 +1,5 @@
 import { isUtf8 } from "node:buffer";
-import { choiceOption, integerOption, optionsObject } from "@kit/core/toolkit";
+import { choice, integer, resolve, type Resolved, type RulesOf } from "@kit/core/toolkit";
 import { crcOf } from "./crc.js";
 import { LineError } from "./errors.js";
 
@@ -26,24 +26,13 @@ export interface LineOptions {
   readonly onInvalidText?: "replace" | "error" | "skip" | undefined;
 }
 
-export const lineNames: readonly string[] = ["maxLineBytes", "onLongLine", "onInvalidText"];
+export const lineRules = {
+  maxLineBytes: integer(16, 268_435_456, 1_048_576),
+  onLongLine: choice(["error", "split", "truncate", "skip"], "error"),
+  onInvalidText: choice(["replace", "error", "skip"], "replace"),
+} satisfies RulesOf<LineOptions>;
 
-/** Checked, with every default filled in. */
-export interface ResolvedLines {
-  readonly maxLineBytes: number;
-  readonly onLongLine: "error" | "split" | "truncate" | "skip";
-  readonly onInvalidText: "replace" | "error" | "skip";
-}
-
-/** @throws {TypeError | RangeError} an option is not what it should be. */
-export const resolveLines = (options: LineOptions): ResolvedLines => {
-  const { maxLineBytes = 1_048_576, onLongLine = "error", onInvalidText = "replace" } = options;
-  return {
-    maxLineBytes: integerOption("maxLineBytes", maxLineBytes, 16, 268_435_456),
-    onLongLine: choiceOption("onLongLine", onLongLine, ["error", "split", "truncate", "skip"]),
-    onInvalidText: choiceOption("onInvalidText", onInvalidText, ["replace", "error", "skip"]),
-  };
-};
+export type ResolvedLines = Resolved<typeof lineRules>;
 
 const [lineFeed, carriageReturn] = [10, 13];
 const noBytes: Buffer = Buffer.alloc(0);
@@ -123,7 +112,7 @@ export async function* readLines(
   blocks: AsyncIterable<Uint8Array>,
   options: LineOptions = {},
 ): AsyncGenerator<LineBatch, void, undefined> {
-  const cutter = new LineCutter(resolveLines(optionsObject<LineOptions>("options", options, lineNames)), 0);
+  const cutter = new LineCutter(resolve("options", options, lineRules), 0);
   for await (const block of blocks) yield* cutter.cut(Buffer.from(block.buffer, block.byteOffset, block.byteLength));
   yield* cutter.end("all");
 }

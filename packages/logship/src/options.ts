@@ -1,16 +1,31 @@
 import {
-  booleanOption,
-  choiceOption,
-  clientOptionNames,
-  integerOption,
-  optionsObject,
-  textOption,
+  boolean,
+  choice,
+  custom,
+  integer,
+  required,
+  resolve,
+  type Resolved,
+  type Rule,
+  type RulesOf,
+  signal,
+  text,
 } from "@kit/core/toolkit";
 import type { FileOrder } from "./files.js";
-import type { HubOptions } from "./hub.js";
+import { type HubOptions, hubRules } from "./hub.js";
 import { nameOption } from "./keys.js";
-import { lineNames, type LineOptions, resolveLines, type ResolvedLines } from "./lines.js";
-import { flushNames, type FlushOptions, resolveFlush, type ResolvedFlush } from "./runner.js";
+import { type LineOptions, lineRules } from "./lines.js";
+import { type FlushOptions, flushRules } from "./runner.js";
+
+/** A consumer's name as keys and records have it: without spaces. */
+export const consumerName = (name: string): string => encodeURIComponent(nameOption("consumer", name, 200));
+
+export const regExp: Rule<RegExp | undefined, RegExp> = custom((name, value) => {
+  if (value instanceof RegExp) return value;
+  throw new TypeError(`Expected \`${name}\` to be a RegExp`);
+});
+
+const orders = choice(["natural", "mtime"], "natural");
 
 /**
  * The handling of a file that cannot be read: `error` ends the run. The others emit `damaged` and continue with the next file: `skip` counts the rest
@@ -41,6 +56,15 @@ export interface DirectoryOptions {
   readonly dereference?: boolean | undefined;
 }
 
+export const directoryRules = {
+  match: regExp,
+  order: custom(
+    (name, order: FileOrder) => (typeof order === "function" ? order : orders.check(name, order)),
+    "natural",
+  ),
+  dereference: boolean(false),
+} satisfies RulesOf<DirectoryOptions>;
+
 /** Settings of a job. */
 export interface JobOptions extends HubOptions, DirectoryOptions, LineOptions, FlushOptions {
   /** The directory whose files are processed, without its subdirectories. */
@@ -66,59 +90,18 @@ export interface JobOptions extends HubOptions, DirectoryOptions, LineOptions, F
   readonly onBadData?: "error" | "skip" | undefined;
 }
 
-/** The options of these names, with every default filled in. */
-type Resolved<Options, Name extends keyof Options> = { readonly [Own in Name]-?: Exclude<Options[Own], undefined> };
+export const jobRules = {
+  ...hubRules,
+  ...directoryRules,
+  ...lineRules,
+  ...flushRules,
+  directory: required(text(4_096)),
+  leaseMs: integer(100, 86_400_000, 10_000),
+  lastLine: choice(["take", "leave"], "take"),
+  onBadData: choice(["error", "skip"], "error"),
+} satisfies RulesOf<JobOptions>;
 
-/** The options that jobs and receivers share, checked. */
-interface ResolvedReading extends ResolvedFlush {
-  readonly hub: HubOptions;
-  readonly lines: ResolvedLines;
-}
-
-/** The options of a job, checked. */
-export interface ResolvedJob
-  extends ResolvedReading, Resolved<JobOptions, "directory" | "order" | "dereference" | "leaseMs" | "onBadData"> {
-  readonly match: RegExp | undefined;
-  readonly takesLast: boolean;
-}
-
-export const directoryNames: readonly string[] = ["match", "order", "dereference"];
-
-/** @throws {TypeError} it is given and is no RegExp. */
-export const regExpOption = (name: string, value: unknown): RegExp | undefined => {
-  if (value === undefined || value instanceof RegExp) return value;
-  throw new TypeError(`Expected \`${name}\` to be a RegExp`);
-};
-
-/** @throws {TypeError} an option is not what it should be. */
-export const resolveDirectory = ({
-  match,
-  order = "natural",
-  dereference = false,
-}: DirectoryOptions): { match: RegExp | undefined; order: FileOrder; dereference: boolean } => ({
-  match: regExpOption("match", match),
-  order: typeof order === "function" ? order : choiceOption("order", order, ["natural", "mtime"]),
-  dereference: booleanOption("dereference", dereference),
-});
-
-/** @throws {TypeError | RangeError} an option is not what it should be. */
-export const resolveJob = (options: JobOptions): ResolvedJob => {
-  const own = optionsObject<JobOptions>("options", options, [
-    ...[...clientOptionNames, ...directoryNames, ...lineNames, ...flushNames],
-    ...["directory", "leaseMs", "lastLine", "onBadData"],
-  ]);
-  const { directory, leaseMs = 10_000, lastLine = "take", onBadData = "error" } = own;
-  return {
-    hub: own,
-    lines: resolveLines(own),
-    ...resolveFlush(own),
-    ...resolveDirectory(own),
-    directory: textOption("directory", directory, 4_096),
-    leaseMs: integerOption("leaseMs", leaseMs, 100, 86_400_000),
-    takesLast: choiceOption("lastLine", lastLine, ["take", "leave"]) === "take",
-    onBadData: choiceOption("onBadData", onBadData, ["error", "skip"]),
-  };
-};
+export type ResolvedJob = Resolved<typeof jobRules>;
 
 /** Settings of a run. */
 export interface RunOptions {
@@ -132,8 +115,7 @@ export interface RunOptions {
   readonly concurrency?: number | undefined;
 }
 
-/** @throws {TypeError | RangeError} an option is not what it should be. */
-export const concurrencyOption = (concurrency = 1): number => integerOption("concurrency", concurrency, 1, 1_000);
+export const runRules = { signal, concurrency: integer(1, 1_000, 1) } satisfies RulesOf<RunOptions>;
 
 /** Settings of a shipper. */
 export interface ShipperOptions extends HubOptions {
@@ -141,7 +123,7 @@ export interface ShipperOptions extends HubOptions {
    * The limit of memory in Redis for the chunks of the channel, in bytes: for those that some consumer still needs and those under way. The first
    * shipper of the channel sets it; a later one with another number gets a `mismatch` event. `setLimit()` changes it. At least two chunks.
    *
-   * @default 268435456
+   * @default 256 MiB (268435456)
    */
   readonly limitBytes?: number | undefined;
   /**
@@ -205,47 +187,33 @@ export interface ShipperOptions extends HubOptions {
   readonly onBadData?: "error" | "setAside" | undefined;
 }
 
-/** The options of a shipper, checked. */
-export interface ResolvedShipper extends Resolved<
-  ShipperOptions,
-  Exclude<keyof ShipperOptions, keyof HubOptions | "dropSilentMs">
-> {
-  readonly hub: HubOptions;
+export const shipperRules = {
+  ...hubRules,
+  limitBytes: integer(4_096),
+  codec: choice(["gzip", "none"], "gzip"),
+  gzipLevel: integer(1, 9, 1),
+  chunkBytes: integer(1_024, 8_388_608, 131_060),
+  maxInFlight: integer(1, 256, 16),
+  leaseMs: integer(100, 3_600_000, 30_000),
+  flushMs: integer(1, 3_600_000, 500),
+  consumers: custom((name, consumers: readonly string[]) => {
+    if (!Array.isArray(consumers)) throw new TypeError(`Expected \`${name}\` to be an array of names`);
+    return consumers.map(consumerName);
+  }, []),
+  dropSilentMs: integer(20_000, 31_536_000_000),
+  onBadData: choice(["error", "setAside"], "error"),
+} satisfies RulesOf<ShipperOptions>;
+
+export interface ResolvedShipper extends Omit<Resolved<typeof shipperRules>, "limitBytes"> {
+  readonly limitBytes: number;
   /** Whether the caller has named a limit. */
   readonly hasLimit: boolean;
-  readonly dropSilentMs: number | undefined;
 }
-
-/** A consumer's name as keys and records have it: without spaces. */
-export const consumerName = (name: string): string => encodeURIComponent(nameOption("consumer", name, 200));
-
-export const limitOption = (limitBytes: number): number => integerOption("limitBytes", limitBytes, 4_096);
 
 /** @throws {TypeError | RangeError} an option is not what it should be. */
 export const resolveShipper = (options: ShipperOptions): ResolvedShipper => {
-  const own = optionsObject<ShipperOptions>("options", options, [
-    ...clientOptionNames,
-    ...["limitBytes", "codec", "gzipLevel", "chunkBytes", "maxInFlight", "leaseMs", "flushMs"],
-    ...["consumers", "dropSilentMs", "onBadData"],
-  ]);
-  const { limitBytes = 268_435_456, codec = "gzip", gzipLevel = 1, chunkBytes = 131_060 } = own;
-  const { maxInFlight = 16, leaseMs = 30_000, flushMs = 500, consumers = [], dropSilentMs, onBadData = "error" } = own;
-  if (!Array.isArray(consumers)) throw new TypeError("Expected `consumers` to be an array of names");
-  return {
-    hub: own,
-    limitBytes: limitOption(limitBytes),
-    hasLimit: own.limitBytes !== undefined,
-    codec: choiceOption("codec", codec, ["gzip", "none"]),
-    gzipLevel: integerOption("gzipLevel", gzipLevel, 1, 9),
-    chunkBytes: integerOption("chunkBytes", chunkBytes, 1_024, 8_388_608),
-    maxInFlight: integerOption("maxInFlight", maxInFlight, 1, 256),
-    leaseMs: integerOption("leaseMs", leaseMs, 100, 3_600_000),
-    flushMs: integerOption("flushMs", flushMs, 1, 3_600_000),
-    consumers: consumers.map(consumerName),
-    dropSilentMs:
-      dropSilentMs === undefined ? undefined : integerOption("dropSilentMs", dropSilentMs, 20_000, 31_536_000_000),
-    onBadData: choiceOption("onBadData", onBadData, ["error", "setAside"]),
-  };
+  const own = resolve("options", options, shipperRules);
+  return { ...own, limitBytes: own.limitBytes ?? 268_435_456, hasLimit: own.limitBytes !== undefined };
 };
 
 /** Settings of a receiver. */
@@ -266,7 +234,7 @@ export interface ReceiverOptions extends HubOptions, LineOptions, FlushOptions {
   /**
    * Bytes that are fetched ahead of the reader; for framed chunks bytes of text.
    *
-   * @default 2097152 of framed chunks, 1048576 of others: more only fills the processor's caches
+   * @default for framed chunks 2097152, for others 1048576: more only fills the processor's caches
    */
   readonly prefetchBytes?: number | undefined;
   /**
@@ -279,28 +247,14 @@ export interface ReceiverOptions extends HubOptions, LineOptions, FlushOptions {
   readonly onBadData?: BadDataPolicy | undefined;
 }
 
-/** The options of a receiver, checked. */
-export interface ResolvedReceiver
-  extends ResolvedReading, Resolved<ReceiverOptions, "consumer" | "from" | "onBadData"> {
-  readonly prefetchBytes: number | undefined;
-}
+export const receiverRules = {
+  ...hubRules,
+  ...lineRules,
+  ...flushRules,
+  consumer: required({ ...text(200), check: (_name: string, consumer: string) => consumerName(consumer) }),
+  from: choice(["start", "oldest", "now"], "start"),
+  prefetchBytes: integer(1),
+  onBadData: choice(["error", "skip", "setAside"], "error"),
+} satisfies RulesOf<ReceiverOptions>;
 
-/** @throws {TypeError | RangeError} an option is not what it should be. */
-export const resolveReceiver = (options: ReceiverOptions): ResolvedReceiver => {
-  const own = optionsObject<ReceiverOptions>("options", options, [
-    ...clientOptionNames,
-    ...lineNames,
-    ...flushNames,
-    ...["consumer", "from", "prefetchBytes", "onBadData"],
-  ]);
-  const { consumer, from = "start", prefetchBytes, onBadData = "error" } = own;
-  return {
-    hub: own,
-    lines: resolveLines(own),
-    ...resolveFlush(own),
-    consumer: consumerName(consumer),
-    from: choiceOption("from", from, ["start", "oldest", "now"]),
-    prefetchBytes: prefetchBytes === undefined ? undefined : integerOption("prefetchBytes", prefetchBytes, 1),
-    onBadData: choiceOption("onBadData", onBadData, ["error", "skip", "setAside"]),
-  };
-};
+export type ResolvedReceiver = Resolved<typeof receiverRules>;

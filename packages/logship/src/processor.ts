@@ -1,4 +1,4 @@
-import { type CloseOptions, optionsObject, TypedEmitter, watchEviction } from "@kit/core/toolkit";
+import { type CloseOptions, resolve, type RulesOf, signal, TypedEmitter, watchEviction } from "@kit/core/toolkit";
 import type { Hub } from "./hub.js";
 import * as scripts from "./scripts/index.js";
 
@@ -31,6 +31,8 @@ export interface ForwardOptions {
   /** Ends the call: sums that the sink does not have stay in Redis. */
   readonly signal?: AbortSignal | undefined;
 }
+
+export const forwardRules = { signal } satisfies RulesOf<ForwardOptions>;
 
 /** A job, shipper or receiver. */
 export class LogObject<Events extends Record<keyof Events, readonly unknown[]>> extends TypedEmitter<Events> {
@@ -90,7 +92,7 @@ export class Processor<Events extends Record<keyof Events, readonly unknown[]>> 
    * @throws what the sink throws: its sums come again in the next call.
    */
   async forward(name: string, sink: CounterSink, options: ForwardOptions = {}): Promise<number> {
-    const { signal: given } = optionsObject<ForwardOptions>("options", options, ["signal"]);
+    const { signal: given } = resolve("options", options, forwardRules);
     const hub = this.#hub;
     const source = this.resultKey(name);
     const keys = { owner: this.#owner, source, sending: hub.keys.sending(...this.#scope, name) };

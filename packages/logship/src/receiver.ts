@@ -1,25 +1,20 @@
 import { KitClosedError, type KitError, type RedisLike } from "@kit/core";
 import {
   asKitError,
-  choiceOption,
+  choice,
   type MetricSample,
   newToken,
   onAbort,
-  optionsObject,
-  signalOption,
+  resolve,
+  type RulesOf,
+  signal,
 } from "@kit/core/toolkit";
 import { applyPending, freeChunks, metricsOf, statusOf } from "./channel.js";
 import { Download, type DownloadSource } from "./download.js";
 import { damageOf, fencedError, isAboutContent, LogshipError, resetError, resultError, RolledBack } from "./errors.js";
 import { Hub } from "./hub.js";
 import type { RunSummary } from "./job.js";
-import {
-  concurrencyOption,
-  type ReceiverOptions,
-  resolveReceiver,
-  type ResolvedReceiver,
-  type RunOptions,
-} from "./options.js";
+import { type ReceiverOptions, receiverRules, type ResolvedReceiver, type RunOptions, runRules } from "./options.js";
 import { Processor } from "./processor.js";
 import { formatPosition } from "./reading.js";
 import { ReceivedFile } from "./received.js";
@@ -74,8 +69,8 @@ export interface FilesOptions {
 /** Settings of a run over a channel. */
 export interface ReceiveOptions extends RunOptions, Pick<FilesOptions, "until"> {}
 
-const untilOption = (until: FilesOptions["until"] = "closed"): "closed" | "empty" =>
-  choiceOption("until", until, ["closed", "empty"]);
+export const filesRules = { signal, until: choice(["closed", "empty"], "closed") } satisfies RulesOf<FilesOptions>;
+export const receiveRules = { ...runRules, until: filesRules.until } satisfies RulesOf<ReceiveOptions>;
 
 type Session = Extract<Joined, { state: "joined" }>;
 
@@ -117,8 +112,8 @@ export class Receiver extends Processor<ReceiverEvents> {
   #unlink: () => void = () => undefined;
 
   constructor(redis: RedisLike, channel: string, options: ReceiverOptions) {
-    const resolved = resolveReceiver(options);
-    const hub = new Hub(redis, channel, resolved.hub, "The receiver");
+    const resolved = resolve("options", options, receiverRules);
+    const hub = new Hub(redis, channel, resolved, "The receiver");
     super(hub, hub.keys.channel, options.consumer);
     this.channel = channel;
     this.#resolved = resolved;
@@ -144,14 +139,13 @@ export class Receiver extends Processor<ReceiverEvents> {
    * await receiver.run((lines, results) => { results.increment("total", "lines", lines.length); });
    */
   async run(handler: LinesHandler, options: ReceiveOptions = {}): Promise<RunSummary> {
-    const own = optionsObject<ReceiveOptions>("options", options, ["signal", "concurrency", "until"]);
-    const count = concurrencyOption(own.concurrency);
+    const own = resolve("options", options, receiveRules);
     const facts = (): object => ({ channel: this.channel });
     return await this.#hub.task("logship.receive", facts, own.signal, async ({ controller }) => {
       const summary = { files: 0, lines: 0 };
       const visit = new Visit(controller);
-      const seen = this.#seen(untilOption(own.until), visit);
-      await together(count, controller, async () => {
+      const seen = this.#seen(own.until, visit);
+      await together(own.concurrency, controller, async () => {
         for await (const file of shared(seen)) await this.#process(file, handler, visit, summary);
       });
       return summary;
@@ -170,14 +164,13 @@ export class Receiver extends Processor<ReceiverEvents> {
    * }
    */
   async *files(options: FilesOptions = {}): AsyncGenerator<ReceivedFile, void, undefined> {
-    const own = optionsObject<FilesOptions>("options", options, ["signal", "until"]);
-    const callers = signalOption("signal", own.signal);
+    const { signal: callers, until } = resolve("options", options, filesRules);
     const { controller, unlink } = this.#hub.link(undefined);
     const leave = onAbort(callers, () => controller.abort(callers?.reason));
     let why: unknown = new KitClosedError("The iteration");
     try {
       const visit = new Visit(controller, callers);
-      for await (const seen of this.#seen(untilOption(own.until), visit)) yield this.#received(seen, visit);
+      for await (const seen of this.#seen(until, visit)) yield this.#received(seen, visit);
       why = undefined;
     } catch (error) {
       why = error;
@@ -301,7 +294,7 @@ export class Receiver extends Processor<ReceiverEvents> {
     const download = this.#downloadOf(seen, visit);
     const file = new ReceivedFile(
       download,
-      this.#resolved.lines,
+      this.#resolved,
       (operands, chunk, place) => this.#advance(download.file, operands, { chunk, place }, visit),
       () => this.#applyPending(visit.signal),
     );

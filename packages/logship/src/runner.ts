@@ -1,4 +1,4 @@
-import { integerOption } from "@kit/core/toolkit";
+import { integer, type Resolved, type RulesOf } from "@kit/core/toolkit";
 import type { LineBatch } from "./lines.js";
 import type { Position, Reading } from "./reading.js";
 import { mostFields, Results, type Stored } from "./results.js";
@@ -25,32 +25,33 @@ export type LinesHandler = (lines: readonly string[], results: Results, context:
  * most four times as many further lines are handled.
  */
 export interface FlushOptions {
-  /** @default 10000 */
+  /**
+   * So many lines.
+   *
+   * @default 10000
+   */
   readonly flushLines?: number | undefined;
-  /** Text bytes. @default 16777216 */
+  /**
+   * So many bytes of text.
+   *
+   * @default 16777216 (16 MiB)
+   */
   readonly flushBytes?: number | undefined;
-  /** @default 1000 */
+  /**
+   * So many milliseconds.
+   *
+   * @default 1000
+   */
   readonly flushMs?: number | undefined;
 }
 
-export const flushNames: readonly string[] = ["flushLines", "flushBytes", "flushMs"];
+export const flushRules = {
+  flushLines: integer(1, undefined, 10_000),
+  flushBytes: integer(1, undefined, 16_777_216),
+  flushMs: integer(1, 3_600_000, 1_000),
+} satisfies RulesOf<FlushOptions>;
 
-/** Checked, with every default filled in. */
-export interface ResolvedFlush {
-  readonly flushLines: number;
-  readonly flushBytes: number;
-  readonly flushMs: number;
-}
-
-/** @throws {TypeError | RangeError} an option is not what it should be. */
-export const resolveFlush = (options: FlushOptions): ResolvedFlush => {
-  const { flushLines = 10_000, flushBytes = 16_777_216, flushMs = 1_000 } = options;
-  return {
-    flushLines: integerOption("flushLines", flushLines, 1),
-    flushBytes: integerOption("flushBytes", flushBytes, 1),
-    flushMs: integerOption("flushMs", flushMs, 1, 3_600_000),
-  };
-};
+export type ResolvedFlush = Resolved<typeof flushRules>;
 
 /** Zero bytes that were dropped before lines. */
 export interface Padding {

@@ -3,13 +3,16 @@ import { basename } from "node:path";
 import { Duplex, Writable } from "node:stream";
 import type { KitError, RedisLike } from "@kit/core";
 import {
-  booleanOption,
+  boolean,
+  integer,
   integerOption,
   type MetricSample,
   newToken,
   onAbort,
-  optionsObject,
-  signalOption,
+  resolve,
+  type RulesOf,
+  signal as signalRule,
+  text,
   textOption,
 } from "@kit/core/toolkit";
 import { deleteChannel, dropConsumer, epochOf, metricsOf, statusOf } from "./channel.js";
@@ -23,14 +26,13 @@ import { readGzip } from "./gzip.js";
 import { Hub } from "./hub.js";
 import {
   consumerName,
-  directoryNames,
+  directoryRules,
   type DirectoryOptions,
-  resolveDirectory,
-  limitOption,
-  regExpOption,
+  regExp,
   type ShipperOptions,
   type ResolvedShipper,
   resolveShipper,
+  shipperRules,
 } from "./options.js";
 import { LogObject } from "./processor.js";
 import { type ChannelStatus, type Codec, type Opened } from "./scripts/index.js";
@@ -120,8 +122,22 @@ export interface ShipOptions {
   readonly signal?: AbortSignal | undefined;
 }
 
+export const shipRules = {
+  name: text(4_096),
+  id: text(1_024),
+  passThrough: boolean(false),
+  signal: signalRule,
+} satisfies RulesOf<ShipOptions>;
+export const sendRules = { id: shipRules.id, signal: signalRule };
+
 /** Settings of shipping a directory. */
 export interface ShipDirectoryOptions extends DirectoryOptions, Pick<ShipOptions, "passThrough" | "signal"> {}
+
+export const shipDirectoryRules = {
+  ...directoryRules,
+  passThrough: shipRules.passThrough,
+  signal: signalRule,
+} satisfies RulesOf<ShipDirectoryOptions>;
 
 /** Settings of following a log. */
 export interface FollowOptions {
@@ -149,6 +165,13 @@ export interface FollowOptions {
   readonly signal?: AbortSignal | undefined;
 }
 
+export const followRules = {
+  rotated: regExp,
+  quietMs: integer(0, 3_600_000, 2_000),
+  dereference: boolean(false),
+  signal: signalRule,
+} satisfies RulesOf<FollowOptions>;
+
 /** Any source of bytes, or of text, which is sent as UTF-8: a Node or web stream, a generator. */
 export type ByteSource = AsyncIterable<Uint8Array | string> | ReadableStream<Uint8Array | string>;
 
@@ -169,8 +192,6 @@ interface Source {
   readonly at?: () => number;
 }
 
-const shipNames = ["name", "id", "passThrough", "signal"];
-
 /** Puts files into a channel; see {@link createShipper}. */
 export class Shipper extends LogObject<ShipperEvents> {
   readonly channel: string;
@@ -180,7 +201,7 @@ export class Shipper extends LogObject<ShipperEvents> {
 
   constructor(redis: RedisLike, channel: string, options: ShipperOptions = {}) {
     const resolved = resolveShipper(options);
-    const hub = new Hub(redis, channel, resolved.hub, "The shipper");
+    const hub = new Hub(redis, channel, resolved, "The shipper");
     super(hub);
     this.channel = channel;
     this.#resolved = resolved;
@@ -200,15 +221,7 @@ export class Shipper extends LogObject<ShipperEvents> {
    * @throws the error of the file system; `signal.reason` if `signal` aborts.
    */
   async add(path: string, options: ShipOptions = {}): Promise<ShippedFile> {
-    const {
-      name = basename(path),
-      id,
-      passThrough = false,
-      signal,
-    } = optionsObject<ShipOptions>("options", options, shipNames);
-    textOption("name", name, 4_096);
-    if (id !== undefined) textOption("id", id, 1_024);
-    signalOption("signal", signal);
+    const { name = basename(path), id, passThrough, signal } = resolve("options", options, shipRules);
     const file = await localFile(path, name);
     const opened = await OpenFile.open(file);
     if (!opened) throw Object.assign(new Error(`ENOENT: no such file, ${path}`), { code: "ENOENT" });
@@ -232,10 +245,8 @@ export class Shipper extends LogObject<ShipperEvents> {
    * file that cannot be shipped is reported by a `damaged` event, and the others are shipped.
    */
   async addDirectory(directory: string, options: ShipDirectoryOptions = {}): Promise<ShippedFile[]> {
-    const own = optionsObject<ShipDirectoryOptions>("options", options, [...directoryNames, "passThrough", "signal"]);
-    const { match, order, dereference } = resolveDirectory(own);
+    const { match, order, dereference, passThrough, signal } = resolve("options", options, shipDirectoryRules);
     const onSkipped = dereference ? undefined : (link: SkippedLink): void => this.emit("skipped", link);
-    const { passThrough, signal } = own;
     const shipped: ShippedFile[] = [];
     for (const { path, name } of await listFiles(directory, match, order, onSkipped))
       try {
@@ -259,14 +270,14 @@ export class Shipper extends LogObject<ShipperEvents> {
     source: ByteSource,
     options: Omit<ShipOptions, "name" | "passThrough"> = {},
   ): Promise<ShippedFile> {
-    const { id, signal } = optionsObject<ShipOptions>("options", options, ["id", "signal"]);
+    const { id, signal } = resolve("options", options, sendRules);
     textOption("name", name, 4_096);
     if (typeof (source as Partial<AsyncIterable<unknown>> | undefined)?.[Symbol.asyncIterator] !== "function")
       throw new TypeError("Expected `source` to be a stream");
     const read = (): AsyncIterable<Uint8Array | string> => source as AsyncIterable<Uint8Array | string>;
     const { codec } = this.#resolved;
     const stream: Source = {
-      id: id === undefined ? newToken() : textOption("id", id, 1_024),
+      id: id ?? newToken(),
       name,
       codec,
       totalBytes: undefined,
@@ -274,7 +285,7 @@ export class Shipper extends LogObject<ShipperEvents> {
       isRepeatable: false,
       isNameless: id === undefined,
     };
-    return await this.#ship(name, signalOption("signal", signal), () => stream);
+    return await this.#ship(name, signal, () => stream);
   }
 
   /**
@@ -286,8 +297,7 @@ export class Shipper extends LogObject<ShipperEvents> {
    * @throws as `add`, but no file at `path` is waited for.
    */
   async follow(path: string, options: FollowOptions = {}): Promise<never> {
-    const own = optionsObject<FollowOptions>("options", options, ["rotated", "quietMs", "dereference", "signal"]);
-    const { rotated, quietMs = 2_000, dereference = false } = own;
+    const { rotated, quietMs, dereference, signal: ended } = resolve("options", options, followRules);
     const skipped = new Set<string>();
     const onSkipped = (link: SkippedLink): void => {
       if (!skipped.has(link.file)) this.emit("skipped", link);
@@ -295,11 +305,11 @@ export class Shipper extends LogObject<ShipperEvents> {
     };
     const log = {
       path,
-      rotated: regExpOption("rotated", rotated),
-      quietMs: integerOption("quietMs", quietMs, 0, 3_600_000),
-      onSkipped: booleanOption("dereference", dereference) ? undefined : onSkipped,
+      rotated,
+      quietMs,
+      onSkipped: dereference ? undefined : onSkipped,
     };
-    const { signal, unlink } = this.#hub.link(own.signal);
+    const { signal, unlink } = this.#hub.link(ended);
     const { codec } = this.#resolved;
     let isFurther = false;
     try {
@@ -328,7 +338,7 @@ export class Shipper extends LogObject<ShipperEvents> {
 
   /** A Node stream that ships everything written to it: it has finished when the file is sealed. Options and errors are those of `send`. */
   writable(name: string, options: Omit<ShipOptions, "name" | "passThrough"> = {}): Writable {
-    const { controller, signal, unlink } = linkedSignal([signalOption("signal", options.signal)]);
+    const { controller, signal, unlink } = linkedSignal([resolve("options", { signal: options.signal }, sendRules).signal]);
     const stream = Duplex.from(async (source: AsyncIterable<Uint8Array>) => {
       await this.send(name, source, { ...options, signal });
     });
@@ -351,7 +361,7 @@ export class Shipper extends LogObject<ShipperEvents> {
   /** Changes the limit of the channel, for all shippers. A limit below the current use admits nothing until enough has been freed. */
   async setLimit(limitBytes: number): Promise<void> {
     this.#hub.life.assertOpen();
-    await this.#change(limitOption(limitBytes));
+    await this.#change(shipperRules.limitBytes.check("limitBytes", limitBytes) as number);
   }
 
   /** Closes the channel for good: no further file can be opened, and receivers end behind the last file. Open files can still be finished. */

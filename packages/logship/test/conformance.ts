@@ -1,17 +1,6 @@
 import { Readable } from "node:stream";
 import { fileURLToPath } from "node:url";
-import {
-  canary,
-  choice,
-  clientRules,
-  type Conformance,
-  conforming,
-  integer,
-  type OptionRules,
-  refusing,
-  signal,
-  text,
-} from "@tooling/vitest/conformance";
+import { canary, type Conformance, conforming } from "@tooling/vitest/conformance";
 import {
   createLogJob,
   createReceiver,
@@ -23,25 +12,18 @@ import {
   type Shipper,
   type ShipOptions,
 } from "../src/index.js";
+import { jobRules, receiverRules, runRules, shipperRules } from "../src/options.js";
+import { forwardRules } from "../src/processor.js";
+import { filesRules, receiveRules } from "../src/receiver.js";
+import { followRules, sendRules, shipDirectoryRules, shipRules } from "../src/shipper.js";
 import { countWords, name } from "./harness.js";
 
 type Client = Parameters<typeof createShipper>[0];
 
 const directory = fileURLToPath(new URL("programs", import.meta.url));
 const file = fileURLToPath(new URL("../package.json", import.meta.url));
-const concurrency = integer(1, 1_000);
-const lineRules: OptionRules = {
-  maxLineBytes: integer(16, 268_435_456),
-  onLongLine: choice("error", "split", "truncate", "skip"),
-  onInvalidText: choice("replace", "error", "skip"),
-  flushLines: integer(1),
-  flushBytes: integer(1),
-  flushMs: integer(1, 3_600_000),
-};
-const match = refusing("*.log", 1, null);
-const order = choice("natural", "mtime");
-const dereference = refusing("yes", 1, null);
-const onBadData = choice("error", "skip");
+const match = ["*.log", 1, null];
+const order = ["nonsense", 1, null];
 const sink = { apply: (): Promise<void> => Promise.resolve() };
 
 /** The channel of each receiver, so that a file can be shipped into it. */
@@ -64,36 +46,28 @@ export const conformance: Conformance = {
       what: "a shipper",
       make: (client, options) => createShipper(client, name, { isolate: false, ...options }),
       named: (client, named) => createShipper(client, named),
-      options: {
-        ...clientRules,
-        limitBytes: integer(4_096),
-        codec: choice("gzip", "none"),
-        gzipLevel: integer(1, 9),
-        chunkBytes: integer(1_024, 8_388_608),
-        maxInFlight: integer(1, 256),
-        leaseMs: integer(100, 3_600_000),
-        flushMs: integer(1, 3_600_000),
-        consumers: refusing("c", null),
-        dropSilentMs: integer(20_000, 31_536_000_000),
-      },
+      options: shipperRules,
+      refused: { consumers: ["c", null] },
       uses: sent,
       calls: {
         add: {
-          options: { name: text(4_096), id: text(1_024), signal },
+          options: shipRules,
           run: (shipper, options: ShipOptions) => shipper.add(file, options),
           trace: ["kit:logship.ship", { channel: name, file: "package.json" }],
         },
         addDirectory: {
-          options: { match, order, dereference, signal },
+          options: shipDirectoryRules,
+          refused: { match, order },
           run: (shipper, options) => shipper.addDirectory(directory, options),
         },
         send: {
-          options: { id: text(1_024), signal },
+          options: sendRules,
           run: (shipper, options) => shipper.send("a", Readable.from([`${canary}\n`]), options),
           trace: ["kit:logship.ship", { channel: name, file: "a" }],
         },
         follow: {
-          options: { rotated: match, quietMs: integer(0, 3_600_000), dereference, signal },
+          options: followRules,
+          refused: { rotated: match },
           run: (shipper, options) => shipper.follow(file, options),
           waits: true,
           persists: true,
@@ -117,15 +91,7 @@ export const conformance: Conformance = {
         return receiver;
       },
       named: (client, named) => createReceiver(client, named, { consumer: "c" }),
-      options: {
-        ...clientRules,
-        ...lineRules,
-        consumer: text(200),
-        from: choice("start", "oldest", "now"),
-        prefetchBytes: integer(1),
-        onBadData,
-      },
-      required: ["consumer"],
+      options: receiverRules,
       uses: async (receiver) => {
         await shipped(receiver);
         await receiver.run(countWords, { until: "empty" });
@@ -151,7 +117,7 @@ export const conformance: Conformance = {
       },
       calls: {
         run: {
-          options: { signal, concurrency, until: choice("closed", "empty") },
+          options: receiveRules,
           required: { until: "empty" },
           prepare: shipped,
           run: (receiver, options: ReceiveOptions) => receiver.run(countWords, options),
@@ -159,14 +125,14 @@ export const conformance: Conformance = {
           persists: true,
         },
         "run, waiting": {
-          options: { signal },
+          options: { signal: receiveRules.signal },
           prepare: shipped,
           run: (receiver, options: ReceiveOptions) => receiver.run(countWords, options),
           waits: true,
           persists: true,
         },
         files: {
-          options: { signal, until: choice("closed", "empty") },
+          options: filesRules,
           required: { until: "empty" },
           prepare: shipped,
           run: async (receiver, options) => {
@@ -181,7 +147,7 @@ export const conformance: Conformance = {
         redo: { prepare: shipped, run: (receiver) => receiver.redo(), trace: ["kit:logship.redo", { channel: name }] },
         results: { prepare: shipped, run: (receiver) => receiver.results("words") },
         forward: {
-          options: { signal },
+          options: forwardRules,
           prepare: shipped,
           run: (receiver, options) => receiver.forward("words", sink, options),
           isFinished: true,
@@ -193,29 +159,19 @@ export const conformance: Conformance = {
       what: "a job",
       make: (client, options) => createLogJob(client, name, { directory, isolate: false, ...options }),
       named: (client, named) => createLogJob(client, named, { directory }),
-      options: {
-        ...clientRules,
-        ...lineRules,
-        directory: text(4_096),
-        match,
-        dereference,
-        order,
-        leaseMs: integer(100, 86_400_000),
-        lastLine: choice("take", "leave"),
-        onBadData,
-      },
-      required: ["directory"],
+      options: jobRules,
+      refused: { match, order },
       uses: (job) => job.run(countWords),
       calls: {
         run: {
-          options: { signal, concurrency },
+          options: runRules,
           run: (job, options: RunOptions) => job.run(countWords, options),
           trace: ["kit:logship.run", { job: name }],
         },
         files: { prepare: ran, run: (job) => job.files() },
         results: { prepare: ran, run: (job) => job.results("words") },
         forward: {
-          options: { signal },
+          options: forwardRules,
           prepare: ran,
           run: (job, options) => job.forward("words", sink, options),
           isFinished: true,

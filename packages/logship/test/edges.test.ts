@@ -9,9 +9,10 @@ import { rejection } from "@tooling/vitest/helpers";
 import * as vitest from "vitest";
 import { describe, expect, it } from "vitest";
 import type { Redis } from "ioredis";
-import { resolveLines } from "../src/lines.js";
+import { defaultsOf, resolve } from "@kit/core/toolkit";
+import { lineRules } from "../src/lines.js";
 import { readingOf, Restarts, start } from "../src/reading.js";
-import { type CommitOperands, type FlushOptions, resolveFlush, runFile } from "../src/runner.js";
+import { type CommitOperands, type FlushOptions, flushRules, runFile } from "../src/runner.js";
 import { countWords, fixtureOf, logLines, textOf, wordsOf, writeLog } from "./harness.js";
 
 const redis = useRedis(vitest, { permanentKeys: ["*"] });
@@ -388,10 +389,10 @@ describe("results are committed", () => {
     const each: number[] = [];
     const never = { flushLines: 1e9, flushBytes: 1e9, flushMs: 3_600_000 };
     const run = {
-      reading: readingOf({ blocks: text(), restarts: new Restarts(true) }, start, resolveLines({}), "all"),
+      reading: readingOf({ blocks: text(), restarts: new Restarts(true) }, start, defaultsOf(lineRules), "all"),
       position: start,
       seq: 0,
-      flush: resolveFlush({ ...never, ...options }),
+      flush: resolve("options", { ...never, ...options }, flushRules),
       context: { file: "a.log", signal: new AbortController().signal },
       commit: ({ lines }: CommitOperands) => Promise.resolve(void each.push(lines)),
       padded: () => undefined,

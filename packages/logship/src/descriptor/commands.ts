@@ -2,7 +2,7 @@ import { stat } from "node:fs/promises";
 import { type CliCommand, type CommandCall, counted, type InspectCall, inTime, onAbort } from "@kit/core/toolkit";
 import { isAboutContent } from "../errors.js";
 import { createReceiver, createShipper, LogshipError, type ReceivedFile, type ShippedFile } from "../index.js";
-import { concurrencyOption } from "../options.js";
+import { runRules } from "../options.js";
 import { shared, together } from "../signals.js";
 import { bytesText, progressText } from "./progress.js";
 
@@ -129,7 +129,7 @@ export const receiveCommand: CliCommand = {
   run: async (call, channel, consumer) => {
     const { redis, prefix, signal, output, text, integer, isSet } = call;
     const from = text("from") as "start" | undefined;
-    const count = concurrencyOption(integer("concurrency"));
+    const count = runRules.concurrency.check("concurrency", integer("concurrency") ?? 1);
     // A receiver would make the channel of a mistyped name, and wait for ever.
     if (!(await consumersOf(call, channel!))) {
       const name = JSON.stringify(channel);
