@@ -1,12 +1,6 @@
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
-import {
-  assertClient,
-  type ClientOptions,
-  clientRules,
-  clientSettings,
-  closeTimeoutMs,
-} from "../src/kernel/base/options.js";
+import { assertClient, type ClientOptions, clientRules, closeTimeoutMs } from "../src/kernel/base/options.js";
 import {
   boolean,
   booleanOption,
@@ -57,9 +51,13 @@ describe("options", () => {
     [() => integerOption("n", "10", 1), TypeError, 'Expected `n` to be an integer from 1, got `"10"` (string)'],
     [() => choiceOption("c", "x", ["a", "b"]), RangeError, 'Expected `c` to be "a" or "b", got `"x"` (string)'],
     [() => choiceOption("c", 1, ["a", "b"]), TypeError, 'Expected `c` to be "a" or "b", got `1` (number)'],
-    [() => clientSettings({ isolate: 1 as never }), TypeError, "Expected `isolate` to be a boolean, got `1` (number)"],
     [
-      () => clientSettings({ deadlineMs: 86_400_001 }),
+      () => resolve("options", { isolate: 1 }, clientRules),
+      TypeError,
+      "Expected `isolate` to be a boolean, got `1` (number)",
+    ],
+    [
+      () => resolve("options", { deadlineMs: 86_400_001 }, clientRules),
       RangeError,
       "Expected `deadlineMs` to be an integer from 1 to 86400000, got `86400001` (number)",
     ],
@@ -146,7 +144,6 @@ describe("an options object", () => {
   });
 
   it("that every package has are filled in", () => {
-    expect(clientSettings({ prefix: undefined })).toEqual({ prefix: "kit", isolate: false, deadlineMs: 2_000 });
     expect([closeTimeoutMs({}), closeTimeoutMs({ timeoutMs: undefined })]).toEqual([10_000, 10_000]);
   });
 });

@@ -14,16 +14,16 @@ const libraryKiB = 15;
 const exceptionsKiB = {
   "@kit/autocomplete": 20,
   // Positions that reach other devices, and one's own messages that are never unread, also after joining again.
-  "@kit/chat": 24.25,
+  "@kit/chat": 24,
   // Connections that follow the client behind one address, and on a Cluster whose nodes come and go; outcomes that stay true
   // when a client sends again by itself, or the event loop stands still.
   "@kit/core": 17.25,
   // The life of an object and the rules of options, which each package had for itself.
   "@kit/core/toolkit": 16,
   // Reads public files with their faults: policies, counts, numeric addresses.
-  "@kit/geoip": 16,
+  "@kit/geoip": 15.75,
   // Recognises contents in another container, by comparing them: jobs and shippers each with their records; and contents that it cannot read.
-  "@kit/logship": 34,
+  "@kit/logship": 33.75,
   // Checks its server again after each lost connection; records each take, and looks for idle workers; says whether an add
   // added, also when it is repeated.
   "@kit/queue": 24.5,

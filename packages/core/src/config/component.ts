@@ -1,11 +1,13 @@
 import { type Connection, KitClosedError, KitError, type RedisLike } from "../index.js";
 import {
   backoffMs,
+  custom,
   Deadline,
-  integerOption,
+  integer,
   inTime,
   type Limit,
-  optionsObject,
+  resolve as settingsOf,
+  type RulesOf,
   traced,
   TypedEmitter,
 } from "../toolkit/index.js";
@@ -22,10 +24,10 @@ import { ComponentRefusedError } from "./errors.js";
 import {
   configSettings,
   type ReadyOptions,
-  resolveReady,
+  readyRules,
   schemaOption,
-  watchNames,
   type WatchOptions,
+  watchRules,
 } from "./options.js";
 import { type Content, type StandardSchema } from "./schema.js";
 import { Store } from "./store.js";
@@ -170,7 +172,7 @@ export class Component<Conn = Connection, Entry = ComponentEntry, Input = Entry>
    * @throws `signal.reason` if `signal` aborts first.
    */
   async ready(options: ReadyOptions = {}): Promise<void> {
-    const resolved = resolveReady(options);
+    const resolved = settingsOf("options", options, readyRules);
     await traced(
       "component.ready",
       () => ({ name: this.name }),
@@ -391,7 +393,25 @@ const kindOf = (error: unknown): string => {
   return typeof code === "string" ? `${error.name} ${code}` : error.name;
 };
 
-const componentNames = [...watchNames, "schema", "open", "check", "close", "secrets", "drainMs"];
+const functionOption = <T>(name: string, value: T): T => {
+  if (typeof value !== "function") throw new TypeError(`Expected \`${name}\` to be a function, got ${typeof value}`);
+  return value;
+};
+
+type Custom = CustomComponentOptions<unknown, unknown, unknown>;
+
+const componentRules = {
+  ...watchRules,
+  schema: custom((name, schema: NonNullable<Custom["schema"]>) => schemaOption(name, schema)),
+  open: custom((_name, open: Custom["open"]) => open),
+  check: custom((_name, check: NonNullable<Custom["check"]>) => check),
+  close: custom((_name, close: Custom["close"]) => close),
+  secrets: custom(
+    (name, secrets: NonNullable<Custom["secrets"]>) => functionOption(name, secrets),
+    (name) => process.env[name],
+  ),
+  drainMs: integer(0, 86_400_000, 10_000),
+} satisfies RulesOf<Custom>;
 
 /**
  * Follows the entry `name`, and keeps the connection that it describes. After a change the new connection is opened and checked
@@ -419,24 +439,11 @@ export function createComponent(
   name: string,
   options: ComponentOptions | CustomComponentOptions<unknown, unknown, unknown> = {},
 ): unknown {
-  const own = optionsObject<ComponentOptions | CustomComponentOptions<unknown, unknown, unknown>>(
-    "options",
-    options,
-    componentNames,
-  );
-  const {
-    prefix,
-    pollMs,
-    deadlineMs,
-    schema = entrySchema,
-    secrets = (key) => process.env[key],
-    drainMs = 10_000,
-  } = own;
-  schemaOption(schema);
-  integerOption("drainMs", drainMs, 0, 86_400_000);
+  const own = settingsOf("options", options, componentRules);
+  const { prefix, pollMs, deadlineMs, schema = entrySchema, secrets, drainMs } = own;
   const { open, check, close } = own.open ? own : standard;
-  for (const [key, value] of Object.entries({ open, close, secrets }))
-    if (typeof value !== "function") throw new TypeError(`Expected \`${key}\` to be a function, got ${typeof value}`);
+  functionOption("open", open);
+  functionOption("close", close);
   const store = new Store(redis, name, configSettings({ prefix, pollMs, deadlineMs }));
   return new Component(
     store,
@@ -465,6 +472,6 @@ export const withComponent = <Conn, Args extends readonly unknown[], Result>(
   fn: (connection: Conn, ...args: Args) => Result | Promise<Result>,
   options: ReadyOptions = {},
 ): ((...args: Args) => Promise<Result>) => {
-  const resolved = resolveReady(options);
+  const resolved = settingsOf("options", options, readyRules);
   return (...args) => component.use((connection) => fn(connection, ...args), resolved);
 };

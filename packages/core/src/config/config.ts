@@ -7,6 +7,7 @@ import {
   type Limit,
   noAnswer,
   type ObjectLife,
+  resolve,
   traced,
   TypedEmitter,
 } from "../toolkit/index.js";
@@ -16,15 +17,16 @@ import {
   type ConfigOptions,
   configSettings,
   type HistoryOptions,
-  resolveHistory,
+  historyRules,
+  askRules,
+  callSettings,
   mostHistory,
   type Question,
-  question,
   type ReadyOptions,
-  resolveReady,
+  readyRules,
   type SetOptions,
   type ResolvedWrite,
-  resolveWrite,
+  setRules,
 } from "./options.js";
 import { type Content, contentOf, jsonOf, parseJson, type StandardSchema } from "./schema.js";
 import { type ConfigVersion, type StoredEntry, versionText } from "./scripts.js";
@@ -190,7 +192,7 @@ export class Config<Value = unknown, Input = Value>
    * @throws `signal.reason` if `signal` aborts first.
    */
   async ready(options: ReadyOptions = {}): Promise<Value> {
-    const resolved = resolveReady(options);
+    const resolved = resolve("options", options, readyRules);
     await traced(
       "config.ready",
       () => ({ name: this.name }),
@@ -208,7 +210,7 @@ export class Config<Value = unknown, Input = Value>
    * @throws {KitUnavailableError | KitError} as every command.
    */
   async get(options: AskOptions = {}): Promise<Value> {
-    const resolved = question(options, this.#store.settings);
+    const resolved = callSettings(options, askRules, this.#store.settings);
     const limit = this.#limit(resolved);
     return await this.#asked("config.get", async () => {
       const entry = await this.#store.read(resolved);
@@ -231,7 +233,7 @@ export class Config<Value = unknown, Input = Value>
    * @throws {KitUnavailableError | KitError} as every command.
    */
   async set(value: Input, options: SetOptions = {}): Promise<ConfigVersion> {
-    const resolved = resolveWrite(options, this.#store.settings);
+    const resolved = callSettings(options, setRules, this.#store.settings);
     return await this.#asked("config.set", () => this.#write(value, resolved));
   }
 
@@ -241,7 +243,7 @@ export class Config<Value = unknown, Input = Value>
    * @throws {KitUnavailableError | KitError} as every command.
    */
   async history(options: HistoryOptions = {}): Promise<readonly ConfigRevision[]> {
-    const { limit, ...resolved } = resolveHistory(options, this.#store.settings);
+    const { limit, ...resolved } = callSettings(options, historyRules, this.#store.settings);
     return await this.#asked("config.history", async () => {
       const kept = await this.#store.history(limit, resolved);
       const read = await Promise.allSettled(
@@ -262,7 +264,7 @@ export class Config<Value = unknown, Input = Value>
    * @throws all that {@link set} throws.
    */
   async rollback(revision: number, options: SetOptions = {}): Promise<ConfigVersion> {
-    const resolved = resolveWrite(options, this.#store.settings);
+    const resolved = callSettings(options, setRules, this.#store.settings);
     const deadline = Deadline.in(resolved.deadlineMs);
     return await this.#asked("config.rollback", async () => {
       const kept = await this.#store.history(mostHistory, resolved);

@@ -1,10 +1,15 @@
 import {
   backoffMs,
-  booleanOption,
+  boolean,
+  custom,
   Deadline,
+  integer,
   integerOption,
-  optionsObject,
   pause,
+  required,
+  resolve,
+  type RulesOf,
+  text,
   textOption,
 } from "../toolkit/index.js";
 import { KitError, type RedisLike } from "../index.js";
@@ -13,12 +18,13 @@ import { Config, type ConfigState } from "./config.js";
 import { ConfigConflictError, ConfigInvalidError } from "./errors.js";
 import {
   type AskOptions,
-  authorOption,
+  askRules,
+  callSettings,
   configSettings,
-  question,
   type ReadyOptions,
-  watchNames,
+  setRules,
   type WatchOptions,
+  watchRules,
 } from "./options.js";
 import { contentOf, ownSchema } from "./schema.js";
 import { Store } from "./store.js";
@@ -28,6 +34,8 @@ export interface FlagDefinition {
   /** The answer while the flag is unknown: before the first read, and when the last one is more than `maxStaleMs` ago. */
   readonly whenUnknown: boolean;
 }
+
+const definitionRules = { whenUnknown: required(boolean()) } satisfies RulesOf<FlagDefinition>;
 
 /** Settings of the flags. */
 export interface FlagsOptions extends WatchOptions {
@@ -39,6 +47,11 @@ export interface FlagsOptions extends WatchOptions {
    */
   readonly maxStaleMs?: number | undefined;
 }
+
+const flagsRules = {
+  ...watchRules,
+  maxStaleMs: integer(200, undefined, Infinity),
+} satisfies RulesOf<FlagsOptions>;
 
 /** The state of a flag. */
 export interface Flag {
@@ -64,6 +77,13 @@ export interface SetFlagOptions extends AskOptions {
    */
   readonly author?: string | undefined;
 }
+
+const setFlagRules = {
+  ...askRules,
+  reason: text(500),
+  until: custom((name, until: Date | number) => integerOption(name, Number(until), 0)),
+  author: setRules.author,
+} satisfies RulesOf<SetFlagOptions>;
 
 /** Events of flags. */
 export interface FlagsEvents<Name extends string> {
@@ -118,12 +138,11 @@ export class Flags<Name extends string> extends TypedEmitter<FlagsEvents<Name>> 
   /** Made by this package only. */
   constructor(redis: RedisLike, definitions: Readonly<Record<Name, FlagDefinition>>, options: FlagsOptions) {
     super();
-    const { maxStaleMs, ...watching } = optionsObject("options", options, [...watchNames, "maxStaleMs"]);
-    this.#maxStaleMs = maxStaleMs === undefined ? Infinity : integerOption("maxStaleMs", maxStaleMs, 200);
+    const { maxStaleMs, ...watching } = resolve("options", options, flagsRules);
+    this.#maxStaleMs = maxStaleMs;
     for (const [name, definition] of Object.entries<FlagDefinition>(definitions)) {
       textOption("definitions", name, 128);
-      const { whenUnknown } = optionsObject(name, definition, ["whenUnknown"]);
-      booleanOption("whenUnknown", whenUnknown);
+      const { whenUnknown } = resolve(name, definition, definitionRules);
       this.#unknown.set(name, flagOf({ on: whenUnknown }, false));
     }
     const settings = { ...configSettings(watching), longestPollMs: this.#maxStaleMs / 2 };
@@ -183,21 +202,10 @@ export class Flags<Name extends string> extends TypedEmitter<FlagsEvents<Name>> 
    */
   async set(name: Name, on: boolean, options: SetFlagOptions = {}): Promise<void> {
     if (!this.#unknown.has(name)) this.get(name);
-    booleanOption("on", on);
-    const { reason, until, author, ...rest } = optionsObject("options", options, [
-      "reason",
-      "until",
-      "author",
-      "deadlineMs",
-      "signal",
-    ]);
-    authorOption(author);
-    const { deadlineMs, signal } = question(rest, this.#store.settings);
-    const flag = {
-      on,
-      ...(reason === undefined ? {} : { reason: textOption("reason", reason, 500) }),
-      ...(until === undefined ? {} : { until: integerOption("until", Number(until), 0) }),
-    };
+    boolean().check("on", on);
+    const settings = callSettings(options, setFlagRules, this.#store.settings);
+    const { deadlineMs, signal, author, reason, until } = settings;
+    const flag = { on, ...(reason === undefined ? {} : { reason }), ...(until === undefined ? {} : { until }) };
     const deadline = Deadline.in(deadlineMs);
     for (let attempt = 1; ; attempt++) {
       const remainingMs = Math.max(1, Math.ceil(deadline.remainingMs));

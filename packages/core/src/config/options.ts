@@ -1,7 +1,42 @@
 import { hostname } from "node:os";
-import { integerOption, optionsObject, signalOption, textOption } from "../toolkit/index.js";
+import {
+  clientRules,
+  custom,
+  defaultsOf,
+  integer,
+  matching,
+  resolve,
+  type Resolved,
+  type Rule,
+  type RulesOf,
+  signal,
+  text,
+} from "../toolkit/index.js";
 import { type ConfigVersion, versionText } from "./scripts.js";
 import type { StandardSchema } from "./schema.js";
+
+const longestMs = 86_400_000;
+/** Each write looks through the history, and meanwhile the server does nothing else. */
+export const mostHistory = 100;
+const mostHistoryBytes = 16_777_216;
+const defaultAuthor = `${hostname().slice(0, 100)}:${String(process.pid)}`;
+
+/** Written into each entry of the history, and shown on one line. */
+const line = <Default extends string | undefined = undefined>(usual?: Default): Rule<string | Default, string> =>
+  matching(text(128, usual), /^\P{C}*$/u, "to have no control characters");
+
+const versionOption = (version: ConfigVersion): string => {
+  const written = typeof version === "object" ? versionText(version) : "";
+  if (!/^\d+:\d+:\d+$/.test(written)) throw new TypeError("Expected `expected` to be a version, null or undefined");
+  return written;
+};
+
+/** @throws {TypeError} it is no Standard Schema. */
+export const schemaOption = <Schema>(name: string, schema: Schema): Schema => {
+  const standard = (schema as { "~standard"?: { validate?: unknown } } | null)?.["~standard"];
+  if (typeof standard?.validate !== "function") throw new TypeError(`Expected \`${name}\` to be a Standard Schema`);
+  return schema;
+};
 
 /** How an object follows its entry. */
 export interface WatchOptions {
@@ -25,6 +60,14 @@ export interface WatchOptions {
    */
   readonly deadlineMs?: number | undefined;
 }
+
+export const watchRules = {
+  prefix: clientRules.prefix,
+  pollMs: integer(100, longestMs, 30_000),
+  deadlineMs: clientRules.deadlineMs,
+} satisfies RulesOf<WatchOptions>;
+
+export type WatchSettings = Resolved<typeof watchRules>;
 
 /** Settings of a configuration object. */
 export interface ConfigOptions<Input = unknown, Value = Input> extends WatchOptions {
@@ -64,6 +107,18 @@ export interface ConfigOptions<Input = unknown, Value = Input> extends WatchOpti
   readonly maxBytes?: number | undefined;
 }
 
+export const configRules = {
+  ...watchRules,
+  schema: custom(schemaOption),
+  default: custom((_name, value: unknown) => value),
+  onMissing: custom((name, onMissing: "throw" | "wait") => {
+    if (onMissing === "throw" || onMissing === "wait") return onMissing;
+    throw new TypeError(`Expected \`${name}\` to be "throw" or "wait"`);
+  }, "throw"),
+  maxHistory: integer(1, mostHistory, 20),
+  maxBytes: integer(1, mostHistoryBytes, 65_536),
+} satisfies RulesOf<ConfigOptions>;
+
 /** How to wait for the first value. */
 export interface ReadyOptions {
   /**
@@ -77,6 +132,8 @@ export interface ReadyOptions {
   readonly signal?: AbortSignal | undefined;
 }
 
+export const readyRules = { waitMs: integer(0), signal } satisfies RulesOf<ReadyOptions>;
+
 /** One call to the server. */
 export interface AskOptions {
   /**
@@ -88,6 +145,12 @@ export interface AskOptions {
   /** Rejects with `signal.reason`; a write that was sent may still happen. */
   readonly signal?: AbortSignal | undefined;
 }
+
+/** `deadlineMs`: by default the object's own. */
+export const askRules = { deadlineMs: integer(1, longestMs), signal } satisfies RulesOf<AskOptions>;
+
+/** Checked; what was not given is left out. */
+export type Question = Resolved<typeof askRules> & Pick<WatchSettings, "deadlineMs">;
 
 /** One write. */
 export interface SetOptions extends AskOptions {
@@ -112,22 +175,34 @@ export interface SetOptions extends AskOptions {
   readonly op?: string | undefined;
 }
 
+export const setRules = {
+  ...askRules,
+  // As the script wants it.
+  expected: custom(
+    (_name, expected: ConfigVersion | null) => (expected === null ? "none" : versionOption(expected)),
+    "",
+  ),
+  author: line(defaultAuthor),
+  op: line(),
+} satisfies RulesOf<SetOptions>;
+
+/** A write as it goes out: checked. */
+export type ResolvedWrite = Resolved<typeof setRules> & Question;
+
 /** The part of the history to read. */
 export interface HistoryOptions extends AskOptions {
   /**
    * How many writes, at most.
    *
-   * @default all that are kept
+   * @default 100 (all that are kept)
    */
   readonly limit?: number | undefined;
 }
 
-/** Checked, with every default filled in. */
-export interface WatchSettings {
-  readonly prefix: string | undefined;
-  readonly pollMs: number;
-  readonly deadlineMs: number;
-}
+export const historyRules = {
+  ...askRules,
+  limit: integer(1, mostHistory, mostHistory),
+} satisfies RulesOf<HistoryOptions>;
 
 /** Checked, with every default filled in. */
 export interface ConfigSettings extends WatchSettings {
@@ -138,117 +213,17 @@ export interface ConfigSettings extends WatchSettings {
   readonly longestPollMs: number;
 }
 
-/** Checked; what was not given is left out. */
-export interface Question {
-  readonly deadlineMs: number;
-  readonly signal: AbortSignal | undefined;
-}
-
-export const watchNames: readonly string[] = ["prefix", "pollMs", "deadlineMs"];
-const configNames = [...watchNames, "schema", "default", "onMissing", "maxHistory", "maxBytes"];
-const askNames = ["deadlineMs", "signal"];
-
-const longestMs = 86_400_000;
-/** Each write looks through the history, and meanwhile the server does nothing else. */
-export const mostHistory = 100;
-const mostHistoryBytes = 16_777_216;
-/** Written into each entry of the history, and shown on one line. */
-const control = /\p{C}/u;
-const defaultAuthor = `${hostname().slice(0, 100)}:${String(process.pid)}`;
-
-/** @throws {TypeError | RangeError} an option is not what it should be. */
-const watchSettings = ({ prefix, pollMs = 30_000, deadlineMs = 2_000 }: WatchOptions): WatchSettings => ({
-  prefix,
-  pollMs: integerOption("pollMs", pollMs, 100, longestMs),
-  deadlineMs: integerOption("deadlineMs", deadlineMs, 1, longestMs),
-});
-
 /** @throws {TypeError | RangeError} an option is not what it should be. */
 export const configSettings = (options: ConfigOptions): ConfigSettings => {
-  const own = optionsObject("options", options, configNames);
-  const { onMissing = "throw", maxHistory = 20, maxBytes = 65_536, schema } = own;
-  if (onMissing !== "throw" && onMissing !== "wait")
-    throw new TypeError('Expected `onMissing` to be "throw" or "wait"');
-  schemaOption(schema);
-  integerOption("maxHistory", maxHistory, 1, mostHistory);
-  integerOption("maxBytes", maxBytes, 1, mostHistoryBytes);
-  if (maxHistory * maxBytes > mostHistoryBytes)
+  const { onMissing, ...own } = resolve("options", options, configRules);
+  if (own.maxHistory * own.maxBytes > mostHistoryBytes)
     throw new RangeError(`Expected \`maxHistory\` × \`maxBytes\` to be at most ${String(mostHistoryBytes)}`);
-  return {
-    ...watchSettings(own),
-    waitsForMissing: onMissing === "wait",
-    maxHistory,
-    maxBytes,
-    longestPollMs: Infinity,
-  };
+  return { ...own, waitsForMissing: onMissing === "wait", longestPollMs: Infinity };
 };
 
-/** @throws {TypeError} it is no Standard Schema. */
-export const schemaOption = (schema: unknown): void => {
-  if (schema === undefined) return;
-  const standard = (schema as { "~standard"?: { validate?: unknown } } | null)?.["~standard"];
-  if (typeof standard?.validate !== "function") throw new TypeError("Expected `schema` to be a Standard Schema");
-};
-
-/** @throws {TypeError | RangeError} an option is not what it should be. */
-export const resolveReady = (options: ReadyOptions): ReadyOptions => {
-  const { waitMs, signal } = optionsObject("options", options, ["waitMs", "signal"]);
-  if (waitMs !== undefined) integerOption("waitMs", waitMs, 0);
-  return { waitMs, signal: signalOption("signal", signal) };
-};
-
-/** @throws {TypeError | RangeError} an option is not what it should be. */
-export const question = (options: AskOptions, { deadlineMs: usual }: WatchSettings): Question => {
-  const { deadlineMs = usual, signal } = optionsObject("options", options, askNames);
-  return {
-    deadlineMs: integerOption("deadlineMs", deadlineMs, 1, longestMs),
-    signal: signalOption("signal", signal),
-  };
-};
-
-const lineOption = (name: string, value: string): string => {
-  textOption(name, value, 128);
-  if (control.test(value)) throw new RangeError(`Expected \`${name}\` to have no control characters`);
-  return value;
-};
-
-export const authorOption = (author: string = defaultAuthor): string => lineOption("author", author);
-
-/** A write as it goes out: checked. */
-export interface ResolvedWrite extends Question {
-  /** As the script wants it. */
-  readonly expected: string;
-  readonly author: string;
-  readonly op: string | undefined;
-}
-
-/** @throws {TypeError | RangeError} an option is not what it should be. */
-export const resolveWrite = (options: SetOptions, settings: WatchSettings): ResolvedWrite => {
-  const { expected, author, op, ...rest } = optionsObject("options", options, [
-    ...askNames,
-    "expected",
-    "author",
-    "op",
-  ]);
-  return {
-    ...question(rest, settings),
-    expected: expected === undefined ? "" : expected === null ? "none" : versionOption(expected),
-    author: authorOption(author),
-    op: op === undefined ? undefined : lineOption("op", op),
-  };
-};
-
-const versionOption = (version: ConfigVersion): string => {
-  const text = typeof version === "object" ? versionText(version) : "";
-  if (!/^\d+:\d+:\d+$/.test(text)) throw new TypeError("Expected `expected` to be a version, null or undefined");
-  return text;
-};
-
-/** @throws {TypeError | RangeError} an option is not what it should be. */
-export const resolveHistory = (
-  options: HistoryOptions,
-  settings: WatchSettings,
-): Question & { readonly limit: number } => {
-  const { limit = mostHistory, ...rest } = optionsObject("options", options, [...askNames, "limit"]);
-  return { ...question(rest, settings), limit: integerOption("limit", limit, 1, mostHistory) };
-};
+/** The settings of a call, with the object's own deadline where no other is given. */
+export const callSettings = <Table extends typeof askRules>(
+  options: { readonly [Name in keyof Table]?: unknown },
+  rules: Table,
+  { deadlineMs }: WatchSettings,
+): Resolved<Table> & Question => resolve("options", options, rules, { ...defaultsOf(rules), deadlineMs });

@@ -3,9 +3,10 @@ import {
   type Address,
   Deadline,
   type ExclusiveConnection,
-  integerOption,
+  integer,
   isReplyError,
-  optionsObject,
+  resolve,
+  type RulesOf,
   reading,
   attach,
   type ClientContext,
@@ -31,6 +32,11 @@ export interface ReplicaReadsOptions {
    */
   readonly deadlineMs?: number | undefined;
 }
+
+const replicaReadsRules = {
+  maxStaleMs: integer(1, undefined, 1_000),
+  deadlineMs: integer(1, undefined, 2_000),
+} satisfies RulesOf<ReplicaReadsOptions>;
 
 /** The result of a read. */
 export interface ReplicaRead {
@@ -69,9 +75,7 @@ export interface ReplicaReads extends Disposable {
  * near.close();
  */
 export const replicaReads = (redis: RedisLike, options: ReplicaReadsOptions = {}): ReplicaReads => {
-  const { maxStaleMs = 1_000, deadlineMs = 2_000 } = optionsObject("options", options, ["maxStaleMs", "deadlineMs"]);
-  integerOption("maxStaleMs", maxStaleMs, 1);
-  integerOption("deadlineMs", deadlineMs, 1);
+  const { maxStaleMs, deadlineMs } = resolve("options", options, replicaReadsRules);
   return new Reader(attach(redis), maxStaleMs, deadlineMs);
 };
 

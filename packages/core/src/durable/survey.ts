@@ -5,8 +5,9 @@ import {
   Deadline,
   type ExclusiveConnection,
   infoFields,
-  integerOption,
-  optionsObject,
+  integer,
+  resolve,
+  type RulesOf,
   reading,
   type ClientContext,
   withContext,
@@ -23,6 +24,8 @@ export interface ReportOptions {
    */
   readonly deadlineMs?: number | undefined;
 }
+
+const reportRules = { deadlineMs: integer(1, undefined, 2_000) } satisfies RulesOf<ReportOptions>;
 
 /** The findings about one node; or the reason why there are none. */
 export interface Seen<T> {
@@ -48,8 +51,7 @@ export const survey = async <T>(
   options: ReportOptions,
   ask: Question<T>,
 ): Promise<Seen<T>[]> => {
-  const { deadlineMs = 2_000 } = optionsObject("options", options, ["deadlineMs"]);
-  integerOption("deadlineMs", deadlineMs, 1);
+  const { deadlineMs } = resolve("options", options, reportRules);
   return await withContext(redis, (context) => new Survey(context, Deadline.in(deadlineMs), deadlineMs, ask).run());
 };
 

@@ -21,12 +21,10 @@ export {
   withCaller,
 } from "./base/errors.js";
 export { keyspace, nameIn, slotOf } from "./base/keyspace.js";
-export { clientOptionNames, clientRules, clientSettings, closeTimeoutMs } from "./base/options.js";
+export { clientRules, closeTimeoutMs } from "./base/options.js";
 export {
   boolean,
-  booleanOption,
   choice,
-  choiceOption,
   custom,
   defaultsOf,
   integer,

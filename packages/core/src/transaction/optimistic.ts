@@ -9,9 +9,10 @@ import {
   KitUnavailableError,
   KitUnknownOutcomeError,
   serverError,
-  integerOption,
-  optionsObject,
-  signalOption,
+  integer,
+  resolve,
+  type RulesOf,
+  signal as signalRule,
   type ExclusiveConnection,
   backoffMs,
   pause,
@@ -39,6 +40,11 @@ export interface OptimisticOptions {
   /** Ends the wait between two tries, with `signal.reason`. */
   readonly signal?: AbortSignal | undefined;
 }
+
+const optimisticRules = {
+  waitMs: integer(0, undefined, 5_000),
+  signal: signalRule,
+} satisfies RulesOf<OptimisticOptions>;
 
 /** The outcome of an optimistic transaction. */
 export interface OptimisticResult<T> {
@@ -87,9 +93,7 @@ export const optimistic = async <T>(
   attempt: (transaction: Transaction) => Promise<T>,
   options: OptimisticOptions = {},
 ): Promise<OptimisticResult<T>> => {
-  const { waitMs = 5_000, signal } = optionsObject("options", options, ["waitMs", "signal"]);
-  integerOption("waitMs", waitMs, 0);
-  signalOption("signal", signal);
+  const { waitMs, signal } = resolve("options", options, optimisticRules);
   const [first] = keys;
   if (first === undefined) throw new RangeError("Expected `keys` to name at least one key");
   return withContext(redis, (context) =>

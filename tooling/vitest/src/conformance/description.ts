@@ -36,8 +36,6 @@ export interface Conforming<T = never> extends Described {
   /** Makes the object, with values for the required options. `options` overrides them. */
   make(client: never, options: object): T;
   readonly options: OptionRules;
-  /** Options that have no default. */
-  readonly required?: readonly string[];
   readonly calls: Readonly<Record<string, Call<T>>>;
   /** Public methods without a call here, since they neither take options nor reach the server. */
   readonly others?: readonly string[];

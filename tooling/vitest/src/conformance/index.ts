@@ -19,21 +19,6 @@ export { isFree, type Leaser, type Leasing } from "./leasing/leasing.js";
 export { describeLeaseOptions } from "./leasing/options.js";
 export { describeLeasePollution } from "./leasing/pollution.js";
 export { canary, type Conformance, conforming } from "./description.js";
-export type { OptionRules } from "./rules.js";
-export {
-  acquireRules,
-  boolean,
-  choice,
-  clientRules,
-  integer,
-  leaseRules,
-  leaserRules,
-  milliseconds,
-  refusing,
-  signal,
-  text,
-} from "./by-hand.js";
-
 /** An object's public methods, own and inherited, without those of emitters and of closing. */
 const methodsOf = (made: object): readonly string[] => {
   const names: string[] = [];

@@ -30,7 +30,7 @@ const noObjects = [null, "fast", true, []];
 /** Options are checked by name when they are passed. Properties of `Object.prototype` are no options. */
 export const options = (fixture: Fixture, object: Conforming): void => {
   const { redis } = fixture;
-  const required = object.required ?? requiredNames(object.options);
+  const required = requiredNames(object.options);
   const makeOn = (client: unknown, given: object): Promise<Outcome> =>
     outcomeOf(() => object.make(client as never, given) as unknown);
   const make = (given: object): Promise<Outcome> => makeOn(redis.client, given);

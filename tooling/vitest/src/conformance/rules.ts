@@ -8,7 +8,6 @@ export interface OptionRule {
   readonly wanted?: string;
   readonly required?: true;
   readonly nullable?: true;
-  readonly refused?: readonly unknown[];
 }
 
 export type OptionRules = Readonly<Record<string, OptionRule>>;
@@ -59,7 +58,7 @@ const refusalsOf: Readonly<Record<string, (rule: OptionRule) => Refusals>> = {
 /** The refusals of each option of an object or a call. */
 export const refusals = ({ options = {}, refused = {} }: Described): readonly (readonly [string, Refusals])[] =>
   Object.entries(options).map(([option, rule]) => {
-    const own = refused[option] ?? rule.refused;
+    const own = refused[option];
     const found = own ? { refused: own } : refusalsOf[rule.kind]?.(rule);
     if (!found) throw new Error(`The rule of \`${option}\` has no data: name values in \`refused\` of its description`);
     return [option, rule.nullable ? { ...found, refused: found.refused.filter((value) => value !== null) } : found];

@@ -65,14 +65,3 @@ export const assertClient = (name: string, value: unknown): void => {
   if (typeof client?.call !== "function" || typeof client.duplicate !== "function" || typeof client.on !== "function")
     throw wrong(name, "an ioredis Redis or Cluster", value);
 };
-
-/** The names of {@link ClientOptions}, for `optionsObject`. */
-export const clientOptionNames: readonly string[] = Object.keys(clientRules);
-
-/**
- * The {@link ClientOptions} among checked options.
- *
- * @throws {TypeError | RangeError} an option is not what it should be.
- */
-export const clientSettings = ({ prefix, isolate, deadlineMs }: ClientOptions): ClientSettings =>
-  resolve("options", { prefix, isolate, deadlineMs }, clientRules);
