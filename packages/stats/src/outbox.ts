@@ -3,8 +3,11 @@ import type { Deadline } from "@kit/core/toolkit";
 import { maxAheadMs } from "./buckets.js";
 import type { Timeline } from "./timeline.js";
 
-/** A script that takes batches of several series. Its reply: the server's milliseconds, and a text for each batch. */
-export type BatchScript = Script<readonly ["...series"], readonly ["...plan"], readonly string[]>;
+/**
+ * A script that takes batches of several series. Its reply: the server's milliseconds, and for each batch a text, or an error that
+ * concerns its series alone.
+ */
+export type BatchScript = Script<readonly ["...series"], readonly ["...plan"], readonly (string | Error)[]>;
 
 /** How the batches of one kind are sent. */
 export interface Channel {

@@ -14,6 +14,7 @@ import {
   pause,
   reading,
   traced,
+  serverError,
 } from "@kit/core/toolkit";
 import { maxAheadMs } from "./buckets.js";
 import type { ServerTime } from "./clock.js";
@@ -363,7 +364,7 @@ export class Sender implements OutboxKeeper {
     this.#events.used(series[0] ?? "");
     const script = delivery === "at-most-once" ? channel.onceOnly : channel.script;
     const sentAt = performance.now();
-    let replies: readonly string[];
+    let replies: readonly (string | Error)[];
     const deadlineMs = Math.max(1, new Deadline(dueAt).remainingMs);
     try {
       replies = await script.run(this.#context, { series }, { plan }, { deadlineMs });
@@ -384,13 +385,13 @@ export class Sender implements OutboxKeeper {
   }
 
   /** The server's verdict on one batch. */
-  #judge(batch: Batch, reply: string): KitError | undefined {
+  #judge(batch: Batch, reply: string | Error): KitError | undefined {
     const { outbox } = batch;
     // Given up by a close.
     if (batch.outcome) return undefined;
     const refusal = refusalOf(reply, outbox.id);
     if (!refusal) {
-      const result = outbox.decode(reply);
+      const result = outbox.decode(String(reply));
       outbox.counted(batch, result);
       this.#settle(batch, { result });
       return undefined;
@@ -489,8 +490,9 @@ export class Sender implements OutboxKeeper {
 
 const opOf = (writer: string, { seq }: Batch): string => `${writer}:${String(seq)}`;
 
-/** The refusal of a series in a script's reply: it is a word, while a count begins with a digit. */
-export const refusalOf = (reply: string, series: string): readonly [DropReason, KitError] | undefined => {
+/** The refusal of a series in a script's reply: it is an error or a word, while a count begins with a digit. */
+export const refusalOf = (reply: string | Error, series: string): readonly [DropReason, KitError] | undefined => {
+  if (reply instanceof Error) return ["refused", serverError(reply, `Sending of ${series}`)];
   switch (reply) {
     case "overflow":
       return ["overflow", new CounterOverflowError(series)];
@@ -498,11 +500,6 @@ export const refusalOf = (reply: string, series: string): readonly [DropReason, 
       return ["unknown", new StatsExpiredError(series)];
     case "type":
       return ["refused", new KitKeyTypeError(`A key of ${series} holds another type of data`, undefined, undefined)];
-    case "layout":
-      return [
-        "refused",
-        new KitError("KIT_LAYOUT", `The data of ${series} was written by a newer version of @kit/stats, or is damaged`),
-      ];
     default:
       return undefined;
   }

@@ -71,8 +71,9 @@ export class SeriesIndex {
     let removed = 0;
     for (let first = 0; first < gone.length; first += maxPerCall) {
       const part = gone.slice(first, first + maxPerCall);
-      const values = [0, maxListed, part.length, ...part.flat()];
-      removed += await scripts.index.run(this.#context, { index }, { values }, this.#call);
+      const listed = part.map(([series, foundAt]) => ({ series, foundAt }));
+      const args = { keepMs: 0, maxSeries: maxListed, listed };
+      removed += await scripts.index.run(this.#context, { index }, args, this.#call);
     }
     return removed;
   }
@@ -114,8 +115,8 @@ export class SeriesIndex {
     const index = indexKey(this.#context.prefix, metric);
     const all = [...ids];
     for (let first = 0; first < all.length; first += maxPerCall) {
-      const values = [keepMs, maxListed, 0, ...all.slice(first, first + maxPerCall)];
-      await scripts.index.run(this.#context, { index }, { values }, this.#call);
+      const listed = all.slice(first, first + maxPerCall).map((series) => ({ series, foundAt: "" }));
+      await scripts.index.run(this.#context, { index }, { keepMs, maxSeries: maxListed, listed }, this.#call);
     }
   }
 }

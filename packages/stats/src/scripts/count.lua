@@ -9,7 +9,7 @@
 --           its new total; of a batch that was counted before: what that batch was told
 --           "late"      validUntil has passed; nothing was added
 --           "type"      a key holds another type; nothing was added
---           "layout"    written by a newer version, or damaged; nothing was added
+--           error KIT_LAYOUT in its place: written by a newer version, or damaged; nothing was added
 --           "overflow"  the total would pass 2^53 - 1; nothing was added
 local series = KEYS
 local plan = ARGV
@@ -17,6 +17,7 @@ local plan = ARGV
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 local ledgerMs = plan[1]
+local newer = { err = 'KIT_LAYOUT newer' }
 local largest = 9007199254740991
 
 local function isOf(key, type)
@@ -25,7 +26,7 @@ local function isOf(key, type)
 end
 
 -- The refusal of a series that must not be written; nil if it may be.
-local function verdict(key, chunks, at)
+local function verdict(key, chunks, validUntil, seq, amount)
   if not isOf(series[key], 'hash') or not isOf(series[key + 1], 'string') then return 'type' end
   for chunk = key + 2, key + 1 + chunks do
     if not isOf(series[chunk], 'hash') then return 'type' end
@@ -33,47 +34,49 @@ local function verdict(key, chunks, at)
   local stored = redis.call('HMGET', series[key], 'layout', 'total')
   -- HINCRBY takes digits only, where a Lua number may also be 1.5 or 1e3.
   local total = tonumber(string.match(stored[2] or '0', '^%d+$'))
-  if not total or (stored[1] and stored[1] ~= '1') then return 'layout' end
+  if not total or (stored[1] and stored[1] ~= '1') then return newer end
   if ledgerMs ~= '0' then
     local last, told = string.match(redis.call('GET', series[key + 1]) or '', '^(%d+) (.*)$')
-    if last and tonumber(last) >= tonumber(plan[at + 2]) then return told end
+    if last and tonumber(last) >= tonumber(seq) then return told end
   end
-  if plan[at] ~= '0' and now > tonumber(plan[at]) then return 'late' end
-  if total + tonumber(plan[at + 3]) > largest then return 'overflow' end
+  if validUntil ~= '0' and now > tonumber(validUntil) then return 'late' end
+  if total + tonumber(amount) > largest then return 'overflow' end
 end
 
 local replies = { string.format('%.0f', now) }
 local key, at = 1, 2
 while series[key] do
-  local chunks = tonumber(plan[at + 5])
-  local answer = verdict(key, chunks, at)
+  local validUntil, items, seq, amount, keepMs, chunks = unpack(plan, at, at + 5)
+  local answer = verdict(key, chunks, validUntil, seq, amount)
   if not answer then
-    local total = redis.call('HINCRBY', series[key], 'total', plan[at + 3])
-    local isNew = total == tonumber(plan[at + 3])
+    local total = redis.call('HINCRBY', series[key], 'total', amount)
+    local isNew = total == tonumber(amount)
     local item = at + 6
     for chunk = key + 2, key + 1 + chunks do
+      local ending, buckets = plan[item], plan[item + 1]
       local hasNew = false
-      for bucket = item + 2, item + 2 * plan[item + 1], 2 do
+      for place = item + 2, item + 2 * buckets, 2 do
+        local bucket, added = plan[place], plan[place + 1]
         -- A bucket that holds no integer stays as it is: an error would end the script between two series of the call.
-        local sum = redis.pcall('HINCRBY', series[chunk], plan[bucket], plan[bucket + 1])
+        local sum = redis.pcall('HINCRBY', series[chunk], bucket, added)
         -- If the sum equals the added amount, the bucket is new, and perhaps the chunk, too.
-        hasNew = hasNew or sum == tonumber(plan[bucket + 1])
+        hasNew = hasNew or sum == tonumber(added)
       end
-      if hasNew then redis.call('PEXPIREAT', series[chunk], plan[item]) end
+      if hasNew then redis.call('PEXPIREAT', series[chunk], ending) end
       isNew = isNew or hasNew
-      item = item + 2 + 2 * plan[item + 1]
+      item = item + 2 + 2 * buckets
     end
     if isNew then
       redis.call('HSET', series[key], 'layout', '1')
-      redis.call('PEXPIRE', series[key], plan[at + 4])
+      redis.call('PEXPIRE', series[key], keepMs)
     end
     answer = string.format('%.0f', total)
     if ledgerMs ~= '0' then
-      redis.call('SET', series[key + 1], plan[at + 2] .. ' ' .. answer, 'PX', ledgerMs)
+      redis.call('SET', series[key + 1], seq .. ' ' .. answer, 'PX', ledgerMs)
     end
   end
   replies[#replies + 1] = answer
   key = key + 2 + chunks
-  at = at + 2 + plan[at + 1]
+  at = at + 2 + items
 end
 return replies

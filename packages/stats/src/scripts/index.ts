@@ -13,7 +13,7 @@ const batchScript = (name: string, source: string, idempotent: boolean): BatchSc
     keys: ["...series"],
     args: ["...plan"],
     idempotent,
-    reply: (raw) => (raw as unknown[]).map(String),
+    reply: (raw) => (raw as unknown[]).map((one) => (one instanceof Error ? one : String(one))),
   });
 
 const channel = (name: string, source: string, maxPlaces: number): Channel => ({
@@ -45,11 +45,11 @@ export const serverMs = (reply: unknown): number => {
 export const log: Channel = channel("stats.log", logSource, 1_000);
 
 /** Lists the series of a metric. Replies with how many were removed. */
-export const index: Script<readonly ["index"], readonly ["...values"], number> = defineScript({
+export const index = defineScript({
   name: "stats.index",
   source: indexSource,
   keys: ["index"],
-  args: ["...values"],
+  args: ["keepMs", "maxSeries", "...listed[series foundAt]"],
   idempotent: true,
   reply: Number,
 });

@@ -12,13 +12,14 @@
 --           "1"       stored, now or before
 --           "late"    validUntil has passed; nothing was stored
 --           "type"    a key holds another type; nothing was stored
---           "layout"  written by a newer version, or damaged; nothing was stored
+--           error KIT_LAYOUT in its place: written by a newer version, or damaged; nothing was stored
 local series = KEYS
 local plan = ARGV
 
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 local ledgerMs = plan[1]
+local newer = { err = 'KIT_LAYOUT newer' }
 
 local function isOf(key, type)
   local found = redis.call('TYPE', key).ok
@@ -26,27 +27,28 @@ local function isOf(key, type)
 end
 
 local function verdict(key, at)
+  local validUntil, _, seq, streams, windows = unpack(plan, at, at + 4)
   if not isOf(series[key], 'hash') or not isOf(series[key + 1], 'string') then return 'type' end
-  local window = key + 2 + plan[at + 3]
+  local window = key + 2 + streams
   for stream = key + 2, window - 1 do
     if not isOf(series[stream], 'stream') then return 'type' end
   end
-  for place = window, window + 2 * plan[at + 4] - 2, 2 do
+  for place = window, window + 2 * windows - 2, 2 do
     if not isOf(series[place], 'zset') or not isOf(series[place + 1], 'hash') then return 'type' end
   end
   local layout = redis.call('HGET', series[key], 'layout')
-  if layout and layout ~= '1' then return 'layout' end
+  if layout and layout ~= '1' then return newer end
   if ledgerMs ~= '0' then
     local last = string.match(redis.call('GET', series[key + 1]) or '', '^%d+')
-    if last and tonumber(last) >= tonumber(plan[at + 2]) then return '1' end
+    if last and tonumber(last) >= tonumber(seq) then return '1' end
   end
-  if plan[at] ~= '0' and now > tonumber(plan[at]) then return 'late' end
+  if validUntil ~= '0' and now > tonumber(validUntil) then return 'late' end
 end
 
 -- Metwally, Agrawal and El Abbadi (2005), Space-Saving: in a full list a new member takes the place of the smallest, and
 -- may have been counted as often as that was.
 local function countIn(top, seen, item, maxDistinct)
-  local fingerprint, count, first, last, sample = plan[item], plan[item + 1], plan[item + 2], plan[item + 3], plan[item + 4]
+  local fingerprint, count, first, last, sample = unpack(plan, item, item + 4)
   local mistake, replaced = '0', nil
   if redis.call('ZSCORE', top, fingerprint) then
     local stored = redis.call('HGET', seen, fingerprint) or ''
@@ -72,41 +74,44 @@ local function countIn(top, seen, item, maxDistinct)
 end
 
 local function store(key, at)
-  local keepEntries, keepMs = plan[at + 5], plan[at + 6]
-  local maxDistinct = tonumber(plan[at + 8])
-  local window = key + 2 + plan[at + 3]
+  local _, _, _, streams, windows, keepEntries, keepMs, metaMs, maxDistinct = unpack(plan, at, at + 8)
+  local window = key + 2 + streams
   local item = at + 9
   for stream = key + 2, window - 1 do
-    for entry = item + 1, item + 5 * plan[item], 5 do
-      redis.call('XADD', series[stream], 'MAXLEN', keepEntries, '*', 'at', plan[entry], 'level', plan[entry + 1],
-        'text', plan[entry + 2], 'fields', plan[entry + 3], 'fingerprint', plan[entry + 4])
+    local entries = plan[item]
+    for entry = item + 1, item + 5 * entries, 5 do
+      local writtenAt, level, text, fields, fingerprint = unpack(plan, entry, entry + 4)
+      redis.call('XADD', series[stream], 'MAXLEN', keepEntries, '*', 'at', writtenAt, 'level', level, 'text', text,
+        'fields', fields, 'fingerprint', fingerprint)
     end
     redis.call('PEXPIRE', series[stream], keepMs)
-    item = item + 1 + 5 * plan[item]
+    item = item + 1 + 5 * entries
   end
-  for place = window, window + 2 * plan[at + 4] - 2, 2 do
-    for counted = item + 2, item + 1 + 5 * plan[item + 1], 5 do
-      countIn(series[place], series[place + 1], counted, maxDistinct)
+  for place = window, window + 2 * windows - 2, 2 do
+    local ending, counts = plan[item], plan[item + 1]
+    for counted = item + 2, item + 1 + 5 * counts, 5 do
+      countIn(series[place], series[place + 1], counted, tonumber(maxDistinct))
     end
-    redis.call('PEXPIREAT', series[place], plan[item])
-    redis.call('PEXPIREAT', series[place + 1], plan[item])
-    item = item + 2 + 5 * plan[item + 1]
+    redis.call('PEXPIREAT', series[place], ending)
+    redis.call('PEXPIREAT', series[place + 1], ending)
+    item = item + 2 + 5 * counts
   end
   redis.call('HSET', series[key], 'layout', '1')
-  redis.call('PEXPIRE', series[key], plan[at + 7])
+  redis.call('PEXPIRE', series[key], metaMs)
 end
 
 local replies = { string.format('%.0f', now) }
 local key, at = 1, 2
 while series[key] do
+  local _, items, seq, streams, windows = unpack(plan, at, at + 4)
   local answer = verdict(key, at)
   if not answer then
     store(key, at)
-    if ledgerMs ~= '0' then redis.call('SET', series[key + 1], plan[at + 2], 'PX', ledgerMs) end
+    if ledgerMs ~= '0' then redis.call('SET', series[key + 1], seq, 'PX', ledgerMs) end
     answer = '1'
   end
   replies[#replies + 1] = answer
-  key = key + 2 + plan[at + 3] + 2 * plan[at + 4]
-  at = at + 2 + plan[at + 1]
+  key = key + 2 + streams + 2 * windows
+  at = at + 2 + items
 end
 return replies

@@ -14,13 +14,14 @@
 --           that batch was told
 --           "late"    validUntil has passed; nothing was merged
 --           "type"    a key holds another type; nothing was merged
---           "layout"  written by a newer version, or damaged; nothing was merged
+--           error KIT_LAYOUT in its place: written by a newer version, or damaged; nothing was merged
 local series = KEYS
 local plan = ARGV
 
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 local ledgerMs = plan[1]
+local newer = { err = 'KIT_LAYOUT newer' }
 local huge = math.huge
 
 local function isOf(key, type)
@@ -30,18 +31,19 @@ end
 
 local function verdict(key, at)
   if not isOf(series[key], 'hash') or not isOf(series[key + 1], 'string') then return 'type' end
-  local hasLists = plan[at + 6] ~= '0'
-  for other = key + 2, key + plan[at + 3] - 1 do
+  local validUntil, _, seq, keys, _, _, slowest = unpack(plan, at, at + 6)
+  local hasLists = slowest ~= '0'
+  for other = key + 2, key + keys - 1 do
     local isList = hasLists and (other - key) % 2 == 1
     if not isOf(series[other], isList and 'zset' or 'hash') then return 'type' end
   end
   local layout = redis.call('HGET', series[key], 'layout')
-  if layout and layout ~= '1' then return 'layout' end
+  if layout and layout ~= '1' then return newer end
   if ledgerMs ~= '0' then
     local last, told = string.match(redis.call('GET', series[key + 1]) or '', '^(%d+) (.*)$')
-    if last and tonumber(last) >= tonumber(plan[at + 2]) then return told end
+    if last and tonumber(last) >= tonumber(seq) then return told end
   end
-  if plan[at] ~= '0' and now > tonumber(plan[at]) then return 'late' end
+  if validUntil ~= '0' and now > tonumber(validUntil) then return 'late' end
 end
 
 -- Text that converts back to the same double, also on servers whose C library writes infinity differently.
@@ -134,17 +136,17 @@ local function mergeInto(key, partial, first, last, maxBins)
 end
 
 local function mergeSeries(key, at)
-  local hasLists = plan[at + 6] ~= '0'
-  local maxBins = tonumber(plan[at + 5])
+  local _, _, _, _, keepMs, maxBins, slowest, partials = unpack(plan, at, at + 7)
+  local hasLists = slowest ~= '0'
+  maxBins = tonumber(maxBins)
   local window = key + 2
   local item = at + 8
   local ofWindow, ofAll
   -- The expiry changes only when the distribution of all time, or a window, begins. Windows get theirs at the end: of a window that
   -- is over it deletes the key, and while the slot moves to another node, a script fails at a key that is gone.
   local begins, endings = false, {}
-  for _ = 1, plan[at + 7] do
-    local windows, bins = tonumber(plan[item]), tonumber(plan[item + 1])
-    local bounds, listed = tonumber(plan[item + 2]), tonumber(plan[item + 3])
+  for _ = 1, partials do
+    local windows, bins, bounds, listed = unpack(plan, item, item + 3)
     local partial = momentsIn(plan, item + 4)
     local untils = item + 12
     local first = untils + windows
@@ -159,11 +161,11 @@ local function mergeSeries(key, at)
       end
       window = window + 1
       if hasLists then
-        if listed > 0 then
+        if listed ~= '0' then
           for entry = list, list + listed - 1, 2 do
             redis.call('ZADD', series[window], 'GT', plan[entry], plan[entry + 1])
           end
-          redis.call('ZREMRANGEBYRANK', series[window], 0, -1 - plan[at + 6])
+          redis.call('ZREMRANGEBYRANK', series[window], 0, -1 - slowest)
           endings[series[window]] = plan[untils + index]
         end
         window = window + 1
@@ -177,7 +179,7 @@ local function mergeSeries(key, at)
   for window, ending in pairs(endings) do redis.call('PEXPIREAT', window, ending) end
   if begins then
     redis.call('HSET', series[key], 'layout', '1')
-    redis.call('PEXPIRE', series[key], plan[at + 4])
+    redis.call('PEXPIRE', series[key], keepMs)
   end
   return (ofWindow or ofAll) .. ' ' .. ofAll
 end
@@ -185,15 +187,16 @@ end
 local replies = { string.format('%.0f', now) }
 local key, at = 1, 2
 while series[key] do
+  local _, items, seq, keys = unpack(plan, at, at + 3)
   local answer = verdict(key, at)
   if not answer then
     answer = mergeSeries(key, at)
     if ledgerMs ~= '0' then
-      redis.call('SET', series[key + 1], plan[at + 2] .. ' ' .. answer, 'PX', ledgerMs)
+      redis.call('SET', series[key + 1], seq .. ' ' .. answer, 'PX', ledgerMs)
     end
   end
   replies[#replies + 1] = answer
-  key = key + plan[at + 3]
-  at = at + 2 + plan[at + 1]
+  key = key + keys
+  at = at + 2 + items
 end
 return replies
