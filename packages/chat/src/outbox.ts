@@ -1,7 +1,7 @@
 import { KitError, KitUnknownOutcomeError } from "@kit/core";
 import { Batcher, type BatcherOptions } from "@kit/core/batching";
 import { durable, type Durability } from "@kit/core/durable";
-import { addressOf, type Deadline, newToken, noAnswer } from "@kit/core/toolkit";
+import { addressOf, type Deadline, newToken, noAnswer, serverError } from "@kit/core/toolkit";
 import type { StoredBody } from "./body.js";
 import { ChatAckError, ChatFullError, ChatMemberError, ChatTooLargeError, ChatUnknownError } from "./errors.js";
 import type { DurableOption } from "./options.js";
@@ -73,7 +73,6 @@ const batching = (store: ChatStore, what: string): Omit<BatcherOptions<object, n
 export const refusalOf = (code: number, chat: string, member: string): KitError | undefined => {
   if (code === refusal.unknown) return new ChatUnknownError(chat);
   if (code === refusal.notMember) return new ChatMemberError(chat, member);
-  if (code === refusal.layout) return scripts.layoutError();
   return undefined;
 };
 
@@ -165,7 +164,7 @@ export class Outbox {
       args: {
         chat,
         call,
-        operands: items.flatMap(({ from, clientId, body }) => [from, clientId, body.kind, body.stored]),
+        items: items.map(({ from, clientId, body }) => ({ from, clientId, kind: body.kind, body: body.stored })),
       },
     };
   }
@@ -181,13 +180,13 @@ export class Outbox {
       sizeOf: () => 0,
       send: async (items, deadline) => {
         const { keys } = await this.#store.open();
-        const places = items.flatMap(({ chat, member }) => {
-          const { meta, heads, messages, positions, activity } = keys.chat(chat);
-          return [meta, heads, messages, positions, keys.member(keys.shardOf(chat), member), activity];
-        });
-        const operands = items.flatMap(({ chat, member, seq, at }) => [chat, member, seq, at ?? ""]);
+        const places = items.map(({ chat, member }) => ({
+          ...keys.chat(chat),
+          member: keys.member(keys.shardOf(chat), member),
+        }));
+        const acks = items.map(({ chat, member, seq, at = "" }) => ({ chat, user: member, sequence: seq, at }));
         const options = { deadlineMs: Math.max(1, deadline.remainingMs) };
-        const replies = await scripts.ack.run(this.#store.context, { keys: places }, { operands }, options);
+        const replies = await scripts.ack.run(this.#store.context, { keys: places }, { acks }, options);
         return items.map((item, index) => ackRefusal(item, replies[index] ?? 0));
       },
     });
@@ -207,7 +206,8 @@ const accepted = (
   return { seq, at, duplicate: code === refusal.duplicate, durability };
 };
 
-const ackRefusal = ({ chat, member, seq }: OutgoingAck, code: number): Error | undefined => {
+const ackRefusal = ({ chat, member, seq }: OutgoingAck, code: number | Error): Error | undefined => {
+  if (code instanceof Error) return serverError(code, `chat.ack of ${JSON.stringify(chat)}`);
   if (code === refusal.beyond) return new ChatAckError("KIT_CHAT_ACK_BEYOND", chat, member, seq);
   if (code === refusal.forked) return new ChatAckError("KIT_CHAT_FORKED", chat, member, seq);
   return refusalOf(code, chat, member);

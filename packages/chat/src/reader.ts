@@ -11,7 +11,7 @@ import {
   type StoredMessage,
 } from "./scripts/index.js";
 import type { ChatStore } from "./store.js";
-import type { Cursor, Standing } from "./token.js";
+import type { Standing } from "./token.js";
 
 /** A message of a chat. */
 export interface Message<Body = unknown> {
@@ -76,10 +76,6 @@ export interface Budget {
   readonly maxBytes: number;
   readonly signal: AbortSignal | undefined;
 }
-
-/** Where to begin: at the message that was delivered last, or at the place given by `changes`. */
-const startOf = (change: Change, cursor: Cursor | undefined): readonly [epoch: string, start: string] =>
-  cursor ? [cursor.epoch, `${String(cursor.seq)}-${String(cursor.at)}`] : ["", change.start];
 
 /** The most chats of one shard that are read for one page, however many messages it may have. */
 const mostChats = 64;
@@ -215,15 +211,24 @@ export class Reader<Body> {
     const found = await Promise.all(
       calls.map(async (all) => {
         const some = all.slice(0, Math.min(share(limit), mostRead));
-        const operands = some.flatMap((change) => [
-          ...[change.chat, change.epoch],
-          ...startOf(change, this.standing.delivered.get(change.chat)),
-          ...[change.position, change.from, change.head ?? ""],
-        ]);
+        const chats = some.map(({ chat, epoch, position, from, start, head = "" }) => {
+          // At the message that was delivered last, or at the place given by `changes`.
+          const delivered = this.standing.delivered.get(chat);
+          const cursor = delivered ? `${String(delivered.seq)}-${String(delivered.at)}` : start;
+          return {
+            name: chat,
+            memberEpoch: epoch,
+            cursorEpoch: delivered?.epoch ?? "",
+            cursor,
+            position,
+            from,
+            upTo: head,
+          };
+        });
         const replies = await read.run(
           this.#store.context,
-          { keys: some.flatMap(({ chat }) => readKeys(keys, chat)) },
-          { user: this.member, limit: share(limit), maxBytes: share(maxBytes), operands },
+          { keys: some.map(({ chat }) => keys.chat(chat)) },
+          { user: this.member, limit: share(limit), maxBytes: share(maxBytes), chats },
           this.#store.call(signal),
         );
         return some.map((change, index) => [change, replies[index]] as const);
@@ -280,8 +285,3 @@ const shardKeys = (keys: Keys, shard: number, user: string): string[] => [
   keys.member(shard, user),
   keys.heads(shard),
 ];
-
-const readKeys = (keys: Keys, chat: string): string[] => {
-  const { meta, heads, messages } = keys.chat(chat);
-  return [meta, heads, messages];
-};

@@ -1,13 +1,12 @@
 -- ack.lua - moves positions forward, never back, and drops what all have read.
 --
--- KEYS[n]  keys      any     for each acknowledgement: meta, heads, messages, positions of the chat, the member's
---                            chats, and activity
--- ARGV[n]  operands  string  for each acknowledgement: chat, member, sequence, and the message's time; empty: not checked
+-- KEYS[n]  keys  any     `meta heads messages positions member activity` of each acknowledgement: `member` has the user's chats
+-- ARGV[n]  acks  string  `chat user sequence at` of each: the message's time, empty: not checked
 --
 -- Reply     {code, …}  for each 0 its position is there or beyond; 1 no such chat; 2 no member; 6 beyond the head; 7 another
---                      message has that sequence; 9 written by a newer version
+--                      message has that sequence; error KIT_LAYOUT in its place: written by a newer version
 local keys = KEYS
-local operands = ARGV
+local acks = ARGV
 
 -- Libraries
 
@@ -64,18 +63,11 @@ local function acknowledge(chat, user, sequence, at, meta, heads, messages, posi
   return 0
 end
 
-for i = 0, #operands / 4 - 1 do
-  reply[i + 1] = acknowledge(
-    operands[4 * i + 1],
-    operands[4 * i + 2],
-    operands[4 * i + 3],
-    operands[4 * i + 4],
-    keys[6 * i + 1],
-    keys[6 * i + 2],
-    keys[6 * i + 3],
-    keys[6 * i + 4],
-    keys[6 * i + 5],
-    keys[6 * i + 6]
-  )
+local key = 1
+for ack = 1, #acks, 4 do
+  local meta, heads, messages, positions, member, activity = unpack(keys, key, key + 5)
+  local chat, user, sequence, at = unpack(acks, ack, ack + 3)
+  reply[#reply + 1] = acknowledge(chat, user, sequence, at, meta, heads, messages, positions, member, activity)
+  key = key + 6
 end
 return reply

@@ -17,7 +17,7 @@
 -- Reply     0   made, now or by an earlier try of this call
 --           1   there is one already; nothing changed
 --           2   a deleted one of that name is not all gone; nothing changed
---           9   there is one of a newer version; nothing changed
+--           error KIT_LAYOUT  there is one of a newer version; nothing changed
 local meta = KEYS[1]
 local heads = KEYS[2]
 local messages = KEYS[3]
@@ -36,7 +36,7 @@ local names = { unpack(ARGV, 5) }
 
 local stored = redis.call('HMGET', meta, 'layout', 'epoch')
 if stored[1] then
-  if stored[1] ~= '1' then return 9 end
+  if stored[1] ~= '1' then return newerLayout end
   return stored[2] == epoch and 0 or 1
 end
 if redis.call('ZCARD', positions) > 0 then return 2 end

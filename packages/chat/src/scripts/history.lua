@@ -12,7 +12,8 @@
 -- ARGV[6]  maxBytes  integer  how many bytes of bodies at most; one message is given in any case
 --
 -- Reply     {0, head, floor, entries}  of the stream in order of sequence, packed; nothing can be seen up to `floor`
---           {1} {2} {9}  no such chat; no member; written by a newer version
+--           {1} {2}  no such chat; no member
+--           error KIT_LAYOUT  written by a newer version
 local meta = KEYS[1]
 local heads = KEYS[2]
 local messages = KEYS[3]
@@ -27,6 +28,7 @@ local maxBytes = tonumber(ARGV[6])
 -- Libraries
 
 local state, refusal = openChat(chat, meta, heads, messages)
+if refusal == newerLayout then return newerLayout end
 if not state then return { refusal } end
 applyAge(state, messages, readClock())
 local floor = state.floor

@@ -1,4 +1,4 @@
-import { defineScript, KitError, type Script } from "@kit/core";
+import { defineScript } from "@kit/core";
 import ackSource from "./ack.lua";
 import changesSource from "./changes.lua";
 import createSource from "./create.lua";
@@ -22,7 +22,7 @@ import unreadSource from "./unread.lua";
 
 /** Refusals, by the numbers that the scripts use. */
 export const refusal: Readonly<
-  Record<"unknown" | "notMember" | "tooLarge" | "full" | "duplicate" | "beyond" | "forked" | "lease" | "layout", number>
+  Record<"unknown" | "notMember" | "tooLarge" | "full" | "duplicate" | "beyond" | "forked" | "lease", number>
 > = {
   unknown: 1,
   notMember: 2,
@@ -32,7 +32,6 @@ export const refusal: Readonly<
   beyond: 6,
   forked: 7,
   lease: 8,
-  layout: 9,
 };
 
 const list = (raw: unknown): unknown[] => raw as unknown[];
@@ -44,14 +43,6 @@ export const grouped = <T>(flat: readonly T[], size: number): T[][] => {
   const groups: T[][] = [];
   for (let from = 0; from < flat.length; from += size) groups.push(flat.slice(from, from + size));
   return groups;
-};
-
-export const layoutError = (): KitError =>
-  new KitError("KIT_LAYOUT", "The chats were written by a newer version of this package");
-
-/** @throws {KitError} `KIT_LAYOUT` */
-export const assertLayout = (code: number): void => {
-  if (code === refusal.layout) throw layoutError();
 };
 
 /** A message as it is stored. */
@@ -94,24 +85,16 @@ const messagesOf = (raw: unknown): StoredMessage[] => {
   });
 };
 
-export const layout: Script<readonly ["layout"], readonly ["shards"], number> = defineScript({
+export const layout = defineScript({
   name: "chat.layout",
   source: layoutSource,
   keys: ["layout"],
   args: ["shards"],
   idempotent: true,
-  reply: (raw) => {
-    const [version, shards] = texts(raw);
-    if (version !== "1") throw layoutError();
-    return Number(shards);
-  },
+  reply: Number,
 });
 
-export const create: Script<
-  readonly ["meta", "heads", "messages", "positions", "activity", "sentEven", "sentOdd", "...members"],
-  readonly ["chat", "epoch", "config", "receipts", "...names"],
-  number
-> = defineScript({
+export const create = defineScript({
   name: "chat.create",
   source: [stateSource, createSource],
   keys: ["meta", "heads", "messages", "positions", "activity", "sentEven", "sentOdd", "...members"],
@@ -120,11 +103,7 @@ export const create: Script<
   reply: Number,
 });
 
-export const join: Script<
-  readonly ["meta", "heads", "messages", "positions", "activity", "...members"],
-  readonly ["chat", "history", "...names"],
-  number[]
-> = defineScript({
+export const join = defineScript({
   name: "chat.join",
   source: [stateSource, joinSource],
   keys: ["meta", "heads", "messages", "positions", "activity", "...members"],
@@ -133,11 +112,7 @@ export const join: Script<
   reply: numbers,
 });
 
-export const leave: Script<
-  readonly ["meta", "heads", "messages", "positions", "activity", "member"],
-  readonly ["chat", "user", "upTo"],
-  number
-> = defineScript({
+export const leave = defineScript({
   name: "chat.leave",
   source: [stateSource, leaveSource],
   keys: ["meta", "heads", "messages", "positions", "activity", "member"],
@@ -146,27 +121,16 @@ export const leave: Script<
   reply: Number,
 });
 
-export const remove: Script<
-  readonly ["meta", "heads", "messages", "positions", "sentEven", "sentOdd", "mailbox"],
-  readonly ["chat"],
-  string[]
-> = defineScript({
+export const remove = defineScript({
   name: "chat.remove",
   source: removeSource,
   keys: ["meta", "heads", "messages", "positions", "sentEven", "sentOdd", "mailbox"],
   args: ["chat"],
   idempotent: true,
-  reply: (raw) => {
-    if (!Array.isArray(raw)) assertLayout(Number(raw));
-    return texts(raw);
-  },
+  reply: texts,
 });
 
-export const forget: Script<
-  readonly ["meta", "positions", "activity", "...members"],
-  readonly ["chat", "...names"],
-  string[]
-> = defineScript({
+export const forget = defineScript({
   name: "chat.forget",
   source: [stateSource, forgetSource],
   keys: ["meta", "positions", "activity", "...members"],
@@ -191,17 +155,13 @@ export interface BatchReply {
   readonly laggards: readonly { readonly member: string; readonly position: string }[];
 }
 
-export const send: Script<
-  readonly ["meta", "heads", "messages", "positions", "activity", "sentEven", "sentOdd", "...members"],
-  readonly ["chat", "call", "...operands"],
-  BatchReply
-> = defineScript({
+export const send = defineScript({
   name: "chat.send",
   source: [stateSource, sendSource],
   keys: ["meta", "heads", "messages", "positions", "activity", "sentEven", "sentOdd", "...members"],
-  args: ["chat", "call", "...operands"],
+  args: ["chat", "call", "...items[from clientId kind body]"],
   idempotent: true,
-  reply: (raw) => {
+  reply: (raw): BatchReply => {
     const [codes, laggards = []] = list(raw);
     return {
       sent: grouped(numbers(codes), 3).map(([code = 0, seq = 0, at = 0]): SendReply => ({ code, seq, at })),
@@ -211,7 +171,7 @@ export const send: Script<
   },
 });
 
-export const hear: Script<readonly ["...heads"], readonly ["leaseMs"], number> = defineScript({
+export const hear = defineScript({
   name: "chat.hear",
   source: [stateSource, hearSource],
   keys: ["...heads"],
@@ -220,13 +180,13 @@ export const hear: Script<readonly ["...heads"], readonly ["leaseMs"], number> =
   reply: Number,
 });
 
-export const ack: Script<readonly ["...keys"], readonly ["...operands"], number[]> = defineScript({
+export const ack = defineScript({
   name: "chat.ack",
   source: [stateSource, ackSource],
-  keys: ["...keys"],
-  args: ["...operands"],
+  keys: ["...keys[meta heads messages positions member activity]"],
+  args: ["...acks[chat user sequence at]"],
   idempotent: true,
-  reply: numbers,
+  reply: (raw) => list(raw).map((code) => (code instanceof Error ? code : Number(code))),
 });
 
 /** A chat in which something may be new. */
@@ -267,17 +227,13 @@ const changeOf = ([chat = "", membership = "", record = "", start = ""]: readonl
 };
 
 /** Undefined if nothing is new in that shard, so that the reader's place stays. */
-export const changes: Script<
-  readonly ["...keys"],
-  readonly ["user", "limit", "names", "moves", "...parts"],
-  (ShardChanges | undefined)[]
-> = defineScript({
+export const changes = defineScript({
   name: "chat.changes",
   source: [stateSource, changesSource],
   keys: ["...keys"],
   args: ["user", "limit", "names", "moves", "...parts"],
   readonly: true,
-  reply: (raw) =>
+  reply: (raw): (ShardChanges | undefined)[] =>
     list(raw).map((shard): ShardChanges | undefined => {
       if (!Array.isArray(shard)) return undefined;
       const [part, isMore, found, left, names, moved] = shard as unknown[];
@@ -310,18 +266,14 @@ export interface ReadReply {
 const resets = [undefined, "fork", "epoch"] as const;
 const gapReasons = [undefined, "retention", "lost"] as const;
 
-export const read: Script<
-  readonly ["...keys"],
-  readonly ["user", "limit", "maxBytes", "...operands"],
-  (ReadReply | undefined)[]
-> = defineScript({
+export const read = defineScript({
   name: "chat.read",
   source: [stateSource, readSource],
-  keys: ["...keys"],
-  args: ["user", "limit", "maxBytes", "...operands"],
+  keys: ["...keys[meta heads messages]"],
+  args: ["user", "limit", "maxBytes", "...chats[name memberEpoch cursorEpoch cursor position from upTo]"],
   readonly: true,
   bytes: true,
-  reply: (raw) =>
+  reply: (raw): (ReadReply | undefined)[] =>
     list(raw).map((one): ReadReply | undefined => {
       const [epoch, unread, reset, from, to, why, isCut, messages] = list(one);
       if (epoch === undefined) return undefined;
@@ -345,18 +297,14 @@ export interface HistoryReply {
   readonly messages: readonly StoredMessage[];
 }
 
-export const history: Script<
-  readonly ["meta", "heads", "messages", "member"],
-  readonly ["chat", "user", "mode", "anchor", "limit", "maxBytes"],
-  HistoryReply
-> = defineScript({
+export const history = defineScript({
   name: "chat.history",
   source: [stateSource, historySource],
   keys: ["meta", "heads", "messages", "member"],
   args: ["chat", "user", "mode", "anchor", "limit", "maxBytes"],
   readonly: true,
   bytes: true,
-  reply: (raw) => {
+  reply: (raw): HistoryReply => {
     const [code, head, floor, messages] = list(raw);
     return {
       code: Number(code),
@@ -367,15 +315,18 @@ export const history: Script<
   },
 });
 
-export const unread: Script<readonly ["member", "heads", "...keys"], readonly ["user", "...chats"], number[]> =
-  defineScript({
-    name: "chat.unread",
-    source: [stateSource, unreadSource],
-    keys: ["member", "heads", "...keys"],
-    args: ["user", "...chats"],
-    readonly: true,
-    reply: numbers,
-  });
+export const unread = defineScript({
+  name: "chat.unread",
+  source: [stateSource, unreadSource],
+  keys: ["member", "heads", "...keys[meta messages]"],
+  args: ["user", "...chats"],
+  readonly: true,
+  reply: (raw) =>
+    list(raw).map((count) => {
+      if (count instanceof Error) throw count;
+      return Number(count);
+    }),
+});
 
 /** A page of members. */
 export interface MembersReply {
@@ -384,17 +335,13 @@ export interface MembersReply {
   readonly members: readonly { readonly member: string; readonly position: number; readonly unread: number }[];
 }
 
-export const members: Script<
-  readonly ["meta", "heads", "messages", "positions"],
-  readonly ["chat", "cursor", "limit"],
-  MembersReply
-> = defineScript({
+export const members = defineScript({
   name: "chat.members",
   source: [stateSource, membersSource],
   keys: ["meta", "heads", "messages", "positions"],
   args: ["chat", "cursor", "limit"],
   readonly: true,
-  reply: (raw) => {
+  reply: (raw): MembersReply => {
     const [code, cursor, page = []] = list(raw);
     return {
       code: Number(code),
@@ -420,19 +367,18 @@ export interface InspectReply {
   readonly slowest: number;
 }
 
-export const inspect: Script<readonly ["meta", "heads", "messages", "positions"], readonly ["chat"], InspectReply> =
-  defineScript({
-    name: "chat.inspect",
-    source: [stateSource, inspectSource],
-    keys: ["meta", "heads", "messages", "positions"],
-    args: ["chat"],
-    readonly: true,
-    reply: (raw) => {
-      const [code = 0, createdAt = 0, head = 0, floor = 0, headAt = 0, oldestAt = 0, count = 0, slowest = 0] =
-        numbers(raw);
-      return { code, createdAt, head, floor, headAt, oldestAt, members: count, slowest };
-    },
-  });
+export const inspect = defineScript({
+  name: "chat.inspect",
+  source: [stateSource, inspectSource],
+  keys: ["meta", "heads", "messages", "positions"],
+  args: ["chat"],
+  readonly: true,
+  reply: (raw): InspectReply => {
+    const [code = 0, createdAt = 0, head = 0, floor = 0, headAt = 0, oldestAt = 0, count = 0, slowest = 0] =
+      numbers(raw);
+    return { code, createdAt, head, floor, headAt, oldestAt, members: count, slowest };
+  },
+});
 
 /** A message that a worker is to handle. */
 export interface TakenMessage extends StoredMessage {
@@ -456,18 +402,14 @@ const takenOf = ([id, from, kind, stored, deliveries, gapFrom, why]: readonly un
   return { ...message, deliveries: Number(deliveries), gap };
 };
 
-export const take: Script<
-  readonly ["meta", "heads", "messages", "positions", "member", "mailbox"],
-  readonly ["chat", "token", "limit", "maxBytes", "leaseMs"],
-  TakeReply
-> = defineScript({
+export const take = defineScript({
   name: "chat.take",
   source: [stateSource, leasesSource, takeSource],
   keys: ["meta", "heads", "messages", "positions", "member", "mailbox"],
   args: ["chat", "token", "limit", "maxBytes", "leaseMs"],
   idempotent: true,
   bytes: true,
-  reply: (raw) => {
+  reply: (raw): TakeReply => {
     const [code, nextMs, taken = []] = list(raw);
     return {
       code: Number(code),
@@ -477,11 +419,7 @@ export const take: Script<
   },
 });
 
-export const settle: Script<
-  readonly ["meta", "heads", "messages", "positions", "activity", "member", "mailbox"],
-  readonly ["chat", "user", "sequence", "token", "leaseMs"],
-  number
-> = defineScript({
+export const settle = defineScript({
   name: "chat.settle",
   source: [stateSource, leasesSource, settleSource],
   keys: ["meta", "heads", "messages", "positions", "activity", "member", "mailbox"],
@@ -500,17 +438,13 @@ export interface MailboxReply {
   readonly now: number;
 }
 
-export const mailbox: Script<
-  readonly ["meta", "heads", "messages", "positions", "member", "mailbox"],
-  readonly ["chat"],
-  MailboxReply
-> = defineScript({
+export const mailbox = defineScript({
   name: "chat.mailbox",
   source: [stateSource, leasesSource, mailboxSource],
   keys: ["meta", "heads", "messages", "positions", "member", "mailbox"],
   args: ["chat"],
   readonly: true,
-  reply: (raw) => {
+  reply: (raw): MailboxReply => {
     const [code = 0, length = 0, leased = 0, oldestAt = 0, seenAt = 0, now = 0] = numbers(raw);
     return { code, length, leased, oldestAt, seenAt, now };
   },

@@ -7,7 +7,8 @@
 -- ARGV[1]  chat       string  its name
 --
 -- Reply     {0, createdAt, head, floor, headAt, oldestAt, members, slowest}  oldestAt 0: no message; slowest -1: no member
---           {1} {9}  no such chat; written by a newer version
+--           {1}  no such chat
+--           error KIT_LAYOUT  written by a newer version
 local meta = KEYS[1]
 local heads = KEYS[2]
 local messages = KEYS[3]
@@ -17,6 +18,7 @@ local chat = ARGV[1]
 -- Libraries
 
 local state, refusal = openChat(chat, meta, heads, messages)
+if refusal == newerLayout then return newerLayout end
 if not state then return { refusal } end
 applyAge(state, messages, readClock())
 local _, oldestAt = messageAfter(messages, state.floor)

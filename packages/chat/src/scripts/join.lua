@@ -12,7 +12,7 @@
 --
 -- Reply     {0, position, …}  the position of each
 --           {1}               there is no such chat
---           {9}               written by a newer version
+--           error KIT_LAYOUT  written by a newer version
 local meta = KEYS[1]
 local heads = KEYS[2]
 local messages = KEYS[3]
@@ -28,6 +28,7 @@ local mostSteps, step, mostBytes = 16, 16, 1048576
 -- Libraries
 
 local state, refusal = openChat(chat, meta, heads, messages, positions)
+if refusal == newerLayout then return newerLayout end
 if not state then return { refusal } end
 applyAge(state, messages, readClock())
 redis.call('ZCARD', positions)

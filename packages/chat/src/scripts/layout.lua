@@ -3,10 +3,12 @@
 -- KEYS[1]  layout  hash     number of the layout, number of shards
 -- ARGV[1]  shards  integer  how many, unless it is stored already
 --
--- Reply     {layout, shards}
+-- Reply     how many there are
+--           error KIT_LAYOUT  written by a newer version
 local layout = KEYS[1]
 local shards = ARGV[1]
 
 if redis.call('EXISTS', layout) == 0 then redis.call('HSET', layout, 'layout', '1', 'shards', shards) end
 local stored = redis.call('HMGET', layout, 'layout', 'shards')
-return { stored[1] or '', stored[2] or '' }
+if stored[1] ~= '1' then return redis.error_reply('KIT_LAYOUT the chats were written by a newer version') end
+return stored[2]

@@ -12,7 +12,7 @@
 --
 -- Reply     1  it was a member
 --           0  it was none, or is beyond `upTo`
---           9  written by a newer version
+--           error KIT_LAYOUT  written by a newer version
 local meta = KEYS[1]
 local heads = KEYS[2]
 local messages = KEYS[3]
@@ -26,7 +26,7 @@ local upTo = ARGV[3]
 -- Libraries
 
 local state, refusal = openChat(chat, meta, heads, messages, positions)
-if refusal == 9 then return 9 end
+if refusal == newerLayout then return newerLayout end
 local position = redis.call('ZSCORE', positions, user)
 if upTo ~= '' and (not position or tonumber(position) > tonumber(upTo)) then return 0 end
 redis.call('XLEN', activity)

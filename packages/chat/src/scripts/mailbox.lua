@@ -9,7 +9,8 @@
 -- ARGV[1]  chat       string  its name
 --
 -- Reply     {0, length, leased, oldestAt, seenAt, now}  times in epoch milliseconds; oldestAt, seenAt 0: none, never
---           {1} {2} {9}  no such chat; no member; written by a newer version
+--           {1} {2}  no such chat; no member
+--           error KIT_LAYOUT  written by a newer version
 local meta = KEYS[1]
 local heads = KEYS[2]
 local messages = KEYS[3]
@@ -21,6 +22,7 @@ local chat = ARGV[1]
 -- Libraries
 
 local state, refusal = openChat(chat, meta, heads, messages)
+if refusal == newerLayout then return newerLayout end
 if not state then return { refusal } end
 local position = recipientOf(state, member, positions)
 if not position then return { 2 } end

@@ -9,7 +9,8 @@
 -- ARGV[3]  limit      integer  about how many
 --
 -- Reply     {0, cursor, {member, position, unread, …}}  cursor 0: that was the last page
---           {1} {9}  no such chat; written by a newer version
+--           {1}  no such chat
+--           error KIT_LAYOUT  written by a newer version
 local meta = KEYS[1]
 local heads = KEYS[2]
 local messages = KEYS[3]
@@ -21,6 +22,7 @@ local limit = tonumber(ARGV[3])
 -- Libraries
 
 local state, refusal = openChat(chat, meta, heads, messages)
+if refusal == newerLayout then return newerLayout end
 if not state then return { refusal } end
 applyAge(state, messages, readClock())
 local page = redis.call('ZSCAN', positions, cursor, 'COUNT', limit)

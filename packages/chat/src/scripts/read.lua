@@ -1,13 +1,13 @@
 -- read.lua - messages of several chats, each from where a reader stands; changes nothing.
 --
--- KEYS[n]  keys      any      for each chat: meta, heads, messages
+-- KEYS[n]  keys      any      `meta heads messages` of each chat
 -- ARGV[1]  user      string   the member who reads
 -- ARGV[2]  limit     integer  how many messages at most
 -- ARGV[3]  maxBytes  integer  how many bytes of bodies at most; one message is given in any case
--- ARGV[n]  operands  string   for each chat: its name; the epoch of the membership; that of the cursor, or empty; the cursor:
---                             `SEQUENCE`, `SEQUENCE-MS` of a message that was read, `SEQUENCE@MS` or `SEQUENCE>MS`; the position; the
---                             sequence up to which the member sees nothing; and the last to read, empty: the head. What
---                             came after the look at the activity would come again with the next
+-- ARGV[n]  chats     string   `name memberEpoch cursorEpoch cursor position from upTo` of each: the epoch of the membership; that of the
+--                             cursor, or empty; the cursor: `SEQUENCE`, `SEQUENCE-MS` of a message that was read, `SEQUENCE@MS` or
+--                             `SEQUENCE>MS`; from: the sequence up to which the member sees nothing; upTo: the last to read,
+--                             empty: the head. What came after the look at the activity would come again with the next
 --
 -- Reply     {{epoch, unread, reset, gapFrom, gapTo, gapReason, isCut, entries}, …}  for each chat; reset 1: the cursor's
 --           message is not there, 2: another epoch; gapReason 1: dropped, 2: lost; isCut: there was no room for all;
@@ -17,7 +17,7 @@ local keys = KEYS
 local user = ARGV[1]
 local limit = tonumber(ARGV[2])
 local maxBytes = tonumber(ARGV[3])
-local operands = { unpack(ARGV, 4) }
+local chats = { unpack(ARGV, 4) }
 
 -- Libraries
 
@@ -69,11 +69,12 @@ local function startOf(state, messages, cursorEpoch, cursor, position, from)
   return math.max(sequence, from), 0
 end
 
-local count = #operands / 7
+local count = #chats / 7
 for i = 1, count do
-  local name, memberEpoch, cursorEpoch, cursor, position, from, upTo = unpack(operands, 7 * i - 6, 7 * i)
-  local messages = keys[3 * i]
-  local state = openChat(name, keys[3 * i - 2], keys[3 * i - 1], messages, nil, owners)
+  local key, at = 3 * i - 2, 7 * i - 6
+  local meta, heads, messages = unpack(keys, key, key + 2)
+  local name, memberEpoch, cursorEpoch, cursor, position, from, upTo = unpack(chats, at, at + 6)
+  local state = openChat(name, meta, heads, messages, nil, owners)
   if not state or state.id ~= memberEpoch then
     reply[i] = {}
   else

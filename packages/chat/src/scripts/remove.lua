@@ -10,7 +10,7 @@
 -- ARGV[1]  chat        string  its name
 --
 -- Reply     {name, …}  members whose records are left, five hundred at most
---           9          written by a newer version; nothing changed
+--           error KIT_LAYOUT  written by a newer version; nothing changed
 local meta = KEYS[1]
 local heads = KEYS[2]
 local messages = KEYS[3]
@@ -21,7 +21,7 @@ local mailbox = KEYS[7]
 local chat = ARGV[1]
 
 local layout = redis.call('HGET', meta, 'layout')
-if (layout or '1') ~= '1' then return 9 end
+if (layout or '1') ~= '1' then return redis.error_reply('KIT_LAYOUT the chat was written by a newer version') end
 local left = redis.call('ZRANGE', positions, 0, 499)
 -- After the last chat nobody can hear of a position; the note on that would keep the key.
 redis.call('HDEL', heads, chat, layout and redis.call('HLEN', heads) == 2 and '' or chat)

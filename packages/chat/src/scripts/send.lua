@@ -11,11 +11,12 @@
 -- KEYS[n]  members     hash     for each message its sender's chats: chat to `position from joinId epoch`
 -- ARGV[1]  chat        string   its name
 -- ARGV[2]  call        string   name of the caller, a blank, and the number of its call, which grows
--- ARGV[n]  operands    string   for each message: sender, client id, kind of body (`s`, `j` or `x`), body
+-- ARGV[n]  items       string   `from clientId kind body` of each message: its sender; kind of the body, `s`, `j` or `x`
 --
 -- Reply     {{code, sequence, at, …}, {member, position, …}}  for each message 0: sent; 5: it was sent before; 2: the sender
 --                      is no member; 3: larger than `sequence` bytes; 4: the chat is full. Then members that lag too far
---           {{1}} {{9}}  no such chat; written by a newer version
+--           {{1}}     no such chat
+--           error KIT_LAYOUT  written by a newer version
 local meta = KEYS[1]
 local heads = KEYS[2]
 local messages = KEYS[3]
@@ -26,7 +27,7 @@ local sentOdd = KEYS[7]
 local members = { unpack(KEYS, 8) }
 local chat = ARGV[1]
 local call = ARGV[2]
-local operands = { unpack(ARGV, 3) }
+local items = { unpack(ARGV, 3) }
 -- The most stretches of own messages between those of others that are counted for one member.
 local mostStretches = 256
 -- Beyond about 2^53 neither Lua nor JavaScript count on exactly.
@@ -34,15 +35,19 @@ local mostMessages = 9e15
 
 -- Libraries
 
+local froms, clientIds, kinds, bodies = {}, {}, {}, {}
 local owners, ownerOf = {}, {}
 for i = 1, #members do
-  local from = operands[4 * i - 3]
+  local at = 4 * i - 3
+  local from, clientId, kind, body = unpack(items, at, at + 3)
+  froms[i], clientIds[i], kinds[i], bodies[i] = from, clientId, kind, body
   if not ownerOf[from] then
     owners[#owners + 1] = ownField(from)
     ownerOf[from] = #owners
   end
 end
 local state, refusal = openChat(chat, meta, heads, messages, positions, owners)
+if refusal == newerLayout then return newerLayout end
 if not state then return { { refusal } } end
 local now = readClock()
 
@@ -51,8 +56,8 @@ local caller, number = string.match(call, '^(%S+) (%d+)$')
 local fields = { '', caller }
 local senders = {}
 for i, member in ipairs(members) do
-  local from = operands[4 * i - 3]
-  fields[i + 2] = #from .. ':' .. from .. operands[4 * i - 2]
+  local from = froms[i]
+  fields[i + 2] = #from .. ':' .. from .. clientIds[i]
   if not senders[from] then
     local position, rest, epoch = string.match(redis.call('HGET', member, chat) or '', '^(%d+) (%d+ %S+ (.*))$')
     senders[from] = { member = member, position = epoch == state.id and tonumber(position), rest = rest, own = {} }
@@ -115,7 +120,7 @@ end
 
 local codes, remembered, given, firstSent = {}, {}, {}, nil
 for i = 1, #members do
-  local from, kind, body = operands[4 * i - 3], operands[4 * i - 1], operands[4 * i]
+  local from, kind, body = froms[i], kinds[i], bodies[i]
   local field = fields[i + 2]
   local sender = senders[from]
   local before = given[field] or known(i + 2)

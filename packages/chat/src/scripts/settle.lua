@@ -17,7 +17,7 @@
 --           8  the lease is not this worker's any more
 --           1  no such chat
 --           2  no member
---           9  written by a newer version
+--           error KIT_LAYOUT  written by a newer version
 local meta = KEYS[1]
 local heads = KEYS[2]
 local messages = KEYS[3]

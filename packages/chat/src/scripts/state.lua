@@ -1,10 +1,12 @@
 -- state.lua - what all scripts know of a chat: its record, its oldest message, and how messages are dropped.
 --
--- Defines clockSkewMs, readClock, int, partsOf, messageAfter, lastWhere, openChat, saveChat, applyAge, trim, announce,
--- ownField, ownAfter, unreadOf
+-- Defines clockSkewMs, newerLayout, readClock, int, partsOf, messageAfter, lastWhere, openChat, saveChat, applyAge, trim,
+-- announce, ownField, ownAfter, unreadOf
 --
 -- All inputs are parameters. A refusal is a number: 1 unknown chat, 2 not a member, 3 too large, 4 full, 5 duplicate,
--- 6 beyond the head, 7 forked, 9 written by a newer version.
+-- 6 beyond the head, 7 forked; or the error reply `newerLayout`.
+
+local newerLayout = { err = 'KIT_LAYOUT the chat was written by a newer version' }
 
 -- Clocks of servers that take over from each other may differ by this much.
 local clockSkewMs = 10000
@@ -93,7 +95,7 @@ local function openChat(name, meta, heads, messages, positions, owners)
   local stored = redis.call('HMGET', meta, 'layout', 'epoch', 'config', 'losses', 'createdAt', unpack(owners or {}))
   local layout, id, config, losses = stored[1], stored[2], stored[3], stored[4]
   if not layout then return nil, 1 end
-  if layout ~= '1' then return nil, 9 end
+  if layout ~= '1' then return nil, newerLayout end
   local count, ageMs, maxBytes, readByAll, refuses, isOpen, maxBody, lagMessages, lagAge, dedupeMs =
     string.match(config, '^(%d+) (%d+) (%d+) (%d) (%d) (%d) (%d+) (%d+) (%d+) (%d+)$')
   local records = redis.call('HMGET', heads, name, '')

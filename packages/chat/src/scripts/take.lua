@@ -15,7 +15,8 @@
 -- Reply     {0, nextMs, {id, sender, kind, body, deliveries, gapFrom, gapReason, …}}  nextMs: when the next lease of another
 --                  worker ends, -1: there is none; gapFrom: first of the messages right before this one that nobody
 --                  will get, empty: none is missing; gapReason 1: dropped, 2: lost
---           {1} {2} {9}  no such chat; no member; written by a newer version
+--           {1} {2}  no such chat; no member
+--           error KIT_LAYOUT  written by a newer version
 local meta = KEYS[1]
 local heads = KEYS[2]
 local messages = KEYS[3]
@@ -33,6 +34,7 @@ local mostLeases = 1000
 -- Libraries
 
 local state, refusal = openChat(chat, meta, heads, messages, positions)
+if refusal == newerLayout then return newerLayout end
 if not state then return { refusal } end
 local position, rest = recipientOf(state, member, positions)
 if not position then return { 2 } end
