@@ -34,11 +34,14 @@ export interface CommandEvents {
   readonly evictable: (policy: string) => void;
 }
 
+/** A job that `step.lua` ends, and that is not simply done. */
+export type EndedJob = Parameters<typeof scripts.step.run>[2]["others"][number];
+
 /** The jobs that a step ends. */
 export interface Endings {
   /** Members of `leases` whose jobs are done, one a line. */
   readonly done?: string;
-  readonly others?: readonly (string | Buffer)[];
+  readonly others?: readonly EndedJob[];
   readonly callers?: readonly string[];
 }
 
@@ -138,7 +141,7 @@ export class QueueCommands {
   }
 
   /**
-   * Ends jobs and takes others. `others` is that operand of `step.lua`; `callers` are those that receive an outcome. `executor`: the
+   * Ends jobs and takes others. `callers` are those that receive an outcome. `executor`: the
    * connection, where it is not the shared one.
    */
   step(

@@ -1,6 +1,6 @@
 import type { KitError } from "@kit/core";
 import { asKitError, backoffMs, type Deadline, type OutageReporter, pause } from "@kit/core/toolkit";
-import { isUnknown, type QueueCommands, type StepRequest } from "./commands.js";
+import { type EndedJob, isUnknown, type QueueCommands, type StepRequest } from "./commands.js";
 import { Condition } from "./condition.js";
 import { FenceSource, isMade } from "./ids.js";
 import { JobLeases } from "./leases.js";
@@ -286,12 +286,15 @@ export class Intake {
     const request = this.#request(wanted, false);
     const { count } = wanted;
     const done: string[] = [];
-    const others: (string | Buffer)[] = [];
+    const others: EndedJob[] = [];
     const callers: string[] = [];
     for (const ending of endings) {
       const { job, verdict, record } = ending;
       if (isSimple(ending)) done.push(job.member);
-      else others.push(job.member, verdictWords[verdict] ?? String(verdict), record, this.#answer(ending, callers));
+      else {
+        const answer = this.#answer(ending, callers);
+        others.push({ member: job.member, verdict: verdictWords[verdict] ?? verdict, record, answer });
+      }
     }
     this.#inFlight++;
     this.#pending += count;
@@ -336,7 +339,7 @@ export class Intake {
     return this.#outbox.splice(0, Math.min(last < 0 ? maxEnded : last, maxEnded));
   }
 
-  /** The operand of `step.lua` for the caller of a job: the number of its key among `callers`, channel, name, outcome. */
+  /** The `answer` of `step.lua` for the caller of a job: the number of its key among `callers`, channel, name, outcome. */
   #answer({ job, outcome }: Ending, callers: string[]): string | Buffer {
     const { replyTo } = job.header;
     if (outcome === undefined || replyTo === undefined) return "";

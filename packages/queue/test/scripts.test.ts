@@ -10,31 +10,11 @@ import { permanentKeys } from "./harness.js";
 
 const redis = useRedis(vitest, { permanentKeys });
 onMovingSlots(redis, { ...all, ...looks, popIfScript });
-const { find, list, overview, prioritise, repair, scan } = looks;
-const { add, begin, handBack, heartbeat, letters, open, outcomes, recover, redrive, step } = all;
+const { add, begin, heartbeat, recover, redrive, step } = all;
 
 describe("scripts", () => {
   it("keep the contract that the test kit checks", async () => {
-    const scripts = [
-      add,
-      begin,
-      find,
-      handBack,
-      heartbeat,
-      letters,
-      list,
-      open,
-      outcomes,
-      prioritise,
-      overview,
-      popIfScript,
-      recover,
-      redrive,
-      repair,
-      scan,
-      step,
-    ];
-    expect(await contract(scripts, redis.server)).toEqual([]);
+    expect(await contract({ ...all, ...looks, popIfScript }, redis.server)).toEqual([]);
   });
 });
 
@@ -68,7 +48,7 @@ describe("step", () => {
       upkeep = "",
       done = [],
       others = [],
-    }: Partial<{ count: number; sure: number; flags: string; upkeep: string; done: string[]; others: string[] }>,
+    }: Partial<{ count: number; sure: number; flags: string; upkeep: string; done: string[]; others: string[][] }>,
   ): Promise<all.StepReply> => {
     const args = {
       fence: fence(n),
@@ -79,7 +59,12 @@ describe("step", () => {
       bounds,
       upkeep,
       done: done.join("\n"),
-      others,
+      others: others.map(([member = "", verdict = "", record = "", answer = ""]) => ({
+        member,
+        verdict,
+        record,
+        answer,
+      })),
     };
     return step.run(redis.client, { ...taking(n), replies: [replies()] }, args);
   };
@@ -112,7 +97,7 @@ describe("step", () => {
     expect(await run(4, { done: [first, second, third] })).toMatchObject({ refused: [second] });
     expect(await redis.client.zrange(keys().revoked, "0", "-1")).toEqual([second]);
     expect(await redis.client.hkeys(keys().jobs)).toEqual([b]);
-    expect(await run(5, { others: [second, "x", "1\t1\t{}"] })).toMatchObject({ refused: [second] });
+    expect(await run(5, { others: [[second, "x", "1\t1\t{}"]] })).toMatchObject({ refused: [second] });
     expect(await run(6, { count: 5 })).toMatchObject({ entries: [b], records: ["0\t1\t"] });
   });
 
@@ -122,7 +107,7 @@ describe("step", () => {
     await expire(fence(1) + a);
     await run(2, { flags: "l" });
     await run(3, { count: 1 });
-    await run(4, { others: [fence(3) + a, "x", "1\t1\t{}", ""] });
+    await run(4, { others: [[fence(3) + a, "x", "1\t1\t{}"]] });
     await redis.client.del(keys().revoked);
     expect(await run(5, { done: [fence(1) + a] })).toMatchObject({ refused: [fence(1) + a] });
     expect(await redis.client.hkeys(keys().jobs)).toEqual([a]);
@@ -135,18 +120,9 @@ describe("step", () => {
     await addSome(a, b, c);
     await run(1, { count: 3 });
     const others = [
-      fence(1) + a,
-      "30000",
-      '1\t0\t{"name":"Error"}',
-      "",
-      fence(1) + b,
-      "x",
-      "1\t0\t{}",
-      "1 t:inbox:i caller x1\t0\t{}",
-      fence(1) + c,
-      "0",
-      "1\t0\t{}",
-      "",
+      [fence(1) + a, "30000", '1\t0\t{"name":"Error"}'],
+      [fence(1) + b, "x", "1\t0\t{}", "1 t:inbox:i caller x1\t0\t{}"],
+      [fence(1) + c, "0", "1\t0\t{}"],
     ];
     const { nextDue, nowMicros, promoted } = await run(2, { flags: "l", others });
     expect(nextDue).toBeCloseTo(nowMicros / 1_000 + 30_000, -1);
@@ -159,7 +135,7 @@ describe("step", () => {
   it("drops dead letters that are too old, and counts what was completed, also while there is nothing to do", async () => {
     await addSome(a, b);
     await run(1, { count: 2 });
-    await run(2, { others: [a, b].flatMap((id) => [fence(1) + id, "x", "1\t0\t{}", ""]) });
+    await run(2, { others: [a, b].map((id) => [fence(1) + id, "x", "1\t0\t{}"]) });
     await redis.client.zadd(keys().dead, 1, a);
     await run(3, { flags: "w" });
     expect(await redis.client.zcard(keys().dead)).toBe(2);
@@ -175,7 +151,10 @@ describe("step", () => {
     await addSome(a, b);
     await run(1, { count: 2 });
     await redis.client.hdel(keys().jobs, a, b);
-    const others = [...[fence(1) + a, "5", "1\t0\t{}", ""], ...[fence(1) + b, "x", "1\t0\t{}", ""]];
+    const others = [
+      [fence(1) + a, "5", "1\t0\t{}"],
+      [fence(1) + b, "x", "1\t0\t{}"],
+    ];
     expect(await run(2, { others, flags: "l" })).toMatchObject({ nextDue: Infinity, nextEnd: Infinity });
     expect(await redis.client.exists(keys().delayed, keys().dead, keys().failures)).toBe(0);
   });
@@ -245,7 +224,7 @@ describe("step", () => {
     await redis.client.rpush(keys().waiting, ...ids, b, c);
     for (const id of [...ids, b, c]) await redis.client.hset(keys().jobs, id, `k1 job\n"${id}"`);
     await run(1, { count: 3 });
-    await run(2, { done: [], others: [`${fence(1)}own a`, "d", "", ""] });
+    await run(2, { done: [], others: [[`${fence(1)}own a`, "d"]] });
     expect(await undo(1)).toBe(2);
     expect(await redis.client.lrange(keys().waiting, 0, -1)).toEqual(["own b", a, b, c]);
     expect(await undo(1)).toBe(0);

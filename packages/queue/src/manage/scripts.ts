@@ -1,4 +1,4 @@
-import { defineScript, type Script } from "@kit/core";
+import { defineScript } from "@kit/core";
 import entriesSource from "../scripts/entries.lua";
 import findSource from "../scripts/find.lua";
 import listSource from "../scripts/list.lua";
@@ -36,17 +36,13 @@ export interface Overview {
   readonly byPriority: readonly { readonly priority: number; readonly jobs: number }[];
 }
 
-export const overview: Script<
-  readonly ["jobs", "waiting", "prioritised", "delayed", "leases", "dead", "meta"],
-  readonly [],
-  Overview
-> = defineScript({
+export const overview = defineScript({
   name: "queue.overview",
   source: overviewSource,
   keys: ["jobs", "waiting", "prioritised", "delayed", "leases", "dead", "meta"],
   args: [],
   readonly: true,
-  reply: (raw) => {
+  reply: (raw): Overview => {
     const all = raw as unknown[];
     const [jobs = 0, waiting = 0, prioritised = 0, delayed = 0, active = 0, dead = 0, now = 0] = all
       .slice(0, 7)
@@ -78,22 +74,21 @@ export interface Found {
   readonly entry: string;
 }
 
-export const find: Script<readonly ["jobs", "prioritised", "delayed", "failures", "dead"], readonly ["id"], Found> =
-  defineScript({
-    name: "queue.find",
-    source: [entriesSource, findSource],
-    keys: ["jobs", "prioritised", "delayed", "failures", "dead"],
-    args: ["id"],
-    readonly: true,
-    bytes: true,
-    reply: (raw) => {
-      const [state, at, blob, record, entry] = raw as [Buffer, Buffer, Buffer, Buffer, Buffer];
-      return {
-        ...{ state: String(state) as Found["state"], at: instant(at), blob },
-        ...{ record: String(record), entry: String(entry) },
-      };
-    },
-  });
+export const find = defineScript({
+  name: "queue.find",
+  source: [entriesSource, findSource],
+  keys: ["jobs", "prioritised", "delayed", "failures", "dead"],
+  args: ["id"],
+  readonly: true,
+  bytes: true,
+  reply: (raw): Found => {
+    const [state, at, blob, record, entry] = raw as [Buffer, Buffer, Buffer, Buffer, Buffer];
+    return {
+      ...{ state: String(state) as Found["state"], at: instant(at), blob },
+      ...{ record: String(record), entry: String(entry) },
+    };
+  },
+});
 
 /** A page of entries. */
 export interface Scanned {
@@ -103,17 +98,13 @@ export interface Scanned {
   readonly entries: readonly (readonly [entry: string, at: Instant])[];
 }
 
-export const scan: Script<
-  readonly ["jobs", "waiting", "prioritised", "delayed", "leases", "dead"],
-  readonly ["from", "cursor"],
-  Scanned
-> = defineScript({
+export const scan = defineScript({
   name: "queue.scan",
   source: [entriesSource, scanSource],
   keys: ["jobs", "waiting", "prioritised", "delayed", "leases", "dead"],
   args: ["from", "cursor"],
   readonly: true,
-  reply: (raw) => {
+  reply: (raw): Scanned => {
     const [cursor = "0", ...all] = (raw as unknown[]).map(String);
     return {
       cursor,
@@ -126,17 +117,13 @@ export const scan: Script<
 });
 
 /** Makes jobs ready that are in no list of work; replies with their ids. */
-export const repair: Script<
-  readonly ["jobs", "waiting", "prioritised", "delayed", "leases", "wake", "dead"],
-  readonly ["verb", "ids"],
-  readonly string[]
-> = defineScript({
+export const repair = defineScript({
   name: "queue.repair",
   source: [entriesSource, readySource, repairSource],
   keys: ["jobs", "waiting", "prioritised", "delayed", "leases", "wake", "dead"],
   args: ["verb", "ids"],
   idempotent: true,
-  reply: (raw) => {
+  reply: (raw): readonly string[] => {
     const text = String(raw);
     return text === "" ? [] : text.split("\n");
   },
@@ -151,17 +138,13 @@ export interface Listed {
   readonly record: string;
 }
 
-export const list: Script<
-  readonly ["jobs", "failures", "place"],
-  readonly ["kind", "start", "count"],
-  readonly Listed[]
-> = defineScript({
+export const list = defineScript({
   name: "queue.list",
   source: [entriesSource, listSource],
   keys: ["jobs", "failures", "place"],
   args: ["kind", "start", "count"],
   readonly: true,
-  reply: (raw) => {
+  reply: (raw): readonly Listed[] => {
     const all = (raw as unknown[]).map(String);
     return Array.from({ length: all.length / 5 }, (_, index) => {
       const [id = "", at = "", header = "", bytes = "", record = ""] = all.slice(5 * index, 5 * index + 5);
@@ -171,15 +154,11 @@ export const list: Script<
 });
 
 /** Gives a ready or delayed job another priority; replies with whether there is such a job. */
-export const prioritise: Script<
-  readonly ["jobs", "waiting", "prioritised", "delayed", "wake"],
-  readonly ["id", "priority"],
-  boolean
-> = defineScript({
+export const prioritise = defineScript({
   name: "queue.prioritise",
   source: [entriesSource, readySource, prioritiseSource],
   keys: ["jobs", "waiting", "prioritised", "delayed", "wake"],
   args: ["id", "priority"],
   idempotent: true,
-  reply: (raw) => Number(raw) === 1,
+  reply: (raw): boolean => Number(raw) === 1,
 });

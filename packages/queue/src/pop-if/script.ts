@@ -1,4 +1,4 @@
-import { defineScript, type Script } from "@kit/core";
+import { defineScript } from "@kit/core";
 import source from "../scripts/popIf.lua";
 
 /** The member that was taken out. */
@@ -7,12 +7,12 @@ export interface Popped {
   readonly score: number;
 }
 
-export const popIfScript: Script<readonly ["members"], readonly ["from", "bound"], Popped | null> = defineScript({
+export const popIfScript = defineScript({
   name: "queue.popIf",
   source,
   keys: ["members"],
   args: ["from", "bound"],
-  reply: (raw) => {
+  reply: (raw): Popped | null => {
     if (raw === null) return null;
     const [member, score] = (raw as unknown[]).map(String);
     return { member: member ?? "", score: Number(score?.replace("inf", "Infinity")) };

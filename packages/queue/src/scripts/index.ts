@@ -1,4 +1,4 @@
-import { defineScript, type Script } from "@kit/core";
+import { defineScript } from "@kit/core";
 import addSource from "./add.lua";
 import beginSource from "./begin.lua";
 import deadSource from "./dead.lua";
@@ -31,7 +31,7 @@ const lines = (text: unknown): string[] => {
 };
 
 /** Refuses data of a newer layout; replies with the server's time in epoch ms. */
-export const open: Script<readonly ["meta"], readonly ["layout"], number> = defineScript({
+export const open = defineScript({
   name: "queue.open",
   source: openSource,
   keys: ["meta"],
@@ -49,17 +49,13 @@ export interface AddReply {
 }
 
 /** Stores jobs. */
-export const add: Script<
-  readonly ["jobs", "waiting", "prioritised", "delayed", "wake", "producers", "...once"],
-  readonly ["producer", "sequence", "isNew", "plan", "...blobs"],
-  AddReply
-> = defineScript({
+export const add = defineScript({
   name: "queue.add",
   source: [entriesSource, readySource, addSource],
   keys: ["jobs", "waiting", "prioritised", "delayed", "wake", "producers", "...once"],
   args: ["producer", "sequence", "isNew", "plan", "...blobs"],
   idempotent: true,
-  reply: (raw) => {
+  reply: (raw): AddReply => {
     const text = String(raw);
     return { now: Number.parseInt(text, 10), answers: text.match(/[a-z]+$/gm) ?? [] };
   },
@@ -145,55 +141,52 @@ const stepKeys = [
   "meta",
   "taken",
 ] as const;
-type StepKeys = typeof stepKeys;
 
 /** The worker's one call. Its fence makes it safe to lose a reply: `recover` returns the jobs that it carried. */
-export const step: Script<
-  readonly [...StepKeys, "...replies"],
-  readonly ["fence", "count", "sure", "leaseMs", "flags", "bounds", "upkeep", "done", "...others"],
-  StepReply
-> = defineScript({
+export const step = defineScript({
   name: "queue.step",
   source: [entriesSource, readySource, deadSource, watchSource, takesSource, stepSource],
   keys: [...stepKeys, "...replies"],
-  args: ["fence", "count", "sure", "leaseMs", "flags", "bounds", "upkeep", "done", "...others"],
+  args: [
+    "fence",
+    "count",
+    "sure",
+    "leaseMs",
+    "flags",
+    "bounds",
+    "upkeep",
+    "done",
+    "...others[member verdict record answer]",
+  ],
   bytes: true,
   reply: decodeStep,
 });
 
 /** Extends leases. */
-export const heartbeat: Script<
-  readonly ["leases", "wake", "meta"],
-  readonly ["leaseMs", "members"],
-  { readonly now: number; readonly lost: readonly string[] }
-> = defineScript({
+export const heartbeat = defineScript({
   name: "queue.heartbeat",
   source: [entriesSource, readySource, watchSource, heartbeatSource],
   keys: ["leases", "wake", "meta"],
   args: ["leaseMs", "members"],
   idempotent: true,
-  reply: (raw) => {
+  reply: (raw): { readonly now: number; readonly lost: readonly string[] } => {
     const [now, lost] = raw as unknown[];
     return { now: Number(now), lost: lines(lost) };
   },
 });
 
 /** Notes that a handler is about to run a job which has one crash left; replies with whether its lease is still held. */
-export const begin: Script<readonly ["leases", "failures"], readonly ["member"], boolean> = defineScript({
+export const begin = defineScript({
   name: "queue.begin",
   source: [entriesSource, beginSource],
   keys: ["leases", "failures"],
   args: ["member"],
   idempotent: true,
-  reply: (raw) => Number(raw) === 1,
+  reply: (raw): boolean => Number(raw) === 1,
 });
 
 /** Returns unstarted jobs to the front; replies with how many. */
-export const handBack: Script<
-  readonly ["leases", "waiting", "prioritised", "wake"],
-  readonly ["members", "after"],
-  number
-> = defineScript({
+export const handBack = defineScript({
   name: "queue.handBack",
   source: [entriesSource, readySource, handBackSource],
   keys: ["leases", "waiting", "prioritised", "wake"],
@@ -203,11 +196,7 @@ export const handBack: Script<
 });
 
 /** Undoes a take whose reply was lost; replies with the number of jobs returned. */
-export const recover: Script<
-  readonly ["leases", "waiting", "prioritised", "wake", "taken"],
-  readonly ["fence"],
-  number
-> = defineScript({
+export const recover = defineScript({
   name: "queue.recover",
   source: [entriesSource, readySource, takesSource, recoverSource],
   keys: ["leases", "waiting", "prioritised", "wake", "taken"],
@@ -225,18 +214,14 @@ export interface StoredLetter {
 }
 
 /** Reads dead letters, see `letters.lua`; the blob is empty where the name is another one. */
-export const letters: Script<
-  readonly ["jobs", "failures", "dead"],
-  readonly ["latest", "start", "name"],
-  readonly StoredLetter[]
-> = defineScript({
+export const letters = defineScript({
   name: "queue.letters",
   source: lettersSource,
   keys: ["jobs", "failures", "dead"],
   args: ["latest", "start", "name"],
   readonly: true,
   bytes: true,
-  reply: (raw) => {
+  reply: (raw): readonly StoredLetter[] => {
     const all = raw as Buffer[];
     const found: StoredLetter[] = [];
     while (all.length > 0) {
@@ -248,17 +233,13 @@ export const letters: Script<
 });
 
 /** Moves dead letters back to the queue, or drops them; replies with how many, and with when the operation began. */
-export const redrive: Script<
-  readonly ["jobs", "waiting", "prioritised", "delayed", "wake", "failures", "dead", "meta"],
-  readonly ["verb", "ids", "begun", "spreadMs"],
-  { readonly moved: number; readonly begun: string }
-> = defineScript({
+export const redrive = defineScript({
   name: "queue.redrive",
   source: [entriesSource, readySource, deadSource, redriveSource],
   keys: ["jobs", "waiting", "prioritised", "delayed", "wake", "failures", "dead", "meta"],
   args: ["verb", "ids", "begun", "spreadMs"],
   idempotent: true,
-  reply: (raw) => {
+  reply: (raw): { readonly moved: number; readonly begun: string } => {
     const [moved, begun] = raw as unknown[];
     return { moved: Number(moved), begun: String(begun) };
   },
@@ -268,16 +249,12 @@ export const redrive: Script<
  * Outcomes of jobs: `jJSON` or `bBYTES` that the handler returned, `xRECORD` of one that failed for good, or `waiting`, `gone`,
  * `later`, see `outcomes.lua`.
  */
-export const outcomes: Script<
-  readonly ["jobs", "failures", "dead", "replies"],
-  readonly ["received", "asked"],
-  readonly Buffer[]
-> = defineScript({
+export const outcomes = defineScript({
   name: "queue.outcomes",
   source: outcomesSource,
   keys: ["jobs", "failures", "dead", "replies"],
   args: ["received", "asked"],
   idempotent: true,
   bytes: true,
-  reply: (raw) => raw as Buffer[],
+  reply: (raw): readonly Buffer[] => raw as Buffer[],
 });

@@ -23,9 +23,9 @@
 --                                 many letters are kept
 -- ARGV[7]   upkeep       string   how many jobs were completed since this worker last said so; empty: nothing to say
 -- ARGV[8]   done         string   members of `leases` whose jobs are done, one a line; made ids only, which never come again
--- ARGV[n]   others       string   for each other job that ended: its member; `d` for done, `x` for dead, or ms until the
---                                 next attempt; its new record for `failures`, empty where it is done; what its caller is
---                                 told, empty where nobody waits: which of `replies`, its channel, its name, the outcome
+-- ARGV[n]   others       string   `member verdict record answer` of each other job that ended: its member; `d` for done, `x` for dead, or
+--                                 ms until the next attempt; its new record for `failures`, empty where it is done; the reply for its
+--                                 caller, empty where nobody waits: which of `replies`, its channel, its name, the outcome
 --
 -- Reply     {blob, …, entries, records, refused, reclaimed, state}: what was taken, in order (of a repeat: what is still leased);
 --           their entries, one a line; their records in `failures`, one a line, empty if none has one; members whose leases had
@@ -135,7 +135,7 @@ end
 
 local mayHaveDied = false
 for i = 1, #others, 4 do
-  local member, verdict, record, answer = others[i], others[i + 1], others[i + 2], others[i + 3]
+  local member, verdict, record, answer = unpack(others, i, i + 3)
   local entry = leasedEntry(member)
   local id = idOf(entry)
   if isEnding[member] or not redis.call('ZSCORE', leases, member) then
