@@ -51,7 +51,7 @@ export const flushRules = {
   flushMs: integer(1, 3_600_000, 1_000),
 } satisfies RulesOf<FlushOptions>;
 
-export type ResolvedFlush = Resolved<typeof flushRules>;
+type ResolvedFlush = Resolved<typeof flushRules>;
 
 /** Zero bytes that were dropped before lines. */
 export interface Padding {

@@ -107,7 +107,7 @@ export interface ConfigOptions<Input = unknown, Value = Input> extends WatchOpti
   readonly maxBytes?: number | undefined;
 }
 
-export const configRules = {
+const configRules = {
   ...watchRules,
   schema: custom(schemaOption),
   default: custom((_name, value: unknown) => value),

@@ -1,5 +1,5 @@
 /** What a package's table says about one option: the data of a rule of core. */
-export interface OptionRule {
+interface OptionRule {
   readonly kind: string;
   readonly min?: number;
   readonly max?: number;
