@@ -338,7 +338,9 @@ export class Shipper extends LogObject<ShipperEvents> {
 
   /** A Node stream that ships everything written to it: it has finished when the file is sealed. Options and errors are those of `send`. */
   writable(name: string, options: Omit<ShipOptions, "name" | "passThrough"> = {}): Writable {
-    const { controller, signal, unlink } = linkedSignal([resolve("options", { signal: options.signal }, sendRules).signal]);
+    const { controller, signal, unlink } = linkedSignal([
+      resolve("options", { signal: options.signal }, sendRules).signal,
+    ]);
     const stream = Duplex.from(async (source: AsyncIterable<Uint8Array>) => {
       await this.send(name, source, { ...options, signal });
     });
