@@ -1,7 +1,7 @@
 import { ChatTokenError } from "./errors.js";
 
 /** The last message of a chat that a reader received. */
-export interface Cursor {
+interface Cursor {
   readonly epoch: string;
   readonly seq: number;
   readonly at: number;

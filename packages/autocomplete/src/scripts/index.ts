@@ -68,7 +68,7 @@ export const switchOver = defineScript({
 });
 
 /** An item as it is stored. */
-export interface StoredItem {
+interface StoredItem {
   readonly id: string;
   readonly record: string;
 }

@@ -116,7 +116,7 @@ export const claim = defineScript({
 });
 
 /** Another process has it. `by` is its fence; 0 if no process has it because the record is gone. */
-export interface Fenced {
+interface Fenced {
   readonly state: "fenced";
   readonly by: number;
 }

@@ -34,7 +34,7 @@ const limitsOf = (permits: unknown, perTenant: unknown): Limits => ({
 type Limited<T> = T & { readonly limits?: Limits | undefined };
 
 /** The limits are less than the weight of the acquire. */
-export interface TooHeavy extends Limits {
+interface TooHeavy extends Limits {
   readonly state: "too-heavy";
   readonly now: number;
 }

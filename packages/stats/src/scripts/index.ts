@@ -61,7 +61,7 @@ export interface RawEntry {
 }
 
 /** The entries of one stream, as XRANGE, XREVRANGE and XREAD reply them. */
-export const rawEntries = (raw: unknown): RawEntry[] =>
+const rawEntries = (raw: unknown): RawEntry[] =>
   (raw as [unknown, unknown][]).map(([id, fields]) => ({ id: String(id), fields: pairs(fields) }));
 
 /** The reply of XREAD, by key: RESP2 has a pair for each stream, RESP3 a map, which ioredis makes a flat list. */
