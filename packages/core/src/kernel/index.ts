@@ -54,7 +54,7 @@ export {
   ownClusterSettings,
   ownSettings,
 } from "./connection/client.js";
-export { answered, DedicatedConnection, reconnectMs } from "./connection/dedicated.js";
+export { answered, reconnectMs } from "./connection/dedicated.js";
 export { isOwned, superviseClient } from "./connection/supervision.js";
 export { lowerBoundMs } from "./context/clock.js";
 export { attach, ClientContext, withContext } from "./context/context.js";
@@ -68,7 +68,6 @@ export type { AttachOptions, ClientOptions, ClientSettings, CloseOptions } from 
 export type { RetryOptions } from "./base/retry.js";
 export type { Resolved, Rule, Rules, RulesOf } from "./base/rules.js";
 export type { Address, NodeClient, RedisArgument, RedisLike } from "./connection/client.js";
-export type { DedicatedConnectionEvents } from "./connection/dedicated.js";
 export type { ServerClock } from "./context/clock.js";
 export type { ExpiryScheduler, ScheduledLease } from "./context/expiry.js";
 export type { ChannelListener, Inbox } from "./context/inbox.js";
