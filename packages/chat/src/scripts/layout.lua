@@ -9,6 +9,6 @@ local layout = KEYS[1]
 local shards = ARGV[1]
 
 if redis.call('EXISTS', layout) == 0 then redis.call('HSET', layout, 'layout', '1', 'shards', shards) end
-local stored = redis.call('HMGET', layout, 'layout', 'shards')
-if stored[1] ~= '1' then return redis.error_reply('KIT_LAYOUT the chats were written by a newer version') end
-return stored[2]
+local number, stored = unpack(redis.call('HMGET', layout, 'layout', 'shards'))
+if number ~= '1' then return redis.error_reply('KIT_LAYOUT the chats were written by a newer version') end
+return stored

@@ -37,7 +37,7 @@ export const controls: readonly PackageControl<Invariant>[] = [
     kind,
     mutation: {
       script: "ack",
-      operands: ["operands"],
+      operands: ["acks"],
       lua: misled(
         "local found = command == 'HGET' and call(...) if found and string.match(found, '^%d+ %d+ %d+%-%d+ ') then return (string.gsub(found, '^%d+', '0')) end",
       ),
@@ -49,7 +49,7 @@ export const controls: readonly PackageControl<Invariant>[] = [
     kind,
     mutation: {
       script: "ack",
-      operands: ["operands"],
+      operands: ["acks"],
       lua: misled("if command == 'ZRANGE' then return call('ZREVRANGE', select(2, ...)) end"),
     },
   },
