@@ -66,6 +66,23 @@ it("waits also for a call that fails, and closes then", async () => {
   await closed;
 });
 
+it("waits also for work of its own, which may begin while it closes and settles as it does", async () => {
+  const life = made();
+  const { promise, finish } = pending();
+  const order: string[] = [];
+  const closed = life.close({ timeoutMs: 600_000 }, async (deadline) => {
+    void life.track(promise.then(() => order.push("work")));
+    await life.untilIdle(deadline);
+    await expect(life.track(Promise.reject(new Error("no")))).rejects.toThrow("no");
+  });
+  void closed.then(() => order.push("close"));
+  await setImmediate();
+  expect(order).toEqual([]);
+  finish();
+  await closed;
+  expect(order).toEqual(["work", "close"]);
+});
+
 it("closes once, with the options of the first call", async () => {
   const life = made();
   const ends: number[] = [];

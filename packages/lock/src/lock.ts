@@ -1,10 +1,9 @@
 import type { KitError, RedisLike } from "@kit/core";
 import {
-  attach,
   type CloseOptions,
-  closeTimeoutMs,
   defaultsOf,
   newToken,
+  ObjectLife,
   resolve,
   TypedEmitter,
   watchEviction,
@@ -81,6 +80,7 @@ export interface LockInspection {
 export class Lock extends TypedEmitter<LockEvents> implements AsyncDisposable {
   /** What an acquire without options has. */
   readonly #defaults: ResolvedAcquire;
+  readonly #life: ObjectLife;
   readonly #commands: LockCommands;
   readonly #leaser: Leaser<ResolvedAcquire, Held, Lease>;
 
@@ -89,9 +89,10 @@ export class Lock extends TypedEmitter<LockEvents> implements AsyncDisposable {
     super();
     const settings = resolve("options", options, lockRules);
     this.#defaults = defaultsOf(acquireRules, settings);
-    const context = attach(redis, settings);
+    this.#life = new ObjectLife(redis, settings, "The lock");
+    const { context } = this.#life;
     this.#commands = new LockCommands(context, settings);
-    this.#leaser = new Leaser(context, this.#commands, settings, (held) => new Lease(held), {
+    this.#leaser = new Leaser(this.#life, this.#commands, settings, (held) => new Lease(held), {
       acquired: ({ request: { name }, fencingToken }, waitedMs) =>
         this.emit("acquired", { name, fencingToken, waitedMs }),
       queued: (name, { position, owner }) => this.emit("waiting", { name, position, holder: owner?.holder }),
@@ -185,7 +186,7 @@ export class Lock extends TypedEmitter<LockEvents> implements AsyncDisposable {
    * @throws {KitUnavailableError} no server answered in time.
    */
   async inspect(name: string): Promise<LockInspection> {
-    this.#leaser.assertOpen();
+    this.#life.assertOpen();
     const { owner, msLeft, fencingToken, waiting, holders } = await this.#commands.inspect(name, inspectedWaiters);
     return {
       state: owner ? "held" : "free",
@@ -206,13 +207,14 @@ export class Lock extends TypedEmitter<LockEvents> implements AsyncDisposable {
    * @throws {KitUnavailableError | KitUnknownOutcomeError} as every command.
    */
   async forceRelease(name: string): Promise<string | null> {
-    this.#leaser.assertOpen();
+    this.#life.assertOpen();
     // Two steps, so that a lost reply cannot hit the next holder. A lock that changes hands in between is alive.
     const { owner } = await this.#commands.inspect(name, 0);
     if (!owner) return null;
     const { token, holder } = owner;
     const request = { name, token, resolved: { ...this.#defaults, holder } };
-    const outcome = await this.#leaser.commands.release(request, { fencingToken: byForce, op: newToken() });
+    const releasing = this.#leaser.commands.release(request, { fencingToken: byForce, op: newToken() });
+    const outcome = await this.#life.track(releasing);
     return outcome === "released" ? holder : null;
   }
 
@@ -225,7 +227,7 @@ export class Lock extends TypedEmitter<LockEvents> implements AsyncDisposable {
    * @throws {KitUnavailableError} no server answered in time.
    */
   async resume(text: string): Promise<Lease> {
-    this.#leaser.assertOpen();
+    this.#life.assertOpen();
     const saved = parseLease<{ fencingToken: string }>(
       "lock",
       text,
@@ -246,7 +248,7 @@ export class Lock extends TypedEmitter<LockEvents> implements AsyncDisposable {
    * @throws {TypeError | RangeError} an option is not what it should be. It rejects for no other reason.
    */
   async close(options: CloseOptions = {}): Promise<void> {
-    await this.#leaser.close(closeTimeoutMs(options));
+    await this.#life.close(options, (deadline) => this.#leaser.end(deadline));
   }
 
   /** As `close()`. */

@@ -1,13 +1,5 @@
 import type { KitError, RedisLike } from "@kit/core";
-import {
-  attach,
-  type CloseOptions,
-  closeTimeoutMs,
-  defaultsOf,
-  resolve,
-  TypedEmitter,
-  watchEviction,
-} from "@kit/core/toolkit";
+import { type CloseOptions, defaultsOf, ObjectLife, resolve, TypedEmitter, watchEviction } from "@kit/core/toolkit";
 import { Leaser, type LeaseRequest, type LossReason, parseLease } from "@kit/core/leasing";
 import { SemaphoreCommands } from "./commands.js";
 import { semaphoreKeys } from "./keys.js";
@@ -117,6 +109,7 @@ export class Semaphore extends TypedEmitter<SemaphoreEvents> implements AsyncDis
   readonly #settings: SemaphoreSettings;
   /** What an acquire without options has. */
   readonly #defaults: ResolvedPermit;
+  readonly #life: ObjectLife;
   readonly #commands: SemaphoreCommands;
   readonly #leaser: Leaser<ResolvedPermit, Usage, Permit>;
   /** The limits that the server is expected to have; others emit `mismatch`. */
@@ -130,9 +123,10 @@ export class Semaphore extends TypedEmitter<SemaphoreEvents> implements AsyncDis
     this.#defaults = defaultsOf(acquireRules, this.#settings);
     this.#expected = this.#settings;
     const keys = semaphoreKeys(this.#settings.prefix, name);
-    const context = attach(redis, this.#settings);
+    this.#life = new ObjectLife(redis, this.#settings, "The semaphore");
+    const { context } = this.#life;
     this.#commands = new SemaphoreCommands(context, keys, this.#settings, (stored) => this.#compare(stored));
-    this.#leaser = new Leaser(context, this.#commands, this.#settings, (held) => new Permit(held), {
+    this.#leaser = new Leaser(this.#life, this.#commands, this.#settings, (held) => new Permit(held), {
       acquired: ({ request }, waitedMs) => this.emit("acquired", { ...chargeOf(request), waitedMs }),
       queued: (_name, { position, used, permits }) => this.emit("waiting", { position, used, permits }),
       requeued: () => this.emit("requeued"),
@@ -233,7 +227,7 @@ export class Semaphore extends TypedEmitter<SemaphoreEvents> implements AsyncDis
    * await sessions.setPermits({ permitsPerTenant: 3 });
    */
   async setPermits(limits: number | NewLimits): Promise<void> {
-    this.#leaser.assertOpen();
+    this.#life.assertOpen();
     const changed = newLimits(limits, this.#settings);
     const { permits = this.#expected.permits, permitsPerTenant = this.#expected.permitsPerTenant } = changed;
     // Its own change is no surprise to it, also where an answer with the new limits comes before that of the call.
@@ -259,7 +253,7 @@ export class Semaphore extends TypedEmitter<SemaphoreEvents> implements AsyncDis
    * const { used, permitsPerTenant } = await sessions.inspect({ tenant: "ann" });
    */
   async inspect(options: InspectOptions = {}): Promise<SemaphoreInspection> {
-    this.#leaser.assertOpen();
+    this.#life.assertOpen();
     const { tenant } = resolve("options", options, inspectRules);
     const seen = await this.#commands.inspect(inspectedEach, tenant);
     if (seen.limits) this.#compare(seen.limits);
@@ -279,7 +273,7 @@ export class Semaphore extends TypedEmitter<SemaphoreEvents> implements AsyncDis
    * @throws {KitUnavailableError} no server answered in time.
    */
   async resume(text: string): Promise<Permit> {
-    this.#leaser.assertOpen();
+    this.#life.assertOpen();
     const saved = parseLease<{ weight: number; tenant: string | null }>(
       "semaphore",
       text,
@@ -301,7 +295,7 @@ export class Semaphore extends TypedEmitter<SemaphoreEvents> implements AsyncDis
    * @throws {TypeError | RangeError} an option is not what it should be. It rejects for no other reason.
    */
   async close(options: CloseOptions = {}): Promise<void> {
-    await this.#leaser.close(closeTimeoutMs(options));
+    await this.#life.close(options, (deadline) => this.#leaser.end(deadline));
   }
 
   /** As `close()`. */

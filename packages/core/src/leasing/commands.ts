@@ -2,8 +2,7 @@ import { type KitError, retry } from "../index.js";
 import {
   asKitError,
   type ClientContext,
-  type Deadline,
-  inTime,
+  type ObjectLife,
   OutageReporter,
   pause,
   type ServerClock,
@@ -39,27 +38,25 @@ interface BegunAttempt extends Attempt {
 }
 
 /**
- * Sends the commands of one object. Each reply goes to the server's clock, what failed is undone in the background, and
- * `close()` waits for what is under way.
+ * Sends the commands of one object. Each reply goes to the server's clock. What failed is undone in the background, which the
+ * object's life tracks.
  */
 export class LeaseCommands<Resolved extends ResolvedAcquire, S extends Seen> {
   readonly kind: LeaseKind<Resolved, S>;
   readonly settings: LeaserSettings;
+  readonly life: ObjectLife;
   readonly context: ClientContext;
   /** Reports the loops that try on: waiters, and leases that are renewed, by their tokens. */
   readonly outage: OutageReporter;
   readonly #onUse: (key: string) => void;
-  readonly #end = new AbortController();
   /** Acquires that may still be repeated, by their tokens; and whether they were released meanwhile. */
   readonly #repeated = new Map<string, { isReleased: boolean }>();
   #hasAsked = false;
   #isShared: 0 | 1 | "" = "";
-  #underWay = 0;
-  #onIdle: (() => void) | undefined;
 
   /** `onUse` is called with the key of each acquire and renewal. */
   constructor(
-    context: ClientContext,
+    life: ObjectLife,
     kind: LeaseKind<Resolved, S>,
     settings: LeaserSettings,
     onError: (error: KitError) => void,
@@ -67,7 +64,8 @@ export class LeaseCommands<Resolved extends ResolvedAcquire, S extends Seen> {
   ) {
     this.kind = kind;
     this.settings = settings;
-    this.context = context;
+    this.life = life;
+    this.context = life.context;
     this.outage = new OutageReporter(onError);
     this.#onUse = onUse;
   }
@@ -100,7 +98,7 @@ export class LeaseCommands<Resolved extends ResolvedAcquire, S extends Seen> {
   get shared(): 0 | 1 | "" {
     if (!this.#hasAsked) {
       this.#hasAsked = true;
-      this.#tracked(this.context.isCluster(this.settings.deadlineMs)).then(
+      this.life.track(this.context.isCluster(this.settings.deadlineMs)).then(
         (isCluster) => {
           this.#isShared = isCluster ? 1 : 0;
         },
@@ -135,7 +133,6 @@ export class LeaseCommands<Resolved extends ResolvedAcquire, S extends Seen> {
     { sentAt, deadlineMs, clock, connectionEpoch }: BegunAttempt,
     replying: Promise<AcquireReply<S>>,
   ): Promise<AcquireReply<S>> {
-    this.#underWay++;
     try {
       const reply = await replying;
       if (reply.state === "late") clock.reset();
@@ -144,7 +141,6 @@ export class LeaseCommands<Resolved extends ResolvedAcquire, S extends Seen> {
     } finally {
       if (this.context.executor.connectionEpoch !== connectionEpoch)
         this.#watchForRepeats(request, sentAt + deadlineMs);
-      this.#ended();
     }
   }
 
@@ -157,25 +153,20 @@ export class LeaseCommands<Resolved extends ResolvedAcquire, S extends Seen> {
     request: LeaseRequest<Resolved>,
     { fencingToken, op, signal }: Omit<Release, "shared">,
   ): Promise<ReleaseReply> {
-    this.#underWay++;
-    try {
-      const reply = await this.kind.release(request, { fencingToken, op, signal, shared: this.shared });
-      const repeated = this.#repeated.get(request.token);
-      if (repeated) repeated.isReleased = true;
-      return reply;
-    } finally {
-      this.#ended();
-    }
+    const reply = await this.kind.release(request, { fencingToken, op, signal, shared: this.shared });
+    const repeated = this.#repeated.get(request.token);
+    if (repeated) repeated.isReleased = true;
+    return reply;
   }
 
   /** Undoes an acquire that nobody waits for any more; repeated until answered, or until the server forgot it anyhow. */
   cancel(request: LeaseRequest<Resolved>, leaseMs: number = request.resolved.leaseMs): void {
     // Nobody can be asked any more.
     if (this.context.executor.isEnded) return;
-    const { signal } = this.#end;
+    const { signal } = this.life;
     const again = (): Promise<unknown> => this.release(request, { fencingToken: "", signal });
     const retried = retry(again, { waitMs: aliveMs + leaseMs, baseMs: 50, capMs: 1_000, signal });
-    this.#tracked(retried).catch((error: unknown) => {
+    this.life.track(retried).catch((error: unknown) => {
       if (!signal.aborted) this.onError(error);
     });
   }
@@ -201,20 +192,6 @@ export class LeaseCommands<Resolved extends ResolvedAcquire, S extends Seen> {
     return reply;
   }
 
-  /** Waits for what is under way, at most to the deadline; then nothing goes on. */
-  async close(deadline: Deadline): Promise<void> {
-    while (this.#underWay > 0 && deadline.remainingMs > 0) {
-      const idle = new Promise<void>((resolve) => {
-        this.#onIdle = resolve;
-      });
-      await inTime(idle, { deadline });
-      // The command that just ended may have to be undone: its caller has the next turn.
-      await new Promise((resolve) => setImmediate(resolve));
-    }
-    this.#end.abort();
-    this.context.detach();
-  }
-
   /**
    * A reply was lost, and the acquire may have been sent more than once: what the network delivers late would be granted
    * anew, to nobody, where it was released before. When the server refuses such repeats, that is released, too.
@@ -227,20 +204,6 @@ export class LeaseCommands<Resolved extends ResolvedAcquire, S extends Seen> {
       if (repeated.isReleased) this.cancel(request);
     };
     // Nothing goes on after close(): a repeat may then cost a lease.
-    pause(Math.max(0, until - performance.now()) + repeatMarginMs, this.#end.signal).then(look, () => undefined);
-  }
-
-  /** Counts what `close()` has to wait for. Passes the work on. */
-  async #tracked<T>(work: Promise<T>): Promise<T> {
-    this.#underWay++;
-    try {
-      return await work;
-    } finally {
-      this.#ended();
-    }
-  }
-
-  #ended(): void {
-    if (--this.#underWay === 0) this.#onIdle?.();
+    pause(Math.max(0, until - performance.now()) + repeatMarginMs, this.life.signal).then(look, () => undefined);
   }
 }

@@ -128,7 +128,7 @@ export class HeldLease<Resolved extends ResolvedAcquire = ResolvedAcquire> imple
     this.#releasing ??= traced(
       `${this.what}.release`,
       () => (fencingToken === "" ? { name } : { name, fencingToken }),
-      () => this.#release(),
+      () => this.#holder.commands.life.track(this.#release()),
     );
     return this.#releasing;
   }

@@ -1,5 +1,5 @@
 import { KitClosedError, KitError } from "../index.js";
-import { type ClientContext, Deadline, expiryOf, inTime, isSlotMoving, newToken, traced } from "../toolkit/index.js";
+import { Deadline, expiryOf, inTime, isSlotMoving, newToken, type ObjectLife } from "../toolkit/index.js";
 import { CancelledWaiters } from "./cancelled.js";
 import { LeaseCommands } from "./commands.js";
 import type { LossReason } from "./errors.js";
@@ -43,24 +43,22 @@ export class Leaser<Resolved extends ResolvedAcquire, S extends Seen, L extends 
   readonly #holder: LeaseHolder<Resolved>;
   readonly #waiters = new Map<string, Waiters<Resolved, S>>();
   readonly #cancelled = new CancelledWaiters();
-  readonly #stopListening: readonly (() => void)[];
   #onNoneHeld: (() => void) | undefined;
-  #closing: Promise<void> | undefined;
 
   /** `make`: makes the lease that the caller gets. */
   constructor(
-    context: ClientContext,
+    life: ObjectLife,
     kind: LeaseKind<Resolved, S>,
     settings: LeaserSettings,
     make: (held: HeldLease<Resolved>) => L,
     events: LeaserEvents<Resolved, S>,
   ) {
-    this.commands = new LeaseCommands(context, kind, settings, events.error, events.used);
+    this.commands = new LeaseCommands(life, kind, settings, events.error, events.used);
     this.#make = make;
     this.#events = events;
     this.#holder = {
       commands: this.commands,
-      expiry: expiryOf(context),
+      expiry: expiryOf(life.context),
       group: `${kind.id} ${String(settings.deadlineMs)} `,
       ended: (lease) => {
         if (this.#held.delete(lease) && this.#held.size === 0) this.#onNoneHeld?.();
@@ -74,15 +72,15 @@ export class Leaser<Resolved extends ResolvedAcquire, S extends Seen, L extends 
       left: (request, subscription) => this.#left(request, subscription),
       empty: (name) => this.#waiters.delete(name),
     };
-    const { executor, inbox } = context;
+    const { executor, inbox } = life.context;
     const heartbeatNow = (): void => {
       for (const waiters of this.#waiters.values()) waiters.heartbeatNow();
     };
-    this.#stopListening = [
+    life.onClosed(
       inbox.onResubscribed(heartbeatNow),
       executor.onReady(heartbeatNow),
       executor.onDrop(() => executor.isEnded && this.#rejectAll(new KitClosedError("The client"))),
-    ];
+    );
   }
 
   /** Runs `routine` with a lease, and releases it whatever happens, unless the routine hands it over. */
@@ -118,14 +116,13 @@ export class Leaser<Resolved extends ResolvedAcquire, S extends Seen, L extends 
     const { commands } = this;
     const { kind } = commands;
     const { waitMs, signal } = resolved;
-    return traced(
+    return commands.life.call(
       `${kind.what}.acquire`,
       () => ({ name, waitMs }),
       async () => {
         const startedAt = performance.now();
         const deadline = new Deadline(startedAt + waitMs);
         const mayWait = waitMs > 0;
-        this.assertOpen();
         signal?.throwIfAborted();
         // Throws for a name that cannot be a key: nothing was sent that would have to be undone.
         kind.keyOf(name);
@@ -168,7 +165,6 @@ export class Leaser<Resolved extends ResolvedAcquire, S extends Seen, L extends 
     resolved: Resolved,
     fencingToken: string,
   ): Promise<L> {
-    this.assertOpen();
     const grantedMs = firstTermMs(resolved);
     const deadlineAt = performance.now() + grantedMs;
     const request = { name, token, resolved };
@@ -183,14 +179,21 @@ export class Leaser<Resolved extends ResolvedAcquire, S extends Seen, L extends 
     return this.#make(held);
   }
 
-  async close(timeoutMs: number): Promise<void> {
-    this.#closing ??= this.#close(Deadline.in(timeoutMs));
-    await this.#closing;
-  }
-
-  /** @throws {KitClosedError} the object is closed. */
-  assertOpen(): void {
-    if (this.#closing) throw this.#closed();
+  /**
+   * Ends what the object's `close()` finds: waiters reject at once, and what is still held at the deadline is lost and released.
+   * Resolves when nothing is under way, at the latest `deadlineMs` after the deadline. Never rejects.
+   */
+  async end(deadline: Deadline): Promise<void> {
+    const { life, settings } = this.commands;
+    this.#rejectAll(life.closedError());
+    if (this.#held.size > 0) {
+      const noneHeld = new Promise<void>((resolve) => (this.#onNoneHeld = resolve));
+      await inTime(noneHeld, { deadline });
+    }
+    for (const lease of [...this.#held]) lease.lose("closed");
+    this.#cancelled.close();
+    // A cancel that has just begun gets one command's time, also when the deadline is over.
+    await life.untilIdle(new Deadline(Math.max(deadline.at, performance.now() + settings.deadlineMs)));
   }
 
   /**
@@ -203,7 +206,7 @@ export class Leaser<Resolved extends ResolvedAcquire, S extends Seen, L extends 
     // Timers of Node may fire a moment early.
     const isLate = deadline.remainingMs <= 2;
     // A slot moves for as long as its largest key does, which may be longer than a command may take.
-    if (waitMs > 0 && !isLate && !this.#closing && !signal?.aborted && isSlotMoving(error)) return;
+    if (waitMs > 0 && !isLate && !this.commands.life.isClosed && !signal?.aborted && isSlotMoving(error)) return;
     const isUnsent = KitError.is(error) && error.code === "KIT_UNAVAILABLE";
     if (!isUnsent) this.commands.cancel(request);
     const isOver = waitMs > 0 && isLate && KitError.is(error) && error.retryable;
@@ -215,11 +218,12 @@ export class Leaser<Resolved extends ResolvedAcquire, S extends Seen, L extends 
   /** The lease for the caller. */
   #granted(grant: Grant<Resolved>, startedAt: number): L {
     const { request, fencingToken } = grant;
+    const { life } = this.commands;
     const isOver = grant.deadlineAt <= performance.now();
-    if (isOver || this.#closing) {
+    if (isOver || life.isClosed) {
       // The reply came after its end, or in the very moment of close(): nobody could use it, or would end it.
       this.commands.cancel(request);
-      throw isOver ? this.commands.kind.lostError(request.name, "deadline", fencingToken) : this.#closed();
+      throw isOver ? this.commands.kind.lostError(request.name, "deadline", fencingToken) : life.closedError();
     }
     const held = this.#hold(grant);
     const lease = this.#make(held);
@@ -236,10 +240,11 @@ export class Leaser<Resolved extends ResolvedAcquire, S extends Seen, L extends 
   /** The waiters beside which a queued request waits. */
   #waitersOf(request: LeaseRequest<Resolved>): Waiters<Resolved, S> {
     const { name } = request;
-    if (this.#closing || this.commands.context.executor.isEnded) {
+    const { life, context } = this.commands;
+    if (life.isClosed || context.executor.isEnded) {
       // The waiters have rejected already: nothing would end a new one.
       this.commands.cancel(request);
-      throw this.#closing ? this.#closed() : new KitClosedError("The client");
+      throw life.isClosed ? life.closedError() : new KitClosedError("The client");
     }
     let waiters = this.#waiters.get(name);
     if (!waiters) this.#waiters.set(name, (waiters = new Waiters(this.commands, this.#waitingEvents, name)));
@@ -258,26 +263,5 @@ export class Leaser<Resolved extends ResolvedAcquire, S extends Seen, L extends 
 
   #rejectAll(error: KitClosedError): void {
     for (const waiters of [...this.#waiters.values()]) waiters.reject(error);
-  }
-
-  #closed(): KitClosedError {
-    return new KitClosedError(`The ${this.commands.kind.what}`);
-  }
-
-  /** Waits until nothing is held; what is held at the deadline is taken from its holders and released. */
-  async #close(deadline: Deadline): Promise<void> {
-    this.#rejectAll(this.#closed());
-    if (this.#held.size > 0) {
-      const idle = new Promise<void>((resolve) => {
-        this.#onNoneHeld = resolve;
-      });
-      await inTime(idle, { deadline });
-    }
-    for (const lease of [...this.#held]) lease.lose("closed");
-    this.#cancelled.close();
-    // A cancel that has just begun gets one command's time, also when the deadline is over.
-    const { deadlineMs } = this.commands.settings;
-    await this.commands.close(new Deadline(Math.max(deadline.at, performance.now() + deadlineMs)));
-    for (const stop of this.#stopListening) stop();
   }
 }

@@ -140,7 +140,7 @@ export class Waiters<Resolved extends ResolvedAcquire, S extends Seen> {
     this.#events.requeued(this.#name);
     for (let failures = 0; !waiter.isSettled;)
       try {
-        if (await this.#enqueue(waiter)) {
+        if (await this.#commands.life.track(this.#enqueue(waiter))) {
           this.#commands.outage.worked(token);
           return;
         }

@@ -11,13 +11,11 @@ export class ObjectLife {
   readonly context: ClientContext;
   readonly #what: string;
   readonly #cancelled = new AbortController();
-  /** How many calls are under way. */
+  /** How many calls, and other work, are under way. */
   #calls = 0;
-  #onIdle: () => void = () => undefined;
+  #onIdle: (() => void) | undefined;
   readonly #undo: (() => unknown)[] = [];
-  #isClosed = false;
-  #settle: (closed: Promise<void>) => void = () => undefined;
-  readonly #closed = new Promise<void>((resolve) => (this.#settle = resolve));
+  #closed: Promise<void> | undefined;
 
   /**
    * Attaches to `redis`. `what` is the object in errors, as the beginning of a sentence: `The lock`.
@@ -31,7 +29,7 @@ export class ObjectLife {
 
   /** Whether `close()` was called. */
   get isClosed(): boolean {
-    return this.#isClosed;
+    return this.#closed !== undefined;
   }
 
   /** Aborts with `closedError()` at `cancel()`; at the latest when `close()` ends. */
@@ -46,7 +44,7 @@ export class ObjectLife {
 
   /** @throws {KitClosedError} `close()` was called. */
   assertOpen(): void {
-    if (this.#isClosed) throw this.closedError();
+    if (this.#closed) throw this.closedError();
   }
 
   /**
@@ -63,7 +61,7 @@ export class ObjectLife {
     } catch (error) {
       throw withCaller(error);
     } finally {
-      if (--this.#calls === 0) this.#onIdle();
+      this.#ended();
     }
   }
 
@@ -72,6 +70,15 @@ export class ObjectLife {
     let result: T | undefined;
     await this.call(name, facts, async () => void (result = await run()));
     return result as T;
+  }
+
+  /**
+   * Counts `work` as under way until it settles: what is no call, or may begin after `close()`. Settles as `work` does. For what
+   * undoes a call it is called before the call settles.
+   */
+  track<T>(work: Promise<T>): Promise<T> {
+    this.#calls++;
+    return work.finally(() => this.#ended());
   }
 
   /** Has the end of `close()` call each of these, before it detaches: what takes off listeners of this object. */
@@ -84,10 +91,9 @@ export class ObjectLife {
     this.#cancelled.abort(this.closedError());
   }
 
-  /** Resolves when no call is under way, or at the deadline. Never rejects. */
+  /** Resolves when nothing is under way, or at the deadline. Never rejects. */
   async untilIdle(deadline: Deadline): Promise<void> {
-    const idle = new Promise<void>((resolve) => (this.#onIdle = resolve));
-    if (this.#calls > 0) await inTime(idle, { deadline });
+    if (this.#calls > 0) await inTime(new Promise<void>((resolve) => (this.#onIdle = resolve)), { deadline });
   }
 
   /**
@@ -99,14 +105,19 @@ export class ObjectLife {
    */
   close(options: CloseOptions, end: (deadline: Deadline) => Promise<void>): Promise<void> {
     const timeoutMs = closeTimeoutMs(options);
-    if (this.#isClosed) return this.#closed;
-    this.#isClosed = true;
-    const ended = end(Deadline.in(timeoutMs)).finally(() => {
+    if (this.#closed) return this.#closed;
+    let settle!: (ended: Promise<void>) => void;
+    // It counts as closed before `end` begins, which may close it again.
+    this.#closed = new Promise<void>((resolve) => (settle = resolve)).finally(() => {
       this.cancel();
       for (const undo of this.#undo) undo();
       this.context.detach();
     });
-    this.#settle(ended);
+    settle(end(Deadline.in(timeoutMs)));
     return this.#closed;
+  }
+
+  #ended(): void {
+    if (--this.#calls === 0) this.#onIdle?.();
   }
 }
