@@ -19,7 +19,7 @@ const exceptionsKiB = {
   // when a client sends again by itself, or the event loop stands still.
   "@kit/core": 17.25,
   // The life of an object and the rules of options, which each package had for itself.
-  "@kit/core/toolkit": 16,
+  "@kit/core/toolkit": 16.25,
   // Reads public files with their faults: policies, counts, numeric addresses.
   "@kit/geoip": 15.75,
   // Recognises contents in another container, by comparing them: jobs and shippers each with their records; and contents that it cannot read.
