@@ -24,7 +24,6 @@ const forUsers = [
 ];
 const forAuthors = [
   "Deadline",
-  "DedicatedConnection",
   "ObjectLife",
   "OutageReporter",
   "TypedEmitter",
@@ -43,8 +42,6 @@ const forAuthors = [
   "counted",
   "custom",
   "defaultsOf",
-  "destroySocket",
-  "duplicateNode",
   "evictionPolicy",
   "expiryOf",
   "inTime",
