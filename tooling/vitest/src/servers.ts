@@ -124,6 +124,10 @@ const moveKeys = async <N extends Node>(
   nodes: readonly N[],
   { slot, from, to, login }: SlotMove<N>,
 ): Promise<string[]> => {
+  // Where a node stood still for a while, the others may count it as failed, and refuse keys until they hear of it again.
+  await vi.waitFor(async () => {
+    for (const node of [from, to]) expect(String(await node.call("CLUSTER", "INFO"))).toContain("cluster_state:ok");
+  }, patience);
   const [fromId, toId] = [String(await from.call("CLUSTER", "MYID")), String(await to.call("CLUSTER", "MYID"))];
   await to.call("CLUSTER", "SETSLOT", slot, "IMPORTING", fromId);
   await from.call("CLUSTER", "SETSLOT", slot, "MIGRATING", toId);

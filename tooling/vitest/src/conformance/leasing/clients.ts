@@ -245,8 +245,9 @@ export const describeLeaseClients = (leasing: Leasing): void => {
       // From here on there is a connection, whose start may have taken a while.
       await leasing.on(client).inspect();
       const leaser = leasing.on(client, { deadlineMs: 1_000 });
-      const waiter = await leaser.enqueue({ waitMs: 3_000 });
-      await redis.server.call("CLIENT", "PAUSE", "4000", "ALL");
+      // A heartbeat fails within a second, or two where this process stood still meanwhile.
+      const waiter = await leaser.enqueue({ waitMs: 5_000 });
+      await redis.server.call("CLIENT", "PAUSE", "6000", "ALL");
       expect(await rejection(waiter.promise)).toMatchObject({
         ...leasing.timeoutOf(holder),
         cause: { code: expect.stringMatching(/^KIT_(UNAVAILABLE|UNKNOWN_OUTCOME)$/) as unknown },
