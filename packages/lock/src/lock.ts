@@ -78,7 +78,7 @@ export interface LockInspection {
  * lock to the first of the queue and notifies it, in one step; nothing polls where pushes are permitted.
  */
 export class Lock extends TypedEmitter<LockEvents> implements AsyncDisposable {
-  /** What an acquire without options has. */
+  /** The settings of an acquire without options. */
   readonly #defaults: ResolvedAcquire;
   readonly #life: ObjectLife;
   readonly #commands: LockCommands;

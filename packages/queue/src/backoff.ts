@@ -92,7 +92,7 @@ const usual: ResolvedBackoff = defaultsOf(backoffRules, { firstMs: 1_000 });
 export const longestWaitMs = 3e14;
 
 /**
- * What a caller's function gave.
+ * Checks the wait that a caller's function gave, and returns it in whole milliseconds.
  *
  * @throws {RangeError} it is no wait.
  */

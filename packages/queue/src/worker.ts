@@ -70,7 +70,7 @@ const realTimers: Timers = (run, ms) => {
   return () => clearTimeout(timer);
 };
 
-/** What passes by itself is tried again soon. The rest waits for a person: a right, or a setting of the server. */
+/** The worker soon retries an error that passes by itself. Others wait for a person: a right, or a setting of the server. */
 const retryMs = ({ retryable }: KitError, attempt: number): number =>
   retryable ? backoffMs(attempt + 1, 50, 2_000) : 250 + backoffMs(attempt + 1, 250, 4_750);
 

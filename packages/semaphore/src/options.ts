@@ -45,7 +45,7 @@ export const semaphoreRules = {
 
 export type SemaphoreSettings = Resolved<typeof semaphoreRules>;
 
-/** What to take, and for which tenant. */
+/** How much to take, and for which tenant. */
 interface ClaimOptions {
   /**
    * How many units of the limit to use, from 1.

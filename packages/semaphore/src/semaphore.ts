@@ -25,7 +25,7 @@ import type { Usage } from "./scripts/index.js";
 const inspectedEach = 10;
 const noOptions: AcquireOptions = {};
 
-/** What a permit uses, in events. */
+/** The use of a permit, as events show it. */
 const chargeOf = ({ resolved }: LeaseRequest<ResolvedPermit>): { weight: number; tenant: string | null } => ({
   weight: resolved.weight,
   tenant: resolved.tenant ?? null,
@@ -107,7 +107,7 @@ export interface SemaphoreInspection {
 export class Semaphore extends TypedEmitter<SemaphoreEvents> implements AsyncDisposable {
   readonly name: string;
   readonly #settings: SemaphoreSettings;
-  /** What an acquire without options has. */
+  /** The settings of an acquire without options. */
   readonly #defaults: ResolvedPermit;
   readonly #life: ObjectLife;
   readonly #commands: SemaphoreCommands;

@@ -48,8 +48,8 @@ const boundsOption = (name: string, bounds: readonly number[]): readonly number[
 /** Settings of a statistics object. */
 export interface StatsOptions extends ClientOptions {
   /**
-   * How long buffered amounts wait before they are sent, in milliseconds. A killed process loses at most this much time of
-   * amounts.
+   * How long buffered amounts wait before they are sent, in milliseconds; a tenth more or less, so that processes spread. A
+   * killed process loses at most this much time of amounts.
    *
    * @default 250
    */

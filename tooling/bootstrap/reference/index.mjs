@@ -32,7 +32,7 @@ async function pages(packages) {
   return { texts, problems };
 }
 
-/** What is wrong with the pages: not as the code, or made from code that contradicts itself. */
+/** The faults of the pages: they differ from the code, or the code contradicts itself. */
 export async function referenceProblems(packages = publicPackages()) {
   const { texts, problems } = await pages(packages);
   const old = [...texts].filter(([path, text]) => !existsSync(path) || readFileSync(path, "utf8") !== text);

@@ -48,7 +48,7 @@ const filesWithTables = (folder) =>
     .sort();
 
 /**
- * What the files export when they run, and their tables of rules.
+ * Runs the files, and returns their exports and tables of rules.
  * @param {string} folder
  * @param {readonly string[]} paths
  * @returns {Promise<Record<string, import("@kit/core/toolkit").Rules>[]>}

@@ -12,7 +12,7 @@ export function optionsSection(tables) {
   );
   if (tables.length === 0) return { text: "", problems };
   const texts = tables.map(({ type, doc, options }) => {
-    const rows = options.map((option) => [`\`${option.name}\``, valuesOf(option), usualOf(option), sentenceOf(option)]);
+    const rows = options.map((option) => [`\`${option.name}\``, valuesOf(option), usualOf(option), meaningOf(option)]);
     const table = [["Option", "Values", "Default", "What it does"], ["---", "---", "---", "---"], ...rows];
     return `### \`${type}\`\n\n${oneLine(doc)}\n\n${table.map((row) => `| ${row.map(cell).join(" | ")} |`).join("\n")}`;
   });
@@ -28,7 +28,7 @@ const oneLine = (text) => text.replace(/\s+/g, " ").trim();
 const cell = (text) => oneLine(text).replace(/(?<!\\)\|/g, "\\|");
 
 /** @param {Option} option */
-const sentenceOf = ({ doc }) => /^(.*?\.)(?: |$)/.exec(oneLine(doc))?.[1]?.replace(/\.$/, "") ?? oneLine(doc);
+const meaningOf = ({ doc }) => oneLine(doc.split("\n\n")[0] ?? "").replace(/\.$/, "");
 
 /** @param {number} value */
 const grouped = (value) => value.toLocaleString("en-US");
@@ -52,7 +52,7 @@ const literalOf = (value) => {
   return typeof value === "boolean" || Number.isFinite(value) ? String(value) : undefined;
 };
 
-/** What a comment would say of a literal: `10,000` and `10_000` are 10000. @param {string} usual */
+/** The literal that a comment begins with: `10,000` and `10_000` are 10000. @param {string} usual */
 const writtenIn = (usual) => /^(?:"[^"]*"|true|false|-?\d+(?:[,_]\d{3})*(?:\.\d+)?)(?=$| \(|, [a-z])/.exec(usual)?.[0];
 
 /** @param {string} written */

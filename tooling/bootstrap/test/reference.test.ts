@@ -25,12 +25,17 @@ describe("the reference page", () => {
     expect(await referenceProblems()).toEqual([]);
   });
 
-  it("shows ranges, defaults and the first sentence of a comment", () => {
-    const option = { name: "keepMs", type: "number", doc: "How long.\nNot longer.", usual: "60,000 (a minute)" };
+  it("shows ranges, defaults and the first paragraph of a comment", () => {
+    const option = {
+      name: "keepMs",
+      type: "number",
+      doc: "How long.\nNot longer.\n\nWhy so.",
+      usual: "60,000 (a minute)",
+    };
     const rule = { kind: "integer", min: 1, max: 90_000, default: 60_000, check: Number };
     const { text, problems } = optionsSection([{ type: "X", doc: "An X.", options: [{ ...option, rule }] }]);
     expect(problems).toEqual([]);
-    expect(text).toContain("| `keepMs` | 1 to 90,000 | `60000` (a minute) | How long |");
+    expect(text).toContain("| `keepMs` | 1 to 90,000 | `60000` (a minute) | How long. Not longer |");
   });
 
   it.each([

@@ -10,7 +10,7 @@ import { LeaseTerm } from "./term.js";
 /** The outcome of a release: given back by this call, or no longer ours to give back. */
 export type ReleaseOutcome = "released" | "not-held";
 
-/** What the leases of one object have in common. */
+/** The part that the leases of one object share. */
 export interface LeaseHolder<Resolved extends ResolvedAcquire = ResolvedAcquire> {
   readonly commands: LeaseCommands<Resolved, Seen>;
   readonly expiry: ExpiryScheduler;

@@ -105,8 +105,8 @@ export interface RenewReply {
 }
 
 /**
- * What a package leases: functions that run its scripts, decode their replies and word its errors. They are called from here,
- * and call nothing of this folder. Each command rejects as a script does.
+ * The kind of lease of a package: functions that run its scripts, decode their replies and word its errors. This folder calls
+ * them, and they call nothing of it. Each command rejects as a script does.
  */
 export interface LeaseKind<Resolved extends ResolvedAcquire, S extends Seen> {
   /** The leased thing, as in traces: "lock". */

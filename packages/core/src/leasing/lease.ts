@@ -153,6 +153,6 @@ export abstract class Lease implements AsyncDisposable {
     await this.release().catch(() => undefined);
   }
 
-  /** What its kind has besides what every lease has, for its texts. */
+  /** The fields that only leases of its kind have, for its texts. */
   protected abstract particulars(): object;
 }

@@ -12,7 +12,7 @@ import type { SerialisedLease } from "./serialised.js";
 import { Subscription } from "./subscription.js";
 import { Waiters, type WaitingEvents } from "./waiters.js";
 
-/** What was granted, for events. */
+/** The granted lease, as events show it. */
 type Held<Resolved extends ResolvedAcquire> = Pick<HeldLease<Resolved>, "request" | "fencingToken">;
 
 /** Events of the leases of one object. */

@@ -61,7 +61,8 @@ export type ResolvedLease = Resolved<typeof leaseRules>;
 /** Settings of an object that leases. */
 export interface LeaserOptions extends LeaseOptions, ClientOptions {
   /**
-   * How many may wait in one queue, 0 to 1,000,000; further acquires are refused. Each waiter costs two small entries in Redis.
+   * How many may wait in one queue, 0 to 1,000,000; further acquires are refused. Before that, dead waiters in a sample of fifty
+   * are dropped. Each waiter costs two small entries in Redis.
    *
    * @default 10000
    */

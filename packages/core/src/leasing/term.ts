@@ -33,7 +33,7 @@ export class LeaseTerm {
     return Math.max(0, this.deadlineAt - performance.now());
   }
 
-  /** What is left of `maxHoldMs`, at least the 10 that the option takes; undefined: it has no limit. */
+  /** The rest of `maxHoldMs`, at least the 10 that the option takes; undefined: it has no limit. */
   get holdMsLeft(): number | undefined {
     if (this.#holdEndsAt === Infinity) return undefined;
     return Math.max(10, Math.floor(this.#holdEndsAt - performance.now()));
@@ -50,8 +50,8 @@ export class LeaseTerm {
   }
 
   /**
-   * What a renewal, or an extension, may ask for: the whole length, or what `maxHoldMs` leaves of it; 0 if the server is only
-   * to say whether the lease is still there.
+   * The length that a renewal, or an extension, requests: all of it, or as much as `maxHoldMs` leaves; 0 only asks the server
+   * whether the lease is still there.
    */
   requestedMs(extendedMs?: number): number {
     if (extendedMs === undefined && this.isUnattended) return 0;

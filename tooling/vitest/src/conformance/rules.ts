@@ -1,4 +1,4 @@
-/** What a package's table says about one option: the data of a rule of core. */
+/** One option, as the table of a package has it: the data of a rule of core. */
 interface OptionRule {
   readonly kind: string;
   readonly min?: number;

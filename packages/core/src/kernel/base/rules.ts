@@ -15,7 +15,7 @@ export interface Rule<Value = unknown, Given = never> {
   readonly min?: number;
   readonly max?: number;
   readonly choices?: readonly string[];
-  /** What a text must match, and the end of the error "Expected `name` …". */
+  /** A text must match the pattern; `wanted` is the end of the error "Expected `name` …". */
   readonly pattern?: RegExp;
   readonly wanted?: string;
   /**
@@ -206,7 +206,7 @@ interface Facts {
   readonly required: readonly string[];
 }
 
-/** What follows from a table alone. */
+/** The facts of each table: made once, from the table alone. */
 const factsOfTables = new WeakMap<Rules, Facts>();
 
 const factsOf = (rules: Rules): Facts => {
