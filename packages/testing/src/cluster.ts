@@ -1,6 +1,5 @@
 import { eventually } from "./eventually.js";
 import type { ServerNode } from "./node.js";
-import { patience } from "./patience.js";
 import { checkReplication } from "./replication.js";
 
 const SLOTS = 16_384;
@@ -18,7 +17,7 @@ export async function formCluster(masters: readonly ServerNode[], replicas: read
   const [first, ...others] = [...masters, ...replicas];
   for (const other of others) await first?.call("CLUSTER", "MEET", other.host, String(other.port));
   await Promise.all(replicas.map((replica, index) => follow(replica, masterOf(index, masters, replicas))));
-  await eventually(() => checkCluster(masters, replicas), { timeoutMs: READY_TIMEOUT_MS * patience() });
+  await eventually(() => checkCluster(masters, replicas), { timeoutMs: READY_TIMEOUT_MS });
 }
 
 const masterOf = (index: number, masters: readonly ServerNode[], replicas: readonly ServerNode[]): ServerNode =>
@@ -27,7 +26,7 @@ const masterOf = (index: number, masters: readonly ServerNode[], replicas: reado
 async function follow(replica: ServerNode, master: ServerNode): Promise<void> {
   const id = String(await master.call("CLUSTER", "MYID"));
   // It knows its master by gossip only, and refuses until then.
-  await eventually(() => replica.call("CLUSTER", "REPLICATE", id), { timeoutMs: READY_TIMEOUT_MS * patience() });
+  await eventually(() => replica.call("CLUSTER", "REPLICATE", id), { timeoutMs: READY_TIMEOUT_MS });
 }
 
 async function giveSlots(node: ServerNode, index: number, count: number): Promise<void> {

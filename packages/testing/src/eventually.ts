@@ -3,8 +3,8 @@ import { patience } from "./patience.js";
 /** How long and how often `eventually` looks. */
 export interface EventuallyOptions {
   /**
-   * How long to go on, in milliseconds. A longer time costs only a failing test.
-   * @default 5000, times `KIT_TESTING_PATIENCE`
+   * How long to go on, in milliseconds, times `KIT_TESTING_PATIENCE`. A longer time costs only a failing test.
+   * @default 5000
    */
   readonly timeoutMs?: number;
   /**
@@ -30,7 +30,8 @@ const longestPauseMs = 50;
  * await eventually(async () => assert.equal(await redis.llen("jobs"), 0));
  */
 export async function eventually<T>(check: () => T | Promise<T>, options: EventuallyOptions = {}): Promise<T> {
-  const { timeoutMs = 5_000 * patience(), intervalMs } = options;
+  const { intervalMs } = options;
+  const timeoutMs = (options.timeoutMs ?? 5_000) * patience();
   const startedAt = performance.now();
   const passed = () => performance.now() - startedAt;
   const remaining = () => timeoutMs - passed();

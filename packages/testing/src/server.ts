@@ -9,7 +9,6 @@ import { atProcessEnd } from "./cleanup.js";
 import { checkCluster, formCluster } from "./cluster.js";
 import { eventually } from "./eventually.js";
 import { PortTakenError, ServerNode, type NodeOptions, type RedisNode } from "./node.js";
-import { patience } from "./patience.js";
 import { freePort, returnPort } from "./ports.js";
 import { checkReplication } from "./replication.js";
 import { checkSentinels, currentMaster, introduce, MASTER_NAME, sentinelConfig, SENTINELS } from "./sentinel.js";
@@ -184,7 +183,7 @@ export async function launchRedis<M extends RedisMode>(options: StartRedisOption
       server.replicas = await launch("replica", replicas, special);
       if (replicas > 0) {
         await eventually(() => checkReplication(master, server.replicas), {
-          timeoutMs: IN_STEP_TIMEOUT_MS * patience(),
+          timeoutMs: IN_STEP_TIMEOUT_MS,
         });
       }
     }
@@ -196,7 +195,7 @@ export async function launchRedis<M extends RedisMode>(options: StartRedisOption
       server.sentinels = await launch("sentinel", SENTINELS, special);
       await introduce(server.sentinels, master);
       await eventually(() => checkSentinels(server.sentinels, master, server.replicas), {
-        timeoutMs: IN_STEP_TIMEOUT_MS * patience(),
+        timeoutMs: IN_STEP_TIMEOUT_MS,
       });
     }
     await server.readVersion();

@@ -277,7 +277,7 @@ class TestFile<M extends RedisMode> implements TestRedis<M> {
         if (known.length !== this.server.nodes.length) throw new Error("The shared client does not know all masters");
         await Promise.all(known.map((node) => node.ping()));
       },
-      { timeoutMs: READY_TIMEOUT_MS * patience() },
+      { timeoutMs: READY_TIMEOUT_MS },
     );
   }
 }

@@ -33,7 +33,10 @@ describe("eventually", () => {
     );
     const error = await failing.catch((caught: Error) => caught);
     expect(error).toBeInstanceOf(Error);
-    expect((error as Error).message).toMatch(/^Not so within 30 ms \(\d+ tries\): look \d+ failed$/);
+    const waitedMs = 30 * Number(process.env["KIT_TESTING_PATIENCE"]);
+    expect((error as Error).message).toMatch(
+      new RegExp(`^Not so within ${waitedMs} ms \\(\\d+ tries\\): look \\d+ failed$`),
+    );
     expect((error as Error).cause).toEqual(new Error(`look ${looks} failed`));
   });
 
@@ -53,7 +56,7 @@ describe("eventually", () => {
         looks.push(performance.now());
         throw new Error("not yet");
       },
-      { timeoutMs: 800 },
+      { timeoutMs: 200 },
     );
     await expect(failing).rejects.toThrow("not yet");
     // Pauses of 10 ms would be up to 80 looks. A slow machine makes fewer than these.
