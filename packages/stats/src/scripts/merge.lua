@@ -48,7 +48,7 @@ end
 
 -- Text that converts back to the same double, also on servers whose C library writes infinity differently.
 local function text(number)
-  if number == huge then return 'inf' elseif number == -huge then return '-inf' end
+  if number == 0 then return '0' elseif number == huge then return 'inf' elseif number == -huge then return '-inf' end
   return string.format('%.17g', number)
 end
 
@@ -58,12 +58,17 @@ local function number(value)
   return tonumber(value) or 0
 end
 
-local names = { 'count', 'mean', 'm2', 'min', 'max', 'sum', 'compensation', 'rest' }
-
-local function momentsIn(values, first)
-  local moments = {}
-  for i, name in ipairs(names) do moments[name] = number(values[first + i - 1]) end
-  return moments
+local function momentsIn(values, at)
+  return {
+    count = number(values[at]),
+    mean = number(values[at + 1]),
+    m2 = number(values[at + 2]),
+    min = number(values[at + 3]),
+    max = number(values[at + 4]),
+    sum = number(values[at + 5]),
+    compensation = number(values[at + 6]),
+    rest = number(values[at + 7]),
+  }
 end
 
 -- Chan, Golub and LeVeque (1979): the moments of two samples together.
@@ -116,14 +121,14 @@ local function collapse(key, maxBins)
 end
 
 local function mergeInto(key, partial, first, last, maxBins)
-  local stored = redis.call('HMGET', key, unpack(names))
+  local stored = redis.call('HMGET', key, 'count', 'mean', 'm2', 'min', 'max', 'sum', 'compensation', 'rest')
   local merged = stored[1] and together(momentsIn(stored, 1), partial) or partial
-  local texts, fields = {}, {}
-  for i, name in ipairs(names) do
-    texts[i] = text(merged[name])
-    fields[2 * i - 1], fields[2 * i] = name, texts[i]
-  end
-  redis.call('HSET', key, unpack(fields))
+  local texts = {
+    text(merged.count), text(merged.mean), text(merged.m2), text(merged.min), text(merged.max), text(merged.sum),
+    text(merged.compensation), text(merged.rest),
+  }
+  redis.call('HSET', key, 'count', texts[1], 'mean', texts[2], 'm2', texts[3], 'min', texts[4], 'max', texts[5],
+    'sum', texts[6], 'compensation', texts[7], 'rest', texts[8])
   local hasNew = false
   for bin = first, last, 2 do
     -- A bin that holds no integer stays as it is.
