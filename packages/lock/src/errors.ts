@@ -1,13 +1,7 @@
 import { KitError } from "@kit/core";
 import { lastWords, type LossReason, lossWords, shown } from "@kit/core/leasing";
 
-/**
- * Codes of the lock's own errors.
- *
- * - `KIT_LOCK_TIMEOUT`: the lock was not granted within `waitMs`
- * - `KIT_LOCK_LOST`: a lease ended before its release
- * - `KIT_LOCK_QUEUE_FULL`: `maxWaiters` already wait for the lock
- */
+/** Codes of the lock's own errors. */
 export type LockErrorCode = "KIT_LOCK_TIMEOUT" | "KIT_LOCK_LOST" | "KIT_LOCK_QUEUE_FULL";
 
 declare module "@kit/core" {
@@ -17,9 +11,11 @@ declare module "@kit/core" {
 }
 
 /**
- * The lock was not granted within `waitMs`: at the last reply, if there was one, another caller held it or waited. With a `cause`, Redis was unreachable at
- * the end. A lost connection is noticed at once; a silent server is noticed by the next heartbeat, within six seconds plus
- * `deadlineMs`. The attempt is undone in the background.
+ * The lock was not granted within `waitMs`. `holder` and `msLeft` describe the lease at the last reply. With a `cause`, Redis was
+ * unreachable at the end, or the slot was moving. The attempt is undone in the background. Retryable; `tryAcquire` resolves with
+ * null instead.
+ *
+ * A lost connection is noticed at once. A silent server is noticed by the next heartbeat, within six seconds plus `deadlineMs`.
  */
 export class LockTimeoutError extends KitError {
   /** @internal */
@@ -51,7 +47,10 @@ export class LockTimeoutError extends KitError {
   }
 }
 
-/** A lease ended before its release. Work done since may overlap with the next holder's. */
+/**
+ * A lease ended before its release; `reason` says how. Work done since then may overlap with the work of the next holder. The
+ * reason of `lease.signal`, and the error of `assertHeld()`.
+ */
 export class LockLostError extends KitError {
   /** @internal */
   static override readonly brand: string = "LockLostError";
@@ -68,7 +67,7 @@ export class LockLostError extends KitError {
   }
 }
 
-/** `maxWaiters` already wait for this lock. */
+/** `maxWaiters` callers already wait for this lock. Try again later, or raise `maxWaiters`. Retryable. */
 export class LockQueueFullError extends KitError {
   /** @internal */
   static override readonly brand: string = "LockQueueFullError";

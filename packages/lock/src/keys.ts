@@ -1,16 +1,18 @@
 import { keyspace } from "@kit/core";
 
 /**
- * Every key that this package writes. All of one lock share the hash tag `{name}`, so one slot.
+ * Every key that this package writes. All keys of one lock share the hash tag `{name}`, so they lie in one slot. Braces, colons,
+ * percent signs and control characters of a name are percent-encoded: `{` is `%7B`.
  *
- * | Key                      | Type   | Content                                                       | Life                              |
- * | ------------------------ | ------ | ------------------------------------------------------------- | --------------------------------- |
- * | `kit:lock:{name}:lease`  | string | `token|holder`                                                | the lease                         |
- * | `kit:lock:{name}:fence`  | string | `1:` (the layout), the last fencing token, `:` and the call that handed it on | 7 days after the last grant       |
- * | `kit:lock:{name}:queue`  | zset   | waiter's token → ticket                                       | 16 s after the last sign of life  |
- * | `kit:lock:{name}:waiters`| hash   | waiter's token → `aliveUntil watched grantMs inbox holder`; `#` → last ticket | as the queue              |
+ * | Key                       | Type   | Content                                                                                   | Life                             |
+ * | ------------------------- | ------ | ----------------------------------------------------------------------------------------- | -------------------------------- |
+ * | `kit:lock:{name}:lease`   | string | `token\|holder`                                                                           | the lease                        |
+ * | `kit:lock:{name}:fence`   | string | `1:` (the layout), the last fencing token, `:` and the call that handed the lock on       | 7 days after the last grant      |
+ * | `kit:lock:{name}:queue`   | zset   | waiter's token → ticket                                                                   | 16 s after the last sign of life |
+ * | `kit:lock:{name}:waiters` | hash   | waiter's token → `aliveUntil watched grantMs inbox holder`; `#` → the last ticket          | as the queue                     |
  *
- * The channel `kit:inbox:<uuid>` belongs to core: one per client, for what is pushed to its waiters.
+ * The channel `kit:inbox:<uuid>` belongs to core: each client has one, on which its waiters are notified. If somebody changed the
+ * fencing token by hand (`KIT_LAYOUT`), delete the key `…:fence`: the tokens then continue from the clock.
  */
 export interface LockKeys {
   readonly lease: string;

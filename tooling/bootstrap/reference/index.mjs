@@ -3,6 +3,9 @@ import { createRequire } from "node:module";
 import { dirname, join, relative } from "node:path";
 import { publicPackages } from "../pack.mjs";
 import { root } from "../repo.mjs";
+import { sourcesNamed } from "./comments.mjs";
+import { errorsSection } from "./errors.mjs";
+import { keysSection } from "./keys.mjs";
 import { tablesOf } from "./options.mjs";
 import { optionsSection } from "./section.mjs";
 
@@ -18,16 +21,21 @@ async function pages(packages) {
   /** @type {Map<string, string>} */
   const texts = new Map();
   const prettier = createRequire(join(root, "package.json"))("prettier");
-  for (const { folder, tables } of await tablesOf(packages)) {
-    const name = packages.find((one) => one.folder === folder)?.manifest.name;
-    const options = optionsSection(tables);
-    problems.push(...options.problems.map((problem) => `${name}: ${problem}`));
-    const sections = [options.text].filter((text) => text !== "");
-    if (sections.length === 0) continue;
+  const optionTables = await tablesOf(packages);
+  for (const { folder, manifest } of packages) {
+    const { name } = manifest;
+    const sections = [
+      optionsSection(optionTables.find((one) => one.folder === folder)?.tables ?? []),
+      errorsSection(name, sourcesNamed(folder, "errors.ts")),
+      keysSection(sourcesNamed(folder, "keys.ts")),
+    ];
+    problems.push(...sections.flatMap((section) => section.problems.map((problem) => `${name}: ${problem}`)));
+    const written = sections.map(({ text }) => text).filter((text) => text !== "");
+    if (written.length === 0) continue;
     const head = `# ${name}: reference\n\nThis page is made from the code by \`npm run reference\`.`;
     const path = join(folder, "docs", "reference.md");
     const style = await prettier.resolveConfig(path);
-    texts.set(path, await prettier.format([head, ...sections].join("\n\n"), { ...style, parser: "markdown" }));
+    texts.set(path, await prettier.format([head, ...written].join("\n\n"), { ...style, parser: "markdown" }));
   }
   return { texts, problems };
 }

@@ -1,3 +1,5 @@
+import { firstParagraph, oneLine, table } from "./markdown.mjs";
+
 /** @typedef {import("./options.mjs").Table} Table */
 /** @typedef {import("./options.mjs").Option} Option */
 
@@ -12,23 +14,19 @@ export function optionsSection(tables) {
   );
   if (tables.length === 0) return { text: "", problems };
   const texts = tables.map(({ type, doc, options }) => {
-    const rows = options.map((option) => [`\`${option.name}\``, valuesOf(option), usualOf(option), meaningOf(option)]);
-    const table = [["Option", "Values", "Default", "What it does"], ["---", "---", "---", "---"], ...rows];
-    return `### \`${type}\`\n\n${oneLine(doc)}\n\n${table.map((row) => `| ${row.map(cell).join(" | ")} |`).join("\n")}`;
+    const rows = options.map((option) => [
+      `\`${option.name}\``,
+      valuesOf(option),
+      usualOf(option),
+      firstParagraph(option.doc),
+    ]);
+    return `### \`${type}\`\n\n${oneLine(doc)}\n\n${table(["Option", "Values", "Default", "What it does"], rows)}`;
   });
   return {
     text: ["## Options", "Times are in milliseconds.", ...texts].join("\n\n"),
     problems: [...new Set(problems)],
   };
 }
-
-/** @param {string} text */
-const oneLine = (text) => text.replace(/\s+/g, " ").trim();
-/** @param {string} text */
-const cell = (text) => oneLine(text).replace(/(?<!\\)\|/g, "\\|");
-
-/** @param {Option} option */
-const meaningOf = ({ doc }) => oneLine(doc.split("\n\n")[0] ?? "").replace(/\.$/, "");
 
 /** @param {number} value */
 const grouped = (value) => value.toLocaleString("en-US");

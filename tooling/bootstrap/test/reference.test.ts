@@ -1,5 +1,8 @@
 import { describe, expect, it } from "vitest";
+import { parse } from "../reference/comments.mjs";
+import { errorsSection } from "../reference/errors.mjs";
 import { referenceProblems } from "../reference/index.mjs";
+import { keysSection } from "../reference/keys.mjs";
 import { tablesOf } from "../reference/options.mjs";
 import { optionsSection } from "../reference/section.mjs";
 import { workspaces } from "../repo.mjs";
@@ -54,5 +57,68 @@ describe("the reference page", () => {
     };
     const { problems } = optionsSection([{ type: "X", doc: "", options: [option as never] }]);
     expect(problems).toEqual([`X.x ${problem}`]);
+  });
+
+  const shop = (...classes: string[]) =>
+    errorsSection("@kit/shop", [
+      parse(`/** Codes.\n *\n * - \`KIT_CLOSED\`: it is\n *   night.\n */
+        export type ShopErrorCode = "KIT_SOLD" | "KIT_CLOSED";\n${classes.join("\n")}`),
+    ]);
+  const errorClass = (name: string, doc: string, code: string, brand = "static override readonly brand = 'x';") =>
+    `/** ${doc} */\nexport class ${name} extends KitError { ${brand} constructor(code) { super(${code}, "words"); } }`;
+  const sold = errorClass("SoldError", "Another\n * buyer | came. Retryable.\n *\n * More.", '"KIT_SOLD"');
+
+  it("has each code with its class and when it occurs, in order, and links to those of every package", () => {
+    const { text, problems } = shop(sold, errorClass("Inner", "Not public.", "code", ""));
+    expect(problems).toEqual([]);
+    expect(text.split("\n").filter((line) => line.startsWith("| `"))).toEqual([
+      "| `KIT_CLOSED` | `KitError` | It is night |",
+      "| `KIT_SOLD` | `SoldError` | Another buyer \\| came. Retryable |",
+    ]);
+    expect(text).toMatch(/\[core's page\]\(\.\.\/\.\.\/core\/docs\/reference\.md#errors\)\.$/);
+  });
+
+  it("takes the codes of a class that has several from its comment", () => {
+    const { text, problems } = shop(errorClass("ShopError", "Any.\n *\n * - `KIT_SOLD`: gone", "code"));
+    expect(problems).toEqual([]);
+    expect(text).toContain("| `KIT_SOLD` | `ShopError` | Gone |");
+  });
+
+  it.each([
+    [[], "KIT_SOLD is described nowhere"],
+    [[sold, sold], "KIT_SOLD is described more than once"],
+    [[sold, errorClass("OpenError", "Open.", '"KIT_OPEN"')], "KIT_OPEN is in no type of codes"],
+    [
+      [sold, errorClass("AnyError", "Any.", "code")],
+      'AnyError has no code in `super("KIT_…"`, and its comment lists none',
+    ],
+    [[errorClass("SoldError", "", '"KIT_SOLD"')], "KIT_SOLD has no comment"],
+    [
+      [errorClass("SoldError", "Sold.\n *\n * - `KIT_SOLD`: gone", '"KIT_SOLD"')],
+      "SoldError has one code, and lists several",
+    ],
+  ])("refuses errors that are described wrongly: %#", (classes, problem) => {
+    expect(shop(...classes).problems).toEqual([problem]);
+  });
+
+  const keys = (row: string) =>
+    keysSection([
+      parse(`/**\n * Every {@link key}.\n *\n * | Key | Type |\n * | --- | --- |\n * ${row}\n */\nconst keys = 1;`),
+    ]);
+
+  it("has the tables of keys as the comment has them", () => {
+    const { text, problems } = keys("| `kit:x:{name}` | `a\\|b` |");
+    expect(problems).toEqual([]);
+    expect(text).toBe("## Keys\n\nEvery `key`.\n\n| Key | Type |\n| --- | --- |\n| `kit:x:{name}` | `a\\|b` |");
+  });
+
+  it("refuses keys without a table, and a row that its heading does not fit", () => {
+    expect(keysSection([parse('export const base = keyspace("x");')])).toEqual({
+      text: "",
+      problems: ["keys.ts has no table of keys in a doc comment"],
+    });
+    expect(keys("| `k` | `a|b` |").problems).toEqual([
+      "the row of `k` has not as many cells as the heading: write \\| for a bar in a cell",
+    ]);
   });
 });

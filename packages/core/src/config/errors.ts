@@ -1,21 +1,16 @@
 import { type CoreErrorCode, KitError } from "../index.js";
 import type { ConfigVersion } from "./scripts.js";
 
-/**
- * Codes of the errors of configuration, flags and components.
- *
- * - `KIT_CONFIG_MISSING`: there is no such entry, or no such revision in its history
- * - `KIT_CONFIG_INVALID`: the schema refused a value, or it is no JSON, or too large
- * - `KIT_CONFIG_CONFLICT`: another write came first
- * - `KIT_CONFIG_LOST`: the server lost writes that this process has seen
- * - `KIT_COMPONENT_REFUSED`: the connection that an entry describes could not be opened, or failed its check
- */
+/** Codes of the errors of configuration, flags and components. */
 export type ConfigErrorCode = Extract<CoreErrorCode, `KIT_CONFIG_${string}` | `KIT_COMPONENT_${string}`>;
 
 /** Names may hold anything; in a message they must not break a line or drive a terminal. */
 const shown = (text: string): string => JSON.stringify(text);
 
-/** There is no such entry, or no such revision in its history. An object with a last good value keeps that. */
+/**
+ * The entry does not exist, or its history has no such revision. An object with a last good value keeps that value. Retryable if
+ * the entry is missing.
+ */
 export class ConfigMissingError extends KitError {
   /** @internal */
   static override readonly brand: string = "ConfigMissingError";
@@ -38,7 +33,10 @@ export interface ConfigIssue {
   readonly message: string;
 }
 
-/** A value was refused: by the schema, since it is no JSON, or since it exceeds `maxBytes`. */
+/**
+ * A value was refused: it does not fit the schema, is not JSON, or is larger than `maxBytes`. `issues` has the path and the reason
+ * of each problem, without the value.
+ */
 export class ConfigInvalidError extends KitError {
   /** @internal */
   static override readonly brand: string = "ConfigInvalidError";
@@ -56,7 +54,7 @@ export class ConfigInvalidError extends KitError {
   }
 }
 
-/** Another version than the expected one is stored: another write came first. Nothing was changed. */
+/** The stored version is not the expected one: another write came first. Nothing was changed. Read the entry, and set it again. */
 export class ConfigConflictError extends KitError {
   /** @internal */
   static override readonly brand: string = "ConfigConflictError";
@@ -76,7 +74,10 @@ export class ConfigConflictError extends KitError {
   }
 }
 
-/** The server lost writes that this process has read: by a failover, or because the entry was deleted and set again. */
+/**
+ * The server lost writes that this process has read: by a failover, or because the entry was deleted and set again. `known` and
+ * `found` are the two versions, and `found` is used now. Only an `error` event.
+ */
 export class ConfigLostError extends KitError {
   /** @internal */
   static override readonly brand: string = "ConfigLostError";
@@ -99,7 +100,7 @@ export class ConfigLostError extends KitError {
   }
 }
 
-/** The connection that an entry describes could not be opened, or failed its check. An earlier connection is kept. */
+/** A connection that an entry describes could not be opened, or failed its check. An earlier connection is kept. Retryable. */
 export class ComponentRefusedError extends KitError {
   /** @internal */
   static override readonly brand: string = "ComponentRefusedError";

@@ -1,18 +1,10 @@
-import { keyspace, type RedisLike } from "../index.js";
+import type { RedisLike } from "../index.js";
 import { type ClientContext, newToken, ObjectLife } from "../toolkit/index.js";
+import { type ConfigKeys, configKeys } from "./keys.js";
 import type { ConfigSettings, Question, ResolvedWrite } from "./options.js";
 import * as scripts from "./scripts.js";
 
-/**
- * One entry on one client: every command that configuration sends goes through here.
- *
- * | Key                          | Type | Content                                               | Life      |
- * | ---------------------------- | ---- | ----------------------------------------------------- | --------- |
- * | `kit:config:{name}:entry`    | hash | layout, epoch, revision, at, op, author, value (JSON) | no expiry |
- * | `kit:config:{name}:history`  | list | the last writes, the newest first                     | no expiry |
- *
- * The channel `kit:config:{name}:changed` carries `epoch:revision:at`.
- */
+/** One entry on one client: every command that configuration sends goes through here. */
 export class Store {
   readonly name: string;
   readonly settings: ConfigSettings;
@@ -20,14 +12,13 @@ export class Store {
   readonly life: ObjectLife;
   readonly context: ClientContext;
   readonly channel: string;
-  readonly #keys: { readonly entry: string; readonly history: string };
+  readonly #keys: ConfigKeys;
 
   constructor(redis: RedisLike, name: string, settings: ConfigSettings) {
     this.name = name;
     this.settings = settings;
-    const base = keyspace("config", settings.prefix).base(name);
-    this.#keys = { entry: `${base}entry`, history: `${base}history` };
-    this.channel = `${base}changed`;
+    this.#keys = configKeys(settings.prefix, name);
+    this.channel = this.#keys.changed;
     this.life = new ObjectLife(redis, { prefix: settings.prefix }, "The configuration");
     this.context = this.life.context;
   }

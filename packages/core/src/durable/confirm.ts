@@ -7,6 +7,7 @@ import {
   type ClientContext,
 } from "../toolkit/index.js";
 import { isMisrouted, type CheckedOut, look, type Look, say, toReplica } from "./connection.js";
+import { tokenKey } from "./keys.js";
 import type { ResolvedOptions } from "./options.js";
 import { distrust } from "./trust.js";
 
@@ -170,7 +171,7 @@ const count = async (inquiry: Inquiry, counts: Counts): Promise<string | undefin
 const countOnReplicas = async (inquiry: Inquiry): Promise<number> => {
   const { context, connection, resolved, waitUntil, deadline } = inquiry;
   const token = newToken();
-  const key = `${inquiry.mark}:${token}`;
+  const key = tokenKey(inquiry.mark, token);
   const written = await say(connection, "SET", [key, token, "PX", markMs], deadline, true);
   const now = await look(connection, false, deadline).catch(() => undefined);
   if (!("reply" in written) || !now) return 0;

@@ -15,6 +15,7 @@ import {
   slotOf,
 } from "../toolkit/index.js";
 import { settingsOf, type Standing, standingOf } from "./info.js";
+import { markKey } from "./keys.js";
 import type { ResolvedOptions } from "./options.js";
 
 /** The outcome of one command: its reply, the server's refusal, or silence. */
@@ -116,7 +117,7 @@ export const checkOut = async (
 ): Promise<CheckedOut> => {
   const { key, fsync, signal } = resolved;
   const what = `A connection for durable writes of ${key}`;
-  const mark = await markKey(context, key, deadline);
+  const mark = await markFor(context, key, deadline);
   for (;;) {
     // Until the caller's client is connected, a Cluster has no nodes to go to; and one that has ended shall stay so.
     await context.executor.ready(reading(what, deadline, signal));
@@ -175,8 +176,8 @@ export const isMisrouted = (said: Said): said is Extract<Said, { readonly refusa
   "refusal" in said && said.refusal.code === "KIT_CLUSTER";
 
 /** One key for a whole server, or for a slot of a Cluster: one that holds no more than the fact that it was written. */
-const markKey = async (context: ClientContext, key: string, deadline: Deadline): Promise<string> => {
-  const name = (tag: string): string => `${context.prefix}:durable:{${tag}}:mark`;
+const markFor = async (context: ClientContext, key: string, deadline: Deadline): Promise<string> => {
+  const name = (tag: string): string => markKey(context.prefix, tag);
   if (!(await context.isCluster(Math.max(1, deadline.remainingMs)).catch(() => true))) return name("all");
   const full = keyPrefixOf(context.client) + key;
   const slot = slotOf(full);

@@ -1,25 +1,24 @@
 /**
- * Codes of errors that any kit package can raise. They are stable; messages are not.
+ * Codes of errors that any kit package can raise. They are stable; messages are not. These codes have no class of their own:
  *
- * - `KIT_UNAVAILABLE`: no server answered in time; a change that was asked for was not made
- * - `KIT_UNKNOWN_OUTCOME`: a change was sent and its reply is lost; it may or may not have been made
- * - `KIT_KEY_TYPE`: a key of ours holds another type of data
- * - `KIT_SERVER_FULL`: the server is at `maxmemory`
- * - `KIT_READONLY`: the server is a replica
- * - `KIT_LOADING`: the server is still reading its data from disk
- * - `KIT_BUSY`: the server is running a long script
- * - `KIT_CLUSTER`: the Cluster is down, the slot of the keys is moving, or the command could not be routed
+ * - `KIT_SERVER_FULL`: the server is at `maxmemory`. Retryable
+ * - `KIT_READONLY`: the server is a replica. Retryable
+ * - `KIT_LOADING`: the server does not serve its data yet. Retryable
+ * - `KIT_BUSY`: the server runs a long script. Retryable
+ * - `KIT_CLUSTER`: the Cluster is down, the slot of the keys is moving, or the keys lie in several slots. Retryable, except for
+ *   keys in several slots
  * - `KIT_AUTH`: the server refused the credentials, or requires some
- * - `KIT_NO_PERMISSION`: the ACL user may not run a command, or touch a key or channel
- * - `KIT_NOSCRIPT`: the server forgot a script between two tries
- * - `KIT_LAYOUT`: the data was written by a newer major version of the package, or is damaged
- * - `KIT_CONFLICT`: a key changed during each try of an optimistic transaction, until `waitMs` was over
- * - `KIT_CLOSED`: the object was closed, or its client while a call waited on it
- * - `KIT_NAME`: a name is empty, over 512 bytes, or not well-formed Unicode
- * - `KIT_TARGET`: an address for `connect()` cannot be understood
- * - `KIT_RECOVERED`: no failure, but the end of one: background work that had emitted an error works again; see `cause`
- * - `KIT_SERVER`: any other error of the server
- * - `KIT_UNEXPECTED`: an error that is neither kit's nor the server's, as `cause`: a fault in kit, or in what the program gave it
+ * - `KIT_NO_PERMISSION`: the ACL user may not run a command, or use a key or a channel
+ * - `KIT_NOSCRIPT`: the server lost a script between two tries. Retryable
+ * - `KIT_LAYOUT`: a newer major version of the package wrote the data, or the data is damaged
+ * - `KIT_NAME`: a name is empty, longer than 512 bytes, or not well-formed Unicode
+ * - `KIT_TARGET`: `connect()` cannot parse an address. The message does not repeat it, since it may hold a password
+ * - `KIT_RECOVERED`: an `error` event that reports the end of a failure: background work that had emitted an error works again.
+ *   `cause` is the first failure
+ * - `KIT_SERVER`: any other error of the server. Retryable if the server refuses writes (`NOREPLICAS`, `MISCONF`). A script or an
+ *   EXEC that failed on the way may have made a part of its writes
+ * - `KIT_UNEXPECTED`: an error that is neither kit's nor the server's: a fault in kit, or in the program. `cause` is that
+ *   error. Retryable
  */
 export type CoreErrorCode =
   | "KIT_UNAVAILABLE"
@@ -41,7 +40,7 @@ export type CoreErrorCode =
   | "KIT_RECOVERED"
   | "KIT_SERVER"
   | "KIT_UNEXPECTED"
-  // Of `@kit/core/config`: see `ConfigErrorCode`.
+  // Those of `@kit/core/config`: `ConfigErrorCode`.
   | "KIT_CONFIG_MISSING"
   | "KIT_CONFIG_INVALID"
   | "KIT_CONFIG_CONFLICT"
@@ -118,7 +117,10 @@ export class KitError extends Error {
   }
 }
 
-/** No server answered within the deadline, and nothing was changed. */
+/**
+ * No server answered within the deadline, and nothing was changed. `address` is the server that was tried. Retryable, unless the
+ * client has ended or is subscribed.
+ */
 export class KitUnavailableError extends KitError {
   /** @internal */
   static override readonly brand: string = "KitUnavailableError";
@@ -132,9 +134,9 @@ export class KitUnavailableError extends KitError {
 }
 
 /**
- * A change was sent, but its reply did not come: it may or may not have been made. If the call takes an `op`, repeat it with this
- * one: the change has one effect however often it is sent. Others say what to do: a lock or semaphore undoes the acquire by
- * itself, so call it again.
+ * A change was sent, but its reply did not arrive: the change may or may not have been made. If the call takes an `op`, repeat it
+ * with the `op` of this error: the change has one effect however often it is sent. A lock and a semaphore undo the acquire
+ * themselves, so call it again. Retryable if the change is idempotent or has an `op`.
  */
 export class KitUnknownOutcomeError extends KitError {
   /** @internal */
@@ -142,14 +144,14 @@ export class KitUnknownOutcomeError extends KitError {
   /** The operation id of the change; undefined: it has none, and a repetition may have a second effect. */
   readonly op: string | undefined;
 
-  /** `retryable`: whether the change has one effect however often it is asked for. */
+  /** `retryable`: whether the change has one effect however often it is sent. */
   constructor(message: string, op: string | undefined, cause?: unknown, retryable: boolean = op !== undefined) {
     super("KIT_UNKNOWN_OUTCOME", message, { cause, retryable });
     this.op = op;
   }
 }
 
-/** A key of a kit script holds another type of data. */
+/** A key of a kit script holds another type of data. `key` names it, and `found` the type. */
 export class KitKeyTypeError extends KitError {
   /** @internal */
   static override readonly brand: string = "KitKeyTypeError";
@@ -165,7 +167,10 @@ export class KitKeyTypeError extends KitError {
   }
 }
 
-/** A watched key was changed by others during every try of an optimistic transaction. Nothing was changed by it. */
+/**
+ * Other writers changed a watched key during every try of an optimistic transaction, until `waitMs` was over. The transaction
+ * changed nothing. `attempts` is the number of tries. Retryable.
+ */
 export class KitConflictError extends KitError {
   /** @internal */
   static override readonly brand: string = "KitConflictError";
@@ -178,7 +183,7 @@ export class KitConflictError extends KitError {
   }
 }
 
-/** The object was closed before the call, or while it waited. */
+/** The object was closed before the call or during it, or its client ended while a call waited. */
 export class KitClosedError extends KitError {
   /** @internal */
   static override readonly brand: string = "KitClosedError";
