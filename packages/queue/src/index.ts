@@ -1,4 +1,4 @@
-export { createOrderedWorker } from "./ordered.js";
+export { createOrderedWorker } from "./work/ordered.js";
 export { createQueue } from "./queue.js";
 export {
   CallTimeoutError,
@@ -13,7 +13,7 @@ export {
   UnrecoverableError,
 } from "./errors.js";
 
-export type { Backoff, BackoffFunction } from "./backoff.js";
+export type { Backoff, BackoffFunction } from "./add/backoff.js";
 export type { QueueErrorCode } from "./errors.js";
 export type { StoredError } from "./failure.js";
 export type {
@@ -29,9 +29,9 @@ export type {
   JobTypes,
   Jsonified,
   Received,
-} from "./handlers.js";
-export type { Job } from "./job.js";
-export type { DeadLetter } from "./letters.js";
+} from "./work/handlers.js";
+export type { Job } from "./work/job.js";
+export type { DeadLetter } from "./manage/letters.js";
 export type {
   AddedOnce,
   AddOnceOptions,
@@ -44,7 +44,7 @@ export type {
   QueueOptions,
   WorkOptions,
 } from "./options.js";
-export type { OrderedOptions, OrderedWorker } from "./ordered.js";
+export type { OrderedOptions, OrderedWorker } from "./work/ordered.js";
 export type { JobToAdd, Queue, QueueEvents } from "./queue.js";
-export type { WorkerEvents, WorkerOf as Worker } from "./worker.js";
+export type { WorkerEvents, WorkerOf as Worker } from "./work/worker.js";
 export type { CloseOptions } from "@kit/core/toolkit";

@@ -1,5 +1,5 @@
 import { keyspace } from "@kit/core";
-import { slotOf, workerWidth } from "./ids.js";
+import { slotOf, workerWidth } from "./add/ids.js";
 
 /** The beginning of every key of a queue. */
 export const keyHead = (prefix: string, name: string): string => keyspace("queue", prefix).base(name);

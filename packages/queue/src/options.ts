@@ -26,11 +26,11 @@ import {
   msOption,
   type ResolvedBackoff,
   type RetryPolicy,
-} from "./backoff.js";
-import { isMade } from "./ids.js";
-import { encodedName } from "./names.js";
-import { priority } from "./priority.js";
-import { schemaMap } from "./schemas.js";
+} from "./add/backoff.js";
+import { isMade } from "./add/ids.js";
+import { encodedName } from "./add/names.js";
+import { priority } from "./add/priority.js";
+import { schemaMap } from "./add/schemas.js";
 
 const dayMs = 86_400_000;
 

@@ -1,9 +1,9 @@
 import { type KitError, type RedisLike } from "@kit/core";
 import { type CloseOptions, type Deadline, type ObjectLife, resolve, TypedEmitter } from "@kit/core/toolkit";
-import { Calls } from "./calls.js";
+import { Calls } from "./call/calls.js";
 import { QueueCommands } from "./commands.js";
-import type { AnyJobs, CalledResult, Handlers, JobData, JobName, JobSchemas, JobTypes, Received } from "./handlers.js";
-import { type DeadLetter, readLetters } from "./letters.js";
+import type { AnyJobs, CalledResult, Handlers, JobData, JobName, JobSchemas, JobTypes, Received } from "./work/handlers.js";
+import { type DeadLetter, readLetters } from "./manage/letters.js";
 import {
   type AddedOnce,
   type AddOnceOptions,
@@ -23,11 +23,11 @@ import {
   queueSettings,
   type WorkOptions,
 } from "./options.js";
-import { encodePayload, headOf, type Payload, readPayload } from "./payload.js";
-import { type NewJob, parseOp, Producer } from "./producer.js";
-import { assertFits } from "./schemas.js";
+import { encodePayload, headOf, type Payload, readPayload } from "./add/payload.js";
+import { type NewJob, parseOp, Producer } from "./add/producer.js";
+import { assertFits } from "./add/schemas.js";
 import { maxRedriven, redrive } from "./scripts/index.js";
-import { type Turn, Worker, type WorkerOf } from "./worker.js";
+import { type Turn, Worker, type WorkerOf } from "./work/worker.js";
 
 /** Events of a queue object. */
 export interface QueueEvents {

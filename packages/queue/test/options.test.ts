@@ -2,7 +2,7 @@ import { useRedis } from "@kit/testing";
 import { rejection } from "@tooling/vitest/helpers";
 import * as vitest from "vitest";
 import { describe, expect, it } from "vitest";
-import { waitAfter } from "../src/backoff.js";
+import { waitAfter } from "../src/add/backoff.js";
 import type { AddOptions } from "../src/index.js";
 import { fixtureOf, permanentKeys } from "./harness.js";
 

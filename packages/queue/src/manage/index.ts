@@ -2,9 +2,9 @@ import type { RedisLike } from "@kit/core";
 import { boolean, choice, integer, resolve, textOption, withContext } from "@kit/core/toolkit";
 import type { StoredError } from "../failure.js";
 import { type QueueAddress, type QueueKeys, queueKeys } from "../keys.js";
-import { dataOf, factsOf, type StoredFacts } from "../letters.js";
-import { priority as priorityRule } from "../priority.js";
-import { partsOf } from "../ids.js";
+import { dataOf, factsOf, type StoredFacts } from "./letters.js";
+import { priority as priorityRule } from "../add/priority.js";
+import { partsOf } from "../add/ids.js";
 import { find, type Found, list, overview, type Overview, prioritise, repair, scan } from "./scripts.js";
 
 export type { Overview, QueueAddress };

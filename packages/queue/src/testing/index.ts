@@ -9,11 +9,11 @@ import {
   resolve as settingsOf,
   withContext,
 } from "@kit/core/toolkit";
-import type { AnyJobs, Handlers, JobTypes, Received } from "../handlers.js";
+import type { AnyJobs, Handlers, JobTypes, Received } from "../work/handlers.js";
 import { type QueueAddress, queueKeys } from "../keys.js";
-import { decodePayload, parseBlob } from "../payload.js";
+import { decodePayload, parseBlob } from "../add/payload.js";
 import type { Queue } from "../queue.js";
-import type { Timers, Turn, Worker } from "../worker.js";
+import type { Timers, Turn, Worker } from "../work/worker.js";
 
 export type { QueueAddress };
 

@@ -10,20 +10,20 @@ import {
   pause,
   TypedEmitter,
 } from "@kit/core/toolkit";
-import { type BackoffFunction, checkedWait, waitAfter } from "./backoff.js";
-import { QueueCommands } from "./commands.js";
+import { type BackoffFunction, checkedWait, waitAfter } from "../add/backoff.js";
+import { QueueCommands } from "../commands.js";
 import { Condition } from "./condition.js";
-import { JobBackoffError, JobLeaseLostError, JobTimeoutError, UnrecoverableError } from "./errors.js";
-import { recordOf, storedError } from "./failure.js";
+import { JobBackoffError, JobLeaseLostError, JobTimeoutError, UnrecoverableError } from "../errors.js";
+import { recordOf, storedError } from "../failure.js";
 import { type AnyJob, type AnyJobs, handlerMap, type Handlers } from "./handlers.js";
-import { fenceWidth, partsOf } from "./ids.js";
-import { type Demand, type Ending, Intake, nothing } from "./intake.js";
+import { fenceWidth, partsOf } from "../add/ids.js";
+import { type Demand, type Ending, Intake, nothing } from "./fetcher.js";
 import type { Job } from "./job.js";
-import { type QueueSettings, type WorkOptions, workRules, type WorkSettings, workSettings } from "./options.js";
+import { type QueueSettings, type WorkOptions, workRules, type WorkSettings, workSettings } from "../options.js";
 import { hoardMs, Pace } from "./pace.js";
-import { decodePayload, encodePayload } from "./payload.js";
-import { check, isThenable } from "./schemas.js";
-import { begin } from "./scripts/index.js";
+import { decodePayload, encodePayload } from "../add/payload.js";
+import { check, isThenable } from "../add/schemas.js";
+import { begin } from "../scripts/index.js";
 import type { TakenJob } from "./taken.js";
 
 /** Events of a worker. Each is emitted once the server has recorded it. */

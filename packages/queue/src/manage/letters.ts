@@ -1,7 +1,7 @@
-import { parseRecord, type StoredError } from "./failure.js";
-import { decodePayload, parseBlob } from "./payload.js";
-import type { QueueCommands } from "./commands.js";
-import { letters, type StoredLetter } from "./scripts/index.js";
+import { parseRecord, type StoredError } from "../failure.js";
+import { decodePayload, parseBlob } from "../add/payload.js";
+import type { QueueCommands } from "../commands.js";
+import { letters, type StoredLetter } from "../scripts/index.js";
 
 /** The stored facts of a job, apart from its data. */
 export interface StoredFacts {

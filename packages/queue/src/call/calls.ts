@@ -1,10 +1,10 @@
 import { KitClosedError, type KitError, KitUnknownOutcomeError } from "@kit/core";
 import { asKitError, backoffMs, Deadline, pause, settled } from "@kit/core/toolkit";
-import type { QueueCommands } from "./commands.js";
-import { CallTimeoutError, JobFailedError, JobOutcomeLostError } from "./errors.js";
-import { parseRecord } from "./failure.js";
-import { randomText } from "./ids.js";
-import { maxAsked } from "./scripts/index.js";
+import type { QueueCommands } from "../commands.js";
+import { CallTimeoutError, JobFailedError, JobOutcomeLostError } from "../errors.js";
+import { parseRecord } from "../failure.js";
+import { randomText } from "../add/ids.js";
+import { maxAsked } from "../scripts/index.js";
 
 /**
  * How often open calls are looked up without a push: a push may be lost on a Cluster's bus, and none is sent for a job that

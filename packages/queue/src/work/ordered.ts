@@ -1,8 +1,8 @@
 import { KitClosedError } from "@kit/core";
 import { type CloseOptions, closeTimeoutMs, integer, resolve, type RulesOf } from "@kit/core/toolkit";
 import type { AnyJobs, Handlers, JobTypes, Received } from "./handlers.js";
-import { type WorkOptions, workRules } from "./options.js";
-import type { Queue } from "./queue.js";
+import { type WorkOptions, workRules } from "../options.js";
+import type { Queue } from "../queue.js";
 import type { Turn, Worker } from "./worker.js";
 
 /** Settings of a worker of several queues. */

@@ -6,9 +6,9 @@ import {
   type OutageReporter,
   type ScheduledLease,
 } from "@kit/core/toolkit";
-import type { QueueCommands } from "./commands.js";
+import type { QueueCommands } from "../commands.js";
 import type { TakenJob } from "./taken.js";
-import { heartbeat, maxEnded } from "./scripts/index.js";
+import { heartbeat, maxEnded } from "../scripts/index.js";
 
 /** The share of a lease that passes between two heartbeats. */
 const heartbeatShare = 0.3;

@@ -1,14 +1,14 @@
 import type { KitError } from "@kit/core";
 import { asKitError, backoffMs, type Deadline, type OutageReporter, pause } from "@kit/core/toolkit";
-import { type EndedJob, isUnknown, type QueueCommands, type StepRequest } from "./commands.js";
+import { type EndedJob, isUnknown, type QueueCommands, type StepRequest } from "../commands.js";
 import { Condition } from "./condition.js";
-import { FenceSource, isMade } from "./ids.js";
+import { FenceSource, isMade } from "../add/ids.js";
 import { JobLeases } from "./leases.js";
-import type { WorkSettings } from "./options.js";
-import { parseBlob, type StoredJob } from "./payload.js";
-import { handBack, maxEnded, type Reclaimed, type StepReply } from "./scripts/index.js";
+import type { WorkSettings } from "../options.js";
+import { parseBlob, type StoredJob } from "../add/payload.js";
+import { handBack, maxEnded, type Reclaimed, type StepReply } from "../scripts/index.js";
 import { TakenJob } from "./taken.js";
-import { type Marker, Waiter } from "./wait.js";
+import { type Marker, Waiter } from "./waiter.js";
 
 /** How a job ends: done, dead, or tried again after this many ms. */
 export interface Ending {

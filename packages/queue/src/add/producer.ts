@@ -1,12 +1,12 @@
 import { type KitUnavailableError, KitUnknownOutcomeError } from "@kit/core";
 import { Batcher } from "@kit/core/batching";
 import { type Deadline, noAnswer } from "@kit/core/toolkit";
-import { isUnknown, type QueueCommands } from "./commands.js";
-import { QueueFullError } from "./errors.js";
+import { isUnknown, type QueueCommands } from "../commands.js";
+import { QueueFullError } from "../errors.js";
 import { IdSource } from "./ids.js";
-import type { QueueSettings } from "./options.js";
+import type { QueueSettings } from "../options.js";
 import { blobOf, type Payload } from "./payload.js";
-import { maxAdded } from "./scripts/index.js";
+import { maxAdded } from "../scripts/index.js";
 
 /** One job on its way to the server. */
 export interface NewJob {

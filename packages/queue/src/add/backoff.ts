@@ -8,7 +8,7 @@ import {
   type Rule,
   type RulesOf,
 } from "@kit/core/toolkit";
-import type { Job } from "./job.js";
+import type { Job } from "../work/job.js";
 
 /** How long a failed job waits for its next attempt: `firstMs` after the first failure, `factor` times longer after each further one. */
 export interface Backoff {

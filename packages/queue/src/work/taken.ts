@@ -1,7 +1,7 @@
-import { parseRecord } from "./failure.js";
-import { partsOf } from "./ids.js";
+import { parseRecord } from "../failure.js";
+import { partsOf } from "../add/ids.js";
 import type { Job } from "./job.js";
-import type { JobHeader, StoredJob } from "./payload.js";
+import type { JobHeader, StoredJob } from "../add/payload.js";
 
 /** Where a taken job stands: what became of its handler, and whether its lease is still ours. `judging`: the caller's `backoff` decides. */
 export type JobState = "held" | "running" | "judging" | "ending" | "ended";

@@ -8,8 +8,8 @@ import {
   reading,
   serverError,
 } from "@kit/core/toolkit";
-import { isUnknown, type QueueCommands, type StepRequest } from "./commands.js";
-import type { StepReply } from "./scripts/index.js";
+import { isUnknown, type QueueCommands, type StepRequest } from "../commands.js";
+import type { StepReply } from "../scripts/index.js";
 
 /** Every wait ends after this time and looks for work: the last resort when a wake-up was lost. */
 const longestWaitMs = 15_000;

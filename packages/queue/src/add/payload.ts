@@ -1,7 +1,7 @@
 import type { ResolvedBackoff } from "./backoff.js";
-import { JobPayloadError } from "./errors.js";
+import { JobPayloadError } from "../errors.js";
 import { encodedName } from "./names.js";
-import type { JobPolicy } from "./options.js";
+import type { JobPolicy } from "../options.js";
 
 /** The header of a job, without the instant at which it was added. */
 export interface JobHeader {
