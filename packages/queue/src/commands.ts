@@ -17,7 +17,7 @@ import * as scripts from "./scripts/index.js";
 
 /** The arguments of one step, without the jobs that it ends. */
 export interface StepRequest {
-  readonly fence: string;
+  readonly takeId: string;
   readonly count: number;
   /** How many of them although other workers are idle. */
   readonly sure: number;
@@ -150,7 +150,7 @@ export class QueueCommands {
     { deadlineMs = this.#settings.deadlineMs, executor }: { deadlineMs?: number; executor?: CommandExecutor } = {},
   ): Promise<scripts.StepReply> {
     const replies = callers.map((caller) => this.#repliesOf(caller));
-    const keys = { ...this.keys, taken: this.#takenBy(request.fence), replies };
+    const keys = { ...this.keys, taken: this.#takenBy(request.takeId), replies };
     return scripts.step.run(executor ?? this.context, keys, { ...request, done, others }, { deadlineMs });
   }
 
@@ -167,13 +167,18 @@ export class QueueCommands {
   }
 
   /** Undoes a take whose reply was lost; resolves with the number of jobs returned. */
-  recover(fence: string): Promise<number> {
+  recover(takeId: string): Promise<number> {
     const { deadlineMs } = this.#settings;
-    return scripts.recover.run(this.context, { ...this.keys, taken: this.#takenBy(fence) }, { fence }, { deadlineMs });
+    return scripts.recover.run(
+      this.context,
+      { ...this.keys, taken: this.#takenBy(takeId) },
+      { takeId },
+      { deadlineMs },
+    );
   }
 
-  #takenBy(fence: string): string {
-    return takenKey(this.#head, fence);
+  #takenBy(takeId: string): string {
+    return takenKey(this.#head, takeId);
   }
 
   #repliesOf(caller: string): string {

@@ -54,7 +54,7 @@ const stored = (error: unknown, depth: number, nested: { left: number }, stackLe
   }
 };
 
-/** The record of a job in `failures`: one line. `begin.lua` adds to the crashes the fence under which the job was begun. */
+/** The record of a job in `failures`: one line. `begin.lua` adds to the crashes the take id under which the job was begun. */
 export const recordOf = (attempts: number, crashes: number, error: StoredError): string =>
   `${String(attempts)}\t${String(crashes)}\t${JSON.stringify(error)}`;
 

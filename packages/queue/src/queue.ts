@@ -2,7 +2,16 @@ import { type KitError, type RedisLike } from "@kit/core";
 import { type CloseOptions, type Deadline, type ObjectLife, resolve, TypedEmitter } from "@kit/core/toolkit";
 import { Calls } from "./call/calls.js";
 import { QueueCommands } from "./commands.js";
-import type { AnyJobs, CalledResult, Handlers, JobData, JobName, JobSchemas, JobTypes, Received } from "./work/handlers.js";
+import type {
+  AnyJobs,
+  CalledResult,
+  Handlers,
+  JobData,
+  JobName,
+  JobSchemas,
+  JobTypes,
+  Received,
+} from "./work/handlers.js";
 import { type DeadLetter, readLetters } from "./manage/letters.js";
 import {
   type AddedOnce,

@@ -272,7 +272,7 @@ export const queueBehaviour = (mode: RedisMode, login?: Login): void => {
         await fixture().db.zrem(fixture().keysOf().prioritised, "lost");
         expect(await once("lost")).toEqual({ id: "lost", isAdded: false, state: "lost" });
         // A search among so many leases would hold up the server.
-        const many = Array.from({ length: 1_000 }, (_, n) => [1, `fence of 12!${String(n)}`]).flat();
+        const many = Array.from({ length: 1_000 }, (_, n) => [1, `a take of 12${String(n)}`]).flat();
         await fixture().db.zadd(fixture().keysOf().leases, ...many);
         expect(await Promise.all(places.map(([id]) => once(id)))).toEqual(
           answers.map(({ state, id }) => ({
@@ -1215,13 +1215,13 @@ export const queueBehaviour = (mode: RedisMode, login?: Login): void => {
     });
 
     if (mode === "cluster") {
-      const [id, fence] = ["AAAAAAAAA.0001", "worker000001"];
-      const member = fence + id;
+      const [id, takeId] = ["AAAAAAAAA.0001", "worker000001"];
+      const member = takeId + id;
       const keys = () => ({
         ...fixture().keysOf(name),
         place: fixture().keysOf(name).dead,
         replies: repliesKey(keyHead(redis.prefix, name), "c"),
-        taken: takenKey(keyHead(redis.prefix, name), fence),
+        taken: takenKey(keyHead(redis.prefix, name), takeId),
         once: [
           fixture().keysOf().leases,
           fixture().keysOf().dead,
@@ -1240,7 +1240,7 @@ export const queueBehaviour = (mode: RedisMode, login?: Login): void => {
       };
       const withTake = async (): Promise<void> => {
         await seed();
-        await fixture().db.set(keys().taken, `${fence}\n${id}`, "PX", 60_000);
+        await fixture().db.set(keys().taken, `${takeId}\n${id}`, "PX", 60_000);
       };
       const onlyRanked = async (): Promise<void> => {
         await seed();
@@ -1265,11 +1265,11 @@ export const queueBehaviour = (mode: RedisMode, login?: Login): void => {
         { script: repair, args: ["repair", strayId], seed: withStray },
         { script: begin, args: [member], seed },
         { script: heartbeat, args: [60_000, member], seed },
-        { script: handBack, args: [`${member}\n${fence}other`, id], seed },
-        { script: recover, args: [fence], seed: withTake },
+        { script: handBack, args: [`${member}\n${takeId}other`, id], seed },
+        { script: recover, args: [takeId], seed: withTake },
         { script: outcomes, args: [id, "other"], seed },
         { script: redrive, args: ["drop", `${id}\nother`, "", 0], seed },
-        { script: step, args: [fence, 1, 1, 60_000, "l", "2 10000 1209600000 67108864", "1", member], seed },
+        { script: step, args: [takeId, 1, 1, 60_000, "l", "2 10000 1209600000 67108864", "1", member], seed },
       ]);
     }
   });

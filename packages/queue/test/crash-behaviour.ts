@@ -158,8 +158,8 @@ export const crashBehaviour = (mode: RedisMode): void => {
       for (const id of ids) await fixture.db.hset(failures, id, "0\t2\t");
       // All three are taken; its hand-back of the other two did not arrive, and only one of them was begun.
       await fixture.db.del(waiting);
-      const fences = ["workerA00001", "workerA00001", "workerA00002"];
-      for (const [index, id] of ids.entries()) await fixture.db.zadd(leases, 1, `${fences[index]!}${id}`);
+      const takeIds = ["workerA00001", "workerA00001", "workerA00002"];
+      for (const [index, id] of ids.entries()) await fixture.db.zadd(leases, 1, `${takeIds[index]!}${id}`);
       await fixture.db.hset(failures, ids[0]!, "0\t2 workerA00001\t", ids[2]!, "0\t2 workerA00001\t");
       const runs = new Runs();
       work(queue, runs.handler);

@@ -21,12 +21,12 @@ describe("scripts", () => {
 describe("step", () => {
   const [a, b, c] = ["AAAAAAAAA.0001", "AAAAAAAAA.0002", "AAAAAAAAA.0003"] as const;
   /** All in one slot of one worker. */
-  const fence = (n: number): string => `worker0${(3 * n).toString(36).padStart(5, "0")}`;
+  const takeId = (n: number): string => `worker0${(3 * n).toString(36).padStart(5, "0")}`;
   const bounds = "2 10000 1209600000 67108864";
   const keys = (): ReturnType<typeof queueKeys> => queueKeys(redis.prefix, "mail");
   const replies = (): string => repliesKey(keyHead(redis.prefix, "mail"), "caller");
-  const taking = (n: number) => ({ ...keys(), taken: takenKey(keyHead(redis.prefix, "mail"), fence(n)) });
-  const undo = (n: number): Promise<number> => recover.run(redis.client, taking(n), { fence: fence(n) });
+  const taking = (n: number) => ({ ...keys(), taken: takenKey(keyHead(redis.prefix, "mail"), takeId(n)) });
+  const undo = (n: number): Promise<number> => recover.run(redis.client, taking(n), { takeId: takeId(n) });
   const addSome = (...ids: string[]): Promise<all.AddReply> =>
     add.run(
       redis.client,
@@ -51,7 +51,7 @@ describe("step", () => {
     }: Partial<{ count: number; sure: number; flags: string; upkeep: string; done: string[]; others: string[][] }>,
   ): Promise<all.StepReply> => {
     const args = {
-      fence: fence(n),
+      takeId: takeId(n),
       count,
       sure,
       leaseMs: 60_000,
@@ -85,7 +85,7 @@ describe("step", () => {
   it("ends jobs once, however often it arrives, and refuses those whose lease was reclaimed", async () => {
     await addSome(a, b, c);
     await run(1, { count: 3 });
-    const [first, second, third] = [fence(1) + a, fence(1) + b, fence(1) + c];
+    const [first, second, third] = [takeId(1) + a, takeId(1) + b, takeId(1) + c];
     expect(await run(2, { done: [first] })).toMatchObject({ refused: [] });
     await expire(second);
     await redis.client.zadd(keys().revoked, Date.now() - 700_000, "long ago");
@@ -104,12 +104,12 @@ describe("step", () => {
   it("leaves a dead letter alone when its first worker ends it after its lease was forgotten", async () => {
     await addSome(a);
     await run(1, { count: 1 });
-    await expire(fence(1) + a);
+    await expire(takeId(1) + a);
     await run(2, { flags: "l" });
     await run(3, { count: 1 });
-    await run(4, { others: [[fence(3) + a, "x", "1\t1\t{}"]] });
+    await run(4, { others: [[takeId(3) + a, "x", "1\t1\t{}"]] });
     await redis.client.del(keys().revoked);
-    expect(await run(5, { done: [fence(1) + a] })).toMatchObject({ refused: [fence(1) + a] });
+    expect(await run(5, { done: [takeId(1) + a] })).toMatchObject({ refused: [takeId(1) + a] });
     expect(await redis.client.hkeys(keys().jobs)).toEqual([a]);
     const dropped = await redrive.run(redis.client, keys(), { verb: "drop", ids: a, begun: "5", spreadMs: 0 });
     expect(dropped).toEqual({ moved: 1, begun: "5" });
@@ -120,9 +120,9 @@ describe("step", () => {
     await addSome(a, b, c);
     await run(1, { count: 3 });
     const others = [
-      [fence(1) + a, "30000", '1\t0\t{"name":"Error"}'],
-      [fence(1) + b, "x", "1\t0\t{}", "1 t:inbox:i caller x1\t0\t{}"],
-      [fence(1) + c, "0", "1\t0\t{}"],
+      [takeId(1) + a, "30000", '1\t0\t{"name":"Error"}'],
+      [takeId(1) + b, "x", "1\t0\t{}", "1 t:inbox:i caller x1\t0\t{}"],
+      [takeId(1) + c, "0", "1\t0\t{}"],
     ];
     const { nextDue, nowMicros, promoted } = await run(2, { flags: "l", others });
     expect(nextDue).toBeCloseTo(nowMicros / 1_000 + 30_000, -1);
@@ -135,7 +135,7 @@ describe("step", () => {
   it("drops dead letters that are too old, and counts what was completed, also while there is nothing to do", async () => {
     await addSome(a, b);
     await run(1, { count: 2 });
-    await run(2, { others: [a, b].map((id) => [fence(1) + id, "x", "1\t0\t{}"]) });
+    await run(2, { others: [a, b].map((id) => [takeId(1) + id, "x", "1\t0\t{}"]) });
     await redis.client.zadd(keys().dead, 1, a);
     await run(3, { flags: "w" });
     expect(await redis.client.zcard(keys().dead)).toBe(2);
@@ -152,8 +152,8 @@ describe("step", () => {
     await run(1, { count: 2 });
     await redis.client.hdel(keys().jobs, a, b);
     const others = [
-      [fence(1) + a, "5", "1\t0\t{}"],
-      [fence(1) + b, "x", "1\t0\t{}"],
+      [takeId(1) + a, "5", "1\t0\t{}"],
+      [takeId(1) + b, "x", "1\t0\t{}"],
     ];
     expect(await run(2, { others, flags: "l" })).toMatchObject({ nextDue: Infinity, nextEnd: Infinity });
     expect(await redis.client.exists(keys().delayed, keys().dead, keys().failures)).toBe(0);
@@ -162,9 +162,9 @@ describe("step", () => {
   it("reports reclaimed jobs that are dead now, or gone", async () => {
     await addSome(a, b);
     await run(1, { count: 2 });
-    const [first, second] = [fence(1) + a, fence(1) + b];
+    const [first, second] = [takeId(1) + a, takeId(1) + b];
     await redis.client.hdel(keys().jobs, b);
-    await redis.client.hset(keys().failures, a, `0\t1 ${fence(1)}\t`);
+    await redis.client.hset(keys().failures, a, `0\t1 ${takeId(1)}\t`);
     for (const member of [first, second]) await expire(member);
     const { reclaimed } = await run(2, { flags: "l" });
     expect(reclaimed).toEqual([
@@ -185,11 +185,11 @@ describe("step", () => {
       entries: [a],
       records: first.records,
     });
-    expect(await redis.client.zrange(keys().leases, "0", "-1")).toEqual([fence(1) + a]);
+    expect(await redis.client.zrange(keys().leases, "0", "-1")).toEqual([takeId(1) + a]);
     expect(await redis.client.hget(keys().meta, "completed")).toBe("3");
     const second = await run(2, { count: 9 });
     expect(second.entries).toEqual([b, c, "!1!own"]);
-    await run(3, { done: [fence(2) + b] });
+    await run(3, { done: [takeId(2) + b] });
     expect((await run(2, { count: 9 })).entries).toEqual([c, "!1!own"]);
     // The copy of an earlier call.
     await redis.client.rpush(keys().waiting, b);
@@ -224,14 +224,14 @@ describe("step", () => {
     await redis.client.rpush(keys().waiting, ...ids, b, c);
     for (const id of [...ids, b, c]) await redis.client.hset(keys().jobs, id, `k1 job\n"${id}"`);
     await run(1, { count: 3 });
-    await run(2, { done: [], others: [[`${fence(1)}own a`, "d"]] });
+    await run(2, { done: [], others: [[`${takeId(1)}own a`, "d"]] });
     expect(await undo(1)).toBe(2);
     expect(await redis.client.lrange(keys().waiting, 0, -1)).toEqual(["own b", a, b, c]);
     expect(await undo(1)).toBe(0);
-    expect(await heartbeat.run(redis.client, keys(), { leaseMs: 60_000, members: fence(1) + a })).toMatchObject({
-      lost: [fence(1) + a],
+    expect(await heartbeat.run(redis.client, keys(), { leaseMs: 60_000, members: takeId(1) + a })).toMatchObject({
+      lost: [takeId(1) + a],
     });
-    expect(await begin.run(redis.client, keys(), { member: fence(1) + a })).toBe(false);
+    expect(await begin.run(redis.client, keys(), { member: takeId(1) + a })).toBe(false);
   });
 
   it("takes nothing for a call that arrives after its take was undone", async () => {

@@ -6,8 +6,8 @@ const alphabet = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz
 export const randomText = (length: number): string =>
   Array.from({ length }, () => alphabet[randomInt(alphabet.length)]).join("");
 
-/** A count of fixed width, so that the texts sort like the numbers. */
-const counted = (count: number, width: number): string => count.toString(36).padStart(width, "0");
+/** A count of fixed width in base 36, so that the texts sort like the numbers. */
+export const counted = (count: number, width: number): string => count.toString(36).padStart(width, "0");
 
 /** Ids of one producer: at most four digits of base 36, so that each id has 14 characters. */
 const idsPerProducer = 36 ** 4;
@@ -49,55 +49,6 @@ export class IdSource {
     this.#made = 0;
     this.#sequence = 0;
     this.#shownAt = -Infinity;
-  }
-}
-
-/** The length of the fence in front of each member of `leases`: seven characters of its worker, five digits of its number. */
-export const fenceWidth = 12;
-export const workerWidth = 7;
-const mostNumbers = 36 ** (fenceWidth - workerWidth);
-
-/** Two calls may be under way at a time, and one wait. */
-const slots = 3;
-
-/** The slot under which a take is recorded. */
-export const slotOf = (fence: string): number => Number.parseInt(fence.slice(workerWidth), 36) % slots;
-
-/**
- * Makes the fences of one worker's takes. The server keeps the last take of each slot, so a slot is used again only when the worker
- * has the reply, or the server has undone the take.
- */
-export class FenceSource {
-  #worker = randomText(workerWidth);
-  #count = 0;
-  /** The fences whose takes are not settled, by slot. */
-  readonly #used: (string | undefined)[] = Array.from({ length: slots }, () => undefined);
-
-  get hasFree(): boolean {
-    return this.#used.includes(undefined);
-  }
-
-  /** A fence in a free slot; where there is none, one for a call that takes nothing. */
-  take(): string {
-    const slot = this.#used.indexOf(undefined);
-    if (slot < 0) return this.#fence(0);
-    // In one slot numbers must grow, so that a late copy of an earlier take is known as such.
-    if ((++this.#count + 1) * slots > mostNumbers) {
-      this.#worker = randomText(workerWidth);
-      this.#count = 1;
-    }
-    const fence = this.#fence(this.#count * slots + slot);
-    this.#used[slot] = fence;
-    return fence;
-  }
-
-  free(fence: string): void {
-    const slot = this.#used.indexOf(fence);
-    if (slot >= 0) this.#used[slot] = undefined;
-  }
-
-  #fence(number: number): string {
-    return this.#worker + counted(number, fenceWidth - workerWidth);
   }
 }
 

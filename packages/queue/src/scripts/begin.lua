@@ -2,7 +2,7 @@
 -- For a job that a further crash would make a dead letter. Only then is that crash charged: a job that merely waited in the
 -- memory of a process that died is not to blame.
 --
--- KEYS[1]  leases    zset    fence and entry to the instant at which the lease ends, ms
+-- KEYS[1]  leases    zset    take id and entry to the instant at which the lease ends, ms
 -- KEYS[2]  failures  hash    id to attempts, crashes, last error
 -- ARGV[1]  member    string  its member of `leases`
 --
@@ -19,5 +19,5 @@ if not redis.call('ZSCORE', leases, member) then return 0 end
 -- Removes nothing. At maxmemory Redis allows writes in a script after one that can only free memory.
 redis.call('ZREM', leases, '')
 local attempts, crashes, last = parseRecord(record)
-redis.call('HSET', failures, id, string.format('%s\t%d %s\t%s', attempts, crashes, fenceOf(member), last))
+redis.call('HSET', failures, id, string.format('%s\t%d %s\t%s', attempts, crashes, takeIdOf(member), last))
 return 1

@@ -1,7 +1,7 @@
 -- entries.lua - entries of jobs.
 -- An entry is how a job stands in lists of work: its id, or `!priority!id` where the priority is not 0.
 --
--- Defines idOf, entryOf, entryOfBlob, leasedEntry, fenceOf, parseRecord
+-- Defines idOf, entryOf, entryOfBlob, leasedEntry, takeIdOf, parseRecord
 local function idOf(entry)
   if string.byte(entry) ~= 33 then return entry, 0 end
   local priority, id = string.match(entry, '^!(-?%d+)!(.*)$')
@@ -17,16 +17,16 @@ local function entryOfBlob(id, blob)
   return entryOf(id, tonumber(string.match(blob, '^%S+ %S+[^\n]- p(-?%d+)') or 0))
 end
 
--- The entry behind the fence of 12 characters in a member of `leases`.
+-- The entry behind the take id of 12 characters in a member of `leases`.
 local function leasedEntry(member)
   return string.sub(member, 13)
 end
 
-local function fenceOf(member)
+local function takeIdOf(member)
   return string.sub(member, 1, 12)
 end
 
--- A record of `failures`: attempts, crashes, the last error as JSON, and the fence under which the job was last begun while it
+-- A record of `failures`: attempts, crashes, the last error as JSON, and the take id under which the job was last begun while it
 -- had one crash left. A record that cannot be read counts as none.
 local function parseRecord(record)
   local attempts, crashes, begun, last = string.match(record or '', '^(%d+)\t(%d+) ?(%w*)\t(.*)$')

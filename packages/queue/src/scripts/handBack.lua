@@ -1,7 +1,7 @@
 -- handBack.lua - returns jobs to the queue.
 -- Jobs that were taken and not run to their end go back to the front, in their order.
 --
--- KEYS[1]  leases       zset    fence and entry to the instant at which the lease ends, ms
+-- KEYS[1]  leases       zset    take id and entry to the instant at which the lease ends, ms
 -- KEYS[2]  waiting      list    ids of ready jobs of priority 0
 -- KEYS[3]  prioritised  zset    ids of the other ready jobs
 -- KEYS[4]  wake         zset    markers that wake workers

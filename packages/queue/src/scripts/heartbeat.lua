@@ -1,7 +1,7 @@
 -- heartbeat.lua - renews leases.
 -- Each only if it is still held.
 --
--- KEYS[1]  leases   zset     fence and entry to the instant at which the lease ends, ms
+-- KEYS[1]  leases   zset     take id and entry to the instant at which the lease ends, ms
 -- KEYS[2]  wake     zset     markers that wake workers
 -- KEYS[3]  meta     hash     counters
 -- ARGV[1]  leaseMs  integer  length of the leases from now on

@@ -142,13 +142,13 @@ const stepKeys = [
   "taken",
 ] as const;
 
-/** The worker's one call. Its fence makes it safe to lose a reply: `recover` returns the jobs that it carried. */
+/** The worker's one call. Its take id makes it safe to lose a reply: `recover` returns the jobs that it carried. */
 export const step = defineScript({
   name: "queue.step",
   source: [entriesSource, readySource, deadSource, watchSource, takesSource, stepSource],
   keys: [...stepKeys, "...replies"],
   args: [
-    "fence",
+    "takeId",
     "count",
     "sure",
     "leaseMs",
@@ -200,7 +200,7 @@ export const recover = defineScript({
   name: "queue.recover",
   source: [entriesSource, readySource, takesSource, recoverSource],
   keys: ["leases", "waiting", "prioritised", "wake", "taken"],
-  args: ["fence"],
+  args: ["takeId"],
   idempotent: true,
   reply: Number,
 });

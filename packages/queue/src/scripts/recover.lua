@@ -1,12 +1,12 @@
 -- recover.lua - undoes a lost take.
 -- Its jobs are returned in their order; a copy of the call that arrives later takes nothing.
 --
--- KEYS[1]  leases       zset    fence and entry to the instant at which the lease ends, ms
+-- KEYS[1]  leases       zset    take id and entry to the instant at which the lease ends, ms
 -- KEYS[2]  waiting      list    ids of ready jobs of priority 0
 -- KEYS[3]  prioritised  zset    ids of the other ready jobs
 -- KEYS[4]  wake         zset    markers that wake workers
--- KEYS[5]  taken        string  the last take in this slot of its worker: its fence, then its entries, one a line
--- ARGV[1]  fence        string  of the lost call
+-- KEYS[5]  taken        string  the last take in this slot of its worker: its take id, then its entries, one a line
+-- ARGV[1]  takeId       string  of the lost call
 --
 -- Reply     n  how many were returned
 local leases = KEYS[1]
@@ -14,7 +14,7 @@ local waiting = KEYS[2]
 local prioritised = KEYS[3]
 local wake = KEYS[4]
 local taken = KEYS[5]
-local fence = ARGV[1]
+local takeId = ARGV[1]
 
 -- Libraries
 
@@ -24,11 +24,11 @@ redis.call('ZCARD', wake)
 -- Removes nothing. At maxmemory Redis allows writes in a script after one that can only free memory.
 redis.call('ZREM', leases, '')
 local last = redis.call('GET', taken)
-if not last or takeNumber(last) < takeNumber(fence) then
-  redis.call('SET', taken, fence .. '\n', 'PX', 600000)
+if not last or takeNumber(last) < takeNumber(takeId) then
+  redis.call('SET', taken, takeId .. '\n', 'PX', 600000)
   return 0
 end
-if fenceOf(last) ~= fence then return 0 end
+if takeIdOf(last) ~= takeId then return 0 end
 local entries, members = heldOf(leases, last)
 if #entries > 0 then
   makeReady(waiting, prioritised, entries, true)

@@ -5,7 +5,7 @@
 -- KEYS[2]  waiting      list    ids of ready jobs of priority 0
 -- KEYS[3]  prioritised  zset    ids of the other ready jobs
 -- KEYS[4]  delayed      zset    entry to the instant at which it is due, ms
--- KEYS[5]  leases       zset    fence and entry to the instant at which the lease ends, ms
+-- KEYS[5]  leases       zset    take id and entry to the instant at which the lease ends, ms
 -- KEYS[6]  wake         zset    markers that wake workers
 -- KEYS[7]  dead         zset    id to the instant of its death
 -- ARGV[1]  verb         string  `repair`, or `show` to change nothing

@@ -4,7 +4,7 @@
 -- KEYS[2]  waiting      list    ids of ready jobs of priority 0
 -- KEYS[3]  prioritised  zset    ids of the other ready jobs
 -- KEYS[4]  delayed      zset    entry to the instant at which it is due, ms
--- KEYS[5]  leases       zset    fence and entry to the instant at which the lease ends, ms
+-- KEYS[5]  leases       zset    take id and entry to the instant at which the lease ends, ms
 -- KEYS[6]  dead         zset    id to the instant of its death
 -- ARGV[1]  from         string  `jobs` (those that are in none of the other keys but perhaps `leases` or `waiting`), `leases`, or
 --                               `waiting`

@@ -5,15 +5,15 @@
 -- KEYS[2]   waiting      list     ids of ready jobs of priority 0
 -- KEYS[3]   prioritised  zset     ids of the other ready jobs
 -- KEYS[4]   delayed      zset     entry to the instant at which it is due, ms
--- KEYS[5]   leases       zset     fence and entry to the instant at which the lease ends, ms
+-- KEYS[5]   leases       zset     take id and entry to the instant at which the lease ends, ms
 -- KEYS[6]   wake         zset     markers that wake workers
 -- KEYS[7]   failures     hash     id to attempts, crashes, last error
 -- KEYS[8]   dead         zset     id to the instant of its death
 -- KEYS[9]   revoked      zset     leases that ended without their holder
 -- KEYS[10]  meta         hash     counters
--- KEYS[11]  taken        string   the last take in this slot of its worker: its fence, then its entries, one a line
+-- KEYS[11]  taken        string   the last take in this slot of its worker: its take id, then its entries, one a line
 -- KEYS[n]   replies      hash     for each caller: id to what became of the job
--- ARGV[1]   fence        string   12 characters, of this call alone
+-- ARGV[1]   takeId       string   12 characters, of this call alone
 -- ARGV[2]   count        integer  how many jobs to take at most, up to 500
 -- ARGV[3]   sure         integer  how many of them though others are idle
 -- ARGV[4]   leaseMs      integer  length of their leases
@@ -44,7 +44,7 @@ local revoked = KEYS[9]
 local meta = KEYS[10]
 local taken = KEYS[11]
 local replies = { unpack(KEYS, 12) }
-local fence = ARGV[1]
+local takeId = ARGV[1]
 local count = tonumber(ARGV[2])
 local sure = tonumber(ARGV[3])
 local leaseMs = tonumber(ARGV[4])
@@ -67,7 +67,7 @@ end
 
 -- The former record, put back, if it is of this take or a later one.
 local function repeated(last)
-  if type(last) ~= 'string' or takeNumber(last) < takeNumber(fence) then return nil end
+  if type(last) ~= 'string' or takeNumber(last) < takeNumber(takeId) then return nil end
   redis.pcall('SET', taken, last, 'PX', 600000)
   return last
 end
@@ -75,7 +75,7 @@ end
 -- Most waits end on an idle queue, also where the server refuses writes.
 local hasUpkeep = upkeep ~= '' and (upkeep ~= '0' or redis.call('EXISTS', dead) == 1)
 if isWoken and not hasUpkeep and redis.call('EXISTS', waiting, prioritised, delayed, leases) == 0 then
-  repeated(redis.pcall('SET', taken, fence .. '\n', 'PX', 600000, 'GET'))
+  repeated(redis.pcall('SET', taken, takeId .. '\n', 'PX', 600000, 'GET'))
   if string.find(flags, 't', 1, true) then readClock() end
   return { '', '', '', '', micros .. ' -1 -1 0 0' }
 end
@@ -182,7 +182,7 @@ if looks then
     if redis.call('HEXISTS', jobs, id) == 0 then return ' gone' end
     local attempts, crashes, last, begun = parseRecord(redis.call('HGET', failures, id))
     -- The last crash is charged only to a job that was begun.
-    if crashes == 0 or crashes + 1 < maxCrashes or begun == fenceOf(member) then crashes = crashes + 1 end
+    if crashes == 0 or crashes + 1 < maxCrashes or begun == takeIdOf(member) then crashes = crashes + 1 end
     redis.call('HSET', failures, id, string.format('%s\t%d\t%s', attempts, crashes, last))
     redis.call('HINCRBY', meta, 'crashed', 1)
     if crashes >= maxCrashes then
@@ -245,12 +245,12 @@ if count > 0 then
 end
 local recorded
 if takes or upkeep ~= '' then
-  local took = fence .. '\n' .. table.concat(entries, '\n')
+  local took = takeId .. '\n' .. table.concat(entries, '\n')
   recorded = repeated(redis.call('SET', taken, took, 'PX', 600000, 'GET'))
 end
 if recorded then
   ranked, plain, isRare = {}, 0, true
-  entries = fenceOf(recorded) == fence and heldOf(leases, recorded) or {}
+  entries = takeIdOf(recorded) == takeId and heldOf(leases, recorded) or {}
   reply = blobsOf(entries)
 else
   if upkeep ~= '' then
@@ -264,7 +264,7 @@ else
     -- From the last to the first: a short sorted set is searched from its beginning.
     local n = 2 * #entries
     for i = 1, #entries do
-      members[n] = fence .. entries[i]
+      members[n] = takeId .. entries[i]
       members[n - 1] = ends
       n = n - 2
     end
@@ -281,7 +281,7 @@ if #entries > 0 then
         local n = #keptIds + 1
         keptBlobs[n], keptEntries[n], keptIds[n] = reply[i], entry, ids[i]
       else
-        endedMembers[#endedMembers + 1] = fence .. entry
+        endedMembers[#endedMembers + 1] = takeId .. entry
       end
     end
     reply, entries, ids = keptBlobs, keptEntries, keptIds
@@ -303,7 +303,7 @@ local leased, held = looks and redis.call('ZCARD', leases), 0
 if done ~= '' then
   local members, start = {}, 1
   while start < #done do
-    -- A fence and a made id are 26 characters. Matching lines is slower; only entries with a priority need it.
+    -- A take id and a made id are 26 characters. Matching lines is slower; only entries with a priority need it.
     local member = string.sub(done, start, start + 25)
     if string.byte(member, 13) == 33 then member = string.match(done, '[^\n]+', start) end
     start = start + #member + 1

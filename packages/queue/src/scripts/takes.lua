@@ -1,7 +1,7 @@
 -- takes.lua - records of takes.
--- A record is the fence of the take, and a line for each entry that was taken.
+-- A record is a take id, and a line for each entry that was taken.
 --
--- Needs fenceOf
+-- Needs takeIdOf
 -- Defines takeNumber, heldOf
 
 local function takeNumber(record)
@@ -11,7 +11,7 @@ end
 -- The entries that are still leased, and their members of `leases`.
 local function heldOf(leases, record)
   local all, entries, members = {}, {}, {}
-  for entry in string.gmatch(string.sub(record, 14), '[^\n]+') do all[#all + 1] = fenceOf(record) .. entry end
+  for entry in string.gmatch(string.sub(record, 14), '[^\n]+') do all[#all + 1] = takeIdOf(record) .. entry end
   for i, ends in ipairs(#all > 0 and redis.call('ZMSCORE', leases, unpack(all)) or {}) do
     if ends then
       members[#members + 1] = all[i]

@@ -2,11 +2,12 @@ import type { KitError } from "@kit/core";
 import { asKitError, backoffMs, type Deadline, type OutageReporter, pause } from "@kit/core/toolkit";
 import { type EndedJob, isUnknown, type QueueCommands, type StepRequest } from "../commands.js";
 import { Condition } from "./condition.js";
-import { FenceSource, isMade } from "../add/ids.js";
+import { isMade } from "../add/ids.js";
 import { JobLeases } from "./leases.js";
 import type { WorkSettings } from "../options.js";
 import { parseBlob, type StoredJob } from "../add/payload.js";
 import { handBack, maxEnded, type Reclaimed, type StepReply } from "../scripts/index.js";
+import { TakeIdSource } from "./take-id.js";
 import { TakenJob } from "./taken.js";
 import { type Marker, Waiter } from "./waiter.js";
 
@@ -77,9 +78,9 @@ export class Intake {
   readonly #bounds: string;
   readonly #outage: OutageReporter;
   readonly #host: IntakeHost;
-  readonly #fences = new FenceSource();
+  readonly #takeIds = new TakeIdSource();
   readonly #waiter: Waiter;
-  readonly #lostFences = new Set<string>();
+  readonly #lostTakes = new Set<string>();
   #outbox: Ending[] = [];
   /** Ended jobs whose end the server has not confirmed yet. */
   #unconfirmed = 0;
@@ -131,7 +132,7 @@ export class Intake {
     this.#outage = outage;
     this.#host = host;
     this.leases = new JobLeases(commands, settings.leaseMs, outage, (job) => host.lost(job));
-    this.#waiter = new Waiter(commands, outage, (fence) => this.#lose(fence));
+    this.#waiter = new Waiter(commands, outage, (takeId) => this.#lose(takeId));
   }
 
   /** Ended jobs whose end the server has not confirmed yet. */
@@ -173,13 +174,13 @@ export class Intake {
     if (this.#isDisposed || this.#retryTimer) return;
     while (this.#inFlight < maxInFlight) {
       const ending = Math.min(this.#outbox.length, maxEnded);
-      const mayTake = this.#isTaking && !this.#isDrained && !this.#isWaiting && this.#fences.hasFree;
+      const mayTake = this.#isTaking && !this.#isDrained && !this.#isWaiting && this.#takeIds.hasFree;
       const wanted = mayTake ? this.#wanted(ending) : nothing;
-      const isOwed = this.#isTaking ? this.#mustLook : this.#completed > 0 && this.#fences.hasFree;
+      const isOwed = this.#isTaking ? this.#mustLook : this.#completed > 0 && this.#takeIds.hasFree;
       if (wanted.count === 0 && ending === 0 && !isOwed) break;
       void this.#call(wanted);
     }
-    if (this.#isTaking && this.#isDrained && !this.#isWaiting && this.#pending === 0 && this.#fences.hasFree) {
+    if (this.#isTaking && this.#isDrained && !this.#isWaiting && this.#pending === 0 && this.#takeIds.hasFree) {
       // A worker that waits counts as idle, so it waits only for a free handler.
       const wanted = this.#wanted(0);
       if (wanted.sure > 0) void this.#wait(wanted);
@@ -242,7 +243,7 @@ export class Intake {
 
   get #isSettled(): boolean {
     const isSending = this.#inFlight > 0 || this.#returning > 0 || this.#isWaiting;
-    return this.#unconfirmed + this.#completed === 0 && !isSending && this.#lostFences.size === 0;
+    return this.#unconfirmed + this.#completed === 0 && !isSending && this.#lostTakes.size === 0;
   }
 
   #wanted(ending: number): Demand {
@@ -264,9 +265,9 @@ export class Intake {
     const isTimed = now - this.#timedAt < timeEveryMs && context.clockOf(keys.leases).earliest(0) !== undefined;
     const flags = `${isWoken ? "w" : ""}${isTimed ? "" : "t"}${looks ? "l" : ""}${announces ? "s" : ""}`;
     // Where no take can be recorded, no repeat of the call would be known. The step behind a wait may run much later, or never.
-    const mayCount = this.#fences.hasFree && !(isWoken && this.#completed > 0);
+    const mayCount = this.#takeIds.hasFree && !(isWoken && this.#completed > 0);
     const upkeep = mayCount ? this.#upkeep(now) : "";
-    return { fence: this.#fences.take(), count, sure, leaseMs, flags, bounds: this.#bounds, upkeep };
+    return { takeId: this.#takeIds.take(), count, sure, leaseMs, flags, bounds: this.#bounds, upkeep };
   }
 
   /** Sends the counts once a second; at least once a minute the server drops dead letters that are too old. */
@@ -309,7 +310,7 @@ export class Intake {
       if (!isUnknown(outcome.error)) this.#completed += Number(request.upkeep);
       else {
         for (const { job } of endings) job.isRepeat = true;
-        this.#lose(request.fence);
+        this.#lose(request.takeId);
       }
       this.#fail(asKitError(outcome.error, "A step of the worker"));
     } else {
@@ -322,8 +323,8 @@ export class Intake {
   }
 
   /** The slot of the call is free, unless its reply was lost. */
-  #settled({ fence }: StepRequest): void {
-    if (!this.#lostFences.has(fence)) this.#fences.free(fence);
+  #settled({ takeId }: StepRequest): void {
+    if (!this.#lostTakes.has(takeId)) this.#takeIds.free(takeId);
     this.#rest.look();
     this.pump();
   }
@@ -410,10 +411,10 @@ export class Intake {
     this.#arm(reply, marker === "timer" || marker === "backup");
     if (reply.entries.length === 0) return;
     if (request.flags.includes("s")) this.#watchedAt = performance.now();
-    const { fence, leaseMs } = request;
-    const take = { fence, takenAt, leaseUntil: this.leases.endOf(takenAt, sentAt), receivedAt: performance.now() };
+    const { takeId, leaseMs } = request;
+    const take = { takeId, takenAt, leaseUntil: this.leases.endOf(takenAt, sentAt), receivedAt: performance.now() };
     // These leases may be as old as the wait: the jobs are handed back and taken again.
-    if (!isTimed && take.leaseUntil - take.receivedAt < leaseMs / 2) return this.#lose(fence);
+    if (!isTimed && take.leaseUntil - take.receivedAt < leaseMs / 2) return this.#lose(takeId);
     const { blobs, entries, records } = reply;
     const jobs = blobs.map(
       (blob, index) =>
@@ -427,20 +428,20 @@ export class Intake {
     else void this.handBack(jobs);
   }
 
-  /** The reply of a call was lost, and the call may have taken jobs. Its fence is kept until they have been handed back. */
-  #lose(fence: string): void {
-    this.#lostFences.add(fence);
+  /** The reply of a call was lost, and the call may have taken jobs. Its take id is kept until they have been handed back. */
+  #lose(takeId: string): void {
+    this.#lostTakes.add(takeId);
     if (!this.#isRecovering) void this.#recover();
   }
 
   async #recover(): Promise<void> {
     this.#isRecovering = true;
-    for (let attempt = 1; this.#lostFences.size > 0 && !this.#isDisposed;)
-      for (const fence of this.#lostFences)
+    for (let attempt = 1; this.#lostTakes.size > 0 && !this.#isDisposed;)
+      for (const takeId of this.#lostTakes)
         try {
-          await this.#commands.recover(fence);
-          this.#lostFences.delete(fence);
-          this.#fences.free(fence);
+          await this.#commands.recover(takeId);
+          this.#lostTakes.delete(takeId);
+          this.#takeIds.free(takeId);
           this.#outage.worked("undoing");
           attempt = 1;
         } catch (error) {

@@ -8,7 +8,7 @@ export type JobState = "held" | "running" | "judging" | "ending" | "ended";
 
 /** The state that the jobs of one take share. */
 export interface Take {
-  readonly fence: string;
+  readonly takeId: string;
   /** Epoch ms of the server's clock. */
   readonly takenAt: number;
   /** The other instants are on our own monotonic clock. */
@@ -63,7 +63,7 @@ export class TakenJob implements Job {
     const { id } = partsOf(entry);
     this.id = id;
     this.entry = entry;
-    this.member = take.fence + entry;
+    this.member = take.takeId + entry;
     this.header = header;
     this.order = order;
     this.blob = blob;

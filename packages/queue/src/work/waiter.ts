@@ -36,13 +36,13 @@ export interface Woken {
 export class Waiter {
   readonly #commands: QueueCommands;
   readonly #outage: OutageReporter;
-  readonly #onLost: (fence: string) => void;
+  readonly #onLost: (takeId: string) => void;
   readonly #closing = new AbortController();
   #connection: ExclusiveConnection | undefined;
   #failures = 0;
 
   /** `onLost`: the reply of a step was lost, and its take has to be undone. */
-  constructor(commands: QueueCommands, outage: OutageReporter, onLost: (fence: string) => void) {
+  constructor(commands: QueueCommands, outage: OutageReporter, onLost: (takeId: string) => void) {
     this.#commands = commands;
     this.#outage = outage;
     this.#onLost = onLost;
@@ -102,7 +102,7 @@ export class Waiter {
     const refusal = popped.status === "rejected" ? (popped.reason as Error) : undefined;
     if (refusal) connection.misrouted(refusal.message);
     if (stepped.status === "rejected") {
-      if (isUnknown(stepped.reason)) this.#onLost(request.fence);
+      if (isUnknown(stepped.reason)) this.#onLost(request.takeId);
       throw stepped.reason;
     }
     const marker = popped.status === "fulfilled" ? (popped.value as readonly unknown[] | null)?.[1] : undefined;

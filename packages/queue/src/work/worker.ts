@@ -16,7 +16,7 @@ import { Condition } from "./condition.js";
 import { JobBackoffError, JobLeaseLostError, JobTimeoutError, UnrecoverableError } from "../errors.js";
 import { recordOf, storedError } from "../failure.js";
 import { type AnyJob, type AnyJobs, handlerMap, type Handlers } from "./handlers.js";
-import { fenceWidth, partsOf } from "../add/ids.js";
+import { partsOf } from "../add/ids.js";
 import { type Demand, type Ending, Intake, nothing } from "./fetcher.js";
 import type { Job } from "./job.js";
 import { type QueueSettings, type WorkOptions, workRules, type WorkSettings, workSettings } from "../options.js";
@@ -24,6 +24,7 @@ import { hoardMs, Pace } from "./pace.js";
 import { decodePayload, encodePayload } from "../add/payload.js";
 import { check, isThenable } from "../add/schemas.js";
 import { begin } from "../scripts/index.js";
+import { takeIdWidth } from "./take-id.js";
 import type { TakenJob } from "./taken.js";
 
 /** Events of a worker. Each is emitted once the server has recorded it. */
@@ -139,7 +140,7 @@ export class Worker extends TypedEmitter<WorkerEvents> implements AsyncDisposabl
       emptied: () => this.#turn?.changed(),
       reclaimed: (leases) => {
         for (const { member, crashes, isDead, isGone } of leases)
-          if (!isGone) this.emit("crashed", { id: partsOf(member.slice(fenceWidth)).id, crashes, isDead });
+          if (!isGone) this.emit("crashed", { id: partsOf(member.slice(takeIdWidth)).id, crashes, isDead });
       },
     });
     const stopListening = this.#commands.context.executor.onDrop(() => this.#closeIfEnded());
