@@ -13,12 +13,13 @@ export {
   UnrecoverableError,
 } from "./errors.js";
 
-export type { Backoff, BackoffFunction } from "./add/backoff.js";
+export type { Backoff } from "./add/backoff.js";
 export type { QueueErrorCode } from "./errors.js";
 export type { StoredError } from "./failure.js";
 export type {
   AnyJob,
   AnyJobs,
+  BackoffFunction,
   CalledResult,
   Handler,
   Handlers,
@@ -46,5 +47,6 @@ export type {
 } from "./options.js";
 export type { OrderedOptions, OrderedWorker } from "./work/ordered.js";
 export type { JobToAdd, Queue, QueueEvents } from "./queue.js";
-export type { WorkerEvents, WorkerOf as Worker } from "./work/worker.js";
+export type { WorkerEvents } from "./work/events.js";
+export type { WorkerOf as Worker } from "./work/worker.js";
 export type { CloseOptions } from "@kit/core/toolkit";

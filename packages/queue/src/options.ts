@@ -19,7 +19,6 @@ import {
 } from "@kit/core/toolkit";
 import {
   type Backoff,
-  type BackoffFunction,
   backoffRules,
   longestWaitMs,
   milliseconds,
@@ -31,6 +30,7 @@ import { isMade } from "./add/ids.js";
 import { encodedName } from "./add/names.js";
 import { priority } from "./add/priority.js";
 import { schemaMap } from "./add/schemas.js";
+import type { BackoffFunction } from "./work/handlers.js";
 
 const dayMs = 86_400_000;
 

@@ -36,7 +36,8 @@ import { encodePayload, headOf, type Payload, readPayload } from "./add/payload.
 import { type NewJob, parseOp, Producer } from "./add/producer.js";
 import { assertFits } from "./add/schemas.js";
 import { maxRedriven, redrive } from "./scripts/index.js";
-import { type Turn, Worker, type WorkerOf } from "./work/worker.js";
+import type { Turn } from "./work/turn.js";
+import { Worker, type WorkerOf } from "./work/worker.js";
 
 /** Events of a queue object. */
 export interface QueueEvents {
@@ -233,7 +234,7 @@ export class Queue<Jobs extends JobTypes<Jobs> = AnyJobs, Handled = Received<Job
     this.#life.assertOpen();
     const onClosed = (): void => {
       this.#workers.delete(worker);
-      turn?.closed(worker);
+      turn?.closed();
     };
     const worker: Worker = new Worker(this.#redis, this.name, this.#settings, handlers, options, onClosed, turn);
     this.#workers.add(worker);

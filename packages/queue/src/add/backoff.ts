@@ -8,7 +8,6 @@ import {
   type Rule,
   type RulesOf,
 } from "@kit/core/toolkit";
-import type { Job } from "../work/job.js";
 
 /** How long a failed job waits for its next attempt: `firstMs` after the first failure, `factor` times longer after each further one. */
 export interface Backoff {
@@ -33,17 +32,6 @@ export interface Backoff {
    */
   readonly jitter?: number | undefined;
 }
-
-/**
- * Says how long a job waits for its next attempt, in ms; -1 gives it up. Fractions are rounded up, and no wait is longer than ten
- * thousand years. If it throws, or gives something else, the worker emits `error` with a JobBackoffError, and the default applies.
- */
-export type BackoffFunction = (failure: {
-  /** The attempt that failed, counted from 1. */
-  readonly attempt: number;
-  readonly error: unknown;
-  readonly job: Job;
-}) => number | Promise<number>;
 
 export interface RetryPolicy {
   readonly maxAttempts: number;

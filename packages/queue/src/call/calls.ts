@@ -2,9 +2,9 @@ import { KitClosedError, type KitError, KitUnknownOutcomeError } from "@kit/core
 import { asKitError, backoffMs, Deadline, pause, settled } from "@kit/core/toolkit";
 import type { QueueCommands } from "../commands.js";
 import { CallTimeoutError, JobFailedError, JobOutcomeLostError } from "../errors.js";
-import { parseRecord } from "../failure.js";
 import { randomText } from "../add/ids.js";
 import { maxAsked } from "../scripts/index.js";
+import { failureOf, kindOf, resultOf } from "./outcomes.js";
 
 /**
  * How often open calls are looked up without a push: a push may be lost on a Cluster's bus, and none is sent for a job that
@@ -197,7 +197,7 @@ export class Calls {
   }
 
   #onOutcome(id: string, outcome: Buffer): void {
-    const kind = String.fromCharCode(outcome[0] ?? 0);
+    const kind = kindOf(outcome);
     if (kind === "w") return;
     if (kind === "l") return void ((this.#open.has(id) || this.#late.has(id)) && this.#asked.add(id));
     if (kind !== "g") this.#received.add(id);
@@ -205,10 +205,9 @@ export class Calls {
     const call = this.#open.get(id);
     if (!call) return;
     this.#open.delete(id);
-    const value = outcome.subarray(1);
     if (kind === "g") call.reject(new JobOutcomeLostError(call.job, id));
-    else if (kind === "x") call.reject(new JobFailedError(call.job, id, parseRecord(value.toString())));
-    else call.resolve(kind === "b" ? value : value.length === 0 ? undefined : JSON.parse(value.toString()));
+    else if (kind === "x") call.reject(new JobFailedError(call.job, id, failureOf(outcome)));
+    else call.resolve(resultOf(outcome));
   }
 }
 

@@ -13,7 +13,8 @@ import type { AnyJobs, Handlers, JobTypes, Received } from "../work/handlers.js"
 import { type QueueAddress, queueKeys } from "../keys.js";
 import { decodePayload, parseBlob } from "../add/payload.js";
 import type { Queue } from "../queue.js";
-import type { Timers, Turn, Worker } from "../work/worker.js";
+import type { Timers, Turn } from "../work/turn.js";
+import type { Worker } from "../work/worker.js";
 
 export type { QueueAddress };
 

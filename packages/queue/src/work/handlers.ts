@@ -81,6 +81,17 @@ export type Handler<Jobs, Name extends JobName<Jobs>> = (
 /** A handler for every name. */
 export type Handlers<Jobs> = { readonly [Name in JobName<Jobs>]: Handler<Jobs, Name> };
 
+/**
+ * Says how long a job waits for its next attempt, in ms; -1 gives it up. Fractions are rounded up, and no wait is longer than ten
+ * thousand years. If it throws, or gives something else, the worker emits `error` with a JobBackoffError, and the default applies.
+ */
+export type BackoffFunction = (failure: {
+  /** The attempt that failed, counted from 1. */
+  readonly attempt: number;
+  readonly error: unknown;
+  readonly job: Job;
+}) => number | Promise<number>;
+
 /** Standard Schemas for some names or all. The handler gets the value that the schema makes of valid data. */
 export type JobSchemas<Jobs> = {
   readonly [Name in JobName<Jobs>]?: StandardSchema<unknown, JobData<Jobs, Name>> | undefined;

@@ -56,7 +56,7 @@ export class JobLeases implements ScheduledLease {
   hold(jobs: readonly TakenJob[]): void {
     const [first] = jobs;
     if (!first) return;
-    for (const job of jobs) job.leasePlace = this.#held.push(job) - 1;
+    for (const job of jobs) job.leaseIndex = this.#held.push(job) - 1;
     if (this.heapIndex >= 0) {
       if (first.leaseUntil < this.deadlineAt) this.#schedule(this.renewAt, first.leaseUntil);
     } else this.#schedule(performance.now() + this.#heartbeatMs, first.leaseUntil);
@@ -77,7 +77,7 @@ export class JobLeases implements ScheduledLease {
   close(): void {
     this.#isClosed = true;
     // The reply to a heartbeat under way no longer concerns them.
-    for (const job of this.#held.splice(0)) job.leasePlace = -1;
+    for (const job of this.#held.splice(0)) job.leaseIndex = -1;
     this.#expiry.remove(this);
   }
 
@@ -141,13 +141,13 @@ export class JobLeases implements ScheduledLease {
   }
 
   #remove(job: TakenJob): boolean {
-    const place = job.leasePlace;
-    if (place < 0) return false;
-    job.leasePlace = -1;
+    const index = job.leaseIndex;
+    if (index < 0) return false;
+    job.leaseIndex = -1;
     const last = this.#held.pop();
     if (last && last !== job) {
-      this.#held[place] = last;
-      last.leasePlace = place;
+      this.#held[index] = last;
+      last.leaseIndex = index;
     }
     return true;
   }

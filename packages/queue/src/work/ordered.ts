@@ -3,7 +3,8 @@ import { type CloseOptions, closeTimeoutMs, integer, resolve, type RulesOf } fro
 import type { AnyJobs, Handlers, JobTypes, Received } from "./handlers.js";
 import { type WorkOptions, workRules } from "../options.js";
 import type { Queue } from "../queue.js";
-import type { Turn, Worker } from "./worker.js";
+import type { Turn } from "./turn.js";
+import type { Worker } from "./worker.js";
 
 /** Settings of a worker of several queues. */
 export interface OrderedOptions {
@@ -27,7 +28,8 @@ const orderedRules = {
   maxPassedOver: integer(1, undefined, 100),
 } satisfies RulesOf<OrderedOptions>;
 
-interface Place {
+/** A queue that is served. */
+interface Served {
   readonly worker: Worker;
   /** How many jobs of earlier queues began since this queue had a turn or was found empty. */
   passedOver: number;
@@ -41,7 +43,7 @@ interface Place {
  * offered it. Queues may lie on different nodes of a Cluster.
  */
 export class OrderedWorker implements AsyncDisposable {
-  readonly #places: Place[] = [];
+  readonly #served: Served[] = [];
   readonly #concurrency: number;
   readonly #maxPassedOver: number;
   #isClosed = false;
@@ -55,7 +57,7 @@ export class OrderedWorker implements AsyncDisposable {
 
   /** How many handlers run now. */
   get running(): number {
-    return this.#places.reduce((sum, { worker }) => sum + worker.running, 0);
+    return this.#served.reduce((sum, { worker }) => sum + worker.running, 0);
   }
 
   /**
@@ -72,18 +74,18 @@ export class OrderedWorker implements AsyncDisposable {
   ): Worker {
     if (this.#isClosed) throw new KitClosedError("The ordered worker");
     const turn: Turn = {
-      free: (worker) => this.#free(worker),
-      began: (worker) => this.#onBegan(worker),
+      free: () => this.#free(worker),
+      began: () => this.#onBegan(worker),
       changed: () => this.#onChanged(),
-      closed: (worker) => {
-        const index = this.#places.findIndex((place) => place.worker === worker);
-        if (index >= 0) this.#places.splice(index, 1);
+      closed: () => {
+        const index = this.#served.findIndex((one) => one.worker === worker);
+        if (index >= 0) this.#served.splice(index, 1);
         this.#onChanged();
       },
     };
     const own: WorkOptions = { ...options, concurrency: this.#concurrency, strict: true };
-    const worker = queue.workInTurn(handlers, own, turn);
-    this.#places.push({ worker, passedOver: 0 });
+    const worker: Worker = queue.workInTurn(handlers, own, turn);
+    this.#served.push({ worker, passedOver: 0 });
     return worker;
   }
 
@@ -91,7 +93,7 @@ export class OrderedWorker implements AsyncDisposable {
   async close(options: CloseOptions = {}): Promise<void> {
     const timeoutMs = closeTimeoutMs(options);
     this.#isClosed = true;
-    await Promise.all(this.#places.map(({ worker }) => worker.close({ timeoutMs })));
+    await Promise.all(this.#served.map(({ worker }) => worker.close({ timeoutMs })));
   }
 
   /** As `close()`. */
@@ -101,32 +103,32 @@ export class OrderedWorker implements AsyncDisposable {
 
   /** How many jobs this worker's queue may begin now. */
   #free(worker: Worker): number {
-    const rank = this.#places.findIndex((place) => place.worker === worker);
+    const rank = this.#served.findIndex((one) => one.worker === worker);
     const free = this.#concurrency - this.running;
     if (rank < 0 || free <= 0) return 0;
-    const own = this.#places[rank];
+    const own = this.#served[rank];
     if (own && this.#isDue(own)) return 1;
-    const isFirst = this.#places.slice(0, rank).every((earlier) => earlier.worker.isQuiet);
+    const isFirst = this.#served.slice(0, rank).every((earlier) => earlier.worker.isQuiet);
     if (!isFirst) return 0;
     // One handler for each later queue that was passed over `maxPassedOver` times.
-    const reserved = this.#places.slice(rank + 1).filter((later) => this.#isDue(later)).length;
+    const reserved = this.#served.slice(rank + 1).filter((later) => this.#isDue(later)).length;
     return Math.max(0, free - reserved);
   }
 
-  #isDue({ worker, passedOver }: Place): boolean {
+  #isDue({ worker, passedOver }: Served): boolean {
     return passedOver >= this.#maxPassedOver && !worker.isQuiet;
   }
 
   #onBegan(worker: Worker): void {
-    const rank = this.#places.findIndex((place) => place.worker === worker);
-    for (const [index, place] of this.#places.entries())
-      if (index === rank || place.worker.isQuiet) place.passedOver = 0;
-      else if (index > rank) place.passedOver++;
+    const rank = this.#served.findIndex((one) => one.worker === worker);
+    for (const [index, served] of this.#served.entries())
+      if (index === rank || served.worker.isQuiet) served.passedOver = 0;
+      else if (index > rank) served.passedOver++;
   }
 
   /** A handler is free, or a queue is known to be empty: the queues choose in their order. */
   #onChanged(): void {
-    for (const { worker } of [...this.#places]) worker.look();
+    for (const { worker } of [...this.#served]) worker.look();
   }
 }
 

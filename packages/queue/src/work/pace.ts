@@ -2,7 +2,7 @@
 const aheadMs = 50;
 const maxAhead = 500;
 /** Jobs that wait for a free handler longer than this go back: another worker may have one. */
-export const hoardMs: number = 2 * aheadMs;
+export const prefetchedMs: number = 2 * aheadMs;
 
 interface Named {
   readonly name: string;
@@ -40,7 +40,7 @@ export class Pace {
   firstLate(jobs: readonly Named[], concurrency: number): number {
     let sum = 0;
     return jobs.findIndex(({ name }) => {
-      const isLate = sum > hoardMs * concurrency;
+      const isLate = sum > prefetchedMs * concurrency;
       sum += this.#averagesMs.get(name) ?? Infinity;
       return isLate || sum === Infinity;
     });

@@ -3,8 +3,11 @@ import { partsOf } from "../add/ids.js";
 import type { Job } from "./job.js";
 import type { JobHeader, StoredJob } from "../add/payload.js";
 
-/** Where a taken job stands: what became of its handler, and whether its lease is still ours. `judging`: the caller's `backoff` decides. */
-export type JobState = "held" | "running" | "judging" | "ending" | "ended";
+/**
+ * The state of a taken job. `held`: its handler has not begun. `running`: the handler decides its fate. `retrying`: the caller's
+ * `backoff` decides. `ending`: its end waits for the server. `ended`: its lease is no longer this worker's.
+ */
+export type JobState = "held" | "running" | "retrying" | "ending" | "ended";
 
 /** The state that the jobs of one take share. */
 export interface Take {
@@ -33,8 +36,10 @@ export class TakenJob implements Job {
   readonly crashes: number = 0;
   data: unknown;
   state: JobState = "held";
-  /** Its data does not fit its schema: the handler never saw it. */
-  isMisfit = false;
+  /** Its handler has begun and has not ended, whatever became of the job meanwhile. */
+  hasHandler = false;
+  /** Its data does not fit its schema: the handler did not run. */
+  isInvalid = false;
   /** Its end was sent before, in a call whose reply was lost. */
   isRepeat = false;
   /** The lower bound of the lease's end, on our own monotonic clock. */
@@ -42,15 +47,14 @@ export class TakenJob implements Job {
   /** When its handler was started; until then, when it was taken. */
   startedAt: number;
   cancelTimer: (() => void) | undefined;
+  /** Its index among the leases of its worker; -1 if it is not among them. */
+  leaseIndex = -1;
   /** Counts the jobs of its worker in the order in which they were taken. */
   readonly order: number;
   #controller: AbortController | undefined;
   #reason: Error | undefined;
   #closing: AbortController | undefined;
   #closingReason: Error | undefined;
-
-  /** Its index among the leases of its worker; -1 if it is not among them. */
-  leasePlace = -1;
 
   constructor(
     entry: string,
@@ -111,8 +115,8 @@ export class TakenJob implements Job {
     this.#closing?.abort(reason);
   }
 
-  /** Whether its handler has ended because its worker closes. The functions of Node give the reason of a signal as a cause. */
-  isGivenBack(error: unknown): boolean {
+  /** Whether its handler handed it over, since its worker closes. The functions of Node give the reason of a signal as a cause. */
+  isHandedOver(error: unknown): boolean {
     const { cause } = Object(error) as { readonly cause?: unknown };
     return this.#closingReason !== undefined && [error, cause].includes(this.#closingReason);
   }

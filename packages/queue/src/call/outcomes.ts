@@ -1,0 +1,38 @@
+import { encodePayload } from "../add/payload.js";
+import { parseRecord, recordOf, storedError } from "../failure.js";
+
+/**
+ * The outcome of a called job, as the server stores it: the result as `jJSON` or `bBYTES`; or `xRECORD`, the record of a job that
+ * failed for good.
+ */
+export type Outcome = string | Buffer;
+
+/** The outcome of a job that is done. A result that cannot be sent fails the call, not the job: running it again would not help. */
+export const outcomeOf = (
+  { name, failures, crashes }: { readonly name: string; readonly failures: number; readonly crashes: number },
+  result: unknown,
+  maxBytes: number,
+): Outcome => {
+  try {
+    const payload = encodePayload(name, result, maxBytes, "result");
+    return typeof payload === "string" ? `j${payload}` : Buffer.concat([Buffer.from("b"), payload]);
+  } catch (error) {
+    return failedOutcome(recordOf(failures, crashes, storedError(error)));
+  }
+};
+
+/** The outcome of a job that failed for good. */
+export const failedOutcome = (record: string): Outcome => `x${record}`;
+
+/** The first character of an outcome, or of `waiting`, `gone` or `later`; see `outcomes.lua`. */
+export const kindOf = (outcome: Buffer): string => String.fromCharCode(outcome[0] ?? 0);
+
+/** The result of a job that is done. */
+export const resultOf = (outcome: Buffer): unknown => {
+  const value = outcome.subarray(1);
+  if (kindOf(outcome) === "b") return value;
+  return value.length === 0 ? undefined : JSON.parse(value.toString());
+};
+
+/** Why a job failed for good. */
+export const failureOf = (outcome: Buffer): ReturnType<typeof parseRecord> => parseRecord(outcome.toString("utf8", 1));

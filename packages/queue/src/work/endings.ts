@@ -1,0 +1,94 @@
+import { isMade } from "../add/ids.js";
+import type { EndedJob } from "../commands.js";
+import { maxEnded } from "../scripts/index.js";
+import type { TakenJob } from "./taken.js";
+
+/** How a job ends: done, dead, or tried again after this many ms. */
+export interface Ending {
+  readonly job: TakenJob;
+  readonly verdict: "done" | "dead" | number;
+  /** Its record for `failures`; empty if it is done. */
+  readonly record: string;
+  readonly error: unknown;
+  /** The outcome for its caller, as `outcomes.lua` returns it; undefined if no call waits for it. */
+  readonly outcome?: string | Buffer | undefined;
+}
+
+/** The most jobs of a call that the server ends one by one: failed jobs, jobs with an id of their caller, jobs that were called. */
+const maxOthers = 100;
+const maxOutcomeBytes = 1_024 * 1_024;
+const verdictWords: Readonly<Record<string, string>> = { done: "d", dead: "x" };
+
+/** Ended jobs of one worker that the server has not confirmed yet: those that wait for a step, and those in one under way. */
+export class Endings {
+  #waiting: Ending[] = [];
+  #unconfirmed = 0;
+
+  /** How many the next step can carry at most. */
+  get ready(): number {
+    return Math.min(this.#waiting.length, maxEnded);
+  }
+
+  get unconfirmed(): number {
+    return this.#unconfirmed;
+  }
+
+  push(ending: Ending): void {
+    this.#unconfirmed++;
+    this.#waiting.push(ending);
+  }
+
+  /** Those that the next step carries, in order. */
+  take(): readonly Ending[] {
+    let others = 0;
+    let bytes = 0;
+    const last = this.#waiting.findIndex((ending) => {
+      if (isSimple(ending)) return false;
+      bytes += ending.outcome?.length ?? 0;
+      return ++others > maxOthers || (bytes > maxOutcomeBytes && others > 1);
+    });
+    return this.#waiting.splice(0, Math.min(last < 0 ? maxEnded : last, maxEnded));
+  }
+
+  /** Their step failed: the next one carries them. */
+  putBack(endings: readonly Ending[]): void {
+    this.#waiting.unshift(...endings);
+  }
+
+  confirmed(endings: readonly Ending[]): void {
+    this.#unconfirmed -= endings.length;
+  }
+}
+
+/** The operands of `step.lua` that end these jobs. `prefix` is that of the keys and channels. */
+export const operandsOf = (
+  endings: readonly Ending[],
+  prefix: string,
+): { readonly done: string; readonly others: readonly EndedJob[]; readonly callers: readonly string[] } => {
+  const done: string[] = [];
+  const others: EndedJob[] = [];
+  const callers: string[] = [];
+  for (const ending of endings) {
+    const { job, verdict, record } = ending;
+    if (isSimple(ending)) done.push(job.member);
+    else {
+      const answer = answerTo(ending, prefix, callers);
+      others.push({ member: job.member, verdict: verdictWords[verdict] ?? verdict, record, answer });
+    }
+  }
+  return { done: done.join("\n"), others, callers };
+};
+
+/** The `answer` of `step.lua` for the caller of a job: the number of its key among `callers`, channel, name, outcome. */
+const answerTo = ({ job, outcome }: Ending, prefix: string, callers: string[]): string | Buffer => {
+  const { replyTo } = job.header;
+  if (outcome === undefined || replyTo === undefined) return "";
+  const [inbox = "", caller = ""] = replyTo.split(".");
+  if (!callers.includes(caller)) callers.push(caller);
+  const head = `${String(callers.indexOf(caller) + 1)} ${prefix}:inbox:${inbox} ${caller} `;
+  return typeof outcome === "string" ? head + outcome : Buffer.concat([Buffer.from(head), outcome]);
+};
+
+/** Whether the server may end the job together with others. */
+const isSimple = ({ job, verdict, outcome }: Ending): boolean =>
+  verdict === "done" && outcome === undefined && isMade(job.id);

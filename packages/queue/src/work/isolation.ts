@@ -1,0 +1,81 @@
+import { asKitError, backoffMs, type OutageReporter, pause } from "@kit/core/toolkit";
+import type { QueueCommands } from "../commands.js";
+import { begin } from "../scripts/index.js";
+import type { TakenJob } from "./taken.js";
+
+/**
+ * Runs the suspects of one worker one at a time. A suspect is a job that a further crash would make a dead letter: beside another
+ * one it could be charged for a crash that the other caused.
+ */
+export class Isolation {
+  readonly #commands: QueueCommands;
+  readonly #outage: OutageReporter;
+  readonly #onLost: (job: TakenJob) => void;
+  readonly #maxCrashes: number;
+  /** The last suspect that was admitted. */
+  #suspect: TakenJob | undefined;
+  /** The suspect beside which another one came, and was handed back: nothing more is taken until it has ended. */
+  #excludedBy: TakenJob | undefined;
+  #isIsolated = false;
+
+  /** `onLost`: the server no longer has the lease of a suspect. */
+  constructor(commands: QueueCommands, maxCrashes: number, outage: OutageReporter, onLost: (job: TakenJob) => void) {
+    this.#commands = commands;
+    this.#maxCrashes = maxCrashes;
+    this.#outage = outage;
+    this.#onLost = onLost;
+  }
+
+  /** The last take had a suspect. The worker takes one job at a time until one comes that has crashes left. */
+  get isIsolated(): boolean {
+    return this.#isIsolated;
+  }
+
+  /** No job may be taken: a suspect is about to begin, or another one was handed back beside it. */
+  get isExcluded(): boolean {
+    const suspect = this.#suspect;
+    return isActive(suspect) && (suspect.state === "held" || suspect === this.#excludedBy);
+  }
+
+  /**
+   * Whether a job of a take may run: `free`; `suspect`: only after `begin()`; `excluded`: it goes back. `isAlone`: the take had no
+   * other job.
+   */
+  admit(job: TakenJob, isAlone: boolean): "free" | "suspect" | "excluded" {
+    if (job.crashes === 0 || job.crashes < this.#maxCrashes - 1) {
+      if (isAlone) this.#isIsolated = false;
+      return "free";
+    }
+    this.#isIsolated = true;
+    if (isActive(this.#suspect)) {
+      this.#excludedBy = this.#suspect;
+      return "excluded";
+    }
+    this.#suspect = job;
+    return "suspect";
+  }
+
+  /**
+   * Records that a suspect begins, since the server charges the last crash only to such a job. Retries until the record is made:
+   * then resolves with true. False: the lease was lost, or the worker closes.
+   */
+  async begin(job: TakenJob): Promise<boolean> {
+    const { life } = this.#commands;
+    for (let attempt = 2; job.state === "held" && !life.isClosed; attempt++)
+      try {
+        const isHeld = await this.#commands.run(begin, { member: job.member });
+        this.#outage.worked("beginning");
+        if (isHeld) return true;
+        this.#onLost(job);
+      } catch (error) {
+        this.#outage.failed("beginning", asKitError(error, "Beginning a job"));
+        await pause(backoffMs(attempt, 50, 2_000));
+      }
+    this.#outage.worked("beginning");
+    return false;
+  }
+}
+
+/** Whether the suspect is about to begin, or its handler runs. */
+const isActive = (suspect: TakenJob | undefined): suspect is TakenJob =>
+  suspect !== undefined && (suspect.state === "held" || suspect.hasHandler);

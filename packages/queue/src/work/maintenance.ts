@@ -1,0 +1,105 @@
+/** The least time between two looks for due jobs and ended leases, unless there is a reason for one. */
+const lookEveryMs = 5;
+/** How long an idle worker goes without the server's time: it costs a command. */
+const timeEveryMs = 45_000;
+/** How late completed jobs are counted. */
+const countEveryMs = 1_000;
+/** The longest time until a worker lets the server drop dead letters that are too old. */
+const dropEveryMs = 60_000;
+
+/**
+ * Decides what a step of one worker does beside ending and taking jobs: it looks for due jobs and ended leases, replies with the
+ * server's time, wakes the idle workers, and counts completed jobs.
+ */
+export class Maintenance {
+  readonly #leaseMs: number;
+  readonly #onDue: () => void;
+  #mustLook = true;
+  #lookedAt = -Infinity;
+  /** When a reply last had the server's time. */
+  #timedAt = -Infinity;
+  /** When a step last woke the idle workers, so that they watch the leases of this one. */
+  #announcedAt = -Infinity;
+  /** Completed jobs that the server has not counted yet. */
+  #completed = 0;
+  #countedAt = 0;
+  #countTimer: NodeJS.Timeout | undefined;
+
+  /** `onDue`: a step is due, though there is nothing to end or to take. */
+  constructor(leaseMs: number, onDue: () => void) {
+    this.#leaseMs = leaseMs;
+    this.#onDue = onDue;
+  }
+
+  /** The next step must look for due jobs and ended leases. */
+  get mustLook(): boolean {
+    return this.#mustLook;
+  }
+
+  get hasUncounted(): boolean {
+    return this.#completed > 0;
+  }
+
+  requestLook(): void {
+    this.#mustLook = true;
+  }
+
+  /** The server's time came with a reply. */
+  timed(): void {
+    this.#timedAt = performance.now();
+  }
+
+  /** The idle workers were woken. */
+  announced(): void {
+    this.#announcedAt = performance.now();
+  }
+
+  /**
+   * The flags of the next step, see `step.lua`. `isWoken`: it stands behind a wait. `startsWork`: it takes jobs while the worker has
+   * none. `isClockKnown`: the server's clock has a bound on this connection.
+   */
+  flags(isWoken: boolean, startsWork: boolean, isClockKnown: boolean): string {
+    const now = performance.now();
+    const looks = isWoken || this.#mustLook || now - this.#lookedAt >= lookEveryMs;
+    if (looks) {
+      this.#lookedAt = now;
+      this.#mustLook = false;
+    }
+    const announces = startsWork && now - this.#announcedAt > this.#leaseMs / 2;
+    const isTimed = now - this.#timedAt < timeEveryMs && isClockKnown;
+    return `${isWoken ? "w" : ""}${isTimed ? "" : "t"}${looks ? "l" : ""}${announces ? "s" : ""}`;
+  }
+
+  /** The jobs to count with the next step, once a second; empty: none, and old dead letters stay. While the worker closes: at once. */
+  takeCount(isClosing: boolean): string {
+    const now = performance.now();
+    const isDue = isClosing
+      ? this.#completed > 0
+      : now - this.#countedAt >= (this.#completed > 0 ? countEveryMs : dropEveryMs);
+    if (!isDue) return "";
+    this.#countedAt = now;
+    const text = String(this.#completed);
+    this.#completed = 0;
+    return text;
+  }
+
+  /** A step that was to count these failed, and had no effect. */
+  putBack(count: string): void {
+    this.#completed += Number(count);
+  }
+
+  /** Jobs were completed. If no step counts them within a second, one is due. */
+  completed(count: number): void {
+    this.#completed += count;
+    if (this.#completed > 0)
+      this.#countTimer ??= setTimeout(() => {
+        this.#countTimer = undefined;
+        this.#mustLook = true;
+        this.#onDue();
+      }, countEveryMs).unref();
+  }
+
+  close(): void {
+    clearTimeout(this.#countTimer);
+  }
+}

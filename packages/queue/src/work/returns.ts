@@ -1,0 +1,72 @@
+import { asKitError, type OutageReporter } from "@kit/core/toolkit";
+import type { QueueCommands } from "../commands.js";
+import { handBack, maxEnded } from "../scripts/index.js";
+import type { JobLeases } from "./leases.js";
+import type { TakenJob } from "./taken.js";
+
+/** How many of the jobs that were handed back before the server tries, to put the next one behind. */
+const maxPivots = 16;
+
+/** Hands jobs of one worker back to the front of the queue, without an attempt or a crash. */
+export class Returns {
+  readonly #commands: QueueCommands;
+  readonly #leases: JobLeases;
+  readonly #outage: OutageReporter;
+  readonly #onEnded: () => void;
+  /** While the worker closes: the jobs that were handed back, in the order in which they were taken. */
+  readonly #returned: TakenJob[] = [];
+  #callsUnderWay = 0;
+  #isClosing = false;
+  #isClosed = false;
+
+  /** `onEnded`: the calls of one `handBack()` have ended. */
+  constructor(commands: QueueCommands, leases: JobLeases, outage: OutageReporter, onEnded: () => void) {
+    this.#commands = commands;
+    this.#leases = leases;
+    this.#outage = outage;
+    this.#onEnded = onEnded;
+  }
+
+  get isUnderWay(): boolean {
+    return this.#callsUnderWay > 0;
+  }
+
+  /** The worker takes no more jobs. Those that it hands back one by one from now on keep their order. */
+  beginClosing(): void {
+    this.#isClosing = true;
+  }
+
+  /** Sends nothing more. */
+  close(): void {
+    this.#isClosed = true;
+  }
+
+  /** Returns jobs to the front of the queue, in the order in which they were taken. Where this fails, their leases end by themselves. */
+  async handBack(jobs: readonly TakenJob[]): Promise<void> {
+    if (jobs.length === 0) return;
+    for (const job of jobs) {
+      job.state = "ended";
+      this.#leases.release(job);
+    }
+    this.#callsUnderWay++;
+    const sorted = jobs.toSorted((a, b) => a.order - b.order);
+    while (sorted.length > 0 && !this.#isClosed) {
+      const [first] = sorted;
+      const position = this.#returned.findLastIndex(({ order }) => order < (first?.order ?? 0)) + 1;
+      const next = this.#returned[position]?.order ?? Infinity;
+      const until = sorted.findIndex(({ order }) => order > next);
+      const some = sorted.splice(0, until < 0 ? maxEnded : Math.min(until, maxEnded));
+      const after = this.#returned.slice(Math.max(0, position - maxPivots), position).toReversed();
+      if (this.#isClosing) this.#returned.splice(position, 0, ...some);
+      const args = {
+        members: some.map(({ member }) => member).join("\n"),
+        after: after.map(({ entry }) => entry).join("\n"),
+      };
+      await this.#commands
+        .run(handBack, args)
+        .catch((error: unknown) => this.#outage.report(asKitError(error, "Handing jobs back")));
+    }
+    this.#callsUnderWay--;
+    this.#onEnded();
+  }
+}

@@ -1,0 +1,62 @@
+import type { StepReply } from "../scripts/index.js";
+import type { Marker } from "./waiter.js";
+
+/** How much longer the other workers wait, in case the timekeeper is gone. */
+const backupMs = { least: 50, spread: 200 };
+const longestTimerMs = 1_000_000_000;
+
+/**
+ * Wakes its worker when the next delayed job is due, or the next lease ends. One worker of a queue is the timekeeper, and wakes at
+ * exactly that instant; the others wait 50 to 250 ms longer.
+ */
+export class Timekeeper {
+  readonly #leaseMs: number;
+  readonly #onDue: () => void;
+  #isExact = false;
+  #timer: NodeJS.Timeout | undefined;
+  #isForDueJob = false;
+  /** The timer for a due job has fired, and no reply has come since that looked for due jobs. */
+  #hasFired = false;
+  #isStopped = false;
+
+  constructor(leaseMs: number, onDue: () => void) {
+    this.#leaseMs = leaseMs;
+    this.#onDue = onDue;
+  }
+
+  /** Takes the next instants from a step. `marker`: the one that woke the worker for this step. */
+  observe(reply: StepReply, marker: Marker | undefined): void {
+    this.#judge(reply, marker);
+    this.#arm(reply, marker === "timer" || marker === "backup");
+  }
+
+  stop(): void {
+    this.#isStopped = true;
+    clearTimeout(this.#timer);
+  }
+
+  /** A worker that popped the marker `timer`, or found due work, becomes the timekeeper; one that came too late loses the role. */
+  #judge({ promoted, nextDue = 0, nowMicros }: StepReply, marker: Marker | undefined): void {
+    if (marker === "timer" || promoted > 0) this.#isExact = true;
+    else if (this.#hasFired && nextDue - nowMicros / 1_000 > backupMs.least) this.#isExact = false;
+    if (nextDue > 0) this.#hasFired = false;
+  }
+
+  #arm({ nextDue, nextEnd, nowMicros }: StepReply, isWoken: boolean): void {
+    if (nextDue === undefined || nextEnd === undefined || this.#isStopped) return;
+    clearTimeout(this.#timer);
+    const now = nowMicros / 1_000;
+    // The worker was woken to watch a lease that is already gone: any lease in its place ends no sooner than this.
+    const woken = isWoken ? now + this.#leaseMs : Infinity;
+    const at = Math.min(nextDue, nextEnd, woken);
+    this.#isForDueJob = nextDue === at;
+    if (at === Infinity) return;
+    const later = this.#isExact ? 0 : backupMs.least + Math.random() * backupMs.spread;
+    const waitMs = Math.min(longestTimerMs, Math.max(0, Math.ceil(at - now)) + later);
+    this.#timer = setTimeout(() => {
+      this.#hasFired = this.#isForDueJob;
+      this.#onDue();
+    }, waitMs);
+    this.#timer.unref();
+  }
+}

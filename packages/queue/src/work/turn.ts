@@ -1,0 +1,21 @@
+/** Decides when one of several workers with common handlers may begin a job. */
+export interface Turn {
+  /** How many jobs the worker may begin now. */
+  free(): number;
+  /** The worker has begun a job. */
+  began(): void;
+  /** One of the worker's handlers is free, or its queue is known to be empty. */
+  changed(): void;
+  /** The worker is closed. */
+  closed(): void;
+  /** The clock of its handlers' time limits; Node's timers by default. */
+  readonly timers?: Timers | undefined;
+}
+
+/** Calls `run` after this many milliseconds; returns a function that cancels it. */
+export type Timers = (run: () => void, ms: number) => () => void;
+
+export const realTimers: Timers = (run, ms) => {
+  const timer = setTimeout(run, Math.min(ms, 2 ** 31 - 1));
+  return () => clearTimeout(timer);
+};
