@@ -24,7 +24,7 @@ export interface StepRequest {
   readonly leaseMs: number;
   readonly flags: string;
   readonly bounds: string;
-  readonly upkeep: string;
+  readonly maintenance: string;
 }
 
 /** Events that belong to no command. */
@@ -112,7 +112,7 @@ export class QueueCommands {
   }
 
   /**
-   * Rejects with KitUnknownOutcomeError also where the server has the jobs, and not the copies that were asked for. `answeredTo`: the
+   * Rejects with KitUnknownOutcomeError also where the server has the jobs, and not the copies that were wanted for. `answeredTo`: the
    * producers whose answers are kept or read, none if no job asks whether it was added.
    */
   async add(
@@ -127,11 +127,11 @@ export class QueueCommands {
     deadline: Deadline,
   ): Promise<scripts.AddReply> {
     const deadlineMs = Math.max(1, Math.ceil(deadline.remainingMs));
-    const { durable: copies } = this.#settings;
+    const { durable: replication } = this.#settings;
     const answered = answeredTo.map((producer) => answeredKey(this.#head, producer));
     const keys = { ...this.keys, once: answered.length > 0 ? [this.keys.leases, this.keys.dead, ...answered] : [] };
-    if (!copies) return await scripts.add.run(this.context, keys, args, { deadlineMs });
-    const durability = { ...copies, key: this.keys.jobs, deadlineMs };
+    if (!replication) return await scripts.add.run(this.context, keys, args, { deadlineMs });
+    const durability = { ...replication, key: this.keys.jobs, deadlineMs };
     const { value, outcome, why } = await durable(this.context, durability, (scope) =>
       scope.run(scripts.add, keys, args),
     );
@@ -155,13 +155,13 @@ export class QueueCommands {
   }
 
   /** Outcomes of jobs that `caller` waits for; outcomes that it has received are deleted. */
-  outcomes(caller: string, received: readonly string[], asked: readonly string[]): Promise<readonly Buffer[]> {
+  outcomes(caller: string, received: readonly string[], wanted: readonly string[]): Promise<readonly Buffer[]> {
     const { deadlineMs } = this.#settings;
     const keys = { ...this.keys, replies: this.#repliesOf(caller) };
     return scripts.outcomes.run(
       this.context,
       keys,
-      { received: received.join("\n"), asked: asked.join("\n") },
+      { received: received.join("\n"), wanted: wanted.join("\n") },
       { deadlineMs },
     );
   }

@@ -44,7 +44,7 @@ const parts = [
  * | ------------------------------ | ---- | ------------------------------------------------------------------------------ | ------------------------------ |
  * | `kit:queue:{name}:jobs`        | hash | id → header line, line feed, payload                                           | each field as long as its job  |
  * | `kit:queue:{name}:waiting`     | list | ids of ready jobs of priority 0, the next one first                            | while there are some           |
- * | `kit:queue:{name}:prioritised` | zset | ids of the other ready jobs → priority × 2^33 + place                          | while there are some           |
+ * | `kit:queue:{name}:prioritised` | zset | ids of the other ready jobs → priority × 2^33 + position                       | while there are some           |
  * | `kit:queue:{name}:delayed`     | zset | entry → server ms at which it is due                                           | while there are some           |
  * | `kit:queue:{name}:leases`      | zset | take id + entry → server ms at which the lease ends                            | while there are some           |
  * | `kit:queue:{name}:failures`    | hash | id → attempts, crashes, last error                                             | each field as long as its job  |

@@ -295,14 +295,14 @@ export class Queue<Jobs extends JobTypes<Jobs> = AnyJobs, Handled = Received<Job
     await this.close();
   }
 
-  async #add(name: string, data: unknown, resolved: ResolvedAdd, asks = false): Promise<string> {
+  async #add(name: string, data: unknown, resolved: ResolvedAdd, isOnce = false): Promise<string> {
     const payload = encodePayload(name, data, this.#settings.maxPayloadBytes);
     const fits = this.#fits(name, payload);
     // Adds without an asynchronous schema stay in the order of their calls, even within one turn.
     if (fits) await fits;
     const job = this.#newJob(name, payload, resolved);
     return await this.#call("queue.add", { job: name }, () =>
-      this.#producer.add(asks ? { ...job, asks, words: `${job.words}\t?` } : job, resolved.signal),
+      this.#producer.add(isOnce ? { ...job, isOnce, words: `${job.words}\t?` } : job, resolved.signal),
     );
   }
 

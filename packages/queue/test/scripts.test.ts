@@ -45,10 +45,10 @@ describe("step", () => {
       count = 0,
       sure = count,
       flags = "",
-      upkeep = "",
+      maintenance = "",
       done = [],
       others = [],
-    }: Partial<{ count: number; sure: number; flags: string; upkeep: string; done: string[]; others: string[][] }>,
+    }: Partial<{ count: number; sure: number; flags: string; maintenance: string; done: string[]; others: string[][] }>,
   ): Promise<all.StepReply> => {
     const args = {
       takeId: takeId(n),
@@ -57,7 +57,7 @@ describe("step", () => {
       leaseMs: 60_000,
       flags,
       bounds,
-      upkeep,
+      maintenance,
       done: done.join("\n"),
       others: others.map(([member = "", verdict = "", record = "", answer = ""]) => ({
         member,
@@ -139,11 +139,11 @@ describe("step", () => {
     await redis.client.zadd(keys().dead, 1, a);
     await run(3, { flags: "w" });
     expect(await redis.client.zcard(keys().dead)).toBe(2);
-    await run(4, { flags: "w", upkeep: "7" });
+    await run(4, { flags: "w", maintenance: "7" });
     expect(await redis.client.zrange(keys().dead, "0", "-1")).toEqual([b]);
     expect(await redis.client.hmget(keys().meta, "completed", "deadDropped")).toEqual(["7", "1"]);
     await redis.client.zadd(keys().dead, 1, b);
-    await run(5, { flags: "w", upkeep: "0" });
+    await run(5, { flags: "w", maintenance: "0" });
     expect(await redis.client.exists(keys().dead, keys().jobs, keys().failures)).toBe(0);
   });
 
@@ -178,9 +178,9 @@ describe("step", () => {
     await redis.client.zadd(keys().prioritised, 2 ** 33, "own");
     await redis.client.hset(keys().jobs, "own", "k1 job  p1\n1");
     await redis.client.hset(keys().failures, a, "1\t0\t{}");
-    const first = await run(1, { count: 1, upkeep: "3" });
+    const first = await run(1, { count: 1, maintenance: "3" });
     expect(first).toMatchObject({ entries: [a], records: ["1\t0\t{}"] });
-    expect(await run(1, { count: 4, upkeep: "3" })).toMatchObject({
+    expect(await run(1, { count: 4, maintenance: "3" })).toMatchObject({
       blobs: first.blobs,
       entries: [a],
       records: first.records,

@@ -21,7 +21,7 @@ export interface NewJob {
   /** The producer and the number of the call that carries it. */
   call?: string;
   /** Its add resolves with the answer of `add.lua`, not with the id. */
-  readonly asks?: boolean;
+  readonly isOnce?: boolean;
   /** The outcome of an earlier call is unknown: if this one fails, the job may still have been added. */
   readonly isRepeat: boolean;
   /** Its add has rejected: the job was not added. */
@@ -155,8 +155,8 @@ export class Producer {
       return (job.id ??= made[index] ?? "");
     });
     const stamp = this.#currentStamp();
-    const asking = jobs.filter(({ asks }) => asks);
-    const answeredTo = asking.length === 0 ? [] : [producer, ...asking.flatMap(({ op }) => op?.slice(0, 9) ?? [])];
+    const once = jobs.filter(({ isOnce }) => isOnce);
+    const answeredTo = once.length === 0 ? [] : [producer, ...once.flatMap(({ op }) => op?.slice(0, 9) ?? [])];
     const plan = jobs.map(({ words }, index) => `${ids[index] ?? ""}${words}`).join("\n");
     const blobs = jobs.map(({ head, payload }) => blobOf(stamp, head, payload));
     try {
@@ -168,8 +168,8 @@ export class Producer {
       );
       this.#offsetMs = now - wallMs();
       let next = 0;
-      return jobs.map(({ asks, id = "" }) => {
-        if (!asks) return id;
+      return jobs.map(({ isOnce, id = "" }) => {
+        if (!isOnce) return id;
         const answer = answers[next++] ?? "gone";
         // The server keeps answers for ten minutes, so the `op` of this call would not find it later either.
         return answer === "gone" ? unknownOutcome() : answer;

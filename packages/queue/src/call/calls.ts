@@ -3,7 +3,7 @@ import { asKitError, backoffMs, Deadline, pause, settled } from "@kit/core/toolk
 import type { QueueCommands } from "../commands.js";
 import { CallTimeoutError, JobFailedError, JobOutcomeLostError } from "../errors.js";
 import { randomText } from "../add/ids.js";
-import { maxAsked } from "../scripts/index.js";
+import { maxWanted } from "../scripts/index.js";
 import { failureOf, kindOf, resultOf } from "./outcomes.js";
 
 /**
@@ -50,7 +50,7 @@ export class Calls {
   /** How many jobs are being added; an id that is pushed meanwhile may belong to one of them. */
   #adding = 0;
   readonly #early = new Set<string>();
-  readonly #asked = new Set<string>();
+  readonly #wanted = new Set<string>();
   /** Outcomes that have arrived, or that nobody waits for any longer: the server may delete them. */
   readonly #received = new Set<string>();
   /** Counts the occasions on which pushes may have been lost. */
@@ -76,13 +76,13 @@ export class Calls {
     try {
       const id = await this.#add(request, deadline);
       const outcome = this.#outcomeOf(id, request, deadline);
-      if (this.#early.delete(id) || isBlind || gaps !== this.#gaps) this.#ask([id]);
+      if (this.#early.delete(id) || isBlind || gaps !== this.#gaps) this.#lookUp([id]);
       return outcome;
     } finally {
       if (--this.#adding === 0) {
         for (const id of this.#early) this.#received.add(id);
         this.#early.clear();
-        this.#ask([]);
+        this.#lookUp([]);
       }
     }
   }
@@ -91,7 +91,7 @@ export class Calls {
   async close(): Promise<void> {
     clearTimeout(this.#timer);
     this.#stopListening?.();
-    this.#asked.clear();
+    this.#wanted.clear();
     this.#rejectAll(this.#commands.life.closedError());
     await this.#looking;
   }
@@ -142,7 +142,7 @@ export class Calls {
     inbox.expect(this.#caller, (ids) => this.#onPushed(ids.split("\n")));
     const stop = inbox.onResubscribed(() => {
       this.#gaps++;
-      this.#ask(this.#open.keys());
+      this.#lookUp(this.#open.keys());
     });
     this.#stopListening = () => {
       stop();
@@ -154,15 +154,15 @@ export class Calls {
   #onPushed(ids: readonly string[]): void {
     const unknown = this.#adding === 0 ? this.#received : this.#early;
     for (const id of ids) {
-      (this.#open.has(id) ? this.#asked : unknown).add(id);
+      (this.#open.has(id) ? this.#wanted : unknown).add(id);
       this.#late.delete(id);
     }
-    this.#ask([]);
+    this.#lookUp([]);
   }
 
-  #ask(ids: Iterable<string>): void {
-    for (const id of ids) this.#asked.add(id);
-    if (this.#asked.size + this.#received.size > 0) this.#looking ??= this.#look();
+  #lookUp(ids: Iterable<string>): void {
+    for (const id of ids) this.#wanted.add(id);
+    if (this.#wanted.size + this.#received.size > 0) this.#looking ??= this.#look();
   }
 
   #arm(): void {
@@ -172,7 +172,7 @@ export class Calls {
       () => {
         this.#timer = undefined;
         if (inbox.isOpen) void inbox.check();
-        this.#ask([...this.#open.keys(), ...this.#late]);
+        this.#lookUp([...this.#open.keys(), ...this.#late]);
         this.#arm();
       },
       inbox.isOpen || this.#open.size === 0 ? lookEveryMs : lookBlindMs,
@@ -180,16 +180,16 @@ export class Calls {
   }
 
   async #look(): Promise<void> {
-    while (this.#asked.size + this.#received.size > 0) {
-      const asked = taken(this.#asked);
+    while (this.#wanted.size + this.#received.size > 0) {
+      const wanted = taken(this.#wanted);
       const received = taken(this.#received);
       try {
-        const outcomes = await this.#commands.outcomes(this.#caller, received, asked);
-        for (const [index, id] of asked.entries()) this.#onOutcome(id, outcomes[index] ?? Buffer.from("waiting"));
+        const outcomes = await this.#commands.outcomes(this.#caller, received, wanted);
+        for (const [index, id] of wanted.entries()) this.#onOutcome(id, outcomes[index] ?? Buffer.from("waiting"));
       } catch (error) {
         // The timer repeats this, and so does the inbox when it has reconnected; outcomes that stay on the server expire.
         for (const id of received) this.#received.add(id);
-        if (!this.#commands.life.isClosed) this.#onError(asKitError(error, "Asking for outcomes"));
+        if (!this.#commands.life.isClosed) this.#onError(asKitError(error, "Reading outcomes"));
         break;
       }
     }
@@ -199,7 +199,7 @@ export class Calls {
   #onOutcome(id: string, outcome: Buffer): void {
     const kind = kindOf(outcome);
     if (kind === "w") return;
-    if (kind === "l") return void ((this.#open.has(id) || this.#late.has(id)) && this.#asked.add(id));
+    if (kind === "l") return void ((this.#open.has(id) || this.#late.has(id)) && this.#wanted.add(id));
     if (kind !== "g") this.#received.add(id);
     this.#late.delete(id);
     const call = this.#open.get(id);
@@ -212,7 +212,7 @@ export class Calls {
 }
 
 const taken = (ids: Set<string>): string[] => {
-  const some = [...ids].slice(0, maxAsked);
+  const some = [...ids].slice(0, maxWanted);
   for (const id of some) ids.delete(id);
   return some;
 };

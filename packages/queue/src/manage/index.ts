@@ -13,7 +13,7 @@ export type { Overview, QueueAddress };
 export type ListedState = "dead" | "waiting" | "prioritised" | "delayed" | "active";
 
 /** The key that holds the jobs of a state, and its form. */
-const places: Readonly<Record<ListedState, readonly [place: keyof QueueKeys, kind: string]>> = {
+const listedIn: Readonly<Record<ListedState, readonly [key: keyof QueueKeys, kind: string]>> = {
   dead: ["dead", "ids"],
   waiting: ["waiting", "list"],
   prioritised: ["prioritised", "ids"],
@@ -24,7 +24,7 @@ const places: Readonly<Record<ListedState, readonly [place: keyof QueueKeys, kin
 const reportRules = { withData: boolean(false) };
 const repairRules = { run: boolean(false) };
 const listRules = {
-  state: choice(Object.keys(places) as ListedState[], "dead"),
+  state: choice(Object.keys(listedIn) as ListedState[], "dead"),
   start: integer(0, undefined, 0),
   count: integer(1, 100, 20),
 };
@@ -177,8 +177,8 @@ export const listJobs = async (
 ): Promise<JobFacts[]> => {
   const { state, start, count } = resolve("options", options, listRules);
   const keys = queueKeys(prefix, queue);
-  const [place, kind] = places[state];
-  const page = await list.run(redis, { ...keys, place: keys[place] }, { kind, start, count });
+  const [key, kind] = listedIn[state];
+  const page = await list.run(redis, { ...keys, listed: keys[key] }, { kind, start, count });
   // The score of a priority is no instant.
   const isDated = state !== "prioritised";
   return page.map(({ id, at, header, bytes, record }) =>

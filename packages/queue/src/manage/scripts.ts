@@ -141,7 +141,7 @@ export interface Listed {
 export const list = defineScript({
   name: "queue.list",
   source: [entriesSource, listSource],
-  keys: ["jobs", "failures", "place"],
+  keys: ["jobs", "failures", "listed"],
   args: ["kind", "start", "count"],
   readonly: true,
   reply: (raw): readonly Listed[] => {

@@ -93,7 +93,7 @@ local isEarlier, ready, fields, added = false, {}, {}, {}
 
 -- One look at the leases serves all jobs of the call.
 local active
-local function placeOf(id)
+local function stateOf(id)
   if redis.call('ZSCORE', once[2], id) then return 'dead' end
   local entry = entryOfBlob(id, redis.call('HGET', jobs, id))
   if redis.call('ZSCORE', delayed, entry) then return 'delayed' end
@@ -111,7 +111,7 @@ local answers = ''
 for i, id in ipairs(ids) do
   local word = {}
   for letter, value in string.gmatch(words[i], '\t(.)([^\t]*)') do word[letter] = value end
-  local asks = word['?']
+  local wantsAnswer = word['?']
   local isStored, answer, repeated, number = false, 'added', nil, nil
   if word.o then
     -- A sequence number in `producers` means that the call arrived; a half above it, that it must not arrive any more. A repeat
@@ -119,7 +119,7 @@ for i, id in ipairs(ids) do
     repeated = word.o .. ':' .. id
     local former
     former, number = string.match(word.o, '(%w+):(%d+)')
-    local before = asks and table.remove(kept, 2)
+    local before = wantsAnswer and table.remove(kept, 2)
     if tonumber(redis.call('ZSCORE', producers, former) or 0) == tonumber(number) then
       isStored = true
       if before then
@@ -135,9 +135,9 @@ for i, id in ipairs(ids) do
   end
   if not isStored and word.u and (added[id] or redis.call('HEXISTS', jobs, id) == 1) then
     isStored = true
-    if asks then answer = added[id] or placeOf(id) end
+    if wantsAnswer then answer = added[id] or stateOf(id) end
   end
-  if asks then answers = answers .. '\n' .. id .. '\t' .. answer end
+  if wantsAnswer then answers = answers .. '\n' .. id .. '\t' .. answer end
   if not isStored then
     if repeated then redis.call('ZADD', producers, number, repeated) end
     fields[#fields + 1] = id

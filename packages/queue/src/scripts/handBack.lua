@@ -53,10 +53,10 @@ if next(pivots) then
     if not pivot then table.insert(others, 1, entries[i])
     elseif priority == 0 then redis.call('LINSERT', waiting, 'AFTER', pivot[#pivot], id)
     else
-      -- These move forward by one, and the job gets the place that this leaves.
-      local place = redis.call('ZSCORE', prioritised, pivot[#pivot])
+      -- These move forward by one, and the job gets the position that this leaves.
+      local position = redis.call('ZSCORE', prioritised, pivot[#pivot])
       for _, moved in ipairs(pivot) do redis.call('ZADD', prioritised, 'INCR', -1, moved) end
-      redis.call('ZADD', prioritised, place, id)
+      redis.call('ZADD', prioritised, position, id)
     end
   end
 end

@@ -23,7 +23,7 @@ export const maxAdded = 1_000;
 export const maxEnded = 500;
 export const maxRedriven = 100;
 /** The most outcomes that one call asks for. */
-export const maxAsked = 100;
+export const maxWanted = 100;
 
 const lines = (text: unknown): string[] => {
   const all = String(text);
@@ -154,7 +154,7 @@ export const step = defineScript({
     "leaseMs",
     "flags",
     "bounds",
-    "upkeep",
+    "maintenance",
     "done",
     "...others[member verdict record answer]",
   ],
@@ -253,7 +253,7 @@ export const outcomes = defineScript({
   name: "queue.outcomes",
   source: outcomesSource,
   keys: ["jobs", "failures", "dead", "replies"],
-  args: ["received", "asked"],
+  args: ["received", "wanted"],
   idempotent: true,
   bytes: true,
   reply: (raw): readonly Buffer[] => raw as Buffer[],

@@ -2,7 +2,7 @@
 --
 -- KEYS[1]  jobs      hash     id to header and payload
 -- KEYS[2]  failures  hash     id to attempts, crashes, last error
--- KEYS[3]  place     string   a list of ids, or a zset of ids, entries, or members of leases
+-- KEYS[3]  listed    string   a list of ids, or a zset of ids, entries, or members of leases
 -- ARGV[1]  kind      string   `list`, `ids`, `entries` or `leases`
 -- ARGV[2]  start     integer  how many to leave out
 -- ARGV[3]  count     integer  how many to read, at most 100
@@ -10,7 +10,7 @@
 -- Reply     {id, at, header, bytes, record, …}  five for each: score of a zset or empty, header line, size of the payload
 local jobs = KEYS[1]
 local failures = KEYS[2]
-local place = KEYS[3]
+local listed = KEYS[3]
 local kind = ARGV[1]
 local start = tonumber(ARGV[2])
 local count = tonumber(ARGV[3])
@@ -29,9 +29,9 @@ local function show(entry, at)
   reply[n + 5] = redis.call('HGET', failures, id) or ''
 end
 if kind == 'list' then
-  for _, id in ipairs(redis.call('LRANGE', place, start, start + count - 1)) do show(id, '') end
+  for _, id in ipairs(redis.call('LRANGE', listed, start, start + count - 1)) do show(id, '') end
 else
-  local found = redis.call('ZRANGE', place, start, start + count - 1, 'WITHSCORES')
+  local found = redis.call('ZRANGE', listed, start, start + count - 1, 'WITHSCORES')
   for i = 1, #found, 2 do show(found[i], found[i + 1]) end
 end
 return reply

@@ -6,7 +6,7 @@
 -- KEYS[3]  dead      zset    id to the instant of its death
 -- KEYS[4]  replies   hash    id to what became of the job
 -- ARGV[1]  received  string  ids of outcomes that have arrived, one a line, at most 100
--- ARGV[2]  asked     string  ids, one a line, at most 100
+-- ARGV[2]  wanted    string  ids, one a line, at most 100
 --
 -- Reply     {outcome, …}  for each id: its reply as `step` stored it; `x` and its record if it is a dead letter; `waiting`; `gone`;
 --           `later`: the replies before it have more than a MiB
@@ -15,14 +15,14 @@ local failures = KEYS[2]
 local dead = KEYS[3]
 local replies = KEYS[4]
 local received = ARGV[1]
-local asked = ARGV[2]
+local wanted = ARGV[2]
 
 redis.call('HLEN', jobs)
 redis.call('HLEN', failures)
 redis.call('ZCARD', dead)
 redis.call('HLEN', replies)
 local outcomes, bytes = {}, 0
-for id in string.gmatch(asked, '[^\n]+') do
+for id in string.gmatch(wanted, '[^\n]+') do
   local outcome = bytes > 1048576 and 'later' or redis.call('HGET', replies, id)
   if not outcome then
     if redis.call('ZSCORE', dead, id) then outcome = 'x' .. (redis.call('HGET', failures, id) or '')

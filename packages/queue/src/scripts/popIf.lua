@@ -9,8 +9,8 @@ local members = KEYS[1]
 local from = ARGV[1]
 local bound = ARGV[2]
 
-local place = from == 'low' and 0 or -1
-local found = redis.call('ZRANGE', members, place, place, 'WITHSCORES')
+local index = from == 'low' and 0 or -1
+local found = redis.call('ZRANGE', members, index, index, 'WITHSCORES')
 if not found[1] then return false end
 local score, limit = tonumber(found[2]), tonumber(bound)
 if not limit then

@@ -15,7 +15,7 @@ local function inBatches(operands, send)
   end
 end
 
--- The place next to the first (or last) job of this priority.
+-- The position next to the first (or last) job of this priority.
 local function edgeOf(prioritised, priority, atFront)
   local low = string.format('%.0f', priority * band)
   local high = string.format('(%.0f', (priority + 1) * band)

@@ -25,9 +25,9 @@ local ids = ARGV[2]
 -- Libraries
 
 redis.call('ZCARD', wake)
-local wanted, places = {}, {}
+local wanted, missing = {}, {}
 for id in string.gmatch(ids, '[^\n]+') do
-  local blob = not places[id] and redis.call('HGET', jobs, id)
+  local blob = not missing[id] and redis.call('HGET', jobs, id)
   if blob then
     local entry = entryOfBlob(id, blob)
     local isElsewhere = redis.call('ZSCORE', dead, id)
@@ -35,25 +35,25 @@ for id in string.gmatch(ids, '[^\n]+') do
       or redis.call('ZSCORE', delayed, entry)
     if not isElsewhere then
       wanted[#wanted + 1] = entry
-      places[entry] = 'none'
+      missing[entry] = true
     end
   end
 end
 -- One pass over each, whatever the number of ids.
 for start = 0, redis.call('ZCARD', leases) - 1, 1000 do
   for _, member in ipairs(redis.call('ZRANGE', leases, start, start + 999)) do
-    places[leasedEntry(member)] = nil
+    missing[leasedEntry(member)] = nil
   end
 end
 for start = 0, redis.call('LLEN', waiting) - 1, 1000 do
   for _, id in ipairs(redis.call('LRANGE', waiting, start, start + 999)) do
-    places[id] = nil
+    missing[id] = nil
   end
 end
 local lost, names = {}, {}
 for _, entry in ipairs(wanted) do
-  if places[entry] then
-    places[entry] = nil
+  if missing[entry] then
+    missing[entry] = nil
     lost[#lost + 1] = entry
     names[#names + 1] = (idOf(entry))
   end

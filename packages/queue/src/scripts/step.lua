@@ -21,7 +21,7 @@
 --                                 even if idle; `s` jobs that are taken begin a time of work: tell the idle workers
 -- ARGV[6]   bounds       string   `maxCrashes maxCount maxAgeMs maxBytes`: crashes that make a job a dead letter, and how
 --                                 many letters are kept
--- ARGV[7]   upkeep       string   how many jobs were completed since this worker last said so; empty: nothing to say
+-- ARGV[7]   maintenance  string   how many jobs were completed since this worker last said so; empty: nothing to say
 -- ARGV[8]   done         string   members of `leases` whose jobs are done, one a line; made ids only, which never come again
 -- ARGV[n]   others       string   `member verdict record answer` of each other job that ended: its member; `d` for done, `x` for dead, or
 --                                 ms until the next attempt; its new record for `failures`, empty where it is done; the reply for its
@@ -50,7 +50,7 @@ local sure = tonumber(ARGV[3])
 local leaseMs = tonumber(ARGV[4])
 local flags = ARGV[5]
 local bounds = ARGV[6]
-local upkeep = ARGV[7]
+local maintenance = ARGV[7]
 local done = ARGV[8]
 local others = { unpack(ARGV, 9) }
 
@@ -73,8 +73,8 @@ local function repeated(last)
 end
 
 -- Most waits end on an idle queue, also where the server refuses writes.
-local hasUpkeep = upkeep ~= '' and (upkeep ~= '0' or redis.call('EXISTS', dead) == 1)
-if isWoken and not hasUpkeep and redis.call('EXISTS', waiting, prioritised, delayed, leases) == 0 then
+local isMaintained = maintenance ~= '' and (maintenance ~= '0' or redis.call('EXISTS', dead) == 1)
+if isWoken and not isMaintained and redis.call('EXISTS', waiting, prioritised, delayed, leases) == 0 then
   repeated(redis.pcall('SET', taken, takeId .. '\n', 'PX', 600000, 'GET'))
   if string.find(flags, 't', 1, true) then readClock() end
   return { '', '', '', '', micros .. ' -1 -1 0 0' }
@@ -89,7 +89,7 @@ local isRare = found % 3 > 0
 local isLimited = found < 3 and sure < count
 if isLimited then count = sure end
 local takes = count > 0 or isLimited
-local isFull = isRare or looks or upkeep ~= '' or #others > 0
+local isFull = isRare or looks or maintenance ~= '' or #others > 0
 if isFull or count == 0 then
   redis.call('LLEN', waiting)
   redis.call('HLEN', jobs)
@@ -122,14 +122,14 @@ if looks or #others > 0 then
 end
 
 -- Stores an outcome for its caller; the ids are published together at the end.
-local told = {}
-local function tell(id, answer)
+local notified = {}
+local function notify(id, answer)
   local number, channel, caller, outcome = string.match(answer, '^(%d+) (%S+) (%w+) (.*)$')
   local key = replies[tonumber(number)]
   redis.call('HSET', key, id, outcome)
   redis.call('PEXPIRE', key, 600000)
-  local ids = told[number] or { channel = channel, caller = caller }
-  told[number] = ids
+  local ids = notified[number] or { channel = channel, caller = caller }
+  notified[number] = ids
   ids[#ids + 1] = id
 end
 
@@ -145,14 +145,14 @@ for i = 1, #others, 4 do
     endedMembers[#endedMembers + 1] = member
     if verdict == 'd' then
       goneIds[#goneIds + 1] = id
-      if answer ~= '' then tell(id, answer) end
+      if answer ~= '' then notify(id, answer) end
     elseif redis.call('HEXISTS', jobs, id) == 1 then
       redis.call('HSET', failures, id, record)
       isRare = true
       if verdict == 'x' then
         makeDead(jobs, failures, dead, meta, id, now)
         mayHaveDied = true
-        if answer ~= '' then tell(id, answer) end
+        if answer ~= '' then notify(id, answer) end
       elseif verdict == '0' then
         ready[#ready + 1] = entry
       else
@@ -201,7 +201,7 @@ if looks then
   promoted = promoted + #reclaimed
 end
 if promoted > 0 or #ready > 0 then isRare = true end
-local overdue = (mayHaveDied or upkeep ~= '') and overdueDead(jobs, failures, dead, meta, bounds, now) or {}
+local overdue = (mayHaveDied or maintenance ~= '') and overdueDead(jobs, failures, dead, meta, bounds, now) or {}
 
 local ranked, plain = {}, 0
 local rankedLeft = isRare and redis.call('ZCARD', prioritised) or 0
@@ -244,7 +244,7 @@ if count > 0 then
   reply = blobsOf(entries)
 end
 local recorded
-if takes or upkeep ~= '' then
+if takes or maintenance ~= '' then
   local took = takeId .. '\n' .. table.concat(entries, '\n')
   recorded = repeated(redis.call('SET', taken, took, 'PX', 600000, 'GET'))
 end
@@ -253,8 +253,8 @@ if recorded then
   entries = takeIdOf(recorded) == takeId and heldOf(leases, recorded) or {}
   reply = blobsOf(entries)
 else
-  if upkeep ~= '' then
-    redis.call('HINCRBY', meta, 'completed', upkeep)
+  if maintenance ~= '' then
+    redis.call('HINCRBY', meta, 'completed', maintenance)
     -- Somebody has deleted all data under this worker.
     if redis.call('HEXISTS', meta, 'layout') == 0 then redis.call('HSET', meta, 'layout', '1') end
   end
@@ -336,7 +336,7 @@ if #ranked > 0 then redis.call('ZREM', prioritised, unpack(ranked)) end
 if #due > 0 then redis.call('ZREM', delayed, unpack(due)) end
 if #overdue > 0 then redis.call('ZREM', dead, unpack(overdue)) end
 -- Publishing is only a hint, so a user without the permission does no harm.
-for _, ids in pairs(told) do redis.pcall('PUBLISH', ids.channel, ids.caller .. '\t' .. table.concat(ids, '\n')) end
+for _, ids in pairs(notified) do redis.pcall('PUBLISH', ids.channel, ids.caller .. '\t' .. table.concat(ids, '\n')) end
 
 local n = #reply
 reply[n + 1] = table.concat(entries, '\n')

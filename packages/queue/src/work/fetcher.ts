@@ -196,9 +196,9 @@ export class Fetcher {
     const flags = this.#maintenance.flags(isWoken, startsWork, this.#isClockKnown);
     // Where no take can be recorded, no repeat of the call would be known. The step behind a wait may run much later, or never.
     const mayCount = this.#takes.hasFree && !(isWoken && this.#maintenance.hasUncounted);
-    const upkeep = mayCount ? this.#maintenance.takeCount(!this.#isTaking) : "";
+    const maintenance = mayCount ? this.#maintenance.takeCount(!this.#isTaking) : "";
     const { leaseMs } = this.#settings;
-    return { takeId: this.#takes.begin(), count, sure, leaseMs, flags, bounds: this.#bounds, upkeep };
+    return { takeId: this.#takes.begin(), count, sure, leaseMs, flags, bounds: this.#bounds, maintenance };
   }
 
   async #call(wanted: Demand): Promise<void> {
@@ -214,7 +214,7 @@ export class Fetcher {
     this.#pending -= count;
     if ("error" in outcome) {
       this.#endings.putBack(endings);
-      if (!isUnknown(outcome.error)) this.#maintenance.putBack(request.upkeep);
+      if (!isUnknown(outcome.error)) this.#maintenance.putBack(request.maintenance);
       else {
         for (const { job } of endings) job.isRepeat = true;
         this.#takes.lose(request.takeId);
