@@ -19,7 +19,7 @@ import * as scripts from "./scripts/index.js";
 export interface StepRequest {
   readonly takeId: string;
   readonly count: number;
-  /** How many of them although other workers are idle. */
+  /** How many of them the step takes even if other workers are idle. */
   readonly sure: number;
   readonly leaseMs: number;
   readonly flags: string;
@@ -27,19 +27,19 @@ export interface StepRequest {
   readonly maintenance: string;
 }
 
-/** Events that belong to no command. */
+/** What happens in the background, without a caller. */
 export interface CommandEvents {
   readonly error: (error: KitError) => void;
   /** The server may drop keys under this policy. */
   readonly evictable: (policy: string) => void;
 }
 
-/** A job that `step.lua` ends, and that is not simply done. */
+/** A job that `step.lua` ends by itself: it failed, was called, or has an id of its caller. */
 export type EndedJob = Parameters<typeof scripts.step.run>[2]["others"][number];
 
 /** The jobs that a step ends. */
 export interface Endings {
-  /** Members of `leases` whose jobs are done, one a line. */
+  /** Members of `leases` whose jobs are done, one per line. */
   readonly done?: string;
   readonly others?: readonly EndedJob[];
   readonly callers?: readonly string[];
@@ -51,7 +51,7 @@ interface OwnScript<Args, Reply> {
 
 /** The scripts of one queue on one client. */
 export class QueueCommands {
-  /** Of the queue or worker that they belong to. */
+  /** The life of the queue or worker that the commands belong to. */
   readonly life: ObjectLife;
   readonly context: ClientContext;
   readonly keys: QueueKeys;
@@ -59,15 +59,15 @@ export class QueueCommands {
   readonly #head: string;
   readonly #settings: QueueSettings;
   readonly #events: CommandEvents;
-  /** Counts the servers that have to be checked; the one that was checked last. */
+  /** Grows when another server may have the queue; and its value at the last check. */
   #server = 1;
   #checked = 0;
-  /** It was checked, and is not being checked again. */
+  /** The server was checked, and is not being checked again. */
   #isOpen = false;
-  /** The policy of which an event was emitted. */
+  /** The eviction policy that was emitted last. */
   #policy: string | undefined;
 
-  /** `what`: the owner in errors. `isolate`: on a connection of its own, whatever the settings say. */
+  /** `what` names the owner in errors. `isolate`: uses a dedicated connection, whatever the settings say. */
   constructor(
     redis: RedisLike,
     name: string,
@@ -90,8 +90,8 @@ export class QueueCommands {
   }
 
   /**
-   * Checks before the first command, and again after each lost connection, that the data has a known layout and that the server
-   * will not evict it. Until that is known each caller asks, by its own deadline.
+   * Checks before the first command, and again after each lost connection, that the layout is not newer than ours and that the server
+   * will not evict jobs. Until a check has succeeded, each caller makes one, by its own deadline.
    *
    * @throws {KitError} `KIT_LAYOUT`. {@link QueueEvictionError}. Every error of a command.
    */
@@ -102,7 +102,7 @@ export class QueueCommands {
     this.#checked = server;
   }
 
-  /** Runs a script that needs only keys of the queue's own. */
+  /** Runs a script that uses only the fixed keys of the queue. */
   run<Args, Reply>(
     script: OwnScript<Args, Reply>,
     args: Args,
@@ -112,8 +112,8 @@ export class QueueCommands {
   }
 
   /**
-   * Rejects with KitUnknownOutcomeError also where the server has the jobs, and not the copies that were wanted for. `answeredTo`: the
-   * producers whose answers are kept or read, none if no job asks whether it was added.
+   * Adds jobs. Rejects with KitUnknownOutcomeError also if the jobs are stored, but not replicated as `durable` requires. `answeredTo`: the
+   * producers whose answers to `addOnce` are stored or read; none without an `addOnce`.
    */
   async add(
     args: {
@@ -136,13 +136,16 @@ export class QueueCommands {
       scope.run(scripts.add, keys, args),
     );
     if (outcome !== "safe")
-      throw new KitUnknownOutcomeError(`Jobs were added, but not safely: ${why ?? ""}`, undefined);
+      throw new KitUnknownOutcomeError(
+        `Jobs were added, but are not replicated as \`durable\` requires: ${why ?? ""}`,
+        undefined,
+      );
     return value;
   }
 
   /**
-   * Ends jobs and takes others. `callers` are those that receive an outcome. `executor`: the
-   * connection, where it is not the shared one.
+   * Ends jobs and takes others. `callers` are the queue objects that receive outcomes. `executor`: another connection than the
+   * shared one.
    */
   step(
     request: StepRequest,
@@ -154,7 +157,7 @@ export class QueueCommands {
     return scripts.step.run(executor ?? this.context, keys, { ...request, done, others }, { deadlineMs });
   }
 
-  /** Outcomes of jobs that `caller` waits for; outcomes that it has received are deleted. */
+  /** Reads outcomes for `caller`, and deletes those that it has received. */
   outcomes(caller: string, received: readonly string[], wanted: readonly string[]): Promise<readonly Buffer[]> {
     const { deadlineMs } = this.#settings;
     const keys = { ...this.keys, replies: this.#repliesOf(caller) };
@@ -166,7 +169,7 @@ export class QueueCommands {
     );
   }
 
-  /** Undoes a take whose reply was lost; resolves with the number of jobs returned. */
+  /** Undoes a take whose reply was lost. Resolves with the number of jobs that went back. */
   recover(takeId: string): Promise<number> {
     const { deadlineMs } = this.#settings;
     return scripts.recover.run(
@@ -205,7 +208,7 @@ export class QueueCommands {
     }
   }
 
-  /** Another server may have the queue now. Adds wait for the outcome, workers go on and emit it. */
+  /** Another server may have the queue now. Adds wait for the check; workers go on, and emit its error. */
   async #reopen(): Promise<void> {
     if (!this.#isOpen) return;
     this.#isOpen = false;
@@ -224,5 +227,5 @@ export class QueueCommands {
   }
 }
 
-/** Whether a call may have had its effect. */
+/** Whether the call may have had an effect. */
 export const isUnknown = (error: unknown): boolean => error instanceof KitUnknownOutcomeError;

@@ -1,20 +1,7 @@
 import { KitError } from "@kit/core";
 import type { StoredError } from "./failure.js";
 
-/**
- * Codes of the queue's own errors.
- *
- * - `KIT_QUEUE_PAYLOAD`: the data of a job cannot be stored, is too large, or does not fit its schema
- * - `KIT_QUEUE_FULL`: too many adds wait to be sent
- * - `KIT_QUEUE_EVICTION`: the server may evict any key, and with it jobs
- * - `KIT_JOB_LEASE_LOST`: a job's lease ended while its handler ran; it may run elsewhere
- * - `KIT_JOB_TIMEOUT`: a handler took longer than its job allows
- * - `KIT_JOB_UNRECOVERABLE`: a handler threw an UnrecoverableError: the job is not retried
- * - `KIT_JOB_BACKOFF`: a worker's `backoff` threw, or gave no number of milliseconds
- * - `KIT_JOB_FAILED`: a job that was called failed for good
- * - `KIT_JOB_OUTCOME_LOST`: a job that was called is gone, and so is its outcome
- * - `KIT_QUEUE_CALL_TIMEOUT`: a job that was called has no outcome in time
- */
+/** Codes of the queue's own errors. */
 export type QueueErrorCode =
   | "KIT_QUEUE_PAYLOAD"
   | "KIT_QUEUE_FULL"
@@ -35,7 +22,10 @@ declare module "@kit/core" {
 
 const shown = (text: string): string => JSON.stringify(text.length > 80 ? `${text.slice(0, 80)}…` : text);
 
-/** The data of a job cannot be stored, and nothing was added; or the result of a handler cannot be sent to its caller. */
+/**
+ * The data of a job cannot be stored, is larger than `maxPayloadBytes`, or does not fit its schema: nothing was added. Or the result of
+ * a handler cannot be sent to its caller: it is then the `error` of a JobFailedError.
+ */
 export class JobPayloadError extends KitError {
   /** @internal */
   static override readonly brand: string = "JobPayloadError";
@@ -48,7 +38,7 @@ export class JobPayloadError extends KitError {
   }
 }
 
-/** `maxPending` adds already wait to be sent: the server cannot keep up, or is away. Nothing was added. */
+/** `maxPending` adds already wait to be sent: the server is slow or away. Nothing was added; add the job again later. */
 export class QueueFullError extends KitError {
   /** @internal */
   static override readonly brand: string = "QueueFullError";
@@ -64,7 +54,10 @@ export class QueueFullError extends KitError {
   }
 }
 
-/** The server that has the queue may evict any key under memory pressure, and with it jobs. */
+/**
+ * The server's `maxmemory-policy` is `allkeys-…`: under memory pressure it may evict jobs. Nothing was added. Set the policy to
+ * `noeviction`, or allow eviction by `allowEviction`. The queue checks the policy before its first command and after each lost connection.
+ */
 export class QueueEvictionError extends KitError {
   /** @internal */
   static override readonly brand: string = "QueueEvictionError";
@@ -75,14 +68,14 @@ export class QueueEvictionError extends KitError {
   constructor(queue: string, policy: string) {
     super(
       "KIT_QUEUE_EVICTION",
-      `Queue ${shown(queue)} would lose jobs: the server's maxmemory-policy is ${policy}, not noeviction`,
+      `Queue ${shown(queue)} may lose jobs: the server's maxmemory-policy is ${policy}, not noeviction`,
     );
     this.queue = queue;
     this.policy = policy;
   }
 }
 
-/** The lease of a running job ended: another worker may run it, too. The reason of `job.signal`. */
+/** The reason of `job.signal`: the lease of a running job ended. Another worker may run the job, so the handler should stop. */
 export class JobLeaseLostError extends KitError {
   /** @internal */
   static override readonly brand: string = "JobLeaseLostError";
@@ -90,13 +83,13 @@ export class JobLeaseLostError extends KitError {
   readonly id: string;
 
   constructor(job: string, id: string) {
-    super("KIT_JOB_LEASE_LOST", `The lease of ${shown(job)} job ${shown(id)} ended while it ran`);
+    super("KIT_JOB_LEASE_LOST", `The lease of ${shown(job)} job ${shown(id)} ended while its handler ran`);
     this.job = job;
     this.id = id;
   }
 }
 
-/** A handler took longer than `timeoutMs`. The reason of `job.signal`, and the error of the attempt. */
+/** A handler took longer than `timeoutMs`. It is the reason of `job.signal`, and the error of the attempt, which has failed. */
 export class JobTimeoutError extends KitError {
   /** @internal */
   static override readonly brand: string = "JobTimeoutError";
@@ -111,7 +104,7 @@ export class JobTimeoutError extends KitError {
 }
 
 /**
- * Thrown by a handler: the job goes to the dead letters at once, whatever attempts it has left.
+ * Your handler throws it to end a job: the job becomes a dead letter at once, whatever attempts it has left.
  *
  * @example
  * throw new UnrecoverableError("There is no such address");
@@ -126,8 +119,8 @@ export class UnrecoverableError extends KitError {
 }
 
 /**
- * A worker's `backoff` threw (`cause`), or gave no number of milliseconds and not -1. The job waits by the default. An `error` event of
- * the worker.
+ * An `error` event of a worker: its `backoff` threw (`cause`), or returned neither -1 nor a number of milliseconds. The job waits by the
+ * default back-off.
  */
 export class JobBackoffError extends KitError {
   /** @internal */
@@ -135,7 +128,7 @@ export class JobBackoffError extends KitError {
   readonly job: string;
 
   constructor(job: string, cause: unknown) {
-    super("KIT_JOB_BACKOFF", `The back-off of a ${shown(job)} job failed`, { cause });
+    super("KIT_JOB_BACKOFF", `The \`backoff\` of a worker failed for a ${shown(job)} job`, { cause });
     this.job = job;
   }
 }
@@ -152,7 +145,7 @@ abstract class CallError extends KitError {
   }
 }
 
-/** A job that was called has failed for good: it is a dead letter now. Rejects `call()`. */
+/** `call()` rejects with it: the job has failed for good, and is a dead letter. Its last error is in `error`. */
 export class JobFailedError extends CallError {
   /** @internal */
   static override readonly brand: string = "JobFailedError";
@@ -176,26 +169,26 @@ export class JobFailedError extends CallError {
 }
 
 /**
- * A job that was called is not in the queue and has no outcome: it was deleted, the server lost data, or this process could not
- * reach the server for ten minutes after the end of the job. Rejects `call()`.
+ * `call()` rejects with it: the job is gone, and so is its outcome. The job was deleted, the server lost data, or this process could not
+ * reach the server for ten minutes after the end of the job. The job may have run.
  */
 export class JobOutcomeLostError extends CallError {
   /** @internal */
   static override readonly brand: string = "JobOutcomeLostError";
 
   constructor(job: string, id: string) {
-    super("KIT_JOB_OUTCOME_LOST", job, id, "is gone without an outcome");
+    super("KIT_JOB_OUTCOME_LOST", job, id, "is gone, and so is its outcome");
   }
 }
 
-/** There was no outcome within `waitMs`. The job stays in the queue; it may have run, or may still run. Rejects `call()`. */
+/** `call()` rejects with it: there was no outcome within `waitMs`. The job stays in the queue; it may have run, or may still run. */
 export class CallTimeoutError extends CallError {
   /** @internal */
   static override readonly brand: string = "CallTimeoutError";
   readonly waitMs: number;
 
   constructor(job: string, id: string, waitMs: number) {
-    super("KIT_QUEUE_CALL_TIMEOUT", job, id, `has no outcome within ${String(waitMs)} ms`);
+    super("KIT_QUEUE_CALL_TIMEOUT", job, id, `had no outcome within ${String(waitMs)} ms`);
     this.waitMs = waitMs;
   }
 }

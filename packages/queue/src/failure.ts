@@ -6,7 +6,7 @@ export interface StoredError {
   readonly stack?: string;
   /** Up to four errors deep. */
   readonly cause?: StoredError;
-  /** The first five of an AggregateError. */
+  /** The first five errors of an AggregateError. */
   readonly errors?: readonly StoredError[];
 }
 
@@ -15,7 +15,7 @@ const mostMessage = 1_024;
 const mostStack = 4_096;
 const mostDepth = 4;
 const mostMembers = 5;
-/** Causes and members together; of these the stack is cut shorter. */
+/** The most causes and members together. Their stacks are cut shorter. */
 const mostNested = 12;
 const mostNestedStack = 1_024;
 
@@ -29,7 +29,7 @@ const textOf = (value: unknown): string => {
   }
 };
 
-/** Never throws: the fields of an error may hold anything, and reading one may throw. */
+/** The stored form of a thrown value. Never throws, though the fields of an error may hold anything and reading one may throw. */
 export const storedError = (error: unknown): StoredError => stored(error, mostDepth, { left: mostNested }, mostStack);
 
 const stored = (error: unknown, depth: number, nested: { left: number }, stackLength: number): StoredError => {
@@ -54,7 +54,7 @@ const stored = (error: unknown, depth: number, nested: { left: number }, stackLe
   }
 };
 
-/** The record of a job in `failures`: one line. `begin.lua` adds to the crashes the take id under which the job was begun. */
+/** The record of a job in `failures`: one line. `begin.lua` writes the take id under which the job began behind the crashes. */
 export const recordOf = (attempts: number, crashes: number, error: StoredError): string =>
   `${String(attempts)}\t${String(crashes)}\t${JSON.stringify(error)}`;
 

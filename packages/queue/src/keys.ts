@@ -4,14 +4,14 @@ import { slotOf, workerWidth } from "./work/take-id.js";
 /** The beginning of every key of a queue. */
 export const keyHead = (prefix: string, name: string): string => keyspace("queue", prefix).base(name);
 
-/** Where outcomes of jobs wait for the queue object that called them; the header of each job names that object. */
+/** The outcomes of jobs that one queue object called; the header of each job names that object. */
 export const repliesKey = (head: string, caller: string): string => `${head}replies:${caller}`;
 
-/** Where the last take in one slot of a worker is recorded: the take id alone leads to it. */
+/** The record of the last take in one slot of a worker. A take id names both. */
 export const takenKey = (head: string, takeId: string): string =>
   `${head}taken:${takeId.slice(0, workerWidth)}${String(slotOf(takeId))}`;
 
-/** Where the answers to a producer's last call are kept that had an `addOnce`. */
+/** The answers to the `addOnce` calls in a producer's last call that had any. */
 export const answeredKey = (head: string, producer: string): string => `${head}answered:${producer}`;
 
 /** The address of a queue. */
@@ -38,24 +38,25 @@ const parts = [
 /**
  * Every key that this package writes. All of one queue share the hash tag `{name}`, so one slot.
  *
- * An entry is a job's id, or `!priority!id` where the priority is not 0. A take id is 12 characters of one take.
+ * An **entry** is how a job stands in lists of work: its id, or `!priority!id` where the priority is not 0. A **take id** is 12 letters
+ * and digits of one take: seven of the worker, and its number.
  *
- * | Key                            | Type | Content                                                                        | Life                           |
- * | ------------------------------ | ---- | ------------------------------------------------------------------------------ | ------------------------------ |
- * | `kit:queue:{name}:jobs`        | hash | id → header line, line feed, payload                                           | each field as long as its job  |
- * | `kit:queue:{name}:waiting`     | list | ids of ready jobs of priority 0, the next one first                            | while there are some           |
- * | `kit:queue:{name}:prioritised` | zset | ids of the other ready jobs → priority × 2^33 + position                       | while there are some           |
- * | `kit:queue:{name}:delayed`     | zset | entry → server ms at which it is due                                           | while there are some           |
- * | `kit:queue:{name}:leases`      | zset | take id + entry → server ms at which the lease ends                            | while there are some           |
- * | `kit:queue:{name}:failures`    | hash | id → attempts, crashes, last error                                             | each field as long as its job  |
- * | `kit:queue:{name}:dead`        | zset | id → server ms of its death                                                    | bounded by count, age, bytes   |
- * | `kit:queue:{name}:wake`        | zset | markers that wake workers: `job`, `timer`, `backup`                            | until a worker pops them       |
- * | `kit:queue:{name}:revoked`     | zset | leases that ended without their holder                                         | 10 minutes after each          |
- * | `kit:queue:{name}:taken:…`     | text | the last take in one slot of a worker: its take id, and the entries it took    | 10 minutes                     |
- * | `kit:queue:{name}:producers`   | zset | producer → number of its last add                                              | a day after the last new one   |
- * | `kit:queue:{name}:answered:…`  | text | number and answers of a producer's last call that had an `addOnce`             | 10 minutes                     |
- * | `kit:queue:{name}:replies:…`   | hash | id → what became of the job, for one queue object that waits for it            | until read; 10 minutes         |
- * | `kit:queue:{name}:meta`        | hash | `layout`, `watchedAt`, `deadBytes`, and counts                                 | for good                       |
+ * | Key                            | Type   | Content                                                                                         | Life                         |
+ * | ------------------------------ | ------ | ----------------------------------------------------------------------------------------------- | ---------------------------- |
+ * | `kit:queue:{name}:jobs`        | hash   | id → header line, line feed, payload bytes                                                      | a field as long as its job   |
+ * | `kit:queue:{name}:waiting`     | list   | ids of ready jobs of priority 0, the next one first                                             | while there are some         |
+ * | `kit:queue:{name}:prioritised` | zset   | ids of the other ready jobs → priority × 2^33 + position; positions begin at 2^32               | while there are some         |
+ * | `kit:queue:{name}:delayed`     | zset   | entry → server ms at which it is due                                                            | while there are some         |
+ * | `kit:queue:{name}:leases`      | zset   | take id + entry → server ms at which the lease ends; the only record of active jobs             | while there are some         |
+ * | `kit:queue:{name}:failures`    | hash   | id → attempts, crashes and last error, after a failure only                                     | a field as long as its job   |
+ * | `kit:queue:{name}:dead`        | zset   | id → server ms at which it died; the job stays in `jobs`                                        | bounded by `deadLetters`     |
+ * | `kit:queue:{name}:wake`        | zset   | markers that wake workers: `job` (work is ready), `timer` and `backup` (an instant to wait for) | until a worker pops them     |
+ * | `kit:queue:{name}:revoked`     | zset   | leases that ended without their holder → server ms of that                                      | 10 minutes after each        |
+ * | `kit:queue:{name}:taken:…`     | string | the last take in one slot of a worker: its take id, and the entries it took                     | 10 minutes                   |
+ * | `kit:queue:{name}:producers`   | zset   | producer → sequence number of its last add; a repeated add → that of the first                  | a day after the last new one |
+ * | `kit:queue:{name}:answered:…`  | string | sequence number and answers of a producer's last add with an `addOnce`                          | 10 minutes                   |
+ * | `kit:queue:{name}:replies:…`   | hash   | id → outcome of a job that one queue object called                                              | until read, or 10 minutes    |
+ * | `kit:queue:{name}:meta`        | hash   | `layout`, `watchedAt`, `deadBytes`, counters                                                    | for good                     |
  */
 export type QueueKeys = Readonly<Record<(typeof parts)[number], string>>;
 

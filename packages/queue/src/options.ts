@@ -38,15 +38,15 @@ const idOption = (name: string, id: string): string => {
   textOption(name, id, 128);
   if (id.startsWith("!") || isMade(id) || /[\p{Cc}\p{Surrogate}]/u.test(id))
     throw new RangeError(
-      `Expected \`${name}\` without control characters and lone surrogates, without \`!\` in front, and unlike a made id`,
+      `Expected \`${name}\` without control characters and lone surrogates, not to begin with \`!\`, and not to look like a made id`,
     );
   return id;
 };
 
-/** How many dead letters are kept; the oldest go first, and `deadDropped` counts them. */
+/** How many dead letters are kept. The oldest are dropped first; `deadDropped` counts them. */
 export interface DeadLetterBounds {
   /**
-   * How many.
+   * The most dead letters.
    *
    * @default 10000
    */
@@ -58,7 +58,7 @@ export interface DeadLetterBounds {
    */
   readonly maxAgeMs?: number | undefined;
   /**
-   * Payloads and errors together.
+   * The most memory of their payloads and errors, in bytes.
    *
    * @default 67108864 (64 MiB)
    */
@@ -73,22 +73,22 @@ const deadLetterRules = {
 
 const boundsText = (bounds: Resolved<typeof deadLetterRules>): string => Object.values(bounds).join(" ");
 
-/** The copies that a job must have before its add resolves; counted by core's `durable()`. */
+/** How a job must be replicated before its add resolves; core's `durable()` counts. */
 export interface DurableOption {
   /**
-   * How many replicas must have received it.
+   * How many replicas must have received the job.
    *
    * @default 1
    */
   readonly replicas?: number | undefined;
   /**
-   * The disks that must have it: none, the master's, or those of the master and of `replicas` replicas.
+   * The disks that must have the job: none, the master's, or those of the master and of `replicas` replicas.
    *
    * @default "none"
    */
   readonly fsync?: "none" | "local" | "replicas" | undefined;
   /**
-   * How long to wait for that, in milliseconds, within the deadline of the add.
+   * How long an add waits for replicas and disks, in milliseconds, within its deadline.
    *
    * @default 1000
    */
@@ -107,7 +107,7 @@ const durableOption = (name: string, given: DurableOption): Resolved<typeof dura
   return durable;
 };
 
-/** How a job is run. */
+/** How a job runs. */
 const jobRules = {
   maxAttempts: integer(1, 1_000_000),
   backoff: nested(backoffRules),
@@ -129,8 +129,8 @@ export interface QueueOptions extends ClientOptions {
    */
   readonly maxPending?: number | undefined;
   /**
-   * Allows a server whose `maxmemory-policy` may evict any key (`allkeys-…`), and with it jobs. One that evicts only keys with an
-   * expiry (`volatile-…`) is always accepted. Either emits `evictable`.
+   * Allows a server whose `maxmemory-policy` may evict any key (`allkeys-…`), and so jobs. A server that evicts only keys with an
+   * expiry (`volatile-…`) is always accepted. Both emit `evictable`.
    *
    * @default false
    */
@@ -138,14 +138,14 @@ export interface QueueOptions extends ClientOptions {
   /** How many dead letters are kept, for how long, and in how much memory. */
   readonly deadLetters?: DeadLetterBounds | undefined;
   /**
-   * Adds resolve once these copies have their jobs; otherwise they reject with KitUnknownOutcomeError. Each call costs three more
-   * round trips, with `fsync` up to four, on a dedicated connection; adds still travel together.
+   * Adds resolve once their jobs are replicated like this; otherwise they reject with KitUnknownOutcomeError. Each call costs three more
+   * round trips, with `fsync` up to four, on a dedicated connection. Adds still travel together.
    *
-   * @default off: an add resolves once the master has it
+   * @default off: an add resolves once the master has the job
    */
   readonly durable?: DurableOption | undefined;
   /**
-   * How often a job runs until it is a dead letter, including the first run. A crash is no attempt.
+   * How often a job runs until it is a dead letter, including the first run. A crash is not an attempt.
    *
    * @default 1
    */
@@ -160,8 +160,8 @@ export interface QueueOptions extends ClientOptions {
   readonly timeoutMs?: number | undefined;
   /**
    * Standard Schemas (Zod, Valibot, ArkType and others) by names of jobs. Each checks the data, as JSON leaves it, when a job is
-   * added and again when it is taken. Data that does not fit is refused at the add; at the take the job becomes a dead letter and
-   * its handler does not run. The data is stored as it was added; the handler gets the output of the schema.
+   * added and again before it runs. An add with data that does not fit rejects. A job whose data does not fit when it is to run becomes
+   * a dead letter. The data is stored as it was added; the handler gets the output of the schema.
    */
   readonly schemas?: Readonly<Record<string, StandardSchema | undefined>> | undefined;
 }
@@ -172,7 +172,7 @@ export const queueRules = {
   maxPending: integer(1, undefined, 10_000),
   allowEviction: boolean(false),
   deadLetters: custom(
-    // As scripts read them: `maxCount maxAgeMs maxBytes`.
+    // The form that scripts read: `maxCount maxAgeMs maxBytes`.
     (name, bounds: DeadLetterBounds) => boundsText(resolve(name, bounds, deadLetterRules, undefined, `${name}.`)),
     boundsText(defaultsOf(deadLetterRules)),
   ),
@@ -182,7 +182,7 @@ export const queueRules = {
   schemas: custom((_name, schemas: NonNullable<QueueOptions["schemas"]>) => schemaMap(schemas), new Map()),
 } satisfies RulesOf<QueueOptions>;
 
-/** One job. */
+/** Options of one job. */
 export interface AddOptions {
   /**
    * An id of your own, 1 to 128 characters. While a job with that id is waiting, delayed, active or dead, adding it again does
@@ -190,25 +190,25 @@ export interface AddOptions {
    */
   readonly id?: string | undefined;
   /**
-   * How long it waits before it may run, in milliseconds of the server's clock. Fractions of a millisecond are rounded up, here
-   * and in the other options of time of jobs and workers.
+   * How long the job waits before it may run, in milliseconds of the server's clock. Fractions of a millisecond are rounded up, here
+   * and in all other times of jobs and workers.
    *
    * @default none
    */
   readonly delayMs?: number | undefined;
   /**
-   * The earliest instant at which it may run, by the server's clock: a Date, or epoch ms; the past means now. Not together with
-   * `delayMs`.
+   * The earliest instant at which the job may run, by the server's clock: a Date, or epoch ms. An instant in the past means now. Not
+   * together with `delayMs`.
    */
   readonly dueAt?: number | Date | undefined;
   /**
-   * Lower runs first: -1,048,575 to 1,048,575. Jobs of equal priority run in order of arrival.
+   * Jobs of a lower number run first: -1,048,575 to 1,048,575. Jobs of equal priority run in order of arrival.
    *
    * @default 0
    */
   readonly priority?: number | undefined;
   /**
-   * Puts it in front of all waiting jobs of priority 0. Not together with a delay or another priority.
+   * Puts the job in front of all waiting jobs of priority 0. Not together with a delay or another priority.
    *
    * @default false
    */
@@ -226,24 +226,24 @@ export interface AddOptions {
    */
   readonly backoff?: Backoff | undefined;
   /**
-   * How long its handler may take, in milliseconds.
+   * How long its handler may take, in milliseconds. After that its signal aborts and the attempt has failed.
    *
    * @default that of the queue
    */
   readonly timeoutMs?: number | undefined;
   /**
-   * The `op` of a KitUnknownOutcomeError: settles the outcome of that call, and adds the job if that call did not. With an `id`
-   * it must be that of the same job.
+   * The `op` of a KitUnknownOutcomeError. The add then settles the outcome of that call: it adds the job only if that call did not.
+   * Together with an `id`, `op` must come from an add of that id.
    */
   readonly op?: string | undefined;
-  /** Cancels the add while it waits to be sent; one that was sent may still be added. */
+  /** Cancels the add while it waits to be sent. A job that was sent may still be added. */
   readonly signal?: AbortSignal | undefined;
 }
 
 export const addRules = {
   id: custom(idOption),
   delayMs: milliseconds(0, longestWaitMs),
-  // A Date that is none has NaN.
+  // An invalid Date has NaN.
   dueAt: custom((name, at: number | Date) => msOption(name, at instanceof Date ? at.getTime() : at, 0)),
   priority,
   lifo: boolean(false),
@@ -252,18 +252,19 @@ export const addRules = {
   signal,
 } satisfies RulesOf<AddOptions>;
 
-/** One job that is added unless there is one of its id. */
+/** Options of a job that is added unless there is a job of its id. */
 export interface AddOnceOptions extends AddOptions {
-  /** The id, as of an add. */
+  /** An id of your own, 1 to 128 characters. */
   readonly id: string;
 }
 
 export const addOnceRules = { ...addRules, id: required(addRules.id) } satisfies RulesOf<AddOnceOptions>;
 
 /**
- * Where the job of an id is: `ready` to be taken, `active`, `delayed`, or `dead`. `unsure` is ready or active, where more than 1,000
- * jobs are active; `inspectJob()` searches for it. `lost` is in no list of work, since its entry was deleted by hand or evicted: it
- * does not run until `repairQueue()` finds it. Of a lost job of priority 0 the answer is `ready`, or `unsure`: no list is searched.
+ * Where the job of an id is: `ready` to be taken, `active`, `delayed`, or `dead`. `unsure`: it is ready or active; the answer while more
+ * than 1,000 jobs are active, and `inspectJob()` searches for it. `lost`: it is in no list of work, since its entry was deleted by hand or
+ * evicted, and does not run until `repairQueue()` finds it. For a lost job of priority 0 the answer is `ready` or `unsure`, since no list
+ * is searched.
  */
 export type HeldState = "ready" | "active" | "delayed" | "dead" | "lost" | "unsure";
 
@@ -272,10 +273,10 @@ export type AddedOnce =
   | { readonly id: string; readonly isAdded: true; readonly state?: never }
   | { readonly id: string; readonly isAdded: false; readonly state: HeldState };
 
-/** One job whose outcome is waited for. */
+/** Options of a job whose caller waits for the outcome. */
 export interface CallOptions extends Omit<AddOptions, "id" | "op"> {
   /**
-   * How long to wait for the outcome, in milliseconds from the call. The job stays in the queue afterwards.
+   * How long the call waits for the outcome, in milliseconds. After that the job stays in the queue.
    *
    * @default 30000
    */
@@ -287,15 +288,15 @@ export const callRules = { ...callable, waitMs: milliseconds(1, dayMs, 30_000) }
 
 /** Which dead letters to read. */
 export interface DeadLetterOptions {
-  /** The last one of the page before; it need not be there any more. */
+  /** The last letter of the page before. It may have been deleted since. */
   readonly before?: { readonly id: string; readonly diedAt: number } | undefined;
   /**
-   * At most 100.
+   * How many, at most 100.
    *
    * @default 10
    */
   readonly count?: number | undefined;
-  /** Only those of jobs of this name. */
+  /** Only letters of jobs of this name. */
   readonly job?: string | undefined;
 }
 
@@ -310,7 +311,7 @@ export const letterRules = {
   job: custom((_name, job: string) => encodedName(job), ""),
 } satisfies RulesOf<DeadLetterOptions>;
 
-/** How dead letters are added again. */
+/** How dead letters go back to the queue. */
 export interface RedriveOptions {
   /**
    * The jobs become due at random instants within this time, in milliseconds.
@@ -322,7 +323,7 @@ export interface RedriveOptions {
 
 export const redriveRules = { spreadMs: milliseconds(0, longestWaitMs, 0) } satisfies RulesOf<RedriveOptions>;
 
-/** How a worker works. */
+/** Options of a worker. */
 export interface WorkOptions {
   /**
    * How many handlers run at a time.
@@ -331,37 +332,40 @@ export interface WorkOptions {
    */
   readonly concurrency?: number | undefined;
   /**
-   * How long the worker may be silent before its jobs go to others, in milliseconds, from 200. It sends a heartbeat every third
-   * of this time.
+   * How long the worker may be silent before its jobs go to other workers, in milliseconds, from 200. It sends a heartbeat after each
+   * 0.3 of this time.
    *
    * @default 10000
    */
   readonly leaseMs?: number | undefined;
   /**
-   * The number of crashes (its worker died or fell silent) at which a job becomes a dead letter. Use the same number for all
-   * workers of a queue.
+   * The number of crashes at which a job becomes a dead letter. A crash: its worker died, or did not renew the lease. Use the same number
+   * for all workers of a queue.
    *
    * @default 3
    */
   readonly maxCrashes?: number | undefined;
   /**
-   * Takes a job only when a handler is free for it. Otherwise the worker takes up to 50 ms of work ahead while no other is idle.
+   * Takes a job only when a handler is free for it. By default the worker takes up to 50 ms of work ahead while no other worker is idle.
    *
    * @default false
    */
   readonly strict?: boolean | undefined;
   /**
-   * When a handler's slot takes the next job. `"batched"`: at once; the completion travels with the next call, and after a crash
-   * the jobs in that call run again. `"each"`: once the server has the completion.
+   * When the next job may begin in place of one that has ended. `"batched"`: at once. The end travels with the next call; after a crash
+   * the jobs in that call run again. `"each"`: once the server has recorded the end.
    *
    * @default "batched"
    */
   readonly ack?: "batched" | "each" | undefined;
-  /** The wait before the next attempt, for jobs that were added without a back-off of their own. -1 gives the job up. */
+  /**
+   * How long a failed job waits for its next attempt, if it was added without a back-off of its own. A function may return -1: then the
+   * job is a dead letter.
+   */
   readonly backoff?: Backoff | BackoffFunction | undefined;
   /**
-   * How many milliseconds a handler may take to end after `close()` has aborted its signal. Until then its job stays leased; after that
-   * it is handed back, and may run twice at a time.
+   * How long a handler may take to end after `close()` has aborted its signal, in milliseconds. Until then its job stays leased. After that
+   * the job is handed back, and may run twice at the same time.
    *
    * @default 5000
    */
@@ -380,23 +384,23 @@ export const workRules = {
   abortGraceMs: milliseconds(0, dayMs, 5_000),
 } satisfies RulesOf<WorkOptions>;
 
-/** How one job is run. */
+/** How one job runs. */
 export interface JobPolicy extends RetryPolicy {
   readonly timeoutMs: number | undefined;
 }
 
-/** One add, checked. */
+/** The checked options of one add. */
 export interface ResolvedAdd {
   readonly id: string | undefined;
   readonly priority: number;
-  /** The words behind the id in the plan of `add.lua`, except those for a caller's id and for `op`. */
+  /** The words behind the id in `plan` of `add.lua`, without those for a caller's id and for `op`. */
   readonly words: string;
   readonly policy: JobPolicy;
   readonly op: string | undefined;
   readonly signal: AbortSignal | undefined;
 }
 
-/** Checked, with every default filled in; `add` and `call` are what a call without options has. */
+/** Checked options, with every default filled in. `add` and `call`: those of an add and of a call without options. */
 export interface QueueSettings extends Resolved<typeof queueRules> {
   readonly add: Resolved<typeof addRules>;
   readonly call: Resolved<typeof callRules>;
@@ -417,7 +421,7 @@ export const queueSettings = (options: QueueOptions): QueueSettings => {
 export const idsOption = (ids: readonly string[]): readonly string[] => {
   if (!Array.isArray(ids)) throw new TypeError("Expected `ids` to be an array");
   for (const id of ids)
-    // It would part the list of ids.
+    // A control character would split the list of ids.
     if (/\p{Cc}/u.test(textOption("id", id, 160))) throw new RangeError("Expected `id` without control characters");
   return ids;
 };

@@ -41,16 +41,16 @@ import { Worker, type WorkerOf } from "./work/worker.js";
 
 /** Events of a queue object. */
 export interface QueueEvents {
-  /** A background operation failed that no caller waits for. */
+  /** A background operation failed. No caller waits for it. */
   readonly error: readonly [error: KitError];
   /**
-   * The server may drop keys when its memory is full: under a `volatile-…` policy the notes by which the queue recognises repeated
-   * adds and late ends, which have an expiry, and no job; under `allkeys-…`, with `allowEviction`, anything. Emitted once for each policy.
+   * The server may evict keys when its memory is full. Under a `volatile-…` policy these are the records of repeated adds and late ends,
+   * which have an expiry; no job. Under `allkeys-…`, with `allowEviction`, they are any keys. Emitted once for each policy.
    */
   readonly evictable: readonly [event: { readonly policy: string }];
 }
 
-/** One of several jobs that are added together; data that may be undefined may be left out. */
+/** One of several jobs that are added together. Data that may be undefined may be left out. */
 export type JobToAdd<Jobs> = {
   readonly [Name in JobName<Jobs>]: Omit<AddOptions, "op" | "signal"> & { readonly name: Name } & DataOf<
       JobData<Jobs, Name>
@@ -59,7 +59,7 @@ export type JobToAdd<Jobs> = {
 
 type DataOf<Data> = undefined extends Data ? { readonly data?: Data } : { readonly data: Data };
 
-/** The data and the options of one job; data that may be undefined may be left out. */
+/** The data and the options of one job. Data that may be undefined may be left out. */
 type AddArguments<Data, Options = AddOptions> = undefined extends Data
   ? readonly [data?: Data, options?: Options]
   : readonly [data: Data, options?: Options];
@@ -70,8 +70,8 @@ const mostHeads = 1_000;
 /**
  * A queue by name, on one Redis: adds jobs, runs workers, and manages dead letters. Made by {@link createQueue}.
  *
- * After the task queues of "Redis in Action" (J. L. Carlson, 2013, section 6.4). Unlike there, a job is never between two keys, no
- * client's clock counts, and a job that fails is retried or kept.
+ * After the task queues of "Redis in Action" (J. L. Carlson, 2013, section 6.4). Unlike there, a job is never between two keys, delays
+ * and leases use the server's clock, and a job that fails is retried or kept.
  *
  * `Handled` are the jobs as handlers get them.
  */
@@ -115,10 +115,10 @@ export class Queue<Jobs extends JobTypes<Jobs> = AnyJobs, Handled = Received<Job
    *
    * @throws {JobPayloadError} the data cannot be stored, is larger than `maxPayloadBytes`, or does not fit its schema.
    * @throws {KitUnavailableError} no server answered within `deadlineMs`; nothing was added.
-   * @throws {KitUnknownOutcomeError} the reply was lost, or the copies that `durable` asks for were not reached. The same call
-   * with `{ op: error.op }` settles the outcome.
+   * @throws {KitUnknownOutcomeError} the reply was lost, or the job was not replicated as `durable` requires. The same call with
+   * `{ op: error.op }` settles the outcome.
    * @throws {QueueFullError} `maxPending` adds wait already.
-   * @throws {QueueEvictionError} the server may drop jobs.
+   * @throws {QueueEvictionError} the server may evict jobs.
    * @throws `signal.reason`.
    * @throws {TypeError | RangeError} an option is not what it should be.
    *
@@ -133,11 +133,11 @@ export class Queue<Jobs extends JobTypes<Jobs> = AnyJobs, Handled = Received<Job
   }
 
   /**
-   * Adds a job with an `id` of your own, as {@link add} does, and says whether this call added it. If not, `state` says where the
-   * job of this id was at that moment. Of several callers with one id exactly one adds.
+   * Adds a job with an `id` of your own, as {@link add} does, and resolves with whether this call added it. If not, `state` is where
+   * the job of this id was at that moment. Of several callers with one id exactly one adds.
    *
-   * A call that is sent again after a lost reply gets the answer of the first. The server keeps an answer for ten minutes; an `op`
-   * that comes later rejects with KitUnknownOutcomeError without an `op`.
+   * A call that is sent again after a lost reply gets the answer of the first. The server keeps an answer for ten minutes. A call with an
+   * `op` after that rejects with a KitUnknownOutcomeError that has no `op`.
    *
    * @throws every error of {@link add}.
    *
@@ -158,14 +158,14 @@ export class Queue<Jobs extends JobTypes<Jobs> = AnyJobs, Handled = Received<Job
   /**
    * Adds a job and waits for what its handler returns, as JSON leaves it; a Uint8Array arrives as a Buffer.
    *
-   * The outcome is recorded together with the end of the job and pushed to this object: it survives lost connections on both
-   * sides, and is deleted once it was received. Failed attempts are retried like those of any job; only the last one rejects. If
-   * this process dies, the job still runs, and its outcome expires after ten minutes. A call that times out or is aborted leaves
-   * its job in the queue.
+   * The server records the outcome together with the end of the job, and pushes it to this object. The outcome survives lost connections
+   * on both sides, and is deleted once this object has received it. Failed attempts are retried like those of any job; only the last one
+   * rejects. If this process dies, the job still runs, and its outcome expires after ten minutes. A call that times out or is aborted
+   * leaves its job in the queue.
    *
-   * @throws {JobFailedError} the job is a dead letter, or what its handler returned cannot be sent.
+   * @throws {JobFailedError} the job is a dead letter, or the result of its handler cannot be sent.
    * @throws {CallTimeoutError} no outcome within `waitMs`.
-   * @throws {JobOutcomeLostError} the job is gone, and its outcome too.
+   * @throws {JobOutcomeLostError} the job is gone, and so is its outcome.
    * @throws {KitUnknownOutcomeError} the reply to the add was lost, and `waitMs` was over before that was settled.
    * @throws {KitClosedError} this object was closed meanwhile.
    * @throws the other errors of {@link add}.
@@ -192,10 +192,10 @@ export class Queue<Jobs extends JobTypes<Jobs> = AnyJobs, Handled = Received<Job
 
   /**
    * Adds many jobs in order, all or none of them, and resolves with their ids. Beyond 1 MiB (a job counts as at least 1 KiB) or
-   * `maxPending` jobs they travel in several calls; if one of these fails, the earlier ones stay and no further one is made.
+   * `maxPending` jobs they travel in several calls. If a call fails, the jobs of the earlier calls stay, and no further call is made.
    *
-   * @throws every error of {@link add}. The `op` of a KitUnknownOutcomeError settles only the first job of its call; jobs with an
-   * `id` of your own can be added again.
+   * @throws every error of {@link add}. The `op` of a KitUnknownOutcomeError settles only the first job of its call. Jobs with an `id` of
+   * your own can be added again.
    *
    * @example
    * await queue.addAll([{ name: "resize", data: { url } }, { name: "resize", data: { url: other }, priority: -1 }]);
@@ -216,7 +216,7 @@ export class Queue<Jobs extends JobTypes<Jobs> = AnyJobs, Handled = Received<Job
   }
 
   /**
-   * Starts a worker on a dedicated connection, and one more on which it waits. It works until `close()`.
+   * Starts a worker, which has two connections of its own: one for commands, one on which it waits. It works until `close()`.
    *
    * Jobs of a name without a handler become dead letters.
    *
@@ -242,8 +242,8 @@ export class Queue<Jobs extends JobTypes<Jobs> = AnyJobs, Handled = Received<Job
   }
 
   /**
-   * Reads dead letters, the youngest first. `before` is the last one of the page before: what was moved, deleted or has died since
-   * shifts nothing. With `job` only those of jobs of this name, for which the server looks through all, 50 in a call.
+   * Reads dead letters, the youngest first. `before` is the last letter of the page before, so a page does not shift when letters are
+   * moved, deleted or added. With `job` it reads only letters of jobs of this name; the server then looks through all, 50 per call.
    *
    * @throws {KitUnavailableError} no server answered in time.
    * @throws {TypeError | RangeError} an option is not what it should be.
@@ -257,11 +257,11 @@ export class Queue<Jobs extends JobTypes<Jobs> = AnyJobs, Handled = Received<Job
   }
 
   /**
-   * Moves dead letters to the end of the queue, with all their attempts and no crashes: those with these ids, or all that are
-   * dead now. Resolves with their number; an id that is no dead letter is ignored. With `spreadMs` each becomes ready at a random
-   * instant within this time, which spares what they failed at.
+   * Moves dead letters to the end of the queue, with all their attempts and no crashes: the letters with these ids, or all that are
+   * dead now. Resolves with their number. An id that is not of a dead letter is ignored. With `spreadMs` each becomes ready at a random
+   * instant within this time, which spares the service that they failed at.
    *
-   * @throws {TypeError | RangeError} `ids` is no array of ids, or an option is not what it should be.
+   * @throws {TypeError | RangeError} `ids` is not an array of ids, or an option is not what it should be.
    * @throws {KitUnavailableError | KitUnknownOutcomeError} as every command. The call can be repeated safely.
    */
   async redrive(ids?: readonly string[], options: RedriveOptions = {}): Promise<number> {
@@ -270,9 +270,9 @@ export class Queue<Jobs extends JobTypes<Jobs> = AnyJobs, Handled = Received<Job
   }
 
   /**
-   * Deletes the dead letters with these ids. Resolves with their number; an id that is no dead letter is ignored.
+   * Deletes the dead letters with these ids. Resolves with their number. An id that is not of a dead letter is ignored.
    *
-   * @throws {TypeError | RangeError} `ids` is no array of ids; nothing was deleted.
+   * @throws {TypeError | RangeError} `ids` is not an array of ids; nothing was deleted.
    * @throws {KitUnavailableError | KitUnknownOutcomeError} as every command. The call can be repeated safely.
    */
   async dropDeadLetters(ids: readonly string[]): Promise<number> {
@@ -280,9 +280,8 @@ export class Queue<Jobs extends JobTypes<Jobs> = AnyJobs, Handled = Received<Job
   }
 
   /**
-   * Ends this object: waiting adds are sent and its workers close, each within `timeoutMs`; handlers that are aborted then have
-   * their worker's `abortGraceMs`. The client is not touched.
-   * Idempotent: the options of the first call hold.
+   * Closes this object. Waiting adds are sent and its workers close, each within `timeoutMs`. After that handlers are aborted, and have
+   * their worker's `abortGraceMs`. The client stays open. Idempotent: the options of the first call hold.
    *
    * @throws {TypeError | RangeError} an option is not what it should be; nothing else.
    */
@@ -298,7 +297,7 @@ export class Queue<Jobs extends JobTypes<Jobs> = AnyJobs, Handled = Received<Job
   async #add(name: string, data: unknown, resolved: ResolvedAdd, isOnce = false): Promise<string> {
     const payload = encodePayload(name, data, this.#settings.maxPayloadBytes);
     const fits = this.#fits(name, payload);
-    // Adds without an asynchronous schema stay in the order of their calls, even within one turn.
+    // Adds without an asynchronous schema keep the order of their calls, even within one turn.
     if (fits) await fits;
     const job = this.#newJob(name, payload, resolved);
     return await this.#call("queue.add", { job: name }, () =>
@@ -306,7 +305,7 @@ export class Queue<Jobs extends JobTypes<Jobs> = AnyJobs, Handled = Received<Job
     );
   }
 
-  /** Checks the data in the form in which its worker will read it. */
+  /** Checks the data in the form in which its worker reads it. */
   #fits(name: string, payload: Payload): Promise<void> | undefined {
     const schema = this.#settings.schemas.get(name);
     return schema && assertFits(schema, name, readPayload(payload));
@@ -337,7 +336,7 @@ export class Queue<Jobs extends JobTypes<Jobs> = AnyJobs, Handled = Received<Job
   #eachLetter(verb: "redrive" | "drop", ids: readonly string[] | undefined, spreadMs = 0): Promise<number> {
     return this.#call(`queue.${verb}`, {}, async () => {
       let total = 0;
-      // Without ids: those that are dead at the first call. Jobs that die again are left alone, or this might never end.
+      // Without ids, those that were dead at the first call: with jobs that die again this might never end.
       for (let start = 0, begun = ""; ; start += maxRedriven) {
         const some = ids?.slice(start, start + maxRedriven).join("\n");
         if (some === "") return total;
@@ -358,22 +357,22 @@ export class Queue<Jobs extends JobTypes<Jobs> = AnyJobs, Handled = Received<Job
     return this.#life.call(operation, () => ({ queue: this.name, ...facts }), run);
   }
 
-  /** Its result contains data of jobs, which no trace shows. */
+  /** A call whose result contains data of jobs, which traces do not show. */
   #privateCall<T>(operation: string, facts: object, run: () => Promise<T>): Promise<T> {
     return this.#life.privateCall(operation, () => ({ queue: this.name, ...facts }), run);
   }
 }
 
-/** As without schemas, but handlers get the data as it was declared: as the schemas make it. */
+/** A queue with schemas: its handlers get the output of the schemas, which is the data as it was declared. */
 export function createQueue<Jobs extends JobTypes<Jobs>>(
   redis: RedisLike,
   name: string,
   options: Omit<QueueOptions, "schemas"> & { readonly schemas: JobSchemas<NoInfer<Jobs>> },
 ): Queue<Jobs, Jobs>;
 /**
- * Makes a queue object: any number of processes may add to and work on the queue of this name.
+ * Makes a queue object. Any number of processes may add to and work on the queue of this name.
  *
- * `redis` is any ioredis `Redis` or `Cluster`, or what core's `connect()` gives. It is borrowed: never closed, never blocked.
+ * `redis` is any ioredis `Redis` or `Cluster`, or a client of core's `connect()`. It is borrowed: never closed, never blocked.
  * Each worker opens two connections of its own; `close()` ends them.
  *
  * @throws {TypeError | RangeError} `redis` or an option is not what it should be.

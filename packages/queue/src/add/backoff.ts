@@ -39,14 +39,14 @@ export interface RetryPolicy {
 }
 
 /**
- * Milliseconds; fractions, as of a computed wait, are rounded up.
+ * Milliseconds. Fractions, which a computed wait may have, are rounded up.
  *
- * @throws {TypeError | RangeError} it is no number, or out of range.
+ * @throws {TypeError | RangeError} it is not a number, or out of range.
  */
 export const msOption = (name: string, ms: unknown, min: number, max?: number): number =>
   integerOption(name, typeof ms === "number" ? Math.ceil(ms) : ms, min, max);
 
-/** An integer; see {@link msOption}. */
+/** The rule of an option in milliseconds; see {@link msOption}. */
 export const milliseconds = <Default extends number | undefined = undefined>(
   min: number,
   max?: number,
@@ -73,25 +73,25 @@ export const backoffRules = {
 
 export type ResolvedBackoff = Resolved<typeof backoffRules>;
 
-/** For jobs that were added without a back-off. */
+/** The back-off of jobs that were added without one. */
 const usual: ResolvedBackoff = defaultsOf(backoffRules, { firstMs: 1_000 });
 
-/** The longest wait of a job. */
+/** The longest wait of a job: about ten thousand years. */
 export const longestWaitMs = 3e14;
 
 /**
  * Checks the wait that a caller's function gave, and returns it in whole milliseconds.
  *
- * @throws {RangeError} it is no wait.
+ * @throws {RangeError} it is neither -1 nor a number from 0.
  */
 export const checkedWait = (waitMs: unknown): number => {
   if (typeof waitMs === "number" && (waitMs >= 0 || waitMs === -1)) return Math.min(Math.ceil(waitMs), longestWaitMs);
-  throw new RangeError("It gave no wait");
+  throw new RangeError("Expected a number of milliseconds from 0, or -1");
 };
 
 /** The wait after an attempt that failed, counted from 1. */
 export const waitAfter = (attempt: number, { firstMs, factor, maxMs, jitter }: ResolvedBackoff = usual): number => {
-  // The exponent stops at 30, long before the product could become infinite.
+  // The exponent stops at 30, long before the product becomes infinite.
   const full = Math.min(maxMs, firstMs * factor ** Math.min(attempt - 1, 30));
   return Math.round(full * (1 - jitter * Math.random()));
 };

@@ -14,28 +14,28 @@ const idsPerProducer = 36 ** 4;
 
 const madeId = /^[0-9A-Za-z]{9}\.[0-9a-z]{4}$/;
 
-/** Whether an id was made by a producer, and so is never reused. A caller's own id must not look like one. */
+/** Whether a producer made the id; such ids are never reused. A caller's own id must not look like one. */
 export const isMade = (id: string): boolean => madeId.test(id);
 
 /**
- * Makes ids before the server sees them, and numbers the calls that carry them. A name has nine random characters out of 53 bits:
- * among a million producers two have the same with a probability of 1 in 18,000, and their counts would have to match, too.
+ * Makes the ids of jobs, and numbers the calls that add them. A producer's name has nine random characters, 53 bits: among a million
+ * producers two have the same name with a probability of 1 in 18,000.
  */
 export class IdSource {
   producer: string = randomText(9);
-  /** Whether the last call is the first one, or the first in an hour that says so. */
+  /** Whether the last call was the first of this producer, or the first in an hour. */
   isNew = true;
   #shownAt = -Infinity;
   #made = 0;
   #sequence = 0;
 
-  /** This many ids, all of one producer. */
+  /** Makes this many ids, all of one producer. */
   take(count: number): string[] {
     if (this.#made + count > idsPerProducer) this.retire();
     return Array.from({ length: count }, () => `${this.producer}.${counted(this.#made++, 4)}`);
   }
 
-  /** The number of the next call of this producer: about the time, so that the oldest producers sort first. */
+  /** The number of the next call: about `now`, so that the oldest producers sort first. */
   nextSequence(now: number): number {
     this.isNew = now - this.#shownAt > 3_600_000;
     if (this.isNew) this.#shownAt = now;
@@ -43,7 +43,7 @@ export class IdSource {
     return this.#sequence;
   }
 
-  /** Continues under a new name, since the outcome of the last call is not known. */
+  /** Continues under a new name, since the outcome of the last call is unknown. */
   retire(): void {
     this.producer = randomText(9);
     this.#made = 0;

@@ -3,7 +3,7 @@ import { JobPayloadError } from "../errors.js";
 import { encodedName } from "./names.js";
 import type { JobPolicy } from "../options.js";
 
-/** The header of a job, without the instant at which it was added. */
+/** The options of a job, as its stored header has them. */
 export interface JobHeader {
   readonly name: string;
   readonly maxAttempts: number;
@@ -11,7 +11,7 @@ export interface JobHeader {
   readonly timeoutMs: number | undefined;
   readonly priority: number;
   readonly isBytes: boolean;
-  /** The caller that waits for the outcome: `inbox.caller`. */
+  /** The caller that waits for the outcome, as `inbox.caller`. */
   readonly replyTo: string | undefined;
 }
 
@@ -69,10 +69,10 @@ const headerOf = (head: string): JobHeader => {
 export type Payload = string | Buffer;
 
 /**
- * JSON; a Uint8Array as it is. As with JSON.stringify, a Date becomes its ISO text, and undefined in an object vanishes.
- * Undefined itself is kept.
+ * Encodes data as JSON; a Uint8Array stays as it is. As with JSON.stringify, a Date becomes its ISO text, and undefined in an object is
+ * dropped. Undefined itself is kept.
  *
- * @throws {JobPayloadError} it cannot be JSON (a bigint, a cycle), or is larger than `maxBytes`.
+ * @throws {JobPayloadError} JSON cannot hold it (a bigint, a cycle), or it is larger than `maxBytes`.
  */
 export const encodePayload = (
   name: string,
@@ -92,14 +92,14 @@ export const encodePayload = (
 
 const toJson = (name: string, data: unknown, what: "data" | "result"): string => {
   try {
-    // `JSON.stringify` gives undefined for a value without JSON; here that is the empty text.
+    // `JSON.stringify` returns undefined for a value that JSON does not have. Here that is the empty text.
     return (JSON.stringify(data) as string | undefined) ?? "";
   } catch (error) {
     throw new JobPayloadError(name, "cannot be written as JSON", error, what);
   }
 };
 
-/** The data as a worker will read it. */
+/** The data as its worker reads it. */
 export const readPayload = (payload: Payload): unknown =>
   typeof payload !== "string" ? payload : payload === "" ? undefined : (JSON.parse(payload) as unknown);
 
@@ -109,7 +109,7 @@ export const blobOf = (stamp: string, head: string, payload: Payload): Payload =
   return typeof payload === "string" ? header + payload : Buffer.concat([Buffer.from(header), payload]);
 };
 
-/** A stored job, its payload still encoded. */
+/** A stored job. Its payload is still encoded. */
 export interface StoredJob {
   readonly addedAt: number;
   readonly header: JobHeader;
@@ -117,7 +117,7 @@ export interface StoredJob {
   readonly start: number;
 }
 
-/** @throws {Error} it is no job that this package stored. */
+/** @throws {Error} this package did not store it. */
 export const parseBlob = (blob: Buffer): StoredJob => {
   const end = blob.indexOf(10);
   const line = blob.toString("latin1", 0, end);
@@ -130,7 +130,7 @@ export const parseBlob = (blob: Buffer): StoredJob => {
   };
 };
 
-/** @throws {SyntaxError} it is no JSON. */
+/** @throws {SyntaxError} it is not JSON. */
 export const decodePayload = (blob: Buffer, { header, start }: StoredJob): unknown => {
   if (header.isBytes) return blob.subarray(start);
   return blob.length === start ? undefined : JSON.parse(blob.toString("utf8", start));

@@ -12,19 +12,19 @@ import { maxAdded } from "../scripts/index.js";
 export interface NewJob {
   readonly head: string;
   readonly payload: Payload;
-  /** The words behind its id in the plan of `add.lua`. */
+  /** The words behind its id in `plan` of `add.lua`. */
   readonly words: string;
-  /** The caller's id, or the id of an earlier call whose outcome is not known; otherwise an id is made when the job is sent. */
+  /** The caller's id, or the id of an earlier call whose outcome is unknown. If undefined, an id is made when the job is sent. */
   id: string | undefined;
-  /** The caller's name for an add whose outcome was not known. */
+  /** The `op` of an earlier add whose outcome is unknown. */
   readonly op: string | undefined;
-  /** The producer and the number of the call that carries it. */
+  /** The call that carries it: the producer and the call's number. */
   call?: string;
-  /** Its add resolves with the answer of `add.lua`, not with the id. */
+  /** The job of an `addOnce`: it resolves with the answer of `add.lua` instead of the id. */
   readonly isOnce?: boolean;
   /** The outcome of an earlier call is unknown: if this one fails, the job may still have been added. */
   readonly isRepeat: boolean;
-  /** Its add has rejected: the job was not added. */
+  /** Its add has rejected, since the job was not sent. */
   isGivenUp?: boolean;
 }
 
@@ -33,16 +33,16 @@ const maxBytes = 1_024 * 1_024;
 /** About what the header, the plan and the protocol add to a payload, in bytes. */
 const overheadBytes = 100;
 
-/** A job, or several that are stored together or not at all. */
+/** A job, or a group of jobs that are stored together or not at all. */
 type Item = NewJob | readonly NewJob[];
 const isGroup = (item: Item): item is readonly NewJob[] => Array.isArray(item);
 const bytesOf = ({ payload }: NewJob): number => payload.length + overheadBytes;
-/** In a group each job counts as at least a thousandth of a call. */
+/** The share of a job in the bytes of a call. In a group it counts as at least a thousandth. */
 const shareOf = (job: NewJob): number => Math.max(bytesOf(job), Math.floor(maxBytes / maxAdded));
 const sizeOf = (item: Item): number =>
   isGroup(item) ? item.reduce((sum, job) => sum + shareOf(job), 0) : bytesOf(item);
 
-/** The parts of an `op`: a call, and the id of the job in it. */
+/** The parts of an `op`: a call, as the word of `add.lua`, and the id of the job in it. */
 export const parseOp = (op: string): { readonly word: string; readonly id: string } => {
   const [, call = "", id = ""] = /^([0-9A-Za-z]{9}:\d+):(.+)$/s.exec(op) ?? [];
   if (call === "") throw new TypeError("Expected `op` to come from a KitUnknownOutcomeError of `add()`");
@@ -50,8 +50,8 @@ export const parseOp = (op: string): { readonly word: string; readonly id: strin
 };
 
 /**
- * Adds jobs: those that arrive while a call is under way travel together in the next one. There is one call at a time, so that
- * its sequence number identifies a repeat.
+ * Adds jobs. Jobs that arrive while a call is under way travel together in the next one. There is one call at a time, so its sequence
+ * number identifies a repeat.
  */
 export class Producer {
   readonly #commands: QueueCommands;
@@ -59,9 +59,9 @@ export class Producer {
   readonly #batcher: Batcher<Item, string | readonly string[]>;
   readonly #maxPending: number;
   readonly #full: () => QueueFullError;
-  /** How many jobs wait, or are under way, in groups. */
+  /** How many jobs of groups wait or are under way. */
   #grouped = 0;
-  /** Server time minus our wall clock, once it is known. */
+  /** Server time minus our wall clock, in milliseconds; 0 until the first reply. */
   #offsetMs = 0;
   #mustRetire = false;
   #stampedAt = -1;
@@ -85,12 +85,12 @@ export class Producer {
     });
   }
 
-  /** Resolves with the job's id once the server has it; with the answer of the server if the job asks. */
+  /** Resolves once the server has the job: with its id, or with the answer of the server to an `addOnce`. */
   add(job: NewJob, signal?: AbortSignal): Promise<string> {
     return this.#batcher.add(job, signal) as Promise<string>;
   }
 
-  /** Adds jobs in groups, one group after the other, so that each has the whole deadline; resolves with the ids in order. */
+  /** Adds jobs in groups, one after the other, so that each group has the whole deadline. Resolves with the ids in order. */
   async addAll(jobs: readonly NewJob[]): Promise<string[]> {
     const groups: NewJob[][] = [];
     let size = Infinity;
@@ -128,9 +128,8 @@ export class Producer {
       (error: unknown) => error as Error,
     );
     if (refusal) return items.map((item) => this.#unsent(item, refusal));
-    // Some adds have rejected meanwhile: their jobs were not added.
     const all = items.flat() as NewJob[];
-    // As they are now: what is given up later was sent, and has a result.
+    // Some adds have rejected meanwhile, and are not sent. A job that is given up from here on was sent, and has a result.
     const isGivenUp = all.map((job) => job.isGivenUp === true);
     const wanted = all.filter((_, index) => !isGivenUp[index]);
     const results = wanted.length === 0 ? [] : await this.#add(wanted, deadline);
@@ -171,7 +170,7 @@ export class Producer {
       return jobs.map(({ isOnce, id = "" }) => {
         if (!isOnce) return id;
         const answer = answers[next++] ?? "gone";
-        // The server keeps answers for ten minutes, so the `op` of this call would not find it later either.
+        // The server keeps answers for ten minutes. So this call's `op` would not find it later either.
         return answer === "gone" ? unknownOutcome() : answer;
       });
     } catch (error) {
@@ -202,7 +201,7 @@ export class Producer {
     return noAnswer(this.#commands.context.client, "the job was not added", reason, cause);
   }
 
-  /** The server's time, or our own until it is known: for `addedAt`, and for the order of producers. */
+  /** The server's time; our own before the first reply. For `addedAt`, and for the order of producers. */
   #now(): number {
     return Math.round(wallMs() + this.#offsetMs);
   }
@@ -219,7 +218,7 @@ export class Producer {
 
 const unknownOutcome = (job?: NewJob, cause?: unknown, reason = ""): KitUnknownOutcomeError =>
   new KitUnknownOutcomeError(
-    `It is not known whether a job was added, or has its copies${reason}`,
+    `The outcome of an add is unknown: the job may not be stored, or not replicated${reason}`,
     job && (job.op ?? `${job.call ?? ""}:${job.id ?? ""}`),
     cause,
   );

@@ -1,7 +1,7 @@
 import type { StandardSchema } from "@kit/core/config";
 import { JobPayloadError } from "../errors.js";
 
-/** The verdict of a schema on one payload: the value to use, or where it does not fit. */
+/** The verdict of a schema on one payload: the value to use, or the reason why it does not fit. */
 export type Checked =
   { readonly isValid: true; readonly value: unknown } | { readonly isValid: false; readonly reason: string };
 
@@ -13,7 +13,7 @@ type Verdict = Awaited<ReturnType<StandardSchema["~standard"]["validate"]>>;
 const mostPaths = 5;
 const longestReason = 400;
 
-/** Only the paths: messages of a schema may quote the data, and errors carry no payloads. */
+/** Shows only the paths: messages of a schema may quote the data, and errors carry no payloads. */
 const reasonOf = (issues: NonNullable<Verdict["issues"]>): string => {
   const paths = issues.map(({ path = [] }) =>
     path.map((step) => String(typeof step === "object" ? step.key : step)).join("."),
@@ -32,14 +32,14 @@ const checkedOf = (verdict: Verdict): Checked =>
 /** @throws the schema's own error. */
 export const check = (schema: StandardSchema, value: unknown): Checked | Promise<Checked> => {
   const verdict = schema["~standard"].validate(value);
-  // Not each library answers with a native Promise.
+  // Some libraries return a promise of their own kind.
   return isThenable(verdict) ? Promise.resolve(verdict).then(checkedOf) : checkedOf(verdict);
 };
 
 /**
- * Resolves when data that is about to be added fits; undefined if it fits and there is nothing to wait for.
+ * Resolves if data that is about to be added fits its schema; returns undefined if the check was synchronous.
  *
- * @throws {JobPayloadError} it does not, or the schema threw.
+ * @throws {JobPayloadError} the data does not fit, or the schema threw.
  */
 export const assertFits = (schema: StandardSchema, name: string, value: unknown): Promise<void> | undefined => {
   const judge = (checked: Checked): void => {

@@ -7,13 +7,13 @@ import { maxWanted } from "../scripts/index.js";
 import { failureOf, kindOf, resultOf } from "./outcomes.js";
 
 /**
- * How often open calls are looked up without a push: a push may be lost on a Cluster's bus, and none is sent for a job that
- * crashes made a dead letter.
+ * How often open calls are looked up without a push. A Cluster's bus may lose a push, and a job that crashes made a dead letter sends
+ * none.
  */
 const lookEveryMs = 5_000;
 /** The same while no push can arrive. */
 const lookBlindMs = 500;
-/** The most jobs whose outcomes are still looked up after their callers gave up. */
+/** The most jobs whose outcomes are looked up after their callers gave up. */
 const maxLate = 10_000;
 
 /** How one call is made. */
@@ -21,7 +21,7 @@ interface CallRequest {
   readonly job: string;
   readonly waitMs: number;
   readonly signal: AbortSignal | undefined;
-  /** Adds the job; with an `op` it settles the outcome of an earlier add. */
+  /** Adds the job. An `op` settles the outcome of an earlier add. */
   readonly add: (replyTo: string, op: string | undefined) => Promise<string>;
 }
 
@@ -33,27 +33,27 @@ interface OpenCall {
 }
 
 /**
- * The calls of one queue object. The server keeps an outcome until this object has it, and publishes the id of the job to
- * core's inbox. The push is a hint: whenever one may have been lost, all open calls are looked up.
+ * The calls of one queue object. The server keeps each outcome until this object has received it, and publishes the id of the job to
+ * core's inbox. That push is a hint: whenever one may have been lost, all open calls are looked up.
  */
 export class Calls {
   readonly #commands: QueueCommands;
   readonly #onError: (error: KitError) => void;
   readonly #caller = randomText(12);
-  /** By the ids of their jobs. */
+  /** Calls by the ids of their jobs. */
   readonly #open = new Map<string, OpenCall>();
   /**
-   * Jobs whose callers gave up. Their outcomes are looked up, too: one whose push was lost would stay, and each later outcome
-   * would keep it ten minutes more.
+   * Jobs whose callers gave up. Their outcomes are looked up, too: an outcome whose push was lost would stay on the server, and each
+   * later outcome would keep it for ten minutes more.
    */
   readonly #late = new Set<string>();
-  /** How many jobs are being added; an id that is pushed meanwhile may belong to one of them. */
+  /** How many jobs are being added. An id that is pushed meanwhile may belong to one of them. */
   #adding = 0;
   readonly #early = new Set<string>();
   readonly #wanted = new Set<string>();
-  /** Outcomes that have arrived, or that nobody waits for any longer: the server may delete them. */
+  /** Outcomes that have arrived, or that no call waits for: the server may delete them. */
   readonly #received = new Set<string>();
-  /** Counts the occasions on which pushes may have been lost. */
+  /** Grows when pushes may have been lost. */
   #gaps = 0;
   #looking: Promise<void> | undefined;
   #timer: NodeJS.Timeout | undefined;
@@ -87,7 +87,7 @@ export class Calls {
     }
   }
 
-  /** Rejects open calls; resolves once the server knows which outcomes have arrived, or cannot be reached. */
+  /** Rejects open calls. Resolves once the server has deleted the outcomes that arrived, or cannot be reached. */
   async close(): Promise<void> {
     clearTimeout(this.#timer);
     this.#stopListening?.();
@@ -100,7 +100,7 @@ export class Calls {
     for (const { reject } of [...this.#open.values()]) reject(error);
   }
 
-  /** Adds until it is known whether it was added. */
+  /** Adds the job again until the outcome is known. */
   async #add({ add, signal }: CallRequest, deadline: Deadline): Promise<string> {
     const { inbox, executor } = this.#commands.context;
     const { channel } = inbox;
@@ -125,7 +125,7 @@ export class Calls {
         if (this.#commands.life.isClosed) reject(this.#commands.life.closedError());
         else if (this.#commands.context.executor.isEnded) reject(new KitClosedError("The client"));
         this.#arm();
-        // Before its outcome is known: the caller gave up.
+        // The call is still open: its caller gave up.
         return () => void (this.#open.delete(id) && this.#late.size < maxLate && this.#late.add(id));
       },
     );
@@ -187,7 +187,7 @@ export class Calls {
         const outcomes = await this.#commands.outcomes(this.#caller, received, wanted);
         for (const [index, id] of wanted.entries()) this.#onOutcome(id, outcomes[index] ?? Buffer.from("waiting"));
       } catch (error) {
-        // The timer repeats this, and so does the inbox when it has reconnected; outcomes that stay on the server expire.
+        // The timer repeats this, and so does a reconnected inbox. Outcomes that stay on the server expire.
         for (const id of received) this.#received.add(id);
         if (!this.#commands.life.isClosed) this.#onError(asKitError(error, "Reading outcomes"));
         break;

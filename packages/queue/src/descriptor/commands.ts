@@ -20,7 +20,7 @@ const tableOf = (jobs: readonly JobFacts[]): { columns: readonly string[]; rows:
 });
 
 const pageSize = 100;
-/** How many letters a dry run shows. */
+/** How many dead letters a dry run shows. */
 const shownLetters = 20;
 
 const listCommand: CliCommand = {
@@ -46,7 +46,7 @@ const listCommand: CliCommand = {
   },
 };
 
-/** The causes of an error, each in a line. */
+/** The causes of an error, one per line. */
 const reasonsOf = ({ cause, errors = [] }: StoredError): (readonly [string, string])[] =>
   [...errors, ...(cause ? [cause] : [])].flatMap((one) => [
     ["because of", `${one.name}: ${one.message}`] as const,

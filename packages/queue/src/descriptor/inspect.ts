@@ -8,16 +8,16 @@ const countOf = (count: number, at: number | null, text: (ms: number) => string)
 const summaryOf = ({ waiting, prioritised, delayed, active, dead }: Overview): string =>
   `${String(waiting + prioritised)} ready, ${String(delayed)} delayed, ${String(active)} active, ${String(dead)} dead`;
 
-/** A queue is there from its first add, or its first worker. */
+/** Whether there is such a queue: it exists from its first add, or its first worker. */
 export const isQueue = async ({ redis, prefix }: InspectCall, queue: string): Promise<boolean> =>
   (await redis.call("EXISTS", queueKeys(prefix, queue).meta)) === 1;
 
-/** No such queue. */
+/** The report if there is no such queue. */
 export const unknownQueue = (queue: string): Report => ({
   data: { queue },
   facts: [
     ["queue", queue],
-    ["state", "unknown: nothing was ever added, and no worker has begun"],
+    ["state", "unknown: no job was ever added, and no worker has begun"],
   ],
   isUnknown: true,
 });
@@ -42,7 +42,7 @@ const queueFacts = (queue: string, seen: Overview): Facts => {
 
 const atNames = { dead: "died", delayed: "due", active: "lease ends", ready: "", none: "", lost: "" } as const;
 
-/** A job in words. */
+/** The facts of a job. */
 export const jobFacts = (report: JobReport): Facts => {
   const { queue, id, state, name, addedAt, priority, maxAttempts, attempts, crashes, error, at, bytes } = report;
   const head: Facts = [

@@ -12,7 +12,7 @@ export type { Overview, QueueAddress };
 /** States that can be listed. */
 export type ListedState = "dead" | "waiting" | "prioritised" | "delayed" | "active";
 
-/** The key that holds the jobs of a state, and its form. */
+/** For each state the key that has its jobs, and the form of their entries. */
 const listedIn: Readonly<Record<ListedState, readonly [key: keyof QueueKeys, kind: string]>> = {
   dead: ["dead", "ids"],
   waiting: ["waiting", "list"],
@@ -29,12 +29,12 @@ const listRules = {
   count: integer(1, 100, 20),
 };
 
-/** A job without its data; instants as ISO text. */
+/** A job without its data. Instants are ISO text. */
 export interface JobFacts extends Omit<StoredFacts, "error" | "addedAt"> {
   readonly id: string;
   readonly addedAt: string | null;
   readonly error: StoredError | null;
-  /** When it died, is due, or its lease ends. */
+  /** When it died, is due, or its lease ends; null for other states. */
   readonly at: string | null;
   readonly bytes: number;
 }
@@ -43,7 +43,7 @@ export interface JobFacts extends Omit<StoredFacts, "error" | "addedAt"> {
 export interface JobReport extends JobFacts {
   readonly queue: string;
   readonly state: Found["state"];
-  /** Only on request; bytes as base64. */
+  /** Only with `withData`; bytes as base64. */
   readonly data?: unknown;
 }
 
@@ -58,8 +58,8 @@ const jobFacts = (id: string, at: number | null, blob: Buffer, bytes: number, re
 const shown = (data: unknown): unknown => (Buffer.isBuffer(data) ? data.toString("base64") : data);
 
 /**
- * The number of jobs in each state, the number of ready jobs of each priority, and the queue's counters: one call that changes
- * nothing and reads no job.
+ * Reads how many jobs there are in each state and of each priority, and the counters of the queue, in one call. It changes nothing and
+ * reads no job.
  *
  * @throws {KitUnavailableError} no server answered in time.
  *
@@ -70,11 +70,11 @@ export const inspectQueue = async (redis: RedisLike, { queue, prefix = "kit" }: 
   await overview.run(redis, queueKeys(prefix, queue), {});
 
 /**
- * Where one job is, its attempts, crashes and last error. Its data only with `withData`; bytes come as base64.
+ * Reads where one job is, its attempts, crashes and last error. With `withData` also its data; bytes as base64.
  *
- * A job that is neither dead, delayed nor ready with a priority is searched for among the leases and the waiting jobs: in calls
- * of at most 4,000 entries, some milliseconds of the server each. One that moves meanwhile is searched for again. `lost` is a
- * job that two searches found nowhere; see {@link repairQueue}.
+ * A job that is not dead, delayed or ready with a priority is searched for among the leases and the waiting jobs, in calls of at most
+ * 4,000 entries, each some milliseconds of the server. A job that moves meanwhile is searched for again. `lost`: two searches did not
+ * find the job; see {@link repairQueue}.
  *
  * @throws {KitUnavailableError} no server answered in time.
  */
@@ -120,13 +120,13 @@ async function* pagesOf(
 const maxRepaired = 100;
 
 /**
- * Finds jobs that are stored and in no list of work: an entry or a lease was deleted by hand, or evicted. Such a job does not run,
- * and keeps its id from being added again. With `run` it goes to the end of the queue, with its attempts and crashes; a worker
- * that runs it still cannot be known. Resolves with the ids.
+ * Finds jobs that are stored, but in no list of work, since an entry or a lease was deleted by hand or evicted. Such a job does not run,
+ * and its id cannot be added again. With `run` it goes to the end of the queue, with its attempts and crashes; a worker may still be
+ * running it. Resolves with the ids.
  *
- * Reads the whole queue in calls of at most 4,000 entries, and keeps the ids of its ready and active jobs in memory. What then
- * seems lost is checked again, 100 jobs a call, each of which reads all leases and all waiting jobs in one step: about 0.5 s of the
- * server per million.
+ * It reads the whole queue in calls of at most 4,000 entries, and keeps the ids of all ready and active jobs in memory. Jobs that seem
+ * lost are checked again, 100 per call. Such a call reads all leases and all waiting jobs in one step: about 0.5 s of the server per
+ * million.
  *
  * @throws {KitUnavailableError | KitUnknownOutcomeError} as every command. The call can be repeated safely.
  * @throws {TypeError} an option is not what it should be.
@@ -158,7 +158,7 @@ export const repairQueue = async (
 };
 
 /**
- * Jobs of one state in their order, without their data: at most 100 at a time.
+ * Reads jobs of one state in their order, without their data; at most 100 per call.
  *
  * @throws {RangeError} there is no such state, or `count` is over 100.
  * @throws {KitUnavailableError} no server answered in time.
@@ -179,7 +179,7 @@ export const listJobs = async (
   const keys = queueKeys(prefix, queue);
   const [key, kind] = listedIn[state];
   const page = await list.run(redis, { ...keys, listed: keys[key] }, { kind, start, count });
-  // The score of a priority is no instant.
+  // Scores of `prioritised` are not instants.
   const isDated = state !== "prioritised";
   return page.map(({ id, at, header, bytes, record }) =>
     jobFacts(id, isDated ? at : null, Buffer.from(`${header}\n`, "latin1"), bytes, record),
@@ -187,9 +187,9 @@ export const listJobs = async (
 };
 
 /**
- * Gives a ready or delayed job another priority; it then stands behind all others of that priority. Resolves with whether there
- * is such a job: false for one that is active, dead, done or unknown. The server searches for a ready job of priority 0 from the
- * front of the queue, in one step: about 0.1 s per million jobs before it.
+ * Gives a ready or delayed job another priority, behind all other jobs of that priority. Resolves with whether it did: false if the job
+ * is active, dead, done or unknown. The server searches for a ready job of priority 0 from the front of the queue, in one step: about
+ * 0.1 s per million jobs before it.
  *
  * @throws {KitUnavailableError | KitUnknownOutcomeError} as every command. Calling it again does no harm.
  * @throws {TypeError | RangeError} an argument is not what it should be.

@@ -14,20 +14,20 @@ export interface StoredFacts {
   readonly crashes: number;
   /** The error of the last attempt; undefined if no attempt failed and only its workers crashed. */
   readonly error: StoredError | undefined;
-  /** Epoch ms of the server's clock as its producer knew it. */
+  /** In epoch ms: the server's time as its producer knew it. */
   readonly addedAt: number;
 }
 
 /** A job that does not run again unless it is redriven. */
 export interface DeadLetter extends StoredFacts {
   readonly id: string;
-  /** As it was added; undefined if it cannot be read. */
+  /** The data as it was added; undefined if it cannot be read. */
   readonly data: unknown;
-  /** Epoch ms of the server's clock. */
+  /** In epoch ms of the server's clock. */
   readonly diedAt: number;
 }
 
-/** Present also if the job is damaged. */
+/** Reads them from what is stored of a job, also if the job is damaged. */
 export const factsOf = (blob: Buffer, record: string): StoredFacts => {
   const known = parseRecord(record);
   try {
@@ -56,7 +56,7 @@ const letterOf = ({ id, diedAt, blob, record }: StoredLetter): DeadLetter => ({
 /** Where a page ended. */
 type Position = Pick<DeadLetter, "id" | "diedAt">;
 
-/** Letters that died before `position`, the youngest first; of one instant the greatest id first, as in the sorted set. */
+/** Reads letters that died before `position`, the youngest first; those of one instant by descending id, as in the sorted set. */
 export const readLetters = async (
   commands: QueueCommands,
   position: Position | undefined,

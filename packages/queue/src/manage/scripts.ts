@@ -8,7 +8,7 @@ import readySource from "../scripts/ready.lua";
 import repairSource from "../scripts/repair.lua";
 import scanSource from "../scripts/scan.lua";
 
-/** Epoch ms, or none. */
+/** In epoch ms; null if there is none. */
 type Instant = number | null;
 
 const instant = (text: unknown): Instant => (String(text) === "" ? null : Math.round(Number(String(text))));
@@ -21,7 +21,7 @@ export interface Overview {
   readonly delayed: number;
   readonly active: number;
   readonly dead: number;
-  /** Stored, and in no list of work: a list or a lease was deleted by hand, or evicted. See `repairQueue()`. */
+  /** Jobs that are stored, but in no list of work: a list or a lease was deleted by hand, or evicted. See `repairQueue()`. */
   readonly lost: number;
   readonly now: number;
   readonly nextDue: Instant;
@@ -66,7 +66,7 @@ export const overview = defineScript({
 
 /** Where one job is. `at`: when it died, is due, or its lease ends. */
 export interface Found {
-  /** `lost`: it is stored, and in no list of work; so it does not run until the queue is repaired. */
+  /** `lost`: the job is stored, but in no list of work. It does not run until the queue is repaired. */
   readonly state: "none" | "dead" | "delayed" | "active" | "ready" | "lost";
   readonly at: Instant;
   readonly blob: Buffer;
@@ -92,7 +92,7 @@ export const find = defineScript({
 
 /** A page of entries. */
 export interface Scanned {
-  /** Where to go on; 0: complete. */
+  /** The cursor of the next page; 0: there is none. */
   readonly cursor: string;
   /** Each with the end of its lease. */
   readonly entries: readonly (readonly [entry: string, at: Instant])[];
@@ -116,7 +116,7 @@ export const scan = defineScript({
   },
 });
 
-/** Makes jobs ready that are in no list of work; replies with their ids. */
+/** Makes jobs ready that are in no list of work. Replies with their ids. */
 export const repair = defineScript({
   name: "queue.repair",
   source: [entriesSource, readySource, repairSource],
@@ -153,7 +153,7 @@ export const list = defineScript({
   },
 });
 
-/** Gives a ready or delayed job another priority; replies with whether there is such a job. */
+/** Gives a ready or delayed job another priority. Replies with whether there is such a job. */
 export const prioritise = defineScript({
   name: "queue.prioritise",
   source: [entriesSource, readySource, prioritiseSource],

@@ -19,12 +19,12 @@ export type { Popped } from "./script.js";
 
 export interface PopIfOptions {
   /**
-   * The call takes no longer; then it rejects.
+   * How long the call may take, in milliseconds. After that it rejects.
    *
    * @default 2000
    */
   readonly deadlineMs?: number | undefined;
-  /** Rejects the call with `signal.reason`; what was sent may still happen. */
+  /** Rejects the call with `signal.reason`. A command that was sent may still have its effect. */
   readonly signal?: AbortSignal | undefined;
 }
 
@@ -32,13 +32,14 @@ const popIfRules = { deadlineMs: integer(1, undefined, 2_000), signal } satisfie
 const ends = choice(["low", "high"]);
 
 /**
- * Removes the member of lowest score from any sorted set if that score is at most `bound`, or the member of highest score if that
- * is at least `bound`. Resolves with the member, or with null: then nothing was changed, nor written to the AOF or to replicas.
+ * Removes the member of lowest score from any sorted set if that score is at most `bound` (`"low"`), or the member of highest score if
+ * that score is at least `bound` (`"high"`). Resolves with the member. Resolves with null if nothing was removed; then nothing was written
+ * to the AOF or to replicas either.
  *
- * **At most once**: a member is gone if the reply is lost or the caller dies. For jobs use the queue, which removes a job only
- * when it is done.
+ * **At most once**: if the reply is lost or the caller dies, the member is gone. For jobs use the queue, which removes a job only when it
+ * is done.
  *
- * @param bound a score. By default the server's time in epoch ms: what is due.
+ * @param bound a score. By default the server's time in epoch ms.
  * @throws {KitUnknownOutcomeError} the reply was lost: a member may have been removed.
  * @throws {KitUnavailableError | KitKeyTypeError} nothing was removed.
  * @throws {TypeError | RangeError} an argument is not what it should be.
@@ -63,8 +64,8 @@ export const popIf = async (
 };
 
 /**
- * `popIf` as a library of Redis Functions, for callers in any language: `FCALL kit_pop_if 1 key low ""`. Redis 7 and later. It
- * removes only, so it also works on a server at its memory limit.
+ * `popIf` as a library of Redis Functions, for callers in any language: `FCALL kit_pop_if 1 key low ""`. Redis 7 and later. Since it only
+ * removes, it also works on a server at its memory limit.
  */
 export const popIfLibrary: string = `#!lua name=kit_pop_if
 local function pop(KEYS, ARGV)
@@ -81,9 +82,9 @@ const mastersOf = (client: object): readonly Node[] =>
   "nodes" in client ? (client as { nodes(role: "master"): Node[] }).nodes("master") : [client as Node];
 
 /**
- * Loads {@link popIfLibrary} on the server, or on every master of a Cluster, and replaces an earlier version. Redis keeps it with
- * the data: it survives a restart and is replicated, so it is there after a failover. A master that joins a Cluster later needs
- * it loaded again, unless `redis-cli --cluster add-node` copies it. Loading it again does no harm.
+ * Loads {@link popIfLibrary} on the server, or on every master of a Cluster, and replaces an earlier version. Redis stores and replicates
+ * it with the data, so it survives restarts and failovers. Load it again when a master joins the Cluster, unless
+ * `redis-cli --cluster add-node` copied it. Loading it again does no harm.
  *
  * @throws {KitUnavailableError} a server did not answer in time; some masters may have it.
  * @throws {KitError} a server refused: it is older than Redis 7, or the user may not.
@@ -93,7 +94,7 @@ export const loadPopIf = async (redis: RedisLike, options: PopIfOptions = {}): P
   const { deadlineMs, signal: ended } = resolve("options", options, popIfRules);
   const call = reading("FUNCTION LOAD", Deadline.in(deadlineMs), ended);
   await withContext(redis, async ({ client, executor }) => {
-    // Before that the client of a Cluster knows no master.
+    // Before that the client of a Cluster has no list of masters.
     await executor.ready(call);
     const load = async (node: Node): Promise<unknown> =>
       await node.call("FUNCTION", "LOAD", "REPLACE", popIfLibrary).catch((error: unknown) => {

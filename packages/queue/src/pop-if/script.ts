@@ -1,7 +1,7 @@
 import { defineScript } from "@kit/core";
 import source from "../scripts/popIf.lua";
 
-/** The member that was taken out. */
+/** The member that was removed. */
 export interface Popped {
   readonly member: string;
   readonly score: number;

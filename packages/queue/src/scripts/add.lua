@@ -1,5 +1,5 @@
 -- add.lua - stores jobs.
--- They become ready or delayed, once however often the call arrives.
+-- They become ready or delayed. A call that arrives again changes nothing.
 --
 -- KEYS[1]  jobs         hash     id to header and payload
 -- KEYS[2]  waiting      list     ids of ready jobs of priority 0
@@ -7,23 +7,23 @@
 -- KEYS[4]  delayed      zset     entry to the instant at which it is due, ms
 -- KEYS[5]  wake         zset     markers that wake workers
 -- KEYS[6]  producers    zset     producer to the sequence number of its last call
--- KEYS[n]  once         any      only if a job has the word `?`: `leases` and `dead`, then texts that keep answers: of this
---                                producer, and of the producer in the word `o` of each such job
+-- KEYS[n]  once         any      only if a job has the word `?`: `leases` and `dead`, then the stored answers of this producer,
+--                                and of the producer in the word `o` of each such job
 -- ARGV[1]  producer     string   9 characters; the ids of its jobs are these, a dot and a count in base 36
 -- ARGV[2]  sequence     integer  number of this call; calls of one producer come in order
--- ARGV[3]  isNew        integer  1: this producer has not called for an hour; empty producers are cleared out
--- ARGV[4]  plan         string   one line a job: its id, and for those that do not simply go to the end of `waiting` a tab
---                                and words: `l` to the front, `p-1` priority, `d500` ms to wait, `@1700000000000` due
---                                instant, `u` only if there is no job of this id, `oNAME:5` only if call 5 of producer
---                                NAME did not arrive, which then never will; `?` asks whether it was added
+-- ARGV[3]  isNew        integer  1: this producer has not called for an hour; the oldest producers are dropped
+-- ARGV[4]  plan         string   one line per job: its id, then a tab before each word: `l` to the front, `p-1` priority, `d500` ms
+--                                to wait, `@1700000000000` due instant, `u` only if there is no job of this id, `oNAME:5` only
+--                                if call 5 of producer NAME did not arrive, which then is refused for ever, `?` reply with
+--                                whether it was added. Without words the job goes to the end of `waiting`
 -- ARGV[n]  blobs        string   header and payload of each
 --
--- Reply     now                  server time, epoch ms; all are stored, now or by an earlier copy of the call
---           now, answers         the same as text, if a job has the word `?`; then a line for each of them in order, with its id, a
+-- Reply     now                  server time, epoch ms; all jobs are stored, now or by an earlier arrival of this call
+--           now, answers         the same as text, if a job has the word `?`; then a line for each such job in order, with its id, a
 --                                tab, and `added` or where the job of this id was: `ready`, `active`, `delayed`, `dead`;
---                                `unsure` ready or active, if more than 1,000 are active; `lost` in no list of work, where that
---                                can be told without a search of `waiting`; `gone` if an earlier call had it and its answer
---                                is no longer known
+--                                `unsure` ready or active, if more than 1,000 are active; `lost` in no list of work, if no search
+--                                of `waiting` is needed to find out; `gone` if an earlier call had the job and its answer is no
+--                                longer stored
 local jobs = KEYS[1]
 local waiting = KEYS[2]
 local prioritised = KEYS[3]
@@ -91,7 +91,7 @@ local first = redis.call('ZRANGE', delayed, 0, 0, 'WITHSCORES')
 local earliest = tonumber(first[2] or nil) or math.huge
 local isEarlier, ready, fields, added = false, {}, {}, {}
 
--- One look at the leases serves all jobs of the call.
+-- Read once for all jobs of the call.
 local active
 local function stateOf(id)
   if redis.call('ZSCORE', once[2], id) then return 'dead' end
@@ -114,8 +114,8 @@ for i, id in ipairs(ids) do
   local wantsAnswer = word['?']
   local isStored, answer, repeated, number = false, 'added', nil, nil
   if word.o then
-    -- A sequence number in `producers` means that the call arrived; a half above it, that it must not arrive any more. A repeat
-    -- is recorded per job.
+    -- A sequence number in `producers` means that the call arrived. A half above the number means that it is refused from now on.
+    -- Repeats are recorded per job.
     repeated = word.o .. ':' .. id
     local former
     former, number = string.match(word.o, '(%w+):(%d+)')

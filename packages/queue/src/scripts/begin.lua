@@ -1,12 +1,12 @@
 -- begin.lua - records that a job begins.
--- For a job that a further crash would make a dead letter. Only then is that crash charged: a job that merely waited in the
--- memory of a process that died is not to blame.
+-- For a job that a further crash would make a dead letter. That crash is charged only to a job that began, since a job that waited
+-- in the memory of a process did not cause its death.
 --
 -- KEYS[1]  leases    zset    take id and entry to the instant at which the lease ends, ms
 -- KEYS[2]  failures  hash    id to attempts, crashes, last error
--- ARGV[1]  member    string  its member of `leases`
+-- ARGV[1]  member    string  of `leases`
 --
--- Reply    1, or 0 if the lease is no longer held
+-- Reply    1; 0 if the lease is no longer held
 local leases = KEYS[1]
 local failures = KEYS[2]
 local member = ARGV[1]

@@ -1,5 +1,5 @@
 -- dead.lua - keeps dead letters.
--- Within bounds of count, age and bytes.
+-- Their count, age and bytes are bounded.
 --
 -- Defines sizeOf, makeDead, overdueDead
 
@@ -14,8 +14,8 @@ local function makeDead(jobs, failures, dead, meta, id, now)
   redis.call('HINCRBY', meta, 'died', 1)
 end
 
--- The dead letters beyond `bounds`, which are `maxCount maxAgeMs maxBytes`: at most 100 a call, oldest first. They are counted
--- as dropped; the caller removes them at its end.
+-- The dead letters beyond `bounds`, which are `maxCount maxAgeMs maxBytes`: at most 100, oldest first. They are counted as dropped; the
+-- calling script removes them at its end.
 local function overdueDead(jobs, failures, dead, meta, bounds, now)
   local maxCount, maxAgeMs, maxBytes = string.match(bounds, '(%d+) (%d+) (%d+)$')
   local count = redis.call('ZCARD', dead) - maxCount

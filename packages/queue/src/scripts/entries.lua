@@ -1,5 +1,5 @@
 -- entries.lua - entries of jobs.
--- An entry is how a job stands in lists of work: its id, or `!priority!id` where the priority is not 0.
+-- An entry is how a job stands in lists of work: its id, or `!priority!id` if the priority is not 0.
 --
 -- Defines idOf, entryOf, entryOfBlob, leasedEntry, takeIdOf, parseRecord
 local function idOf(entry)
@@ -26,7 +26,7 @@ local function takeIdOf(member)
   return string.sub(member, 1, 12)
 end
 
--- A record of `failures`: attempts, crashes, the last error as JSON, and the take id under which the job was last begun while it
+-- The parts of a record in `failures`: attempts, crashes, the last error as JSON, and the take id under which the job last began while it
 -- had one crash left. A record that cannot be read counts as none.
 local function parseRecord(record)
   local attempts, crashes, begun, last = string.match(record or '', '^(%d+)\t(%d+) ?(%w*)\t(.*)$')

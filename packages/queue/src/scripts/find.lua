@@ -1,4 +1,4 @@
--- find.lua - says where one job is, and what is known of it, without a search. Changes nothing.
+-- find.lua - reads where one job is, and what is stored of it, without a search. Changes nothing.
 --
 -- KEYS[1]  jobs         hash    id to header and payload
 -- KEYS[2]  prioritised  zset    ids of ready jobs of other priorities than 0
@@ -7,9 +7,8 @@
 -- KEYS[5]  dead         zset    id to the instant of its death
 -- ARGV[1]  id           string  of the job
 --
--- Reply     {state, at, blob, record, entry}: `none`, `dead`, `delayed`, `ready`, or `lost` where only a search of `leases` and
---           `waiting` can tell; the instant of its death, or at which it is due, as text in epoch ms, otherwise empty; what is
---           stored of it
+-- Reply     {state, at, blob, record, entry}: `none`, `dead`, `delayed`, `ready`, or `lost`: only a search of `leases` and `waiting`
+--           can find it; when it died or is due, as text in epoch ms, otherwise empty; header and payload, record in `failures`, entry
 local jobs = KEYS[1]
 local prioritised = KEYS[2]
 local delayed = KEYS[3]

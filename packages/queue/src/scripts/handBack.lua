@@ -1,14 +1,14 @@
 -- handBack.lua - returns jobs to the queue.
--- Jobs that were taken and not run to their end go back to the front, in their order.
+-- They go to the front of their priority, in their order.
 --
 -- KEYS[1]  leases       zset    take id and entry to the instant at which the lease ends, ms
 -- KEYS[2]  waiting      list    ids of ready jobs of priority 0
 -- KEYS[3]  prioritised  zset    ids of the other ready jobs
 -- KEYS[4]  wake         zset    markers that wake workers
--- ARGV[1]  members      string  members of `leases`, one a line
--- ARGV[2]  after        string  entries that were handed back before and belong in front of these, one a line, nearest first
+-- ARGV[1]  members      string  of `leases`, one per line
+-- ARGV[2]  after        string  entries that were handed back before and belong in front of these, one per line, nearest first
 --
--- Reply     n  how many were returned; the others were no longer held
+-- Reply     n  how many were returned; the leases of the others were no longer held
 local leases = KEYS[1]
 local waiting = KEYS[2]
 local prioritised = KEYS[3]
@@ -31,14 +31,14 @@ for member in string.gmatch(members, '[^\n]+') do
     entries[#held] = leasedEntry(member)
   end
 end
--- The jobs up to one near the front of its priority.
+-- The jobs from the front of a priority up to this one; false if it is not among the first 100.
 local function frontTo(id, priority)
   if priority == 0 then return redis.call('LPOS', waiting, id, 'MAXLEN', 100) and { id } end
   local score = redis.call('ZSCORE', prioritised, id) or '-inf'
   local front = redis.call('ZRANGEBYSCORE', prioritised, string.format('%.0f', priority * band), score, 'LIMIT', 0, 100)
   return front[#front] == id and front
 end
--- By priority: the nearest that is still there.
+-- For each priority the nearest of them that is still ready.
 local pivots = {}
 for entry in string.gmatch(after, '[^\n]+') do
   local id, priority = idOf(entry)
@@ -53,7 +53,7 @@ if next(pivots) then
     if not pivot then table.insert(others, 1, entries[i])
     elseif priority == 0 then redis.call('LINSERT', waiting, 'AFTER', pivot[#pivot], id)
     else
-      -- These move forward by one, and the job gets the position that this leaves.
+      -- The pivot and those in front of it move forward by one; the job gets the pivot's former position.
       local position = redis.call('ZSCORE', prioritised, pivot[#pivot])
       for _, moved in ipairs(pivot) do redis.call('ZADD', prioritised, 'INCR', -1, moved) end
       redis.call('ZADD', prioritised, position, id)

@@ -1,13 +1,13 @@
 -- heartbeat.lua - renews leases.
--- Each only if it is still held.
+-- A lease that is no longer held is not renewed.
 --
 -- KEYS[1]  leases   zset     take id and entry to the instant at which the lease ends, ms
 -- KEYS[2]  wake     zset     markers that wake workers
 -- KEYS[3]  meta     hash     counters
 -- ARGV[1]  leaseMs  integer  length of the leases from now on
--- ARGV[2]  members  string   members of `leases`, one a line, at most 500
+-- ARGV[2]  members  string   of `leases`, one per line, at most 500
 --
--- Reply     {now, lost}  server time, epoch ms; members that are no longer held, one a line
+-- Reply     {now, lost}  server time, epoch ms; members that are no longer held, one per line
 local leases = KEYS[1]
 local wake = KEYS[2]
 local meta = KEYS[3]
@@ -30,7 +30,7 @@ for member in string.gmatch(members, '[^\n]+') do
 end
 local lost = {}
 if redis.call('ZADD', leases, 'XX', 'CH', unpack(scores)) < #list then
-  -- ZADD does not count a lease that already ends at this millisecond as changed.
+  -- ZADD does not count a lease whose end was already this millisecond.
   for i, score in ipairs(redis.call('ZMSCORE', leases, unpack(list))) do
     if not score then lost[#lost + 1] = list[i] end
   end

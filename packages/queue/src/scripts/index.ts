@@ -18,11 +18,11 @@ import watchSource from "./watch.lua";
 /** The layout of the data that this version writes. */
 export const layout = 1;
 
-/** The most that one call of `add`, of `step` and of `redrive` carries. */
+/** The most jobs that one call of `add`, of `step` and of `redrive` carries. */
 export const maxAdded = 1_000;
 export const maxEnded = 500;
 export const maxRedriven = 100;
-/** The most outcomes that one call asks for. */
+/** The most outcomes that one call requests. */
 export const maxWanted = 100;
 
 const lines = (text: unknown): string[] => {
@@ -30,7 +30,7 @@ const lines = (text: unknown): string[] => {
   return all === "" ? [] : all.split("\n");
 };
 
-/** Refuses data of a newer layout; replies with the server's time in epoch ms. */
+/** Refuses data of a newer layout. Replies with the server's time in epoch ms. */
 export const open = defineScript({
   name: "queue.open",
   source: openSource,
@@ -42,9 +42,9 @@ export const open = defineScript({
 
 /** The reply of an add. */
 export interface AddReply {
-  /** The server's time, epoch ms. */
+  /** The server's time in epoch ms. */
   readonly now: number;
-  /** For each job that asks, in order: whether it was added, see `add.lua`. */
+  /** For each job of an `addOnce`, in order: whether it was added, see `add.lua`. */
   readonly answers: readonly string[];
 }
 
@@ -67,7 +67,7 @@ export interface Reclaimed {
   readonly member: string;
   readonly crashes: number;
   readonly isDead: boolean;
-  /** The job had been removed. */
+  /** The job was removed before. */
   readonly isGone: boolean;
 }
 
@@ -77,23 +77,23 @@ export interface StepReply {
   readonly blobs: readonly Buffer[];
   /** Their entries. */
   readonly entries: readonly string[];
-  /** Their records in `failures`, empty for those that have none; no list at all where nobody has one. */
+  /** Their records in `failures`, empty for jobs without one. No list at all if no job has one. */
   readonly records: readonly string[];
-  /** Members of ended jobs whose leases had been reclaimed. */
+  /** Members of ended jobs whose leases had been reclaimed: their ends are refused. */
   readonly refused: readonly string[];
   /** Leases that ended without their holder, and what became of their jobs. */
   readonly reclaimed: readonly Reclaimed[];
-  /** Server time in epoch microseconds; 0: an idle queue, and nobody wanted to know. */
+  /** The server's time in epoch microseconds; 0: the queue is idle, and the step did not request the time. */
   readonly nowMicros: number;
   /**
-   * Server ms at which the next delayed job is due and the next lease ends; Infinity if there is none, undefined if the step did
-   * not look.
+   * When the next delayed job is due and the next lease ends, in epoch ms of the server. Infinity: there is none; undefined: the step
+   * did not look.
    */
   readonly nextDue: number | undefined;
   readonly nextEnd: number | undefined;
-  /** How many jobs became ready: due ones and reclaimed ones. */
+  /** How many due jobs and reclaimed jobs became ready. */
   readonly promoted: number;
-  /** Jobs were left, since other workers were idle. */
+  /** The step left ready jobs to idle workers. */
   readonly isMore: boolean;
 }
 
@@ -142,7 +142,7 @@ const stepKeys = [
   "taken",
 ] as const;
 
-/** The worker's one call. Its take id makes it safe to lose a reply: `recover` returns the jobs that it carried. */
+/** The one call of a worker. Its take id makes it safe to lose a reply: `recover` returns the jobs that the reply carried. */
 export const step = defineScript({
   name: "queue.step",
   source: [entriesSource, readySource, deadSource, watchSource, takesSource, stepSource],
@@ -175,7 +175,7 @@ export const heartbeat = defineScript({
   },
 });
 
-/** Notes that a handler is about to run a job which has one crash left; replies with whether its lease is still held. */
+/** Records that a handler is about to run a job which has one crash left. Replies with whether the lease is still held. */
 export const begin = defineScript({
   name: "queue.begin",
   source: [entriesSource, beginSource],
@@ -185,7 +185,7 @@ export const begin = defineScript({
   reply: (raw): boolean => Number(raw) === 1,
 });
 
-/** Returns unstarted jobs to the front; replies with how many. */
+/** Returns jobs to the front of the queue. Replies with how many. */
 export const handBack = defineScript({
   name: "queue.handBack",
   source: [entriesSource, readySource, handBackSource],
@@ -195,7 +195,7 @@ export const handBack = defineScript({
   reply: Number,
 });
 
-/** Undoes a take whose reply was lost; replies with the number of jobs returned. */
+/** Undoes a take whose reply was lost. Replies with the number of jobs that went back. */
 export const recover = defineScript({
   name: "queue.recover",
   source: [entriesSource, readySource, takesSource, recoverSource],
@@ -213,7 +213,7 @@ export interface StoredLetter {
   readonly record: string;
 }
 
-/** Reads dead letters, see `letters.lua`; the blob is empty where the name is another one. */
+/** Reads dead letters, see `letters.lua`. The blob of a letter of another name is empty. */
 export const letters = defineScript({
   name: "queue.letters",
   source: lettersSource,
@@ -232,7 +232,7 @@ export const letters = defineScript({
   },
 });
 
-/** Moves dead letters back to the queue, or drops them; replies with how many, and with when the operation began. */
+/** Moves dead letters back to the queue, or drops them. Replies with how many, and when the operation began. */
 export const redrive = defineScript({
   name: "queue.redrive",
   source: [entriesSource, readySource, deadSource, redriveSource],
@@ -246,7 +246,7 @@ export const redrive = defineScript({
 });
 
 /**
- * Outcomes of jobs: `jJSON` or `bBYTES` that the handler returned, `xRECORD` of one that failed for good, or `waiting`, `gone`,
+ * Reads outcomes of jobs: `jJSON` or `bBYTES` of a job that is done, `xRECORD` of one that failed for good; or `waiting`, `gone`,
  * `later`, see `outcomes.lua`.
  */
 export const outcomes = defineScript({

@@ -4,11 +4,11 @@
 -- KEYS[1]  jobs      hash     id to header and payload
 -- KEYS[2]  failures  hash     id to attempts, crashes, last error
 -- KEYS[3]  dead      zset     id to the instant of its death
--- ARGV[1]  latest    string   epoch ms: only letters that died then or before; `+inf`: all
--- ARGV[2]  start     integer  how many of these to leave out
+-- ARGV[1]  latest    string   epoch ms: only letters that died at this instant or before; `+inf`: all
+-- ARGV[2]  start     integer  how many of these to skip
 -- ARGV[3]  name      string   only letters of jobs of this name, as their headers have it; empty: all
 --
--- Reply     {id, diedAt, blob, record, …}  four for each of at most 50; the blob is empty where the name is another one
+-- Reply     {id, diedAt, blob, record, …}  four for each of at most 50; the blob of a letter of another name is empty
 local jobs = KEYS[1]
 local failures = KEYS[2]
 local dead = KEYS[3]

@@ -2,9 +2,9 @@
 --
 -- KEYS[1]  jobs      hash     id to header and payload
 -- KEYS[2]  failures  hash     id to attempts, crashes, last error
--- KEYS[3]  listed    string   a list of ids, or a zset of ids, entries, or members of leases
+-- KEYS[3]  listed    string   the jobs of the state: a list of ids, or a zset of ids, entries, or members of `leases`
 -- ARGV[1]  kind      string   `list`, `ids`, `entries` or `leases`
--- ARGV[2]  start     integer  how many to leave out
+-- ARGV[2]  start     integer  how many to skip
 -- ARGV[3]  count     integer  how many to read, at most 100
 --
 -- Reply     {id, at, header, bytes, record, …}  five for each: score of a zset or empty, header line, size of the payload

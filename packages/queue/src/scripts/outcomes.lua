@@ -1,15 +1,15 @@
 -- outcomes.lua - reads outcomes.
--- Of jobs; it deletes those that have arrived.
+-- It deletes those that have arrived.
 --
 -- KEYS[1]  jobs      hash    id to header and payload
 -- KEYS[2]  failures  hash    id to attempts, crashes, last error
 -- KEYS[3]  dead      zset    id to the instant of its death
 -- KEYS[4]  replies   hash    id to what became of the job
--- ARGV[1]  received  string  ids of outcomes that have arrived, one a line, at most 100
--- ARGV[2]  wanted    string  ids, one a line, at most 100
+-- ARGV[1]  received  string  ids of jobs whose outcomes have arrived, one per line, at most 100
+-- ARGV[2]  wanted    string  ids of jobs, one per line, at most 100
 --
--- Reply     {outcome, …}  for each id: its reply as `step` stored it; `x` and its record if it is a dead letter; `waiting`; `gone`;
---           `later`: the replies before it have more than a MiB
+-- Reply     {outcome, …}  for each wanted id: the outcome that `step` stored; `x` and its record if it is a dead letter; `waiting`: it has
+--           not ended; `gone`; `later`: the outcomes before it have more than a MiB
 local jobs = KEYS[1]
 local failures = KEYS[2]
 local dead = KEYS[3]
@@ -34,6 +34,6 @@ for id in string.gmatch(wanted, '[^\n]+') do
 end
 local ids = {}
 for id in string.gmatch(received, '[^\n]+') do ids[#ids + 1] = id end
--- Comes last: it may empty the key, and while the slot moves to another node, a script fails at a key that is gone.
+-- This comes last: it may empty the key, and while the slot moves to another node, a script fails at a key that is gone.
 if #ids > 0 then redis.call('HDEL', replies, unpack(ids)) end
 return outcomes

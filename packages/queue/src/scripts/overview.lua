@@ -9,8 +9,8 @@
 -- KEYS[7]  meta         hash  counters
 --
 -- Reply     {jobs, waiting, prioritised, delayed, leases, dead, now, nextDue, firstEnd, oldestDead, counters, ranks}: instants
---           as text in epoch ms, empty for none; counters are completed, died, crashed, deadDropped, deadBytes as text; ranks
---           are the first 100 priorities other than 0 that ready jobs have, each with how many have it
+--           are text in epoch ms, empty if there is none; counters are completed, died, crashed, deadDropped, deadBytes as text; ranks
+--           are the first 100 priorities other than 0 of ready jobs, each with its number of jobs
 local jobs = KEYS[1]
 local waiting = KEYS[2]
 local prioritised = KEYS[3]

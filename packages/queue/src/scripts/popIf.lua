@@ -1,10 +1,10 @@
--- popIf.lua - takes the member at one end of a sorted set out, if its score is within a bound; otherwise changes nothing.
+-- popIf.lua - removes the member at one end of a sorted set if its score is within a bound; otherwise changes nothing.
 --
 -- KEYS[1]  members  zset    of the caller
 -- ARGV[1]  from     string  `low`: if the lowest score is at most the bound; `high`: if the highest is at least the bound
 -- ARGV[2]  bound    string  a score; empty: the server's time in epoch ms
 --
--- Reply     {member, score}  the score as text; nil: nothing was due
+-- Reply     {member, score}  the score as text; nil: nothing was removed
 local members = KEYS[1]
 local from = ARGV[1]
 local bound = ARGV[2]

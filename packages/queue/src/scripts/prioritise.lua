@@ -1,4 +1,4 @@
--- prioritise.lua - gives a job that is ready or delayed another priority, behind all others of that one.
+-- prioritise.lua - gives a job that is ready or delayed another priority, behind all other jobs of that priority.
 --
 -- KEYS[1]  jobs         hash     id to header and payload
 -- KEYS[2]  waiting      list     ids of ready jobs of priority 0
@@ -8,7 +8,7 @@
 -- ARGV[1]  id           string   of the job
 -- ARGV[2]  priority     integer  its priority from now on
 --
--- Reply     1 if it is ready or delayed and has this priority now, 0 if it is active, dead, or not known
+-- Reply     1 if it is ready or delayed and has this priority now, 0 if it is active, dead, or unknown
 local jobs = KEYS[1]
 local waiting = KEYS[2]
 local prioritised = KEYS[3]
@@ -42,7 +42,7 @@ if due then
 end
 makeReady(waiting, prioritised, { entry }, false)
 wakeWorker(wake)
--- From where it was; in the same list the first one of the two is the former.
+-- Removes its former entry. If both are in `waiting`, the former one is the first.
 if not isRanked then redis.call('LREM', waiting, 1, id)
 elseif priority == 0 then redis.call('ZREM', prioritised, id) end
 return 1

@@ -1,14 +1,14 @@
 -- recover.lua - undoes a lost take.
--- Its jobs are returned in their order; a copy of the call that arrives later takes nothing.
+-- Its jobs go back in their order. If the call arrives later, it takes nothing.
 --
 -- KEYS[1]  leases       zset    take id and entry to the instant at which the lease ends, ms
 -- KEYS[2]  waiting      list    ids of ready jobs of priority 0
 -- KEYS[3]  prioritised  zset    ids of the other ready jobs
 -- KEYS[4]  wake         zset    markers that wake workers
--- KEYS[5]  taken        string  the last take in this slot of its worker: its take id, then its entries, one a line
+-- KEYS[5]  taken        string  the last take in this slot of its worker: its take id, then its entries, one per line
 -- ARGV[1]  takeId       string  of the lost call
 --
--- Reply     n  how many were returned
+-- Reply     n  how many jobs were returned
 local leases = KEYS[1]
 local waiting = KEYS[2]
 local prioritised = KEYS[3]

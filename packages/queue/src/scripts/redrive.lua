@@ -1,5 +1,5 @@
 -- redrive.lua - moves dead letters.
--- To the end of the queue, or among the delayed jobs, as if they were new; or drops them.
+-- They go to the end of the queue, or to the delayed jobs, as if they were new; or they are dropped.
 --
 -- KEYS[1]  jobs         hash    id to header and payload
 -- KEYS[2]  waiting      list    ids of ready jobs of priority 0
@@ -10,11 +10,11 @@
 -- KEYS[7]  dead         zset    id to the instant of its death
 -- KEYS[8]  meta         hash    counters
 -- ARGV[1]  verb         string  `redrive` or `drop`
--- ARGV[2]  ids          string  one a line, at most 100; empty: those of the 100 oldest that died before this operation
+-- ARGV[2]  ids          string  one per line, at most 100; empty: of the 100 oldest letters that died before this operation
 -- ARGV[3]  begun        string  server time at which the operation began, epoch ms; empty: now
--- ARGV[4]  spreadMs     integer  each waits for a random part of this time; 0: none waits
+-- ARGV[4]  spreadMs     integer  each job waits for a random part of this time; 0: no job waits
 --
--- Reply     {n, begun}  how many were dead letters and are none any more; when the operation began
+-- Reply     {n, begun}  how many dead letters were moved or dropped; when the operation began
 local jobs = KEYS[1]
 local waiting = KEYS[2]
 local prioritised = KEYS[3]

@@ -9,9 +9,9 @@
 -- KEYS[6]  wake         zset    markers that wake workers
 -- KEYS[7]  dead         zset    id to the instant of its death
 -- ARGV[1]  verb         string  `repair`, or `show` to change nothing
--- ARGV[2]  ids          string  one a line, at most 100
+-- ARGV[2]  ids          string  one per line, at most 100
 --
--- Reply     ids  those that were in no list, one a line
+-- Reply     ids  of the jobs that were in no list, one per line
 local jobs = KEYS[1]
 local waiting = KEYS[2]
 local prioritised = KEYS[3]
@@ -39,7 +39,7 @@ for id in string.gmatch(ids, '[^\n]+') do
     end
   end
 end
--- One pass over each, whatever the number of ids.
+-- One pass over each key, whatever the number of ids.
 for start = 0, redis.call('ZCARD', leases) - 1, 1000 do
   for _, member in ipairs(redis.call('ZRANGE', leases, start, start + 999)) do
     missing[leasedEntry(member)] = nil

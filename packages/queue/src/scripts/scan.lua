@@ -6,11 +6,10 @@
 -- KEYS[4]  delayed      zset    entry to the instant at which it is due, ms
 -- KEYS[5]  leases       zset    take id and entry to the instant at which the lease ends, ms
 -- KEYS[6]  dead         zset    id to the instant of its death
--- ARGV[1]  from         string  `jobs` (those that are in none of the other keys but perhaps `leases` or `waiting`), `leases`, or
---                               `waiting`
--- ARGV[2]  cursor       string  0 at first, then what the last call replied
+-- ARGV[1]  from         string  `leases`; `waiting`; or `jobs`: all jobs that are neither dead, delayed nor prioritised
+-- ARGV[2]  cursor       string  0 for the first page, then that of the last reply
 --
--- Reply     {cursor, entry, at, …}  where to go on, 0: complete; each entry with the end of its lease as text, or empty
+-- Reply     {cursor, entry, at, …}  cursor of the next page, 0: there is none; each entry with the end of its lease as text, or empty
 local jobs = KEYS[1]
 local waiting = KEYS[2]
 local prioritised = KEYS[3]
@@ -28,7 +27,7 @@ local function show(entry, at)
   reply[#reply + 1] = at
 end
 if from == 'waiting' then
-  -- From the end, since jobs leave at the front: so none that stays is passed over.
+  -- From the end, since jobs leave at the front: a job that stays is not skipped.
   local ids = redis.call('LRANGE', waiting, -cursor - 4000, -cursor - 1)
   for _, id in ipairs(ids) do show(id, '') end
   cursor = #ids < 4000 and '0' or string.format('%d', cursor + 4000)

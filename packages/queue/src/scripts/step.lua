@@ -1,5 +1,5 @@
--- step.lua - the worker's one call.
--- It ends jobs, promotes due ones, reclaims ended leases, and takes the next.
+-- step.lua - ends and takes jobs.
+-- The one call of a worker: it also promotes due jobs and reclaims ended leases.
 --
 -- KEYS[1]   jobs         hash     id to header and payload
 -- KEYS[2]   waiting      list     ids of ready jobs of priority 0
@@ -11,26 +11,26 @@
 -- KEYS[8]   dead         zset     id to the instant of its death
 -- KEYS[9]   revoked      zset     leases that ended without their holder
 -- KEYS[10]  meta         hash     counters
--- KEYS[11]  taken        string   the last take in this slot of its worker: its take id, then its entries, one a line
+-- KEYS[11]  taken        string   the last take in this slot of its worker: its take id, then its entries, one per line
 -- KEYS[n]   replies      hash     for each caller: id to what became of the job
 -- ARGV[1]   takeId       string   12 characters, of this call alone
 -- ARGV[2]   count        integer  how many jobs to take at most, up to 500
--- ARGV[3]   sure         integer  how many of them though others are idle
+-- ARGV[3]   sure         integer  how many of them to take even if other workers are idle
 -- ARGV[4]   leaseMs      integer  length of their leases
--- ARGV[5]   flags        string   `w` it stands behind a wait; `l` look for due jobs and ended leases; `t` reply with the time
---                                 even if idle; `s` jobs that are taken begin a time of work: tell the idle workers
+-- ARGV[5]   flags        string   `w` the call stands behind a wait; `l` look for due jobs and ended leases; `t` reply with the time
+--                                 even if idle; `s` the worker had no job: if it takes one, wake the idle workers to watch its lease
 -- ARGV[6]   bounds       string   `maxCrashes maxCount maxAgeMs maxBytes`: crashes that make a job a dead letter, and how
 --                                 many letters are kept
--- ARGV[7]   maintenance  string   how many jobs were completed since this worker last said so; empty: nothing to say
--- ARGV[8]   done         string   members of `leases` whose jobs are done, one a line; made ids only, which never come again
+-- ARGV[7]   maintenance  string   completed jobs to count, then drop old dead letters; empty: neither is due
+-- ARGV[8]   done         string   members of `leases` whose jobs are done, one per line; made ids only, which are never reused
 -- ARGV[n]   others       string   `member verdict record answer` of each other job that ended: its member; `d` for done, `x` for dead, or
---                                 ms until the next attempt; its new record for `failures`, empty where it is done; the reply for its
---                                 caller, empty where nobody waits: which of `replies`, its channel, its name, the outcome
+--                                 ms until the next attempt; its new record for `failures`, empty if it is done; the reply for its
+--                                 caller, empty if no call waits: which of `replies`, its channel, its name, the outcome
 --
--- Reply     {blob, …, entries, records, refused, reclaimed, state}: what was taken, in order (of a repeat: what is still leased);
---           their entries, one a line; their records in `failures`, one a line, empty if none has one; members whose leases had
---           been reclaimed, one a line; members that were taken back, one a line, each with a blank and its crashes, an `x`
---           behind them if it is dead, or `gone` where there is no such job any more; `now nextDue nextEnd promoted isMore` in
+-- Reply     {blob, …, entries, records, refused, reclaimed, state}: the jobs that were taken, in order (of a repeat: those still leased);
+--           their entries, one per line; their records in `failures`, one per line, empty if no job has one; members whose ends are
+--           refused, since their leases had been reclaimed, one per line; members that this call reclaimed, one per line, each with a
+--           blank and its crashes, then `x` if it is dead, or `gone` if there is no such job; `now nextDue nextEnd promoted isMore` in
 --           epoch microseconds (0: idle) and ms, -1 for none, -2 for not looked
 local jobs = KEYS[1]
 local waiting = KEYS[2]
@@ -65,14 +65,14 @@ local function readClock()
   micros = string.format('%.0f', time[1] * 1000000 + time[2])
 end
 
--- The former record, put back, if it is of this take or a later one.
+-- Restores and returns the former record, if it is of this take or a later one.
 local function repeated(last)
   if type(last) ~= 'string' or takeNumber(last) < takeNumber(takeId) then return nil end
   redis.pcall('SET', taken, last, 'PX', 600000)
   return last
 end
 
--- Most waits end on an idle queue, also where the server refuses writes.
+-- Most waits end on an idle queue. This also works on a server that refuses writes.
 local isMaintained = maintenance ~= '' and (maintenance ~= '0' or redis.call('EXISTS', dead) == 1)
 if isWoken and not isMaintained and redis.call('EXISTS', waiting, prioritised, delayed, leases) == 0 then
   repeated(redis.pcall('SET', taken, takeId .. '\n', 'PX', 600000, 'GET'))
@@ -83,7 +83,7 @@ end
 readClock()
 -- Removes nothing. At maxmemory Redis allows writes in a script after one that can only free memory.
 redis.call('ZREM', leases, '')
--- Whether a rare key exists, and, three times, `wake`: an idle worker would have popped its marker.
+-- Counts the rare keys, and three times `wake`, which exists only while no worker is idle: an idle worker pops its markers.
 local found = redis.call('EXISTS', prioritised, failures, wake, wake, wake)
 local isRare = found % 3 > 0
 local isLimited = found < 3 and sure < count
@@ -107,21 +107,21 @@ if isFull then
 end
 
 local refused, reclaimed, ready = {}, {}, {}
--- Ten minutes: longer than the pause of any worker that comes back.
+-- Kept for ten minutes: longer than any worker is paused before it reports the end of its job.
 local function revoke(member)
   redis.call('ZADD', revoked, string.format('%.0f', now), member)
   redis.call('ZREMRANGEBYSCORE', revoked, '-inf', string.format('(%.0f', now - 600000))
   redis.call('PEXPIRE', revoked, 600000)
 end
 
--- Removals come last, and each key that they may empty is not touched again: while its slot moves to another node, a script
--- fails at a key that is gone.
+-- Removals come last, and a key that they may empty is not touched after that: while its slot moves to another node, a script fails at
+-- a key that is gone.
 local endedMembers, goneIds, isEnding = {}, {}, {}
 if looks or #others > 0 then
   for member in string.gmatch(done, '[^\n]+') do isEnding[member] = true end
 end
 
--- Stores an outcome for its caller; the ids are published together at the end.
+-- Stores an outcome for its caller. The ids are published together at the end.
 local notified = {}
 local function notify(id, answer)
   local number, channel, caller, outcome = string.match(answer, '^(%d+) (%S+) (%w+) (.*)$')
@@ -181,7 +181,7 @@ if looks then
     revoke(member)
     if redis.call('HEXISTS', jobs, id) == 0 then return ' gone' end
     local attempts, crashes, last, begun = parseRecord(redis.call('HGET', failures, id))
-    -- The last crash is charged only to a job that was begun.
+    -- The last crash is charged only to a job that began.
     if crashes == 0 or crashes + 1 < maxCrashes or begun == takeIdOf(member) then crashes = crashes + 1 end
     redis.call('HSET', failures, id, string.format('%s\t%d\t%s', attempts, crashes, last))
     redis.call('HINCRBY', meta, 'crashed', 1)
@@ -194,7 +194,7 @@ if looks then
     return ' ' .. crashes
   end
   for _, member in ipairs(ended) do
-    -- This call ends the others.
+    -- This call ends the others itself.
     if not isEnding[member] then reclaimed[#reclaimed + 1] = member .. reclaim(member) end
   end
   makeReady(waiting, prioritised, returned, true)
@@ -255,13 +255,13 @@ if recorded then
 else
   if maintenance ~= '' then
     redis.call('HINCRBY', meta, 'completed', maintenance)
-    -- Somebody has deleted all data under this worker.
+    -- The data of the queue was deleted since the worker opened it.
     if redis.call('HEXISTS', meta, 'layout') == 0 then redis.call('HSET', meta, 'layout', '1') end
   end
   if #entries > 0 then
     local ends = string.format('%.0f', now + leaseMs)
     local members = {}
-    -- From the last to the first: a short sorted set is searched from its beginning.
+    -- From the last to the first, since Redis searches a short sorted set from its beginning.
     local n = 2 * #entries
     for i = 1, #entries do
       members[n] = takeId .. entries[i]
@@ -303,7 +303,7 @@ local leased, held = looks and redis.call('ZCARD', leases), 0
 if done ~= '' then
   local members, start = {}, 1
   while start < #done do
-    -- A take id and a made id are 26 characters. Matching lines is slower; only entries with a priority need it.
+    -- A take id and a made id have 26 characters. Only entries with a priority need a match of the line, which is slower.
     local member = string.sub(done, start, start + 25)
     if string.byte(member, 13) == 33 then member = string.match(done, '[^\n]+', start) end
     start = start + #member + 1
@@ -311,9 +311,9 @@ if done ~= '' then
   end
   held = redis.call('ZREM', leases, unpack(members))
   for _, member in ipairs(members) do
-    -- If some leases were no longer held: those that were reclaimed are refused. The others ended with an earlier copy of this
-    -- call or were lost in a failover; in both cases their jobs are done. The lease of a dead letter was reclaimed, but so long
-    -- ago that `revoked` has forgotten it.
+    -- Some leases may no longer be held. Ends of reclaimed ones are refused. The others ended with an earlier arrival of this call, or
+    -- were lost in a failover: in both cases their jobs are done. The lease of a dead letter was reclaimed so long ago that `revoked`
+    -- no longer has it.
     local id = string.sub(member, -14)
     if held < #members and (redis.call('ZSCORE', revoked, member) or redis.call('ZSCORE', dead, id)) then
       refused[#refused + 1] = member
@@ -335,7 +335,7 @@ if plain > 0 then redis.call('LTRIM', waiting, plain, -1) end
 if #ranked > 0 then redis.call('ZREM', prioritised, unpack(ranked)) end
 if #due > 0 then redis.call('ZREM', delayed, unpack(due)) end
 if #overdue > 0 then redis.call('ZREM', dead, unpack(overdue)) end
--- Publishing is only a hint, so a user without the permission does no harm.
+-- Publishing is only a hint, so an error is ignored: the user may lack the permission.
 for _, ids in pairs(notified) do redis.pcall('PUBLISH', ids.channel, ids.caller .. '\t' .. table.concat(ids, '\n')) end
 
 local n = #reply

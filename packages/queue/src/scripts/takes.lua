@@ -1,4 +1,4 @@
--- takes.lua - records of takes.
+-- takes.lua - reads records of takes.
 -- A record is a take id, and a line for each entry that was taken.
 --
 -- Needs takeIdOf
@@ -8,7 +8,7 @@ local function takeNumber(record)
   return tonumber(string.sub(record, 8, 12), 36)
 end
 
--- The entries that are still leased, and their members of `leases`.
+-- The entries of a record that are still leased, and their members of `leases`.
 local function heldOf(leases, record)
   local all, entries, members = {}, {}, {}
   for entry in string.gmatch(string.sub(record, 14), '[^\n]+') do all[#all + 1] = takeIdOf(record) .. entry end

@@ -29,12 +29,12 @@ export interface AddedJob {
 
 const deadlineMs = 5_000;
 
-/** All jobs that a queue has now: ready, delayed, active and dead ones, in no particular order. For small queues, in tests. */
+/** Reads all jobs of a queue: ready, delayed, active and dead ones, in no particular order. For small queues, in tests. */
 export const addedJobs = async (redis: RedisLike, { queue, prefix = "kit" }: QueueAddress): Promise<AddedJob[]> => {
   const { jobs } = queueKeys(prefix, queue);
   const call = { ...reading("Reading the jobs of a queue", Deadline.in(deadlineMs)), bytes: true };
   const raw = await withContext(redis, ({ executor }) => executor.run("HGETALL", [jobs], call));
-  // ioredis makes an object of it.
+  // ioredis turns the reply into an object.
   return Object.entries(raw as Readonly<Record<string, Buffer>>).map(([id, blob]) => {
     const stored = parseBlob(blob);
     const { name, priority, maxAttempts } = stored.header;
@@ -43,10 +43,10 @@ export const addedJobs = async (redis: RedisLike, { queue, prefix = "kit" }: Que
 };
 
 /**
- * Resolves with the job of this name and data that a queue has.
+ * Resolves with the one job of a queue that has this name and data.
  *
- * @param data compared as JSON leaves it; without it any data will do.
- * @throws {Error} there is none, or there are several.
+ * @param data compared as JSON leaves it. Without it any data matches.
+ * @throws {Error} there is no such job, or there are several.
  *
  * @example
  * await expectAdded(redis, { queue: "mail" }, "email", { to: "ann@example.org" });
@@ -74,8 +74,8 @@ const plain = (data: unknown): unknown => {
 };
 
 /**
- * A clock that only `advance()` moves. {@link drain} measures the time limits of handlers by it; delays and leases go by the
- * server's clock.
+ * A clock that only `advance()` moves. {@link drain} measures the time limits of handlers by it. Delays and leases use the server's
+ * clock.
  *
  * @example
  * const clock = new ManualClock();
@@ -88,15 +88,15 @@ export class ManualClock {
   #nowMs = 0;
   readonly #timers = new Set<{ readonly at: number; readonly run: () => void }>();
 
-  /** How far it has gone, in milliseconds. */
+  /** How much time has passed, in milliseconds. */
   get nowMs(): number {
     return this.#nowMs;
   }
 
   /**
-   * Lets this many milliseconds pass: time limits that end in them end now, in order.
+   * Lets this many milliseconds pass. Time limits that end in this time end now, in order.
    *
-   * @throws {TypeError | RangeError} it is not an integer from 0.
+   * @throws {TypeError | RangeError} `ms` is not an integer from 0.
    */
   advance(ms: number): void {
     const until = this.#nowMs + integerOption("ms", ms, 0);
@@ -132,11 +132,11 @@ const drainRules = {
 };
 
 /**
- * Runs all ready jobs of a queue one after the other, including jobs that these add; resolves once none is left. Delayed jobs,
- * and failed jobs that wait for their next attempt, stay.
+ * Runs all ready jobs of a queue one after the other, including jobs that these add. Resolves once none is left. Delayed jobs, and failed
+ * jobs that wait for their next attempt, stay.
  *
- * @param options `clock`: handlers' time limits go by this one instead of real time.
- * @throws {Error} it took longer than `timeoutMs` (10,000), in real time. Its `cause` is the last error of the server, if any.
+ * @param options `clock`: measures the time limits of handlers instead of real time.
+ * @throws {Error} it took longer than `timeoutMs` (10,000), in real time. Its `cause` is the last error of the worker, if any.
  *
  * @example
  * await drain(queue, { email: ({ data }) => void sent.push(data.to) });

@@ -1,6 +1,6 @@
 import { type Deadline, settled } from "@kit/core/toolkit";
 
-/** A condition that becomes true later: code that may change it calls `look()`. */
+/** A condition that becomes true later. Code that may change it calls `look()`. */
 export class Condition {
   readonly #isSo: () => boolean;
   readonly #waiting = new Set<() => void>();

@@ -1,22 +1,22 @@
 import type { KitError } from "@kit/core";
 import type { AnyJob, AnyJobs } from "./handlers.js";
 
-/** Events of a worker. Each is emitted once the server has recorded it. */
+/** Events of a worker. Those about the end of a job are emitted once the server has recorded it. */
 export interface WorkerEvents<Jobs = AnyJobs> {
   readonly completed: readonly [event: { readonly job: AnyJob<Jobs> }];
-  /** An attempt failed; it is tried again after `retryInMs`, or given up. */
+  /** An attempt failed. The job is tried again after `retryInMs`; undefined: it is dead. */
   readonly failed: readonly [
     event: { readonly job: AnyJob<Jobs>; readonly error: unknown; readonly retryInMs: number | undefined },
   ];
-  /** The job is a dead letter now. */
+  /** The job became a dead letter. */
   readonly dead: readonly [event: { readonly job: AnyJob<Jobs>; readonly error: unknown }];
-  /** A job was taken back from a worker that died or fell silent: it is ready again, or dead. */
+  /** The server took a job back, since its worker died or did not renew the lease. The job is ready again, or dead. */
   readonly crashed: readonly [event: { readonly id: string; readonly crashes: number; readonly isDead: boolean }];
-  /** The lease of a job ended while its handler ran: another worker may run it, too. */
+  /** The lease of a job ended while its handler ran. Another worker may run the job, too. */
   readonly lost: readonly [event: { readonly job: AnyJob<Jobs> }];
   /**
-   * A background operation failed. The worker tries on until it is closed, whatever the server says: an outage, or a refusal such as a
-   * missing right, emits one error when it begins, and one with the code `KIT_RECOVERED` when it is over.
+   * A background operation failed. The worker retries until it is closed, whatever the error. An outage, or a refusal such as a missing
+   * permission, emits one error when it begins, and one with the code `KIT_RECOVERED` when it is over.
    */
   readonly error: readonly [error: KitError];
 }

@@ -17,26 +17,26 @@ import { type Marker, Waiter } from "./waiter.js";
 /** How many jobs a worker wants. */
 export interface Demand {
   readonly count: number;
-  /** How many of them have a free handler. The others are taken ahead: only while no worker is idle. */
+  /** How many of them have a free handler. The others are taken ahead, only while no worker is idle. */
   readonly sure: number;
 }
 
 /** The part of the worker that the fetcher uses. */
 export interface FetcherHost {
-  /** How many jobs to take, when calls under way may bring `pending` more and this call frees `ending` slots. */
+  /** How many jobs to take. Calls under way may bring `pending` more; this call ends `ending` jobs. */
   demand(pending: number, ending: number): Demand;
   deliver(jobs: readonly TakenJob[]): void;
-  /** The server has ended the job, or has refused because it took the lease back. */
+  /** The server has ended the job. Not accepted: it refused, since it had taken the lease back. */
   ended(ending: Ending, isAccepted: boolean): void;
   lost(job: TakenJob): void;
-  /** There is nothing to take, or no server: the fetcher waits. */
+  /** The queue is empty or the server cannot be reached: the fetcher waits. */
   emptied(): void;
   reclaimed(leases: readonly Reclaimed[]): void;
 }
 
-/** The second call travels while the server works on the first one; a third gained nothing when measured. */
+/** A second call travels while the server runs the first. A third one gained nothing when measured. */
 const maxInFlight = 2;
-/** Replies with more than 250 jobs hold up everything else. */
+/** Replies with more than 250 jobs delay everything else on the connection. */
 const maxTaken = 250;
 const maxTakenBytes = 4 * 1_024 * 1_024;
 export const nothing: Demand = { count: 0, sure: 0 };
@@ -108,7 +108,7 @@ export class Fetcher {
     return this.#isWaiting;
   }
 
-  /** The server cannot be reached, or refuses. */
+  /** The last call failed: the server cannot be reached, or refuses. */
   get isFailing(): boolean {
     return this.#failures > 0;
   }
@@ -128,7 +128,7 @@ export class Fetcher {
     return this.#returns.handBack(jobs);
   }
 
-  /** Deferred a little, so that jobs that end in the same turn travel together. */
+  /** Pumps at the end of this turn of the event loop, so that jobs that end in it travel together. */
   schedule(): void {
     this.#immediate ??= setImmediate(() => {
       this.#immediate = undefined;
@@ -149,7 +149,7 @@ export class Fetcher {
       void this.#call(wanted);
     }
     if (this.#isTaking && this.#isDrained && !this.#isWaiting && this.#pending === 0 && this.#takes.hasFree) {
-      // A worker that waits counts as idle, so it waits only for a free handler.
+      // A worker that waits counts as idle, so it waits only when a handler is free.
       const wanted = this.#wanted(0);
       if (wanted.sure > 0) void this.#wait(wanted);
     }
@@ -194,7 +194,7 @@ export class Fetcher {
   #request({ count, sure }: Demand, isWoken: boolean): StepRequest {
     const startsWork = count > 0 && this.leases.jobs.length === 0;
     const flags = this.#maintenance.flags(isWoken, startsWork, this.#isClockKnown);
-    // Where no take can be recorded, no repeat of the call would be known. The step behind a wait may run much later, or never.
+    // If the take cannot be recorded, the server would not recognise a repeat. The step behind a wait may run much later, or never.
     const mayCount = this.#takes.hasFree && !(isWoken && this.#maintenance.hasUncounted);
     const maintenance = mayCount ? this.#maintenance.takeCount(!this.#isTaking) : "";
     const { leaseMs } = this.#settings;
@@ -266,7 +266,7 @@ export class Fetcher {
     this.#pending -= count;
     if (woken) this.#receive(woken.reply, request, woken.sentAt, woken.marker);
     else {
-      // The next call takes what was missed meanwhile: the wait may have popped the marker of a job.
+      // The wait may have popped the marker of a job: the next call takes that job.
       this.#maintenance.requestLook();
       this.#isDrained = false;
     }
@@ -281,8 +281,8 @@ export class Fetcher {
 
   #receive(reply: StepReply, request: StepRequest, sentAt: number, marker: Marker | undefined): void {
     const takenAt = Math.floor(reply.nowMicros / 1_000);
-    // The step behind a wait ran at an unknown instant since it was sent. After a reconnect, with the server's clock not known,
-    // its time says little.
+    // The step behind a wait ran at an unknown instant since it was sent. If a reconnect discarded the bounds of the server's clock, its
+    // time gives none.
     const isTimed = !request.flags.includes("w") || this.#isClockKnown;
     if (reply.nowMicros > 0) {
       if (isTimed) {
@@ -301,7 +301,7 @@ export class Fetcher {
     if (request.flags.includes("s")) this.#maintenance.announced();
     const { takeId, leaseMs } = request;
     const take = { takeId, takenAt, leaseUntil: this.leases.endOf(takenAt, sentAt), receivedAt: performance.now() };
-    // These leases may be as old as the wait: the jobs are handed back and taken again.
+    // These leases may be as old as the wait. The jobs are handed back and taken again.
     if (!isTimed && take.leaseUntil - take.receivedAt < leaseMs / 2) return this.#takes.lose(takeId);
     const { blobs, entries, records } = reply;
     const jobs = blobs.map(

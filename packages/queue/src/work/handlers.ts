@@ -27,8 +27,8 @@ export type JobResult<Jobs, Name extends keyof Jobs> = Jobs[Name] extends (...da
   : never;
 
 /**
- * A value as JSON leaves it: a Date, and whatever else has `toJSON`, as that gives it; functions and symbols in objects vanish; a
- * bigint cannot be sent.
+ * A value as JSON leaves it. A value with `toJSON`, such as a Date, becomes the result of that. Functions and symbols in objects are
+ * dropped. A bigint cannot be sent.
  */
 export type Jsonified<Value> = unknown extends Value
   ? Value
@@ -48,15 +48,15 @@ export type Jsonified<Value> = unknown extends Value
               ]: Jsonified<Value[Name]>;
             };
 
-/** Data or a result behind the server: bytes as a Buffer, all else as JSON leaves it. */
+/** Data or a result that came from the server: bytes as a Buffer, all else as JSON leaves it. */
 type Sent<Value> = Value extends Uint8Array ? Buffer : Jsonified<Value>;
 
 /** The result of a job for its caller: bytes as a Buffer, all else as JSON leaves it. */
 export type CalledResult<Jobs, Name extends keyof Jobs> = Sent<JobResult<Jobs, Name>>;
 
 /**
- * The jobs of a queue as handlers get them: bytes as a Buffer, all other data as JSON leaves it. A queue with schemas gives its handlers
- * the data as it was declared, since a schema may make a Date of a text.
+ * The jobs of a queue as handlers get them: bytes as a Buffer, all other data as JSON leaves it. Handlers of a queue with schemas get
+ * the data as it was declared, since a schema may turn a text into a Date.
  */
 export type Received<Jobs> = {
   readonly [Name in keyof Jobs]: Jobs[Name] extends (...data: never) => infer Result
@@ -71,8 +71,8 @@ export type AnyJob<Jobs> = { readonly [Name in JobName<Jobs>]: Job<Name, JobData
 type Returned<Result> = [Result] extends [void] ? unknown : Result | PromiseLike<Result>;
 
 /**
- * Runs jobs of one name. An exception or a rejection is a failed attempt. The value that a handler returns is sent to the
- * caller of the job (`queue.call`); for other jobs it is dropped.
+ * Runs jobs of one name. An exception or a rejection is a failed attempt. The returned value goes to the caller of the job
+ * (`queue.call`); without a caller it is dropped.
  */
 export type Handler<Jobs, Name extends JobName<Jobs>> = (
   job: Job<Name, JobData<Jobs, Name>>,
@@ -82,11 +82,12 @@ export type Handler<Jobs, Name extends JobName<Jobs>> = (
 export type Handlers<Jobs> = { readonly [Name in JobName<Jobs>]: Handler<Jobs, Name> };
 
 /**
- * Says how long a job waits for its next attempt, in ms; -1 gives it up. Fractions are rounded up, and no wait is longer than ten
- * thousand years. If it throws, or gives something else, the worker emits `error` with a JobBackoffError, and the default applies.
+ * Returns how long a job waits for its next attempt, in milliseconds; -1 makes it a dead letter. Fractions are rounded up, and no wait is
+ * longer than ten thousand years. If it throws, or returns something else, the worker emits `error` with a JobBackoffError, and the job
+ * waits by the default back-off.
  */
 export type BackoffFunction = (failure: {
-  /** The attempt that failed, counted from 1. */
+  /** The number of the failed attempt, from 1. */
   readonly attempt: number;
   readonly error: unknown;
   readonly job: Job;

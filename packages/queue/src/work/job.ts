@@ -3,24 +3,25 @@ export interface Job<Name extends string = string, Data = unknown> {
   readonly id: string;
   readonly name: Name;
   readonly data: Data;
-  /** Which attempt this is, counted from 1. A crash is no attempt. */
+  /** The number of this attempt, from 1. A crash is not an attempt. */
   readonly attempt: number;
   readonly maxAttempts: number;
   /** How often a worker died, or stopped renewing its lease, while it had this job. */
   readonly crashes: number;
   readonly priority: number;
-  /** When it was added: epoch ms of the server's clock as its producer knew it. */
+  /** When the job was added, in epoch ms: the server's time as its producer knew it. */
   readonly addedAt: number;
-  /** When this worker took it: epoch ms of the server's clock. */
+  /** When this worker took the job, in epoch ms of the server's clock. */
   readonly takenAt: number;
   /**
-   * Aborts at once when the worker begins to close. A handler that then throws `closing.reason`, or whose wait or request on this signal
-   * rejects, hands its job back to the front of the queue: no attempt is counted. Others may go on until `signal` aborts.
+   * Aborts at once when the worker begins to close. A handler that then throws `closing.reason`, or lets a wait or request on this signal
+   * reject, hands its job back to the front of the queue: no attempt is counted. Other handlers may go on until `signal` aborts.
    */
   readonly closing: AbortSignal;
   /**
-   * Aborts when the handler should stop: its lease is lost (JobLeaseLostError), it timed out (JobTimeoutError), or the worker has been
-   * closing for `timeoutMs` (KitClosedError). In the last case the job stays leased until the handler has ended, `abortGraceMs` at most.
+   * Aborts when the handler should stop. Reasons: the lease is lost (JobLeaseLostError), the handler timed out (JobTimeoutError), or the
+   * worker has been closing for `timeoutMs` (KitClosedError). In the last case the job stays leased until the handler has ended, for
+   * `abortGraceMs` at most.
    */
   readonly signal: AbortSignal;
 }

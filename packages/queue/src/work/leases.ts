@@ -16,8 +16,8 @@ const heartbeatShare = 0.3;
 const renewShare = 0.75;
 
 /**
- * The leases of one worker: one heartbeat for all, on core's scheduler, which notices when the machine slept. Our own clock also
- * ends a lease, since a silent server reports no loss.
+ * The leases of one worker. One heartbeat renews all of them, on core's scheduler, which detects that the machine slept. Our own clock
+ * ends a lease, too, since a silent server reports no loss.
  */
 export class JobLeases implements ScheduledLease {
   readonly group = "";
@@ -25,7 +25,7 @@ export class JobLeases implements ScheduledLease {
   renewAt: number = Infinity;
   deadlineAt: number = Infinity;
   heapIndex = -1;
-  /** Each job knows its index here. A Set would keep removed jobs alive until V8's next full collection. */
+  /** An array in which each job has its index. A Set would keep removed jobs alive until V8's next full collection. */
   readonly #held: TakenJob[] = [];
   readonly #commands: QueueCommands;
   readonly #expiry: ExpiryScheduler;
@@ -34,7 +34,7 @@ export class JobLeases implements ScheduledLease {
   readonly #onLost: (job: TakenJob) => void;
   #isClosed = false;
 
-  /** `onLost`: the lease has ended, or may have: by our own clock, or by a reply of the server. */
+  /** `onLost`: by our own clock the lease may have ended, or the server replied that it has. */
   constructor(commands: QueueCommands, leaseMs: number, outage: OutageReporter, onLost: (job: TakenJob) => void) {
     this.#commands = commands;
     this.#expiry = expiryOf(commands.context);
@@ -47,7 +47,7 @@ export class JobLeases implements ScheduledLease {
     return this.#held;
   }
 
-  /** The lower bound, on our clock, of the end of a lease that the server granted at `serverMs`. */
+  /** The lower bound, on our clock, of the end of a lease that the server granted at `serverMs`. `sentAt`: when the call was sent. */
   endOf(serverMs: number, sentAt: number): number {
     const clock = this.#commands.context.clockOf(this.#commands.keys.leases);
     return clock.earliest(serverMs + this.#leaseMs) ?? sentAt + lowerBoundMs(this.#leaseMs);
@@ -69,14 +69,14 @@ export class JobLeases implements ScheduledLease {
     this.#expiry.remove(this);
   }
 
-  /** The server reports that these have ended. */
+  /** The server replied that these have ended. */
   loseAll(members: ReadonlySet<string>): void {
     for (const job of [...this.#held]) if (members.has(job.member)) this.#lose(job);
   }
 
   close(): void {
     this.#isClosed = true;
-    // The reply to a heartbeat under way no longer concerns them.
+    // The reply to a heartbeat under way no longer changes them.
     for (const job of this.#held.splice(0)) job.leaseIndex = -1;
     this.#expiry.remove(this);
   }
@@ -105,7 +105,7 @@ export class JobLeases implements ScheduledLease {
     let isFailed = false;
     for (let start = 0; start < due.length && !isFailed; start += maxEnded)
       isFailed = !(await this.#renew(due.slice(start, start + maxEnded)));
-    // All were lost: the next job needs a schedule of its own.
+    // All leases were lost: the next job makes a new schedule.
     if (this.#isClosed || this.#held.length === 0) {
       this.#outage.worked("renewing");
       return this.#expiry.remove(this);

@@ -6,7 +6,7 @@ import type { Queue } from "../queue.js";
 import type { Turn } from "./turn.js";
 import type { Worker } from "./worker.js";
 
-/** Settings of a worker of several queues. */
+/** Options of a worker of several queues. */
 export interface OrderedOptions {
   /**
    * How many handlers run at a time, for all queues together.
@@ -15,8 +15,8 @@ export interface OrderedOptions {
    */
   readonly concurrency?: number | undefined;
   /**
-   * The bound on starvation: after this many jobs of earlier queues have begun while a later queue was not known to be empty,
-   * that queue gets the next free handler.
+   * The bound on starvation. After this many jobs of earlier queues have begun while a later queue had work, the later queue gets the
+   * next free handler.
    *
    * @default 100
    */
@@ -31,16 +31,16 @@ const orderedRules = {
 /** A queue that is served. */
 interface Served {
   readonly worker: Worker;
-  /** How many jobs of earlier queues began since this queue had a turn or was found empty. */
+  /** How many jobs of earlier queues have begun since this queue had a turn or was empty. */
   passedOver: number;
 }
 
 /**
- * Works on several queues in strict order: a job of a later queue begins only while no earlier queue has one, or after the later
- * queue was passed over `maxPassedOver` times. Made by {@link createOrderedWorker}.
+ * Works on several queues in strict order. A job of a later queue begins only while no earlier queue has one, or after the later queue
+ * was passed over `maxPassedOver` times. Made by {@link createOrderedWorker}.
  *
- * The order is the one in which this worker _begins_ jobs: a job added to an earlier queue counts once a reply of the server has
- * offered it. Queues may lie on different nodes of a Cluster.
+ * The order is the one in which this worker _begins_ jobs: a job in an earlier queue counts once a reply of the server has contained it.
+ * Queues may lie on different nodes of a Cluster.
  */
 export class OrderedWorker implements AsyncDisposable {
   readonly #served: Served[] = [];
@@ -61,8 +61,8 @@ export class OrderedWorker implements AsyncDisposable {
   }
 
   /**
-   * Adds a queue behind those that are already served, at any time. The returned worker emits this queue's events, and closing it
-   * ends the service of this queue. It takes nothing ahead.
+   * Adds a queue behind those that are already served, at any time. The returned worker emits the events of this queue. Closing it ends
+   * the service of this queue. It takes nothing ahead.
    *
    * @throws {KitClosedError} after `close()`.
    * @throws the errors of `queue.work()`.
@@ -110,7 +110,7 @@ export class OrderedWorker implements AsyncDisposable {
     if (own && this.#isDue(own)) return 1;
     const isFirst = this.#served.slice(0, rank).every((earlier) => earlier.worker.isQuiet);
     if (!isFirst) return 0;
-    // One handler for each later queue that was passed over `maxPassedOver` times.
+    // Each later queue that was passed over `maxPassedOver` times gets one handler.
     const reserved = this.#served.slice(rank + 1).filter((later) => this.#isDue(later)).length;
     return Math.max(0, free - reserved);
   }
@@ -126,7 +126,7 @@ export class OrderedWorker implements AsyncDisposable {
       else if (index > rank) served.passedOver++;
   }
 
-  /** A handler is free, or a queue is known to be empty: the queues choose in their order. */
+  /** A handler is free, or a queue is empty: each queue looks for a job to begin, in order. */
   #onChanged(): void {
     for (const { worker } of [...this.#served]) worker.look();
   }

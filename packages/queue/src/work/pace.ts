@@ -1,7 +1,7 @@
-/** How much work is taken ahead, in milliseconds of handlers' time; and at most this many jobs. */
+/** How much work is taken ahead: in milliseconds of a handler's time, and in jobs. */
 const aheadMs = 50;
 const maxAhead = 500;
-/** Jobs that wait for a free handler longer than this go back: another worker may have one. */
+/** Jobs that wait longer than this for a free handler go back: another worker may have one. */
 export const prefetchedMs: number = 2 * aheadMs;
 
 interface Named {
@@ -11,10 +11,10 @@ interface Named {
 /** How long the handlers of one worker take, by name, and how many jobs it may take ahead. */
 export class Pace {
   readonly #averagesMs = new Map<string, number>();
-  /** The names of the jobs that were taken last, with how many: the next ones are expected to be like them. */
+  /** How many jobs of each name the last take had: the next take is expected to be like it. */
   readonly #lastTaken = new Map<string, number>();
 
-  /** A handler took this long; `share` is its part in the average. */
+  /** A handler took this long. `share`: its weight in the average. */
   note(name: string, tookMs: number, share: number = 1 / 16): void {
     const before = this.#averagesMs.get(name) ?? tookMs;
     this.#averagesMs.set(name, before + (tookMs - before) * share);
@@ -25,7 +25,7 @@ export class Pace {
     for (const { name } of jobs) this.#lastTaken.set(name, (this.#lastTaken.get(name) ?? 0) + 1);
   }
 
-  /** How many jobs to take ahead: none while the last ones had a name of which no handler has ended yet. */
+  /** How many jobs to take ahead: none if the last take had a name whose handler has never ended. */
   ahead(concurrency: number): number {
     let [sum, count] = [0, 0];
     for (const [name, taken] of this.#lastTaken) {
@@ -36,7 +36,7 @@ export class Pace {
     return Math.min(maxAhead, Math.floor((aheadMs / averageMs) * concurrency));
   }
 
-  /** The index of the first job that would wait for a handler for too long, or has an unknown name; -1 if there is none. */
+  /** The index of the first job that would wait too long for a handler, or whose name is unknown; -1 if there is none. */
   firstLate(jobs: readonly Named[], concurrency: number): number {
     let sum = 0;
     return jobs.findIndex(({ name }) => {

@@ -12,14 +12,14 @@ export type JobState = "held" | "running" | "retrying" | "ending" | "ended";
 /** The state that the jobs of one take share. */
 export interface Take {
   readonly takeId: string;
-  /** Epoch ms of the server's clock. */
+  /** In epoch ms of the server's clock. */
   readonly takenAt: number;
-  /** The other instants are on our own monotonic clock. */
+  /** This and the next are on our own monotonic clock, in milliseconds. */
   readonly leaseUntil: number;
   readonly receivedAt: number;
 }
 
-/** A job that this worker has taken. Its signal is created when the handler first reads it. */
+/** A job that this worker has taken. Its signals are created when the handler first reads them. */
 export class TakenJob implements Job {
   readonly id: string;
   readonly entry: string;
@@ -40,16 +40,16 @@ export class TakenJob implements Job {
   hasHandler = false;
   /** Its data does not fit its schema: the handler did not run. */
   isInvalid = false;
-  /** Its end was sent before, in a call whose reply was lost. */
+  /** Its end was sent before, by a call whose reply was lost. */
   isRepeat = false;
   /** The lower bound of the lease's end, on our own monotonic clock. */
   leaseUntil: number;
-  /** When its handler was started; until then, when it was taken. */
+  /** When its handler began; before that, when it was taken. On our own clock, in milliseconds. */
   startedAt: number;
   cancelTimer: (() => void) | undefined;
   /** Its index among the leases of its worker; -1 if it is not among them. */
   leaseIndex = -1;
-  /** Counts the jobs of its worker in the order in which they were taken. */
+  /** Its number among all jobs that its worker took, in order. */
   readonly order: number;
   #controller: AbortController | undefined;
   #reason: Error | undefined;
@@ -104,24 +104,24 @@ export class TakenJob implements Job {
     return (this.#controller ??= controllerOf(this.#reason)).signal;
   }
 
-  /** Why its handler should stop; undefined if it should not. */
+  /** Why its handler should stop; undefined while it may go on. */
   get stopReason(): Error | undefined {
     return this.#reason;
   }
 
-  /** Its worker begins to close. */
+  /** Its worker begins to close: aborts `closing`. */
   announceClosing(reason: Error): void {
     this.#closingReason = reason;
     this.#closing?.abort(reason);
   }
 
-  /** Whether its handler handed it over, since its worker closes. The functions of Node give the reason of a signal as a cause. */
+  /** Whether its handler threw the reason of `closing`. Functions of Node throw it as the cause of their own error. */
   isHandedOver(error: unknown): boolean {
     const { cause } = Object(error) as { readonly cause?: unknown };
     return this.#closingReason !== undefined && [error, cause].includes(this.#closingReason);
   }
 
-  /** Aborts the handler's signal. The first reason counts. */
+  /** Aborts the handler's signal. Only the first reason counts. */
   stop(reason: Error): void {
     if (this.#reason) return;
     this.#reason = reason;
@@ -129,7 +129,7 @@ export class TakenJob implements Job {
   }
 }
 
-/** Aborted if there is a reason. */
+/** A controller that is aborted if there is a reason. */
 const controllerOf = (reason: Error | undefined): AbortController => {
   const controller = new AbortController();
   if (reason) controller.abort(reason);

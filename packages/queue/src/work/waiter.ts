@@ -11,27 +11,28 @@ import {
 import { isUnknown, type QueueCommands, type StepRequest } from "../commands.js";
 import type { StepReply } from "../scripts/index.js";
 
-/** Every wait ends after this time and looks for work: the last resort when a wake-up was lost. */
+/** The longest wait, in milliseconds. Then the worker looks for work: the last resort when a wake-up was lost. */
 const longestWaitMs = 15_000;
-/** A random part, so that waits do not end at the same time. */
+/** A wait is shorter by a random part of this, so that waits do not end at the same time. */
 const spreadMs = 2_000;
-/** A connection that stays silent for this much longer than its wait counts as dead. */
+/** A connection that is silent for this much longer than its wait counts as dead. */
 const graceMs = 2_000;
 
-/** The marker that woke a worker. */
+/** A marker that wakes a worker. */
 export type Marker = "job" | "timer" | "backup";
 
 export interface Woken {
+  /** Undefined: the wait ended by its time. */
   readonly marker: Marker | undefined;
   readonly reply: StepReply;
   readonly sentAt: number;
-  /** The server's error, if it did not wait. */
+  /** The server's error if it refused the pop; the step ran all the same. */
   readonly refusal: Error | undefined;
 }
 
 /**
- * Waits for work on a dedicated connection: it writes a BZPOPMIN on the markers and the step behind it, which the server runs as
- * soon as the pop returns. So waking up and taking cost one round trip.
+ * Waits for work on a dedicated connection. It writes a BZPOPMIN on the markers and a step behind it, which the server runs as soon as
+ * the pop returns. So waking up and taking cost one round trip.
  */
 export class Waiter {
   readonly #commands: QueueCommands;
@@ -48,13 +49,13 @@ export class Waiter {
     this.#onLost = onLost;
   }
 
-  /** Resolves once woken, or when the wait ends; undefined if the connection broke or the waiter was closed. */
+  /** Resolves once woken, or at the end of the wait. Undefined: the connection broke, or the waiter was closed. */
   async wait(request: StepRequest): Promise<Woken | undefined> {
     let woken: Woken | undefined;
     try {
       const connection = await this.#checkOut();
       woken = await this.#waitOn(connection, request);
-      // The step may succeed where the pop is refused: without a pause this would be a busy loop.
+      // The step may succeed though the pop is refused. Without a pause this would be a busy loop.
       if (woken.refusal && woken.reply.entries.length === 0) throw serverError(woken.refusal, "BZPOPMIN");
       this.#failures = 0;
       this.#outage.worked("waiting");
@@ -68,7 +69,7 @@ export class Waiter {
     }
   }
 
-  /** Ends the wait, and its connection: a copy of the step that still runs takes nothing once the take is undone. */
+  /** Ends the wait, and its connection. A step that is still under way takes nothing once its take is undone. */
   close(): void {
     this.#closing.abort();
     this.#return();
@@ -80,7 +81,7 @@ export class Waiter {
     const { context, keys } = this.#commands;
     const pool = context.pool("queue-wait", 1_000);
     const connection = await pool.checkOut(keys.wake, Deadline.in(graceMs), this.#closing.signal);
-    // Closed, or connecting took the whole deadline.
+    // The waiter was closed, or connecting took the whole deadline.
     if (this.#closing.signal.aborted) {
       connection.returnToPool(false);
       this.#closing.signal.throwIfAborted();
@@ -96,7 +97,7 @@ export class Waiter {
     const deadlineMs = waitMs + graceMs;
     const sentAt = performance.now();
     const popping = connection.call("BZPOPMIN", [this.#commands.keys.wake, (waitMs / 1_000).toFixed(3)], deadlineMs);
-    // Both are sent in the same turn, so that no other command comes between them.
+    // Both are sent in one turn of the event loop, so no other command comes between them.
     const stepping = this.#commands.step(request, {}, { deadlineMs, executor: connection.executor });
     const [popped, stepped] = await Promise.allSettled([popping, stepping]);
     const refusal = popped.status === "rejected" ? (popped.reason as Error) : undefined;

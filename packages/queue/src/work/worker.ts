@@ -30,18 +30,18 @@ import type { Turn } from "./turn.js";
 export type WorkerOf<Jobs = AnyJobs> = Omit<Worker, keyof TypedEmitter<WorkerEvents>> &
   TypedEmitter<WorkerEvents<Jobs>>;
 
-/** The worker soon retries an error that passes by itself. Others wait for a person: a right, or a setting of the server. */
+/** An error that passes by itself is retried soon. Others need a person: a permission, or a setting of the server. */
 const retryMs = ({ retryable }: KitError, attempt: number): number =>
   retryable ? backoffMs(attempt + 1, 50, 2_000) : 250 + backoffMs(attempt + 1, 250, 4_750);
 
-/** How long handlers may take to end after their signal has aborted, on an ended client: no lease can be kept there. */
+/** How long handlers may take to end after their signal has aborted if the client has ended, since no lease can be renewed then. */
 const endedGraceMs = 100;
 
 /**
  * Runs the jobs of one queue. Made by `queue.work()`.
  *
- * At least once: a job whose worker dies runs again elsewhere once its lease has ended, so handlers must tolerate a repeat. Jobs
- * are taken in order; with several handlers or workers they end in any order.
+ * Jobs run at least once: a job whose worker dies runs again elsewhere once its lease has ended, so handlers must tolerate a repeat.
+ * Jobs are taken in order. With several handlers or workers they end in any order.
  */
 export class Worker extends TypedEmitter<WorkerEvents> implements AsyncDisposable {
   readonly #settings: WorkSettings;
@@ -55,9 +55,9 @@ export class Worker extends TypedEmitter<WorkerEvents> implements AsyncDisposabl
   readonly #isolation: Isolation;
   readonly #prefetched: Prefetched;
   readonly #runner: Runner;
-  /** Jobs that wait for the server's permission to begin, or for the caller's `backoff` to decide. */
+  /** Suspects whose beginning is being recorded, and failed jobs for which the caller's `backoff` decides. */
   #undecided = 0;
-  /** Its queue could not be opened: the server is away, or the data has a newer layout. */
+  /** The last try to open the queue failed: the server is away or refuses, or the layout is newer. */
   #isShut = false;
   readonly #rest = new Condition(() => this.#isAtRest);
 
@@ -158,7 +158,7 @@ export class Worker extends TypedEmitter<WorkerEvents> implements AsyncDisposabl
     return this.#prefetched.count === 0 && this.#fetcher.isWaiting;
   }
 
-  /** @internal It has no job to begin: its queue is empty or cannot be reached, or it closes. */
+  /** @internal It has no job to begin: its queue is empty or cannot be reached, or the worker closes. */
   get isQuiet(): boolean {
     if (this.#life.isClosed || this.#isShut) return true;
     return this.isEmpty || (this.#prefetched.count === 0 && this.#fetcher.isFailing);
@@ -171,10 +171,10 @@ export class Worker extends TypedEmitter<WorkerEvents> implements AsyncDisposabl
   }
 
   /**
-   * Takes no more jobs, hands back those that were not started, and aborts `job.closing` of the others, all at once. Then it waits for
-   * the running handlers, at most `timeoutMs`; those that are left have their `signal` aborted. Their jobs stay leased until they
-   * end, at most `abortGraceMs`, and are handed back without an attempt: no other worker begins a job while its handler saves its
-   * state. Resolves once the server has all results, or could not be reached for another `deadlineMs`. Idempotent: the first
+   * Closes the worker. At once it takes no more jobs, hands back the jobs that have not begun, and aborts `job.closing` of the others.
+   * Then it waits for the running handlers, at most `timeoutMs`, and aborts the `signal` of those that are left. Their jobs stay leased
+   * until they end, at most `abortGraceMs`, and are handed back without an attempt: no other worker begins a job while its handler saves
+   * its state. Resolves once the server has recorded all results, or could not be reached for another `deadlineMs`. Idempotent: the first
    * call decides.
    *
    * @throws {TypeError | RangeError} an option is not what it should be; nothing else.
@@ -207,7 +207,7 @@ export class Worker extends TypedEmitter<WorkerEvents> implements AsyncDisposabl
       }
   }
 
-  /** On an ended client no job can be taken or ended: the worker closes, and emits the reason. */
+  /** An ended client can neither take nor end jobs: the worker emits the reason, and closes. */
   #closeIfEnded(): void {
     if (!this.#commands.context.executor.isEnded || this.#life.isClosed) return;
     this.emit("error", new KitClosedError("The client"));
@@ -219,7 +219,7 @@ export class Worker extends TypedEmitter<WorkerEvents> implements AsyncDisposabl
     const reason = this.#life.closedError();
     const isRunning = ({ state }: TakenJob): boolean => state === "running";
     for (const job of this.#fetcher.leases.jobs.filter(isRunning)) job.announceClosing(reason);
-    // A handler that closes its worker is called while its job is among the prefetched ones. The server may be silent: `settle` waits for it.
+    // If a handler closes its worker, its own job is still among the prefetched ones. `settle()` waits for this call.
     void this.#fetcher.handBack(this.#prefetched.clear());
     this.#turn?.changed();
     await this.#rest.until(deadline);
