@@ -201,7 +201,7 @@ export const queueBehaviour = (mode: RedisMode, login?: Login): void => {
         expect(runs.data[0]).toBe(large);
       });
 
-      it("tells handlers when a job was added and taken, and which attempt it is", async () => {
+      it("passes to handlers when a job was added and taken, and which attempt it is", async () => {
         const [queue, runs] = [make(), new Runs()];
         await queue.add("job", 0);
         const before = await serverMs();
@@ -629,7 +629,7 @@ export const queueBehaviour = (mode: RedisMode, login?: Login): void => {
         expect(seen).toEqual(ids.toSorted().toReversed());
       });
 
-      it("spreads redriven jobs over the time that is asked for", async () => {
+      it("spreads redriven jobs over the given time", async () => {
         const queue = make();
         queue.work({});
         await queue.addAll(Array.from({ length: 20 }, (_, data) => ({ name: "job", data, priority: data % 2 })));
@@ -784,7 +784,7 @@ export const queueBehaviour = (mode: RedisMode, login?: Login): void => {
         expect(await queue.deadLetters()).toMatchObject([{ data: 0, error: { message: "no promise" } }]);
       });
 
-      it("fails an attempt that takes too long, and keeps its place until the handler ends", async () => {
+      it("fails an attempt that takes too long, and keeps its slot until the handler ends", async () => {
         const queue = make();
         const { promise, open } = latch();
         const reasons: unknown[] = [];
@@ -868,7 +868,7 @@ export const queueBehaviour = (mode: RedisMode, login?: Login): void => {
         const queue = make();
         const [first, second] = [new Runs(), new Runs()];
         const { promise, open } = latch();
-        const hoarder = work(queue, (job) => {
+        const greedy = work(queue, (job) => {
           first.handler(job);
           return job.data === "long" ? promise : undefined;
         });
@@ -879,7 +879,7 @@ export const queueBehaviour = (mode: RedisMode, login?: Login): void => {
         work(queue, second.handler);
         await second.until(1);
         await eventually(() => expect(first.jobs.length + second.jobs.length).toBe(601));
-        expect(hoarder.running).toBe(1);
+        expect(greedy.running).toBe(1);
         open();
         await fixture().untilEmpty();
         expect(new Set([...first.data, ...second.data]).size).toBe(601);
@@ -989,7 +989,7 @@ export const queueBehaviour = (mode: RedisMode, login?: Login): void => {
         expect(new Set([...first.data, ...second.data]).size).toBe(200);
       });
 
-      it("tells its handlers at once that it closes, and counts no attempt of one that stops for that reason", async () => {
+      it("notifies its handlers at once that it closes, and counts no attempt of one that stops for that reason", async () => {
         const [queue, runs] = [make({ maxAttempts: 1 }), new Runs()];
         const { promise, open } = latch();
         const told: unknown[] = [];
@@ -1069,7 +1069,7 @@ export const queueBehaviour = (mode: RedisMode, login?: Login): void => {
         await other.close();
       });
 
-      it("tells every handler at once in five deploys, each worker going on with the jobs of the last in their order", async () => {
+      it("notifies every handler at once in five deploys; each worker goes on with the jobs of the last in their order", async () => {
         const queue = make({ maxAttempts: 1 });
         await queue.addAll(Array.from({ length: 12 }, (_, data) => ({ name: "job", data })));
         for (let round = 0; round < 5; round++) {

@@ -173,7 +173,7 @@ export const crashBehaviour = (mode: RedisMode): void => {
       expect(await fixture.db.hlen(jobs)).toBe(1);
     });
 
-    it("stay with their worker for four times the lease while it lives, and nobody else runs them", async () => {
+    it("stay with their worker for four times the lease while it lives, and no other worker runs them", async () => {
       const queue = make();
       // Long enough that a busy machine does not keep it silent for a lease.
       const leaseMs = 6_000;

@@ -28,7 +28,7 @@ describe("a queue whose master fails", () => {
     for (const replica of replicas) replica.pause();
     const unsafe = (await rejection(queue.add("job", "second"))) as { code: string; op: string };
     expect(unsafe.code).toBe("KIT_UNKNOWN_OUTCOME");
-    // The job is there already, and still on too few copies.
+    // The job is stored, and still on too few replicas.
     expect(await rejection(queue.add("job", "second", { op: unsafe.op }))).toMatchObject(unsafe);
     for (const replica of replicas) replica.resume();
     const add = (): Promise<string> => queue.add("job", "second", { op: unsafe.op });

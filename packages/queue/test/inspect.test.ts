@@ -68,7 +68,7 @@ describe("kit inspect queue", () => {
     expect(facts!.map(([fact]) => fact)).toEqual(["queue", "ready", "delayed", "active", "dead", "so far"]);
   });
 
-  it("says that a queue which nobody has used is unknown, and leaves nothing there", async () => {
+  it("reports a queue that was never used as unknown, and writes nothing", async () => {
     expect(await look("queue", "unused")).toMatchObject({ data: { queue: "unused" }, isUnknown: true });
     expect((await redis.keys()).filter((key) => key.includes("unused"))).toEqual([]);
   });
@@ -214,7 +214,7 @@ describe("kit queue", () => {
     expect(await run("queue show", [name, "nobody"])).toMatchObject({ state: "none" });
   });
 
-  it("says what it would move or delete, and does so only when told", async () => {
+  it("shows what it would move or delete, and does so only with --run", async () => {
     for (const path of ["queue retry", "queue drop"]) {
       expect(await run(path, [name])).toMatchObject({ isDryRun: true, count: 2, ids: [ids.dead, ids.odd] });
       expect(await run(path, [name], { name: "odd" })).toMatchObject({ count: 1, ids: [ids.odd] });

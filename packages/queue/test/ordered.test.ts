@@ -95,7 +95,7 @@ describe("an ordered worker", () => {
     await eventually(() => expect(ran).toEqual(["second", "third"]));
   });
 
-  it("serves the others when one of its queues cannot be asked, or is no longer served", async () => {
+  it("serves the others when one of its queues cannot be reached, or is no longer served", async () => {
     const [ran, queues] = [[] as unknown[], queuesOf()];
     await fixture.db.set(fixture.keysOf("first").waiting, "spoilt");
     const worker = createOrderedWorker();

@@ -75,7 +75,7 @@ describe.each(modes)("popIf (%s)", (mode) => {
     expect(popIfLibrary).toMatch(/^#!lua name=kit_pop_if\n/);
   });
 
-  it("is loaded on every master also by a client that knows none yet", async () => {
+  it("is loaded on every master also by a client that has not read the masters yet", async () => {
     for (const node of redis.server.nodes) await node.call("FUNCTION", "FLUSH");
     await loadPopIf(redis.connect());
     const lists = await Promise.all(redis.server.nodes.map((node) => node.call("FUNCTION", "LIST")));

@@ -209,7 +209,7 @@ describe("step", () => {
     expect(await redis.client.exists(keys().wake)).toBe(0);
   });
 
-  it("takes nothing for the copy of a call that found the queue idle, once there are jobs", async () => {
+  it("takes nothing for the repeat of a call that found the queue idle, once there are jobs", async () => {
     expect(await run(1, { count: 1, flags: "w" })).toMatchObject({ entries: [], nowMicros: 0 });
     await addSome(a);
     expect(await run(1, { count: 1, flags: "w" })).toMatchObject({ entries: [] });
