@@ -1,11 +1,9 @@
 import { connect } from "@kit/core";
 import { createQueue, UnrecoverableError } from "@kit/queue";
 
+type Jobs = { charge: (data: { card: string }) => void };
 const redis = await connect();
-const queue = createQueue<{ charge: (data: { card: string }) => void }>(redis, "payments", {
-  maxAttempts: 3,
-  backoff: { firstMs: 20, factor: 2, jitter: 0 },
-});
+const queue = createQueue<Jobs>(redis, "payments", { maxAttempts: 3, backoff: { firstMs: 20, jitter: 0 } });
 let isBankOpen = false;
 
 const worker = queue.work({
