@@ -49,12 +49,15 @@ interface OwnScript<Args, Reply> {
   run(redis: ClientContext, keys: QueueKeys, args: Args, options: { readonly deadlineMs: number }): Promise<Reply>;
 }
 
+type AddKeys = QueueKeys & { readonly once: readonly string[] };
+
 /** The scripts of one queue on one client. */
 export class QueueCommands {
   /** The life of the queue or worker that the commands belong to. */
   readonly life: ObjectLife;
   readonly context: ClientContext;
   readonly keys: QueueKeys;
+  readonly #keysOfAdd: AddKeys;
   readonly #name: string;
   readonly #head: string;
   readonly #settings: QueueSettings;
@@ -78,6 +81,7 @@ export class QueueCommands {
   ) {
     const { prefix } = settings;
     this.keys = queueKeys(prefix, name);
+    this.#keysOfAdd = { ...this.keys, once: [] };
     this.life = new ObjectLife(redis, { prefix, isolate }, what);
     this.context = this.life.context;
     this.#name = name;
@@ -97,9 +101,14 @@ export class QueueCommands {
    */
   async open(deadlineMs: number = this.#settings.deadlineMs): Promise<void> {
     const server = this.#server;
-    if (this.#checked === server) return;
+    if (this.isOpened) return;
     await this.#open(deadlineMs);
     this.#checked = server;
+  }
+
+  /** Whether `open()` has nothing to check. */
+  get isOpened(): boolean {
+    return this.#checked === this.#server;
   }
 
   /** Runs a script that uses only the fixed keys of the queue. */
@@ -128,8 +137,7 @@ export class QueueCommands {
   ): Promise<scripts.AddReply> {
     const deadlineMs = Math.max(1, Math.ceil(deadline.remainingMs));
     const { durable: replication } = this.#settings;
-    const answered = answeredTo.map((producer) => answeredKey(this.#head, producer));
-    const keys = { ...this.keys, once: answered.length > 0 ? [this.keys.leases, this.keys.dead, ...answered] : [] };
+    const keys = answeredTo.length === 0 ? this.#keysOfAdd : this.#keysOfOnce(answeredTo);
     if (!replication) return await scripts.add.run(this.context, keys, args, { deadlineMs });
     const durability = { ...replication, key: this.keys.jobs, deadlineMs };
     const { value, outcome, why } = await durable(this.context, durability, (scope) =>
@@ -182,6 +190,11 @@ export class QueueCommands {
 
   #takenBy(takeId: string): string {
     return takenKey(this.#head, takeId);
+  }
+
+  #keysOfOnce(answeredTo: readonly string[]): AddKeys {
+    const answered = answeredTo.map((producer) => answeredKey(this.#head, producer));
+    return { ...this.keys, once: [this.keys.leases, this.keys.dead, ...answered] };
   }
 
   #repliesOf(caller: string): string {

@@ -294,15 +294,17 @@ export class Queue<Jobs extends JobTypes<Jobs> = AnyJobs, Handled = Received<Job
     await this.close();
   }
 
-  async #add(name: string, data: unknown, resolved: ResolvedAdd, isOnce = false): Promise<string> {
+  /** Its callers are asynchronous: what it throws becomes a rejection. */
+  #add(name: string, data: unknown, resolved: ResolvedAdd, isOnce = false): Promise<string> {
     const payload = encodePayload(name, data, this.#settings.maxPayloadBytes);
+    const send = (): Promise<string> => {
+      const job = this.#newJob(name, payload, resolved);
+      const sent = isOnce ? { ...job, isOnce, words: `${job.words}\t?` } : job;
+      return this.#call("queue.add", { job: name }, () => this.#producer.add(sent, resolved.signal));
+    };
     const fits = this.#fits(name, payload);
     // Adds without an asynchronous schema keep the order of their calls, even within one turn.
-    if (fits) await fits;
-    const job = this.#newJob(name, payload, resolved);
-    return await this.#call("queue.add", { job: name }, () =>
-      this.#producer.add(isOnce ? { ...job, isOnce, words: `${job.words}\t?` } : job, resolved.signal),
-    );
+    return fits ? fits.then(send) : send();
   }
 
   /** Checks the data in the form in which its worker reads it. */

@@ -123,23 +123,25 @@ export class Producer {
   }
 
   async #send(items: readonly Item[], deadline: Deadline): Promise<readonly (string | readonly string[] | Error)[]> {
-    const refusal = await this.#commands.open(Math.max(1, deadline.remainingMs)).then(
-      () => undefined,
-      (error: unknown) => error as Error,
-    );
+    const refusal = this.#commands.isOpened ? undefined : await this.#refusal(deadline);
     if (refusal) return items.map((item) => this.#unsent(item, refusal));
-    const all = items.flat() as NewJob[];
-    // Some adds have rejected meanwhile, and are not sent. A job that is given up from here on was sent, and has a result.
-    const isGivenUp = all.map((job) => job.isGivenUp === true);
-    const wanted = all.filter((_, index) => !isGivenUp[index]);
+    // Some adds have rejected meanwhile, and are not sent: no call carries their jobs.
+    const wanted = (items.flat() as NewJob[]).filter(({ isGivenUp }) => isGivenUp !== true);
     const results = wanted.length === 0 ? [] : await this.#add(wanted, deadline);
-    let [index, next] = [0, 0];
-    const resultOf = (): string | Error => (isGivenUp[index++] ? "" : (results[next++] ?? ""));
+    let next = 0;
+    const resultOf = ({ call }: NewJob): string | Error => (call === undefined ? "" : (results[next++] ?? ""));
     return items.map((item) => {
-      if (!isGroup(item)) return resultOf();
+      if (!isGroup(item)) return resultOf(item);
       const own = item.map(resultOf);
       return own.find((one) => one instanceof Error) ?? (own as string[]);
     });
+  }
+
+  #refusal(deadline: Deadline): Promise<Error | undefined> {
+    return this.#commands.open(Math.max(1, deadline.remainingMs)).then(
+      () => undefined,
+      (error: unknown) => error as Error,
+    );
   }
 
   async #add(jobs: readonly NewJob[], deadline: Deadline): Promise<readonly (string | Error)[]> {
@@ -166,6 +168,7 @@ export class Producer {
         deadline,
       );
       this.#offsetMs = now - wallMs();
+      if (once.length === 0) return ids;
       let next = 0;
       return jobs.map(({ isOnce, id = "" }) => {
         if (!isOnce) return id;
