@@ -1,47 +1,26 @@
 import { inspect } from "node:util";
-import { type KitError, type RedisLike } from "../index.js";
-import {
-  asKitError,
-  backoffMs,
-  Deadline,
-  type Limit,
-  noAnswer,
-  type ObjectLife,
-  resolve,
-  traced,
-  TypedEmitter,
-} from "../toolkit/index.js";
-import { ConfigConflictError, ConfigInvalidError, ConfigLostError, ConfigMissingError } from "./errors.js";
+import type { KitError, RedisLike } from "../index.js";
+import { Deadline, resolve, traced, TypedEmitter } from "../toolkit/index.js";
+import { ConfigConflictError, ConfigMissingError } from "./errors.js";
+import { type ConfigState, Follower } from "./follower.js";
 import {
   type AskOptions,
+  askRules,
+  callSettings,
   type ConfigOptions,
   configSettings,
   type HistoryOptions,
   historyRules,
-  askRules,
-  callSettings,
   mostHistory,
-  type Question,
   type ReadyOptions,
   readyRules,
-  type SetOptions,
   type ResolvedWrite,
+  type SetOptions,
   setRules,
 } from "./options.js";
 import { type Content, contentOf, jsonOf, parseJson, type StandardSchema } from "./schema.js";
-import { type ConfigVersion, type StoredEntry, versionText } from "./scripts.js";
+import { type ConfigVersion, versionText } from "./scripts.js";
 import { Store } from "./store.js";
-import { limitOf, Waiters } from "./waiters.js";
-
-/**
- * The state of `current`.
- *
- * - `loading`: there is no value yet
- * - `fresh`: it is the entry's value; each change is pushed
- * - `stale`: the last good value; the connection or the subscription is lost, or a read failed
- * - `degraded`: the last good value; the entry is gone, or its value is refused
- */
-export type ConfigState = "loading" | "fresh" | "stale" | "degraded";
 
 /** Events of a configuration. */
 export interface ConfigEvents<Value> {
@@ -63,13 +42,6 @@ export interface ConfigRevision extends ConfigVersion {
   readonly value: unknown;
 }
 
-/** How long to wait for the subscription before the first look. */
-const graceMs = 500;
-/** The pauses between failed tries: short in an outage, since a Cluster does not announce recovered slots. */
-const retryBaseMs = 100;
-const outageCapMs = 1_000;
-const refusalCapMs = 5_000;
-
 /**
  * One named value in Redis, followed by this process: read without a round trip, changed with compare-and-set. Made by
  * {@link createConfig}.
@@ -85,32 +57,9 @@ export class Config<Value = unknown, Input = Value>
   readonly #store: Store;
   readonly #schema: StandardSchema<unknown, Value> | undefined;
   readonly #default: string | undefined;
-  readonly #life: ObjectLife;
-  readonly #waiters = new Waiters();
-  #content: Content<Value> | undefined;
-  #version: ConfigVersion | undefined;
-  /** The text of that version. */
-  #text: string | undefined;
-  #state: ConfigState = "loading";
-  #confirmedAt = performance.now();
-  #isHeard = false;
-  #isReading = false;
-  #isWanted = false;
-  #timer: NodeJS.Timeout | undefined;
-  #failures = 0;
-  #failure: KitError | undefined;
-  /** The refused entry, and the reason. */
-  #refused:
-    | { readonly version: string; readonly text: string; readonly error: ConfigInvalidError; readonly isFinal: boolean }
-    | undefined;
-  /** A version that cannot follow the known one: it is read a second time before it is taken. */
-  #suspect: string | undefined;
-  #isMissing = false;
-  readonly #missing: ConfigMissingError;
+  readonly #follower: Follower<Value>;
 
-  readonly #onContent: ((content: Content<Value>) => void) | undefined;
-
-  /** Made by this package only. */
+  /** Made by this package only. `initial`: the default, as JSON. */
   constructor(
     store: Store,
     schema: StandardSchema<unknown, Value> | undefined,
@@ -118,38 +67,22 @@ export class Config<Value = unknown, Input = Value>
     onContent?: (content: Content<Value>) => void,
   ) {
     super();
-    this.#onContent = onContent;
     this.name = store.name;
-    this.#missing = new ConfigMissingError(this.name);
     this.#store = store;
-    this.#life = store.life;
     this.#schema = schema;
     this.#default = initial;
     // A log of a configuration shows its name, not its content.
     Object.defineProperty(this, inspect.custom, {
-      value: () => `Config ${JSON.stringify(this.name)} (${this.#state})`,
+      value: () => `Config ${JSON.stringify(this.name)} (${this.state})`,
     });
-    const { executor, inbox } = store.context;
-    this.#life.onClosed(
-      inbox.listen(store.channel, {
-        message: () => this.#want(),
-        state: (state) => {
-          this.#isHeard = state !== "down";
-          if (this.#isHeard) this.#want();
-          else this.#stale("the subscription is lost");
-        },
-      }),
-      executor.onReady(() => {
-        // Behind it may be another server now, and the subscription still with the old one, which says nothing.
-        void inbox.check();
-        this.#want();
-      }),
-      executor.onDrop(() => {
-        this.#stale("the connection is lost");
-        this.#want();
-      }),
-    );
-    this.#again(Math.min(graceMs, store.settings.deadlineMs / 2));
+    this.#follower = new Follower(store, schema, initial, {
+      changed: (content, previous) => {
+        onContent?.(content);
+        this.emit("change", content.value, previous?.value);
+      },
+      became: (state, why) => this.emit("state", state, why),
+      failed: (error) => this.emit("error", error),
+    });
   }
 
   /**
@@ -158,27 +91,28 @@ export class Config<Value = unknown, Input = Value>
    * @throws {ConfigMissingError} there is none yet.
    */
   get current(): Value {
-    if (!this.#content) throw new ConfigMissingError(this.name);
-    return this.#content.value;
+    const { content } = this.#follower;
+    if (!content) throw new ConfigMissingError(this.name);
+    return content.value;
   }
 
   get state(): ConfigState {
-    return this.#state;
+    return this.#follower.state;
   }
 
   /** The version of `current`; undefined while that is the default, or there is none. */
   get version(): ConfigVersion | undefined {
-    return this.#version;
+    return this.#follower.version;
   }
 
   /** How long ago the server last confirmed `current` (before the first time: since this object was made); 0 while fresh. */
   get staleMs(): number {
-    return this.#state === "fresh" ? 0 : this.unconfirmedMs;
+    return this.state === "fresh" ? 0 : this.unconfirmedMs;
   }
 
   /** @internal How long ago the server last confirmed `current`, also while fresh. */
   get unconfirmedMs(): number {
-    return performance.now() - this.#confirmedAt;
+    return this.#follower.unconfirmedMs;
   }
 
   /**
@@ -196,7 +130,7 @@ export class Config<Value = unknown, Input = Value>
     await traced(
       "config.ready",
       () => ({ name: this.name }),
-      () => this.#untilFound(resolved),
+      () => this.#follower.untilFound(resolved),
     );
     return this.current;
   }
@@ -211,12 +145,12 @@ export class Config<Value = unknown, Input = Value>
    */
   async get(options: AskOptions = {}): Promise<Value> {
     const resolved = callSettings(options, askRules, this.#store.settings);
-    const limit = this.#limit(resolved);
-    return await this.#asked("config.get", async () => {
+    const limit = this.#store.limit(resolved);
+    return await this.#call("config.get", async () => {
       const entry = await this.#store.read(resolved);
-      if (textOf(entry?.version) !== textOf(this.#version)) this.#want();
+      if (textOf(entry?.version) !== textOf(this.version)) this.#follower.want();
       if (entry) return (await contentOf(this.name, this.#schema, entry.text, limit)).value;
-      if (this.#default === undefined || this.#version) throw new ConfigMissingError(this.name);
+      if (this.#default === undefined || this.version) throw new ConfigMissingError(this.name);
       return (await contentOf(this.name, this.#schema, this.#default, limit)).value;
     });
   }
@@ -234,7 +168,7 @@ export class Config<Value = unknown, Input = Value>
    */
   async set(value: Input, options: SetOptions = {}): Promise<ConfigVersion> {
     const resolved = callSettings(options, setRules, this.#store.settings);
-    return await this.#asked("config.set", () => this.#write(value, resolved));
+    return await this.#call("config.set", () => this.#write(value, resolved));
   }
 
   /**
@@ -244,7 +178,7 @@ export class Config<Value = unknown, Input = Value>
    */
   async history(options: HistoryOptions = {}): Promise<readonly ConfigRevision[]> {
     const { limit, ...resolved } = callSettings(options, historyRules, this.#store.settings);
-    return await this.#asked("config.history", async () => {
+    return await this.#call("config.history", async () => {
       const kept = await this.#store.history(limit, resolved);
       const read = await Promise.allSettled(
         kept.map(async ({ version, author, text }) => {
@@ -266,7 +200,7 @@ export class Config<Value = unknown, Input = Value>
   async rollback(revision: number, options: SetOptions = {}): Promise<ConfigVersion> {
     const resolved = callSettings(options, setRules, this.#store.settings);
     const deadline = Deadline.in(resolved.deadlineMs);
-    return await this.#asked("config.rollback", async () => {
+    return await this.#call("config.rollback", async () => {
       const kept = await this.#store.history(mostHistory, resolved);
       const found = kept.find(({ version }) => version.revision === revision);
       if (!found) throw new ConfigMissingError(this.name, revision);
@@ -281,7 +215,13 @@ export class Config<Value = unknown, Input = Value>
    * Idempotent; never rejects.
    */
   async close(): Promise<void> {
-    await this.#life.close({}, () => this.#close());
+    const { life } = this.#store;
+    await life.close({}, async () => {
+      life.cancel();
+      this.#follower.close();
+      // Each command ends by its own deadline.
+      await life.untilIdle(new Deadline(Infinity));
+    });
   }
 
   /** `close()`. */
@@ -289,234 +229,30 @@ export class Config<Value = unknown, Input = Value>
     await this.close();
   }
 
-  async #close(): Promise<void> {
-    this.#life.cancel();
-    clearTimeout(this.#timer);
-    this.#waiters.failed(this.#life.closedError());
-    this.#stale("it is closed");
-    // Each command ends by its own deadline.
-    await this.#life.untilIdle(new Deadline(Infinity));
-  }
-
-  /** How long a call waits for the schema. */
-  #limit({ deadlineMs, signal }: Question): Limit & { readonly deadline: Deadline } {
-    return { deadline: Deadline.in(deadlineMs), signal: [signal, this.#life.signal] };
-  }
-
   /** One operation of a caller. Its result is not shown to tracing: it may be secret. */
-  #asked<T>(operation: string, work: () => Promise<T>): Promise<T> {
-    return this.#life.privateCall(operation, () => ({ name: this.name }), work);
-  }
-
-  async #untilFound(resolved: ReadyOptions): Promise<void> {
-    if (this.#content) return;
-    this.#life.assertOpen();
-    // An earlier problem may be mended by now.
-    if (this.#failure) this.#want();
-    const outlasts = (error: KitError): boolean =>
-      (this.#store.settings.waitsForMissing && isAboutContent(error)) ||
-      (resolved.waitMs !== undefined && error.retryable && !(error instanceof ConfigMissingError));
-    const late = (): KitError =>
-      this.#failure ?? noAnswer(this.#store.context.client, `configuration ${JSON.stringify(this.name)} was not read`);
-    await this.#waiters.wait(limitOf(resolved), outlasts, late);
+  #call<T>(operation: string, work: () => Promise<T>): Promise<T> {
+    return this.#store.life.privateCall(operation, () => ({ name: this.name }), work);
   }
 
   async #write(value: Input, resolved: ResolvedWrite): Promise<ConfigVersion> {
     const text = jsonOf(this.name, value, this.#store.settings.maxBytes);
-    const limit = this.#limit(resolved);
+    const limit = this.#store.limit(resolved);
     const content = await contentOf(this.name, this.#schema, text, limit);
     const deadlineMs = Math.max(1, Math.ceil(limit.deadline.remainingMs));
     const sentAt = performance.now();
     const { isWritten, version } = await this.#store.write(text, { ...resolved, deadlineMs });
     if (!isWritten || !version) {
-      this.#want();
+      this.#follower.want();
       throw new ConfigConflictError(this.name, version);
     }
-    const known = this.#version;
-    const isNewer = !known || this.#isMissing || succeeds(version, known);
     // The write of a given `op` may have had another value, and be long ago.
-    if (resolved.op === undefined && isNewer && !this.#life.isClosed) this.#accept(content, version, text, sentAt);
-    else this.#want();
+    if (resolved.op === undefined) this.#follower.written(content, version, text, sentAt);
+    else this.#follower.want();
     return version;
-  }
-
-  /** One read is under way at a time; a request that comes meanwhile gets another read after it. */
-  #want(): void {
-    if (this.#life.isClosed) return;
-    this.#isWanted = true;
-    if (!this.#isReading) void this.#read();
-  }
-
-  async #read(): Promise<void> {
-    this.#isReading = true;
-    clearTimeout(this.#timer);
-    const { deadlineMs } = this.#store.settings;
-    const { signal } = this.#life;
-    while (this.#isWanted && !this.#life.isClosed) {
-      this.#isWanted = false;
-      const sentAt = performance.now();
-      try {
-        const entry = await this.#store.read({ deadlineMs, signal });
-        if (!this.#life.isClosed) await this.#take(entry, sentAt);
-        this.#failures = 0;
-      } catch (error) {
-        if (!this.#life.isClosed) this.#fail(error);
-      }
-    }
-    this.#isReading = false;
-    if (this.#life.isClosed) return;
-    const { pollMs, longestPollMs } = this.#store.settings;
-    const capMs = this.#failure?.retryable === true ? outageCapMs : refusalCapMs;
-    const retryMs = retryBaseMs / 2 + backoffMs(this.#failures + 1, retryBaseMs, capMs);
-    const nextMs = this.#failures > 0 ? Math.min(retryMs, pollMs) : pollMs * (0.5 + Math.random());
-    this.#again(Math.min(nextMs, longestPollMs));
-  }
-
-  #again(ms: number): void {
-    clearTimeout(this.#timer);
-    this.#timer = setTimeout(() => {
-      // A subscription that went silent shows in nothing but an unanswered question.
-      if (this.#isHeard) void this.#store.context.inbox.check();
-      this.#want();
-    }, ms);
-    // A process with nothing else to do may exit.
-    this.#timer.unref();
-  }
-
-  async #take(entry: StoredEntry | undefined, sentAt: number): Promise<void> {
-    if (!entry) return await this.#takeNothing(sentAt);
-    const known = this.#version;
-    const text = versionText(entry.version);
-    const isSame = known !== undefined && text === versionText(known);
-    // Somebody may have changed the value alone, by hand.
-    if (isSame && entry.text === this.#text) return this.#confirm(sentAt);
-    const isLost = known !== undefined && !isSame && !this.#isMissing && !succeeds(entry.version, known);
-    if (isLost && this.#suspect !== text) {
-      this.#suspect = text;
-      this.#isWanted = true;
-      return;
-    }
-    const content = await this.#validated(text, entry.text);
-    if (!content || this.#life.isClosed) return;
-    if (isLost) this.emit("error", new ConfigLostError(this.name, known, entry.version));
-    this.#accept(content, entry.version, entry.text, sentAt);
-  }
-
-  /** The version to take; undefined: it was refused, or is older than the current one. */
-  async #validated(version: string, text: string): Promise<Content<Value> | undefined> {
-    const isKnown = this.#refused?.version === version && this.#refused.text === text;
-    const before = isKnown ? this.#refused : undefined;
-    if (before?.isFinal) {
-      this.#refuse(before.error);
-      return undefined;
-    }
-    const known = this.#version;
-    const limit = this.#limit({ deadlineMs: this.#store.settings.deadlineMs, signal: undefined });
-    let content: Content<Value> | undefined;
-    let refused: ConfigInvalidError | undefined;
-    try {
-      content = await contentOf(this.name, this.#schema, text, limit);
-    } catch (error) {
-      if (!(error instanceof ConfigInvalidError)) throw error;
-      refused = error;
-    }
-    // A write of our own was quicker than the schema.
-    if (this.#version !== known) {
-      this.#isWanted = true;
-      return undefined;
-    }
-    if (refused && !this.#life.isClosed) {
-      // A schema that was too slow may be quicker the next time; until then that is no news.
-      const isFinal = limit.deadline.remainingMs > 1;
-      const error = isFinal ? refused : (before?.error ?? refused);
-      this.#refused = { version, text, error, isFinal };
-      this.#refuse(error);
-    }
-    return content;
-  }
-
-  async #takeNothing(sentAt: number): Promise<void> {
-    if (this.#version || this.#default === undefined) {
-      this.#isMissing = true;
-      return this.#refuse(this.#missing);
-    }
-    if (this.#content) return this.#confirm(sentAt);
-    const content = await this.#validated("default", this.#default);
-    if (content && !this.#life.isClosed) this.#accept(content, undefined, undefined, sentAt);
-  }
-
-  #accept(content: Content<Value>, version: ConfigVersion | undefined, text: string | undefined, sentAt: number): void {
-    const previous = this.#content;
-    const isOther = previous?.canonical !== content.canonical;
-    if (isOther) this.#content = content;
-    this.#version = version;
-    this.#text = text;
-    this.#confirm(sentAt);
-    if (isOther) {
-      this.#onContent?.(content);
-      this.emit("change", content.value, previous?.value);
-    }
-    this.#waiters.found();
-  }
-
-  /** Our version is the server's as of `sentAt`, or newer. */
-  #confirm(sentAt: number): void {
-    this.#confirmedAt = sentAt;
-    this.#isMissing = false;
-    this.#refused = undefined;
-    this.#suspect = undefined;
-    this.#failure = undefined;
-    // The change that made it stale came after this answer.
-    if (this.#state === "stale" && this.#isWanted) return;
-    if (this.#isHeard) this.#become("fresh", "the server confirmed it");
-    else this.#become("stale", "changes are not pushed at the moment");
-  }
-
-  /** The entry is not what we may take: the last good value stays. */
-  #refuse(error: KitError): void {
-    if (this.#content) this.#become("degraded", error.message);
-    this.#report(error);
-  }
-
-  #fail(cause: unknown): void {
-    const error = asKitError(cause, `Reading configuration ${JSON.stringify(this.name)}`);
-    if (isAboutContent(error) || error.code === "KIT_LAYOUT" || error.code === "KIT_KEY_TYPE") {
-      this.#refuse(error);
-      return;
-    }
-    this.#failures++;
-    this.#stale(error.message);
-    this.#report(error);
-  }
-
-  #report(error: KitError): void {
-    // Of an outage each try says something else.
-    const isNews = this.#failure?.code !== error.code || (isAboutContent(error) && this.#failure !== error);
-    this.#failure = error;
-    if (isNews) this.emit("error", error);
-    this.#waiters.failed(error);
-  }
-
-  #stale(why: string): void {
-    if (this.#state === "fresh") this.#become("stale", why);
-  }
-
-  #become(state: ConfigState, why: string): void {
-    if (this.#state === state) return;
-    this.#state = state;
-    this.emit("state", state, why);
   }
 }
 
 const textOf = (version: ConfigVersion | undefined): string | undefined => version && versionText(version);
-
-/** Whether `version` can have been written after `known`. */
-const succeeds = (version: ConfigVersion, known: ConfigVersion): boolean =>
-  version.epoch === known.epoch && version.revision > known.revision;
-
-/** Errors about the value, not about reaching the server. */
-const isAboutContent = (error: KitError): boolean =>
-  error instanceof ConfigMissingError || error instanceof ConfigInvalidError;
 
 /**
  * Follows the entry `name`: its value is read without a round trip, and each change arrives by push. A push can be lost, so

@@ -14,8 +14,9 @@ import {
 } from "../toolkit/index.js";
 import { KitError, type RedisLike } from "../index.js";
 import { TypedEmitter } from "../toolkit/index.js";
-import { Config, type ConfigState } from "./config.js";
+import { Config } from "./config.js";
 import { ConfigConflictError, ConfigInvalidError } from "./errors.js";
+import type { ConfigState } from "./follower.js";
 import {
   type AskOptions,
   askRules,

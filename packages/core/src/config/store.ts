@@ -1,5 +1,5 @@
 import type { RedisLike } from "../index.js";
-import { type ClientContext, newToken, ObjectLife } from "../toolkit/index.js";
+import { type ClientContext, Deadline, type Limit, newToken, ObjectLife } from "../toolkit/index.js";
 import { type ConfigKeys, configKeys } from "./keys.js";
 import type { ConfigSettings, Question, ResolvedWrite } from "./options.js";
 import * as scripts from "./scripts.js";
@@ -34,6 +34,11 @@ export class Store {
     const { channel, settings } = this;
     const args = { op, expected, author, value, maxHistory: settings.maxHistory, channel };
     return scripts.set.run(this.context, this.#keys, args, { ...options, op });
+  }
+
+  /** How long a call waits for the schema. */
+  limit({ deadlineMs, signal }: Question): Limit & { readonly deadline: Deadline } {
+    return { deadline: Deadline.in(deadlineMs), signal: [signal, this.life.signal] };
   }
 
   history(limit: number, options: Question): Promise<readonly scripts.KeptEntry[]> {

@@ -1,0 +1,249 @@
+import type { KitError } from "../index.js";
+import { noAnswer } from "../toolkit/index.js";
+import { EntryReader } from "./entry-reader.js";
+import { ConfigInvalidError, ConfigLostError, ConfigMissingError, isAboutEntry, isAboutValue } from "./errors.js";
+import type { ReadyOptions } from "./options.js";
+import { type Content, contentOf, type StandardSchema } from "./schema.js";
+import { type ConfigVersion, type StoredEntry, versionText } from "./scripts.js";
+import type { Store } from "./store.js";
+import { limitOf, Waiters } from "./waiters.js";
+
+/**
+ * The state of `current`.
+ *
+ * - `loading`: there is no value yet
+ * - `fresh`: it is the entry's value; each change is pushed
+ * - `stale`: the last good value; the connection or the subscription is lost, or a read failed
+ * - `degraded`: the last good value; the entry is gone, or its value is refused
+ */
+export type ConfigState = "loading" | "fresh" | "stale" | "degraded";
+
+/** Receives what a follower reports, at once. */
+interface FollowerListener<Value> {
+  changed(content: Content<Value>, previous: Content<Value> | undefined): void;
+  /** `why` is for people. */
+  became(state: ConfigState, why: string): void;
+  /** A failure in the background. Reported when it begins, not at each try. */
+  failed(error: KitError): void;
+}
+
+/** Follows an entry: keeps its last good value, and decides for each read whether that is replaced. */
+export class Follower<Value> {
+  readonly #store: Store;
+  readonly #schema: StandardSchema<unknown, Value> | undefined;
+  readonly #default: string | undefined;
+  readonly #listener: FollowerListener<Value>;
+  readonly #reader: EntryReader;
+  readonly #waiters = new Waiters();
+  readonly #missing: ConfigMissingError;
+  #content: Content<Value> | undefined;
+  #version: ConfigVersion | undefined;
+  /** The text of that version. */
+  #text: string | undefined;
+  #state: ConfigState = "loading";
+  #confirmedAt = performance.now();
+  #failure: KitError | undefined;
+  /** The refused entry, and the reason. */
+  #refused:
+    | { readonly version: string; readonly text: string; readonly error: ConfigInvalidError; readonly isFinal: boolean }
+    | undefined;
+  /** A version that cannot follow the known one: it is read a second time before it is taken. */
+  #suspect: string | undefined;
+  #isMissing = false;
+
+  /** `initial`: the default, as JSON. */
+  constructor(
+    store: Store,
+    schema: StandardSchema<unknown, Value> | undefined,
+    initial: string | undefined,
+    listener: FollowerListener<Value>,
+  ) {
+    this.#store = store;
+    this.#schema = schema;
+    this.#default = initial;
+    this.#listener = listener;
+    this.#missing = new ConfigMissingError(store.name);
+    this.#reader = new EntryReader(store, {
+      take: (entry, sentAt) => this.#take(entry, sentAt),
+      failed: (error) => this.#fail(error),
+      lost: (why) => this.#stale(why),
+    });
+  }
+
+  /** The last good value; undefined before the first one. */
+  get content(): Content<Value> | undefined {
+    return this.#content;
+  }
+
+  /** The version of `content`; undefined while that is the default, or there is none. */
+  get version(): ConfigVersion | undefined {
+    return this.#version;
+  }
+
+  get state(): ConfigState {
+    return this.#state;
+  }
+
+  /** How long ago the server last confirmed `content`, also while fresh; before the first time: since this object was made. */
+  get unconfirmedMs(): number {
+    return performance.now() - this.#confirmedAt;
+  }
+
+  /** Requests a read. */
+  want(): void {
+    this.#reader.want();
+  }
+
+  /** Resolves once there is a value. Rejects as `ready()` of a configuration. */
+  async untilFound(resolved: ReadyOptions): Promise<void> {
+    if (this.#content) return;
+    this.#store.life.assertOpen();
+    // An earlier problem may be mended by now.
+    if (this.#failure) this.want();
+    const outlasts = (error: KitError): boolean =>
+      (this.#store.settings.waitsForMissing && isAboutValue(error)) ||
+      (resolved.waitMs !== undefined && error.retryable && !(error instanceof ConfigMissingError));
+    const { context, name } = this.#store;
+    const late = (): KitError =>
+      this.#failure ?? noAnswer(context.client, `configuration ${JSON.stringify(name)} was not read`);
+    await this.#waiters.wait(limitOf(resolved), outlasts, late);
+  }
+
+  /** Takes a value that this process has written at `sentAt`, unless a newer one is known. */
+  written(content: Content<Value>, version: ConfigVersion, text: string, sentAt: number): void {
+    const known = this.#version;
+    const isNewer = !known || this.#isMissing || succeeds(version, known);
+    if (isNewer && !this.#store.life.isClosed) this.#accept(content, version, text, sentAt);
+    else this.want();
+  }
+
+  /** Stops reading. What waits in `untilFound` rejects, and the value is stale from now on. */
+  close(): void {
+    this.#reader.stop();
+    this.#waiters.failed(this.#store.life.closedError());
+    this.#stale("it is closed");
+  }
+
+  async #take(entry: StoredEntry | undefined, sentAt: number): Promise<void> {
+    if (!entry) return await this.#takeNothing(sentAt);
+    const known = this.#version;
+    const text = versionText(entry.version);
+    const isSame = known !== undefined && text === versionText(known);
+    // Somebody may have changed only the value, by hand.
+    if (isSame && entry.text === this.#text) return this.#confirm(sentAt);
+    const isLost = known !== undefined && !isSame && !this.#isMissing && !succeeds(entry.version, known);
+    if (isLost && this.#suspect !== text) {
+      this.#suspect = text;
+      this.#reader.want();
+      return;
+    }
+    const content = await this.#validated(text, entry.text);
+    if (!content || this.#store.life.isClosed) return;
+    if (isLost) this.#listener.failed(new ConfigLostError(this.#store.name, known, entry.version));
+    this.#accept(content, entry.version, entry.text, sentAt);
+  }
+
+  /** The content of `text`; undefined: it was refused, or is older than the current one. */
+  async #validated(version: string, text: string): Promise<Content<Value> | undefined> {
+    const isKnown = this.#refused?.version === version && this.#refused.text === text;
+    const before = isKnown ? this.#refused : undefined;
+    if (before?.isFinal) {
+      this.#refuse(before.error);
+      return undefined;
+    }
+    const known = this.#version;
+    const limit = this.#store.limit({ deadlineMs: this.#store.settings.deadlineMs, signal: undefined });
+    let content: Content<Value> | undefined;
+    let refused: ConfigInvalidError | undefined;
+    try {
+      content = await contentOf(this.#store.name, this.#schema, text, limit);
+    } catch (error) {
+      if (!(error instanceof ConfigInvalidError)) throw error;
+      refused = error;
+    }
+    // A write of this object finished before the schema did.
+    if (this.#version !== known) {
+      this.#reader.want();
+      return undefined;
+    }
+    if (refused && !this.#store.life.isClosed) {
+      // A schema that was too slow may be quicker the next time. Until then its error is not reported again.
+      const isFinal = limit.deadline.remainingMs > 1;
+      const error = isFinal ? refused : (before?.error ?? refused);
+      this.#refused = { version, text, error, isFinal };
+      this.#refuse(error);
+    }
+    return content;
+  }
+
+  async #takeNothing(sentAt: number): Promise<void> {
+    if (this.#version || this.#default === undefined) {
+      this.#isMissing = true;
+      return this.#refuse(this.#missing);
+    }
+    if (this.#content) return this.#confirm(sentAt);
+    const content = await this.#validated("default", this.#default);
+    if (content && !this.#store.life.isClosed) this.#accept(content, undefined, undefined, sentAt);
+  }
+
+  #accept(content: Content<Value>, version: ConfigVersion | undefined, text: string | undefined, sentAt: number): void {
+    const previous = this.#content;
+    const isOther = previous?.canonical !== content.canonical;
+    if (isOther) this.#content = content;
+    this.#version = version;
+    this.#text = text;
+    this.#confirm(sentAt);
+    if (isOther) this.#listener.changed(content, previous);
+    this.#waiters.found();
+  }
+
+  /** At `sentAt` the server had our version, or an older one. */
+  #confirm(sentAt: number): void {
+    this.#confirmedAt = sentAt;
+    this.#isMissing = false;
+    this.#refused = undefined;
+    this.#suspect = undefined;
+    this.#failure = undefined;
+    // The change that made the value stale came after this reply.
+    if (this.#state === "stale" && this.#reader.isWanted) return;
+    if (this.#reader.isListening) this.#become("fresh", "the server confirmed it");
+    else this.#become("stale", "changes are not pushed at the moment");
+  }
+
+  /** The entry is missing or refused: the last good value stays. */
+  #refuse(error: KitError): void {
+    if (this.#content) this.#become("degraded", error.message);
+    this.#report(error);
+  }
+
+  #fail(error: KitError): void {
+    if (isAboutEntry(error)) {
+      this.#refuse(error);
+      return;
+    }
+    this.#stale(error.message);
+    this.#report(error);
+  }
+
+  #report(error: KitError): void {
+    // During an outage the messages of the tries differ.
+    const isNews = this.#failure?.code !== error.code || (isAboutValue(error) && this.#failure !== error);
+    this.#failure = error;
+    if (isNews) this.#listener.failed(error);
+    this.#waiters.failed(error);
+  }
+
+  #stale(why: string): void {
+    if (this.#state === "fresh") this.#become("stale", why);
+  }
+
+  #become(state: ConfigState, why: string): void {
+    if (this.#state === state) return;
+    this.#state = state;
+    this.#listener.became(state, why);
+  }
+}
+
+/** Whether `version` can have been written after `known`. */
+const succeeds = (version: ConfigVersion, known: ConfigVersion): boolean =>
+  version.epoch === known.epoch && version.revision > known.revision;
