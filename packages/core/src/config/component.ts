@@ -11,6 +11,7 @@ import {
   traced,
   TypedEmitter,
 } from "../toolkit/index.js";
+import { ConfigCommands } from "./commands.js";
 import {
   checkConnection,
   closeConnection,
@@ -30,7 +31,6 @@ import {
   watchRules,
 } from "./options.js";
 import { type Content, type StandardSchema } from "./schema.js";
-import { Store } from "./store.js";
 import { limitOf, Waiters } from "./waiters.js";
 
 /** Options of every component. */
@@ -146,11 +146,11 @@ export class Component<Conn = Connection, Entry = ComponentEntry, Input = Entry>
   #closing: Promise<void> | undefined;
 
   /** Made by this package only. */
-  constructor(store: Store, schema: StandardSchema<Input, Entry>, settings: Settings<Conn, Entry>) {
+  constructor(commands: ConfigCommands, schema: StandardSchema<Input, Entry>, settings: Settings<Conn, Entry>) {
     super();
-    this.name = store.name;
+    this.name = commands.name;
     this.#settings = settings;
-    this.config = new Config<Entry, Input>(store, schema, undefined, (content) => this.#changed(content));
+    this.config = new Config<Entry, Input>(commands, schema, undefined, (content) => this.#changed(content));
     this.config.on("error", (error) => {
       if (!this.#active) this.#report(error);
       this.emit("error", error);
@@ -444,9 +444,9 @@ export function createComponent(
   const { open, check, close } = own.open ? own : standard;
   functionOption("open", open);
   functionOption("close", close);
-  const store = new Store(redis, name, configSettings({ prefix, pollMs, deadlineMs }));
+  const commands = new ConfigCommands(redis, name, configSettings({ prefix, pollMs, deadlineMs }));
   return new Component(
-    store,
+    commands,
     schema as StandardSchema<unknown>,
     { open, check, close, secrets, drainMs } as Settings<unknown, unknown>,
   );

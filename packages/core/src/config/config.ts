@@ -1,6 +1,7 @@
 import { inspect } from "node:util";
 import type { KitError, RedisLike } from "../index.js";
 import { Deadline, resolve, traced, TypedEmitter } from "../toolkit/index.js";
+import { ConfigCommands } from "./commands.js";
 import { ConfigConflictError, ConfigMissingError } from "./errors.js";
 import { type ConfigState, Follower } from "./follower.js";
 import {
@@ -20,7 +21,6 @@ import {
 } from "./options.js";
 import { type Content, contentOf, jsonOf, parseJson, type StandardSchema } from "./schema.js";
 import { type ConfigVersion, versionText } from "./scripts.js";
-import { Store } from "./store.js";
 
 /** Events of a configuration. */
 export interface ConfigEvents<Value> {
@@ -54,28 +54,28 @@ export class Config<Value = unknown, Input = Value>
   implements AsyncDisposable
 {
   readonly name: string;
-  readonly #store: Store;
+  readonly #commands: ConfigCommands;
   readonly #schema: StandardSchema<unknown, Value> | undefined;
   readonly #default: string | undefined;
   readonly #follower: Follower<Value>;
 
   /** Made by this package only. `initial`: the default, as JSON. */
   constructor(
-    store: Store,
+    commands: ConfigCommands,
     schema: StandardSchema<unknown, Value> | undefined,
     initial: string | undefined,
     onContent?: (content: Content<Value>) => void,
   ) {
     super();
-    this.name = store.name;
-    this.#store = store;
+    this.name = commands.name;
+    this.#commands = commands;
     this.#schema = schema;
     this.#default = initial;
     // A log of a configuration shows its name, not its content.
     Object.defineProperty(this, inspect.custom, {
       value: () => `Config ${JSON.stringify(this.name)} (${this.state})`,
     });
-    this.#follower = new Follower(store, schema, initial, {
+    this.#follower = new Follower(commands, schema, initial, {
       changed: (content, previous) => {
         onContent?.(content);
         this.emit("change", content.value, previous?.value);
@@ -144,10 +144,10 @@ export class Config<Value = unknown, Input = Value>
    * @throws {KitUnavailableError | KitError} as every command.
    */
   async get(options: AskOptions = {}): Promise<Value> {
-    const resolved = callSettings(options, askRules, this.#store.settings);
-    const limit = this.#store.limit(resolved);
+    const resolved = callSettings(options, askRules, this.#commands.settings);
+    const limit = this.#commands.limit(resolved);
     return await this.#call("config.get", async () => {
-      const entry = await this.#store.read(resolved);
+      const entry = await this.#commands.read(resolved);
       if (textOf(entry?.version) !== textOf(this.version)) this.#follower.want();
       if (entry) return (await contentOf(this.name, this.#schema, entry.text, limit)).value;
       if (this.#default === undefined || this.version) throw new ConfigMissingError(this.name);
@@ -167,7 +167,7 @@ export class Config<Value = unknown, Input = Value>
    * @throws {KitUnavailableError | KitError} as every command.
    */
   async set(value: Input, options: SetOptions = {}): Promise<ConfigVersion> {
-    const resolved = callSettings(options, setRules, this.#store.settings);
+    const resolved = callSettings(options, setRules, this.#commands.settings);
     return await this.#call("config.set", () => this.#write(value, resolved));
   }
 
@@ -177,9 +177,9 @@ export class Config<Value = unknown, Input = Value>
    * @throws {KitUnavailableError | KitError} as every command.
    */
   async history(options: HistoryOptions = {}): Promise<readonly ConfigRevision[]> {
-    const { limit, ...resolved } = callSettings(options, historyRules, this.#store.settings);
+    const { limit, ...resolved } = callSettings(options, historyRules, this.#commands.settings);
     return await this.#call("config.history", async () => {
-      const kept = await this.#store.history(limit, resolved);
+      const kept = await this.#commands.history(limit, resolved);
       const read = await Promise.allSettled(
         kept.map(async ({ version, author, text }) => {
           const { value } = await contentOf(this.name, undefined, text);
@@ -198,10 +198,10 @@ export class Config<Value = unknown, Input = Value>
    * @throws all that {@link set} throws.
    */
   async rollback(revision: number, options: SetOptions = {}): Promise<ConfigVersion> {
-    const resolved = callSettings(options, setRules, this.#store.settings);
+    const resolved = callSettings(options, setRules, this.#commands.settings);
     const deadline = Deadline.in(resolved.deadlineMs);
     return await this.#call("config.rollback", async () => {
-      const kept = await this.#store.history(mostHistory, resolved);
+      const kept = await this.#commands.history(mostHistory, resolved);
       const found = kept.find(({ version }) => version.revision === revision);
       if (!found) throw new ConfigMissingError(this.name, revision);
       const deadlineMs = Math.max(1, Math.ceil(deadline.remainingMs));
@@ -215,7 +215,7 @@ export class Config<Value = unknown, Input = Value>
    * Idempotent; never rejects.
    */
   async close(): Promise<void> {
-    const { life } = this.#store;
+    const { life } = this.#commands;
     await life.close({}, async () => {
       life.cancel();
       this.#follower.close();
@@ -231,16 +231,16 @@ export class Config<Value = unknown, Input = Value>
 
   /** One operation of a caller. Its result is not shown to tracing: it may be secret. */
   #call<T>(operation: string, work: () => Promise<T>): Promise<T> {
-    return this.#store.life.privateCall(operation, () => ({ name: this.name }), work);
+    return this.#commands.life.privateCall(operation, () => ({ name: this.name }), work);
   }
 
   async #write(value: Input, resolved: ResolvedWrite): Promise<ConfigVersion> {
-    const text = jsonOf(this.name, value, this.#store.settings.maxBytes);
-    const limit = this.#store.limit(resolved);
+    const text = jsonOf(this.name, value, this.#commands.settings.maxBytes);
+    const limit = this.#commands.limit(resolved);
     const content = await contentOf(this.name, this.#schema, text, limit);
     const deadlineMs = Math.max(1, Math.ceil(limit.deadline.remainingMs));
     const sentAt = performance.now();
-    const { isWritten, version } = await this.#store.write(text, { ...resolved, deadlineMs });
+    const { isWritten, version } = await this.#commands.write(text, { ...resolved, deadlineMs });
     if (!isWritten || !version) {
       this.#follower.want();
       throw new ConfigConflictError(this.name, version);
@@ -286,5 +286,5 @@ export function createConfig<Value, Input>(
   const settings = configSettings(options);
   const { schema, default: initial } = options;
   const text = initial === undefined ? undefined : jsonOf(name, initial, settings.maxBytes);
-  return new Config(new Store(redis, name, settings), schema, text);
+  return new Config(new ConfigCommands(redis, name, settings), schema, text);
 }

@@ -1,8 +1,8 @@
 import type { KitError } from "../index.js";
 import { asKitError, backoffMs } from "../toolkit/index.js";
+import type { ConfigCommands } from "./commands.js";
 import { isAboutEntry } from "./errors.js";
 import type { StoredEntry } from "./scripts.js";
-import type { Store } from "./store.js";
 
 /** How long to wait for the subscription before the first read. */
 const graceMs = 500;
@@ -29,7 +29,7 @@ interface ReadListener {
  * fault.
  */
 export class EntryReader {
-  readonly #store: Store;
+  readonly #commands: ConfigCommands;
   readonly #listener: ReadListener;
   #isListening = false;
   #isReading = false;
@@ -38,12 +38,12 @@ export class EntryReader {
   #failures = 0;
   #retryCapMs = outageCapMs;
 
-  constructor(store: Store, listener: ReadListener) {
-    this.#store = store;
+  constructor(commands: ConfigCommands, listener: ReadListener) {
+    this.#commands = commands;
     this.#listener = listener;
-    const { executor, inbox } = store.context;
-    store.life.onClosed(
-      inbox.listen(store.channel, {
+    const { executor, inbox } = commands.context;
+    commands.life.onClosed(
+      inbox.listen(commands.channel, {
         message: () => this.want(),
         state: (state) => {
           this.#isListening = state !== "down";
@@ -61,7 +61,7 @@ export class EntryReader {
         this.want();
       }),
     );
-    this.#readIn(Math.min(graceMs, store.settings.deadlineMs / 2));
+    this.#readIn(Math.min(graceMs, commands.settings.deadlineMs / 2));
   }
 
   /** Whether the subscription stands. True also where subscribing is forbidden: there polling is all that is possible. */
@@ -76,7 +76,7 @@ export class EntryReader {
 
   /** Requests a read. */
   want(): void {
-    if (this.#store.life.isClosed) return;
+    if (this.#commands.life.isClosed) return;
     this.#isWanted = true;
     if (!this.#isReading) void this.#read();
   }
@@ -89,13 +89,13 @@ export class EntryReader {
   async #read(): Promise<void> {
     this.#isReading = true;
     this.stop();
-    const { life, name } = this.#store;
-    const { deadlineMs, pollMs, longestPollMs } = this.#store.settings;
+    const { life, name } = this.#commands;
+    const { deadlineMs, pollMs, longestPollMs } = this.#commands.settings;
     while (this.#isWanted && !life.isClosed) {
       this.#isWanted = false;
       const sentAt = performance.now();
       try {
-        const entry = await this.#store.read({ deadlineMs, signal: life.signal });
+        const entry = await this.#commands.read({ deadlineMs, signal: life.signal });
         if (!life.isClosed) await this.#listener.take(entry, sentAt);
         this.#failures = 0;
       } catch (cause) {
@@ -119,7 +119,7 @@ export class EntryReader {
     this.stop();
     this.#timer = setTimeout(() => {
       // Only an unanswered PING shows that a subscription is dead.
-      if (this.#isListening) void this.#store.context.inbox.check();
+      if (this.#isListening) void this.#commands.context.inbox.check();
       this.want();
     }, ms);
     // A process with nothing else to do may exit.

@@ -14,6 +14,7 @@ import {
 } from "../toolkit/index.js";
 import { KitError, type RedisLike } from "../index.js";
 import { TypedEmitter } from "../toolkit/index.js";
+import { ConfigCommands } from "./commands.js";
 import { Config } from "./config.js";
 import { ConfigConflictError, ConfigInvalidError } from "./errors.js";
 import type { ConfigState } from "./follower.js";
@@ -28,7 +29,6 @@ import {
   watchRules,
 } from "./options.js";
 import { contentOf, ownSchema } from "./schema.js";
-import { Store } from "./store.js";
 
 /** The declaration of a flag. */
 export interface FlagDefinition {
@@ -130,7 +130,7 @@ const schema = ownSchema<StoredFlags>((value) => {
  * configuration, `flags`. A flag that was never set is off.
  */
 export class Flags<Name extends string> extends TypedEmitter<FlagsEvents<Name>> implements AsyncDisposable {
-  readonly #store: Store;
+  readonly #commands: ConfigCommands;
   readonly #config: Config<StoredFlags>;
   readonly #maxStaleMs: number;
   readonly #unknown = new Map<string, Flag>();
@@ -147,8 +147,8 @@ export class Flags<Name extends string> extends TypedEmitter<FlagsEvents<Name>> 
       this.#unknown.set(name, flagOf({ on: whenUnknown }, false));
     }
     const settings = { ...configSettings(watching), longestPollMs: this.#maxStaleMs / 2 };
-    this.#store = new Store(redis, "flags", settings);
-    this.#config = new Config(this.#store, schema, "{}");
+    this.#commands = new ConfigCommands(redis, "flags", settings);
+    this.#config = new Config(this.#commands, schema, "{}");
     this.#config.on("change", (next) => this.#take(next));
     this.#config.on("state", (...facts) => this.emit("state", ...facts));
     this.#config.on("error", (error) => this.emit("error", error));
@@ -204,13 +204,13 @@ export class Flags<Name extends string> extends TypedEmitter<FlagsEvents<Name>> 
   async set(name: Name, on: boolean, options: SetFlagOptions = {}): Promise<void> {
     if (!this.#unknown.has(name)) this.get(name);
     boolean().check("on", on);
-    const settings = callSettings(options, setFlagRules, this.#store.settings);
+    const settings = callSettings(options, setFlagRules, this.#commands.settings);
     const { deadlineMs, signal, author, reason, until } = settings;
     const flag = { on, ...(reason === undefined ? {} : { reason }), ...(until === undefined ? {} : { until }) };
     const deadline = Deadline.in(deadlineMs);
     for (let attempt = 1; ; attempt++) {
       const remainingMs = Math.max(1, Math.ceil(deadline.remainingMs));
-      const entry = await this.#store.read({ deadlineMs: remainingMs, signal });
+      const entry = await this.#commands.read({ deadlineMs: remainingMs, signal });
       const stored = entry ? await this.#flagsIn(entry.text) : {};
       try {
         const expected = entry?.version ?? null;

@@ -1,11 +1,11 @@
 import type { KitError } from "../index.js";
 import { noAnswer } from "../toolkit/index.js";
+import type { ConfigCommands } from "./commands.js";
 import { EntryReader } from "./entry-reader.js";
 import { ConfigInvalidError, ConfigLostError, ConfigMissingError, isAboutEntry, isAboutValue } from "./errors.js";
 import type { ReadyOptions } from "./options.js";
 import { type Content, contentOf, type StandardSchema } from "./schema.js";
 import { type ConfigVersion, type StoredEntry, versionText } from "./scripts.js";
-import type { Store } from "./store.js";
 import { limitOf, Waiters } from "./waiters.js";
 
 /**
@@ -29,7 +29,7 @@ interface FollowerListener<Value> {
 
 /** Follows an entry: keeps its last good value, and decides for each read whether that is replaced. */
 export class Follower<Value> {
-  readonly #store: Store;
+  readonly #commands: ConfigCommands;
   readonly #schema: StandardSchema<unknown, Value> | undefined;
   readonly #default: string | undefined;
   readonly #listener: FollowerListener<Value>;
@@ -53,17 +53,17 @@ export class Follower<Value> {
 
   /** `initial`: the default, as JSON. */
   constructor(
-    store: Store,
+    commands: ConfigCommands,
     schema: StandardSchema<unknown, Value> | undefined,
     initial: string | undefined,
     listener: FollowerListener<Value>,
   ) {
-    this.#store = store;
+    this.#commands = commands;
     this.#schema = schema;
     this.#default = initial;
     this.#listener = listener;
-    this.#missing = new ConfigMissingError(store.name);
-    this.#reader = new EntryReader(store, {
+    this.#missing = new ConfigMissingError(commands.name);
+    this.#reader = new EntryReader(commands, {
       take: (entry, sentAt) => this.#take(entry, sentAt),
       failed: (error) => this.#fail(error),
       lost: (why) => this.#stale(why),
@@ -97,13 +97,13 @@ export class Follower<Value> {
   /** Resolves once there is a value. Rejects as `ready()` of a configuration. */
   async untilFound(resolved: ReadyOptions): Promise<void> {
     if (this.#content) return;
-    this.#store.life.assertOpen();
+    this.#commands.life.assertOpen();
     // An earlier problem may be mended by now.
     if (this.#failure) this.want();
     const outlasts = (error: KitError): boolean =>
-      (this.#store.settings.waitsForMissing && isAboutValue(error)) ||
+      (this.#commands.settings.waitsForMissing && isAboutValue(error)) ||
       (resolved.waitMs !== undefined && error.retryable && !(error instanceof ConfigMissingError));
-    const { context, name } = this.#store;
+    const { context, name } = this.#commands;
     const late = (): KitError =>
       this.#failure ?? noAnswer(context.client, `configuration ${JSON.stringify(name)} was not read`);
     await this.#waiters.wait(limitOf(resolved), outlasts, late);
@@ -113,14 +113,14 @@ export class Follower<Value> {
   written(content: Content<Value>, version: ConfigVersion, text: string, sentAt: number): void {
     const known = this.#version;
     const isNewer = !known || this.#isMissing || succeeds(version, known);
-    if (isNewer && !this.#store.life.isClosed) this.#accept(content, version, text, sentAt);
+    if (isNewer && !this.#commands.life.isClosed) this.#accept(content, version, text, sentAt);
     else this.want();
   }
 
   /** Stops reading. What waits in `untilFound` rejects, and the value is stale from now on. */
   close(): void {
     this.#reader.stop();
-    this.#waiters.failed(this.#store.life.closedError());
+    this.#waiters.failed(this.#commands.life.closedError());
     this.#stale("it is closed");
   }
 
@@ -138,8 +138,8 @@ export class Follower<Value> {
       return;
     }
     const content = await this.#validated(text, entry.text);
-    if (!content || this.#store.life.isClosed) return;
-    if (isLost) this.#listener.failed(new ConfigLostError(this.#store.name, known, entry.version));
+    if (!content || this.#commands.life.isClosed) return;
+    if (isLost) this.#listener.failed(new ConfigLostError(this.#commands.name, known, entry.version));
     this.#accept(content, entry.version, entry.text, sentAt);
   }
 
@@ -152,11 +152,11 @@ export class Follower<Value> {
       return undefined;
     }
     const known = this.#version;
-    const limit = this.#store.limit({ deadlineMs: this.#store.settings.deadlineMs, signal: undefined });
+    const limit = this.#commands.limit({ deadlineMs: this.#commands.settings.deadlineMs, signal: undefined });
     let content: Content<Value> | undefined;
     let refused: ConfigInvalidError | undefined;
     try {
-      content = await contentOf(this.#store.name, this.#schema, text, limit);
+      content = await contentOf(this.#commands.name, this.#schema, text, limit);
     } catch (error) {
       if (!(error instanceof ConfigInvalidError)) throw error;
       refused = error;
@@ -166,7 +166,7 @@ export class Follower<Value> {
       this.#reader.want();
       return undefined;
     }
-    if (refused && !this.#store.life.isClosed) {
+    if (refused && !this.#commands.life.isClosed) {
       // A schema that was too slow may be quicker the next time. Until then its error is not reported again.
       const isFinal = limit.deadline.remainingMs > 1;
       const error = isFinal ? refused : (before?.error ?? refused);
@@ -183,7 +183,7 @@ export class Follower<Value> {
     }
     if (this.#content) return this.#confirm(sentAt);
     const content = await this.#validated("default", this.#default);
-    if (content && !this.#store.life.isClosed) this.#accept(content, undefined, undefined, sentAt);
+    if (content && !this.#commands.life.isClosed) this.#accept(content, undefined, undefined, sentAt);
   }
 
   #accept(content: Content<Value>, version: ConfigVersion | undefined, text: string | undefined, sentAt: number): void {

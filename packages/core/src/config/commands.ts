@@ -5,7 +5,7 @@ import type { ConfigSettings, Question, ResolvedWrite } from "./options.js";
 import * as scripts from "./scripts.js";
 
 /** One entry on one client: every command that configuration sends goes through here. */
-export class Store {
+export class ConfigCommands {
   readonly name: string;
   readonly settings: ConfigSettings;
   /** Of the object that follows the entry. */
