@@ -12,7 +12,7 @@ try {
   console.log(sold ? "sold" : "sold out", attempts);
 } catch (error) {
   if (!(error instanceof KitConflictError)) throw error;
-  console.log(`overtaken ${error.attempts} times, nothing was sold`);
+  console.log(`${error.attempts} conflicts, nothing was sold`);
 }
 
 await redis.close();

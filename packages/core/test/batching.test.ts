@@ -294,7 +294,7 @@ describe("Flusher", () => {
     expect(ends).toHaveLength(2);
   });
 
-  it("tells who asked of a failure, and tries again by itself", async () => {
+  it("rejects the caller of a failed flush, and tries again by itself", async () => {
     let tries = 0;
     let succeed: () => void;
     const again = new Promise<void>((resolve) => (succeed = resolve));

@@ -35,15 +35,15 @@ export const configBehaviour = (redis: TestRedis<RedisMode>, mode: RedisMode): v
     it("keeps the last good value of an entry that is deleted, says so, and grows stale", async () => {
       const config = await fixture.ready({ default: second, pollMs: 100 });
       const version = await config.set(first);
-      const told = recorded(config);
+      const reported = recorded(config);
       await redis.client.del(fixture.keyOf("entry"));
       await until(() => config.state === "degraded");
       expect(config.current).toEqual(first);
       const staleMs = config.staleMs;
       await until(() => config.staleMs > staleMs + 200);
-      expect(told.errors.map(({ code }) => code)).toEqual(["KIT_CONFIG_MISSING"]);
+      expect(reported.errors.map(({ code }) => code)).toEqual(["KIT_CONFIG_MISSING"]);
       expect(await rejection(config.get())).toMatchObject({ code: "KIT_CONFIG_MISSING" });
-      expect([await rejection(fixture.make().ready()), told.changes]).toMatchObject([
+      expect([await rejection(fixture.make().ready()), reported.changes]).toMatchObject([
         { code: "KIT_CONFIG_MISSING" },
         [],
       ]);
@@ -52,7 +52,7 @@ export const configBehaviour = (redis: TestRedis<RedisMode>, mode: RedisMode): v
       expect((await config.set(second)).epoch).not.toBe(version.epoch);
       expect(config.current).toEqual(second);
       await until(() => config.state === "fresh");
-      expect([config.staleMs, told.errors.length]).toEqual([0, 1]);
+      expect([config.staleMs, reported.errors.length]).toEqual([0, 1]);
     });
   });
 
@@ -133,7 +133,7 @@ export const configBehaviour = (redis: TestRedis<RedisMode>, mode: RedisMode): v
                 const outcome: Outcome = await own[index]!.set(value, { expected }).catch(
                   (error: unknown) => error as Outcome,
                 );
-                // The one who is due gets the next revision; the others are told which is there.
+                // The writer with the stored version gets the next revision; the others get a conflict with the stored one.
                 const { revision, code, version } = outcome;
                 const wanted = isDue
                   ? [(before?.revision ?? 0) + 1, undefined, undefined]
@@ -170,7 +170,7 @@ export const configBehaviour = (redis: TestRedis<RedisMode>, mode: RedisMode): v
     it("is not misled by messages that are doubled, old, foreign or nonsense", async () => {
       const config = await fixture.ready({ default: first });
       const version = await config.set(second);
-      const told = recorded(config);
+      const reported = recorded(config);
       for (const message of ["", "x", "1:1:1", `${version.epoch}:1:1`, "9999999999999999:9:9"]) {
         await fixture.announce(message);
         await fixture.announce(message);
@@ -180,17 +180,17 @@ export const configBehaviour = (redis: TestRedis<RedisMode>, mode: RedisMode): v
       const marker = await fixture.ready();
       await marker.set(first);
       await until(() => config.current.host === "alpha");
-      expect([told.changes, told.errors]).toEqual([[[first, second]], []]);
+      expect([reported.changes, reported.errors]).toEqual([[[first, second]], []]);
     });
 
     it("finds what was written while its subscriber was cut", async () => {
       const config = await fixture.ready({ default: first });
       await config.set(first);
-      const told = recorded(config);
+      const reported = recorded(config);
       for (const node of redis.server.nodes) await node.call("CLIENT", "KILL", "TYPE", "pubsub");
       await fixture.writeUnseen(JSON.stringify(second));
       await until(() => config.current.host === "beta" && config.state === "fresh");
-      expect(told.states).toEqual(["stale", "fresh"]);
+      expect(reported.states).toEqual(["stale", "fresh"]);
     });
 
     it("sees a change that falls between its subscription and its first read", async () => {
@@ -204,19 +204,19 @@ export const configBehaviour = (redis: TestRedis<RedisMode>, mode: RedisMode): v
       expect(writer.version!.revision).toBe(20);
     });
 
-    it("tells no change when only the order of keys and the spaces differ", async () => {
+    it("emits no change when only the order of keys and the spaces differ", async () => {
       const config = await fixture.ready({ default: first, pollMs: 100 });
       await config.set(first);
-      const told = recorded(config);
+      const reported = recorded(config);
       const before = config.current;
       await fixture.writeUnseen('{ "port": 1,\n "host": "alpha" }');
       await until(() => config.version?.revision === 2);
-      expect([told.changes, config.current === before]).toEqual([[], true]);
+      expect([reported.changes, config.current === before]).toEqual([[], true]);
     });
   });
 
   describe("config: data that went back", () => {
-    it("takes a revision that went backwards after it looked twice, and tells that writes were lost", async () => {
+    it("takes a revision that went backwards after a second read, and reports that writes were lost", async () => {
       const config = await fixture.ready({ default: first });
       await config.set(first);
       const dump = await redis.client.dumpBuffer(fixture.keyOf("entry"));
@@ -227,41 +227,43 @@ export const configBehaviour = (redis: TestRedis<RedisMode>, mode: RedisMode): v
         await config.get();
         return (await callsOf(redis, "hmget")) === before + 1;
       });
-      const told = recorded(config);
+      const reported = recorded(config);
       await redis.client.restore(fixture.keyOf("entry"), 0, dump, "REPLACE");
       const reads = await callsOf(redis, "hmget");
       await fixture.announce();
       await until(() => config.current.host === "alpha");
       expect((await callsOf(redis, "hmget")) - reads).toBeGreaterThanOrEqual(2);
-      expect(told.errors).toMatchObject([{ code: "KIT_CONFIG_LOST", known: lost, found: { revision: 1 } }]);
-      expect([config.state, told.states]).toEqual(["fresh", []]);
+      expect(reported.errors).toMatchObject([{ code: "KIT_CONFIG_LOST", known: lost, found: { revision: 1 } }]);
+      expect([config.state, reported.states]).toEqual(["fresh", []]);
     });
 
-    it("tells a revision that was given out again from the one it knows, also as an expected version", async () => {
+    it("distinguishes a revision that was used again from the known one, also as an expected version", async () => {
       const config = await fixture.ready({ default: first });
       await config.set(first);
       const lost = await config.set(second);
-      const told = recorded(config);
+      const reported = recorded(config);
       await fixture.writeUnseen(JSON.stringify({ host: "gamma", port: 3 }), 0);
       expect(await rejection(config.set(second, { expected: lost }))).toMatchObject({
         code: "KIT_CONFIG_CONFLICT",
         version: { revision: lost.revision },
       });
       await until(() => config.current.host === "gamma");
-      expect(told.errors.map(({ code }) => code)).toEqual(["KIT_CONFIG_LOST"]);
+      expect(reported.errors.map(({ code }) => code)).toEqual(["KIT_CONFIG_LOST"]);
     });
 
-    it("takes an entry that began anew, and tells it", async () => {
+    it("takes an entry that began anew, and reports it", async () => {
       const config = await fixture.ready({ default: first });
       await config.set(first);
       const writer = await fixture.ready();
       await redis.client.del(fixture.keyOf("entry"));
-      const told = recorded(config);
+      const reported = recorded(config);
       const version = await writer.set(second, { expected: null });
       await until(() => config.current.host === "beta");
       expect(config.version).toEqual(version);
-      expect(told.errors.every(({ code }) => code === "KIT_CONFIG_LOST" || code === "KIT_CONFIG_MISSING")).toBe(true);
-      expect(told.errors.length).toBe(1);
+      expect(reported.errors.every(({ code }) => code === "KIT_CONFIG_LOST" || code === "KIT_CONFIG_MISSING")).toBe(
+        true,
+      );
+      expect(reported.errors.length).toBe(1);
     });
   });
 

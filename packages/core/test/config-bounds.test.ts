@@ -74,7 +74,7 @@ describe("config: entries and histories that were spoilt", () => {
   });
 });
 
-/** Settles for no value above 4, until it is told to. */
+/** Settles for no value above 4 before `settle` is called. */
 const stuckSchema = (): { schema: StandardSchema<number>; asked: number[]; allow: () => void } => {
   const asked: number[] = [];
   let isAllowed = false;
@@ -128,19 +128,19 @@ describe("config: a schema that does not settle", () => {
     expect(await setting).toMatchObject({ code: "KIT_CLOSED" });
   });
 
-  it("leaves the reader degraded, which tells it once, asks again, and goes on following", async () => {
+  it("leaves the reader degraded, which reports it once, validates again, and goes on following", async () => {
     const { schema, asked, allow } = stuckSchema();
     const options = { prefix: redis.prefix, schema, deadlineMs: 100, pollMs: 100 };
     const config = createConfig(redis.client, "search", options);
     redis.defer(() => config.close());
     await config.set(1, { deadlineMs: 2_000 });
     await until(() => config.state === "fresh");
-    const told = recorded(config);
+    const reported = recorded(config);
     await fixture.writeUnseen("5");
     await until(() => config.state === "degraded" && asked.filter((value) => value === 5).length > 2);
     expect(config.current).toBe(1);
     // A busy server may have kept a question waiting for too long meanwhile.
-    expect(told.errors.filter(({ code }) => code === late.code)).toMatchObject([late]);
+    expect(reported.errors.filter(({ code }) => code === late.code)).toMatchObject([late]);
     await fixture.writeUnseen("2");
     await until(() => config.current === 2 && config.state === "fresh");
     await fixture.writeUnseen("6");
@@ -172,7 +172,7 @@ const never = (): Promise<never> => new Promise(() => undefined);
 const entry: ComponentEntry = { url: "redis://a" };
 
 describe("component: what does not settle", () => {
-  it("is given up after ten seconds: an open and a check are refused and tried again, a close is told", async () => {
+  it("is given up after ten seconds: an open and a check are refused and tried again, a close is reported", async () => {
     const writer = linked({});
     await writer.component.config.set(entry);
     const startedAt = performance.now();
@@ -216,7 +216,7 @@ describe("component: what does not settle", () => {
     expect(await rejection(withComponent(component, () => 1)())).toMatchObject({ code: "KIT_CLOSED" });
   });
 
-  it("an address that is refused is told in our own words", async () => {
+  it("an address that is refused is reported in kit's own words", async () => {
     const { component } = linked({});
     expect(await rejection(component.config.set({ url: "redis://h:1/0?password=x" }))).toMatchObject({
       issues: [

@@ -25,9 +25,9 @@ const canary = "CANARY";
 const value = { token: `${canary}-1`, nested: [{ pin: `${canary}"\n2` }], n: 424242 };
 const secrets = [canary, "424242"];
 
-/** All that the diagnostics channels tell. */
+/** All that the diagnostics channels publish. */
 const traces = (): object[] => {
-  const told: object[] = [];
+  const reported: object[] = [];
   for (const name of [
     "config.ready",
     "config.get",
@@ -38,20 +38,20 @@ const traces = (): object[] => {
     "component.ready",
   ]) {
     const channel = tracingChannel<object, object>(`kit:${name}`);
-    const keep = (context: object): unknown => told.push({ ...context, channel: name });
+    const keep = (context: object): unknown => reported.push({ ...context, channel: name });
     const subscribers = { start: keep, end: keep, asyncStart: keep, asyncEnd: keep, error: keep };
     channel.subscribe(subscribers);
     redis.defer(() => channel.unsubscribe(subscribers));
   }
-  return told;
+  return reported;
 };
-const names = (told: readonly object[]): Set<string> =>
-  new Set(told.map((one) => (one as { channel: string }).channel));
+const names = (reported: readonly object[]): Set<string> =>
+  new Set(reported.map((one) => (one as { channel: string }).channel));
 const shows = (whole: unknown): boolean =>
   secrets.some((secret) => inspect(whole, { depth: 9, showHidden: true, getters: true }).includes(secret));
 
 it("neither errors nor traces nor logged objects show a value", async () => {
-  const told = traces();
+  const reported = traces();
   const quoting: StandardSchema<typeof value> = {
     "~standard": {
       version: 1,
@@ -95,10 +95,10 @@ it("neither errors nor traces nor logged objects show a value", async () => {
   expect(errors.some((error) => error instanceof ConfigConflictError)).toBe(true);
   expect(errors.length).toBeGreaterThan(10);
   for (const error of errors) expect(exposures(error, secrets)).toEqual([]);
-  expect(names(told)).toEqual(
+  expect(names(reported)).toEqual(
     new Set(["config.ready", "config.get", "config.set", "config.history", "config.rollback"]),
   );
-  expect([shows(told), shows(config), shows(errors)]).toEqual([false, false, false]);
+  expect([shows(reported), shows(config), shows(errors)]).toEqual([false, false, false]);
 });
 
 it("a schema's own words do not show what they quote", async () => {
@@ -145,7 +145,7 @@ it("a value of very many short texts is refused without being shown", async () =
 });
 
 it("a component and flags show neither password nor address nor reason", async () => {
-  const told = traces();
+  const reported = traces();
   const password = `${canary}-pass`;
   const server = await startRedis({ password });
   redis.defer(() => server.stop());
@@ -203,7 +203,11 @@ it("a component and flags show neither password nor address nor reason", async (
   facts.push(await rejection(custom.ready()));
   expect(facts.filter((fact) => KitError.is(fact)).length).toBe(10);
   for (const fact of facts) expect(exposures(fact, [canary])).toEqual([]);
-  expect([exposures(logs, [canary]), shows(told), names(told).has("component.open")]).toEqual([[], false, true]);
+  expect([exposures(logs, [canary]), shows(reported), names(reported).has("component.open")]).toEqual([
+    [],
+    false,
+    true,
+  ]);
 
   const flags = createFlags(await own(redis), { maintenance: { whenUnknown: false } }, { prefix: redis.prefix });
   redis.defer(() => flags.close());

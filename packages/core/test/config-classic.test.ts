@@ -302,10 +302,10 @@ describe("maintenance flag", () => {
     await flags.ready();
     const reads = await callsOf(redis, "hmget");
     for (let read = 0; read < 10_000; read++) expect(flags.isOn("maintenance")).toBe(false);
-    const told = new Promise((resolve) => flags.once("change", resolve));
+    const reported = new Promise((resolve) => flags.once("change", resolve));
     expect(await callsOf(redis, "hmget")).toBe(reads);
     await ours().set("maintenance", true, { deadlineMs: 30_000 });
-    await told;
+    await reported;
     expect(flags.isOn("maintenance")).toBe(true);
   });
 });

@@ -28,7 +28,7 @@ const connectionsTo = async (server: RedisServer): Promise<number> =>
     .filter((line) => line.includes(" name=kit ")).length;
 
 type Event = readonly [name: string, fact: unknown];
-const told = (component: Pick<Component, "on">): { readonly events: Event[] } => {
+const reported = (component: Pick<Component, "on">): { readonly events: Event[] } => {
   const events: Event[] = [];
   component.on("swap", (fact) => events.push(["swap", fact]));
   component.on("degraded", (fact) => events.push(["degraded", fact]));
@@ -63,7 +63,7 @@ const makeLinked = (options: Partial<CustomComponentOptions<Link>> = {}) => {
     ...options,
   });
   redis.defer(() => logs.close());
-  return { logs, links, told: told(logs as unknown as Component) };
+  return { logs, links, reported: reported(logs as unknown as Component) };
 };
 const at = (host: string): ComponentEntry => ({ url: `redis://${host}` });
 
@@ -110,10 +110,10 @@ describe("component", () => {
   });
 
   it("does not swap for the same content, nor for a change that is taken back at once", async () => {
-    const { logs, links, told } = makeLinked();
+    const { logs, links, reported } = makeLinked();
     const swapsTo = async (host: string): Promise<void> => {
       await logs.config.set(at(host));
-      await until(() => links.at(-1)!.url === `redis://${host}` && told.events.length === links.length - 1);
+      await until(() => links.at(-1)!.url === `redis://${host}` && reported.events.length === links.length - 1);
     };
     await logs.config.set(at("a"));
     await logs.ready();
@@ -135,7 +135,7 @@ describe("component", () => {
     while (tried.tookMs >= 90) tried = await takeBack();
     expect(tried.opened).toEqual(["redis://d"]);
     await until(() => links.slice(0, -1).every(({ closed }) => closed === "drained"));
-    expect(told.events).toEqual(links.slice(1).map((_, swap) => ["swap", { generation: swap + 2 }]));
+    expect(reported.events).toEqual(links.slice(1).map((_, swap) => ["swap", { generation: swap + 2 }]));
   });
 
   it("swaps a bounded number of times under 50 changes a second, and ends on the last", async () => {
@@ -187,10 +187,10 @@ describe("component", () => {
     expect(await connectionsTo(next)).toBe(1);
   });
 
-  it("closes by force what is held longer than it drains, and tells how much", async () => {
+  it("closes by force what is held longer than it drains, and reports how much", async () => {
     const [old, next] = [await start(), await start()];
     const logs = make({ drainMs: 100 });
-    const { events } = told(logs);
+    const { events } = reported(logs);
     await logs.config.set({ url: addressOf(old) });
     const block = withComponent(logs, async (db) => await db.blpop("nothing", 0));
     const stuck = Promise.all([rejection(block()), rejection(block())]);
@@ -308,9 +308,9 @@ describe("component", () => {
       expect((await where()) === port).toBe(mend === undefined);
     });
 
-    it("backs off while it is refused, and tells it once", async () => {
+    it("backs off while it is refused, and reports it once", async () => {
       let tries = 0;
-      const { logs, told } = makeLinked({
+      const { logs, reported } = makeLinked({
         open: () => {
           tries++;
           throw new Error("no");
@@ -320,14 +320,14 @@ describe("component", () => {
       expect(await rejection(logs.ready({ waitMs: 2_500 }))).toMatchObject({ code: "KIT_COMPONENT_REFUSED" });
       expect(tries).toBeLessThan(20);
       await until(() => tries > 1);
-      expect(told.events).toMatchObject([["degraded", { code: "KIT_COMPONENT_REFUSED" }]]);
+      expect(reported.events).toMatchObject([["degraded", { code: "KIT_COMPONENT_REFUSED" }]]);
       expect(await rejection(logs.ready())).toMatchObject({ code: "KIT_COMPONENT_REFUSED" });
     });
   });
 
   it("gives up opening what is not wanted any more, and closes it when it comes", async () => {
     const opened: { url: string; finish: (link: Link) => void; signal: AbortSignal }[] = [];
-    const { logs, told } = makeLinked({
+    const { logs, reported } = makeLinked({
       open: ({ url }, { signal }) => new Promise<Link>((resolve) => opened.push({ url, finish: resolve, signal })),
     });
     await logs.config.set(at("slow"));
@@ -341,7 +341,7 @@ describe("component", () => {
     opened[0]!.finish(slow);
     await until(() => slow.closed === "forced");
     expect(await withComponent(logs, (link) => link)()).toBe(next);
-    expect(told.events).toEqual([]);
+    expect(reported.events).toEqual([]);
   });
 
   it("closes while it opens, while calls are under way, and twice", async () => {
@@ -356,7 +356,7 @@ describe("component", () => {
     await closing;
     expect([(await waiting).code, late.closed]).toEqual(["KIT_CLOSED", "forced"]);
 
-    const { logs, links, told } = makeLinked();
+    const { logs, links, reported } = makeLinked();
     await logs.ready();
     let end: (() => void) | undefined;
     const call = withComponent(logs, () => new Promise<void>((resolve) => (end = resolve)))();
@@ -365,7 +365,7 @@ describe("component", () => {
     expect(links[0]!.closed).toBe("no");
     end!();
     await Promise.all([call, both]);
-    expect([links[0]!.closed, told.events]).toEqual(["drained", []]);
+    expect([links[0]!.closed, reported.events]).toEqual(["drained", []]);
   });
 
   it("calls wait for the first connection as long as their options say, and then no option holds", async () => {
@@ -416,13 +416,13 @@ describe("component", () => {
     expect(links[0]!.closed).toBe("drained");
   });
 
-  it("keeps its connection when the entry is deleted, and tells it", async () => {
-    const { logs, links, told } = makeLinked({ pollMs: 100 });
+  it("keeps its connection when the entry is deleted, and reports it", async () => {
+    const { logs, links, reported } = makeLinked({ pollMs: 100 });
     await logs.config.set(at("a"));
     await logs.ready();
     await redis.client.del(`${redis.prefix}:config:{logs}:entry`);
-    await until(() => told.events.length > 0);
-    expect(told.events).toMatchObject([["error", { code: "KIT_CONFIG_MISSING" }]]);
+    await until(() => reported.events.length > 0);
+    expect(reported.events).toMatchObject([["error", { code: "KIT_CONFIG_MISSING" }]]);
     expect([links.length, links[0]!.closed, await withComponent(logs, ({ url }) => url)()]).toEqual([
       1,
       "no",

@@ -34,21 +34,21 @@ describe("config: values that are refused", () => {
   ])("keeps the last good value when the entry holds %s, and names the field", async (_, text, path, words) => {
     const config = await fixture.ready({ default: first });
     await config.set(second);
-    const told = recorded(config);
+    const reported = recorded(config);
     await fixture.writeUnseen(text);
     await fixture.announce();
     await until(() => config.state === "degraded");
     expect(config.current).toEqual(second);
-    expect(told.errors).toMatchObject([{ code: "KIT_CONFIG_INVALID", entry: "search" }]);
-    const issues = (told.errors[0] as unknown as { issues: { path: string; message: string }[] }).issues;
+    expect(reported.errors).toMatchObject([{ code: "KIT_CONFIG_INVALID", entry: "search" }]);
+    const issues = (reported.errors[0] as unknown as { issues: { path: string; message: string }[] }).issues;
     expect(issues.some((issue) => issue.path === path && issue.message.includes(words))).toBe(true);
     expect(await rejection(config.get())).toMatchObject({ code: "KIT_CONFIG_INVALID" });
     expect(await rejection(fixture.make({ default: first }).ready())).toMatchObject({ code: "KIT_CONFIG_INVALID" });
-    // Looked at again, and told once.
+    // It is read again, and reported once.
     await fixture.announce();
     await config.history();
     await config.set(first);
-    expect([config.state, config.current, told.errors.length]).toEqual(["fresh", first, 1]);
+    expect([config.state, config.current, reported.errors.length]).toEqual(["fresh", first, 1]);
   });
 
   it.each([
@@ -126,7 +126,7 @@ describe("config: servers that go", () => {
     await until(async () => Number(await replica.call("EXISTS", "kit:config:{n}:entry")) === 1);
     // On a slow machine it was late, and stale, before anything happened.
     await until(() => config.state === "fresh");
-    const told = recorded(config);
+    const reported = recorded(config);
     // Where Sentinel would send it.
     client.options.port = replica.nodes[0]!.port;
     await master.nodes[0]!.kill();
@@ -136,18 +136,18 @@ describe("config: servers that go", () => {
     await until(() => config.state === "fresh");
     const version = await config.set(2, { expected: config.version!, deadlineMs: 20_000 });
     expect([version.revision, config.current]).toEqual([2, 2]);
-    expect(told.states.slice(0, 2)).toEqual(["stale", "fresh"]);
-    expect(told.changes).toEqual([[2, 1]]);
+    expect(reported.states.slice(0, 2)).toEqual(["stale", "fresh"]);
+    expect(reported.changes).toEqual([[2, 1]]);
   });
 
   it("is stale from the loss of its command connection until it has read again", async () => {
     const client = redis.connect({ connectionName: "commands", retryStrategy: () => 20 });
     const config = await fixture.ready({ default: first }, client);
-    const told = recorded(config);
+    const reported = recorded(config);
     const [id] = await connectionsNamed(redis, "commands");
     await redis.server.call("CLIENT", "KILL", "ID", id!.split("#")[1]!);
-    await until(() => told.states.length === 2);
-    expect([told.states, told.errors, config.staleMs]).toEqual([["stale", "fresh"], [], 0]);
+    await until(() => reported.states.length === 2);
+    expect([reported.states, reported.errors, config.staleMs]).toEqual([["stale", "fresh"], [], 0]);
   });
 
   it("keeps its own later write when the schema is still at an earlier one", async () => {
@@ -171,11 +171,11 @@ describe("config: servers that go", () => {
     await fixture.announce();
     await until(() => asked.length === 1);
     const version = await config.set({ port: 6 });
-    const told = recorded(config);
+    const reported = recorded(config);
     asked[0]!.allow();
     await config.history();
     await until(() => config.state === "fresh");
-    expect([config.current.port, config.version, told.changes, told.errors]).toEqual([6, version, [], []]);
+    expect([config.current.port, config.version, reported.changes, reported.errors]).toEqual([6, version, [], []]);
   });
 
   it("stays stale while the server is silent, and is fresh again soon after it is back", async () => {
@@ -183,11 +183,11 @@ describe("config: servers that go", () => {
     const client = await own(redis, { url: proxy.url });
     const config = await fixture.ready({ default: first, deadlineMs: 200, pollMs: 200 }, client);
     await config.set(second, { deadlineMs: 30_000 });
-    const told = recorded(config);
+    const reported = recorded(config);
     proxy.down.hole = true;
     await until(() => config.state === "stale" && config.staleMs > 500);
     expect(config.current).toEqual(second);
-    expect(told.errors.map(({ code }) => code)).toEqual(["KIT_UNAVAILABLE"]);
+    expect(reported.errors.map(({ code }) => code)).toEqual(["KIT_UNAVAILABLE"]);
     proxy.heal();
     await until(() => config.state === "fresh");
     expect(config.staleMs).toBe(0);

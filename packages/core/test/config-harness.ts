@@ -71,14 +71,14 @@ export const fixtureOf = (redis: TestRedis<RedisMode>): Fixture => {
   return { keyOf, make, ready, writeUnseen, announce };
 };
 
-/** Everything that a configuration tells. */
-export interface Told<Value> {
+/** All events of a configuration. */
+export interface Reported<Value> {
   readonly changes: [Value, Value | undefined][];
   readonly states: ConfigState[];
   readonly errors: KitError[];
 }
 
-export const recorded = <Value>(config: Config<Value, never>): Told<Value> => {
+export const recorded = <Value>(config: Config<Value, never>): Reported<Value> => {
   const changes: [Value, Value | undefined][] = [];
   const states: ConfigState[] = [];
   const errors: KitError[] = [];

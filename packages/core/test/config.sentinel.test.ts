@@ -29,7 +29,7 @@ describe("config: failover by Sentinel", () => {
     await author.set({ host: "h", port: 1 });
     await until(() => reader.current.port === 1);
     await until(() => isEverywhere(fixture.keyOf("entry"), 1));
-    const told = recorded(reader);
+    const reported = recorded(reader);
     await old.kill();
     await until(() => reader.state === "stale");
     expect(reader.current.port).toBe(1);
@@ -38,13 +38,13 @@ describe("config: failover by Sentinel", () => {
     expect(await author.set({ host: "h", port: 2 }, { op: "through" })).toEqual(version);
     await until(() => reader.current.port === 2 && reader.state === "fresh", 20_000);
     expect(reader.version).toEqual(version);
-    expect(told.changes).toEqual([
+    expect(reported.changes).toEqual([
       [
         { host: "h", port: 2 },
         { host: "h", port: 1 },
       ],
     ]);
-    expect(told.errors.every((error) => KitError.is(error) && error.retryable)).toBe(true);
+    expect(reported.errors.every((error) => KitError.is(error) && error.retryable)).toBe(true);
     await author.set({ host: "h", port: 3 });
     await until(() => reader.current.port === 3);
     await old.start();

@@ -94,7 +94,7 @@ describe("connect to a Cluster over TLS", () => {
     const given = { ...tls, ca: tls.ca };
     const client = await own(redis, { url, cluster, options: { tls: given } });
     await client.ping();
-    // All doors have new certificates; the client is told, and its connections are cut.
+    // All proxies have new certificates; the client gets them, and its connections are cut.
     const old = pem("loopback.crt");
     for (const door of doors) door.server.setSecureContext({ cert: old, key: pem("loopback.key") });
     Object.assign(given, { ca: old, checkServerIdentity: () => undefined });

@@ -436,7 +436,7 @@ describe("connect: close", () => {
         await client.get(String(Math.random())).catch(() => undefined);
         return client.status === "reconnecting";
       });
-      // As when Sentinels tell of another master: from now on two timers are under way, and ioredis knows of one.
+      // As when Sentinels name another master: from now on two timers are under way, and ioredis knows of one.
       await rejection(client.connect());
       await until(() => client.status === "reconnecting");
       const waiting = rejection(client.get("x"));

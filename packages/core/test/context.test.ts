@@ -51,7 +51,7 @@ describe("client context", () => {
     expect(count()).toBe(before);
   });
 
-  it("ends what waits for the client when the last holder lets go: nobody would tell it that the client is ready", async () => {
+  it("ends what waits for the client when the last holder lets go: nothing would notify it that the client is ready", async () => {
     const client = redis.connect({ port: 1, retryStrategy: () => 20 });
     const context = attach(client);
     const waiting = rejection(context.isCluster(600_000));

@@ -153,7 +153,7 @@ describe("onAbort", () => {
     expect(calls).toBe(1);
   });
 
-  it("tells one listener twice registered apart", () => {
+  it("calls a listener that was registered twice, once for each", () => {
     const controller = new AbortController();
     let calls = 0;
     const listener = (): number => calls++;

@@ -62,7 +62,7 @@ describe("durable to the disk", () => {
       await written();
     });
 
-    it("believes a WAITAOF that is known to be honest, and else says why nobody can tell", async () => {
+    it("believes a WAITAOF that is known to be honest, and else says why it is unknown", async () => {
       const result = await durable(redis.client, options({ timeoutMs: 3_000 }), write);
       const reason = untrusted();
       const local = reason === undefined;
@@ -100,7 +100,7 @@ describe("durable to the disk", () => {
       expect(result.why ?? "").toMatch(untrusted() === undefined ? /^$/ : /may pause while the file is rewritten/);
     });
 
-    it("is not safe while the file is written anew after it was off: nothing tells that from any other rewrite", async () => {
+    it("is not safe while the file is written anew after it was off: nothing distinguishes that from any other rewrite", async () => {
       const { server } = redis;
       await set({ appendfsync: "always", "rdb-key-save-delay": "100000" });
       await server.call("EVAL", "for i = 1, 300 do redis.call('SET', 'k' .. i, '', 'PX', 60000) end", "0");

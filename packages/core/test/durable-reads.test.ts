@@ -42,7 +42,7 @@ describe("replicaReads", () => {
     const near = open({ maxStaleMs });
     await redis.client.set(redis.prefix, "x", "PX", 60_000);
     await inStep();
-    // The first read of all may come before a replica has reached what the master told.
+    // The first read of all may come before a replica has reached the master's offset.
     await near.call("GET", redis.prefix);
     const reads = [];
     for (let round = 0; round < 10; round++) reads.push(await near.call("GET", redis.prefix));

@@ -187,13 +187,13 @@ describe("durable", () => {
     expect(await redis.keys()).toEqual([]);
   });
 
-  it("tells what it does on a diagnostics channel", async () => {
-    const told: unknown[] = [];
-    const listener = (message: unknown): void => void told.push({ ...(message as object) });
+  it("publishes its calls on a diagnostics channel", async () => {
+    const reported: unknown[] = [];
+    const listener = (message: unknown): void => void reported.push({ ...(message as object) });
     subscribe("tracing:kit:core.durable:start", listener);
     redis.defer(() => unsubscribe("tracing:kit:core.durable:start", listener));
     await durable(redis.client, options(quick), write);
-    expect(told).toEqual([{ key: redis.prefix, replicas: 1, fsync: "none" }]);
+    expect(reported).toEqual([{ key: redis.prefix, replicas: 1, fsync: "none" }]);
   });
 });
 

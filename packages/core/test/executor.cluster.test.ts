@@ -106,7 +106,7 @@ describe("executor on a Cluster", () => {
       value: "-x",
       attempts: 1,
     });
-    // A node that the client knows nothing of yet is told by MOVED, by its own address; the way leads through its proxy.
+    // MOVED names a node that is not in the client's map yet, by its own address; the way leads through its proxy.
     const client = context.client as unknown as { slots: string[][] };
     client.slots[slotOf(keys[2]!)] = client.slots[slotOf(keys[0]!)]!;
     const accepted = proxies[2]!.stats.accepted;

@@ -46,7 +46,7 @@ describe("failover by Sentinel", () => {
     await until(() => performance.now() - pausedAt > 6_000, 7_000);
     old.resume();
     const resumedAt = performance.now();
-    // Until the old one is told that it is a replica now, it would take what it is given.
+    // Until the old master is made a replica, it accepts writes.
     await until(() => writer.acked.filter(({ at }) => at > resumedAt).length > 200);
     await writer.stop();
     expect(await addOnce.run(idle, { key: `${redis.prefix}:idle` }, { op: "1" })).toBe(1);
@@ -73,7 +73,7 @@ describe("failover by Sentinel", () => {
     const master = await failedOver(old);
     await old.start();
     for (const [index, context] of contexts.entries()) {
-      // Where a borrowed client goes is its own business: back to the old master, too, until Sentinel tells that what it is.
+      // A borrowed client may also go back to the old master, until Sentinel makes that a replica.
       await until(() => peerPort(context.client as Connection) === master.port, 20_000);
       await until(() => resubscribed[index]! > 0 && context.inbox.isOpen, 10_000);
       const heard = new Promise((resolve) => context.inbox.expect("id", resolve));

@@ -78,7 +78,7 @@ describe("a server that refuses for a while", () => {
     const filled = "for i = 1, 3000 do redis.call('SET', 'k' .. i, string.rep('x', 64)) end";
     await node.call("EVAL", filled, "0");
     await node.call("SAVE");
-    // One that asks INFO first would not be ready, and so not be told LOADING.
+    // A client that sends INFO first would not be ready, and so would get no LOADING.
     const client = server.client({ enableReadyCheck: false, retryStrategy: () => 20, maxRetriesPerRequest: 0 });
     const owned = await own(redis, { url: server.url });
     await client.ping();
@@ -159,14 +159,14 @@ describe("what the deadline ends", () => {
   });
 });
 
-describe("a client of ours that is told READONLY", () => {
+describe("a client of ours that gets READONLY", () => {
   it("connects anew once for all calls, and not more than twice a second", async () => {
     const [node] = redis.server.nodes as [RedisNode];
     const client = await own(redis);
     await read.run(client, { key: redis.prefix }, {});
     await asReplica(node, async () => {
       const codes = new Set<string>();
-      // Until one was told so: of those whose last try is under way at the deadline, the outcome is unknown.
+      // Until a reply says so. Calls whose last try is under way at the deadline have an unknown outcome.
       while (!codes.has("KIT_READONLY")) {
         const before = await connections(node);
         const startedAt = performance.now();

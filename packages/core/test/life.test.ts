@@ -129,7 +129,7 @@ it("aborts its signal with the error of later calls at cancel()", async () => {
 it("traces a private call without its result", async () => {
   const life = made();
   const results: unknown[] = [];
-  const channel = tracingChannel<object, object>("kit:thing.tell");
+  const channel = tracingChannel<object, object>("kit:thing.show");
   const subscribers = {
     start: () => undefined,
     end: () => undefined,
@@ -139,8 +139,8 @@ it("traces a private call without its result", async () => {
   };
   channel.subscribe(subscribers);
   redis.defer(() => channel.unsubscribe(subscribers));
-  expect(await life.privateCall("thing.tell", noFacts, async () => "secret")).toBe("secret");
-  expect(await life.call("thing.tell", noFacts, async () => "shown")).toBe("shown");
+  expect(await life.privateCall("thing.show", noFacts, async () => "secret")).toBe("secret");
+  expect(await life.call("thing.show", noFacts, async () => "shown")).toBe("shown");
   expect(results).toEqual([undefined, "shown"]);
   await life.close({}, () => Promise.resolve());
 });

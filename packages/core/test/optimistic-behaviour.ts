@@ -94,7 +94,7 @@ export const optimisticBehaviour = (redis: TestRedis<RedisMode>): void => {
       }
     });
 
-    it("rejects typed after waitMs when every try was overtaken, with pauses between them", async () => {
+    it("rejects typed after waitMs when every try had a conflict, with pauses between them", async () => {
       const client = await own(redis);
       let runs = 0;
       const failing = optimistic(

@@ -241,7 +241,7 @@ describe("optimistic against the classic loop", () => {
     expect(pauses).toBeLessThan(tries - 1);
   });
 
-  it("work that was overtaken is reported, where the classic loop drops it", async () => {
+  it("work whose every try had a conflict is reported, where the classic loop drops it", async () => {
     const key = redis.prefix;
     const client = await own(redis);
     const losing = optimistic(

@@ -175,7 +175,7 @@ describe("traceKit", () => {
     expect(spans().map(({ name }) => name)).toEqual(["otel.elsewhere"]);
   });
 
-  it("stops when told, ends what is under way, and lets the operation finish", async () => {
+  it("stops on request, ends what is under way, and lets the operation finish", async () => {
     const stop = tracing();
     const { opened, open } = executor();
     const work = run("otel.cut", () => opened.then(() => "done"));
@@ -202,16 +202,16 @@ describe("traceKit", () => {
 });
 
 describe("onTraced", () => {
-  it("tells each name once, and no more after its end", async () => {
-    await run("told.before", () => Promise.resolve());
+  it("reports each name once, and none after its end", async () => {
+    await run("seen.before", () => Promise.resolve());
     const heard: string[] = [];
     const stop = onTraced((name) => heard.push(name));
-    await run("told.before", () => Promise.resolve());
-    await run("told.after", () => Promise.resolve());
-    await run("told.after", () => Promise.resolve());
+    await run("seen.before", () => Promise.resolve());
+    await run("seen.after", () => Promise.resolve());
+    await run("seen.after", () => Promise.resolve());
     stop();
-    await run("told.never", () => Promise.resolve());
-    expect(heard.filter((name) => name.startsWith("told."))).toEqual(["told.before", "told.after"]);
+    await run("seen.never", () => Promise.resolve());
+    expect(heard.filter((name) => name.startsWith("seen."))).toEqual(["seen.before", "seen.after"]);
   });
 });
 

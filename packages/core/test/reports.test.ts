@@ -163,7 +163,7 @@ describe("persistenceReport", () => {
     expect(row.folder).toContain("kit-redis-");
   });
 
-  it("counts the changes since the last snapshot, and tells how old that is and whether it worked", async () => {
+  it("counts the changes since the last snapshot, and reports its age and its result", async () => {
     await redis.client.set(redis.prefix, "x");
     // Not while a replica is being sent its first data.
     await eventually(() => master().call("SAVE"));
@@ -219,7 +219,7 @@ describe("persistenceReport", () => {
     await isIdle();
   });
 
-  it("tells a snapshot that failed", async () => {
+  it("reports a snapshot that failed", async () => {
     await set({ "stop-writes-on-bgsave-error": "no" });
     const { folder, snapshots } = await report();
     const file = join(folder!, snapshots!.file!);
@@ -236,7 +236,7 @@ describe("persistenceReport", () => {
     await redis.client.del(redis.prefix);
   });
 
-  it("shows what INFO tells where CONFIG is forbidden", async () => {
+  it("shows what is in INFO where CONFIG is forbidden", async () => {
     await master().call("ACL", "SETUSER", "blind", "on", ">secret", "~*", "&*", "+@all", "-config");
     redis.defer(() => master().call("ACL", "DELUSER", "blind"));
     const client = await own(redis, { options: { username: "blind", password: "secret" } });

@@ -44,7 +44,7 @@ describe("pause", () => {
 });
 
 describe("retry", () => {
-  it("resolves with the first success, and tells each try its number", async () => {
+  it("resolves with the first success, and passes each try its number", async () => {
     const numbers: number[] = [];
     const value = await retry((number) => {
       numbers.push(number);
@@ -79,7 +79,7 @@ describe("retry", () => {
     }
   });
 
-  it("asks the caller instead, when told how", async () => {
+  it("asks the caller's function instead, if there is one", async () => {
     let tries = 0;
     const outcome = retry(
       () => Promise.reject(new Error(String(++tries))),

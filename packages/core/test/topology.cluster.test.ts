@@ -16,7 +16,7 @@ import { append } from "./scripts.js";
 
 const redis = useRedis(vitest, { mode: "cluster" });
 
-/** A Cluster of the test's own, since it loses a node: its first, and a client that was told of another. */
+/** A Cluster of the test's own, since it loses a node: its first, and a client that was given another node. */
 const shrinking = async () => {
   const server: RedisServer<"cluster"> = await startRedis({ mode: "cluster", masters: 4 });
   redis.defer(() => server.stop());

@@ -18,7 +18,7 @@ const listen = (name: string): { events: [string, Record<string, unknown>][]; st
 };
 
 describe("traced", () => {
-  it("tells start, end and result, with the context", async () => {
+  it("publishes start, end and result, with the context", async () => {
     const { events, stop } = listen("sample.ok");
     const value = await traced(
       "sample.ok",
@@ -32,7 +32,7 @@ describe("traced", () => {
     expect(events[3]?.[1]).toEqual({ name: "n", result: 7 });
   });
 
-  it("tells the error, and passes it on", async () => {
+  it("publishes the error, and passes it on", async () => {
     const { events, stop } = listen("sample.bad");
     const error = new Error("x");
     await expect(

@@ -4,7 +4,7 @@ import { addOnce } from "./scripts.js";
 /** The port that a single client is connected to. */
 export const peerPort = (client: RedisLike): number | undefined => (client as NodeClient).stream?.remotePort;
 
-/** Changes a key of the test again and again until told to end; says what it was told, and when. */
+/** Changes a key of the test again and again until `stop()`; records each reply and its time. */
 export class Writer {
   readonly acked: { readonly op: string; readonly at: number; readonly port: number | undefined }[] = [];
   readonly failures: { readonly op: string; readonly code: unknown }[] = [];

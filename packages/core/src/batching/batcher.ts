@@ -11,8 +11,8 @@ export interface BatcherOptions<Item, Result> {
   /** How long an item may take from `add` to its result, in milliseconds. */
   readonly deadlineMs: number;
   /**
-   * The error of an item whose time is over. `wasSent`: it may have had its effect. `stall`: the part of its message that names
-   * the stall of the event loop in which the time passed; else empty.
+   * The error of an item at its deadline. `wasSent`: it may have had its effect. `stall`: the part of the message that names
+   * the stall of the event loop in which the deadline passed; else empty.
    */
   readonly late: (item: Item, wasSent: boolean, stall: string) => Error;
   /** The error of an item for which there is no room. */
@@ -24,7 +24,7 @@ export interface BatcherOptions<Item, Result> {
   /** No batch has more bytes, unless a single item has. */
   readonly maxBytes: number;
   readonly sizeOf: (item: Item) => number;
-  /** No more items wait to be sent. */
+  /** At most this many items wait to be sent. */
   readonly maxPending: number;
   /**
    * How long the first item of a batch waits for others while no call is in flight, in milliseconds. 0: only for those that
@@ -57,9 +57,9 @@ export class Batcher<Item, Result> {
   #pending: Entry<Item, Result>[] = [];
   #first = 0;
   #waiting = 0;
-  /** The batch of the call that is under way; undefined: there is none. */
+  /** The batch under way; undefined: there is none. */
   #inFlight: readonly Entry<Item, Result>[] | undefined;
-  /** The number of the last item that was added, and of the last one whose batch has landed. */
+  /** The number of the last item that was added, and of the last item whose batch has settled. */
   #lastAdded = 0;
   #lastLanded = 0;
   #isScheduled = false;
@@ -80,8 +80,8 @@ export class Batcher<Item, Result> {
   /**
    * Resolves with the item's result.
    *
-   * @throws the item's own error, that of its batch, `late`, `full`, or `signal.reason`: an item that was not sent yet then
-   * never is, the result of one that was is ignored.
+   * @throws the item's own error, that of its batch, `late`, `full`, or `signal.reason`: an item that was not sent yet is never
+   *   sent; the result of a sent one is ignored.
    * @throws {KitClosedError} after `close()`.
    */
   add(item: Item, signal?: AbortSignal): Promise<Result> {
@@ -116,7 +116,7 @@ export class Batcher<Item, Result> {
     await landed;
   }
 
-  /** Takes no more items, and waits until `deadline` for those that it has; the rest then rejects with `KitClosedError`. */
+  /** Refuses further items, and waits until `deadline` for those that it has. The rest then rejects with `KitClosedError`. */
   async close(deadline: Deadline): Promise<void> {
     this.#isClosed = true;
     await inTime(this.flush(), { deadline });
@@ -213,7 +213,7 @@ export class Batcher<Item, Result> {
     this.#cancelLate = atDeadline(oldest.deadline, () => {
       this.#cancelLate = undefined;
       for (const entry of [...(this.#inFlight ?? []), ...this.#pending.slice(this.#first)]) {
-        // One of a call under way may have settled before the others.
+        // An item under way may have settled before the others.
         if (entry.state === "settled") continue;
         if (entry.deadline.remainingMs > 1) break;
         this.#fail(entry, this.#options.late(entry.item, entry.state === "sent", entry.deadline.stall));

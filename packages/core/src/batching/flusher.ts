@@ -1,18 +1,18 @@
 import { type Deadline, inTime } from "../toolkit/index.js";
 
-/** When what is gathered locally is written. */
+/** When a local aggregate is written. */
 export interface FlusherOptions {
-  /** Writes all that is gathered. On failure it keeps the rest, and rejects. */
+  /** Writes the aggregate. On failure it keeps the rest, and rejects. */
   readonly flush: () => Promise<void>;
-  /** How long the first of what is gathered waits, in milliseconds; after a failure, how long until the next try. */
+  /** How long after its first change the aggregate is written, in milliseconds; after a failure, how long until the next try. */
   readonly everyMs: number;
-  /** A flush that nobody waits for has failed. */
+  /** A flush failed that no caller waits for. */
   readonly onError: (error: unknown) => void;
 }
 
 /**
- * Decides when an aggregate in local memory is written: one flush at a time, some time after the first change, at once when
- * asked to. Its timer alone does not keep a process alive: call `close()` so that nothing gathered is lost.
+ * Decides when an aggregate in local memory is written: one flush at a time, some time after the first change, at once on
+ * request. Its timer does not keep a process alive: call `close()` so that no change is lost.
  */
 export class Flusher {
   readonly #options: FlusherOptions;
@@ -25,7 +25,7 @@ export class Flusher {
     this.#options = options;
   }
 
-  /** Something was gathered: it is flushed within `everyMs`, and what came in the meantime with it. */
+  /** The aggregate changed: it is flushed within `everyMs`, with all changes until then. */
   changed(): void {
     if (this.#timer || this.#isClosed) return;
     this.#timer = setTimeout(() => {
@@ -36,7 +36,7 @@ export class Flusher {
   }
 
   /**
-   * Flushes all that was gathered before the call. Calls that come while a flush is under way share the one after it.
+   * Flushes all changes before the call. Calls during a flush share the next one.
    *
    * @throws what `flush` rejects with.
    */

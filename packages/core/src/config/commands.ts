@@ -8,7 +8,7 @@ import * as scripts from "./scripts.js";
 export class ConfigCommands {
   readonly name: string;
   readonly settings: ConfigSettings;
-  /** Of the object that follows the entry. */
+  /** The life of the object that follows the entry. */
   readonly life: ObjectLife;
   readonly context: ClientContext;
   readonly channel: string;

@@ -4,7 +4,7 @@ import { ownSchema, type StandardSchema } from "./schema.js";
 
 /** The entry of a component, unless it has a schema of its own. */
 export interface ComponentEntry {
-  /** As for `connect()`, but with a host, and without a password: Redis is no place for one. */
+  /** As for `connect()`, but with a host, and without a password: passwords are not stored in Redis. */
   readonly url: string;
   /** The name under which `secrets` gives the password. */
   readonly secret?: string | undefined;
@@ -30,7 +30,7 @@ const socket = /^unix:(?:\/\/)?\/[^@?#]+(?:\?db=\d{1,5})?$/;
 
 const issueOfUrl = (given: unknown): string | undefined => {
   if (typeof given !== "string") return "expected an address as text";
-  // Text with a colon before an @ may be a password, even if the rest is no URL.
+  // Text with a colon before an @ may be a password, even in a malformed URL.
   const rest = given.replace(/^[a-z+]+:\/\//i, "");
   const colon = rest.indexOf(":");
   if (colon >= 0 && rest.includes("@", colon)) return "holds a password; name one in `secret` instead";
@@ -66,7 +66,7 @@ export const openConnection = async (entry: ComponentEntry, { secret, signal }: 
   return await connect({ url: entry.url, signal, options });
 };
 
-/** Throws unless the server answers and takes writes. */
+/** Throws unless the server replies and accepts writes. */
 export const checkConnection = async (connection: Connection): Promise<void> => {
   const ask = (command: string): Promise<unknown> =>
     withContext(connection, ({ executor }) => executor.run(command, [], reading(command, Deadline.in(checkMs)))).catch(
@@ -77,7 +77,7 @@ export const checkConnection = async (connection: Connection): Promise<void> => 
     );
   await ask("PING");
   const role = await ask("ROLE").catch((error: KitError) => {
-    // A user that may not run these finds out at its first write.
+    // A user that may not run ROLE gets the refusal at its first write.
     if (error.code === "KIT_NO_PERMISSION") return ["master"];
     throw error;
   });

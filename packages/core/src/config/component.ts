@@ -67,9 +67,9 @@ export interface CustomComponentOptions<Conn, Input = ComponentEntry, Entry = In
   readonly schema?: StandardSchema<Input, Entry> | undefined;
   /** Opens the connection that an entry describes. An error refuses the entry; of a foreign error only name and code are kept. */
   readonly open: (entry: NoInfer<Entry>, context: OpenContext) => Conn | Promise<Conn>;
-  /** Throws to refuse a new connection. No call uses the connection before. */
+  /** Throws to refuse a new connection. No call uses the connection before it has passed. */
   readonly check?: ((connection: NoInfer<Conn>) => unknown) | undefined;
-  /** Ends a connection. `isForced`: without delay, since calls on it are still under way or it was never used. */
+  /** Ends a connection. `isForced`: without delay, since calls on it are still under way, or it was never used. */
   readonly close: (connection: NoInfer<Conn>, isForced: boolean) => unknown;
 }
 
@@ -92,15 +92,15 @@ export interface ComponentEvents {
  */
 export type ComponentState = "loading" | "ready" | "degraded";
 
-/** A change is acted on when nothing followed it for so long, or at the latest after so long. */
+/** A change takes effect when no other has followed it for `quietMs`, and after `settleMs` at the latest. */
 const quietMs = 100;
 const settleMs = 1_000;
-/** Between tries of an entry that was refused. */
+/** The waits between tries of an entry that was refused. */
 const retryBaseMs = 250;
 const retryCapMs = 15_000;
 /**
- * The most that opening and checking a connection may take together, and that closing one may. connect() and our own check
- * give up long before: this is for code that is not ours, and long enough for a slow TLS handshake or a secret store.
+ * How long opening and checking a connection may take together, and how long closing one. connect() and our own check give up
+ * long before. This limits the user's code, and suffices for a slow TLS handshake or a secret store.
  */
 const foreignMs = 10_000;
 
@@ -168,7 +168,7 @@ export class Component<Conn = Connection, Entry = ComponentEntry, Input = Entry>
    * @throws {ConfigMissingError | ConfigInvalidError} the entry is not set, or refused.
    * @throws {ComponentRefusedError} the connection could not be opened, or failed its check.
    * @throws {KitUnavailableError | KitError} the entry cannot be read.
-   * @throws {KitClosedError} it was closed meanwhile.
+   * @throws {KitClosedError} it was closed during the call.
    * @throws `signal.reason` if `signal` aborts first.
    */
   async ready(options: ReadyOptions = {}): Promise<void> {
@@ -196,14 +196,14 @@ export class Component<Conn = Connection, Entry = ComponentEntry, Input = Entry>
   }
 
   /**
-   * Calls `fn` with the current connection, which stays open until the call has ended; once it is replaced, for at most
-   * `drainMs` more. Before the first connection it waits for that.
+   * Calls `fn` with the current connection, which stays open until the call has ended, for at most `drainMs` after a
+   * replacement. Before the first connection it waits for that.
    *
    * @throws {KitError} there is no connection in time; and what `fn` throws.
    */
   async use<T>(fn: (connection: Conn) => T | Promise<T>, resolved: ReadyOptions): Promise<T> {
     const limit = limitOf(resolved);
-    // A connection that opens meanwhile may have been replaced, or closed, before we run.
+    // The connection may have been replaced or closed again before this continues.
     while (!this.#active || this.#closing) await this.#untilOpen(limit);
     const generation = this.#active;
     generation.calls++;
@@ -235,11 +235,11 @@ export class Component<Conn = Connection, Entry = ComponentEntry, Input = Entry>
     await this.#waiters.wait(limit, () => isPatient, late);
   }
 
-  /** Of two changes within a moment the last one counts. The first connection is opened at once. */
+  /** The last of several quick changes counts. The first connection is opened at once. */
   #changed(content: Content<Entry>): void {
     this.#wanted = content;
     this.#refusals = 0;
-    // The failure was another entry's, or there was none; a component with a connection keeps its state until the new one is open.
+    // An earlier failure was about another entry. A component with a connection keeps its state until the new one is open.
     if (!this.#active) this.#failure = undefined;
     const now = performance.now();
     this.#unsettledSince ??= now;
@@ -272,7 +272,7 @@ export class Component<Conn = Connection, Entry = ComponentEntry, Input = Entry>
       await traced(
         "component.open",
         () => ({ name: this.name }),
-        // Tracing sees a thrown error, which may show secrets.
+        // A thrown error would be traced, and may contain secrets.
         async () => {
           try {
             made.push(await this.#make(content.value, opening.abort));
@@ -288,7 +288,7 @@ export class Component<Conn = Connection, Entry = ComponentEntry, Input = Entry>
       return;
     }
     const connection = made[0] as Conn;
-    // Another entry came, or the end.
+    // Another entry arrived, or the component was closed.
     if (this.#opening !== opening) return await this.#shut(connection, true);
     this.#opening = undefined;
     const old = this.#active;
@@ -300,7 +300,7 @@ export class Component<Conn = Connection, Entry = ComponentEntry, Input = Entry>
     await this.#retire(old);
   }
 
-  /** A connection that was checked, or none: what is not wanted any more is closed, whenever it comes. */
+  /** Resolves with a checked connection, or without one. A connection that opens too late is closed. */
   async #make(entry: Entry, abort: AbortController): Promise<Conn> {
     const { open, check } = this.#settings;
     const { signal } = abort;
@@ -386,9 +386,9 @@ export class Component<Conn = Connection, Entry = ComponentEntry, Input = Entry>
   }
 }
 
-/** Of an error that is not ours: its message may show what it should not. */
+/** The kind of a foreign error, whose message may contain secrets. */
 const kindOf = (error: unknown): string => {
-  if (!(error instanceof Error)) return "something was thrown that is no error";
+  if (!(error instanceof Error)) return "the value that was thrown is not an error";
   const { code } = error as { code?: unknown };
   return typeof code === "string" ? `${error.name} ${code}` : error.name;
 };

@@ -119,10 +119,10 @@ export class Config<Value = unknown, Input = Value>
    * Waits for the first value, and returns it; later it returns `current` at once.
    *
    * @throws {ConfigMissingError} nothing is set, there is no default, and `onMissing` is "throw"; or `waitMs` passed.
-   * @throws {ConfigInvalidError} what is set is refused, and `onMissing` is "throw"; or `waitMs` passed.
+   * @throws {ConfigInvalidError} the stored value is refused, and `onMissing` is "throw"; or `waitMs` passed.
    * @throws {KitUnavailableError} no server answered: within `waitMs`, or else at the first try.
    * @throws {KitError} the server's other errors, by their code. `KIT_LAYOUT`: a newer version wrote the entry.
-   * @throws {KitClosedError} it was closed meanwhile.
+   * @throws {KitClosedError} it was closed during the call.
    * @throws `signal.reason` if `signal` aborts first.
    */
   async ready(options: ReadyOptions = {}): Promise<Value> {
@@ -138,9 +138,9 @@ export class Config<Value = unknown, Input = Value>
   /**
    * Reads the entry from the server now, and returns its value.
    *
-   * @throws {ConfigMissingError} nothing is set, and there is no default, or a value was seen before.
+   * @throws {ConfigMissingError} no value is set, and there is no default, or an earlier value was deleted.
    * @throws {ConfigInvalidError} its value is refused, or the schema did not settle within `deadlineMs`.
-   * @throws {KitClosedError} it was closed while the schema was asked.
+   * @throws {KitClosedError} it was closed while the schema ran.
    * @throws {KitUnavailableError | KitError} as every command.
    */
   async get(options: AskOptions = {}): Promise<Value> {
@@ -160,9 +160,9 @@ export class Config<Value = unknown, Input = Value>
    * that JSON as it reads back. A call with `op` leaves `current` to the next read.
    *
    * @throws {ConfigConflictError} another version than `expected` is stored; nothing was changed.
-   * @throws {ConfigInvalidError} the schema refuses it, or did not settle within `deadlineMs`, or it is no JSON; nothing
-   *   was sent.
-   * @throws {KitClosedError} it was closed while the schema was asked; nothing was sent.
+   * @throws {ConfigInvalidError} the schema refuses it, or did not settle within `deadlineMs`, or it is not JSON; nothing was
+   *   sent.
+   * @throws {KitClosedError} it was closed while the schema ran; nothing was sent.
    * @throws {KitUnknownOutcomeError} its reply is lost; call again with its `op`.
    * @throws {KitUnavailableError | KitError} as every command.
    */
@@ -245,7 +245,7 @@ export class Config<Value = unknown, Input = Value>
       this.#follower.want();
       throw new ConfigConflictError(this.name, version);
     }
-    // The write of a given `op` may have had another value, and be long ago.
+    // The first write with this `op` may have had another value, and may be long ago.
     if (resolved.op === undefined) this.#follower.written(content, version, text, sentAt);
     else this.#follower.want();
     return version;

@@ -41,8 +41,9 @@ const definitionRules = { whenUnknown: required(boolean()) } satisfies RulesOf<F
 /** Settings of the flags. */
 export interface FlagsOptions extends WatchOptions {
   /**
-   * How long an answer counts without a new confirmation by the server, in milliseconds, at least 200; then `whenUnknown`
-   * counts, whether or not an outage was noticed. The flags are read at least twice in that time. Undefined: for ever.
+   * How long an answer is valid without a new confirmation by the server, in milliseconds, at least 200. After that the answer
+   * is `whenUnknown`, whether or not an outage was noticed. The flags are read at least twice in that time. Undefined: for
+   * ever.
    *
    * @default undefined
    */
@@ -90,9 +91,9 @@ const setFlagRules = {
 export interface FlagsEvents<Name extends string> {
   /** A flag became known, or changed. */
   readonly change: readonly [name: Name, flag: Flag];
-  /** As of a configuration. */
+  /** As the event of a configuration. */
   readonly state: readonly [state: ConfigState, why: string];
-  /** As of a configuration. */
+  /** As the event of a configuration. */
   readonly error: readonly [error: KitError];
 }
 
@@ -194,8 +195,8 @@ export class Flags<Name extends string> extends TypedEmitter<FlagsEvents<Name>> 
   }
 
   /**
-   * Switches a flag and keeps the others; when the entry is damaged, as this process last read them. A `reason` or `until` that
-   * is not given is removed.
+   * Switches a flag and keeps the others. If the entry is damaged, it keeps them as this process last read them. A `reason` or
+   * `until` that is not given is removed.
    *
    * @throws {KitUnavailableError | KitUnknownOutcomeError | KitError} as every command; the call may be repeated.
    * @throws {ConfigConflictError} other writes came first until `deadlineMs` was over.
@@ -234,7 +235,7 @@ export class Flags<Name extends string> extends TypedEmitter<FlagsEvents<Name>> 
     await this.close();
   }
 
-  /** A damaged entry must not keep an operator from switching maintenance on. */
+  /** With a damaged entry an operator can still switch maintenance on. */
   async #flagsIn(text: string): Promise<StoredFlags> {
     try {
       return (await contentOf("flags", schema, text)).value;
@@ -245,7 +246,7 @@ export class Flags<Name extends string> extends TypedEmitter<FlagsEvents<Name>> 
   }
 
   #isKnown(): boolean {
-    // Also while it passes for fresh: a server that falls silent says so to nobody.
+    // Also while the state is `fresh`: nothing reports that a server fell silent.
     const { state, unconfirmedMs } = this.#config;
     return state !== "loading" && unconfirmedMs <= this.#maxStaleMs;
   }

@@ -98,7 +98,7 @@ export class Follower<Value> {
   async untilFound(resolved: ReadyOptions): Promise<void> {
     if (this.#content) return;
     this.#commands.life.assertOpen();
-    // An earlier problem may be mended by now.
+    // The cause of an earlier failure may have ended.
     if (this.#failure) this.want();
     const outlasts = (error: KitError): boolean =>
       (this.#commands.settings.waitsForMissing && isAboutValue(error)) ||
@@ -117,7 +117,7 @@ export class Follower<Value> {
     else this.want();
   }
 
-  /** Stops reading. What waits in `untilFound` rejects, and the value is stale from now on. */
+  /** Stops reading. Waits in `untilFound` reject, and the value is stale from now on. */
   close(): void {
     this.#reader.stop();
     this.#waiters.failed(this.#commands.life.closedError());

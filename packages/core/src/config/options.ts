@@ -16,12 +16,12 @@ import { type ConfigVersion, versionText } from "./scripts.js";
 import type { StandardSchema } from "./schema.js";
 
 const longestMs = 86_400_000;
-/** Each write looks through the history, and meanwhile the server does nothing else. */
+/** Each write searches the history, and blocks the server meanwhile. */
 export const mostHistory = 100;
 const mostHistoryBytes = 16_777_216;
 const defaultAuthor = `${hostname().slice(0, 100)}:${String(process.pid)}`;
 
-/** Written into each entry of the history, and shown on one line. */
+/** Text that each line of the history contains, and that is shown on one line. */
 const line = <Default extends string | undefined = undefined>(usual?: Default): Rule<string | Default, string> =>
   matching(text(128, usual), /^\P{C}*$/u, "to have no control characters");
 
@@ -122,8 +122,8 @@ const configRules = {
 /** How to wait for the first value. */
 export interface ReadyOptions {
   /**
-   * How long to wait, in milliseconds, outages included. Undefined: the first reply or error decides; with
-   * `onMissing: "wait"` an entry that is missing or refused is waited for without an end.
+   * How long to wait, in milliseconds, outages included. Undefined: the first reply or error decides; with `onMissing: "wait"`
+   * it waits without an end for an entry that is missing or refused.
    *
    * @default undefined
    */
@@ -149,13 +149,13 @@ export interface AskOptions {
 /** `deadlineMs`: by default the object's own. */
 export const askRules = { deadlineMs: integer(1, longestMs), signal } satisfies RulesOf<AskOptions>;
 
-/** Checked; what was not given is left out. */
+/** Checked; options that were not given are left out. */
 export type Question = Resolved<typeof askRules> & Pick<WatchSettings, "deadlineMs">;
 
 /** One write. */
 export interface SetOptions extends AskOptions {
   /**
-   * Writes only if this version is stored; null: only if nothing is. Undefined: in every case.
+   * Writes only if this version is stored; null: only if no value is stored. Undefined: in every case.
    *
    * @default undefined
    */
@@ -177,7 +177,7 @@ export interface SetOptions extends AskOptions {
 
 export const setRules = {
   ...askRules,
-  // As the script wants it.
+  // In the form of the script's argument.
   expected: custom(
     (_name, expected: ConfigVersion | null) => (expected === null ? "none" : versionOption(expected)),
     "",
@@ -186,7 +186,7 @@ export const setRules = {
   op: line(),
 } satisfies RulesOf<SetOptions>;
 
-/** A write as it goes out: checked. */
+/** A checked write. */
 export type ResolvedWrite = Resolved<typeof setRules> & Question;
 
 /** The part of the history to read. */
@@ -209,7 +209,7 @@ export interface ConfigSettings extends WatchSettings {
   readonly waitsForMissing: boolean;
   readonly maxHistory: number;
   readonly maxBytes: number;
-  /** The most between two looks, in milliseconds, whatever `pollMs` comes to. */
+  /** The longest time between two reads, in milliseconds, whatever `pollMs` is. */
   readonly longestPollMs: number;
 }
 

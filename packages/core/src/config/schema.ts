@@ -42,13 +42,13 @@ export const parseJson = (entry: string, text: string): unknown => {
   try {
     value = JSON.parse(text);
   } catch {
-    throw new ConfigInvalidError(entry, [{ path: "", message: "it is no JSON" }]);
+    throw new ConfigInvalidError(entry, [{ path: "", message: "it is not JSON" }]);
   }
   const issues: ConfigIssue[] = [];
   walk(value, (part, path) => {
     const at = path.slice(0, 10).join(".");
     if (path.at(-1) === "__proto__") issues.push({ path: at, message: "this name is not allowed" });
-    // Reads as Infinity, which no JSON can write.
+    // It is parsed as Infinity, which JSON cannot express.
     if (typeof part === "number" && !Number.isFinite(part))
       issues.push({ path: at, message: "this number is too large" });
     if (path.length > deepest) issues.push({ path: at, message: `nested more than ${String(deepest)} deep` });
@@ -82,7 +82,7 @@ const canonicalOf = (value: unknown): string => {
   return `{${parts.map((key) => `${JSON.stringify(key)}:${canonicalOf(value[key])}`).join()}}`;
 };
 
-/** Freezes plain objects and arrays, all the way down; what else a schema made of the value is its own business. */
+/** Freezes plain objects and arrays at every depth, but not other objects that a schema made. */
 const frozen = <Value>(value: Value): Value => {
   if (!isRecord(value) || Object.isFrozen(value)) return value;
   const prototype: unknown = Object.getPrototypeOf(value);
@@ -92,7 +92,7 @@ const frozen = <Value>(value: Value): Value => {
   return value;
 };
 
-/** Removes from a validator's words all that stands in the value: it may be secret, and validators quote. */
+/** Removes every part of the value from a validator's message: validators quote, and the value may be secret. */
 const redactor = (text: string): ((message: string) => string) => {
   const leaves = new Set<string>();
   walk(JSON.parse(text), (part) => {
@@ -109,10 +109,10 @@ const redactor = (text: string): ((message: string) => string) => {
       message.slice(at, at + quoteLength),
     ).some((part) => all.includes(part));
   return (message) => {
-    // Only of the leaves in this message: to compile one expression of all takes seconds, and its error would quote them.
+    // Only the leaves in this message: to compile one expression of all takes seconds, and its error would quote them.
     const quoted = sorted.filter((leaf) => message.includes(leaf));
     const literals = quoted.map((leaf) => leaf.replace(/[.*+?^${}()|[\]\\]/g, "\\$&"));
-    // Short ones are only words by themselves.
+    // Short leaves are matched only as whole words.
     const firstShort = quoted.findIndex((leaf) => leaf.length < 4);
     const short = firstShort < 0 ? [] : literals.splice(firstShort);
     const patterns = [...literals, `(?<![\\p{L}\\p{N}])(?:${short.join("|") || "$^"})(?![\\p{L}\\p{N}])`];
@@ -123,20 +123,20 @@ const redactor = (text: string): ((message: string) => string) => {
 
 const quoteLength = 8;
 const longestMessage = 300;
-/** A person needs no more, and each is compared with the whole value. */
+/** More would not help a reader, and each costs a comparison with the whole value. */
 const mostIssues = 10;
 
-/** A stored value as its readers get it. */
+/** A stored value in the form that its readers get. */
 export interface Content<Value> {
   readonly value: Value;
   /** Equal for equal content, whatever the order of its keys. */
   readonly canonical: string;
 }
 
-/** Schemas of ours, whose words hold nothing of the value: nothing need be taken out of them. */
+/** Schemas of kit, whose messages quote nothing of the value and need no redaction. */
 const ours = new WeakSet<object>();
 
-/** A schema whose words quote nothing. */
+/** A schema whose messages quote nothing. */
 export const ownSchema = <Value>(validate: StandardSchema<Value>["~standard"]["validate"]): StandardSchema<Value> => {
   const schema: StandardSchema<Value> = { "~standard": { version: 1, vendor: "kit", validate } };
   ours.add(schema);
@@ -149,7 +149,7 @@ const isPromise = <T>(given: T | Promise<T>): given is Promise<T> =>
 /**
  * The schema's result for a JSON text, frozen.
  *
- * @throws {ConfigInvalidError} it is no JSON, or not what the schema wants, or that is not known by the limit's deadline.
+ * @throws {ConfigInvalidError} it is not JSON, the schema refuses it, or the schema did not settle by the deadline of `limit`.
  * @throws the reason of a signal of the limit, if that aborts first.
  */
 export const contentOf = async <Value>(
@@ -159,7 +159,7 @@ export const contentOf = async <Value>(
   limit?: Limit,
 ): Promise<Content<Value>> => {
   const json = parseJson(entry, text);
-  // Before the schema sees it, which may change it.
+  // Before the schema runs, which may change the object.
   const canonical = canonicalOf(json);
   if (!schema) return { value: frozen(json as Value), canonical };
   const failure = (error: unknown): ConfigInvalidError => {

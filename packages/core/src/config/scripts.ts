@@ -3,7 +3,7 @@ import historySource from "./scripts/history.lua";
 import readSource from "./scripts/read.lua";
 import setSource from "./scripts/set.lua";
 
-/** Names one write for good, also when a failover lost it and another write got its revision. */
+/** Identifies one write, also when a failover lost it and another write got its revision. */
 export interface ConfigVersion {
   /** The server's microseconds at the first write of the entry; another one after the whole entry was lost or deleted. */
   readonly epoch: string;
@@ -27,7 +27,7 @@ export interface KeptEntry extends StoredEntry {
 const versionOf = (epoch: unknown, revision: unknown, at: unknown): ConfigVersion =>
   Object.freeze({ epoch: String(epoch), revision: Number(revision), at: Number(at) / 1_000 });
 
-/** As the scripts know it. */
+/** The version in the form of the scripts. */
 export const versionText = ({ epoch, revision, at }: ConfigVersion): string =>
   `${epoch}:${String(revision)}:${String(Math.round(at * 1_000))}`;
 
@@ -67,7 +67,7 @@ export const history = defineScript({
   reply: (raw): readonly KeptEntry[] =>
     (raw as unknown[]).flatMap((kept) => {
       const [epoch = "", revision = "", at = "", , author = "", text] = String(kept).split("\t");
-      // One spoilt line does not hide the others.
+      // A damaged line does not hide the others.
       if (text === undefined || ![epoch, revision, at].every((part) => /^\d{1,16}$/.test(part))) return [];
       return [{ version: versionOf(epoch, revision, at), author, text }];
     }),

@@ -17,7 +17,10 @@ interface Waiter {
 export class Waiters {
   readonly #waiting = new Set<Waiter>();
 
-  /** `outlasts`: whether an error is waited out; the end of what is waited for never is. `late` says what is still wrong. */
+  /**
+   * `outlasts`: whether the wait continues after an error; KitClosedError always ends it. `late` makes the error at the
+   * deadline.
+   */
   async wait(limit: Limit, outlasts: (error: KitError) => boolean, late: () => KitError): Promise<void> {
     await settled<void>(
       limit,

@@ -25,7 +25,7 @@ const decoded = (text: string): string => {
 
 const hostList = (hosts: string, defaultPort: number): { host: string; port: number }[] =>
   hosts.split(",").map((entry) => {
-    // No "@": what precedes it would be part of a password, and hosts stand in messages.
+    // No "@": the text before it would be part of a password, and messages show hosts.
     const [, host, port] = /^(\[[0-9a-f:.%]+\]|[^:@\s\p{C}]*)(?::(\d+))?$/iu.exec(entry) ?? [];
     const number = port === undefined ? defaultPort : Number(port);
     if (host === undefined || number < 1 || number > 65_535) throw badTarget("a host or port is malformed");
@@ -41,7 +41,7 @@ const database = (text: string | undefined): number | undefined => {
 /**
  * Reads a URL. No error repeats it, since it may hold a password.
  *
- * @throws {KitError} `KIT_TARGET`: it makes no sense.
+ * @throws {KitError} `KIT_TARGET`: it is malformed.
  */
 export const parseAddress = (url: string): Target => {
   const unix = /^unix:(?:\/\/)?(?<path>\/[^?]*)(?:\?db=(?<db>.*))?$/.exec(url)?.groups;
@@ -53,7 +53,7 @@ export const parseAddress = (url: string): Target => {
   if (!parts)
     throw badTarget("the address must begin with redis: or rediss: (or these with +sentinel or +cluster), or unix:");
   const scheme = parts["scheme"]?.toLowerCase() ?? "";
-  if (parts["query"]) throw badTarget("options stand in `options`, not behind a question mark");
+  if (parts["query"]) throw badTarget("options belong in `options`, not behind a question mark");
   const settings: RedisOptions = {};
   const [, user, password] = /^([^:]*)(?::(.*))?$/s.exec(parts["user"] ?? "") ?? [];
   if (password) {

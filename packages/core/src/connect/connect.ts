@@ -89,13 +89,13 @@ export type Connection = RedisCommander &
     multi(): ChainableCommander;
   };
 
-/** Between two looks at a server that is loading its data. */
+/** The wait between two checks of a server that loads its data. */
 const loadingPauseMs = 50;
 
-/** The error that ends the first connection, where no further try can mend it. */
+/** The error that ends the first connection, if no further try can succeed. */
 const finalError = (error: unknown, address: string): KitError | undefined => {
   const { code = "", message = "" } = error as Partial<NodeJS.ErrnoException>;
-  // A Sentinel's refusal: ioredis tells it as its last reason for having found no master.
+  // A Sentinel refused: ioredis names that as its last reason for having found no master.
   const [, refusal] = /^All sentinels are unreachable.* Last error: (.*)/s.exec(message) ?? [];
   if (refusal !== undefined || isReplyError(error)) {
     const whom = refusal === undefined ? "Connecting to" : "Asking the Sentinels at";
@@ -122,10 +122,10 @@ const make = (
   }
   return new Cluster(nodes, {
     clusterRetryStrategy: reconnectMs,
-    // A name stays a name, since certificates are for names. It is looked up at each connection.
+    // A host name is not resolved here, since certificates are for names. It is looked up at each connection.
     dnsLookup: (name, found) => found(null, name),
     ...cluster,
-    // That nothing runs twice rests on these.
+    // These settings guarantee that no command runs twice.
     ...ownClusterSettings,
     lazyConnect: true,
     redisOptions: settings,
@@ -159,11 +159,11 @@ export const connect = async (
   target?: string | URL | ConnectOptions,
   ...more: readonly never[]
 ): Promise<Connection> => {
-  // As `new Redis(url, options)` has them: nothing would heed these.
+  // The form of `new Redis(url, options)`: the second argument would have no effect.
   if (typeof more[0] === "object") throw new TypeError("Expected connect({ url, … })");
   const options = optionsOf(target);
   const { deadlineMs = 1_900, connectionName = "kit" } = options;
-  // An empty text is a REDIS_URL that is set to nothing, which the environment has where it is taken from there, too.
+  // An empty string is a REDIS_URL that is set but empty, as the environment may have it.
   const givenUrl = options.url === "" ? undefined : options.url;
   const url = textOption("url", givenUrl ?? (process.env["REDIS_URL"] || defaultAddress), 4_096);
   integerOption("deadlineMs", deadlineMs, 1);
@@ -172,7 +172,7 @@ export const connect = async (
   signal?.throwIfAborted();
   const { nodes, settings: addressed } = parseAddress(url);
   const given = { ...addressed, ...ownSettings, connectionName, lazyConnect: true, ...options.options };
-  // With `tls` alone ioredis speaks in the clear, to Sentinels and to the master they name.
+  // With `tls` alone ioredis uses no TLS to Sentinels, nor to the master that they name.
   const secured = given.tls && given.sentinels ? { enableTLSForSentinelMode: true, sentinelTLS: given.tls } : {};
   const settings = { ...given, ...secured, ...options.options };
   const place: Target = { nodes, settings };
@@ -180,12 +180,12 @@ export const connect = async (
   // check is enabled only if INFO is permitted. Behind Sentinels it stays enabled, since it verifies the master's role. On a
   // Cluster ioredis also checks nodes over connections that this option does not reach.
   const asksItself = settings.enableReadyCheck ?? !!(nodes ?? settings.sentinels);
-  // It costs 30–45 ms to load, and seconds on a slow disk, which are not the server's.
+  // Loading ioredis costs 30–45 ms, and seconds on a slow disk. That time is not the server's.
   const ioredis = await import("ioredis");
   const deadline = Deadline.in(deadlineMs);
   const client = make(ioredis, place, { ...settings, enableReadyCheck: asksItself }, options.cluster);
   const end = superviseClient(client);
-  // Held until close(), so that a script run on it finds the executor standing.
+  // Attached until close(), so that scripts on this client share one executor.
   const context = attach(client);
   const endNow = (): void => {
     if (!isOwned(client)) return;
@@ -210,7 +210,7 @@ export const connect = async (
   const disconnect = client.disconnect.bind(client) as (reconnect: boolean) => void;
   // ioredis keeps the password in `options`: a client that is logged shows its address and status, and no more.
   const shown = (): string => `Redis at ${addressOf(client)} (${client.status})`;
-  // A pipeline has the options, too. Not enumerable: they are copied for each duplicate.
+  // A pipeline has the options, too. The property is not enumerable, since enumerable ones are copied for each duplicate.
   for (const mask of [inspect.custom, "toJSON"])
     Object.defineProperty((client as NodeClient).options, mask, { value: shown });
   return Object.assign(client, {
@@ -219,8 +219,8 @@ export const connect = async (
     close,
     [Symbol.asyncDispose]: close,
     quit: () => close().then(() => "OK" as const),
-    // Without these two a caller's own ending would look like an accident, and be mended. ioredis itself calls it with
-    // true, to connect anew.
+    // Without these two, an end by the caller would count as a failure, and the client would be connected again. ioredis itself
+    // calls `disconnect(true)` to connect anew.
     disconnect: (reconnect = false) => (isOwned(client) && !reconnect ? endNow() : disconnect(reconnect)),
   }) as unknown as Connection;
 };
@@ -232,7 +232,7 @@ const optionsOf = (target: string | URL | ConnectOptions = {}): ConnectOptions =
   return optionsObject("target", typeof url === "string" ? { url } : url, optionNames);
 };
 
-/** ioredis goes on in database 0 when the server refuses another: silently with somebody else's data. */
+/** If the server refuses a database, ioredis silently continues in database 0, with other data. */
 const checkDatabase = async (
   context: ClientContext,
   db: number,
@@ -255,14 +255,14 @@ const checkDatabase = async (
 
 /** Waits for the replies of what was sent. */
 const finish = async (client: RedisLike): Promise<void> => {
-  // A reply comes behind those of all commands before it.
+  // The reply to PING arrives after those of all commands before it.
   const pings = connectionsOf(client)
     .filter(isReady)
     .map((connection) => connection.call("PING"));
   await answered(Promise.allSettled(pings), () => undefined);
 };
 
-/** Waits while the server reads its data from disk. Resolves with whether it may be asked for that at all. */
+/** Waits while the server reads its data from disk. Resolves with whether INFO is permitted. */
 const untilLoaded = async (
   { executor }: ClientContext,
   address: string,
@@ -316,7 +316,7 @@ const firstReady = (
       };
       client.on("ready", onReady);
       client.on("error", onError);
-      // Of a Cluster only.
+      // On a Cluster only.
       client.on("node error", onError);
       client.connect().catch(onError);
       return () => {
@@ -330,16 +330,16 @@ const firstReady = (
   );
 };
 
-/** For a Cluster out of reach ioredis reports no more than this; for other connections it has reported the cause before. */
+/** For an unreachable Cluster ioredis reports only this; for other connections it has reported the cause before. */
 const aftermath = /^(Connection is closed|None of startup nodes|Failed to refresh slots)/;
 
-/** A hint for the message; for a single server also that something else listens there. */
+/** A hint for the message; for a single server also whether another service listens there. */
 const hintOf = ({ nodes, settings: { sentinels, tls } }: Target, error: unknown): string =>
   !nodes && !sentinels && ((tls && !error) || /RESP type|Protocol error|closed|RESET|EPIPE/.test(String(error)))
     ? "A wrong port, or TLS on one side?"
     : "Is it running?";
 
-/** Connects to one node by itself, since that says why it fails. Returns what ends it. */
+/** Connects to a single node, whose error has the reason. Returns a function that ends it. */
 const askOneNode = (client: RedisLike, onError: (error: unknown) => void): (() => void) => {
   try {
     const node = duplicateNode(client, {});

@@ -26,7 +26,7 @@ export interface Health {
   readonly server: "redis" | "valkey" | undefined;
   /** The server's version; undefined where INFO is not permitted. */
   readonly version: string | undefined;
-  /** `standalone`, `sentinel` or `cluster`, as INFO reports it: what the server is, not how it was found. */
+  /** `standalone`, `sentinel` or `cluster`: the server's own mode in INFO, not the kind of the address. */
   readonly mode: string | undefined;
   /** Whether pushed messages arrive: undefined while nothing has needed them. */
   readonly pushes: "open" | "forbidden" | "down" | undefined;

@@ -43,7 +43,7 @@ const answer = (outcome: Durability["outcome"], { replicas, local, synced }: Cou
 export const unknown = (why: string, counts: Counts = { replicas: 0, local: false, synced: 0 }): Durability =>
   answer("unknown", counts, why);
 
-/** How a server can be asked whether its disk has something. */
+/** How a server can confirm that its disk has a write. */
 type Disk = "always" | "waitaof" | "off" | { readonly why: string };
 
 const diskOf = ({ settings, version, isRewriting }: Look): Disk => {
@@ -61,16 +61,15 @@ const diskOf = ({ settings, version, isRewriting }: Look): Disk => {
   return { why: `appendfsync is ${fsync}${unless}, and ${String(reason)}` };
 };
 
-/** The time reserved for the last look when the acknowledgements are waited for up to the end. */
+/** The time reserved for the last INFO when the wait for acknowledgements lasts until the end. */
 const lastLookMs = 50;
 const markMs = 10_000;
 
 /**
- * Asks the server of a checked-out connection for the durability of everything written on it so far, by anybody.
+ * Asks the server of a checked-out connection for the durability of everything written on it so far, by any client.
  *
- * It writes a mark of its own first: since 7.2 WAIT counts the connection's own last write only, and a change that an
- * earlier try made, whose reply was lost, is not one. Replication is one stream, so a replica that has the mark has all
- * before it.
+ * It writes a mark first: since 7.2 WAIT counts only the last write of its own connection, and a change by an earlier try whose
+ * reply was lost is none of these. Replication is one stream, so a replica that has the mark has all before it.
  */
 export const confirm = async (
   context: ClientContext,
@@ -79,8 +78,8 @@ export const confirm = async (
   deadline: Deadline,
 ): Promise<Durability> => {
   const counts: Counts = { replicas: 0, local: false, synced: 0 };
-  if (!before?.standing.replid)
-    return unknown("INFO is forbidden, or tells too little: nobody can tell whether the same server answers", counts);
+  if (!before?.replication.replid)
+    return unknown("INFO is forbidden or incomplete: it is unknown whether the same server replied", counts);
   const disk = resolved.fsync === "none" ? "off" : diskOf(before);
   const waitUntil = Deadline.in(Math.max(1, Math.min(resolved.timeoutMs, deadline.remainingMs - lastLookMs)));
   const marking = say(connection, "SET", [mark, "1", "PX", markMs], deadline, true);
@@ -91,13 +90,13 @@ export const confirm = async (
     say(connection, "TYPE", [resolved.key], deadline),
   ]);
   if ("lost" in marked || !after) return unknown(lostWhy, counts);
-  if (after.standing.role !== "master") return unknown("the server was demoted meanwhile", counts);
-  if (after.standing.replid !== before.standing.replid)
-    return unknown("the server was replaced, or was no master for a while: it counts another history now", counts);
-  if (isMisrouted(route)) return unknown("the slot of the key moves, or has moved, to another server", counts);
+  if (after.replication.role !== "master") return unknown("the server was demoted meanwhile", counts);
+  if (after.replication.replid !== before.replication.replid)
+    return unknown("the server was replaced, or was not a master for a while: its replication id changed", counts);
+  if (isMisrouted(route)) return unknown("the slot of the key is moving to another server, or has moved", counts);
   if ("refusal" in marked) return unknown(`the mark ${mark} was refused: ${marked.refusal.message}`, counts);
   if (trouble !== undefined) return unknown(trouble, counts);
-  // Written so that what is no number is not enough.
+  // In this form NaN is not enough.
   if (!(counts.replicas >= resolved.replicas))
     return answer("short", counts, `${String(counts.replicas)} of ${String(resolved.replicas)} replicas acknowledged`);
   return afterReplicas(resolved, disk, after, counts);
@@ -138,7 +137,7 @@ interface Inquiry {
   readonly mark: string;
 }
 
-/** Waits for acknowledgements and fills `counts`. Returns why they are not to be relied on, if so. */
+/** Waits for acknowledgements and fills `counts`. Returns the reason if they are not reliable. */
 const count = async (inquiry: Inquiry, counts: Counts): Promise<string | undefined> => {
   const { connection, before, resolved, disk, deadline, waitUntil } = inquiry;
   const { replicas, fsync } = resolved;
@@ -178,7 +177,7 @@ const countOnReplicas = async (inquiry: Inquiry): Promise<number> => {
   let found = 0;
   let enough = (): void => undefined;
   const isEnough = new Promise<void>((resolve) => (enough = resolve));
-  const looking = now.standing.replicas.map(async ({ host, port }) => {
+  const looking = now.replication.replicas.map(async ({ host, port }) => {
     if (!(await hasToken(context, { host, port }, key, token, waitUntil, () => found >= resolved.replicas))) return;
     if (++found >= resolved.replicas) enough();
   });

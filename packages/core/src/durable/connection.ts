@@ -14,7 +14,7 @@ import {
   serverVersion,
   slotOf,
 } from "../toolkit/index.js";
-import { settingsOf, type Standing, standingOf } from "./info.js";
+import { settingsOf, type ReplicationState, replicationStateOf } from "./info.js";
 import { markKey } from "./keys.js";
 import type { ResolvedOptions } from "./options.js";
 
@@ -24,7 +24,7 @@ export type Said =
   | { readonly refusal: KitError; readonly isForbidden: boolean }
   | { readonly lost: KitError };
 
-/** Sends one command; whatever comes of it is a value. */
+/** Sends one command; every outcome is a value. */
 export const say = async (
   connection: ExclusiveConnection,
   command: string,
@@ -43,7 +43,7 @@ export const say = async (
 
 /** The identity of a server, and its disk state, at one moment. */
 export interface Look {
-  readonly standing: Standing;
+  readonly replication: ReplicationState;
   /** Product and version; only with the disk. */
   readonly version: { readonly server: "redis" | "valkey"; readonly version: string } | undefined;
   /** `appendonly`, `appendfsync` and `no-appendfsync-on-rewrite`; undefined where CONFIG GET is forbidden. */
@@ -70,17 +70,17 @@ export const look = async (
     ["INFO", "persistence"],
     ["CONFIG", "GET", "*append*"],
   ];
-  const [replication, server, persistence, config] = await Promise.all([
+  const [roleInfo, server, persistence, config] = await Promise.all([
     say(connection, "INFO", ["replication"], deadline),
     ...(withDisk ? disk : []).map(([command, ...args]) => say(connection, command, args, deadline)),
   ]);
-  if ("refusal" in replication && replication.refusal.code === "KIT_NO_PERMISSION") return undefined;
-  const standing = standingOf(replyOf(replication));
+  if ("refusal" in roleInfo && roleInfo.refusal.code === "KIT_NO_PERMISSION") return undefined;
+  const replication = replicationStateOf(replyOf(roleInfo));
   if (!server || !persistence || !config)
-    return { standing, version: undefined, settings: undefined, isRewriting: false };
+    return { replication, version: undefined, settings: undefined, isRewriting: false };
   const saved = infoFields(replyOf(persistence));
   return {
-    standing,
+    replication,
     version: serverVersion(infoFields(replyOf(server))),
     settings: "refusal" in config ? undefined : settingsOf(replyOf(config)),
     isRewriting: saved.get("aof_rewrite_in_progress") === "1" || saved.get("aof_rewrite_scheduled") === "1",
@@ -92,11 +92,11 @@ const replyOf = (said: Said): unknown => {
   throw "refusal" in said ? said.refusal : said.lost;
 };
 
-/** A connection to the master of a key, and what that server said of itself before anything was written on it. */
+/** A connection to the master of a key, and the state of that server before anything was written on it. */
 export interface CheckedOut {
   readonly connection: ExclusiveConnection;
   readonly before: Look | undefined;
-  /** How durability is asked for: found before anything is written, since it may need another connection. */
+  /** The key of the mark: determined before anything is written, since that may need another connection. */
   readonly mark: string;
 }
 
@@ -104,10 +104,9 @@ const againMs = 50;
 const pokeMs = 500;
 
 /**
- * Checks out a connection to the master that serves the key: its server was master a moment ago, and has the slot. The
- * caller is informed of each try that fails.
+ * Checks out a connection to the master that serves the key: its server was a master at the check, and has the slot.
  *
- * @throws {KitError} there is none until the deadline; nothing was sent that changes anything.
+ * @throws {KitError} there was no connection until the deadline; nothing was sent that changes anything.
  */
 export const checkOut = async (
   context: ClientContext,
@@ -119,7 +118,7 @@ export const checkOut = async (
   const what = `A connection for durable writes of ${key}`;
   const mark = await markFor(context, key, deadline);
   for (;;) {
-    // Until the caller's client is connected, a Cluster has no nodes to go to; and one that has ended shall stay so.
+    // Until the caller's client is connected, a Cluster has no known nodes. A client that has ended stays ended.
     await context.executor.ready(reading(what, deadline, signal));
     const connection = await context.pool("durable", undefined, true).checkOut(key, deadline, signal);
     let failure: KitError;
@@ -131,7 +130,7 @@ export const checkOut = async (
       if (isMisrouted(route)) {
         failure = route.refusal;
         connection.misrouted(String((failure.cause as Error).message));
-      } else if (before?.standing.role === "replica") {
+      } else if (before?.replication.role === "replica") {
         failure = new KitError("KIT_READONLY", `${what} failed: ${connection.address} is a replica`, {
           retryable: true,
         });
@@ -151,14 +150,14 @@ export const checkOut = async (
   }
 };
 
-/** A connection to a replica on which it may be read. */
+/** A connection to a replica that permits reads. */
 export const toReplica = async (
   context: ClientContext,
   node: Address,
   deadline: Deadline,
 ): Promise<ExclusiveConnection> => {
   const connection = await context.pool("replicas", 100, true).checkOutNode(node, deadline, undefined);
-  // Elsewhere it would be an error. A server that cannot be asked is taken for a Cluster.
+  // READONLY is an error outside of a Cluster. A server that forbids INFO counts as a Cluster.
   if (!(await context.isCluster(Math.max(1, deadline.remainingMs)).catch(() => true))) return connection;
   const said = await say(connection, "READONLY", [], deadline);
   if (!("lost" in said)) return connection;
@@ -166,7 +165,7 @@ export const toReplica = async (
   throw said.lost;
 };
 
-/** The Cluster slot of a key as the caller's client knows it. */
+/** The Cluster slot of a key behind the caller's client, whose `keyPrefix` counts. */
 export const slotBehind = (client: RedisLike, key: string): number => slotOf(keyPrefixOf(client) + key);
 
 const keyPrefixOf = (client: RedisLike): string =>
@@ -175,7 +174,7 @@ const keyPrefixOf = (client: RedisLike): string =>
 export const isMisrouted = (said: Said): said is Extract<Said, { readonly refusal: KitError }> =>
   "refusal" in said && said.refusal.code === "KIT_CLUSTER";
 
-/** One key for a whole server, or for a slot of a Cluster: one that holds no more than the fact that it was written. */
+/** The key of the mark: one for a whole server, or one for a slot of a Cluster. */
 const markFor = async (context: ClientContext, key: string, deadline: Deadline): Promise<string> => {
   const name = (tag: string): string => markKey(context.prefix, tag);
   if (!(await context.isCluster(Math.max(1, deadline.remainingMs)).catch(() => true))) return name("all");
@@ -184,6 +183,6 @@ const markFor = async (context: ClientContext, key: string, deadline: Deadline):
   const isThere = (tag: string): boolean => slotBehind(context.client, name(tag)) === slot;
   const [, tag = full] = /^[^{]*\{([^}]+)\}/.exec(full) ?? [];
   if (isThere(tag)) return name(tag);
-  // A tag with a brace in it cannot be written as one: any other text of that slot will do.
+  // A tag with a brace cannot be part of a key; any other text of that slot serves.
   for (let number = 0; ; number++) if (isThere(String(number))) return name(String(number));
 };

@@ -45,8 +45,8 @@ export interface DurableResult<T> extends Durability {
 }
 
 /**
- * Commands that would end the connection, or change it for the next borrower (another user, protocol or mode), or
- * keep the question from being answered.
+ * Commands that would end the connection, change it for the next borrower (another user, protocol or mode), or prevent the
+ * confirmation.
  */
 const reserved =
   /^(MULTI|EXEC|DISCARD|WATCH|UNWATCH|RESET|QUIT|SELECT|AUTH|HELLO|CLIENT|READONLY|READWRITE|ASKING|[PS]?(UN)?SUBSCRIBE|MONITOR|SYNC|PSYNC|WAIT|WAITAOF|B(L|R|Z)\w*POP\w*|BLMOVE)$/i;
@@ -55,7 +55,7 @@ const reserved =
  * Runs `write` on a connection of its own and reports the durability of its writes: how many replicas have them, and
  * whether disks do.
  *
- * The outcome is `safe` only if the same server answers on the same connection and is still the master of the same history;
+ * The outcome is `safe` only if the same server replies on the same connection and is still the master of the same history;
  * otherwise it is `unknown`. Data that `write` read counts as written: a retry that found its work done is `safe` only when
  * that work is confirmed. It is no consensus; see `replicas`.
  *
@@ -84,8 +84,8 @@ export const durable = async <T>(
 };
 
 /**
- * Reports whether everything that any client has written so far, on the server that serves `key` now, has the requested
- * copies. After a failover that is another server, which may never have received a certain write: use `durable` for that.
+ * Reports whether the requested replicas and disks have everything that any client has written so far on the server that serves
+ * `key` now. After a failover that is another server, which may never have received a certain write: use `durable` for that.
  *
  * @throws {KitUnavailableError} no master in time.
  * @throws `signal.reason` if `signal` aborts first.
@@ -107,7 +107,7 @@ const contextOf =
   ({ key, replicas, fsync }: ResolvedOptions) =>
   (): object => ({ key, replicas, fsync });
 
-/** One call: its connection from check-out to return, and its end, whichever comes first. */
+/** One call: its connection from check-out to return, and its end by result, deadline or signal. */
 class Session<T> {
   readonly #context: ClientContext;
   readonly #resolved: ResolvedOptions;
@@ -164,7 +164,7 @@ class Session<T> {
     this.#isWriting = true;
     const value = await this.#write(this.#scope(checkedOut.connection));
     this.#isWriting = false;
-    // Also those that nobody awaited: the question comes after them.
+    // Also commands that the caller did not await: the confirmation follows all of them.
     await Promise.allSettled(this.#pending);
     this.#written = { value };
     return { value, ...(await confirm(this.#context, checkedOut, this.#resolved, this.#deadline)) };
@@ -186,7 +186,7 @@ class Session<T> {
       this.#hasSent = true;
       const sent = run();
       this.#pending.add(sent);
-      // A rejected send that its caller ignores must not bring the process down.
+      // A rejected command that the caller ignores must not end the process.
       sent.then(
         () => this.#pending.delete(sent),
         () => this.#pending.delete(sent),

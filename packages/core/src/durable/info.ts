@@ -14,17 +14,17 @@ export const settingsOf = (reply: unknown): ReadonlyMap<string, string> => {
 };
 
 /** The fields of INFO replication. */
-export interface Standing {
+export interface ReplicationState {
   readonly role: "master" | "replica";
   /** The history that the offset counts in: another one after each promotion, restart or change of master. */
   readonly replid: string;
-  /** How far it has come in that history, in bytes. */
+  /** Its offset in that history, in bytes. */
   readonly offset: number;
   readonly replicas: readonly AttachedReplicaLine[];
   readonly fields: ReadonlyMap<string, string>;
 }
 
-export const standingOf = (info: unknown): Standing => {
+export const replicationStateOf = (info: unknown): ReplicationState => {
   const fields = infoFields(info);
   const role = fields.get("role") === "master" ? "master" : "replica";
   const own = role === "master" ? undefined : fields.get("slave_repl_offset");

@@ -1,6 +1,6 @@
 import { integerOption, optionsObject, signalOption, textOption } from "../toolkit/index.js";
 
-/** How many copies, and on which disks, before a write counts as safe. */
+/** On how many replicas, and on which disks, a write counts as safe. */
 export interface DurabilityOptions {
   /** Any key that was written; on a Cluster it selects the shard. */
   readonly key: string;

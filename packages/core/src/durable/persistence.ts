@@ -116,7 +116,7 @@ interface More {
   readonly nowMs: number | undefined;
 }
 
-const rowOf = ({ address, error, standing, info, more }: Seen<More>): NodePersistence => {
+const rowOf = ({ address, error, replication, info, more }: Seen<More>): NodePersistence => {
   const unknown = {
     role: undefined,
     snapshots: undefined,
@@ -124,13 +124,13 @@ const rowOf = ({ address, error, standing, info, more }: Seen<More>): NodePersis
     folder: undefined,
     atRisk: undefined,
   };
-  if (!standing || !more) return { address, error, ...unknown };
+  if (!replication || !more) return { address, error, ...unknown };
   const snapshots = snapshotsOf(info, more);
   const appendOnly = appendOnlyOf(info, more.settings);
   return {
     address,
     error,
-    role: standing.role,
+    role: replication.role,
     snapshots,
     appendOnly,
     folder: more.settings.get("dir"),

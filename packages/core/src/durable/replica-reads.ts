@@ -14,7 +14,7 @@ import {
   traced,
 } from "../toolkit/index.js";
 import { say, slotBehind, toReplica } from "./connection.js";
-import { type Standing, standingOf } from "./info.js";
+import { type ReplicationState, replicationStateOf } from "./info.js";
 
 /** How stale an answer may be. */
 export interface ReplicaReadsOptions {
@@ -82,12 +82,12 @@ export const replicaReads = (redis: RedisLike, options: ReplicaReadsOptions = {}
 /** The master's replication offset at an instant on our clock. */
 interface Sample {
   readonly at: number;
-  readonly standing: Standing;
+  readonly replication: ReplicationState;
 }
 
 /** A master and its replicas. */
 interface Shard {
-  /** The newest first. An older one is what a replica that lags is measured by. */
+  /** The newest first. A replica that lags is compared with an older one. */
   samples: readonly Sample[];
   sampling: Promise<void> | undefined;
   turn: number;
@@ -102,7 +102,7 @@ const plainReads =
 /** A replica's share of the deadline: the rest is left for the master to answer. */
 const firstShare = 0.5;
 
-/** A replica that was silent, or could not be reached, is left alone for so long. */
+/** A replica that was silent or unreachable is not used for this long. */
 const restMs = 1_000;
 
 class Reader implements ReplicaReads {
@@ -110,11 +110,11 @@ class Reader implements ReplicaReads {
   readonly #maxStaleMs: number;
   readonly #deadlineMs: number;
   readonly #shards = new Map<string, Shard>();
-  /** On a Cluster: the known masters of the slots that were read from. */
+  /** On a Cluster: the known masters of slots with reads. */
   readonly #masters = new Map<number, string>();
   readonly #links = new Map<string, Promise<ExclusiveConnection>>();
   readonly #readonly = new Map<string, Promise<boolean>>();
-  /** Until when a replica is left alone. */
+  /** Until when a replica is not used. */
   readonly #resting = new Map<string, number>();
   #isClosed = false;
 
@@ -151,14 +151,14 @@ class Reader implements ReplicaReads {
     const shard = await this.#shardOf(args[0], deadline);
     const age = performance.now() - (shard.samples[0]?.at ?? -Infinity);
     const sampling = age > this.#maxStaleMs / 2 ? this.#sample(shard, args[0], deadline) : undefined;
-    // As long as replicas can be measured by what is known, nobody waits for the master.
+    // While a known sample shows the age of replicas, no read waits for the master.
     if (age > this.#maxStaleMs) await sampling;
     return (
       (await this.#fromReplicas(shard, command, args, deadline)) ?? (await this.#fromMaster(command, args, deadline))
     );
   }
 
-  /** Asked of the server once for each command; where that is forbidden, only what is known to read. */
+  /** COMMAND INFO is sent once for each command. Where it is forbidden, only the listed commands count as reads. */
   #onlyReads(command: string, deadline: Deadline): Promise<boolean> {
     const name = command.toLowerCase();
     let known = this.#readonly.get(name);
@@ -218,25 +218,25 @@ class Reader implements ReplicaReads {
     try {
       const at = performance.now();
       const said = await say(connection, "INFO", ["replication"], within);
-      const standing = "reply" in said ? standingOf(said.reply) : undefined;
-      if (standing?.role !== "master") return this.#forgetMaster(key);
+      const replication = "reply" in said ? replicationStateOf(said.reply) : undefined;
+      if (replication?.role !== "master") return this.#forgetMaster(key);
       isClean = true;
-      shard.samples = [{ at, standing }, ...shard.samples].slice(0, samplesKept);
+      shard.samples = [{ at, replication }, ...shard.samples].slice(0, samplesKept);
       this.#dropStrangers();
     } finally {
       connection.returnToPool(isClean);
     }
   }
 
-  /** Replicas come and go, and each kept connection takes up one of the pool's. */
+  /** Replicas come and go, and each kept connection uses a place in the pool. */
   #dropStrangers(): void {
-    const replicas = [...this.#shards.values()].flatMap(({ samples }) => samples[0]?.standing.replicas ?? []);
+    const replicas = [...this.#shards.values()].flatMap(({ samples }) => samples[0]?.replication.replicas ?? []);
     const known = new Set(replicas.map(nameOf));
     for (const [from, link] of this.#links) if (!known.has(from)) this.#drop(from, link);
   }
 
   #drop(from: string, link: Promise<ExclusiveConnection>): void {
-    // Another may have taken its place.
+    // Another connection may have replaced it.
     if (this.#links.get(from) === link) this.#links.delete(from);
     link.then(
       (connection) => connection.returnToPool(false),
@@ -250,8 +250,8 @@ class Reader implements ReplicaReads {
     args: readonly [string, ...RedisArgument[]],
     deadline: Deadline,
   ): Promise<ReplicaRead | undefined> {
-    const online = shard.samples[0]?.standing.replicas.filter(({ state }) => state === "online") ?? [];
-    // An answer that takes longer than that would be too stale by itself.
+    const online = shard.samples[0]?.replication.replicas.filter(({ state }) => state === "online") ?? [];
+    // A reply that takes longer would be too stale.
     const within = Deadline.in(Math.min(deadline.remainingMs * firstShare, this.#maxStaleMs));
     const start = shard.turn++;
     for (let tries = 0; tries < online.length && within.remainingMs > 0; tries++) {
@@ -265,7 +265,7 @@ class Reader implements ReplicaReads {
     return undefined;
   }
 
-  /** Undefined: it is too far behind, or does not answer. */
+  /** Undefined: the replica is too far behind, or does not reply. */
   async #fromReplica(
     shard: Shard,
     node: Address,
@@ -277,7 +277,7 @@ class Reader implements ReplicaReads {
     const link = this.#link(node, from, deadline);
     const connection = await link.catch(() => undefined);
     if (!connection) return this.#rest(from);
-    // In this order: what is read is no older than what it says of itself.
+    // In this order: the value is then no older than the offset.
     const [about, said] = await Promise.all([
       say(connection, "INFO", ["replication"], deadline),
       say(connection, command, args, deadline),
@@ -287,7 +287,7 @@ class Reader implements ReplicaReads {
       this.#drop(from, link);
       return this.#rest(from);
     }
-    const staleMs = staleness(shard.samples, standingOf(about.reply));
+    const staleMs = staleness(shard.samples, replicationStateOf(about.reply));
     if ("refusal" in said) {
       if (said.refusal.code === "KIT_CLUSTER") this.#forgetMaster(args[0]);
       if (isPassing(said.refusal)) return undefined;
@@ -331,13 +331,13 @@ class Reader implements ReplicaReads {
 
 const nameOf = ({ host, port }: Address): string => `${host}:${String(port)}`;
 
-/** Replies that another node, or the same one later, would not give. */
+/** Refusals that another node, or the same one later, may not repeat. */
 const isPassing = ({ code, retryable }: KitError): boolean => retryable && code !== "KIT_READONLY";
 
 /** How long ago the master's offset was no higher than this replica's is now; undefined when no sample shows it. */
-const staleness = (samples: readonly Sample[], replica: Standing): number | undefined => {
+const staleness = (samples: readonly Sample[], replica: ReplicationState): number | undefined => {
   const reached = samples.find(
-    ({ standing }) => standing.replid === replica.replid && standing.offset <= replica.offset,
+    ({ replication }) => replication.replid === replica.replid && replication.offset <= replica.offset,
   );
   return reached && performance.now() - reached.at;
 };

@@ -1,6 +1,6 @@
 import type { RedisLike } from "../index.js";
 import { type ClientContext, traced } from "../toolkit/index.js";
-import { numberOf, type Standing } from "./info.js";
+import { numberOf, type ReplicationState } from "./info.js";
 import { masterOf, type ReportOptions, type Seen, survey } from "./survey.js";
 
 /** How one node takes part in replication; plain data. */
@@ -20,13 +20,13 @@ export interface NodeReplication {
   readonly master: string | undefined;
   /** The number of links to the master: 0 for a master itself; undefined where the chain is broken. */
   readonly depth: number | undefined;
-  /** How far it has come in its history, in bytes. */
+  /** Its offset in its history, in bytes. */
   readonly offset: number | undefined;
   /** Of a replica: how many bytes its master was ahead when both were asked, one after the other. */
   readonly behindBytes: number | undefined;
   /** The history in which its offset counts. Nodes with different ones cannot be compared. */
   readonly replid: string | undefined;
-  /** Those that get their data from it. */
+  /** The replicas that get their data from it. */
   readonly replicas: readonly AttachedReplica[] | undefined;
 }
 
@@ -38,7 +38,7 @@ export interface AttachedReplica {
   readonly state: string;
   /** Milliseconds since its last acknowledgement, in whole seconds; it sends one each second. */
   readonly lagMs: number;
-  /** How far it has acknowledged, in bytes. */
+  /** Its acknowledged offset, in bytes. */
   readonly offset: number;
   /** How many bytes it had not acknowledged. */
   readonly behindBytes: number;
@@ -80,13 +80,14 @@ const nothing: Omit<Row, "address" | "error"> = {
   replicas: undefined,
 };
 
-const rowOf = ({ address, error, standing }: Seen<undefined>, all: readonly Seen<undefined>[]): Row => {
-  if (!standing) return { ...nothing, address, error };
-  const { role, replid, offset, fields } = standing;
-  const source = masterOf(standing);
+const rowOf = ({ address, error, replication }: Seen<undefined>, all: readonly Seen<undefined>[]): Row => {
+  if (!replication) return { ...nothing, address, error };
+  const { role, replid, offset, fields } = replication;
+  const source = masterOf(replication);
   const master = source && `${source.host}:${String(source.port)}`;
   const ahead =
-    all.find((other) => other.address === master)?.standing ?? all.find((other) => feeds(other, address))?.standing;
+    all.find((other) => other.address === master)?.replication ??
+    all.find((other) => feeds(other, address))?.replication;
   const seconds = numberOf(fields.get("master_last_io_seconds_ago"));
   const down = numberOf(fields.get("master_link_down_since_seconds"));
   return {
@@ -101,22 +102,22 @@ const rowOf = ({ address, error, standing }: Seen<undefined>, all: readonly Seen
     offset,
     behindBytes: role === "replica" && ahead?.replid === replid ? Math.max(0, headOf(ahead) - offset) : undefined,
     replid,
-    replicas: standing.replicas.map(({ host, port, state, lagSeconds, offset: acknowledged }) => ({
+    replicas: replication.replicas.map(({ host, port, state, lagSeconds, offset: acknowledged }) => ({
       address: `${host}:${String(port)}`,
       state,
       lagMs: lagSeconds * 1_000,
       offset: acknowledged,
-      behindBytes: Math.max(0, headOf(standing) - acknowledged),
+      behindBytes: Math.max(0, headOf(replication) - acknowledged),
     })),
   };
 };
 
-/** The data that a server passes on: a replica counts as its own master does. */
-const headOf = ({ offset, fields }: Standing): number => numberOf(fields.get("master_repl_offset")) ?? offset;
+/** The offset of the data that a server passes on: a replica counts in its master's offsets. */
+const headOf = ({ offset, fields }: ReplicationState): number => numberOf(fields.get("master_repl_offset")) ?? offset;
 
-/** By another name, as behind a proxy. */
-const feeds = ({ standing }: Seen<undefined>, address: string): boolean =>
-  standing?.replicas.some(({ host, port }) => `${host}:${String(port)}` === address) ?? false;
+/** The master may have another address here, as behind a proxy. */
+const feeds = ({ replication }: Seen<undefined>, address: string): boolean =>
+  replication?.replicas.some(({ host, port }) => `${host}:${String(port)}` === address) ?? false;
 
 const linkOf = (fields: ReadonlyMap<string, string>): "up" | "down" | "syncing" => {
   if (fields.get("master_sync_in_progress") === "1") return "syncing";

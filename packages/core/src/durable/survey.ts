@@ -13,7 +13,7 @@ import {
   withContext,
 } from "../toolkit/index.js";
 import { say } from "./connection.js";
-import { type Standing, standingOf } from "./info.js";
+import { type ReplicationState, replicationStateOf } from "./info.js";
 
 /** How a report is made. */
 export interface ReportOptions {
@@ -31,7 +31,7 @@ const reportRules = { deadlineMs: integer(1, undefined, 2_000) } satisfies Rules
 export interface Seen<T> {
   readonly address: string;
   readonly error: string | undefined;
-  readonly standing: Standing | undefined;
+  readonly replication: ReplicationState | undefined;
   readonly info: ReadonlyMap<string, string>;
   readonly more: T | undefined;
 }
@@ -39,10 +39,10 @@ export interface Seen<T> {
 /** The commands of a report beyond INFO. */
 type Question<T> = (connection: ExclusiveConnection, deadline: Deadline) => Promise<T>;
 
-/** No group of servers is as large; what is larger is not walked to the end. */
+/** The most nodes that are visited; further ones are left out. */
 const maxNodes = 100;
 
-/** One node that is silent leaves the others time. */
+/** A silent node leaves time for the others. */
 const nodeShare = 0.4;
 
 /** Visits the node that the client uses, its master, its replicas and theirs, or all nodes of the Cluster. */
@@ -85,13 +85,13 @@ class Survey<T> {
       this.#known.add(name);
       return true;
     });
-    const standings = await Promise.all(fresh.map((address) => this.#visit(address)));
-    const next = standings.flatMap((standing) => (standing ? neighboursOf(standing) : []));
+    const states = await Promise.all(fresh.map((address) => this.#visit(address)));
+    const next = states.flatMap((replication) => (replication ? neighboursOf(replication) : []));
     if (next.length > 0) await this.#visitAll(next);
   }
 
-  /** The first visit has no address: it goes where the client goes. */
-  async #visit(node: Address | undefined): Promise<Standing | undefined> {
+  /** The first visit has no address: it uses the client's server. */
+  async #visit(node: Address | undefined): Promise<ReplicationState | undefined> {
     const deadline = Deadline.in(Math.min(this.#shareMs, Math.max(1, this.#deadline.remainingMs)));
     let address = node ? `${node.host}:${String(node.port)}` : "the server";
     try {
@@ -106,16 +106,16 @@ class Survey<T> {
         const run = info.get("run_id") ?? address;
         if (this.#runs.has(run)) return undefined;
         this.#runs.add(run);
-        const standing = standingOf(text);
+        const replication = replicationStateOf(text);
         const more = await this.#ask(connection, deadline);
-        this.#found.push({ address, error: undefined, standing, info, more });
-        return standing;
+        this.#found.push({ address, error: undefined, replication, info, more });
+        return replication;
       } finally {
         connection.returnToPool(false);
       }
     } catch (error) {
       const { message } = error as Error;
-      this.#found.push({ address, error: message, standing: undefined, info: new Map(), more: undefined });
+      this.#found.push({ address, error: message, replication: undefined, info: new Map(), more: undefined });
       return undefined;
     }
   }
@@ -147,13 +147,13 @@ export const replyTo = async (
   throw "refusal" in said ? said.refusal : said.lost;
 };
 
-/** Where a replica gets its data from. */
-export const masterOf = ({ fields }: Standing): Address | undefined => {
+/** The server from which a replica gets its data. */
+export const masterOf = ({ fields }: ReplicationState): Address | undefined => {
   const host = fields.get("master_host");
   return host === undefined ? undefined : { host, port: Number(fields.get("master_port")) };
 };
 
-const neighboursOf = (standing: Standing): Address[] => {
-  const master = masterOf(standing);
-  return [...(master ? [master] : []), ...standing.replicas];
+const neighboursOf = (replication: ReplicationState): Address[] => {
+  const master = masterOf(replication);
+  return [...(master ? [master] : []), ...replication.replicas];
 };

@@ -1,10 +1,10 @@
 /**
- * Why the WAITAOF of a server is not to be believed; undefined where it may be.
+ * Why the WAITAOF of a server is not reliable; undefined where it is.
  *
- * Redis 7.2 brought it. With `appendfsync everysec` Redis 7.4 and Valkey 8.0, 8.1, 9.0 and 9.1 answer as soon as the write
- * is in the file, up to a second before it is synced: redis/redis#12622 brought that into both, redis/redis#13793 mended
- * it in Redis 8.0. It was seen by slowing fsync down and cutting the power: of what Valkey 8.0.1 confirmed, writes were
- * lost. A server that is not known to be honest is not trusted.
+ * Redis 7.2 brought it. With `appendfsync everysec` Redis 7.4 and Valkey 8.0, 8.1, 9.0 and 9.1 answer as soon as the write is
+ * in the file, up to a second before it is synced: redis/redis#12622 brought that into both, redis/redis#13793 mended it in
+ * Redis 8.0. With a slowed fsync and a power cut, writes were lost that Valkey 8.0.1 had confirmed. A server that is not known
+ * to be reliable is not trusted.
  */
 export const distrust = (server: "redis" | "valkey", version: string): string | undefined => {
   const [major = NaN, minor = NaN] = version.split(".").map(Number);

@@ -37,7 +37,7 @@ export abstract class Lease implements AsyncDisposable {
     this.name = held.request.name;
   }
 
-  /** Random proof of holding: with it the lease can be released. A lease that is logged does not show it. */
+  /** The random token of this lease: it is needed to release it. A lease that is logged does not show it. */
   get token(): string {
     return this.#held.request.token;
   }

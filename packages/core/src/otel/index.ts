@@ -29,7 +29,7 @@ interface Message {
 interface Place {
   readonly span: Span;
   readonly outside: Context;
-  /** A socket that an operation opened calls back in its context for as long as it lives. */
+  /** The callbacks of a socket run in the context of the operation that opened it, for as long as it lives. */
   isOver: boolean;
 }
 
@@ -55,7 +55,7 @@ export const traceKit = (options: TraceOptions = {}): (() => void) => {
   const begin = (name: string, message: object): Place => {
     const outside = contexts.active();
     const around = places.getStore();
-    // The innermost of the two: what the caller opened since then is inside of ours.
+    // The innermost of the two: a span that the caller opened since then is inside of ours.
     const isInside = around !== undefined && !around.isOver && around.outside === outside;
     const parent = isInside ? trace.setSpan(outside, around.span) : outside;
     const span = tracer.startSpan(name, { kind: SpanKind.CLIENT, attributes: attributesOf(message) }, parent);
@@ -118,5 +118,5 @@ const typeOf = (error: unknown): string => {
   return error instanceof Error ? error.name : typeof error;
 };
 
-/** Only our own messages are known to hold nothing secret. */
+/** Only kit's own messages are known to contain no secrets. */
 const descriptionOf = (error: unknown): { message?: string } => (KitError.is(error) ? { message: error.message } : {});

@@ -37,7 +37,7 @@ export interface Permissions {
    * a hash tag. Each form must change nothing: read, remove, or write only to what exists (`XX`).
    */
   readonly tried: (key: string) => readonly CommandForm[];
-  /** Commands that always write. They are never run: where the server permits, ACL DRYRUN is asked about them. */
+  /** Commands that always write. They are never run: where the server permits it, ACL DRYRUN checks them. */
   readonly asked?: (key: string) => readonly CommandForm[];
 }
 
@@ -165,7 +165,7 @@ export interface CliOutput {
   line(data: object, text: string): Promise<void>;
   /** Raw data on stdout, whether `--json` is given or not. */
   bytes(chunk: Uint8Array): Promise<void>;
-  /** A message to the person, on stderr. */
+  /** A message to the user, on stderr. */
   note(text: string): Promise<void>;
   /** A line on the terminal in place of the one before; empty, it goes. Not there where stderr is no terminal, or `--json` is given. */
   readonly progress?: ((text: string) => void) | undefined;
@@ -174,7 +174,7 @@ export interface CliOutput {
 /** From good to bad; `skipped` when a check could not look. */
 export type Severity = "skipped" | "ok" | "warning" | "problem";
 
-/** One thing that a check found, in words. */
+/** One result of a check, in words. */
 export interface Finding {
   readonly severity: Severity;
   readonly text: string;
@@ -203,7 +203,7 @@ const longerUnits = [
   ["min", 60_000],
 ] as const;
 
-/** A span for people: `8.1 s`, `42 s`, `10 min`, `7 days`. */
+/** A duration for people: `8.1 s`, `42 s`, `10 min`, `7 days`. */
 export const secondsText = (ms: number): string => {
   const longer = longerUnits.find(([, one]) => ms >= 2 * one);
   if (longer) return `${String(Math.round(ms / longer[1]))} ${longer[0]}`;

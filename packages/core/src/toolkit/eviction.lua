@@ -1,9 +1,9 @@
--- eviction.lua - says what the server that has a key does when its memory is full. Changes nothing.
+-- eviction.lua - returns the eviction policy of the server that has a key. Changes nothing.
 --
 -- KEYS[1]  key  any  need not exist; on a Cluster it leads the call to its node
 --
 -- Reply     policy        the server's `maxmemory-policy`; `noeviction` also where its memory has no limit
---           error NOPERM  the user may not ask
+--           error NOPERM  the user may not run INFO
 local key = KEYS[1]
 
 redis.call('TYPE', key)

@@ -58,7 +58,7 @@ const commandDeadlineMs = 2_000;
 const baseMs = 2;
 const capMs = 100;
 
-/** Commands that would end or replace the watch, or the connection, behind our back. */
+/** Commands that would end or replace the watch, or the connection, unnoticed. */
 const reserved = /^(MULTI|EXEC|DISCARD|UNWATCH|RESET|QUIT|SELECT|[PS]?SUBSCRIBE)$/i;
 
 /**
@@ -118,20 +118,20 @@ const untilUndisturbed = async <T>(request: OptimisticRequest, attempt: Attempt<
     const outcome = await once(request, attempt);
     if ("value" in outcome) return { value: outcome.value, attempts };
     const wait = backoffMs(attempts + 1, baseMs, capMs);
-    if (wait >= deadline.remainingMs) throw outcome.failure ?? overtaken(request.keys, attempts);
+    if (wait >= deadline.remainingMs) throw outcome.failure ?? conflict(request.keys, attempts);
     await pause(wait, signal);
   }
 };
 
 const namesOf = (keys: readonly string[]): string => keys.join(", ");
 
-const overtaken = (keys: readonly string[], attempts: number): KitConflictError =>
+const conflict = (keys: readonly string[], attempts: number): KitConflictError =>
   new KitConflictError(
-    `The transaction on ${namesOf(keys)} was overtaken at each of ${String(attempts)} tries: nothing was written`,
+    `The transaction on ${namesOf(keys)} had a conflict at each of ${String(attempts)} tries: nothing was written`,
     attempts,
   );
 
-/** One try: its value, or why another may be made (no failure: a watched key changed). */
+/** One try: its value, or the failure after which another may be made; no failure: a watched key changed. */
 type Try<T> = { readonly value: T } | { readonly failure: KitError | undefined };
 
 const once = async <T>(request: OptimisticRequest, attempt: Attempt<T>): Promise<Try<T>> => {
@@ -139,14 +139,14 @@ const once = async <T>(request: OptimisticRequest, attempt: Attempt<T>): Promise
   const what = `The transaction on ${namesOf(request.keys)}`;
   let isClean = false;
   try {
-    // Nothing was executed yet, so what concerns the connection or the slot may be tried again.
+    // Nothing was executed yet, so a failure of the connection or the slot may be tried again.
     const watched = await attemptOn(connection, connection.call("WATCH", request.keys, commandDeadlineMs), what);
     if ("failure" in watched) return watched;
     const queued: Write[] = [];
     const tried = await run(connection, queued, attempt);
     if ("failure" in tried) return tried;
     if (queued.length === 0) {
-      // The attempt has decided on what it read; how the watch ends does not matter to anybody.
+      // The attempt needs no transaction; how the watch ends does not matter.
       isClean = await connection.call("UNWATCH", [], commandDeadlineMs).then(
         () => true,
         () => false,
@@ -174,14 +174,14 @@ const checkOut = async ({
   signal,
 }: OptimisticRequest): Promise<ExclusiveConnection> => {
   const what = `A connection for the transaction on ${namesOf(keys)}`;
-  // Until the caller's client is connected, a Cluster has no nodes to go to; and one that has ended shall stay so.
+  // Until the caller's client is connected, a Cluster has no known nodes. A client that has ended stays ended.
   await context.executor.ready(reading(what, deadline, signal));
   return await context.pool("exclusive", undefined, true).checkOut(first, deadline, signal);
 };
 
 type Write = readonly [string, ...RedisArgument[]];
 
-/** Runs the caller's code; whatever it throws is its own, unless the connection broke under it. */
+/** Runs the caller's code. An error that it throws is its own, unless the connection broke meanwhile. */
 const run = async <T>(connection: ExclusiveConnection, queued: Write[], attempt: Attempt<T>): Promise<Try<T>> => {
   let lost: KitError | undefined;
   let isOver = false;
@@ -196,7 +196,7 @@ const run = async <T>(connection: ExclusiveConnection, queued: Write[], attempt:
         return await connection.call(command, args, commandDeadlineMs);
       } catch (error) {
         if (isReplyError(error)) throw serverError(error, command);
-        // Another is about what the caller gave.
+        // Any other error is about the caller's arguments.
         if (KitError.is(error)) lost = error;
         throw error;
       }
@@ -255,7 +255,7 @@ const execute = async (connection: ExclusiveConnection, queued: readonly Write[]
         undefined,
         error.cause,
       );
-    // EXECABORT does not say why; the command that was refused does.
+    // EXECABORT does not say why; the reply of the refused command does.
     const refused = (await Promise.all(sent)).find(isReplyError);
     throw isReplyError(error) && refused ? refused : error;
   }

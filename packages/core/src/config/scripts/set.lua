@@ -1,17 +1,15 @@
 -- set.lua - writes a configuration, if the current version is the expected one, and notifies the readers.
 --
--- KEYS[1]  entry       hash     layout, epoch, revision, at, op, author, value
--- KEYS[2]  history     list     the newest first: epoch, revision, at, op, author and value, parted by tabs
--- ARGV[1]  op          string   operation id: sent again, it changes nothing and gets the first reply
--- ARGV[2]  expected    string   `epoch:revision:at` of what must be there; `none`: nothing; empty: whatever it is
--- ARGV[3]  author      string   who writes, for people; without control characters
--- ARGV[4]  value       string   JSON, so without tabs
--- ARGV[5]  maxHistory  integer  how many writes are kept, this one included, and looked through for `op`
--- ARGV[6]  channel     string   where the write is published: `epoch:revision:at`
+-- KEYS[1]  entry       hash     layout, epoch, revision, at, op, author, value KEYS[2]  history     list     the newest first:
+-- epoch, revision, at, op, author and value, separated by tabs ARGV[1]  op          string   operation id: sent again, it
+-- changes nothing and gets the first reply ARGV[2]  expected    string   `epoch:revision:at` of the entry; `none`: there must
+-- be none; empty: any ARGV[3]  author      string   the author, for people; without control characters ARGV[4]  value
+-- string   JSON, so without tabs ARGV[5]  maxHistory  integer  how many writes are kept, this one included, and searched for
+-- `op` ARGV[6]  channel     string   where the write is published: `epoch:revision:at`
 --
--- Reply     { 1, epoch, revision, at }  written, now or by an earlier copy of this call
---           { 0, epoch, revision, at }  something else is there than expected; { 0 }: nothing is; nothing changed
---           error KIT_LAYOUT  written by a newer version, or damaged; nothing changed
+-- Reply     { 1, epoch, revision, at }  written, now or by an earlier repeat of this call
+--           { 0, epoch, revision, at }  another version than the expected one is stored; { 0 }: none; nothing changed error
+--           KIT_LAYOUT  written by a newer version, or damaged; nothing changed
 local entry = KEYS[1]
 local history = KEYS[2]
 local op = ARGV[1]
@@ -21,7 +19,7 @@ local value = ARGV[4]
 local maxHistory = tonumber(ARGV[5])
 local channel = ARGV[6]
 
--- Of what Lua can count without losing digits.
+-- Numbers of up to 16 digits, which Lua counts exactly.
 local function isNumber(text) return text and #text <= 16 and string.find(text, '^%d+$') ~= nil end
 
 local found = redis.call('HMGET', entry, 'layout', 'epoch', 'revision', 'at', 'op')
@@ -51,6 +49,6 @@ redis.call(
 )
 redis.call('LPUSH', history, table.concat({ epoch, revision, at, op, author, value }, '\t'))
 redis.call('LTRIM', history, 0, maxHistory - 1)
--- A user that may not publish may still write: readers find the change when they look.
+-- A user that may not publish may still write: readers find the change at their next poll.
 redis.pcall('PUBLISH', channel, epoch .. ':' .. revision .. ':' .. at)
 return { 1, epoch, revision, at }

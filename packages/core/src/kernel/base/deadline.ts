@@ -1,8 +1,11 @@
 /** A timer that fires this much late shows that the event loop stood still. */
 const stallMs = 50;
-/** A message names only a stall that is no usual one of a busy machine. */
+/** A shorter stall is usual on a busy machine, and no message names it. */
 const namedMs = 250;
-/** A deadline that passed meanwhile is this long then: the first turn reads replies that came, and sends commands that could not go out. */
+/**
+ * The new deadline after a stall in which the old one passed. The first turn reads the replies that came, and sends the
+ * commands that could not go out.
+ */
 const freshMs = 1_000;
 
 /** The latest stall of the event loop that was noticed; it may still last. */
@@ -19,13 +22,13 @@ export class Deadline {
   constructor(at: number, mayStall = false) {
     this.#at = at;
     this.#mayStall = mayStall;
-    // Whether the loop turns at that instant is seen by whether the timer fires.
+    // The timer shows whether the loop turns at that instant.
     if (mayStall && at < timerAt) arm(at);
   }
 
   /**
-   * The end of a wait for somebody else. Time in which our event loop did not turn is not theirs: if it stands still when the
-   * deadline passes, that becomes one second after it turns again. Once.
+   * The end of a wait for another process. Time in which our event loop stood still does not count: if it stands still when the
+   * deadline passes, the deadline becomes one second after it turns again. Once.
    */
   static in(ms: number): Deadline {
     return new Deadline(performance.now() + ms, true);
@@ -59,14 +62,14 @@ export class Deadline {
 // setTimeout takes 31 bits; anything longer would fire at once.
 const longestTimer = 2 ** 31 - 1;
 
-// One timer for all deadlines, set for the nearest it has met: nearly every call ends long before its own, and to set and
-// clear a timer costs more than all else that a call does here.
+// One timer for all deadlines, set for the nearest. Nearly every call ends long before its own deadline, and setting and
+// clearing a timer would cost more than the rest of the call.
 const waiting: Timed[] = [];
 let holders = 0;
 let timer: NodeJS.Timeout | undefined;
 let timerAt = Infinity;
 
-/** An object that is called when its deadline has passed. */
+/** An object with a deadline. Its `late()` is called when that has passed. */
 export abstract class Timed {
   readonly deadline: Deadline;
   /** Its index in the heap; -1: it no longer waits. */
@@ -121,7 +124,7 @@ const arm = (at: number): void => {
   if (holders === 0) timer.unref();
 };
 
-/** Remembers it if the timer should have fired. */
+/** Records a stall if the timer should have fired. */
 const noticeStall = (now: number): void => {
   if (now - timerAt <= stallMs) return;
   stalledFrom = timerAt;
@@ -151,8 +154,8 @@ class Alarm extends Timed {
 }
 
 /**
- * Calls `late` at `deadline`, but never before the replies that are already in the socket were read. Returns what cancels
- * it.
+ * Calls `late` at `deadline`, but never before the replies that are already in the socket were read. Returns a function that
+ * cancels it.
  */
 export const atDeadline = (deadline: Deadline, late: () => void): (() => void) => {
   const alarm = new Alarm(deadline, late);
@@ -162,8 +165,8 @@ export const atDeadline = (deadline: Deadline, late: () => void): (() => void) =
 const listeners = new WeakMap<AbortSignal, Set<() => void>>();
 
 /**
- * Calls `listener` when `signal` aborts (at once if it has). However many wait on one signal, it carries one listener of
- * ours: long-lived signals would otherwise warn of a leak. Returns what takes the listener off again.
+ * Calls `listener` when `signal` aborts (at once if it has). However many wait on one signal, it has one listener of ours:
+ * long-lived signals would otherwise warn of a leak. Returns a function that removes the listener.
  */
 export const onAbort = (signal: AbortSignal | undefined, listener: () => void): (() => void) => {
   if (!signal) return () => undefined;

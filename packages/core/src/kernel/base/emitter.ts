@@ -1,6 +1,6 @@
 import { EventEmitter } from "node:events";
 
-/** Mutable, since TypeScript takes one listener for several events only where the arguments of none of them are readonly. */
+/** Mutable: TypeScript accepts one listener for several events only if none of them has readonly arguments. */
 type Listener<Args extends readonly unknown[]> = (...args: [...Args]) => void;
 
 /**
@@ -21,7 +21,7 @@ export class TypedEmitter<Events extends Record<keyof Events, readonly unknown[]
     return this;
   }
 
-  /** Takes a listener off. */
+  /** Removes a listener. */
   off<Name extends keyof Events & string>(event: Name, listener: Listener<Events[Name]>): this {
     this.#emitter.off(event, listener as never);
     return this;

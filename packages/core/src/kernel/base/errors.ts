@@ -92,7 +92,7 @@ export class KitError extends Error {
 
   constructor(code: KitErrorCode, message: string, options: { cause?: unknown; retryable?: boolean } = {}) {
     const { stackTraceLimit } = Error;
-    // Ten frames, the default, often end inside of kit. `Reflect`, since this may be frozen.
+    // The default of ten frames often ends inside of kit. `Reflect`, since `Error` may be frozen.
     if (stackTraceLimit > 0) Reflect.set(Error, "stackTraceLimit", stackTraceLimit + 30);
     super(message, options.cause === undefined ? undefined : { cause: options.cause });
     Reflect.set(Error, "stackTraceLimit", stackTraceLimit);
@@ -194,8 +194,8 @@ export class KitClosedError extends KitError {
 }
 
 /**
- * Lets the stack of an error of ours end where its call was made: a timer or a socket that means nothing to the caller may
- * have made the error. To be called in the `catch` of an async function that awaited the work, on the way out.
+ * Makes the stack of a kit error end at its call: the error may come from a timer or a socket, which mean nothing to the
+ * caller. Call it in the `catch` of an async function that awaited the work.
  */
 export const withCaller = (error: unknown): unknown => {
   if (!KitError.is(error)) return error;
@@ -210,8 +210,8 @@ export const withCaller = (error: unknown): unknown => {
 };
 
 /**
- * A copy of `error` that is safe to log. ioredis hangs the command with its arguments on reply errors (passwords and
- * payloads among them), and the server quotes arguments of unknown commands.
+ * A copy of `error` that is safe to log. ioredis adds the command with its arguments to reply errors (passwords and payloads
+ * among them), and the server quotes arguments of unknown commands.
  */
 export const safeCause = (error: unknown): Error => {
   const origin = error instanceof Error ? error : new Error(String(error));
@@ -219,24 +219,24 @@ export const safeCause = (error: unknown): Error => {
   copy.name = origin.name;
   const { code } = origin as { code?: unknown };
   if (typeof code === "string") Object.assign(copy, { code });
-  // Its first line is the message, unredacted, and the rest is the inside of a socket handler.
+  // The original stack begins with the unredacted message, and continues inside of a socket handler.
   copy.stack = `${copy.name}: ${copy.message}`;
   return copy;
 };
 
-/** A Cluster client hides what its nodes said. */
+/** The error of a node, which a Cluster client wraps. */
 export const originOf = (error: unknown): unknown =>
   (error as { lastNodeError?: unknown } | null)?.lastNodeError ?? error;
 
-/** The words in which an error's reason fits into one sentence: `ECONNREFUSED`, or the message. */
+/** The reason of an error as a part of a sentence: its code, as `ECONNREFUSED`, or its message. */
 export const reasonOf = (error: unknown): string => {
   const cause = safeCause(originOf(error)) as Error & { code?: string };
   return cause.code ?? cause.message.replace(/\.$/, "");
 };
 
 /**
- * A script ended at a key that its node does not have (any more), since the slot is moving: by a script that touches a key again
- * that it has removed, after some of its writes.
+ * A script ended at a key that its node no longer has, since the slot is moving. A script that uses a key again after it
+ * removed it can end there after some of its writes.
  */
 const brokenOff = /^(ERR )?(Script a|A)ttempted to access a non local key/;
 
@@ -244,8 +244,8 @@ const brokenOff = /^(ERR )?(Script a|A)ttempted to access a non local key/;
 export const isBrokenOff = (text: string): boolean => brokenOff.test(text);
 
 /**
- * Whether a call failed since the slot of its keys is moving, or has just moved: that passes when all its keys have, unless
- * the client cannot follow.
+ * Whether a call failed because the slot of its keys is moving, or has just moved. The failure ends when all keys have moved,
+ * unless the client cannot follow.
  */
 export const isSlotMoving = (error: unknown): boolean => {
   const { cause, retryable } = (error ?? {}) as { cause?: unknown; retryable?: unknown };
@@ -253,7 +253,7 @@ export const isSlotMoving = (error: unknown): boolean => {
   return /^(TRYAGAIN|ASK)\b/.test(text) || (/^MOVED\b/.test(text) && retryable !== false) || isBrokenOff(text);
 };
 
-/** The others are what a script gets: up to Redis 7.0, and since. */
+/** The second and third form are replies inside of a script: up to Redis 7.0, and since then. */
 const forbidden = /^(NOPERM\b|(ERR )?The user executing the script|ACL failure in script)/;
 
 const serverCodes: readonly (readonly [RegExp, CoreErrorCode, string, boolean])[] = [
@@ -294,9 +294,9 @@ const serverCodes: readonly (readonly [RegExp, CoreErrorCode, string, boolean])[
 ];
 
 /**
- * The server's own words, without the frames around them; replies are known by these words alone. Redis 6.2 wraps an error
- * inside a script into `ERR Error running script (call to f_…): @user_script:5: -OOM …`; later versions append
- * `script: …, on @user_script:5.`, Valkey 9 `script: on @user_script:5.` A proxy puts `ERR` before a code.
+ * The server's own words, without the text around them; only these words identify a reply. Redis 6.2 wraps an error inside a
+ * script into `ERR Error running script (call to f_…): @user_script:5: -OOM …`; later versions append `script: …, on
+ * @user_script:5.`, Valkey 9 `script: on @user_script:5.` A proxy puts `ERR` before a code.
  */
 export const replyOf = (message: string): string =>
   message
@@ -306,7 +306,7 @@ export const replyOf = (message: string): string =>
 
 export const isReplyError = (error: unknown): error is Error => error instanceof Error && error.name === "ReplyError";
 
-/** Whether the server will not do it another time either: it is forbidden to us, or there is no such command. */
+/** Whether the server will refuse it again: the user is not permitted to do it, or the command does not exist. */
 export const isForbidden = (error: unknown): boolean => {
   const reply = isReplyError(error) ? replyOf(error.message) : "";
   return forbidden.test(reply) || /^ERR unknown (sub)?command/i.test(reply);
@@ -322,15 +322,14 @@ export const serverError = (error: Error, what: string): KitError => {
 };
 
 /**
- * Any error as one of ours, for what emits `error` or goes on by `retryable`: a reply of the server gets its code. One that is
- * neither is a fault of kit, or of what the program gave it. It is worth another try like any that may pass: what goes on by
- * itself must not stop for it in silence.
+ * Any error as a kit error, for objects that emit `error` or decide by `retryable`. A reply of the server gets its code. Any
+ * other error is a fault of kit, or of the program, and counts as retryable: background work must not stop silently.
  */
 export const asKitError = (error: unknown, what: string): KitError => {
   if (KitError.is(error)) return error;
   if (isReplyError(error)) return serverError(error, what);
   const cause = safeCause(error);
-  // The place of a fault tells most of it.
+  // The place of a fault says most about it.
   if (error instanceof Error) cause.stack = error.stack!;
   return new KitError("KIT_UNEXPECTED", `${what} failed: ${cause.message}`, { cause, retryable: true });
 };

@@ -2,11 +2,11 @@ import { KitError } from "./errors.js";
 import { matching, type Rule, text } from "./rules.js";
 
 const longestNameBytes = 512;
-// Characters that would move the hash tag, split the key, or garble a terminal; and the escape character.
+// The escape character, and characters that would move the hash tag, split the key, or garble a terminal.
 // eslint-disable-next-line no-control-regex
 const special = /[%{}:\u0000-\u001f\u007f]/g;
 
-/** Nothing of these needs a second look. */
+/** Names of these characters need no escape. */
 const plain = /^[\w.-]{1,512}$/;
 
 const escapeName = (name: string): string => {
@@ -50,7 +50,7 @@ export const keyspace = (packageName: string, prefix = "kit"): Keyspace => {
   return { base, key: (name, part) => base(name) + part };
 };
 
-/** The beginning of keys, which stands in front of a hash tag. */
+/** The beginning of keys, in front of the hash tag. */
 export const prefixRule: Rule<string, string> = matching(
   text(64, "kit"),
   /^[^{}\s\p{C}]+$/u,

@@ -1,6 +1,6 @@
 import { KitError } from "./errors.js";
 
-/** A lost reply is as much a sign of an outage as none. */
+/** A lost reply and no reply are the same sign of an outage. */
 const kindOf = ({ code }: KitError): string => (code === "KIT_UNKNOWN_OUTCOME" ? "KIT_UNAVAILABLE" : code);
 
 /**
@@ -9,7 +9,7 @@ const kindOf = ({ code }: KitError): string => (code === "KIT_UNKNOWN_OUTCOME" ?
  */
 export class OutageReporter {
   readonly #emit: (error: KitError) => void;
-  /** The loops whose last try failed, and why. */
+  /** The loops whose last try failed, with the error. */
   readonly #failing = new Map<string, string>();
   #first: KitError | undefined;
   #since = 0;
@@ -34,12 +34,12 @@ export class OutageReporter {
     if (!this.#knows(error)) this.#emit(error);
   }
 
-  /** A loop has a connection again; whether the server refuses its command will show. */
+  /** A loop has a connection again. The server may still refuse its command. */
   connected(loop: string): void {
     if (this.#failing.get(loop) === "KIT_UNAVAILABLE") this.worked(loop);
   }
 
-  /** A loop has ended: nobody knows whether its next try would have succeeded. */
+  /** A loop has ended: it is unknown whether its next try would have succeeded. */
   ended(loop: string): void {
     this.#failing.delete(loop);
   }

@@ -1,6 +1,6 @@
 /**
- * The values that one option takes. The pages of options and the refusals that tests expect are made from the data; `check` alone
- * decides. Undefined is never checked, unless the option is `required`: it stands for `default`.
+ * The values that one option takes. `check` alone decides; the reference page and the conformance tests are made from the other
+ * fields. Undefined means `default`, and is checked only if the option is `required`.
  */
 export interface Rule<Value = unknown, Given = never> {
   /** `integer`, `boolean`, `text`, `choice` or `signal`; an option of any other kind is described by its type alone. */
@@ -11,7 +11,7 @@ export interface Rule<Value = unknown, Given = never> {
   readonly required?: true;
   /** Null is valid, too. */
   readonly nullable?: true;
-  /** Both are valid. Those of a text count its UTF-16 units. */
+  /** The bounds, inclusive. For a text they count UTF-16 units. */
   readonly min?: number;
   readonly max?: number;
   readonly choices?: readonly string[];
@@ -39,7 +39,7 @@ export type Resolved<Table extends Rules> = { readonly [Name in keyof Table]: Re
 
 const show = (value: unknown): string => {
   if (value === null) return "`null` (null)";
-  // An object's own text may be anything, a secret too.
+  // The text of an object may be anything, also a secret.
   const isPlain = typeof value !== "object" && typeof value !== "function";
   const text =
     typeof value === "string"
@@ -110,8 +110,8 @@ export const choiceOption = <const T extends string>(name: string, value: unknow
 };
 
 /**
- * Checks what is given as options: an object with no name that means nothing. A misspelt option would otherwise be
- * ignored without a word. Returns a copy that has no prototype: what somebody put on `Object.prototype` is no option.
+ * Checks that the options are an object with known names only: a misspelt option would otherwise be ignored silently. Returns a
+ * copy without a prototype, since a property of `Object.prototype` is no option.
  *
  * @throws {TypeError} it is not an object, or has other names than `known`.
  */
@@ -230,11 +230,12 @@ export const defaultsOf = <Table extends Rules>(rules: Table, own: object = {}):
 };
 
 /**
- * The settings that follow from `options`: the given ones, checked by their rules, and `defaults` for all others and for undefined.
- * Each own property is read once, none is written, and what stands on a prototype is no option. It costs time only for what is given.
+ * The settings that follow from `options`: the given ones, checked by their rules, and `defaults` for all others and for
+ * undefined. Each own property is read once, and none is written. Properties of a prototype are ignored. Only given options
+ * cost time.
  *
  * @param name The name of the object in errors, as in "Expected `options` to be an object".
- * @param path What stands in front of the names of options in errors.
+ * @param path The text in front of the names of options in errors.
  * @throws {TypeError} it is no object, or has a name that is not in the table: a misspelt option would have no effect.
  * @throws {TypeError | RangeError} an option is not what it should be.
  */

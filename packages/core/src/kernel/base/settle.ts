@@ -18,9 +18,9 @@ export interface Settle<T> {
 type Stop = (() => void) | void;
 
 /**
- * A promise that ends once: as `begin` says, at the deadline as `late` says, or with the reason of the first
- * signal that aborts. The function that `begin` returns undoes what was begun; it is called before the promise settles. A signal
- * that has aborted before counts too, after `begin`.
+ * A promise that settles once: by `begin`, at the deadline by `late`, or with the reason of the first signal that aborts. The
+ * function that `begin` returns undoes what was begun; it is called before the promise settles. A signal that has already
+ * aborted counts too, after `begin`.
  */
 export const settled = <T>(
   { deadline, signal }: Limit,
@@ -39,7 +39,7 @@ export const settled = <T>(
         end(value);
       };
     const settle: Settle<T> = { resolve: ending(resolve), reject: ending(reject) };
-    // A step that begins when all is over is taken back at once.
+    // What `begin` started after the promise settled is undone at once.
     const keep = (stop: Stop): void => void (isOver ? stop?.() : stops.push(stop));
     keep(begin(settle));
     if (deadline && !isOver) keep(atDeadline(deadline, () => late(settle)));
@@ -84,7 +84,7 @@ export async function* untilAborted<T>(
     }
   } finally {
     const ended = isOver ? undefined : elements.return?.();
-    // A generator ends only when it has what it waits for.
+    // A generator ends only after its pending wait has settled.
     if (isWaiting) ended?.catch(() => undefined);
     else await ended;
   }

@@ -37,7 +37,7 @@ export interface NodeClient extends RedisLike {
     reconnectOnError?: ((error: Error) => boolean | 1 | 2) | null;
     enableReadyCheck?: boolean;
   };
-  /** Of the connection, and of the one before it until this one is ready. */
+  /** The state of the connection; until that is ready, the state of the one before. */
   readonly condition?: Condition | null;
   readonly prevCondition?: Condition | null;
   readonly stream?: {
@@ -51,7 +51,7 @@ export interface NodeClient extends RedisLike {
     readonly remoteAddress?: string | undefined;
     readonly remotePort?: number | undefined;
   };
-  /** Whether QUIT was sent: to what comes after it the server replies with a reset, and the reply to QUIT is lost, too. */
+  /** Whether QUIT was sent. The server resets the connection at any later command, and the reply to QUIT is lost then, too. */
   readonly manuallyClosing?: boolean;
   subscribe(channel: string): Promise<unknown>;
 }
@@ -69,7 +69,7 @@ export interface Address {
 
 interface ClusterClient extends RedisLike {
   readonly options: { readonly keyPrefix?: string; readonly natMap?: unknown; readonly redisOptions?: object };
-  /** Per slot the nodes that serve it, the master first, as `host:port`. */
+  /** The nodes of each slot, the master first, as `host:port`. */
   readonly slots: readonly (readonly string[] | undefined)[];
   nodes(role: "all" | "master"): NodeClient[];
 }
@@ -93,7 +93,7 @@ export const isReady = (client: RedisLike): boolean => {
 
 /**
  * Whether the client has given up. A Cluster client that ended may have the status `close`, since each of its connections
- * reports once more after the end. It has that status right after a loss, too: where its events are at hand, use those.
+ * reports once more after the end. It has that status also right after a loss: use its events where they are available.
  */
 export const hasEnded = (client: RedisLike): boolean =>
   client.status === "end" || (client.status === "close" && isClusterClient(client));
@@ -108,11 +108,11 @@ export const databaseOf = (client: RedisLike): number => {
   return (prevCondition ?? condition)?.select ?? options?.db ?? 0;
 };
 
-/** Has a client of ours work in another database, also on the connections that it makes later. */
+/** Moves a client of ours to another database, also on the connections that it makes later. */
 export const selectDatabase = (client: NodeClient, db: number): void => {
   if (databaseOf(client) === db) return;
   client.options.db = db;
-  // ioredis returns to the database of the connection before, whatever was selected in between.
+  // ioredis returns to the database of the previous connection, whatever was selected in between.
   if (client.prevCondition) client.prevCondition.select = db;
   if (client.condition) client.call("select", db).catch(() => undefined);
 };
@@ -124,11 +124,11 @@ export const nodeOfSlot = (client: RedisLike, slot: number): string =>
 /** An address that a Cluster node or a Sentinel gave, as this client reaches it. */
 export const reachable = (client: RedisLike, address: Address): Address => {
   const map = (client as Partial<NodeClient>).options?.natMap;
-  const told = `${address.host}:${String(address.port)}`;
+  const announced = `${address.host}:${String(address.port)}`;
   const found: unknown =
     typeof map === "function"
-      ? (map as (key: string) => unknown)(told)
-      : (map as Record<string, unknown> | undefined)?.[told];
+      ? (map as (key: string) => unknown)(announced)
+      : (map as Record<string, unknown> | undefined)?.[announced];
   return (found as Address | null | undefined) ?? address;
 };
 
@@ -137,15 +137,15 @@ export const addressOf = (client: RedisLike): string => {
   const [node] = connectionsOf(client);
   if (!node) return "the cluster";
   const { path, host, port, sentinels, name } = node.options;
-  // Only Sentinels know where it is, and only the socket where it was found.
+  // Behind Sentinels only the socket has the master's address.
   if (sentinels?.length)
     return peerOf(node) || `"${String(name)}" of the Sentinels ${sentinels.map(hostAndPort).join(", ")}`;
   return path ?? `${host ?? "127.0.0.1"}:${String(port ?? 6379)}`;
 };
 
 /**
- * The error of a call when no server has answered by its deadline. `undone`: what was not done, as a sentence. `reason`: more about
- * it, as ` (ECONNREFUSED)`.
+ * The error of a call when no server has answered by its deadline. `undone`: a sentence that says what was not done. `reason`:
+ * more about it, as ` (ECONNREFUSED)`.
  */
 export const noAnswer = (client: RedisLike, undone: string, reason = "", cause?: Error): KitUnavailableError => {
   const address = addressOf(client);
@@ -154,13 +154,15 @@ export const noAnswer = (client: RedisLike, undone: string, reason = "", cause?:
 
 const hostAndPort = ({ host = "127.0.0.1", port = 26_379 }: Partial<Address>): string => `${host}:${String(port)}`;
 
-/** Whether the client gets its master's address from Sentinels. One that wants a replica may lead to any server. */
+/** Whether the client gets its master's address from Sentinels. A client for replicas may lead to any of them. */
 export const hasSentinels = (client: RedisLike): client is NodeClient => {
   const { sentinels, role } = (client as Partial<NodeClient>).options ?? {};
   return !isClusterClient(client) && !!sentinels?.length && role !== "slave";
 };
 
-/** Where a connection leads, as the socket says: behind Sentinels the options do not. Empty while there is none. */
+/**
+ * The address of a connection by its socket, since behind Sentinels the options do not have it. Empty while there is no socket.
+ */
 export const peerOf = ({ stream }: NodeClient): string =>
   stream?.remotePort === undefined ? "" : `${stream.remoteAddress ?? ""}:${String(stream.remotePort)}`;
 
@@ -170,7 +172,7 @@ export const isForsaken = ({ options }: NodeClient, client: RedisLike): boolean 
   isReady(client) &&
   !client.nodes("all").some((node) => node.options.host === options.host && node.options.port === options.port);
 
-/** How long a connection of ours may take from its first packet to the last word of the handshake. */
+/** How long a connection of ours may take from its first packet to the end of the handshake. */
 export const handshakeMs = 2_000;
 
 /** Settings of every connection of ours. */
@@ -182,7 +184,7 @@ export const ownSettings: {
   readonly maxRetriesPerRequest: number;
 } = {
   connectTimeout: handshakeMs,
-  // A Sentinel that is silent does not keep us from asking the next.
+  // A silent Sentinel does not delay the request to the next one.
   sentinelCommandTimeout: 500,
   // A server that loads its data is looked at twice a second.
   maxLoadingRetryTime: 500,
@@ -193,12 +195,12 @@ export const ownSettings: {
   maxRetriesPerRequest: 0,
 };
 
-// Settings of the caller's own commands that ours must not inherit: the executor ends them.
+// Settings for the caller's own commands. Ours do not inherit them: the executor ends our commands.
 const duplicateSettings = { ...ownSettings, commandTimeout: undefined };
 
 /**
- * The same for a Cluster client, whose own way to send again is to wait and try another node. It would do so behind the
- * executor, and after the caller has given up. That it reads the map of slots again at CLUSTERDOWN is `followTopology`'s.
+ * The same for a Cluster client. It would wait and send a command to another node without the executor, also after the caller
+ * has given up. `followTopology` reads the map of slots again at CLUSTERDOWN.
  */
 export const ownClusterSettings: {
   readonly retryDelayOnFailover: number;
@@ -216,16 +218,16 @@ export const duplicateClient = (client: RedisLike): RedisLike => {
 };
 
 /**
- * A plain connection to one server of the caller's client, with the caller's credentials and TLS settings.
- * On a Cluster: to `address` if given, else to any master. Not connected yet, and never connected twice: whatever the
- * server kept for it would be gone.
+ * A plain connection to one server of the caller's client, with the caller's credentials and TLS settings. On a Cluster: to
+ * `address` if given, else to any master. It is not connected yet, and never connected twice: the state that the server kept
+ * for it would be gone.
  */
 export const duplicateNode = (client: RedisLike, overrides: Record<string, unknown>, address?: Address): NodeClient => {
   const settings = {
     ...duplicateSettings,
     db: databaseOf(client),
     lazyConnect: true,
-    // A half-made connection must never run a command meant for a live one.
+    // A connection in its handshake must never run a command meant for a live one.
     enableOfflineQueue: false,
     autoResendUnfulfilledCommands: false,
     autoResubscribe: false,
@@ -244,8 +246,8 @@ export const duplicateNode = (client: RedisLike, overrides: Record<string, unkno
 };
 
 /**
- * Keeps a connection that we made beside the caller's client from keeping the process alive: what waits on it waits on
- * that client, too. Before its first packet it does so for at most the time that connecting may take.
+ * A connection that we made beside the caller's client does not keep the process alive: whatever waits on it also waits on that
+ * client. Until its first packet it does, for at most the time that connecting may take.
  */
 export const unrefSocket = (connection: NodeClient): void => {
   connection.on("connect", () => connection.stream?.unref?.());

@@ -4,12 +4,12 @@ import { inTime } from "../base/settle.js";
 import { KitClosedError } from "../base/errors.js";
 import { backoffMs } from "../base/retry.js";
 
-/** Reconnection of what we own: quick at first, spread out, never slower than 2 s. */
+/** Reconnection of owned clients: quick at first, spread out, never slower than 2 s. */
 export const reconnectMs = (attempt: number): number => Math.max(20, backoffMs(attempt + 1, 50, 2_000));
 
 /**
- * Destroys a socket that was connected but never became ready: the server, or the way to it, went silent in the
- * handshake, and no limit of ioredis covers that. Returns what takes the watch off.
+ * Destroys a socket that was connected but never became ready: the server, or the network, went silent in the handshake, and no
+ * limit of ioredis covers that. Returns a function that ends the watch.
  */
 export const watchHandshake = (connection: NodeClient): (() => void) => {
   let timer: NodeJS.Timeout | undefined;
@@ -30,10 +30,13 @@ export const watchHandshake = (connection: NodeClient): (() => void) => {
   };
 };
 
-/** Nothing is in flight on an idle subscriber, so that its silence goes unnoticed: it is pinged, and has this long to answer. */
+/**
+ * An idle subscriber has no command in flight, so a dead connection would go unnoticed. It is pinged, and has this long to
+ * reply.
+ */
 const answerMs = 2_000;
 
-/** How often it is looked at; a connection that received nothing since the last look is pinged. So an idle one is every 10 s. */
+/** How often it is checked; a connection that received nothing since the last check is pinged: an idle one every 10 s. */
 const lookEveryMs = 5_000;
 
 /** Ends a connection that is silent while idle: a firewall or a NAT has forgotten it, or its server is gone. */
@@ -48,7 +51,7 @@ const keepAlive = (connection: NodeClient): void => {
   connection.on("close", () => clearInterval(timer));
 };
 
-/** Resolves when `reply` settles, either way; after `ms` without an end `onSilence` is called. */
+/** Resolves when `reply` settles, either way. After `ms` without that, `onSilence` is called. */
 export const answered = async (
   reply: Promise<unknown>,
   onSilence: () => void,
@@ -59,17 +62,17 @@ export const answered = async (
 
 /** Events of a dedicated connection. */
 export interface DedicatedConnectionEvents {
-  /** Connected, or connected again: whatever state the server kept for the old connection is gone. */
+  /** Connected, perhaps again: the state that the server kept for the old connection is gone. */
   readonly ready: (client: NodeClient) => void;
   /** The connection is lost; it is being replaced. */
   readonly down: () => void;
 }
 
 /**
- * A connection of our own beside the caller's client that listens. While it is idle it is pinged.
+ * A connection that only listens, beside the caller's client. While it is idle it is pinged.
  *
- * Opened on demand and kept. When it ends, for whatever reason but our own `close()` or `suspend()`, another is made with
- * back-off: on a Cluster perhaps to another node, since `make` chooses again. It never keeps a process alive.
+ * It is opened on demand and kept. When it ends, except by `close()` or `suspend()`, another is made with back-off: on a
+ * Cluster perhaps to another node, since `make` chooses again. It never keeps a process alive.
  */
 export class DedicatedConnection {
   readonly #make: () => NodeClient;
@@ -95,12 +98,12 @@ export class DedicatedConnection {
     if (!this.#client && !this.#timer) this.#connect();
   }
 
-  /** The connection is good for what it is meant for: the next failure counts as the first. */
+  /** The connection serves its purpose: the next failure counts as the first. */
   proven(): void {
     this.#attempt = 0;
   }
 
-  /** Does not wait any longer to connect: what it waited for may be there now. */
+  /** Ends the back-off and connects now: the server may be back. */
   hurry(): void {
     if (!this.#timer) return;
     clearTimeout(this.#timer);
@@ -120,7 +123,7 @@ export class DedicatedConnection {
     const client = this.#client;
     this.#client = undefined;
     client?.disconnect();
-    // A half-open link would not let it end by itself.
+    // A half-open link would never end by itself.
     if (client) destroySocket(client);
   }
 
@@ -134,7 +137,7 @@ export class DedicatedConnection {
       return;
     }
     this.#client = client;
-    // ioredis prints errors that nobody listens to.
+    // ioredis prints errors that have no listener.
     client.on("error", () => undefined);
     unrefSocket(client);
     const stopWatching = watchHandshake(client);

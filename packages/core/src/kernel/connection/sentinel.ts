@@ -9,11 +9,11 @@ const channel = "+switch-master";
 const distrustMs = 15_000;
 
 /**
- * Listens to the Sentinels of a client of ours, and ends its connection when they have another master: one that was
- * idle, or whose master was stopped and goes on, would otherwise stay and write to it. Returns what ends it.
+ * Listens to the Sentinels of a client of ours, and ends its connection when they have another master. An idle client, or one
+ * whose master was stopped and continued, would otherwise stay and write to the old master. Returns a function that ends this.
  *
- * ioredis' own `failoverDetector` does the same, but it prints when a Sentinel cannot be reached, gives one up that was
- * lost, and ends the client for good when the news comes while it reconnects.
+ * The `failoverDetector` of ioredis does the same, but it prints when a Sentinel is unreachable, does not reconnect to a lost
+ * one, and ends the client for good when the message arrives during a reconnection.
  */
 export const watchSentinels = (client: NodeClient): (() => void) => {
   const { sentinels, name, sentinelUsername, sentinelPassword, sentinelTLS } = client.options;
@@ -45,7 +45,7 @@ export const watchSentinels = (client: NodeClient): (() => void) => {
       password: sentinelPassword ?? null,
       tls: sentinelTLS,
       db: 0,
-      // Messages and pings look the same in both majors then.
+      // With these settings messages and pings look the same in both majors.
       protocol: 2,
       replyMapping: "legacy",
     };
@@ -54,7 +54,7 @@ export const watchSentinels = (client: NodeClient): (() => void) => {
         connection.on("message", onNews);
         connection.subscribe(channel).then(
           () => dedicated.proven(),
-          // One that does not let us listen will not the next time either.
+          // A Sentinel that refuses SUBSCRIBE will refuse it again.
           (error: unknown) => isReplyError(error) || destroySocket(connection),
         );
       },
@@ -62,7 +62,7 @@ export const watchSentinels = (client: NodeClient): (() => void) => {
     });
     return dedicated;
   });
-  // A Sentinel without the news of the failover may have sent it back to the old master.
+  // A Sentinel that has not seen the failover may have sent it back to the old master.
   client.on("ready", leave);
   for (const dedicated of connections) dedicated.open();
   return () => {

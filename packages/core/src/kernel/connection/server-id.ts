@@ -1,10 +1,10 @@
 import { destroySocket, isClusterClient, isForsaken, isReady, type NodeClient, type RedisLike } from "./client.js";
 import { isOwned } from "./supervision.js";
 
-/** By socket, since a client that connects again may reach another server. */
+/** Cached by socket, since a client that connects again may reach another server. */
 const known = new WeakMap<object, Promise<string>>();
 
-/** The server's words about itself; empty where the user may not ask for them, or the connection ends first. */
+/** The fields of INFO server; empty where the user may not run INFO, or the connection ends first. */
 const infoOf = (connection: NodeClient): Promise<string> => connection.call("INFO").then(String, () => "");
 
 const isReplica = (info: string): boolean => info.includes("role:slave");
@@ -18,24 +18,24 @@ const firstInfoOf = (connection: NodeClient): Promise<string> => {
   return info;
 };
 
-/** The id of the run of a server; empty where it does not say. */
+/** The run id of a server; empty where INFO does not have it. */
 const runIdIn = (info: string): string => /^run_id:(\w+)/m.exec(info)?.[1] ?? "";
 
 /**
  * Whether a connection of ours leads to another server than the commands of the client. An address may lead to another server
- * than a moment ago (DNS, a virtual IP, a proxy, Sentinels that disagree), while older connections stay with the former
- * one. As a replica that still serves reads, and delivers what is published.
+ * than a moment ago (DNS, a virtual IP, a proxy, Sentinels that disagree), while older connections stay with the former one.
+ * That one, as a replica, still serves reads and delivers messages.
  *
- * `isOlder`: the client has connected since. Where the servers do not say who they are, that decides.
+ * `isOlder`: the client has connected since. That decides where the run ids are unknown.
  *
- * False while either of them is not ready, since this is asked anew when it is. On a Cluster, whose nodes redirect: whether the
- * client has dropped its node.
+ * False while one of them is not ready: this is called again when it is. On a Cluster, whose nodes redirect: whether the client
+ * has dropped its node.
  */
 export const leadsElsewhere = async (connection: NodeClient, client: RedisLike, isOlder: boolean): Promise<boolean> => {
   if (isClusterClient(client)) return isForsaken(connection, client);
-  // Where any replica will do, they lead to several.
+  // Connections for reads from any replica lead to several servers.
   if (!isReady(connection) || connection.options.role === "slave") return false;
-  // First, and also if it cannot be compared yet: a connection that has subscribed may not ask any more.
+  // It asks first, even if there is nothing to compare with yet: a connection that has subscribed cannot run INFO any more.
   const own = firstInfoOf(connection);
   if (!isReady(client)) return false;
   const infos = await Promise.all([own, firstInfoOf(client as NodeClient)]);
@@ -48,8 +48,8 @@ export const leadsElsewhere = async (connection: NodeClient, client: RedisLike, 
 };
 
 /**
- * Whether the client is the one that stayed behind: a connection made later shows where the address leads now, and a former
- * master, as a replica, refuses nothing to a client that only reads. One of ours is connected anew.
+ * Whether the client stayed with the former server. A connection made later shows where the address leads now, while a former
+ * master, as a replica, still serves a client that only reads. A client of ours is connected anew.
  */
 const isLeft = async (client: NodeClient): Promise<boolean> => {
   const { stream } = client;

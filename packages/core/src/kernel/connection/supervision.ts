@@ -12,7 +12,7 @@ import { reconnectMs, watchHandshake } from "./dedicated.js";
 import { watchSentinels } from "./sentinel.js";
 import { followTopology } from "./topology.js";
 
-/** How ioredis ends by itself; both majors, and their Cluster clients, have it. */
+/** The method by which ioredis ends a client; both majors, and their Cluster clients, have it. */
 interface Endable extends RedisLike {
   setStatus(status: "end"): void;
   flushQueue(error: Error): void;
@@ -23,15 +23,15 @@ const owned = new WeakSet<RedisLike>();
 /** Whether we made this client and have not closed it: then we may kill its silent sockets and connect it again. */
 export const isOwned = (client: RedisLike): boolean => owned.has(client);
 
-/** By client: the callbacks for its end, and the one listener that calls them. */
+/** For each client: the callbacks for its end, and the one listener that calls them. */
 const whenEnded = new WeakMap<RedisLike, { readonly waiting: Set<() => void>; readonly notify: () => void }>();
 
-/** Calls `listener` when a client is ended by its owner. However many wait for that, the client has one listener of ours. */
+/** Calls `listener` when the owner of a client ends it. However many are registered, the client has one listener of ours. */
 export const onEnded = (client: RedisLike, listener: () => void): (() => void) => {
   let known = whenEnded.get(client);
   if (!known) {
     const waiting = new Set<() => void>();
-    // The end of a client in our care is mended, unless we ended it.
+    // A supervised client that ended is connected again, unless we ended it.
     const notify = (): void => {
       if (!isOwned(client)) for (const each of [...waiting]) each();
     };
@@ -47,12 +47,13 @@ export const onEnded = (client: RedisLike, listener: () => void): (() => void) =
   };
 };
 
-/** A server that refuses writes may be all there is: it is not dialled more often than this. */
+/** The server that refuses writes may be the only one, so a client connects anew no more often than this. */
 const reconnectEveryMs = 500;
 
 /**
- * Has a client of ours connect anew where its server refuses a write as a replica: that finds the new master. The former one
- * is half-closed first, so that commands under way still receive their refusals. A caller's own `reconnectOnError` decides alone.
+ * Makes a client of ours connect anew when its server refuses a write as a replica, to find the new master. The old connection
+ * is half-closed first, so that commands under way still receive their refusals. A caller's own `reconnectOnError` replaces
+ * this.
  */
 const leaveReplicas = ({ options }: NodeClient): void => {
   if (options.reconnectOnError) return;
@@ -66,8 +67,8 @@ const leaveReplicas = ({ options }: NodeClient): void => {
 };
 
 /**
- * Takes a client into our care: if it ends without our doing, it is connected again with back-off (ioredis gives up for
- * good in some failovers, and when its retry strategy says so). Returns what ends it.
+ * Supervises a client: if it ends, but not by `close()`, it is connected again with back-off. ioredis gives up for good in some
+ * failovers, and when its retry strategy says so. Returns a function that ends the client.
  */
 export const superviseClient = (client: RedisLike): (() => void) => {
   owned.add(client);
@@ -91,7 +92,7 @@ export const superviseClient = (client: RedisLike): (() => void) => {
       watches.delete(node);
     },
   };
-  // Also while nobody is attached to it, and after its end: without a listener ioredis prints.
+  // This stays also while no package is attached, and after the end: without a listener ioredis prints.
   client.on("error", ignore);
   for (const [event, listener] of Object.entries(listeners)) client.on(event, listener);
   connectionsOf(client).forEach(listeners["+node"]);
@@ -108,9 +109,9 @@ export const superviseClient = (client: RedisLike): (() => void) => {
     const isWaiting = client.status === "reconnecting";
     client.disconnect();
     const error = new KitClosedError("The client");
-    // ioredis may have a second timer that would connect it again: a call of `connect()` while it waited left the first.
+    // ioredis may have a second timer that would connect it again: a `connect()` during the back-off leaves the first timer.
     client.connect = () => Promise.reject(error);
-    // Without its timer it would not end by itself, and keep for ever what it has not sent.
+    // Without its timer it would not end, and keep its unsent commands for ever.
     if (isWaiting) {
       (client as Endable).setStatus("end");
       (client as Endable).flushQueue(error);

@@ -1,19 +1,19 @@
 import { replyOf } from "../base/errors.js";
 import { isClusterClient, type NodeClient, type RedisLike } from "./client.js";
 
-/** Members of ioredis' Cluster client that its types leave out; both majors have them. */
+/** Members of the Cluster client of ioredis that its types leave out; both majors have them. */
 interface Routing extends RedisLike {
   refreshSlotsCache?(): void;
   handleError?(error: Error, redirections: unknown, handlers: { defaults(): void }): void;
   readonly connectionPool?: { reset(nodes: readonly unknown[]): void };
 }
 
-/** While a Cluster is down every command is refused: its map of slots is not asked for more often than this. */
+/** A Cluster that is down refuses every command. The map of slots is then read no more often than this. */
 const refreshEveryMs = 250;
 
 const refreshedAt = new WeakMap<RedisLike, number>();
 
-/** Has a Cluster client read the map of slots again. */
+/** Makes a Cluster client read the map of slots again. */
 export const refreshSlots = (client: RedisLike): void => {
   const now = performance.now();
   if (!isClusterClient(client) || now - (refreshedAt.get(client) ?? -Infinity) < refreshEveryMs) return;
@@ -22,9 +22,9 @@ export const refreshSlots = (client: RedisLike): void => {
 };
 
 /**
- * Has a Cluster client of ours read the map of slots when a node refuses with CLUSTERDOWN, as one does that lost its slots and
- * was reset. ioredis does so only with `retryDelayOnClusterDown`, which would also send the command again, behind the
- * executor. So it does at TRYAGAIN, sixteen times: the executor would not learn what the call waits for.
+ * Makes a Cluster client of ours read the map of slots when a node refuses with CLUSTERDOWN, as a node does that lost its slots
+ * and was reset. ioredis does so only with `retryDelayOnClusterDown`, which would also send the command again without the
+ * executor. At TRYAGAIN it would do that sixteen times, and the executor would not see the reason of the wait.
  */
 export const followTopology = (client: RedisLike): void => {
   const routing = client as Routing;
@@ -37,15 +37,15 @@ export const followTopology = (client: RedisLike): void => {
     else handleError.call(client, error, redirections, handlers);
   };
   const reset = connectionPool.reset.bind(connectionPool);
-  // A node that was removed and reset knows of no slots: its empty map would end the connections to all others.
+  // A node that was removed and reset has an empty map, which would end the connections to all others.
   connectionPool.reset = (nodes) => {
     if (nodes.length > 0 || client.status !== "ready") reset(nodes);
-    // The next time another node may be asked; nothing else may be a reason to.
+    // The next read may go to another node; no other event may cause it.
     else setTimeout(() => client.status === "ready" && refreshSlots(client), refreshEveryMs).unref();
   };
 };
 
-/** ASKING, as ioredis' nodes have it. */
+/** The method that sends ASKING. */
 interface Asking extends NodeClient {
   asking?(...args: unknown[]): Promise<unknown>;
 }
@@ -53,8 +53,8 @@ interface Asking extends NodeClient {
 const guarded = new WeakSet<object>();
 
 /**
- * ioredis sends ASKING before a redirected command and drops its promise. When the node is lost then, the rejection would
- * be nobody's, and end the process.
+ * ioredis sends ASKING before a redirected command and drops its promise. If the node is lost then, the unhandled rejection
+ * would end the process.
  */
 export const guardNode = (node: unknown): void => {
   const connection = node as Asking;

@@ -14,20 +14,20 @@ interface Sample {
 /**
  * Lower bounds of a server's instants on our own monotonic clock.
  *
- * A reply that carries the server's time S, to a command sent at local t0, proves that the server's clock showed S no
- * earlier than t0. So a server instant E comes no earlier than t0 + (E − S), less drift. No assumption about one-way
- * delays or about our wall clock enters.
+ * A reply that carries the server's time S, to a command sent at local t0, proves that the server's clock showed S no earlier
+ * than t0. So a server instant E comes no earlier than t0 + (E − S), less drift. This assumes nothing about one-way delays or
+ * our wall clock.
  */
 export class ServerClock {
   #best: Sample | undefined;
   #last: Sample | undefined;
 
-  /** Takes in a reply: `sentAt` as `performance.now()` gave it just before the command was sent. */
+  /** Adds a sample: `sentAt` is `performance.now()` just before the command was sent. */
   observe(sentAt: number, serverMs: number, receivedAt: number = performance.now()): void {
     this.#last = { sentAt, serverMs };
     const best = this.#best && this.#boundBy(this.#best, serverMs);
-    // The sample with the shortest way to the server is the tightest, until drift has eaten its lead. One that says the
-    // server cannot show yet what it has just shown is void: somebody set the server's clock.
+    // The sample with the shortest round trip gives the tightest bound, until its drift exceeds the difference. A bound that
+    // contradicts the latest reply is void: somebody set the server's clock.
     if (best === undefined || best > receivedAt || best <= this.#boundBy(this.#last, serverMs)) this.#best = this.#last;
   }
 
@@ -42,7 +42,7 @@ export class ServerClock {
     return this.#last && Math.ceil(this.#last.serverMs + (localAt - this.#last.sentAt));
   }
 
-  /** Forgets everything: behind the next connection may be another server. */
+  /** Drops all samples: the next connection may lead to another server. */
   reset(): void {
     this.#best = undefined;
     this.#last = undefined;

@@ -48,7 +48,7 @@ export class ClientContext {
     const stopOnDrop = executor.onDrop(() => {
       this.#clocks.clear();
       if (executor.isEnded) this.#suspend();
-      // Of a Cluster one node may be lost while the client stays ready.
+      // A Cluster client stays ready when it loses one node.
       else {
         this.inbox.follow();
         for (const pool of this.#pools.values()) pool.follow();
@@ -69,13 +69,13 @@ export class ClientContext {
     return this;
   }
 
-  /** Has the last `detach()` call `undo`; at once if that is over. */
+  /** Makes the last `detach()` call `undo`; calls it at once if that is over. */
   onDetached(undo: () => unknown): void {
     if (this.#holders < 1) undo();
     else this.#undo.push(undo);
   }
 
-  /** Lets go; the last one to do so closes what is ours. Never the caller's client. */
+  /** Ends the use by one package. The last `detach()` closes our connections, never the caller's client. */
   detach(): void {
     if (--this.#holders !== 0) return;
     this.inbox.close();
@@ -85,8 +85,8 @@ export class ClientContext {
 
   /**
    * Connections of our own for one purpose, opened on demand, each checked out by one borrower at a time. The bound is for this
-   * client and prefix: another prefix has as many. None once the context is detached. `isCallers`: replies come in the form of
-   * the client's, since the commands are the caller's.
+   * client and prefix: another prefix has as many. A detached context has none. `isCallers`: the commands are the caller's, so
+   * replies have the form of the client's.
    */
   pool(purpose: string, maxConnections = 8, isCallers = false): ExclusivePool {
     let pool = this.#pools.get(purpose);
@@ -96,8 +96,8 @@ export class ClientContext {
   }
 
   /**
-   * Whether the server is a Cluster: asked until it is known, by each caller with its own deadline, and never guessed from the
-   * client's class. Where INFO is forbidden the answer is true, since a Cluster allows less.
+   * Whether the server is a Cluster, by INFO and not by the client's class. Each caller asks with its own deadline until it is
+   * known. Where INFO is forbidden the result is true, since a Cluster permits less.
    */
   async isCluster(deadlineMs: number): Promise<boolean> {
     const what = "INFO cluster";
@@ -111,7 +111,7 @@ export class ClientContext {
     return this.#isCluster;
   }
 
-  /** The clock of the node that serves `key`; to be asked anew each time, since slots move. */
+  /** The clock of the node that serves `key`. Call it anew each time, since slots move. */
   clockOf(key: string): ServerClock {
     const { client } = this;
     const node = isClusterClient(client) ? nodeOfSlot(client, slotOf(keyPrefixOf(client) + key)) : "";
@@ -125,13 +125,13 @@ export class ClientContext {
     return this.#isCluster === false ? "" : String(slotOf(key));
   }
 
-  /** Its owner ended the client: what stands beside it ends, too, until the client is connected again. */
+  /** The owner ended the client: our connections beside it end, too, until the client is connected again. */
   #suspend(): void {
     this.inbox.suspend();
     for (const pool of this.#pools.values()) pool.suspend();
   }
 
-  /** Only a refusal by the server counts. While the server is unreachable, publishing counts as permitted. */
+  /** Only a refusal by the server counts: while it is unreachable, publishing counts as permitted. */
   async #mayPublish(channel: string): Promise<boolean> {
     const may = (command: string, ...args: string[]): Promise<boolean> =>
       this.executor.run(command, args, reading(command, Deadline.in(2_000))).then(
@@ -178,14 +178,14 @@ export const attach = (redis: RedisLike, options: AttachOptions = {}): ClientCon
   if (!byPrefix) contexts.set(redis, (byPrefix = new Map()));
   const known = byPrefix.get(prefix);
   if (known) return known.hold();
-  // The contexts of a client share its executor: however many there are, the client has one set of our listeners.
+  // All contexts of a client share its executor, so the client has one set of our listeners.
   const executor = byPrefix.values().next().value?.executor ?? new CommandExecutor(redis, true);
   const context = new ClientContext(redis, prefix, executor, () => byPrefix.delete(prefix));
   byPrefix.set(prefix, context);
   return context;
 };
 
-/** Runs one operation on an attached context, or on a client to which no package is attached, and leaves nothing on that. */
+/** Runs one operation on an attached context, or on a client without one, and leaves no listener on that client. */
 export const withContext = async <T>(
   redis: RedisLike | ClientContext,
   operation: (context: ClientContext) => Promise<T>,

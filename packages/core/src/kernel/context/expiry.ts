@@ -2,32 +2,32 @@ import type { ClientContext } from "./context.js";
 
 /** A right that ends at an instant of our monotonic clock unless it is renewed before. */
 export interface ScheduledLease {
-  /** Leases of one group are renewed in one script: all of a single server, those of one slot on a Cluster. */
+  /** Leases of one group are renewed in one script: all leases on a single server, those of one slot on a Cluster. */
   readonly group: string;
   /** When to renew (monotonic ms); Infinity: not at all, or a renewal is under way. */
   renewAt: number;
   /** When it may have ended (monotonic ms). */
   deadlineAt: number;
-  /** Whether it is not renewed any more: then the server is asked for it whenever all others are renewed at once. */
+  /** Whether it is not renewed any more. Then it is looked up on the server whenever all leases are renewed at once. */
   readonly isUnattended?: boolean;
-  /** The scheduler's own: where it stands in the heap; -1: nowhere. */
+  /** For the scheduler: its index in the heap; -1: it is not in it. */
   heapIndex: number;
-  /** How far ahead of `renewAt` it may be taken along with others. */
+  /** How long before `renewAt` it may be renewed along with others, in milliseconds. */
   readonly renewSlackMs: number;
-  /** Renews several of one group; each one's `renewAt` is Infinity until its renewer sets it again. */
+  /** Renews several leases of one group. Their `renewAt` is Infinity until their renewer sets it again. */
   renewAll(leases: readonly this[]): void;
   /** The deadline passed without a renewal. */
   lapse(): void;
 }
 
 const maxBatch = 100;
-/** While anything is scheduled we look at the clocks this often: a machine that slept is noticed within it. */
+/** While a lease is scheduled, both clocks are compared this often, to notice that the machine slept. */
 const maxSleepMs = 1_000;
-/** Wall and monotonic clock part by this much only when the machine slept, or somebody set the time. */
+/** The difference between the clocks changes by this much only when the machine slept, or somebody set the time. */
 const maxDivergenceMs = 1_000;
 
 const wallLead = (): number => performance.timeOrigin + performance.now() - wallNow();
-// The one use of the wall clock in kit: to notice that the monotonic one stood still. Nothing is timed by it.
+// The only use of the wall clock in kit: to notice that the monotonic clock stood still. It times nothing.
 // oxlint-disable-next-line no-restricted-properties
 const wallNow = (): number => Date.now();
 
@@ -50,7 +50,7 @@ export class ExpiryScheduler {
     this.#arm();
   }
 
-  /** To be called after `renewAt` or `deadlineAt` changed. */
+  /** Call it after `renewAt` or `deadlineAt` changed. */
   changed(lease: ScheduledLease): void {
     if (lease.heapIndex < 0) return;
     this.#rise(lease);
@@ -69,10 +69,10 @@ export class ExpiryScheduler {
       this.#rise(last);
       this.#sink(last);
     }
-    // The timer stays when nothing is left: it holds no process, and a caller that takes lock after lock needs no other.
+    // The timer stays when no lease is left: it does not keep the process alive, and the next lease uses it again.
   }
 
-  /** Renews everything now: the clocks, or the server, are not what they were. */
+  /** Renews all leases now, after the clocks or the server changed. */
   renewNow(): void {
     const now = performance.now();
     for (const lease of [...this.#heap])
@@ -88,7 +88,7 @@ export class ExpiryScheduler {
     try {
       this.#work();
     } finally {
-      // Also when a lease of somebody threw: the others' time goes on.
+      // Also when the renewal of one lease threw: the others still expire.
       this.#arm();
     }
   }
@@ -107,7 +107,7 @@ export class ExpiryScheduler {
         lease.lapse();
       } else this.#take(lease, due);
     }
-    // Those that are nearly due go along, so that many leases cost few commands.
+    // Leases that are nearly due are renewed along with it, so that many leases cost few commands.
     if (due.size > 0)
       for (const lease of [...this.#heap])
         if (lease.renewAt - lease.renewSlackMs <= now && due.has(lease.group)) this.#take(lease, due);
@@ -134,7 +134,7 @@ export class ExpiryScheduler {
     if (this.#timer && this.#timerAt <= next) return;
     clearTimeout(this.#timer);
     this.#timerAt = next;
-    // Rounded down: a deadline is better seen a millisecond early than late; an early look arms again.
+    // Rounded down: a timer that fires a millisecond early is set again, and one that fires late misses the deadline.
     this.#timer = setTimeout(() => this.#tick(), Math.max(0, Math.floor(next - now)));
     this.#timer.unref();
   }

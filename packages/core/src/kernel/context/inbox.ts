@@ -12,18 +12,18 @@ type ChannelState = "open" | "down" | "forbidden";
 
 /** Callbacks of a channel's listener. */
 export interface ChannelListener {
-  /** A message came. It is a hint: others may have been lost. */
+  /** A message arrived. It is a hint: others may have been lost. */
   readonly message: (text: string) => void;
-  /** Told at each change, and whenever messages may have been lost: `open` once more means look at the state again. */
+  /** Called at each change, and whenever messages may have been lost: another `open` means that the state must be read again. */
   readonly state: (state: ChannelState) => void;
 }
 
-/** A connection that takes longer is not counted on. */
+/** Waiters poll if the connection takes longer. */
 const openingMs = 5_000;
 
 /** A connection that received something within this time counts as alive. */
 const aliveMs = 1_000;
-/** A check is made while somebody waits. */
+/** How long a checked connection has to reply, in milliseconds, while a waiter depends on it. */
 const answerMs = 1_000;
 
 interface Channel {
@@ -37,8 +37,8 @@ interface Subscriber extends NodeClient {
 }
 
 /**
- * One pushed channel for one client object, subscribed once and kept; and beside it, on the same connection, the channels
- * that packages share with others (`listen`).
+ * The channel of one client object, subscribed once and kept, and on the same connection the channels that packages share with
+ * others (`listen`).
  *
  * Messages of the own channel are `id TAB payload`; a listener registers its id. A push is a hint: it can be lost with the
  * connection, and then `onResubscribed` makes every waiter read the state instead.
@@ -60,7 +60,7 @@ export class Inbox {
   #state: "closed" | "opening" | "open" | "forbidden" = "closed";
   /** Whether the client cannot send now. */
   #isAway = false;
-  /** Since when it has not been open (monotonic). */
+  /** The instant since which it is not open (monotonic). */
   #downAt = -Infinity;
 
   /** `mayPublish` says whether scripts of this user may publish to a channel, and count its subscribers. */
@@ -71,7 +71,7 @@ export class Inbox {
     const make = (): NodeClient =>
       duplicateNode(client, {
         connectionName: "kit:inbox",
-        // Messages and pings look the same in both majors then.
+        // With these settings messages and pings look the same in both majors.
         protocol: 2,
         replyMapping: "legacy",
       });
@@ -81,7 +81,7 @@ export class Inbox {
     });
   }
 
-  /** For people: undefined while nothing has needed it. */
+  /** The state for people; undefined while no package has needed it. */
   get state(): "open" | "forbidden" | "down" | undefined {
     return this.#state === "closed" ? undefined : this.#state === "opening" ? "down" : this.#state;
   }
@@ -91,7 +91,7 @@ export class Inbox {
     return this.#state === "open";
   }
 
-  /** Whether it is not open yet, or not any more, and will be in a moment. */
+  /** Whether it is about to open, for the first time or again. */
   get isOpening(): boolean {
     if (this.#state === "closed") return true;
     return this.#state === "opening" && performance.now() - this.#downAt < openingMs;
@@ -102,7 +102,7 @@ export class Inbox {
     return this.#state === "forbidden";
   }
 
-  /** Begins to subscribe, if nobody has. */
+  /** Begins to subscribe, unless it has. */
   start(): void {
     if (this.#state === "closed") {
       this.#state = "opening";
@@ -111,7 +111,7 @@ export class Inbox {
     this.#dedicated.open();
   }
 
-  /** Resolves once subscribed (or forbidden to), or with false at the deadline; goes on trying behind. */
+  /** Resolves once it is subscribed, or forbidden; with false at the deadline. It goes on trying in the background. */
   async open(deadline: Deadline, signal?: AbortSignal): Promise<boolean> {
     if (this.isOpen || this.isForbidden) return true;
     this.start();
@@ -139,14 +139,14 @@ export class Inbox {
     this.#expected.delete(id);
   }
 
-  /** Calls `listener` whenever messages may have been lost. Returns what takes it off. */
+  /** Calls `listener` whenever messages may have been lost. Returns a function that removes it. */
   onResubscribed(listener: () => void): () => void {
     this.#resubscribed.add(listener);
     return () => this.#resubscribed.delete(listener);
   }
 
   /**
-   * Listens to a further channel, on this connection, and again on each that replaces it. Returns what ends it.
+   * Listens to a further channel on this connection, and on each that replaces it. Returns a function that ends this.
    *
    * `listener.state` is called as soon as it is known whether messages arrive.
    */
@@ -172,7 +172,7 @@ export class Inbox {
     };
   }
 
-  /** Somebody begins to wait: a connection that has been silent is checked, now or when it has been silent long enough. */
+  /** A wait begins: a silent connection is checked, now or when it has been silent long enough. */
   checkSoon(): void {
     const dueMs = this.#heardAt + aliveMs - performance.now();
     if (dueMs <= 0) void this.check();
@@ -183,7 +183,7 @@ export class Inbox {
       }, dueMs).unref();
   }
 
-  /** Makes sure that the connection is alive; a silent one is replaced. Asked by several at once, it looks once. */
+  /** Makes sure that the connection is alive; a silent one is replaced. Concurrent calls share one check. */
   check(): Promise<void> {
     this.#checking ??= this.#ping().finally(() => {
       this.#checking = undefined;
@@ -191,7 +191,10 @@ export class Inbox {
     return this.#checking;
   }
 
-  /** The client is connected, or has other nodes: a connection that waits is made at once, one to another server is replaced. */
+  /**
+   * The client is connected, or has other nodes: a connection in back-off is made at once, and one to another server is
+   * replaced.
+   */
   follow(): void {
     if (this.#state === "closed" && this.#channels.size > 0) this.start();
     this.#dedicated.hurry();
@@ -200,8 +203,8 @@ export class Inbox {
   }
 
   /**
-   * The client lost its connection. It could not return a grant that was pushed to it, so the channel is left: on a single
-   * server the script sees that PUBLISH reached nobody, and goes on to the next waiter.
+   * The client lost its connection. It could not return a grant that was pushed to it, so it unsubscribes: on a single server
+   * the script sees that there is no subscriber, and goes on to the next waiter.
    */
   leave(): void {
     this.#isAway = true;
@@ -225,7 +228,7 @@ export class Inbox {
     this.#dedicated.close();
   }
 
-  /** The client was ended: nothing arrives until it is connected again and somebody waits, or listens. */
+  /** The client was ended: no message arrives until it is connected again and a wait or a listener begins. */
   suspend(): void {
     clearTimeout(this.#checkTimer);
     this.#checkTimer = undefined;
@@ -236,8 +239,8 @@ export class Inbox {
   }
 
   async #subscribe(connection: NodeClient): Promise<void> {
-    // Before it subscribes, after which it could not ask who its server is.
-    const proof = this.#prove(connection, false);
+    // Before it subscribes: after that it could not run INFO.
+    const check = this.#prove(connection, false);
     connection.on("end", watchNode(this.#client, connection, false));
     connection.on("message", (channel, message) => {
       if (typeof message !== "string") return;
@@ -246,10 +249,10 @@ export class Inbox {
       else for (const { message: hear } of this.#channels.get(String(channel))?.listeners ?? []) hear(message);
     });
     for (const [name, channel] of this.#channels) void this.#join(connection, name, channel);
-    await this.#enter(connection, proof);
+    await this.#enter(connection, check);
   }
 
-  /** Resolves with whether it leads to the client's server; one that leads to another is replaced. */
+  /** Resolves with whether the connection leads to the client's server. One that leads to another server is replaced. */
   async #prove(connection: NodeClient, isOlder: boolean): Promise<boolean> {
     const isElsewhere = await leadsElsewhere(connection, this.#client, isOlder);
     if (isElsewhere) this.#replace(connection);
@@ -261,15 +264,15 @@ export class Inbox {
     this.#down();
   }
 
-  /** Subscribes to the own channel, unless nothing is to be pushed now. */
-  async #enter(connection: NodeClient, proof: Promise<boolean>): Promise<void> {
+  /** Subscribes to the own channel, unless the client is away. */
+  async #enter(connection: NodeClient, check: Promise<boolean>): Promise<void> {
     if (this.#isAway) return;
     const [answer, mayPublish, isProven] = await Promise.all([
       this.#ask(connection, this.channel),
       this.#mayPublish(this.channel),
-      proof,
+      check,
     ]);
-    // Closed, replaced, or left again, while the answers were under way.
+    // It was closed, replaced, or left again, while the replies were under way.
     if (answer === "broken" || !isProven || this.#isAway || this.#dedicated.client !== connection) return;
     this.#state = answer === "open" && mayPublish ? "open" : "forbidden";
     this.#heardAt = performance.now();
@@ -278,7 +281,7 @@ export class Inbox {
     for (const listener of this.#resubscribed) listener();
   }
 
-  /** Subscribes; a connection on which that fails is ended, and the next one tries again. */
+  /** Subscribes. A connection on which that fails is ended, and the next one tries again. */
   async #ask(connection: NodeClient, channel: string): Promise<"open" | "forbidden" | "broken"> {
     const subscribed = connection.subscribe(channel);
     await answered(subscribed, () => destroySocket(connection));

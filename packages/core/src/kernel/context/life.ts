@@ -73,15 +73,15 @@ export class ObjectLife {
   }
 
   /**
-   * Counts `work` as under way until it settles: what is no call, or may begin after `close()`. Settles as `work` does. For what
-   * undoes a call it is called before the call settles.
+   * Counts `work` as under way until it settles, and settles as it does. For work that is no call, or may begin after
+   * `close()`. Work that undoes a call is tracked before the call settles.
    */
   track<T>(work: Promise<T>): Promise<T> {
     this.#calls++;
     return work.finally(() => this.#ended());
   }
 
-  /** Has the end of `close()` call each of these, before it detaches: what takes off listeners of this object. */
+  /** Makes the end of `close()` call each of these functions before it detaches. They remove listeners of this object. */
   onClosed(...undo: readonly (() => unknown)[]): void {
     this.#undo.push(...undo);
   }

@@ -35,16 +35,16 @@ export interface Call {
   readonly what: string;
   /** Whether it changes anything: only then can its outcome be unknown. */
   readonly mutates: boolean;
-  /** Whether it has one effect however often it is sent; then a lost reply is asked for again within the deadline. */
+  /** Whether it has one effect however often it is sent. Then it is sent again after a lost reply, within the deadline. */
   readonly idempotent: boolean;
   readonly op?: string | undefined;
   readonly deadline: Deadline;
   readonly signal?: AbortSignal | undefined;
   /** Whether texts in the reply come as Buffers, byte for byte, instead of being decoded as UTF-8. */
   readonly bytes?: boolean | undefined;
-  /** Whether it is still worth sending; asked each time before it is sent. */
+  /** Called each time before it is sent; false: it is not sent any more. */
   readonly isWanted?: (() => boolean) | undefined;
-  /** The executor's own: whether a try was sent whose reply is lost. It holds for what is sent in its place, too. */
+  /** For the executor: whether a try was sent whose reply is lost. A command that replaces this one inherits it. */
   maybeSent?: boolean;
 }
 
@@ -57,19 +57,24 @@ export const reading = (what: string, deadline: Deadline, signal?: AbortSignal):
   signal,
 });
 
-/** A connection that answered nothing for this long is unresponsive; where less is known it is asked, and given as long. */
+/**
+ * A connection without a reply for this long is unresponsive. One that was silent for a shorter time is pinged, and has as long
+ * to reply.
+ */
 const unresponsiveMs = 500;
 
-// ioredis has no codes for these; both majors say them with the same words.
+// ioredis has no codes for these errors; both majors use the same words.
 const neverSent =
   /Stream isn't writeable|Failed to refresh slots cache|None of startup nodes is available|Cluster isn't ready|in subscriber mode/;
-/** A Cluster client tells no more than its last refusal. One that sends again what was lost may have seen other replies. */
+/** A Cluster client reports only its last refusal. One that sends lost commands again may have seen other replies. */
 const onlyRefused = /^Too many Cluster redirections\. Last error: ReplyError: (.*)$/s;
 
-/** Replies by which a server says that it did nothing, and which pass when servers have changed places. */
+/** Replies of a server that did not execute the command. They pass when a failover or a move is over. */
 const passingRefusal = /^(READONLY|LOADING|MASTERDOWN|CLUSTERDOWN|TRYAGAIN|MOVED|ASK)\b/;
 
-/** Between two tries of a refused command. A failover takes seconds, a slot's move milliseconds. */
+/**
+ * The wait between two tries of a refused command, in milliseconds. A failover takes seconds, the move of a slot milliseconds.
+ */
 const firstPauseMs = 10;
 const longestPauseMs = 100;
 
@@ -113,9 +118,9 @@ class Flight extends Timed {
 /**
  * The only place where a command is handed to a client.
  *
- * The client is waited for until it is `ready`: in its offline queue a command could run long after its caller has
- * given up. From then on three things can happen, and each has a name: a reply, an error reply, or no reply (outcome
- * unknown if the command changes anything). In every case the promise settles by the deadline.
+ * It waits until the client is `ready`: in the client's offline queue a command could run long after its caller has given up.
+ * Then there are three outcomes: a reply, an error reply, or no reply (unknown, if the command changes anything). In every case
+ * the promise settles by the deadline.
  */
 export class CommandExecutor {
   readonly client: RedisLike;
@@ -126,7 +131,7 @@ export class CommandExecutor {
   #inFlight = 0;
   readonly #writes = new WriteBatching();
   /**
-   * How often a connection was lost, or a reply with it (a Cluster client reports only lost replies). Commands that were under
+   * How often a connection, or a reply with it, was lost; a Cluster client reports only lost replies. Commands that were under
    * way then may have been sent twice, by us or by the client.
    */
   connectionEpoch = 0;
@@ -143,7 +148,7 @@ export class CommandExecutor {
     this.#isShared = isShared;
   }
 
-  /** For its first user puts our listeners on the client. The one for `error` also keeps ioredis from printing. */
+  /** The first call adds our listeners to the client. The one for `error` also keeps ioredis from printing. */
   attach(): void {
     if (this.#users++ > 0) return;
     this.#hasEnded = hasEnded(this.client);
@@ -151,7 +156,10 @@ export class CommandExecutor {
     connectionsOf(this.client).forEach(guardNode);
   }
 
-  /** Each `attach()` needs one. The last ends the wait for the client to become ready: it could not be noticed any more. */
+  /**
+   * Each `attach()` needs one `detach()`. The last one ends the waits for the client to become ready, since it removes the
+   * listener.
+   */
   detach(): void {
     if (--this.#users > 0) return;
     this.#listen("off");
@@ -162,12 +170,12 @@ export class CommandExecutor {
     const listeners = {
       error: this.#onError,
       ready: this.#onReady,
-      // In another database all is as on another server.
+      // Another database counts as another server.
       select: this.#onReady,
       close: this.#onDrop,
       end: this.#onEnd,
       connecting: this.#onConnecting,
-      // Of a Cluster only: another server may stand behind a slot from now on.
+      // On a Cluster only: from now on another server may serve a slot.
       "-node": this.#onDrop,
       "+node": guardNode,
     };
@@ -179,13 +187,13 @@ export class CommandExecutor {
     return this.#hasEnded && !isOwned(this.client);
   }
 
-  /** Calls `listener` each time the client became ready again. Returns what takes it off. */
+  /** Calls `listener` each time the client became ready again. Returns a function that removes it. */
   onReady(listener: () => void): () => void {
     this.#readyListeners.add(listener);
     return () => this.#readyListeners.delete(listener);
   }
 
-  /** Calls `listener` each time the connection was lost, also when the client ended. Returns what takes it off. */
+  /** Calls `listener` each time the connection was lost, also when the client ended. Returns a function that removes it. */
   onDrop(listener: () => void): () => void {
     this.#dropListeners.add(listener);
     return () => this.#dropListeners.delete(listener);
@@ -195,8 +203,8 @@ export class CommandExecutor {
    * Sends one command and resolves with its raw reply.
    *
    * @throws the client's own reply error, for the caller to translate (it knows the keys).
-   * @throws {KitUnavailableError} never sent, or nothing to be uncertain about.
-   * @throws {KitUnknownOutcomeError} sent, changes something, and the reply is lost.
+   * @throws {KitUnavailableError} it was never sent, or it changes nothing.
+   * @throws {KitUnknownOutcomeError} it was sent, it changes something, and its reply is lost.
    */
   async run(command: string, args: readonly RedisArgument[], call: Call): Promise<unknown> {
     let refusal: Error | undefined;
@@ -210,7 +218,7 @@ export class CommandExecutor {
       const heard = stream?.bytesRead;
       call.signal?.throwIfAborted();
       if (this.#inFlight > 0 && this.#isShared) this.#writes.beforeCommand(stream);
-      // It throws for what it cannot take: then nothing is under way.
+      // ioredis throws for arguments that it cannot send: then nothing is under way.
       const replying = call.bytes ? callForBytes(this.client, command, args) : this.client.call(command, ...args);
       this.#inFlight++;
       const outcome = await new Flight(replying, call, this.#landed).outcome;
@@ -225,12 +233,12 @@ export class CommandExecutor {
       if (call.signal?.aborted && error === call.signal.reason) throw error;
       const reply = this.#replyIn(error);
       if (reply) {
-        // A borrowed client sends again by itself what was under way when its connection was lost.
-        // One of a Cluster may have, without our notice, when it says no more than how often it tried.
+        // A borrowed client itself sends commands again that were under way when its connection was lost. A Cluster client may
+        // have done that unnoticed when its error has only the number of its tries.
         const isVague = this.connectionEpoch !== epoch || !isReplyError(error);
         call.maybeSent ||= isVague && !isOwned(this.client);
         const text = replyOf(reply.message);
-        // Nothing was done, and the caller sends the script's text next.
+        // It was not executed, and the caller sends the script's text next.
         if (text.startsWith("NOSCRIPT")) throw reply;
         const isPartial = isBrokenOff(text);
         call.maybeSent ||= isPartial;
@@ -244,13 +252,13 @@ export class CommandExecutor {
       } else {
         const sent = !this.#wasNeverSent(error, epoch);
         call.maybeSent ||= sent;
-        // That passes only when its owner unsubscribes.
+        // That ends only when its owner unsubscribes.
         if (isSubscribed(error)) throw this.#silence(call, error);
         this.#lastError = error;
         if (sent) this.connectionEpoch++;
         if (sent && !call.idempotent) throw this.#silence(call);
       }
-      // A client may call itself ready for a moment after its socket went: do not spin on it.
+      // A client may be `ready` for a moment after its socket closed: do not spin on it.
       await pause(Math.min(pauseMs, Math.max(call.deadline.remainingMs, 0)), call.signal);
       if (call.deadline.remainingMs <= 0) throw this.#failure(call, refusal);
       if (reply) pauseMs = Math.min(2 * pauseMs, longestPauseMs);
@@ -271,8 +279,8 @@ export class CommandExecutor {
   };
 
   /**
-   * Whether the client gave the command up without sending it. It says the same of a second try of its own, when the first was
-   * sent and its reply lost: one to a single server has told us of that, a Cluster client of the caller's has not.
+   * Whether the client gave the command up without sending it. A Cluster client of the caller's reports the same when it sent a
+   * first try whose reply was lost; a client of a single server has emitted that loss.
    */
   #wasNeverSent(error: unknown, epoch: number): boolean {
     const { client } = this;
@@ -299,7 +307,7 @@ export class CommandExecutor {
       ({ resolve }) => {
         const look = (): void => {
           if (isReady(this.client)) resolve(true);
-          // A borrowed client that ended stays ended; ours is being connected again.
+          // A borrowed client that ended stays ended. A client of ours is being connected again.
           else if (this.isEnded || this.#users === 0) resolve(false);
         };
         this.#waiting.add(look);
@@ -327,7 +335,7 @@ export class CommandExecutor {
         cause,
         call.idempotent || call.op !== undefined,
       );
-    // A connection that was checked out ends by itself, and its user takes another.
+    // A connection that is checked out is not replaced: its borrower takes another.
     const hindrance = isSubscribed(cause) ? "is subscribed" : this.isEnded && this.#isShared && "has ended";
     if (hindrance)
       return new KitUnavailableError(
@@ -382,10 +390,10 @@ const elsewhere = ({ what }: Call, reply: Error): KitError =>
     { cause: safeCause(reply) },
   );
 
-/** Whether the client speaks RESP2, and takes nothing else while it is subscribed. */
+/** Whether the client speaks RESP2, and so takes no other commands while it is subscribed. */
 const isSubscribed = (error: unknown): boolean => String(error).includes("in subscriber mode");
 
-/** By the command's own method: with automatic pipelining `callBuffer` of ioredis sends something else. */
+/** It uses the command's own method: with automatic pipelining `callBuffer` of ioredis sends another command. */
 const callForBytes = (client: RedisLike, command: string, args: readonly RedisArgument[]): Promise<unknown> => {
   const methods = client as unknown as Record<string, (...args: readonly RedisArgument[]) => Promise<unknown>>;
   return methods[`${command.toLowerCase()}Buffer`]!(...args);

@@ -5,15 +5,15 @@ import { refreshSlots } from "../connection/topology.js";
 
 /** How often the nodes are asked while a read may be blocked on one of them. */
 const everyMs = 1_000;
-/** Each of these times while none may: a subscribed connection waits for nothing in particular. */
+/** Every how many of these intervals while no read is blocked, on subscribed connections. */
 const idleTurns = 5;
-/** A node that answered nothing for this long is silent. */
+/** A node without a reply for this long is silent. */
 const answerMs = 500;
 
 const keyOf = ({ options }: NodeClient): string => `${String(options.host)}:${String(options.port)}`;
 
 interface Watch {
-  /** By connection: whether a read may be blocked on it. */
+  /** For each connection: whether a read may be blocked on it. */
   readonly watched: Map<NodeClient, boolean>;
   timer?: NodeJS.Timeout | undefined;
 }
@@ -21,9 +21,9 @@ interface Watch {
 const watches = new WeakMap<RedisLike, Watch>();
 
 /**
- * Watches the node of a Cluster to which a connection of ours leads: on one that only listens, a silent or removed node looks
- * like one without news. CLUSTER INFO goes to each such node, and to one master in turn, over the client's own
- * connections. Returns what ends that.
+ * Watches the Cluster node behind a connection of ours. For a connection that only listens, a silent or removed node looks like
+ * a node without messages. CLUSTER INFO goes to each such node, and to one master in turn, over the client's own connections.
+ * Returns a function that ends the watch.
  */
 export const watchNode = (client: RedisLike, connection: NodeClient, isBlocked: boolean): (() => void) => {
   if (!isClusterClient(client)) return () => undefined;
@@ -47,15 +47,15 @@ const look = (client: RedisLike & { nodes(role: string): NodeClient[] }, watched
 
   const ask = async (key: string): Promise<void> => {
     const node = client.nodes("all").find((one) => keyOf(one) === key);
-    // The client has dropped it, or is about to find out what became of it.
+    // The client has dropped the node, or is about to reconnect to it.
     if (!node || !(isReady(node) || node.status === "wait")) return refreshSlots(client);
-    // Nothing piles up on a link that we cannot end.
+    // No commands accumulate on a link that we cannot end.
     if (silent.has(key) && !isOwned(client)) return;
-    // A refusal is an answer, too.
+    // A refusal is a reply, too.
     const state = node.call("CLUSTER", "INFO").then(stateOf, String);
     void state.then(() => silent.delete(key));
     const onSilence = (): void => {
-      // The callers' commands are on that link: a server may be busy for a moment.
+      // That link carries the callers' commands, and a server may be busy for a moment.
       if (silent.has(key) && isOwned(client)) destroySocket(node);
       silent.add(key);
       for (const connection of watched.keys()) if (keyOf(connection) === key) destroySocket(connection);

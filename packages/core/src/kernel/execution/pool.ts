@@ -29,9 +29,9 @@ import { watchNode } from "./node-watch.js";
 export interface ExclusiveConnection {
   /** For scripts. */
   readonly executor: CommandExecutor;
-  /** Where it leads: `host:port` or a socket's path. */
+  /** Its server: `host:port` or a socket's path. */
   readonly address: string;
-  /** Whether it is lost; then so is everything that was WATCHed on it. */
+  /** Whether it is lost, and with it everything that was WATCHed on it. */
   readonly isBroken: boolean;
   /**
    * One command.
@@ -41,16 +41,16 @@ export interface ExclusiveConnection {
    * @throws {KitUnknownOutcomeError} the same, with `mutates`, once it was sent.
    */
   call(command: string, args: readonly RedisArgument[], deadlineMs: number, mutates?: boolean): Promise<unknown>;
-  /** Takes the node of the slot from the server's error (`MOVED 866 host:port`), or forgets the node it had. */
+  /** Takes the node of the slot from the server's error (`MOVED 866 host:port`), or drops the known one. */
   misrouted(complaint: string): void;
   /** Returns it to the pool. An unclean connection (WATCH, MULTI or a command still open on it) is closed. */
   returnToPool(isClean: boolean): void;
 }
 
 /**
- * A few connections, each checked out by one borrower at a time. They never reconnect: what was watched on a connection is
- * gone with it, so a reconnected one would let a transaction through unguarded. On a Cluster each is a plain connection
- * to the node of the slot, for the same reason: a redirection would execute what was not watched there.
+ * A few connections, each checked out by one borrower at a time. They never reconnect: a watch is gone with its connection, so
+ * a reconnected one would execute a transaction unguarded. On a Cluster each is a plain connection to the node of the slot, for
+ * the same reason: a redirected transaction would not be watched on its new node.
  */
 export class ExclusivePool {
   readonly #client: RedisLike;
@@ -63,7 +63,7 @@ export class ExclusivePool {
   /** Slots as nodes redirected them since the client last looked. */
   readonly #redirected = new Map<number, Address>();
   readonly #all = new Set<NodeClient>();
-  /** Those that lead where the client's commands for a key go. */
+  /** Connections to the node that serves the client's commands for a key. */
   readonly #followers = new Set<NodeClient>();
   #checkedOut = 0;
   #closed = false;
@@ -111,7 +111,7 @@ export class ExclusivePool {
         const name = address ? `${address.host}:${String(address.port)}` : "";
         connection = this.#reuse(name) ?? this.#make(address);
         if (slot !== undefined) this.#followers.add(connection);
-        // A given address is that of the server that is wanted.
+        // With a given address, that server is the wanted one.
         if (address || !(await this.#leadsElsewhere(connection, deadline, signal)))
           return this.#wrap(connection, name, slot);
         this.#discard(connection);
@@ -183,11 +183,11 @@ export class ExclusivePool {
   /** Connects, if it has not. A connection that fails, or is late, fails its borrower. */
   async #leadsElsewhere(connection: NodeClient, deadline: Deadline, signal: AbortSignal | undefined): Promise<boolean> {
     const connecting = connection.status === "wait" ? connection.connect() : Promise.resolve();
-    const proof = connecting.then(
+    const check = connecting.then(
       () => leadsElsewhere(connection, this.#client, false),
       () => false,
     );
-    return (await inTime(proof, { deadline, signal })) ?? false;
+    return (await inTime(check, { deadline, signal })) ?? false;
   }
 
   #make(address: Address | undefined): NodeClient {
@@ -206,7 +206,7 @@ export class ExclusivePool {
     // ioredis prints errors that nobody listens to, also those of an idle connection.
     connection.on("error", () => undefined);
     connection.on("end", () => {
-      // Not by our doing: its node may be gone, and another have its slots.
+      // We did not end it: its node may be gone, and another one may have its slots.
       if (this.#all.has(connection)) refreshSlots(this.#client);
       this.#forget(connection);
     });
@@ -246,7 +246,7 @@ export class ExclusivePool {
       misrouted: (complaint) => {
         if (slot === undefined) return;
         const [, host = "", port] = /^MOVED \d+ (.*):(\d+)$/.exec(replyOf(complaint)) ?? [];
-        // A node without a host name of its own means the address that we reached it by.
+        // A redirection without a host means the address by which we reached the node.
         const own = connection.options.host ?? "127.0.0.1";
         const target = { host: host === "" || host === "?" ? own : host, port: Number(port) };
         refreshSlots(this.#client);

@@ -4,8 +4,8 @@ import type { NodeClient } from "../connection/client.js";
 const firstWrite = 8;
 
 /**
- * Puts the commands of one turn into few writes, since a write costs more than all the rest of a command: a small first
- * one, so that the server begins, then ever larger ones.
+ * Collects the commands of one turn into few writes, since a write costs more than the rest of a command: a small first one, so
+ * that the server begins, then ever larger ones.
  */
 export class WriteBatching {
   /** How many commands of this turn were collected, and at which count they are written. */

@@ -112,7 +112,7 @@ export interface Script<Keys extends readonly string[], Args extends readonly st
    * @throws {KitUnknownOutcomeError} it was sent, changes something, and its reply is lost.
    * @throws {KitKeyTypeError} a key holds another type; nothing was changed.
    * @throws {KitError} any other error of the server, by its code.
-   * @throws {TypeError} `deadlineMs` is no number.
+   * @throws {TypeError} `deadlineMs` is not a number.
    */
   run(
     redis: RedisLike | ClientContext | CommandExecutor,
@@ -131,7 +131,7 @@ const joined = (sources: readonly string[]): string => {
   return place.test(script) ? script.replace(place, () => libraries) : sources.join("\n");
 };
 
-/** Returns what appends operands in the order of their names. */
+/** Returns a function that appends operands in the order of their names. */
 const appending = (operands: readonly string[]) => {
   const forms = operands.map((operand) => {
     const [name, ...parts] = operand.match(/\w+/g)!;
@@ -211,7 +211,7 @@ export const defineScript = <const Keys extends readonly string[], const Args ex
   const source = joined(sources);
   const sha = createHash("sha1").update(source).digest("hex");
 
-  // Async from its first line, so that an operand that cannot be taken rejects.
+  // Async from its first line, so that a wrong operand rejects and does not throw.
   const run: Script<Keys, Args, Reply>["run"] = async (redis, keys, args, options = {}) => {
     const executor = redis instanceof ClientContext ? redis.executor : redis;
     if (!(executor instanceof CommandExecutor))
@@ -221,7 +221,7 @@ export const defineScript = <const Keys extends readonly string[], const Args ex
     operands[1] = operands.length - 2;
     appendArgs(operands, args);
     const call = new ScriptCall(facts, operands, options);
-    // Of NaN, or a text that is no number: it would never come.
+    // A deadline of NaN, or of text that is no number, would never come.
     if (!(call.deadline.at > -Infinity)) throw new TypeError("Expected `deadlineMs` to be a number");
     try {
       try {
@@ -240,7 +240,7 @@ export const defineScript = <const Keys extends readonly string[], const Args ex
   return { name, source, sources, keys: keyNames, args: argNames, run };
 };
 
-/** The types that a script's header promises, key by key: `-- KEYS[1]  lease  string  …`; `KEYS[n]` is all the rest. */
+/** The types of the keys in a script's header: `-- KEYS[1]  lease  string  …`; `KEYS[n]` is all the rest. */
 const expectedTypes = (source: string): ((position: number) => string | undefined) => {
   const types = new Map<string, string>();
   for (const [, position = "", type = ""] of source.matchAll(/^-- KEYS\[(\d+|n)\]\s+\S+\s+(\w+)/gm))
@@ -248,7 +248,7 @@ const expectedTypes = (source: string): ((position: number) => string | undefine
   return (position) => types.get(String(position)) ?? types.get("n");
 };
 
-/** Redis does not say which key was of the wrong type; the header says what each should have been. */
+/** Redis does not say which key has the wrong type; the header has the type of each. */
 const keyTypeError = async (
   executor: CommandExecutor,
   { what, keys, deadline: callsEnd }: ScriptCall,
@@ -257,7 +257,7 @@ const keyTypeError = async (
 ): Promise<KitKeyTypeError> => {
   const expected = expectedTypes(source);
   const cause = safeCause(error);
-  // Within the call's own: without an answer the error only names no key.
+  // Within the deadline of the call: without a reply the error names no key.
   const deadline = Deadline.in(Math.min(callsEnd.remainingMs, 500));
   for (const [index, key] of keys.entries()) {
     const found = await executor.run("TYPE", [key], reading(`TYPE of ${key}`, deadline)).catch(() => undefined);
