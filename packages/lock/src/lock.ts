@@ -23,7 +23,7 @@ import type { Held } from "./scripts/index.js";
 
 const inspectedWaiters = 10;
 const noOptions: AcquireOptions = {};
-/** In place of a fencing token: whichever lease there is. */
+/** In place of a fencing token: any lease. */
 const byForce = "*";
 
 /** Events of a lock object's locks; for tracing use the diagnostics channels `kit:lock.*`. */
@@ -138,7 +138,7 @@ export class Lock extends TypedEmitter<LockEvents> implements AsyncDisposable {
   }
 
   /**
-   * Waits until this caller holds the lock, and returns the lease that proves it.
+   * Waits until this caller holds the lock, and returns its lease.
    *
    * Waiters are served first in, first out, in the order of their arrival at the server; an unreachable waiter is skipped and
    * keeps its place. Each acquire is a holder of its own: a second acquire of a name that this process holds waits as well. All
@@ -153,8 +153,8 @@ export class Lock extends TypedEmitter<LockEvents> implements AsyncDisposable {
    * @throws {KitUnavailableError} no server answered the first command within `deadlineMs`, or `waitMs` if that is shorter.
    * Once in the queue, the wait continues through outages.
    * @throws {KitUnknownOutcomeError} the first command's reply was lost. The acquire is being undone; call again.
-   * @throws {KitClosedError} this object was closed, or the client was ended during the wait. One that was ended before:
-   * KitUnavailableError, not retryable.
+   * @throws {KitClosedError} this object was closed, or the client was ended during the wait. If the client was ended before
+   *   the call: KitUnavailableError, not retryable.
    * @throws {KitError} the server's other errors, by their code; `KIT_NAME` for a name that cannot be a key.
    * @throws {TypeError | RangeError} an option is not what it should be.
    *
@@ -173,7 +173,7 @@ export class Lock extends TypedEmitter<LockEvents> implements AsyncDisposable {
   /**
    * Tries once, and returns the lease, or null when another holds the lock or others wait for it.
    *
-   * @throws all that {@link acquire} throws but LockTimeoutError and LockQueueFullError.
+   * @throws all that {@link acquire} throws except LockTimeoutError and LockQueueFullError.
    */
   async tryAcquire(name: string, options: TryOptions = {}): Promise<Lease | null> {
     const resolved = resolve("options", options, tryRules, { ...this.#defaults, waitMs: 0 });
@@ -199,7 +199,7 @@ export class Lock extends TypedEmitter<LockEvents> implements AsyncDisposable {
   }
 
   /**
-   * Takes the lock away from its holder, and grants it to the first waiter. For operators, when a holder is known to be gone: a
+   * Takes the lock away from its holder, and grants it to the first waiter. For operators, when a holder is certainly gone: a
    * holder that still runs notices the loss only at its next renewal.
    *
    * Resolves with the label of the former holder; or with null when the lock was free, or changed hands at that moment.
@@ -208,7 +208,8 @@ export class Lock extends TypedEmitter<LockEvents> implements AsyncDisposable {
    */
   async forceRelease(name: string): Promise<string | null> {
     this.#life.assertOpen();
-    // Two steps, so that a lost reply cannot hit the next holder. A lock that changes hands in between is alive.
+    // Two steps, so that a repeat after a lost reply cannot affect the next holder. A lock that changes hands in between needs
+    // no force.
     const { owner } = await this.#commands.inspect(name, 0);
     if (!owner) return null;
     const { token, holder } = owner;
@@ -219,8 +220,8 @@ export class Lock extends TypedEmitter<LockEvents> implements AsyncDisposable {
   }
 
   /**
-   * Continues a lease that another process (or object) handed over or serialised. It is renewed once, which proves that it is
-   * still held, and then as its own `renew` says.
+   * Continues a lease that another process (or object) handed over or serialised. It is renewed once, which shows that it is
+   * still held, and then according to its own `renew`.
    *
    * @throws {LockLostError} it is no longer held.
    * @throws {TypeError} `text` does not come from `lease.handOver()` or `lease.serialise()`.
@@ -234,7 +235,7 @@ export class Lock extends TypedEmitter<LockEvents> implements AsyncDisposable {
       ({ fencingToken }) => typeof fencingToken === "string" && /^\d+$/.test(fencingToken),
     );
     const { leaseMs, renew, maxHoldMs, holder } = saved;
-    // A limit that the text does not name does not apply, whatever this object's own default is.
+    // A limit that is not in the text does not apply, whatever this object's own default is.
     const defaults = { ...this.#defaults, maxHoldMs: undefined };
     const resolved = resolve("options", { leaseMs, renew, maxHoldMs, holder }, acquireRules, defaults);
     return await this.#leaser.resume(saved, resolved, saved.fencingToken);

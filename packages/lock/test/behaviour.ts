@@ -186,7 +186,7 @@ export const lockBehaviour = (mode: RedisMode, login?: Login): void => {
         expect(lease.isHeld).toBe(true);
       });
 
-      it("tells a lease that was deleted from one that another took", async () => {
+      it("distinguishes a lease that was deleted from one that another took", async () => {
         const { make, db } = fixture();
         const lock = make();
         const deleted = await lock.acquire(name, { leaseMs: 900 });
@@ -276,7 +276,7 @@ export const lockBehaviour = (mode: RedisMode, login?: Login): void => {
         expect(tokens).toEqual([...new Set(tokens)].sort((a, b) => (a < b ? -1 : 1)));
       });
 
-      it("tells names apart by case, length, braces and prefix", async () => {
+      it("distinguishes names by case, length, braces and prefix", async () => {
         const { make } = fixture();
         const lock = make();
         const names = [
@@ -647,7 +647,7 @@ export const lockBehaviour = (mode: RedisMode, login?: Login): void => {
         });
       });
 
-      it("tells the holder when the server comes back without its data", async () => {
+      it("notifies the holder when the server comes back without its data", async () => {
         const { make, nodeOf } = fixture();
         const lock = make();
         const lease = await lock.acquire(name);

@@ -22,7 +22,7 @@ const keys = lockKeys(prefix)(name);
 
 const raised = new Set<string>();
 
-/** A lock on a server with a password, all that it sent, and all that it told. */
+/** A lock on a server with a password, all that it sent, and all that it reported. */
 const guarded = async (options: StartRedisOptions = {}, lockOptions: LockOptions = {}) => {
   const server = await startRedis({ ...options, password });
   redis.defer(() => server.stop());
@@ -34,22 +34,22 @@ const guarded = async (options: StartRedisOptions = {}, lockOptions: LockOptions
   const tokens = tappedTokens(client);
   const lock = createLock(client, { prefix, deadlineMs: 1_000, holder: "shown", ...lockOptions });
   redis.defer(() => lock.close({ timeoutMs: 0 }));
-  const told = recorded(lock);
+  const reported = recorded(lock);
   const raises = async (code: string, promise: Promise<unknown>): Promise<void> => {
     const error = (await rejection(promise)) as Error;
     expect(KitError.is(error) ? error.code : error).toBe(code);
     raised.add(code);
-    told.push(error);
+    reported.push(error);
   };
   const expectSilence = (): void => {
     expect(tokens.size).toBeGreaterThan(0);
-    for (const one of told) expect(exposures(withoutOp(one), [canary, ...tokens])).toEqual([]);
+    for (const one of reported) expect(exposures(withoutOp(one), [canary, ...tokens])).toEqual([]);
     expect(exposures(lock, [canary, ...tokens])).toEqual([]);
   };
-  return { server, proxy, url, client, tokens, lock, told, raises, expectSilence };
+  return { server, proxy, url, client, tokens, lock, reported, raises, expectSilence };
 };
 
-/** All events of a lock, and what its diagnostics channels tell. */
+/** All events of a lock, and what its diagnostics channels publish. */
 const recorded = (lock: Lock): object[] =>
   recordTold(
     redis,
@@ -155,7 +155,7 @@ describe("neither password nor token nor stored text is shown by any error, even
   });
 
   it("of credentials that are missing or not enough", async () => {
-    const { server, client: known, lock, raises, told, expectSilence } = await guarded();
+    const { server, client: known, lock, raises, reported, expectSilence } = await guarded();
     // Forgets who it is, as after a change of the password.
     await known.call("RESET");
     await raises("KIT_AUTH", lock.tryAcquire(name));
@@ -164,7 +164,7 @@ describe("neither password nor token nor stored text is shown by any error, even
     const locked = createLock(wrong, { prefix, deadlineMs: 1_000 });
     const error = (await rejection(locked.tryAcquire(name))) as KitError;
     expect(["KIT_AUTH", "KIT_UNAVAILABLE"]).toContain(error.code);
-    told.push(error);
+    reported.push(error);
     for (const rules of [
       ["~other:*", "+@all"],
       ["~*", "+@all", "-set"],
@@ -200,7 +200,7 @@ describe("neither password nor token nor stored text is shown by any error, even
   });
 
   it("of a name, an option or a text that cannot be used", async () => {
-    const { client, lock, told, raises, expectSilence } = await guarded();
+    const { client, lock, reported, raises, expectSilence } = await guarded();
     const lease = await lock.acquire(name);
     const text = lease.serialise();
     for (const bad of [`${canary}${"x".repeat(600)}`, `${canary}\ud800`]) {
@@ -214,7 +214,7 @@ describe("neither password nor token nor stored text is shown by any error, even
       "",
       text.replace(/"name":"[^"]*"/, '"name":7'),
     ])
-      told.push((await rejection(lock.resume(spoilt))) as Error);
+      reported.push((await rejection(lock.resume(spoilt))) as Error);
     const secret = { password, toString: () => password, toJSON: () => password };
     for (const [option, value] of [
       ["password", password],
@@ -231,11 +231,11 @@ describe("neither password nor token nor stored text is shown by any error, even
       ]) {
         const error = (await rejection(refused)) as Error;
         expect([TypeError, RangeError]).toContain(error.constructor);
-        told.push(error);
+        reported.push(error);
       }
     }
-    told.push((await rejection(Promise.resolve().then(() => createLock(secret as never)))) as Error);
-    expect(told.length).toBeGreaterThan(20);
+    reported.push((await rejection(Promise.resolve().then(() => createLock(secret as never)))) as Error);
+    expect(reported.length).toBeGreaterThan(20);
     expectSilence();
   });
 });
@@ -292,7 +292,7 @@ describe("a process that dies of an error prints neither password nor token nor 
 
 describe("the search", () => {
   it("finds a token and a password that are put back into an error", async () => {
-    const { lock, tokens, told } = await guarded();
+    const { lock, tokens, reported } = await guarded();
     const lease = await lock.acquire(name);
     for (const leak of [
       new KitError("KIT_SERVER", "x", { cause: { token: lease.token } }),
@@ -302,12 +302,12 @@ describe("the search", () => {
       expect(exposures(leak, [...tokens])).toContain("inspect");
     const raw = await rejection(redis.connect().call("AUTH", password));
     expect(exposures(new KitError("KIT_AUTH", "x", { cause: raw }), [canary])).toContain("inspect");
-    expect(told.length).toBeGreaterThan(3);
+    expect(reported.length).toBeGreaterThan(3);
   });
 });
 
 it("every code that a lock can raise was raised", () => {
-  // Those of transactions and of connect(); of a server that forgets a script while it is told it; of faults; of configuration; of
+  // Those of transactions and of connect(); of a server that forgets a script while it loads it; of faults; of configuration; of
   // workers.
   const others = ["KIT_CONFLICT", "KIT_TARGET", "KIT_NOSCRIPT", "KIT_UNEXPECTED", "KIT_RECOVERED"];
   const isOthers = (code: string): boolean => others.includes(code) || /^KIT_(CONFIG|COMPONENT)_/.test(code);

@@ -28,7 +28,7 @@ describe("giving up in the middle of contention", () => {
     wait: (lock: Lock, ms: number) => Promise<unknown>,
   ): Promise<{ held: number; gaveUp: number }> => {
     const locks = Array.from({ length: 3 }, () => fixture.on(redis.connect()));
-    // A caller that gives up before there is a connection is told that.
+    // A caller that gives up before there is a connection gets that error.
     await Promise.all(locks.map((lock) => lock.inspect(name)));
     const random = randomOf(20_261_120);
     let [inside, most, held, gaveUp] = [0, 0, 0, 0];

@@ -198,7 +198,7 @@ describe("the four classic symptoms", () => {
       if (leases.length > 0) await lapse(fixture.db, ourKey());
       leases.push(await fixture.on(holder, { leaseMs: 1_200 }).acquire(name));
     }
-    // The first two are told; only the last one holds it.
+    // The first two get an error; only the last one holds the lock.
     await Promise.all(leases.slice(0, 2).map(({ signal }) => aborted(signal)));
     expect(leases.map(({ isHeld }) => isHeld)).toEqual([false, false, true]);
   });
@@ -264,7 +264,7 @@ describe("faults of the classic lock with a time limit", () => {
     await next.incrby(counter(), 10);
     await fixture.db.set(counter(), seen + 1);
     expect(await fixture.db.get(counter())).toBe("1");
-    // Told only when the harm is done.
+    // The error comes only when the harm is done.
     expect(await releaseLock(redis.connect(), name, token, prefix())).toBe(false);
 
     const slow = await fixture.make().acquire(name, { leaseMs: 900 });

@@ -84,11 +84,11 @@ describe("what an error says", () => {
 });
 
 describe("a wait without an end", () => {
-  it("is told of once, after half a minute", async () => {
+  it("is reported once, after half a minute", async () => {
     const lock = fixture.make();
     await fixture.make().acquire(name, { renew: false, leaseMs: 600_000, holder: "the other" });
-    const told: unknown[] = [];
-    lock.on("stillWaiting", (event) => told.push(event));
+    const reported: unknown[] = [];
+    lock.on("stillWaiting", (event) => reported.push(event));
     const abort = new AbortController();
     const endless = lock.acquire(name, { signal: abort.signal }).catch(() => undefined);
     const bounded = lock.acquire(name, { waitMs: 300_000, signal: abort.signal }).catch(() => undefined);
@@ -99,7 +99,9 @@ describe("a wait without an end", () => {
       for (let round = 0; round < 2; round++) {
         await redis.server.call("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes");
         await eventually(() =>
-          expect(told).toEqual([{ name, position: 0, holder: "the other", waitedMs: expect.any(Number) as number }]),
+          expect(reported).toEqual([
+            { name, position: 0, holder: "the other", waitedMs: expect.any(Number) as number },
+          ]),
         );
       }
     } finally {

@@ -101,7 +101,7 @@ describe("a lock whose shard fails over", () => {
     });
   });
 
-  it("tells the holder whose lease went with the master, and grants the next a larger fencing token", async () => {
+  it("notifies the holder whose lease went with the master, and grants the next a larger fencing token", async () => {
     const holding = fixture.on(await owned(redis), { leaseMs: 8_000 });
     const other = fixture.on(await owned(redis));
     const held = await holding.acquire(name);

@@ -95,7 +95,7 @@ export const next = async <Name extends keyof LockEvents>(lock: Lock, event: Nam
 /** The server's records of those who wait. */
 const placesOf = new WeakMap<Lock, (name: string) => Promise<readonly string[]>>();
 
-/** By commands that a lock runs, too: what a user needs is told by what was run. */
+/** By commands that a lock runs, too: what was run shows what a user needs. */
 const recordsOf = async (db: Redis, { queue, waiters }: LockKeys): Promise<string[]> => {
   const tokens = await db.zrange(queue, "0", "-1");
   return tokens.length === 0 ? [] : (await db.hmget(waiters, ...tokens)).map(String);

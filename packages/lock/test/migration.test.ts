@@ -48,7 +48,7 @@ describe("what differs from redlock", () => {
     expect(await rejection(lock.acquire("chest"))).toMatchObject({ code: "KIT_UNAVAILABLE" });
   });
 
-  it("tells a lock that is held from a server that cannot be reached", async () => {
+  it("distinguishes a lock that is held from a server that cannot be reached", async () => {
     const nowhere = unheard(new Redis({ port: closedPort, maxRetriesPerRequest: 0 }));
     redis.defer(() => nowhere.disconnect());
     await old5().acquire([name()], 30_000);

@@ -131,7 +131,7 @@ describe("what waiting costs", () => {
   });
 });
 
-describe("messages and answers that overtake each other", () => {
+describe("messages and replies that arrive out of order", () => {
   /** A lock whose answers come late as long as that is wanted, with its inbox open, and another without delays. */
   const delayed = async (): Promise<{ slow: Lock; quick: Lock; proxy: FaultProxy }> => {
     const proxy = await FaultProxy.start({ port: redis.server.nodes[0]!.port });

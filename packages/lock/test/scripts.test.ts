@@ -247,7 +247,7 @@ describe("acquire", () => {
     expect((await state()).fence).toEqual(aFence(`1:${fencingToken}`));
   });
 
-  it("tells a waiter that asks again of the present lease, and notes that it was told", async () => {
+  it("replies to a repeated acquire with the present lease, and records that it did", async () => {
     await acquire("a", { leaseMs: 1_000 });
     await queue("b");
     const watched = async (): Promise<number> => Number((await db.hget(keys.waiters, "b"))?.split(" ")[1]);
@@ -271,7 +271,7 @@ describe("release", () => {
     });
   });
 
-  it("hands the lock to the first in the queue, tells it, and tells the next how long that lasts", async () => {
+  it("hands the lock to the first in the queue, notifies it, and notifies the next how long that lasts", async () => {
     const [first, second] = [await anInbox(), await anInbox()];
     const fencingToken = await granted(acquire("a", { leaseMs: 60_000 }));
     await queue("b", { inbox: first.channel, grantMs: 7_000 });
@@ -301,7 +301,7 @@ describe("release", () => {
     await expect.poll(() => first.messages).toHaveLength(1);
   });
 
-  it("tells the next in the queue of the new lease's end when it watched one without end", async () => {
+  it("notifies the next in the queue of the new lease's end when it watched one without end", async () => {
     const { channel, messages } = await anInbox();
     const fencingToken = await granted(acquire("a"));
     await db.persist(keys.lease);
@@ -311,7 +311,7 @@ describe("release", () => {
     await expect.poll(() => messages.map((message) => message.slice(0, 6))).toEqual(["b\tgran", "c\thead"]);
   });
 
-  it("notes of those who ask while it grants what they are told", async () => {
+  it("records what it replied to those who ask while it grants", async () => {
     await acquire("a", { leaseMs: 1_000 });
     await queue("b", { grantMs: 60_000 });
     await queue("c");
@@ -496,7 +496,7 @@ describe("renew", () => {
     expect([await db.get(mine), await db.get(taken)]).toEqual(["a|A", "b|B"]);
   });
 
-  it("shortens a lease when it runs in time, and when it runs late only where it is told to", async () => {
+  it("shortens a lease when it runs in time, and when it runs late only on request", async () => {
     const [prompt, late] = [9e15, 1];
     const left = async (promptUntil: number, termMs: number, sign?: "="): Promise<number> => {
       await db.set(keys.lease, "a|A", "PX", 50_000);
@@ -525,7 +525,7 @@ describe("renew", () => {
 });
 
 describe("heartbeat", () => {
-  it("keeps waiters alive and tells each its position", async () => {
+  it("keeps waiters alive and replies with the position of each", async () => {
     const fencingToken = await granted(acquire("a"));
     for (const token of ["b", "c", "d"]) await queue(token);
     const stale = String(Date.now() + 1_000);
@@ -549,7 +549,7 @@ describe("heartbeat", () => {
     );
   });
 
-  it("has waiters told where they listen now, whatever was said before", async () => {
+  it("notifies waiters on the channel where they listen now, whatever was said before", async () => {
     const fencingToken = await granted(acquire("a"));
     const [gone, now] = [await anInbox(), await anInbox()];
     await queue("b");
@@ -577,7 +577,7 @@ describe("heartbeat", () => {
     expect((await unchanged(() => heartbeat(["x", "y"]))).states).toEqual(["unknown", "unknown"]);
   });
 
-  it("tells the holder that it holds", async () => {
+  it("replies to the holder that it holds", async () => {
     const fencingToken = await granted(acquire("a"));
     expect(await unchanged(() => heartbeat(["a"]))).toMatchObject({
       states: [{ msLeft: about(5_000), fencingToken }],
@@ -602,7 +602,7 @@ describe("heartbeat", () => {
     });
   });
 
-  it("passes a free lock over waiters that nobody can tell and that did not ask", async () => {
+  it("passes a free lock over waiters that cannot be notified and that did not ask", async () => {
     await acquire("a");
     for (const token of ["b", "c"]) await queue(token);
     await lapse(db, keys.lease);
@@ -610,7 +610,7 @@ describe("heartbeat", () => {
     expect((await state()).queue).toEqual(aQueue("b", "1"));
   });
 
-  it("says that the lock is free when it could tell nobody", async () => {
+  it("replies that the lock is free when it could notify nobody", async () => {
     await acquire("a");
     await queue("b");
     await lapse(db, keys.lease);

@@ -9,7 +9,7 @@ const fixture = fixtureOf(redis);
 const name = "chest";
 
 describe("events of the lock", () => {
-  it("tell the story of a lock in order", async () => {
+  it("show the life of a lock in order", async () => {
     const lock = fixture.make();
     const story: unknown[] = [];
     for (const event of ["acquired", "waiting", "stillWaiting", "requeued", "released", "lost", "error"] as const)

@@ -24,14 +24,14 @@ const id = newToken();
 type Request = LeaseRequest<ResolvedPermit>;
 type Shared = Attempt["shared"];
 
-/** Also what encodeURIComponent leaves: a tenant's rows stand before those of waiters that are suspended, which begin with |. */
+/** Also what encodeURIComponent leaves: the rows of tenants sort before those of suspended waiters, which begin with |. */
 const encoded = (tenant: string): string => encodeURIComponent(tenant).replaceAll("~", "%7E");
 
 /** A permit, or the request for one, as it is stored. */
 const permitRecordOf = ({ token, resolved: { weight, tenant = "", holder } }: Request): string =>
   `${token}|${String(weight)}|${encoded(tenant)}|${holder}`;
 
-/** The scripts of one semaphore, on its client, and its errors. `onLimits` receives the limits that are stored. */
+/** The scripts of one semaphore, on its client, and its errors. `onLimits` receives the stored limits. */
 export class SemaphoreCommands implements LeaseKind<ResolvedPermit, scripts.Usage> {
   readonly what = "semaphore";
   readonly id: string = id;
@@ -113,7 +113,7 @@ export class SemaphoreCommands implements LeaseKind<ResolvedPermit, scripts.Usag
     return scripts.inspect.run(this.#context, this.#keys, { first, tenant: encoded(tenant) }, this.#settings);
   }
 
-  /** Changes the limits, and grants to all that fit then. */
+  /** Changes the limits, and grants to all waiters that fit then. */
   async resize(name: string, { permits, permitsPerTenant }: NewLimits, shared: Shared): Promise<void> {
     const { permits: first, permitsPerTenant: firstPerTenant = "", deadlineMs } = this.#settings;
     const perTenant = permitsPerTenant === null ? "-" : (permitsPerTenant ?? "");
@@ -124,12 +124,12 @@ export class SemaphoreCommands implements LeaseKind<ResolvedPermit, scripts.Usag
     };
     let resized = await go("", await this.#endOfCall(name));
     while (resized.from === undefined && resized.isLate) {
-      // Our estimate of the server's clock was wrong, or another change was stored meanwhile: this one comes after it.
+      // The server's clock differs from our estimate, or another change was stored meanwhile: this change comes after it.
       this.#clock.reset();
       resized = await go("", await this.#endOfCall(name));
     }
     while (resized.from !== undefined) resized = await go(resized.from);
-    // The rest is only granted: somebody may have set other limits meanwhile.
+    // The further calls only grant: another call may have set other limits meanwhile.
     let { isMore } = resized;
     while (isMore) isMore = (await this.heartbeat(name, [], "-", shared)).msLeft === -2;
   }
@@ -139,7 +139,7 @@ export class SemaphoreCommands implements LeaseKind<ResolvedPermit, scripts.Usag
     return this.#context.clockOf(this.#keys.permits);
   }
 
-  /** The deadline of a call that begins now, by the server's clock; 0 where that cannot be asked for. */
+  /** The deadline of a call that begins now, by the server's clock; 0 if that is unknown. */
   async #endOfCall(name: string): Promise<number> {
     const { deadlineMs } = this.#settings;
     const sentAt = performance.now();

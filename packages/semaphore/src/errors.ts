@@ -1,14 +1,7 @@
 import { KitError } from "@kit/core";
 import { lastWords, type LossReason, lossWords, shown } from "@kit/core/leasing";
 
-/**
- * Codes of the semaphore's own errors.
- *
- * - `KIT_SEMAPHORE_TIMEOUT`: no permit was granted within `waitMs`
- * - `KIT_SEMAPHORE_QUEUE_FULL`: `maxWaiters` already wait
- * - `KIT_SEMAPHORE_WEIGHT`: the weight is above the limits, so that it could never be granted
- * - `KIT_PERMIT_LOST`: a permit ended before its release
- */
+/** Codes of the semaphore's own errors. */
 export type SemaphoreErrorCode =
   "KIT_SEMAPHORE_TIMEOUT" | "KIT_SEMAPHORE_QUEUE_FULL" | "KIT_SEMAPHORE_WEIGHT" | "KIT_PERMIT_LOST";
 
@@ -18,7 +11,7 @@ declare module "@kit/core" {
   }
 }
 
-/** A semaphore's state, as a reply showed it. */
+/** The state of a semaphore in a reply. */
 interface SeenUse {
   readonly permits: number;
   readonly permitsPerTenant?: number | undefined;
@@ -27,9 +20,11 @@ interface SeenUse {
 }
 
 /**
- * No permit was granted within `waitMs`: at the last reply, if there was one, there was no room. With a `cause`, Redis was unreachable at the end, or the slot was moving. A lost connection is noticed at once; a
- * silent server is noticed by the next heartbeat, within six seconds plus `deadlineMs`. The attempt is undone in the
- * background.
+ * No permit was granted within `waitMs`. `permits`, `used` and `msLeft`, in a group also `tenant` and `permitsPerTenant`, describe the
+ * last reply. With a `cause`, Redis was unreachable at the end, or the slot was moving. The attempt is undone in the background.
+ * Retryable; `tryAcquire` resolves with null instead.
+ *
+ * A lost connection is noticed at once. A silent server is noticed by the next heartbeat, within six seconds plus `deadlineMs`.
  */
 export class SemaphoreTimeoutError extends KitError {
   /** @internal */
@@ -71,7 +66,7 @@ export class SemaphoreTimeoutError extends KitError {
   }
 }
 
-/** `maxWaiters` already wait for this semaphore. */
+/** `maxWaiters` callers already wait for this semaphore. Try again later, or raise `maxWaiters`. Retryable. */
 export class SemaphoreQueueFullError extends KitError {
   /** @internal */
   static override readonly brand: string = "SemaphoreQueueFullError";
@@ -92,7 +87,10 @@ export class SemaphoreQueueFullError extends KitError {
   }
 }
 
-/** The weight of an acquire is above the limits: it could never be granted, even when nothing is in use. */
+/**
+ * The weight of an acquire is above the limits: it could never be granted, even when nothing is in use. `most` is the largest weight
+ * that the limits allow now.
+ */
 export class SemaphoreWeightError extends KitError {
   /** @internal */
   static override readonly brand: string = "SemaphoreWeightError";
@@ -113,7 +111,10 @@ export class SemaphoreWeightError extends KitError {
   }
 }
 
-/** A permit ended before its release. Work done since may exceed the limit. */
+/**
+ * A permit ended before its release; `reason` says how. Work done since then may exceed the limit. The reason of `permit.signal`, and
+ * the error of `assertHeld()`.
+ */
 export class PermitLostError extends KitError {
   /** @internal */
   static override readonly brand: string = "PermitLostError";

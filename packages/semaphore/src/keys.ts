@@ -1,19 +1,20 @@
 import { keyspace } from "@kit/core";
 
 /**
- * Every key that this package writes. All of one semaphore share the hash tag `{name}`, so one slot.
+ * Every key that this package writes. All keys of one semaphore share the hash tag `{name}`, so they lie in one slot. Braces, colons,
+ * percent signs and control characters of a name are percent-encoded: `{` is `%7B`. A permit record is
+ * `token|weight|tenant|holder`, with the tenant percent-encoded, and empty outside of groups.
  *
- * A permit record is `token|weight|tenant|holder`, the tenant percent-encoded and empty where there are none.
+ * | Key                            | Type | Content                                                                                             | Life                             |
+ * | ------------------------------ | ---- | --------------------------------------------------------------------------------------------------- | -------------------------------- |
+ * | `kit:semaphore:{name}:permits` | zset | permit record → the server's millisecond at which its permit ends                                   | longer than the longest permit   |
+ * | `kit:semaphore:{name}:meta`    | hash | `layout`; the limits `permits` and `perTenant`; `extra` (weights beyond 1), `u:<tenant>` (in use), `evaluating` (no grants until then), `changedAt` (of the limits) | 7 days after the last use        |
+ * | `kit:semaphore:{name}:queue`   | zset | the waiters by name: `tenant score permitRecord`; suspended ones, which cannot be notified: `\|aliveUntil permitRecord` | 16 s after the last sign of life |
+ * | `kit:semaphore:{name}:ready`   | zset | tenant → score (priority and ticket) of its first waiter, while that fits within the limit of its tenant | as the queue                     |
+ * | `kit:semaphore:{name}:waiters` | hash | permit record → `aliveUntil watched score grantMs inbox`; `#` → the last ticket                      | as the queue                     |
  *
- * | Key                           | Type | Content                                                                    | Life                             |
- * | ----------------------------- | ---- | -------------------------------------------------------------------------- | -------------------------------- |
- * | `kit:semaphore:{name}:permits`| zset | permit record → the server's ms at which its permit ends                           | longer than the longest permit   |
- * | `kit:semaphore:{name}:meta`   | hash | `layout`, `permits`, `perTenant`; `extra` (weights beyond 1), `u:<tenant>` (in use), `evaluating` (no grants until then), `changedAt` (of the limits) | 7 days after the last acquire |
- * | `kit:semaphore:{name}:queue`   | zset | the waiters: `tenant score permitRecord`; suspended, as nothing reaches them: `\|aliveUntil permitRecord` | 16 s after the last sign of life |
- * | `kit:semaphore:{name}:ready`  | zset | tenant → score of its first waiter, if its tenant has room for that        | as the queue                      |
- * | `kit:semaphore:{name}:waiters`| hash | permit record → `aliveUntil watched score grantMs inbox`; `#` → last ticket        | as the queue                      |
- *
- * The channel `kit:inbox:<uuid>` belongs to core: one per client, for what is pushed to its waiters.
+ * The channel `kit:inbox:<uuid>` belongs to core: each client has one, on which its waiters are notified. If somebody changed the
+ * numbers by hand (`KIT_LAYOUT`), delete the key `…:meta`: the next acquire or heartbeat counts anew and stores its object's limits.
  */
 export interface SemaphoreKeys {
   readonly permits: string;

@@ -18,7 +18,7 @@ import {
   waitRules,
 } from "@kit/core/leasing";
 
-/** More would not be counted exactly together with weights. */
+/** Larger limits would not be counted exactly together with weights. */
 const mostPermits = 1_000_000_000;
 
 /** Settings of a semaphore. The lease options among them are defaults for each acquire. */
@@ -29,8 +29,8 @@ export interface SemaphoreOptions extends LeaserOptions {
    */
   readonly permits: number;
   /**
-   * Makes it a group: each tenant has at most this many of the permits, 0 to 1,000,000,000, and a full tenant does not hold up
-   * others. Each acquire names its `tenant` then.
+   * Makes it a group: each tenant has at most this many of the permits, 0 to 1,000,000,000, and a full tenant does not delay
+   * others. Each acquire then needs its `tenant`.
    *
    * @default undefined
    */
@@ -53,7 +53,7 @@ interface ClaimOptions {
    * @default 1
    */
   readonly weight?: number | undefined;
-  /** The account of the permit, in a group: 1 to 128 characters. Required there, and refused elsewhere. */
+  /** The tenant of the permit, in a group: 1 to 128 characters. Required there, and refused elsewhere. */
   readonly tenant?: string | undefined;
 }
 
@@ -63,8 +63,8 @@ const claimRules = { weight: integer(1, mostPermits, 1), tenant } satisfies Rule
 /** One acquire. */
 export interface AcquireOptions extends LeaseOptions, WaitOptions, ClaimOptions {
   /**
-   * The order of service among waiters: -1000 to 1000, lower is sooner; equals in order of arrival. While a more urgent waiter
-   * is always there, the others are never served.
+   * The order of service among waiters: -1000 to 1000, lower is sooner; equals in order of arrival. Waiters are never served
+   * while there is always a more urgent one.
    *
    * @default 0
    */
@@ -114,7 +114,7 @@ export const inspectRules = { tenant } satisfies RulesOf<InspectOptions>;
 export type Limits = Pick<SemaphoreSettings, "permits" | "permitsPerTenant">;
 
 /**
- * The same, if it names a tenant where it is needed.
+ * The same options, if they name a tenant in a group and none elsewhere.
  *
  * @throws {TypeError} a group needs a tenant, and no other semaphore takes one.
  */

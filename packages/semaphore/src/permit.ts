@@ -4,9 +4,9 @@ import type { ResolvedPermit } from "./options.js";
 /**
  * A held permit: a right for a bounded time, renewed automatically until `release()`.
  *
- * An early end (a silent server, lost data, a long stall of this process) aborts `signal`, at the latest when the permit may have
- * ended by this process's clock. No signal can stop a process that is not running: after it slept past its permit, it may work
- * beside the next holder for a moment.
+ * An early end (a silent server, lost data, a long stall of this process) aborts `signal`, at the latest when the permit may
+ * have ended by this process's clock. No signal can stop a process that is not running: after it slept past its permit, it may
+ * work at the same time as the next holder for a moment.
  *
  * The states: held → released (by `release()`), held → handed over (by `handOver()`), or held → lost (once, with a
  * reason). There is no way back.
@@ -14,7 +14,7 @@ import type { ResolvedPermit } from "./options.js";
 export class Permit extends Lease {
   /** How many units of the semaphore's limit it uses. */
   readonly weight: number;
-  /** The tenant on whose account it is; null outside of groups. */
+  /** Its tenant; null outside of groups. */
   readonly tenant: string | null;
 
   /** @internal */

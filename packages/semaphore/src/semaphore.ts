@@ -40,8 +40,8 @@ export interface SemaphoreEvents {
   /** An acquire without `waitMs` has waited for 30 seconds. Once for each, at the next heartbeat: up to six seconds later. */
   readonly stillWaiting: readonly [event: { position: number; used: number; permits: number; waitedMs: number }];
   /**
-   * The server no longer had a record of a waiter (lost data, or a grant that expired before its message arrived): it queues again,
-   * at the end. Where limits below its weight were the cause, it rejects with SemaphoreWeightError instead.
+   * The server no longer had a record of a waiter (lost data, or a grant that expired before its message arrived): it queues
+   * again, at the end. If the limits are now below its weight, it rejects with SemaphoreWeightError instead.
    */
   readonly requeued: readonly [];
   /** A permit was released. */
@@ -180,8 +180,8 @@ export class Semaphore extends TypedEmitter<SemaphoreEvents> implements AsyncDis
    * @throws {KitUnavailableError} no server answered the first command within `deadlineMs`, or `waitMs` if that is shorter.
    * Once in the queue, the wait continues through outages.
    * @throws {KitUnknownOutcomeError} the first command's reply was lost. The acquire is being undone; call again.
-   * @throws {KitClosedError} this object was closed, or the client was ended during the wait. One that was ended before:
-   * KitUnavailableError, not retryable.
+   * @throws {KitClosedError} this object was closed, or the client was ended during the wait. If the client was ended before
+   *   the call: KitUnavailableError, not retryable.
    * @throws {KitError} the server's other errors, by their code.
    * @throws {TypeError | RangeError} an option is not what it should be.
    *
@@ -201,7 +201,7 @@ export class Semaphore extends TypedEmitter<SemaphoreEvents> implements AsyncDis
    * Tries once, and returns the permit, or null when there is no room, or others wait for what is free. When Redis is
    * unreachable, it rejects.
    *
-   * @throws all that {@link acquire} throws but SemaphoreTimeoutError and SemaphoreQueueFullError.
+   * @throws all that {@link acquire} throws except SemaphoreTimeoutError and SemaphoreQueueFullError.
    */
   async tryAcquire(options: TryOptions = {}): Promise<Permit | null> {
     const settings = resolve("options", options, tryRules, { ...this.#defaults, waitMs: 0 });
@@ -213,8 +213,8 @@ export class Semaphore extends TypedEmitter<SemaphoreEvents> implements AsyncDis
    * takes no permit away; nothing is granted until enough permits have been released. 0 is a pause. A waiter with a weight above
    * the new limit is refused with SemaphoreWeightError when its turn comes. A number is short for `{ permits }`.
    *
-   * The stored limits expire a week after the last acquire, `setPermits()` or waiting caller; then the next acquire stores those of its object.
-   * A copy of the command that the network, or ioredis, delivers after `deadlineMs`, or behind a newer change, changes nothing.
+   * The stored limits expire a week after the last acquire, `setPermits()` or waiting caller; then the next acquire stores
+   * those of its object. A repeat of the command that arrives after `deadlineMs`, or after a newer change, changes nothing.
    *
    * @throws {TypeError | RangeError} no limit is given, or one is not an integer from 0 to 1,000,000,000, or a number is
    * given for `permitsPerTenant` and this object was made without it.
@@ -230,7 +230,7 @@ export class Semaphore extends TypedEmitter<SemaphoreEvents> implements AsyncDis
     this.#life.assertOpen();
     const changed = newLimits(limits, this.#settings);
     const { permits = this.#expected.permits, permitsPerTenant = this.#expected.permitsPerTenant } = changed;
-    // Its own change is no surprise to it, also where an answer with the new limits comes before that of the call.
+    // This object's own change emits no `mismatch`, also if another reply with the new limits arrives before that of the call.
     const before = this.#expected;
     const wanted = { permits, permitsPerTenant: permitsPerTenant ?? undefined };
     this.#expected = wanted;
@@ -265,8 +265,8 @@ export class Semaphore extends TypedEmitter<SemaphoreEvents> implements AsyncDis
   }
 
   /**
-   * Continues a permit that another process (or object) handed over or serialised. It is renewed once, which proves that it is
-   * still held, and then as its own `renew` says.
+   * Continues a permit that another process (or object) handed over or serialised. It is renewed once, which shows that it is
+   * still held, and then according to its own `renew`.
    *
    * @throws {PermitLostError} it is no longer held.
    * @throws {TypeError} `text` does not come from `permit.handOver()` or `permit.serialise()` of a semaphore of this name.
@@ -281,7 +281,7 @@ export class Semaphore extends TypedEmitter<SemaphoreEvents> implements AsyncDis
     );
     if (saved.name !== this.name) throw new TypeError("Expected a permit of this semaphore, got one of another");
     const { leaseMs, renew, maxHoldMs, holder, weight } = saved;
-    // The text alone says what limits apply and which tenant it counts for, whatever this object's own settings are.
+    // The text has the limits that apply and the tenant, whatever this object's own settings are.
     const options = { leaseMs, renew, maxHoldMs, holder, weight, tenant: saved.tenant ?? undefined };
     const settings = resolve("options", options, acquireRules, { ...this.#defaults, maxHoldMs: undefined });
     return await this.#leaser.resume(saved, settings, "");

@@ -178,7 +178,7 @@ export const semaphoreBehaviour = (mode: RedisMode, login?: Login): void => {
         expect((await redis.keys()).toSorted()).toEqual([meta, permits].toSorted());
       });
 
-      it("tells names apart by case, length and braces, and takes the longest", async () => {
+      it("distinguishes names by case, length and braces, and takes the longest", async () => {
         const names = ["a", "A", "{a}", "{a", "a}", "a:permits", "a%7B", "ä", "x".repeat(512), "x".repeat(511)];
         const all = names.map((one) => make({ name: one, permits: 1 }));
         expect((await Promise.all(all.map((one) => one.tryAcquire()))).includes(null)).toBe(false);
@@ -327,7 +327,7 @@ export const semaphoreBehaviour = (mode: RedisMode, login?: Login): void => {
 
       it("leaves nothing behind of acquires that are given up in the middle of contention", async () => {
         const objects = [make({ permits: 3 }), fixture().on(fixture().connect(), { permits: 3 })];
-        // A caller that gives up before there is a connection is told that.
+        // A caller that gives up before there is a connection gets that error.
         await objects[1]!.inspect();
         let [held, gaveUp, most] = [0, 0, 0];
         const attempt = async (index: number): Promise<void> => {
@@ -479,7 +479,7 @@ export const semaphoreBehaviour = (mode: RedisMode, login?: Login): void => {
         expect(value.weight).toBe(3);
       });
 
-      it("are not overtaken: a heavy one that waits holds up light ones that would fit", async () => {
+      it("keep their order: a heavy one that waits holds up light ones that would fit", async () => {
         const semaphore = make({ permits: 4 });
         const permit = await semaphore.acquire({ weight: 2 });
         const heavy = await enqueue(semaphore, { weight: 3, holder: "heavy" });
@@ -649,7 +649,7 @@ export const semaphoreBehaviour = (mode: RedisMode, login?: Login): void => {
         const semaphore = make({ permits: 4 });
         const permits = await take(semaphore, 4);
         const requeued: string[] = [];
-        semaphore.on("requeued", () => requeued.push("told"));
+        semaphore.on("requeued", () => requeued.push("requeued"));
         const heavy = await enqueue(semaphore, { weight: 3 });
         const light = await enqueue(semaphore);
         const behind = await enqueue(semaphore, { weight: 4 });
@@ -697,12 +697,12 @@ export const semaphoreBehaviour = (mode: RedisMode, login?: Login): void => {
         await waiters[2]!.promise;
       });
 
-      it("are those of the first who uses the name; who was made with others is told once for each difference", async () => {
+      it("are those of the first user of the name; an object with others reports each difference once", async () => {
         const first = make({ permits: 2 });
         const other = make({ permits: 5 });
-        const told: SemaphoreEvents["mismatch"][0][] = [];
+        const reported: SemaphoreEvents["mismatch"][0][] = [];
         const never: unknown[] = [];
-        other.on("mismatch", (event) => told.push(event));
+        other.on("mismatch", (event) => reported.push(event));
         first.on("mismatch", (event) => never.push(event));
         const configured = { permits: 5, permitsPerTenant: undefined };
         await first.acquire();
@@ -710,16 +710,16 @@ export const semaphoreBehaviour = (mode: RedisMode, login?: Login): void => {
         expect(await other.tryAcquire()).toBeNull();
         await permit.release();
         await (await other.acquire()).release();
-        expect(told).toEqual([{ configured, stored: { permits: 2, permitsPerTenant: undefined } }]);
+        expect(reported).toEqual([{ configured, stored: { permits: 2, permitsPerTenant: undefined } }]);
         // Its own change is no difference to whoever makes it, nor is one to what others were made with.
         await first.setPermits(5);
         await other.acquire();
         await first.acquire();
-        expect(told).toHaveLength(1);
+        expect(reported).toHaveLength(1);
         await first.setPermits(6);
         await first.acquire();
         await other.acquire();
-        expect(told.slice(1)).toEqual([{ configured, stored: { permits: 6, permitsPerTenant: undefined } }]);
+        expect(reported.slice(1)).toEqual([{ configured, stored: { permits: 6, permitsPerTenant: undefined } }]);
         expect(never).toEqual([]);
       });
 
@@ -744,9 +744,9 @@ export const semaphoreBehaviour = (mode: RedisMode, login?: Login): void => {
         const group = make({ permits: 2, permitsPerTenant: 1 });
         await group.acquire({ tenant: "a" });
         const plain = make({ permits: 2 });
-        const told = next(plain, "mismatch");
+        const reported = next(plain, "mismatch");
         expect(await plain.tryAcquire()).not.toBeNull();
-        expect(await told).toEqual({
+        expect(await reported).toEqual({
           configured: { permits: 2, permitsPerTenant: undefined },
           stored: { permits: 2, permitsPerTenant: 1 },
         });
@@ -789,20 +789,20 @@ export const semaphoreBehaviour = (mode: RedisMode, login?: Login): void => {
         expect([await first.release(), await second.release()]).toEqual(["released", "released"]);
       });
 
-      it("that could not be changed are no news, and inspect tells of those that differ", async () => {
+      it("that could not be changed are not reported, and inspect shows those that differ", async () => {
         const semaphore = make({ permits: 2 });
         await (await semaphore.acquire()).release();
-        const told: SemaphoreEvents["mismatch"][0][] = [];
+        const reported: SemaphoreEvents["mismatch"][0][] = [];
         const other = make({ permits: 4, deadlineMs: 1_000 });
-        other.on("mismatch", (event) => told.push(event));
+        other.on("mismatch", (event) => reported.push(event));
         await other.inspect();
-        expect(told.map(({ stored }) => stored.permits)).toEqual([2]);
+        expect(reported.map(({ stored }) => stored.permits)).toEqual([2]);
         const { meta } = fixture().keysOf(name);
         await fixture().db.multi().rename(meta, `${meta}-kept`).rpush(meta, "spoilt").pexpire(meta, 5_000).exec();
         expect(await rejection(other.setPermits(9))).toMatchObject({ code: "KIT_KEY_TYPE" });
         await fixture().db.rename(`${meta}-kept`, meta);
         await other.inspect();
-        expect(told).toHaveLength(1);
+        expect(reported).toHaveLength(1);
       });
     });
 

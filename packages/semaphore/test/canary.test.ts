@@ -19,7 +19,7 @@ const keys = semaphoreKeys(prefix, name);
 
 const raised = new Set<string>();
 
-/** A group on a server with a password, all that it sent, and all that it told. */
+/** A group on a server with a password, all that it sent, and all that it reported. */
 const guarded = async (options: Partial<SemaphoreOptions> = {}) => {
   const password = `${canary}-pass`;
   const server = await startRedis({ password });
@@ -33,7 +33,7 @@ const guarded = async (options: Partial<SemaphoreOptions> = {}) => {
   const settings = { permits: 3, permitsPerTenant: 2, prefix, deadlineMs: 1_000, holder: "shown", ...options };
   const group = createSemaphore(client, name, settings);
   redis.defer(() => group.close({ timeoutMs: 0 }));
-  const told = recordTold(
+  const reported = recordTold(
     redis,
     group as Parameters<typeof recordTold>[1],
     ["acquired", "waiting", "stillWaiting", "requeued", "released", "lost", "mismatch", "error"],
@@ -43,14 +43,14 @@ const guarded = async (options: Partial<SemaphoreOptions> = {}) => {
     const error = (await rejection(promise)) as Error;
     expect(KitError.is(error) ? error.code : error).toBe(code);
     raised.add(code);
-    told.push(error);
+    reported.push(error);
   };
   const expectSilence = (): void => {
     expect(tokens.size).toBeGreaterThan(0);
-    for (const one of told) expect(exposures(withoutOp(one), [canary, ...tokens])).toEqual([]);
+    for (const one of reported) expect(exposures(withoutOp(one), [canary, ...tokens])).toEqual([]);
     expect(exposures(group, [canary, ...tokens])).toEqual([]);
   };
-  return { server, proxy, client, tokens, group, told, raises, expectSilence };
+  return { server, proxy, client, tokens, group, reported, raises, expectSilence };
 };
 const tenant = "a";
 
@@ -115,20 +115,20 @@ describe("neither password nor token nor stored text is shown by any error, even
   });
 
   it("of an option or a text that cannot be used", async () => {
-    const { client, group, told, expectSilence } = await guarded();
+    const { client, group, reported, expectSilence } = await guarded();
     const text = (await group.acquire({ tenant })).serialise();
     for (const spoilt of [text.slice(1), text.replace('"layout":1', '"layout":2'), `[${text}]`])
-      told.push((await rejection(group.resume(spoilt))) as Error);
+      reported.push((await rejection(group.resume(spoilt))) as Error);
     const secret = { toString: () => canary, toJSON: () => canary };
     for (const option of ["weight", "tenant", "priority", "leaseMs", "holder", canary.toLowerCase()])
-      told.push((await rejection(group.acquire({ tenant, [option]: secret }))) as Error);
+      reported.push((await rejection(group.acquire({ tenant, [option]: secret }))) as Error);
     for (const tooLong of ["tenant", "holder"])
-      told.push((await rejection(group.acquire({ tenant, [tooLong]: `${canary}${"x".repeat(200)}` }))) as Error);
+      reported.push((await rejection(group.acquire({ tenant, [tooLong]: `${canary}${"x".repeat(200)}` }))) as Error);
     for (const make of [
       () => createSemaphore(client, `${canary}${"x".repeat(600)}`, { permits: 1 }),
       () => createSemaphore(client, name, { permits: secret as never }),
     ])
-      told.push((await rejection((async () => make())())) as Error);
+      reported.push((await rejection((async () => make())())) as Error);
     expectSilence();
   });
 });

@@ -201,7 +201,7 @@ describe("faults of the classic refresh", () => {
   it("the holder learns that it lost its permit only when it asks", async () => {
     const lost = (await acquireFairSemaphore(redis.client, name, 1, off(-11_000)))!;
     const next = await acquireFairSemaphore(redis.connect(), name, 1, right());
-    // Nothing tells it; until it asks, the two of them are at work.
+    // Nothing notifies it; until its next request both of them work.
     expect(await classicHolders()).toEqual([next]);
     expect(await refreshFairSemaphore(redis.client, name, lost, right())).toBe(false);
 

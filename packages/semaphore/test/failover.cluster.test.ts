@@ -41,7 +41,7 @@ describe("a semaphore whose shard fails over", () => {
     });
   });
 
-  it("tells the holder whose permit went with the master, before others are in for longer than its lease", async () => {
+  it("notifies the holder whose permit went with the master, before others are in for longer than its lease", async () => {
     const held = await fixture.on(await owned(redis), { permits: 1, leaseMs: 8_000 }).acquire();
     const other = fixture.on(await owned(redis), { permits: 1 });
     const [master, replica] = serving();

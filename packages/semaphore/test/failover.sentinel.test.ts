@@ -41,7 +41,7 @@ describe("a semaphore whose master fails", () => {
     });
   });
 
-  it("tells each holder whose permit went with it, and counts only what is left", async () => {
+  it("notifies each holder whose permit went with it, and counts only what is left", async () => {
     const semaphore = fixture.on(await owned(redis), { permits: 4, leaseMs: 8_000 });
     const held = await take(semaphore, 2, { weight: 2 });
     const { permits } = fixture.keysOf(name);

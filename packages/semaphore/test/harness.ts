@@ -118,7 +118,7 @@ export const next = async <Name extends keyof SemaphoreEvents>(
 /** The server's records of those who wait. */
 const placesOf = new WeakMap<Semaphore, () => Promise<readonly string[]>>();
 
-/** By commands that a semaphore runs, too: what a user needs is told by what was run. */
+/** By commands that a semaphore runs, too: what was run shows what a user needs. */
 const recordsOf = async (db: Redis, { waiters }: SemaphoreKeys): Promise<string[]> => {
   const permitRecords = await db.hkeys(waiters);
   return permitRecords.length === 0 ? [] : (await db.hmget(waiters, ...permitRecords)).map(String);

@@ -76,13 +76,13 @@ describe("a renewal", () => {
     const permit = await semaphore.acquire();
     const { permits } = fixture.keysOf(name);
     const before = await evals();
-    const told = next(semaphore, "error");
+    const reported = next(semaphore, "error");
     const [permitRecord] = (await fixture.db.zrange(permits, "0", "-1")) as [string];
     const [seconds] = await fixture.db.time();
     await fixture.db.multi().del(permits).rpush(permits, "stranger").pexpire(permits, 60_000).exec();
     expect(await rejection(permit.extend())).toMatchObject({ code: "KIT_KEY_TYPE", key: permits });
     await eventually(async () => expect((await evals()) - before).toBeGreaterThanOrEqual(2));
-    expect(await told).toMatchObject({ code: "KIT_KEY_TYPE", key: permits });
+    expect(await reported).toMatchObject({ code: "KIT_KEY_TYPE", key: permits });
     const ending = (Number(seconds) + 20) * 1_000;
     await fixture.db.multi().del(permits).zadd(permits, ending, permitRecord).pexpire(permits, 60_000).exec();
     await eventually(async () => expect(Number(await fixture.db.zscore(permits, permitRecord))).not.toBe(ending));
@@ -112,7 +112,7 @@ describe("a renewal", () => {
     expect(await Promise.all(permits.map((permit) => permit.release()))).toEqual(permits.map(() => "released"));
   });
 
-  it("of two semaphores is told to each of them when it fails, and goes on when one is closed", async () => {
+  it("of two semaphores is reported by each of them when it fails, and goes on when one is closed", async () => {
     const client = fixture.connect();
     const [a, b] = ["a", "b"].map((own) => fixture.on(client, { name: own, leaseMs: 6_000, deadlineMs: 500 }));
     const [first, second] = [await eventually(() => a!.acquire()), await eventually(() => b!.acquire())];
@@ -129,7 +129,7 @@ describe("a renewal", () => {
     expect(second.isHeld).toBe(true);
   });
 
-  it("of one permit that is gone tells its holder, and leaves the others alone", async () => {
+  it("of one permit that is gone notifies its holder, and leaves the others alone", async () => {
     const semaphore = fixture.make({ leaseMs: 3_000 });
     const [gone, stays] = (await take(semaphore, 2)) as [Permit, Permit];
     const lost = next(semaphore, "lost");

@@ -162,7 +162,7 @@ const play = async (steps: readonly Step[], permits: number, perTenant: number |
         break;
       }
       case "heartbeat": {
-        // A heartbeat tells the inbox of all who ask.
+        // A heartbeat carries the inbox of all its waiters.
         const areUnreachable = isUnreachable(one.whom[0] ?? 0);
         const asked = one.whom
           .filter((n) => isUnreachable(n) === areUnreachable)
@@ -301,7 +301,7 @@ const asks = (who: number): Step & { readonly do: "acquire" } => ({
   maxWaiters: 1_000,
 });
 
-it("passes a dead waiter over without letting its tenant overtake another", async () => {
+it("passes a dead waiter over without moving its tenant before another", async () => {
   await listen();
   await play([asks(1), asks(2), asks(5), asks(4), { do: "die", who: 2 }, { do: "release", who: 1 }], 1, 3);
 });
@@ -327,7 +327,7 @@ it("lets in who stands behind one that new limits make too heavy, also when all 
   );
 });
 
-it("lets in who may come in when all permits have lapsed unseen, also if it is told by one who may not", async () => {
+it("lets in who may come in when all permits have lapsed unseen, also if the request is of one who may not", async () => {
   await listen();
   const pause: Step = { do: "resize", permits: undefined, perTenant: 0 };
   await play([{ ...asks(2), weight: 2 }, asks(5), pause, { do: "lapse" }, asks(4)], 2, 2);

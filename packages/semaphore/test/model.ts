@@ -8,7 +8,7 @@ export interface Waiter {
   readonly ticket: number;
   /** A message to it is not heard. */
   readonly isUnreachable: boolean;
-  /** It could not be told; it comes back by its next heartbeat. */
+  /** It could not be notified; it comes back by its next heartbeat. */
   isSuspended: boolean;
 }
 

@@ -21,7 +21,7 @@ describe("a server that loses its data and all connections at once", () => {
     await redis.server.call("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes");
     await redis.server.call("CLIENT", "KILL", "TYPE", "pubsub");
     await redis.server.call("EXEC");
-    // One waiter would come each two seconds if none could be told.
+    // If no waiter could be notified, one would come every two seconds.
     const { awakeMs } = await timed(Promise.all(sections));
     expect(awakeMs).toBeLessThan(5_000);
     expect(await holder.release()).toBe("not-held");

@@ -175,7 +175,7 @@ describe("acquire", () => {
     expect(rest).toMatchObject({ meta: aMeta({ layout: "1", permits: "2" }), queue: nothing, waiters: nothing });
   });
 
-  it("tells whoever was made with other limits those that are stored, and goes by them", async () => {
+  it("replies with the stored limits to a caller with others, and goes by them", async () => {
     await acquire("a");
     const limits = { permits: 2, permitsPerTenant: undefined };
     expect(await acquire("b", { permits: 9 })).toMatchObject({ state: "granted", limits });
@@ -396,7 +396,7 @@ describe("release", () => {
     expect(await usage()).toEqual({});
   });
 
-  it("hands a heavy permit on to all who fit in its place, and tells each", async () => {
+  it("hands a heavy permit on to all who fit in its place, and notifies each", async () => {
     const { channel, messages } = await anInbox();
     await acquire("a", { permits: 5, weight: 5 });
     for (const [token, weight] of Object.entries({ b: 2, c: 1, d: 3, e: 1 }))
@@ -414,18 +414,21 @@ describe("release", () => {
   it.each([
     ["in all", {}, 2],
     ["in its tenant", { tenant: "x", perTenant: 2 }, 9],
-  ])("tells who is next when the new permit ends, where there is no more room %s", async (_where, group, permits) => {
-    const [first, second] = [await anInbox(), await anInbox()];
-    const asked = { ...group, permits, grantMs: 700 };
-    await acquire("a", asked);
-    await acquire("b", asked);
-    await queue("c", { ...asked, inbox: first.channel });
-    await queue("d", { ...asked, inbox: second.channel });
-    await release("a", group);
-    const ending = await db.zscore(keys.permits, permitRecordOf("c", group));
-    await expect.poll(() => second.messages).toEqual([`d\thead\t${ending}`]);
-    await expect.poll(() => first.messages).toEqual([`c\tgranted\t${ending}\t700`]);
-  });
+  ])(
+    "notifies the next waiter when the new permit ends, where there is no more room %s",
+    async (_where, group, permits) => {
+      const [first, second] = [await anInbox(), await anInbox()];
+      const asked = { ...group, permits, grantMs: 700 };
+      await acquire("a", asked);
+      await acquire("b", asked);
+      await queue("c", { ...asked, inbox: first.channel });
+      await queue("d", { ...asked, inbox: second.channel });
+      await release("a", group);
+      const ending = await db.zscore(keys.permits, permitRecordOf("c", group));
+      await expect.poll(() => second.messages).toEqual([`d\thead\t${ending}`]);
+      await expect.poll(() => first.messages).toEqual([`c\tgranted\t${ending}\t700`]);
+    },
+  );
 
   it("leaves who is next alone when it looks by itself before the new permit ends", async () => {
     const [first, second] = [await anInbox(), await anInbox()];
@@ -439,7 +442,7 @@ describe("release", () => {
     await expect.poll(() => first.messages).toHaveLength(1);
   });
 
-  it("lets several single ones add up for a heavy one, which nobody overtakes", async () => {
+  it("lets several single ones add up for a heavy one, which keeps its place", async () => {
     const { channel } = await anInbox();
     for (const token of ["a", "b", "c"]) await acquire(token, { permits: 3 });
     await queue("heavy", { weight: 3, inbox: channel });
@@ -596,7 +599,7 @@ describe("renew", () => {
     expect([await db.exists(elsewhere), await db.type(corrupt)]).toEqual([0, "list"]);
   });
 
-  it("shortens a permit when it runs in time, and when it runs late only where it is told to", async () => {
+  it("shortens a permit when it runs in time, and when it runs late only on request", async () => {
     const [prompt, late] = [9e15, 1];
     await acquire("a", { leaseMs: 50_000 });
     const left = async (promptUntil: number, termMs: number, sign?: "="): Promise<number> => {
@@ -632,7 +635,7 @@ describe("renew", () => {
 });
 
 describe("heartbeat", () => {
-  it("keeps waiters alive and tells each its position", async () => {
+  it("keeps waiters alive and replies with the position of each", async () => {
     await fill();
     for (const token of ["c", "d", "e"]) await queue(token);
     const stale = Date.now() + 1_000;
@@ -657,7 +660,7 @@ describe("heartbeat", () => {
     expect(Number((await db.hget(keys.waiters, "e|1||E"))!.slice(0, 13))).toBeGreaterThan(stale + 5_000);
   });
 
-  it("has waiters told where they listen now, whatever was said before", async () => {
+  it("notifies waiters on the channel where they listen now, whatever was said before", async () => {
     const [gone, now] = [await anInbox(), await anInbox()];
     await fill();
     await queue("c");
@@ -680,7 +683,7 @@ describe("heartbeat", () => {
     expect([await held(), await waiting()]).toEqual([["a|1||A", "b|1||B"], []]);
   });
 
-  it("tells who has a permit that it has", async () => {
+  it("replies to the holder of a permit that it holds", async () => {
     await fill();
     expect((await heartbeat("a", "c")).states).toEqual([{ msLeft: about(5_000), fencingToken: "" }, "unknown"]);
   });
@@ -695,7 +698,7 @@ describe("heartbeat", () => {
     expect([await held(), await waiting()]).toEqual([["c|1||C", "d|1||D"], ["e"]]);
   });
 
-  it("passes over waiters that nobody can tell and that did not ask", async () => {
+  it("passes over waiters that cannot be notified and that did not ask", async () => {
     await fill();
     for (const token of ["c", "d"]) await queue(token);
     await expire("a");

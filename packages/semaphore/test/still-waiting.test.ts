@@ -7,11 +7,11 @@ const redis = useRedis(vitest);
 const fixture = fixtureOf(redis);
 
 describe("a wait without an end", () => {
-  it("is told of once, after half a minute", async () => {
+  it("is reported once, after half a minute", async () => {
     await fixture.make({ permits: 1 }).acquire({ renew: false, leaseMs: 600_000 });
     const semaphore = fixture.make({ permits: 1 });
-    const told: unknown[] = [];
-    semaphore.on("stillWaiting", (event) => told.push(event));
+    const reported: unknown[] = [];
+    semaphore.on("stillWaiting", (event) => reported.push(event));
     const abort = new AbortController();
     const waiting = next(semaphore, "waiting");
     const endless = semaphore.acquire({ signal: abort.signal }).catch(() => undefined);
@@ -22,7 +22,7 @@ describe("a wait without an end", () => {
       for (let round = 0; round < 2; round++) {
         await redis.server.call("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes");
         await eventually(() =>
-          expect(told).toEqual([{ position: 0, used: 1, permits: 1, waitedMs: expect.any(Number) as number }]),
+          expect(reported).toEqual([{ position: 0, used: 1, permits: 1, waitedMs: expect.any(Number) as number }]),
         );
       }
     } finally {

@@ -7,7 +7,7 @@ import { fixtureOf, name } from "./harness.js";
 const redis = useRedis(vitest);
 const fixture = fixtureOf(redis);
 describe("events", () => {
-  it("tell the story of a group in order", async () => {
+  it("show the life of a group in order", async () => {
     const group = fixture.make({ permits: 3, permitsPerTenant: 2 });
     const story: (readonly unknown[])[] = [];
     for (const event of [

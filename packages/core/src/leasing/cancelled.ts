@@ -1,12 +1,12 @@
 import { aliveMs } from "./kind.js";
 import type { Subscription } from "./subscription.js";
 
-/** The oldest are forgotten early where so many leave at once. */
+/** The oldest are dropped early when so many leave at once. */
 const mostRecent = 10_000;
 
 /**
  * Waiters that left recently; a failover may bring them back. A server that has lost its last writes grants to such waiters one
- * after another, and a grant that is not given back lasts its full length.
+ * after another, and a grant that is not released lasts its full length.
  */
 export class CancelledWaiters {
   #recent = new Map<string, Subscription>();
@@ -19,7 +19,7 @@ export class CancelledWaiters {
     this.#timer ??= this.#arm();
   }
 
-  /** The token belongs to another object now: a grant to it must not be given back here. */
+  /** The token belongs to another object now: a grant to it must not be released here. */
   forget(token: string): void {
     for (const subscriptions of [this.#recent, this.#older]) {
       subscriptions.get(token)?.end();

@@ -22,12 +22,12 @@ import type {
 import { aliveMs } from "./kind.js";
 import type { LeaserSettings, ResolvedAcquire } from "./options.js";
 
-/** Our estimate of the server's clock may be off by so much, and a repeat be refused that much later. */
+/** The error of our estimate of the server's clock, in milliseconds: a repeat may be refused that much later. */
 const repeatMarginMs = 50;
 
 /**
- * A renewal that the server runs this long after it was sent may be a repeat that a longer extension has superseded: it takes
- * nothing away. One in time does, since a server's clock that was set back has stretched the lease.
+ * A renewal that the server runs this long after it was sent may be a repeat that a longer extension has superseded: it
+ * shortens nothing. A renewal in time may, since a server's clock that was set back has stretched the lease.
  */
 const promptMs = 100;
 
@@ -38,15 +38,15 @@ interface BegunAttempt extends Attempt {
 }
 
 /**
- * Sends the commands of one object. Each reply goes to the server's clock. What failed is undone in the background, which the
- * object's life tracks.
+ * Sends the commands of one object. Each reply goes to the server's clock. A failed acquire is undone in the background, which
+ * the object's life tracks.
  */
 export class LeaseCommands<Resolved extends ResolvedAcquire, S extends Seen> {
   readonly kind: LeaseKind<Resolved, S>;
   readonly settings: LeaserSettings;
   readonly life: ObjectLife;
   readonly context: ClientContext;
-  /** Reports the loops that try on: waiters, and leases that are renewed, by their tokens. */
+  /** Reports failures and recovery of the loops: waiters, and leases that are renewed, by their tokens. */
   readonly outage: OutageReporter;
   readonly #onUse: (key: string) => void;
   /** Acquires that may still be repeated, by their tokens; and whether they were released meanwhile. */
@@ -70,12 +70,12 @@ export class LeaseCommands<Resolved extends ResolvedAcquire, S extends Seen> {
     this.#onUse = onUse;
   }
 
-  /** Any error as one of ours. */
+  /** Any error as a kit error. */
   errorOf(error: unknown): KitError {
     return asKitError(error, `Work of a ${this.kind.what} in the background`);
   }
 
-  /** Reports what failed in the background, unless that belongs to an outage that was reported. */
+  /** Reports a failure in the background, unless it belongs to an outage that was reported. */
   onError(error: unknown): void {
     this.outage.report(this.errorOf(error));
   }
@@ -94,7 +94,7 @@ export class LeaseCommands<Resolved extends ResolvedAcquire, S extends Seen> {
     return inbox.isOpen ? inbox.channel : inbox.isOpening ? "+" : "-";
   }
 
-  /** 1 on a Cluster, 0 on a single server; empty until the server has said which. No command waits for that. */
+  /** 1 on a Cluster, 0 on a single server; empty until that is known. No command waits for it. */
   get shared(): 0 | 1 | "" {
     if (!this.#hasAsked) {
       this.#hasAsked = true;
@@ -145,7 +145,7 @@ export class LeaseCommands<Resolved extends ResolvedAcquire, S extends Seen> {
   }
 
   /**
-   * Gives back what the request's token holds, or leaves the queue.
+   * Releases the lease of the request's token, or leaves the queue.
    *
    * @throws as a script; then nothing is sent again.
    */
@@ -159,9 +159,9 @@ export class LeaseCommands<Resolved extends ResolvedAcquire, S extends Seen> {
     return reply;
   }
 
-  /** Undoes an acquire that nobody waits for any more; repeated until answered, or until the server forgot it anyhow. */
+  /** Undoes an acquire that no caller waits for any more; repeated until a reply, or until the server has dropped it anyway. */
   cancel(request: LeaseRequest<Resolved>, leaseMs: number = request.resolved.leaseMs): void {
-    // Nobody can be asked any more.
+    // The client is ended: no server can be reached.
     if (this.context.executor.isEnded) return;
     const { signal } = this.life;
     const again = (): Promise<unknown> => this.release(request, { fencingToken: "", signal });
@@ -171,7 +171,7 @@ export class LeaseCommands<Resolved extends ResolvedAcquire, S extends Seen> {
     });
   }
 
-  /** Renews leases of one group: each with how long it shall last. */
+  /** Renews leases of one group, each with its new length. */
   async renew(renewals: readonly Renewal<Resolved>[], deadlineMs: number): Promise<readonly RenewState[]> {
     const sentAt = performance.now();
     const [first] = renewals;
@@ -193,8 +193,8 @@ export class LeaseCommands<Resolved extends ResolvedAcquire, S extends Seen> {
   }
 
   /**
-   * A reply was lost, and the acquire may have been sent more than once: what the network delivers late would be granted
-   * anew, to nobody, where it was released before. When the server refuses such repeats, that is released, too.
+   * A reply was lost, and the acquire may have been sent more than once. A repeat that arrives after the release would be
+   * granted to no caller. Once the server refuses such repeats, that grant is released, too.
    */
   #watchForRepeats(request: LeaseRequest<Resolved>, until: number): void {
     const repeated = { isReleased: false };
@@ -203,7 +203,7 @@ export class LeaseCommands<Resolved extends ResolvedAcquire, S extends Seen> {
       this.#repeated.delete(request.token);
       if (repeated.isReleased) this.cancel(request);
     };
-    // Nothing goes on after close(): a repeat may then cost a lease.
+    // Nothing continues after close(): a repeat may then cost a lease.
     pause(Math.max(0, until - performance.now()) + repeatMarginMs, this.life.signal).then(look, () => undefined);
   }
 }

@@ -3,12 +3,12 @@ import { aliveMs } from "./kind.js";
 
 /** A third of the time for which a waiter counts as alive. */
 const heartbeatMs = aliveMs / 3;
-/** How often to poll where nothing can be pushed. */
+/** How often to poll where pushes are forbidden. */
 const pollMs = 150;
-/** The same while the inbox is being opened; every waiter sends a heartbeat when it is. */
+/** The same while the inbox is being opened. Every waiter sends a heartbeat once it is open. */
 const openingPollMs = 500;
 /**
- * A waiter behind the head looks later by its position, so that a dead holder wakes the head and then, one by one, the others:
+ * A waiter behind the head sends later by its position. So a dead holder wakes the head first and then, one by one, the others:
  * those before it may be dead, too.
  */
 const watchStepMs = 5;
@@ -30,12 +30,12 @@ export class HeartbeatTimer {
     this.#beat = beat;
   }
 
-  /** The next regular one, unless it is planned. */
+  /** Plans the next regular heartbeat, unless one is planned. */
   start(): void {
     if (!this.#regular) this.restart();
   }
 
-  /** The next regular one, counted from now; sooner while heartbeats fail. */
+  /** Plans the next regular heartbeat, counted from now; sooner while heartbeats fail. */
   restart(): void {
     clearTimeout(this.#regular);
     const wait =
@@ -43,14 +43,14 @@ export class HeartbeatTimer {
     this.#regular = setTimeout(this.#beat, wait);
   }
 
-  /** The server answered the last one, or not. */
+  /** The last heartbeat had a reply, or failed. */
   answered(isAnswered: boolean): void {
     this.#failures = isAnswered ? 0 : Math.min(this.#failures + 1, 5);
   }
 
   /**
-   * Another when the holder's lease is over, unless that is planned for an earlier instant; -1: it has no end; -2: nobody
-   * holds it, and no waiter could be notified.
+   * Plans a heartbeat at the end of the holder's lease, unless one is planned earlier. -1: the lease has no end; -2: the lock
+   * is free, and no waiter could be notified.
    */
   watch(msLeft: number, position: number): void {
     if (msLeft === -1) return;

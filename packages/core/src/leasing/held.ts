@@ -7,26 +7,26 @@ import type { LeaseRequest, RenewState, Seen } from "./kind.js";
 import type { ResolvedAcquire } from "./options.js";
 import { LeaseTerm } from "./term.js";
 
-/** The outcome of a release: given back by this call, or no longer ours to give back. */
+/** The outcome of a release: this call released it, or it had ended before. */
 export type ReleaseOutcome = "released" | "not-held";
 
-/** The part that the leases of one object share. */
+/** What the leases of one object share. */
 export interface LeaseHolder<Resolved extends ResolvedAcquire = ResolvedAcquire> {
   readonly commands: LeaseCommands<Resolved, Seen>;
   readonly expiry: ExpiryScheduler;
   /** Leases of all objects of a package on one client are renewed together, on a Cluster those of a slot. */
   readonly group: string;
-  /** The lease is no longer held, for whatever reason; called before the others. */
+  /** The lease is no longer held, for any reason; called before the others. */
   readonly ended: (lease: HeldLease<Resolved>) => void;
   readonly released: (lease: HeldLease<Resolved>) => void;
   readonly lost: (lease: HeldLease<Resolved>, reason: LossReason) => void;
-  /** Another handle holds it from now on. */
+  /** It was handed over to another handle. */
   readonly handedOver: (lease: HeldLease<Resolved>) => void;
 }
 
 /**
- * One lease that the server has granted: its state, its renewals and its release. The caller has a {@link Lease}, which shows
- * nothing of this.
+ * One lease that the server has granted: its state, its renewals and its release. The caller has a {@link Lease}, which hides
+ * this object.
  *
  * The states: held → released, handed over or lost, once. What arrives later changes nothing.
  */
@@ -37,7 +37,7 @@ export class HeldLease<Resolved extends ResolvedAcquire = ResolvedAcquire> imple
   readonly group: string;
   heapIndex: number = -1;
   readonly #holder: LeaseHolder<Resolved>;
-  /** The key that says who holds it. */
+  /** The key with its holder. */
   readonly #key: string;
   /** The operation id of its releases. */
   readonly #op: string;
@@ -45,10 +45,10 @@ export class HeldLease<Resolved extends ResolvedAcquire = ResolvedAcquire> imple
   #loss: KitError | undefined;
   #controller: AbortController | undefined;
   #releasing: Promise<ReleaseOutcome> | undefined;
-  /** Whether a release was not answered: it may have ended well. */
+  /** Whether a release had no reply: it may have succeeded. */
   #mayBeReleased = false;
 
-  /** `op`: where another object may hold and release the same token, an id of its own. */
+  /** `op`: an id of its own, if another object may hold and release the same token. */
   constructor(holder: LeaseHolder<Resolved>, grant: Grant<Resolved>, op: string = grant.request.token) {
     const { commands, expiry, group } = holder;
     this.request = grant.request;
@@ -90,7 +90,7 @@ export class HeldLease<Resolved extends ResolvedAcquire = ResolvedAcquire> imple
   }
 
   /**
-   * Makes it last `leaseMs` from now, and sets the length for later renewals.
+   * Makes the lease last `leaseMs` from now, and sets the length for later renewals.
    *
    * @throws as `assertHeld`, or as a script: then it counts as held until its former end or for `leaseMs`, whichever is shorter.
    */
@@ -109,14 +109,14 @@ export class HeldLease<Resolved extends ResolvedAcquire = ResolvedAcquire> imple
     this.#holder.expiry.changed(this);
   }
 
-  /** From now on another handle holds it. */
+  /** Leaves the lease to another handle. */
   handOver(): void {
     this.#end("handed-over");
     this.#holder.handedOver(this);
   }
 
   /**
-   * Gives it back. Resolves with the same each time.
+   * Releases the lease. Each call resolves with the same result.
    *
    * @throws as a script. It is retried in the background until the lease is over; a further call tries again, too.
    */
@@ -139,19 +139,19 @@ export class HeldLease<Resolved extends ResolvedAcquire = ResolvedAcquire> imple
     throw withCaller(this.#loss ?? this.#error("expired"));
   }
 
-  /** Ends it without a release: the server does not hold it any more, or it must not be used here any more. */
+  /** Ends it without a release: the server no longer has it, or it must not be used here any more. */
   lose(reason: LossReason): void {
     if (this.#state !== "held") return;
     this.#end("lost");
     this.#loss = this.#error(reason);
     this.#controller?.abort(this.#loss);
-    // A record left on the server is of no use to us, and in the way of others.
+    // A record that is left on the server would only delay the next holder.
     if (reason === "deadline" || reason === "closed" || reason === "max-hold")
       this.#holder.commands.cancel(this.request, this.term.leaseMs);
     this.#holder.lost(this, reason);
   }
 
-  /** Takes it off the clock. For one that was never given to a caller: it has no end that anyone would notice. */
+  /** Removes it from the scheduler, without an event. For a lease that no caller has received. */
   forget(): void {
     this.#holder.expiry.remove(this);
     this.#holder.commands.outage.ended(this.request.token);
@@ -184,7 +184,7 @@ export class HeldLease<Resolved extends ResolvedAcquire = ResolvedAcquire> imple
     this.lose(this.term.lapseReason);
   }
 
-  /** Renews leases of one group, also of other objects. Without a reply each tries again until its own deadline. */
+  /** Renews leases of one group, also of other objects. Without a reply each is retried until its own deadline. */
   renewAll(leases: readonly this[]): void {
     const { commands } = this.#holder;
     const patience = Math.max(50, Math.ceil(Math.min(...leases.map(({ remainingMs }) => remainingMs))));
@@ -224,7 +224,7 @@ export class HeldLease<Resolved extends ResolvedAcquire = ResolvedAcquire> imple
     return states;
   }
 
-  /** The server's reply to a renewal that was sent at `sentAt` for `termMs`; an extension changes the length. */
+  /** Applies the reply to a renewal that was sent at `sentAt` for `termMs`; an extension changes the length. */
   #renewed(state: RenewState, sentAt: number, termMs: number, extendedMs: number | undefined): void {
     if (this.#state !== "held") return;
     if (state === "extended" && extendedMs !== undefined) this.term.leaseMs = extendedMs;
@@ -232,7 +232,7 @@ export class HeldLease<Resolved extends ResolvedAcquire = ResolvedAcquire> imple
     else if (state === "taken") this.lose("taken");
     else if (state === "corrupt") this.#renewFailed();
     else if (termMs > 0) {
-      // The reply itself may have come too late to be good for anything.
+      // The reply may have arrived after the end that it confirms.
       if (this.term.confirmed(sentAt, termMs)) this.#holder.expiry.changed(this);
       else this.lapse();
     }
@@ -251,8 +251,8 @@ export class HeldLease<Resolved extends ResolvedAcquire = ResolvedAcquire> imple
     try {
       const { fencingToken } = this;
       const state = await commands.release(this.request, { fencingToken, op: this.#op });
-      // Where a reply may have been lost, and it cannot have run out by itself yet, an earlier release by this lease is
-      // taken for what ended it.
+      // If a reply may have been lost, and the lease cannot have expired yet, an earlier release by this lease counts as its
+      // end.
       const isEarly = performance.now() < this.term.deadlineAt;
       const mayBeOwn = isEarly && (this.#mayBeReleased || executor.connectionEpoch > connectionEpoch);
       const isReleased = state === "released" || (mayBeOwn && (state === "unaccepted" || state === "not-held"));

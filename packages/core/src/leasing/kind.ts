@@ -2,19 +2,19 @@ import type { KitError } from "../index.js";
 import type { LossReason } from "./errors.js";
 import type { ResolvedAcquire, ResolvedLease } from "./options.js";
 
-/** A waiter counts as dead when it has been silent this long. */
+/** A waiter counts as dead after this long without a heartbeat. */
 export const aliveMs = 15_000;
-/** The first life of a lease that is granted by push, when its holder renews by itself: a dead one costs this much. */
+/** The first length of a lease that is granted by push, if its holder renews it: a dead waiter costs this much. */
 const pushedGrantMs = 2_000;
 
-/** No lease is asked for longer than it may be held. */
+/** No request is longer than `maxHoldMs`. */
 export const firstTermMs = ({ leaseMs, maxHoldMs = Infinity }: ResolvedLease): number => Math.min(leaseMs, maxHoldMs);
 
 /** How long a grant by push lasts at first. */
 export const pushedTermMs = (resolved: ResolvedLease): number =>
   resolved.renew ? Math.min(firstTermMs(resolved), pushedGrantMs) : firstTermMs(resolved);
 
-/** One acquire: what it asks for, under a random token that names it until its lease is over. */
+/** One acquire, under a random token that identifies it until its lease is over. */
 export interface LeaseRequest<Resolved extends ResolvedLease = ResolvedLease> {
   readonly name: string;
   readonly token: string;
@@ -33,33 +33,33 @@ export interface Attempt extends Sending {
   /** When it is sent, on our monotonic clock. */
   readonly sentAt: number;
   readonly deadlineMs: number;
-  /** The server refuses it later than this, in epoch milliseconds of its own clock; 0: that clock is not known yet. */
+  /** The server refuses it after this instant, in epoch milliseconds of its own clock; 0: that clock is not known yet. */
   readonly notAfter: number;
   /** The channel for its grant; `-` or `+`: none yet. Empty: it does not queue. */
   readonly inbox: string;
-  /** Keeps a command that still waits for a connection from being sent after its caller has given up. */
+  /** False once the caller has given up: a command that still waits for a connection is then not sent. */
   readonly isWanted?: (() => boolean) | undefined;
 }
 
 /** One release command. */
 export interface Release extends Sending {
-  /** The fencing token of the lease; empty: only an acquire is to be undone. */
+  /** The fencing token of the lease; empty: only an acquire must be undone. */
   readonly fencingToken: string;
-  /** Names all releases by one lease object: a repeat finds its own work done, another release finds nothing to give back. */
+  /** Identifies all releases by one lease object: a repeat succeeds, and any other release finds no lease. */
   readonly op?: string | undefined;
 }
 
-/** The part of a reply that waiters use. */
+/** The state of the holder's lease in a reply. */
 export interface Seen {
-  /** When to look again, in milliseconds: -1: there is nothing to wait for but a message; -2: at once, and often. */
+  /** When to send the next heartbeat, in milliseconds; -1: only a message ends the wait; -2: at once, and often. */
   readonly msLeft: number;
 }
 
-/** The reply to an acquire that was granted nothing. */
+/** The reply to an acquire without a grant. */
 export type NotGranted<S extends Seen> = S & {
   readonly state: "queued" | "held" | "full";
   readonly now: number;
-  /** In the queue, from 0; -1: not in it. */
+  /** The position in the queue, from 0; -1: not in it. */
   readonly position: number;
 };
 
@@ -68,9 +68,9 @@ export type AcquireReply<S extends Seen> =
   | {
       readonly state: "granted";
       readonly now: number;
-      /** Undefined: all of it. */
+      /** Undefined: the full length. */
       readonly msLeft: number | undefined;
-      /** Empty where the package has none. */
+      /** Empty if the package has no fencing tokens. */
       readonly fencingToken: string;
     }
   | NotGranted<S>
@@ -95,7 +95,7 @@ export interface Renewal<Resolved extends ResolvedLease> {
   readonly sign: "=" | "";
 }
 
-/** The state of one lease after a renewal: extended, gone, taken by another, or its key holds something else. */
+/** The state of one lease after a renewal: extended, gone, taken by another, or its key has another type of data. */
 export type RenewState = "extended" | "gone" | "taken" | "corrupt";
 
 /** The states of leases after a renewal, in their order. */
@@ -106,7 +106,7 @@ export interface RenewReply {
 
 /**
  * The kind of lease of a package: functions that run its scripts, decode their replies and word its errors. This folder calls
- * them, and they call nothing of it. Each command rejects as a script does.
+ * them; they call nothing in it. Each command rejects as a script does.
  */
 export interface LeaseKind<Resolved extends ResolvedAcquire, S extends Seen> {
   /** The leased thing, as in traces: "lock". */
@@ -115,16 +115,19 @@ export interface LeaseKind<Resolved extends ResolvedAcquire, S extends Seen> {
   readonly id: string;
 
   /**
-   * The key that says who holds it.
+   * The key with its holder.
    *
    * @throws {KitError} `KIT_NAME`: the name cannot be a key.
    */
   keyOf(name: string): string;
-  /** Takes it; or queues for it, unless the attempt's inbox is empty. */
+  /** Takes the lease, or queues for it unless the attempt's inbox is empty. */
   acquire(request: LeaseRequest<Resolved>, attempt: Attempt): Promise<AcquireReply<S>>;
-  /** Gives back what the token holds, or leaves the queue. */
+  /** Releases the lease of the token, or leaves the queue. */
   release(request: LeaseRequest<Resolved>, release: Release): Promise<ReleaseReply>;
-  /** Run by the server after `promptUntil`, in its epoch milliseconds (0: unknown), it shortens only what has the sign `=`. */
+  /**
+   * If the server runs it after `promptUntil`, in its epoch milliseconds (0: unknown), it shortens only leases with the sign
+   * `=`.
+   */
   renew(renewals: readonly Renewal<Resolved>[], promptUntil: number, deadlineMs: number): Promise<RenewReply>;
   /** Keeps waiters of one name alive. From now on they are notified on `inbox`. */
   heartbeat(

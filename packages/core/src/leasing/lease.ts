@@ -3,7 +3,7 @@ import type { HeldLease, ReleaseOutcome } from "./held.js";
 import { leaseRules } from "./options.js";
 import type { SerialisedLease } from "./serialised.js";
 
-/** The state of a lease of this core. The only way to it, so that a lease shows its caller nothing of ours. */
+/** The internal state of a lease. Nothing else leads to it, so a logged lease does not show it. */
 export let heldOf: (lease: Lease) => HeldLease;
 
 /**
@@ -16,13 +16,13 @@ export let heldOf: (lease: Lease) => HeldLease;
  * reason). There is no way back.
  */
 export abstract class Lease implements AsyncDisposable {
-  /** The name of what is held. */
+  /** The name of the held resource. */
   readonly name: string;
   readonly #held: HeldLease;
 
   static {
     heldOf = (lease) => lease.#held;
-    // In a log: what is the caller's, without the token.
+    // In a log: the caller's fields, without the token.
     Object.defineProperty(this.prototype, inspect.custom, {
       value(this: Lease, _depth: number, options: InspectOptions) {
         const { name, holder, leaseMs, remainingMs } = this;
@@ -47,12 +47,12 @@ export abstract class Lease implements AsyncDisposable {
     return this.#held.term.leaseMs;
   }
 
-  /** The label under which others see the holder. */
+  /** The holder's label, which others see. */
   get holder(): string {
     return this.#held.request.resolved.holder;
   }
 
-  /** Milliseconds for which it is held at least, by this process's clock; 0 once it is lost or released. */
+  /** The time for which it is certainly still held, in milliseconds, by this process's clock; 0 once it is lost or released. */
   get remainingMs(): number {
     return this.#held.remainingMs;
   }

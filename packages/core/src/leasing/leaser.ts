@@ -23,16 +23,16 @@ interface LeaserEvents<Resolved extends ResolvedAcquire, S extends Seen> extends
   readonly acquired: (lease: Held<Resolved>, waitedMs: number) => void;
   readonly released: (lease: Held<Resolved>) => void;
   readonly lost: (lease: Held<Resolved>, reason: LossReason) => void;
-  /** Something failed in the background. */
+  /** A failure in the background. */
   readonly error: (error: KitError) => void;
-  /** An acquire or a renewal uses this key. */
+  /** The key of an acquire or a renewal. */
   readonly used: (key: string) => void;
 }
 
 /**
- * Takes leases by name: at once, or in the queue. What is leased, and by which scripts, is up to the package's kind.
+ * Takes leases by name: at once, or in the queue. The package's kind has the scripts.
  *
- * Nothing polls: a waiter stands in the queue on the server, and a message notifies it when it is granted.
+ * Nothing polls: a waiter is in the queue on the server, and a message notifies it of its grant.
  */
 export class Leaser<Resolved extends ResolvedAcquire, S extends Seen, L extends Lease> {
   readonly commands: LeaseCommands<Resolved, S>;
@@ -45,7 +45,7 @@ export class Leaser<Resolved extends ResolvedAcquire, S extends Seen, L extends 
   readonly #cancelled = new CancelledWaiters();
   #onNoneHeld: (() => void) | undefined;
 
-  /** `make`: makes the lease that the caller gets. */
+  /** `make` creates the lease that the caller gets. */
   constructor(
     life: ObjectLife,
     kind: LeaseKind<Resolved, S>,
@@ -83,7 +83,7 @@ export class Leaser<Resolved extends ResolvedAcquire, S extends Seen, L extends 
     );
   }
 
-  /** Runs `routine` with a lease, and releases it whatever happens, unless the routine hands it over. */
+  /** Runs `routine` with a lease, and releases it also after an error, unless the routine hands it over. */
   async using<T>(name: string, resolved: Resolved, routine: (lease: L) => Promise<T> | T): Promise<T> {
     const lease = await this.acquire(name, resolved);
     let result: T;
@@ -98,8 +98,8 @@ export class Leaser<Resolved extends ResolvedAcquire, S extends Seen, L extends 
   }
 
   /**
-   * Takes a lease; waits in the queue where `waitMs` is above 0. Otherwise a lease that cannot be had at once is `refused`, by
-   * default with the error of a timeout.
+   * Takes a lease; waits in the queue if `waitMs` is above 0. Otherwise it calls `refused` if the lease is not free, by default
+   * with the error of a timeout.
    *
    * A command whose outcome is unknown is undone in the background. Once queued, the wait survives outages.
    *
@@ -124,7 +124,7 @@ export class Leaser<Resolved extends ResolvedAcquire, S extends Seen, L extends 
         const deadline = new Deadline(startedAt + waitMs);
         const mayWait = waitMs > 0;
         signal?.throwIfAborted();
-        // Throws for a name that cannot be a key: nothing was sent that would have to be undone.
+        // Throws for a name that cannot be a key: nothing was sent, so nothing must be undone.
         kind.keyOf(name);
         const request = { name, token: newToken(), resolved };
         const inbox = mayWait ? commands.inbox : "";
@@ -132,7 +132,7 @@ export class Leaser<Resolved extends ResolvedAcquire, S extends Seen, L extends 
         let isQueued = false;
         try {
           for (;;) {
-            // A single try takes what time a command takes.
+            // A single try has the time of one command.
             const patienceMs = mayWait ? Math.max(1, deadline.remainingMs) : Infinity;
             const deadlineMs = Math.min(commands.settings.deadlineMs, patienceMs);
             const attempt = commands.attempt(request, inbox, deadlineMs, resolved);
@@ -143,7 +143,7 @@ export class Leaser<Resolved extends ResolvedAcquire, S extends Seen, L extends 
               this.#failed(request, deadline, error);
               continue;
             }
-            // Our estimate of the server's clock was wrong.
+            // The server's clock differs from our estimate.
             if (reply.state === "late") continue;
             if (reply.state === "granted") return this.#granted(grantOf(request, reply, attempt.sentAt), startedAt);
             if (!subscription) return refused(request, reply);
@@ -159,7 +159,7 @@ export class Leaser<Resolved extends ResolvedAcquire, S extends Seen, L extends 
     );
   }
 
-  /** Goes on with a lease that was serialised: it is renewed once, which shows that it is held. */
+  /** Continues a lease that was serialised: it is renewed once, which shows that it is held. */
   async resume(
     { name, token }: Pick<SerialisedLease, "name" | "token">,
     resolved: Resolved,
@@ -180,8 +180,8 @@ export class Leaser<Resolved extends ResolvedAcquire, S extends Seen, L extends 
   }
 
   /**
-   * Ends what the object's `close()` finds: waiters reject at once, and what is still held at the deadline is lost and released.
-   * Resolves when nothing is under way, at the latest `deadlineMs` after the deadline. Never rejects.
+   * Ends the work of the object for `close()`: waiters reject at once, and leases that are still held at the deadline are lost
+   * and released. Resolves when nothing is under way, at the latest `deadlineMs` after the deadline. Never rejects.
    */
   async end(deadline: Deadline): Promise<void> {
     const { life, settings } = this.commands;
@@ -197,7 +197,7 @@ export class Leaser<Resolved extends ResolvedAcquire, S extends Seen, L extends 
   }
 
   /**
-   * An acquire command failed: undoes it where it may have been granted, or stand in the queue. Returns if it is to be sent again.
+   * An acquire command failed: undoes it if it may have been granted, or be in the queue. Returns if it is to be sent again.
    *
    * @throws the error, or that of a timeout.
    */
@@ -205,12 +205,12 @@ export class Leaser<Resolved extends ResolvedAcquire, S extends Seen, L extends 
     const { waitMs, signal } = request.resolved;
     // Timers of Node may fire a moment early.
     const isLate = deadline.remainingMs <= 2;
-    // A slot moves for as long as its largest key does, which may be longer than a command may take.
+    // A slot moves as long as its largest key, which may take longer than the deadline of a command.
     if (waitMs > 0 && !isLate && !this.commands.life.isClosed && !signal?.aborted && isSlotMoving(error)) return;
     const isUnsent = KitError.is(error) && error.code === "KIT_UNAVAILABLE";
     if (!isUnsent) this.commands.cancel(request);
     const isOver = waitMs > 0 && isLate && KitError.is(error) && error.retryable;
-    // Without any reply and without a connection nothing says that another holds it.
+    // Without a reply and without a connection it is unknown whether another caller holds it.
     const isCutOff = isUnsent && this.commands.context.client.status !== "ready";
     throw isOver && !isCutOff ? this.commands.kind.timeoutError(request, undefined, error) : error;
   }
@@ -221,7 +221,7 @@ export class Leaser<Resolved extends ResolvedAcquire, S extends Seen, L extends 
     const { life } = this.commands;
     const isOver = grant.deadlineAt <= performance.now();
     if (isOver || life.isClosed) {
-      // The reply came after its end, or in the very moment of close(): nobody could use it, or would end it.
+      // The reply came after its end, or during close(): the caller could not use it, and nothing would release it.
       this.commands.cancel(request);
       throw isOver ? this.commands.kind.lostError(request.name, "deadline", fencingToken) : life.closedError();
     }
@@ -237,12 +237,12 @@ export class Leaser<Resolved extends ResolvedAcquire, S extends Seen, L extends 
     return held;
   }
 
-  /** The waiters beside which a queued request waits. */
+  /** The waiters of a request's name. */
   #waitersOf(request: LeaseRequest<Resolved>): Waiters<Resolved, S> {
     const { name } = request;
     const { life, context } = this.commands;
     if (life.isClosed || context.executor.isEnded) {
-      // The waiters have rejected already: nothing would end a new one.
+      // All waiters have rejected already, and nothing would end a new one.
       this.commands.cancel(request);
       throw life.isClosed ? life.closedError() : new KitClosedError("The client");
     }
@@ -251,7 +251,7 @@ export class Leaser<Resolved extends ResolvedAcquire, S extends Seen, L extends 
     return waiters;
   }
 
-  /** A waiter that left may still be granted: by a message that is under way, or by a server that lost its last writes. */
+  /** A waiter that left may still be granted the lease: by a message under way, or by a server that lost its last writes. */
   #left(request: LeaseRequest<Resolved>, subscription: Subscription): void {
     subscription.listen((payload) => {
       if (!payload.startsWith("granted\t")) return;

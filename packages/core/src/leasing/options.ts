@@ -10,7 +10,7 @@ import {
   text,
 } from "../toolkit/index.js";
 
-/** A day; a lease is a sign of life, not a reservation. */
+/** A day: a lease shows that its holder lives, and is not a reservation. */
 const longestMs = 86_400_000;
 
 /** The length of a lease, its renewal, and the label of its holder. */

@@ -12,9 +12,9 @@ export interface SerialisedLease extends ResolvedLease {
 type SavedLease<Particulars> = SerialisedLease & Particulars;
 
 /**
- * Reads what a lease of this kind serialised. `isWhole`: whether its particulars are there.
+ * Reads the text of a serialised lease of this kind. `isWhole`: whether its own fields are there.
  *
- * @throws {TypeError} it did not come from one.
+ * @throws {TypeError} the text is of no such lease.
  */
 export const parseLease = <Particulars extends object>(
   what: string,

@@ -1,6 +1,6 @@
 import type { Inbox } from "../toolkit/index.js";
 
-/** Receives the pushes for one acquire, and keeps those that come before its listener. */
+/** Receives the pushes for one acquire, and keeps those that arrive before it has a listener. */
 export class Subscription {
   readonly token: string;
   /** The channel that the acquire sent when it was queued. */
@@ -12,7 +12,7 @@ export class Subscription {
     this.#inbox = inbox;
     this.token = token;
     this.channel = channel;
-    // A server that has `-` or `+` for this waiter does not push until a heartbeat names the channel.
+    // A server that has `-` or `+` for this waiter does not push until a heartbeat sends the channel.
     if (channel === inbox.channel) inbox.expect(token, (payload) => void (this.#early ??= []).push(payload));
   }
 

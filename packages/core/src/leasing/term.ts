@@ -2,7 +2,7 @@ import { lowerBoundMs } from "../toolkit/index.js";
 import type { LossReason } from "./errors.js";
 import type { Grant } from "./grant.js";
 
-/** How long one lease lasts, and when it is renewed: instants of our monotonic clock, and nothing that acts on them. */
+/** The length of one lease and its next renewal: only instants of our monotonic clock, no actions. */
 export class LeaseTerm {
   /** The length that each renewal gives the lease. */
   leaseMs: number;
@@ -12,11 +12,11 @@ export class LeaseTerm {
   renewAt: number = Infinity;
   /** Whether it is renewed until it ends. */
   isRenewing: boolean;
-  /** Whether a shorter length was requested that the server may not know of. */
+  /** Whether a shorter length was requested that the server may not have received. */
   isShortening: boolean = false;
   /** When `maxHoldMs` is over. */
   readonly #holdEndsAt: number;
-  /** Whether the present length is the last that `maxHoldMs` allows. */
+  /** Whether the current length is the last that `maxHoldMs` allows. */
   #isLast = false;
   #failures = 0;
 
@@ -33,7 +33,7 @@ export class LeaseTerm {
     return Math.max(0, this.deadlineAt - performance.now());
   }
 
-  /** The rest of `maxHoldMs`, at least the 10 that the option takes; undefined: it has no limit. */
+  /** The rest of `maxHoldMs`, at least 10, the least value of the option; undefined: no limit. */
   get holdMsLeft(): number | undefined {
     if (this.#holdEndsAt === Infinity) return undefined;
     return Math.max(10, Math.floor(this.#holdEndsAt - performance.now()));
@@ -50,8 +50,7 @@ export class LeaseTerm {
   }
 
   /**
-   * The length that a renewal, or an extension, requests: all of it, or as much as `maxHoldMs` leaves; 0 only asks the server
-   * whether the lease is still there.
+   * The length that a renewal, or an extension, requests: the full one, or the rest of `maxHoldMs`; 0 only looks the lease up.
    */
   requestedMs(extendedMs?: number): number {
     if (extendedMs === undefined && this.isUnattended) return 0;
@@ -69,7 +68,7 @@ export class LeaseTerm {
     return true;
   }
 
-  /** A renewal had no usable reply: it is tried again, ever less often, until the deadline decides. */
+  /** A renewal had no usable reply: it is retried, less and less often, until the deadline. */
   failed(): void {
     const wait = Math.min(this.leaseMs / 10, 20 * 2 ** Math.min(this.#failures++, 10));
     this.renewAt = performance.now() + wait * (0.5 + Math.random());
@@ -90,9 +89,9 @@ export class LeaseTerm {
     this.renewAt = Infinity;
   }
 
-  /** A third of the length leaves room for two more tries; near the end of `maxHoldMs` there is nothing left to renew. */
+  /** A third of the length leaves time for two more tries. Near the end of `maxHoldMs` no renewal is needed. */
   #plan(from: number, termMs: number): void {
-    // Lengths are whole milliseconds: up to one of them is missing from the end.
+    // Lengths are whole milliseconds: the end may be up to one too early.
     this.#isLast = from + termMs + 2 >= this.#holdEndsAt;
     this.renewAt = this.isRenewing && !this.#isLast ? from + termMs / 3 : Infinity;
   }

@@ -4,7 +4,7 @@ import type { LeaseRequest, Seen } from "./kind.js";
 import type { ResolvedAcquire } from "./options.js";
 import type { Subscription } from "./subscription.js";
 
-/** A wait without an end emits one event after so long: nothing else would show the standstill. */
+/** A wait without an end emits one event after this long: nothing else would show that it does not advance. */
 const stillWaitingMs = 30_000;
 
 /** Callbacks of one waiter. None of them settles it by itself. */
@@ -14,14 +14,14 @@ export interface WaiterEvents {
   readonly aborted: () => void;
 }
 
-/** One acquire that stands in the queue. Settles once. */
+/** One acquire in the queue. It settles once. */
 export class Waiter<Resolved extends ResolvedAcquire, S extends Seen> {
   readonly subscription: Subscription;
   readonly request: LeaseRequest<Resolved>;
   readonly granted: Promise<Grant<Resolved>>;
   /** Whether the server is known to have it in the queue; only then a heartbeat's "unknown" means anything. */
   isQueued = true;
-  /** A grant was pushed before the server had answered, and could not be judged. */
+  /** A grant was pushed before the reply to the acquire, when the server's clock was unknown. */
   hasDoubt = false;
   /** The server's latest reply about it. */
   seen: S;
@@ -53,12 +53,12 @@ export class Waiter<Resolved extends ResolvedAcquire, S extends Seen> {
     return this.#state === "abandoned";
   }
 
-  /** May call back at once: for a signal that has aborted, and for pushes that came before. */
+  /** It may call back at once: for a signal that has aborted, and for pushes that arrived before. */
   start({ pushed, timedOut, aborted }: WaiterEvents): void {
     // A grant that is already in the socket is read before it times out.
     if (this.#deadline.at < Infinity) this.#stopTimer = atDeadline(this.#deadline, timedOut);
     this.#stopListening = onAbort(this.request.resolved.signal, aborted);
-    // If it has given up already, the subscription has another listener: that one releases grants.
+    // If it has given up already, the subscription has another listener, which releases grants.
     if (!this.isSettled) this.subscription.listen(pushed);
   }
 
@@ -76,7 +76,7 @@ export class Waiter<Resolved extends ResolvedAcquire, S extends Seen> {
     return true;
   }
 
-  /** How long it has waited: once, after {@link stillWaitingMs} of a wait that has no end of its own. */
+  /** How long it has waited: once, after {@link stillWaitingMs} of a wait without an end. */
   longWaitMs(): number | undefined {
     const waitedMs = performance.now() - this.#startedAt;
     if (this.#hasReportedWait || this.#deadline.at < Infinity || waitedMs < stillWaitingMs) return undefined;

@@ -16,11 +16,11 @@ const leastGrantMs = 5;
 export interface WaitingEvents<Resolved extends ResolvedAcquire, S extends Seen> {
   readonly queued: (name: string, reply: NotGranted<S>) => void;
   readonly requeued: (name: string) => void;
-  /** One that has no end of its own has waited for half a minute, and is behind `position` others. */
+  /** A waiter without an end has waited for half a minute, and is behind `position` others. */
   readonly stillWaiting: (name: string, position: number, seen: S, waitedMs: number) => void;
-  /** Its waiter was granted what it waits for, or gave up. */
+  /** A waiter was granted the lease, or gave up. */
   readonly left: (request: LeaseRequest<Resolved>, subscription: Subscription) => void;
-  /** Nobody of this process waits for it any more. */
+  /** This process has no waiter for the name any more. */
   readonly empty: (name: string) => void;
 }
 
@@ -47,7 +47,7 @@ export class Waiters<Resolved extends ResolvedAcquire, S extends Seen> {
     this.#timer = new HeartbeatTimer(commands.context.inbox, () => this.heartbeatNow());
   }
 
-  /** Waits, once queued; settles with a grant, or with the reason why not. */
+  /** Waits once queued; resolves with a grant, or rejects with the reason. */
   wait(
     request: LeaseRequest<Resolved>,
     subscription: Subscription,
@@ -72,7 +72,7 @@ export class Waiters<Resolved extends ResolvedAcquire, S extends Seen> {
     if (!this.#isHeartbeatUnderWay) void this.#heartbeat();
   }
 
-  /** Rejects everybody. */
+  /** Rejects all waiters. */
   reject(error: unknown): void {
     for (const waiter of [...this.#waiters.values()]) this.#abandon(waiter, error);
   }
@@ -80,7 +80,7 @@ export class Waiters<Resolved extends ResolvedAcquire, S extends Seen> {
   // ── one waiter ──────────────────────────────────────────────────────────────────────────────────────────────────
 
   #queued({ subscription }: Waiter<Resolved, S>, reply: NotGranted<S>): void {
-    // Before the first wait no second connection is needed, and nobody misses one that went silent.
+    // Before the first wait no second connection is needed, and none is checked.
     this.#commands.context.inbox.start();
     this.#commands.context.inbox.checkSoon();
     this.#watch(reply.msLeft, reply.position);
@@ -108,14 +108,14 @@ export class Waiters<Resolved extends ResolvedAcquire, S extends Seen> {
     else waiter.hasDoubt = true;
   }
 
-  /** Returns whether the grant could be used: one that is over when its message arrives is requested again. */
+  /** Returns whether the grant was usable. If it is over when its message arrives, a heartbeat requests the state. */
   #grant(waiter: Waiter<Resolved, S>, grant: Grant<Resolved>): boolean {
     if (grant.deadlineAt <= performance.now()) return false;
     if (waiter.grant(grant)) this.#remove(waiter);
     return true;
   }
 
-  /** The caller's promise rejects at once, the cancel is sent as soon as possible. */
+  /** The caller's promise rejects at once. The cancel is sent as soon as possible. */
   #abandon(waiter: Waiter<Resolved, S>, reason: unknown): void {
     if (!waiter.abandon(reason)) return;
     this.#remove(waiter);
@@ -164,7 +164,7 @@ export class Waiters<Resolved extends ResolvedAcquire, S extends Seen> {
     const attempt = this.#commands.attempt(request, subscription.channel, settings.deadlineMs, { isWanted });
     const reply = await this.#commands.settle(request, attempt, kind.acquire(request, attempt));
     if (waiter.isSettled) {
-      // Too late for the caller who gave up. One who was granted by push meanwhile has the lease in use.
+      // The caller gave up before. A waiter that was granted by push meanwhile already uses the lease.
       if (waiter.isAbandoned && (reply.state === "granted" || reply.state === "queued")) this.#commands.cancel(request);
       return true;
     }
@@ -181,14 +181,15 @@ export class Waiters<Resolved extends ResolvedAcquire, S extends Seen> {
         this.#abandon(waiter, kind.queueFullError(this.#name));
         return true;
       default:
-        // Held and not queued cannot be (the attempt has an inbox); late: our estimate of the server's clock was wrong.
+        // `held` without a place in the queue cannot occur, since the attempt has an inbox; `late`: the server's clock differs
+        // from our estimate.
         return false;
     }
   }
 
   // ── all of them ─────────────────────────────────────────────────────────────────────────────────────────────────
 
-  /** Why the server is unreachable now; undefined: nothing says that it is. */
+  /** Why the server is unreachable now; undefined: it seems reachable. */
   get #outage(): unknown {
     const { client } = this.#commands.context;
     if (this.#lastFailure !== undefined || client.status === "ready") return this.#lastFailure;
@@ -196,7 +197,7 @@ export class Waiters<Resolved extends ResolvedAcquire, S extends Seen> {
     return new KitUnavailableError(`There is no connection to Redis at ${address}`, address);
   }
 
-  /** One of ours is the head, and the holder's lease ends at this server instant. */
+  /** The head of the queue is ours, and the holder's lease ends at this server instant. */
   #watchUntil(leaseEnd: number): void {
     this.#leaseEndPushedAt = performance.now();
     const now = this.#commands.clockOf(this.#name).serverMsAt(this.#leaseEndPushedAt);
@@ -243,7 +244,7 @@ export class Waiters<Resolved extends ResolvedAcquire, S extends Seen> {
         } else if (state === "unknown" || !this.#grant(waiter, grantOf(waiter.request, state, sentAt)))
           void this.#requeue(waiter);
       }
-      // The newest state of the holder, also when it moves the look to later; a push may be newer still.
+      // The newest state of the holder counts, also when it makes the heartbeat later; a push may be newer still.
       if (isFirst && this.#leaseEndPushedAt < sentAt) this.#timer.unwatch();
       if (first < Infinity) this.#watch(reply.msLeft, first);
     } catch (error) {

@@ -1,7 +1,7 @@
 import type { PackageDescriptor } from "@kit/core/toolkit";
 import { lockInspector } from "./inspect.js";
 
-/** This package, as the command line knows it. */
+/** The description of this package for the command line. */
 export const descriptor: PackageDescriptor = {
   name: "lock",
   things: "locks",

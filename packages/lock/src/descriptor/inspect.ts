@@ -8,7 +8,7 @@ interface LockReport {
   readonly lock: string;
   readonly state: "free" | "held";
   readonly holder: string | null;
-  /** When it was granted, by the server's clock; null when the lock is free, or the time is not known. */
+  /** When it was granted, by the server's clock; null when the lock is free, or the time is unknown. */
   readonly since: string | null;
   /** Milliseconds left of the lease; null when the lock is free, or the lease has no end. */
   readonly msLeft: number | null;
@@ -44,7 +44,7 @@ const reportOf = async (redis: Connection, name: string, seen: LockInspection): 
 };
 
 const leaseText = (msLeft: number | null): string =>
-  msLeft === null ? "never ends: somebody took its expiry away" : `ends in ${secondsText(msLeft)} unless renewed`;
+  msLeft === null ? "never ends: its expiry was removed" : `ends in ${secondsText(msLeft)} unless renewed`;
 
 const summaryOf = ({ state, holder, msLeft, waiters }: LockReport): string =>
   state === "free" ? "free" : `held by ${holder ?? ""}, ${leaseText(msLeft)}, ${String(waiters)} waiting`;

@@ -1,4 +1,4 @@
--- acquire.lua - takes the lock if it is free and nobody waits; else queues up, if asked to.
+-- acquire.lua - takes the lock if it is free and nobody waits; else queues, on request.
 --
 -- KEYS[1]  lease    string   who holds it: `token|holder`
 -- KEYS[2]  fence    string   `1:` and the last fencing token, `:` and the call that handed it on
@@ -6,7 +6,7 @@
 -- KEYS[4]  waiters  hash     token to `aliveUntil watched grantMs inbox holder`; `#` to the last ticket
 -- ARGV[1]  owner    string   the caller, as the lease names it: `token|holder`, a token of this acquire alone
 -- ARGV[2]  terms    string   `leaseMs notAfter shared grantMs aliveMs maxWaiters inbox`, one text since each operand costs:
---                            time to live of the lease, ms; server epoch ms after which nobody waits for the answer, 0
+--                            time to live of the lease, ms; server epoch ms after which the caller has given up, 0
 --                            for none; and for a waiter: 1 on a Cluster, 0 on a single server, empty if not known
 --                            yet; first time to live if it is granted later; how long a waiter counts as alive without
 --                            a heartbeat; how many may queue; channel to be notified on, `-` for none, `+` for one that is being
@@ -32,7 +32,7 @@ local now = math.floor(time[1] * 1000 + time[2] / 1000)
 if notAfter ~= '0' and now > tonumber(notAfter) then return { 4, now } end
 
 if redis.call('EXISTS', lease, queue) == 0 then
-  -- Most often the lock is free and the clock is ahead of the last token. The seven days are the fenceMs of grant.lua.
+  -- The common case: the lock is free and the clock is ahead of the last token. The seven days are the fenceMs of grant.lua.
   local instant = time[1] .. string.format('%06d', time[2])
   local last = redis.call('GET', fence)
   local previous = last and string.match(last .. ':', '^1:(%d+):')
@@ -73,7 +73,7 @@ local function answer(code, ...)
   return { code, now, msLeft, ... }
 end
 if found == owner then
-  -- Its token may have been evicted, or lost with the data.
+  -- The fencing token may have been evicted, or lost with the data.
   if not last then
     last = '1:' .. fencingToken
     redis.call('SET', fence, last, 'PX', fenceMs)
@@ -91,7 +91,7 @@ if not position then
     position = position - #dead
   end
   local isFull = position >= tonumber(maxWaiters)
-  -- In this order: the queue would be gone, with its expiry, if the dead were all who stood in it.
+  -- In this order: if all waiters in the queue were dead, dropping them first would remove the queue and its expiry.
   if not isFull then redis.call('ZADD', queue, redis.call('HINCRBY', waiters, '#', 1), token) end
   if #dead > 0 then
     redis.call('ZREM', queue, unpack(dead))
@@ -99,7 +99,7 @@ if not position then
   end
   if isFull then return answer(3, found) end
 end
--- Also where it stands in the queue already: this reply may name another end of the lease than the first one.
+-- Also if it is in the queue already: this reply may have another end of the lease than the first one.
 local aliveUntil = string.format('%.0f', now + tonumber(aliveMs))
 redis.call('HSET', waiters, token, table.concat({ aliveUntil, watchedEnd(now, msLeft), grantMs, inbox, holder }, ' '))
 redis.call('PEXPIRE', queue, tonumber(aliveMs) + 1000)

@@ -1,4 +1,4 @@
--- grant.lua - hands a free lock to the first waiter that lives.
+-- grant.lua - grants a free lock to the first living waiter.
 --
 -- Needs readClock
 -- Defines fenceMs, layoutError, nextFence, watchedEnd, ownerToken, grantNext
@@ -7,7 +7,7 @@
 local fenceMs = 604800000
 -- Far beyond any clock, and exact as a number: the next but one would be 2^53.
 local largestFence = 9007199254740990
--- Most often the first two are what is looked for.
+-- Usually the search ends within the first two.
 local firstPage = 4
 local pageSize = 50
 local mostPages = 20
@@ -15,9 +15,9 @@ local mostUnreachable = 200
 
 local layoutError = 'KIT_LAYOUT the lock was written by a newer version, or is damaged'
 
--- The fencing token after `last`, the stored one: always larger, also when the clock went back or the stored one was
--- lost. As text, since Lua prints numbers of this size with lost digits. Nil for a layout that is not ours, and for a token
--- that was set by hand so high that the next could not be told apart from it.
+-- The fencing token after `last`, the stored one: always larger, also when the clock went back or the stored one was lost. As
+-- text, since Lua prints numbers of this size with lost digits. Nil for an unknown layout, and for a token that was set by hand
+-- so high that the next one would be the same number.
 local function nextFence(last, micros)
   if last then
     local layout, previous = string.match(last .. ':', '^(%d+):(%d+):')
@@ -27,7 +27,7 @@ local function nextFence(last, micros)
   return string.format('%.0f', micros)
 end
 
--- The instant at which a waiter that received `msLeft` looks by itself; -1 has no end.
+-- The instant at which a waiter that received `msLeft` sends its next heartbeat; -1 has no end.
 local function watchedEnd(now, msLeft)
   return msLeft == -1 and '9999999999999' or string.format('%.0f', now + math.max(msLeft, 0))
 end
@@ -36,21 +36,21 @@ local function ownerToken(owner)
   return owner and string.match(owner, '^([^|]*)|')
 end
 
--- Frees the lock and grants it to the first of the queue that lives and can be notified. `present` is a set of tokens that
--- learn of it by the reply of this call. `from` is the call that hands it on, kept with the fencing token: a release
--- whose reply was lost can be repeated. Returns the winner's token, or nil. The caller has made sure of the layout, and
--- calls `notifier.flush()` after its last write.
+-- Frees the lock and grants it to the first living waiter that can be notified. `present` is a set of tokens that get the grant
+-- by the reply of this call. `from` is the call that hands the lock on, kept with the fencing token: a release whose reply was
+-- lost can be repeated. Returns the winner's token, or nil. The caller has checked the layout, and calls `notifier.flush()`
+-- after its last write.
 --
--- A waiter whose inbox nobody listens to is passed over and keeps its place. A waiter that cannot be notified polls, and is
--- granted the lock all the same if its next heartbeat is soon. The search ends after mostUnreachable inboxes without a
--- listener, or mostPages of the queue; a waiter behind them finds the lock free at its next heartbeat.
+-- A waiter whose inbox has no subscriber is skipped and keeps its place. A waiter that cannot be notified polls, and is granted
+-- the lock if its next heartbeat is soon. The search ends after mostUnreachable inboxes without a listener, or mostPages of the
+-- queue; a waiter behind them finds the lock free at its next heartbeat.
 --
--- The next in the queue has to look when the winner's lease ends. It is notified of that end only if it would look too late
--- by itself: `watched`, in its record, is the end that was last sent to it.
+-- The next waiter must send a heartbeat when the winner's lease ends. It is notified of that end only if its own heartbeat
+-- would be too late: `watched`, in its record, is the end that was last sent to it.
 --
--- All reads come before the first write, and no key is touched after a write that may have removed it: in a slot that is moving
--- the script would end there, with a part of its writes. The first write shrinks: it is allowed at maxmemory, and after it all
--- others are.
+-- All reads come before the first write, and no key is used after a write that may have removed it: in a slot that is moving
+-- the script would end there, with a part of its writes. The first write frees memory: it is allowed at maxmemory, and after it
+-- all others are.
 local function grantNext(lease, fence, queue, waiters, notifier, from, present)
   local candidates = redis.call('ZRANGE', queue, 0, firstPage - 1)
   if #candidates == 0 then
@@ -74,7 +74,8 @@ local function grantNext(lease, fence, queue, waiters, notifier, from, present)
     leaseEnd = string.format('%.0f', now + tonumber(grantMs))
     gone[#gone + 1] = head
   end
-  -- Returns whether the search is over: granted, and the next in the queue watches the new holder; or too many cannot be reached.
+  -- Returns whether the search is over: the lock is granted, and the next waiter watches the new holder; or too many waiters
+  -- are unreachable.
   local function offer(head, record)
     local grantMs, inbox, holder, watched = parse(record)
     if not grantMs then

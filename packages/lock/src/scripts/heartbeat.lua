@@ -30,7 +30,7 @@ local aliveUntil = string.format('%.0f', now + aliveMs)
 local owner = redis.call('GET', lease)
 local msLeft = redis.call('PTTL', lease)
 local records = redis.call('HMGET', waiters, unpack(tokens))
--- Also the queue is read before the first write: a key of another type must not leave half a change behind.
+-- The queue is read before the first write, too: a key of another type must not leave half a change behind.
 redis.call('ZCARD', queue)
 local function sign(winner)
   local signed = {}
@@ -57,12 +57,12 @@ if not owner then
   local winner = grantNext(lease, fence, queue, waiters, notifier, '', present)
   owner = redis.call('GET', lease)
   msLeft = redis.call('PTTL', lease)
-  -- The waiters of this call learn of the new lease by its reply.
+  -- The waiters of this call get the new lease by its reply.
   if winner then sign(winner) end
 end
 local winner = ownerToken(owner)
 local stored = redis.call('GET', fence)
--- The holder's token may have been evicted, or lost with the data.
+-- The holder's fencing token may have been evicted, or lost with the data.
 if winner and not stored then
   local _, micros = readClock()
   stored = '1:' .. nextFence(nil, micros)

@@ -16,7 +16,7 @@ import renewSource from "./renew.lua";
 
 const lockKeys = ["lease", "fence", "queue", "waiters"] as const;
 
-/** The holder of a lock, as a key's value says: `token|holder`. */
+/** The holder of a lock, as the key has it: `token|holder`. */
 export interface Owner {
   readonly token: string;
   readonly holder: string;
@@ -28,7 +28,7 @@ const ownerOf = (value: unknown): Owner | null => {
   return text === "" ? null : { token: text.slice(0, bar), holder: text.slice(bar + 1) };
 };
 
-/** The lock's state in a reply: its holder; the lease's `msLeft` is -1 when it has no end, -2 when nobody has it. */
+/** The lock's state in a reply: its holder; `msLeft` is -1 when the lease has no end, -2 when the lock is free. */
 export interface Held extends Seen {
   readonly owner: Owner | null;
 }
@@ -45,7 +45,7 @@ const decodeAcquire = (raw: unknown): AcquireReply<Held> => {
   return { state, now: at, msLeft: Number(msLeft), owner: ownerOf(fourth), position: Number(fifth ?? -1) };
 };
 
-/** One step in: the lock, a place in the queue, or neither. */
+/** Takes the lock, or a place in the queue, or neither. */
 export const acquire = defineScript({
   name: "lock.acquire",
   source: [waitQueueSource, grantSource, acquireSource],
@@ -57,7 +57,7 @@ export const acquire = defineScript({
 
 const releaseReplies: readonly ReleaseReply[] = ["not-held", "released", "left", "unaccepted"];
 
-/** One step out: of the lock, or of the queue. */
+/** Releases the lock, or leaves the queue. */
 export const release = defineScript({
   name: "lock.release",
   source: [waitQueueSource, grantSource, releaseSource],
@@ -69,7 +69,7 @@ export const release = defineScript({
 
 const renewStates: readonly RenewState[] = ["gone", "extended", "taken", "corrupt"];
 
-/** Many leases pushed forward in one step. */
+/** Renews many leases in one step. */
 export const renew = defineScript({
   name: "lock.renew",
   source: renewSource,
@@ -82,7 +82,7 @@ export const renew = defineScript({
   },
 });
 
-/** Waiters' sign of life, and what became of them. */
+/** Keeps waiters alive, and returns their states. */
 export const heartbeat = defineScript({
   name: "lock.heartbeat",
   source: [waitQueueSource, grantSource, heartbeatSource],
@@ -102,7 +102,7 @@ export const heartbeat = defineScript({
   },
 });
 
-/** The keys of one lock, as they are read. */
+/** The state of one lock. */
 export interface InspectReply {
   readonly msLeft: number;
   readonly owner: Owner | null;
@@ -111,7 +111,7 @@ export interface InspectReply {
   readonly holders: readonly string[];
 }
 
-/** A look that changes nothing. */
+/** Reads the state and changes nothing. */
 export const inspect = defineScript({
   name: "lock.inspect",
   source: inspectSource,

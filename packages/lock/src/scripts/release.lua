@@ -1,4 +1,4 @@
--- release.lua - gives the lock back and hands it on; or leaves the queue.
+-- release.lua - releases the lock and hands it on; or leaves the queue.
 --
 -- KEYS[1]  lease    string   who holds it: `token|holder`
 -- KEYS[2]  fence    string   `1:` and the last fencing token, `:` and the call that handed it on
@@ -6,10 +6,10 @@
 -- KEYS[4]  waiters  hash     token to `aliveUntil watched grantMs inbox holder`; `#` to the last ticket
 -- ARGV[1]  owner    string   the caller, as the lease names it: `token|holder`
 -- ARGV[2]  terms    string   `shared fencingToken op`: 1 on a Cluster, 0 on a single server, empty if not known yet; that of
---                            the lease to give back, empty if only an acquire is to be undone, `*` to do it by force; the
---                            same for all releases by one lease object, empty if no copy has to recognise its own work
+--                            the lease to release, empty if only an acquire must be undone, `*` by force; the
+--                            same for all releases by one lease object, empty if no repeat must recognise its own work
 --
--- Reply     1  released, now or by an earlier copy of this call
+-- Reply     1  released, now or by an earlier repeat of this call
 --           2  left the queue
 --           3  the lease is gone, and nobody has held the lock since
 --           0  not held by this token, nor queued; nothing changed
@@ -22,7 +22,7 @@ local owner = ARGV[1]
 local terms = ARGV[2]
 
 local found = redis.call('GET', lease)
--- Most often nobody waits. Our own lease is of our own layout, and nobody else writes the fence meanwhile.
+-- The common case: there are no waiters. Our own lease has our own layout, and no other call writes the fence meanwhile.
 if found == owner and not string.find(terms, '*', 1, true) and redis.call('EXISTS', queue) == 0 then
   redis.call('DEL', lease)
   return 1
@@ -39,7 +39,7 @@ if found == owner then
   local notifier = newNotifier(shared)
   local winner = grantNext(lease, fence, queue, waiters, notifier, op, nil)
   if not winner and isForced then
-    -- The former holder must not take the free lock that it finds for the work of its own release.
+    -- The former holder must not mistake the free lock for the result of its own release.
     local _, micros = readClock()
     redis.call('SET', fence, '1:' .. nextFence(stored, micros) .. ':' .. op, 'PX', fenceMs)
   end

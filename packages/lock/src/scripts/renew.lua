@@ -1,13 +1,13 @@
--- renew.lua - pushes leases forward, each only for the holder that owns it.
+-- renew.lua - extends leases, each only for the holder that owns it.
 --
 -- KEYS[n]  leases  string   who holds it: `token|holder`
--- ARGV[1]  promptUntil  integer  server epoch ms until which it is none of the copies that come late: those shorten nothing; 0 if
+-- ARGV[1]  promptUntil  integer  server epoch ms until which it is not a late repeat, which shortens nothing; 0 if
 --                                not known
--- ARGV[n]  terms   string   `sign termMs owner` for each lease: its new time to live in milliseconds, and who must hold it;
---                           with the sign `=` also where a late copy shortens it; 0: it is only looked up
+-- ARGV[n]  terms   string   `sign termMs owner` for each lease: its new time to live in milliseconds, and its holder;
+--                           with the sign `=` a late repeat may shorten it, too; 0: it is only looked up
 --
 -- Reply     {now, state, …}, a state for each lease:
---            1  extended, or it has more, or it is there
+--            1  extended; or it lasts longer already; or it exists
 --            0  nobody holds it
 --            2  another holds it
 --            3  the key holds something else

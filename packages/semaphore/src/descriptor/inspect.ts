@@ -6,9 +6,9 @@ import { semaphoreKeys } from "../keys.js";
 /** A semaphore at one instant; what `kit inspect semaphore NAME --json` prints. */
 interface SemaphoreReport extends Omit<SemaphoreInspection, "permits" | "free"> {
   readonly semaphore: string;
-  /** The tenant whose use it is; only where one was asked for. */
+  /** The tenant whose use this is; only if one was given. */
   readonly tenant?: string;
-  /** The limit; null, as is `free`, when no limit is stored: nobody has used the semaphore for a week. */
+  /** The limit; null, as is `free`, when no limit is stored: the semaphore was not used for a week. */
   readonly permits: number | null;
   readonly free: number | null;
 }
@@ -19,7 +19,7 @@ const reportOf = async (
   name: string,
   tenant: string | undefined,
 ): Promise<SemaphoreReport> => {
-  // Where no limits are stored, the inspection shows those of the object that looks; here these mean nothing.
+  // Without stored limits an inspection shows those of its own object, which mean nothing here.
   const isKnown = (await redis.call("EXISTS", semaphoreKeys(prefix, name).meta)) === 1;
   const semaphore = createSemaphore(redis, name, { permits: 1, prefix });
   try {

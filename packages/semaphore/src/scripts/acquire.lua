@@ -1,4 +1,4 @@
--- acquire.lua - takes a permit if there is room and nobody waits for it; else queues up, if asked to.
+-- acquire.lua - takes a permit if there is room and nobody waits for it; else queues, on request.
 --
 -- KEYS[1]  permits  zset     permit record to the instant at which its permit ends, in epoch milliseconds
 -- KEYS[2]  meta     hash     layout, limits, and what is counted
@@ -36,10 +36,10 @@ local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 if notAfter ~= '0' and now > tonumber(notAfter) then return { 4, now } end
 
--- Most often nobody waits and there is room. The seven days are the metaMs of grant.lua.
+-- The common case: there is room and no waiter. The seven days are the metaMs of grant.lua.
 local layout, limit, perTenant, extra, used =
   unpack(redis.call('HMGET', meta, 'layout', 'permits', 'perTenant', 'extra', 'u:' .. tenant))
--- Anything but a number was written there by hand, and is refused below.
+-- A value that is not a number was written by hand, and is refused below.
 local function digits(text) return #text < 16 and string.match(text, '^%d+$') and tonumber(text) end
 local most, beyond, own = digits(limit or ''), digits(extra or '0'), digits(used or '0')
 local mostPerTenant = digits(perTenant or '0')
@@ -87,7 +87,7 @@ end
 semaphore.purgeSuspended()
 local hasPurged = inbox ~= '' and semaphore.waiting >= tonumber(maxWaiters) and semaphore.purgeDead()
 local hasShrunk = semaphore.expirePermits() or hasPurged
--- Waiters come before this call.
+-- Waiters are served before this call.
 if hasShrunk or semaphore.isRecounted then semaphore.grant(hasShrunk) end
 local ending = semaphore.endOf(permitRecord)
 if ending then return reply(1, ending - now) end
@@ -99,7 +99,7 @@ if not mayFit and not known then
   if inbox == '' then return reply(0, semaphore.msLeft(), semaphore.used) end
   if semaphore.waiting >= tonumber(maxWaiters) then return reply(3, semaphore.msLeft(), semaphore.used) end
 end
--- Earlier waiters come first, and this one may be the next.
+-- Earlier waiters are served first, and this one may be the next.
 local aliveUntil = string.format('%.0f', now + aliveMs)
 local position = semaphore.join(known, permitRecord, aliveUntil, priority, grantMs, inbox == '' and '-' or inbox)
 if mayFit then

@@ -1,4 +1,4 @@
--- grant.lua - the permits that are held, the waiters, and the next one to grant.
+-- grant.lua - the held permits, the waiters, and the next one to grant.
 --
 -- Needs newNotifier, someDead
 -- Defines layoutError, metaMs, openSemaphore
@@ -14,33 +14,32 @@ local mostEvaluated = 500
 local evaluatingMs = 1000
 -- Later than the end of any permit.
 local never = 9999999999999
--- No row of a key has this name, and none that is looked for comes after it.
+-- No row has this name, and no row that is searched for sorts after it.
 local pin = '~'
 
--- Counts and limits are at most fifteen digits; anything else was written there by hand, and gives nil.
+-- Counts and limits have at most fifteen digits. Any other value was written by hand, and gives nil.
 local function numberIn(text) return #text < 16 and string.match(text, '^%d+$') and tonumber(text) or nil end
 
--- Token, weight and tenant of a permit record; what is none counts as one, until its time is over.
+-- Token, weight and tenant of a permit record. A malformed record counts as one permit until its end.
 local function permitRecordParts(permitRecord)
   local token, weight, tenant = string.match(permitRecord, '^([^|]*)|(%d+)|([^|]*)|')
   return token or permitRecord, tonumber(weight or 1), tenant or ''
 end
 
--- One semaphore, as this call finds it; nil for a layout that is not ours, and for limits or a count that are no numbers.
--- `call` has
+-- The state of one semaphore for this call; nil for an unknown layout, and for limits or a count that are not numbers. `call`
+-- has
 --
 -- now, shared        the server's milliseconds; whether subscribers may sit on another node
 -- present            the permit records that learn of a grant by the reply of this call, each with the length of its lease, or
 --                    true for that of its record
 -- limit, perTenant   what its limits shall be where it has none yet; no limit leaves it without, and nothing is granted
 --
--- Everything is read before the first write, so that a key of another type leaves no half change behind. Counts
--- are made anew where the server has lost (evicted) one key and kept another.
+-- Everything is read before the first write, so that a key of another type leaves no half change behind. Counts are computed
+-- anew where the server has lost (evicted) one key and kept another.
 --
--- The waiters of a tenant stand in the queue in order of their scores; `ready` has the tenants whose first waiter has room
--- there. So the least score in `ready` is the next, and a full tenant holds up nobody. A waiter that cannot be notified,
--- and whose next heartbeat is not soon, is suspended: it leaves the queue and comes back to its old place by its next
--- heartbeat.
+-- The waiters of a tenant are in the queue in order of their scores; `ready` has the tenants whose first waiter has room there.
+-- So the least score in `ready` is the next, and a full tenant delays no other. A waiter that cannot be notified, and whose
+-- next heartbeat is not soon, is suspended: it leaves the queue and comes back to its old place by its next heartbeat.
 --
 -- The caller calls `finish` after its last write.
 local function openSemaphore(keys, call)
@@ -61,9 +60,9 @@ local function openSemaphore(keys, call)
   local notifier = newNotifier(call.shared)
   local self = {}
 
-  -- In a slot that is moving, a key whose last row was removed cannot be touched again: the script would end there, with a part of
-  -- its writes. So before the first removal each key gets a row that stays until the end. A script begins in such a slot only if
-  -- all its keys exist; and on a single server no slot moves.
+  -- In a slot that is moving, a key whose last row was removed cannot be used again: the script would end there, with a part of
+  -- its writes. So before the first removal each key gets a row that stays until the end. A script begins in such a slot only
+  -- if all its keys exist; and on a single server no slot moves.
   local mayMove = held > 0 and not isQueueNew and not isReadyNew
   local isPinned = false
   local function beforeRemoval()
@@ -71,7 +70,7 @@ local function openSemaphore(keys, call)
     mayMove = notifier.isShared()
     if not mayMove then return end
     isPinned = true
-    -- A write of nothing: at maxmemory those that follow one that shrinks are allowed.
+    -- A write without effect: at maxmemory the writes after a write that frees memory are allowed.
     redis.call('ZREM', ready, '|')
     redis.call('ZADD', queue, 0, pin)
     redis.call('ZADD', ready, '+inf', pin)
@@ -93,7 +92,7 @@ local function openSemaphore(keys, call)
     redis.call('PEXPIRE', meta, metaMs)
   end
   self.limit, self.perTenant, self.changedAt = limit, perTenant, tonumber(changedAt or nil) or 0
-  -- How many wait; the last ticket is beside them.
+  -- How many wait; the hash also has the last ticket.
   self.waiting = math.max(0, records - 1)
 
   local function recount()
@@ -116,7 +115,7 @@ local function openSemaphore(keys, call)
   end
   local isMetaLost = not layout and held > 0
   local isCountLeft = held == 0 and redis.call('HLEN', meta) > 2 + (perTenant and 1 or 0) + (changedAt and 1 or 0)
-  -- Whether there may be room that no waiter was notified of: whoever finds that grants it, since the next caller will not.
+  -- Whether there may be room without a notified waiter: the call that finds it grants, since the next one will not.
   self.isRecounted = limit and (isMetaLost or isCountLeft)
   if self.isRecounted then
     recount()
@@ -131,7 +130,8 @@ local function openSemaphore(keys, call)
     if type(sum) == 'number' and sum <= 0 then redis.call('HDEL', meta, field) end
     return type(sum) == 'number'
   end
-  -- Counts a permit in, or out, that was written or dropped already. Returns whether that was all; if not, all was counted.
+  -- Counts a permit in or out that was written or dropped already. Returns whether that was enough; if not, all were counted
+  -- anew.
   local function count(sign, weight, tenant)
     self.used = self.used + sign * weight
     if add('extra', sign * (weight - 1)) and (tenant == '' or add('u:' .. tenant, sign * weight)) then return true end
@@ -170,15 +170,15 @@ local function openSemaphore(keys, call)
   local function notifyToLook(waiter, instant)
     return notifier.notify(waiter.inbox, waiter.token .. '\thead\t' .. instant)
   end
-  -- Whether the limits are less than a weight, so that it would wait for ever. A limit of 0 is a pause.
+  -- Whether the limits are less than a weight, which would wait for ever. A limit of 0 is a pause.
   function self.isTooHeavy(weight, tenant)
     if not limit then return false end
     local most = tenant == '' and limit or math.min(limit, perTenant or limit)
     return most > 0 and weight > most
   end
-  -- The result of firstOf, until that changes; false: nobody.
+  -- The result of firstOf, until that changes; false: there is none.
   local firsts = {}
-  -- The first living waiter of a tenant. The dead before it are dropped, and those that are too heavy since the limits were
+  -- The first living waiter of a tenant. Drops the dead waiters before it, and those that are too heavy since the limits were
   -- lowered: their next heartbeat finds them unknown, they acquire again, and are refused.
   local function firstOf(tenant)
     while firsts[tenant] == nil do
@@ -199,7 +199,7 @@ local function openSemaphore(keys, call)
     end
     return firsts[tenant]
   end
-  -- Puts a tenant where its first waiter belongs among all tenants.
+  -- Puts a tenant into `ready` by the score of its first waiter.
   local function reevaluate(tenant)
     local waiter = firstOf(tenant)
     if waiter and hasRoom(waiter.weight, tenant) then
@@ -238,7 +238,7 @@ local function openSemaphore(keys, call)
     if notifyToLook(waiter, waiter.watched) then write(waiter) end
   end
 
-  -- Drops permits whose time is over. Returns whether there were any.
+  -- Drops permits that have ended. Returns whether there were any.
   function self.expirePermits()
     local freed, expired = {}, 0
     if (nextEnd() or now + 1) > now then return false end
@@ -270,7 +270,7 @@ local function openSemaphore(keys, call)
       self.waiting = self.waiting - redis.call('HDEL', waiters, string.match(row, '^|%d+ (.*)$') or '')
     end
   end
-  -- When the permit of a permit record ends; nil: it has none that lives.
+  -- When the permit of a permit record ends; nil: it has ended, or never was.
   function self.endOf(permitRecord)
     local ending = redis.call('ZSCORE', permits, permitRecord)
     return ending and tonumber(ending) > now and tonumber(ending) or nil
@@ -279,15 +279,15 @@ local function openSemaphore(keys, call)
     local _, weight, tenant = permitRecordParts(permitRecord)
     return limit and self.used + weight <= limit and hasRoom(weight, tenant)
   end
-  -- Writes a waiter's permit, and keeps the key longer than it.
+  -- Writes a waiter's permit, and makes the key outlive it.
   local function take(waiter, ms)
     redis.call('ZADD', permits, string.format('%.0f', now + ms), waiter.permitRecord)
     if nearest ~= nil then nearest = math.min(nearest or now + ms, now + ms) end
     if redis.call('PTTL', permits) < ms + 1000 then redis.call('PEXPIRE', permits, 2 * ms + 1000) end
     count(1, waiter.weight, waiter.tenant)
   end
-  -- Takes a permit that fits without a place in the queue: a caller alone leaves no ticket behind. Returns when it ends; nil:
-  -- somebody waits, or nothing is granted now.
+  -- Takes a permit that fits without a place in the queue: a single caller leaves no ticket behind. Returns when it ends; nil:
+  -- there is a waiter, or nothing is granted now.
   function self.takeAlone(permitRecord, ms, hasShrunk)
     if not isAlone or (tonumber(evaluatingUntil or 0) or 0) > now then return nil end
     if not hasShrunk then redis.call('ZREM', ready, '|') end
@@ -296,7 +296,7 @@ local function openSemaphore(keys, call)
     redis.call('PEXPIRE', meta, metaMs)
     return now + ms
   end
-  -- Takes a permit away, and says whether it was still good.
+  -- Removes a permit, and returns whether it was still valid.
   function self.drop(permitRecord, ending)
     local _, weight, tenant = permitRecordParts(permitRecord)
     beforeRemoval()
@@ -309,7 +309,7 @@ local function openSemaphore(keys, call)
   local function positionIn(waiter)
     return redis.call('ZLEXCOUNT', queue, '[' .. waiter.tenant .. ' ', '(' .. rowOf(waiter))
   end
-  -- Stands a waiter in the queue, where it may stand already, or suspended. Returns how many of its tenant are before it.
+  -- Puts a waiter into the queue, where it may be already, or suspended. Returns how many of its tenant are before it.
   local function stand(waiter, aliveUntil)
     local suspended = waiter.aliveUntil and suspendedRowOf(waiter)
     waiter.aliveUntil, waiter.watched = aliveUntil, string.format('%.0f', nextEnd() or never)
@@ -322,7 +322,7 @@ local function openSemaphore(keys, call)
     if position == 0 or perTenant then reevaluate(waiter.tenant) end
     return position
   end
-  -- Lets a permit record wait, at its old place if `waiter` is known, and live until then. Returns how many of its tenant are
+  -- Makes a permit record wait, at its old place if `waiter` is known, and alive until then. Returns how many of its tenant are
   -- before it.
   function self.join(waiter, permitRecord, aliveUntil, priority, grantMs, inbox)
     if not waiter then

@@ -44,7 +44,7 @@ local semaphore = openSemaphore(keys, {
   perTenant = perTenant,
 })
 if not semaphore then return redis.error_reply(layoutError) end
--- A write of nothing: at maxmemory those that follow one that shrinks are allowed.
+-- A write without effect: at maxmemory the writes after a write that frees memory are allowed.
 redis.call('ZREM', queue, '|')
 semaphore.expirePermits()
 semaphore.purgeSuspended()

@@ -21,7 +21,7 @@ const semaphoreKeys = ["permits", "meta", "queue", "ready", "waiters"] as const;
 
 /** The semaphore's state in a reply. */
 export interface Usage extends Seen, Limits {
-  /** By weight; permits whose time is over and that nobody has noticed yet are among them. */
+  /** By weight, including permits that have ended and are not dropped yet. */
   readonly used: number;
 }
 
@@ -30,10 +30,10 @@ const limitsOf = (permits: unknown, perTenant: unknown): Limits => ({
   permitsPerTenant: Number(perTenant) === -1 ? undefined : Number(perTenant),
 });
 
-/** A reply with the stored limits; undefined: they are the caller's. */
+/** The stored limits of a reply; undefined: they are the caller's. */
 type Limited<T> = T & { readonly limits?: Limits | undefined };
 
-/** The limits are less than the weight of the acquire. */
+/** The weight of the acquire is above the limits. */
 interface TooHeavy extends Limits {
   readonly state: "too-heavy";
   readonly now: number;
@@ -59,7 +59,7 @@ const decodeAcquire = (raw: unknown): Limited<AcquireReply<Usage>> | TooHeavy =>
   };
 };
 
-/** One step in: a permit, a place in the queue, or neither. */
+/** Takes a permit, or a place in the queue, or neither. */
 export const acquire = defineScript({
   name: "semaphore.acquire",
   source: [waitQueueSource, grantSource, acquireSource],
@@ -71,7 +71,7 @@ export const acquire = defineScript({
 
 const releaseReplies: readonly ReleaseReply[] = ["not-held", "released", "left"];
 
-/** One step out: of a permit, or of the queue. */
+/** Releases a permit, or leaves the queue. */
 export const release = defineScript({
   name: "semaphore.release",
   source: [waitQueueSource, grantSource, releaseSource],
@@ -83,7 +83,7 @@ export const release = defineScript({
 
 const renewStates: readonly RenewState[] = ["gone", "extended", "taken", "corrupt"];
 
-/** Many permits pushed forward in one step. */
+/** Renews many permits in one step. */
 export const renew = defineScript({
   name: "semaphore.renew",
   source: renewSource,
@@ -102,7 +102,7 @@ const waiterState = (raw: unknown): WaiterState => {
   return state === -1 ? "unknown" : { msLeft: -2 - state, fencingToken: "" };
 };
 
-/** Waiters' sign of life, and what became of them. */
+/** Keeps waiters alive, and returns their states. */
 export const heartbeat = defineScript({
   name: "semaphore.heartbeat",
   source: [waitQueueSource, grantSource, heartbeatSource],
@@ -142,18 +142,18 @@ export const resize = defineScript({
   },
 });
 
-/** A request: by whom, and for how much. */
+/** The holder and the weight of a request. */
 export interface PermitRecord {
   readonly weight: number;
   readonly tenant: string | null;
   readonly holder: string;
 }
 
-/** The keys of one semaphore, as they are read. */
+/** The state of one semaphore. */
 export interface InspectReply {
-  /** Undefined: nobody has used it for a week. */
+  /** Undefined: it was not used for a week. */
   readonly limits: Limits | undefined;
-  /** Of the tenant that was asked for. */
+  /** The use of the given tenant. */
   readonly used: number;
   readonly usedByAll: number;
   readonly waiting: number;
@@ -166,7 +166,7 @@ const permitRecordOf = (text: unknown): PermitRecord => {
   return { weight: Number(weight), tenant: tenant === "" ? null : decodeURIComponent(tenant), holder };
 };
 
-/** A look that changes nothing. */
+/** Reads the state and changes nothing. */
 export const inspect = defineScript({
   name: "semaphore.inspect",
   source: inspectSource,

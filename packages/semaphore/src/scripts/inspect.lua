@@ -35,7 +35,7 @@ end
 
 local usedByAll = redis.call('ZCARD', permits)
 if usedByAll > 0 then usedByAll = usedByAll + tonumber(extra or 0) end
--- Outside of groups the count of a tenant is not used, and may be old.
+-- Outside of groups the count of a tenant is unused, and may be old.
 local isCounted = perTenant and usedByAll > 0
 local used = isCounted and tonumber(own or 0) or 0
 for _, permitRecord in ipairs(redis.call('ZRANGEBYSCORE', permits, '-inf', now)) do

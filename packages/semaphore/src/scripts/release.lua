@@ -1,4 +1,4 @@
--- release.lua - gives a permit back and grants what is free now; or leaves the queue.
+-- release.lua - releases a permit and grants what is free then; or leaves the queue.
 --
 -- KEYS[1]  permits  zset     permit record to the instant at which its permit ends, in epoch milliseconds
 -- KEYS[2]  meta     hash     layout, limits, and what is counted
@@ -21,7 +21,7 @@ local permitRecord = ARGV[1]
 local shared = ARGV[2]
 
 local ending = redis.call('ZSCORE', permits, permitRecord)
--- Most often nobody waits, and it counts as one permit of no tenant. Our own permit is of our own layout.
+-- The common case: there is no waiter, and it counts as one permit without a tenant. Our own permit has our own layout.
 if ending and redis.call('EXISTS', queue) == 0 and string.match(permitRecord, '^[^|]*|1||') then
   redis.call('ZREM', permits, permitRecord)
   local time = redis.call('TIME')

@@ -1,13 +1,13 @@
--- renew.lua - pushes permits forward, each only if it still lives.
+-- renew.lua - extends permits, each only if it has not ended.
 --
 -- KEYS[n]  permits  zset    permit record to the instant at which its permit ends, in epoch milliseconds
--- ARGV[1]  promptUntil  integer  server epoch ms until which it is none of the copies that come late: those shorten nothing; 0 if
+-- ARGV[1]  promptUntil  integer  server epoch ms until which it is not a late repeat, which shortens nothing; 0 if
 --                                not known
 -- ARGV[n]  terms    string  `sign termMs permitRecord` for each permit, with its new length in milliseconds; with the sign
---                           `=` also where a late copy shortens it; 0: it is only looked up
+--                           `=` a late repeat may shorten it, too; 0: it is only looked up
 --
 -- Reply     {now, state, …}, a state for each permit:
---            1  extended, or it has more, or it is there
+--            1  extended; or it lasts longer already; or it exists
 --            0  there is no such permit any more
 --            3  the key holds something else
 local permits = KEYS
@@ -17,7 +17,7 @@ local terms = { unpack(ARGV, 2) }
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 local reply = { now }
--- A write of nothing: at maxmemory those that follow one that shrinks are allowed.
+-- A write without effect: at maxmemory the writes after a write that frees memory are allowed.
 redis.pcall('ZREM', permits[1], '')
 for i, key in ipairs(permits) do
   local sign, termMs, permitRecord = string.match(terms[i], '^(=?) (%d+) (.*)$')

@@ -1,4 +1,4 @@
--- resize.lua - changes the limits, and grants what they allow then. Takes nothing from anybody.
+-- resize.lua - changes the limits, and grants what they allow then. It ends no permit.
 --
 -- KEYS[1]  permits    zset     permit record to the instant at which its permit ends, in epoch milliseconds
 -- KEYS[2]  meta       hash     layout, limits, and what is counted
@@ -7,17 +7,17 @@
 -- KEYS[5]  waiters    hash     permit record to `aliveUntil watched score grantMs inbox`; `#` to the last ticket
 -- ARGV[1]  shared          string   1 on a Cluster, 0 on a single server; empty: not known yet
 -- ARGV[2]  limit           string   the new limit; empty: as it is
--- ARGV[3]  perTenant       string   that of each tenant; empty: as it is; `-`: none, it is no group any more
+-- ARGV[3]  perTenant       string   that of each tenant; empty: as it is; `-`: none, it is no longer a group
 -- ARGV[4]  first           integer  the limits that the caller was made with, where the server has none
 -- ARGV[5]  firstPerTenant  string   empty: no tenants
--- ARGV[6]  from            string   where to go on, of the reply before; empty: this is the first call
+-- ARGV[6]  from            string   where to continue, of the last reply; empty: this is the first call
 -- ARGV[7]  notAfter        integer  the limits are not changed after this instant, in epoch milliseconds; 0 if not known
--- ARGV[8]  askedAt         integer  when the caller asked for the change, in epoch milliseconds; 0 if not known
+-- ARGV[8]  askedAt         integer  when the caller requested the change, in epoch milliseconds; 0 if not known
 --
--- Reply     from  not all tenants that wait are in their places yet: to be called again, for that alone
+-- Reply     from  not all waiting tenants are re-evaluated yet: call again, for that alone
 --           1     done, but there may be more to grant than one call does
 --           0     done
---           late  it is after notAfter, or a change is stored that was asked for later: nothing changed
+--           late  it is after notAfter, or a change is stored that was requested later: nothing changed
 --           error KIT_LAYOUT  written by a newer version, or damaged; nothing changed
 local permits = KEYS[1]
 local meta = KEYS[2]
@@ -33,10 +33,10 @@ local from = ARGV[6]
 local notAfter = tonumber(ARGV[7])
 local askedAt = tonumber(ARGV[8])
 
--- A write of nothing: at maxmemory those that follow one that shrinks are allowed.
+-- A write without effect: at maxmemory the writes after a write that frees memory are allowed.
 redis.call('ZREM', ready, '|')
 local now = readClock()
--- A copy that comes late would put these limits in the place of newer ones.
+-- A late repeat would replace newer limits by these.
 if notAfter > 0 and now > notAfter then return 'late' end
 local keys = { permits, meta, queue, ready, waiters }
 local semaphore = openSemaphore(keys, {
@@ -47,7 +47,7 @@ local semaphore = openSemaphore(keys, {
   perTenant = firstPerTenant,
 })
 if not semaphore then return redis.error_reply(layoutError) end
--- Nor within its time. A change that lies in the future shows that the server's clock was set back.
+-- Nor after a later change. A change in the future shows that the server's clock was set back.
 local changedAt = semaphore.changedAt
 if from == '' and askedAt > 0 and askedAt < changedAt and changedAt <= now then
   semaphore.finish()

@@ -3,7 +3,7 @@ import { Semaphore } from "redis-semaphore";
 
 const redis = new Redis(process.env["REDIS_URL"]!);
 
-// The scheduler: acquires, and tells the handler by which identifier.
+// The scheduler: acquires, and passes the identifier to the handler.
 const scheduled = new Semaphore(redis, "jobs", 2, { lockTimeout: 60_000, refreshInterval: 0 });
 await scheduled.acquire();
 const message = scheduled.identifier;

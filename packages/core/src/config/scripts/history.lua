@@ -1,7 +1,8 @@
 -- history.lua - the last writes of a configuration.
 --
--- KEYS[1]  entry    hash     layout, epoch, revision, at, op, author, value KEYS[2]  history  list     the newest first: epoch,
--- revision, at, op, author and value, separated by tabs ARGV[1]  limit    integer  how many at most
+-- KEYS[1]  entry    hash     layout, epoch, revision, at, op, author, value
+-- KEYS[2]  history  list     the newest first: epoch, revision, at, op, author and value, separated by tabs
+-- ARGV[1]  limit    integer  how many at most
 --
 -- Reply     the newest first, as they are kept
 --           error KIT_LAYOUT  written by a newer version

@@ -3,7 +3,8 @@
 -- KEYS[1]  entry  hash  layout, epoch, revision, at, op, author, value
 --
 -- Reply     { epoch, revision, at, value }
---           { }  there is no entry error KIT_LAYOUT  written by a newer version, or damaged
+--           { }  there is no entry
+--           error KIT_LAYOUT  written by a newer version, or damaged
 local entry = KEYS[1]
 
 local function isNumber(text) return text and #text <= 16 and string.find(text, '^%d+$') ~= nil end

@@ -1,15 +1,17 @@
 -- set.lua - writes a configuration, if the current version is the expected one, and notifies the readers.
 --
--- KEYS[1]  entry       hash     layout, epoch, revision, at, op, author, value KEYS[2]  history     list     the newest first:
--- epoch, revision, at, op, author and value, separated by tabs ARGV[1]  op          string   operation id: sent again, it
--- changes nothing and gets the first reply ARGV[2]  expected    string   `epoch:revision:at` of the entry; `none`: there must
--- be none; empty: any ARGV[3]  author      string   the author, for people; without control characters ARGV[4]  value
--- string   JSON, so without tabs ARGV[5]  maxHistory  integer  how many writes are kept, this one included, and searched for
--- `op` ARGV[6]  channel     string   where the write is published: `epoch:revision:at`
+-- KEYS[1]  entry       hash     layout, epoch, revision, at, op, author, value
+-- KEYS[2]  history     list     the newest first: epoch, revision, at, op, author and value, separated by tabs
+-- ARGV[1]  op          string   operation id: sent again, it changes nothing and gets the first reply
+-- ARGV[2]  expected    string   `epoch:revision:at` of the entry; `none`: there must be none; empty: any
+-- ARGV[3]  author      string   the author, for people; without control characters
+-- ARGV[4]  value       string   JSON, so without tabs
+-- ARGV[5]  maxHistory  integer  how many writes are kept, this one included, and searched for `op`
+-- ARGV[6]  channel     string   where the write is published: `epoch:revision:at`
 --
 -- Reply     { 1, epoch, revision, at }  written, now or by an earlier repeat of this call
---           { 0, epoch, revision, at }  another version than the expected one is stored; { 0 }: none; nothing changed error
---           KIT_LAYOUT  written by a newer version, or damaged; nothing changed
+--           { 0, epoch, revision, at }  another version than expected is stored; { 0 }: none is; nothing changed
+--           error KIT_LAYOUT  written by a newer version, or damaged; nothing changed
 local entry = KEYS[1]
 local history = KEYS[2]
 local op = ARGV[1]

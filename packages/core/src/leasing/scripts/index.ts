@@ -1,4 +1,4 @@
 import waitQueue from "./wait-queue.lua";
 
-/** The Lua library of wait queues: the server's time, messages to waiters, and which of them are dead. */
+/** The Lua library of wait queues: the server's time, messages to waiters, and dead waiters. */
 export const waitQueueSource: string = waitQueue;

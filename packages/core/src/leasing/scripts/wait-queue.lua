@@ -1,4 +1,4 @@
--- wait-queue.lua - what every wait queue needs: the server's time, messages to waiters, and which of them are dead.
+-- wait-queue.lua - functions of every wait queue: the server's time, messages to waiters, and dead waiters.
 --
 -- Defines readClock, newNotifier, someDead
 --
@@ -11,16 +11,16 @@ local function readClock()
   return seconds * 1000 + math.floor(micros / 1000), seconds * 1000000 + micros
 end
 
--- Messages to waiters. `listens(inbox)`: whether somebody is subscribed to it. `notify(inbox, message)`: the same, and keeps the
--- message for a listener. `flush()` publishes what was kept. `unreachable` counts the inboxes without a listener. `isShared()`:
+-- Messages to waiters. `listens(inbox)`: whether it has a subscriber. `notify(inbox, message)`: the same, and keeps the message
+-- for a subscriber. `flush()` publishes the kept messages. `unreachable` counts the inboxes without a listener. `isShared()`:
 -- whether this may be a node of a Cluster.
 --
--- The server is asked for listeners before anything is decided, and PUBLISH comes after all writes of a script. So no message goes
--- out for a grant that is not stored: also the replicas of this server deliver it, to subscribers that this server cannot count.
+-- A script counts the subscribers before it decides, and publishes after all its writes. So no message is sent for a grant that
+-- is not stored. Replicas of this server deliver messages, too, to subscribers that this server cannot count.
 --
--- Where subscribers may sit on another node (`shared` is 1; empty: to be found out) the count of listeners says nothing,
--- and every inbox counts as heard. Inboxes `-` and `+` cannot be notified; one that is `+` is being opened, and its waiters
--- send a heartbeat as soon as it is open.
+-- Where subscribers may be on another node (`shared` is 1; empty: it is checked here) the count is meaningless, and every inbox
+-- counts as subscribed. Inboxes `-` and `+` cannot be notified; one that is `+` is being opened, and its waiters send a
+-- heartbeat as soon as it is open.
 local function newNotifier(shared)
   local self = { unreachable = 0 }
   local heard, messages = {}, {}
