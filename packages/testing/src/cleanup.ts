@@ -3,8 +3,8 @@ const cleaners = new Set<() => void>();
 const SIGNALS = ["SIGINT", "SIGTERM", "SIGHUP"] as const;
 
 /**
- * Runs `clean` (synchronous) when this process ends: by exit, by an uncaught error, or by a signal that nobody else
- * handles. Returns the way to take it back. Nothing can run after SIGKILL.
+ * Runs `clean` (synchronous) when this process ends: by exit, by an uncaught error, or by a signal without another listener.
+ * Returns a function that cancels it. Nothing can run after SIGKILL.
  */
 export function atProcessEnd(clean: () => void): () => void {
   if (cleaners.size === 0) {
@@ -18,10 +18,10 @@ export function atProcessEnd(clean: () => void): () => void {
 }
 
 function onSignal(signal: NodeJS.Signals): void {
-  // Another listener beside ours decides when the process ends, and may need the servers until then.
+  // Another listener decides when the process ends, and may need the servers until then.
   if (process.listenerCount(signal) > 1) return;
   cleanAll();
-  // With our listener gone the signal has its usual effect, and the parent sees the right exit status.
+  // Without our listener the signal has its usual effect, and the parent sees the right exit status.
   process.kill(process.pid, signal);
 }
 

@@ -25,12 +25,12 @@ const masterOf = (index: number, masters: readonly ServerNode[], replicas: reado
 
 async function follow(replica: ServerNode, master: ServerNode): Promise<void> {
   const id = String(await master.call("CLUSTER", "MYID"));
-  // It knows its master by gossip only, and refuses until then.
+  // A replica learns of its master by gossip, and refuses REPLICATE until then.
   await eventually(() => replica.call("CLUSTER", "REPLICATE", id), { timeoutMs: READY_TIMEOUT_MS });
 }
 
 async function giveSlots(node: ServerNode, index: number, count: number): Promise<void> {
-  // Own epochs from the start: nodes that meet with equal ones would first have to sort that out.
+  // Different epochs from the start: nodes that meet with equal ones would first have to resolve that.
   await node.call("CLUSTER", "SET-CONFIG-EPOCH", String(index + 1));
   const from = Math.floor((SLOTS * index) / count);
   const to = Math.floor((SLOTS * (index + 1)) / count) - 1;
@@ -41,7 +41,7 @@ async function giveSlots(node: ServerNode, index: number, count: number): Promis
   }
 }
 
-/** Throws unless all are as they were made: of one mind on slots and roles, with every replica in step. */
+/** Throws unless all nodes agree on the original slots and roles, and every replica is in step. */
 export async function checkCluster(masters: readonly ServerNode[], replicas: readonly ServerNode[]): Promise<void> {
   const nodes = [...masters, ...replicas];
   const views = await Promise.all(
@@ -62,7 +62,7 @@ export async function checkCluster(masters: readonly ServerNode[], replicas: rea
   );
 }
 
-/** CLUSTER SLOTS as one text that is equal on nodes of one mind: from, to and ports of each range, in order. */
+/** CLUSTER SLOTS as one text that is equal on nodes that agree: from, to and ports of each range, in order. */
 function slotMap(ranges: readonly unknown[][]): string {
   return ranges
     .map(([from, to, ...servers]) => {

@@ -31,13 +31,13 @@ const BY_KEYS: readonly (readonly [KeyPositions | undefined, string])[] = [
   [undefined, "zdiff zinter zunion"],
 ];
 
-/** Upper bounds and words, where a later Redis or Valkey takes more than 6.2 did. */
+/** Upper bounds and words of commands for which a later Redis or Valkey accepts more than 6.2. */
 export interface OptionLimits {
   /** Most arguments, all counted. */
   readonly max?: number;
-  /** The only texts that may stand at `from` or later. */
+  /** The only texts that are valid at `from` or later. */
   readonly only?: { readonly from: number; readonly words: readonly string[] };
-  /** Texts that may stand nowhere after the key. */
+  /** Texts that are invalid anywhere after the key. */
   readonly never?: readonly string[];
 }
 

@@ -2,13 +2,13 @@ import { commandOf62, type KeyPositions, type OptionLimits } from "./commands.js
 import { writtenFractions } from "./fractions.js";
 import { declarations, freeNames, isIdentifier, isText, redisCalls, tokenize, type Token } from "./lua.js";
 
-/** A script as `contract` judges it. */
+/** A script to check by `contract`. */
 export interface ScriptContract {
   /** The script's name; its last part, after a dot, is the name of the file without `.lua`. */
   readonly name: string;
   /**
-   * The text of the `.lua` file; or several, libraries first and the script itself last. They are put where the script has
-   * a line `-- Libraries`; without it they come first.
+   * The text of the `.lua` file; or several, libraries first and the script itself last. The libraries replace a line `--
+   * Libraries` of the script; without it they come first.
    */
   readonly source: string | readonly string[];
   /** The same texts one by one, if `source` has them joined. */
@@ -25,8 +25,7 @@ export interface CommandRunner {
 }
 
 /**
- * Judges Lua scripts by their text and by a server, and returns what is wrong with them, one sentence each: an empty
- * list means that all is well.
+ * Checks Lua scripts by their text and by a server, and returns their faults, one sentence each; an empty list: there is none.
  *
  * Each script begins with a header, and its body with one binding for each operand:
  *
@@ -63,12 +62,13 @@ export interface CommandRunner {
  * A library begins with `-- name.lua - sentence`, says `-- Needs a, b` for the names of earlier sources that it uses
  * and `-- Defines f` for those that it gives, and knows nothing of KEYS and ARGV.
  *
- * No key may be built in Lua. That is judged by sight: the key argument of a command must not be a text, contain `..`
- * or a call other than `unpack`, nor be a local that was given ARGV, a concatenation or the result of a call.
- * Parameters of functions are trusted, and so are the keys of commands that count them (`ZUNION`, `XREAD`).
+ * No key may be built in Lua. The check reads the source only: the key argument of a command must not be a text, contain `..`
+ * or a call other than `unpack`, nor be a local that was given ARGV, a concatenation or the result of a call. Parameters of
+ * functions are trusted, and so are the keys of commands that count them (`ZUNION`, `XREAD`).
  *
- * No result of a division, of `^`, or of a number like `1e6` may reach a command, `..` or `tostring` but through `math.floor`,
- * `math.ceil` or `string.format`: where Lua 5.1 writes `2`, the Lua 5.4 of some servers writes `2.0`. That is judged by sight, too.
+ * A result of a division, of `^`, or of a number like `1e6` must pass `math.floor`, `math.ceil` or `string.format` before it
+ * reaches a command, `..` or `tostring`: where Lua 5.1 writes `2`, the Lua 5.4 of some servers writes `2.0`. This check reads
+ * the source only, too.
  *
  * @param scripts A list; or a module that exports scripts: then all of them, also a member `script` of what it exports.
  *
@@ -242,7 +242,7 @@ function splitBindings(lines: readonly string[]): { bound: string[]; rest: strin
   return { bound, rest: lines.slice(at).join("\n") };
 }
 
-/** The form of an operand's binding: a key as it is, an argument also inside one expression. */
+/** The form of an operand's binding: a key alone, an argument also inside one expression. */
 function bindingForm(list: string, name: string, index: number): RegExp {
   const start = `^local ${plainName(name)} = `;
   if (isRest(name)) return new RegExp(`${start}(?:${list}|\\{ ?unpack\\(${list}, ${index + 1}\\) ?\\})$`);
@@ -252,7 +252,7 @@ function bindingForm(list: string, name: string, index: number): RegExp {
   );
 }
 
-/** That rows are read by the names of their parts, each row as a whole. */
+/** Checks that rows are read by the names of their parts, each row as a whole. */
 function checkRows(tokens: readonly Token[], operand: string): string[] {
   const parts = rowParts(operand)?.split(" ");
   if (!parts) return [];
@@ -297,7 +297,7 @@ const BUILT_IN: readonly string[] = (
   "assert pcall xpcall rawget rawset rawequal setmetatable getmetatable"
 ).split(" ");
 
-// As of 6.2; redis.acl_check_cmd, REDIS_VERSION and register_function came with 7.0.
+// The members of 6.2; redis.acl_check_cmd, REDIS_VERSION and register_function came with 7.0.
 const REDIS_MEMBERS = new Set(
   (
     "call pcall error_reply status_reply sha1hex log LOG_DEBUG LOG_VERBOSE LOG_NOTICE LOG_WARNING setresp set_repl " +
@@ -402,7 +402,7 @@ function keyArguments(args: readonly (readonly Token[])[], keys: KeyPositions | 
   return args.filter((_, index) => index >= keys.from && index <= to && (index - keys.from) % keys.step === 0);
 }
 
-/** Locals that hold something else than a key given in KEYS, as far as can be seen. */
+/** Locals whose value is visibly not a key from KEYS. */
 function taintedNames(tokens: readonly Token[], untrusted: readonly string[]): Set<string> {
   const tainted = new Set(untrusted);
   const all = declarations(tokens);
@@ -416,7 +416,7 @@ function taintedNames(tokens: readonly Token[], untrusted: readonly string[]): S
 
 const HARMLESS_CALLS = ["unpack", "ipairs", "pairs"];
 
-/** Whether an expression makes a value of its own, rather than picking among given ones. */
+/** Whether an expression makes a new value, instead of choosing among given ones. */
 function isBuilt(expression: readonly Token[], tainted: ReadonlySet<string>): boolean {
   if (expression.length === 1 && expression[0]?.kind === "string") return true;
   const open: ("index" | "unpack" | "other")[] = [];

@@ -1,28 +1,28 @@
 import { patience } from "./patience.js";
 
-/** How long and how often `eventually` looks. */
+/** How long and how often `eventually` runs its check. */
 export interface EventuallyOptions {
   /**
-   * How long to go on, in milliseconds, times `KIT_TESTING_PATIENCE`. A longer time costs only a failing test.
+   * How long to continue, in milliseconds, times `KIT_TESTING_PATIENCE`. A longer time costs only a failing test.
    * @default 5000
    */
   readonly timeoutMs?: number;
   /**
-   * Pause between two looks, in milliseconds.
+   * The pause between two runs of the check, in milliseconds.
    * @default a tenth of the time that has passed; at least 10, at most 50
    */
   readonly intervalMs?: number;
 }
 
-/** Many that wait at once would otherwise leave little of the machine to what they wait for. */
+/** Many concurrent waits would otherwise take the time of the work that they wait for. */
 const shortestPauseMs = 10;
 const longestPauseMs = 50;
 
 /**
  * Runs `check` until it neither throws nor rejects, and returns what it returned.
  *
- * For what becomes true in its own time: it takes the place of a fixed sleep. A check that hangs is given up at
- * `timeoutMs` too, but cannot be stopped.
+ * Use it in place of a fixed sleep, for a condition that becomes true later. A check that hangs is given up at `timeoutMs` too,
+ * but cannot be stopped.
  *
  * @throws {Error} `timeoutMs` passed; `cause` is the last failure of the check.
  *
@@ -42,7 +42,7 @@ export async function eventually<T>(check: () => T | Promise<T>, options: Eventu
     try {
       return await within(Math.max(0, remaining()), check);
     } catch (error) {
-      // The deadline cutting a look short says less than what an earlier look found.
+      // The failure of an earlier run says more than a run that the deadline cut short.
       if (!(error instanceof Unanswered) || last === undefined) last = error;
     }
     if (remaining() <= 0) break;
@@ -50,9 +50,12 @@ export async function eventually<T>(check: () => T | Promise<T>, options: Eventu
     await new Promise((resolve) => setTimeout(resolve, Math.min(pauseMs, Math.max(0, remaining()))));
   }
   const reason = last instanceof Error ? last.message : String(last);
-  throw new Error(`Not so within ${timeoutMs} ms (${tries} ${tries === 1 ? "try" : "tries"}): ${reason}`, {
-    cause: last,
-  });
+  throw new Error(
+    `The check did not pass within ${timeoutMs} ms (${tries} ${tries === 1 ? "try" : "tries"}): ${reason}`,
+    {
+      cause: last,
+    },
+  );
 }
 
 class Unanswered extends Error {

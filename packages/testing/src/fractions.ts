@@ -1,8 +1,9 @@
 import { expressionAt, isIdentifier, isText, redisCalls, type Token } from "./lua.js";
 
 /**
- * The numbers of a source that may be the result of a division and reach a text or a command as they are: Lua 5.1 writes 2 there,
- * Lua 5.4 writes 2.0. Judged by sight, names by their spelling alone: fields, parameters and results of calls are trusted.
+ * The numbers of a source that may be the result of a division and reach a text or a command unrounded: Lua 5.1 writes 2 there,
+ * Lua 5.4 writes 2.0. The check reads the source only, and identifies names by their spelling: fields, parameters and results
+ * of calls are trusted.
  */
 export function writtenFractions(tokens: readonly Token[]): string[] {
   const fractions = namesOfFractions(tokens);
@@ -17,7 +18,7 @@ export function writtenFractions(tokens: readonly Token[]): string[] {
 
 const textOf = (tokens: readonly Token[]): string => tokens.map(({ text }) => text).join(" ");
 
-/** Names that are given a fraction anywhere. */
+/** Names to which a fraction is assigned anywhere. */
 function namesOfFractions(tokens: readonly Token[]): Set<string> {
   const names = new Set<string>();
   // Each round passes it on by one assignment, wherever that stands.
@@ -65,7 +66,7 @@ function isFraction(expression: readonly Token[], names: ReadonlySet<string>): b
   );
 }
 
-/** Calls that return a number as it was given. */
+/** Calls that return their argument unchanged. */
 const THROUGH = ["max", "min", "abs", "tonumber"];
 
 /** An expression without what is inside calls, indexes and tables. */
@@ -121,7 +122,7 @@ function operandFrom(tokens: readonly Token[], start: number): Token[] {
   return operand;
 }
 
-/** What no operand of `..` reaches over: keywords, and operators that bind less. */
+/** The ends of an operand of `..`: keywords, and operators that bind less. */
 const isBoundary = (token: Token): boolean =>
   (token.kind === "name" && !isIdentifier(token)) || isText(token, "..", "=", ",", ";", ...COMPARISONS);
 

@@ -5,9 +5,9 @@ import type { Cluster, Redis } from "ioredis";
 import type { RedisNode } from "./node.js";
 import { ADMIN_NAME } from "./resp.js";
 
-/** A client's connection, as the server lists it. */
+/** A client's connection in the server's list. */
 export interface Connection {
-  /** Port of the node and id there. */
+  /** The node's port, and the connection's id on it. */
   readonly id: string;
   readonly name: string;
   readonly address: string;
@@ -16,12 +16,12 @@ export interface Connection {
 
 // Vitest reports on a timer of 100 ms that runs at the start of nearly every test. It is over by then.
 const RUNNER_TIMER_OVER_MS = 120;
-// And it runs still, unless the process stood still between its start and ours.
+// It still runs then, unless the process stood still between its start and ours.
 const RUNNER_TIMER_RUNS_MS = 50;
 
 /**
- * Tells a test's timers from the runner's own. Node only counts them, so this goes by the number that rests in a file
- * between its tests; one timer more at the start of a test is taken for the runner's.
+ * Distinguishes a test's timers from the runner's own. Node only counts them, so this compares with the number that is left in
+ * a file between its tests; one more timer at the start of a test counts as the runner's.
  */
 export class TimerWatch {
   #resting: number | undefined;
@@ -30,7 +30,7 @@ export class TimerWatch {
   #looks = 0;
   #hasForgiven = false;
 
-  /** `startedAt`: when the runner called, before anything was waited for. */
+  /** `startedAt`: when the runner called, before any wait. */
   async begin(startedAt: number): Promise<void> {
     if (this.#resting === undefined || this.#hasForgiven || countTimers() > this.#resting + 1)
       this.#resting = await fewestTimers();
@@ -40,19 +40,22 @@ export class TimerWatch {
     this.#looks = 0;
   }
 
-  /** To be asked repeatedly at the end of a test, until it names none. */
+  /** Call it repeatedly at the end of a test, until it returns none. */
   leaks(): string[] {
     this.#looks += 1;
     const now = countTimers();
     const resting = this.#resting ?? 0;
     // The runner's timer of the start still runs; to wait for its end would cost every short test 100 ms. Later it may have
-    // ended, and one that the test left would pass for it.
+    // ended, and a timer that the test left would be mistaken for it.
     const isSameMoment = this.#looks === 1 && performance.now() - this.#startedAt < RUNNER_TIMER_RUNS_MS;
     if (now <= (isSameMoment ? this.#atBegin : resting)) return [];
     return [`${plural(now - resting, "timer")} more than before the test (active now: ${activeKinds()})`];
   }
 
-  /** What a test has left rests from now on, so that one leak fails one test; it may end at any time, so each begin counts. */
+  /**
+   * A timer that a test has left is expected from now on, so that one leak fails one test. It may end at any time, so the count
+   * is taken at each begin.
+   */
   forgive(): void {
     this.#hasForgiven = true;
   }
@@ -65,14 +68,17 @@ async function fewestTimers(): Promise<number> {
   let fewest = countTimers();
   while (fewest > 0 && performance.now() < until) {
     await new Promise((resolve) => setTimeout(resolve, 1));
-    // In a process that is late other timers are due by now, too: they run before this.
+    // In a late process other timers are due by now, too: they run before this.
     await new Promise((resolve) => setImmediate(resolve));
     fewest = Math.min(fewest, countTimers());
   }
   return fewest;
 }
 
-/** The lengths of the timers that run and hold the process: what to look for. Slow. On Bun, which cannot tell, empty. */
+/**
+ * The lengths of the timers that run and keep the process alive, which help to find them. Slow. On Bun, which does not report
+ * them, empty.
+ */
 export function timerLengths(): string {
   const sample = setTimeout(() => {});
   clearTimeout(sample);
@@ -109,7 +115,7 @@ export async function listConnections(
   return lists.flat().filter(({ isAmongServers }) => !isAmongServers);
 }
 
-/** The kit's own connections to a node; asked anew each time, since a test may have cut and so renewed them. */
+/** The kit's own connections to a node; listed anew each time, since a test may have cut and so renewed them. */
 async function idsOfKit(node: RedisNode, shared: Redis | Cluster): Promise<Set<string>> {
   const clients = "nodes" in shared ? shared.nodes("all") : [shared];
   const ready = clients.filter((client) => client.status === "ready" && portOf(client) === node.port);
@@ -122,7 +128,7 @@ export const portOf = (client: Redis): number | undefined => client.stream?.remo
 
 export function connectionLeaks(now: readonly Connection[], before: readonly Connection[]): string[] {
   const known = new Set(before.map(({ id }) => id));
-  // By name and number, since a connection that was there before may have been made anew under a new id.
+  // Compared by name and number, since an old connection may have been made anew under a new id.
   const names = new Set(now.map(({ name }) => name));
   return [...names].flatMap((name) => {
     const ofName = now.filter((connection) => connection.name === name);
@@ -132,7 +138,7 @@ export function connectionLeaks(now: readonly Connection[], before: readonly Con
 }
 
 function allowed(before: readonly Connection[], name: string): number {
-  // The shared Cluster client looks at the slots on passing connections.
+  // The shared Cluster client reads the map of slots on temporary connections.
   if (name.includes("refresher") && name.includes(ADMIN_NAME)) return Infinity;
   return before.filter((connection) => connection.name === name).length;
 }
@@ -204,7 +210,7 @@ export function countListeners(client: Redis | Cluster): ListenerCounts {
 
 export function listenerLeaks(client: Redis | Cluster, before: ListenerCounts, which: string): string[] {
   return [...countListeners(client)].flatMap(([event, count]) => {
-    // A Cluster that has connected listens to its own end.
+    // A connected Cluster client listens to its own end.
     const ownListeners = event === "close" && "nodes" in client ? 1 : 0;
     const more = count - Math.max(before.get(event) ?? 0, ownListeners);
     return more > 0 ? [`${plural(more, "listener")} for "${String(event)}" on ${which}`] : [];

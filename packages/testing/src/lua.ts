@@ -1,7 +1,7 @@
 /** One token of a Lua 5.1 source; comments and white space are none. */
 export interface Token {
   readonly kind: "name" | "string" | "number" | "sign";
-  /** The text as written; of a string, what is between its quotes. */
+  /** The text as written; of a string, the text between its quotes. */
   readonly text: string;
   readonly line: number;
 }
@@ -23,7 +23,7 @@ const KEYWORDS = new Set(
   ),
 );
 
-/** Splits a source into tokens. Text that is no Lua is passed over: the server will refuse it in clearer words. */
+/** Splits a source into tokens. Invalid Lua is skipped: the server refuses it with a clearer message. */
 export function tokenize(source: string): Token[] {
   const tokens: Token[] = [];
   let line = 1;
@@ -48,7 +48,7 @@ function matchAt(source: string, at: number): { kind: Token["kind"] | "skip"; ma
   return undefined;
 }
 
-/** Whether the token is a name of the program's own choosing. */
+/** Whether the token is a name that the program defines. */
 export const isIdentifier = (token: Token | undefined): boolean => token?.kind === "name" && !KEYWORDS.has(token.text);
 
 export const isText = (token: Token | undefined, ...texts: string[]): boolean =>
@@ -59,7 +59,7 @@ export interface RedisCall {
   readonly args: readonly (readonly Token[])[];
 }
 
-/** All calls of Redis, and how often `redis` or `redis.call` is used as a value, where nobody can see what it runs. */
+/** All calls of Redis, and how often `redis` or `redis.call` is used as a value, where the command is not visible. */
 export function redisCalls(tokens: readonly Token[]): { calls: RedisCall[]; hidden: number } {
   const calls: RedisCall[] = [];
   let hidden = 0;
@@ -93,7 +93,7 @@ export interface Declaration {
   readonly value: readonly Token[] | undefined;
 }
 
-/** All names that a source declares, scopes aside: locals, functions, parameters and loop variables. */
+/** All names that a source declares, in any scope: locals, functions, parameters and loop variables. */
 export function declarations(tokens: readonly Token[]): Declaration[] {
   const found: Declaration[] = [];
   tokens.forEach((token, at) => {

@@ -7,9 +7,9 @@ import { setTimeout as delay } from "node:timers/promises";
 import { patience } from "./patience.js";
 import { AdminConnection } from "./resp.js";
 
-// Loading a large data set on a busy machine is the slowest start there is.
+// The slowest start loads a large data set on a busy machine.
 const START_TIMEOUT_MS = 30_000;
-// A start takes about 25 ms; looking each 2 ms adds little to it and costs one refused connection each.
+// A start takes about 25 ms. A check every 2 ms adds little to it, and costs one refused connection each.
 const START_POLL_MS = 2;
 const LOG_LINES = 15;
 
@@ -24,7 +24,7 @@ export interface RedisNode {
   readonly port: number;
   /** The process now, or the last one if it is stopped. */
   readonly pid: number;
-  /** As far as it was changed through this object. */
+  /** The state, by the calls of this object. */
   readonly state: RedisNodeState;
   /** Sends one raw command over the test kit's own connection, once. Error replies reject. Texts are UTF-8. */
   call(...command: string[]): Promise<unknown>;
@@ -32,7 +32,7 @@ export interface RedisNode {
   signal(signal: NodeJS.Signals): void;
   /** SIGKILL, and waits until the process is gone. Does nothing if it is. */
   kill(): Promise<void>;
-  /** SIGSTOP: connections stay open and nothing is answered. */
+  /** SIGSTOP: connections stay open and get no replies. */
   pause(): void;
   /** SIGCONT. */
   resume(): void;
@@ -51,8 +51,8 @@ export interface NodeOptions {
   readonly env: Readonly<Record<string, string>>;
   readonly password: string | undefined;
   /**
-   * Its configuration file before its first start; the server may rewrite the file. Without one the process
-   * knows nothing but its arguments.
+   * Its configuration file before its first start; the server may rewrite the file. Without one the process has only its
+   * arguments.
    */
   readonly config?: string | undefined;
   readonly isSentinel?: boolean;
@@ -106,7 +106,7 @@ export class ServerNode implements RedisNode {
     this.#child?.unref();
   }
 
-  /** The part of `kill` that is left to a process which is ending itself. */
+  /** The part of `kill` that a process can run while it exits. */
   killNow(): void {
     if (!this.#child || this.#child.exitCode !== null || this.#child.signalCode !== null) return;
     // The child is the server, or a wrapper script around it that outlives it by a moment.
@@ -134,7 +134,7 @@ export class ServerNode implements RedisNode {
       try {
         return await this.launch();
       } catch (error) {
-        // A stranger's connection may hold the port for a moment; a node's port cannot change any more.
+        // A foreign connection may hold the port for a moment; a node's port cannot change any more.
         if (!(error instanceof PortTakenError) || performance.now() > deadline) throw error;
         await delay(50);
       }
@@ -173,7 +173,7 @@ export class ServerNode implements RedisNode {
     void this.#ended.then(() => (hasEnded = true));
     const timeoutMs = START_TIMEOUT_MS * patience();
     const deadline = performance.now() + timeoutMs;
-    // A stranger that has the port may never answer.
+    // A foreign process on the port may never reply.
     const ended = this.#ended.then(() => false);
     while (!(await Promise.race([this.#answers(), ended]))) {
       if (hasEnded) throw await this.#startError(spawnError?.message ?? `it ended with code ${child.exitCode}`);
@@ -204,7 +204,7 @@ export class ServerNode implements RedisNode {
     return [this.#configFile];
   }
 
-  /** Whether *our* server answers: another one may have been quicker on the port, but it has not our folder. */
+  /** Whether *our* server replies: another one may have taken the port, but it has another folder. */
   async #answers(): Promise<boolean> {
     try {
       const info = String(await this.call("INFO", "server"));

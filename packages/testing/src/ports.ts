@@ -9,7 +9,7 @@ const BUS_OFFSET = 10_000;
 
 const handedOut = new Set<number>();
 
-/** A port that is free on loopback now, and its bus port too if `withBus`. Another process may still be quicker. */
+/** A port that is free on loopback now, and its bus port too if `withBus`. Another process may still take it first. */
 export async function freePort(withBus: boolean): Promise<number> {
   for (let tries = 0; tries < 1_000; tries += 1) {
     const port = FIRST_PORT + Math.floor(Math.random() * (LAST_PORT - FIRST_PORT + 1));

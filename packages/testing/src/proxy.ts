@@ -3,7 +3,7 @@ import { connect, createServer, type AddressInfo, type Server, type Socket } fro
 /** Faults of one direction; each may be set and changed at any time, and holds for bytes that arrive from then on. */
 export interface ProxyFaults {
   /**
-   * Half-open: nothing is forwarded, not even a close, and nobody is told. A connection that lost bytes stays silent
+   * Half-open: nothing is forwarded, not even a close. A connection that lost bytes stays silent
    * until `heal()` resets it, since the rest of its stream would make no sense.
    */
   hole: boolean;
@@ -28,11 +28,11 @@ export interface ProxyFaults {
 export interface ProxyStats {
   /** Connections accepted and passed on. */
   readonly accepted: number;
-  /** Bytes that came in and were never delivered. */
+  /** Bytes that arrived and were never delivered. */
   readonly droppedBytes: number;
   /** Chunks that latency, jitter, slices or a rate held up. */
   readonly slowedChunks: number;
-  /** Connections ended by a reset that a fault or `resetAll()` asked for. */
+  /** Connections that a fault or `resetAll()` reset. */
   readonly resets: number;
   /** Connections reset at once because of `refuse`. */
   readonly refused: number;
@@ -80,7 +80,7 @@ const noFaults = (): ProxyFaults => ({
  * A TCP proxy on loopback that fails on command: `up` holds the faults of client → server, `down` those of
  * server → client. Without faults it costs about 0.02 ms a round trip.
  *
- * It knows nothing of Redis. A Cluster client reaches a node through it only with ioredis' `natMap`.
+ * It does not parse Redis' protocol. A Cluster client reaches a node through it only with ioredis' `natMap`.
  *
  * @example
  * await using proxy = await FaultProxy.start({ port: server.nodes[0].port });
@@ -147,7 +147,7 @@ export class FaultProxy implements AsyncDisposable {
   }
 
   /**
-   * Leads new connections to another server, as a DNS name or a virtual IP does after a failover; open ones stay where they
+   * Sends new connections to another server, as a DNS name or a virtual IP does after a failover; open ones stay where they
    * are.
    */
   redirect(port: number): void {
@@ -232,7 +232,7 @@ export class FaultProxy implements AsyncDisposable {
     });
   }
 
-  /** Lets the faults that lose bytes have their way; returns what may pass. */
+  /** Applies the faults that lose bytes; returns the bytes that may pass. */
   #inject(link: Link, faults: ProxyFaults, chunk: Buffer): Buffer | undefined {
     if (faults.hole || link.isTorn) {
       link.isTorn = true;
@@ -254,8 +254,8 @@ export class FaultProxy implements AsyncDisposable {
     faults.cutAfterBytes = undefined;
     link.isTorn = true;
     this.#stats.droppedBytes += chunk.length - head.length;
-    // The head must be out before the reset, which overtakes what is still being written. (A receiver that reads both
-    // at once may take the reset for an orderly end; its frame is torn all the same.)
+    // The head must be sent before the reset, which discards bytes that are still being written. (A receiver that reads both at
+    // once may see the reset as an orderly end; its frame is torn in any case.)
     const receiver = faults === this.up ? link.server : link.client;
     receiver.write(head, () => setImmediate(() => this.#reset(link)));
     return undefined;
@@ -295,7 +295,7 @@ export class FaultProxy implements AsyncDisposable {
 const isSlow = (faults: ProxyFaults): boolean =>
   faults.latencyMs > 0 || faults.jitterMs > 0 || faults.sliceBytes > 0 || faults.bytesPerSecond > 0;
 
-/** `resetAndDestroy` alone first says goodbye in order, and only a slow reader then sees the reset. */
+/** `resetAndDestroy` alone first sends an orderly end, and only a slow reader then sees the reset. */
 function resetNow(socket: Socket): void {
   socket.resetAndDestroy();
   socket.destroy();
@@ -309,7 +309,7 @@ function deliver(from: Socket, to: Socket, chunk: Buffer): void {
   to.once("drain", () => from.resume());
 }
 
-/** Numbers from 0 to 1, the same for the same seed. Only the high bits of such a sequence are any good. */
+/** Numbers from 0 to 1, the same for the same seed. Only the high bits of such a sequence are random enough. */
 function seededRandom(seed: number): () => number {
   let state = seed >>> 0;
   return () => {

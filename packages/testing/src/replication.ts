@@ -1,6 +1,6 @@
 import type { RedisNode } from "./node.js";
 
-/** Throws unless `master` is one, and `replicas` follow it and have all that it had when they connected. */
+/** Throws unless `master` is a master, and `replicas` follow it and have all the data that it had when they connected. */
 export async function checkReplication(master: RedisNode, replicas: readonly RedisNode[]): Promise<void> {
   const own = String(await master.call("INFO", "replication"));
   if (!own.includes("role:master\r\n")) throw new Error(`${master.port} is no master`);

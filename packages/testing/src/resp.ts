@@ -5,7 +5,7 @@ interface Pending {
   readonly reject: (error: Error) => void;
 }
 
-/** The connection name of everything that this package itself holds open. */
+/** The name of all connections that this package itself keeps open. */
 export const ADMIN_NAME = "kit-testing-admin";
 
 /**
@@ -46,7 +46,7 @@ export class AdminConnection {
       if (this.#socket === socket) this.#drop(failure);
     });
     socket.on("data", (chunk) => this.#receive(chunk));
-    // Their own errors do not matter: a wrong password shows in the reply to the command that follows.
+    // The errors of these do not matter: a wrong password shows in the reply to the next command.
     const preamble = [["CLIENT", "SETNAME", ADMIN_NAME]];
     if (this.#password !== undefined) preamble.unshift(["AUTH", this.#password]);
     for (const command of preamble) this.#send(socket, command).catch(() => {});
@@ -93,7 +93,7 @@ function encode(command: readonly string[]): string {
   return `*${command.length}\r\n${command.map((part) => `$${Buffer.byteLength(part)}\r\n${part}\r\n`).join("")}`;
 }
 
-/** The reply that starts at `at`, or undefined while part of it is still on the way. Errors are values here. */
+/** The reply that starts at `at`, or undefined while a part of it has not arrived. Errors are values here. */
 function decode(data: Buffer, at: number): { value: unknown; end: number } | undefined {
   const lineEnd = data.indexOf("\r\n", at);
   if (lineEnd < 0) return undefined;

@@ -5,12 +5,12 @@ import { checkReplication } from "./replication.js";
 export const MASTER_NAME = "kit";
 export const SENTINELS = 3;
 
-/** How a Sentinel begins. */
+/** The first configuration of a Sentinel. */
 export function sentinelConfig(master: RedisNode, downAfterMs: number, password: string | undefined): string {
   const lines = [
     `sentinel monitor ${MASTER_NAME} ${master.host} ${master.port} 2`,
     `sentinel down-after-milliseconds ${MASTER_NAME} ${downAfterMs}`,
-    // Twice this passes before the next failover may begin.
+    // The next failover may begin after twice this time.
     `sentinel failover-timeout ${MASTER_NAME} 5000`,
     `sentinel parallel-syncs ${MASTER_NAME} 2`,
   ];
@@ -18,7 +18,7 @@ export function sentinelConfig(master: RedisNode, downAfterMs: number, password:
   return `${lines.join("\n")}\n`;
 }
 
-/** Tells the Sentinels of each other in words of their own, which they would say only every two seconds. */
+/** Sends each Sentinel the hello messages of the others, which they publish only every two seconds. */
 export async function introduce(sentinels: readonly RedisNode[], master: RedisNode): Promise<void> {
   for (const sentinel of sentinels) {
     const id = String(await sentinel.call("SENTINEL", "MYID"));
@@ -28,7 +28,7 @@ export async function introduce(sentinels: readonly RedisNode[], master: RedisNo
   }
 }
 
-/** Throws unless `master` is master by everybody's word, with all replicas in step and all links up. */
+/** Throws unless all Sentinels name `master`, with all replicas in step and all links up. */
 export async function checkSentinels(
   sentinels: readonly RedisNode[],
   master: RedisNode,
@@ -49,12 +49,12 @@ export async function checkSentinels(
         slaves.every((slave) => slave["flags"] === "slave" && slave["master-link-status"] === "ok") &&
         others.length === sentinels.length - 1 &&
         others.every(({ flags }) => flags === "sentinel");
-      if (!isWell) throw new Error(`Sentinel ${sentinel.port} does not see everybody well yet`);
+      if (!isWell) throw new Error(`Sentinel ${sentinel.port} does not report all nodes as healthy yet`);
     }),
   );
 }
 
-/** The master by the word of the Sentinels that run: the one of the latest failover, if not all have heard of it. */
+/** The master that the running Sentinels name: that of the latest failover, if they differ. */
 export async function currentMaster(sentinels: readonly RedisNode[], nodes: readonly RedisNode[]): Promise<RedisNode> {
   const answers = await Promise.all(
     sentinels
@@ -69,7 +69,7 @@ export async function currentMaster(sentinels: readonly RedisNode[], nodes: read
   );
   const [latest] = answers.sort((a, b) => b.epoch - a.epoch);
   const master = nodes.find(({ port }) => port === latest?.port);
-  if (!master) throw new Error("No Sentinel runs that could tell who is master");
+  if (!master) throw new Error("No Sentinel runs that could name the master");
   return master;
 }
 

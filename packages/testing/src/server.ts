@@ -39,7 +39,7 @@ export interface StartRedisOptions<M extends RedisMode = RedisMode> {
    */
   readonly args?: readonly string[];
   /**
-   * More environment variables for every server process: `LD_PRELOAD` of a library that lies about the time.
+   * More environment variables for every server process: `LD_PRELOAD` of a library that changes the time.
    * @default {}
    */
   readonly env?: Readonly<Record<string, string>>;
@@ -54,8 +54,8 @@ export interface StartRedisOptions<M extends RedisMode = RedisMode> {
    */
   readonly replicas?: number;
   /**
-   * With Sentinels: how long a server must be silent for a Sentinel to take it for lost, in milliseconds. A failover
-   * takes about a second more.
+   * With Sentinels: after how long without a reply a Sentinel counts a server as down, in milliseconds. A failover takes about
+   * a second more.
    * @default 2000
    */
   readonly downAfterMs?: number;
@@ -63,7 +63,7 @@ export interface StartRedisOptions<M extends RedisMode = RedisMode> {
   readonly password?: string;
 }
 
-/** A real Redis or Valkey of one's own, on loopback, with a data folder that goes with it. */
+/** A real Redis or Valkey on loopback, with a data folder of its own that is removed with it. */
 export interface RedisServer<M extends RedisMode = RedisMode> extends AsyncDisposable {
   readonly mode: M;
   /**
@@ -79,15 +79,15 @@ export interface RedisServer<M extends RedisMode = RedisMode> extends AsyncDispo
   readonly sentinels: readonly RedisNode[];
   readonly version: { readonly server: "redis" | "valkey"; readonly version: string };
   /**
-   * A new ioredis client for this server, a `Cluster` in cluster mode, one that asks the Sentinels for its master in
-   * sentinel mode; `stop()` disconnects it. In cluster mode `options` holds for the connection to each node and
-   * `clusterOptions` for the client around them.
+   * A new ioredis client for this server, a `Cluster` in cluster mode, one that finds its master by the Sentinels in sentinel
+   * mode; `stop()` disconnects it. In cluster mode `options` holds for the connection to each node and `clusterOptions` for the
+   * client around them.
    */
   client(options?: RedisClientOptions, clusterOptions?: RedisClusterOptions): RedisClient<M>;
   /** One raw command on the first node, over the test kit's own connection; see {@link RedisNode.call}. */
   call(...command: string[]): Promise<unknown>;
   /**
-   * The master now, by the word of the Sentinels that run.
+   * The current master, by the running Sentinels.
    *
    * @throws {Error} there are none.
    */
@@ -107,7 +107,7 @@ type Ioredis = Pick<typeof import("ioredis"), "Redis" | "Cluster">;
 const LAUNCH_TRIES = 10;
 // Ten times what a quiet machine needs.
 const IN_STEP_TIMEOUT_MS = 20_000;
-// A Cluster has a restarted node back within two seconds; new servers take no longer than four.
+// A Cluster accepts a restarted node within two seconds; new servers take at most four.
 const COME_BACK_MS = 3_000;
 const MODES = ["single", "cluster", "sentinel"];
 
@@ -139,16 +139,14 @@ export async function startRedis<M extends RedisMode = "single">(
   return launchRedis(options);
 }
 
-/** The same, with what `useRedis` needs besides. */
+/** The same, with the members that `useRedis` needs. */
 export async function launchRedis<M extends RedisMode>(options: StartRedisOptions<M>): Promise<LocalRedis<M>> {
-  // The one mode that M can be without being given.
+  // The mode if M was not given.
   const { mode = "single" as M, persistence = "none", args = [], env = {}, masters = 3, password } = options;
   const { replicas = mode === "sentinel" ? 2 : 0, downAfterMs = 2_000 } = options;
   checkOptions(mode, persistence, masters, replicas, downAfterMs);
   if (mode === "sentinel" && password !== undefined && /[\s"'\\]/.test(password)) {
-    throw new TypeError(
-      "Expected `password` to have no space, quote or backslash: Sentinels would write it down wrong",
-    );
+    throw new TypeError("Expected `password` to have no space, quote or backslash: Sentinels would store it wrongly");
   }
   const [binary, ioredis] = await Promise.all([findServer(), import("ioredis")]);
   const dir = await mkdtemp(join(await realpath(tmpdir()), "kit-redis-"));
@@ -163,7 +161,7 @@ export async function launchRedis<M extends RedisMode>(options: StartRedisOption
     const launches = Array.from({ length: count }, (_, index) =>
       launchNode({ ...common, dir: join(dir, `${group}-${index}`), ...special }, mode === "cluster", all),
     );
-    // Launches end in any order; slots are given out in the order of the data folders.
+    // Launches end in any order; slots are assigned in the order of the data folders.
     return Promise.all(launches);
   };
   try {
@@ -174,7 +172,7 @@ export async function launchRedis<M extends RedisMode>(options: StartRedisOption
       ]);
       await formCluster(server.nodes, server.replicas);
     } else {
-      // Sentinels have a server's configuration file rewritten, so that it comes back in the role that it had.
+      // Sentinels make a server rewrite its configuration file, so that it restarts in its last role.
       const keepsRole = mode === "sentinel";
       server.nodes = await launch("master", 1, keepsRole ? { config: "" } : {});
       const [master] = server.nodes as [ServerNode];
@@ -190,7 +188,7 @@ export async function launchRedis<M extends RedisMode>(options: StartRedisOption
     if (mode === "sentinel") {
       const [master] = server.nodes as [ServerNode];
       const config = sentinelConfig(master, downAfterMs, password);
-      // Only the servers have the password, not their own door.
+      // Only the servers have the password, not the Sentinels themselves.
       const special = { args: [], config, isSentinel: true, password: undefined };
       server.sentinels = await launch("sentinel", SENTINELS, special);
       await introduce(server.sentinels, master);
@@ -229,8 +227,8 @@ function serverArgs(
   password: string | undefined,
   args: readonly string[],
 ): string[] {
-  // A master would wait five seconds for more replicas before it sends the first its data.
-  // From a diskless transfer a replica gets nothing further before its next report, up to 1 s later, and says that its link is up.
+  // A master would wait five seconds for more replicas before it sends the first its data. After a diskless transfer a replica
+  // gets no further data before its next report, up to 1 s later, although its link is up.
   const all = [...PERSISTENCE[persistence], "--repl-diskless-sync", "no"];
   if (binary.canEnableDebug) all.push("--enable-debug-command", "local");
   if (mode === "cluster") all.push("--cluster-enabled", "yes", "--cluster-node-timeout", "1000");
@@ -340,11 +338,11 @@ export class LocalRedis<M extends RedisMode> implements RedisServer<M> {
   }
 
   async master(): Promise<RedisNode> {
-    if (this.mode !== "sentinel") throw new Error("Only Sentinels tell who is master: there are none here");
+    if (this.mode !== "sentinel") throw new Error("Only Sentinels name the master: there are none here");
     return currentMaster(this.sentinels, this.servers);
   }
 
-  /** The servers that hold the data, whichever they were in the beginning. */
+  /** The servers with the data, whatever their roles were in the beginning. */
   get servers(): readonly ServerNode[] {
     return [...this.nodes, ...this.replicas];
   }
@@ -357,7 +355,7 @@ export class LocalRedis<M extends RedisMode> implements RedisServer<M> {
     return this.servers.filter((_, index) => (roles[index] as unknown[])[0] === "master");
   }
 
-  /** Whether servers that can change places are all where they began, or come back there by themselves soon. */
+  /** Whether all servers have their first roles, or will have them again soon. */
   async isAsBegun(): Promise<boolean> {
     const { mode, nodes, replicas, sentinels } = this;
     if (mode !== "sentinel" && replicas.length === 0) return true;

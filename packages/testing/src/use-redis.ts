@@ -49,29 +49,29 @@ export interface UseRedisOptions<M extends RedisMode = RedisMode> extends StartR
   readonly permanentKeys?: readonly (string | RegExp)[];
 }
 
-/** A server for a test file, and what a single test needs of it. */
+/** A server for a test file, and the members that a single test needs. */
 export interface TestRedis<M extends RedisMode = RedisMode> {
   readonly server: RedisServer<M>;
   readonly url: string;
-  /** A text of this test alone, such as `t-3f9a2c`. All its keys shall begin with it, or carry it. */
+  /** A text of this test alone, such as `t-3f9a2c`. All its keys must begin with it, or contain it. */
   readonly prefix: string;
   /** A client for all tests of the file. It must not be closed. */
   readonly client: RedisClient<M>;
   /** A new ioredis client for this test, disconnected after it; see {@link RedisServer.client}. */
   connect(options?: RedisClientOptions, clusterOptions?: RedisClusterOptions): RedisClient<M>;
-  /** All keys that carry this test's prefix, over all masters, sorted. */
+  /** All keys that contain this test's prefix, over all masters, sorted. */
   keys(): Promise<string[]>;
   /** Lets these keys be without expiry after this test; see {@link UseRedisOptions.permanentKeys}. */
   permanent(...keys: readonly (string | RegExp)[]): void;
-  /** Runs `close` after this test, before the leak checks, the last one first; for what the test itself opens. */
+  /** Runs `close` after this test, before the leak checks, the last one first; for objects that the test itself opens. */
   defer(close: () => unknown): void;
 }
 
-// How long a closed connection, a key that is about to go and the like may take.
+// How long a closing connection, an expiring key and the like may take.
 const SETTLE_MS = 1_000;
 // ioredis keeps a timer of two seconds when it disconnects a socket that was cut already.
 const TIMER_SETTLE_MS = 2_500;
-// A killed Cluster node is known again to all others within two seconds; this allows for a busy machine.
+// All others accept a killed Cluster node again within two seconds; this allows for a busy machine.
 const READY_TIMEOUT_MS = 15_000;
 
 /**
@@ -214,7 +214,7 @@ class TestFile<M extends RedisMode> implements TestRedis<M> {
       ? ["the shared client is closed: close only clients from `redis.connect()`"]
       : [];
     leaks.push(...(await settle(SETTLE_MS * patience(), () => this.#listenerLeaks(test))));
-    // Not before: their listeners go with them.
+    // Not before: their listeners end with them.
     for (const { client } of test.clients) client.disconnect();
     const isPermanent = matcher(test.prefix, test.permanentKeys);
     const onServer = async () => [
@@ -242,12 +242,12 @@ class TestFile<M extends RedisMode> implements TestRedis<M> {
 
   async #isClientClosed(): Promise<boolean> {
     const client: Redis | Cluster = this.client;
-    // A client that was just told to quit still looks ready, but takes no more commands.
+    // A client that has just sent QUIT still looks ready, but accepts no more commands.
     await client.ping().catch(() => {});
     return client.status === "end";
   }
 
-  /** For the next test, whatever it is that a failover has left: so each begins with the first node as master. */
+  /** Restores the first roles after a failover, so that each test begins with the first node as master. */
   async #replaceServer(): Promise<void> {
     await this.#local.stop();
     await this.open();
@@ -300,7 +300,7 @@ async function runDeferred(deferred: (() => unknown)[]): Promise<string[]> {
     try {
       await close();
     } catch (error) {
-      problems.push(`something that did not close: ${error instanceof Error ? error.message : String(error)}`);
+      problems.push(`an object that did not close: ${error instanceof Error ? error.message : String(error)}`);
     }
   }
   return problems;
@@ -316,7 +316,7 @@ async function reviveNodes(nodes: readonly RedisNode[]): Promise<string[]> {
   return problems;
 }
 
-/** Looks until nothing is left, or the time is over; returns what is left then. */
+/** Checks until no leak is left, or the time is over; returns the leaks that are left then. */
 async function settle(ms: number, look: () => string[] | Promise<string[]>): Promise<string[]> {
   const until = performance.now() + ms;
   for (;;) {
@@ -324,7 +324,7 @@ async function settle(ms: number, look: () => string[] | Promise<string[]>): Pro
     try {
       leaks = await look();
     } catch (error) {
-      // The first look after a test that cut all connections finds the kit's own one closed, too.
+      // The first check after a test that cut all connections finds the kit's own one closed, too.
       leaks = [`a server that does not answer: ${error instanceof Error ? error.message : String(error)}`];
     }
     if (leaks.length === 0 || performance.now() > until) return leaks;

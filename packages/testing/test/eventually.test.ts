@@ -35,7 +35,7 @@ describe("eventually", () => {
     expect(error).toBeInstanceOf(Error);
     const waitedMs = 30 * Number(process.env["KIT_TESTING_PATIENCE"]);
     expect((error as Error).message).toMatch(
-      new RegExp(`^Not so within ${waitedMs} ms \\(\\d+ tries\\): look \\d+ failed$`),
+      new RegExp(`^The check did not pass within ${waitedMs} ms \\(\\d+ tries\\): look \\d+ failed$`),
     );
     expect((error as Error).cause).toEqual(new Error(`look ${looks} failed`));
   });

@@ -1,6 +1,6 @@
 import type { TestHook, TestHooks } from "../src/index.js";
 
-/** A test runner that runs when it is told to, so that a test can look at what the hooks do. */
+/** A test runner that runs on request, so that a test can look at what the hooks do. */
 export interface FakeRunner {
   readonly hooks: TestHooks;
   before(): Promise<void>;

@@ -108,7 +108,7 @@ describe("FaultProxy", () => {
     // More than the buffers of all sockets on the way together.
     client.socket.write(Buffer.alloc(64 * 1024 * 1024));
     const isAllTaken = eventually(() => expect(client.socket.writableLength).toBe(0), { timeoutMs: 500 });
-    await expect(isAllTaken).rejects.toThrow("Not so within 500 ms");
+    await expect(isAllTaken).rejects.toThrow("The check did not pass within 500 ms");
   });
 
   it("loses the next request and resets with up.cutNext, so that the server never sees it", async () => {
@@ -204,7 +204,7 @@ describe("FaultProxy", () => {
     expect(performance.now() - startedAt).toBeGreaterThan(58);
   });
 
-  it("does not overtake what is still delayed when the delay is taken away", async () => {
+  it("keeps the order of what is still delayed when the delay is taken away", async () => {
     const client = await dial();
     proxy.up.latencyMs = 100;
     client.socket.write("slow ");

@@ -105,7 +105,7 @@ describe("startRedis", () => {
     await eventually(async () => expect(await first?.call("GET", "a")).toBe("1"));
     const role = (await first?.call("ROLE")) as unknown[];
     expect(role.slice(0, 4)).toEqual(["slave", "127.0.0.1", server.nodes[0]?.port, "connected"]);
-    await expect(server.master()).rejects.toThrow("Only Sentinels tell who is master");
+    await expect(server.master()).rejects.toThrow("Only Sentinels name the master");
   });
 
   it("lets tests use DEBUG", async () => {
@@ -239,7 +239,9 @@ describe("RedisNode", () => {
     expect(node?.state).toBe("paused");
     let isAnswered = false;
     const reply = server.call("PING").then(() => (isAnswered = true));
-    await expect(eventually(() => expect(isAnswered).toBe(true), { timeoutMs: 100 })).rejects.toThrow("Not so within");
+    await expect(eventually(() => expect(isAnswered).toBe(true), { timeoutMs: 100 })).rejects.toThrow(
+      "The check did not pass",
+    );
     node?.resume();
     await reply;
     expect([isAnswered, node?.state]).toEqual([true, "running"]);

@@ -73,7 +73,7 @@ describe("useRedis", () => {
 
   it("fails a test whose deferred closing fails", async () => {
     const problem = await leak(() => redis.defer(() => Promise.reject(new Error("door is stuck"))));
-    expect(problem).toContain("something that did not close: door is stuck");
+    expect(problem).toContain("an object that did not close: door is stuck");
   });
 
   it("works with node:test, and fails the test that leaks there", async () => {
