@@ -21,7 +21,7 @@ type Values = Readonly<Record<string, unknown>>;
 
 const nameArgument: readonly CliArgument[] = [{ name: "name", about: "" }];
 
-/** The names in a message that says what there is. */
+/** At most this many names in a message that lists the existing ones. */
 const mostNamed = 20;
 
 const integerOf = (text: string): number => {
@@ -52,7 +52,7 @@ interface Given {
   readonly values: Values;
 }
 
-/** @throws {Failure} says what the argument could name. */
+/** @throws {Failure} with the names that the argument could be. */
 const askWhich = async (target: Target, { name }: CliArgument, kind: Kind): Promise<void> => {
   await withConnection(target, "kit-list", async (redis) => {
     const [{ things, isWhole } = { things: [], isWhole: true }] = await find(redis, target.prefix, [kind]);
@@ -70,14 +70,14 @@ const declare = (
   { from, args = [], options = [] }: Spec,
   run: (given: Given) => Promise<void>,
 ): Command => {
-  // Commander would refuse a missing argument; here the command can list the names that there are.
+  // Commander would refuse a missing argument. Here the command lists the existing names.
   for (const one of args) command.argument(`[${one.name}${one.count === "many" ? "..." : ""}]`, one.about);
   command.usage(["[options]", ...args.map(placeOf)].join(" "));
   for (const one of options) command.addOption(optionOf(one));
   return targetOptions(command).action(async () => {
     // `kit list` takes the same options as each of its commands, and commander gives them to it.
     const values: Values = command.optsWithGlobals();
-    // One argument that may be several comes as a list.
+    // An argument that may occur several times is a list.
     const texts = (command.processedArgs as (string | readonly string[] | undefined)[]).flat();
     const given: Given = {
       target: values as unknown as Target,
@@ -153,7 +153,7 @@ export const addList = (parent: Command, from: PackageDescriptor, kind: Kind): v
   }).description(`the ${things} of @kit/${from.name} that are there now`);
 };
 
-/** `kit list`: everything that is there. */
+/** `kit list`: all existing things. */
 export const addOverview = (listed: Command, kinds: readonly Kind[]): void => {
   const args: readonly CliArgument[] = [{ name: "things", about: "of one kind only", count: "optional" }];
   declare(listed, { args, options: [] }, async (given) => {
@@ -193,7 +193,7 @@ export const addCommand = (kit: Command, from: PackageDescriptor, command: CliCo
       try {
         if ((await run(call, ...given.args)) === "resumable") endedResumable();
       } catch (error) {
-        // Ended by the person, a command may fail in what it was doing.
+        // A command that the user ended may fail in its current step.
         if (!signal.aborted) throw error;
       }
     });

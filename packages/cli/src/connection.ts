@@ -16,7 +16,7 @@ export const targetOptions = (command: Command): Command =>
     .option("--json", "one JSON object on stdout");
 
 /**
- * Runs something with a connection, and closes that.
+ * Runs `use` with a connection, and closes that.
  *
  * @throws {KitError} what `connect()` throws.
  */

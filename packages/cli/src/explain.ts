@@ -12,7 +12,7 @@ export const sectionsOf = (page: string): ReadonlyMap<string, string> =>
       }),
   );
 
-/** A section for the terminal: what is marked up there is said in words, or left out. */
+/** A section for the terminal: markup becomes words, or is left out. */
 export const plainText = (id: string, section: string): string => {
   const blocks = section.split(/\n{2,}/).map((block) => linesOf(block).join("\n"));
   return `${[id, ...blocks].join("\n\n")}\n`;
@@ -20,7 +20,7 @@ export const plainText = (id: string, section: string): string => {
 
 const linesOf = (block: string): readonly string[] => {
   const lines = block.split("\n");
-  // Commands are to be copied as they are.
+  // Commands stay unwrapped, to be copied.
   if (block.startsWith("```")) return lines.slice(1, -1).map((line) => `    ${line}`);
   if (!block.startsWith("|")) return wrap(unmarked(lines.join(" ")), width());
   const [names = [], , ...rows] = lines.map((line) =>
@@ -32,7 +32,7 @@ const linesOf = (block: string): readonly string[] => {
   return tableLines(names, rows);
 };
 
-/** A link within the page becomes the command that shows its end; one out of it leads to nothing that is installed. */
+/** A link within the page becomes the command that shows its target. The target of any other link is not installed. */
 const unmarked = (text: string): string =>
   text
     .replace(/\[([^\]]*)\]\(([^)]*)\)/g, (_, words: string, target: string) =>

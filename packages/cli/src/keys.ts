@@ -1,7 +1,7 @@
 import type { Connection } from "@kit/core";
 import { type Facts, secondsText } from "@kit/core/toolkit";
 
-/** A key as it stands, without its value: that may be the proof of holding. */
+/** A key as it is now, without its value, which may be a token. */
 export interface RawKey {
   readonly key: string;
   readonly type: string;
@@ -9,7 +9,7 @@ export interface RawKey {
   readonly msLeft: number | null;
 }
 
-/** Those of the keys that exist. */
+/** The existing ones of these keys. */
 export const keysOf = async (redis: Connection, keys: readonly string[]): Promise<readonly RawKey[]> => {
   const looks = keys.map(async (key): Promise<RawKey> => {
     const [type, life] = await Promise.all([redis.call("TYPE", key), redis.call("PTTL", key)]);

@@ -2,7 +2,7 @@ import { type Connection, KitError } from "@kit/core";
 import { type Inspector, type Listed, nameIn, type PackageDescriptor, type Report } from "@kit/core/toolkit";
 import { connectionsOf } from "./server.js";
 
-/** Keys per step, steps on each node, and names of a kind: what a server answers in a few seconds at most. */
+/** Keys per step, steps on each node, and names of a kind: a server replies to all of these in a few seconds at most. */
 const batch = 1_000;
 const maxSteps = 1_000;
 const maxNames = 100;
@@ -36,7 +36,7 @@ export const kindsOf = (descriptors: readonly PackageDescriptor[]): readonly Kin
     }),
   );
 
-/** All keys of the kinds match it, and few others do. */
+/** A pattern that matches all keys of the kinds, and few others. */
 const patternOf = (prefix: string, kinds: readonly Kind[]): string => {
   const head = prefix.replace(/[\\*?[\]]/g, "\\$&");
   const packages = [...new Set(kinds.map(({ from }) => from))];
@@ -45,7 +45,7 @@ const patternOf = (prefix: string, kinds: readonly Kind[]): string => {
   return `${head}:${packages.join("")}:${keys.length === 1 ? keys.join("").replace("NAME", "*") : "*"}`;
 };
 
-/** Reads the thing from a key; undefined: the key shows none of that kind. */
+/** Reads the thing from a key; undefined: the key is of no thing of that kind. */
 const readerOf = ({ from, listed }: Kind, prefix: string): ((key: string) => Thing | undefined) => {
   const head = `${prefix}:${from}:`;
   const forms = listed.keys.map((key) => {
@@ -94,7 +94,7 @@ export const find = async (redis: Connection, prefix: string, kinds: readonly Ki
   }));
 };
 
-/** A damaged entry hides nothing else. */
+/** A damaged entry does not hide the others. */
 const damage = (error: unknown): Report => {
   if (!KitError.is(error) || (error.code !== "KIT_KEY_TYPE" && error.code !== "KIT_LAYOUT")) throw error;
   return { data: { error: error.code }, facts: [["damaged", error.message]], summary: `damaged: ${error.message}` };
@@ -103,7 +103,7 @@ const damage = (error: unknown): Report => {
 /** Inspects one thing of a kind. */
 export type Look = (kind: Kind, thing: Thing) => Promise<Report>;
 
-/** A row for each thing of one kind that is there: what its inspector says, in the columns that were asked for. */
+/** A row for each existing thing of one kind: the facts of its inspector, in the requested columns. */
 export const listOf = async (redis: Connection, prefix: string, kind: Kind, look: Look): Promise<Report> => {
   const { things: plural, columns } = kind.listed;
   const [{ things, isWhole } = { things: [], isWhole: true }] = await find(redis, prefix, [kind]);
@@ -127,7 +127,7 @@ export const listOf = async (redis: Connection, prefix: string, kind: Kind, look
   };
 };
 
-/** A row for each thing of every kind: the overview of a prefix. */
+/** The overview of a prefix: a row for each thing of every kind. */
 export const overviewOf = async (
   redis: Connection,
   prefix: string,

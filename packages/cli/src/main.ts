@@ -18,7 +18,7 @@ const exitCodeOf = (error: unknown): number => {
 
 const messageOf = (error: unknown): string => harmless(error instanceof Error ? error.message : String(error));
 
-// `kit doctor | head -1` has seen enough, and there is nobody to tell that to.
+// `kit doctor | head -1` has read enough, and nothing reads an error message.
 for (const stream of [process.stdout, process.stderr])
   stream.on("error", (error: NodeJS.ErrnoException) => {
     if (error.code === "EPIPE") process.exit(exitCodes.fine);
@@ -34,7 +34,7 @@ try {
   await program.parseAsync();
 } catch (error) {
   process.exitCode = exitCodeOf(error);
-  // commander has said everything by then.
+  // commander has printed everything by then.
   if (!(error instanceof CommanderError)) process.stderr.write(`kit: ${messageOf(error)}\n`);
   if (process.exitCode !== exitCodes.fine && argv.includes("--json")) {
     const code = KitError.is(error) ? error.code : null;
@@ -42,7 +42,7 @@ try {
   }
 }
 
-// Text written to a pipe has been read when its callback runs. A server that stands still may hold a connection open.
+// The callback of a write to a pipe runs when the text is read. A stopped server may keep a connection open.
 const flushed = (stream: NodeJS.WriteStream): Promise<void> =>
   new Promise((resolve) => stream.write("", () => resolve()));
 await Promise.all([flushed(process.stdout), flushed(process.stderr)]);

@@ -3,7 +3,7 @@ import type { Redis, RedisOptions } from "ioredis";
 
 type Settings = Omit<RedisOptions, "replyMapping">;
 
-/** The members of ioredis' `Redis` that are needed of one connection, whichever reply mapping it has. */
+/** The members of ioredis' `Redis` that one connection needs, with any reply mapping. */
 export interface NodeConnection {
   readonly options: RedisOptions;
   readonly stream?: { readonly remoteAddress?: string | undefined; readonly remotePort?: number | undefined };
@@ -12,10 +12,10 @@ export interface NodeConnection {
   disconnect(): void;
 }
 
-/** How long a server may take to answer one question. */
+/** How long a server may take for one reply. */
 const answerMs = 1_500;
 
-/** The server does not let us ask this: the user may not, or the command was renamed. */
+/** The server refuses the command: the user is not permitted, or the command was renamed. */
 export class Refused extends Error {
   override name = "Refused";
 }
@@ -23,7 +23,7 @@ export class Refused extends Error {
 /** The server does not answer, or cannot be reached. */
 export class Silent extends Error {
   override name = "Silent";
-  /** Whether nobody has been told yet. */
+  /** Whether it is not reported yet. */
   readonly isNews: boolean;
 
   constructor(message: string, isNews: boolean) {
@@ -32,7 +32,7 @@ export class Silent extends Error {
   }
 }
 
-/** One server process, and what it says of itself. */
+/** One server process, and its replies about itself. */
 export class ServerNode {
   readonly address: string;
   readonly host: string;
@@ -44,7 +44,7 @@ export class ServerNode {
   constructor(connection: NodeConnection) {
     const { path, sentinels, host = "127.0.0.1", port = 6379 } = connection.options;
     const { remoteAddress = host, remotePort = port } = connection.stream ?? {};
-    // Behind Sentinels the options name no server; elsewhere they name it as the caller does.
+    // Behind Sentinels the options have no address; elsewhere they have the caller's.
     this.host = path === undefined ? (sentinels ? remoteAddress : host) : "127.0.0.1";
     this.port = sentinels ? remotePort : port;
     this.address = path ?? `${this.host}:${String(this.port)}`;
@@ -56,12 +56,12 @@ export class ServerNode {
     return this.#connection.options;
   }
 
-  /** Why it is not asked any more. */
+  /** Why no more commands are sent to it. */
   get silence(): string | undefined {
     return this.#silence;
   }
 
-  /** Finds out whether it answers at all. Never rejects. */
+  /** Checks whether it answers at all. Never rejects. */
   async greet(): Promise<void> {
     await this.call("PING").catch(() => undefined);
   }
@@ -72,9 +72,9 @@ export class ServerNode {
   }
 
   /**
-   * Asks once. One that did not answer is not asked again: each further question would take as long.
+   * Sends one command. A process that did not answer gets no further ones: each would take as long.
    *
-   * @throws {Refused} the server does not let us.
+   * @throws {Refused} the server refuses the command.
    * @throws {Silent} no answer.
    * @throws {Error} any other error of the server.
    */
@@ -91,7 +91,7 @@ export class ServerNode {
       if (isForbidden(error)) throw new Refused(words);
       const message = error instanceof Error ? error.message : String(error);
       if (!isReplyError(error)) {
-        // Several questions at a time end together, and one of them tells.
+        // Several requests fail at the same time, and one of them reports it.
         const isNews = this.#silence === undefined;
         this.#silence ??= message;
         throw new Silent(this.#silence, isNews);
@@ -102,7 +102,7 @@ export class ServerNode {
     }
   }
 
-  /** As cheap as a call can be, for who measures many. */
+  /** The cheapest call, to measure many. */
   ping(): Promise<unknown> {
     return this.#connection.call("PING");
   }
@@ -141,7 +141,7 @@ export class ServerNode {
       retryStrategy: () => null,
       ...override,
     });
-    // ioredis prints what nobody listens for; the calls on it reject as well.
+    // ioredis prints errors without a listener; the calls on it reject as well.
     connection.on("error", () => undefined);
     return connection;
   }
@@ -150,6 +150,6 @@ export class ServerNode {
 /** Commands whose first argument is part of their name. */
 const spokenWith = new Set(["CONFIG", "ACL", "CLUSTER", "SLOWLOG", "SENTINEL", "CLIENT"]);
 
-/** A number among the fields of INFO; NaN when the server does not tell. */
+/** A number among the fields of INFO; NaN when the server does not report it. */
 export const numberOf = (info: ReadonlyMap<string, string>, name: string): number =>
   Number(info.get(name) ?? Number.NaN);

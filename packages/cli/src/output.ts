@@ -3,10 +3,10 @@ import type { CliOutput, Report } from "@kit/core/toolkit";
 import { exitCodes } from "./exit-codes.js";
 import { factLines, harmless, harmlessLines, tableLines } from "./print.js";
 
-/** Of what `--json` prints; grows when a field goes or changes its meaning. */
+/** The version of the `--json` form; it grows when a field is removed or changes its meaning. */
 const jsonVersion = 1;
 
-/** Resolves when the stream takes more. */
+/** Resolves when the stream accepts more. */
 export const write = (stream: NodeJS.WriteStream, chunk: string | Uint8Array): Promise<void> =>
   new Promise((resolve) => {
     if (stream.write(chunk)) resolve();
@@ -28,12 +28,12 @@ const wordsOf = ({ facts = [], table }: Report): string => {
 /** A file or a pipe gets the bytes as they are, a terminal the text in them. */
 const bytesTo = (stream: NodeJS.WriteStream): CliOutput["bytes"] => {
   if (!stream.isTTY) return (chunk) => write(stream, chunk);
-  // A piece may end within a character.
+  // A chunk may end within a character.
   const decoder = new StringDecoder("utf8");
   return (chunk) => write(stream, harmlessLines(decoder.write(Buffer.from(chunk))));
 };
 
-/** `url`: as it may be printed. */
+/** `url`: without user name and password. */
 export const outputOf = (isJson: boolean, url: string): CliOutput => ({
   report: async (report) => {
     const { data, isUnknown } = report;

@@ -1,7 +1,7 @@
 import type { PackageDescriptor } from "@kit/core/toolkit";
 import { manifest } from "./manifest.js";
 
-/** The packages that the command line knows, installed or not: the peers in its manifest are the list. */
+/** The packages of the command line, installed or not: the peers in its manifest. */
 export const knownPackages: readonly string[] = Object.keys(manifest.peerDependencies)
   .filter((name) => name.startsWith("@kit/"))
   .map((name) => name.slice("@kit/".length))

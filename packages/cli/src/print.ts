@@ -2,13 +2,13 @@ import { styleText } from "node:util";
 import { counted, type Facts, type Severity } from "@kit/core/toolkit";
 import type { CheckResult, Report } from "./doctor/index.js";
 
-/** Where nobody says how wide the page is, and where lines get too long to read. */
+/** The width of a page of unknown width, and the longest readable line. */
 const usualWidth = 80;
 const widest = 100;
 
 export const width = (): number => Math.max(40, Math.min(process.stdout.columns || usualWidth, widest));
 
-/** Only for people: not in a file or a pipe, and not for who has said no (https://no-color.org). */
+/** Colours for a terminal only: not in a file or a pipe, and not with NO_COLOR (https://no-color.org). */
 const isColourful = (): boolean => process.stdout.isTTY && !process.env["NO_COLOR"] && process.env["TERM"] !== "dumb";
 
 const colours = { ok: "green", warning: "yellow", problem: "red", skipped: "gray" } as const;
@@ -24,7 +24,7 @@ export const harmless = (text: string): string => text.replace(/\p{C}/gu, "·");
 /** The same for a text of several lines. */
 export const harmlessLines = (text: string): string => text.replace(/[^\P{C}\n\t]/gu, "·");
 
-/** A path that no line takes goes on in the next one behind a slash, not where the terminal's edge happens to be. */
+/** A path that is longer than a line is broken behind a slash. */
 const piecesOf = (word: string, room: number): readonly string[] => {
   const slash = word.length > room ? word.lastIndexOf("/", room - 1) : -1;
   return slash > 0 ? [word.slice(0, slash + 1), ...piecesOf(word.slice(slash + 1), room)] : [word];
@@ -53,7 +53,7 @@ const wrapBeside = (text: string): readonly string[] => wrap(text, width() - ind
 export const checkLines = ({ id, severity, findings, docs }: CheckResult): string => {
   const lines = findings.flatMap(({ text, fix }, index) => [
     ...wrapBeside(text),
-    // Advice that is the same for several in a row stands below the last of them.
+    // Advice that several findings in a row share is printed below the last of them.
     ...(fix === undefined || fix === findings[index + 1]?.fix ? [] : wrapBeside(`Fix: ${fix}`)),
   ]);
   if (severity === "warning" || severity === "problem") lines.push(`More: ${docs}`);
@@ -80,15 +80,15 @@ export const factLines = (facts: Facts): string =>
     .join("\n")
     .concat("\n");
 
-/** The share of a page that is too narrow for all, which the columns before the last may take together. */
+/** The share of a narrow page that the columns before the last may take together. */
 const mostBefore = 0.55;
 
-/** Rows of cells; the names of the columns stand apart. */
+/** Rows of cells; the names of the columns are a line of their own. */
 export const tableLines = (names: readonly string[], rows: readonly (readonly string[])[]): readonly string[] => {
   const wanted = names.map((name, column) => Math.max(name.length, ...rows.map((row) => row[column]?.length ?? 0)));
   const isRoomy = wanted.reduce((sum, one) => sum + one + 2, -2) <= width();
   const most = isRoomy ? Infinity : Math.floor((width() * mostBefore) / (names.length - 1));
-  // A word that no line takes would run into the next column.
+  // A word that is longer than a line would run into the next column.
   const longestWord = (column: number): number =>
     Math.max(...rows.flatMap((row) => (row[column] ?? "").split(" ").map((word) => word.length)));
   const widths = wanted
@@ -98,7 +98,7 @@ export const tableLines = (names: readonly string[], rows: readonly (readonly st
   return [...head, "-".repeat(Math.max(...head.map((line) => line.length))), ...besideEachOther(rows, widths)];
 };
 
-/** `widths`: of all columns but the last, which has what is left of the page. */
+/** `widths`: of all columns except the last, which has the rest of the page. */
 const besideEachOther = (rows: readonly (readonly string[])[], widths: readonly number[]): readonly string[] => {
   const left = width() - widths.reduce((sum, one) => sum + one + 2, 0);
   return rows.flatMap((row) => {

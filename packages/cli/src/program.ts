@@ -96,8 +96,8 @@ const offers = (descriptor: PackageDescriptor, isInspected: boolean, word: strin
     : (descriptor.commands ?? []).some(({ path }) => path.split(" ")[0] === word);
 
 /**
- * The descriptors of the packages that the words can mean. Loading one loads its package, so where a package is named as
- * its command is, the others are left alone.
+ * The descriptors of the packages that the words can mean. Loading one loads its package. So if a package has the name of the
+ * command, only that one is loaded.
  *
  * @throws {Failure} the package of that name is not installed.
  */
@@ -138,7 +138,7 @@ export const programFor = async (argv: readonly string[], finish: Finish): Promi
     .command("inspect")
     .description("one thing in words: who has it, since when, who waits; alone: what can be inspected")
     .argument("[thing]")
-    // Those of a thing that is not there are unknown, too, and say less of the mistake.
+    // The options of an unknown thing are unknown, too, and a message about them would hide the mistake.
     .allowUnknownOption()
     .allowExcessArguments()
     .action(async (thing: string | undefined) => {

@@ -6,15 +6,15 @@ type Topology = "single" | "sentinel" | "cluster";
 
 /** The subject of the checks: a connection, and the processes behind it. */
 export interface Server {
-  /** How the address speaks of it. */
+  /** The form of its address. */
   readonly topology: Topology;
   readonly redis: Connection;
-  /** The one server, or each master of the Cluster: those first that answered at the beginning. */
+  /** The single server, or each master of the Cluster: first those that answered at the beginning. */
   readonly nodes: readonly [ServerNode, ...ServerNode[]];
   readonly prefix: string;
   /** The packages that are installed. */
   readonly packages: readonly PackageDescriptor[];
-  /** Aborted when nobody waits for the checks any more. */
+  /** Aborted when the result is not awaited any more. */
   readonly ended: AbortSignal;
   /** How long it took until the server answered. */
   readonly connectedMs: number;
@@ -30,14 +30,14 @@ export const connectionsOf = (redis: Connection): readonly NodeConnection[] => {
   return nodes ? nodes.call(redis, "master") : [redis as unknown as NodeConnection];
 };
 
-/** Each master that the Cluster lists, greeted. The client itself drops those that it cannot reach. */
+/** Each master that the Cluster lists, after a first PING. The client itself drops those that it cannot reach. */
 const mastersOf = async (known: readonly ServerNode[]): Promise<readonly ServerNode[]> => {
   await Promise.all(known.map((node) => node.greet()));
   const nodes = [...known];
   const witness = known.find(({ silence }) => silence === undefined);
   const slots = witness ? await witness.call("CLUSTER", "SLOTS").catch(() => []) : [];
   for (const [, , master] of slots as [number, number, [host: string | null, port: number]][]) {
-    // Without a name it is where we have asked.
+    // Without a host it is the node that replied.
     const host = master[0] || (witness?.host ?? "");
     const port = master[1];
     if (witness && !nodes.some((node) => node.host === host && node.port === port))
@@ -54,7 +54,7 @@ export interface Examined {
   readonly packages: readonly PackageDescriptor[];
 }
 
-/** A replica refuses what a check tries, and is looked at all the same. */
+/** A replica refuses the writes of a check, and is checked nevertheless. */
 const options = { reconnectOnError: () => false };
 
 /** @throws all that `connect()` throws. */
@@ -76,7 +76,7 @@ export const openServer = async ({ url, prefix, packages }: Examined, ended: Abo
   const topology = topologyOf(url);
   const all = topology === "cluster" ? await mastersOf(known) : known;
   const [first, ...others] = all.toSorted((a, b) => Number(a.silence !== undefined) - Number(b.silence !== undefined));
-  // A Cluster client is ready once it knows a master.
+  // A Cluster client is ready once it has a master.
   if (!first) throw new Error("The Cluster has no master");
   return {
     topology,
@@ -90,17 +90,17 @@ export const openServer = async ({ url, prefix, packages }: Examined, ended: Abo
   };
 };
 
-/** How long each node of a Cluster may take that cannot be used as a whole. */
+/** How long each node of a broken Cluster may take. */
 const nodeMs = 1_000;
 
-/** A Cluster with a hole in it takes no client, but its nodes can say what is wrong. */
+/** A Cluster with unserved slots accepts no client, but its nodes can report the fault. */
 const anyNode = async (url: string): Promise<Connection | undefined> => {
   const {
     scheme,
     user = "",
     hosts,
   } = /^(?<scheme>rediss?)\+cluster:\/\/(?<user>[^@/]*@)?(?<hosts>[^/]+)/i.exec(url)?.groups ?? {};
-  // All at the same time: of those that are silent each would take its while.
+  // All at the same time, since each silent node takes its full time.
   const tries = (hosts ?? "")
     .split(",")
     .map((host) =>

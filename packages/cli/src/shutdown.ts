@@ -10,12 +10,12 @@ let isResumable = false;
 /** The exit code when a signal has ended the command, else undefined. */
 export const signalExitCode = (): number | undefined => (isResumable && endedBy === exitCodes.SIGTERM ? 0 : endedBy);
 
-/** The command that the signal has ended goes on when it is run again: to a supervisor that is a success. */
+/** The command that the signal ended continues when it is run again: that is a success for a supervisor. */
 export const endedResumable = (): void => {
   isResumable = true;
 };
 
-/** From now on the first signal only aborts what is returned, and the process has 10 s to end in order. */
+/** From now on the first signal only aborts the returned signal, and the process has 10 s to end in order. */
 export const shutdownSignal = (): AbortSignal => (running ??= new AbortController()).signal;
 
 /** Without a {@link shutdownSignal}, or at the second signal, the process ends at once. */

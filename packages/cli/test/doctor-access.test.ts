@@ -77,7 +77,7 @@ describe("kit doctor with a user that may do little", () => {
     expect(said("permissions")).toBe("this user may not run PUBLISH, SUBSCRIBE on kit:inbox:*: waiting calls poll");
   });
 
-  it("looks at the keys of the prefix that it is told", async () => {
+  it("looks at the keys of the given prefix", async () => {
     const rules = grants.map((grant) => grant.replace("kit:", "shop:"));
     const url = await as(rules);
     expect((await doctor(url, ["--prefix", "shop"])).of("permissions").severity).toBe("ok");

@@ -35,7 +35,7 @@ describe("kit doctor on a sound server", () => {
     expect(sound.said("throughput")).toMatch(/one client without pipelining \S+\/s \(\d+ %\); a connection per call/);
   });
 
-  it("judges the version by the number that the server tells", () => {
+  it("judges the version by the number that the server reports", () => {
     const { server: kind, version } = server.version;
     expect(sound.of("version").findings).toEqual([judgeVersion(kind, version)]);
   });
@@ -142,9 +142,9 @@ describe("kit doctor on a server with many faults", () => {
     ["clock-skew", "warning", /server's clock is at least 3[56]\d\d\.\d s ahead/],
     ["connections", "warning", /4\d of 50 connections are open/],
     ["slow-log", "warning", /1 command took over 100 ms in the last hour, the longest \d{3} ms: DEBUG/],
-    ["script-limits", "warning", /after 50 ms of any script all others are told BUSY/],
+    ["script-limits", "warning", /after 50 ms of any script all others get BUSY/],
     ["access", "warning", /no password, and protected-mode is off/],
-    ["connection-churn", "warning", /somebody opens a connection per call/],
+    ["connection-churn", "warning", /a client opens a connection per call/],
     ["duplicate-copies", "warning", /2 copies of ioredis: .*6\.0\.0 in .*\n2 copies of @kit\/core: /],
   ])("catches %s", (id, severity, words) => {
     expect(faulty.of(id).severity).toBe(severity);

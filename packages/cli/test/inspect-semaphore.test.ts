@@ -138,7 +138,7 @@ describe("kit inspect semaphore", () => {
     expect((await inspect("paused")).stdout).toMatch(/permits +0, 0 in use: nobody comes in\n/);
   });
 
-  it("looks under the prefix that it is told", async () => {
+  it("looks under the given prefix", async () => {
     await make("a", { permits: 2, prefix: "shop", holder: "till" }).acquire();
     expect((await inspect("a", "--prefix", "shop")).stdout).toMatch(/holder +till/);
     expect((await inspect("a")).stdout).toMatch(/none stored/);

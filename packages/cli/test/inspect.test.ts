@@ -81,7 +81,7 @@ describe("kit inspect lock", () => {
     expect(code).toBe(0);
   });
 
-  it("looks under the prefix that it is told", async () => {
+  it("looks under the given prefix", async () => {
     const lock = createLock(server.client(), { prefix: "shop", holder: "till" });
     onTestFinished(() => lock.close({ timeoutMs: 0 }));
     await lock.acquire("a");

@@ -26,7 +26,7 @@ describe("a version", () => {
     expect(judgeVersion(server, version).severity).toBe(severity);
   });
 
-  it("that has no fix in its branch is told the next one", () => {
+  it("that has no fix in its branch names the next one", () => {
     expect(judgeVersion("redis", "7.0.14").fix).toMatch(/^Upgrade to 7\.2\.11 or newer; of a distribution's package/);
   });
 
@@ -53,7 +53,7 @@ describe("the rates of one client", () => {
     );
   });
 
-  it("are told as lower than usual, but not as wrong, where a busy machine explains them", () => {
+  it("are reported as lower than usual, but not as wrong, where a busy machine explains them", () => {
     const { severity, text } = judgeRates({ ...rates, single: 14_000 });
     expect(severity).toBe("ok");
     expect(text).toMatch(/\(35 %\).*\. Less than the usual 50 to 60 %, within what a busy machine shows$/);
@@ -73,12 +73,12 @@ describe("the rates of one client", () => {
     const { severity, text, fix } = unreachable(error);
     expect(severity).toBe("problem");
     expect(text).toMatch(/EADDRNOTAVAIL/);
-    expect(fix).toMatch(/no port left: somebody opens a connection per call/);
+    expect(fix).toMatch(/no port left: a client opens a connection per call/);
   });
 });
 
 describe("a table of Linux' connections", () => {
-  it("tells how many ports are kept for closed connections to a server", () => {
+  it("counts the ports that are kept for closed connections to a server", () => {
     const line = (to: string, state: string): string =>
       `   0: 0100007F:D1A2 ${to} ${state} 00000000:00000000 03:00000E9F 00000000     0        0 0 3 0000000000000000`;
     const table = [
@@ -104,7 +104,7 @@ describe("a connection", () => {
     expect(judgeTls(host, hasTls, true).severity).toBe(severity);
   });
 
-  it("in the clear is told to carry the password, where there is one", () => {
+  it("in the clear is reported to carry the password, where there is one", () => {
     expect(judgeTls("192.0.2.7", false, true).text).toMatch(/password/);
     expect(judgeTls("192.0.2.7", false, false).text).not.toMatch(/password/);
   });

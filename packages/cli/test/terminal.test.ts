@@ -315,7 +315,7 @@ describe("an address where something else than Redis listens", () => {
   it.each([
     ["an HTTP server", () => createHttpServer((_, response) => response.end())],
     ["one that closes at once", () => createServer((socket) => void socket.on("error", () => undefined).end())],
-  ])("is told as that of %s", async (_, make) => {
+  ])("is reported as that of %s", async (_, make) => {
     const address = await listening(make());
     const report = await doctor(`redis://${address}`);
     const said = (text: string): void =>

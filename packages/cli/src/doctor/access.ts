@@ -3,7 +3,7 @@ import { Refused, type ServerNode } from "../node.js";
 import { isLoopback } from "../target.js";
 import { type Check, ok, onEachNode, problem, warning } from "./check.js";
 
-/** Whether somebody without name and password is served. */
+/** Whether the server accepts clients without name and password. */
 const isOpen = async (node: ServerNode): Promise<boolean> => {
   const stranger = node.another({ username: undefined as never, password: undefined as never, db: 0 });
   try {

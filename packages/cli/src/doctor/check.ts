@@ -3,13 +3,13 @@ import { type Finding, isForbidden, type Severity } from "@kit/core/toolkit";
 import { Refused, type ServerNode, Silent } from "../node.js";
 import type { Server } from "../server.js";
 
-/** Looks at one thing, and changes nothing. */
+/** Checks one thing, and changes nothing. */
 export interface Check {
   /** Stable, for scripts; also the heading of its section in the documentation. */
   readonly id: string;
-  /** Whether it can look without a connection; then it must not use what it is given. */
+  /** Whether it runs without a connection; then it must not use its argument. */
   readonly isLocal?: true;
-  /** @throws {Refused} what makes the check `skipped`. */
+  /** @throws {Refused} the check is `skipped` then. */
   readonly look: (server: Server) => Promise<readonly Finding[]>;
 }
 
@@ -30,11 +30,11 @@ export const worstOf = (findings: readonly { readonly severity: Severity }[]): S
 export const bringBack =
   "See whether its process runs, stands still or swaps, and whether the network lets us through.";
 
-/** Why a check could not look. */
+/** Why a check did not run. */
 export const skippedFor = (error: unknown): Finding => {
   const message = error instanceof Error ? error.message : String(error);
   if (error instanceof Refused) return skipped(`not permitted: ${message}`);
-  // A package's check asks by itself; what the server says names the command.
+  // A package's check sends its own commands; the server's refusal names the command.
   if (isForbidden(error) || (KitError.is(error) && error.code === "KIT_NO_PERMISSION"))
     return skipped(`not permitted: ${message.replace(/^NOPERM /, "")}`);
   const text = `could not look: ${message}`;
@@ -42,16 +42,16 @@ export const skippedFor = (error: unknown): Finding => {
 };
 
 /**
- * Looks at each process by itself. A finding about all of several is reported once, any other with the process it is about.
+ * Checks each process by itself. A finding about all processes is reported once, any other with its process.
  */
 export const onEachNode = async (
   { nodes }: Server,
   look: (node: ServerNode) => Promise<readonly Finding[]>,
 ): Promise<readonly Finding[]> => {
-  // One that does not answer must not keep the others from being looked at.
+  // A process that does not answer must not prevent the checks of the others.
   const all = await Promise.all(
     nodes.map(async (node): Promise<readonly Finding[]> => {
-      // A finding that needs no answer would not be true of it either.
+      // A finding about a silent process would not be reliable.
       if (node.silence !== undefined) return [skippedFor(new Silent(node.silence, false))];
       return await look(node).catch((error: unknown) => [skippedFor(error)]);
     }),
@@ -66,7 +66,7 @@ export const onEachNode = async (
   );
   const fine = all.flat().find(({ severity }) => severity === "ok");
   if (!fine || worstOf(named) !== "skipped") return named;
-  // Nothing is said to be well of which a part was not seen.
+  // A result is `ok` only if every process was checked.
   const isWhole = nodes.every(({ silence }) => silence === undefined);
   return isWhole ? [fine, ...named] : [...named, skipped(`elsewhere: ${fine.text}`)];
 };

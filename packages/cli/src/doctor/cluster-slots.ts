@@ -7,15 +7,15 @@ const allSlots = 16_384;
 
 const addressOf = ({ host, port }: ClusterMember): string => `${host}:${String(port)}`;
 
-/** From the node's own view: slots that move are told by the two that move them only. */
+/** Each node's own view, since only the two nodes that move a slot report the move. */
 const movingOf = async (node: ServerNode): Promise<number> => {
-  // One that does not answer is told of by the others.
+  // A node that does not answer is reported by the others.
   const text = await node.call("CLUSTER", "NODES").catch(() => "");
   const own = clusterMembers(text).find(({ flags }) => flags.includes("myself"));
   return (own?.slots ?? []).filter((slot) => slot.startsWith("[")).length;
 };
 
-/** The replies of those that answer; they need not agree. @throws the error of the first, if none answers. */
+/** The replies of the nodes that answer; they may differ. @throws the error of the first, if none answers. */
 const allOf = async (nodes: Server["nodes"], command: string): Promise<readonly string[]> => {
   const replies = await Promise.allSettled(nodes.map((node) => node.call("CLUSTER", command)));
   const texts = replies.flatMap((reply) => (reply.status === "fulfilled" ? [String(reply.value)] : []));

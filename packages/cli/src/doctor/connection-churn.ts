@@ -7,7 +7,7 @@ import { type Check, ok, onEachNode, roughly, warning } from "./check.js";
 const windowMs = 1_000;
 /** Health checks and deployments open some; an application that keeps its connections opens none. */
 const manyPerSecond = 20;
-/** A connection says hello, logs in, names itself, and then runs its one command. */
+/** The commands of a connection for one command: HELLO, AUTH, CLIENT SETNAME, and its own. */
 const commandsPerConnection = 6;
 
 interface Traffic {
@@ -15,7 +15,7 @@ interface Traffic {
   readonly commands: number;
 }
 
-/** The work of others in one second: new connections and commands, ours not counted. */
+/** New connections and commands of others in one second. */
 const watch = async (node: ServerNode): Promise<Traffic> => {
   const before = await node.freshInfo();
   await pause(windowMs);
@@ -24,7 +24,7 @@ const watch = async (node: ServerNode): Promise<Traffic> => {
   return { connections: grown("total_connections_received"), commands: grown("total_commands_processed") - 1 };
 };
 
-/** In a table of Linux' connections: those to a port that are closed and for which this machine still keeps one. */
+/** In the connection table of Linux: the closed connections to a port whose local ports this machine still keeps. */
 export const portsKept = (table: string, port: number): number => {
   const timeWait = "06";
   const remote = `:${port.toString(16).toUpperCase().padStart(4, "0")}`;
@@ -40,13 +40,13 @@ const connectionTable = (): string =>
       try {
         return readFileSync(file, "utf8");
       } catch {
-        // Other systems keep no such table.
+        // Other systems have no such table.
         return "";
       }
     })
     .join("\n");
 
-/** Out of some 28,000, and each is kept for a minute. */
+/** There are some 28,000 local ports, and each is kept for a minute. */
 const manyWaiting = 5_000;
 
 const fix =
@@ -62,7 +62,7 @@ export const connectionChurn: Check = {
       if (isChurning)
         found.push(
           warning(
-            `${roughly(connections)} new connections for ${roughly(commands)} commands in a second: somebody opens a connection per call`,
+            `${roughly(connections)} new connections for ${roughly(commands)} commands in a second: a client opens a connection per call`,
             fix,
           ),
         );

@@ -3,7 +3,7 @@ import { join, relative } from "node:path";
 import type { Finding } from "@kit/core/toolkit";
 import { type Check, ok, skipped, warning } from "./check.js";
 
-/** Deeper nesting than this has not been seen, and a loop of links would have no end. */
+/** The limit of the nesting, since a loop of links would have no end. */
 const deepest = 8;
 const wanted = ["ioredis", "@kit/core"] as const;
 
@@ -26,7 +26,7 @@ const modulesOf = (folder: string, depth = 0): readonly string[] => {
   const modules = join(folder, "node_modules");
   const entries = entriesOf(modules);
   if (entries.length === 0 || depth > deepest) return [];
-  // A link leads to what is found at its own place, or belongs to somebody else.
+  // The target of a link is found at its own place, or is not part of this project.
   const packages = entries
     .filter((entry) => entry.isDirectory())
     .flatMap(({ name }) => {

@@ -25,7 +25,7 @@ import { throughput } from "./throughput.js";
 import { tls } from "./tls.js";
 import { version } from "./version.js";
 
-/** In the order in which they run and are shown; the packages' own follow. */
+/** In the order of execution and output; the checks of the packages follow. */
 const checks: readonly Check[] = [
   reachability,
   roundTrip,
@@ -70,7 +70,7 @@ export interface CheckResult {
 }
 
 export interface Report {
-  /** As it may be printed. */
+  /** The address without user name and password. */
   readonly url: string;
   readonly checks: readonly CheckResult[];
   readonly exitCode: number;
@@ -84,24 +84,24 @@ const resultOf = (id: string, findings: readonly Finding[]): CheckResult => ({
 });
 
 /**
- * Looks at everything, one check after the other: they measure times. `tell` hears of each as soon as it is done, but not of what was not
- * tried for want of a connection.
+ * Runs all checks, one after the other, since they measure times. `report` is called with each result at once, but not with
+ * checks that were skipped because there is no connection.
  *
- * @throws {KitError} `KIT_TARGET`: the address makes no sense.
+ * @throws {KitError} `KIT_TARGET`: the address is malformed.
  * @throws {TypeError | RangeError} the prefix cannot be one.
  */
 export const examine = async (
   examined: Examined & { readonly isStrict: boolean; readonly skip: readonly string[] },
-  tell: (result: CheckResult) => void,
+  report: (result: CheckResult) => void,
 ): Promise<Report> => {
   const { url, prefix, isStrict, skip, packages } = examined;
-  // Refuses a prefix that no package takes.
+  // Throws for a prefix that no package accepts.
   keyspace("doctor", prefix);
   const results: CheckResult[] = [];
   const say = (id: string, findings: readonly Finding[]): void => {
     const result = resultOf(id, findings);
     results.push(result);
-    tell(result);
+    report(result);
   };
   let server: Server | undefined;
   const over = new AbortController();
@@ -118,7 +118,7 @@ export const examine = async (
       else if (check !== reachability) results.push(resultOf(check.id, [skipped("no connection")]));
   } finally {
     over.abort();
-    // Nothing is under way that anybody waits for, and a polite end would wait for the silent.
+    // No call is under way, and QUIT would wait for silent nodes.
     for (const node of server?.nodes ?? []) node.disconnect();
     server?.redis.disconnect();
   }
@@ -133,10 +133,10 @@ export const examine = async (
   return { url: withoutCredentials(url), checks: results, exitCode };
 };
 
-/** The facts that a local check works on. */
+/** The facts for a local check. */
 const nothing = {} as Server;
 
-/** A server that falls silent must not keep the others from being told. */
+/** A silent server must not delay the report about the others. */
 const lookWithin = async ({ look }: Check, server: Server): Promise<readonly Finding[]> => {
   let timer: NodeJS.Timeout | undefined;
   const silence = new Promise<readonly Finding[]>((resolve) => {

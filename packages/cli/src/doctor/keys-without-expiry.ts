@@ -4,7 +4,7 @@ import { knownPackages } from "../packages.js";
 import type { Server } from "../server.js";
 import { type Check, ok, onEachNode, problem, warning } from "./check.js";
 
-/** Keys per step, steps, and keys of ours: what a server answers in well under a second. */
+/** Keys per step, steps, and keys of kit: a server replies to all of these in well under a second. */
 const batch = 500;
 const maxSteps = 200;
 const maxOurs = 5_000;
@@ -12,7 +12,7 @@ const maxOurs = 5_000;
 /** The entries of `@kit/core/config`, which stay for good. */
 const ofCore = /^config:\{.*\}:(entry|history)$/s;
 
-/** The fault of a key that has no expiry; undefined when there is none, or when nobody here can tell. */
+/** The fault of a key that has no expiry; undefined when there is none, or when it is unknown here. */
 interface Trouble {
   readonly text: string;
   readonly fix: string;
@@ -28,7 +28,7 @@ const troubleOf = (key: string, packages: Server["packages"]): Trouble | undefin
   if (ofCore.test(key)) return undefined;
   const [owner = ""] = key.split(":", 1);
   const known = packages.find(({ name }) => name === owner);
-  // The keys that a package keeps for good are known only where it is installed.
+  // The permanent keys of a package are known only if it is installed.
   if (!known) return knownPackages.includes(owner) ? undefined : ofNobody;
   const rest = key.slice(owner.length + 1);
   const kind = (known.endlessKeys ?? []).find((one) => one.key.test(rest));

@@ -2,7 +2,7 @@ import type { Finding } from "@kit/core/toolkit";
 import { numberOf } from "../node.js";
 import { type Check, megabytes, ok, onEachNode, problem, warning } from "./check.js";
 
-/** Below this a server's own structures outweigh the data, and the ratio says nothing. */
+/** Below this a server's own structures outweigh the data, and the ratio is meaningless. */
 const leastForRatioBytes = 100 * 1_048_576;
 
 export const memory: Check = {

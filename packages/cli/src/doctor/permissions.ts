@@ -3,14 +3,14 @@ import { Refused, Silent } from "../node.js";
 import type { Server } from "../server.js";
 import { type Check, ok, problem, warning } from "./check.js";
 
-/** The commands that every package runs besides those on its keys. */
+/** The commands that every package runs, besides the commands on its keys. */
 const ofCore: readonly CommandForm[] = [["EVALSHA", "0".repeat(40), 0], ["EVAL", "return 1", 0], ["TIME"]];
 
 const isRefused = (error: unknown): boolean => error instanceof Refused || isForbidden(error);
 
-/** The forms that the server refuses; other errors do not matter here. */
+/** The refused forms of commands; other errors do not matter here. */
 const refusedOf = async ({ nodes: [node] }: Server, forms: readonly CommandForm[]): Promise<readonly string[]> => {
-  // A Cluster's node looks at the permission before it says whose slot it is.
+  // A Cluster node checks the permission before it redirects.
   const results = await Promise.allSettled(forms.map(([command, ...args]) => node.call(command, ...args)));
   for (const result of results)
     if (result.status === "rejected" && result.reason instanceof Silent) throw result.reason;
@@ -29,7 +29,7 @@ const askedOf = async ({ nodes: [node] }: Server, forms: readonly CommandForm[])
     return forms.flatMap(([command], index) => (replies[index] === "OK" ? [] : [command]));
   } catch (error) {
     if (error instanceof Silent) throw error;
-    // Before 7.0 there is no such question, and it takes a right of its own.
+    // ACL DRYRUN exists since 7.0, and needs a permission of its own.
     return [];
   }
 };
@@ -47,7 +47,7 @@ const maySubscribe = async ({ nodes: [node] }: Server, channel: string): Promise
   }
 };
 
-/** The commands that a package lacks; undefined: all, so that the user is not meant for it. */
+/** The commands that a package lacks; undefined: all, so the user is not meant for it. */
 const missingOf = async (
   server: Server,
   { name, permissions }: PackageDescriptor,
@@ -64,7 +64,7 @@ interface Verdict {
   readonly missing: readonly string[] | undefined;
 }
 
-/** The commands that the installed packages lack, and those packages that the user is meant for. */
+/** The commands that the installed packages lack, and the packages that the user is meant for. */
 const packageFindings = (prefix: string, fix: string, verdicts: readonly Verdict[]): readonly Finding[] => {
   if (verdicts.length > 0 && verdicts.every(({ missing }) => missing === undefined)) {
     const keys = verdicts.map(({ of }) => `${prefix}:${of.name}:*`).join(" or ");
@@ -83,7 +83,7 @@ export const permissions: Check = {
   id: "permissions",
   async look(server): Promise<readonly Finding[]> {
     const { prefix, packages } = server;
-    const fix = `Give the user the line of the packages' README: keys, channels and commands; do not rename commands.`;
+    const fix = `Give the user the line under "ACL" in the packages' documents: keys, channels and commands; do not rename commands.`;
     const found: Finding[] = [];
     const core = await refusedOf(server, ofCore);
     if (core.length > 0) found.push(problem(`this user may not run ${core.join(", ")}: nothing of kit can work`, fix));

@@ -27,14 +27,14 @@ const silentOnes = (nodes: readonly ServerNode[]): readonly Finding[] => {
   return silent.length > 0 ? [problem(`masters that do not answer: ${silent.join(", ")}`, bringBack)] : [];
 };
 
-interface Told {
+interface ErrorFields {
   readonly code?: string;
   readonly message?: string;
 }
 
 const reasonOf = (error: unknown): string => {
-  const { code, cause, message = "" } = error as Told & { readonly cause?: Told };
-  // Core knows the server's words.
+  const { code, cause, message = "" } = error as ErrorFields & { readonly cause?: ErrorFields };
+  // Core maps the server's words to codes.
   const kitCode = cause instanceof Error ? serverError(cause, "Connecting").code : undefined;
   return [code, kitCode, cause?.code, cause?.message, message].filter((text) => text !== undefined).join(" ");
 };
@@ -43,7 +43,7 @@ const fixes: readonly (readonly [RegExp, string])[] = [
   [/a wrong port/i, "Correct the port, or the scheme: rediss: where the server speaks TLS, redis: where it does not."],
   [
     /EADDRNOTAVAIL|Cannot assign requested address/,
-    "This machine has no port left: somebody opens a connection per call. Make one client, and share it.",
+    "This machine has no port left: a client opens a connection per call. Make one client, and share it.",
   ],
   [/ECONNREFUSED/, "Start the server, or correct host and port; see that it listens on that address (bind)."],
   [/ENOTFOUND|EAI_AGAIN/, "Correct the host's name, or the machine's DNS."],

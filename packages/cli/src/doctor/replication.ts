@@ -3,7 +3,7 @@ import { numberOf, Refused } from "../node.js";
 import type { Server } from "../server.js";
 import { type Check, ok, onEachNode, problem, warning } from "./check.js";
 
-/** Replicas and masters speak each second. */
+/** Replicas and masters exchange messages each second. */
 const lateSeconds = 10;
 
 type Info = ReadonlyMap<string, string>;
@@ -19,14 +19,14 @@ const ofReplica = (info: Info): readonly Finding[] => {
   if (info.get("master_link_status") !== "up")
     found.push(
       problem(
-        `its link to ${master} is down: what it shows gets older`,
+        `its link to ${master} is down: its data gets older`,
         "See whether the master runs, and whether masterauth and masteruser are right.",
       ),
     );
   else if (numberOf(info, "master_last_io_seconds_ago") > lateSeconds)
     found.push(
       warning(
-        `it has heard nothing of ${master} for ${info.get("master_last_io_seconds_ago") ?? "?"} s`,
+        `it has received nothing from ${master} for ${info.get("master_last_io_seconds_ago") ?? "?"} s`,
         "Look at the network between the two.",
       ),
     );

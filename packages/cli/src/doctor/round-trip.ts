@@ -2,9 +2,9 @@ import type { Finding } from "@kit/core/toolkit";
 import { type Check, ok, warning } from "./check.js";
 
 const samples = 200;
-/** A script's caller waits for one round trip: in the same data centre that is well below a millisecond. */
+/** Each call of a script takes one round trip: in the same data centre well below a millisecond. */
 const slowMedianMs = 5;
-/** Beyond this a lease of a few seconds loses a part of itself that one feels. */
+/** Beyond this a lease of a few seconds loses a noticeable part. */
 const slowTailMs = 100;
 
 const percentile = (sorted: readonly number[], share: number): number =>
@@ -15,7 +15,7 @@ export const roundTrip: Check = {
   async look({ nodes: [node] }): Promise<readonly Finding[]> {
     const times: number[] = [];
     const startedAt = performance.now();
-    // Far away 200 would take long; 20 tell enough.
+    // With a distant server 200 would take long; 20 are enough.
     while (times.length < samples && (times.length < 20 || performance.now() - startedAt < 1_000)) {
       const sentAt = performance.now();
       await node.call("PING");

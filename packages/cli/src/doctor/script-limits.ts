@@ -21,7 +21,7 @@ export const scriptLimits: Check = {
             fix,
           ),
         ];
-      if (limit < leastMs) return [warning(`after ${String(limit)} ms of any script all others are told BUSY`, fix)];
-      return [ok(`others are told BUSY after ${String(limit / 1_000)} s of one script`)];
+      if (limit < leastMs) return [warning(`after ${String(limit)} ms of any script all others get BUSY`, fix)];
+      return [ok(`others get BUSY after ${String(limit / 1_000)} s of one script`)];
     }),
 };

@@ -5,9 +5,9 @@ import { type Check, ok, problem, skipped, warning } from "./check.js";
 
 interface Word {
   readonly address: string;
-  /** Its word on the quorum; undefined when it does not answer. */
+  /** Its reply about the quorum; undefined when it does not answer. */
   readonly quorum: string | undefined;
-  /** How many others it knows. */
+  /** How many other Sentinels it knows. */
   readonly others: number;
 }
 
@@ -67,7 +67,7 @@ export const sentinels: Check = {
       found.push(
         problem(
           `${without.address} says that too few Sentinels answer each other for a failover`,
-          "Start the missing Sentinels; SENTINEL CKQUORUM name tells when there are enough.",
+          "Start the missing Sentinels; SENTINEL CKQUORUM name shows when there are enough.",
         ),
       );
     const known = Math.max(0, ...words.map(({ others }) => others)) + 1;

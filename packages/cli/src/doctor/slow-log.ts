@@ -1,7 +1,7 @@
 import { counted, type Finding } from "@kit/core/toolkit";
 import { type Check, ok, onEachNode, warning } from "./check.js";
 
-/** While one command runs nobody else is served, and renewals wait too. */
+/** While a command runs, no other client is served, and renewals wait too. */
 const longMs = 100;
 const recentSeconds = 3_600;
 
@@ -16,7 +16,7 @@ export const slowLog: Check = {
       if (long.length === 0)
         return [ok(`nothing took longer than ${String(longMs)} ms in the last hour, as far as the log goes back`)];
       const longestMs = Math.round(Math.max(...long.map(([, , micros]) => micros)) / 1_000);
-      // Arguments may be anybody's data.
+      // Arguments may be private data.
       const names = [...new Set(long.map(([, , , [command = "?"]]) => command.toUpperCase()))].slice(0, 5);
       return [
         warning(

@@ -6,7 +6,7 @@ import type { Finding } from "@kit/core/toolkit";
 import type { ServerNode } from "../node.js";
 import { type Check, ok, roughly, warning } from "./check.js";
 
-/** Each way of calling gets so many short turns, and its best one counts: what the others take more is the machine's. */
+/** Each way of calling has this many short turns, and the best one counts: longer ones measure the machine. */
 const turns = 4;
 const turnMs = 120;
 /**
@@ -21,7 +21,7 @@ export interface Rates {
   readonly single: number;
   /** A connection for each call. */
   readonly perCall: number;
-  /** The reachable figure, and how it was found out. */
+  /** The reachable figure, and how it was measured. */
   readonly yardstick: number;
   readonly measuredBy: string;
 }
@@ -49,7 +49,7 @@ const connectionPerCall = async (node: ServerNode): Promise<unknown> => {
   }
 };
 
-/** redis-benchmark takes a password on its command line only, where the whole machine sees it. */
+/** redis-benchmark accepts a password only on its command line, which every process can see. */
 const isForBenchmark = ({ settings }: ServerNode): boolean =>
   settings.password == null && settings.tls === undefined && settings.path === undefined;
 
@@ -67,13 +67,13 @@ const byBenchmark = async (node: ServerNode, calls: number, signal: AbortSignal)
 const word = (text: string): string => `$${String(Buffer.byteLength(text))}\r\n${text}\r\n`;
 const command = (...words: readonly string[]): string => `*${String(words.length)}\r\n${words.map(word).join("")}`;
 
-/** A bare socket does what redis-benchmark does with one client: a PING, its answer, the next. */
+/** A bare socket does the same as redis-benchmark with one client: a PING, its reply, the next. */
 const byBareSocket = async ({ settings, host, port }: ServerNode): Promise<number> => {
   const { path, tls, username, password } = settings;
   const place = path === undefined ? { host, port } : { path };
   const socket = tls ? connectTls({ ...place, ...tls }) : connectPlain(place);
   socket.setNoDelay(true);
-  // One for the whole life: a connection that is lost between two calls must not end the program.
+  // One listener for its whole life: a connection that is lost between two calls must not end the program.
   let settle: { resolve: () => void; reject: (error: Error) => void } | undefined;
   socket.on("data", () => settle?.resolve());
   socket.on("error", (error) => settle?.reject(error));
@@ -113,7 +113,7 @@ export const throughput: Check = {
   id: "throughput",
   async look({ nodes: [node], ended }): Promise<readonly Finding[]> {
     const ping = (): Promise<unknown> => node.ping();
-    // The first calls run in code that has not been compiled yet.
+    // The first calls run code that is not compiled yet.
     let single = await rateOf(ping);
     let benchmark: number | undefined;
     let bare = 0;

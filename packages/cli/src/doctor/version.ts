@@ -2,7 +2,7 @@ import { type Finding, serverVersion } from "@kit/core/toolkit";
 import { type Check, ok, onEachNode, problem, warning } from "./check.js";
 
 /**
- * Per branch the first version without the faults by which a script can run code in the server: CVE-2025-49844, -46817,
+ * For each branch the first version without the faults by which a script can run code in the server: CVE-2025-49844, -46817,
  * -46818, -46819, and, contained in these, CVE-2024-31449 and -46981.
  */
 const patched: Readonly<Record<string, readonly string[]>> = {
@@ -10,7 +10,7 @@ const patched: Readonly<Record<string, readonly string[]>> = {
   valkey: ["7.2.11", "8.0.6", "8.1.4"],
 };
 /**
- * Debian's packages of versions that have the faults by their number: from which on they have the fixes all the same. The
+ * Debian's packages that have the fixes although their version numbers do not: the first such package of each version. The
  * packages of kit are tested on these servers.
  */
 const byDebian: Readonly<Record<string, string>> = {
