@@ -411,7 +411,7 @@ const componentRules = {
     (name) => process.env[name],
   ),
   drainMs: integer(0, 86_400_000, 10_000),
-} satisfies RulesOf<Custom>;
+} satisfies RulesOf<CustomComponentOptions<unknown, unknown, unknown>>;
 
 /**
  * Follows the entry `name`, and keeps the connection that it describes. After a change the new connection is opened and checked

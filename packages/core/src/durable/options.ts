@@ -1,4 +1,4 @@
-import { integerOption, optionsObject, signalOption, textOption } from "../toolkit/index.js";
+import { custom, integer, required, resolve, type Resolved, type RulesOf, signal, text } from "../toolkit/index.js";
 
 /** On how many replicas, and on which disks, a write counts as safe. */
 export interface DurabilityOptions {
@@ -33,33 +33,25 @@ export interface DurabilityOptions {
   readonly signal?: AbortSignal | undefined;
 }
 
-export interface ResolvedOptions {
-  readonly key: string;
-  readonly replicas: number;
-  readonly fsync: "none" | "local" | "replicas";
-  readonly timeoutMs: number;
-  readonly deadlineMs: number;
-  readonly signal: AbortSignal | undefined;
-}
+const durabilityRules = {
+  key: required(text(65_536)),
+  replicas: integer(0, 1_000, 1),
+  fsync: custom((name, fsync: "none" | "local" | "replicas") => {
+    if (fsync === "none" || fsync === "local" || fsync === "replicas") return fsync;
+    throw new TypeError(`Expected \`${name}\` to be "none", "local" or "replicas", got ${typeof fsync}`);
+  }, "none"),
+  timeoutMs: integer(1, 2 ** 31 - 1, 1_000),
+  deadlineMs: integer(1, 2 ** 32 - 1),
+  signal,
+} satisfies RulesOf<DurabilityOptions>;
 
-const optionNames = ["key", "replicas", "fsync", "timeoutMs", "deadlineMs", "signal"];
-const fsyncs: readonly unknown[] = ["none", "local", "replicas"];
+export type ResolvedOptions = Resolved<typeof durabilityRules> & { readonly deadlineMs: number };
 
 export const resolveOptions = (options: DurabilityOptions): ResolvedOptions => {
-  const given = optionsObject("options", options, optionNames);
-  const { replicas = 1, fsync = "none", timeoutMs = 1_000 } = given;
-  const { deadlineMs = timeoutMs + 2_000 } = given;
-  if (!fsyncs.includes(fsync))
-    throw new TypeError(`Expected \`fsync\` to be "none", "local" or "replicas", got ${typeof fsync}`);
-  const resolved = {
-    key: textOption("key", given.key, 65_536),
-    replicas: integerOption("replicas", replicas, 0, 1_000),
-    fsync,
-    timeoutMs: integerOption("timeoutMs", timeoutMs, 1, 2 ** 31 - 1),
-    deadlineMs: integerOption("deadlineMs", deadlineMs, 1, 2 ** 32 - 1),
-    signal: signalOption("signal", given.signal),
-  };
-  if (resolved.replicas === 0 && fsync !== "local")
-    throw new RangeError(`Expected \`replicas\` to be from 1 with \`fsync\` "${fsync}": nothing would be waited for`);
-  return resolved;
+  const { deadlineMs, ...own } = resolve("options", options, durabilityRules);
+  if (own.replicas === 0 && own.fsync !== "local")
+    throw new RangeError(
+      `Expected \`replicas\` to be from 1 with \`fsync\` "${own.fsync}": nothing would be waited for`,
+    );
+  return { ...own, deadlineMs: deadlineMs ?? own.timeoutMs + 2_000 };
 };
