@@ -23,7 +23,7 @@ it("has scripts of the agreed form", async () => {
 
 describe("config: values that are refused", () => {
   it.each([
-    ["broken JSON", "{", "", "no JSON"],
+    ["broken JSON", "{", "", "not JSON"],
     ["another type", '"text"', "port", "Expected a port"],
     ["an unknown field", '{"host":"h","port":1,"colour":"red"}', "colour", "is not known"],
     ["a port that is no number", '{"host":"h","port":null}', "port", "Expected a port"],

@@ -277,7 +277,7 @@ describe("durable: another server, or no answer", () => {
       },
     );
     expect(result.outcome).toBe("unknown");
-    expect(result.why).toContain("another history");
+    expect(result.why).toContain("its replication id changed");
     await inStep();
   });
 

@@ -1,7 +1,7 @@
 import type { KitError } from "../index.js";
 import { asKitError, backoffMs } from "../toolkit/index.js";
 import type { ConfigCommands } from "./commands.js";
-import { isAboutEntry } from "./errors.js";
+import { isAboutValue } from "./errors.js";
 import type { StoredEntry } from "./scripts.js";
 
 /** How long to wait for the subscription before the first read. */
@@ -126,3 +126,7 @@ export class EntryReader {
     this.#timer.unref();
   }
 }
+
+/** Errors about the entry as it is stored, which trying again does not mend. */
+export const isAboutEntry = (error: KitError): boolean =>
+  isAboutValue(error) || error.code === "KIT_LAYOUT" || error.code === "KIT_KEY_TYPE";

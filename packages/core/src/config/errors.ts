@@ -119,7 +119,3 @@ export class ComponentRefusedError extends KitError {
 /** Errors about the value, not about reaching the server. */
 export const isAboutValue = (error: KitError): boolean =>
   error instanceof ConfigMissingError || error instanceof ConfigInvalidError;
-
-/** Errors about the entry as it is stored, which trying again does not mend. */
-export const isAboutEntry = (error: KitError): boolean =>
-  isAboutValue(error) || error.code === "KIT_LAYOUT" || error.code === "KIT_KEY_TYPE";

@@ -1,8 +1,8 @@
 import type { KitError } from "../index.js";
 import { noAnswer } from "../toolkit/index.js";
 import type { ConfigCommands } from "./commands.js";
-import { EntryReader } from "./entry-reader.js";
-import { ConfigInvalidError, ConfigLostError, ConfigMissingError, isAboutEntry, isAboutValue } from "./errors.js";
+import { EntryReader, isAboutEntry } from "./entry-reader.js";
+import { ConfigInvalidError, ConfigLostError, ConfigMissingError, isAboutValue } from "./errors.js";
 import type { ReadyOptions } from "./options.js";
 import { type Content, contentOf, type StandardSchema } from "./schema.js";
 import { type ConfigVersion, type StoredEntry, versionText } from "./scripts.js";
