@@ -7,7 +7,7 @@ import { createLock } from "../src/index.js";
 import { user } from "./acl.js";
 import { fixtureOf, enqueue } from "./harness.js";
 
-/** That the descriptor grants what the lock needs, no more; what it forbids; and that the README shows it. */
+/** That the descriptor grants what the lock needs, no more; what it forbids; and that the documents show it. */
 export const aclBehaviour = (mode: RedisMode): void => {
   describe(`the ACL user of a lock on a ${mode === "cluster" ? "Cluster" : "single server"}`, () => {
     const redis = useRedis(vitest, { mode });
@@ -60,7 +60,7 @@ export const aclBehaviour = (mode: RedisMode): void => {
       expect(await rejection(lock.tryAcquire("spoilt"))).toMatchObject({ code: "KIT_KEY_TYPE", key: spoilt });
       await Promise.all([lock.close(), short.close()]);
 
-      // A Cluster does not tell whether anybody listens, so nobody leaves a channel there.
+      // A Cluster does not report whether anybody listens, so no waiter leaves a channel there.
       const granted = grantedCommands(user.grants(mode)).filter(
         (command) => mode === "single" || command !== "unsubscribe",
       );
@@ -72,7 +72,7 @@ export const aclBehaviour = (mode: RedisMode): void => {
       );
     });
 
-    describeUser(user, redis, new URL("../README.md", import.meta.url), async (client) => {
+    describeUser(user, redis, new URL("../docs/operations.md", import.meta.url), async (client) => {
       const lease = await fixture.on(client).acquire(name);
       expect(await lease.release()).toBe("released");
       return fixture.keysOf(name).lease;
