@@ -6,7 +6,7 @@ import { describe, expect, it } from "vitest";
 import { user } from "./acl.js";
 import { fixtureOf, enqueue, name, take } from "./harness.js";
 
-/** That the descriptor grants what a semaphore needs, no more; what it forbids; and that the README shows it. */
+/** That the descriptor grants what a semaphore needs, no more; what it forbids; and that the documents show it. */
 export const aclBehaviour = (mode: RedisMode): void => {
   describe(`the ACL user of a semaphore on a ${mode === "cluster" ? "Cluster" : "single server"}`, () => {
     const redis = useRedis(vitest, { mode });
@@ -65,7 +65,7 @@ export const aclBehaviour = (mode: RedisMode): void => {
       expect(await rejection(spoiltOne.tryAcquire())).toMatchObject({ code: "KIT_KEY_TYPE", key: spoilt });
       await Promise.all([group.close({ timeoutMs: 0 }), plain.close(), short.close(), spoiltOne.close()]);
 
-      // A Cluster does not tell whether anybody listens, so nobody leaves a channel there.
+      // A Cluster does not report whether anybody listens, so no waiter leaves a channel there.
       const granted = grantedCommands(user.grants(mode)).filter(
         (command) => mode === "single" || command !== "unsubscribe",
       );
@@ -77,7 +77,7 @@ export const aclBehaviour = (mode: RedisMode): void => {
       );
     });
 
-    describeUser(user, redis, new URL("../README.md", import.meta.url), async (client) => {
+    describeUser(user, redis, new URL("../docs/operations.md", import.meta.url), async (client) => {
       const permit = await fixture.on(client).acquire();
       expect(await permit.release()).toBe("released");
       return fixture.keysOf(name).permits;
