@@ -1,18 +1,18 @@
-export { dailyCountry } from "./daily-country.js";
+export { dailyCountry } from "./process/daily-country.js";
 export { BadDataError, LineError, LogshipError } from "./errors.js";
-export { readGzip } from "./gzip.js";
-export { createLogJob } from "./job.js";
-export { readLines } from "./lines.js";
-export { createReceiver } from "./receiver.js";
-export { createShipper } from "./shipper.js";
+export { readGzip } from "./bytes/gzip.js";
+export { createLogJob } from "./job/job.js";
+export { readLines } from "./bytes/lines.js";
+export { createReceiver } from "./receive/receiver.js";
+export { createShipper } from "./ship/shipper.js";
 
-export type { DailyCountryOptions, Locator, Visit } from "./daily-country.js";
+export type { DailyCountryOptions, Locator, Visit } from "./process/daily-country.js";
 export type { LogshipErrorCode } from "./errors.js";
-export type { FileOrder, LocalFile, SkippedLink } from "./files.js";
-export type { GzipOptions } from "./gzip.js";
+export type { FileOrder, LocalFile, SkippedLink } from "./bytes/files.js";
+export type { GzipOptions } from "./bytes/gzip.js";
 export type { HubOptions } from "./hub.js";
-export type { JobEvents, JobFile, LogJob, RunSummary } from "./job.js";
-export type { LineBatch, LineOptions } from "./lines.js";
+export type { JobEvents, JobFile, LogJob, RunSummary } from "./job/job.js";
+export type { LineBatch, LineOptions } from "./bytes/lines.js";
 export type {
   BadDataPolicy,
   DirectoryOptions,
@@ -21,11 +21,11 @@ export type {
   RunOptions,
   ShipperOptions,
 } from "./options.js";
-export type { ReceivedFile } from "./received.js";
-export type { FilesOptions, Receiver, ReceiveOptions, ReceiverEvents } from "./receiver.js";
-export type { Results } from "./results.js";
-export type { CounterDelta, CounterOrigin, CounterSink } from "./processor.js";
-export type { FlushOptions, LinesContext, LinesHandler, Padding } from "./runner.js";
+export type { ReceivedFile } from "./receive/received.js";
+export type { FilesOptions, Receiver, ReceiveOptions, ReceiverEvents } from "./receive/receiver.js";
+export type { Results } from "./process/results.js";
+export type { CounterDelta, CounterOrigin, CounterSink } from "./process/processor.js";
+export type { FlushOptions, LinesContext, LinesHandler, Padding } from "./process/runner.js";
 export type { ChannelStatus, Codec, ConsumerStatus, FileStatus } from "./scripts/index.js";
 export type {
   ByteSource,
@@ -36,5 +36,5 @@ export type {
   Shipper,
   ShipperEvents,
   ShipProgress,
-} from "./shipper.js";
+} from "./ship/shipper.js";
 export type { CloseOptions } from "@kit/core/toolkit";

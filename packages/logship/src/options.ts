@@ -11,11 +11,11 @@ import {
   signal,
   text,
 } from "@kit/core/toolkit";
-import type { FileOrder } from "./files.js";
+import type { FileOrder } from "./bytes/files.js";
 import { type HubOptions, hubRules } from "./hub.js";
 import { nameOption } from "./keys.js";
-import { type LineOptions, lineRules } from "./lines.js";
-import { type FlushOptions, flushRules } from "./runner.js";
+import { type LineOptions, lineRules } from "./bytes/lines.js";
+import { type FlushOptions, flushRules } from "./process/runner.js";
 
 /** A consumer's name as keys and records have it: without spaces. */
 export const consumerName = (name: string): string => encodeURIComponent(nameOption("consumer", name, 200));

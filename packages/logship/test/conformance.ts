@@ -13,9 +13,9 @@ import {
   type ShipOptions,
 } from "../src/index.js";
 import { jobRules, receiverRules, runRules, shipperRules } from "../src/options.js";
-import { forwardRules } from "../src/processor.js";
-import { filesRules, receiveRules } from "../src/receiver.js";
-import { followRules, sendRules, shipDirectoryRules, shipRules } from "../src/shipper.js";
+import { forwardRules } from "../src/process/processor.js";
+import { filesRules, receiveRules } from "../src/receive/receiver.js";
+import { followRules, sendRules, shipDirectoryRules, shipRules } from "../src/ship/shipper.js";
 import { countWords, name } from "./harness.js";
 
 type Client = Parameters<typeof createShipper>[0];

@@ -1,7 +1,7 @@
 import { randomBytes } from "node:crypto";
 import { crc32 } from "node:zlib";
 import { describe, expect, it } from "vitest";
-import { crcOf, noteCrc } from "../src/crc.js";
+import { crcOf, noteCrc } from "../src/bytes/crc.js";
 
 describe("the CRC-32 of parts", () => {
   it("combines to the CRC-32 that zlib computes for the whole, at every length", () => {

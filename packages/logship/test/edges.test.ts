@@ -10,9 +10,9 @@ import * as vitest from "vitest";
 import { describe, expect, it } from "vitest";
 import type { Redis } from "ioredis";
 import { defaultsOf, resolve } from "@kit/core/toolkit";
-import { lineRules } from "../src/lines.js";
-import { readingOf, Restarts, start } from "../src/reading.js";
-import { type CommitOperands, type FlushOptions, flushRules, runFile } from "../src/runner.js";
+import { lineRules } from "../src/bytes/lines.js";
+import { readingOf, Restarts, start } from "../src/bytes/reading.js";
+import { type CommitOperands, type FlushOptions, flushRules, runFile } from "../src/process/runner.js";
 import { countWords, fixtureOf, logLines, textOf, wordsOf, writeLog } from "./harness.js";
 
 const redis = useRedis(vitest, { permanentKeys: ["*"] });

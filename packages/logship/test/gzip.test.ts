@@ -2,7 +2,7 @@ import { randomBytes } from "node:crypto";
 import { Readable } from "node:stream";
 import { deflateRawSync, gzipSync } from "node:zlib";
 import { describe, expect, it } from "vitest";
-import { crcOf } from "../src/crc.js";
+import { crcOf } from "../src/bytes/crc.js";
 import { BadDataError, readGzip } from "../src/index.js";
 import { inBlocks } from "./harness.js";
 

@@ -8,7 +8,7 @@ import { Redis } from "ioredis";
 import * as vitest from "vitest";
 import { beforeEach, describe, expect, it } from "vitest";
 import { countWords, fixtureOf, logLines, textOf, wordsOf, writeLog } from "./harness.js";
-import { start, formatPosition } from "../src/reading.js";
+import { start, formatPosition } from "../src/bytes/reading.js";
 import * as scripts from "../src/scripts/index.js";
 
 const redis = useRedis(vitest, { permanentKeys: ["*"] });

@@ -1,6 +1,6 @@
 import { type CloseOptions, resolve, type RulesOf, signal, TypedEmitter, watchEviction } from "@kit/core/toolkit";
-import type { Hub } from "./hub.js";
-import * as scripts from "./scripts/index.js";
+import type { Hub } from "../hub.js";
+import * as scripts from "../scripts/index.js";
 
 /** One sum to be added. */
 export interface CounterDelta {

@@ -8,8 +8,8 @@ import {
   longerOf,
   type OpenFile,
   twinOf,
-} from "./files.js";
-import type { Hub } from "./hub.js";
+} from "../bytes/files.js";
+import type { Hub } from "../hub.js";
 
 /** A source whose text the channel has, or has had, as far as `offset`. */
 interface Shipped extends Known {

@@ -15,15 +15,15 @@ import {
   text,
   textOption,
 } from "@kit/core/toolkit";
-import { deleteChannel, dropConsumer, epochOf, metricsOf, statusOf } from "./channel.js";
-import { crcOf } from "./crc.js";
-import { damageOf, isAboutContent, LogshipError } from "./errors.js";
-import { changedError, listFiles, type LocalFile, localFile, OpenFile, type SkippedLink } from "./files.js";
+import { deleteChannel, dropConsumer, epochOf, metricsOf, statusOf } from "../channel.js";
+import { crcOf } from "../bytes/crc.js";
+import { damageOf, isAboutContent, LogshipError } from "../errors.js";
+import { changedError, listFiles, type LocalFile, localFile, OpenFile, type SkippedLink } from "../bytes/files.js";
 import { identityOf } from "./identity.js";
 import { followLog } from "./follow.js";
 import { type Chunk, Framer } from "./framing.js";
-import { readGzip } from "./gzip.js";
-import { Hub } from "./hub.js";
+import { readGzip } from "../bytes/gzip.js";
+import { Hub } from "../hub.js";
 import {
   consumerName,
   directoryRules,
@@ -33,11 +33,11 @@ import {
   type ResolvedShipper,
   resolveShipper,
   shipperRules,
-} from "./options.js";
-import { LogObject } from "./processor.js";
-import { type ChannelStatus, type Codec, type Opened } from "./scripts/index.js";
-import * as scripts from "./scripts/index.js";
-import { linkedSignal, Watch } from "./signals.js";
+} from "../options.js";
+import { LogObject } from "../process/processor.js";
+import { type ChannelStatus, type Codec, type Opened } from "../scripts/index.js";
+import * as scripts from "../scripts/index.js";
+import { linkedSignal, Watch } from "../signals.js";
 import { RewindNeeded, Upload } from "./upload.js";
 
 /** The progress of shipping a file. */

@@ -11,8 +11,8 @@ import {
   OpenFile,
   prefixOf,
   type SkippedLink,
-} from "./files.js";
-import { textEnd } from "./lines.js";
+} from "../bytes/files.js";
+import { textEnd } from "../bytes/lines.js";
 
 /** File system events may be lost, and none arrive from the directory that a symbolic link leads to. */
 const lookEveryMs = 500;

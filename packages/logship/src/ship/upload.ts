@@ -1,11 +1,11 @@
 import { Deadline, isReplyError, newToken, serverError } from "@kit/core/toolkit";
-import { dropSilent, freeChunks } from "./channel.js";
-import { fencedError, LogshipError } from "./errors.js";
+import { dropSilent, freeChunks } from "../channel.js";
+import { fencedError, LogshipError } from "../errors.js";
 import type { Chunk } from "./framing.js";
-import type { Hub } from "./hub.js";
-import type { ResolvedShipper } from "./options.js";
-import type { Codec, Opened } from "./scripts/index.js";
-import * as scripts from "./scripts/index.js";
+import type { Hub } from "../hub.js";
+import type { ResolvedShipper } from "../options.js";
+import type { Codec, Opened } from "../scripts/index.js";
+import * as scripts from "../scripts/index.js";
 
 /** A source and how it is stored. */
 export interface UploadSource {

@@ -1,10 +1,10 @@
 import { promisify } from "node:util";
 import { crc32, gunzip } from "node:zlib";
-import { noteCrc } from "./crc.js";
-import { BadDataError, isAboutContent, RolledBack } from "./errors.js";
-import type { Hub } from "./hub.js";
-import { inflatedText, type Position, Restarts, type Text } from "./reading.js";
-import type { SeenFile } from "./scripts/index.js";
+import { noteCrc } from "../bytes/crc.js";
+import { BadDataError, isAboutContent, RolledBack } from "../errors.js";
+import type { Hub } from "../hub.js";
+import { inflatedText, type Position, Restarts, type Text } from "../bytes/reading.js";
+import type { SeenFile } from "../scripts/index.js";
 
 /** A chunk as its shipper recorded it. */
 interface Descriptor {

@@ -1,8 +1,8 @@
 import { integer, type Resolved, type RulesOf } from "@kit/core/toolkit";
-import type { LineBatch } from "./lines.js";
-import type { Position, Reading } from "./reading.js";
+import type { LineBatch } from "../bytes/lines.js";
+import type { Position, Reading } from "../bytes/reading.js";
 import { mostFields, Results, type Stored } from "./results.js";
-import { Watch } from "./signals.js";
+import { Watch } from "../signals.js";
 
 /** A handler's third argument. */
 export interface LinesContext {

@@ -1,7 +1,7 @@
 import { isUtf8 } from "node:buffer";
 import { choice, integer, resolve, type Resolved, type RulesOf } from "@kit/core/toolkit";
 import { crcOf } from "./crc.js";
-import { LineError } from "./errors.js";
+import { LineError } from "../errors.js";
 
 /** How lines are cut out of bytes. */
 export interface LineOptions {

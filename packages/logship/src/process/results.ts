@@ -1,5 +1,5 @@
 import { integerOption } from "@kit/core/toolkit";
-import { nameOption } from "./keys.js";
+import { nameOption } from "../keys.js";
 
 /** The kinds in the commit script: sums and texts in hashes, members of sets, sums in sorted sets. */
 const kinds = ["h+", "h=", "s", "z"] as const;

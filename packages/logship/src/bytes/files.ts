@@ -4,7 +4,7 @@ import { type FileHandle, open, readdir, realpath, stat } from "node:fs/promises
 import { join, sep } from "node:path";
 import { crc32 } from "node:zlib";
 import { crcOf } from "./crc.js";
-import { BadDataError, LogshipError } from "./errors.js";
+import { BadDataError, LogshipError } from "../errors.js";
 import { inflateMembers } from "./gzip.js";
 import { textEnd } from "./lines.js";
 

@@ -9,20 +9,20 @@ import {
   type RulesOf,
   signal,
 } from "@kit/core/toolkit";
-import { applyPending, freeChunks, metricsOf, statusOf } from "./channel.js";
+import { applyPending, freeChunks, metricsOf, statusOf } from "../channel.js";
 import { Download, type DownloadSource } from "./download.js";
-import { damageOf, fencedError, isAboutContent, LogshipError, resetError, resultError, RolledBack } from "./errors.js";
-import { Hub } from "./hub.js";
-import type { RunSummary } from "./job.js";
-import { type ReceiverOptions, receiverRules, type ResolvedReceiver, type RunOptions, runRules } from "./options.js";
-import { Processor } from "./processor.js";
-import { formatPosition } from "./reading.js";
+import { damageOf, fencedError, isAboutContent, LogshipError, resetError, resultError, RolledBack } from "../errors.js";
+import { Hub } from "../hub.js";
+import type { RunSummary } from "../job/job.js";
+import { type ReceiverOptions, receiverRules, type ResolvedReceiver, type RunOptions, runRules } from "../options.js";
+import { Processor } from "../process/processor.js";
+import { formatPosition } from "../bytes/reading.js";
 import { ReceivedFile } from "./received.js";
-import { type CommitOperands, type LinesHandler, type Padding, runFile } from "./runner.js";
-import type { ChannelStatus, Joined, Look, SeenFile } from "./scripts/index.js";
-import { deferred } from "./results.js";
-import * as scripts from "./scripts/index.js";
-import { shared, together } from "./signals.js";
+import { type CommitOperands, type LinesHandler, type Padding, runFile } from "../process/runner.js";
+import type { ChannelStatus, Joined, Look, SeenFile } from "../scripts/index.js";
+import { deferred } from "../process/results.js";
+import * as scripts from "../scripts/index.js";
+import { shared, together } from "../signals.js";
 
 /** Events of a receiver. */
 export interface ReceiverEvents {

@@ -1,11 +1,11 @@
 import { Readable } from "node:stream";
-import { crcOf } from "./crc.js";
+import { crcOf } from "../bytes/crc.js";
 import type { Download } from "./download.js";
-import { BadDataError, LogshipError } from "./errors.js";
-import type { LineBatch, ResolvedLines } from "./lines.js";
-import { parsePosition, type Position, type Reading, readingOf, start } from "./reading.js";
-import { mostFields, noEffects, Results } from "./results.js";
-import type { CommitOperands } from "./runner.js";
+import { BadDataError, LogshipError } from "../errors.js";
+import type { LineBatch, ResolvedLines } from "../bytes/lines.js";
+import { parsePosition, type Position, type Reading, readingOf, start } from "../bytes/reading.js";
+import { mostFields, noEffects, Results } from "../process/results.js";
+import type { CommitOperands } from "../process/runner.js";
 
 /** Stores one commit of a file: `chunk` is the first chunk that is still needed, `place` names the one in which the position lies. */
 export type CommitFile = (operands: CommitOperands, chunk: number, place: string) => Promise<void>;

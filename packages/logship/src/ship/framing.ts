@@ -1,7 +1,7 @@
 import { promisify } from "node:util";
 import { crc32, gzip } from "node:zlib";
-import { crcOf, noteCrc } from "./crc.js";
-import type { Codec } from "./scripts/index.js";
+import { crcOf, noteCrc } from "../bytes/crc.js";
+import type { Codec } from "../scripts/index.js";
 
 /** A chunk as it is stored. */
 export interface Chunk {

@@ -1,6 +1,6 @@
 import { crc32, createInflateRaw } from "node:zlib";
 import { crcOf, noteCrc } from "./crc.js";
-import { BadDataError } from "./errors.js";
+import { BadDataError } from "../errors.js";
 
 /** Settings of `readGzip`. */
 export interface GzipOptions {

@@ -1,7 +1,7 @@
 import { KitError, type RedisLike } from "@kit/core";
 import { newToken, resolve } from "@kit/core/toolkit";
-import { applyPending, deleteJob } from "./channel.js";
-import { damageOf, fencedError, isAboutContent, LogshipError, resultError } from "./errors.js";
+import { applyPending, deleteJob } from "../channel.js";
+import { damageOf, fencedError, isAboutContent, LogshipError, resultError } from "../errors.js";
 import {
   bornOf,
   changedError,
@@ -13,15 +13,15 @@ import {
   OpenFile,
   type SkippedLink,
   twinOf,
-} from "./files.js";
-import { Hub } from "./hub.js";
-import { type JobOptions, jobRules, type ResolvedJob, type RunOptions, runRules } from "./options.js";
-import { Processor } from "./processor.js";
-import { fileText, formatPosition, parsePosition, readingOf } from "./reading.js";
-import { deferred, noEffects } from "./results.js";
-import { type CommitOperands, type LinesHandler, type Padding, runFile } from "./runner.js";
-import * as scripts from "./scripts/index.js";
-import { linkedSignal, type LinkedSignal, together } from "./signals.js";
+} from "../bytes/files.js";
+import { Hub } from "../hub.js";
+import { type JobOptions, jobRules, type ResolvedJob, type RunOptions, runRules } from "../options.js";
+import { Processor } from "../process/processor.js";
+import { fileText, formatPosition, parsePosition, readingOf } from "../bytes/reading.js";
+import { deferred, noEffects } from "../process/results.js";
+import { type CommitOperands, type LinesHandler, type Padding, runFile } from "../process/runner.js";
+import * as scripts from "../scripts/index.js";
+import { linkedSignal, type LinkedSignal, together } from "../signals.js";
 
 /** Events of a job. */
 export interface JobEvents {
