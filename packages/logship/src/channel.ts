@@ -1,25 +1,25 @@
 import type { MetricSample } from "@kit/core/toolkit";
 import { LogshipError, resultError } from "./errors.js";
-import type { Hub } from "./hub.js";
+import type { LogConnection } from "./connection.js";
 import * as scripts from "./scripts/index.js";
 
 /** Unlinks chunks that no consumer needs, and all others that are listed in `free`. After a crash they stay listed there. */
-export const freeChunks = async (hub: Hub, listed: readonly string[]): Promise<void> => {
+export const freeChunks = async (connection: LogConnection, listed: readonly string[]): Promise<void> => {
   for (let parts = listed; parts.length > 0;) {
-    const keys = { ...hub.keys, unneeded: parts.map((part) => hub.keys.chunk(part)) };
-    parts = await hub.run(scripts.free, { events: hub.keys.events, parts }, { keys });
+    const keys = { ...connection.keys, unneeded: parts.map((part) => connection.keys.chunk(part)) };
+    parts = await connection.run(scripts.free, { events: connection.keys.events, parts }, { keys });
   }
 };
 
 /** Applies the results of large commits of a job or consumer that are not applied: of this process, or of one that died. */
 export const applyPending = async (
-  hub: Hub,
+  connection: LogConnection,
   { owner, pending }: { readonly owner: string; readonly pending: string },
   resultKey: (name: string) => string,
   signal: AbortSignal,
 ): Promise<void> => {
   const read = async (command: string, ...args: readonly string[]): Promise<string | null> =>
-    (await hub.persist(() => hub.read(command, [pending, ...args], { signal }), signal)) as string | null;
+    (await connection.persist(() => connection.read(command, [pending, ...args], { signal }), signal)) as string | null;
   for (;;) {
     const piece = await read("HRANDFIELD");
     if (piece === null) return;
@@ -27,32 +27,32 @@ export const applyPending = async (
     if (stored === null) continue;
     const [names] = JSON.parse(stored) as [string[]];
     const keys = { owner, pending, targets: names.map(resultKey) };
-    const reply = await hub.persist(() => hub.run(scripts.apply, { piece }, { keys }), signal);
+    const reply = await connection.persist(() => connection.run(scripts.apply, { piece }, { keys }), signal);
     if (reply.state === "refused") throw resultError(reply.fault, keys.targets);
   }
 };
 
 /** Distinguishes this channel from a later one of the same name; null if there is none. */
-export const epochOf = async (hub: Hub): Promise<string | null> =>
-  (await hub.read("HGET", [hub.keys.channel, "epoch"])) as string | null;
+export const epochOf = async (connection: LogConnection): Promise<string | null> =>
+  (await connection.read("HGET", [connection.keys.channel, "epoch"])) as string | null;
 
 /** Removes a consumer from a channel if its last sign of life is older than `silentMs` (0: in any case). Resolves with whether it was removed. */
-export const dropConsumer = async (hub: Hub, consumer: string, silentMs: number): Promise<boolean> => {
-  const epoch = (await epochOf(hub)) ?? "";
+export const dropConsumer = async (connection: LogConnection, consumer: string, silentMs: number): Promise<boolean> => {
+  const epoch = (await epochOf(connection)) ?? "";
   for (let after = 0; after >= 0;) {
-    const dropped = await hub.run(scripts.drop, { consumer, silentMs, after, epoch });
+    const dropped = await connection.run(scripts.drop, { consumer, silentMs, after, epoch });
     if (!dropped) return false;
-    await freeChunks(hub, dropped.parts);
+    await freeChunks(connection, dropped.parts);
     ({ after } = dropped);
   }
   return true;
 };
 
 /** Removes all consumers whose last sign of life is older than `silentMs`; resolves with their names. */
-export const dropSilent = async (hub: Hub, silentMs: number): Promise<string[]> => {
+export const dropSilent = async (connection: LogConnection, silentMs: number): Promise<string[]> => {
   const dropped: string[] = [];
-  for (const consumer of (await hub.hash(hub.keys.consumers)).keys())
-    if (await dropConsumer(hub, consumer, silentMs)) dropped.push(decodeURIComponent(consumer));
+  for (const consumer of (await connection.hash(connection.keys.consumers)).keys())
+    if (await dropConsumer(connection, consumer, silentMs)) dropped.push(decodeURIComponent(consumer));
   return dropped;
 };
 
@@ -63,36 +63,36 @@ const resultKeys = (record: ReadonlyMap<string, string>): string[] =>
   [...record.keys()].flatMap((field) => (field.startsWith(recorded) ? [field.slice(recorded.length)] : []));
 
 /** Deletes a job with its results. */
-export const deleteJob = async (hub: Hub): Promise<void> => {
+export const deleteJob = async (connection: LogConnection): Promise<void> => {
   for (let outcome = ""; outcome !== "deleted";) {
-    const record = await hub.hash(hub.keys.job);
-    const keys = { ...hub.keys, targets: resultKeys(record) };
-    outcome = await hub.run(scripts.forget, { fence: record.get("fence") ?? "" }, { keys });
+    const record = await connection.hash(connection.keys.job);
+    const keys = { ...connection.keys, targets: resultKeys(record) };
+    outcome = await connection.run(scripts.forget, { fence: record.get("fence") ?? "" }, { keys });
     if (outcome === "busy")
-      throw new LogshipError("KIT_LOGSHIP_BUSY", `Job ${JSON.stringify(hub.name)} has a worker: end its runs first`);
+      throw new LogshipError("KIT_LOGSHIP_BUSY", `Job ${JSON.stringify(connection.name)} has a worker: end its runs first`);
   }
 };
 
 /** Deletes a channel with its results. A crash in between leaves it closed, and another call finishes the deletion. */
-export const deleteChannel = async (hub: Hub): Promise<void> => {
-  const { events, channel } = hub.keys;
-  const epoch = (await epochOf(hub)) ?? "";
+export const deleteChannel = async (connection: LogConnection): Promise<void> => {
+  const { events, channel } = connection.keys;
+  const epoch = (await epochOf(connection)) ?? "";
   const discard = (isLast: 0 | 1, targets: readonly string[]): Promise<string[]> =>
-    hub.run(scripts.discard, { epoch, isLast, events }, { keys: { ...hub.keys, targets } });
-  for (let parts = await discard(0, []); parts.length > 0; parts = await discard(0, [])) await freeChunks(hub, parts);
+    connection.run(scripts.discard, { epoch, isLast, events }, { keys: { ...connection.keys, targets } });
+  for (let parts = await discard(0, []); parts.length > 0; parts = await discard(0, [])) await freeChunks(connection, parts);
   // From here on no commit can add a result.
-  await discard(1, resultKeys(await hub.hash(channel)));
+  await discard(1, resultKeys(await connection.hash(channel)));
 };
 
 /** The channel at one instant; null if there is none yet. */
-export const statusOf = async (hub: Hub): Promise<scripts.ChannelStatus | null> => {
-  hub.life.assertOpen();
-  return await hub.run(scripts.status, { most: 100 });
+export const statusOf = async (connection: LogConnection): Promise<scripts.ChannelStatus | null> => {
+  connection.life.assertOpen();
+  return await connection.run(scripts.status, { most: 100 });
 };
 
 /** A channel as plain numbers, for an exporter. Only the first 100 files in the channel are counted. */
-export const metricsOf = async (hub: Hub): Promise<MetricSample[]> => {
-  const status = await statusOf(hub);
+export const metricsOf = async (connection: LogConnection): Promise<MetricSample[]> => {
+  const status = await statusOf(connection);
   if (!status) return [];
   const { limitBytes, usedBytes, reservedBytes, fileCount, files, consumers } = status;
   const gauges = (values: Readonly<Record<string, number>>, labels: object): MetricSample[] =>
@@ -101,7 +101,7 @@ export const metricsOf = async (hub: Hub): Promise<MetricSample[]> => {
       type: "gauge",
       help: `Of a log channel: ${name.replaceAll("_", " ")}.`,
       value,
-      labels: { channel: hub.name, ...labels },
+      labels: { channel: connection.name, ...labels },
     }));
   const whole = {
     limit_bytes: limitBytes,

@@ -10,7 +10,7 @@ export type { DailyCountryOptions, Locator, Visit } from "./process/daily-countr
 export type { LogshipErrorCode } from "./errors.js";
 export type { FileOrder, LocalFile, SkippedLink } from "./bytes/files.js";
 export type { GzipOptions } from "./bytes/gzip.js";
-export type { HubOptions } from "./hub.js";
+export type { ConnectionOptions } from "./connection.js";
 export type { JobEvents, JobFile, LogJob, RunSummary } from "./job/job.js";
 export type { LineBatch, LineOptions } from "./bytes/lines.js";
 export type {

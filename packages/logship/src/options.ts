@@ -12,7 +12,7 @@ import {
   text,
 } from "@kit/core/toolkit";
 import type { FileOrder } from "./bytes/files.js";
-import { type HubOptions, hubRules } from "./hub.js";
+import { type ConnectionOptions, connectionRules } from "./connection.js";
 import { nameOption } from "./keys.js";
 import { type LineOptions, lineRules } from "./bytes/lines.js";
 import { type FlushOptions, flushRules } from "./process/runner.js";
@@ -66,7 +66,7 @@ export const directoryRules = {
 } satisfies RulesOf<DirectoryOptions>;
 
 /** Settings of a job. */
-export interface JobOptions extends HubOptions, DirectoryOptions, LineOptions, FlushOptions {
+export interface JobOptions extends ConnectionOptions, DirectoryOptions, LineOptions, FlushOptions {
   /** The directory whose files are processed, without its subdirectories. */
   readonly directory: string;
   /**
@@ -91,7 +91,7 @@ export interface JobOptions extends HubOptions, DirectoryOptions, LineOptions, F
 }
 
 export const jobRules = {
-  ...hubRules,
+  ...connectionRules,
   ...directoryRules,
   ...lineRules,
   ...flushRules,
@@ -118,7 +118,7 @@ export interface RunOptions {
 export const runRules = { signal, concurrency: integer(1, 1_000, 1) } satisfies RulesOf<RunOptions>;
 
 /** Settings of a shipper. */
-export interface ShipperOptions extends HubOptions {
+export interface ShipperOptions extends ConnectionOptions {
   /**
    * The limit of memory in Redis for the chunks of the channel, in bytes: for those that some consumer still needs and those under way. The first
    * shipper of the channel sets it; a later one with another number gets a `mismatch` event. `setLimit()` changes it. At least two chunks.
@@ -188,7 +188,7 @@ export interface ShipperOptions extends HubOptions {
 }
 
 export const shipperRules = {
-  ...hubRules,
+  ...connectionRules,
   limitBytes: integer(4_096),
   codec: choice(["gzip", "none"], "gzip"),
   gzipLevel: integer(1, 9, 1),
@@ -217,7 +217,7 @@ export const resolveShipper = (options: ShipperOptions): ResolvedShipper => {
 };
 
 /** Settings of a receiver. */
-export interface ReceiverOptions extends HubOptions, LineOptions, FlushOptions {
+export interface ReceiverOptions extends ConnectionOptions, LineOptions, FlushOptions {
   /**
    * Name of the consumer. Each consumer gets everything; of several processes with the same name only the latest works, and the others are fenced
    * off.
@@ -248,7 +248,7 @@ export interface ReceiverOptions extends HubOptions, LineOptions, FlushOptions {
 }
 
 export const receiverRules = {
-  ...hubRules,
+  ...connectionRules,
   ...lineRules,
   ...flushRules,
   consumer: required({ ...text(200), check: (_name: string, consumer: string) => consumerName(consumer) }),

@@ -14,7 +14,7 @@ import {
   type SkippedLink,
   twinOf,
 } from "../bytes/files.js";
-import { Hub } from "../hub.js";
+import { LogConnection } from "../connection.js";
 import { type JobOptions, jobRules, type ResolvedJob, type RunOptions, runRules } from "../options.js";
 import { Processor } from "../process/processor.js";
 import { fileText, formatPosition, parsePosition, readingOf } from "../bytes/reading.js";
@@ -111,15 +111,15 @@ const retryMs = 100;
 export class LogJob extends Processor<JobEvents> {
   readonly name: string;
   readonly #resolved: ResolvedJob;
-  readonly #hub: Hub;
+  readonly #connection: LogConnection;
 
   constructor(redis: RedisLike, name: string, options: JobOptions) {
     const resolved = resolve("options", options, jobRules);
-    const hub = new Hub(redis, name, resolved, "The job");
-    super(hub, hub.keys.job);
+    const connection = new LogConnection(redis, name, resolved, "The job");
+    super(connection, connection.keys.job);
     this.name = name;
     this.#resolved = resolved;
-    this.#hub = hub;
+    this.#connection = connection;
   }
 
   /**
@@ -143,14 +143,14 @@ export class LogJob extends Processor<JobEvents> {
   async run(handler: LinesHandler, options: RunOptions = {}): Promise<RunSummary> {
     const { signal, concurrency: count } = resolve("options", options, runRules);
     const facts = (): object => ({ job: this.name });
-    return await this.#hub.task("logship.run", facts, signal, (link) => this.#run(handler, count, link));
+    return await this.#connection.task("logship.run", facts, signal, (link) => this.#run(handler, count, link));
   }
 
   /** The files that the job has a record of, by name. */
   async files(): Promise<JobFile[]> {
-    this.#hub.life.assertOpen();
+    this.#connection.life.assertOpen();
     const byId = new Map<string, Map<string, string>>();
-    for (const [field, value] of await this.#hub.hash(this.#hub.keys.progress)) {
+    for (const [field, value] of await this.#connection.hash(this.#connection.keys.progress)) {
       const colon = field.indexOf(":");
       if (colon < 0) continue;
       const id = field.slice(0, colon);
@@ -176,8 +176,8 @@ export class LogJob extends Processor<JobEvents> {
    * @throws {LogshipError} `KIT_LOGSHIP_BUSY`: a worker has a file; after a crash, until its lease has ended.
    */
   async delete(): Promise<void> {
-    this.#hub.life.assertOpen();
-    await deleteJob(this.#hub);
+    this.#connection.life.assertOpen();
+    await deleteJob(this.#connection);
   }
 
   async #run(handler: LinesHandler, count: number, { controller, signal }: LinkedSignal): Promise<RunSummary> {
@@ -187,22 +187,22 @@ export class LogJob extends Processor<JobEvents> {
     await this.#applyPending(signal);
     await together(count, controller, () => this.#work(run));
     for (const { file, content, from, to } of run.former) {
-      const [last] = await this.#hub.persist(() => this.#hub.fields("progress", [`${content}:file`], signal), signal);
+      const [last] = await this.#connection.persist(() => this.#connection.fields("progress", [`${content}:file`], signal), signal);
       if (last === file.id) this.emit("gap", { file: file.name, from, to });
     }
     return { files: run.files, lines: run.lines };
   }
 
   async #applyPending(signal: AbortSignal): Promise<void> {
-    const { job: owner, pending } = this.#hub.keys;
-    await applyPending(this.#hub, { owner, pending: pending() }, (name) => this.resultKey(name), signal);
+    const { job: owner, pending } = this.#connection.keys;
+    await applyPending(this.#connection, { owner, pending: pending() }, (name) => this.resultKey(name), signal);
   }
 
   async #work(run: Run): Promise<void> {
     const { signal, skipped } = run;
     for (;;) {
-      const mark = this.#hub.mark("file");
-      const files = await this.#hub.persist(() => this.#list(signal, () => undefined), signal);
+      const mark = this.#connection.mark("file");
+      const files = await this.#connection.persist(() => this.#list(signal, () => undefined), signal);
       let [hasWorked, nearestMs] = [false, Infinity];
       for (const listed of files) {
         const { file, stamp } = listed;
@@ -217,7 +217,7 @@ export class LogJob extends Processor<JobEvents> {
       }
       if (hasWorked) continue;
       if (nearestMs === Infinity) return;
-      await this.#hub.until("file", mark, signal, nearestMs + 1);
+      await this.#connection.until("file", mark, signal, nearestMs + 1);
     }
   }
 
@@ -239,8 +239,8 @@ export class LogJob extends Processor<JobEvents> {
       const facts = { file: id, seen, prefix, isSame: isSame ? 1 : 0, name, stamp, leaseMs, op, beginning } as const;
       for (let found = { others: "", content: "", position: "", from: "" }; ;) {
         const args = { ...facts, ...found };
-        const claimed = await this.#hub.persist(
-          () => this.#hub.run(scripts.claim, args, { signal: run.signal, op }),
+        const claimed = await this.#connection.persist(
+          () => this.#connection.run(scripts.claim, args, { signal: run.signal, op }),
           run.signal,
         );
         if (claimed.state === "refused") return claimed;
@@ -275,7 +275,7 @@ export class LogJob extends Processor<JobEvents> {
     for (const one of contents) {
       const holder = files.find((listed) => listed.file.id === one.file && one.file !== file.id)?.file;
       const facts = [`${one.file}:content`, `${one.file}:stamp`];
-      const [content, stamp] = holder ? await this.#hub.fields("progress", facts, signal) : [];
+      const [content, stamp] = holder ? await this.#connection.fields("progress", facts, signal) : [];
       // An inode that has another content, or is used again, does not count.
       const isThere = holder && (content ?? one.file) === one.content && bornOf(stamp ?? "") === bornOf(holder.stamp);
       const other = isThere ? holder : undefined;
@@ -321,15 +321,15 @@ export class LogJob extends Processor<JobEvents> {
     /** A commit. Without operands it only renews the claim; with a lease of 0 it ends the claim. */
     const send = async (lease: number, operands?: CommitOperands): Promise<void> => {
       const { effects = noEffects, pieces, isDone = false, lines = 0, seq: number = 0 } = operands ?? {};
-      const targets = pieces ? [this.#hub.keys.pending()] : effects.names.map((result) => this.resultKey(result));
+      const targets = pieces ? [this.#connection.keys.pending()] : effects.names.map((result) => this.resultKey(result));
       const results = pieces ? deferred(pieces, `${content} ${String(number)}`) : effects.results;
       const facts = { seq: number, lines, doneStamp: isDone ? file.stamp : "", results };
       const where = { content, fence, position: operands ? formatPosition(operands.position) : "" };
-      const args = { ...where, ...facts, leaseMs: lease, events: this.#hub.keys.events };
-      const keys = { ...this.#hub.keys, targets };
-      const attempt = (): Promise<scripts.Committed> => this.#hub.run(scripts.progress, args, { keys });
+      const args = { ...where, ...facts, leaseMs: lease, events: this.#connection.keys.events };
+      const keys = { ...this.#connection.keys, targets };
+      const attempt = (): Promise<scripts.Committed> => this.#connection.run(scripts.progress, args, { keys });
       // An abort does not end a commit that was sent: we must know whether it is stored.
-      const reply = await (operands ? this.#hub.persist(attempt, signal) : attempt());
+      const reply = await (operands ? this.#connection.persist(attempt, signal) : attempt());
       if (reply.state === "refused") throw resultError(reply.fault, targets);
       if (reply.state !== "committed") throw fencedError("The file", file.name);
     };
@@ -385,7 +385,7 @@ export class LogJob extends Processor<JobEvents> {
     for (let from = 0; from === 0 || from < files.length; from += lookUpFiles) {
       const some = files.slice(from, from + lookUpFiles);
       const fields = some.flatMap(({ id }) => [`${id}:prefix`, `${id}:stamp`]);
-      const facts = await this.#hub.fields("progress", fields, signal);
+      const facts = await this.#connection.fields("progress", fields, signal);
       for (const [index, file] of some.entries()) {
         const [prefix, stamp] = facts.slice(2 * index, 2 * index + 2);
         listed.push({ file, prefix: prefix ?? "", stamp: stamp ?? "" });

@@ -1,5 +1,5 @@
 import { type CloseOptions, resolve, type RulesOf, signal, TypedEmitter, watchEviction } from "@kit/core/toolkit";
-import type { Hub } from "../hub.js";
+import type { LogConnection } from "../connection.js";
 import * as scripts from "../scripts/index.js";
 
 /** One sum to be added. */
@@ -36,14 +36,14 @@ export const forwardRules = { signal } satisfies RulesOf<ForwardOptions>;
 
 /** A job, shipper or receiver. */
 export class LogObject<Events extends Record<keyof Events, readonly unknown[]>> extends TypedEmitter<Events> {
-  readonly #hub: Hub;
+  readonly #connection: LogConnection;
 
-  constructor(hub: Hub) {
+  constructor(connection: LogConnection) {
     super();
-    this.#hub = hub;
-    hub.onError = (error) => this.emit("error" as never, ...([error] as never));
-    hub.onUse = watchEviction(
-      hub.context,
+    this.#connection = connection;
+    connection.onError = (error) => this.emit("error" as never, ...([error] as never));
+    connection.onUse = watchEviction(
+      connection.context,
       () => this.hasListeners("evictable" as never),
       (policy) => this.emit("evictable" as never, ...([{ policy }] as never)),
     );
@@ -51,7 +51,7 @@ export class LogObject<Events extends Record<keyof Events, readonly unknown[]>> 
 
   /** Aborts running calls, waits for them for at most `timeoutMs` (10 s by default), and detaches from the client. Idempotent. */
   async close(options: CloseOptions = {}): Promise<void> {
-    await this.#hub.close(options);
+    await this.#connection.close(options);
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
@@ -61,27 +61,27 @@ export class LogObject<Events extends Record<keyof Events, readonly unknown[]>> 
 
 /** An object that stores results: a job, or a consumer of a channel. */
 export class Processor<Events extends Record<keyof Events, readonly unknown[]>> extends LogObject<Events> {
-  readonly #hub: Hub;
+  readonly #connection: LogConnection;
   readonly #owner: string;
   readonly #scope: readonly string[];
 
   /** `owner`: the key that records all keys with results. `scope`: precedes the names of results. */
-  constructor(hub: Hub, owner: string, ...scope: readonly string[]) {
-    super(hub);
-    this.#hub = hub;
+  constructor(connection: LogConnection, owner: string, ...scope: readonly string[]) {
+    super(connection);
+    this.#connection = connection;
     this.#owner = owner;
     this.#scope = scope;
   }
 
   /** The fields of the result hash `name`; sums are numbers as text. */
   async results(name: string): Promise<Map<string, string>> {
-    this.#hub.life.assertOpen();
-    return await this.#hub.hash(this.resultKey(name));
+    this.#connection.life.assertOpen();
+    return await this.#connection.hash(this.resultKey(name));
   }
 
   /** The key of the result `name`, for other commands. */
   resultKey(name: string): string {
-    return this.#hub.keys.result(...this.#scope, name);
+    return this.#connection.keys.result(...this.#scope, name);
   }
 
   /**
@@ -93,14 +93,14 @@ export class Processor<Events extends Record<keyof Events, readonly unknown[]>> 
    */
   async forward(name: string, sink: CounterSink, options: ForwardOptions = {}): Promise<number> {
     const { signal: given } = resolve("options", options, forwardRules);
-    const hub = this.#hub;
+    const connection = this.#connection;
     const source = this.resultKey(name);
-    const keys = { owner: this.#owner, source, sending: hub.keys.sending(...this.#scope, name) };
-    const facts = (): object => ({ of: hub.name });
-    return await hub.task("logship.forward", facts, given, async ({ signal }) => {
+    const keys = { owner: this.#owner, source, sending: connection.keys.sending(...this.#scope, name) };
+    const facts = (): object => ({ of: connection.name });
+    return await connection.task("logship.forward", facts, given, async ({ signal }) => {
       for (let [ack, count] = [0, 0]; ;) {
         signal.throwIfAborted();
-        const taken = await hub.run(scripts.take, { ack }, { keys });
+        const taken = await connection.run(scripts.take, { ack }, { keys });
         if (!taken) return count;
         const deltas = taken.sums.map(([field, by]) => ({ name, field, by }));
         await sink.apply(deltas, { writer: source, seq: taken.seq });

@@ -2,7 +2,7 @@ import { promisify } from "node:util";
 import { crc32, gunzip } from "node:zlib";
 import { noteCrc } from "../bytes/crc.js";
 import { BadDataError, isAboutContent, RolledBack } from "../errors.js";
-import type { Hub } from "../hub.js";
+import type { LogConnection } from "../connection.js";
 import { inflatedText, type Position, Restarts, type Text } from "../bytes/reading.js";
 import type { SeenFile } from "../scripts/index.js";
 
@@ -32,7 +32,7 @@ const heldBytes = ({ size, text }: Descriptor): number => Math.max(size, text);
 
 /** The source of a download's news about its file. */
 export interface DownloadSource {
-  readonly hub: Hub;
+  readonly connection: LogConnection;
   readonly signal: AbortSignal;
   readonly prefetchBytes: number | undefined;
   /** Resolves with the file as it is when it has more chunks than `known`, or is sealed. */
@@ -127,7 +127,7 @@ export class Download {
         if (this.#fetching.length > 0 && this.#aheadBytes + size > prefetchBytes) return;
         const some = this.#ahead.splice(0, isPair ? 2 : 1);
         this.#aheadBytes += size;
-        const keys = some.map(({ part }) => this.#source.hub.keys.chunk(part));
+        const keys = some.map(({ part }) => this.#source.connection.keys.chunk(part));
         const stored = this.#read("MGET", keys, true) as Promise<(Buffer | null)[]>;
         for (const [index, descriptor] of some.entries()) {
           const fetched = this.#fetch(descriptor, stored, index);
@@ -167,7 +167,7 @@ export class Download {
       (ordinal) => `${String(this.#file.id)} ${String(ordinal)}`,
     );
     if (fields.length === 0) return [];
-    const entries = (await this.#read("HMGET", [this.#source.hub.keys.chunks, ...fields], false)) as (string | null)[];
+    const entries = (await this.#read("HMGET", [this.#source.connection.keys.chunks, ...fields], false)) as (string | null)[];
     if (before && entries.shift()?.split(" ", 1)[0] !== before.part) {
       await this.#source.explainMissing();
       throw new RolledBack(this.#file.name);
@@ -209,7 +209,7 @@ export class Download {
   }
 
   async #read(command: string, args: readonly string[], bytes: boolean): Promise<unknown> {
-    const { hub, signal } = this.#source;
-    return await hub.persist(() => hub.read(command, args, { signal, bytes }), signal);
+    const { connection, signal } = this.#source;
+    return await connection.persist(() => connection.read(command, args, { signal, bytes }), signal);
   }
 }

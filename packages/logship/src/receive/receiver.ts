@@ -12,7 +12,7 @@ import {
 import { applyPending, freeChunks, metricsOf, statusOf } from "../channel.js";
 import { Download, type DownloadSource } from "./download.js";
 import { damageOf, fencedError, isAboutContent, LogshipError, resetError, resultError, RolledBack } from "../errors.js";
-import { Hub } from "../hub.js";
+import { LogConnection } from "../connection.js";
 import type { RunSummary } from "../job/job.js";
 import { type ReceiverOptions, receiverRules, type ResolvedReceiver, type RunOptions, runRules } from "../options.js";
 import { Processor } from "../process/processor.js";
@@ -104,7 +104,7 @@ const filesAtOnce = 50;
 export class Receiver extends Processor<ReceiverEvents> {
   readonly channel: string;
   readonly #resolved: ResolvedReceiver;
-  readonly #hub: Hub;
+  readonly #connection: LogConnection;
   /** Its name in errors. */
   readonly #who: string;
   #epoch: string | undefined;
@@ -113,11 +113,11 @@ export class Receiver extends Processor<ReceiverEvents> {
 
   constructor(redis: RedisLike, channel: string, options: ReceiverOptions) {
     const resolved = resolve("options", options, receiverRules);
-    const hub = new Hub(redis, channel, resolved, "The receiver");
-    super(hub, hub.keys.channel, options.consumer);
+    const connection = new LogConnection(redis, channel, resolved, "The receiver");
+    super(connection, connection.keys.channel, options.consumer);
     this.channel = channel;
     this.#resolved = resolved;
-    this.#hub = hub;
+    this.#connection = connection;
     this.#who = `Consumer ${JSON.stringify(options.consumer)} of channel ${JSON.stringify(channel)}`;
   }
 
@@ -141,7 +141,7 @@ export class Receiver extends Processor<ReceiverEvents> {
   async run(handler: LinesHandler, options: ReceiveOptions = {}): Promise<RunSummary> {
     const own = resolve("options", options, receiveRules);
     const facts = (): object => ({ channel: this.channel });
-    return await this.#hub.task("logship.receive", facts, own.signal, async ({ controller }) => {
+    return await this.#connection.task("logship.receive", facts, own.signal, async ({ controller }) => {
       const summary = { files: 0, lines: 0 };
       const visit = new Visit(controller);
       const seen = this.#seen(own.until, visit);
@@ -165,7 +165,7 @@ export class Receiver extends Processor<ReceiverEvents> {
    */
   async *files(options: FilesOptions = {}): AsyncGenerator<ReceivedFile, void, undefined> {
     const { signal: callers, until } = resolve("options", options, filesRules);
-    const { controller, unlink } = this.#hub.link(undefined);
+    const { controller, unlink } = this.#connection.link(undefined);
     const leave = onAbort(callers, () => controller.abort(callers?.reason));
     let why: unknown = new KitClosedError("The iteration");
     try {
@@ -193,7 +193,7 @@ export class Receiver extends Processor<ReceiverEvents> {
    */
   async redo(): Promise<string[]> {
     const facts = (): object => ({ channel: this.channel });
-    return await this.#hub.task("logship.redo", facts, undefined, async ({ controller }) => {
+    return await this.#connection.task("logship.redo", facts, undefined, async ({ controller }) => {
       const names: string[] = [];
       const visit = new Visit(controller);
       for (let { after } = await this.#join(visit); ;) {
@@ -211,32 +211,32 @@ export class Receiver extends Processor<ReceiverEvents> {
 
   /** The channel at one instant; null if there is none yet. */
   async status(): Promise<ChannelStatus | null> {
-    return await statusOf(this.#hub);
+    return await statusOf(this.#connection);
   }
 
   /** The channel as plain numbers, for `expose()` of `@kit/stats` or another exporter. */
   async metrics(): Promise<MetricSample[]> {
-    return await metricsOf(this.#hub);
+    return await metricsOf(this.#connection);
   }
 
   async *#seen(until: "closed" | "empty", visit: Visit): AsyncGenerator<SeenFile, void, undefined> {
     const { signal, given, ended } = visit;
-    const hub = this.#hub;
-    hub.life.assertOpen();
+    const connection = this.#connection;
+    connection.life.assertOpen();
     // The first call rejects if there is no server; later ones wait for it.
     const { after } = await this.#join(visit);
-    const losses = (): number => visit.losses + hub.context.executor.connectionEpoch;
+    const losses = (): number => visit.losses + connection.context.executor.connectionEpoch;
     /** This consumer has passed all files up to this id; a failover may undo that. */
     let floor = after;
     for (let known = losses(); ;) {
-      const mark = hub.mark("data");
+      const mark = connection.mark("data");
       if (losses() !== known) [floor, known] = [after, losses()];
       // Every `look` that is sent from now on shows that they have ended.
       for (const id of ended) given.delete(id);
       ended.clear();
       let [isClosed, isOpen, isContiguous] = [false, false, true];
       for (let from = floor; ;) {
-        const seen = await hub.persist(() => this.#look(from, filesAtOnce, visit), signal);
+        const seen = await connection.persist(() => this.#look(from, filesAtOnce, visit), signal);
         ({ isClosed } = seen);
         for (const file of seen.files) {
           from = file.id;
@@ -253,7 +253,7 @@ export class Receiver extends Processor<ReceiverEvents> {
       }
       if (losses() !== known) continue;
       if (until === "empty" || (isClosed && !isOpen)) return;
-      if (hub.mark("data") === mark) await hub.until("data", mark, signal);
+      if (connection.mark("data") === mark) await connection.until("data", mark, signal);
     }
   }
 
@@ -304,18 +304,18 @@ export class Receiver extends Processor<ReceiverEvents> {
 
   #downloadOf(seen: SeenFile, visit: Visit): Download {
     const source: DownloadSource = {
-      hub: this.#hub,
+      connection: this.#connection,
       get signal() {
         return visit.signal;
       },
       prefetchBytes: this.#resolved.prefetchBytes,
       grown: async (known) => {
         for (;;) {
-          const mark = this.#hub.mark("data");
+          const mark = this.#connection.mark("data");
           const file = await this.#again(seen.id, visit);
           if (!file) throw resetError("The file", seen.name);
           if (file.chunks > known || file.isSealed) return file;
-          await this.#hub.until("data", mark, visit.signal);
+          await this.#connection.until("data", mark, visit.signal);
         }
       },
       explainMissing: async () => {
@@ -327,7 +327,7 @@ export class Receiver extends Processor<ReceiverEvents> {
 
   /** The current state of a file; undefined if it is gone. */
   async #again(id: number, visit: Visit): Promise<SeenFile | undefined> {
-    const { files } = await this.#hub.persist(() => this.#look(id - 1, 1, visit), visit.signal);
+    const { files } = await this.#connection.persist(() => this.#look(id - 1, 1, visit), visit.signal);
     return files[0]?.id === id ? files[0] : undefined;
   }
 
@@ -340,7 +340,7 @@ export class Receiver extends Processor<ReceiverEvents> {
     const { fence } = await this.#join(visit);
     const { seq, position, effects, pieces, isDone, aside = "" } = operands;
     const { consumer } = this.#resolved;
-    const targets = pieces ? [this.#hub.keys.pending(consumer)] : effects.names.map((name) => this.resultKey(name));
+    const targets = pieces ? [this.#connection.keys.pending(consumer)] : effects.names.map((name) => this.resultKey(name));
     const args = {
       consumer,
       fence,
@@ -352,9 +352,9 @@ export class Receiver extends Processor<ReceiverEvents> {
       cause: aside,
       results: pieces ? deferred(pieces, `${String(file.id)} ${String(seq)}`) : effects.results,
     };
-    const keys = { ...this.#hub.keys, targets };
+    const keys = { ...this.#connection.keys, targets };
     // An abort does not end a commit that was sent: we must know whether it is stored.
-    const reply = await this.#hub.persist(() => this.#hub.run(scripts.advance, args, { keys }), visit.signal);
+    const reply = await this.#connection.persist(() => this.#connection.run(scripts.advance, args, { keys }), visit.signal);
     if (reply.state === "refused") throw resultError(reply.fault, targets);
     if (reply.state === "gone") throw resetError("The file", file.name);
     if (reply.state === "fenced") this.#rejectTakeover(reply.by, fence, visit);
@@ -371,7 +371,7 @@ export class Receiver extends Processor<ReceiverEvents> {
 
   /** After a failure the chunks stay listed, and another call unlinks them. */
   async #free(parts: readonly string[]): Promise<void> {
-    await freeChunks(this.#hub, parts).catch((error: unknown) =>
+    await freeChunks(this.#connection, parts).catch((error: unknown) =>
       this.emit("error", asKitError(error, "Freeing chunks")),
     );
   }
@@ -381,7 +381,7 @@ export class Receiver extends Processor<ReceiverEvents> {
     for (;;) {
       const { fence, epoch } = await this.#join(visit);
       const { signal } = visit;
-      const reply = await this.#hub.run(scripts.look, { consumer, fence, after, most }, { signal });
+      const reply = await this.#connection.run(scripts.look, { consumer, fence, after, most }, { signal });
       if (reply.state === "gone" || (reply.state === "seen" && reply.epoch !== epoch))
         throw resetError(`Channel ${JSON.stringify(this.channel)}`);
       if (reply.state === "seen") return reply;
@@ -397,8 +397,8 @@ export class Receiver extends Processor<ReceiverEvents> {
   }
 
   async #applyPending(signal: AbortSignal): Promise<void> {
-    const pending = this.#hub.keys.pending(this.#resolved.consumer);
-    await applyPending(this.#hub, { owner: this.#hub.keys.channel, pending }, (name) => this.resultKey(name), signal);
+    const pending = this.#connection.keys.pending(this.#resolved.consumer);
+    await applyPending(this.#connection, { owner: this.#connection.keys.channel, pending }, (name) => this.resultKey(name), signal);
   }
 
   #join(visit: Visit): Promise<Session> {
@@ -411,7 +411,7 @@ export class Receiver extends Processor<ReceiverEvents> {
 
   async #joinNow({ signal, op }: Visit): Promise<Session> {
     const { consumer, from } = this.#resolved;
-    const reply = await this.#hub.run(scripts.join, { consumer, from, epoch: newToken(), op }, { signal });
+    const reply = await this.#connection.run(scripts.join, { consumer, from, epoch: newToken(), op }, { signal });
     if (reply.state === "trimmed")
       throw new LogshipError("KIT_LOGSHIP_TRIMMED", `${this.#who} is new, and files were freed`);
     if (reply.state === "dropped") throw new LogshipError("KIT_LOGSHIP_DROPPED", `${this.#who} was removed`);

@@ -9,7 +9,7 @@ import {
   type OpenFile,
   twinOf,
 } from "../bytes/files.js";
-import type { Hub } from "../hub.js";
+import type { LogConnection } from "../connection.js";
 
 /** A source whose text the channel has, or has had, as far as `offset`. */
 interface Shipped extends Known {
@@ -33,24 +33,24 @@ interface Looking {
  * The identity by which the channel knows a file, perhaps from when it had fewer lines, or from when another file had its content; otherwise the
  * first of its own ones.
  */
-export const identityOf = async (hub: Hub, file: LocalFile, opened: OpenFile, looking: Looking): Promise<string> => {
+export const identityOf = async (connection: LogConnection, file: LocalFile, opened: OpenFile, looking: Looking): Promise<string> => {
   const { signal, line } = looking;
   const { beginnings } = await opened.identify("");
   const container = `${file.id}.${String(bornOf(file.stamp))}`;
   const own = line === undefined ? beginnings.map((beginning) => `${container} ${beginning}`) : [line];
   const fields = [...own, ...beginnings.map((beginning) => `text ${beginning}`)];
-  const found = await hub.fields("sources", fields, signal);
+  const found = await connection.fields("sources", fields, signal);
   const index = own.findIndex((_, at) => found[at] !== null);
   if (index >= 0) return own[index]!;
   const [like = [], ...others] = found.slice(own.length).map((list) => list?.split("\n").filter(Boolean) ?? []);
   const alike = new Set([...like, ...others.flat()]);
-  const twin = alike.size > 0 ? await sourceLike(hub, file, opened, [...alike], new Set(like), looking) : undefined;
+  const twin = alike.size > 0 ? await sourceLike(connection, file, opened, [...alike], new Set(like), looking) : undefined;
   return twin ?? own[0]!;
 };
 
 /** The source among those that begin like a file whose shipped text the file begins with. */
 const sourceLike = async (
-  hub: Hub,
+  connection: LogConnection,
   file: LocalFile,
   opened: OpenFile,
   sources: readonly string[],
@@ -59,11 +59,11 @@ const sourceLike = async (
 ): Promise<string | undefined> => {
   const near = await listFiles(dirname(file.path), undefined, "natural");
   const [texts, bytes]: [Shipped[], Shipped[]] = [[], []];
-  for (const [index, found] of (await hub.fields("sources", sources, signal)).entries()) {
+  for (const [index, found] of (await connection.fields("sources", sources, signal)).entries()) {
     const source = sources[index]!;
     const [id = "", ...done] = found?.split(" ") ?? [];
     const facts = ["text", "crc", "lines", "codec", "stored", "state"].map((fact) => `${id}:${fact}`);
-    const values = done.length > 0 ? done : await hub.fields("files", facts, signal);
+    const values = done.length > 0 ? done : await connection.fields("files", facts, signal);
     const [text, crc, , codec, stored, state] = values;
     const isBytes = codec === "member";
     const other = near.find(({ id: one }) => one !== file.id && one === source.split(/[. ]/, 1)[0]);

@@ -23,7 +23,7 @@ import { identityOf } from "./identity.js";
 import { followLog } from "./follow.js";
 import { type Chunk, Framer } from "./framing.js";
 import { readGzip } from "../bytes/gzip.js";
-import { Hub } from "../hub.js";
+import { LogConnection } from "../connection.js";
 import {
   consumerName,
   directoryRules,
@@ -196,16 +196,16 @@ interface Source {
 export class Shipper extends LogObject<ShipperEvents> {
   readonly channel: string;
   readonly #resolved: ResolvedShipper;
-  readonly #hub: Hub;
+  readonly #connection: LogConnection;
   #toldLimit: number | undefined;
 
   constructor(redis: RedisLike, channel: string, options: ShipperOptions = {}) {
     const resolved = resolveShipper(options);
-    const hub = new Hub(redis, channel, resolved, "The shipper");
-    super(hub);
+    const connection = new LogConnection(redis, channel, resolved, "The shipper");
+    super(connection);
     this.channel = channel;
     this.#resolved = resolved;
-    this.#hub = hub;
+    this.#connection = connection;
   }
 
   /**
@@ -231,7 +231,7 @@ export class Shipper extends LogObject<ShipperEvents> {
         fileSource(
           file,
           opened,
-          id ?? (await identityOf(this.#hub, file, opened, { signal: linked, onCopy: this.#copyOf(name) })),
+          id ?? (await identityOf(this.#connection, file, opened, { signal: linked, onCopy: this.#copyOf(name) })),
           codec,
         ),
       );
@@ -309,7 +309,7 @@ export class Shipper extends LogObject<ShipperEvents> {
       quietMs,
       onSkipped: dereference ? undefined : onSkipped,
     };
-    const { signal, unlink } = this.#hub.link(ended);
+    const { signal, unlink } = this.#connection.link(ended);
     const { codec } = this.#resolved;
     let isFurther = false;
     try {
@@ -318,8 +318,8 @@ export class Shipper extends LogObject<ShipperEvents> {
         try {
           const { wasShipped, textBytes } = await this.#ship(name, signal, async (linked) => {
             const find = (): Promise<string> =>
-              identityOf(this.#hub, file, opened, { signal: linked, line, onCopy: this.#copyOf(name) });
-            const id = await (isFurther ? this.#hub.persist(find, linked) : find());
+              identityOf(this.#connection, file, opened, { signal: linked, line, onCopy: this.#copyOf(name) });
+            const id = await (isFurther ? this.#connection.persist(find, linked) : find());
             const source = { id, name, codec, totalBytes: undefined, read, isRepeatable: true, isFurther };
             isFurther = true;
             return source;
@@ -362,13 +362,13 @@ export class Shipper extends LogObject<ShipperEvents> {
 
   /** Changes the limit of the channel, for all shippers. A limit below the current use admits nothing until enough has been freed. */
   async setLimit(limitBytes: number): Promise<void> {
-    this.#hub.life.assertOpen();
+    this.#connection.life.assertOpen();
     await this.#change(shipperRules.limitBytes.check("limitBytes", limitBytes) as number);
   }
 
   /** Closes the channel for good: no further file can be opened, and receivers end behind the last file. Open files can still be finished. */
   async closeChannel(): Promise<void> {
-    this.#hub.life.assertOpen();
+    this.#connection.life.assertOpen();
     await this.#change("");
   }
 
@@ -377,8 +377,8 @@ export class Shipper extends LogObject<ShipperEvents> {
    * process dies in between, the channel stays closed, and another call finishes the deletion. The record of shipped files is deleted, too.
    */
   async deleteChannel(): Promise<void> {
-    this.#hub.life.assertOpen();
-    await deleteChannel(this.#hub);
+    this.#connection.life.assertOpen();
+    await deleteChannel(this.#connection);
   }
 
   /**
@@ -387,8 +387,8 @@ export class Shipper extends LogObject<ShipperEvents> {
    * there was such a consumer.
    */
   async removeConsumer(name: string): Promise<boolean> {
-    this.#hub.life.assertOpen();
-    return await dropConsumer(this.#hub, consumerName(name), 0);
+    this.#connection.life.assertOpen();
+    return await dropConsumer(this.#connection, consumerName(name), 0);
   }
 
   /**
@@ -397,37 +397,37 @@ export class Shipper extends LogObject<ShipperEvents> {
    * file. Resolves with the names of the files.
    */
   async endAbandoned(silentMs: number): Promise<string[]> {
-    this.#hub.life.assertOpen();
+    this.#connection.life.assertOpen();
     integerOption("silentMs", silentMs, 0);
-    const { events, files: facts } = this.#hub.keys;
+    const { events, files: facts } = this.#connection.keys;
     const how = { count: 0, sha256: "", fault: "KIT_LOGSHIP_FENCED", silentMs, events };
-    const { files = [] } = (await this.#hub.run(scripts.status, { most: 0 })) ?? {};
+    const { files = [] } = (await this.#connection.run(scripts.status, { most: 0 })) ?? {};
     const names: string[] = [];
     for (const { id: file, name, isSealed } of files) {
       if (isSealed) continue;
-      const fence = String(await this.#hub.read("HGET", [facts, `${String(file)}:fence`]));
-      if ((await this.#hub.run(scripts.seal, { ...how, file, fence })) === "sealed") names.push(name);
+      const fence = String(await this.#connection.read("HGET", [facts, `${String(file)}:fence`]));
+      if ((await this.#connection.run(scripts.seal, { ...how, file, fence })) === "sealed") names.push(name);
     }
     return names;
   }
 
   /** The channel at one instant; null if there is none yet. */
   async status(): Promise<ChannelStatus | null> {
-    return await statusOf(this.#hub);
+    return await statusOf(this.#connection);
   }
 
   /** The channel as plain numbers, for `expose()` of `@kit/stats` or another exporter. */
   async metrics(): Promise<MetricSample[]> {
-    return await metricsOf(this.#hub);
+    return await metricsOf(this.#connection);
   }
 
   async #change(limit: number | ""): Promise<void> {
-    const { events } = this.#hub.keys;
+    const { events } = this.#connection.keys;
     for (let isChanged = false; !isChanged;) {
-      const known = await epochOf(this.#hub);
+      const known = await epochOf(this.#connection);
       // Without a channel there is nothing to close.
       if (known === null && limit === "") return;
-      isChanged = await this.#hub.run(scripts.change, { limit, epoch: known ?? newToken(), events });
+      isChanged = await this.#connection.run(scripts.change, { limit, epoch: known ?? newToken(), events });
     }
   }
 
@@ -437,7 +437,7 @@ export class Shipper extends LogObject<ShipperEvents> {
     sourceOf: (signal: AbortSignal) => Source | Promise<Source>,
   ): Promise<ShippedFile> {
     const facts = (): object => ({ channel: this.channel, file });
-    return await this.#hub.task("logship.ship", facts, outer, async ({ signal }) => {
+    return await this.#connection.task("logship.ship", facts, outer, async ({ signal }) => {
       signal.throwIfAborted();
       return await this.#shipWhole(await sourceOf(signal), signal);
     });
@@ -451,7 +451,7 @@ export class Shipper extends LogObject<ShipperEvents> {
     for (let hasBegun = source.isFurther; ; hasBegun = true) {
       const upload = this.#uploadOf(source, signal);
       const open = (): Promise<Opened> => upload.open();
-      const opened = await (hasBegun ? this.#hub.persist(open, signal) : open());
+      const opened = await (hasBegun ? this.#connection.persist(open, signal) : open());
       this.#compareLimit(opened);
       if (opened.state === "done") return shippedBefore(source, opened);
       try {
@@ -547,7 +547,7 @@ export class Shipper extends LogObject<ShipperEvents> {
       dropped: (consumer: string): void => this.emit("dropped", { consumer }),
     };
     const total = codec === "member" ? (totalBytes ?? 0) : 0;
-    return new Upload(this.#hub, this.#resolved, { source: id, name, codec, total }, events, signal);
+    return new Upload(this.#connection, this.#resolved, { source: id, name, codec, total }, events, signal);
   }
 
   #compareLimit({ limitBytes: storedLimitBytes }: Opened): void {

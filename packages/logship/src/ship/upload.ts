@@ -2,7 +2,7 @@ import { Deadline, isReplyError, newToken, serverError } from "@kit/core/toolkit
 import { dropSilent, freeChunks } from "../channel.js";
 import { fencedError, LogshipError } from "../errors.js";
 import type { Chunk } from "./framing.js";
-import type { Hub } from "../hub.js";
+import type { LogConnection } from "../connection.js";
 import type { ResolvedShipper } from "../options.js";
 import type { Codec, Opened } from "../scripts/index.js";
 import * as scripts from "../scripts/index.js";
@@ -42,7 +42,7 @@ export class RewindNeeded extends Error {}
  * that a lost reply, an expired reservation or a failover costs only writing them again.
  */
 export class Upload {
-  readonly #hub: Hub;
+  readonly #connection: LogConnection;
   readonly #resolved: ResolvedShipper;
   readonly #what: UploadSource;
   readonly #events: UploadEvents;
@@ -69,8 +69,8 @@ export class Upload {
   storedBytes = 0;
   lines = 0;
 
-  constructor(hub: Hub, resolved: ResolvedShipper, what: UploadSource, events: UploadEvents, signal: AbortSignal) {
-    this.#hub = hub;
+  constructor(connection: LogConnection, resolved: ResolvedShipper, what: UploadSource, events: UploadEvents, signal: AbortSignal) {
+    this.#connection = connection;
     this.#resolved = resolved;
     this.#what = what;
     this.#events = events;
@@ -134,24 +134,24 @@ export class Upload {
 
   async #seal(count: number, sha256: string, fault: string): Promise<"sealed" | "fenced" | "moved" | "gone"> {
     const { id, fence } = this.#opened;
-    const { events } = this.#hub.keys;
-    return await this.#hub.run(scripts.seal, { file: id, fence, count, sha256, fault, silentMs: -1, events });
+    const { events } = this.#connection.keys;
+    return await this.#connection.run(scripts.seal, { file: id, fence, count, sha256, fault, silentMs: -1, events });
   }
 
   /** Returns the reservation, so that others need not wait for its expiry. Best effort. */
   async leave(): Promise<void> {
-    const { keys } = this.#hub;
+    const { keys } = this.#connection;
     await this.#committing.catch(() => undefined);
     const { id, fence } = this.#opened;
     const written = this.#held.slice(0, 500).map(({ part }) => keys.chunk(part));
     const args = { lease: `${String(id)} ${fence}`, events: keys.events };
-    await this.#hub.run(scripts.leave, args, { keys: { ...keys, written } }).catch(() => undefined);
+    await this.#connection.run(scripts.leave, args, { keys: { ...keys, written } }).catch(() => undefined);
   }
 
   /** Runs a step; after a transient error it opens the file again and compares. */
   async #surviving(step: () => Promise<void>): Promise<void> {
     let isBroken = false;
-    await this.#hub.persist(async () => {
+    await this.#connection.persist(async () => {
       try {
         if (isBroken) await this.#recover();
         await step();
@@ -192,13 +192,13 @@ export class Upload {
   async #open(mine: string): Promise<void> {
     const op = this.#op;
     const { limitBytes: limit, consumers: expected, chunkBytes } = this.#resolved;
-    const { events } = this.#hub.keys;
+    const { events } = this.#connection.keys;
     const args = { ...this.#what, mine, limit, epoch: newToken(), events, op, chunkBytes, expected };
-    const opened = await this.#hub.run(scripts.open, args, { op, signal: this.#signal });
+    const opened = await this.#connection.run(scripts.open, args, { op, signal: this.#signal });
     const { name: file } = this.#what;
     if (opened.state === "fenced") throw fencedError("The file", file);
     if (opened.state === "closed") {
-      const message = `Channel ${JSON.stringify(this.#hub.name)} is closed`;
+      const message = `Channel ${JSON.stringify(this.#connection.name)} is closed`;
       throw new LogshipError("KIT_LOGSHIP_CHANNEL_CLOSED", message, { file });
     }
     if (opened.state === "large") {
@@ -241,11 +241,11 @@ export class Upload {
     for (;;) {
       const isFresh = performance.now() - this.#renewedAt < leaseMs / 2;
       if (isFresh && (this.#written > 0 || this.#reserved >= this.#unit) && this.#unit > 0) return;
-      const mark = this.#hub.mark("space");
+      const mark = this.#connection.mark("space");
       const { id, fence } = this.#opened;
       const args = { file: id, fence, want: this.#want(), chunkBytes, leaseMs };
       const askedAt = performance.now();
-      const reply = await this.#hub.run(scripts.reserve, args, { signal: this.#signal });
+      const reply = await this.#connection.run(scripts.reserve, args, { signal: this.#signal });
       if (reply.state === "fenced") throw fencedError("The file", this.#what.name);
       if (reply.state === "gone") throw this.#lost();
       this.#unit = reply.unit;
@@ -264,15 +264,15 @@ export class Upload {
           },
         );
       if (reply.parts.length > 0) {
-        await freeChunks(this.#hub, reply.parts);
+        await freeChunks(this.#connection, reply.parts);
         continue;
       }
       const { dropSilentMs } = this.#resolved;
-      const dropped = dropSilentMs === undefined ? [] : await dropSilent(this.#hub, dropSilentMs);
+      const dropped = dropSilentMs === undefined ? [] : await dropSilent(this.#connection, dropSilentMs);
       for (const consumer of dropped) this.#events.dropped(consumer);
       if (dropped.length > 0) continue;
       this.#events.waiting();
-      await this.#hub.until("space", mark, this.#signal, reply.msLeft < 0 ? undefined : reply.msLeft + 1);
+      await this.#connection.until("space", mark, this.#signal, reply.msLeft < 0 ? undefined : reply.msLeft + 1);
     }
   }
 
@@ -291,18 +291,18 @@ export class Upload {
   }
 
   async #store({ chunk, part }: Held): Promise<void> {
-    const key = this.#hub.keys.chunk(part);
+    const key = this.#connection.keys.chunk(part);
     // NX: a late write must neither replace a committed chunk nor give it an expiry.
     const args = [key, chunk.bytes, "PXAT", this.#endsAt, "NX"];
-    const deadline = Deadline.in(Math.max(this.#hub.deadlineMs, this.#resolved.leaseMs / 2));
+    const deadline = Deadline.in(Math.max(this.#connection.deadlineMs, this.#resolved.leaseMs / 2));
     const call = { what: `SET of ${key}`, mutates: true, idempotent: true, deadline, signal: this.#signal };
-    await this.#hub.context.executor.run("SET", args, call).catch((error: unknown) => {
+    await this.#connection.context.executor.run("SET", args, call).catch((error: unknown) => {
       throw isReplyError(error) ? serverError(error, call.what) : error;
     });
   }
 
   async #commit(some: readonly Held[]): Promise<void> {
-    const { keys } = this.#hub;
+    const { keys } = this.#connection;
     const { chunkBytes, leaseMs } = this.#resolved;
     const { id, fence } = this.#opened;
     const facts = some.map(({ chunk, part }) => ({ ...chunk, part, size: chunk.bytes.length }));
@@ -311,7 +311,7 @@ export class Upload {
     const sizes = { first: this.chunks, want: this.#want(), chunkBytes, leaseMs };
     const args = { file: id, fence, ...sizes, events: keys.events, ...crcs, facts };
     const askedAt = performance.now();
-    const reply = await this.#hub.run(scripts.commit, args, { keys: { ...keys, written } });
+    const reply = await this.#connection.run(scripts.commit, args, { keys: { ...keys, written } });
     if (reply.state === "fenced") throw fencedError("The file", this.#what.name);
     if (reply.state === "gone") throw this.#lost();
     if (reply.state !== "committed")
@@ -325,7 +325,7 @@ export class Upload {
     this.#written -= some.length;
     this.#passed(some);
     // After a failure the chunks stay listed, and another call unlinks them.
-    await freeChunks(this.#hub, reply.parts).catch(() => undefined);
+    await freeChunks(this.#connection, reply.parts).catch(() => undefined);
   }
 
   /** The first of the held chunks are committed. */

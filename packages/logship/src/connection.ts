@@ -21,7 +21,7 @@ import { type LogshipKeys, logshipKeys } from "./keys.js";
 import { type LinkedSignal, linkedSignal } from "./signals.js";
 
 /** Settings that jobs, shippers and receivers share. */
-export interface HubOptions extends ClientOptions {
+export interface ConnectionOptions extends ClientOptions {
   /**
    * Works on a dedicated connection, with the settings of the given client. Chunks are large: on a shared connection other commands would wait behind
    * them. `false` saves the connection.
@@ -31,7 +31,7 @@ export interface HubOptions extends ClientOptions {
   readonly isolate?: boolean | undefined;
 }
 
-export const hubRules = { ...clientRules, isolate: boolean(true) } satisfies RulesOf<HubOptions>;
+export const connectionRules = { ...clientRules, isolate: boolean(true) } satisfies RulesOf<ConnectionOptions>;
 
 /** A message on the events channel. */
 export type Hint = "data" | "space" | "file";
@@ -41,7 +41,7 @@ const lookEveryMs = 10_000;
 const pollMs = 250;
 
 /** The common part of jobs, shippers and receivers: keys, commands, the hints that scripts publish, and the running calls. */
-export class Hub {
+export class LogConnection {
   /** Receives each error after which an operation is retried. */
   onError: (error: KitError) => void = () => undefined;
   /** Called with a key of this name at each command. */
