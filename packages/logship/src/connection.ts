@@ -2,9 +2,6 @@ import { KitError, KitKeyTypeError, type RedisLike, type Script } from "@kit/cor
 import {
   backoffMs,
   type ClientContext,
-  boolean,
-  type ClientOptions,
-  clientRules,
   type ClientSettings,
   type CloseOptions,
   Deadline,
@@ -13,25 +10,11 @@ import {
   pause,
   reading,
   replyOf,
-  type RulesOf,
   serverError,
   settled,
 } from "@kit/core/toolkit";
 import { type LogshipKeys, logshipKeys } from "./keys.js";
 import { type LinkedSignal, linkedSignal } from "./signals.js";
-
-/** Settings that jobs, shippers and receivers share. */
-export interface ConnectionOptions extends ClientOptions {
-  /**
-   * Works on a dedicated connection, with the settings of the given client. Chunks are large: on a shared connection other commands would wait behind
-   * them. `false` saves the connection.
-   *
-   * @default true
-   */
-  readonly isolate?: boolean | undefined;
-}
-
-export const connectionRules = { ...clientRules, isolate: boolean(true) } satisfies RulesOf<ConnectionOptions>;
 
 /** A message on the events channel. */
 export type Hint = "data" | "space" | "file";

@@ -10,31 +10,29 @@ export type { DailyCountryOptions, Locator, Visit } from "./process/daily-countr
 export type { LogshipErrorCode } from "./errors.js";
 export type { FileOrder, LocalFile, SkippedLink } from "./bytes/files.js";
 export type { GzipOptions } from "./bytes/gzip.js";
-export type { ConnectionOptions } from "./connection.js";
 export type { JobEvents, JobFile, LogJob, RunSummary } from "./job/job.js";
 export type { LineBatch, LineOptions } from "./bytes/lines.js";
 export type {
   BadDataPolicy,
+  ConnectionOptions,
   DirectoryOptions,
+  FilesOptions,
+  FollowOptions,
   JobOptions,
+  ReceiveOptions,
   ReceiverOptions,
   RunOptions,
+  ShipDirectoryOptions,
+  ShipOptions,
   ShipperOptions,
 } from "./options.js";
 export type { ReceivedFile } from "./receive/received.js";
-export type { FilesOptions, Receiver, ReceiveOptions, ReceiverEvents } from "./receive/receiver.js";
+export type { Receiver, ReceiverEvents } from "./receive/receiver.js";
 export type { Results } from "./process/results.js";
 export type { CounterDelta, CounterOrigin, CounterSink } from "./process/processor.js";
 export type { FlushOptions, LinesContext, LinesHandler, Padding } from "./process/runner.js";
 export type { ChannelStatus, Codec, ConsumerStatus, FileStatus } from "./scripts/index.js";
-export type {
-  ByteSource,
-  FollowOptions,
-  ShipDirectoryOptions,
-  ShipOptions,
-  ShippedFile,
-  Shipper,
-  ShipperEvents,
-  ShipProgress,
-} from "./ship/shipper.js";
+export type { Shipper, ShipperEvents } from "./ship/shipper.js";
+export type { ByteSource } from "./ship/source.js";
+export type { ShippedFile, ShipProgress } from "./ship/transfer.js";
 export type { CloseOptions } from "@kit/core/toolkit";

@@ -1,6 +1,8 @@
 import {
   boolean,
   choice,
+  type ClientOptions,
+  clientRules,
   custom,
   integer,
   required,
@@ -12,7 +14,6 @@ import {
   text,
 } from "@kit/core/toolkit";
 import type { FileOrder } from "./bytes/files.js";
-import { type ConnectionOptions, connectionRules } from "./connection.js";
 import { nameOption } from "./keys.js";
 import { type LineOptions, lineRules } from "./bytes/lines.js";
 import { type FlushOptions, flushRules } from "./process/runner.js";
@@ -26,6 +27,19 @@ export const regExp: Rule<RegExp | undefined, RegExp> = custom((name, value) => 
 });
 
 const orders = choice(["natural", "mtime"], "natural");
+
+/** Settings that jobs, shippers and receivers share. */
+export interface ConnectionOptions extends ClientOptions {
+  /**
+   * Works on a dedicated connection, with the settings of the given client. Chunks are large: on a shared connection other commands would wait behind
+   * them. `false` saves the connection.
+   *
+   * @default true
+   */
+  readonly isolate?: boolean | undefined;
+}
+
+export const connectionRules = { ...clientRules, isolate: boolean(true) } satisfies RulesOf<ConnectionOptions>;
 
 /**
  * The handling of a file that cannot be read: `error` ends the run. The others emit `damaged` and continue with the next file: `skip` counts the rest
@@ -216,6 +230,81 @@ export const resolveShipper = (options: ShipperOptions): ResolvedShipper => {
   return { ...own, limitBytes: own.limitBytes ?? 268_435_456, hasLimit: own.limitBytes !== undefined };
 };
 
+/** Settings of shipping one source. */
+export interface ShipOptions {
+  /**
+   * Name of the file in the channel.
+   *
+   * @default the file's own
+   */
+  readonly name?: string | undefined;
+  /**
+   * Identity of the source. With the same identity a call continues where an earlier one ended, or finds that the source has been shipped, also in
+   * another process after a crash. A stream must give the same bytes from its beginning each time.
+   *
+   * @default of files device, inode and hash of the first KiB; of streams a new one
+   */
+  readonly id?: string | undefined;
+  /**
+   * Keeps the bytes of a gzip file unchanged, instead of inflating and framing them anew. The whole file must fit under the limit.
+   *
+   * @default false
+   */
+  readonly passThrough?: boolean | undefined;
+  /** Ends the call: committed chunks stay, and the next call with the same identity continues behind them. */
+  readonly signal?: AbortSignal | undefined;
+}
+
+export const shipRules = {
+  name: text(4_096),
+  id: text(1_024),
+  passThrough: boolean(false),
+  signal,
+} satisfies RulesOf<ShipOptions>;
+export const sendRules = { id: shipRules.id, signal: signal };
+
+/** Settings of shipping a directory. */
+export interface ShipDirectoryOptions extends DirectoryOptions, Pick<ShipOptions, "passThrough" | "signal"> {}
+
+export const shipDirectoryRules = {
+  ...directoryRules,
+  passThrough: shipRules.passThrough,
+  signal,
+} satisfies RulesOf<ShipDirectoryOptions>;
+
+/** Settings of following a log. */
+export interface FollowOptions {
+  /**
+   * Names of its files after rotation.
+   *
+   * @default those that begin with the log's name and `.` or `-`
+   */
+  readonly rotated?: RegExp | undefined;
+  /**
+   * A rotated file has ended when nothing was written to it for this many milliseconds, or when another one has been rotated since: its writer may
+   * keep it open for some time.
+   *
+   * @default 2000
+   */
+  readonly quietMs?: number | undefined;
+  /**
+   * Takes also rotated files outside the log's directory that links in it lead to; otherwise each is left out, with a `skipped` event. `path`
+   * itself may be a link to anywhere.
+   *
+   * @default false
+   */
+  readonly dereference?: boolean | undefined;
+  /** Ends the call: committed chunks stay, and the next call continues behind them. */
+  readonly signal?: AbortSignal | undefined;
+}
+
+export const followRules = {
+  rotated: regExp,
+  quietMs: integer(0, 3_600_000, 2_000),
+  dereference: boolean(false),
+  signal,
+} satisfies RulesOf<FollowOptions>;
+
 /** Settings of a receiver. */
 export interface ReceiverOptions extends ConnectionOptions, LineOptions, FlushOptions {
   /**
@@ -258,3 +347,22 @@ export const receiverRules = {
 } satisfies RulesOf<ReceiverOptions>;
 
 export type ResolvedReceiver = Resolved<typeof receiverRules>;
+
+/** The files to iterate over, and how long to wait for more. */
+export interface FilesOptions {
+  /** Ends the iteration: it throws `signal.reason`. */
+  readonly signal?: AbortSignal | undefined;
+  /**
+   * `closed` waits for further files until the channel is closed; `empty` ends when no file is left that is shipped to its end, and leaves out
+   * those that are still being shipped.
+   *
+   * @default "closed"
+   */
+  readonly until?: "closed" | "empty" | undefined;
+}
+
+/** Settings of a run over a channel. */
+export interface ReceiveOptions extends RunOptions, Pick<FilesOptions, "until"> {}
+
+export const filesRules = { signal, until: choice(["closed", "empty"], "closed") } satisfies RulesOf<FilesOptions>;
+export const receiveRules = { ...runRules, until: filesRules.until } satisfies RulesOf<ReceiveOptions>;

@@ -12,10 +12,19 @@ import {
   type Shipper,
   type ShipOptions,
 } from "../src/index.js";
-import { jobRules, receiverRules, runRules, shipperRules } from "../src/options.js";
+import {
+  filesRules,
+  followRules,
+  jobRules,
+  receiveRules,
+  receiverRules,
+  runRules,
+  sendRules,
+  shipDirectoryRules,
+  shipperRules,
+  shipRules,
+} from "../src/options.js";
 import { forwardRules } from "../src/process/processor.js";
-import { filesRules, receiveRules } from "../src/receive/receiver.js";
-import { followRules, sendRules, shipDirectoryRules, shipRules } from "../src/ship/shipper.js";
 import { countWords, name } from "./harness.js";
 
 type Client = Parameters<typeof createShipper>[0];

@@ -1,20 +1,19 @@
 import { KitClosedError, type KitError, type RedisLike } from "@kit/core";
-import {
-  asKitError,
-  choice,
-  type MetricSample,
-  newToken,
-  onAbort,
-  resolve,
-  type RulesOf,
-  signal,
-} from "@kit/core/toolkit";
+import { asKitError, type MetricSample, newToken, onAbort, resolve } from "@kit/core/toolkit";
 import { applyPending, freeChunks, metricsOf, statusOf } from "../channel.js";
 import { Download, type DownloadSource } from "./download.js";
 import { damageOf, fencedError, isAboutContent, LogshipError, resetError, resultError, RolledBack } from "../errors.js";
 import { LogConnection } from "../connection.js";
 import type { RunSummary } from "../job/job.js";
-import { type ReceiverOptions, receiverRules, type ResolvedReceiver, type RunOptions, runRules } from "../options.js";
+import {
+  type FilesOptions,
+  filesRules,
+  type ReceiveOptions,
+  receiveRules,
+  type ReceiverOptions,
+  receiverRules,
+  type ResolvedReceiver,
+} from "../options.js";
 import { Processor } from "../process/processor.js";
 import { formatPosition } from "../bytes/reading.js";
 import { ReceivedFile } from "./received.js";
@@ -52,25 +51,6 @@ export interface ReceiverEvents {
   /** An operation failed and is being retried. */
   readonly error: [error: KitError];
 }
-
-/** The files to iterate over, and how long to wait for more. */
-export interface FilesOptions {
-  /** Ends the iteration: it throws `signal.reason`. */
-  readonly signal?: AbortSignal | undefined;
-  /**
-   * `closed` waits for further files until the channel is closed; `empty` ends when no file is left that is shipped to its end, and leaves out
-   * those that are still being shipped.
-   *
-   * @default "closed"
-   */
-  readonly until?: "closed" | "empty" | undefined;
-}
-
-/** Settings of a run over a channel. */
-export interface ReceiveOptions extends RunOptions, Pick<FilesOptions, "until"> {}
-
-export const filesRules = { signal, until: choice(["closed", "empty"], "closed") } satisfies RulesOf<FilesOptions>;
-export const receiveRules = { ...runRules, until: filesRules.until } satisfies RulesOf<ReceiveOptions>;
 
 type Session = Extract<Joined, { state: "joined" }>;
 

@@ -1,57 +1,33 @@
-import { createHash } from "node:crypto";
 import { basename } from "node:path";
 import { Duplex, Writable } from "node:stream";
 import type { KitError, RedisLike } from "@kit/core";
-import {
-  boolean,
-  integer,
-  integerOption,
-  type MetricSample,
-  newToken,
-  onAbort,
-  resolve,
-  type RulesOf,
-  signal as signalRule,
-  text,
-  textOption,
-} from "@kit/core/toolkit";
-import { deleteChannel, dropConsumer, epochOf, metricsOf, statusOf } from "../channel.js";
-import { crcOf } from "../bytes/crc.js";
-import { damageOf, isAboutContent, LogshipError } from "../errors.js";
-import { changedError, listFiles, type LocalFile, localFile, OpenFile, type SkippedLink } from "../bytes/files.js";
-import { identityOf } from "./identity.js";
-import { followLog } from "./follow.js";
-import { type Chunk, Framer } from "./framing.js";
-import { readGzip } from "../bytes/gzip.js";
+import { type MetricSample, newToken, resolve, textOption } from "@kit/core/toolkit";
+import { changedError, listFiles, localFile, OpenFile, type SkippedLink } from "../bytes/files.js";
+import { deleteChannel, dropConsumer, metricsOf, statusOf } from "../channel.js";
 import { LogConnection } from "../connection.js";
+import { damageOf, isAboutContent, LogshipError } from "../errors.js";
 import {
   consumerName,
-  directoryRules,
-  type DirectoryOptions,
-  regExp,
-  type ShipperOptions,
+  type FollowOptions,
+  followRules,
   type ResolvedShipper,
   resolveShipper,
+  sendRules,
+  type ShipDirectoryOptions,
+  shipDirectoryRules,
+  type ShipOptions,
+  type ShipperOptions,
   shipperRules,
+  shipRules,
 } from "../options.js";
 import { LogObject } from "../process/processor.js";
-import { type ChannelStatus, type Codec, type Opened } from "../scripts/index.js";
-import * as scripts from "../scripts/index.js";
-import { linkedSignal, Watch } from "../signals.js";
-import { RewindNeeded, Upload } from "./upload.js";
-
-/** The progress of shipping a file. */
-export interface ShipProgress {
-  readonly file: string;
-  /** Text bytes committed; 0 for passed-through gzip content. */
-  readonly textBytes: number;
-  /** Stored bytes committed. */
-  readonly storedBytes: number;
-  readonly lines: number;
-  /** Committed bytes of the source, and its size; the size of a stream is not known. */
-  readonly doneBytes: number;
-  readonly totalBytes: number | undefined;
-}
+import type { ChannelStatus } from "../scripts/index.js";
+import { linkedSignal } from "../signals.js";
+import { changeChannel, endAbandoned } from "./commands.js";
+import { followLog } from "./follow.js";
+import { identityOf } from "./identity.js";
+import { type ByteSource, fileSource, type Source } from "./source.js";
+import { type ShippedFile, type ShipProgress, transfer, type TransferEvents } from "./transfer.js";
 
 /** Events of a shipper. */
 export interface ShipperEvents {
@@ -82,122 +58,13 @@ export interface ShipperEvents {
   readonly error: [error: KitError];
 }
 
-/** A file that is completely in the channel. */
-export interface ShippedFile {
-  readonly id: number;
-  readonly name: string;
-  /** Text bytes; 0 for passed-through gzip content. */
-  readonly textBytes: number;
-  readonly storedBytes: number;
-  /** Line feeds; 0 for passed-through gzip content. */
-  readonly lines: number;
-  /** SHA-256 of the text, or of the stored bytes of passed-through gzip content; hexadecimal. */
-  readonly sha256: string;
-  /** Whether it had been shipped before this call. */
-  readonly wasShipped: boolean;
-}
-
-/** Settings of shipping one source. */
-export interface ShipOptions {
-  /**
-   * Name of the file in the channel.
-   *
-   * @default the file's own
-   */
-  readonly name?: string | undefined;
-  /**
-   * Identity of the source. With the same identity a call continues where an earlier one ended, or finds that the source has been shipped, also in
-   * another process after a crash. A stream must give the same bytes from its beginning each time.
-   *
-   * @default of files device, inode and hash of the first KiB; of streams a new one
-   */
-  readonly id?: string | undefined;
-  /**
-   * Keeps the bytes of a gzip file unchanged, instead of inflating and framing them anew. The whole file must fit under the limit.
-   *
-   * @default false
-   */
-  readonly passThrough?: boolean | undefined;
-  /** Ends the call: committed chunks stay, and the next call with the same identity continues behind them. */
-  readonly signal?: AbortSignal | undefined;
-}
-
-export const shipRules = {
-  name: text(4_096),
-  id: text(1_024),
-  passThrough: boolean(false),
-  signal: signalRule,
-} satisfies RulesOf<ShipOptions>;
-export const sendRules = { id: shipRules.id, signal: signalRule };
-
-/** Settings of shipping a directory. */
-export interface ShipDirectoryOptions extends DirectoryOptions, Pick<ShipOptions, "passThrough" | "signal"> {}
-
-export const shipDirectoryRules = {
-  ...directoryRules,
-  passThrough: shipRules.passThrough,
-  signal: signalRule,
-} satisfies RulesOf<ShipDirectoryOptions>;
-
-/** Settings of following a log. */
-export interface FollowOptions {
-  /**
-   * Names of its files after rotation.
-   *
-   * @default those that begin with the log's name and `.` or `-`
-   */
-  readonly rotated?: RegExp | undefined;
-  /**
-   * A rotated file has ended when nothing was written to it for this many milliseconds, or when another one has been rotated since: its writer may
-   * keep it open for some time.
-   *
-   * @default 2000
-   */
-  readonly quietMs?: number | undefined;
-  /**
-   * Takes also rotated files outside the log's directory that links in it lead to; otherwise each is left out, with a `skipped` event. `path`
-   * itself may be a link to anywhere.
-   *
-   * @default false
-   */
-  readonly dereference?: boolean | undefined;
-  /** Ends the call: committed chunks stay, and the next call continues behind them. */
-  readonly signal?: AbortSignal | undefined;
-}
-
-export const followRules = {
-  rotated: regExp,
-  quietMs: integer(0, 3_600_000, 2_000),
-  dereference: boolean(false),
-  signal: signalRule,
-} satisfies RulesOf<FollowOptions>;
-
-/** Any source of bytes, or of text, which is sent as UTF-8: a Node or web stream, a generator. */
-export type ByteSource = AsyncIterable<Uint8Array | string> | ReadableStream<Uint8Array | string>;
-
-/** One source, and how it is read from its beginning. */
-interface Source {
-  readonly id: string;
-  readonly name: string;
-  readonly codec: Codec;
-  readonly totalBytes: number | undefined;
-  read(): AsyncIterable<Uint8Array | string>;
-  /** Whether `read` can be called again. */
-  readonly isRepeatable: boolean;
-  /** Whether its call has opened another source before: then the call waits out an outage even at the first command. */
-  readonly isFurther?: boolean;
-  /** Whether no other call can have the same identity. */
-  readonly isNameless?: boolean;
-  /** Bytes of the source that have been read, if the shipped text differs because the source is inflated. */
-  readonly at?: () => number;
-}
-
 /** Puts files into a channel; see {@link createShipper}. */
 export class Shipper extends LogObject<ShipperEvents> {
   readonly channel: string;
   readonly #resolved: ResolvedShipper;
   readonly #connection: LogConnection;
-  #toldLimit: number | undefined;
+  /** The other limit for which `mismatch` was emitted. */
+  #reportedLimit: number | undefined;
 
   constructor(redis: RedisLike, channel: string, options: ShipperOptions = {}) {
     const resolved = resolveShipper(options);
@@ -363,13 +230,13 @@ export class Shipper extends LogObject<ShipperEvents> {
   /** Changes the limit of the channel, for all shippers. A limit below the current use admits nothing until enough has been freed. */
   async setLimit(limitBytes: number): Promise<void> {
     this.#connection.life.assertOpen();
-    await this.#change(shipperRules.limitBytes.check("limitBytes", limitBytes) as number);
+    await changeChannel(this.#connection, shipperRules.limitBytes.check("limitBytes", limitBytes) as number);
   }
 
   /** Closes the channel for good: no further file can be opened, and receivers end behind the last file. Open files can still be finished. */
   async closeChannel(): Promise<void> {
     this.#connection.life.assertOpen();
-    await this.#change("");
+    await changeChannel(this.#connection, "");
   }
 
   /**
@@ -398,17 +265,7 @@ export class Shipper extends LogObject<ShipperEvents> {
    */
   async endAbandoned(silentMs: number): Promise<string[]> {
     this.#connection.life.assertOpen();
-    integerOption("silentMs", silentMs, 0);
-    const { events, files: facts } = this.#connection.keys;
-    const how = { count: 0, sha256: "", fault: "KIT_LOGSHIP_FENCED", silentMs, events };
-    const { files = [] } = (await this.#connection.run(scripts.status, { most: 0 })) ?? {};
-    const names: string[] = [];
-    for (const { id: file, name, isSealed } of files) {
-      if (isSealed) continue;
-      const fence = String(await this.#connection.read("HGET", [facts, `${String(file)}:fence`]));
-      if ((await this.#connection.run(scripts.seal, { ...how, file, fence })) === "sealed") names.push(name);
-    }
-    return names;
+    return await endAbandoned(this.#connection, silentMs);
   }
 
   /** The channel at one instant; null if there is none yet. */
@@ -421,16 +278,6 @@ export class Shipper extends LogObject<ShipperEvents> {
     return await metricsOf(this.#connection);
   }
 
-  async #change(limit: number | ""): Promise<void> {
-    const { events } = this.#connection.keys;
-    for (let isChanged = false; !isChanged;) {
-      const known = await epochOf(this.#connection);
-      // Without a channel there is nothing to close.
-      if (known === null && limit === "") return;
-      isChanged = await this.#connection.run(scripts.change, { limit, epoch: known ?? newToken(), events });
-    }
-  }
-
   async #ship(
     file: string,
     outer: AbortSignal | undefined,
@@ -439,192 +286,30 @@ export class Shipper extends LogObject<ShipperEvents> {
     const facts = (): object => ({ channel: this.channel, file });
     return await this.#connection.task("logship.ship", facts, outer, async ({ signal }) => {
       signal.throwIfAborted();
-      return await this.#shipWhole(await sourceOf(signal), signal);
+      const source = await sourceOf(signal);
+      const events = this.#eventsOf(file);
+      return await transfer(source, { connection: this.#connection, settings: this.#resolved, events, signal });
     });
+  }
+
+  #eventsOf(file: string): TransferEvents {
+    return {
+      opened: (limitBytes) => this.#compareLimit(limitBytes),
+      progress: (fact) => this.emit("progress", fact),
+      waiting: () => this.emit("waiting", { file }),
+      dropped: (consumer) => this.emit("dropped", { consumer }),
+    };
   }
 
   #copyOf(file: string): (of: string) => void {
     return (of) => this.emit("copy", { file, of });
   }
 
-  async #shipWhole(source: Source, signal: AbortSignal): Promise<ShippedFile> {
-    for (let hasBegun = source.isFurther; ; hasBegun = true) {
-      const upload = this.#uploadOf(source, signal);
-      const open = (): Promise<Opened> => upload.open();
-      const opened = await (hasBegun ? this.#connection.persist(open, signal) : open());
-      this.#compareLimit(opened);
-      if (opened.state === "done") return shippedBefore(source, opened);
-      try {
-        return await this.#shipFrom(source, upload, signal);
-      } catch (error) {
-        if (error instanceof RewindNeeded && source.isRepeatable) continue;
-        const fault = this.#faultOf(source, error);
-        if (fault !== undefined) await upload.breakOff(fault);
-        if (!(error instanceof RewindNeeded)) throw error;
-        const message = `Redis lost a part of ${JSON.stringify(source.name)}; a stream cannot be read again`;
-        throw new LogshipError("KIT_LOGSHIP_INTERRUPTED", message, { file: source.name });
-      } finally {
-        await upload.leave();
-      }
-    }
-  }
-
-  async #shipFrom(source: Source, upload: Upload, signal: AbortSignal): Promise<ShippedFile> {
-    const { name } = source;
-    // A file keeps the codec with which it was begun, whatever the options are now.
-    const { codec } = upload.opened;
-    if ((codec === "member") !== (source.codec === "member")) throw changedError(name);
-    const hash = createHash("sha256");
-    const { fed, crc } = upload;
-    const framer = new Framer(codec, this.#resolved, fed, crc);
-    const compressing: Promise<Chunk[]>[] = [];
-    const window = this.#resolved.maxInFlight;
-    const drain = async (keep: number): Promise<void> => {
-      while (compressing.length > keep) {
-        // All chunks that are compressed by now are sent together.
-        const some = await Promise.all(compressing.splice(0, Math.max(1, Math.min(compressing.length - keep, window))));
-        await upload.add(some.flat());
-      }
-    };
-    let missing = fed;
-    let crcSeen = 0;
-    for await (const given of timely(
-      source.read(),
-      this.#resolved.flushMs,
-      () => framer.isHolding || compressing.length > 0,
-      signal,
-    )) {
-      if (given === "late") {
-        compressing.push(...framer.flush());
-        await drain(0);
-        await upload.settle();
-        continue;
-      }
-      let bytes =
-        typeof given === "string" ? utf8Of(given) : Buffer.from(given.buffer, given.byteOffset, given.byteLength);
-      hash.update(bytes);
-      if (missing > 0) {
-        const known = bytes.subarray(0, missing);
-        crcSeen = crcOf(known, crcSeen);
-        missing -= known.length;
-        if (missing === 0 && crcSeen !== crc) throw changedError(name);
-        bytes = bytes.subarray(known.length);
-        if (bytes.length === 0) continue;
-      }
-      // The source of a stream may reuse the memory.
-      compressing.push(...framer.feed(source.isRepeatable || typeof given === "string" ? bytes : Buffer.from(bytes)));
-      if (compressing.length >= 2 * window) await drain(window);
-    }
-    if (missing > 0) throw changedError(name);
-    compressing.push(...framer.flush());
-    await drain(0);
-    const sha256 = hash.digest("hex");
-    await upload.seal(sha256);
-    const { textBytes, storedBytes, lines } = upload;
-    return { id: upload.opened.id, name, textBytes, storedBytes, lines, sha256, wasShipped: false };
-  }
-
-  /** The reason to end the file where it is, so that it holds up nothing behind it; undefined if another call can continue it. */
-  #faultOf({ isNameless }: Source, error: unknown): string | undefined {
-    if (this.#resolved.onBadData === "setAside" && isAboutContent(error)) return error.code;
-    // No other call can have the identity that was generated for it.
-    return isNameless ? "KIT_LOGSHIP_INTERRUPTED" : undefined;
-  }
-
-  #uploadOf(source: Source, signal: AbortSignal): Upload {
-    const { id, name, codec, totalBytes } = source;
-    const events = {
-      committed: ({ textBytes, storedBytes, lines, fed }: Upload): void =>
-        this.emit("progress", {
-          file: name,
-          textBytes,
-          storedBytes,
-          lines,
-          doneBytes: source.at?.() ?? fed,
-          totalBytes,
-        }),
-      waiting: (): void => this.emit("waiting", { file: name }),
-      dropped: (consumer: string): void => this.emit("dropped", { consumer }),
-    };
-    const total = codec === "member" ? (totalBytes ?? 0) : 0;
-    return new Upload(this.#connection, this.#resolved, { source: id, name, codec, total }, events, signal);
-  }
-
-  #compareLimit({ limitBytes: storedLimitBytes }: Opened): void {
+  #compareLimit(storedLimitBytes: number): void {
     const { limitBytes, hasLimit } = this.#resolved;
-    if (!hasLimit || storedLimitBytes === limitBytes || storedLimitBytes === this.#toldLimit) return;
-    this.#toldLimit = storedLimitBytes;
+    if (!hasLimit || storedLimitBytes === limitBytes || storedLimitBytes === this.#reportedLimit) return;
+    this.#reportedLimit = storedLimitBytes;
     this.emit("mismatch", { limitBytes, storedLimitBytes });
-  }
-}
-
-const utf8Of = (text: string): Buffer => {
-  // Node 20 has this method, but the type library does not.
-  if (!(text as unknown as { isWellFormed(): boolean }).isWellFormed())
-    throw new TypeError("Expected `source` to be well-formed text");
-  return Buffer.from(text);
-};
-
-const shippedBefore = ({ name, totalBytes, at }: Source, opened: Opened): ShippedFile => {
-  const { id, textBytes, storedBytes, lines, sha256, codec } = opened;
-  const size = codec === "member" ? storedBytes : textBytes;
-  // A grown file has other content under the same identity: reporting it as shipped would lose the rest.
-  if (totalBytes !== undefined && !at && size !== totalBytes) throw changedError(name);
-  return { id, name, textBytes, storedBytes, lines, sha256, wasShipped: true };
-};
-
-const fileSource = (file: LocalFile, opened: OpenFile, id: string, wanted: Codec): Source => {
-  if (wanted === "member" && !opened.isGzip) throw new TypeError("Expected a gzip file to be passed through");
-  let read = 0;
-  async function* counted(): AsyncGenerator<Buffer, void, undefined> {
-    read = 0;
-    for await (const block of opened.read(0)) {
-      read += block.length;
-      yield block;
-    }
-  }
-  const isInflated = opened.isGzip && wanted !== "member";
-  return {
-    id,
-    name: file.name,
-    codec: wanted,
-    totalBytes: file.size,
-    read: isInflated ? () => readGzip(counted(), { file: file.name }) : counted,
-    isRepeatable: true,
-    ...(isInflated ? { at: () => read } : {}),
-  };
-};
-
-/** The values of a source, and `late` whenever none has arrived for `ms` while `isWanted()`. */
-async function* timely<T>(
-  source: AsyncIterable<T>,
-  ms: number,
-  isWanted: () => boolean,
-  signal: AbortSignal,
-): AsyncGenerator<T | "late", void, undefined> {
-  const values = source[Symbol.asyncIterator]();
-  const watch = new Watch();
-  const stop = onAbort(signal, () => watch.fail(signal.reason));
-  let isDone = false;
-  try {
-    for (;;) {
-      const next = values.next();
-      next.catch(() => undefined);
-      let given = await watch.of(next, isWanted() ? ms : undefined);
-      if (given === "late") {
-        yield given;
-        given = (await watch.of(next)) as IteratorResult<T, void>;
-      }
-      signal.throwIfAborted();
-      if (given.done) {
-        isDone = true;
-        return;
-      }
-      yield given.value;
-    }
-  } finally {
-    stop();
-    if (!isDone) void Promise.resolve(values.return?.()).catch(() => undefined);
   }
 }
 

@@ -1,0 +1,105 @@
+import { dropSilent, freeChunks } from "../channel.js";
+import type { LogConnection } from "../connection.js";
+import type { ResolvedShipper } from "../options.js";
+import type { Opened } from "../scripts/index.js";
+import type { UploadCommands } from "./commands.js";
+
+/** How far ahead a shipper reserves, in windows of chunks, and the largest share of the limit. */
+const windowsAhead = 2;
+const mostOfLimit = 4;
+
+/** Called while an upload waits for space. */
+export interface SpaceEvents {
+  readonly waiting: () => void;
+  readonly dropped: (consumer: string) => void;
+}
+
+/** Space in the channel that one upload has reserved for its uncommitted chunks. It ends by itself unless it is renewed; each commit renews it. */
+export class Reservation {
+  readonly #connection: LogConnection;
+  readonly #commands: UploadCommands;
+  readonly #settings: ResolvedShipper;
+  readonly #events: SpaceEvents;
+  readonly #signal: AbortSignal;
+  #bytes = 0;
+  /** Memory that the largest chunk takes in Redis; 0 as long as no reply had it. */
+  #unit = 0;
+  #endsAt = 0;
+  #renewedAt = -Infinity;
+
+  constructor(
+    connection: LogConnection,
+    commands: UploadCommands,
+    settings: ResolvedShipper,
+    events: SpaceEvents,
+    signal: AbortSignal,
+  ) {
+    this.#connection = connection;
+    this.#commands = commands;
+    this.#settings = settings;
+    this.#events = events;
+    this.#signal = signal;
+  }
+
+  /** The server's ms at which it ends. */
+  get endsAt(): number {
+    return this.#endsAt;
+  }
+
+  /** How many chunks fit into it beside `written` ones. */
+  roomBeside(written: number): number {
+    return Math.max(0, Math.floor(this.#bytes / this.#unit) - written);
+  }
+
+  /** Bytes that are to be reserved in a channel of this limit. */
+  want({ limitBytes }: Opened): number {
+    const { maxInFlight, chunkBytes } = this.#settings;
+    const ahead = windowsAhead * maxInFlight * (this.#unit || chunkBytes);
+    return Math.max(this.#unit, Math.min(ahead, Math.floor(limitBytes / mostOfLimit)));
+  }
+
+  /** The server has set it by a call that was sent at `sentAt`. */
+  renewed({ bytes, endsAt }: { readonly bytes: number; readonly endsAt: number }, sentAt: number): void {
+    this.#bytes = bytes;
+    this.#endsAt = endsAt;
+    this.#renewedAt = sentAt;
+  }
+
+  /** It may have ended: nothing is written before it is made again. */
+  lapse(): void {
+    this.#bytes = 0;
+  }
+
+  /** Waits until a chunk can be written, or if `written` ones are under way, until it is fresh: their commit may bring space. */
+  async ensure(file: Opened, written: number): Promise<void> {
+    for (;;) {
+      const isFresh = performance.now() - this.#renewedAt < this.#settings.leaseMs / 2;
+      if (isFresh && (written > 0 || this.#bytes >= this.#unit) && this.#unit > 0) return;
+      const mark = this.#connection.mark("space");
+      const sentAt = performance.now();
+      const reply = await this.#commands.reserve(file, this.want(file));
+      this.#unit = reply.unit;
+      if (reply.state === "reserved") {
+        this.renewed(reply, sentAt);
+        return;
+      }
+      if (reply.limitBytes < reply.unit)
+        throw this.#commands.tooLarge(`A chunk does not fit under the limit of ${String(reply.limitBytes)} bytes`);
+      if (await this.#makeSpace(reply.parts)) continue;
+      this.#events.waiting();
+      await this.#connection.until("space", mark, this.#signal, reply.msLeft < 0 ? undefined : reply.msLeft + 1);
+    }
+  }
+
+  /** Frees listed chunks; without any it drops silent consumers, by policy. Resolves with whether there may be space now. */
+  async #makeSpace(parts: readonly string[]): Promise<boolean> {
+    if (parts.length > 0) {
+      await freeChunks(this.#connection, parts);
+      return true;
+    }
+    const { dropSilentMs } = this.#settings;
+    const dropped = dropSilentMs === undefined ? [] : await dropSilent(this.#connection, dropSilentMs);
+    for (const consumer of dropped) this.#events.dropped(consumer);
+    return dropped.length > 0;
+  }
+}
