@@ -10,7 +10,7 @@ export type { DailyCountryOptions, Locator, Visit } from "./process/daily-countr
 export type { LogshipErrorCode } from "./errors.js";
 export type { FileOrder, LocalFile, SkippedLink } from "./bytes/files.js";
 export type { GzipOptions } from "./bytes/gzip.js";
-export type { JobEvents, JobFile, LogJob, RunSummary } from "./job/job.js";
+export type { JobEvents, JobFile, LogJob } from "./job/job.js";
 export type { LineBatch, LineOptions } from "./bytes/lines.js";
 export type {
   BadDataPolicy,
@@ -30,7 +30,7 @@ export type { ReceivedFile } from "./receive/received.js";
 export type { Receiver, ReceiverEvents } from "./receive/receiver.js";
 export type { Results } from "./process/results.js";
 export type { CounterDelta, CounterOrigin, CounterSink } from "./process/processor.js";
-export type { FlushOptions, LinesContext, LinesHandler, Padding } from "./process/runner.js";
+export type { FlushOptions, LinesContext, LinesHandler, Padding, RunSummary } from "./process/runner.js";
 export type { ChannelStatus, Codec, ConsumerStatus, FileStatus } from "./scripts/index.js";
 export type { Shipper, ShipperEvents } from "./ship/shipper.js";
 export type { ByteSource } from "./ship/source.js";

@@ -19,7 +19,7 @@ import { type JobOptions, jobRules, type ResolvedJob, type RunOptions, runRules 
 import { Processor } from "../process/processor.js";
 import { fileText, formatPosition, parsePosition, readingOf } from "../bytes/reading.js";
 import { deferred, noEffects } from "../process/results.js";
-import { type CommitOperands, type LinesHandler, type Padding, runFile } from "../process/runner.js";
+import { type CommitOperands, type LinesHandler, type Padding, runFile, type RunSummary } from "../process/runner.js";
 import * as scripts from "../scripts/index.js";
 import { linkedSignal, type LinkedSignal, together } from "../signals.js";
 
@@ -57,14 +57,6 @@ export interface JobEvents {
   readonly evictable: [fact: { readonly policy: string }];
   /** A background operation failed and is being retried. */
   readonly error: [error: KitError];
-}
-
-/** The outcome of one run. */
-export interface RunSummary {
-  /** Files that this run processed to their end. */
-  readonly files: number;
-  /** Lines whose results this run stored. */
-  readonly lines: number;
 }
 
 /** Progress of one file of a job. */

@@ -70,6 +70,14 @@ export interface CommitOperands extends Stored {
   readonly aside?: string;
 }
 
+/** The outcome of one run. */
+export interface RunSummary {
+  /** Files that this run processed to their end. */
+  readonly files: number;
+  /** Lines whose results this run stored. */
+  readonly lines: number;
+}
+
 /** One run over one file. */
 export interface FileRun {
   readonly reading: Reading;

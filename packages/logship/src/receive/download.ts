@@ -30,20 +30,20 @@ const descriptorsAtOnce = 256;
 /** Bytes of the prefetch budget that a chunk takes: a framed one is held as text. */
 const heldBytes = ({ size, text }: Descriptor): number => Math.max(size, text);
 
-/** The source of a download's news about its file. */
+/** The access of a download to the channel. */
 export interface DownloadSource {
   readonly connection: LogConnection;
   readonly signal: AbortSignal;
-  readonly prefetchBytes: number | undefined;
   /** Resolves with the file as it is when it has more chunks than `known`, or is sealed. */
-  grown(known: number): Promise<SeenFile>;
+  grown(file: SeenFile, known: number): Promise<SeenFile>;
   /** Throws the reason why the file's data may be missing, if it is not damage. */
-  explainMissing(): Promise<void>;
+  explainMissing(file: SeenFile): Promise<void>;
 }
 
 /** Fetches a file's chunks ahead of its reader, in order, and checks them. */
 export class Download {
   readonly #source: DownloadSource;
+  readonly #prefetchBytes: number | undefined;
   #file: SeenFile;
   readonly #fetching: { readonly size: number; readonly fetched: Promise<Fetched> }[] = [];
   #ahead: Descriptor[] = [];
@@ -54,8 +54,9 @@ export class Download {
   /** Chunks that positions may still need, in order. */
   readonly #places: Descriptor[] = [];
 
-  constructor(source: DownloadSource, file: SeenFile) {
+  constructor(source: DownloadSource, prefetchBytes: number | undefined, file: SeenFile) {
     this.#source = source;
+    this.#prefetchBytes = prefetchBytes;
     this.#file = file;
     this.#next = file.chunk;
   }
@@ -116,7 +117,7 @@ export class Download {
 
   /** Starts to fetch as much as the budget allows; waits for the file to grow if there is nothing to fetch. */
   async #fill(): Promise<void> {
-    const { prefetchBytes = this.#file.codec === "gzip" ? 2_097_152 : 1_048_576 } = this.#source;
+    const prefetchBytes = this.#prefetchBytes ?? (this.#file.codec === "gzip" ? 2_097_152 : 1_048_576);
     for (;;) {
       if (this.#ahead.length === 0 && this.#next < this.#file.chunks) await this.#describe();
       if (this.#ahead.length > 0) {
@@ -136,7 +137,7 @@ export class Download {
           this.#fetching.push({ size: heldBytes(descriptor), fetched });
         }
       } else if (this.#fetching.length > 0 || (this.#file.isSealed && this.#next >= this.#file.chunks)) return;
-      else this.#file = await this.#source.grown(this.#next);
+      else this.#file = await this.#source.grown(this.#file, this.#next);
     }
   }
 
@@ -169,7 +170,7 @@ export class Download {
     if (fields.length === 0) return [];
     const entries = (await this.#read("HMGET", [this.#source.connection.keys.chunks, ...fields], false)) as (string | null)[];
     if (before && entries.shift()?.split(" ", 1)[0] !== before.part) {
-      await this.#source.explainMissing();
+      await this.#source.explainMissing(this.#file);
       throw new RolledBack(this.#file.name);
     }
     return entries;
@@ -197,7 +198,7 @@ export class Download {
 
   async #missing(ordinal: number, offset: number): Promise<unknown> {
     try {
-      await this.#source.explainMissing();
+      await this.#source.explainMissing(this.#file);
     } catch (error) {
       return error;
     }

@@ -1,14 +1,20 @@
 import { Readable } from "node:stream";
 import { crcOf } from "../bytes/crc.js";
-import type { Download } from "./download.js";
 import { BadDataError, LogshipError } from "../errors.js";
 import type { LineBatch, ResolvedLines } from "../bytes/lines.js";
 import { parsePosition, type Position, type Reading, readingOf, start } from "../bytes/reading.js";
 import { mostFields, noEffects, Results } from "../process/results.js";
 import type { CommitOperands } from "../process/runner.js";
+import type { SeenFile } from "../scripts/index.js";
+import type { ChunkOperands } from "./commands.js";
+import type { Download } from "./download.js";
 
-/** Stores one commit of a file: `chunk` is the first chunk that is still needed, `place` names the one in which the position lies. */
-export type CommitFile = (operands: CommitOperands, chunk: number, place: string) => Promise<void>;
+/** Where the commits of a file are stored. */
+interface Commits {
+  commit(file: SeenFile, operands: CommitOperands, chunks: ChunkOperands): Promise<void>;
+  /** Applies the results that commits have stored in pieces. */
+  applyPending(): Promise<void>;
+}
 
 /**
  * A file of a channel, read once from the consumer's position: by lines, batches of lines, or bytes. Reading acknowledges nothing; `commit()` stores
@@ -24,8 +30,7 @@ export class ReceivedFile {
   readonly results: Results = new Results();
   readonly #download: Download;
   readonly #resolved: ResolvedLines;
-  readonly #commit: CommitFile;
-  readonly #apply: () => Promise<void>;
+  readonly #commits: Commits;
   readonly #start: Position;
   #isRead = false;
   #seq: number;
@@ -39,15 +44,13 @@ export class ReceivedFile {
   #lines = 0;
   #isAtEnd = false;
 
-  /** `apply` applies the results that commits have stored in pieces. */
-  constructor(download: Download, resolved: ResolvedLines, commit: CommitFile, apply: () => Promise<void>) {
-    this.#apply = apply;
+  constructor(download: Download, resolved: ResolvedLines, commits: Commits) {
     const { id, name, position, seq } = download.file;
     this.id = id;
     this.name = name;
     this.#download = download;
     this.#resolved = resolved;
-    this.#commit = commit;
+    this.#commits = commits;
     this.#start = position === undefined ? start : parsePosition(position);
     this.offset = this.#start.offset;
     this.#seq = seq;
@@ -173,7 +176,7 @@ export class ReceivedFile {
       }
       this.#committed = position;
     });
-    const applying = what.pieces ? storing.then(this.#apply) : storing;
+    const applying = what.pieces ? storing.then(() => this.#commits.applyPending()) : storing;
     this.#storing = applying;
     try {
       await storing;
@@ -215,14 +218,15 @@ export class ReceivedFile {
   /** One commit of a run over lines. */
   async storeAndApply(operands: CommitOperands): Promise<void> {
     await this.store(operands);
-    if (operands.pieces) await this.#apply();
+    if (operands.pieces) await this.#commits.applyPending();
   }
 
   async store(operands: CommitOperands): Promise<void> {
     const { file } = this.#download;
     const place = this.#download.placeOf(operands.position.stored);
     const chunk = operands.isDone ? file.chunks : (place?.ordinal ?? file.chunk);
-    await this.#commit(operands, chunk, place ? `${String(place.ordinal)} ${place.part}` : "");
+    const chunks = { chunk, place: place ? `${String(place.ordinal)} ${place.part}` : "" };
+    await this.#commits.commit(file, operands, chunks);
   }
 
   get seq(): number {
