@@ -1,7 +1,6 @@
 import { KitError, type RedisLike } from "@kit/core";
 import { newToken, resolve } from "@kit/core/toolkit";
-import { applyPending, deleteJob } from "../channel.js";
-import { damageOf, fencedError, isAboutContent, LogshipError, resultError } from "../errors.js";
+import { damageOf, isAboutContent, LogshipError } from "../errors.js";
 import {
   bornOf,
   changedError,
@@ -18,10 +17,10 @@ import { LogConnection } from "../connection.js";
 import { type JobOptions, jobRules, type ResolvedJob, type RunOptions, runRules } from "../options.js";
 import { Processor } from "../process/processor.js";
 import { fileText, formatPosition, parsePosition, readingOf } from "../bytes/reading.js";
-import { deferred, noEffects } from "../process/results.js";
 import { type CommitOperands, type LinesHandler, type Padding, runFile, type RunSummary } from "../process/runner.js";
-import * as scripts from "../scripts/index.js";
+import type * as scripts from "../scripts/index.js";
 import { linkedSignal, type LinkedSignal, together } from "../signals.js";
+import { type Claimed, JobCommands, type Listed } from "./commands.js";
 
 /** Events of a job. */
 export interface JobEvents {
@@ -70,17 +69,7 @@ export interface JobFile {
   readonly lines: number;
 }
 
-/** A worker's right to a file. */
-type Claimed = Extract<scripts.Claim, { state: "claimed" }>;
 type Refused = Extract<scripts.Claim, { state: "refused" }>;
-
-/** A file, and what the job has recorded of it. */
-interface Listed {
-  readonly file: LocalFile;
-  readonly prefix: string;
-  /** The file's stamp when it was done; until then another text that begins with a size. */
-  readonly stamp: string;
-}
 
 /** The state of one run. */
 interface Run {
@@ -95,7 +84,6 @@ interface Run {
 
 const keyOf = ({ id, stamp }: LocalFile): string => `${id} ${stamp}`;
 
-const lookUpFiles = 500;
 /** After this time a file is compared again with another one that is being processed. */
 const retryMs = 100;
 
@@ -104,6 +92,7 @@ export class LogJob extends Processor<JobEvents> {
   readonly name: string;
   readonly #resolved: ResolvedJob;
   readonly #connection: LogConnection;
+  readonly #commands: JobCommands;
 
   constructor(redis: RedisLike, name: string, options: JobOptions) {
     const resolved = resolve("options", options, jobRules);
@@ -112,6 +101,7 @@ export class LogJob extends Processor<JobEvents> {
     this.name = name;
     this.#resolved = resolved;
     this.#connection = connection;
+    this.#commands = new JobCommands(connection, (result) => this.resultKey(result));
   }
 
   /**
@@ -169,25 +159,20 @@ export class LogJob extends Processor<JobEvents> {
    */
   async delete(): Promise<void> {
     this.#connection.life.assertOpen();
-    await deleteJob(this.#connection);
+    await this.#commands.delete();
   }
 
   async #run(handler: LinesHandler, count: number, { controller, signal }: LinkedSignal): Promise<RunSummary> {
     const run: Run = { handler, signal, files: 0, lines: 0, skipped: new Set<string>(), former: [] };
     // The first call rejects if there is no server; later ones wait for it.
     await this.#list(signal, (link) => this.emit("skipped", link));
-    await this.#applyPending(signal);
+    await this.#commands.applyPending(signal);
     await together(count, controller, () => this.#work(run));
     for (const { file, content, from, to } of run.former) {
-      const [last] = await this.#connection.persist(() => this.#connection.fields("progress", [`${content}:file`], signal), signal);
+      const [last] = await this.#connection.persist(() => this.#commands.facts([`${content}:file`], signal), signal);
       if (last === file.id) this.emit("gap", { file: file.name, from, to });
     }
     return { files: run.files, lines: run.lines };
-  }
-
-  async #applyPending(signal: AbortSignal): Promise<void> {
-    const { job: owner, pending } = this.#connection.keys;
-    await applyPending(this.#connection, { owner, pending: pending() }, (name) => this.resultKey(name), signal);
   }
 
   async #work(run: Run): Promise<void> {
@@ -230,11 +215,7 @@ export class LogJob extends Processor<JobEvents> {
       const { leaseMs } = this.#resolved;
       const facts = { file: id, seen, prefix, isSame: isSame ? 1 : 0, name, stamp, leaseMs, op, beginning } as const;
       for (let found = { others: "", content: "", position: "", from: "" }; ;) {
-        const args = { ...facts, ...found };
-        const claimed = await this.#connection.persist(
-          () => this.#connection.run(scripts.claim, args, { signal: run.signal, op }),
-          run.signal,
-        );
+        const claimed = await this.#commands.claim({ ...facts, ...found }, run.signal);
         if (claimed.state === "refused") return claimed;
         if (claimed.state === "claimed") return await this.#process(file, claimed, opened, run);
         const { others, contents } = claimed;
@@ -267,7 +248,7 @@ export class LogJob extends Processor<JobEvents> {
     for (const one of contents) {
       const holder = files.find((listed) => listed.file.id === one.file && one.file !== file.id)?.file;
       const facts = [`${one.file}:content`, `${one.file}:stamp`];
-      const [content, stamp] = holder ? await this.#connection.fields("progress", facts, signal) : [];
+      const [content, stamp] = holder ? await this.#commands.facts(facts, signal) : [];
       // An inode that has another content, or is used again, does not count.
       const isThere = holder && (content ?? one.file) === one.content && bornOf(stamp ?? "") === bornOf(holder.stamp);
       const other = isThere ? holder : undefined;
@@ -300,8 +281,7 @@ export class LogJob extends Processor<JobEvents> {
     { handler, signal: outer, former }: Run,
   ): Promise<number | "lost"> {
     const position = parsePosition(claimed.position);
-    const { fence, seq, content } = claimed;
-    const { formerStamp: stamp } = claimed;
+    const { seq, formerStamp: stamp } = claimed;
     // A file may be claimed again within a run.
     const isKnown = former.some((one) => one.content === claimed.former);
     if (claimed.former !== "" && !isKnown && bornOf(stamp) === bornOf(file.stamp)) {
@@ -310,23 +290,8 @@ export class LogJob extends Processor<JobEvents> {
     }
     const { leaseMs, lastLine } = this.#resolved;
     const { controller, signal, unlink } = linkedSignal([outer]);
-    /** A commit. Without operands it only renews the claim; with a lease of 0 it ends the claim. */
-    const send = async (lease: number, operands?: CommitOperands): Promise<void> => {
-      const { effects = noEffects, pieces, isDone = false, lines = 0, seq: number = 0 } = operands ?? {};
-      const targets = pieces ? [this.#connection.keys.pending()] : effects.names.map((result) => this.resultKey(result));
-      const results = pieces ? deferred(pieces, `${content} ${String(number)}`) : effects.results;
-      const facts = { seq: number, lines, doneStamp: isDone ? file.stamp : "", results };
-      const where = { content, fence, position: operands ? formatPosition(operands.position) : "" };
-      const args = { ...where, ...facts, leaseMs: lease, events: this.#connection.keys.events };
-      const keys = { ...this.#connection.keys, targets };
-      const attempt = (): Promise<scripts.Committed> => this.#connection.run(scripts.progress, args, { keys });
-      // An abort does not end a commit that was sent: we must know whether it is stored.
-      const reply = await (operands ? this.#connection.persist(attempt, signal) : attempt());
-      if (reply.state === "refused") throw resultError(reply.fault, targets);
-      if (reply.state !== "committed") throw fencedError("The file", file.name);
-    };
     const renewal = setInterval(() => {
-      send(leaseMs).catch((error: unknown) => {
+      this.#commands.renew(claimed, file, leaseMs).catch((error: unknown) => {
         if (signal.aborted) return;
         // The next renewal repeats it; a takeover ends the work on this file.
         if (KitError.is(error) && error.retryable) this.emit("error", error);
@@ -338,7 +303,7 @@ export class LogJob extends Processor<JobEvents> {
     try {
       if ((await opened.now()).size < position.stored) throw changedError(file.name);
       // Results that a worker before has stored come first.
-      if (seq > 0) await this.#applyPending(signal);
+      if (seq > 0) await this.#commands.applyPending(signal);
       this.emit("file", { file: file.name, offset: position.offset, bytes: file.size });
       const reading = readingOf(
         fileText(opened, position, file.name),
@@ -349,8 +314,8 @@ export class LogJob extends Processor<JobEvents> {
       const context = { file: file.name, signal };
       const padded = (padding: Padding): void => this.emit("padding", { file: file.name, ...padding });
       const commit = async (operands: CommitOperands): Promise<void> => {
-        await send(leaseMs, operands);
-        if (operands.pieces) await this.#applyPending(signal);
+        await this.#commands.commit(claimed, file, leaseMs, operands, signal);
+        if (operands.pieces) await this.#commands.applyPending(signal);
         sum += operands.lines;
         ({ isDone } = operands);
         const fact = { file: file.name, offset: operands.position.offset, lines: sum };
@@ -366,24 +331,14 @@ export class LogJob extends Processor<JobEvents> {
       clearInterval(renewal);
       unlink();
       // Best effort: the lease ends by itself.
-      if (!isDone) await send(0).catch(() => undefined);
+      if (!isDone) await this.#commands.renew(claimed, file, 0).catch(() => undefined);
     }
   }
 
   async #list(signal: AbortSignal, onSkipped: (link: SkippedLink) => void): Promise<Listed[]> {
     const { directory, match, order, dereference } = this.#resolved;
     const files = await listFiles(directory, match, order, dereference ? undefined : onSkipped);
-    const listed: Listed[] = [];
-    for (let from = 0; from === 0 || from < files.length; from += lookUpFiles) {
-      const some = files.slice(from, from + lookUpFiles);
-      const fields = some.flatMap(({ id }) => [`${id}:prefix`, `${id}:stamp`]);
-      const facts = await this.#connection.fields("progress", fields, signal);
-      for (const [index, file] of some.entries()) {
-        const [prefix, stamp] = facts.slice(2 * index, 2 * index + 2);
-        listed.push({ file, prefix: prefix ?? "", stamp: stamp ?? "" });
-      }
-    }
-    return listed;
+    return await this.#commands.listed(files, signal);
   }
 }
 

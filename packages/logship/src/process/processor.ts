@@ -1,6 +1,7 @@
-import { type CloseOptions, resolve, type RulesOf, signal, TypedEmitter, watchEviction } from "@kit/core/toolkit";
+import { resolve, type RulesOf, signal } from "@kit/core/toolkit";
 import type { LogConnection } from "../connection.js";
-import * as scripts from "../scripts/index.js";
+import { LogObject } from "../log-object.js";
+import { takeSums } from "./commands.js";
 
 /** One sum to be added. */
 export interface CounterDelta {
@@ -33,31 +34,6 @@ export interface ForwardOptions {
 }
 
 export const forwardRules = { signal } satisfies RulesOf<ForwardOptions>;
-
-/** A job, shipper or receiver. */
-export class LogObject<Events extends Record<keyof Events, readonly unknown[]>> extends TypedEmitter<Events> {
-  readonly #connection: LogConnection;
-
-  constructor(connection: LogConnection) {
-    super();
-    this.#connection = connection;
-    connection.onError = (error) => this.emit("error" as never, ...([error] as never));
-    connection.onUse = watchEviction(
-      connection.context,
-      () => this.hasListeners("evictable" as never),
-      (policy) => this.emit("evictable" as never, ...([{ policy }] as never)),
-    );
-  }
-
-  /** Aborts running calls, waits for them for at most `timeoutMs` (10 s by default), and detaches from the client. Idempotent. */
-  async close(options: CloseOptions = {}): Promise<void> {
-    await this.#connection.close(options);
-  }
-
-  async [Symbol.asyncDispose](): Promise<void> {
-    await this.close();
-  }
-}
 
 /** An object that stores results: a job, or a consumer of a channel. */
 export class Processor<Events extends Record<keyof Events, readonly unknown[]>> extends LogObject<Events> {
@@ -100,7 +76,7 @@ export class Processor<Events extends Record<keyof Events, readonly unknown[]>> 
     return await connection.task("logship.forward", facts, given, async ({ signal }) => {
       for (let [ack, count] = [0, 0]; ;) {
         signal.throwIfAborted();
-        const taken = await connection.run(scripts.take, { ack }, { keys });
+        const taken = await takeSums(connection, keys, ack);
         if (!taken) return count;
         const deltas = taken.sums.map(([field, by]) => ({ name, field, by }));
         await sink.apply(deltas, { writer: source, seq: taken.seq });

@@ -1,9 +1,10 @@
 import { asKitError, newToken } from "@kit/core/toolkit";
-import { applyPending, freeChunks } from "../channel.js";
+import { freeChunks } from "../commands.js";
 import { formatPosition } from "../bytes/reading.js";
 import type { LogConnection } from "../connection.js";
 import { fencedError, LogshipError, resetError } from "../errors.js";
 import type { ResolvedReceiver } from "../options.js";
+import { applyPending } from "../process/commands.js";
 import { deferred } from "../process/results.js";
 import type { CommitOperands } from "../process/runner.js";
 import type { Committed, Joined, Look, SeenFile } from "../scripts/index.js";
@@ -72,7 +73,7 @@ export class ConsumerCommands {
     const { seq, position, effects, pieces, isDone, aside = "" } = operands;
     const { consumer } = this.#settings;
     const { keys } = this.#connection;
-    const targets = pieces ? [keys.pending(consumer)] : effects.names.map(this.#resultKey);
+    const targets = pieces ? [keys.pending(consumer)] : effects.names.map((name) => this.#resultKey(name));
     const args = {
       consumer,
       fence,
@@ -92,7 +93,7 @@ export class ConsumerCommands {
   async applyPending(signal: AbortSignal): Promise<void> {
     const { keys } = this.#connection;
     const pending = keys.pending(this.#settings.consumer);
-    await applyPending(this.#connection, { owner: keys.channel, pending }, this.#resultKey, signal);
+    await applyPending(this.#connection, { owner: keys.channel, pending, resultKey: this.#resultKey }, signal);
   }
 
   /** After a failure the chunks stay listed, and another call unlinks them. */

@@ -1,6 +1,6 @@
 import { KitClosedError, type KitError, type RedisLike } from "@kit/core";
 import { type MetricSample, onAbort, resolve } from "@kit/core/toolkit";
-import { metricsOf, statusOf } from "../channel.js";
+import { metricsOf, statusOf } from "../commands.js";
 import { LogConnection } from "../connection.js";
 import { damageOf, isAboutContent, LogshipError, RolledBack } from "../errors.js";
 import {

@@ -1,5 +1,5 @@
 import { Deadline, integerOption, isReplyError, newToken, serverError } from "@kit/core/toolkit";
-import { epochOf } from "../channel.js";
+import { epochOf } from "../commands.js";
 import type { LogConnection } from "../connection.js";
 import { fencedError, LogshipError } from "../errors.js";
 import type { ResolvedShipper } from "../options.js";

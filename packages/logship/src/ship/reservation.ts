@@ -1,4 +1,4 @@
-import { dropSilent, freeChunks } from "../channel.js";
+import { dropSilent, freeChunks } from "../commands.js";
 import type { LogConnection } from "../connection.js";
 import type { ResolvedShipper } from "../options.js";
 import type { Opened } from "../scripts/index.js";

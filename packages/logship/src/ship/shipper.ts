@@ -3,7 +3,7 @@ import { Duplex, Writable } from "node:stream";
 import type { KitError, RedisLike } from "@kit/core";
 import { type MetricSample, newToken, resolve, textOption } from "@kit/core/toolkit";
 import { changedError, listFiles, localFile, OpenFile, type SkippedLink } from "../bytes/files.js";
-import { deleteChannel, dropConsumer, metricsOf, statusOf } from "../channel.js";
+import { deleteChannel, dropConsumer, metricsOf, statusOf } from "../commands.js";
 import { LogConnection } from "../connection.js";
 import { damageOf, isAboutContent, LogshipError } from "../errors.js";
 import {
@@ -20,7 +20,7 @@ import {
   shipperRules,
   shipRules,
 } from "../options.js";
-import { LogObject } from "../process/processor.js";
+import { LogObject } from "../log-object.js";
 import type { ChannelStatus } from "../scripts/index.js";
 import { linkedSignal } from "../signals.js";
 import { changeChannel, endAbandoned } from "./commands.js";

@@ -1,5 +1,5 @@
 import { newToken } from "@kit/core/toolkit";
-import { freeChunks } from "../channel.js";
+import { freeChunks } from "../commands.js";
 import type { LogConnection } from "../connection.js";
 import type { ResolvedShipper } from "../options.js";
 import type { Opened } from "../scripts/index.js";

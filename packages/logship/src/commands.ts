@@ -1,6 +1,6 @@
 import type { MetricSample } from "@kit/core/toolkit";
-import { LogshipError, resultError } from "./errors.js";
 import type { LogConnection } from "./connection.js";
+import { resultKeys } from "./process/commands.js";
 import * as scripts from "./scripts/index.js";
 
 /** Unlinks chunks that no consumer needs, and all others that are listed in `free`. After a crash they stay listed there. */
@@ -8,27 +8,6 @@ export const freeChunks = async (connection: LogConnection, listed: readonly str
   for (let parts = listed; parts.length > 0;) {
     const keys = { ...connection.keys, unneeded: parts.map((part) => connection.keys.chunk(part)) };
     parts = await connection.run(scripts.free, { events: connection.keys.events, parts }, { keys });
-  }
-};
-
-/** Applies the results of large commits of a job or consumer that are not applied: of this process, or of one that died. */
-export const applyPending = async (
-  connection: LogConnection,
-  { owner, pending }: { readonly owner: string; readonly pending: string },
-  resultKey: (name: string) => string,
-  signal: AbortSignal,
-): Promise<void> => {
-  const read = async (command: string, ...args: readonly string[]): Promise<string | null> =>
-    (await connection.persist(() => connection.read(command, [pending, ...args], { signal }), signal)) as string | null;
-  for (;;) {
-    const piece = await read("HRANDFIELD");
-    if (piece === null) return;
-    const stored = await read("HGET", piece);
-    if (stored === null) continue;
-    const [names] = JSON.parse(stored) as [string[]];
-    const keys = { owner, pending, targets: names.map(resultKey) };
-    const reply = await connection.persist(() => connection.run(scripts.apply, { piece }, { keys }), signal);
-    if (reply.state === "refused") throw resultError(reply.fault, keys.targets);
   }
 };
 
@@ -54,23 +33,6 @@ export const dropSilent = async (connection: LogConnection, silentMs: number): P
   for (const consumer of (await connection.hash(connection.keys.consumers)).keys())
     if (await dropConsumer(connection, consumer, silentMs)) dropped.push(decodeURIComponent(consumer));
   return dropped;
-};
-
-const recorded = "result ";
-
-/** The keys with results that a job or a channel has recorded in its hash. */
-const resultKeys = (record: ReadonlyMap<string, string>): string[] =>
-  [...record.keys()].flatMap((field) => (field.startsWith(recorded) ? [field.slice(recorded.length)] : []));
-
-/** Deletes a job with its results. */
-export const deleteJob = async (connection: LogConnection): Promise<void> => {
-  for (let outcome = ""; outcome !== "deleted";) {
-    const record = await connection.hash(connection.keys.job);
-    const keys = { ...connection.keys, targets: resultKeys(record) };
-    outcome = await connection.run(scripts.forget, { fence: record.get("fence") ?? "" }, { keys });
-    if (outcome === "busy")
-      throw new LogshipError("KIT_LOGSHIP_BUSY", `Job ${JSON.stringify(connection.name)} has a worker: end its runs first`);
-  }
 };
 
 /** Deletes a channel with its results. A crash in between leaves it closed, and another call finishes the deletion. */
