@@ -75,8 +75,8 @@ export const metricsOf = async (connection: LogConnection): Promise<MetricSample
   const ofConsumer = (name: string): MetricSample[] => {
     const lags = files.map(({ textBytes, positions }) => textBytes - (positions[name] ?? textBytes));
     const lag_bytes = lags.reduce((sum, lag) => sum + lag, 0);
-    const set_aside_files = files.filter(({ setAside }) => name in setAside).length;
-    return gauges({ lag_bytes, set_aside_files }, { consumer: name });
+    const quarantined_files = files.filter(({ quarantined }) => name in quarantined).length;
+    return gauges({ lag_bytes, quarantined_files }, { consumer: name });
   };
   return [...gauges(whole, {}), ...consumers.flatMap(({ name }) => ofConsumer(name))];
 };

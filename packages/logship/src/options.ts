@@ -43,9 +43,9 @@ export const connectionRules = { ...clientRules, isolate: boolean(true) } satisf
 
 /**
  * The handling of a file that cannot be read: `error` ends the run. The others emit `damaged` and continue with the next file: `skip` counts the rest
- * of the file as done; `setAside` keeps it, so that `redo()` can have it retried.
+ * of the file as done; `quarantine` keeps it for `redo()`.
  */
-export type BadDataPolicy = "error" | "skip" | "setAside";
+export type BadDataPolicy = "error" | "skip" | "quarantine";
 
 /** The files of a directory that are taken, and their order. */
 export interface DirectoryOptions {
@@ -193,12 +193,12 @@ export interface ShipperOptions extends ConnectionOptions {
   readonly dropSilentMs?: number | undefined;
   /**
    * The handling of a source that is damaged, or has changed since a part of it was shipped. The call rejects in both cases. `error` leaves the file
-   * open in the channel, where it holds up those behind it until another call continues it. `setAside` ends it there: receivers read the committed
+   * open in the channel, where it holds up those behind it until another call continues it. `quarantine` ends it there: receivers read the committed
    * part, emit `damaged`, and continue with the next file; the source can be shipped again as another file.
    *
    * @default "error"
    */
-  readonly onBadData?: "error" | "setAside" | undefined;
+  readonly onBadData?: "error" | "quarantine" | undefined;
 }
 
 export const shipperRules = {
@@ -215,7 +215,7 @@ export const shipperRules = {
     return consumers.map(consumerName);
   }, []),
   dropSilentMs: integer(20_000, 31_536_000_000),
-  onBadData: choice(["error", "setAside"], "error"),
+  onBadData: choice(["error", "quarantine"], "error"),
 } satisfies RulesOf<ShipperOptions>;
 
 export interface ResolvedShipper extends Omit<Resolved<typeof shipperRules>, "limitBytes"> {
@@ -328,7 +328,7 @@ export interface ReceiverOptions extends ConnectionOptions, LineOptions, FlushOp
   readonly prefetchBytes?: number | undefined;
   /**
    * The handling of a file with damaged or missing data, or with a refused line: `error` ends the run, and each later one at the same place. `skip`
-   * counts the rest of the file as done. `setAside` keeps the file, and the memory that it takes, and continues with the files behind it; `redo()`
+   * counts the rest of the file as done. `quarantine` keeps the file, and the memory that it takes, and continues with the files behind it; `redo()`
    * has it retried.
    *
    * @default "error"
@@ -343,7 +343,7 @@ export const receiverRules = {
   consumer: required({ ...text(200), check: (_name: string, consumer: string) => consumerName(consumer) }),
   from: choice(["start", "oldest", "now"], "start"),
   prefetchBytes: integer(1),
-  onBadData: choice(["error", "skip", "setAside"], "error"),
+  onBadData: choice(["error", "skip", "quarantine"], "error"),
 } satisfies RulesOf<ReceiverOptions>;
 
 export type ResolvedReceiver = Resolved<typeof receiverRules>;

@@ -5,7 +5,7 @@ import * as vitest from "vitest";
 import { describe, expect, it } from "vitest";
 import * as scripts from "../src/scripts/index.js";
 import { aclBehaviour } from "./acl-behaviour.js";
-import { asideBehaviour } from "./aside-behaviour.js";
+import { quarantineBehaviour } from "./quarantine-behaviour.js";
 import { channelBehaviour } from "./channel-behaviour.js";
 import { countWords, fixtureOf, logLines, name, textOf, wordsOf } from "./harness.js";
 import { jobBehaviour } from "./job-behaviour.js";
@@ -17,7 +17,7 @@ describe("on a Cluster", () => {
     const slots = onMovingSlots(redis, scripts);
     jobBehaviour(redis, fixture);
     channelBehaviour(redis, fixture);
-    asideBehaviour(fixture);
+    quarantineBehaviour(fixture);
     const keys = () => ({
       ...fixture.keys,
       owner: fixture.keys.channel,

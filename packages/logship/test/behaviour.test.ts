@@ -2,7 +2,7 @@ import { useRedis } from "@kit/testing";
 import { guardUsers } from "@tooling/vitest/helpers";
 import * as vitest from "vitest";
 import { describe } from "vitest";
-import { asideBehaviour } from "./aside-behaviour.js";
+import { quarantineBehaviour } from "./quarantine-behaviour.js";
 import { user } from "./acl.js";
 import { channelBehaviour } from "./channel-behaviour.js";
 import { fixtureOf } from "./harness.js";
@@ -14,5 +14,5 @@ describe("on a single server, as its ACL user", () => {
   const fixture = fixtureOf(redis, user.loginForText);
   jobBehaviour(redis, fixture);
   channelBehaviour(redis, fixture);
-  asideBehaviour(fixture);
+  quarantineBehaviour(fixture);
 });

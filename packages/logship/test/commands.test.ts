@@ -91,11 +91,11 @@ describe("kit ship and kit receive", () => {
     expect(textWritten(reading) + textWritten(next)).toBe(textOf(lines));
   });
 
-  it("set aside a damaged file, show it, and retry it", async () => {
+  it("quarantine a damaged file, show it, and retry it", async () => {
     const directory = await fixture.directory();
     await writeFile(join(directory, "1.gz"), gzipSync(textOf(logLines(0, 200))).subarray(0, -9));
     await writeLog(directory, "2.log", ["two"]);
-    const shipping = await callOf({ "set-aside": true, quiet: true });
+    const shipping = await callOf({ quarantine: true, quiet: true });
     await shipCommand.run(shipping, "web", directory);
     expect(shipping.written.lines).toMatchObject([
       { event: "damaged", file: "1.gz", code: "KIT_LOGSHIP_BAD_DATA" },
@@ -104,12 +104,12 @@ describe("kit ship and kit receive", () => {
     const [part] = (await fixture.db.hget(fixture.keys.chunks, "2 0"))!.split(" ");
     const whole = (await fixture.db.getBuffer(fixture.keys.chunk(part!)))!;
     await fixture.db.setrange(fixture.keys.chunk(part!), 5, "#");
-    const reading = await callOf({ once: true, "set-aside": true });
+    const reading = await callOf({ once: true, quarantine: true });
     await receiveCommand.run(reading, "web", "c");
     expect(textWritten(reading)).toBe("");
     const seen = await logshipInspector.look(inspectCall(reading.redis, redis.prefix), "web");
     expect(seen.table?.rows.map(([file, state, , done]) => [file, state, done])).toEqual([
-      ["2.log", "whole", "c 0 B, set aside: KIT_LOGSHIP_BAD_DATA"],
+      ["2.log", "whole", "c 0 B, quarantined: KIT_LOGSHIP_BAD_DATA"],
     ]);
     await fixture.db.set(fixture.keys.chunk(part!), whole);
     const again = await callOf({ once: true, redo: true });

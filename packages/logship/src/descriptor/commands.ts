@@ -49,14 +49,14 @@ export const shipCommand: CliCommand = {
     { name: "dereference", about: "take also what links in a directory lead to outside of it" },
     { name: "pass-through", about: "keep gzip files as they are" },
     { name: "follow", about: "ship logs as they grow and are rotated by renaming, until Ctrl-C or SIGTERM" },
-    { name: "set-aside", about: "leave out a file that is damaged or has changed, and go on with the others" },
+    { name: "quarantine", about: "leave out a file that is damaged or has changed, and go on with the others" },
     { name: "close", about: "close the channel at the end" },
     { name: "quiet", about: "show no progress" },
   ],
   run: async (call, channel, ...paths) => {
     const { redis, prefix, signal, output, text, integer, isSet } = call;
     const consumers = text("consumers")?.split(",");
-    const onBadData = isSet("set-aside") ? "setAside" : "error";
+    const onBadData = isSet("quarantine") ? "quarantine" : "error";
     const shipper = createShipper(redis, channel!, { prefix, limitBytes: integer("limit"), consumers, onBadData });
     const passThrough = isSet("pass-through");
     const dereference = isSet("dereference");
@@ -116,8 +116,8 @@ export const receiveCommand: CliCommand = {
   ],
   options: [
     { name: "from", about: "what a new consumer gets: start, oldest or now", takes: "text" },
-    { name: "set-aside", about: "keep a file that is damaged for later, and go on with those behind it" },
-    { name: "redo", about: "try again what was set aside" },
+    { name: "quarantine", about: "quarantine a file that is damaged, and go on with those behind it" },
+    { name: "redo", about: "retry the files in quarantine" },
     {
       name: "concurrency",
       about: "so many files at once: several live logs need as many (default 1)",
@@ -193,8 +193,8 @@ export const receiveCommand: CliCommand = {
           try {
             await write(file);
           } catch (error) {
-            if (!isSet("set-aside") || !(error instanceof LogshipError) || !isAboutContent(error)) throw error;
-            await file.setAside(error);
+            if (!isSet("quarantine") || !(error instanceof LogshipError) || !isAboutContent(error)) throw error;
+            await file.quarantine(error);
           }
       });
       return undefined;

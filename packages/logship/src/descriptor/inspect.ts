@@ -57,14 +57,14 @@ export const logshipInspector: Inspector = {
   look: async ({ redis, prefix }, name: string) => {
     const data = await reportOf(redis, prefix, name);
     const { channel, job } = data;
-    const ofChannel = (channel?.files ?? []).map(({ name: file, isSealed, textBytes, positions, setAside, fault }) => [
+    const ofChannel = (channel?.files ?? []).map(({ name: file, isSealed, textBytes, positions, quarantined, fault }) => [
       file,
       fault === undefined ? (isSealed ? "whole" : "being shipped") : `broken off: ${fault}`,
       bytesText(textBytes),
       Object.entries(positions)
         .map(([consumer, offset]) => {
-          const cause = setAside[consumer];
-          return `${consumer} ${bytesText(offset)}${cause === undefined ? "" : `, set aside: ${cause}`}`;
+          const cause = quarantined[consumer];
+          return `${consumer} ${bytesText(offset)}${cause === undefined ? "" : `, quarantined: ${cause}`}`;
         })
         .join("; "),
     ]);

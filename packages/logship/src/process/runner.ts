@@ -66,8 +66,8 @@ export interface CommitOperands extends Stored {
   readonly position: Position;
   readonly lines: number;
   readonly isDone: boolean;
-  /** The code of the error for which a receiver sets the file aside. */
-  readonly aside?: string;
+  /** The code of the error for which a receiver quarantines the file. */
+  readonly cause?: string;
 }
 
 /** The outcome of one run. */

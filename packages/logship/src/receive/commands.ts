@@ -70,7 +70,7 @@ export class ConsumerCommands {
     operands: CommitOperands,
     chunks: ChunkOperands,
   ): { readonly targets: readonly string[]; readonly send: () => Promise<Committed> } {
-    const { seq, position, effects, pieces, isDone, aside = "" } = operands;
+    const { seq, position, effects, pieces, isDone, cause = "" } = operands;
     const { consumer } = this.#settings;
     const { keys } = this.#connection;
     const targets = pieces ? [keys.pending(consumer)] : effects.names.map((name) => this.#resultKey(name));
@@ -80,9 +80,9 @@ export class ConsumerCommands {
       file,
       seq,
       ...chunks,
-      state: isDone ? "done" : aside === "" ? "open" : "aside",
+      state: isDone ? "done" : cause === "" ? "open" : "quarantined",
       position: formatPosition(position),
-      cause: aside,
+      cause,
       results: pieces ? deferred(pieces, `${String(file)} ${String(seq)}`) : effects.results,
     };
     const call = { keys: { ...keys, targets } };

@@ -198,21 +198,21 @@ export class ReceivedFile {
   }
 
   /**
-   * Keeps the file for later, since it cannot be read now, like `onBadData: "setAside"`. `redo()` has it retried, behind its last commit. Throws like
+   * Quarantines the file, since it cannot be read now, like `onBadData: "quarantine"`. `redo()` has it retried, behind its last commit. Throws like
    * `commit`.
    */
-  async setAside(error: { readonly code: string }): Promise<void> {
+  async quarantine(error: { readonly code: string }): Promise<void> {
     await this.#leave(false, error.code);
   }
 
-  /** Has the next run retry a file that was set aside. */
+  /** Has the next run retry a quarantined file. */
   async takeUp(): Promise<void> {
     await this.#leave(false);
   }
 
-  async #leave(isDone: boolean, aside = ""): Promise<void> {
+  async #leave(isDone: boolean, cause = ""): Promise<void> {
     await this.#storing.catch(() => undefined);
-    await this.store({ seq: ++this.#seq, position: this.#committed, lines: 0, effects: noEffects, isDone, aside });
+    await this.store({ seq: ++this.#seq, position: this.#committed, lines: 0, effects: noEffects, isDone, cause });
   }
 
   /** One commit of a run over lines. */

@@ -38,7 +38,7 @@ export interface ReceiverEvents {
   readonly padding: [fact: Padding & { readonly file: string }];
   /** This consumer is done with a file. */
   readonly done: [fact: { readonly file: string; readonly offset: number }];
-  /** A file was skipped or set aside because of `onBadData`; or its shipper ended it early, and the part in the channel is processed. */
+  /** A file was skipped or quarantined because of `onBadData`; or its shipper ended it early, and the part in the channel is processed. */
   readonly damaged: [fact: { readonly file: string; readonly error: KitError }];
   /**
    * The server may drop keys when its memory is full: any, and with them positions, results and chunks, under an `allkeys-…` policy, so that
@@ -136,7 +136,7 @@ export class Receiver extends Processor<ReceiverEvents> {
   }
 
   /**
-   * Has the next `run()` or `files()` retry the files that this consumer has set aside, each behind its last commit. Resolves with their names. It
+   * Has the next `run()` or `files()` retry the files in this consumer's quarantine, each behind its last commit. Resolves with their names. It
    * joins as this consumer, so a run that is under way, here or in another process, ends with `KIT_LOGSHIP_FENCED`.
    */
   async redo(): Promise<string[]> {
@@ -148,7 +148,7 @@ export class Receiver extends Processor<ReceiverEvents> {
         const { files } = await session.look(after, filesAtOnce);
         for (const seen of files) {
           after = seen.id;
-          if (!seen.isAside) continue;
+          if (!seen.isQuarantined) continue;
           await this.#received(seen, session).takeUp();
           names.push(seen.name);
         }
@@ -194,7 +194,7 @@ export class Receiver extends Processor<ReceiverEvents> {
         if (error instanceof RolledBack || !seen) continue;
         this.emit("damaged", damageOf(seen.name, error));
         const left = this.#received(seen, session);
-        await (onBadData === "skip" ? left.giveUp() : left.setAside(error));
+        await (onBadData === "skip" ? left.giveUp() : left.quarantine(error));
         return;
       }
     }

@@ -67,7 +67,7 @@ export class Session implements DownloadSource {
         ({ isClosed } = seen);
         for (const file of seen.files) {
           from = file.id;
-          const isPassed = file.isDone || file.isAside;
+          const isPassed = file.isDone || file.isQuarantined;
           isContiguous &&= isPassed;
           if (isContiguous) floor = file.id;
           if (isPassed || this.#delivered.has(file.id)) continue;
@@ -137,7 +137,7 @@ export class Session implements DownloadSource {
       this.#losses++;
       throw new RolledBack(file.name);
     }
-    if (operands.isDone || operands.aside) this.#ended.add(file.id);
+    if (operands.isDone || operands.cause) this.#ended.add(file.id);
     this.#onStored(file, operands);
     await this.#commands.free(reply.parts);
   }

@@ -16,9 +16,9 @@
 -- ARGV[3]  file       string   id
 -- ARGV[4]  seq        integer  number of this commit
 -- ARGV[5]  chunk      integer  first chunk that this position still needs
--- ARGV[6]  state      string   done; open; or aside: its chunks are kept, and the consumer goes on with other files
+-- ARGV[6]  state      string   done; open; or quarantined: its chunks are kept, and the consumer goes on with other files
 -- ARGV[7]  position   string   the new one
--- ARGV[8]  cause      string   why it is set aside; else empty
+-- ARGV[8]  cause      string   why it is quarantined; else empty
 -- ARGV[9]  place      string   `<ordinal> <part>` of the chunk in which the position lies; empty: none was read
 -- ARGV[10] results    string   JSON: kind, number of its key, field, value of each
 --

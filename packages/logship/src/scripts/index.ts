@@ -313,10 +313,10 @@ export interface SeenFile {
   readonly sha256: string;
   /** Why its shipper ended it early; empty if it did not. */
   readonly fault: string;
-  /** The consumer's record: how many commits, whether it is done or set aside, and its position. */
+  /** The consumer's record: how many commits, whether it is done or quarantined, and its position. */
   readonly seq: number;
   readonly isDone: boolean;
-  readonly isAside: boolean;
+  readonly isQuarantined: boolean;
   /** First chunk that its position needs. */
   readonly chunk: number;
   readonly position: string | undefined;
@@ -345,7 +345,7 @@ const seenFile = (raw: unknown): SeenFile => {
     fault,
     seq: Number(seq),
     isDone: progressed === "done",
-    isAside: progressed === "aside",
+    isQuarantined: progressed === "quarantined",
     chunk: Number(chunk),
     position,
   };
@@ -473,8 +473,8 @@ export interface FileStatus {
   readonly lines: number;
   /** Text bytes that each consumer has committed; consumers that do not get the file are left out. */
   readonly positions: Readonly<Record<string, number>>;
-  /** Consumers that have set it aside, and the code of the error for which they did. */
-  readonly setAside: Readonly<Record<string, string>>;
+  /** Consumers that have quarantined it, and the code of the error for which they did. */
+  readonly quarantined: Readonly<Record<string, string>>;
   /** Why its shipper ended it early: the code of an error. */
   readonly fault?: string | undefined;
 }
@@ -524,7 +524,7 @@ const fileStatus = (raw: unknown, consumers: readonly ConsumerStatus[]): FileSta
     const [, state = "", offset = 0, cause = ""] = / ([a-z]+) (\d+):\S+ ?(\S*)$/.exec(records[index] ?? "") ?? [];
     return after < Number(id) ? [{ consumer, state, offset: Number(offset), cause }] : [];
   });
-  const aside = getting.filter(({ state }) => state === "aside");
+  const quarantined = getting.filter(({ state }) => state === "quarantined");
   return {
     id: Number(id),
     name,
@@ -536,7 +536,7 @@ const fileStatus = (raw: unknown, consumers: readonly ConsumerStatus[]): FileSta
     storedBytes: Number(stored),
     lines: Number(lines),
     positions: Object.fromEntries(getting.map(({ consumer, offset }) => [consumer, offset])),
-    setAside: Object.fromEntries(aside.map(({ consumer, cause }) => [consumer, cause])),
+    quarantined: Object.fromEntries(quarantined.map(({ consumer, cause }) => [consumer, cause])),
     ...(fault && { fault }),
   };
 };

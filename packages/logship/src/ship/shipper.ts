@@ -83,7 +83,7 @@ export class Shipper extends LogObject<ShipperEvents> {
    *
    * @throws {LogshipError} `KIT_LOGSHIP_CHANGED`: it is not what it was when a part of it was shipped; `KIT_LOGSHIP_FENCED`: another
    * shipper has it now; `KIT_LOGSHIP_CHANNEL_CLOSED`; `KIT_LOGSHIP_TOO_LARGE`.
-   * @throws {BadDataError} it is gzip, and damaged. It stays open in the channel for a retry, unless `onBadData` is `setAside`.
+   * @throws {BadDataError} it is gzip, and damaged. It stays open in the channel for a retry, unless `onBadData` is `quarantine`.
    * @throws {KitUnavailableError} no server within `deadlineMs` at the beginning.
    * @throws the error of the file system; `signal.reason` if `signal` aborts.
    */
@@ -108,7 +108,7 @@ export class Shipper extends LogObject<ShipperEvents> {
   }
 
   /**
-   * Ships the files of a directory, one after another; files that have been shipped are skipped. Throws like `add`; with `onBadData: "setAside"` a
+   * Ships the files of a directory, one after another; files that have been shipped are skipped. Throws like `add`; with `onBadData: "quarantine"` a
    * file that cannot be shipped is reported by a `damaged` event, and the others are shipped.
    */
   async addDirectory(directory: string, options: ShipDirectoryOptions = {}): Promise<ShippedFile[]> {

@@ -146,7 +146,7 @@ const shipRest = async (
 
 /** The reason to end the file where it is, so that it holds up nothing behind it; undefined if another call can continue it. */
 const faultOf = ({ isNameless }: Source, { onBadData }: ResolvedShipper, error: unknown): string | undefined => {
-  if (onBadData === "setAside" && isAboutContent(error)) return error.code;
+  if (onBadData === "quarantine" && isAboutContent(error)) return error.code;
   // No other call can have the identity that was generated for it.
   return isNameless ? "KIT_LOGSHIP_INTERRUPTED" : undefined;
 };

@@ -8,7 +8,7 @@ import { describe, expect, it } from "vitest";
 import { countWords, type Fixture, logLines, textOf, wordsOf, writeLog } from "./harness.js";
 
 /** Files that cannot be read or shipped to their end, on one server or on a Cluster. */
-export const asideBehaviour = (fixture: Fixture): void => {
+export const quarantineBehaviour = (fixture: Fixture): void => {
   describe("a log channel with a file that is damaged", () => {
     const lines = logLines(0, 300);
     /** Files `bad` and `good`, the first damaged in its third chunk; returns what repairs it. */
@@ -21,21 +21,21 @@ export const asideBehaviour = (fixture: Fixture): void => {
       return async () => void (await fixture.db.setrange(key, 100, byte));
     };
 
-    it("sets it aside, continues with those behind it, shows it, and retries it on request", async () => {
+    it("quarantines it, continues with those behind it, shows it, and retries it on request", async () => {
       const repair = await damagedChannel();
       for (const consumer of ["keeps", "gives up"]) await fixture.shipper().removeConsumer(consumer);
-      const receiver = fixture.receiver({ onBadData: "setAside", flushLines: 10 });
+      const receiver = fixture.receiver({ onBadData: "quarantine", flushLines: 10 });
       const damaged: unknown[] = [];
       receiver.on("damaged", ({ file, error }) => damaged.push([file, error.code]));
       const { files } = await receiver.run(countWords, { until: "empty" });
       expect([files, damaged]).toEqual([1, [["bad", "KIT_LOGSHIP_BAD_DATA"]]]);
       const { files: left, usedBytes } = (await receiver.status())!;
-      expect(left.map(({ name, setAside }) => [name, setAside])).toEqual([["bad", { c: "KIT_LOGSHIP_BAD_DATA" }]]);
+      expect(left.map(({ name, quarantined }) => [name, quarantined])).toEqual([["bad", { c: "KIT_LOGSHIP_BAD_DATA" }]]);
       expect(usedBytes).toBeGreaterThan(textOf(lines).length / 2);
-      const sample = (await receiver.metrics()).find(({ name }) => name === "logship_set_aside_files");
+      const sample = (await receiver.metrics()).find(({ name }) => name === "logship_quarantined_files");
       expect([sample?.value, sample?.labels]).toEqual([1, { channel: "web", consumer: "c" }]);
       // Neither this process nor another one of this consumer retries it without a request.
-      const next = fixture.receiver({ onBadData: "setAside" });
+      const next = fixture.receiver({ onBadData: "quarantine" });
       expect(await next.run(countWords, { until: "empty" })).toEqual({ files: 0, lines: 0 });
       await repair();
       expect(await next.redo()).toEqual(["bad"]);
@@ -46,7 +46,7 @@ export const asideBehaviour = (fixture: Fixture): void => {
       expect((await next.status())!.usedBytes).toBe(0);
     });
 
-    it("can be set aside or skipped by a caller that reads files one by one", async () => {
+    it("can be quarantined or skipped by a caller that reads files one by one", async () => {
       await damagedChannel();
       for (const consumer of ["keeps", "gives up"]) {
         const receiver = fixture.receiver({ consumer });
@@ -56,32 +56,32 @@ export const asideBehaviour = (fixture: Fixture): void => {
             for await (const line of file.lines()) read.push(line);
             await file.commit();
           } catch (error) {
-            await (consumer === "keeps" ? file.setAside(error as KitError) : file.giveUp());
+            await (consumer === "keeps" ? file.quarantine(error as KitError) : file.giveUp());
           }
         expect(read.slice(-300)).toEqual(lines);
       }
       const { files } = (await fixture.shipper().status())!;
-      expect(files.map(({ setAside }) => setAside)).toEqual([{ keeps: "KIT_LOGSHIP_BAD_DATA" }]);
+      expect(files.map(({ quarantined }) => quarantined)).toEqual([{ keeps: "KIT_LOGSHIP_BAD_DATA" }]);
     });
   });
 
   describe("a source that cannot be shipped to its end", () => {
-    it("ends in the channel with `setAside`: those behind it arrive, receivers emit `damaged`, and it can be shipped again", async () => {
+    it("ends in the channel with `quarantine`: those behind it arrive, receivers emit `damaged`, and it can be shipped again", async () => {
       const directory = await fixture.directory();
       const [bad, good] = [logLines(0, 2_000), logLines(2_000, 100)];
       const whole = gzipSync(textOf(bad));
       await writeFile(join(directory, "1.gz"), whole.subarray(0, -9));
       await writeLog(directory, "2.log", good);
-      const shipper = fixture.shipper({ onBadData: "setAside", chunkBytes: 1_024 });
+      const shipper = fixture.shipper({ onBadData: "quarantine", chunkBytes: 1_024 });
       const left: unknown[] = [];
       shipper.on("damaged", ({ file, error }) => left.push([file, error.code]));
       const shipped = await shipper.addDirectory(directory);
       expect([left, shipped.map(({ name }) => name)]).toEqual([[["1.gz", "KIT_LOGSHIP_BAD_DATA"]], ["2.log"]]);
       const receiver = fixture.receiver();
-      const told: unknown[] = [];
-      receiver.on("damaged", ({ file, error }) => told.push([file, error.code]));
+      const damaged: unknown[] = [];
+      receiver.on("damaged", ({ file, error }) => damaged.push([file, error.code]));
       expect((await receiver.run(() => undefined, { until: "empty" })).files).toBe(2);
-      expect(told).toEqual([["1.gz", "KIT_LOGSHIP_BROKEN_OFF"]]);
+      expect(damaged).toEqual([["1.gz", "KIT_LOGSHIP_BROKEN_OFF"]]);
       await writeFile(join(directory, "1.gz"), whole);
       expect((await shipper.addDirectory(directory)).map(({ wasShipped }) => wasShipped)).toEqual([false, true]);
       expect((await receiver.run(countWords, { until: "empty" })).lines).toBe(2_000);
