@@ -19,7 +19,7 @@ import { type LinkedSignal, linkedSignal } from "./signals.js";
 /** A message on the events channel. */
 export type Hint = "data" | "space" | "file";
 
-/** Without a message the state is read again after this many ms; where nothing can be pushed, far sooner. */
+/** Without a message the state is read again after `lookEveryMs`; if the ACL forbids to subscribe, after `pollMs`. */
 const lookEveryMs = 10_000;
 const pollMs = 250;
 
@@ -177,7 +177,7 @@ export class LogConnection {
 
   #listen(): void {
     this.#stopListening ??= this.context.inbox.listen(this.keys.events, {
-      message: (text) => this.#heard(text as Hint),
+      message: (text) => this.#note(text as Hint),
       state: (state) => {
         this.#isForbidden = state === "forbidden";
         this.#wakeAll();
@@ -186,10 +186,10 @@ export class LogConnection {
   }
 
   #wakeAll(): void {
-    for (const hint of ["data", "space", "file"] as const) this.#heard(hint);
+    for (const hint of ["data", "space", "file"] as const) this.#note(hint);
   }
 
-  #heard(hint: Hint): void {
+  #note(hint: Hint): void {
     if (!(hint in this.#counts)) return;
     this.#counts[hint]++;
     for (const look of [...this.#waiting]) look();

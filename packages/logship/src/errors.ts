@@ -1,24 +1,7 @@
 import { KitError } from "@kit/core";
 import { asKitError } from "@kit/core/toolkit";
 
-/**
- * Codes of this package's own errors.
- *
- * - `KIT_LOGSHIP_FENCED`: another process took over this file, or works as this consumer
- * - `KIT_LOGSHIP_RESET`: Redis lost data that it had confirmed, or the channel was deleted
- * - `KIT_LOGSHIP_CHANGED`: a source is not what it was when a part of it was processed or shipped
- * - `KIT_LOGSHIP_CHANNEL_CLOSED`: the channel takes no further files
- * - `KIT_LOGSHIP_TRIMMED`: a new consumer cannot have everything: chunks were freed before it joined
- * - `KIT_LOGSHIP_TOO_LARGE`: a passed-through file would never fit under the limit of the channel
- * - `KIT_LOGSHIP_EXPIRED`: a reservation ended before its chunks were committed; they are being written again (only in `error` events)
- * - `KIT_LOGSHIP_INTERRUPTED`: a stream cannot be read again from its beginning, and a part of what was confirmed is lost
- * - `KIT_LOGSHIP_BAD_DATA`: a chunk is damaged or missing, or gzip content is damaged or ends early
- * - `KIT_LOGSHIP_BROKEN_OFF`: a file in the channel ends before the end of its source (only in `damaged` events)
- * - `KIT_LOGSHIP_LINE`: a line is too long, or is not UTF-8, and the policy is to reject
- * - `KIT_LOGSHIP_DROPPED`: this consumer was removed from the channel; its name cannot be used there again
- * - `KIT_LOGSHIP_BUSY`: a job cannot be deleted while a worker has a file
- * - `KIT_LOGSHIP_RESULT`: a result cannot be stored: its key has another type, or its field is no integer
- */
+/** Codes of this package's own errors. */
 export type LogshipErrorCode =
   | "KIT_LOGSHIP_FENCED"
   | "KIT_LOGSHIP_RESET"
@@ -41,12 +24,30 @@ declare module "@kit/core" {
   }
 }
 
-/** A failure of shipping, receiving or processing; `code` names it. */
+/**
+ * A failure of shipping, receiving or processing; `code` names it, and `file` the file that it is about.
+ *
+ * - `KIT_LOGSHIP_FENCED`: another process took over the file, or works as this consumer. What this one has not committed had no effect
+ * - `KIT_LOGSHIP_RESET`: Redis lost data that it had confirmed, or the channel was deleted. Another run begins with what Redis has now
+ * - `KIT_LOGSHIP_CHANGED`: a source has changed since a part of it was processed or shipped: it was truncated, written over, or has grown
+ *   since it was shipped
+ * - `KIT_LOGSHIP_CHANNEL_CLOSED`: the channel is closed and takes no further files
+ * - `KIT_LOGSHIP_TRIMMED`: a new consumer cannot get everything, since chunks were freed before it joined: choose another `from`, or name it
+ *   in `consumers` of the shipper
+ * - `KIT_LOGSHIP_TOO_LARGE`: a passed-through file, or a single chunk, does not fit under the limit of the channel: raise it by `setLimit()`
+ * - `KIT_LOGSHIP_EXPIRED`: a reservation ended before its chunks were committed, and they are written again. Only in `error` events
+ * - `KIT_LOGSHIP_INTERRUPTED`: a failover lost a confirmed part of a stream, which cannot be read again from its beginning
+ * - `KIT_LOGSHIP_BROKEN_OFF`: a file in the channel ends before the end of its source. Only in `damaged` events
+ * - `KIT_LOGSHIP_DROPPED`: this consumer was removed from the channel; its name cannot be used there again
+ * - `KIT_LOGSHIP_BUSY`: a job cannot be deleted while a worker has a file: end its runs; after a crash, wait for the end of `leaseMs`
+ * - `KIT_LOGSHIP_RESULT`: a result cannot be stored, since its key has another type or its field is not an integer of up to 15 digits. Nothing of
+ *   the commit, or of one piece of it, was applied
+ */
 export class LogshipError extends KitError {
   /** @internal */
   static override readonly brand: string = "LogshipError";
   declare readonly code: LogshipErrorCode;
-  /** The file's name, where it is about one. */
+  /** The file's name; undefined if the failure is not about one file. */
   readonly file: string | undefined;
 
   constructor(
@@ -59,13 +60,16 @@ export class LogshipError extends KitError {
   }
 }
 
-/** Stored content is damaged or missing. Nothing behind `offset` was delivered. */
+/**
+ * A chunk is damaged or missing, or gzip content is damaged, cut off or of another format. Nothing behind `offset` was delivered; `onBadData`
+ * decides how a run handles it.
+ */
 export class BadDataError extends LogshipError {
   /** @internal */
   static override readonly brand: string = "BadDataError";
-  /** Stored bytes before the damage, as far as it is known. */
+  /** Stored bytes before the damage, or before the chunk that has it. */
   readonly offset: number;
-  /** Ordinal of the chunk, where chunks are read. */
+  /** Ordinal of the chunk; undefined for a local file. */
   readonly chunk: number | undefined;
 
   constructor(reason: string, at: { file?: string | undefined; offset: number; chunk?: number | undefined }) {
@@ -81,7 +85,7 @@ export class BadDataError extends LogshipError {
   }
 }
 
-/** A line is refused by policy. Lines before it were delivered. */
+/** A line is refused by `onLongLine` or `onInvalidText`, or the text is UTF-16. The lines before it were delivered. */
 export class LineError extends LogshipError {
   /** @internal */
   static override readonly brand: string = "LineError";
@@ -100,7 +104,7 @@ export const damageOf = (file: string, error: unknown): { readonly file: string;
   error: asKitError(error, file),
 });
 
-/** Whether the error concerns one file alone, which is damaged or has changed, so that others can go on. */
+/** Whether the error is about the content of one file, so that work on others can continue. */
 export const isAboutContent = (error: unknown): error is Error & { readonly code: string } =>
   aboutContent.has(String((error as { code?: unknown } | null)?.code));
 
@@ -117,7 +121,7 @@ const aboutContent: ReadonlySet<string> = new Set([
 /** A failover lost data: the server no longer has the last commits and their results, or the chunks that were read. */
 export class RolledBack extends LogshipError {
   constructor(file: string) {
-    super("KIT_LOGSHIP_RESET", "The server has lost its last commits, which are to be repeated", { file });
+    super("KIT_LOGSHIP_RESET", "The server lost commits that it had confirmed; they are repeated", { file });
   }
 }
 
@@ -125,7 +129,7 @@ export class RolledBack extends LogshipError {
 export const resultError = (fault: string, targets: readonly string[]): LogshipError => {
   const [kind, number] = fault.split(" ");
   const key = targets[Number(number) - 1] ?? "a result";
-  const reason = kind === "type" ? "holds another type of data" : "has a field that is no integer of up to 15 digits";
+  const reason = kind === "type" ? "holds another type of data" : "has a field that is not an integer of up to 15 digits";
   return new LogshipError("KIT_LOGSHIP_RESULT", `The results were not stored: ${key} ${reason}`);
 };
 
@@ -133,6 +137,6 @@ export const fencedError = (what: string, file?: string): LogshipError =>
   new LogshipError("KIT_LOGSHIP_FENCED", `${what} was taken over by another process`, { file });
 
 export const resetError = (what: string, file?: string): LogshipError =>
-  new LogshipError("KIT_LOGSHIP_RESET", `${what} is not in Redis as it was confirmed: data was lost or deleted`, {
+  new LogshipError("KIT_LOGSHIP_RESET", `${what} is no longer in Redis as the server had confirmed it: data was lost or deleted`, {
     file,
   });

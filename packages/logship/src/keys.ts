@@ -20,47 +20,48 @@ const names = [
 ] as const;
 
 /**
- * Every key that this package writes. All of one name share the hash tag `{name}`, so one slot. DESIGN.md has the content of each.
+ * Every key that this package writes. All keys of one name share the hash tag `{name}`, so they lie in one slot.
  *
- * Of a job, all permanent until `delete()`:
+ * A job has these, until `delete()`:
  *
- * | Key                              | Type           | Content                                       |
- * | -------------------------------- | -------------- | --------------------------------------------- |
- * | `kit:logship:{name}:job`         | hash           | layout, last fence                            |
- * | `kit:logship:{name}:progress`    | hash           | per file and content its facts, the position  |
- * | `kit:logship:{name}:claims`      | zset           | content → end of its worker's lease           |
- * | `kit:logship:{name}:results:<r>` | hash, set, zset| results                                       |
- * | `kit:logship:{name}:sending:<r>` | hash           | sums on their way to a sink, until it has them|
- * | `kit:logship:{name}:pending`     | hash           | results of a large commit, until applied      |
+ * | Key | Type | Content | Life |
+ * | --- | --- | --- | --- |
+ * | `kit:logship:{name}:job` | hash | `layout`; `fence`: the last one; `result <key>` of each key with results; `sent <key>`: the last number given to a sink | permanent |
+ * | `kit:logship:{name}:progress` | hash | of a file (`dev-inode`) `<file>:prefix`, `:content`, `:stamp` (size, times of change and creation); of a content `<content>:position`, `:seq`, `:fence`, `:op`, `:file` (the last one that had it), `:name`, `:lines`, `:state`, `:former` (what its file had before); `content <beginning>` → the contents that begin so | permanent |
+ * | `kit:logship:{name}:claims` | zset | content → the server's ms at which its worker's lease ends | until no file is claimed |
+ * | `kit:logship:{name}:results:<r>` | hash, set or zset | the results named `r` | permanent, the user's |
+ * | `kit:logship:{name}:sending:<r>` | hash | field → sum of the result `r`, on its way to a sink | until the sink has them |
+ * | `kit:logship:{name}:pending` | hash | `<content> <seq> <number>` → a piece of the results of a large commit, as JSON | until it is applied |
  *
- * Of a channel, permanent unless it says otherwise:
+ * A channel has these, until `deleteChannel()`:
  *
- * | Key                              | Type           | Content                                       |
- * | -------------------------------- | -------------- | --------------------------------------------- |
- * | `kit:logship:{name}:channel`     | hash           | layout, epoch, limit, what is used, reserved  |
- * | `kit:logship:{name}:files`       | hash           | per file its facts                            |
- * | `kit:logship:{name}:live`        | zset           | files in the channel                          |
- * | `kit:logship:{name}:sources`     | hash           | source → file; beginning → sources            |
- * | `kit:logship:{name}:done`        | zset           | source → when all consumers were done with it |
- * | `kit:logship:{name}:chunks`      | hash           | descriptors                                   |
- * | `kit:logship:{name}:chunk:<part>`| string         | a chunk; expires while it is not committed    |
- * | `kit:logship:{name}:leases`      | zset           | reservation → its end                         |
- * | `kit:logship:{name}:consumers`   | hash           | consumer → its fence, its first file          |
- * | `kit:logship:{name}:seen`        | zset           | consumer → its last sign of life              |
- * | `kit:logship:{name}:positions`   | hash           | per file and consumer the position            |
- * | `kit:logship:{name}:free`        | hash           | chunks still to be unlinked                   |
- * | `kit:logship:{name}:results:<c>:<r>` | hash, set, zset| results of the consumer `c`               |
- * | `kit:logship:{name}:sending:<c>:<r>` | hash           | sums on their way to a sink               |
- * | `kit:logship:{name}:pending:<c>`     | hash           | results of a large commit, until applied  |
+ * | Key | Type | Content | Life |
+ * | --- | --- | --- | --- |
+ * | `kit:logship:{name}:channel` | hash | `layout`, `epoch`, `limit`, `used`, `reserved`, `reserved <file fence>` of each shipper, `lastFile`, `firstOpen` (files with lower ids are sealed or gone), `fence`, `closed`, `trimmed`, `result <key>`, `sent <key>`, `dropped <consumer>`, `needs` (` <id>:<bytes>` of each open file that is passed through) | permanent |
+ * | `kit:logship:{name}:files` | hash | of each file `<id>:name`, `:source`, `:codec`, `:state`, `:fence`, `:at` (last open or commit), `:chunks`, `:freed`, `:from` (the slowest consumer's position then), `:text`, `:stored`, `:lines`, `:crc`, `:unit` (memory of its largest chunk), `:sha256`, `:fault` (the reason why it ended early) | until every consumer is done with the file |
+ * | `kit:logship:{name}:live` | zset | id of each file in the channel, scored by itself | the same |
+ * | `kit:logship:{name}:sources` | hash | source identity → file id, and once the file has gone its totals; `text <beginning>` → the identities of files that begin so | the last 10,000 that are done |
+ * | `kit:logship:{name}:done` | zset | source identity → ms at which it was done | the same |
+ * | `kit:logship:{name}:chunks` | hash | `<file> <ordinal>` → `part size text crc lines storedAt textAt` | until freed |
+ * | `kit:logship:{name}:chunk:<part>` | string | the stored bytes of one chunk | until freed; before its commit until its reservation ends |
+ * | `kit:logship:{name}:leases` | zset | `file fence` → ms at which the reservation ends | `leaseMs` after the last command of its shipper |
+ * | `kit:logship:{name}:consumers` | hash | consumer → `fence after op`: it gets files with an id above `after`; `op` is the call that took the fence | until removed |
+ * | `kit:logship:{name}:seen` | zset | consumer → ms of its last commit or look | the same |
+ * | `kit:logship:{name}:positions` | hash | `<file> <consumer>` → `seq chunk state position cause`; the state is open, done or quarantined | until the file goes |
+ * | `kit:logship:{name}:free` | hash | part of a chunk that no consumer needs → bytes that it counts for | until unlinked, at once |
+ * | `kit:logship:{name}:results:<c>:<r>` | hash, set or zset | the results named `r` of consumer `c` | permanent, the user's |
+ * | `kit:logship:{name}:sending:<c>:<r>` | hash | field → sum of that result, on its way to a sink | until the sink has them |
+ * | `kit:logship:{name}:pending:<c>` | hash | `<file> <seq> <number>` → a piece of the results of a large commit of consumer `c`, as JSON | until it is applied |
  *
- * `kit:logship:{name}:events` is a Pub/Sub channel.
+ * The Pub/Sub channel `kit:logship:{name}:events` has the messages `file` (of a job: a file was given back or done), `data` (chunks, a seal, the close) and `space`. Each is a hint:
+ * its receiver reads the state again.
  */
 export interface LogshipKeys extends Readonly<Record<(typeof names)[number], string>> {
   chunk(part: string): string;
-  /** Of a job the result's name; of a channel the consumer's and the result's. */
+  /** `names`: the result's name; in a channel the consumer's name before it. */
   result(...names: readonly string[]): string;
   sending(...names: readonly string[]): string;
-  /** Of a job, or of a consumer. */
+  /** Without a name those of the job, otherwise those of the consumer. */
   pending(...consumer: readonly string[]): string;
 }
 

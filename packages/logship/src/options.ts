@@ -47,7 +47,7 @@ export const connectionRules = { ...clientRules, isolate: boolean(true) } satisf
  */
 export type BadDataPolicy = "error" | "skip" | "quarantine";
 
-/** The files of a directory that are taken, and their order. */
+/** Settings of which files of a directory are taken, and in which order. */
 export interface DirectoryOptions {
   /**
    * Only files whose name matches.
@@ -62,8 +62,8 @@ export interface DirectoryOptions {
    */
   readonly order?: FileOrder | undefined;
   /**
-   * Takes also files outside the directory that links in it lead to. Without it such a link is left out, with a `skipped` event: who can write to
-   * the directory could otherwise have any file read.
+   * Follows links that lead out of the directory. By default such a link is left out, with a `skipped` event: anyone who can write to the directory
+   * could otherwise have any file read.
    *
    * @default false
    */
@@ -134,7 +134,7 @@ export const runRules = { signal, concurrency: integer(1, 1_000, 1) } satisfies 
 /** Settings of a shipper. */
 export interface ShipperOptions extends ConnectionOptions {
   /**
-   * The limit of memory in Redis for the chunks of the channel, in bytes: for those that some consumer still needs and those under way. The first
+   * The limit of memory in Redis for the chunks of the channel, in bytes: those that some consumer still needs, and those under way. The first
    * shipper of the channel sets it; a later one with another number gets a `mismatch` event. `setLimit()` changes it. At least two chunks.
    *
    * @default 256 MiB (268435456)
@@ -242,7 +242,7 @@ export interface ShipOptions {
    * Identity of the source. With the same identity a call continues where an earlier one ended, or finds that the source has been shipped, also in
    * another process after a crash. A stream must give the same bytes from its beginning each time.
    *
-   * @default of files device, inode and hash of the first KiB; of streams a new one
+   * @default for a file its device, inode and the hash of its first KiB; for a stream a new one
    */
   readonly id?: string | undefined;
   /**
@@ -281,15 +281,15 @@ export interface FollowOptions {
    */
   readonly rotated?: RegExp | undefined;
   /**
-   * A rotated file has ended when nothing was written to it for this many milliseconds, or when another one has been rotated since: its writer may
-   * keep it open for some time.
+   * A rotated file has ended when nothing was written to it for this many milliseconds, or when another file has been rotated since. Its writer may keep
+   * it open for some time.
    *
    * @default 2000
    */
   readonly quietMs?: number | undefined;
   /**
-   * Takes also rotated files outside the log's directory that links in it lead to; otherwise each is left out, with a `skipped` event. `path`
-   * itself may be a link to anywhere.
+   * Follows links of rotated files that lead out of the log's directory. By default such a link is left out, with a `skipped` event. `path` itself may
+   * be a link to anywhere.
    *
    * @default false
    */
@@ -348,7 +348,7 @@ export const receiverRules = {
 
 export type ResolvedReceiver = Resolved<typeof receiverRules>;
 
-/** The files to iterate over, and how long to wait for more. */
+/** Settings of an iteration over the files of a channel. */
 export interface FilesOptions {
   /** Ends the iteration: it throws `signal.reason`. */
   readonly signal?: AbortSignal | undefined;

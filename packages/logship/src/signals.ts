@@ -7,8 +7,8 @@ export interface LinkedSignal {
   unlink(): void;
 }
 
-/** Runs several copies of a task at once; when one fails the others are aborted, and its error is thrown once all have ended. */
-export const together = async (
+/** Runs a task `count` times in parallel. When one run fails, the others are aborted, and its error is thrown once all have ended. */
+export const inParallel = async (
   count: number,
   controller: AbortController,
   work: () => Promise<void>,

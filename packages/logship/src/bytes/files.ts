@@ -32,7 +32,7 @@ const prefixBytes = 1_024;
 const lineFeed = 10;
 const collator = new Intl.Collator("en", { numeric: true });
 
-/** Like `test()`, which with a global expression would begin where the match in the previous name ended. */
+/** `test()` of a global expression would begin where the match in the previous name ended. */
 export const matches = (expression: RegExp, name: string): boolean => name.search(expression) >= 0;
 
 export const isMissing = (error: unknown): boolean =>
@@ -109,7 +109,7 @@ const compareBy = (order: FileOrder): ((one: LocalFile, other: LocalFile) => num
   return order;
 };
 
-/** How content begins that is compressed in a way that cannot be read here. */
+/** The first bytes of compressed formats that cannot be read here. */
 const containers: Readonly<Record<string, string>> = {
   "28b52ffd": "zstd",
   fd377a585a00: "xz",
@@ -123,9 +123,9 @@ const containers: Readonly<Record<string, string>> = {
   "526172211a07": "rar",
 };
 
-/** A file is recognised by this: length and hash of its first KiB of text. */
+/** How a file is recognised: by the length and hash of its first KiB of text. */
 export interface Identity {
-  /** With marks, by which a shorter beginning is recognised. */
+  /** Ends with marks, which show whether a shorter file begins in the same way. */
   readonly prefix: string;
   readonly beginnings: readonly string[];
   readonly isSame: boolean;
@@ -144,7 +144,7 @@ export class OpenFile {
     this.#name = name;
     // By its content, since a name proves nothing. The third byte is deflate, the only method there is.
     this.isGzip = magic.startsWith("1f8b08");
-    // A frame that is skipped, of which there are sixteen kinds, comes before those of zstd.
+    // One of the sixteen kinds of skippable frames may come before those of zstd.
     const start = magic.replace(/^5.2a4d18/, "28b52ffd");
     const known = Object.keys(containers).find((one) => start.startsWith(one));
     // Three letters may begin a text; what follows them in bzip2 is the size of a block, and pi.
@@ -190,7 +190,7 @@ export class OpenFile {
    */
   text(): AsyncIterable<Buffer> {
     if (this.container !== undefined)
-      throw new BadDataError(`Content in ${this.container} is not read: decompress it`, {
+      throw new BadDataError(`Content in ${this.container} cannot be read: decompress it`, {
         file: this.#name,
         offset: 0,
       });
@@ -198,8 +198,8 @@ export class OpenFile {
   }
 
   /**
-   * Gives the marks by which the file is known: `prefix`, and `beginnings`, that of now and those from when it had fewer lines. And whether it still
-   * begins as an earlier prefix says, which may be shorter, since files grow; one of an empty file says nothing.
+   * Computes how the file is known: `prefix`, and `beginnings`: the current one, and those from when the file had fewer lines. `isSame` is whether it
+   * still begins like the recorded prefix, which may be shorter, since files grow. The prefix of an empty file is like no other.
    *
    * @throws {BadDataError} its content is damaged at its beginning, or compressed in a way that is not read.
    * @throws {LogshipError} `KIT_LOGSHIP_CHANGED`: it is as it was, but shorter than the prefix.
@@ -224,7 +224,7 @@ export class OpenFile {
       if (length >= prefixBytes) break;
     }
     const head = Buffer.concat(parts);
-    // Behind the text they are space that is reserved for more of it.
+    // Zeros behind the text are space that is reserved for more of it.
     return head.subarray(0, textEnd(head) || head.length);
   }
 
@@ -258,7 +258,7 @@ export interface Known {
   readonly crc: number;
 }
 
-/** The CRC-32 of the beginnings of a text that have these lengths, if it is so long; and its length, if it is shorter than the longest. */
+/** The CRC-32 of the beginnings of a text, at those of these lengths that it reaches; and its length, if it is shorter than the longest. */
 const crcsOf = async (
   text: AsyncIterable<Buffer>,
   lengths: readonly number[],
@@ -288,7 +288,7 @@ interface Candidate extends Known {
 }
 
 /**
- * The longest of some contents with which a text begins, and whether the text has more; and the file of which it is an equal copy.
+ * Finds the longest of some contents that a text begins with, and whether the text has more; or a file that is there and equal.
  *
  * Another file that is there, stored in the same way, and still has the content makes two files of them, if they are equal or alike in less than 1 KiB:
  * two hosts may have written the same.
@@ -321,8 +321,8 @@ export const twinOf = async <T extends Candidate>(
 };
 
 /**
- * A longer content of the same first KiB that no file has any more: a text that ends at `end` may be an earlier state of it. No checksum tells that
- * from a new text that begins in the same way.
+ * A longer content of the same first KiB that no file has any more: a text that ends at `end` may be an earlier state of it. No checksum
+ * distinguishes that from a new text that begins in the same way.
  */
 export const longerOf = <T extends Candidate & { readonly isLike: boolean }>(
   known: readonly T[],
@@ -332,7 +332,7 @@ export const longerOf = <T extends Candidate & { readonly isLike: boolean }>(
     ? known.find(({ offset, other, isLike }) => isLike && offset > end && !other)
     : undefined;
 
-/** Whether a file is there, and begins with a content; if it is to be gzip or not, whether it is. */
+/** Whether a file is there, is gzip or not as `isGzip` demands, and begins with a content. */
 export const hasContent = async (
   file: LocalFile,
   { offset, crc }: Known,
@@ -351,7 +351,7 @@ export const hasContent = async (
 export const changedError = (file: string): LogshipError =>
   new LogshipError(
     "KIT_LOGSHIP_CHANGED",
-    `File ${JSON.stringify(file)} is not what it was: truncated, or written over`,
+    `File ${JSON.stringify(file)} has changed since a part of it was processed or shipped`,
     {
       file,
     },

@@ -99,8 +99,9 @@ export class LineBatch {
 }
 
 /**
- * Cuts blocks of bytes into lines at LF. Zero bytes at the beginning of a line are dropped. A CR before it is dropped, and so is a byte order mark at the beginning. Text behind the last LF is a last
- * line, if it is not empty. Blocks may cut characters and line ends anywhere. Each byte is read once, however long lines are.
+ * Cuts blocks of bytes into lines at LF. A CR before the LF is dropped, and so are zero bytes at the beginning of a line, and a byte order mark at the
+ * beginning of the text. Text behind the last LF is a last line, if it is not empty. Blocks may cut characters and line ends anywhere. Each byte is
+ * read once, however long lines are.
  *
  * @throws {LineError} a line is too long or not UTF-8, and the policy is `error`; or the text is UTF-16. The lines before it have been delivered.
  * @throws {TypeError | RangeError} an option is not what it should be.
@@ -134,7 +135,7 @@ export class LineCutter {
   /** Bytes dropped so far of a line that is too long for `truncate` or `skip`; -1 if none are. */
   #dropped = -1;
   #droppedCrc = 0;
-  /** Zero bytes at the beginning of a line, of which nothing else has arrived. */
+  /** Zero bytes at the beginning of a line, as long as nothing else of the line has arrived. */
   #padding = 0;
 
   /** `crc` is that of the text before `offset`; without it batches have no CRC. */

@@ -3,7 +3,7 @@ import { type CliCommand, type CommandCall, counted, type InspectCall, inTime, o
 import { isAboutContent } from "../errors.js";
 import { createReceiver, createShipper, LogshipError, type ReceivedFile, type ShippedFile } from "../index.js";
 import { runRules } from "../options.js";
-import { shared, together } from "../signals.js";
+import { shared, inParallel } from "../signals.js";
 import { bytesText, progressText } from "./progress.js";
 
 /** The shortest time in ms between two lines of progress, where it is not drawn on a terminal. */
@@ -188,7 +188,7 @@ export const receiveCommand: CliCommand = {
       signal.throwIfAborted();
       if (isSet("redo")) await receiver.redo();
       const files = receiver.files({ until: isSet("once") ? "empty" : "closed", signal: stop.signal });
-      await together(count, stop, async () => {
+      await inParallel(count, stop, async () => {
         for await (const file of shared(files))
           try {
             await write(file);

@@ -19,7 +19,7 @@ import { Processor } from "../process/processor.js";
 import { fileText, formatPosition, parsePosition, readingOf } from "../bytes/reading.js";
 import { type CommitOperands, type LinesHandler, type Padding, runFile, type RunSummary } from "../process/runner.js";
 import type * as scripts from "../scripts/index.js";
-import { linkedSignal, type LinkedSignal, together } from "../signals.js";
+import { linkedSignal, type LinkedSignal, inParallel } from "../signals.js";
 import { type Claimed, JobCommands, type Listed } from "./commands.js";
 
 /** Events of a job. */
@@ -34,24 +34,24 @@ export interface JobEvents {
   readonly lost: [fact: { readonly file: string }];
   /** A link leads out of the directory, to `target`, and is left out: see `dereference`. Once in each run. */
   readonly skipped: [link: SkippedLink];
-  /** A file was skipped because of `onBadData`. */
+  /** A damaged or changed file was skipped because of `onBadData`. */
   readonly damaged: [fact: { readonly file: string; readonly error: KitError }];
   /**
-   * A file was truncated and written anew, and no file of the directory has what it had before. Text bytes up to `from` are counted. It had `to` bytes
-   * when it was last looked at; those after `from`, and what was written since then, are lost.
+   * A file was truncated and written anew, and no file of the directory has its former content. Text bytes up to `from` are counted. The file had `to`
+   * bytes when it was last looked at; those after `from`, and everything written since then, are lost.
    */
   readonly gap: [fact: { readonly file: string; readonly from: number; readonly to: number }];
   /**
-   * A file is equal to another one that is there; or it has the first KiB of a longer one, last of that name, that is gone. It is processed, too: if
-   * it is a copy, or an earlier state, its lines count twice.
+   * A file is equal to another one that is there, or it has the first KiB of a longer one that is gone; `of` is the name of that file. It is processed,
+   * too: if it is a copy or an earlier state, its lines count twice.
    */
   readonly copy: [fact: { readonly file: string; readonly of: string }];
   /** Zero bytes before a line were dropped: a file that is truncated while its writer keeps its place begins with them. */
   readonly padding: [fact: Padding & { readonly file: string }];
   /**
-   * The server may drop keys when its memory is full: any, and with them positions and results, under an `allkeys-…` policy, so that
-   * lines are lost or counted again; under a `volatile-…` one those with an expiry, of which a job has none. Emitted once for each policy;
-   * asked in the background, only while there is a listener, and again after a lost connection. Nothing is emitted where INFO is forbidden.
+   * The server may drop keys when its memory is full. Under an `allkeys-…` policy it may drop positions and results, so that lines are lost or
+   * counted again; under a `volatile-…` policy nothing of a job, whose keys have no expiry. Emitted once for each policy. The policy is read in the
+   * background, only while there is a listener, and again after a lost connection. Nothing is emitted where INFO is forbidden.
    */
   readonly evictable: [fact: { readonly policy: string }];
   /** A background operation failed and is being retried. */
@@ -167,7 +167,7 @@ export class LogJob extends Processor<JobEvents> {
     // The first call rejects if there is no server; later ones wait for it.
     await this.#list(signal, (link) => this.emit("skipped", link));
     await this.#commands.applyPending(signal);
-    await together(count, controller, () => this.#work(run));
+    await inParallel(count, controller, () => this.#work(run));
     for (const { file, content, from, to } of run.former) {
       const [last] = await this.#connection.persist(() => this.#commands.facts([`${content}:file`], signal), signal);
       if (last === file.id) this.emit("gap", { file: file.name, from, to });
@@ -233,8 +233,8 @@ export class LogJob extends Processor<JobEvents> {
   }
 
   /**
-   * Finds the content of a file among those that begin like it: the longest one whose counted text the file begins with. Or the file, in whole, is the
-   * beginning of one, if that can be compared.
+   * Finds the content of a file among those that begin like it: the longest one whose counted text the file begins with. Otherwise the one that begins
+   * with the whole file, if a file that is there has it.
    */
   async #twinOf(
     { file }: Listed,

@@ -87,7 +87,7 @@ export const dailyCountry = (options: DailyCountryOptions): LinesHandler => {
       }
       const found = locator.country(visit.address);
       // Awaiting a value that is already there would cost a turn of the event loop for each line.
-      // Not each locator answers with a native Promise.
+      // The promise of a locator may not be a native one.
       const country = typeof found === "object" ? await found : found;
       results.increment(result, `${visit.day} ${country ?? "unknown"}`);
     }

@@ -11,7 +11,7 @@ export interface CounterDelta {
   readonly by: number;
 }
 
-/** The number of this addition; for one writer the numbers ascend. */
+/** The writer of an addition, and its number; the numbers of one writer ascend. */
 export interface CounterOrigin {
   readonly writer: string;
   readonly seq: number;
@@ -65,7 +65,7 @@ export class Processor<Events extends Record<keyof Events, readonly unknown[]>> 
    * whose answer was lost is repeated with the same number. Resolves with the number of fields moved, once none is left. Any process can call it at
    * any time; `results(name)` then has the sums that were added since.
    *
-   * @throws what the sink throws: its sums come again in the next call.
+   * @throws the error of the sink. The next call gives it the same sums again.
    */
   async forward(name: string, sink: CounterSink, options: ForwardOptions = {}): Promise<number> {
     const { signal: given } = resolve("options", options, forwardRules);

@@ -26,19 +26,19 @@ export type LinesHandler = (lines: readonly string[], results: Results, context:
  */
 export interface FlushOptions {
   /**
-   * So many lines.
+   * Commits after this many lines.
    *
    * @default 10000
    */
   readonly flushLines?: number | undefined;
   /**
-   * So many bytes of text.
+   * Commits after this many bytes of text.
    *
    * @default 16777216 (16 MiB)
    */
   readonly flushBytes?: number | undefined;
   /**
-   * So many milliseconds.
+   * Commits after this many milliseconds.
    *
    * @default 1000
    */
@@ -92,7 +92,7 @@ export interface FileRun {
 
 /** While a commit is under way the next one may grow to this many times the size, so that handling need not wait for the reply. */
 const mostAhead = 4;
-/** A batch may add this many to those that make a commit due; only a handler that collects more in one call has them stored in pieces. */
+/** A commit of more fields is stored in pieces: one batch may add `mostFields` to those that make a commit due. */
 const mostAtOnce = 2 * mostFields;
 /** After this many ms without further lines the results so far are committed: a shipper may wait for the space. */
 const idleMs = 50;

@@ -182,7 +182,7 @@ export class Download {
     if (!stored) throw await this.#missing(ordinal, storedAt);
     const bad = (reason: string): BadDataError =>
       new BadDataError(reason, { file: this.#file.name, chunk: ordinal, offset: storedAt });
-    if (stored.length !== size || crc32(stored) !== crc) throw bad("A chunk in Redis is not what its shipper wrote");
+    if (stored.length !== size || crc32(stored) !== crc) throw bad("A chunk in Redis differs from what its shipper wrote");
     if (this.#file.codec !== "gzip") {
       noteCrc(stored, crc);
       return { descriptor, bytes: stored };
@@ -190,7 +190,7 @@ export class Download {
     const bytes = await inflate(stored, { chunkSize: Math.max(text, 64), maxOutputLength: Math.max(text, 1) }).catch(
       () => undefined,
     );
-    if (bytes?.length !== text) throw bad("A chunk does not inflate to what its shipper framed");
+    if (bytes?.length !== text) throw bad("A chunk does not inflate to the text that its shipper framed");
     // zlib has compared the text with the CRC at the end of the member.
     noteCrc(bytes, stored.readUInt32LE(size - 8));
     return { descriptor, bytes };
@@ -202,7 +202,7 @@ export class Download {
     } catch (error) {
       return error;
     }
-    return new BadDataError("A chunk is missing in Redis: evicted or deleted", {
+    return new BadDataError("A chunk is missing in Redis: it was evicted or deleted", {
       file: this.#file.name,
       chunk: ordinal,
       offset,

@@ -15,7 +15,7 @@ import {
 import { Processor } from "../process/processor.js";
 import { type CommitOperands, type LinesHandler, type Padding, runFile, type RunSummary } from "../process/runner.js";
 import type { ChannelStatus, SeenFile } from "../scripts/index.js";
-import { shared, together } from "../signals.js";
+import { shared, inParallel } from "../signals.js";
 import { ConsumerCommands } from "./commands.js";
 import { Download } from "./download.js";
 import { ReceivedFile } from "./received.js";
@@ -41,8 +41,8 @@ export interface ReceiverEvents {
   /** A file was skipped or quarantined because of `onBadData`; or its shipper ended it early, and the part in the channel is processed. */
   readonly damaged: [fact: { readonly file: string; readonly error: KitError }];
   /**
-   * The server may drop keys when its memory is full: any, and with them positions, results and chunks, under an `allkeys-…` policy, so that
-   * lines are lost or counted again; under a `volatile-…` one chunks that are not committed yet. Emitted once for each policy; asked in the
+   * The server may drop keys when its memory is full. Under an `allkeys-…` policy it may drop positions, results and chunks, so that lines are lost
+   * or counted again; under a `volatile-…` policy only chunks that are not committed yet. Emitted once for each policy. The policy is read in the
    * background, only while there is a listener, and again after a lost connection. Nothing is emitted where INFO is forbidden.
    */
   readonly evictable: [fact: { readonly policy: string }];
@@ -56,7 +56,7 @@ export class Receiver extends Processor<ReceiverEvents> {
   readonly #resolved: ResolvedReceiver;
   readonly #connection: LogConnection;
   readonly #commands: ConsumerCommands;
-  /** Takes the last iteration that has ended off its signals. */
+  /** Removes the listeners of the last iteration that has ended. */
   #unlink: () => void = () => undefined;
 
   constructor(redis: RedisLike, channel: string, options: ReceiverOptions) {
@@ -93,7 +93,7 @@ export class Receiver extends Processor<ReceiverEvents> {
       const summary = { files: 0, lines: 0 };
       const session = this.#sessionOf(controller);
       const seen = session.files(own.until);
-      await together(own.concurrency, controller, async () => {
+      await inParallel(own.concurrency, controller, async () => {
         for await (const file of shared(seen)) await this.#process(file, handler, session, summary);
       });
       return summary;
@@ -101,8 +101,8 @@ export class Receiver extends Processor<ReceiverEvents> {
   }
 
   /**
-   * The files that this consumer is not done with, in the order in which shippers opened them; waits for more. For full control: read each file by
-   * lines, batches, bytes or as a stream, and `commit()` when its results are safe. Uncommitted text is delivered again in the next iteration. Files
+   * The files that this consumer is not done with, in the order in which shippers opened them; waits for more. Read each file by lines, batches,
+   * bytes or as a stream, and call `commit()` when its results are safe. Uncommitted text is delivered again in the next iteration. Files
    * can be read beyond the end of the iteration; leaving it early ends their reading with KitClosedError. Throws as `run`.
    *
    * @example
@@ -217,7 +217,7 @@ export class Receiver extends Processor<ReceiverEvents> {
 }
 
 const brokenOffError = ({ name, fault }: ReceivedFile): LogshipError =>
-  new LogshipError("KIT_LOGSHIP_BROKEN_OFF", `File ${JSON.stringify(name)} ended before its end: ${fault}`, {
+  new LogshipError("KIT_LOGSHIP_BROKEN_OFF", `File ${JSON.stringify(name)} is incomplete: its shipper ended it early (${fault})`, {
     file: name,
   });
 

@@ -24,7 +24,7 @@
 --
 -- Reply     {1, part, …}  committed, now or before; parts to unlink
 --           {0, fence}  another process works as this consumer; 0: it is not known
---           {3}     the record does not stand where this commit begins
+--           {3}     the record is not at the commit before this one
 --           {4}  there is no such file any more
 --           {5, fault}  a result cannot be applied; nothing was changed
 local channel = KEYS[1]
@@ -58,7 +58,7 @@ local field = file .. ' ' .. consumer
 local record = redis.call('HGET', positions, field)
 local current = tonumber(record and string.match(record, '^%d+') or '0')
 local facts = redis.call('HMGET', files, file .. ':state', file .. ':freed', file .. ':source')
--- A repeat of the last commit may find that the first copy has removed the file.
+-- A repeat of the last commit may find that the first one has removed the file.
 if not facts[1] then return { tonumber(redis.call('HGET', channel, 'lastFile') or '0') >= tonumber(file) and 1 or 4 } end
 if current ~= seq and current ~= seq - 1 then return { 3 } end
 if current == seq - 1 and place ~= '' then

@@ -3,7 +3,7 @@
 --
 -- KEYS[1]   channel       hash   the record of the channel
 -- ARGV[1]  limit    string  bytes; empty: the channel is closed
--- ARGV[2]  epoch    string  of the channel: a copy that comes late must not change another one
+-- ARGV[2]  epoch    string  of the channel: a late repeat must not change another one
 -- ARGV[3]  events   string  Pub/Sub channel for hints
 --
 -- Reply     1  changed, now or before

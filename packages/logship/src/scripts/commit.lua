@@ -59,7 +59,7 @@ local lease = file .. ' ' .. fence
 local unit = heldBytes(chunkBytes)
 local count = tonumber(known[2])
 if count == first + #written and known[6] == crcAfter then
-  -- A repeat: the reply to the first copy was lost.
+  -- A repeat: the reply to the first one was lost.
   local spare = spareFor(channel, files, live, file)
   return { 1, raiseReservation(channel, leases, lease, want, unit, spare, now, leaseMs), now + leaseMs }
 end

@@ -12,7 +12,7 @@
 -- KEYS[10]  free          hash   key-part of a chunk that no consumer needs to the bytes it counts for
 -- KEYS[11]  leases        zset   `<id> <fence>` to the ms at which the reservation ends
 -- KEYS[n]   targets       any    where results go
--- ARGV[1]  epoch         string  of the channel: a copy that comes late must not delete another one
+-- ARGV[1]  epoch         string  of the channel: a late repeat must not delete another one
 -- ARGV[2]  isLast        integer 1: if no chunk is left, the record of the channel and its results go too
 -- ARGV[3]  events        string  Pub/Sub channel for hints
 --

@@ -13,7 +13,7 @@
 -- ARGV[1]  consumer   string   name
 -- ARGV[2]  silentMs   integer  only if it gave no sign for so long; 0: in any case
 -- ARGV[3]  after      integer  go on with files above this id; 0 at first
--- ARGV[4]  epoch      string   of the channel: a copy that comes late must not drop it from another one
+-- ARGV[4]  epoch      string   of the channel: a late repeat must not drop it from another one
 --
 -- Reply     {1, after, part, …}  dropped, now or before; go on above this id (-1: no more); parts to unlink
 --           {0}  there is no such consumer, or it gave a sign

@@ -4,7 +4,7 @@
 -- KEYS[2]   progress      hash   `<file>:<fact>` of each file, `<content>:<fact>` of each content
 -- KEYS[3]   claims        zset   content to the ms at which its worker's lease ends
 -- KEYS[n]   targets       any    where results go
--- ARGV[1]  fence  string  the last one that the job gave: a copy that comes late must not delete a later job
+-- ARGV[1]  fence  string  the last one that the job gave: a late repeat must not delete a later job
 --
 -- Reply     1  deleted, now or before
 --           0  a worker has a file

@@ -311,7 +311,7 @@ export interface SeenFile {
   readonly lines: number;
   readonly crc: number;
   readonly sha256: string;
-  /** Why its shipper ended it early; empty if it did not. */
+  /** The code of the error for which its shipper ended it early; empty if it did not. */
   readonly fault: string;
   /** The consumer's record: how many commits, whether it is done or quarantined, and its position. */
   readonly seq: number;
@@ -454,7 +454,7 @@ export const change = defineScript({
 /** A consumer of a channel, and how far it is. */
 export interface ConsumerStatus {
   readonly name: string;
-  /** It gets files with an id above. */
+  /** It gets the files with a higher id. */
   readonly after: number;
   /** Server ms of its last commit, or of when it joined; 0 if it never joined. */
   readonly seenAt: number;
@@ -475,13 +475,13 @@ export interface FileStatus {
   readonly positions: Readonly<Record<string, number>>;
   /** Consumers that have quarantined it, and the code of the error for which they did. */
   readonly quarantined: Readonly<Record<string, string>>;
-  /** Why its shipper ended it early: the code of an error. */
+  /** The code of the error for which its shipper ended it early. */
   readonly fault?: string | undefined;
 }
 
 /** A channel at one instant. */
 export interface ChannelStatus {
-  /** 0 if no shipper has come yet. */
+  /** 0 before the first shipper. */
   readonly limitBytes: number;
   /** Memory that committed chunks take in Redis. */
   readonly usedBytes: number;

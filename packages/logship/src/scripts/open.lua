@@ -5,11 +5,11 @@
 -- KEYS[3]   live          zset   file id, scored by itself
 -- KEYS[4]   sources       hash   source identity to file id, once done also its totals; `text <beginning>` to identities
 -- KEYS[5]   consumers     hash   consumer to `fence after op`
--- ARGV[1]  source       string  identity of what is shipped
+-- ARGV[1]  source       string  identity of the source
 -- ARGV[2]  mine         string  the fence that this shipper had before; empty at its first open
 -- ARGV[3]  name         string  name of the file
 -- ARGV[4]  codec        string  how its chunks are stored: gzip, none, or member (passed through)
--- ARGV[5]  limit        integer bytes that the channel may hold, if that is not said yet
+-- ARGV[5]  limit        integer bytes that the channel may hold, unless it has a limit
 -- ARGV[6]  epoch        string  of the channel, if it is new
 -- ARGV[7]  events       string  Pub/Sub channel for hints
 -- ARGV[8]  op           string  id of this open: sent again it is the same shipper

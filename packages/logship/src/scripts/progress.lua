@@ -16,7 +16,7 @@
 --
 -- Reply     {1}  committed, now or before; or the claim lives
 --           {0, fence}  another worker has the content
---           {3}     the record does not stand where this commit begins
+--           {3}     the record is not at the commit before this one
 --           {5, fault}  a result cannot be applied; nothing was changed
 local job = KEYS[1]
 local progress = KEYS[2]

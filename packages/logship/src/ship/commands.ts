@@ -100,7 +100,7 @@ export class UploadCommands {
     if (reply.state === "gone") throw this.#gone();
     if (reply.state === "committed") return;
     const { name: file } = this.#source;
-    throw new LogshipError("KIT_LOGSHIP_EXPIRED", "A reservation ended too early", { file, retryable: true });
+    throw new LogshipError("KIT_LOGSHIP_EXPIRED", "A reservation ended before its chunks were committed", { file, retryable: true });
   }
 
   /** Ends the file behind its first `count` chunks; false if the server has another number of them. */
@@ -140,7 +140,7 @@ export class UploadCommands {
   /** Every consumer was done with the file, or the server lost data. Opening it again shows which. */
   #gone(): LogshipError {
     const { name: file } = this.#source;
-    return new LogshipError("KIT_LOGSHIP_RESET", "The file is not in Redis any more", { file, retryable: true });
+    return new LogshipError("KIT_LOGSHIP_RESET", "The file is no longer in Redis", { file, retryable: true });
   }
 
   async #seal({ id, fence }: Open, count: number, sha256: string, fault: string) {

@@ -16,11 +16,11 @@ interface Shipped extends Known {
   readonly source: string;
   readonly isDone: boolean;
   readonly other: LocalFile | undefined;
-  /** Whether all that the file is known by begins the source, too. */
+  /** Whether the source has the longest beginning of the file. */
   readonly isLike: boolean;
 }
 
-/** How the identity of a file is looked for. */
+/** How to look for the identity of a file. */
 interface Looking {
   readonly signal: AbortSignal;
   /** The identity of a file of a log that is followed. */
@@ -48,7 +48,7 @@ export const identityOf = async (connection: LogConnection, file: LocalFile, ope
   return twin ?? own[0]!;
 };
 
-/** The source among those that begin like a file whose shipped text the file begins with. */
+/** Finds the source whose shipped text the file begins with, among those that begin like it. */
 const sourceLike = async (
   connection: LogConnection,
   file: LocalFile,
@@ -75,7 +75,7 @@ const sourceLike = async (
       other,
       isLike: like.has(source),
     };
-    // Of what is not begun nothing can be compared.
+    // A source without committed text cannot be compared.
     if (known.offset > 0) (isBytes ? bytes : texts).push(known);
   }
   for (const [known, text] of [

@@ -44,14 +44,14 @@ export interface ShipperEvents {
   /** A file of a directory was left out because of `onBadData`. */
   readonly damaged: [fact: { readonly file: string; readonly error: KitError }];
   /**
-   * A file is equal to another one that is there; or it has the first KiB of a longer one that is gone, and `of` is the identity of that. It is shipped,
-   * too: if it is a copy, or an earlier state, consumers get its lines twice.
+   * A file is equal to another one that is there, or it has the first KiB of a longer one that is gone; `of` is the name of the former, the identity
+   * of the latter. The file is shipped, too: if it is a copy or an earlier state, consumers get its lines twice.
    */
   readonly copy: [fact: { readonly file: string; readonly of: string }];
   /**
-   * The server may drop keys when its memory is full: any, and with them chunks and what is known of files, under an `allkeys-…` policy, so that
-   * lines are lost or counted again; under a `volatile-…` one chunks that are not committed yet. Emitted once for each policy; asked in the
-   * background, only while there is a listener, and again after a lost connection. Nothing is emitted where INFO is forbidden.
+   * The server may drop keys when its memory is full. Under an `allkeys-…` policy it may drop chunks and the records of files, so that lines are
+   * lost or counted again; under a `volatile-…` policy only chunks that are not committed yet. Emitted once for each policy. The policy is read in
+   * the background, only while there is a listener, and again after a lost connection. Nothing is emitted where INFO is forbidden.
    */
   readonly evictable: [fact: { readonly policy: string }];
   /** An operation failed and is being retried. */
@@ -127,8 +127,8 @@ export class Shipper extends LogObject<ShipperEvents> {
 
   /**
    * Ships the content of a stream, and resolves when it has ended and all of it is in the channel. The stream waits while the channel is at its
-   * limit. Throws like `add`, and the error of the stream. If the stream fails, a file with an `id` stays open in the channel for another call; one
-   * without ends there, and receivers emit `damaged`.
+   * limit. Throws like `add`, and the error of the stream. If the stream fails, a file with an `id` stays open in the channel for another call; a
+   * file without an `id` ends there, and receivers emit `damaged`.
    *
    * @throws {LogshipError} `KIT_LOGSHIP_INTERRUPTED`: a failover lost what had been confirmed, and a stream cannot be read again.
    */
@@ -161,7 +161,7 @@ export class Shipper extends LogObject<ShipperEvents> {
    * call, also in another process, continues where this one ended. Gzip files are left out.
    *
    * @throws {LogshipError} `KIT_LOGSHIP_CHANGED`: the log was truncated or written over; for a file that was rotated away it is an `error` event.
-   * @throws as `add`, but no file at `path` is waited for.
+   * @throws as `add`, except that it waits for a file at `path` if there is none.
    */
   async follow(path: string, options: FollowOptions = {}): Promise<never> {
     const { rotated, quietMs, dereference, signal: ended } = resolve("options", options, followRules);
@@ -211,7 +211,7 @@ export class Shipper extends LogObject<ShipperEvents> {
     const stream = Duplex.from(async (source: AsyncIterable<Uint8Array>) => {
       await this.send(name, source, { ...options, signal });
     });
-    // One that is destroyed gives its reader no end.
+    // A stream that is destroyed does not end for its reader.
     stream.once("close", () => {
       unlink();
       controller.abort(stream.errored ?? new Error("The stream was destroyed"));
@@ -219,7 +219,7 @@ export class Shipper extends LogObject<ShipperEvents> {
     return stream;
   }
 
-  /** The same as a web stream: closed when the file is sealed. */
+  /** Like `writable()`, as a web stream: closing it resolves when the file is sealed. */
   webWritable(
     name: string,
     options: Omit<ShipOptions, "name" | "passThrough"> = {},
