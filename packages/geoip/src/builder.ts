@@ -5,7 +5,7 @@ import type { Part } from "./keys.js";
 import { encodeBlock, encodeFence, encodePage, fieldsPerShard, recordsPerPage } from "./pages.js";
 import type { NamesByLocale, Place, StoredNames, StoredPlace } from "./place.js";
 import { type Overlap, RangeFolder } from "./ranges.js";
-import type { ActivateOptions, GeoIpStore, Manifest } from "./store.js";
+import type { ActivateOptions, GeoIpCommands, Manifest } from "./commands.js";
 
 /** Entries of one block of places, and of names: a reader fetches one block at a cache miss. */
 export const entriesPerBlock: Readonly<Record<"places" | "names", number>> = { places: 32, names: 16 };
@@ -100,7 +100,7 @@ export class VersionBuilder {
   readonly version: string = newToken().replaceAll("-", "").slice(0, 12);
   /** Every key that was, or may have been, written. */
   readonly stagedKeys: Set<string> = new Set();
-  readonly #store: GeoIpStore;
+  readonly #commands: GeoIpCommands;
   readonly #options: ActivateOptions;
   readonly #signal: AbortSignal | undefined;
   readonly #shards: Readonly<Record<Part, ShardWriter>>;
@@ -113,12 +113,12 @@ export class VersionBuilder {
   readonly v4: RangeFolder<number>;
   readonly v6: RangeFolder<bigint>;
 
-  constructor(store: GeoIpStore, options: BuildOptions, signal: AbortSignal | undefined) {
-    this.#store = store;
+  constructor(commands: GeoIpCommands, options: BuildOptions, signal: AbortSignal | undefined) {
+    this.#commands = commands;
     this.#options = options;
     this.#signal = signal;
     const shards = (part: Part): ShardWriter =>
-      new ShardWriter((shard, fields) => this.#stage(store.keys.shard(this.version, part, shard), fields));
+      new ShardWriter((shard, fields) => this.#stage(commands.keys.shard(this.version, part, shard), fields));
     this.#shards = { v4: shards("v4"), v6: shards("v6"), places: shards("places"), names: shards("names") };
     this.#pages = { v4: new PageWriter(4, this.#shards.v4), v6: new PageWriter(6, this.#shards.v6) };
     this.#places = new BlockWriter(this.#shards.places, entriesPerBlock.places);
@@ -182,7 +182,7 @@ export class VersionBuilder {
       fields: { v4: v4.count, v6: v6.count, places: places.count, names: names.count },
     };
     const fences = ["fence4", encodeFence(4, this.#pages.v4.fence), "fence6", encodeFence(6, this.#pages.v6.fence)];
-    this.#stage(this.#store.keys.version(this.version), ["manifest", JSON.stringify(manifest), ...fences]);
+    this.#stage(this.#commands.keys.version(this.version), ["manifest", JSON.stringify(manifest), ...fences]);
     await Promise.all(this.#inFlight);
     this.#check();
     return manifest;
@@ -195,7 +195,7 @@ export class VersionBuilder {
 
   #stage(key: string, fields: readonly RedisArgument[]): void {
     this.stagedKeys.add(key);
-    const sending = this.#store
+    const sending = this.#commands
       .stage(key, fields, this.#options, this.#signal)
       .catch((error: unknown) => void (this.#failure ??= { error }))
       .finally(() => this.#inFlight.delete(sending));

@@ -22,7 +22,7 @@ import { geoIpKeys } from "./keys.js";
 import { type GeoIpOptions, geoIpRules, type GeoIpSettings } from "./options.js";
 import { type Located, Release } from "./release.js";
 import type { Head } from "./scripts/index.js";
-import { GeoIpStore, type Manifest } from "./store.js";
+import { GeoIpCommands, type Manifest } from "./commands.js";
 
 /** An address without a place. */
 export interface NotLocated {
@@ -96,7 +96,7 @@ export class GeoIp extends TypedEmitter<GeoIpEvents> implements AsyncDisposable 
   readonly database: string;
   readonly #settings: GeoIpSettings;
   readonly #life: ObjectLife;
-  readonly #store: GeoIpStore;
+  readonly #commands: GeoIpCommands;
   readonly #outage = new OutageReporter((error) => {
     if (!this.#life.isClosed) this.emit("error", error);
   });
@@ -119,8 +119,8 @@ export class GeoIp extends TypedEmitter<GeoIpEvents> implements AsyncDisposable 
     const keys = geoIpKeys(this.#settings.prefix, database);
     this.#life = new ObjectLife(redis, this.#settings, "The reader");
     const { context } = this.#life;
-    this.#store = new GeoIpStore(context, database, keys);
-    this.#store.onUse = watchEviction(
+    this.#commands = new GeoIpCommands(context, database, keys);
+    this.#commands.onUse = watchEviction(
       context,
       () => this.hasListeners("evictable"),
       (policy) => this.emit("evictable", { policy }),
@@ -233,7 +233,7 @@ export class GeoIp extends TypedEmitter<GeoIpEvents> implements AsyncDisposable 
     const { deadlineMs } = this.#settings;
     const { head, record } = await this.#read();
     const { manifest } = record;
-    const isKept = head.previous !== "" && (await this.#store.record(head.previous, deadlineMs)) !== undefined;
+    const isKept = head.previous !== "" && (await this.#commands.record(head.previous, deadlineMs)) !== undefined;
     const { layout: _, fields, ...facts } = manifest;
     return {
       database: this.database,
@@ -269,10 +269,10 @@ export class GeoIp extends TypedEmitter<GeoIpEvents> implements AsyncDisposable 
   async #isOfTheReplaced(error: unknown): Promise<boolean> {
     if (!(error instanceof GeoIpCorruptError)) return false;
     const { deadlineMs } = this.#settings;
-    let head = await this.#store.head(deadlineMs);
+    let head = await this.#commands.head(deadlineMs);
     if (head.current === error.version && !head.isSealed) {
       await this.#settle(head);
-      head = await this.#store.head(deadlineMs);
+      head = await this.#commands.head(deadlineMs);
     }
     return head.current !== error.version;
   }
@@ -344,7 +344,7 @@ export class GeoIp extends TypedEmitter<GeoIpEvents> implements AsyncDisposable 
       else this.#settling ??= setTimeout(() => void this.#settleLater(), waitMs).unref();
     }
     if (!record) return before!;
-    const release = new Release(this.#store, this.#settings, record);
+    const release = new Release(this.#commands, this.#settings, record);
     if (this.#settings.mode === "local") await release.loadAll();
     const { maxAgeMs } = this.#settings;
     const { builtAt, importedAt, version } = record.manifest;
@@ -359,20 +359,20 @@ export class GeoIp extends TypedEmitter<GeoIpEvents> implements AsyncDisposable 
   /** The record of the serving version; without the record if that version is already loaded. */
   async #read(): Promise<{
     readonly head: Head;
-    readonly record: NonNullable<Awaited<ReturnType<GeoIpStore["record"]>>>;
+    readonly record: NonNullable<Awaited<ReturnType<GeoIpCommands["record"]>>>;
   }>;
   async #read(
     known: string | undefined,
-  ): Promise<{ readonly head: Head; readonly record: Awaited<ReturnType<GeoIpStore["record"]>> }>;
+  ): Promise<{ readonly head: Head; readonly record: Awaited<ReturnType<GeoIpCommands["record"]>> }>;
   async #read(
     known?: string,
-  ): Promise<{ readonly head: Head; readonly record: Awaited<ReturnType<GeoIpStore["record"]>> }> {
+  ): Promise<{ readonly head: Head; readonly record: Awaited<ReturnType<GeoIpCommands["record"]>> }> {
     const { deadlineMs } = this.#settings;
     for (let turn = 0; ; turn++) {
-      const head = await this.#store.head(deadlineMs);
+      const head = await this.#commands.head(deadlineMs);
       if (head.current === undefined) throw new GeoIpNoVersionError(this.database, "has no version: import one first");
       if (head.current === known) return { head, record: undefined };
-      const record = await this.#store.record(head.current, deadlineMs);
+      const record = await this.#commands.record(head.current, deadlineMs);
       if (record) return { head, record };
       // The version was replaced and expired between the two commands, or it is lost.
       if (turn === 2) throw new GeoIpCorruptError(this.database, head.current, "its record");
@@ -381,7 +381,7 @@ export class GeoIp extends TypedEmitter<GeoIpEvents> implements AsyncDisposable 
 
   async #settleLater(): Promise<void> {
     this.#settling = undefined;
-    const head = await this.#store.head(this.#settings.deadlineMs).catch(() => undefined);
+    const head = await this.#commands.head(this.#settings.deadlineMs).catch(() => undefined);
     if (head?.isSealed === false && !this.#life.isClosed) await this.#settle(head);
   }
 
@@ -389,7 +389,7 @@ export class GeoIp extends TypedEmitter<GeoIpEvents> implements AsyncDisposable 
   async #settle({ keepMs }: Head): Promise<void> {
     const options = { stagingMs: keepMs, keepPreviousMs: keepMs, deadlineMs: this.#settings.deadlineMs };
     try {
-      await this.#store.settle(options);
+      await this.#commands.settle(options);
     } catch (error) {
       this.#outage.report(asKitError(error, "Completing a switch of versions"));
     }

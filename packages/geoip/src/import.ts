@@ -11,7 +11,7 @@ import {
   rollbackRules,
 } from "./options.js";
 import { type GeoIpSource, type RangeInput, rangesSource } from "./sources.js";
-import { GeoIpStore, type Manifest } from "./store.js";
+import { GeoIpCommands, type Manifest } from "./commands.js";
 
 /** The outcome of an import. */
 export interface ImportResult {
@@ -31,13 +31,13 @@ export interface ImportResult {
   readonly crossing: number;
 }
 
-/** Runs an operation on a store of its own. */
-const onStore = <T>(
+/** Runs an operation with commands of its own. */
+const withCommands = <T>(
   operation: string,
   redis: RedisLike,
   database: string,
   { prefix }: Pick<ImportSettings, "prefix">,
-  work: (store: GeoIpStore) => Promise<T>,
+  work: (commands: GeoIpCommands) => Promise<T>,
 ): Promise<T> =>
   traced(
     `geoip.${operation}`,
@@ -45,7 +45,7 @@ const onStore = <T>(
     async () => {
       const context = attach(redis, { prefix });
       try {
-        return await work(new GeoIpStore(context, database, geoIpKeys(context.prefix, database)));
+        return await work(new GeoIpCommands(context, database, geoIpKeys(context.prefix, database)));
       } finally {
         context.detach();
       }
@@ -89,24 +89,24 @@ export const importGeoIp = async (
     throw new TypeError("Expected `source` to be geoLite2(), dbIp() or an iterable of ranges");
   const { signal, deadlineMs } = settings;
   signal?.throwIfAborted();
-  return await onStore("import", redis, database, settings, async (store) => {
+  return await withCommands("import", redis, database, settings, async (commands) => {
     // Completes or reverts a switch that a crash has interrupted.
-    await store.settle(settings);
-    const builder = new VersionBuilder(store, settings, signal);
+    await commands.settle(settings);
+    const builder = new VersionBuilder(commands, settings, signal);
     const count = { skipped: 0 };
     let manifest: Manifest;
     try {
-      manifest = await build(store, builder, isSource(source) ? source : rangesSource(source), settings, count);
+      manifest = await build(commands, builder, isSource(source) ? source : rangesSource(source), settings, count);
     } catch (error) {
       await builder.idle();
-      await store.discard(builder.stagedKeys, deadlineMs);
+      await commands.discard(builder.stagedKeys, deadlineMs);
       throw error;
     }
     try {
-      await store.activate(builder.version, manifest, settings);
+      await commands.activate(builder.version, manifest, settings);
     } catch (error) {
       // Any other failure may have come after the switch: unneeded keys then expire.
-      if (error instanceof GeoIpStagingError) await store.discard(builder.stagedKeys, deadlineMs);
+      if (error instanceof GeoIpStagingError) await commands.discard(builder.stagedKeys, deadlineMs);
       throw error;
     }
     const { version, format, ranges, locales } = manifest;
@@ -123,7 +123,7 @@ export const importGeoIp = async (
 };
 
 const build = async (
-  store: GeoIpStore,
+  commands: GeoIpCommands,
   builder: VersionBuilder,
   source: GeoIpSource,
   { onProgress, deadlineMs, minRanges, onInvalid, maxInvalid, builtAt, attribution, signal }: ImportSettings,
@@ -158,7 +158,7 @@ const build = async (
       { file },
       `the input ended after ${String(count)} ranges, and minRanges is ${String(minRanges)}: it may have been cut off`,
     );
-  const { now } = await store.head(deadlineMs, signal);
+  const { now } = await commands.head(deadlineMs, signal);
   return await builder.finish({
     format,
     importedAt: now,
@@ -182,5 +182,5 @@ export const rollbackGeoIp = async (
   options: RollbackOptions = {},
 ): Promise<string> => {
   const settings = resolve("options", options, rollbackRules, defaultsOf(importRules));
-  return await onStore("rollback", redis, database, settings, (store) => store.rollback(settings));
+  return await withCommands("rollback", redis, database, settings, (commands) => commands.rollback(settings));
 };

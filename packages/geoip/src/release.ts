@@ -18,7 +18,7 @@ import {
   searchPage,
 } from "./pages.js";
 import { composed, type Place, type StoredNames, type StoredPlace } from "./place.js";
-import type { GeoIpStore, Manifest, VersionRecord } from "./store.js";
+import type { GeoIpCommands, Manifest, VersionRecord } from "./commands.js";
 
 /** A range and its place's number; 0: a gap. */
 interface FoundRange {
@@ -60,7 +60,7 @@ const noRange: FoundRange = { first: 0, last: 0, place: 0 };
 /** One version of a database in a reader. It never changes: all its answers are of one version. */
 export class Release {
   readonly manifest: Manifest;
-  readonly #store: GeoIpStore;
+  readonly #commands: GeoIpCommands;
   readonly #settings: GeoIpSettings;
   readonly #v4: Family;
   readonly #v6: Family;
@@ -71,16 +71,16 @@ export class Release {
   /** Bytes of all blocks, in local mode. */
   #localBlocks: Partial<Record<Part, readonly Buffer[]>> = {};
 
-  constructor(store: GeoIpStore, settings: GeoIpSettings, { manifest, fence4, fence6 }: VersionRecord) {
+  constructor(commands: GeoIpCommands, settings: GeoIpSettings, { manifest, fence4, fence6 }: VersionRecord) {
     this.manifest = manifest;
-    this.#store = store;
+    this.#commands = commands;
     this.#settings = settings;
     const family = (number: 4 | 6, bytes: Buffer): Family => {
       const part: Part = number === 4 ? "v4" : "v6";
       const fence = decodeFence(number, bytes, manifest.fields[part]);
       if (!fence) throw this.#corrupt(`the fence of IPv${String(number)}`);
       const fetch = async (page: number): Promise<Buffer> => {
-        const found = await store.field(manifest.version, part, page, settings.deadlineMs);
+        const found = await commands.field(manifest.version, part, page, settings.deadlineMs);
         return this.#checkedPage(found, fence, part, page);
       };
       const answers = new Recent<Located>(settings.cachePlaces);
@@ -152,7 +152,7 @@ export class Release {
       bytes.writeBigUInt64BE(BigInt.asUintN(64, address.value), 8);
     }
     const { version } = this.manifest;
-    const record = await this.#store.find(version, address.family, number, bytes, this.#settings.deadlineMs);
+    const record = await this.#commands.find(version, address.family, number, bytes, this.#settings.deadlineMs);
     if (!record) throw this.#corrupt(`page ${String(number)}`);
     return this.#rangeOf(address, number, record);
   }
@@ -207,7 +207,7 @@ export class Release {
   }
 
   async #fetchBlock<Entry>(part: "places" | "names", block: number): Promise<Entry[]> {
-    const bytes = await this.#store.field(this.manifest.version, part, block, this.#settings.deadlineMs);
+    const bytes = await this.#commands.field(this.manifest.version, part, block, this.#settings.deadlineMs);
     return this.#entries<Entry>(bytes, part, block);
   }
 
@@ -224,7 +224,7 @@ export class Release {
     const { fields, version } = this.manifest;
     const all: (Buffer | undefined)[] = [];
     for (let shard = 0; shard * fieldsPerShard < fields[part]; shard++)
-      all.push(...(await this.#store.shard(version, part, shard, this.#settings.deadlineMs)));
+      all.push(...(await this.#commands.shard(version, part, shard, this.#settings.deadlineMs)));
     return all.slice(0, fields[part]);
   }
 
@@ -239,6 +239,6 @@ export class Release {
   }
 
   #corrupt(what: string): GeoIpCorruptError {
-    return new GeoIpCorruptError(this.#store.database, this.manifest.version, what);
+    return new GeoIpCorruptError(this.#commands.database, this.manifest.version, what);
   }
 }

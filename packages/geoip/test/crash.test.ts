@@ -4,7 +4,7 @@ import { rejection, runProgram } from "@tooling/vitest/helpers";
 import * as vitest from "vitest";
 import { describe, expect, it } from "vitest";
 import { manyRanges, modes } from "./behaviour.js";
-import { GeoIpStore } from "../src/store.js";
+import { GeoIpCommands } from "../src/commands.js";
 import { fixtureOf } from "./harness.js";
 
 const redis = useRedis(vitest);
@@ -26,19 +26,19 @@ const cities = async (): Promise<unknown> => {
   return new Set(found.map(({ place }) => place?.cityName?.slice(0, 1)));
 };
 const activating = { stagingMs: 60_000, keepPreviousMs: 60_000, deadlineMs: 10_000 };
-/** A store to which something happens right behind a switch. */
-const storeWith = (happens: () => unknown): GeoIpStore => {
+/** Commands to which something happens right behind a switch. */
+const commandsWith = (happens: () => unknown): GeoIpCommands => {
   /** The first settling is the one before the switch. */
-  class UnluckyStore extends GeoIpStore {
+  class UnluckyCommands extends GeoIpCommands {
     settles = 0;
-    override async settle(...options: Parameters<GeoIpStore["settle"]>): Promise<boolean> {
+    override async settle(...options: Parameters<GeoIpCommands["settle"]>): Promise<boolean> {
       if (++this.settles === 2) await happens();
       return await super.settle(...options);
     }
   }
   const context = attach(redis.connect(), { prefix: redis.prefix });
   redis.defer(() => context.detach());
-  return new UnluckyStore(context, "city", fixture.keys);
+  return new UnluckyCommands(context, "city", fixture.keys);
 };
 /** The command before which a killed importer has switched, or a little earlier. The first test finds it. */
 let nearSwitch = 1;
@@ -121,9 +121,9 @@ describe("an importer that is killed", () => {
   it("does not report success when its data expires during the switch", async () => {
     const first = await fixture.import(manyRanges(300, "a"));
     const second = await fixture.import(manyRanges(300, "b"));
-    const store = storeWith(async () => void (await fixture.db.unlink(store.keys.shard(first.version, "v4", 0))));
-    const { manifest } = (await store.record(first.version, 10_000))!;
-    expect(await rejection(store.activate(first.version, manifest, activating))).toMatchObject({
+    const commands = commandsWith(async () => void (await fixture.db.unlink(commands.keys.shard(first.version, "v4", 0))));
+    const { manifest } = (await commands.record(first.version, 10_000))!;
+    expect(await rejection(commands.activate(first.version, manifest, activating))).toMatchObject({
       code: "KIT_GEOIP_STAGING",
     });
     expect((await fixture.reader().info()).version).toBe(second.version);
@@ -134,9 +134,9 @@ describe("an importer that is killed", () => {
     const first = await fixture.import(manyRanges(300, "a"));
     await fixture.import(manyRanges(300, "b"));
     const before = await fixture.db.hgetall(fixture.keys.current);
-    const store = storeWith(async () => void (await fixture.db.hset(fixture.keys.current, before)));
-    const { manifest } = (await store.record(first.version, 10_000))!;
-    await store.activate(first.version, manifest, activating);
+    const commands = commandsWith(async () => void (await fixture.db.hset(fixture.keys.current, before)));
+    const { manifest } = (await commands.record(first.version, 10_000))!;
+    await commands.activate(first.version, manifest, activating);
     expect(await fixture.db.hgetall(fixture.keys.current)).toMatchObject({ current: first.version, isSealed: "1" });
     await expire();
     expect(await cities()).toEqual(old);
@@ -147,9 +147,9 @@ describe("an importer that is killed", () => {
     await fixture.import(manyRanges(300, "b"));
     const [node] = redis.server.nodes;
     redis.defer(() => node!.resume());
-    const store = storeWith(() => node!.pause());
-    const { manifest } = (await store.record(first.version, 10_000))!;
-    const error = await rejection(store.activate(first.version, manifest, { ...activating, deadlineMs: 500 }));
+    const commands = commandsWith(() => node!.pause());
+    const { manifest } = (await commands.record(first.version, 10_000))!;
+    const error = await rejection(commands.activate(first.version, manifest, { ...activating, deadlineMs: 500 }));
     expect(error).toMatchObject({ code: "KIT_UNKNOWN_OUTCOME", cause: { code: "KIT_UNAVAILABLE" } });
     node!.resume();
     expect((await fixture.reader().info()).version).toBe(first.version);

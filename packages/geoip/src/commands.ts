@@ -48,7 +48,7 @@ const noExpiry = -1;
 const shortestLeftMs = 500;
 
 /** The commands of one database on one client. */
-export class GeoIpStore {
+export class GeoIpCommands {
   readonly context: ClientContext;
   readonly database: string;
   readonly keys: GeoIpKeys;
