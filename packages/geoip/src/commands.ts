@@ -1,6 +1,6 @@
 import { KitError, KitUnknownOutcomeError, type RedisArgument } from "@kit/core";
 import { type ClientContext, Deadline, isReplyError, serverError } from "@kit/core/toolkit";
-import { GeoIpNoVersionError, GeoIpStagingError } from "./errors.js";
+import { GeoIpCorruptError, GeoIpNoVersionError, GeoIpStagingError } from "./errors.js";
 import { type GeoIpKeys, type Part, parts } from "./keys.js";
 import { fieldsPerShard } from "./pages.js";
 import * as scripts from "./scripts/index.js";
@@ -64,6 +64,32 @@ export class GeoIpCommands {
   head(deadlineMs: number, signal?: AbortSignal): Promise<scripts.Head> {
     this.onUse(this.keys.current);
     return scripts.read.run(this.context, { current: this.keys.current }, {}, { deadlineMs, signal });
+  }
+
+  /**
+   * The state of the database and the record of the serving version; undefined instead of the record if `known` serves.
+   *
+   * @throws {GeoIpNoVersionError} nothing was imported yet.
+   * @throws {GeoIpCorruptError} the record is missing.
+   */
+  async serving(deadlineMs: number): Promise<{ readonly head: scripts.Head; readonly record: VersionRecord }>;
+  async serving(
+    deadlineMs: number,
+    known: string | undefined,
+  ): Promise<{ readonly head: scripts.Head; readonly record: VersionRecord | undefined }>;
+  async serving(
+    deadlineMs: number,
+    known?: string,
+  ): Promise<{ readonly head: scripts.Head; readonly record: VersionRecord | undefined }> {
+    for (let turn = 0; ; turn++) {
+      const head = await this.head(deadlineMs);
+      if (head.current === undefined) throw new GeoIpNoVersionError(this.database, "has no version: import one first");
+      if (head.current === known) return { head, record: undefined };
+      const record = await this.record(head.current, deadlineMs);
+      if (record) return { head, record };
+      // The version was replaced and expired between the two commands, or it is lost.
+      if (turn === 2) throw new GeoIpCorruptError(this.database, head.current, "its record");
+    }
   }
 
   /** Undefined if it is gone, or its manifest is damaged. */

@@ -1,13 +1,5 @@
 import { KitError, type RedisLike } from "@kit/core";
-import {
-  asKitError,
-  type CloseOptions,
-  ObjectLife,
-  resolve,
-  OutageReporter,
-  TypedEmitter,
-  watchEviction,
-} from "@kit/core/toolkit";
+import { type CloseOptions, ObjectLife, resolve, TypedEmitter, watchEviction } from "@kit/core/toolkit";
 import {
   type Address,
   type AddressInput,
@@ -17,12 +9,12 @@ import {
   type ReservedClass,
   reservedClass,
 } from "./address.js";
-import { GeoIpCorruptError, GeoIpNotLoadedError, GeoIpNoVersionError, GeoIpStaleError } from "./errors.js";
+import { GeoIpCommands, type Manifest } from "./commands.js";
+import { GeoIpNotLoadedError, GeoIpStaleError } from "./errors.js";
+import { type Serving, VersionFollower } from "./follower.js";
 import { geoIpKeys } from "./keys.js";
 import { type GeoIpOptions, geoIpRules, type GeoIpSettings } from "./options.js";
-import { type Located, Release } from "./release.js";
-import type { Head } from "./scripts/index.js";
-import { GeoIpCommands, type Manifest } from "./commands.js";
+import type { Located } from "./release.js";
 
 /** An address without a place. */
 export interface NotLocated {
@@ -70,25 +62,8 @@ export interface DatabaseInfo extends Omit<Manifest, "layout" | "fields"> {
 const invalid: NotLocated = Object.freeze({ place: null, none: "invalid" });
 const unavailable: NotLocated = Object.freeze({ place: null, none: "unavailable" });
 
-/**
- * How often an active reader checks for a new version: a push may be lost, or the importer may not be allowed to
- * publish.
- */
-const lookEveryMs = 60_000;
-/**
- * A reader leaves a switch to its importer for this long, and each waits for another part of four times as long more: of many readers one completes the
- * switch, and the others find it complete. An older switch a reader completes at once: it may not live for long.
- */
-const settleAfterMs = 500;
-/** How many versions may disappear during a load or a look-up before a reader reports corrupt data. */
+/** How many versions may disappear during a look-up before a reader reports corrupt data. */
 const mostTurns = 4;
-
-interface Serving {
-  readonly release: Release;
-  /** The instant, by `performance.now()`, from which on the data is too old. */
-  readonly staleAt: number;
-  hasToldStale: boolean;
-}
 
 /** A reader of one database. Made by {@link createGeoIp}. */
 export class GeoIp extends TypedEmitter<GeoIpEvents> implements AsyncDisposable {
@@ -97,19 +72,7 @@ export class GeoIp extends TypedEmitter<GeoIpEvents> implements AsyncDisposable 
   readonly #settings: GeoIpSettings;
   readonly #life: ObjectLife;
   readonly #commands: GeoIpCommands;
-  readonly #outage = new OutageReporter((error) => {
-    if (!this.#life.isClosed) this.emit("error", error);
-  });
-  #serving: Serving | undefined;
-  #loading: Promise<Serving> | undefined;
-  /** Whether a change was announced since the load under way began. */
-  #isOutdated = false;
-  #settling: NodeJS.Timeout | undefined;
-  readonly #looking: NodeJS.Timeout;
-  /**
-   * Whether it answered since its last check. A boolean, because reading the clock costs a fifth of a cached look-up.
-   */
-  #isUsed = false;
+  readonly #follower: VersionFollower;
 
   /** Only this package calls it. */
   constructor(redis: RedisLike, database: string, options: GeoIpOptions) {
@@ -125,15 +88,10 @@ export class GeoIp extends TypedEmitter<GeoIpEvents> implements AsyncDisposable 
       () => this.hasListeners("evictable"),
       (policy) => this.emit("evictable", { policy }),
     );
-    const stopListening = context.inbox.listen(keys.changed, {
-      message: () => this.#refresh(),
-      state: (state) => {
-        // A change may have been published while there was no subscription.
-        if (state === "open") this.#refresh();
-      },
+    this.#follower = new VersionFollower(this.#commands, this.#settings, this.#life, {
+      version: (event) => this.emit("version", event),
+      error: (error) => this.emit("error", error),
     });
-    this.#life.onClosed(stopListening);
-    this.#looking = setInterval(() => this.#lookIfUsed(), lookEveryMs).unref();
   }
 
   /**
@@ -144,7 +102,7 @@ export class GeoIp extends TypedEmitter<GeoIpEvents> implements AsyncDisposable 
    * @throws {KitUnavailableError} no server answered in time.
    */
   async ready(): Promise<void> {
-    await this.#call("ready", () => this.#current());
+    await this.#call("ready", () => this.#follower.current());
   }
 
   /**
@@ -168,7 +126,7 @@ export class GeoIp extends TypedEmitter<GeoIpEvents> implements AsyncDisposable 
     const parsed = parseAddress(address);
     if (!parsed) return invalid;
     const effective = effectiveAddress(parsed);
-    const serving = this.#serving;
+    const { serving } = this.#follower;
     const found = serving?.release.peek(effective);
     if (serving && found !== undefined) return this.#answer(serving, effective, found);
     try {
@@ -188,7 +146,7 @@ export class GeoIp extends TypedEmitter<GeoIpEvents> implements AsyncDisposable 
    */
   lookupSync(address: AddressInput): Lookup {
     this.#life.assertOpen();
-    const serving = this.#serving;
+    const { serving } = this.#follower;
     if (!serving || this.#settings.mode !== "local") throw new GeoIpNotLoadedError(this.database);
     const parsed = parseAddress(address);
     if (!parsed) return invalid;
@@ -207,7 +165,7 @@ export class GeoIp extends TypedEmitter<GeoIpEvents> implements AsyncDisposable 
 
   /** The number of pages and places that this reader holds. */
   get cached(): { readonly pages: number; readonly places: number } {
-    return this.#serving?.release.cached ?? { pages: 0, places: 0 };
+    return this.#follower.serving?.release.cached ?? { pages: 0, places: 0 };
   }
 
   /**
@@ -216,12 +174,7 @@ export class GeoIp extends TypedEmitter<GeoIpEvents> implements AsyncDisposable 
    * @throws {TypeError | RangeError} an option is not what it should be; nothing else.
    */
   async close(options: CloseOptions = {}): Promise<void> {
-    await this.#life.close(options, async () => {
-      clearInterval(this.#looking);
-      clearTimeout(this.#settling);
-      // Its commands end by their own deadlines.
-      await this.#loading?.catch(() => undefined);
-    });
+    await this.#life.close(options, () => this.#follower.stop());
   }
 
   /** As `close()`. */
@@ -231,7 +184,7 @@ export class GeoIp extends TypedEmitter<GeoIpEvents> implements AsyncDisposable 
 
   async #info(): Promise<DatabaseInfo> {
     const { deadlineMs } = this.#settings;
-    const { head, record } = await this.#read();
+    const { head, record } = await this.#commands.serving(deadlineMs);
     const { manifest } = record;
     const isKept = head.previous !== "" && (await this.#commands.record(head.previous, deadlineMs)) !== undefined;
     const { layout: _, fields, ...facts } = manifest;
@@ -249,37 +202,20 @@ export class GeoIp extends TypedEmitter<GeoIpEvents> implements AsyncDisposable 
   }
 
   async #find(address: Address): Promise<Lookup> {
-    let serving = await this.#current();
+    let serving = await this.#follower.current();
     for (let turn = 0; ; turn++) {
       try {
         return this.#answer(serving, address, await serving.release.find(address));
       } catch (error) {
-        if (turn === mostTurns || !(await this.#isOfTheReplaced(error))) throw error;
-        // A load under way may have begun before the change.
-        this.#isOutdated = true;
-        serving = await this.#load();
+        if (turn === mostTurns || !(await this.#follower.isOfTheReplaced(error))) throw error;
+        serving = await this.#follower.reload();
       }
     }
   }
 
-  /**
-   * Whether an error is about missing data of a version that no longer serves: the push of the next version was lost,
-   * or the importer died before the switch was complete and parts of the version have expired since.
-   */
-  async #isOfTheReplaced(error: unknown): Promise<boolean> {
-    if (!(error instanceof GeoIpCorruptError)) return false;
-    const { deadlineMs } = this.#settings;
-    let head = await this.#commands.head(deadlineMs);
-    if (head.current === error.version && !head.isSealed) {
-      await this.#settle(head);
-      head = await this.#commands.head(deadlineMs);
-    }
-    return head.current !== error.version;
-  }
-
   #answer(serving: Serving, address: Address, found: Located | null): Lookup {
     this.#checkAge(serving);
-    this.#isUsed = true;
+    this.#follower.isUsed = true;
     return found ?? { place: null, none: reservedClass(address) ?? "gap" };
   }
 
@@ -288,112 +224,13 @@ export class GeoIp extends TypedEmitter<GeoIpEvents> implements AsyncDisposable 
     const overMs = performance.now() - serving.staleAt;
     if (overMs < 0) return;
     const ageMs = Math.floor(this.#settings.maxAgeMs + overMs);
-    if (!serving.hasToldStale) {
-      serving.hasToldStale = true;
+    if (!serving.hasReportedStale) {
+      serving.hasReportedStale = true;
       this.emit("stale", { version: serving.release.manifest.version, ageMs });
     }
     if (this.#settings.onStale === "refuse") throw new GeoIpStaleError(this.database, ageMs);
   }
 
-  #lookIfUsed(): void {
-    if (this.#isUsed) this.#refresh();
-    this.#isUsed = false;
-  }
-
-  async #current(): Promise<Serving> {
-    return this.#serving ?? (await this.#load());
-  }
-
-  /** Checks in the background whether another version serves. */
-  #refresh(): void {
-    if (this.#life.isClosed) return;
-    // Before the first look-up there is no data that could be outdated.
-    if (!this.#serving && !this.#loading) return;
-    this.#isOutdated = true;
-    this.#load().then(
-      () => this.#outage.worked("looking"),
-      (error: unknown) => this.#outage.failed("looking", asKitError(error, "Looking for another version")),
-    );
-  }
-
-  /** One load at a time; a change during it causes another load. */
-  #load(): Promise<Serving> {
-    this.#loading ??= this.#loadUntilCurrent().finally(() => (this.#loading = undefined));
-    return this.#loading;
-  }
-
-  async #loadUntilCurrent(): Promise<Serving> {
-    for (let turn = 0; ; turn++) {
-      this.#isOutdated = false;
-      try {
-        const serving = await this.#loadOnce();
-        if (!this.#isOutdated || this.#life.isClosed) return serving;
-      } catch (error) {
-        if (turn === mostTurns || !(await this.#isOfTheReplaced(error))) throw error;
-      }
-    }
-  }
-
-  async #loadOnce(): Promise<Serving> {
-    const before = this.#serving;
-    const { head, record } = await this.#read(before?.release.manifest.version);
-    if (!head.isSealed) {
-      const waitMs = settleAfterMs * (1 + 4 * Math.random());
-      // The server's clock gives whole seconds.
-      if (head.now - head.switchedAt > 1_000 + 5 * settleAfterMs) void this.#settle(head);
-      else this.#settling ??= setTimeout(() => void this.#settleLater(), waitMs).unref();
-    }
-    if (!record) return before!;
-    const release = new Release(this.#commands, this.#settings, record);
-    if (this.#settings.mode === "local") await release.loadAll();
-    const { maxAgeMs } = this.#settings;
-    const { builtAt, importedAt, version } = record.manifest;
-    const ageMs = head.now - (builtAt ?? importedAt);
-    const staleAt = maxAgeMs === 0 ? Infinity : performance.now() + maxAgeMs - ageMs;
-    const serving = { release, staleAt, hasToldStale: false };
-    this.#serving = serving;
-    if (!this.#life.isClosed) this.emit("version", { version, previous: before?.release.manifest.version ?? null });
-    return serving;
-  }
-
-  /** The record of the serving version; without the record if that version is already loaded. */
-  async #read(): Promise<{
-    readonly head: Head;
-    readonly record: NonNullable<Awaited<ReturnType<GeoIpCommands["record"]>>>;
-  }>;
-  async #read(
-    known: string | undefined,
-  ): Promise<{ readonly head: Head; readonly record: Awaited<ReturnType<GeoIpCommands["record"]>> }>;
-  async #read(
-    known?: string,
-  ): Promise<{ readonly head: Head; readonly record: Awaited<ReturnType<GeoIpCommands["record"]>> }> {
-    const { deadlineMs } = this.#settings;
-    for (let turn = 0; ; turn++) {
-      const head = await this.#commands.head(deadlineMs);
-      if (head.current === undefined) throw new GeoIpNoVersionError(this.database, "has no version: import one first");
-      if (head.current === known) return { head, record: undefined };
-      const record = await this.#commands.record(head.current, deadlineMs);
-      if (record) return { head, record };
-      // The version was replaced and expired between the two commands, or it is lost.
-      if (turn === 2) throw new GeoIpCorruptError(this.database, head.current, "its record");
-    }
-  }
-
-  async #settleLater(): Promise<void> {
-    this.#settling = undefined;
-    const head = await this.#commands.head(this.#settings.deadlineMs).catch(() => undefined);
-    if (head?.isSealed === false && !this.#life.isClosed) await this.#settle(head);
-  }
-
-  /** Completes a switch in case the importer has died. Never rejects. */
-  async #settle({ keepMs }: Head): Promise<void> {
-    const options = { stagingMs: keepMs, keepPreviousMs: keepMs, deadlineMs: this.#settings.deadlineMs };
-    try {
-      await this.#commands.settle(options);
-    } catch (error) {
-      this.#outage.report(asKitError(error, "Completing a switch of versions"));
-    }
-  }
 }
 
 /**
