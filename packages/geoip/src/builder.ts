@@ -2,7 +2,7 @@ import { setImmediate as nextTurn } from "node:timers/promises";
 import type { RedisArgument } from "@kit/core";
 import { newToken } from "@kit/core/toolkit";
 import type { Part } from "./keys.js";
-import { encodeBlock, encodeFence, encodePage, fieldsPerShard, recordsPerPage } from "./pages.js";
+import { encodeBlock, encodePageIndex, encodePage, fieldsPerShard, recordsPerPage } from "./pages.js";
 import type { NamesByLocale, Place, StoredNames, StoredPlace } from "./place.js";
 import { type Overlap, RangeFolder } from "./ranges.js";
 import type { ActivateOptions, GeoIpCommands, Manifest } from "./commands.js";
@@ -11,7 +11,7 @@ import type { ActivateOptions, GeoIpCommands, Manifest } from "./commands.js";
 export const entriesPerBlock: Readonly<Record<"places" | "names", number>> = { places: 32, names: 16 };
 /** Shards under way at a time: they bound the memory of an importer. */
 const maxInFlight = 4;
-/** An import leaves the event loop to others after this time: also to the replies to its own commands, whose deadlines go on. */
+/** An import yields the event loop after this time, also for the replies to its own commands, whose deadlines go on. */
 const turnMs = 4;
 
 /** Collects the fields of one part, and emits full shards. */
@@ -38,7 +38,7 @@ class ShardWriter {
 
 /** Collects records of one family into pages. */
 class PageWriter {
-  readonly fence: (number | bigint)[] = [];
+  readonly starts: (number | bigint)[] = [];
   readonly #family: 4 | 6;
   readonly #shards: ShardWriter;
   #starts: (number | bigint)[] = [];
@@ -58,7 +58,7 @@ class PageWriter {
   flush(): void {
     const [first] = this.#starts;
     if (first === undefined) return;
-    this.fence.push(first);
+    this.starts.push(first);
     this.#shards.add(encodePage(this.#family, this.#starts, this.#places));
     this.#starts = [];
     this.#places = [];
@@ -181,8 +181,8 @@ export class VersionBuilder {
       ranges: { v4: this.v4.count, v6: this.v6.count },
       fields: { v4: v4.count, v6: v6.count, places: places.count, names: names.count },
     };
-    const fences = ["fence4", encodeFence(4, this.#pages.v4.fence), "fence6", encodeFence(6, this.#pages.v6.fence)];
-    this.#stage(this.#commands.keys.version(this.version), ["manifest", JSON.stringify(manifest), ...fences]);
+    const indexes = ["fence4", encodePageIndex(4, this.#pages.v4.starts), "fence6", encodePageIndex(6, this.#pages.v6.starts)];
+    this.#stage(this.#commands.keys.version(this.version), ["manifest", JSON.stringify(manifest), ...indexes]);
     await Promise.all(this.#inFlight);
     this.#check();
     return manifest;

@@ -12,9 +12,9 @@ export interface Manifest {
   /** The format that it was read from: `GeoLite2-City`, `DB-IP country`, `ranges`. */
   readonly format: string;
   readonly importedAt: number;
-  /** When the vendor made it, as the importer said. */
+  /** When the vendor made it, given by the importer. */
   readonly builtAt: number | null;
-  /** The text that the data's licence asks for, as the importer said. */
+  /** The text that the licence of the data requires, given by the importer. */
   readonly attribution: string | null;
   readonly locales: readonly string[];
   /** Ranges that were read. */
@@ -23,11 +23,11 @@ export interface Manifest {
   readonly fields: Readonly<Record<Part, number>>;
 }
 
-/** A version's manifest and fences. */
+/** A version's manifest and page indexes. */
 export interface VersionRecord {
   readonly manifest: Manifest;
-  readonly fence4: Buffer;
-  readonly fence6: Buffer;
+  readonly index4: Buffer;
+  readonly index6: Buffer;
 }
 
 /** Settings of a switch to a version. */
@@ -95,8 +95,8 @@ export class GeoIpCommands {
   /** Undefined if it is gone, or its manifest is damaged. */
   async record(version: string, deadlineMs: number): Promise<VersionRecord | undefined> {
     const args = [this.keys.version(version), "manifest", "fence4", "fence6"];
-    const [manifest, fence4, fence6] = (await this.#read("HMGET", args, deadlineMs)) as (Buffer | null)[];
-    if (!manifest || !fence4 || !fence6) return undefined;
+    const [manifest, index4, index6] = (await this.#read("HMGET", args, deadlineMs)) as (Buffer | null)[];
+    if (!manifest || !index4 || !index6) return undefined;
     let parsed: Manifest;
     try {
       parsed = JSON.parse(manifest.toString()) as Manifest;
@@ -106,7 +106,7 @@ export class GeoIpCommands {
     }
     if ((parsed.layout as number) !== 1)
       throw new KitError("KIT_LAYOUT", `Database ${this.database} was written by a newer version of this package`);
-    return { manifest: parsed, fence4, fence6 };
+    return { manifest: parsed, index4, index6 };
   }
 
   /** Undefined if it is gone. */

@@ -1,15 +1,6 @@
 import { KitError } from "@kit/core";
 
-/**
- * Codes of this package's own errors.
- *
- * - `KIT_GEOIP_IMPORT`: the input is malformed; the old version keeps serving
- * - `KIT_GEOIP_STAGING`: the import took longer than its data was kept; the old version keeps serving
- * - `KIT_GEOIP_NO_VERSION`: nothing was imported yet, or there is no earlier version
- * - `KIT_GEOIP_CORRUPT`: a part of the stored data is missing or damaged
- * - `KIT_GEOIP_STALE`: the data is older than `maxAgeMs`
- * - `KIT_GEOIP_NOT_LOADED`: `lookupSync()` before `ready()`, or in another mode than `local`
- */
+/** Codes of this package's own errors. */
 export type GeoIpErrorCode =
   | "KIT_GEOIP_IMPORT"
   | "KIT_GEOIP_STAGING"
@@ -24,7 +15,7 @@ declare module "@kit/core" {
   }
 }
 
-/** The place of a fault in the input. */
+/** The position of a fault in the input. */
 export interface ImportPosition {
   readonly file: string;
   /** Counted from 1, including the header; undefined for the file as a whole. */
@@ -32,7 +23,10 @@ export interface ImportPosition {
   readonly column?: string | undefined;
 }
 
-/** The input is malformed. Nothing of this import is or was visible, and the old version keeps serving. */
+/**
+ * The input is malformed; `file`, `row` and `column` name the place. Nothing of this import is or was visible, and the old version keeps
+ * serving.
+ */
 export class GeoIpImportError extends KitError {
   /** @internal */
   static override readonly brand: string = "GeoIpImportError";
@@ -53,7 +47,10 @@ export class GeoIpImportError extends KitError {
   }
 }
 
-/** The import was not finished within `stagingMs`, and parts of its data have expired. The old version keeps serving. */
+/**
+ * The import took longer than `stagingMs`, or the server evicts keys, so that parts of its data are gone. The old version keeps serving.
+ * Import again, with a longer `stagingMs`.
+ */
 export class GeoIpStagingError extends KitError {
   /** @internal */
   static override readonly brand: string = "GeoIpStagingError";
@@ -67,7 +64,7 @@ export class GeoIpStagingError extends KitError {
   }
 }
 
-/** There is no such version: nothing was imported yet, or the earlier version is gone. */
+/** There is no such version: nothing was imported yet, or there is no earlier version to go back to. */
 export class GeoIpNoVersionError extends KitError {
   /** @internal */
   static override readonly brand: string = "GeoIpNoVersionError";
@@ -107,7 +104,7 @@ export class GeoIpStaleError extends KitError {
   }
 }
 
-/** A synchronous look-up needs `mode: "local"` and an awaited `ready()`. */
+/** `lookupSync()` was called in another mode than `local`, or before `ready()` resolved. */
 export class GeoIpNotLoadedError extends KitError {
   /** @internal */
   static override readonly brand: string = "GeoIpNotLoadedError";

@@ -20,8 +20,8 @@ import type { Located } from "./release.js";
 export interface NotLocated {
   readonly place: null;
   /**
-   * The reason: it is no address (`invalid`); the database has no range there, and it is a special-purpose address
-   * (`private`, `loopback` …) or an ordinary one (`gap`); the server could not be asked (`unavailable`).
+   * The reason: `invalid` for anything but an address; if the database has no range there, `private`, `loopback` … for a special-purpose address
+   * and `gap` for an ordinary one; `unavailable` if no server could be reached.
    */
   readonly none: "invalid" | "gap" | "unavailable" | ReservedClass;
 }
@@ -36,9 +36,9 @@ export interface GeoIpEvents {
   /** The data is older than `maxAgeMs`. Emitted once for each version. */
   readonly stale: readonly [event: { readonly version: string; readonly ageMs: number }];
   /**
-   * The server may drop keys when its memory is full: any, and with them parts of the database, under an `allkeys-…` policy; under a
-   * `volatile-…` one the version before, and one that is being imported. Emitted once for each policy; asked in the background, only
-   * while there is a listener, and again after a lost connection. Nothing is emitted where INFO is forbidden.
+   * The server may drop keys when its memory is full. Under an `allkeys-…` policy it may drop parts of the serving version; under a
+   * `volatile-…` policy only the previous version and one that is being imported. Emitted once for each policy. The policy is read in the
+   * background, only while there is a listener, and again after a lost connection. Nothing is emitted where INFO is forbidden.
    */
   readonly evictable: readonly [event: { readonly policy: string }];
   /**
@@ -95,8 +95,8 @@ export class GeoIp extends TypedEmitter<GeoIpEvents> implements AsyncDisposable 
   }
 
   /**
-   * Loads the data that look-ups need first: in `local` mode everything, otherwise the fence. A look-up does it by
-   * itself.
+   * Loads the data that look-ups need first: in `local` mode everything, otherwise the page index. A look-up does the
+   * same when it is the first.
    *
    * @throws {GeoIpNoVersionError} nothing was imported yet.
    * @throws {KitUnavailableError} no server answered in time.

@@ -69,7 +69,7 @@ const isSource = (source: object): source is GeoIpSource =>
  *
  * @throws {TypeError | RangeError} an argument is not what it should be.
  * @throws {GeoIpImportError} the input is malformed: names file, row and column. The old version keeps serving.
- * @throws {GeoIpStagingError} it took longer than `stagingMs`, or the server evicts. The old version keeps serving.
+ * @throws {GeoIpStagingError} it took longer than `stagingMs`, or the server evicts keys. The old version keeps serving.
  * @throws {KitUnknownOutcomeError} the reply to the switch was lost, or making the keys permanent failed: the new
  * version may serve. Call again, or check `info()`.
  * @throws `signal.reason` if `signal` aborts before the switch.
@@ -169,12 +169,12 @@ const build = async (
 };
 
 /**
- * Lets the version serve again that served before the last import or roll-back, while it is kept (`keepPreviousMs`). Readers
- * change over as after an import. Resolves with its id.
+ * Switches back to the version that served before the last import or roll-back, as long as it is kept (`keepPreviousMs`). Readers
+ * switch as after an import. Resolves with its id.
  *
  * @throws {TypeError | RangeError} an option is not what it should be.
  * @throws {GeoIpNoVersionError} there is no earlier version, or not all of it is left.
- * @throws {KitUnknownOutcomeError} as an import does. Look at `info()` first: a second call may go forth again.
+ * @throws {KitUnknownOutcomeError} as an import does. Check `info()` first: a second call may undo the first one.
  */
 export const rollbackGeoIp = async (
   redis: RedisLike,

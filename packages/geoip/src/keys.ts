@@ -1,14 +1,16 @@
 import { keyspace } from "@kit/core";
 
 /**
- * Every key that this package writes. The two parts of a database that change together share its hash tag. The data of a
- * version is in shards of about 512 KB with a hash tag each: they spread over a Cluster, and are never changed.
+ * Every key that this package writes. The two keys of a database share its hash tag. The data of a version is in shards of about 512 KB
+ * with a hash tag each: they spread over a Cluster, and only their expiry changes after they are written.
  *
- * | Key                                             | Type | Content                                        | Life                                |
- * | ----------------------------------------------- | ---- | ---------------------------------------------- | ----------------------------------- |
- * | `kit:geoip:{database}:current`                  | hash | `layout current previous epoch isSealed keepMs`| permanent                           |
- * | `kit:geoip:{database}:version:<v>`              | hash | `manifest` (JSON), `fence4`, `fence6`          | staged: `stagingMs`; serving: permanent; before: `keepPreviousMs` |
- * | `kit:geoip:{database.<v>.<part>.<n>}:shard`     | hash | number 0–255 → a page or block                 | as its version                      |
+ * | Key | Type | Content | Life |
+ * | --- | --- | --- | --- |
+ * | `kit:geoip:{database}:current` | hash | `layout`, `current`, `previous`, `epoch`, `isSealed`, `keepMs`, `at` (of the switch, seconds) | permanent |
+ * | `kit:geoip:{database}:version:<v>` | hash | `manifest` (JSON); `fence4`, `fence6`: the first address of each page | while imported `stagingMs`; while it serves permanent; then `keepPreviousMs` |
+ * | `kit:geoip:{database.<v>.<part>.<n>}:shard` | hash | 0–255 → page or block of `v4`, `v6`, `places` or `names`; `epoch`: the switch that decided its life | as its version |
+ *
+ * A change of version is published on the channel `kit:geoip:{database}:changed`.
  */
 export interface GeoIpKeys {
   readonly current: string;

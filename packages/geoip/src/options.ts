@@ -60,7 +60,7 @@ export interface GeoIpOptions extends ClientOptions {
    */
   readonly onStale?: "answer" | "refuse" | undefined;
   /**
-   * How a look-up ends that needs the server and cannot reach it: it rejects, or resolves with `none: "unavailable"`.
+   * How a look-up ends if it needs the server and cannot reach it: it rejects, or resolves with `none: "unavailable"`.
    *
    * @default "reject"
    */
@@ -133,7 +133,7 @@ export interface ImportOptions {
    */
   readonly overlap?: Overlap | undefined;
   /**
-   * More ranges than this that are passed over or cross end the import: the file may be damaged, or of another kind.
+   * The import ends when more ranges than this are passed over or cross: the file may be damaged, or of another kind.
    *
    * @default 1000
    */

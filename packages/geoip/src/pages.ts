@@ -70,7 +70,7 @@ const startAt = (page: Buffer, width: number, at: number): number | bigint => {
   return width === 8 ? high : high | page.readBigUInt64BE(at + 8);
 };
 
-/** Whether a page is intact: its checksum matches, and it begins at the address in the fence. */
+/** Whether a page is intact: its checksum matches, and it begins at the address in the page index. */
 export const isPage = (page: Buffer, first: number | bigint): boolean =>
   isIntact(page) && page.length > pageHead && startAt(page, page.readUInt8(crcBytes), pageHead) === first;
 
@@ -100,9 +100,9 @@ export const recordAt = (page: Buffer, index: number): PageRecord => {
 };
 
 /** The first address of each page of a family, in order. */
-export type Fence = ArrayLike<number> | readonly bigint[];
+export type PageIndex = ArrayLike<number> | readonly bigint[];
 
-export const encodeFence = (family: 4 | 6, starts: readonly (number | bigint)[]): Buffer => {
+export const encodePageIndex = (family: 4 | 6, starts: readonly (number | bigint)[]): Buffer => {
   const body = Buffer.allocUnsafe(starts.length * (family === 4 ? 4 : 16));
   let at = 0;
   for (const start of starts) {
@@ -116,7 +116,7 @@ export const encodeFence = (family: 4 | 6, starts: readonly (number | bigint)[])
 };
 
 /** Undefined if it is damaged, or has another number of pages. */
-export const decodeFence = (family: 4 | 6, bytes: Buffer, pages: number): Fence | undefined => {
+export const decodePageIndex = (family: 4 | 6, bytes: Buffer, pages: number): PageIndex | undefined => {
   const width = family === 4 ? 4 : 16;
   if (bytes.length !== crcBytes + pages * width) return undefined;
   if (pages === 0) return [];
@@ -127,12 +127,12 @@ export const decodeFence = (family: 4 | 6, bytes: Buffer, pages: number): Fence 
 };
 
 /** The number of the page that an address belongs to; -1 if there are no pages. */
-export const pageOf = (fence: Fence, address: number | bigint): number => {
+export const pageOf = (pageIndex: PageIndex, address: number | bigint): number => {
   let low = 0;
-  let high = fence.length - 1;
+  let high = pageIndex.length - 1;
   while (low < high) {
     const middle = (low + high + 1) >>> 1;
-    if (fence[middle]! <= address) low = middle;
+    if (pageIndex[middle]! <= address) low = middle;
     else high = middle - 1;
   }
   return high;

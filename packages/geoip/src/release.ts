@@ -6,8 +6,8 @@ import type { Part } from "./keys.js";
 import type { GeoIpSettings } from "./options.js";
 import {
   decodeBlock,
-  decodeFence,
-  type Fence,
+  decodePageIndex,
+  type PageIndex,
   fieldsPerShard,
   isIntact,
   isPage,
@@ -39,7 +39,7 @@ export interface Located {
 }
 
 interface Family {
-  readonly fence: Fence;
+  readonly pageIndex: PageIndex;
   readonly pages: Cache<Buffer>;
   /** Cached answers, by the number of their record. */
   readonly answers: Recent<Located>;
@@ -71,23 +71,23 @@ export class Release {
   /** Bytes of all blocks, in local mode. */
   #localBlocks: Partial<Record<Part, readonly Buffer[]>> = {};
 
-  constructor(commands: GeoIpCommands, settings: GeoIpSettings, { manifest, fence4, fence6 }: VersionRecord) {
+  constructor(commands: GeoIpCommands, settings: GeoIpSettings, { manifest, index4, index6 }: VersionRecord) {
     this.manifest = manifest;
     this.#commands = commands;
     this.#settings = settings;
     const family = (number: 4 | 6, bytes: Buffer): Family => {
       const part: Part = number === 4 ? "v4" : "v6";
-      const fence = decodeFence(number, bytes, manifest.fields[part]);
-      if (!fence) throw this.#corrupt(`the fence of IPv${String(number)}`);
+      const pageIndex = decodePageIndex(number, bytes, manifest.fields[part]);
+      if (!pageIndex) throw this.#corrupt(`the page index of IPv${String(number)}`);
       const fetch = async (page: number): Promise<Buffer> => {
         const found = await commands.field(manifest.version, part, page, settings.deadlineMs);
-        return this.#checkedPage(found, fence, part, page);
+        return this.#checkedPage(found, pageIndex, part, page);
       };
       const answers = new Recent<Located>(settings.cachePlaces);
-      return { fence, pages: new Cache(settings.cachePages, fetch), answers, all: undefined };
+      return { pageIndex, pages: new Cache(settings.cachePages, fetch), answers, all: undefined };
     };
-    this.#v4 = family(4, fence4);
-    this.#v6 = family(6, fence6);
+    this.#v4 = family(4, index4);
+    this.#v6 = family(6, index6);
     const { places: placesPerBlock, names: namesPerBlock } = entriesPerBlock;
     const { cachePlaces } = settings;
     this.#places = new Cache(cachePlaces, (number) => this.#makePlace(number));
@@ -104,7 +104,7 @@ export class Release {
   /** The answer, if all its data is cached, as always in local mode; null if there is no place. */
   peek(address: Address): Located | null | undefined {
     const family = this.#family(address);
-    const number = pageOf(family.fence, address.value);
+    const number = pageOf(family.pageIndex, address.value);
     if (number < 0) return null;
     const page = family.all ? family.all[number] : family.pages.get(number);
     if (!page) return undefined;
@@ -129,8 +129,8 @@ export class Release {
 
   /** Fetches everything. */
   async loadAll(): Promise<void> {
-    this.#v4.all = await this.#allPages("v4", this.#v4.fence);
-    this.#v6.all = await this.#allPages("v6", this.#v6.fence);
+    this.#v4.all = await this.#allPages("v4", this.#v4.pageIndex);
+    this.#v6.all = await this.#allPages("v6", this.#v6.pageIndex);
     for (const part of ["places", "names"] as const) {
       const fields = await this.#allFields(part);
       this.#localBlocks[part] = fields.map((bytes, block) => copied(this.#checked(bytes, part, block)));
@@ -139,7 +139,7 @@ export class Release {
 
   async #findRange(address: Address): Promise<FoundRange> {
     const family = this.#family(address);
-    const number = pageOf(family.fence, address.value);
+    const number = pageOf(family.pageIndex, address.value);
     if (number < 0) return noRange;
     if (this.#settings.mode !== "server") {
       const page = await family.pages.load(number);
@@ -158,7 +158,7 @@ export class Release {
   }
 
   #rangeOf({ family }: Address, page: number, { first, place, next }: PageRecord): FoundRange {
-    const after = next ?? (family === 4 ? this.#v4 : this.#v6).fence[page + 1];
+    const after = next ?? (family === 4 ? this.#v4 : this.#v6).pageIndex[page + 1];
     if (after === undefined) return { first, place, last: family === 4 ? maxV4 : maxV6 };
     return { first, place, last: typeof after === "bigint" ? after - 1n : after - 1 };
   }
@@ -215,9 +215,9 @@ export class Release {
     return decodeBlock(this.#checked(bytes, part, block)) as Entry[];
   }
 
-  async #allPages(part: "v4" | "v6", fence: Fence): Promise<Buffer[]> {
+  async #allPages(part: "v4" | "v6", pageIndex: PageIndex): Promise<Buffer[]> {
     const fields = await this.#allFields(part);
-    return fields.map((bytes, page) => this.#checkedPage(bytes, fence, part, page));
+    return fields.map((bytes, page) => this.#checkedPage(bytes, pageIndex, part, page));
   }
 
   async #allFields(part: Part): Promise<(Buffer | undefined)[]> {
@@ -228,8 +228,8 @@ export class Release {
     return all.slice(0, fields[part]);
   }
 
-  #checkedPage(bytes: Buffer | undefined, fence: Fence, part: Part, page: number): Buffer {
-    if (!bytes || !isPage(bytes, fence[page]!)) throw this.#corrupt(`page ${String(page)} of ${part}`);
+  #checkedPage(bytes: Buffer | undefined, pageIndex: PageIndex, part: Part, page: number): Buffer {
+    if (!bytes || !isPage(bytes, pageIndex[page]!)) throw this.#corrupt(`page ${String(page)} of ${part}`);
     return copied(bytes);
   }
 

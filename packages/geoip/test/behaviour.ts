@@ -149,9 +149,9 @@ export const geoIpBehaviour = (mode: RedisMode, login?: Login): void => {
             seen.set(found.version, (seen.get(found.version) ?? new Set()).add(name.slice(0, 1)));
           }
         })();
-        const told = nextVersion(reader);
+        const switched = nextVersion(reader);
         const second = await f.import(manyRanges(3_000, "b"));
-        expect(await told).toBe(second.version);
+        expect(await switched).toBe(second.version);
         isOver = true;
         await looking;
         expect(Object.fromEntries(seen)).toEqual({
@@ -285,9 +285,9 @@ export const geoIpBehaviour = (mode: RedisMode, login?: Login): void => {
       const reader = await open();
       const { version } = await reader.info();
       // As a reader that was cut off for longer than the old version is kept.
-      const told = nextVersion(reader);
+      const switched = nextVersion(reader);
       const second = await fixture().import(manyRanges(300, "b"));
-      await told;
+      await switched;
       expect(second.version).not.toBe(version);
       for (const key of await redis.keys()) if (key.includes(version)) await fixture().db.unlink(key);
       expect((await reader.lookup("1.0.0.1")).place?.cityName).toBe("b0");

@@ -9,7 +9,7 @@ const redis = useRedis(vitest, { mode: "sentinel", permanentKeys: ["geoip:*"] })
 const patience = { timeoutMs: 20_000 };
 
 describe("a database whose master fails", () => {
-  it("is answered from caches meanwhile, read and imported after it, and its readers are told again", async () => {
+  it("is answered from caches meanwhile, read and imported after it, and its readers are notified again", async () => {
     const { prefix } = redis;
     const client = await connect({ url: redis.url, deadlineMs: 10_000 });
     redis.defer(() => client.close());

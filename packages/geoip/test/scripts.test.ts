@@ -142,7 +142,7 @@ describe("switch", () => {
     expect(await state()).toMatchObject({ current: { value: { current: "v1" } }, incoming: nothing });
   });
 
-  it("abandons a version that is not sealed only when told so", async () => {
+  it("abandons a version that is not sealed only when the caller allows it", async () => {
     await head({ isSealed: "0" });
     expect(await switchTo({ mayAbandon: 1 })).toBe("serving");
     expect((await state()).current.value).toEqual(switched);

@@ -60,7 +60,7 @@ export const importCommand: CliCommand = {
   options: [
     { name: "locales", about: "which languages of names to keep: de,en", takes: "text" },
     { name: "built", about: "when the vendor made the data: 2026-11-20", takes: "text" },
-    { name: "attribution", about: "the text that the licence of the data asks for", takes: "text" },
+    { name: "attribution", about: "the text that the licence of the data requires", takes: "text" },
     { name: "min-ranges", about: "refuse fewer ranges: the files may have been cut off", takes: "integer" },
   ],
   run: async ({ redis, prefix, text, integer, output, signal }, database: string, ...files: string[]) => {

@@ -1,4 +1,4 @@
--- find.lua - searches one page for an address, so that a client needs not fetch it.
+-- find.lua - searches one page for an address, so that a client need not fetch it.
 --
 -- KEYS[1]  shard    hash    pages
 -- ARGV[1]  field    string  number of the page in its shard

@@ -4,7 +4,7 @@
 -- ARGV[1]  epoch  integer  the switch by which it is decided now
 -- ARGV[2]  ms     integer  its time to live, milliseconds; 0: for ever
 --
--- Reply     1  done, or decided by a later switch: a command that comes late changes nothing
+-- Reply     1  done, or decided by a later switch: a late command changes nothing
 --           0  there is no such shard
 local shard = KEYS[1]
 local epoch = tonumber(ARGV[1])

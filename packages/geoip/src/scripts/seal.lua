@@ -1,7 +1,7 @@
 -- seal.lua - notes that the version that serves is permanent in all its shards, and lets the one before expire.
 --
 -- KEYS[1]  current   hash     layout, current, previous, epoch, isSealed, keepMs, at
--- KEYS[2]  previous  hash     the record of the version before; of none any key of the slot that is not there
+-- KEYS[2]  previous  hash     the record of the version before; without one any missing key of the slot
 -- ARGV[1]  version   string   the version that was made permanent
 -- ARGV[2]  epoch     integer  the switch by which it was
 -- ARGV[3]  keepMs    integer  how long the one before is kept, milliseconds

@@ -1,10 +1,10 @@
--- stage.lua - stores fields of a hash together with its expiry, so that a crash leaves nothing that stays.
+-- stage.lua - stores fields of a hash together with its expiry, so that whatever a crash leaves behind expires.
 --
 -- KEYS[1]  target     hash     a shard or the record of a version that does not serve yet
 -- ARGV[1]  stagingMs  integer  time to live, milliseconds
 -- ARGV[n]  fields     string   names and values in turn, at most 1,000
 --
--- Reply     1  stored; or the key is permanent, and a copy of an earlier call, which comes late, changes nothing
+-- Reply     1  stored; or the key is permanent, and a late repeat of an earlier call changes nothing
 local target = KEYS[1]
 local stagingMs = ARGV[1]
 local fields = { unpack(ARGV, 2) }

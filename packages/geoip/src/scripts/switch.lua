@@ -1,4 +1,4 @@
--- switch.lua - lets another version serve, and tells the readers. From here on it serves; its shards still expire.
+-- switch.lua - lets another version serve, and notifies the readers. From here on it serves; its shards still expire.
 --
 -- KEYS[1]  current      hash     layout, current, previous, epoch, isSealed, keepMs, at
 -- KEYS[2]  incoming     hash     the record of the version that is to serve
