@@ -17,11 +17,11 @@
 -- ARGV[12] from      string   the same position, in this file; empty: all of the file is counted
 -- ARGV[n]  beginning string   each beginning of the file, of whole lines
 --
--- Reply     {1, fence, seq, position, content, former, formerPosition, formerStamp}  it is this worker's; the file had the former content before,
---           which each claim says until this one is done
---           {0, msLeft}  another worker has it for so long; 0: it is done with this stamp, or its record has changed since this worker looked
---           {2, others, {content, position, file, state, msLeft, name}, …}  compare these contents first, of the file that had each last; the name
---           only of those that begin with the first beginning, which is the longest
+-- Reply     {1, fence, seq, position, content, former, formerPosition, formerStamp}  this worker has it; `former`: the content that the file had
+--           before, in each claim until this content is done
+--           {0, msLeft}  another worker has it for so long; 0: it is done with this stamp, or its record has changed since this worker read it
+--           {2, others, {content, position, file, state, msLeft, name}, …}  compare these contents first; `file`: the one that had the content last; the
+--           name only if it begins with the first beginning, which is the longest
 --           error KIT_LAYOUT  written by a newer version
 local job = KEYS[1]
 local progress = KEYS[2]

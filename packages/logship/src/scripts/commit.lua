@@ -23,7 +23,7 @@
 -- ARGV[n]  facts         string   of each chunk `part size text crc lines`: key-part, stored bytes, text bytes, CRC-32 of the stored
 --                                 bytes, line feeds
 --
--- Reply     {1, bytes, endsAt, part, …}  committed, now or before; so many bytes are reserved; parts to unlink: every consumer has given the file up
+-- Reply     {1, bytes, endsAt, part, …}  committed, now or before; so many bytes are reserved; parts to unlink, if every consumer has given the file up
 --           {0}  another shipper has this file
 --           {4}  there is no such file any more
 --           {2}  the reservation has ended, or a chunk is missing: write them again

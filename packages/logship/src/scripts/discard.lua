@@ -1,4 +1,4 @@
--- discard.lua - one step of deleting a channel: its shippers and receivers are off at once, its chunks go by and by.
+-- discard.lua - one step of deleting a channel: its shippers and receivers are refused at once, its chunks are unlinked step by step.
 --
 -- KEYS[1]   channel       hash   the record of the channel
 -- KEYS[2]   files         hash   `<id>:<fact>` of each file

@@ -1,4 +1,4 @@
--- drop.lua - takes a consumer off a channel: nothing is kept for it any more.
+-- drop.lua - removes a consumer from a channel: nothing is kept for it any longer.
 --
 -- KEYS[1]   channel       hash   the record of the channel
 -- KEYS[2]   files         hash   `<id>:<fact>` of each file

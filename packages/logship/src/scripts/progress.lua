@@ -1,4 +1,4 @@
--- progress.lua - the commit of a worker: results and position together; or only a sign of life.
+-- progress.lua - the commit of a worker: results and position together; or only a renewal of the claim.
 --
 -- KEYS[1]   job           hash   the record of the job
 -- KEYS[2]   progress      hash   `<file>:<fact>` of each file, `<content>:<fact>` of each content

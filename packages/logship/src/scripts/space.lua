@@ -23,8 +23,8 @@ local function lowerReservation(channel, lease, bytes)
   redis.call('HINCRBY', channel, 'reserved', -less)
 end
 
---- Bytes that a file must leave to those before it that are open, since receivers read files in order, so that those behind could fill the channel for
---- good. To the first one an eighth of the limit, at least one chunk: it is freed as it is read. To one that is passed through all that it takes.
+--- Bytes that a file must leave to open files before it: receivers read files in order, so those behind could fill the channel for good. The first
+--- open file gets an eighth of the limit, at least one chunk, since it is freed as it is read; a file that is passed through gets all that it takes.
 local function spareFor(channel, files, live, file)
   local limit = tonumber(redis.call('HGET', channel, 'limit'))
   local first = redis.call('HGET', channel, 'firstOpen') or '0'
