@@ -181,7 +181,12 @@ export class VersionBuilder {
       ranges: { v4: this.v4.count, v6: this.v6.count },
       fields: { v4: v4.count, v6: v6.count, places: places.count, names: names.count },
     };
-    const indexes = ["fence4", encodePageIndex(4, this.#pages.v4.starts), "fence6", encodePageIndex(6, this.#pages.v6.starts)];
+    const indexes = [
+      "fence4",
+      encodePageIndex(4, this.#pages.v4.starts),
+      "fence6",
+      encodePageIndex(6, this.#pages.v6.starts),
+    ];
     this.#stage(this.#commands.keys.version(this.version), ["manifest", JSON.stringify(manifest), ...indexes]);
     await Promise.all(this.#inFlight);
     this.#check();

@@ -230,7 +230,6 @@ export class GeoIp extends TypedEmitter<GeoIpEvents> implements AsyncDisposable 
     }
     if (this.#settings.onStale === "refuse") throw new GeoIpStaleError(this.database, ageMs);
   }
-
 }
 
 /**

@@ -121,7 +121,9 @@ describe("an importer that is killed", () => {
   it("does not report success when its data expires during the switch", async () => {
     const first = await fixture.import(manyRanges(300, "a"));
     const second = await fixture.import(manyRanges(300, "b"));
-    const commands = commandsWith(async () => void (await fixture.db.unlink(commands.keys.shard(first.version, "v4", 0))));
+    const commands = commandsWith(
+      async () => void (await fixture.db.unlink(commands.keys.shard(first.version, "v4", 0))),
+    );
     const { manifest } = (await commands.record(first.version, 10_000))!;
     expect(await rejection(commands.activate(first.version, manifest, activating))).toMatchObject({
       code: "KIT_GEOIP_STAGING",

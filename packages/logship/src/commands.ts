@@ -41,7 +41,8 @@ export const deleteChannel = async (connection: LogConnection): Promise<void> =>
   const epoch = (await epochOf(connection)) ?? "";
   const discard = (isLast: 0 | 1, targets: readonly string[]): Promise<string[]> =>
     connection.run(scripts.discard, { epoch, isLast, events }, { keys: { ...connection.keys, targets } });
-  for (let parts = await discard(0, []); parts.length > 0; parts = await discard(0, [])) await freeChunks(connection, parts);
+  for (let parts = await discard(0, []); parts.length > 0; parts = await discard(0, []))
+    await freeChunks(connection, parts);
   // From here on no commit can add a result.
   await discard(1, resultKeys(await connection.hash(channel)));
 };

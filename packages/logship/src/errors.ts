@@ -129,7 +129,8 @@ export class RolledBack extends LogshipError {
 export const resultError = (fault: string, targets: readonly string[]): LogshipError => {
   const [kind, number] = fault.split(" ");
   const key = targets[Number(number) - 1] ?? "a result";
-  const reason = kind === "type" ? "holds another type of data" : "has a field that is not an integer of up to 15 digits";
+  const reason =
+    kind === "type" ? "holds another type of data" : "has a field that is not an integer of up to 15 digits";
   return new LogshipError("KIT_LOGSHIP_RESULT", `The results were not stored: ${key} ${reason}`);
 };
 
@@ -137,6 +138,10 @@ export const fencedError = (what: string, file?: string): LogshipError =>
   new LogshipError("KIT_LOGSHIP_FENCED", `${what} was taken over by another process`, { file });
 
 export const resetError = (what: string, file?: string): LogshipError =>
-  new LogshipError("KIT_LOGSHIP_RESET", `${what} is no longer in Redis as the server had confirmed it: data was lost or deleted`, {
-    file,
-  });
+  new LogshipError(
+    "KIT_LOGSHIP_RESET",
+    `${what} is no longer in Redis as the server had confirmed it: data was lost or deleted`,
+    {
+      file,
+    },
+  );

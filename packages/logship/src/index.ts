@@ -1,10 +1,10 @@
-export { dailyCountry } from "./process/daily-country.js";
-export { BadDataError, LineError, LogshipError } from "./errors.js";
-export { readGzip } from "./bytes/gzip.js";
 export { createLogJob } from "./job/job.js";
-export { readLines } from "./bytes/lines.js";
 export { createReceiver } from "./receive/receiver.js";
 export { createShipper } from "./ship/shipper.js";
+export { dailyCountry } from "./process/daily-country.js";
+export { readGzip } from "./bytes/gzip.js";
+export { readLines } from "./bytes/lines.js";
+export { BadDataError, LineError, LogshipError } from "./errors.js";
 
 export type { DailyCountryOptions, Locator, Visit } from "./process/daily-country.js";
 export type { LogshipErrorCode } from "./errors.js";

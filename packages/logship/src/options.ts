@@ -47,7 +47,7 @@ export const connectionRules = { ...clientRules, isolate: boolean(true) } satisf
  */
 export type BadDataPolicy = "error" | "skip" | "quarantine";
 
-/** Settings of which files of a directory are taken, and in which order. */
+/** The selection of files in a directory, and their order. */
 export interface DirectoryOptions {
   /**
    * Only files whose name matches.

@@ -30,7 +30,9 @@ export const quarantineBehaviour = (fixture: Fixture): void => {
       const { files } = await receiver.run(countWords, { until: "empty" });
       expect([files, damaged]).toEqual([1, [["bad", "KIT_LOGSHIP_BAD_DATA"]]]);
       const { files: left, usedBytes } = (await receiver.status())!;
-      expect(left.map(({ name, quarantined }) => [name, quarantined])).toEqual([["bad", { c: "KIT_LOGSHIP_BAD_DATA" }]]);
+      expect(left.map(({ name, quarantined }) => [name, quarantined])).toEqual([
+        ["bad", { c: "KIT_LOGSHIP_BAD_DATA" }],
+      ]);
       expect(usedBytes).toBeGreaterThan(textOf(lines).length / 2);
       const sample = (await receiver.metrics()).find(({ name }) => name === "logship_quarantined_files");
       expect([sample?.value, sample?.labels]).toEqual([1, { channel: "web", consumer: "c" }]);

@@ -57,17 +57,19 @@ export const logshipInspector: Inspector = {
   look: async ({ redis, prefix }, name: string) => {
     const data = await reportOf(redis, prefix, name);
     const { channel, job } = data;
-    const ofChannel = (channel?.files ?? []).map(({ name: file, isSealed, textBytes, positions, quarantined, fault }) => [
-      file,
-      fault === undefined ? (isSealed ? "whole" : "being shipped") : `broken off: ${fault}`,
-      bytesText(textBytes),
-      Object.entries(positions)
-        .map(([consumer, offset]) => {
-          const cause = quarantined[consumer];
-          return `${consumer} ${bytesText(offset)}${cause === undefined ? "" : `, quarantined: ${cause}`}`;
-        })
-        .join("; "),
-    ]);
+    const ofChannel = (channel?.files ?? []).map(
+      ({ name: file, isSealed, textBytes, positions, quarantined, fault }) => [
+        file,
+        fault === undefined ? (isSealed ? "whole" : "being shipped") : `broken off: ${fault}`,
+        bytesText(textBytes),
+        Object.entries(positions)
+          .map(([consumer, offset]) => {
+            const cause = quarantined[consumer];
+            return `${consumer} ${bytesText(offset)}${cause === undefined ? "" : `, quarantined: ${cause}`}`;
+          })
+          .join("; "),
+      ],
+    );
     const ofJob = (job ?? []).map(({ name: file, isDone, offset, lines }) => [
       file,
       isDone ? "done" : "in progress",

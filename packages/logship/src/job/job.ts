@@ -1,6 +1,7 @@
 import { KitError, type RedisLike } from "@kit/core";
 import { newToken, resolve } from "@kit/core/toolkit";
 import { damageOf, isAboutContent, LogshipError } from "../errors.js";
+import { type Claimed, type JobCommands, jobCommands, type Listed } from "./commands.js";
 import {
   bornOf,
   changedError,
@@ -20,7 +21,6 @@ import { fileText, formatPosition, parsePosition, readingOf } from "../bytes/rea
 import { type CommitOperands, type LinesHandler, type Padding, runFile, type RunSummary } from "../process/runner.js";
 import type * as scripts from "../scripts/index.js";
 import { linkedSignal, type LinkedSignal, inParallel } from "../signals.js";
-import { type Claimed, JobCommands, type Listed } from "./commands.js";
 
 /** Events of a job. */
 export interface JobEvents {
@@ -101,7 +101,7 @@ export class LogJob extends Processor<JobEvents> {
     this.name = name;
     this.#resolved = resolved;
     this.#connection = connection;
-    this.#commands = new JobCommands(connection, (result) => this.resultKey(result));
+    this.#commands = jobCommands(connection, (result) => this.resultKey(result));
   }
 
   /**

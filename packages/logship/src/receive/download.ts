@@ -168,7 +168,9 @@ export class Download {
       (ordinal) => `${String(this.#file.id)} ${String(ordinal)}`,
     );
     if (fields.length === 0) return [];
-    const entries = (await this.#read("HMGET", [this.#source.connection.keys.chunks, ...fields], false)) as (string | null)[];
+    const entries = (await this.#read("HMGET", [this.#source.connection.keys.chunks, ...fields], false)) as (
+      string | null
+    )[];
     if (before && entries.shift()?.split(" ", 1)[0] !== before.part) {
       await this.#source.explainMissing(this.#file);
       throw new RolledBack(this.#file.name);
@@ -182,7 +184,8 @@ export class Download {
     if (!stored) throw await this.#missing(ordinal, storedAt);
     const bad = (reason: string): BadDataError =>
       new BadDataError(reason, { file: this.#file.name, chunk: ordinal, offset: storedAt });
-    if (stored.length !== size || crc32(stored) !== crc) throw bad("A chunk in Redis differs from what its shipper wrote");
+    if (stored.length !== size || crc32(stored) !== crc)
+      throw bad("A chunk in Redis differs from what its shipper wrote");
     if (this.#file.codec !== "gzip") {
       noteCrc(stored, crc);
       return { descriptor, bytes: stored };

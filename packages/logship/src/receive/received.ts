@@ -272,6 +272,9 @@ export class ReceivedFile {
   #checkWhole({ offset, crc }: { readonly offset: number; readonly crc: number }): void {
     const { codec, textBytes, crc: whole, name, storedBytes } = this.#download.file;
     if (codec === "member" || (offset === textBytes && crc === whole)) return;
-    throw new BadDataError("The text of a file differs from what its shipper read", { file: name, offset: storedBytes });
+    throw new BadDataError("The text of a file differs from what its shipper read", {
+      file: name,
+      offset: storedBytes,
+    });
   }
 }

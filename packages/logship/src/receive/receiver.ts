@@ -16,7 +16,7 @@ import { Processor } from "../process/processor.js";
 import { type CommitOperands, type LinesHandler, type Padding, runFile, type RunSummary } from "../process/runner.js";
 import type { ChannelStatus, SeenFile } from "../scripts/index.js";
 import { shared, inParallel } from "../signals.js";
-import { ConsumerCommands } from "./commands.js";
+import { type ConsumerCommands, consumerCommands } from "./commands.js";
 import { Download } from "./download.js";
 import { ReceivedFile } from "./received.js";
 import { filesAtOnce, type OnStored, Session } from "./session.js";
@@ -66,7 +66,7 @@ export class Receiver extends Processor<ReceiverEvents> {
     this.channel = channel;
     this.#resolved = resolved;
     this.#connection = connection;
-    this.#commands = new ConsumerCommands(connection, resolved, options.consumer, (name) => this.resultKey(name));
+    this.#commands = consumerCommands(connection, resolved, options.consumer, (name) => this.resultKey(name));
   }
 
   /**
@@ -217,9 +217,13 @@ export class Receiver extends Processor<ReceiverEvents> {
 }
 
 const brokenOffError = ({ name, fault }: ReceivedFile): LogshipError =>
-  new LogshipError("KIT_LOGSHIP_BROKEN_OFF", `File ${JSON.stringify(name)} is incomplete: its shipper ended it early (${fault})`, {
-    file: name,
-  });
+  new LogshipError(
+    "KIT_LOGSHIP_BROKEN_OFF",
+    `File ${JSON.stringify(name)} is incomplete: its shipper ended it early (${fault})`,
+    {
+      file: name,
+    },
+  );
 
 /**
  * Makes a receiver: it reads a channel as one consumer. Each consumer gets every file; of several processes with the same consumer name only the

@@ -1,7 +1,7 @@
 import { Deadline, integerOption, isReplyError, newToken, serverError } from "@kit/core/toolkit";
 import { epochOf } from "../commands.js";
 import type { LogConnection } from "../connection.js";
-import { fencedError, LogshipError } from "../errors.js";
+import { fencedError, LogshipError, type LogshipErrorCode } from "../errors.js";
 import type { ResolvedShipper } from "../options.js";
 import type { ChunksCommitted, Codec, Opened, Reserved } from "../scripts/index.js";
 import * as scripts from "../scripts/index.js";
@@ -23,131 +23,115 @@ export interface Held {
   readonly part: string;
 }
 
-/** A file of a channel, as this shipper opened it. */
-type Open = Pick<Opened, "id" | "fence">;
+/** Space that was reserved, or the reason why there is none. */
+type Granted = Exclude<Reserved, { state: "fenced" | "gone" }>;
+
+/** How a source is shipped. */
+export interface Shipping {
+  readonly connection: LogConnection;
+  readonly settings: ResolvedShipper;
+  readonly signal: AbortSignal;
+}
+
+export type UploadCommands = ReturnType<typeof uploadCommands>;
 
 /** The commands of one upload. A reply that another shipper, or a loss of data, caused is an error. */
-export class UploadCommands {
-  readonly #connection: LogConnection;
-  readonly #settings: ResolvedShipper;
-  readonly #source: UploadSource;
-  readonly #signal: AbortSignal;
+export const uploadCommands = ({ connection, settings, signal }: Shipping, source: UploadSource) => {
+  const { keys } = connection;
+  const { events } = keys;
+  const { chunkBytes, leaseMs } = settings;
   /** The op of the next opening. Every attempt repeats it, so that neither a late repeat nor a retry fences off this shipper. */
-  #op: string = newToken();
+  let op = newToken();
 
-  constructor(connection: LogConnection, settings: ResolvedShipper, source: UploadSource, signal: AbortSignal) {
-    this.#connection = connection;
-    this.#settings = settings;
-    this.#source = source;
-    this.#signal = signal;
-  }
+  const failure = (code: LogshipErrorCode, message: string, retryable = false): LogshipError =>
+    new LogshipError(code, message, { file: source.name, retryable });
+  const fenced = (): LogshipError => fencedError("The file", source.name);
+  const tooLarge = (message: string): LogshipError => failure("KIT_LOGSHIP_TOO_LARGE", message);
+  const refuse = (state: string): void => {
+    if (state === "fenced") throw fenced();
+    // Every consumer was done with the file, or the server lost data. Opening it again shows which.
+    if (state === "gone") throw failure("KIT_LOGSHIP_RESET", "The file is no longer in Redis", true);
+  };
+  const sealing = async ({ id: file, fence }: Opened, count: number, sha256: string, fault: string): Promise<string> =>
+    await connection.run(scripts.seal, { file, fence, count, sha256, fault, silentMs: -1, events });
 
-  /** Opens the file, or finds that it has been shipped. `mine`: the fence of this upload's earlier opening, if any. */
-  async open(mine: string): Promise<Opened> {
-    const op = this.#op;
-    const { limitBytes: limit, consumers: expected, chunkBytes } = this.#settings;
-    const { events } = this.#connection.keys;
-    const args = { ...this.#source, mine, limit, epoch: newToken(), events, op, chunkBytes, expected };
-    const opened = await this.#connection.run(scripts.open, args, { op, signal: this.#signal });
-    if (opened.state === "fenced") throw this.fenced();
-    if (opened.state === "closed") throw this.#closed();
-    if (opened.state === "large")
-      throw this.tooLarge(`File ${JSON.stringify(this.#source.name)} does not fit under the limit as a whole`);
-    this.#op = newToken();
-    return opened as Opened;
-  }
+  return {
+    fenced,
+    tooLarge,
 
-  /** Raises the reservation to `want` bytes, as far as the limit allows. */
-  async reserve({ id, fence }: Open, want: number): Promise<Exclude<Reserved, { state: "fenced" | "gone" }>> {
-    const { chunkBytes, leaseMs } = this.#settings;
-    const args = { file: id, fence, want, chunkBytes, leaseMs };
-    const reply = await this.#connection.run(scripts.reserve, args, { signal: this.#signal });
-    if (reply.state === "fenced") throw this.fenced();
-    if (reply.state === "gone") throw this.#gone();
-    return reply;
-  }
+    /** Opens the file, or finds that it has been shipped. `mine`: the fence of this upload's earlier opening, if any. */
+    open: async (mine: string): Promise<Opened> => {
+      const { limitBytes: limit, consumers: expected } = settings;
+      const args = { ...source, mine, limit, epoch: newToken(), events, op, chunkBytes, expected };
+      const opened = await connection.run(scripts.open, args, { op, signal });
+      refuse(opened.state);
+      if (opened.state === "closed")
+        throw failure("KIT_LOGSHIP_CHANNEL_CLOSED", `Channel ${JSON.stringify(connection.name)} is closed`);
+      if (opened.state === "large")
+        throw tooLarge(`File ${JSON.stringify(source.name)} does not fit under the limit as a whole`);
+      op = newToken();
+      return opened as Opened;
+    },
 
-  /** Writes a chunk, which expires at `endsAt` unless it is committed before. */
-  async store({ chunk, part }: Held, endsAt: number): Promise<void> {
-    const key = this.#connection.keys.chunk(part);
-    // NX: a late write must neither replace a committed chunk nor give it an expiry.
-    const args = [key, chunk.bytes, "PXAT", endsAt, "NX"];
-    const deadline = Deadline.in(Math.max(this.#connection.deadlineMs, this.#settings.leaseMs / 2));
-    const call = { what: `SET of ${key}`, mutates: true, idempotent: true, deadline, signal: this.#signal };
-    await this.#connection.context.executor.run("SET", args, call).catch((error: unknown) => {
-      throw isReplyError(error) ? serverError(error, call.what) : error;
-    });
-  }
+    /** Raises the reservation to `want` bytes, within the limit. */
+    reserve: async ({ id: file, fence }: Opened, want: number): Promise<Granted> => {
+      const reply = await connection.run(scripts.reserve, { file, fence, want, chunkBytes, leaseMs }, { signal });
+      refuse(reply.state);
+      return reply as Granted;
+    },
 
-  /** Commits written chunks. `first`: the number of committed ones; `want`: bytes that are to be reserved afterwards. */
-  commit(
-    { id, fence }: Open,
-    some: readonly Held[],
-    { first, crcBefore, want }: { readonly first: number; readonly crcBefore: number; readonly want: number },
-  ): Promise<ChunksCommitted> {
-    const { keys } = this.#connection;
-    const { chunkBytes, leaseMs } = this.#settings;
-    const facts = some.map(({ chunk, part }) => ({ ...chunk, part, size: chunk.bytes.length }));
-    const crcs = { crcBefore, crcAfter: String(some.at(-1)!.chunk.crcAfter) };
-    const written = some.map(({ part }) => keys.chunk(part));
-    const args = { file: id, fence, first, want, chunkBytes, leaseMs, events: keys.events, ...crcs, facts };
-    return this.#connection.run(scripts.commit, args, { keys: { ...keys, written } });
-  }
+    /** Writes a chunk, which expires at `endsAt` unless it is committed before. */
+    store: async ({ chunk, part }: Held, endsAt: number): Promise<void> => {
+      const key = keys.chunk(part);
+      // NX: a late write must neither replace a committed chunk nor give it an expiry.
+      const args = [key, chunk.bytes, "PXAT", endsAt, "NX"];
+      const deadline = Deadline.in(Math.max(connection.deadlineMs, leaseMs / 2));
+      const call = { what: `SET of ${key}`, mutates: true, idempotent: true, deadline, signal };
+      await connection.context.executor.run("SET", args, call).catch((error: unknown) => {
+        throw isReplyError(error) ? serverError(error, call.what) : error;
+      });
+    },
 
-  /** @throws {LogshipError} the chunks are not committed. */
-  checkCommitted(reply: ChunksCommitted): asserts reply is Extract<ChunksCommitted, { state: "committed" }> {
-    if (reply.state === "fenced") throw this.fenced();
-    if (reply.state === "gone") throw this.#gone();
-    if (reply.state === "committed") return;
-    const { name: file } = this.#source;
-    throw new LogshipError("KIT_LOGSHIP_EXPIRED", "A reservation ended before its chunks were committed", { file, retryable: true });
-  }
+    /** Commits written chunks. `first`: the number of committed ones; `want`: bytes that are to be reserved afterwards. */
+    commit: (
+      { id: file, fence }: Opened,
+      some: readonly Held[],
+      ahead: { readonly first: number; readonly crcBefore: number; readonly want: number },
+    ): Promise<ChunksCommitted> => {
+      const facts = some.map(({ chunk, part }) => ({ ...chunk, part, size: chunk.bytes.length }));
+      const crcAfter = String(some.at(-1)!.chunk.crcAfter);
+      const written = some.map(({ part }) => keys.chunk(part));
+      const args = { file, fence, ...ahead, chunkBytes, leaseMs, events, crcAfter, facts };
+      return connection.run(scripts.commit, args, { keys: { ...keys, written } });
+    },
 
-  /** Ends the file behind its first `count` chunks; false if the server has another number of them. */
-  async seal(file: Open, count: number, sha256: string): Promise<boolean> {
-    const state = await this.#seal(file, count, sha256, "");
-    if (state === "fenced") throw this.fenced();
-    if (state === "gone") throw this.#gone();
-    return state === "sealed";
-  }
+    /** @throws {LogshipError} the chunks are not committed. */
+    committed: (reply: ChunksCommitted): Extract<ChunksCommitted, { state: "committed" }> => {
+      refuse(reply.state);
+      if (reply.state === "committed") return reply as Extract<ChunksCommitted, { state: "committed" }>;
+      throw failure("KIT_LOGSHIP_EXPIRED", "A reservation ended before its chunks were committed", true);
+    },
 
-  /** Ends the file behind the chunks that are there, with the reason. Best effort: it may stay open. */
-  async breakOff(file: Open, fault: string): Promise<void> {
-    await this.#seal(file, 0, "", fault).catch(() => undefined);
-  }
+    /** Ends the file behind its first `count` chunks; false if the server has another number of them. */
+    seal: async (file: Opened, count: number, sha256: string): Promise<boolean> => {
+      const state = await sealing(file, count, sha256, "");
+      refuse(state);
+      return state === "sealed";
+    },
 
-  /** Returns the reservation and removes chunks that were written in vain. Best effort: both expire. */
-  async leave({ id, fence }: Open, held: readonly Held[]): Promise<void> {
-    const { keys } = this.#connection;
-    const written = held.slice(0, 500).map(({ part }) => keys.chunk(part));
-    const args = { lease: `${String(id)} ${fence}`, events: keys.events };
-    await this.#connection.run(scripts.leave, args, { keys: { ...keys, written } }).catch(() => undefined);
-  }
+    /** Ends the file behind the chunks that are there, with the reason. Best effort: it may stay open. */
+    breakOff: async (file: Opened, fault: string): Promise<void> => {
+      await sealing(file, 0, "", fault).catch(() => undefined);
+    },
 
-  fenced(): LogshipError {
-    return fencedError("The file", this.#source.name);
-  }
-
-  tooLarge(message: string): LogshipError {
-    return new LogshipError("KIT_LOGSHIP_TOO_LARGE", message, { file: this.#source.name });
-  }
-
-  #closed(): LogshipError {
-    const message = `Channel ${JSON.stringify(this.#connection.name)} is closed`;
-    return new LogshipError("KIT_LOGSHIP_CHANNEL_CLOSED", message, { file: this.#source.name });
-  }
-
-  /** Every consumer was done with the file, or the server lost data. Opening it again shows which. */
-  #gone(): LogshipError {
-    const { name: file } = this.#source;
-    return new LogshipError("KIT_LOGSHIP_RESET", "The file is no longer in Redis", { file, retryable: true });
-  }
-
-  async #seal({ id, fence }: Open, count: number, sha256: string, fault: string) {
-    const { events } = this.#connection.keys;
-    return await this.#connection.run(scripts.seal, { file: id, fence, count, sha256, fault, silentMs: -1, events });
-  }
-}
+    /** Returns the reservation and removes chunks that were written in vain. Best effort: both expire. */
+    leave: async ({ id, fence }: Opened, held: readonly Held[]): Promise<void> => {
+      const written = held.slice(0, 500).map(({ part }) => keys.chunk(part));
+      const args = { lease: `${String(id)} ${fence}`, events };
+      await connection.run(scripts.leave, args, { keys: { ...keys, written } }).catch(() => undefined);
+    },
+  };
+};
 
 /** Changes the limit of a channel, or closes it if `limit` is empty. */
 export const changeChannel = async (connection: LogConnection, limit: number | ""): Promise<void> => {

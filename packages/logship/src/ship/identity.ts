@@ -33,7 +33,12 @@ interface Looking {
  * The identity by which the channel knows a file, perhaps from when it had fewer lines, or from when another file had its content; otherwise the
  * first of its own ones.
  */
-export const identityOf = async (connection: LogConnection, file: LocalFile, opened: OpenFile, looking: Looking): Promise<string> => {
+export const identityOf = async (
+  connection: LogConnection,
+  file: LocalFile,
+  opened: OpenFile,
+  looking: Looking,
+): Promise<string> => {
   const { signal, line } = looking;
   const { beginnings } = await opened.identify("");
   const container = `${file.id}.${String(bornOf(file.stamp))}`;
@@ -44,7 +49,8 @@ export const identityOf = async (connection: LogConnection, file: LocalFile, ope
   if (index >= 0) return own[index]!;
   const [like = [], ...others] = found.slice(own.length).map((list) => list?.split("\n").filter(Boolean) ?? []);
   const alike = new Set([...like, ...others.flat()]);
-  const twin = alike.size > 0 ? await sourceLike(connection, file, opened, [...alike], new Set(like), looking) : undefined;
+  const twin =
+    alike.size > 0 ? await sourceLike(connection, file, opened, [...alike], new Set(like), looking) : undefined;
   return twin ?? own[0]!;
 };
 

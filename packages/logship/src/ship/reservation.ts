@@ -1,8 +1,6 @@
 import { dropSilent, freeChunks } from "../commands.js";
-import type { LogConnection } from "../connection.js";
-import type { ResolvedShipper } from "../options.js";
 import type { Opened } from "../scripts/index.js";
-import type { UploadCommands } from "./commands.js";
+import type { Shipping, UploadCommands } from "./commands.js";
 
 /** How far ahead a shipper reserves, in windows of chunks, and the largest share of the limit. */
 const windowsAhead = 2;
@@ -16,29 +14,19 @@ export interface SpaceEvents {
 
 /** Space in the channel that one upload has reserved for its uncommitted chunks. It ends by itself unless it is renewed; each commit renews it. */
 export class Reservation {
-  readonly #connection: LogConnection;
+  readonly #how: Shipping;
   readonly #commands: UploadCommands;
-  readonly #settings: ResolvedShipper;
   readonly #events: SpaceEvents;
-  readonly #signal: AbortSignal;
   #bytes = 0;
   /** Memory that the largest chunk takes in Redis; 0 as long as no reply had it. */
   #unit = 0;
   #endsAt = 0;
   #renewedAt = -Infinity;
 
-  constructor(
-    connection: LogConnection,
-    commands: UploadCommands,
-    settings: ResolvedShipper,
-    events: SpaceEvents,
-    signal: AbortSignal,
-  ) {
-    this.#connection = connection;
+  constructor(how: Shipping, commands: UploadCommands, events: SpaceEvents) {
+    this.#how = how;
     this.#commands = commands;
-    this.#settings = settings;
     this.#events = events;
-    this.#signal = signal;
   }
 
   /** The server's ms at which it ends. */
@@ -53,7 +41,7 @@ export class Reservation {
 
   /** Bytes that are to be reserved in a channel of this limit. */
   want({ limitBytes }: Opened): number {
-    const { maxInFlight, chunkBytes } = this.#settings;
+    const { maxInFlight, chunkBytes } = this.#how.settings;
     const ahead = windowsAhead * maxInFlight * (this.#unit || chunkBytes);
     return Math.max(this.#unit, Math.min(ahead, Math.floor(limitBytes / mostOfLimit)));
   }
@@ -72,10 +60,11 @@ export class Reservation {
 
   /** Waits until a chunk can be written, or if `written` ones are under way, until it is fresh: their commit may bring space. */
   async ensure(file: Opened, written: number): Promise<void> {
+    const { connection, settings, signal } = this.#how;
     for (;;) {
-      const isFresh = performance.now() - this.#renewedAt < this.#settings.leaseMs / 2;
+      const isFresh = performance.now() - this.#renewedAt < settings.leaseMs / 2;
       if (isFresh && (written > 0 || this.#bytes >= this.#unit) && this.#unit > 0) return;
-      const mark = this.#connection.mark("space");
+      const mark = connection.mark("space");
       const sentAt = performance.now();
       const reply = await this.#commands.reserve(file, this.want(file));
       this.#unit = reply.unit;
@@ -87,18 +76,19 @@ export class Reservation {
         throw this.#commands.tooLarge(`A chunk does not fit under the limit of ${String(reply.limitBytes)} bytes`);
       if (await this.#makeSpace(reply.parts)) continue;
       this.#events.waiting();
-      await this.#connection.until("space", mark, this.#signal, reply.msLeft < 0 ? undefined : reply.msLeft + 1);
+      await connection.until("space", mark, signal, reply.msLeft < 0 ? undefined : reply.msLeft + 1);
     }
   }
 
   /** Frees listed chunks; without any it drops silent consumers, by policy. Resolves with whether there may be space now. */
   async #makeSpace(parts: readonly string[]): Promise<boolean> {
+    const { connection, settings } = this.#how;
     if (parts.length > 0) {
-      await freeChunks(this.#connection, parts);
+      await freeChunks(connection, parts);
       return true;
     }
-    const { dropSilentMs } = this.#settings;
-    const dropped = dropSilentMs === undefined ? [] : await dropSilent(this.#connection, dropSilentMs);
+    const { dropSilentMs } = settings;
+    const dropped = dropSilentMs === undefined ? [] : await dropSilent(connection, dropSilentMs);
     for (const consumer of dropped) this.#events.dropped(consumer);
     return dropped.length > 0;
   }

@@ -286,9 +286,8 @@ export class Shipper extends LogObject<ShipperEvents> {
     const facts = (): object => ({ channel: this.channel, file });
     return await this.#connection.task("logship.ship", facts, outer, async ({ signal }) => {
       signal.throwIfAborted();
-      const source = await sourceOf(signal);
-      const events = this.#eventsOf(file);
-      return await transfer(source, { connection: this.#connection, settings: this.#resolved, events, signal });
+      const how = { connection: this.#connection, settings: this.#resolved, signal };
+      return await transfer(await sourceOf(signal), how, this.#eventsOf(file));
     });
   }
 

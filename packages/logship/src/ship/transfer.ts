@@ -2,11 +2,11 @@ import { createHash } from "node:crypto";
 import { onAbort } from "@kit/core/toolkit";
 import { changedError } from "../bytes/files.js";
 import { crcOf } from "../bytes/crc.js";
-import type { LogConnection } from "../connection.js";
 import { isAboutContent, LogshipError } from "../errors.js";
 import type { ResolvedShipper } from "../options.js";
 import type { Opened } from "../scripts/index.js";
 import { Watch } from "../signals.js";
+import type { Shipping } from "./commands.js";
 import { type Chunk, Framer } from "./framing.js";
 import type { SpaceEvents } from "./reservation.js";
 import { bytesOf, type Source } from "./source.js";
@@ -47,25 +47,17 @@ export interface TransferEvents extends SpaceEvents {
   readonly progress: (fact: ShipProgress) => void;
 }
 
-/** How and where a source is shipped. */
-interface Transfer {
-  readonly connection: LogConnection;
-  readonly settings: ResolvedShipper;
-  readonly events: TransferEvents;
-  readonly signal: AbortSignal;
-}
-
 /** Ships a source to its end, and seals its file. After a loss of confirmed data it begins again, if the source can be read again. */
-export const transfer = async (source: Source, how: Transfer): Promise<ShippedFile> => {
-  const { connection, settings, events, signal } = how;
+export const transfer = async (source: Source, how: Shipping, events: TransferEvents): Promise<ShippedFile> => {
+  const { connection, settings, signal } = how;
   for (let hasBegun = source.isFurther; ; hasBegun = true) {
-    const upload = uploadOf(source, how);
+    const upload = uploadOf(source, how, events);
     const open = (): Promise<Opened> => upload.open();
     const opened = await (hasBegun ? connection.persist(open, signal) : open());
     events.opened(opened.limitBytes);
     if (opened.state === "done") return shippedBefore(source, opened);
     try {
-      return await shipRest(source, upload, settings, signal);
+      return await shipRest(source, upload, how);
     } catch (error) {
       if (error instanceof RewindNeeded && source.isRepeatable) continue;
       const fault = faultOf(source, settings, error);
@@ -79,22 +71,16 @@ export const transfer = async (source: Source, how: Transfer): Promise<ShippedFi
   }
 };
 
-const uploadOf = (source: Source, { connection, settings, events, signal }: Transfer): Upload => {
+const uploadOf = (source: Source, how: Shipping, events: TransferEvents): Upload => {
   const { id, name, codec, totalBytes } = source;
   const committed = ({ textBytes, storedBytes, lines, fed }: CommittedPart): void =>
     events.progress({ file: name, textBytes, storedBytes, lines, doneBytes: source.at?.() ?? fed, totalBytes });
   const total = codec === "member" ? (totalBytes ?? 0) : 0;
-  const { waiting, dropped } = events;
-  return new Upload(connection, settings, { source: id, name, codec, total }, { committed, waiting, dropped }, signal);
+  return new Upload(how, { source: id, name, codec, total }, { ...events, committed });
 };
 
 /** Reads a source from its beginning: compares the part that is committed, and ships the rest. */
-const shipRest = async (
-  source: Source,
-  upload: Upload,
-  settings: ResolvedShipper,
-  signal: AbortSignal,
-): Promise<ShippedFile> => {
+const shipRest = async (source: Source, upload: Upload, { settings, signal }: Shipping): Promise<ShippedFile> => {
   const { name } = source;
   // A file keeps the codec with which it was begun, whatever the options are now.
   const { codec } = upload.opened;

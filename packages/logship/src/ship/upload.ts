@@ -1,9 +1,7 @@
 import { newToken } from "@kit/core/toolkit";
 import { freeChunks } from "../commands.js";
-import type { LogConnection } from "../connection.js";
-import type { ResolvedShipper } from "../options.js";
 import type { Opened } from "../scripts/index.js";
-import { type Held, UploadCommands, type UploadSource } from "./commands.js";
+import { type Held, type Shipping, type UploadCommands, uploadCommands, type UploadSource } from "./commands.js";
 import type { Chunk } from "./framing.js";
 import { Reservation, type SpaceEvents } from "./reservation.js";
 
@@ -16,32 +14,14 @@ export interface UploadEvents extends SpaceEvents {
 export class RewindNeeded extends Error {}
 
 /** The part of a source that is committed. */
-export class CommittedPart {
-  chunks = 0;
+export interface CommittedPart {
+  chunks: number;
+  textBytes: number;
+  storedBytes: number;
+  lines: number;
   /** Bytes of the source that were framed into it, and their CRC-32. */
-  fed = 0;
-  crc = 0;
-  textBytes = 0;
-  storedBytes = 0;
-  lines = 0;
-
-  begin({ chunks, textBytes, storedBytes, crc, lines, codec }: Opened): void {
-    this.chunks = chunks;
-    this.textBytes = textBytes;
-    this.storedBytes = storedBytes;
-    this.crc = crc;
-    this.lines = lines;
-    this.fed = codec === "member" ? storedBytes : textBytes;
-  }
-
-  add(chunk: Chunk): void {
-    this.chunks++;
-    this.textBytes += chunk.text;
-    this.storedBytes += chunk.bytes.length;
-    this.lines += chunk.lines;
-    this.crc = chunk.crcAfter;
-    this.fed = chunk.fedAfter;
-  }
+  fed: number;
+  crc: number;
 }
 
 /**
@@ -49,15 +29,14 @@ export class CommittedPart {
  * that a lost reply, an expired reservation or a failover costs only writing them again.
  */
 export class Upload {
-  readonly committed = new CommittedPart();
-  readonly #connection: LogConnection;
+  readonly #how: Shipping;
   readonly #commands: UploadCommands;
   readonly #reservation: Reservation;
   readonly #events: UploadEvents;
-  readonly #signal: AbortSignal;
   /** Half of the window is sent at once, so that the source is read and the other half written while the server works. */
   readonly #half: number;
   #opened!: Opened;
+  #committed!: CommittedPart;
   #isSealed = false;
   /** Chunks that wait for their commit, in order. */
   #held: Held[] = [];
@@ -67,29 +46,27 @@ export class Upload {
   /** The commit before the current one. */
   #before: Promise<void> = Promise.resolve();
 
-  constructor(
-    connection: LogConnection,
-    settings: ResolvedShipper,
-    source: UploadSource,
-    events: UploadEvents,
-    signal: AbortSignal,
-  ) {
-    this.#connection = connection;
-    this.#commands = new UploadCommands(connection, settings, source, signal);
-    this.#reservation = new Reservation(connection, this.#commands, settings, events, signal);
+  constructor(how: Shipping, source: UploadSource, events: UploadEvents) {
+    this.#how = how;
+    this.#commands = uploadCommands(how, source);
+    this.#reservation = new Reservation(how, this.#commands, events);
     this.#events = events;
-    this.#signal = signal;
-    this.#half = Math.ceil(settings.maxInFlight / 2);
+    this.#half = Math.ceil(how.settings.maxInFlight / 2);
   }
 
   get opened(): Opened {
     return this.#opened;
   }
 
+  get committed(): CommittedPart {
+    return this.#committed;
+  }
+
   /** Opens the file, or finds that it has been shipped. */
   async open(): Promise<Opened> {
     this.#opened = await this.#commands.open("");
-    this.committed.begin(this.#opened);
+    const { codec, storedBytes, textBytes } = this.#opened;
+    this.#committed = { ...this.#opened, fed: codec === "member" ? storedBytes : textBytes };
     return this.#opened;
   }
 
@@ -112,9 +89,9 @@ export class Upload {
     await this.#surviving(async () => {
       await this.#write();
       await this.#committing;
-      this.#signal.throwIfAborted();
+      this.#how.signal.throwIfAborted();
       if (this.#isSealed) return;
-      if (!(await this.#commands.seal(this.#opened, this.committed.chunks, sha256))) throw new RewindNeeded();
+      if (!(await this.#commands.seal(this.#opened, this.#committed.chunks, sha256))) throw new RewindNeeded();
     });
   }
 
@@ -137,7 +114,8 @@ export class Upload {
   /** Runs a step; after a transient error it opens the file again and compares. */
   async #surviving(step: () => Promise<void>): Promise<void> {
     let isBroken = false;
-    await this.#connection.persist(async () => {
+    const { connection, signal } = this.#how;
+    await connection.persist(async () => {
       try {
         if (isBroken) await this.#recover();
         await step();
@@ -145,7 +123,7 @@ export class Upload {
         isBroken = true;
         throw error;
       }
-    }, this.#signal);
+    }, signal);
   }
 
   /** After this only chunks that the server does not have are held. */
@@ -164,13 +142,13 @@ export class Upload {
       return;
     }
     const isSame = this.#opened.epoch === before.epoch && this.#opened.id === before.id;
-    if (!isSame || this.#opened.chunks < this.committed.chunks) throw new RewindNeeded();
-    while (this.#opened.chunks > this.committed.chunks) {
+    if (!isSame || this.#opened.chunks < this.#committed.chunks) throw new RewindNeeded();
+    while (this.#opened.chunks > this.#committed.chunks) {
       const [first] = this.#held;
       if (!first) throw this.#commands.fenced();
       this.#passed([first]);
     }
-    if (this.#opened.crc !== this.committed.crc) throw this.#commands.fenced();
+    if (this.#opened.crc !== this.#committed.crc) throw this.#commands.fenced();
     // Chunks get new names, so that a late repeat of an old write belongs to no file.
     this.#held = this.#held.map(({ chunk }) => this.#heldOf(chunk));
   }
@@ -198,22 +176,29 @@ export class Upload {
   /** Commits chunks once they are stored and the commit before has ended. */
   async #commit(some: readonly Held[], stored: Promise<unknown>, before: Promise<void>): Promise<void> {
     await Promise.all([stored, before]);
-    const { chunks: first, crc: crcBefore } = this.committed;
+    const { chunks: first, crc: crcBefore } = this.#committed;
     const sentAt = performance.now();
     const want = this.#reservation.want(this.#opened);
-    const reply = await this.#commands.commit(this.#opened, some, { first, crcBefore, want });
-    this.#commands.checkCommitted(reply);
+    const reply = this.#commands.committed(await this.#commands.commit(this.#opened, some, { first, crcBefore, want }));
     this.#reservation.renewed(reply, sentAt);
     this.#written -= some.length;
     this.#passed(some);
     // After a failure the chunks stay listed, and another call unlinks them.
-    await freeChunks(this.#connection, reply.parts).catch(() => undefined);
+    await freeChunks(this.#how.connection, reply.parts).catch(() => undefined);
   }
 
   /** The first of the held chunks are committed. */
   #passed(some: readonly Held[]): void {
     this.#held.splice(0, some.length);
-    for (const { chunk } of some) this.committed.add(chunk);
-    this.#events.committed(this.committed);
+    const part = this.#committed;
+    for (const { chunk } of some) {
+      part.chunks++;
+      part.textBytes += chunk.text;
+      part.storedBytes += chunk.bytes.length;
+      part.lines += chunk.lines;
+      part.crc = chunk.crcAfter;
+      part.fed = chunk.fedAfter;
+    }
+    this.#events.committed(part);
   }
 }
