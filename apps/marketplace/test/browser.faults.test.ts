@@ -2,7 +2,7 @@
 import { eventually } from "@kit/testing";
 import { afterAll, beforeAll, expect, it } from "vitest";
 import { ask } from "../src/http-client.js";
-import { fault, inBrowser, press, signIn, useBrowser, type Watched } from "./browser.js";
+import { fault, inBrowser, press, signIn, stepMs, useBrowser, type Watched } from "./browser.js";
 import { type RunningShop, startShop } from "./shop.js";
 
 inBrowser("Under stress", () => {
@@ -45,7 +45,7 @@ inBrowser("Under stress", () => {
     for (let attempt = 1; ; attempt++) {
       await press(page, "cut");
       const ended = page.locator(`${fault("cut")} .mark`);
-      do if (await isSeen(attempt)) return void (await ended.waitFor());
+      do if (await isSeen(attempt)) return ended.waitFor();
       while ((await ended.count()) === 0);
     }
   };
