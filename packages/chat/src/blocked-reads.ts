@@ -1,0 +1,149 @@
+import { KitClosedError } from "@kit/core";
+import {
+  asKitError,
+  backoffMs,
+  Deadline,
+  type ExclusiveConnection,
+  onAbort,
+  type OutageReporter,
+  pause,
+} from "@kit/core/toolkit";
+import { entriesOf, isAfter, streamsOf } from "./activity.js";
+import type { Hearing } from "./hearing.js";
+import type { Keys } from "./keys.js";
+import type { ChatStore } from "./store.js";
+import type { WaitRegistry } from "./wait-registry.js";
+
+/** A read blocks for this long and is then sent again, so that a silent connection is noticed. */
+const blockMs = 10_000;
+const answerMs = 2_000;
+/** The largest number of shards. */
+const mostConnections = 256;
+const pageEntries = 500;
+/** A single reconnect is not reported. */
+const reportedAttempt = 2;
+
+/**
+ * Reads the activity by blocked reads on dedicated connections while anybody waits: one for all shards, on a Cluster one for each.
+ * A new connection continues after the last known entry, if the server still has it; otherwise all waiters are woken and read for
+ * themselves.
+ */
+export class BlockedReads {
+  readonly #store: ChatStore;
+  readonly #registry: WaitRegistry;
+  readonly #hearing: Hearing;
+  readonly #outage: OutageReporter;
+  /** Groups of shards that are being read, by their numbers: after each reconnect the store has new lists. */
+  readonly #running = new Set<string>();
+  readonly #closing = new AbortController();
+
+  constructor(store: ChatStore, registry: WaitRegistry, hearing: Hearing, outage: OutageReporter) {
+    this.#store = store;
+    this.#registry = registry;
+    this.#hearing = hearing;
+    this.#outage = outage;
+  }
+
+  get isClosed(): boolean {
+    return this.#closing.signal.aborted;
+  }
+
+  /** Reads these groups of shards until nobody waits. */
+  start(groups: readonly (readonly number[])[]): void {
+    for (const group of groups) if (!this.#running.has(group.join())) void this.#run(group);
+  }
+
+  /** Ends all connections. */
+  close(): void {
+    this.#closing.abort(new KitClosedError("The chat"));
+  }
+
+  /** Reads a group of shards until nobody waits, reconnecting as needed. */
+  async #run(group: readonly number[]): Promise<void> {
+    this.#running.add(group.join());
+    const loop = `waiting for ${group.join()}`;
+    const { signal } = this.#closing;
+    let attempt = 0;
+    // A client that its owner ended receives no news.
+    while (this.#registry.hasWaiters() && !signal.aborted && !this.#store.context.executor.isEnded) {
+      let connection: ExclusiveConnection | undefined;
+      try {
+        const { keys } = await this.#store.open(signal);
+        const pool = this.#store.context.pool("chat", mostConnections);
+        connection = await pool.checkOut(keys.activity(group[0] ?? 0), Deadline.in(answerMs), signal);
+        const stopListening = onAbort(signal, () => connection?.returnToPool(false));
+        try {
+          const isWhole = await this.#read(connection, keys, group, loop, () => {
+            attempt = 0;
+          });
+          if (!isWhole) this.#registry.forgetAll();
+        } finally {
+          stopListening();
+        }
+      } catch (error) {
+        connection?.misrouted(replyOf(error));
+        if (!signal.aborted && ++attempt >= reportedAttempt)
+          this.#outage.failed(loop, asKitError(error, "Waiting for messages"));
+        await pause(Math.max(10, backoffMs(attempt + 1, 50, 1_000)), signal).catch(() => undefined);
+      } finally {
+        connection?.returnToPool(false);
+      }
+    }
+    this.#running.delete(group.join());
+    this.#outage.ended(loop);
+    this.#registry.forget(group);
+  }
+
+  /** Reads on one connection until nobody waits; false if the server no longer has all entries. */
+  async #read(
+    connection: ExclusiveConnection,
+    keys: Keys,
+    group: readonly number[],
+    loop: string,
+    onReply: () => void,
+  ): Promise<boolean> {
+    const names = group.map((shard) => keys.activity(shard));
+    let isSure = false;
+    while (this.#registry.hasWaiters() && !this.#closing.signal.aborted) {
+      const tails = group.map((shard) => this.#registry.tailOf(shard));
+      const lasts = tails.flatMap((tail) => (tail ? [tail.last] : []));
+      if (lasts.length < tails.length) return false;
+      if (!isSure) {
+        const areThere = await this.#areThere(connection, names, lasts);
+        this.#outage.connected(loop);
+        if (!areThere) return false;
+      }
+      if (this.#registry.hasHearers) void this.#hearing.renew();
+      const args = ["BLOCK", blockMs, "COUNT", pageEntries, "STREAMS", ...names, ...lasts];
+      const reply = streamsOf(await connection.call("XREAD", args, blockMs + answerMs));
+      onReply();
+      this.#outage.worked(loop);
+      // The shards were read anew meanwhile, perhaps from an earlier entry.
+      if (group.some((shard, index) => this.#registry.tailOf(shard) !== tails[index])) return false;
+      isSure = true;
+      for (const [name, raw] of reply) {
+        // After so many entries there may be more than the server keeps.
+        if (raw.length === pageEntries) isSure = false;
+        // The client may put a prefix of its own in front.
+        const shard = group[names.findIndex((own) => name.endsWith(own))];
+        const tail = this.#registry.tailOf(shard ?? -1);
+        if (tail)
+          for (const entry of entriesOf(raw)) if (isAfter(entry.id, tail.last)) this.#registry.take(tail, entry);
+      }
+    }
+    return true;
+  }
+
+  /**
+   * Whether the server still has the last known entry of each shard: then no later one was dropped or belongs to another
+   * history.
+   */
+  async #areThere(connection: ExclusiveConnection, names: string[], lasts: string[]): Promise<boolean> {
+    const found = await Promise.all(
+      names.map((name, index) => connection.call("XRANGE", [name, lasts[index] ?? "", lasts[index] ?? ""], answerMs)),
+    );
+    return found.every((entries, index) => lasts[index] === "0-0" || (entries as unknown[]).length > 0);
+  }
+}
+
+const replyOf = (error: unknown): string => (error instanceof Error ? error.message : "");

@@ -1,0 +1,193 @@
+import { type ActivityEntry, isAfter } from "./activity.js";
+
+/** The chats and the waits of one member in this process, or of all that follow one chat. */
+interface Interest {
+  readonly chats: Set<string>;
+  /** Each with whether it is told of positions. */
+  readonly waiters: Map<() => void, boolean>;
+}
+
+/** The state of a shard, as one connection has read it. */
+export interface Tail {
+  /** Entries up to this one are known; those after `since` are in `recent`. */
+  last: string;
+  since: string;
+  readonly recent: ActivityEntry[];
+}
+
+/** A member and a chat may have the same name. */
+export const ofMember = (member: string): string => `m${member}`;
+export const ofChat = (chat: string): string => `c${chat}`;
+
+/** How many entries of a shard are kept for waits whose first read ended after them. */
+const mostRecent = 1_000;
+/** How many members' chats are remembered between two waits. */
+const mostInterests = 20_000;
+
+/**
+ * The waits of one chat object, and what it has read of the activity of the shards: which entry wakes which wait. It only
+ * remembers: `Watcher` adds the waits, and `BlockedReads` the entries.
+ */
+export class WaitRegistry {
+  /** By the name of a member or chat. */
+  readonly #interests = new Map<string, Interest>();
+  readonly #byChat = new Map<string, Set<Interest>>();
+  readonly #tails = new Map<number, Tail>();
+  /** Waits that are told of positions. */
+  #hearers = 0;
+
+  has(name: string): boolean {
+    return this.#interests.has(name);
+  }
+
+  /** What was read of a shard; undefined: it has to be read anew. */
+  tailOf(shard: number): Tail | undefined {
+    return this.#tails.get(shard);
+  }
+
+  /** The present place of all shards. */
+  place(): readonly string[] {
+    return Array.from({ length: this.#tails.size }, (_, shard) => `a ${this.#tails.get(shard)?.last ?? "0-0"}`);
+  }
+
+  /**
+   * Begins to watch. `parts` and `chats` are from one read: the reader's place, and all its chats then. If two waits of a
+   * member begin together, both read; the first to arrive here decides, and its record is kept right afterwards. False if
+   * joins may have been missed since.
+   */
+  learn(name: string, parts: readonly string[], chats: readonly string[]): boolean {
+    const ids = parts.map((part) => part.slice("a ".length));
+    if (this.isBehind(parts)) {
+      if (!ids.some((id, shard) => id === "0-0" && this.#tails.get(shard)?.since !== id)) return false;
+      // The activity of a shard is gone, and so is the record of it: all waits read anew.
+      this.#tails.clear();
+      this.forgetAll();
+    }
+    if (this.#interests.has(name)) return true;
+    this.#makeRoom();
+    const interest: Interest = { chats: new Set(), waiters: new Map() };
+    this.#interests.set(name, interest);
+    for (const chat of chats) this.#add(interest, chat);
+    for (const [shard, id] of ids.entries()) {
+      const tail = this.#tails.get(shard);
+      if (!tail) this.#tails.set(shard, { last: id, since: id, recent: [] });
+      else
+        for (const entry of tail.recent)
+          if (isAfter(entry.id, id) && entry.values.some((member) => ofMember(member) === name))
+            this.#follow(interest, entry);
+    }
+    return true;
+  }
+
+  /** Adds a wait of what is watched; returns what ends it. `hears`: it is told of positions. */
+  add(name: string, wake: () => void, hears: boolean): () => void {
+    const waiters = this.#interests.get(name)?.waiters;
+    waiters?.set(wake, hears);
+    this.#hearers += Number(hears);
+    return () => {
+      waiters?.delete(wake);
+      this.#hearers -= Number(hears);
+    };
+  }
+
+  /** Whether an entry after `parts` concerns the member or chat, or may have been missed. */
+  mayHaveMissed(name: string, parts: readonly string[], hears: boolean): boolean {
+    const interest = this.#interests.get(name);
+    if (!interest) return true;
+    return parts.some((part, shard) => {
+      const id = part.slice("a ".length);
+      const tail = this.#tails.get(shard);
+      if (!part.startsWith("a ") || !tail || isAfter(tail.since, id)) return true;
+      return tail.recent.some((entry) => isAfter(entry.id, id) && this.#concerns(interest, entry, hears));
+    });
+  }
+
+  /** Whether entries after `parts` are no longer kept. */
+  isBehind(parts: readonly string[]): boolean {
+    return parts.some((part, shard) => isAfter(this.#tails.get(shard)?.since ?? "0-0", part.slice("a ".length)));
+  }
+
+  /** A further entry was read: wakes the waits that it concerns. */
+  take(tail: Tail, entry: ActivityEntry): void {
+    tail.last = entry.id;
+    tail.recent.push(entry);
+    if (tail.recent.length > mostRecent) tail.since = tail.recent.shift()?.id ?? tail.since;
+    const isMove = entry.kind === "p";
+    if (isMove || entry.kind === "s" || entry.kind === "r") {
+      for (const interest of this.#byChat.get(entry.chat) ?? [])
+        if (this.#concerns(interest, entry, true)) wakeAll(interest, isMove);
+    } else
+      for (const member of entry.values) {
+        const interest = this.#interests.get(ofMember(member));
+        if (!interest) continue;
+        this.#follow(interest, entry);
+        wakeAll(interest);
+      }
+  }
+
+  hasWaiters(): boolean {
+    for (const { waiters } of this.#interests.values()) if (waiters.size > 0) return true;
+    return false;
+  }
+
+  get hasHearers(): boolean {
+    return this.#hearers > 0;
+  }
+
+  /** Forgets what was read of these shards, and wakes all waiters. */
+  forget(shards: readonly number[]): void {
+    for (const shard of shards) this.#tails.delete(shard);
+    this.forgetAll();
+  }
+
+  /** Wakes all waiters; the next waits begin anew. */
+  forgetAll(): void {
+    const interests = [...this.#interests.values()];
+    this.#interests.clear();
+    this.#byChat.clear();
+    for (const interest of interests) wakeAll(interest);
+  }
+
+  /** Whether an entry is news in a chat of the member: a position is its own, or one that all members may know. */
+  #concerns(interest: Interest, { chat, kind, values }: ActivityEntry, hears: boolean): boolean {
+    if (!interest.chats.has(chat)) return false;
+    const [member = "", , isOpen] = values;
+    return kind !== "p" || (hears && (isOpen !== undefined || this.#interests.get(ofMember(member)) === interest));
+  }
+
+  #add(interest: Interest, chat: string): void {
+    interest.chats.add(chat);
+    const all = this.#byChat.get(chat);
+    if (all) all.add(interest);
+    else this.#byChat.set(chat, new Set([interest]));
+  }
+
+  #delete(interest: Interest, chat: string): void {
+    interest.chats.delete(chat);
+    const all = this.#byChat.get(chat);
+    all?.delete(interest);
+    if (all?.size === 0) this.#byChat.delete(chat);
+  }
+
+  /** Applies an entry to a member that it names. */
+  #follow(interest: Interest, { chat, kind }: ActivityEntry): void {
+    if (kind === "j") this.#add(interest, chat);
+    else if (kind === "l" || kind === "d") this.#delete(interest, chat);
+  }
+
+  /** Forgets the oldest of the members that are not waiting. */
+  #makeRoom(): void {
+    if (this.#interests.size < mostInterests) return;
+    for (const [name, interest] of this.#interests) {
+      if (interest.waiters.size > 0) continue;
+      this.#interests.delete(name);
+      for (const chat of interest.chats) this.#delete(interest, chat);
+      return;
+    }
+  }
+}
+
+/** `isMove`: only those that are told of positions. */
+const wakeAll = ({ waiters }: Interest, isMove = false): void => {
+  for (const [wake, hears] of [...waiters]) if (hears || !isMove) wake();
+};
