@@ -1,11 +1,8 @@
-import { KitClosedError, type KitError, type RedisLike } from "@kit/core";
+import type { KitError, RedisLike } from "@kit/core";
 import {
   asKitError,
   type CloseOptions,
-  Deadline,
-  integerOption,
-  inTime,
-  newToken,
+  type Deadline,
   type ObjectLife,
   resolve,
   traced,
@@ -13,10 +10,12 @@ import {
   watchEviction,
   withCaller,
 } from "@kit/core/toolkit";
-import { encodeBody } from "./body.js";
-import { ChatAckError, ChatMemberError, ChatTooLargeError, ChatUnknownError } from "./errors.js";
+import { type Ack, Acknowledger } from "./acknowledger.js";
+import { type ChatInspection, type HistoryPage, inspectChat, readHistory } from "./history.js";
 import { Listener } from "./listener.js";
 import { Mailbox } from "./mailbox.js";
+import { Members, type MembersPage } from "./members.js";
+import type { Message } from "./message.js";
 import {
   type ChatOptions,
   chatRules,
@@ -26,7 +25,6 @@ import {
   type FetchOptions,
   fetchRules,
   type HistoryOptions,
-  resolveHistoryOptions,
   joinRules,
   type JoinOptions,
   type ListenOptions,
@@ -35,6 +33,7 @@ import {
   type MailboxOptions,
   type MembersOptions,
   membersRules,
+  resolveHistoryOptions,
   type SendOptions,
   sendRules,
   type TailOptions,
@@ -42,15 +41,12 @@ import {
   type WaitOptions,
   waitRules,
 } from "./options.js";
-import { type Accepted, Outbox, type Outgoing, refusalOf } from "./outbox.js";
-import { type Message, messageOf, type News, Reader } from "./reader.js";
-import * as scripts from "./scripts/index.js";
+import { type Page, Readers } from "./readers.js";
+import type { MovedPosition } from "./scripts/index.js";
+import { type Accepted, MessageSender } from "./sender.js";
 import { ChatStore } from "./store.js";
-import { decodeToken, encodeToken, nowhere } from "./token.js";
 import { Watcher } from "./watcher.js";
 
-/** The most members or chats in one script. */
-const pageSize = 500;
 /** Events of a chat object. */
 export interface ChatEvents {
   /** A member left too much unacknowledged, and was removed. */
@@ -59,7 +55,7 @@ export interface ChatEvents {
    * A position moved, and `to` was told of it: a member that listens with `positions` on this object. Own acknowledgements are
    * among them.
    */
-  readonly position: readonly [event: scripts.MovedPosition & { readonly to: string }];
+  readonly position: readonly [event: MovedPosition & { readonly to: string }];
   /**
    * The server may drop keys when its memory is full: any, and with them chats, under an `allkeys-…` policy; under a `volatile-…` one
    * those with an expiry, which are the notes on client ids and, in a chat with `retain.ageMs`, its messages. Emitted once for each
@@ -74,48 +70,6 @@ export interface ChatEvents {
   readonly error: readonly [error: KitError];
 }
 
-/** A page for a reader, and its place afterwards. */
-export interface Page<Body = unknown> extends News<Body> {
-  /** For the next `fetch` or `wait` of this reader. */
-  readonly token: string;
-}
-
-/** A page of history, in order of sequence. */
-export interface HistoryPage<Body = unknown> {
-  readonly messages: readonly Message<Body>[];
-  /** Whether there are older messages that may be seen. */
-  readonly hasOlder: boolean;
-  readonly hasNewer: boolean;
-}
-
-/** A page of members. */
-export interface MembersPage {
-  readonly members: readonly { readonly member: string; readonly position: number; readonly unread: number }[];
-  /** For the next page; undefined after the last page. */
-  readonly cursor: string | undefined;
-}
-
-/** The state of a chat at one instant. */
-export interface ChatInspection {
-  readonly createdAt: number;
-  /** The sequence of the newest message; 0 if none was sent. */
-  readonly head: number;
-  /** How many messages are kept. */
-  readonly messages: number;
-  readonly newestAt: number | undefined;
-  readonly oldestAt: number | undefined;
-  readonly members: number;
-  /** The lowest position; undefined if there is no member. */
-  readonly slowest: number | undefined;
-}
-
-/** An acknowledgement: of a message, or of a sequence. With `at` the message's identity is checked. */
-export interface Ack {
-  readonly chat: string;
-  readonly seq: number;
-  readonly at?: number | undefined;
-}
-
 /**
  * Chats of many members on one Redis: each member pulls the new messages of all its chats, and acknowledges those that it
  * has handled. Made by {@link createChat}.
@@ -124,15 +78,21 @@ export interface Ack {
  * acknowledged, only moves forward. Of the messages after its position only those are lost that retention drops, and these
  * are reported as a gap.
  *
+ * Every call refuses a wrong argument by a TypeError or RangeError, and a name that is empty, over 512 bytes or not well-formed
+ * Unicode by `KIT_NAME`. It rejects with KitUnavailableError when no server answers in time, and with KitClosedError after
+ * `close()`; such a command has changed nothing.
+ *
  * It follows the pull messaging of "Redis in Action" (J. L. Carlson, 2013, section 6.5).
  */
 export class Chat<Body = unknown> extends TypedEmitter<ChatEvents> implements AsyncDisposable {
   readonly #store: ChatStore;
-  /** Its counted calls are sends and acknowledgements: `close()` waits for no others. */
+  /** `close()` waits for what it counts: sends, acknowledgements, and removals of members that lag. */
   readonly #life: ObjectLife;
+  readonly #members: Members;
+  readonly #sender: MessageSender;
+  readonly #acknowledger: Acknowledger;
   readonly #watcher: Watcher;
-  readonly #outbox: Outbox;
-  readonly #background = new Set<Promise<void>>();
+  readonly #readers: Readers<Body>;
 
   /** Only this package calls it. */
   constructor(redis: RedisLike, options: ChatOptions) {
@@ -145,8 +105,11 @@ export class Chat<Body = unknown> extends TypedEmitter<ChatEvents> implements As
       () => this.hasListeners("evictable"),
       (policy) => this.emit("evictable", { policy }),
     );
+    this.#members = new Members(this.#store);
+    this.#sender = new MessageSender(this.#store, (chat, member, position) => this.#remove(chat, member, position));
+    this.#acknowledger = new Acknowledger(this.#store);
     this.#watcher = new Watcher(this.#store, (error) => this.emit("error", error));
-    this.#outbox = new Outbox(this.#store, (chat, member, position) => this.#removeLaggard(chat, member, position));
+    this.#readers = new Readers<Body>(this.#store, this.#watcher, this.#acknowledger);
   }
 
   /**
@@ -154,8 +117,6 @@ export class Chat<Body = unknown> extends TypedEmitter<ChatEvents> implements As
    *
    * The first 500 members are created together with the chat; more join in steps of 500 before the call resolves.
    *
-   * @throws {TypeError | RangeError} an option is not what it should be.
-   * @throws {KitError} `KIT_NAME`: a name is empty, over 512 bytes, or not well-formed Unicode; nothing was made.
    * @throws {KitUnavailableError | KitUnknownOutcomeError} the call can be repeated safely.
    *
    * @example
@@ -165,30 +126,8 @@ export class Chat<Body = unknown> extends TypedEmitter<ChatEvents> implements As
     return await this.#create(chat, creation(options, this.#store.settings));
   }
 
-  #create(chat: string, { members, config, receipts }: Creation): Promise<{ readonly created: boolean }> {
-    return traced(
-      "chat.create",
-      () => ({ chat }),
-      async () => {
-        const { keys } = await this.#open();
-        const shard = keys.shardOf(chat);
-        const memberKeys = members.map((name) => keys.member(shard, name));
-        const epoch = newToken().replaceAll("-", "").slice(0, 16);
-        const first = {
-          keys: { ...keys.chat(chat), members: memberKeys.slice(0, pageSize) },
-          args: { chat, epoch, config, receipts: receipts ? "1" : "", names: members.slice(0, pageSize) },
-        };
-        const options = { ...this.#store.call(), op: epoch };
-        const make = () => scripts.create.run(this.#store.context, first.keys, first.args, options);
-        let code = await make();
-        // A deletion of a chat of that name was begun and not finished.
-        for (; code === unfinished; code = await make()) await this.#forget(chat, []);
-        if (code !== 0) return { created: false };
-        for (let from = pageSize; from < members.length; from += pageSize)
-          await this.#join(chat, members.slice(from, from + pageSize), "none");
-        return { created: true };
-      },
-    );
+  #create(chat: string, made: Creation): Promise<{ readonly created: boolean }> {
+    return traced("chat.create", inChat(chat), () => this.#members.create(chat, made));
   }
 
   /**
@@ -200,25 +139,13 @@ export class Chat<Body = unknown> extends TypedEmitter<ChatEvents> implements As
    *
    * @throws {ChatUnknownError | ChatMemberError | ChatTooLargeError | ChatFullError} nothing was sent.
    * @throws {KitError} `KIT_CHAT_BUSY`: `maxPending` sends of this process wait already.
-   * @throws {KitUnavailableError} no server in time; nothing was sent.
    * @throws {KitUnknownOutcomeError} the reply is lost. `op` is the client id: sending again with it settles the outcome.
-   * @throws {TypeError | RangeError} an option or the body is not what it should be.
    *
    * @example
    * const { seq } = await chat.send("order:1", { from: "ann", body: "Is it still available?", clientId: "m1" });
    */
   async send(chat: string, options: SendOptions<Body>): Promise<Accepted> {
-    const settings = resolve("options", options, sendRules);
-    const { from, body, clientId = newToken(), durable: durability, signal } = settings;
-    const item: Outgoing = { chat, from, clientId, body: encodeBody(body) };
-    const { maxBodyBytes } = this.#store.settings;
-    if (item.body.bytes > maxBodyBytes) throw new ChatTooLargeError(chat, item.body.bytes, maxBodyBytes);
-    const sending = async (): Promise<Accepted> => {
-      const { keys } = await this.#open(signal);
-      keys.member(keys.shardOf(chat), from);
-      return await (durability ? this.#outbox.sendDurably(item, durability, signal) : this.#outbox.send(item, signal));
-    };
-    return await this.#life.call("chat.send", () => ({ chat, from }), sending);
+    return await this.#sender.send(chat, resolve("options", options, sendRules));
   }
 
   /**
@@ -229,9 +156,7 @@ export class Chat<Body = unknown> extends TypedEmitter<ChatEvents> implements As
    * the member's position. If the token is too old or data was lost, some messages are returned again, and none is missed.
    * Many messages come in pages: fetch again while `more`. Chats with new messages share a page evenly.
    *
-   * @throws {TypeError | RangeError} an option is not what it should be.
    * @throws {ChatTokenError} the token is damaged or of another member: begin anew, without a token.
-   * @throws {KitUnavailableError} no server in time.
    * @throws `signal.reason` if `signal` aborts first.
    *
    * @example
@@ -239,23 +164,8 @@ export class Chat<Body = unknown> extends TypedEmitter<ChatEvents> implements As
    * for (const { messages } of chats) for (const message of messages) await show(message);
    */
   async fetch(member: string, options: FetchOptions = {}): Promise<Page<Body>> {
-    const { token, autoAck, positions, ...budget } = resolve("options", options, fetchRules);
-    return await traced(
-      "chat.fetch",
-      () => ({ member }),
-      async () => {
-        const reader = await this.#reader(member, token, false, positions, budget.signal);
-        const page = await reader.next(budget);
-        // A gap without a message behind it is passed, too; it would come again each time.
-        const last = page.chats.flatMap(({ chat, messages, gap }): Ack[] => {
-          const end = messages.at(-1) ?? (gap && { chat, seq: gap.to });
-          return end ? [end] : [];
-        });
-        // A chat that the member has left meanwhile does not hold back the others.
-        if (autoAck && last.length > 0) await this.#ack(member, last, (error) => !isRefusal(error));
-        return { ...page, token: encodeToken(member, reader.standing) };
-      },
-    );
+    const settings = resolve("options", options, fetchRules);
+    return await traced("chat.fetch", ofMember(member), () => this.#readers.fetch(member, settings));
   }
 
   /**
@@ -266,63 +176,32 @@ export class Chat<Body = unknown> extends TypedEmitter<ChatEvents> implements As
    *
    * @throws {ChatTokenError} as `fetch`.
    * @throws {KitUnavailableError} no server answered the first read in time. Later outages are waited out.
-   * @throws {KitClosedError} this object was closed.
    * @throws `signal.reason` if `signal` aborts first.
    *
    * @example
    * if (await chat.wait("bob", { token, waitMs: 30_000 })) page = await chat.fetch("bob", { token });
    */
   async wait(member: string, options: WaitOptions = {}): Promise<boolean> {
-    const { token, waitMs, positions, signal } = resolve("options", options, waitRules);
-    const deadline = waitMs === undefined ? undefined : Deadline.in(waitMs);
-    return await traced(
-      "chat.wait",
-      () => ({ member }),
-      async () => {
-        const reader = await this.#reader(member, token, false, positions, signal);
-        // The last page was not complete.
-        return reader.standing.delivered.size > 0 || (await this.#waitFor(reader, deadline, signal));
-      },
-    );
+    const settings = resolve("options", options, waitRules);
+    return await traced("chat.wait", ofMember(member), () => this.#readers.wait(member, settings));
   }
 
   /**
    * Delivers the messages of all chats of a member as they arrive. Acknowledges those that are done, in order; see {@link
    * Listener}.
    *
-   * @throws {TypeError | RangeError} an option is not what it should be.
-   *
    * @example
    * await chat.listen("bob", { signal }).each((message) => show(message), { concurrency: 8 });
    */
   listen(member: string, options: ListenOptions = {}): Listener<Body> {
-    const resolved = resolve("options", options, listenRules);
-    const facts = (): object => ({ member });
-    let reader: Reader<Body> | undefined;
-    const readerOf = async (): Promise<Reader<Body>> => {
-      this.#life.assertOpen();
-      return (reader ??= await this.#reader(member, resolved.token, true, resolved.positions, resolved.signal));
-    };
-    const host = {
-      next: (signal?: AbortSignal) =>
-        traced("chat.fetch", facts, async () => {
-          const news = await (await readerOf()).next({ ...resolved, signal });
-          for (const moved of news.positions) this.emit("position", { ...moved, to: member });
-          return news;
-        }),
-      wait: (signal?: AbortSignal) =>
-        traced("chat.wait", facts, async () => await this.#waitFor(await readerOf(), undefined, signal)),
-      ack: (message: Message) => this.#life.call("chat.ack", facts, () => this.#outbox.ack({ ...message, member })),
-      outage: this.#watcher.outage,
-    };
-    return new Listener<Body>(host, resolved);
+    const settings = resolve("options", options, listenRules);
+    const onMoved = (moved: MovedPosition): unknown => this.emit("position", { ...moved, to: member });
+    return new Listener<Body>(this.#readers.hostOf(member, settings, onMoved), settings);
   }
 
   /**
    * Gives the mailbox of one recipient: any number of workers take its messages under leases. The options apply when the
    * mailbox is made, by the first call in any process that needs it.
-   *
-   * @throws {TypeError | RangeError} an option is not what it should be.
    *
    * @example
    * const invoices = chat.mailbox("invoices", { retain: { count: 1_000 } });
@@ -332,13 +211,12 @@ export class Chat<Body = unknown> extends TypedEmitter<ChatEvents> implements As
    */
   mailbox(name: string, options: MailboxOptions = {}): Mailbox<Body> {
     const made = mailboxCreation(name, options, this.#store.settings);
-    const host = {
+    return new Mailbox<Body>(name, {
       store: this.#store,
       watcher: this.#watcher,
-      open: (signal?: AbortSignal) => this.#open(signal),
       create: () => this.#create(name, made),
-    };
-    return new Mailbox<Body>(name, host, (message) => this.send(name, message));
+      send: (message) => this.send(name, message),
+    });
   }
 
   /**
@@ -354,33 +232,7 @@ export class Chat<Body = unknown> extends TypedEmitter<ChatEvents> implements As
    * await chat.ack("bob", messages);
    */
   ack(member: string, messages: Ack | readonly Ack[]): Promise<void> {
-    return this.#ack(member, messages, () => true);
-  }
-
-  /** Rejects with the first failure that counts. */
-  #ack(member: string, messages: Ack | readonly Ack[], counts: (error: Error) => boolean): Promise<void> {
-    const acking = async (): Promise<void> => {
-      const failed = (await this.#ackEach(member, messages)).find(counts);
-      if (failed) throw failed;
-    };
-    return this.#life.call("chat.ack", () => ({ member }), acking);
-  }
-
-  /** Resolves with the failures. */
-  async #ackEach(member: string, messages: Ack | readonly Ack[]): Promise<Error[]> {
-    const { keys } = await this.#open();
-    keys.member(0, member);
-    const highest = new Map<string, { chat: string; seq: number; at: number | undefined }>();
-    for (const { chat, seq, at } of [messages].flat()) {
-      keys.shardOf(chat);
-      integerOption("seq", seq, 0);
-      if (at !== undefined) integerOption("at", at, 0);
-      if (seq > (highest.get(chat)?.seq ?? -1)) highest.set(chat, { chat, seq, at });
-    }
-    const outcomes = await Promise.allSettled(
-      Array.from(highest.values(), (one) => this.#outbox.ack({ ...one, member })),
-    );
-    return outcomes.flatMap((outcome) => (outcome.status === "rejected" ? [outcome.reason as Error] : []));
+    return this.#acknowledger.upTo(member, messages);
   }
 
   /**
@@ -392,19 +244,7 @@ export class Chat<Body = unknown> extends TypedEmitter<ChatEvents> implements As
    * const badge = [...counts.values()].reduce((sum, count) => sum + count, 0);
    */
   unread(member: string, chats?: readonly string[]): Promise<Map<string, number>> {
-    return traced(
-      "chat.unread",
-      () => ({ member }),
-      async () => {
-        const { keys } = await this.#open();
-        keys.member(0, member);
-        const counts = new Map<string, number>();
-        for (const [chat, count] of await this.#countUnread(member, chats ?? (await this.#chatsOf(member)))) {
-          if (count > 0 || (chats && count === 0)) counts.set(chat, count);
-        }
-        return counts;
-      },
-    );
+    return traced("chat.unread", ofMember(member), () => this.#readers.unread(member, chats));
   }
 
   /**
@@ -412,38 +252,13 @@ export class Chat<Body = unknown> extends TypedEmitter<ChatEvents> implements As
    * sends do not shift the pages.
    *
    * @throws {ChatUnknownError | ChatMemberError}
-   * @throws {TypeError | RangeError} an option is not what it should be.
    *
    * @example
    * const { messages, hasOlder } = await chat.history("order:1", { before: 120, limit: 20 });
    */
   async history(chat: string, options: HistoryOptions = {}): Promise<HistoryPage<Body>> {
-    const { user, ...args } = resolveHistoryOptions(options);
-    return await traced(
-      "chat.history",
-      () => ({ chat }),
-      async () => {
-        const { keys } = await this.#open();
-        const places = keys.chat(chat);
-        // Without a user nothing is read from this key.
-        const member = user === "" ? places.heads : keys.member(keys.shardOf(chat), user);
-        const operands = { chat, user, ...args };
-        const reply = await scripts.history.run(
-          this.#store.context,
-          { ...places, member },
-          operands,
-          this.#store.call(),
-        );
-        this.#assertDone(reply.code, chat, user);
-        const messages = reply.messages.map((message) => messageOf<Body>(chat, message));
-        // An empty page lies at the requested place, or at the end: everything up to there was read.
-        const { head, floor } = reply;
-        const anchor = args.mode === "before" ? args.anchor : head + 1;
-        const first = messages[0]?.seq ?? Math.min(anchor, head + 1);
-        const last = messages.at(-1)?.seq ?? first - 1;
-        return { messages, hasOlder: first > floor + 1, hasNewer: last < head };
-      },
-    );
+    const settings = resolveHistoryOptions(options);
+    return await traced("chat.history", inChat(chat), () => readHistory<Body>(this.#store, chat, settings));
   }
 
   /**
@@ -453,7 +268,6 @@ export class Chat<Body = unknown> extends TypedEmitter<ChatEvents> implements As
    *
    * @throws {ChatUnknownError}
    * @throws {KitUnavailableError} no server in time, at any of its reads.
-   * @throws {TypeError | RangeError} an option is not what it should be.
    *
    * @example
    * for await (const { from, body } of chat.tail("order:1", { signal })) console.log(from, body);
@@ -461,7 +275,7 @@ export class Chat<Body = unknown> extends TypedEmitter<ChatEvents> implements As
   async *tail(chat: string, options: TailOptions = {}): AsyncGenerator<Message<Body>, void, undefined> {
     const { last, signal } = resolve("options", options, tailRules);
     try {
-      await this.#open(signal);
+      await this.#store.enter(signal);
       const { head } = await this.inspect(chat);
       for (let after = Math.max(0, head - last); ;) {
         const parts = await this.#watcher.standingFor(chat, signal);
@@ -482,21 +296,16 @@ export class Chat<Body = unknown> extends TypedEmitter<ChatEvents> implements As
    * Makes a user a member, and resolves with its position: the first one, or the present one if it was already a member.
    *
    * @throws {ChatUnknownError}
-   * @throws {TypeError | RangeError} an option is not what it should be.
    *
    * @example
    * await chat.join("order:1", "support", { history: "all" });
    */
   async join(chat: string, member: string, options: JoinOptions = {}): Promise<{ readonly position: number }> {
     const { history } = resolve("options", options, joinRules);
-    return await traced(
-      "chat.join",
-      () => ({ chat }),
-      async () => {
-        const [position = 0] = await this.#join(chat, [member], history);
-        return { position };
-      },
-    );
+    return await traced("chat.join", inChat(chat), async () => {
+      const [position = 0] = await this.#members.join(chat, [member], history);
+      return { position };
+    });
   }
 
   /**
@@ -504,14 +313,8 @@ export class Chat<Body = unknown> extends TypedEmitter<ChatEvents> implements As
    * dropped. The chat stays even when its last member leaves; `delete()` ends it.
    */
   leave(chat: string, member: string): Promise<void> {
-    return traced(
-      "chat.leave",
-      () => ({ chat, member }),
-      async () => {
-        this.#life.assertOpen();
-        await this.#leave(chat, member, "");
-      },
-    );
+    const facts = (): object => ({ chat, member });
+    return traced("chat.leave", facts, () => this.#members.leave(chat, member));
   }
 
   /**
@@ -524,18 +327,8 @@ export class Chat<Body = unknown> extends TypedEmitter<ChatEvents> implements As
    * const { members, cursor } = await chat.members("order:1", { limit: 100 });
    */
   async members(chat: string, options: MembersOptions = {}): Promise<MembersPage> {
-    const args = { chat, ...resolve("options", options, membersRules) };
-    return await traced(
-      "chat.members",
-      () => ({ chat }),
-      async () => {
-        const { keys } = await this.#open();
-        const reply = await scripts.members.run(this.#store.context, keys.chat(chat), args, this.#store.call());
-        this.#assertDone(reply.code, chat);
-        const { members: found, cursor } = reply;
-        return { members: found, cursor: cursor === "0" ? undefined : cursor };
-      },
-    );
+    const settings = resolve("options", options, membersRules);
+    return await traced("chat.members", inChat(chat), () => this.#members.list(chat, settings));
   }
 
   /**
@@ -545,14 +338,7 @@ export class Chat<Body = unknown> extends TypedEmitter<ChatEvents> implements As
    * deleting again removes them.
    */
   delete(chat: string): Promise<void> {
-    return traced(
-      "chat.delete",
-      () => ({ chat }),
-      async () => {
-        await this.#open();
-        await this.#remove(chat);
-      },
-    );
+    return traced("chat.delete", inChat(chat), () => this.#members.delete(chat));
   }
 
   /**
@@ -561,32 +347,13 @@ export class Chat<Body = unknown> extends TypedEmitter<ChatEvents> implements As
    * @throws {ChatUnknownError}
    */
   inspect(chat: string): Promise<ChatInspection> {
-    return traced(
-      "chat.inspect",
-      () => ({ chat }),
-      async () => {
-        const { keys } = await this.#open();
-        const seen = await scripts.inspect.run(this.#store.context, keys.chat(chat), { chat }, this.#store.call());
-        this.#assertDone(seen.code, chat);
-        const { createdAt, head, floor, headAt, oldestAt, members, slowest } = seen;
-        return {
-          createdAt,
-          head,
-          messages: head - floor,
-          newestAt: head === 0 ? undefined : headAt,
-          oldestAt: oldestAt || undefined,
-          members,
-          slowest: slowest < 0 ? undefined : slowest,
-        };
-      },
-    );
+    return traced("chat.inspect", inChat(chat), () => inspectChat(this.#store, chat));
   }
 
   /**
    * Ends this object: further calls are refused, waits and listeners end with KitClosedError, and `close` waits for sends
    * and acknowledgements under way, at most `timeoutMs`. A `done()` after it acknowledges nothing, and emits `error`; the
-   * message comes again. The client is not touched. Idempotent: the options of the first
-   * call hold.
+   * message comes again. The client is not touched. Idempotent: the options of the first call hold.
    *
    * @throws {TypeError | RangeError} an option is not what it should be; nothing else.
    */
@@ -602,145 +369,25 @@ export class Chat<Body = unknown> extends TypedEmitter<ChatEvents> implements As
   async #close(deadline: Deadline): Promise<void> {
     this.#watcher.close();
     await this.#life.untilIdle(deadline);
-    await this.#outbox.close(deadline);
-    await inTime(Promise.allSettled(this.#background), { deadline });
+    await Promise.all([this.#sender.close(deadline), this.#acknowledger.close(deadline)]);
+    // Replies to the last sends may have named members that lag.
+    await this.#life.untilIdle(deadline);
   }
 
-  async #open(signal?: AbortSignal): ReturnType<ChatStore["open"]> {
-    this.#life.assertOpen();
-    return await this.#store.open(signal);
-  }
-
-  /** Runs a task that only `close()` waits for. */
-  #inBackground(task: () => Promise<void>): void {
-    const running = task()
-      .catch((error: unknown) => this.emit("error", asKitError(error, "Work in the background")))
-      .finally(() => this.#background.delete(running));
-    this.#background.add(running);
-  }
-
-  #assertDone(code: number, chat: string, member = ""): void {
-    const refused = refusalOf(code, chat, member);
-    if (refused) throw refused;
-  }
-
-  /** Its position is read again: it may have caught up since. */
-  #removeLaggard(chat: string, member: string, position: string): void {
-    this.#inBackground(async () => {
-      if (await this.#leave(chat, member, position)) this.emit("removed", { chat, member });
-    });
-  }
-
-  // Reading --------------------------------------------------------------------------------------------------------
-
-  async #reader(
-    member: string,
-    token: string | undefined,
-    keepsCursors: boolean,
-    positions: boolean,
-    signal: AbortSignal | undefined,
-  ): Promise<Reader<Body>> {
-    const { keys } = await this.#open(signal);
-    keys.member(0, member);
-    return new Reader<Body>(
-      this.#store,
-      member,
-      decodeToken(member, token, keys.shards),
-      keepsCursors,
-      positions ? this.#watcher.hearing : undefined,
-    );
-  }
-
-  async #waitFor(
-    reader: Reader<Body>,
-    deadline: Deadline | undefined,
-    signal: AbortSignal | undefined,
-  ): Promise<boolean> {
-    const isNews = await this.#watcher.wait(reader, deadline, signal);
-    this.#life.assertOpen();
-    if (this.#store.context.executor.isEnded) throw new KitClosedError("The client");
-    return isNews;
-  }
-
-  /** The names of all chats of a member. */
-  async #chatsOf(member: string): Promise<string[]> {
-    const { keys } = await this.#store.open();
-    const shards = await new Reader<Body>(this.#store, member, nowhere(keys.shards), false).look(1, true, undefined);
-    return shards.flatMap(({ names }) => names);
-  }
-
-  async #countUnread(member: string, chats: readonly string[]): Promise<(readonly [string, number])[]> {
-    const { keys } = await this.#store.open();
-    const byShard = new Map<number, string[]>();
-    for (const chat of new Set(chats)) {
-      const shard = keys.shardOf(chat);
-      const known = byShard.get(shard);
-      if (known) known.push(chat);
-      else byShard.set(shard, [chat]);
-    }
-    const pages = Array.from(byShard, ([shard, all]) =>
-      scripts.grouped(all, pageSize).map((some) => ({ shard, some })),
-    ).flat();
-    const counted = await Promise.all(
-      pages.map(async ({ shard, some }) => {
-        const places = some.map((chat) => keys.chat(chat));
-        const own = { member: keys.member(shard, member), heads: keys.heads(shard), keys: places };
-        const counts = await scripts.unread.run(
-          this.#store.context,
-          own,
-          { user: member, chats: some },
-          this.#store.call(),
-        );
-        return some.map((chat, index) => [chat, counts[index] ?? 0] as const);
-      }),
-    );
-    return counted.flat();
-  }
-
-  // Members --------------------------------------------------------------------------------------------------------
-
-  async #join(chat: string, names: readonly string[], history: string): Promise<readonly number[]> {
-    const { keys } = await this.#open();
-    const members = names.map((name) => keys.member(keys.shardOf(chat), name));
-    const places = { ...keys.chat(chat), members };
-    const args = { chat, history, names };
-    const [code = 0, ...positions] = await scripts.join.run(this.#store.context, places, args, this.#store.call());
-    this.#assertDone(code, chat);
-    return positions;
-  }
-
-  /** `upTo`: only if the position is not beyond it. Resolves with whether the member was removed. */
-  async #leave(chat: string, user: string, upTo: string): Promise<boolean> {
-    const { keys } = await this.#store.open();
-    const places = { ...keys.chat(chat), member: keys.member(keys.shardOf(chat), user) };
-    const code = await scripts.leave.run(this.#store.context, places, { chat, user, upTo }, this.#store.call());
-    return code === 1;
-  }
-
-  async #remove(chat: string): Promise<void> {
-    const { keys } = await this.#store.open();
-    const names = await scripts.remove.run(this.#store.context, keys.chat(chat), { chat }, this.#store.call());
-    if (names.length > 0) await this.#forget(chat, names);
-  }
-
-  /** Removes these and all other members of a deleted chat; none if the chat was created again. */
-  async #forget(chat: string, some: readonly string[]): Promise<void> {
-    const { keys } = await this.#store.open();
-    const shard = keys.shardOf(chat);
-    let names = some;
-    do {
-      const members = names.map((name) => keys.member(shard, name));
-      const places = { ...keys.chat(chat), members };
-      names = await scripts.forget.run(this.#store.context, places, { chat, names }, this.#store.call());
-    } while (names.length > 0);
+  /** In the background. */
+  #remove(chat: string, member: string, position: string): void {
+    const removing = async (): Promise<void> => {
+      if (await this.#members.removeLagging(chat, member, position)) this.emit("removed", { chat, member });
+    };
+    void this.#life
+      .track(removing())
+      .catch((error: unknown) => this.emit("error", asKitError(error, "Work in the background")));
   }
 }
 
-const isRefusal = (error: Error): boolean =>
-  [ChatUnknownError, ChatMemberError, ChatAckError].some((refused) => error instanceof refused);
-
-/** `create.lua`: members of a deleted chat of that name are left. */
-const unfinished = 2;
+/** The facts of a trace. */
+const inChat = (chat: string) => (): object => ({ chat });
+const ofMember = (member: string) => (): object => ({ member });
 
 /**
  * Makes a chat object for any number of chats and members. All chat objects of the same prefix, in any process, see the same

@@ -1,6 +1,5 @@
 import type { KitError } from "@kit/core";
 import { asKitError, OutageReporter } from "@kit/core/toolkit";
-import { hear } from "./scripts/index.js";
 import type { ChatStore } from "./store.js";
 
 /** A note in the server lasts this long, so that a process that has died is not told for ever. */
@@ -32,16 +31,8 @@ export class Hearing {
 
   async #renew(): Promise<void> {
     try {
-      const { keys, groups } = await this.#store.open();
-      const noted = groups.map((group) =>
-        hear.run(
-          this.#store.context,
-          { heads: group.map((shard) => keys.heads(shard)) },
-          { leaseMs },
-          this.#store.call(),
-        ),
-      );
-      await Promise.all(noted);
+      const commands = await this.#store.open();
+      await Promise.all(commands.groups.map((group) => commands.hear(group, leaseMs)));
       this.#outage.worked("hearing");
     } catch (error) {
       this.#renewedAt = -Infinity;

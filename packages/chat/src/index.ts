@@ -8,10 +8,14 @@ export {
   ChatUnknownError,
 } from "./errors.js";
 
-export type { Ack, Chat, ChatEvents, ChatInspection, HistoryPage, MembersPage, Page } from "./chat.js";
+export type { Ack } from "./acknowledger.js";
+export type { Chat, ChatEvents } from "./chat.js";
 export type { ChatErrorCode } from "./errors.js";
+export type { ChatInspection, HistoryPage } from "./history.js";
 export type { Delivery, Listener } from "./listener.js";
 export type { LeasedMessage, Mailbox, MailboxStats } from "./mailbox.js";
+export type { MembersPage } from "./members.js";
+export type { Gap, Message } from "./message.js";
 export type {
   ChatOptions,
   CreateOptions,
@@ -28,7 +32,8 @@ export type {
   TakeOptions,
   WaitOptions,
 } from "./options.js";
-export type { Accepted } from "./outbox.js";
-export type { ChatNews, Gap, Message, News } from "./reader.js";
+export type { ChatNews, News } from "./reader.js";
+export type { Page } from "./readers.js";
 export type { MovedPosition } from "./scripts/index.js";
+export type { Accepted } from "./sender.js";
 export type { CloseOptions } from "@kit/core/toolkit";

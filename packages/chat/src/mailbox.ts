@@ -1,11 +1,11 @@
 import { Deadline, newToken, resolve, traced } from "@kit/core/toolkit";
+import { assertDone } from "./commands.js";
 import { ChatUnknownError } from "./errors.js";
-import type { ChatKeys, Keys } from "./keys.js";
-import { type SendOptions, type TakeOptions, takeRules } from "./options.js";
-import { type Accepted, refusalOf } from "./outbox.js";
-import { type Gap, type Message, messageOf } from "./reader.js";
-import * as scripts from "./scripts/index.js";
-import type { ChatStore, Division } from "./store.js";
+import { type Gap, type Message, messageOf } from "./message.js";
+import { type ResolvedTakeOptions, type SendOptions, type TakeOptions, takeRules } from "./options.js";
+import { refusal, type TakenMessage } from "./scripts/index.js";
+import type { Accepted } from "./sender.js";
+import type { ChatStore } from "./store.js";
 import type { Watcher } from "./watcher.js";
 
 /** A message of a mailbox, leased to one worker. */
@@ -41,12 +41,12 @@ export interface MailboxStats {
 }
 
 /** The parts of its chat object that a mailbox uses. */
-export interface MailboxHost {
+export interface MailboxHost<Body> {
   readonly store: ChatStore;
   readonly watcher: Watcher;
-  open(signal?: AbortSignal): Promise<Division>;
   /** Makes the mailbox, unless there is one. */
   create(): Promise<unknown>;
+  send(options: SendOptions<Body>): Promise<Accepted>;
 }
 
 /** A waiting worker reads the mailbox this often, so that senders see that it is there. */
@@ -60,14 +60,12 @@ const longestWaitMs = 30_000;
  */
 export class Mailbox<Body = unknown> {
   readonly name: string;
-  readonly #host: MailboxHost;
-  readonly #send: (options: SendOptions<Body>) => Promise<Accepted>;
+  readonly #host: MailboxHost<Body>;
 
   /** Made by this package only. */
-  constructor(name: string, host: MailboxHost, send: (options: SendOptions<Body>) => Promise<Accepted>) {
+  constructor(name: string, host: MailboxHost<Body>) {
     this.name = name;
     this.#host = host;
-    this.#send = send;
   }
 
   /**
@@ -80,7 +78,7 @@ export class Mailbox<Body = unknown> {
    * await chat.mailbox("invoices").send({ from: "shop", body: order, clientId: order.id });
    */
   send(options: SendOptions<Body>): Promise<Accepted> {
-    return this.#made(() => this.#send(options));
+    return this.#made(() => this.#host.send(options));
   }
 
   /**
@@ -105,7 +103,7 @@ export class Mailbox<Body = unknown> {
     const deadline = Deadline.in(waitMs);
     return await traced("chat.take", this.#facts, async () => {
       for (let parts: readonly string[] | undefined; ;) {
-        await this.#host.open(signal);
+        await this.#host.store.enter(signal);
         const { messages, nextMs } = await this.#made(() => this.#take(resolved));
         const leftMs = Math.min(deadline.remainingMs, nextMs ?? longestWaitMs, longestWaitMs);
         if (messages.length > 0 || deadline.remainingMs <= 0)
@@ -126,11 +124,9 @@ export class Mailbox<Body = unknown> {
    */
   stats(): Promise<MailboxStats> {
     return traced("chat.mailboxStats", this.#facts, async () => {
-      const { keys } = await this.#host.open();
-      const places = this.#places(keys);
-      const { store } = this.#host;
-      const seen = await scripts.mailbox.run(store.context, places, { chat: this.name }, store.call());
-      if (seen.code !== scripts.refusal.unknown) this.#assertDone(seen.code);
+      const commands = await this.#host.store.enter();
+      const seen = await commands.mailbox(this.name);
+      if (seen.code !== refusal.unknown) assertDone(seen.code, this.name, this.name);
       const { length, leased, oldestAt, seenAt, now } = seen;
       const age = (at: number): number | undefined => (at === 0 ? undefined : Math.max(0, now - at));
       return {
@@ -155,20 +151,15 @@ export class Mailbox<Body = unknown> {
     }
   }
 
-  async #take(resolved: {
-    readonly limit: number;
-    readonly maxBytes: number;
-    readonly leaseMs: number;
-  }): Promise<{ readonly nextMs: number | undefined; readonly messages: readonly Taken[] }> {
-    const { store } = this.#host;
-    const { keys } = await store.open();
-    const places = this.#places(keys);
+  async #take(options: Omit<ResolvedTakeOptions, "waitMs" | "signal">): Promise<{
+    readonly nextMs: number | undefined;
+    readonly messages: readonly Taken[];
+  }> {
+    const commands = await this.#host.store.open();
     const token = newToken().replaceAll("-", "").slice(0, 20);
-    // Aborting here would leave messages leased to nobody.
-    const options = { ...store.call(), op: token };
-    const reply = await scripts.take.run(store.context, places, { chat: this.name, token, ...resolved }, options);
-    this.#assertDone(reply.code);
-    return { nextMs: reply.nextMs, messages: reply.messages.map((message) => ({ ...message, token })) };
+    const { code, nextMs, messages } = await commands.take({ chat: this.name, token, ...options });
+    assertDone(code, this.name, this.name);
+    return { nextMs, messages: messages.map((message) => ({ ...message, token })) };
   }
 
   #leased(stored: Taken, { leaseMs }: { readonly leaseMs: number }): LeasedMessage<Body> {
@@ -189,27 +180,15 @@ export class Mailbox<Body = unknown> {
   }
 
   async #settle(sequence: number, token: string, leaseMs: number): Promise<boolean> {
-    const { keys } = await this.#host.open();
-    const { store } = this.#host;
-    const places = this.#places(keys);
-    const args = { chat: this.name, user: this.name, sequence, token, leaseMs };
-    const code = await scripts.settle.run(store.context, places, args, store.call());
-    this.#assertDone(code);
-    return code !== scripts.refusal.lease;
+    const commands = await this.#host.store.enter();
+    const code = await commands.settle(this.name, sequence, token, leaseMs);
+    assertDone(code, this.name, this.name);
+    return code !== refusal.lease;
   }
 
   /** The fields of its spans. */
   readonly #facts = (): object => ({ chat: this.name });
-
-  #places(keys: Keys): ChatKeys & { readonly member: string } {
-    return { ...keys.chat(this.name), member: keys.member(keys.shardOf(this.name), this.name) };
-  }
-
-  #assertDone(code: number): void {
-    const refused = refusalOf(code, this.name, this.name);
-    if (refused) throw refused;
-  }
 }
 
 /** A message and its lease. */
-type Taken = scripts.TakenMessage & { readonly token: string };
+type Taken = TakenMessage & { readonly token: string };

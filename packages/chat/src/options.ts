@@ -207,6 +207,8 @@ export const takeRules = {
   signal,
 } satisfies RulesOf<TakeOptions>;
 
+export type ResolvedTakeOptions = Resolved<typeof takeRules>;
+
 /** The copies that a message must have before `send` resolves; see core's `durable`. */
 export interface DurableOption {
   /**
@@ -262,6 +264,8 @@ export const sendRules = {
   signal,
 } satisfies RulesOf<SendOptions<unknown>>;
 
+export type ResolvedSendOptions = Resolved<typeof sendRules>;
+
 /** How much to fetch. */
 export interface FetchOptions {
   /** The token of this reader's last page. Without it, all that the member has not acknowledged. */
@@ -306,6 +310,8 @@ export const fetchRules = {
   signal,
 } satisfies RulesOf<FetchOptions>;
 
+export type ResolvedFetchOptions = Resolved<typeof fetchRules>;
+
 /** How long to wait. */
 export interface WaitOptions extends Pick<FetchOptions, "token" | "positions" | "signal"> {
   /**
@@ -322,6 +328,8 @@ export const waitRules = {
   positions: fetchRules.positions,
   signal,
 } satisfies RulesOf<WaitOptions>;
+
+export type ResolvedWaitOptions = Resolved<typeof waitRules>;
 
 /** How to listen. */
 export interface ListenOptions extends Pick<FetchOptions, "token" | "maxBytes" | "positions" | "signal"> {
@@ -432,6 +440,8 @@ export const membersRules = {
   cursor: matching(text(20, "0"), /^\d{1,20}$/, "to come from a page of members"),
   limit: integer(1, 1_000, 100),
 } satisfies RulesOf<MembersOptions>;
+
+export type ResolvedMembersOptions = Resolved<typeof membersRules>;
 
 /** The first members, and the settings in the form that `openChat` in `state.lua` reads: ten numbers. */
 export interface Creation {

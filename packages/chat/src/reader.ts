@@ -1,38 +1,9 @@
-import { decodeBody } from "./body.js";
 import type { Hearing } from "./hearing.js";
 import type { Keys } from "./keys.js";
-import {
-  type Change,
-  changes,
-  type MovedPosition,
-  type ReadReply,
-  read,
-  type ShardChanges,
-  type StoredMessage,
-} from "./scripts/index.js";
+import { type Gap, type Message, messageOf } from "./message.js";
+import type { Change, MovedPosition, ReadReply, ShardChanges } from "./scripts/index.js";
 import type { ChatStore } from "./store.js";
 import type { Standing } from "./token.js";
-
-/** A message of a chat. */
-export interface Message<Body = unknown> {
-  readonly chat: string;
-  /** Its number within the chat: 1, 2, 3 … */
-  readonly seq: number;
-  /** When the server stored it, in epoch milliseconds; never earlier than a message before it in the chat. */
-  readonly at: number;
-  /** `<seq>-<at>`: identifies this message even if a failover gave another one the same number. */
-  readonly id: string;
-  readonly from: string;
-  readonly body: Body;
-}
-
-/** Messages that a reader will not receive. */
-export interface Gap {
-  readonly from: number;
-  readonly to: number;
-  /** `retention`: dropped before they were read. `lost`: the server no longer has them. */
-  readonly reason: "retention" | "lost";
-}
 
 /** News of one chat for a reader. */
 export interface ChatNews<Body = unknown> {
@@ -63,12 +34,6 @@ export interface News<Body> {
   /** Whether there is more to fetch now. */
   readonly more: boolean;
 }
-
-export const messageOf = <Body>(chat: string, { id, from, kind, stored }: StoredMessage): Message<Body> => {
-  const dash = id.indexOf("-");
-  const [seq, at] = [Number(id.slice(0, dash)), Number(id.slice(dash + 1))];
-  return { chat, seq, at, id, from, body: decodeBody(kind, stored) as Body };
-};
 
 /** The limits of a page. */
 export interface Budget {
@@ -123,25 +88,22 @@ export class Reader<Body> {
 
   /** Finds the chats that may have news, shard by shard; with `names`, all chats of the member, too. */
   async look(limit: number, names: boolean, signal: AbortSignal | undefined): Promise<ShardChanges[]> {
-    const { keys, groups } = await this.#store.open(signal);
+    const commands = await this.#store.open(signal);
+    const { keys } = commands;
     const { parts } = this.standing;
     const perShard = Math.min(mostChats, Math.max(1, Math.ceil(limit / keys.shards)));
     const found: ShardChanges[] = [];
     await Promise.all([
       this.hearing?.renew(),
-      ...groups.map(async (group) => {
-        const replies = await changes.run(
-          this.#store.context,
-          { keys: group.flatMap((shard) => shardKeys(keys, shard, this.member)) },
-          {
-            user: this.member,
-            limit: perShard,
-            names: names ? 1 : 0,
-            moves: this.hearing ? 1 : 0,
-            parts: [...group.map((shard) => parts[shard] ?? ""), ...this.#begunIn(keys, group)],
-          },
-          this.#store.call(signal),
-        );
+      ...commands.groups.map(async (group) => {
+        const args = {
+          user: this.member,
+          limit: perShard,
+          names: names ? 1 : 0,
+          moves: this.hearing ? 1 : 0,
+          parts: [...group.map((shard) => parts[shard] ?? ""), ...this.#begunIn(keys, group)],
+        };
+        const replies = await commands.changes(group, args, signal);
         for (const [place, shard] of group.entries())
           found[shard] = replies[place] ?? { ...unchanged, part: parts[shard] ?? "" };
       }),
@@ -205,8 +167,10 @@ export class Reader<Body> {
     { limit, maxBytes, signal }: Budget,
     gone: Set<string>,
   ): Promise<Map<string, ChatPage<Body>>> {
-    const { keys, groups } = await this.#store.open(signal);
-    const calls = groups.map((group) => group.flatMap((shard) => wanted[shard] ?? [])).filter(({ length }) => length);
+    const commands = await this.#store.open(signal);
+    const calls = commands.groups
+      .map((group) => group.flatMap((shard) => wanted[shard] ?? []))
+      .filter(({ length }) => length);
     const share = (total: number): number => Math.max(1, Math.floor(total / Math.max(1, calls.length)));
     const found = await Promise.all(
       calls.map(async (all) => {
@@ -225,12 +189,8 @@ export class Reader<Body> {
             upTo: head,
           };
         });
-        const replies = await read.run(
-          this.#store.context,
-          { keys: some.map(({ chat }) => keys.chat(chat)) },
-          { user: this.member, limit: share(limit), maxBytes: share(maxBytes), chats },
-          this.#store.call(signal),
-        );
+        const args = { user: this.member, limit: share(limit), maxBytes: share(maxBytes), chats };
+        const replies = await commands.read(args, signal);
         return some.map((change, index) => [change, replies[index]] as const);
       }),
     );
@@ -279,9 +239,3 @@ export class Reader<Body> {
     });
   }
 }
-
-const shardKeys = (keys: Keys, shard: number, user: string): string[] => [
-  keys.activity(shard),
-  keys.member(shard, user),
-  keys.heads(shard),
-];

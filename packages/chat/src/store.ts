@@ -1,24 +1,16 @@
-import { KitUnavailableError, KitUnknownOutcomeError, type RedisLike, type RunOptions } from "@kit/core";
-import { addressOf, type ClientContext, inTime, ObjectLife } from "@kit/core/toolkit";
-import { Keys, layoutKey } from "./keys.js";
+import type { RedisLike } from "@kit/core";
+import { type ClientContext, inTime, ObjectLife } from "@kit/core/toolkit";
+import { ChatCommands } from "./commands.js";
 import type { ChatSettings } from "./options.js";
-import { layout } from "./scripts/index.js";
 
-/** The division of a prefix's chats into shards. */
-export interface Division {
-  readonly keys: Keys;
-  /** Groups of shards that one script may access: all of them on a single server, each one alone on a Cluster. */
-  readonly groups: readonly (readonly number[])[];
-}
-
-/** The chats of one prefix on one client, for all parts of this package. */
+/** The chats of one prefix on one client, for all parts of a chat object: opens the commands, and knows whether it is closed. */
 export class ChatStore {
   readonly life: ObjectLife;
   readonly context: ClientContext;
   readonly settings: ChatSettings;
-  #division: Promise<Division> | undefined;
+  #commands: Promise<ChatCommands> | undefined;
   /** The last answer. */
-  #known: Division | undefined;
+  #known: ChatCommands | undefined;
   #isChecked = false;
   #isCluster = false;
   /** Called at each call, with a key of each group of shards. */
@@ -32,63 +24,56 @@ export class ChatStore {
     const stopListening = this.context.executor.onDrop(() => {
       this.#isChecked = false;
       // On a Cluster the number has a node of its own, and chats on the others go on without that one.
-      if (!this.#isCluster) this.#division = undefined;
+      if (!this.#isCluster) this.#commands = undefined;
     });
     this.life.onClosed(stopListening);
   }
 
+  /**
+   * `open`, for a call that begins.
+   *
+   * @throws {KitClosedError} the chat object was closed.
+   */
+  async enter(signal?: AbortSignal): Promise<ChatCommands> {
+    this.life.assertOpen();
+    return await this.open(signal);
+  }
+
   /** @throws {KitError} `KIT_LAYOUT`, or the server cannot be asked; `signal.reason`. */
-  async open(signal?: AbortSignal): Promise<Division> {
+  async open(signal?: AbortSignal): Promise<ChatCommands> {
     signal?.throwIfAborted();
-    const asked = this.#divided();
+    const found = this.#found();
     if (!this.#isChecked && this.#known) this.#check(this.#known);
     // Others wait for the same answer, so a signal ends only its caller's wait.
-    const division = await (signal ? inTime(asked, { signal }) : asked);
-    for (const [shard = 0] of division.groups) this.onUse(division.keys.heads(shard));
-    return division;
+    const commands = await (signal ? inTime(found, { signal }) : found);
+    for (const [shard = 0] of commands.groups) this.onUse(commands.keys.heads(shard));
+    return commands;
   }
 
-  #divided(): Promise<Division> {
-    if (this.#division) return this.#division;
+  #found(): Promise<ChatCommands> {
+    if (this.#commands) return this.#commands;
     this.#isChecked = true;
-    const asked = this.#ask();
-    this.#division = asked;
-    asked.catch(() => {
-      if (this.#division === asked) this.#division = undefined;
+    const found = this.#find();
+    this.#commands = found;
+    found.catch(() => {
+      if (this.#commands === found) this.#commands = undefined;
     });
-    return asked;
+    return found;
   }
 
-  /** Asks behind the calls whether the number is still the known one; stores it where it was lost. */
-  #check({ keys }: Division): void {
+  /** Asks behind the calls whether the number of shards is still the known one; stores it where it was lost. */
+  #check({ keys }: ChatCommands): void {
     this.#isChecked = true;
-    const checked = this.#ask(keys.shards);
+    const checked = this.#find(keys.shards);
     checked.then(
-      () => (this.#division = checked),
+      () => (this.#commands = checked),
       () => (this.#isChecked = false),
     );
   }
 
-  /** Settings of every script call. */
-  call(signal?: AbortSignal): RunOptions {
-    return { deadlineMs: this.settings.deadlineMs, signal };
-  }
-
-  async #ask(wanted = this.settings.shards): Promise<Division> {
+  async #find(shards = this.settings.shards): Promise<ChatCommands> {
     const { deadlineMs } = this.settings;
-    const isCluster = (this.#isCluster = await this.context.isCluster(deadlineMs));
-    const { prefix, client } = this.context;
-    const asked = { shards: wanted };
-    const shards = await layout
-      .run(this.context, { layout: layoutKey(prefix) }, asked, { deadlineMs })
-      .catch((error: unknown) => {
-        // The caller's own call was not sent, whatever the outcome of this one.
-        throw error instanceof KitUnknownOutcomeError
-          ? new KitUnavailableError(error.message, addressOf(client))
-          : error;
-      });
-    const all = Array.from({ length: shards }, (_, shard) => shard);
-    this.#known = { keys: new Keys(prefix, shards), groups: isCluster ? all.map((shard) => [shard]) : [all] };
-    return this.#known;
+    this.#isCluster = await this.context.isCluster(deadlineMs);
+    return (this.#known = await ChatCommands.find(this.context, deadlineMs, shards, this.#isCluster));
   }
 }

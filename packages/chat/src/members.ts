@@ -1,0 +1,82 @@
+import { newToken } from "@kit/core/toolkit";
+import { assertDone, type ChatCommands } from "./commands.js";
+import type { Creation, ResolvedMembersOptions } from "./options.js";
+import type { ChatStore } from "./store.js";
+
+/** The most members in one script. */
+const pageSize = 500;
+
+/** `create.lua`: members of a deleted chat of that name are left. */
+const unfinished = 2;
+
+/** A page of members. */
+export interface MembersPage {
+  readonly members: readonly { readonly member: string; readonly position: number; readonly unread: number }[];
+  /** For the next page; undefined after the last page. */
+  readonly cursor: string | undefined;
+}
+
+/** Makes and deletes chats, and changes their members. */
+export class Members {
+  readonly #store: ChatStore;
+
+  constructor(store: ChatStore) {
+    this.#store = store;
+  }
+
+  async create(chat: string, creation: Creation): Promise<{ readonly created: boolean }> {
+    const { members } = creation;
+    const commands = await this.#store.enter();
+    const shard = commands.keys.shardOf(chat);
+    // Nothing is made if one of the names is refused.
+    for (const name of members) commands.keys.member(shard, name);
+    const epoch = newToken().replaceAll("-", "").slice(0, 16);
+    const make = () => commands.create(chat, creation, epoch, members.slice(0, pageSize));
+    let code = await make();
+    // A deletion of a chat of that name was begun and not finished.
+    for (; code === unfinished; code = await make()) await forget(commands, chat, []);
+    if (code !== 0) return { created: false };
+    for (let from = pageSize; from < members.length; from += pageSize)
+      await this.join(chat, members.slice(from, from + pageSize), "none");
+    return { created: true };
+  }
+
+  /** Resolves with their positions. */
+  async join(chat: string, names: readonly string[], history: string): Promise<readonly number[]> {
+    const commands = await this.#store.enter();
+    const [code = 0, ...positions] = await commands.join(chat, names, history);
+    assertDone(code, chat);
+    return positions;
+  }
+
+  async leave(chat: string, user: string): Promise<void> {
+    const commands = await this.#store.enter();
+    await commands.leave(chat, user, "");
+  }
+
+  /** Also while the chat object closes. Resolves with whether it was removed: it stays if its position is beyond `upTo` by now. */
+  async removeLagging(chat: string, user: string, upTo: string): Promise<boolean> {
+    const commands = await this.#store.open();
+    return (await commands.leave(chat, user, upTo)) === 1;
+  }
+
+  async list(chat: string, options: ResolvedMembersOptions): Promise<MembersPage> {
+    const commands = await this.#store.enter();
+    const { code, members, cursor } = await commands.members({ chat, ...options });
+    assertDone(code, chat);
+    return { members, cursor: cursor === "0" ? undefined : cursor };
+  }
+
+  async delete(chat: string): Promise<void> {
+    const commands = await this.#store.enter();
+    const names = await commands.remove(chat);
+    if (names.length > 0) await forget(commands, chat, names);
+  }
+}
+
+/** Removes these and all other members of a deleted chat; none if the chat was created again. */
+const forget = async (commands: ChatCommands, chat: string, some: readonly string[]): Promise<void> => {
+  let names = some;
+  do names = await commands.forget(chat, names);
+  while (names.length > 0);
+};

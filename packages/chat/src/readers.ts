@@ -1,0 +1,138 @@
+import { KitClosedError } from "@kit/core";
+import { Deadline, traced } from "@kit/core/toolkit";
+import type { Ack, Acknowledger } from "./acknowledger.js";
+import { ChatAckError, ChatMemberError, ChatUnknownError } from "./errors.js";
+import type { ListenerHost } from "./listener.js";
+import type { ResolvedFetchOptions, ResolvedListenOptions, ResolvedWaitOptions } from "./options.js";
+import { type News, Reader } from "./reader.js";
+import { grouped, type MovedPosition } from "./scripts/index.js";
+import type { ChatStore } from "./store.js";
+import { decodeToken, encodeToken, nowhere } from "./token.js";
+import type { Watcher } from "./watcher.js";
+
+/** The most chats in one script. */
+const pageSize = 500;
+
+/** A page for a reader, and its place afterwards. */
+export interface Page<Body = unknown> extends News<Body> {
+  /** For the next `fetch` or `wait` of this reader. */
+  readonly token: string;
+}
+
+/** What members of a chat object read: pages, the wait for them, and the sources of listeners. */
+export class Readers<Body> {
+  readonly #store: ChatStore;
+  readonly #watcher: Watcher;
+  readonly #acknowledger: Acknowledger;
+
+  constructor(store: ChatStore, watcher: Watcher, acknowledger: Acknowledger) {
+    this.#store = store;
+    this.#watcher = watcher;
+    this.#acknowledger = acknowledger;
+  }
+
+  async fetch(member: string, options: ResolvedFetchOptions): Promise<Page<Body>> {
+    const reader = await this.#readerOf(member, options, false);
+    const page = await reader.next(options);
+    // A gap without a message behind it is passed, too; it would come again each time.
+    const last = page.chats.flatMap(({ chat, messages, gap }): Ack[] => {
+      const end = messages.at(-1) ?? (gap && { chat, seq: gap.to });
+      return end ? [end] : [];
+    });
+    // A chat that the member has left meanwhile does not hold back the others.
+    if (options.autoAck && last.length > 0) await this.#acknowledger.upTo(member, last, (error) => !isRefusal(error));
+    return { ...page, token: encodeToken(member, reader.standing) };
+  }
+
+  async wait(member: string, options: ResolvedWaitOptions): Promise<boolean> {
+    const { waitMs, signal } = options;
+    const deadline = waitMs === undefined ? undefined : Deadline.in(waitMs);
+    const reader = await this.#readerOf(member, options, false);
+    // The last page was not complete.
+    return reader.standing.delivered.size > 0 || (await this.#waitFor(reader, deadline, signal));
+  }
+
+  /** What a listener of a member runs on. */
+  hostOf(member: string, options: ResolvedListenOptions, onMoved: (moved: MovedPosition) => void): ListenerHost<Body> {
+    const facts = (): object => ({ member });
+    let reader: Reader<Body> | undefined;
+    const readerOf = async (): Promise<Reader<Body>> => {
+      this.#store.life.assertOpen();
+      return (reader ??= await this.#readerOf(member, options, true));
+    };
+    return {
+      next: (signal) =>
+        traced("chat.fetch", facts, async () => {
+          const news = await (await readerOf()).next({ ...options, signal });
+          for (const moved of news.positions) onMoved(moved);
+          return news;
+        }),
+      wait: (signal) =>
+        traced("chat.wait", facts, async () => await this.#waitFor(await readerOf(), undefined, signal)),
+      ack: (message) => this.#store.life.call("chat.ack", facts, () => this.#acknowledger.ack(message, member)),
+      outage: this.#watcher.outage,
+    };
+  }
+
+  async unread(member: string, chats: readonly string[] | undefined): Promise<Map<string, number>> {
+    const { keys } = await this.#store.enter();
+    keys.member(0, member);
+    const counts = new Map<string, number>();
+    for (const [chat, count] of await this.#countUnread(member, chats ?? (await this.#chatsOf(member)))) {
+      if (count > 0 || (chats && count === 0)) counts.set(chat, count);
+    }
+    return counts;
+  }
+
+  async #readerOf(
+    member: string,
+    { token, positions, signal }: Pick<ResolvedFetchOptions, "token" | "positions" | "signal">,
+    keepsCursors: boolean,
+  ): Promise<Reader<Body>> {
+    const { keys } = await this.#store.enter(signal);
+    keys.member(0, member);
+    const standing = decodeToken(member, token, keys.shards);
+    return new Reader<Body>(this.#store, member, standing, keepsCursors, positions ? this.#watcher.hearing : undefined);
+  }
+
+  async #waitFor(
+    reader: Reader<Body>,
+    deadline: Deadline | undefined,
+    signal: AbortSignal | undefined,
+  ): Promise<boolean> {
+    const isNews = await this.#watcher.wait(reader, deadline, signal);
+    this.#store.life.assertOpen();
+    if (this.#store.context.executor.isEnded) throw new KitClosedError("The client");
+    return isNews;
+  }
+
+  /** The names of all chats of a member. */
+  async #chatsOf(member: string): Promise<string[]> {
+    const { keys } = await this.#store.open();
+    const shards = await new Reader<Body>(this.#store, member, nowhere(keys.shards), false).look(1, true, undefined);
+    return shards.flatMap(({ names }) => names);
+  }
+
+  async #countUnread(member: string, chats: readonly string[]): Promise<(readonly [string, number])[]> {
+    const commands = await this.#store.open();
+    const byShard = new Map<number, string[]>();
+    for (const chat of new Set(chats)) {
+      const shard = commands.keys.shardOf(chat);
+      const known = byShard.get(shard);
+      if (known) known.push(chat);
+      else byShard.set(shard, [chat]);
+    }
+    const counted = await Promise.all(
+      [...byShard].flatMap(([shard, all]) =>
+        grouped(all, pageSize).map(async (some) => {
+          const counts = await commands.unread(shard, member, some);
+          return some.map((chat, index) => [chat, counts[index] ?? 0] as const);
+        }),
+      ),
+    );
+    return counted.flat();
+  }
+}
+
+const isRefusal = (error: Error): boolean =>
+  [ChatUnknownError, ChatMemberError, ChatAckError].some((refused) => error instanceof refused);
