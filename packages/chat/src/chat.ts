@@ -10,12 +10,12 @@ import {
   watchEviction,
   withCaller,
 } from "@kit/core/toolkit";
-import { type Ack, Acknowledger } from "./acknowledger.js";
-import { type ChatInspection, type HistoryPage, inspectChat, readHistory } from "./history.js";
+import { type Ack, Acknowledger } from "./send/acknowledger.js";
+import { type ChatInspection, type HistoryPage, inspectChat, readHistory } from "./read/history.js";
 import { Listener } from "./listener.js";
 import { Mailbox } from "./mailbox.js";
 import { Members, type MembersPage } from "./members.js";
-import type { Message } from "./message.js";
+import type { Message } from "./read/message.js";
 import {
   type ChatOptions,
   chatRules,
@@ -43,9 +43,9 @@ import {
 } from "./options.js";
 import { type Page, Readers } from "./readers.js";
 import type { MovedPosition } from "./scripts/index.js";
-import { type Accepted, MessageSender } from "./sender.js";
+import { type Accepted, MessageSender } from "./send/sender.js";
 import { ChatStore } from "./store.js";
-import { Watcher } from "./watcher.js";
+import { Watcher } from "./wait/watcher.js";
 
 /** Events of a chat object. */
 export interface ChatEvents {

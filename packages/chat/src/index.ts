@@ -8,14 +8,14 @@ export {
   ChatUnknownError,
 } from "./errors.js";
 
-export type { Ack } from "./acknowledger.js";
+export type { Ack } from "./send/acknowledger.js";
 export type { Chat, ChatEvents } from "./chat.js";
 export type { ChatErrorCode } from "./errors.js";
-export type { ChatInspection, HistoryPage } from "./history.js";
+export type { ChatInspection, HistoryPage } from "./read/history.js";
 export type { Delivery, Listener } from "./listener.js";
 export type { LeasedMessage, Mailbox, MailboxStats } from "./mailbox.js";
 export type { MembersPage } from "./members.js";
-export type { Gap, Message } from "./message.js";
+export type { Gap, Message } from "./read/message.js";
 export type {
   ChatOptions,
   CreateOptions,
@@ -32,8 +32,8 @@ export type {
   TakeOptions,
   WaitOptions,
 } from "./options.js";
-export type { ChatNews, News } from "./reader.js";
+export type { ChatNews, News } from "./read/reader.js";
 export type { Page } from "./readers.js";
 export type { MovedPosition } from "./scripts/index.js";
-export type { Accepted } from "./sender.js";
+export type { Accepted } from "./send/sender.js";
 export type { CloseOptions } from "@kit/core/toolkit";

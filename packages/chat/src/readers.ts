@@ -1,14 +1,14 @@
 import { KitClosedError } from "@kit/core";
 import { Deadline, traced } from "@kit/core/toolkit";
-import type { Ack, Acknowledger } from "./acknowledger.js";
+import type { Ack, Acknowledger } from "./send/acknowledger.js";
 import { ChatAckError, ChatMemberError, ChatUnknownError } from "./errors.js";
 import type { ListenerHost } from "./listener.js";
 import type { ResolvedFetchOptions, ResolvedListenOptions, ResolvedWaitOptions } from "./options.js";
-import { type News, Reader } from "./reader.js";
+import { type News, Reader } from "./read/reader.js";
 import { grouped, type MovedPosition } from "./scripts/index.js";
 import type { ChatStore } from "./store.js";
-import { decodeToken, encodeToken, nowhere } from "./token.js";
-import type { Watcher } from "./watcher.js";
+import { decodeToken, encodeToken, nowhere } from "./read/token.js";
+import type { Watcher } from "./wait/watcher.js";
 
 /** The most chats in one script. */
 const pageSize = 500;

@@ -4,10 +4,10 @@ import { watched } from "@tooling/vitest/helpers";
 import * as vitest from "vitest";
 import { expect, it } from "vitest";
 import { chatRules } from "../src/options.js";
-import { Reader } from "../src/reader.js";
+import { Reader } from "../src/read/reader.js";
 import { ChatStore } from "../src/store.js";
-import { nowhere } from "../src/token.js";
-import { Watcher } from "../src/watcher.js";
+import { nowhere } from "../src/read/token.js";
+import { Watcher } from "../src/wait/watcher.js";
 import { fixtureOf, permanentKeys, room, untilBlocked } from "./harness.js";
 
 const redis = useRedis(vitest, { permanentKeys });

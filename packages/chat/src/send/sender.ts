@@ -4,11 +4,11 @@ import type { Durability } from "@kit/core/durable";
 import { type Deadline, newToken } from "@kit/core/toolkit";
 import { batcherFor } from "./batching.js";
 import { encodeBody, type StoredBody } from "./body.js";
-import { refusalOf, type SendArgs } from "./commands.js";
-import { ChatFullError, ChatTooLargeError } from "./errors.js";
-import type { DurableOption, ResolvedSendOptions } from "./options.js";
-import { type BatchReply, refusal, type SendReply } from "./scripts/index.js";
-import type { ChatStore } from "./store.js";
+import { refusalOf, type SendArgs } from "../commands.js";
+import { ChatFullError, ChatTooLargeError } from "../errors.js";
+import type { DurableOption, ResolvedSendOptions } from "../options.js";
+import { type BatchReply, refusal, type SendReply } from "../scripts/index.js";
+import type { ChatStore } from "../store.js";
 
 /** An object may see millions of chats: beyond this many, chats without a send under way are forgotten. */
 const mostIdle = 1_000;

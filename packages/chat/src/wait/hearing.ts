@@ -1,6 +1,6 @@
 import type { KitError } from "@kit/core";
 import { asKitError, OutageReporter } from "@kit/core/toolkit";
-import type { ChatStore } from "./store.js";
+import type { ChatStore } from "../store.js";
 
 /** A note in the server lasts this long, so that a process that has died is not told for ever. */
 const leaseMs = 30_000;

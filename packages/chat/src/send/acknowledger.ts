@@ -1,10 +1,10 @@
 import type { Batcher } from "@kit/core/batching";
 import { type Deadline, integerOption, serverError } from "@kit/core/toolkit";
 import { batcherFor } from "./batching.js";
-import { type AckArgs, refusalOf } from "./commands.js";
-import { ChatAckError } from "./errors.js";
-import { refusal } from "./scripts/index.js";
-import type { ChatStore } from "./store.js";
+import { type AckArgs, refusalOf } from "../commands.js";
+import { ChatAckError } from "../errors.js";
+import { refusal } from "../scripts/index.js";
+import type { ChatStore } from "../store.js";
 
 /** An acknowledgement: of a message, or of a sequence. With `at` the message's identity is checked. */
 export interface Ack {

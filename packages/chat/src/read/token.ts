@@ -1,4 +1,4 @@
-import { ChatTokenError } from "./errors.js";
+import { ChatTokenError } from "../errors.js";
 
 /** The last message of a chat that a reader received. */
 interface Cursor {

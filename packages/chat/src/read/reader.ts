@@ -1,8 +1,8 @@
-import type { Hearing } from "./hearing.js";
-import type { Keys } from "./keys.js";
+import type { Hearing } from "../wait/hearing.js";
+import type { Keys } from "../keys.js";
 import { type Gap, type Message, messageOf } from "./message.js";
-import type { Change, MovedPosition, ReadReply, ShardChanges } from "./scripts/index.js";
-import type { ChatStore } from "./store.js";
+import type { Change, MovedPosition, ReadReply, ShardChanges } from "../scripts/index.js";
+import type { ChatStore } from "../store.js";
 import type { Standing } from "./token.js";
 
 /** News of one chat for a reader. */

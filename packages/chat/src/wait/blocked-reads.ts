@@ -10,8 +10,8 @@ import {
 } from "@kit/core/toolkit";
 import { entriesOf, isAfter, streamsOf } from "./activity.js";
 import type { Hearing } from "./hearing.js";
-import type { Keys } from "./keys.js";
-import type { ChatStore } from "./store.js";
+import type { Keys } from "../keys.js";
+import type { ChatStore } from "../store.js";
 import type { WaitRegistry } from "./wait-registry.js";
 
 /** A read blocks for this long and is then sent again, so that a silent connection is noticed. */

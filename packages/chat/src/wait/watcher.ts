@@ -2,9 +2,9 @@ import type { KitError } from "@kit/core";
 import { type Deadline, newToken, OutageReporter, settled } from "@kit/core/toolkit";
 import { BlockedReads } from "./blocked-reads.js";
 import { Hearing } from "./hearing.js";
-import { Reader } from "./reader.js";
-import type { ChatStore } from "./store.js";
-import { nowhere } from "./token.js";
+import { Reader } from "../read/reader.js";
+import type { ChatStore } from "../store.js";
+import { nowhere } from "../read/token.js";
 import { ofChat, ofMember, WaitRegistry } from "./wait-registry.js";
 
 /** A name for reading the place of the shards; no member can have it. */

@@ -1,7 +1,7 @@
 import { KitError, KitUnknownOutcomeError } from "@kit/core";
 import { Batcher, type BatcherOptions } from "@kit/core/batching";
 import { addressOf, noAnswer } from "@kit/core/toolkit";
-import type { ChatStore } from "./store.js";
+import type { ChatStore } from "../store.js";
 
 /** The most messages, and bytes of them, in one call. */
 const batchItems = 100;
