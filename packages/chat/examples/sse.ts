@@ -2,7 +2,7 @@ import { once } from "node:events";
 import { createServer, type ServerResponse } from "node:http";
 import type { AddressInfo } from "node:net";
 import { connect, KitError } from "@kit/core";
-import { ChatTokenError, createChat, type Page } from "@kit/chat";
+import { ChatTokenError, createChat, type FetchPage } from "@kit/chat";
 import { EventSource } from "eventsource"; // part of every browser
 
 const redis = await connect(process.env["REDIS_URL"]);
@@ -53,7 +53,7 @@ const url = `http://127.0.0.1:${port}`;
 // In the browser.
 const source = new EventSource(url);
 source.addEventListener("message", ({ data }) => {
-  for (const { chat: name, messages, gap, reset } of (JSON.parse(String(data)) as Page<string>).chats) {
+  for (const { chat: name, messages, gap, reset } of (JSON.parse(String(data)) as FetchPage<string>).chats) {
     if (reset) console.log(`${name}: what was shown is of another chat, or may have changed`);
     if (gap) console.log(`${name}: ${gap.to - gap.from + 1} messages are gone`);
     console.log(`${name}: ${messages.map(({ body }) => body).join(", ")}`);

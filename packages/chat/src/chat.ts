@@ -41,7 +41,7 @@ import {
   type WaitOptions,
   waitRules,
 } from "./options.js";
-import { type Page, Readers } from "./readers.js";
+import { type FetchPage, Readers } from "./readers.js";
 import type { MovedPosition } from "./scripts/index.js";
 import { type Accepted, MessageSender } from "./send/sender.js";
 import { ChatStore } from "./store.js";
@@ -163,7 +163,7 @@ export class Chat<Body = unknown> extends TypedEmitter<ChatEvents> implements As
    * const { chats, token } = await chat.fetch("bob");
    * for (const { messages } of chats) for (const message of messages) await show(message);
    */
-  async fetch(member: string, options: FetchOptions = {}): Promise<Page<Body>> {
+  async fetch(member: string, options: FetchOptions = {}): Promise<FetchPage<Body>> {
     const settings = resolve("options", options, fetchRules);
     return await traced("chat.fetch", ofMember(member), () => this.#readers.fetch(member, settings));
   }
@@ -278,14 +278,14 @@ export class Chat<Body = unknown> extends TypedEmitter<ChatEvents> implements As
       await this.#store.enter(signal);
       const { head } = await this.inspect(chat);
       for (let after = Math.max(0, head - last); ;) {
-        const parts = await this.#watcher.standingFor(chat, signal);
+        const positions = await this.#watcher.positionsFor(chat, signal);
         const { messages, hasNewer } = await this.history(chat, { after, limit: 1_000 });
         for (const message of messages) {
           after = message.seq;
           yield message;
           signal?.throwIfAborted();
         }
-        if (!hasNewer) await this.#watcher.waitFor(chat, parts, undefined, signal);
+        if (!hasNewer) await this.#watcher.waitFor(chat, positions, undefined, signal);
       }
     } catch (error) {
       throw withCaller(error);

@@ -164,9 +164,9 @@ export class ChatCommands {
     return scripts.unread.run(this.#context, own, { user, chats }, this.#options());
   }
 
-  hear(shards: readonly number[], leaseMs: number): Promise<number> {
+  subscribe(shards: readonly number[], leaseMs: number): Promise<number> {
     const heads = shards.map((shard) => this.keys.heads(shard));
-    return scripts.hear.run(this.#context, { heads }, { leaseMs }, this.#options());
+    return scripts.subscribe.run(this.#context, { heads }, { leaseMs }, this.#options());
   }
 
   // Mailboxes --------------------------------------------------------------------------------------------------------

@@ -5,7 +5,7 @@ import type { ResolvedListenOptions } from "./options.js";
 import type { ChatNews, News } from "./read/reader.js";
 
 /** A message that a listener hands out. */
-export interface Delivery<Body = unknown> extends Message<Body> {
+export interface DeliveredMessage<Body = unknown> extends Message<Body> {
   /** Messages of this chat right before this one that the member will not receive. */
   readonly gap: Gap | undefined;
   /** The chat has changed its history for this listener; see `ChatNews`. */
@@ -73,7 +73,7 @@ const mayPass = (error: unknown): error is KitError =>
  * once more, with the code `KIT_RECOVERED`, when it is over; once for all its listeners and waits. A connection that is back
  * at the next try is not reported. While it waits for messages, it notices within 12 s that a server has fallen silent.
  */
-export class Listener<Body = unknown> implements AsyncIterable<Delivery<Body>> {
+export class Listener<Body = unknown> implements AsyncIterable<DeliveredMessage<Body>> {
   readonly #host: ListenerHost<Body>;
   readonly #outage: OutageReporter;
   /** The loops of several listeners are told apart by it. */
@@ -103,7 +103,7 @@ export class Listener<Body = unknown> implements AsyncIterable<Delivery<Body>> {
    * @throws every error of iterating.
    */
   async each(
-    handler: (message: Delivery<Body>) => Promise<void> | void,
+    handler: (message: DeliveredMessage<Body>) => Promise<void> | void,
     { concurrency = 1 }: { readonly concurrency?: number } = {},
   ): Promise<void> {
     integerOption("concurrency", concurrency, 1);
@@ -112,7 +112,7 @@ export class Listener<Body = unknown> implements AsyncIterable<Delivery<Body>> {
     // Even if no other message arrives.
     const ending = new AbortController();
     const stopListening = onAbort(signal, () => ending.abort(signal?.reason));
-    const handle = async (message: Delivery<Body>): Promise<void> => {
+    const handle = async (message: DeliveredMessage<Body>): Promise<void> => {
       try {
         await handler(message);
         message.done();
@@ -139,11 +139,11 @@ export class Listener<Body = unknown> implements AsyncIterable<Delivery<Body>> {
    *
    * @throws {KitError} the first fetch failed; or the client or the chat object was closed.
    */
-  [Symbol.asyncIterator](): AsyncGenerator<Delivery<Body>, void, undefined> {
+  [Symbol.asyncIterator](): AsyncGenerator<DeliveredMessage<Body>, void, undefined> {
     return this.#deliveries(this.#resolved.signal);
   }
 
-  async *#deliveries(signal: AbortSignal | undefined): AsyncGenerator<Delivery<Body>, void, undefined> {
+  async *#deliveries(signal: AbortSignal | undefined): AsyncGenerator<DeliveredMessage<Body>, void, undefined> {
     if (this.#isTaken) throw new Error("A listener can be iterated once");
     this.#isTaken = true;
     const loop = `fetching ${this.#id}`;
@@ -157,8 +157,8 @@ export class Listener<Body = unknown> implements AsyncIterable<Delivery<Body>> {
           isFirst = false;
           attempt = 0;
           this.#outage.worked(loop);
-          for (const { chat, messages, ...told } of chats) {
-            this.#note(chat, told);
+          for (const { chat, messages, ...notice } of chats) {
+            this.#note(chat, notice);
             for (const message of messages) {
               signal?.throwIfAborted();
               yield this.#deliver(message);
@@ -189,7 +189,7 @@ export class Listener<Body = unknown> implements AsyncIterable<Delivery<Body>> {
     });
   }
 
-  #deliver(message: Message<Body>): Delivery<Body> {
+  #deliver(message: Message<Body>): DeliveredMessage<Body> {
     const { gap, reset } = this.#notices.get(message.chat) ?? nothing;
     this.#notices.delete(message.chat);
     let watermark = this.#watermarks.get(message.chat);

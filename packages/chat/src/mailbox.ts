@@ -102,16 +102,16 @@ export class Mailbox<Body = unknown> {
     const { waitMs, signal, ...resolved } = resolve("options", options, takeRules);
     const deadline = Deadline.in(waitMs);
     return await traced("chat.take", this.#facts, async () => {
-      for (let parts: readonly string[] | undefined; ;) {
+      for (let positions: readonly string[] | undefined; ;) {
         await this.#host.store.enter(signal);
         const { messages, nextMs } = await this.#made(() => this.#take(resolved));
         const leftMs = Math.min(deadline.remainingMs, nextMs ?? longestWaitMs, longestWaitMs);
         if (messages.length > 0 || deadline.remainingMs <= 0)
           return messages.map((message) => this.#leased(message, resolved));
-        // Entries after `parts` end the wait; a further read finds earlier messages.
+        // Entries after `positions` end the wait; a further read finds earlier messages.
         const { watcher } = this.#host;
-        if (parts) await watcher.waitFor(this.name, parts, Deadline.in(Math.max(1, leftMs)), signal);
-        parts = await watcher.standingFor(this.name, signal);
+        if (positions) await watcher.waitFor(this.name, positions, Deadline.in(Math.max(1, leftMs)), signal);
+        positions = await watcher.positionsFor(this.name, signal);
       }
     });
   }

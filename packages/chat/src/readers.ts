@@ -7,14 +7,14 @@ import type { ResolvedFetchOptions, ResolvedListenOptions, ResolvedWaitOptions }
 import { type News, Reader } from "./read/reader.js";
 import { grouped, type MovedPosition } from "./scripts/index.js";
 import type { ChatStore } from "./store.js";
-import { decodeToken, encodeToken, nowhere } from "./read/token.js";
+import { decodeToken, encodeToken, startPosition } from "./read/position.js";
 import type { Watcher } from "./wait/watcher.js";
 
 /** The most chats in one script. */
 const pageSize = 500;
 
-/** A page for a reader, and its place afterwards. */
-export interface Page<Body = unknown> extends News<Body> {
+/** A page for a reader, and its position afterwards. */
+export interface FetchPage<Body = unknown> extends News<Body> {
   /** For the next `fetch` or `wait` of this reader. */
   readonly token: string;
 }
@@ -31,7 +31,7 @@ export class Readers<Body> {
     this.#acknowledger = acknowledger;
   }
 
-  async fetch(member: string, options: ResolvedFetchOptions): Promise<Page<Body>> {
+  async fetch(member: string, options: ResolvedFetchOptions): Promise<FetchPage<Body>> {
     const reader = await this.#readerOf(member, options, false);
     const page = await reader.next(options);
     // A gap without a message behind it is passed, too; it would come again each time.
@@ -41,7 +41,7 @@ export class Readers<Body> {
     });
     // A chat that the member has left meanwhile does not hold back the others.
     if (options.autoAck && last.length > 0) await this.#acknowledger.upTo(member, last, (error) => !isRefusal(error));
-    return { ...page, token: encodeToken(member, reader.standing) };
+    return { ...page, token: encodeToken(member, reader.position) };
   }
 
   async wait(member: string, options: ResolvedWaitOptions): Promise<boolean> {
@@ -49,7 +49,7 @@ export class Readers<Body> {
     const deadline = waitMs === undefined ? undefined : Deadline.in(waitMs);
     const reader = await this.#readerOf(member, options, false);
     // The last page was not complete.
-    return reader.standing.delivered.size > 0 || (await this.#waitFor(reader, deadline, signal));
+    return reader.position.delivered.size > 0 || (await this.#waitFor(reader, deadline, signal));
   }
 
   /** What a listener of a member runs on. */
@@ -87,12 +87,13 @@ export class Readers<Body> {
   async #readerOf(
     member: string,
     { token, positions, signal }: Pick<ResolvedFetchOptions, "token" | "positions" | "signal">,
-    keepsCursors: boolean,
+    keepsDelivered: boolean,
   ): Promise<Reader<Body>> {
     const { keys } = await this.#store.enter(signal);
     keys.member(0, member);
-    const standing = decodeToken(member, token, keys.shards);
-    return new Reader<Body>(this.#store, member, standing, keepsCursors, positions ? this.#watcher.hearing : undefined);
+    const position = decodeToken(member, token, keys.shards);
+    const subscribe = positions ? () => this.#watcher.subscription.renew() : undefined;
+    return new Reader<Body>(this.#store, member, position, keepsDelivered, subscribe);
   }
 
   async #waitFor(
@@ -109,7 +110,11 @@ export class Readers<Body> {
   /** The names of all chats of a member. */
   async #chatsOf(member: string): Promise<string[]> {
     const { keys } = await this.#store.open();
-    const shards = await new Reader<Body>(this.#store, member, nowhere(keys.shards), false).look(1, true, undefined);
+    const shards = await new Reader<Body>(this.#store, member, startPosition(keys.shards), false).look(
+      1,
+      true,
+      undefined,
+    );
     return shards.flatMap(({ names }) => names);
   }
 

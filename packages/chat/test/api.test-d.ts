@@ -1,6 +1,6 @@
 import type { Redis } from "ioredis";
 import type { Redis as Redis5 } from "ioredis5";
-import { type Chat, createChat, type Delivery, type Page } from "../src/index.js";
+import { type Chat, createChat, type DeliveredMessage, type FetchPage } from "../src/index.js";
 
 declare const redis: Redis;
 declare const older: Redis5;
@@ -12,9 +12,11 @@ interface Line {
 const chat: Chat<Line> = createChat<Line>(redis);
 createChat(older);
 
-export const page: Promise<Page<Line>> = chat.fetch("ann", { token: undefined, limit: 10 });
+export const page: Promise<FetchPage<Line>> = chat.fetch("ann", { token: undefined, limit: 10 });
 export const text: Promise<string | undefined> = page.then(({ chats }) => chats[0]?.messages[0]?.body.text);
-export const listened: Promise<void> = chat.listen("ann").each((message: Delivery<Line>) => void message.body.text);
+export const listened: Promise<void> = chat
+  .listen("ann")
+  .each((message: DeliveredMessage<Line>) => void message.body.text);
 // @ts-expect-error a body of another type
 void chat.send("room", { from: "ann", body: "text" });
 // @ts-expect-error who sends it?

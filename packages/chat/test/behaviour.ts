@@ -12,7 +12,7 @@ import {
 import { Cluster } from "ioredis";
 import * as vitest from "vitest";
 import { describe, expect, it } from "vitest";
-import { type Chat, ChatTokenError, type Delivery, type Page } from "../src/index.js";
+import { type Chat, ChatTokenError, type DeliveredMessage, type FetchPage } from "../src/index.js";
 import * as scripts from "../src/scripts/index.js";
 import { user } from "./acl.js";
 import {
@@ -261,7 +261,7 @@ export const chatBehaviour = (mode: RedisMode, login?: Login): void => {
         const sizes: number[] = [];
         let token: string | undefined;
         for (;;) {
-          const page: Page = await chat.fetch("bob", { maxBytes: 25, ...(token === undefined ? {} : { token }) });
+          const page: FetchPage = await chat.fetch("bob", { maxBytes: 25, ...(token === undefined ? {} : { token }) });
           sizes.push(seqsOf(page).length);
           ({ token } = page);
           if (!page.more) break;
@@ -278,7 +278,7 @@ export const chatBehaviour = (mode: RedisMode, login?: Login): void => {
         const seen = new Set<string>();
         let token: string | undefined;
         for (let pages = 1; pages <= 2; pages++) {
-          const page: Page = await chat.fetch("bob", { limit: 64, ...(token === undefined ? {} : { token }) });
+          const page: FetchPage = await chat.fetch("bob", { limit: 64, ...(token === undefined ? {} : { token }) });
           for (const { chat: name } of page.chats) seen.add(name);
           ({ token } = page);
         }
@@ -347,7 +347,7 @@ export const chatBehaviour = (mode: RedisMode, login?: Login): void => {
         const seqs: number[] = [];
         let { token } = await chat.fetch("bob");
         for (let isOver = false; !isOver;) {
-          const page: Page = await chat.fetch("bob", { token });
+          const page: FetchPage = await chat.fetch("bob", { token });
           seqs.push(...seqsOf(page));
           ({ token } = page);
           isOver = seqs.at(-1) === 310;
@@ -789,7 +789,7 @@ export const chatBehaviour = (mode: RedisMode, login?: Login): void => {
       const kept = async (chat: Chat): Promise<number[]> =>
         (await chat.history(room, { limit: 1_000 })).messages.map(({ seq }) => seq);
 
-      it("by count keeps exactly that many, tells a slow member what it missed, and frees memory", async () => {
+      it("by count keeps exactly that many, reports to a slow member what it missed, and frees memory", async () => {
         const chat = make();
         await chat.create(room, { members: ["ann", "bob"], retain: { count: 10 } });
         await sendMany(chat, "ann", 10);
@@ -873,7 +873,7 @@ export const chatBehaviour = (mode: RedisMode, login?: Login): void => {
         await chat.create(room, { members: ["ann", "bob"] });
         await chat.create("private", { members: ["ann"] });
         let { token } = await chat.fetch("bob");
-        const next = async (act: () => Promise<unknown>): Promise<Page> => {
+        const next = async (act: () => Promise<unknown>): Promise<FetchPage> => {
           const waiting = chat.wait("bob", { token });
           await act();
           expect(await waiting).toBe(true);
@@ -983,7 +983,7 @@ export const chatBehaviour = (mode: RedisMode, login?: Login): void => {
         const next = rejection(iterator.next());
         await chat.close();
         expect(await next).toMatchObject({ code: "KIT_CLOSED" });
-        (value as Delivery).done();
+        (value as DeliveredMessage).done();
         await eventually(() => expect(codes).toEqual(["KIT_CLOSED"]));
         const other = fixture().on(fixture().connect());
         expect(await positionOf(other, "bob")).toBe(0);
@@ -994,7 +994,7 @@ export const chatBehaviour = (mode: RedisMode, login?: Login): void => {
         const [chat, other] = [make(), fixture().on(fixture().connect())];
         await chat.create(room, { members: ["ann", "bob"] });
         await sendMany(chat, "ann", 3);
-        const got: Delivery[] = [];
+        const got: DeliveredMessage[] = [];
         for await (const message of chat.listen("bob")) {
           got.push(message);
           if (got.length === 3) void sendMany(other, "ann", 2);
@@ -1110,7 +1110,7 @@ export const chatBehaviour = (mode: RedisMode, login?: Login): void => {
         const chat = make();
         await chat.create(room, { members: ["ann", "bob"] });
         await sendMany(chat, "ann", 20);
-        const open: Delivery[] = [];
+        const open: DeliveredMessage[] = [];
         const seen: number[] = [];
         const controller = new AbortController();
         const listening = (async () => {
@@ -1131,9 +1131,9 @@ export const chatBehaviour = (mode: RedisMode, login?: Login): void => {
         await chat.create(room, { members: ["ann", "bob"], retain: { count: 2 } });
         await sendMany(chat, "ann", 5);
         const iterator = chat.listen("bob")[Symbol.asyncIterator]();
-        const next = async (): Promise<Delivery> => {
+        const next = async (): Promise<DeliveredMessage> => {
           const { value } = await iterator.next();
-          return value as Delivery;
+          return value as DeliveredMessage;
         };
         expect(await next()).toMatchObject({ seq: 4, gap: { from: 1, to: 3, reason: "retention" } });
         expect(await next()).toMatchObject({ seq: 5, gap: undefined });
@@ -1284,7 +1284,7 @@ export const chatBehaviour = (mode: RedisMode, login?: Login): void => {
         return { ...fixture().keysOf(room), member, members: member };
       };
       const { create, forget, remove } = scripts;
-      const elsewhere = ["chat.hear", "chat.mailbox", "chat.settle", "chat.take"];
+      const elsewhere = ["chat.subscribe", "chat.mailbox", "chat.settle", "chat.take"];
       slots.itRanAll(
         keys,
         () => [

@@ -1,7 +1,7 @@
 import { eventually, type RedisMode, type RedisNode, type TestRedis } from "@kit/testing";
 import { clientsOf, type Login, nodeOf } from "@tooling/vitest/helpers";
 import type { Redis } from "ioredis";
-import { type Chat, type ChatOptions, createChat, type Message, type Page } from "../src/index.js";
+import { type Chat, type ChatOptions, createChat, type Message, type FetchPage } from "../src/index.js";
 import { type ChatKeys, Keys } from "../src/keys.js";
 
 /** The chat of a test, unless it has several. */
@@ -58,7 +58,7 @@ export const sendMany = async (chat: Chat, from: string, count: number, name: st
 };
 
 /** The sequences of one chat on a page. */
-export const seqsOf = (page: Page, name: string = room): number[] =>
+export const seqsOf = (page: FetchPage, name: string = room): number[] =>
   page.chats.filter(({ chat }) => chat === name).flatMap(({ messages }) => messages.map(({ seq }) => seq));
 
 /** All messages that a reader gets from its place on, over as many pages as it takes. */
@@ -66,9 +66,9 @@ export const drain = async (
   chat: Chat,
   member: string,
   options: { readonly token?: string; readonly limit?: number } = {},
-): Promise<{ messages: Message[]; token: string; pages: Page[] }> => {
+): Promise<{ messages: Message[]; token: string; pages: FetchPage[] }> => {
   const messages: Message[] = [];
-  const pages: Page[] = [];
+  const pages: FetchPage[] = [];
   let { token } = options;
   for (;;) {
     const page = await chat.fetch(member, { ...options, ...(token === undefined ? {} : { token }) });

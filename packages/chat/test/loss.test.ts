@@ -43,7 +43,7 @@ describe("a server that restarts", () => {
     expect(await rejection(listening)).toBe("enough");
   });
 
-  it("with an older snapshot tells a listener of the fork, and refuses acknowledgements of what was lost", async () => {
+  it("with an older snapshot reports the fork to a listener, and refuses acknowledgements of what was lost", async () => {
     const chat = await made();
     await sendMany(chat, "ann", 3);
     const { messages, heads, activity, meta, positions } = fixture.keysOf(room);
@@ -95,7 +95,7 @@ describe("a server that restarts", () => {
     await iterator.return?.(undefined);
   });
 
-  it("without its data tells also a reader that has a token", async () => {
+  it("without its data reports that to a reader that has a token, too", async () => {
     const chat = await made();
     await sendMany(chat, "ann", 3);
     const { token } = await chat.fetch("bob");
@@ -112,7 +112,7 @@ describe("a server that restarts", () => {
     expect((await chat.fetch("bob", { token: page.token })).chats).toMatchObject([{ reset: undefined }]);
   });
 
-  it("without its data and with a clock that was ahead tells a reader that has a token of that clock", async () => {
+  it("without its data and with a clock that was ahead reports it to a reader that has a token of that clock", async () => {
     const chat = await made();
     await sendMany(chat, "ann", 3);
     const { token: ofNow } = await chat.fetch("bob");
@@ -296,8 +296,8 @@ describe("a full server", () => {
   });
 });
 
-describe("a full server, for a reader that asks for positions", () => {
-  it("gives messages, and it hears again once there is room", async () => {
+describe("a full server, for a reader that subscribes to positions", () => {
+  it("gives messages, and it receives positions again once there is room", async () => {
     const chat = await made();
     await sendMany(chat, "ann", 1);
     const codes: string[] = [];
@@ -331,7 +331,7 @@ describe("another version", () => {
     expect((await drain(chat, "bob")).messages.map(({ body }) => body)).toEqual(["m1", "hello", "kind"]);
   });
 
-  it("that wrote a chat or the division is refused, and nothing is changed", async () => {
+  it("that wrote a chat or the number of shards is refused, and nothing is changed", async () => {
     const chat = await made();
     const { meta } = fixture.keysOf(room);
     await fixture.db.hset(meta, "layout", "2");

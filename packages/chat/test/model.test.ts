@@ -3,7 +3,7 @@ import { rejection } from "@tooling/vitest/helpers";
 import fc from "fast-check";
 import * as vitest from "vitest";
 import { expect, it } from "vitest";
-import type { CreateOptions, LeasedMessage, Page } from "../src/index.js";
+import type { CreateOptions, LeasedMessage, FetchPage } from "../src/index.js";
 import { Keys } from "../src/keys.js";
 import { fixtureOf, permanentKeys } from "./harness.js";
 import { ModelChat, ModelMailbox, ModelReader } from "./model.js";
@@ -105,7 +105,7 @@ const play = async (steps: readonly Step[], chosen: readonly number[]): Promise<
     if (modelOf(name).members.has(member)) for (const reader of readersOf(member)) reader.leaves(name);
   };
 
-  const checkPage = (reader: ModelReader, member: string, page: Page, limit: number): void => {
+  const checkPage = (reader: ModelReader, member: string, page: FetchPage, limit: number): void => {
     const given = new Map(page.chats.map((one) => [one.chat, one]));
     expect(page.chats.reduce((sum, { messages }) => sum + messages.length, 0)).toBeLessThanOrEqual(limit);
     for (const [name, own] of model) {
@@ -123,19 +123,20 @@ const play = async (steps: readonly Step[], chosen: readonly number[]): Promise<
       expect(news.reset).toBe(reset);
       expect(news.unread).toBe(own.unread(member));
       if (!page.more) expect(messages.at(-1)?.seq ?? own.head).toBe(own.head);
-      // A gap of a chat without a message for this reader is told once, too.
+      // A gap of a chat without a message for this reader is reported once, too.
       const seq = messages.at(-1)?.seq ?? (first >= own.head ? own.head : undefined);
       if (seq === undefined) reader.cursors.delete(name);
       else reader.cursors.set(name, { life: own.life, seq });
     }
     for (const name of page.left) {
       expect(reader.left.has(name)).toBe(true);
-      reader.told.add(name);
+      reader.reported.add(name);
       reader.deleted.delete(name);
       reader.cursors.delete(name);
     }
     if (page.more) return;
-    for (const name of reader.left) if (!modelOf(name).members.has(member)) expect(reader.told.has(name)).toBe(true);
+    for (const name of reader.left)
+      if (!modelOf(name).members.has(member)) expect(reader.reported.has(name)).toBe(true);
     reader.isComplete(model);
   };
 
@@ -175,7 +176,7 @@ const play = async (steps: readonly Step[], chosen: readonly number[]): Promise<
         const key = `${one.user} ${String(one.device)}`;
         if (one.isFresh) readers.delete(key);
         const reader = readers.get(key) ?? { token: undefined, model: new ModelReader() };
-        const page: Page = await chats.fetch(one.user, { token: reader.token, limit: one.limit });
+        const page: FetchPage = await chats.fetch(one.user, { token: reader.token, limit: one.limit });
         checkPage(reader.model, one.user, page, one.limit);
         readers.set(key, { token: page.token, model: reader.model });
         break;

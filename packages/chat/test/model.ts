@@ -111,7 +111,7 @@ export class ModelReader {
   readonly cursors: Map<string, { readonly life: number; readonly seq: number }> = new Map();
   /** Chats that the member has left since, of those that it knows of. */
   readonly left: Set<string> = new Set();
-  readonly told: Set<string> = new Set();
+  readonly reported: Set<string> = new Set();
   /** Chats that were deleted since, of those of which the member was a member. */
   readonly deleted: Set<string> = new Set();
   /** The heads then; undefined: it was never given all. */
@@ -143,7 +143,7 @@ export class ModelReader {
   isComplete(chats: ReadonlyMap<string, ModelChat>): void {
     this.cursors.clear();
     this.left.clear();
-    this.told.clear();
+    this.reported.clear();
     this.deleted.clear();
     this.#heads = new Map(Array.from(chats, ([name, { head }]) => [name, head]));
     this.#joined = joins;

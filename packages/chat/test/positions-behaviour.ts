@@ -9,7 +9,7 @@ import { type ChatFixture, fixtureOf, permanentKeys, room, sendMany, untilBlocke
 
 const positions = true;
 
-/** How readers hear of positions that move, on one server or on a Cluster; with a `login`, as that user. */
+/** How readers receive positions that move, on one server or on a Cluster; with a `login`, as that user. */
 export const positionsBehaviour = (mode: RedisMode, login?: Login): void => {
   describe(`positions on a ${mode === "cluster" ? "Cluster" : "single server"}${login ? ", as its ACL user" : ""}`, () => {
     const redis = useRedis(vitest, { mode, args: login ? user.serverArgs(mode) : [], permanentKeys });
@@ -52,7 +52,7 @@ export const positionsBehaviour = (mode: RedisMode, login?: Login): void => {
       expect((await phone.fetch("bob", { token: page.token, positions })).positions).toEqual([]);
     });
 
-    it("reach nobody else, and no reader that does not ask for them", async () => {
+    it("reach nobody else, and no reader without a subscription", async () => {
       await furnish();
       const [phone, desk] = [device(), device()];
       const { token } = await phone.fetch("bob", { positions });
@@ -61,10 +61,10 @@ export const positionsBehaviour = (mode: RedisMode, login?: Login): void => {
         watched(phone.wait("bob", { token })),
         watched(phone.wait("ann", { token: ofAnn.token, positions })),
       ];
-      const hearing = phone.wait("bob", { token, positions });
+      const woken = phone.wait("bob", { token, positions });
       await untilBlocked(await fixture().nodeOf(room));
       await desk.ack("bob", first);
-      expect(await hearing).toBe(true);
+      expect(await woken).toBe(true);
       expect(await phone.wait("bob", { token, waitMs: 0 })).toBe(false);
       expect(await phone.fetch("bob", { token })).toMatchObject({ chats: [], positions: [] });
       expect((await phone.fetch("ann", { token: ofAnn.token, positions })).positions).toEqual([]);
@@ -104,8 +104,8 @@ export const positionsBehaviour = (mode: RedisMode, login?: Login): void => {
           .each(() => undefined)
           .catch(() => undefined),
       );
-      const unheard = phone.listen("bob", { signal: end.signal }).each(() => undefined);
-      // Their own acknowledgements are told, too.
+      const withoutPositions = phone.listen("bob", { signal: end.signal }).each(() => undefined);
+      // Their own acknowledgements are announced, too.
       await eventually(() => expect(events).toContainEqual({ ...moved(2), to: "bob" }));
       await eventually(() => expect(events).toContainEqual({ ...moved(2), to: "ann" }));
       const seen = events.length;
@@ -113,10 +113,10 @@ export const positionsBehaviour = (mode: RedisMode, login?: Login): void => {
       await eventually(() => expect(events.slice(seen)).toContainEqual({ ...moved(3), to: "ann" }));
       expect(events.every((event) => ["ann", "bob"].includes((event as { to: string }).to))).toBe(true);
       end.abort();
-      await Promise.all([...listeners, unheard.catch(() => undefined)]);
+      await Promise.all([...listeners, withoutPositions.catch(() => undefined)]);
     });
 
-    it("cost no command while nobody asks for them, and one for each that moves while somebody does", async () => {
+    it("cost no command while nobody subscribes to them, and one for each that moves while somebody does", async () => {
       await furnish({ receipts: true });
       const desk = device();
       const node = await fixture().nodeOf(room);
@@ -152,6 +152,6 @@ export const positionsBehaviour = (mode: RedisMode, login?: Login): void => {
       expect(await fixture().keysLeft()).toEqual([]);
     });
 
-    if (mode === "cluster") slots.itRan(["chat.ack", "chat.changes", "chat.hear"]);
+    if (mode === "cluster") slots.itRan(["chat.ack", "chat.changes", "chat.subscribe"]);
   });
 };

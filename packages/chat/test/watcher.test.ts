@@ -6,7 +6,7 @@ import { expect, it } from "vitest";
 import { chatRules } from "../src/options.js";
 import { Reader } from "../src/read/reader.js";
 import { ChatStore } from "../src/store.js";
-import { nowhere } from "../src/read/token.js";
+import { startPosition } from "../src/read/position.js";
 import { Watcher } from "../src/wait/watcher.js";
 import { fixtureOf, permanentKeys, room, untilBlocked } from "./harness.js";
 
@@ -19,7 +19,7 @@ it("wakes both of two waits of one member whose first reads overlapped", async (
   const store = new ChatStore(redis.client, resolve("options", { prefix: redis.prefix }, chatRules));
   const watcher = new Watcher(store, () => undefined);
   redis.defer(() => store.life.close({}, async () => watcher.close()));
-  const [first, second] = [1, 2].map(() => new Reader(store, "bob", nowhere(16), false)) as [
+  const [first, second] = [1, 2].map(() => new Reader(store, "bob", startPosition(16), false)) as [
     Reader<never>,
     Reader<never>,
   ];

@@ -1,9 +1,8 @@
-import type { Hearing } from "../wait/hearing.js";
 import type { Keys } from "../keys.js";
-import { type Gap, type Message, messageOf } from "./message.js";
 import type { Change, MovedPosition, ReadReply, ShardChanges } from "../scripts/index.js";
 import type { ChatStore } from "../store.js";
-import type { Standing } from "./token.js";
+import { type Gap, type Message, messageOf } from "./message.js";
+import type { ReaderPosition } from "./position.js";
 
 /** News of one chat for a reader. */
 export interface ChatNews<Body = unknown> {
@@ -14,7 +13,7 @@ export interface ChatNews<Body = unknown> {
   /** Messages before these that the reader will not receive. */
   readonly gap: Gap | undefined;
   /**
-   * The reader's place is no longer part of the chat. `fork`: a failover lost messages that it had received; some earlier
+   * The reader's position is no longer part of the chat. `fork`: a failover lost messages that it had received; some earlier
    * ones are returned again. `epoch`: it is another chat of that name. Where the server no longer shows whether the reader knew an
    * earlier one, `epoch` is also given with a chat that was made after the token.
    */
@@ -46,7 +45,7 @@ export interface Budget {
 const mostChats = 64;
 
 /** The most chats that a token remembers, roughly; beyond that some messages may be returned twice. */
-const mostCursors = 1_000;
+const mostDelivered = 1_000;
 
 /** The most operands for chats that were read in part: Lua takes no more than about 8,000 at once. */
 const mostBegun = 7_800;
@@ -62,50 +61,60 @@ interface ChatPage<Body> {
 }
 
 /**
- * Reads the new messages of one member, page by page, from the reader's place on. Writes nothing.
+ * Reads the new messages of one member, page by page, from its position on. Writes nothing.
  *
- * The reader of a `fetch` lives for one call and remembers only chats of which a page gave a part (`keepsCursors` false), so
+ * The reader of a `fetch` lives for one call and remembers only chats of which a page gave a part (`keepsDelivered` false), so
  * that its token stays small. A listener remembers every chat, and so notices a fork even if the activity cannot show it.
  */
 export class Reader<Body> {
   readonly member: string;
-  readonly standing: Standing;
+  readonly position: ReaderPosition;
   readonly #store: ChatStore;
-  readonly #keepsCursors: boolean;
-  /** Only of a reader that is told of positions. */
-  readonly hearing: Hearing | undefined;
+  readonly #keepsDelivered: boolean;
+  /** Renews the subscription to positions; undefined: this reader gets none. */
+  readonly #subscribe: (() => Promise<void>) | undefined;
   /** Chats of which the last page gave only a part. */
   readonly #begun: Set<string>;
 
-  constructor(store: ChatStore, member: string, standing: Standing, keepsCursors: boolean, hearing?: Hearing) {
+  constructor(
+    store: ChatStore,
+    member: string,
+    position: ReaderPosition,
+    keepsDelivered: boolean,
+    subscribe?: () => Promise<void>,
+  ) {
     this.#store = store;
     this.member = member;
-    this.standing = standing;
-    this.#keepsCursors = keepsCursors;
-    this.hearing = hearing;
-    this.#begun = new Set(standing.delivered.keys());
+    this.position = position;
+    this.#keepsDelivered = keepsDelivered;
+    this.#subscribe = subscribe;
+    this.#begun = new Set(position.delivered.keys());
+  }
+
+  get withPositions(): boolean {
+    return this.#subscribe !== undefined;
   }
 
   /** Finds the chats that may have news, shard by shard; with `names`, all chats of the member, too. */
   async look(limit: number, names: boolean, signal: AbortSignal | undefined): Promise<ShardChanges[]> {
     const commands = await this.#store.open(signal);
     const { keys } = commands;
-    const { parts } = this.standing;
+    const { shards } = this.position;
     const perShard = Math.min(mostChats, Math.max(1, Math.ceil(limit / keys.shards)));
     const found: ShardChanges[] = [];
     await Promise.all([
-      this.hearing?.renew(),
+      this.#subscribe?.(),
       ...commands.groups.map(async (group) => {
         const args = {
           user: this.member,
           limit: perShard,
           names: names ? 1 : 0,
-          moves: this.hearing ? 1 : 0,
-          parts: [...group.map((shard) => parts[shard] ?? ""), ...this.#begunIn(keys, group)],
+          moves: this.#subscribe ? 1 : 0,
+          positions: [...group.map((shard) => shards[shard] ?? ""), ...this.#begunIn(keys, group)],
         };
         const replies = await commands.changes(group, args, signal);
-        for (const [place, shard] of group.entries())
-          found[shard] = replies[place] ?? { ...unchanged, part: parts[shard] ?? "" };
+        for (const [index, shard] of group.entries())
+          found[shard] = replies[index] ?? { ...unchanged, position: shards[shard] ?? "" };
       }),
     ]);
     return found;
@@ -115,13 +124,13 @@ export class Reader<Body> {
    * Chats whose rest is read by name: a reader that goes by positions would miss it once another reader acknowledged all.
    */
   #begunIn(keys: Keys, group: readonly number[]): (string | number)[] {
-    const { parts } = this.standing;
-    const isByPosition = (shard: number): boolean => /^$| -$/.test(parts[shard] ?? "");
-    const places = new Map(group.flatMap((shard, index) => (isByPosition(shard) ? [[shard, index + 1]] : [])));
-    if (places.size === 0) return [];
+    const { shards } = this.position;
+    const isByPosition = (shard: number): boolean => /^$| -$/.test(shards[shard] ?? "");
+    const numbers = new Map(group.flatMap((shard, index) => (isByPosition(shard) ? [[shard, index + 1]] : [])));
+    if (numbers.size === 0) return [];
     const begun = [...this.#begun].flatMap((chat) => {
-      const place = places.get(keys.shardOf(chat));
-      return place === undefined ? [] : [place, chat];
+      const number = numbers.get(keys.shardOf(chat));
+      return number === undefined ? [] : [number, chat];
     });
     if (begun.length > mostBegun)
       throw new RangeError(`Expected \`token\` to have read at most ${String(mostBegun / 2)} chats in part`);
@@ -154,10 +163,10 @@ export class Reader<Body> {
 
   /** Whether a change is more than what was already delivered. */
   #isNews({ chat, epoch, head, headAt }: Change, gone: ReadonlySet<string>): boolean {
-    const cursor = this.standing.delivered.get(chat);
+    const last = this.position.delivered.get(chat);
     // After a failover another message may have the same sequence. A chat that once lost all messages has a number behind
     // its epoch.
-    const isKnown = cursor?.epoch.split(".")[0] === epoch && cursor.seq === head && cursor.at === headAt;
+    const isKnown = last?.epoch.split(".")[0] === epoch && last.seq === head && last.at === headAt;
     return !gone.has(chat) && !isKnown;
   }
 
@@ -176,14 +185,13 @@ export class Reader<Body> {
       calls.map(async (all) => {
         const some = all.slice(0, Math.min(share(limit), mostRead));
         const chats = some.map(({ chat, epoch, position, from, start, head = "" }) => {
-          // At the message that was delivered last, or at the place given by `changes`.
-          const delivered = this.standing.delivered.get(chat);
-          const cursor = delivered ? `${String(delivered.seq)}-${String(delivered.at)}` : start;
+          // At the message that was delivered last, or where `changes` says.
+          const last = this.position.delivered.get(chat);
           return {
             name: chat,
             memberEpoch: epoch,
-            cursorEpoch: delivered?.epoch ?? "",
-            cursor,
+            startEpoch: last?.epoch ?? "",
+            start: last ? `${String(last.seq)}-${String(last.at)}` : start,
             position,
             from,
             upTo: head,
@@ -209,11 +217,11 @@ export class Reader<Body> {
     else this.#begun.delete(chat);
     const messages = reply.messages.map((message) => messageOf<Body>(chat, message));
     const last = messages.at(-1);
-    if (last) this.standing.delivered.set(chat, { epoch, seq: last.seq, at: last.at });
+    if (last) this.position.delivered.set(chat, { epoch, seq: last.seq, at: last.at });
     // Up to its head there is nothing for this reader, and later pages must not begin with this chat again.
     else if (!isCut && change.head !== undefined && change.headAt !== undefined)
-      this.standing.delivered.set(chat, { epoch, seq: change.head, at: change.headAt });
-    else if (reset || gap) this.standing.delivered.delete(chat);
+      this.position.delivered.set(chat, { epoch, seq: change.head, at: change.headAt });
+    else if (reset || gap) this.position.delivered.delete(chat);
     return { news: { chat, messages, unread, gap, reset }, isCut };
   }
 
@@ -225,15 +233,15 @@ export class Reader<Body> {
     pages: ReadonlyMap<string, ChatPage<Body>>,
     gone: ReadonlySet<string>,
   ): boolean[] {
-    const { parts, delivered } = this.standing;
-    return shards.map(({ part, isMore, left }, shard) => {
+    const { shards: positions, delivered } = this.position;
+    return shards.map(({ position, isMore, left }, shard) => {
       const isCut = wanted[shard]!.some(({ chat }) => !gone.has(chat) && pages.get(chat)?.isCut !== false);
       if (isCut) return true;
       // Messages that were read beyond this part of the activity will appear in it again.
-      const isAhead = isMore && parts[shard]!.startsWith("a ") && delivered.size < mostCursors;
-      parts[shard] = part;
+      const isAhead = isMore && positions[shard]!.startsWith("a ") && delivered.size < mostDelivered;
+      positions[shard] = position;
       for (const chat of left) for (const known of [delivered, this.#begun]) known.delete(chat);
-      if (!this.#keepsCursors && !isAhead)
+      if (!this.#keepsDelivered && !isAhead)
         for (const chat of delivered.keys()) if (keys.shardOf(chat) === shard) delivered.delete(chat);
       return false;
     });

@@ -1,10 +1,10 @@
--- ack.lua - moves positions forward, never back, and drops what all have read.
+-- ack.lua - moves positions forward, never back, and drops messages that all members have read.
 --
 -- KEYS[n]  keys  any     `meta heads messages positions member activity` of each acknowledgement: `member` has the user's chats
 -- ARGV[n]  acks  string  `chat user sequence at` of each: the message's time, empty: not checked
 --
 -- Reply     {code, …}  for each 0 its position is there or beyond; 1 no such chat; 2 no member; 6 beyond the head; 7 another
---                      message has that sequence; error KIT_LAYOUT in its place: written by a newer version
+--                      message has that sequence; error KIT_LAYOUT instead: written by a newer version
 local keys = KEYS
 local acks = ARGV
 
@@ -59,7 +59,7 @@ local function acknowledge(chat, user, sequence, at, meta, heads, messages, posi
   redis.call('ZADD', positions, int(sequence), user)
   if trim(state, messages, positions, now) or state.isRecovered then saveChat(state, meta, heads) end
   -- Last, since a repeat of the call finds the position there and ends above.
-  if now < state.heardUntil then announce(activity, chat, 'p', { user, int(sequence), state.own[2] or nil }) end
+  if now < state.subscribedUntil then announce(activity, chat, 'p', { user, int(sequence), state.own[2] or nil }) end
   return 0
 end
 

@@ -1,28 +1,27 @@
--- changes.lua - in which of a user's chats something is new for a reader; changes nothing.
+-- changes.lua - finds the chats of a user in which something may be new for a reader; changes nothing.
 --
--- KEYS[n]  keys   any      for each shard: activity, the user's chats, heads
--- ARGV[1]  user   string   whose chats
--- ARGV[2]  limit  integer  how many chats of a shard to find
--- ARGV[3]  names  integer  1: name all chats of the user, too
--- ARGV[4]  moves  integer  1: tell positions that moved, too
--- ARGV[n]  parts  string   where the reader stands in each shard. Empty: nowhere. `a ID`: it has seen the activity up to
---                          ID. `w CURSOR ID SINCE`: it walks all chats, will then have seen ID, and has seen what is older
---                          than SINCE, epoch milliseconds; `-`: it goes by positions
---                          After these, in pairs: a shard's place, and a chat of it of which a reader that goes by
---                          positions was given something
+-- KEYS[n]  keys       any      for each shard: activity, the user's chats, heads
+-- ARGV[1]  user       string   the member that reads
+-- ARGV[2]  limit      integer  how many chats of a shard to find
+-- ARGV[3]  names      integer  1: reply with the names of all chats of the user, too
+-- ARGV[4]  moves      integer  1: reply with the positions of members that moved, too
+-- ARGV[n]  positions  string   the reader's position in each shard. Empty: none yet. `a ID`: it has read the activity up to
+--                              ID. `w CURSOR ID SINCE`: it walks all chats, will then have read ID, and has read what is
+--                              older than SINCE, epoch milliseconds; `-`: it compares heads with the member's positions
+--                              After these, in pairs: the number of a shard, and a chat of it that was delivered in part to
+--                              a reader that compares
 --
--- Reply     {{part, isMore, {chat, membership, head, start, …}, {left, …}, {name, …}, {{chat, member, position}, …}}, …}  for each
---           shard: where the reader
---           will stand; whether there is more to look through; what may be new, and from where: `SEQUENCE`,
---           `SEQUENCE@MS` for the earlier of a position and a time, or `SEQUENCE>MS`, where a chat that was created after
---           that time is another one than the reader knew; chats that the user has left; all chats; positions that moved. 0 in its
---           place: nothing happened there since, and no names were asked for
+-- Reply     {{position, isMore, {chat, membership, head, start, …}, {left, …}, {name, …}, {{chat, member, position}, …}}, …}  for each
+--           shard: the reader's next position; whether there is more to look through; chats that may have news, each with where to
+--           start: `SEQUENCE`, `SEQUENCE@MS` for the earlier of a position and a time, or `SEQUENCE>MS`, where a chat that was
+--           created after that time is another one than the reader had; chats that the user has left; all chats; positions of
+--           members that moved. 0 instead: nothing happened there since, and no names were requested
 local keys = KEYS
 local user = ARGV[1]
 local limit = tonumber(ARGV[2])
 local names = ARGV[3]
 local moves = ARGV[4]
-local parts = { unpack(ARGV, 5) }
+local positions = { unpack(ARGV, 5) }
 local shards = #keys / 3
 local mostEntries = 500
 
@@ -38,8 +37,8 @@ local function lastActivity(activity)
   return last and last[1] or '0-0'
 end
 
--- Adds what an entry says of a position to those that moved, if it concerns the user: its own, or one that all members may know. One
--- from before it joined is of an earlier chat of that name.
+-- Adds a position that an entry announces to those that moved, if it is the user's own or all members may see it. An entry from
+-- before the user joined is of an earlier chat of that name.
 local function addMoved(moved, entry, membership)
   local fields = entry[2]
   if fields[3] ~= 'p' then return end
@@ -81,9 +80,9 @@ local function follow(activity, member, heads, id)
   local found, left, done, isTaken, moved = {}, {}, id, {}, {}
   for i = 2, #entries do
     local chat = entries[i][2][2]
-    local place = order[chat]
+    local index = order[chat]
     if not isTaken[chat] then
-      local position, from, joinedMs, joinedCount = membershipOf(memberships[place])
+      local position, from, joinedMs, joinedCount = membershipOf(memberships[index])
       local start
       if position and (joinedMs > seenMs or joinedMs == seenMs and joinedCount > seenCount) then
         start = int(from) .. (isDeleted[chat] and '>0' or '')
@@ -94,13 +93,13 @@ local function follow(activity, member, heads, id)
       end
       if start then
         if #found >= 4 * limit then break end
-        for _, value in ipairs({ chat, memberships[place], records[place] or '', start }) do
+        for _, value in ipairs({ chat, memberships[index], records[index] or '', start }) do
           found[#found + 1] = value
         end
       end
       isTaken[chat] = true
     end
-    if moves == '1' then addMoved(moved, entries[i], memberships[place]) end
+    if moves == '1' then addMoved(moved, entries[i], memberships[index]) end
     done = entries[i][1]
   end
   local isMore = (#entries > mostEntries or done ~= entries[#entries][1]) and 1 or 0
@@ -112,8 +111,8 @@ local begun = {}
 for i = 1, shards do
   begun[i] = {}
 end
-for i = shards + 1, #parts, 2 do
-  begun[tonumber(parts[i])][parts[i + 1]] = true
+for i = shards + 1, #positions, 2 do
+  begun[tonumber(positions[i])][positions[i + 1]] = true
 end
 
 -- A part of all chats, and those of them that have news.
@@ -156,12 +155,12 @@ end
 
 local reply = {}
 for i = 1, shards do
-  local part = parts[i]
+  local position = positions[i]
   local activity, member, heads = keys[3 * i - 2], keys[3 * i - 1], keys[3 * i]
-  local seen = string.sub(part, 1, 2) == 'a ' and string.sub(part, 3)
+  local seen = string.sub(position, 1, 2) == 'a ' and string.sub(position, 3)
   local result = seen and follow(activity, member, heads, seen)
   if not result then
-    local cursor, id, since = string.match(part, '^w (%d+) (%d+%-%d+) (%S+)$')
+    local cursor, id, since = string.match(position, '^w (%d+) (%d+%-%d+) (%S+)$')
     if not cursor then
       cursor, id, since = '0', lastActivity(activity), seen and string.match(seen, '^%d+') or '-'
       -- A server whose clock was ahead gave the token: everything is as if made after it.
@@ -170,7 +169,7 @@ for i = 1, shards do
     result = walk(member, heads, cursor, id, since, begun[i])
   end
   if names == '1' then
-    if result == 0 then result = { part, 0, {}, {}, {}, {} } end
+    if result == 0 then result = { position, 0, {}, {}, {}, {} } end
     result[5] = redis.call('HKEYS', member)
   end
   reply[i] = result

@@ -11,12 +11,12 @@
 -- ARGV[1]  chat        string  its name
 -- ARGV[2]  epoch       string  random name of this life of the chat; also the id of this operation
 -- ARGV[3]  config      string  settings, ten numbers
--- ARGV[4]  receipts    string  1: members hear of each other's positions; or empty
+-- ARGV[4]  receipts    string  1: members get each other's positions; or empty
 -- ARGV[n]  names       string  the members' names
 --
 -- Reply     0   made, now or by an earlier try of this call
 --           1   there is one already; nothing changed
---           2   a deleted one of that name is not all gone; nothing changed
+--           2   a deletion of a chat of that name is not finished; nothing changed
 --           error KIT_LAYOUT  there is one of a newer version; nothing changed
 local meta = KEYS[1]
 local heads = KEYS[2]

@@ -1,11 +1,11 @@
--- history.lua - a page of a chat's messages; changes nothing.
+-- history.lua - reads a page of a chat's messages; changes nothing.
 --
 -- KEYS[1]  meta      hash     layout, epoch, settings
 -- KEYS[2]  heads     hash     chat to `head floor headAt bytes floorBytes`
 -- KEYS[3]  messages  stream   the messages
--- KEYS[4]  member    hash     the chats of who looks
+-- KEYS[4]  member    hash     the user's chats
 -- ARGV[1]  chat      string   its name
--- ARGV[2]  user      string   who looks, and sees what a member sees; empty: somebody who sees everything
+-- ARGV[2]  user      string   the member that reads, and sees what it may see; empty: all that is kept
 -- ARGV[3]  mode      string   `before`, `after` or `around` a sequence, `at` a time
 -- ARGV[4]  anchor    integer  the sequence, or epoch milliseconds
 -- ARGV[5]  limit     integer  how many messages at most

@@ -3,7 +3,7 @@ import ackSource from "./ack.lua";
 import changesSource from "./changes.lua";
 import createSource from "./create.lua";
 import forgetSource from "./forget.lua";
-import hearSource from "./hear.lua";
+import subscribeSource from "./subscribe.lua";
 import historySource from "./history.lua";
 import inspectSource from "./inspect.lua";
 import joinSource from "./join.lua";
@@ -152,7 +152,7 @@ export interface BatchReply {
   /** Not 0 if the chat itself is refused because it is unknown or of a newer version. */
   readonly refused: number;
   /** Members that lag too far, and their positions. */
-  readonly laggards: readonly { readonly member: string; readonly position: string }[];
+  readonly lagging: readonly { readonly member: string; readonly position: string }[];
 }
 
 export const send = defineScript({
@@ -162,18 +162,18 @@ export const send = defineScript({
   args: ["chat", "call", "...items[from clientId kind body]"],
   idempotent: true,
   reply: (raw): BatchReply => {
-    const [codes, laggards = []] = list(raw);
+    const [codes, lagging = []] = list(raw);
     return {
       sent: grouped(numbers(codes), 3).map(([code = 0, seq = 0, at = 0]): SendReply => ({ code, seq, at })),
       refused: list(codes).length === 1 ? Number(list(codes)[0]) : 0,
-      laggards: grouped(texts(laggards), 2).map(([member = "", position = ""]) => ({ member, position })),
+      lagging: grouped(texts(lagging), 2).map(([member = "", position = ""]) => ({ member, position })),
     };
   },
 });
 
-export const hear = defineScript({
-  name: "chat.hear",
-  source: [stateSource, hearSource],
+export const subscribe = defineScript({
+  name: "chat.subscribe",
+  source: [stateSource, subscribeSource],
   keys: ["...heads"],
   args: ["leaseMs"],
   idempotent: true,
@@ -212,7 +212,7 @@ export interface MovedPosition {
 
 /** News of one shard. */
 export interface ShardChanges {
-  readonly part: string;
+  readonly position: string;
   readonly isMore: boolean;
   readonly changes: readonly Change[];
   readonly left: readonly string[];
@@ -226,19 +226,19 @@ const changeOf = ([chat = "", membership = "", record = "", start = ""]: readonl
   return { chat, position: Number(position), from: Number(from), epoch, head, headAt, start };
 };
 
-/** Undefined if nothing is new in that shard, so that the reader's place stays. */
+/** Undefined if nothing is new in that shard, so that the reader's position stays. */
 export const changes = defineScript({
   name: "chat.changes",
   source: [stateSource, changesSource],
   keys: ["...keys"],
-  args: ["user", "limit", "names", "moves", "...parts"],
+  args: ["user", "limit", "names", "moves", "...positions"],
   readonly: true,
   reply: (raw): (ShardChanges | undefined)[] =>
     list(raw).map((shard): ShardChanges | undefined => {
       if (!Array.isArray(shard)) return undefined;
-      const [part, isMore, found, left, names, moved] = shard as unknown[];
+      const [position, isMore, found, left, names, moved] = shard as unknown[];
       return {
-        part: String(part),
+        position: String(position),
         isMore: Number(isMore) === 1,
         changes: grouped(texts(found), 4).map(changeOf),
         left: texts(left),
@@ -270,7 +270,7 @@ export const read = defineScript({
   name: "chat.read",
   source: [stateSource, readSource],
   keys: ["...keys[meta heads messages]"],
-  args: ["user", "limit", "maxBytes", "...chats[name memberEpoch cursorEpoch cursor position from upTo]"],
+  args: ["user", "limit", "maxBytes", "...chats[name memberEpoch startEpoch start position from upTo]"],
   readonly: true,
   bytes: true,
   reply: (raw): (ReadReply | undefined)[] =>

@@ -1,4 +1,4 @@
--- inspect.lua - what is stored of a chat; changes nothing.
+-- inspect.lua - reads the state of a chat; changes nothing.
 --
 -- KEYS[1]  meta       hash    layout, epoch, settings
 -- KEYS[2]  heads      hash    chat to `head floor headAt bytes floorBytes`

@@ -1,4 +1,4 @@
--- join.lua - makes members of a chat, each unless it is one.
+-- join.lua - makes users members of a chat; does nothing for those that are.
 --
 -- KEYS[1]  meta       hash    layout, epoch, settings
 -- KEYS[2]  heads      hash    chat to `head floor headAt bytes floorBytes`
@@ -49,7 +49,7 @@ elseif kind == 'after' then
 end
 start = math.max(start, state.floor)
 
-local reply, joined, places, own = { 0 }, {}, {}, {}
+local reply, joined, indexes, own = { 0 }, {}, {}, {}
 for i, _ in ipairs(members) do
   local position, epoch = string.match(stored[i] or '', '^(%d+) %d+ %S+ (.*)$')
   if epoch == state.id then
@@ -57,11 +57,11 @@ for i, _ in ipairs(members) do
   else
     reply[i + 1] = start
     joined[#joined + 1] = names[i]
-    places[#places + 1] = i
+    indexes[#indexes + 1] = i
     own[names[i]] = {}
   end
 end
--- A new member may have sent messages in an earlier membership, or as none. `send` has no note of them.
+-- A new member may have sent messages in an earlier membership, or while it had none. `send` kept no note of them.
 if joined[1] and start < state.head and not state.isMailbox then
   local below, bytes = state.head, 0
   for _ = 1, mostSteps do
@@ -75,8 +75,8 @@ if joined[1] and start < state.head and not state.isMailbox then
   end
 end
 local joinId = announce(activity, chat, 'j', joined)
-for i, place in ipairs(places) do
-  local member = members[place]
+for i, index in ipairs(indexes) do
+  local member = members[index]
   redis.call('HSET', member, chat, int(start) .. ' ' .. int(start) .. ' ' .. joinId .. ' ' .. state.id)
   redis.call('ZADD', positions, int(start), joined[i])
   local texts = own[joined[i]]

@@ -1,9 +1,9 @@
--- layout.lua - says into how many shards the chats of a prefix are divided; the first to ask decides.
+-- layout.lua - reads the number of shards of a prefix, and stores it if there is none.
 --
 -- KEYS[1]  layout  hash     number of the layout, number of shards
--- ARGV[1]  shards  integer  how many, unless it is stored already
+-- ARGV[1]  shards  integer  the number to store if there is none
 --
--- Reply     how many there are
+-- Reply     the number of shards
 --           error KIT_LAYOUT  written by a newer version
 local layout = KEYS[1]
 local shards = ARGV[1]

@@ -1,4 +1,4 @@
--- leases.lua - what a mailbox knows of its messages: which were handed out, to whom and until when.
+-- leases.lua - the leases of a mailbox: which messages were handed out, to which worker and until when.
 --
 -- Needs int
 -- Defines recipientOf, openMailbox, saveMailbox

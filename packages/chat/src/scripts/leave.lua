@@ -1,4 +1,4 @@
--- leave.lua - ends a membership, and drops what only that member held back.
+-- leave.lua - ends a membership, and drops messages that only this member had not read.
 --
 -- KEYS[1]  meta       hash    layout, epoch, settings
 -- KEYS[2]  heads      hash    chat to `head floor headAt bytes floorBytes`

@@ -1,4 +1,4 @@
--- mailbox.lua - what waits in a mailbox, and when its recipient was there; changes nothing.
+-- mailbox.lua - counts the messages of a mailbox, and reads when its recipient was last seen; changes nothing.
 --
 -- KEYS[1]  meta       hash    layout, epoch, settings
 -- KEYS[2]  heads      hash    chat to `head floor headAt bytes floorBytes`

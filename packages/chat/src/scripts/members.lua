@@ -1,4 +1,4 @@
--- members.lua - a page of a chat's members with their positions; changes nothing.
+-- members.lua - reads a page of a chat's members with their positions; changes nothing.
 --
 -- KEYS[1]  meta       hash     layout, epoch, settings
 -- KEYS[2]  heads      hash     chat to `head floor headAt bytes floorBytes`

@@ -1,18 +1,18 @@
--- read.lua - messages of several chats, each from where a reader stands; changes nothing.
+-- read.lua - reads messages of several chats, each from a reader's position; changes nothing.
 --
 -- KEYS[n]  keys      any      `meta heads messages` of each chat
--- ARGV[1]  user      string   the member who reads
+-- ARGV[1]  user      string   the member that reads
 -- ARGV[2]  limit     integer  how many messages at most
 -- ARGV[3]  maxBytes  integer  how many bytes of bodies at most; one message is given in any case
--- ARGV[n]  chats     string   `name memberEpoch cursorEpoch cursor position from upTo` of each: the epoch of the membership; that of the
---                             cursor, or empty; the cursor: `SEQUENCE`, `SEQUENCE-MS` of a message that was read, `SEQUENCE@MS` or
---                             `SEQUENCE>MS`; from: the sequence up to which the member sees nothing; upTo: the last to read,
---                             empty: the head. What came after the look at the activity would come again with the next
+-- ARGV[n]  chats     string   `name memberEpoch startEpoch start position from upTo` of each: the epoch of the membership; that of
+--                             start, or empty; start: `SEQUENCE`, `SEQUENCE-MS` of the message that was read last, `SEQUENCE@MS` or
+--                             `SEQUENCE>MS`; position: the member's; from: the sequence up to which the member sees nothing; upTo:
+--                             the last to read, empty: the head. Later ones would come again with the next look at the activity
 --
--- Reply     {{epoch, unread, reset, gapFrom, gapTo, gapReason, isCut, entries}, …}  for each chat; reset 1: the cursor's
---           message is not there, 2: another epoch; gapReason 1: dropped, 2: lost; isCut: there was no room for all;
+-- Reply     {{epoch, unread, reset, gapFrom, gapTo, gapReason, isCut, entries}, …}  for each chat; reset 1: the message at
+--           start is not there, 2: another epoch; gapReason 1: dropped, 2: lost; isCut: there was no room for all;
 --           entries: of the stream, packed, since a reply of so many strings costs a reader several times as much
---           {}  in its place: no such chat, or the membership is of another life of it
+--           {}  instead: no such chat, or the membership is of another life of it
 local keys = KEYS
 local user = ARGV[1]
 local limit = tonumber(ARGV[2])
@@ -45,10 +45,10 @@ local function take(messages, sequence, high, most, taken)
   return false
 end
 
--- Where to begin, and the fault of the cursor.
-local function startOf(state, messages, cursorEpoch, cursor, position, from)
-  if cursorEpoch ~= '' and cursorEpoch ~= state.epoch then return from, 2 end
-  local sequence, mark, at = string.match(cursor, '^(%d+)([-@>]?)(%d*)$')
+-- The sequence after which to read, and the reset.
+local function startOf(state, messages, startEpoch, start, position, from)
+  if startEpoch ~= '' and startEpoch ~= state.epoch then return from, 2 end
+  local sequence, mark, at = string.match(start, '^(%d+)([-@>]?)(%d*)$')
   sequence, at = tonumber(sequence), tonumber(at)
   -- From the earlier of a time and the position.
   local function since(time)
@@ -73,25 +73,25 @@ local count = #chats / 7
 for i = 1, count do
   local key, at = 3 * i - 2, 7 * i - 6
   local meta, heads, messages = unpack(keys, key, key + 2)
-  local name, memberEpoch, cursorEpoch, cursor, position, from, upTo = unpack(chats, at, at + 6)
+  local name, memberEpoch, startEpoch, start, position, from, upTo = unpack(chats, at, at + 6)
   local state = openChat(name, meta, heads, messages, nil, owners)
   if not state or state.id ~= memberEpoch then
     reply[i] = {}
   else
     applyAge(state, messages, now)
-    local start, reset = startOf(state, messages, cursorEpoch, cursor, tonumber(position), tonumber(from))
+    local after, reset = startOf(state, messages, startEpoch, start, tonumber(position), tonumber(from))
     local gapFrom, gapTo, reason = 0, 0, 0
-    if start < state.floor then
-      gapFrom, gapTo, reason = start + 1, state.floor, 1
-      start = state.floor
+    if after < state.floor then
+      gapFrom, gapTo, reason = after + 1, state.floor, 1
+      after = state.floor
     end
     local high = math.min(state.head, tonumber(upTo) or state.head)
-    local taken, isCut = {}, start < high
-    if left > 0 and start < high then
-      local isEnd = take(messages, start, high, math.ceil(left / (count - i + 1)), taken)
+    local taken, isCut = {}, after < high
+    if left > 0 and after < high then
+      local isEnd = take(messages, after, high, math.ceil(left / (count - i + 1)), taken)
       local first = taken[1] and partsOf(taken[1][1]) or isEnd and high + 1
-      if first and first > start + 1 then
-        if reason == 0 then gapFrom = start + 1 end
+      if first and first > after + 1 then
+        if reason == 0 then gapFrom = after + 1 end
         gapTo, reason = first - 1, 2
       end
       isCut = not isEnd and partsOf(taken[1] and taken[#taken][1] or '0-0') ~= high

@@ -23,7 +23,7 @@ local chat = ARGV[1]
 local layout = redis.call('HGET', meta, 'layout')
 if (layout or '1') ~= '1' then return redis.error_reply('KIT_LAYOUT the chat was written by a newer version') end
 local left = redis.call('ZRANGE', positions, 0, 499)
--- After the last chat nobody can hear of a position; the note on that would keep the key.
+-- After the last chat no position can move. The note on subscribers would keep the key.
 redis.call('HDEL', heads, chat, layout and redis.call('HLEN', heads) == 2 and '' or chat)
 redis.call('UNLINK', meta, messages, sentEven, sentOdd, mailbox)
 return left

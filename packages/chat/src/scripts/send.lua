@@ -1,4 +1,4 @@
--- send.lua - appends messages to a chat, each once however often it is sent.
+-- send.lua - appends messages to a chat, each once even if it is sent again.
 --
 -- KEYS[1]  meta        hash     layout, epoch, settings
 -- KEYS[2]  heads       hash     chat to `head floor headAt bytes floorBytes`
@@ -6,7 +6,7 @@
 -- KEYS[4]  positions   zset     member to position
 -- KEYS[5]  activity    stream   what changed in the shard
 -- KEYS[6]  sentEven    hash     sender and client id to `sequence at`; the empty field: the number of its window; name of a
---                               caller to `number codes` of its last call of which something was refused
+--                               caller to `number codes` of its last call that had a refusal
 -- KEYS[7]  sentOdd     hash     the same for windows of odd numbers
 -- KEYS[n]  members     hash     for each message its sender's chats: chat to `position from joinId epoch`
 -- ARGV[1]  chat        string   its name
@@ -70,7 +70,7 @@ local window = math.max(math.floor(now / state.dedupeMs), evenWindow, oddWindow)
 local function known(i)
   return evenWindow >= window - 1 and even[i] or oddWindow >= window - 1 and odd[i]
 end
--- A repeat of a call gets its refusals, even if there is room by now: its caller may have heard of them.
+-- A repeat of a call gets its refusals, even if there is room by now: its caller may have received them.
 local refusedNumber, refusedCodes = string.match(known(2) or '', '^(%d+) (%d+)$')
 local isRepeat = refusedNumber and tonumber(refusedNumber) >= tonumber(number)
 local function refusedBefore(i)
@@ -205,7 +205,7 @@ saveChat(state, meta, heads)
 if state.ageMs > 0 then redis.call('PEXPIRE', messages, state.ageMs + 1000) end
 announce(activity, chat, 's', { firstSent })
 
-local laggards = {}
+local lagging = {}
 if state.lagMessages > 0 or state.lagAge > 0 then
   local slowest = redis.call('ZRANGE', positions, 0, 7, 'WITHSCORES')
   for i = 1, #slowest, 2 do
@@ -219,9 +219,9 @@ if state.lagMessages > 0 or state.lagAge > 0 then
     end
     if not isLagging and not isBehind then break end
     if isLagging then
-      laggards[#laggards + 1] = slowest[i]
-      laggards[#laggards + 1] = int(position)
+      lagging[#lagging + 1] = slowest[i]
+      lagging[#lagging + 1] = int(position)
     end
   end
 end
-return { codes, laggards }
+return { codes, lagging }

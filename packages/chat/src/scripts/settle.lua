@@ -51,7 +51,7 @@ for _, one in ipairs(box.leases) do
     first = math.min(first, one.sequence)
   end
 end
--- The message is already acknowledged, perhaps by an earlier copy of this call.
+-- The message is already acknowledged, perhaps by an earlier try of this call.
 if not lease then return leaseMs < 0 and sequence <= box.cursor and 0 or 8 end
 if lease.token ~= token then return 8 end
 local now = readClock()

@@ -1,4 +1,4 @@
--- state.lua - what all scripts know of a chat: its record, its oldest message, and how messages are dropped.
+-- state.lua - the state of a chat, for all scripts: its record, its oldest message, and how messages are dropped.
 --
 -- Defines clockSkewMs, newerLayout, readClock, int, partsOf, messageAfter, lastWhere, openChat, saveChat, applyAge, trim,
 -- announce, ownField, ownAfter, unreadOf
@@ -123,7 +123,7 @@ local function openChat(name, meta, heads, messages, positions, owners)
     floorBytes = tonumber(floorBytes or 0),
     createdAt = tonumber(stored[5] or 0),
     own = { unpack(stored, 6) },
-    heardUntil = tonumber(records[2] or 0),
+    subscribedUntil = tonumber(records[2] or 0),
   }
   if not head then recover(chat, messages, positions) end
   return chat
@@ -199,7 +199,7 @@ end
 
 -- Announces a change to readers and waiters: `s` the first of the sent sequences, `j` members that joined, `l` members that
 -- left, `d` members of a deleted chat, `r` a sequence that a worker returned, `p` a member, its position, and 1 if all members may
--- know it. Returns the id of the first entry.
+-- see it. Returns the id of the first entry.
 local function announce(activity, name, kind, values)
   local firstId
   for first = 1, #values, 200 do

@@ -1,4 +1,4 @@
--- take.lua - hands messages of a mailbox to one worker for a time: first those whose time is over, then new ones.
+-- take.lua - leases messages of a mailbox to one worker: first those whose lease has ended, then new ones.
 --
 -- KEYS[1]  meta       hash     layout, epoch, settings
 -- KEYS[2]  heads      hash     chat to `head floor headAt bytes floorBytes`
@@ -13,8 +13,8 @@
 -- ARGV[5]  leaseMs    integer  for how long
 --
 -- Reply     {0, nextMs, {id, sender, kind, body, deliveries, gapFrom, gapReason, …}}  nextMs: when the next lease of another
---                  worker ends, -1: there is none; gapFrom: first of the messages right before this one that nobody
---                  will get, empty: none is missing; gapReason 1: dropped, 2: lost
+--                  worker ends, -1: there is none; gapFrom: the first of the messages right before this one that no worker
+--                  will receive, empty: none is missing; gapReason 1: dropped, 2: lost
 --           {1} {2}  no such chat; no member
 --           error KIT_LAYOUT  written by a newer version
 local meta = KEYS[1]

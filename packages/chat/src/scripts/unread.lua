@@ -1,4 +1,4 @@
--- unread.lua - how many messages of some chats a member has not acknowledged, besides its own; changes nothing.
+-- unread.lua - counts the messages of others that a member has not acknowledged in some chats; changes nothing.
 --
 -- KEYS[1]  member  hash    the member's chats: chat to `position from joinId epoch`
 -- KEYS[2]  heads   hash    chat to `head floor headAt bytes floorBytes`
@@ -6,7 +6,7 @@
 -- ARGV[1]  user    string  the member's name
 -- ARGV[n]  chats   string  their names
 --
--- Reply     {count, …}  for each chat; -1: no such chat; -2: no member; error KIT_LAYOUT in its place: written by a newer version
+-- Reply     {count, …}  for each chat; -1: no such chat; -2: no member; error KIT_LAYOUT instead: written by a newer version
 local member = KEYS[1]
 local heads = KEYS[2]
 local keys = { unpack(KEYS, 3) }

@@ -41,13 +41,13 @@ export class MessageSender {
   /** Names the calls of this object, so that the server knows a repeat of one that it refused. */
   readonly #name = newToken();
   #calls = 0;
-  readonly #onLaggard: (chat: string, member: string, position: string) => void;
+  readonly #onLagging: (chat: string, member: string, position: string) => void;
   readonly #sends = new Map<string, Sends>();
 
-  /** `onLaggard` receives members that lag too far. */
-  constructor(store: ChatStore, onLaggard: (chat: string, member: string, position: string) => void) {
+  /** `onLagging` receives members that lag too far. */
+  constructor(store: ChatStore, onLagging: (chat: string, member: string, position: string) => void) {
     this.#store = store;
-    this.#onLaggard = onLaggard;
+    this.#onLagging = onLagging;
   }
 
   /** A call of the user. */
@@ -106,7 +106,7 @@ export class MessageSender {
   }
 
   #settle(chat: string, items: readonly Outgoing[], reply: BatchReply): SendReply[] {
-    for (const { member, position } of reply.laggards) this.#onLaggard(chat, member, position);
+    for (const { member, position } of reply.lagging) this.#onLagging(chat, member, position);
     return items.map((_, index) => reply.sent[index] ?? { code: reply.refused, seq: 0, at: 0 });
   }
 }

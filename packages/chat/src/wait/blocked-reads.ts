@@ -9,7 +9,7 @@ import {
   pause,
 } from "@kit/core/toolkit";
 import { entriesOf, isAfter, streamsOf } from "./activity.js";
-import type { Hearing } from "./hearing.js";
+import type { PositionSubscription } from "./subscription.js";
 import type { Keys } from "../keys.js";
 import type { ChatStore } from "../store.js";
 import type { WaitRegistry } from "./wait-registry.js";
@@ -31,16 +31,16 @@ const reportedAttempt = 2;
 export class BlockedReads {
   readonly #store: ChatStore;
   readonly #registry: WaitRegistry;
-  readonly #hearing: Hearing;
+  readonly #subscription: PositionSubscription;
   readonly #outage: OutageReporter;
   /** Groups of shards that are being read, by their numbers: after each reconnect the store has new lists. */
   readonly #running = new Set<string>();
   readonly #closing = new AbortController();
 
-  constructor(store: ChatStore, registry: WaitRegistry, hearing: Hearing, outage: OutageReporter) {
+  constructor(store: ChatStore, registry: WaitRegistry, subscription: PositionSubscription, outage: OutageReporter) {
     this.#store = store;
     this.#registry = registry;
-    this.#hearing = hearing;
+    this.#subscription = subscription;
     this.#outage = outage;
   }
 
@@ -113,7 +113,7 @@ export class BlockedReads {
         this.#outage.connected(loop);
         if (!areThere) return false;
       }
-      if (this.#registry.hasHearers) void this.#hearing.renew();
+      if (this.#registry.hasPositionWaits) void this.#subscription.renew();
       const args = ["BLOCK", blockMs, "COUNT", pageEntries, "STREAMS", ...names, ...lasts];
       const reply = streamsOf(await connection.call("XREAD", args, blockMs + answerMs));
       onReply();

@@ -3,7 +3,7 @@ import { type ActivityEntry, isAfter } from "./activity.js";
 /** The chats and the waits of one member in this process, or of all that follow one chat. */
 interface Interest {
   readonly chats: Set<string>;
-  /** Each with whether it is told of positions. */
+  /** Each with whether it wakes for positions, too. */
   readonly waiters: Map<() => void, boolean>;
 }
 
@@ -33,8 +33,8 @@ export class WaitRegistry {
   readonly #interests = new Map<string, Interest>();
   readonly #byChat = new Map<string, Set<Interest>>();
   readonly #tails = new Map<number, Tail>();
-  /** Waits that are told of positions. */
-  #hearers = 0;
+  /** How many of the waits wake for positions. */
+  #positionWaits = 0;
 
   has(name: string): boolean {
     return this.#interests.has(name);
@@ -45,19 +45,19 @@ export class WaitRegistry {
     return this.#tails.get(shard);
   }
 
-  /** The present place of all shards. */
-  place(): readonly string[] {
+  /** The present position in each shard. */
+  positions(): readonly string[] {
     return Array.from({ length: this.#tails.size }, (_, shard) => `a ${this.#tails.get(shard)?.last ?? "0-0"}`);
   }
 
   /**
-   * Begins to watch. `parts` and `chats` are from one read: the reader's place, and all its chats then. If two waits of a
+   * Begins to watch. `positions` and `chats` are from one read: the reader's position, and all its chats then. If two waits of a
    * member begin together, both read; the first to arrive here decides, and its record is kept right afterwards. False if
    * joins may have been missed since.
    */
-  learn(name: string, parts: readonly string[], chats: readonly string[]): boolean {
-    const ids = parts.map((part) => part.slice("a ".length));
-    if (this.isBehind(parts)) {
+  learn(name: string, positions: readonly string[], chats: readonly string[]): boolean {
+    const ids = positions.map((position) => position.slice("a ".length));
+    if (this.isBehind(positions)) {
       if (!ids.some((id, shard) => id === "0-0" && this.#tails.get(shard)?.since !== id)) return false;
       // The activity of a shard is gone, and so is the record of it: all waits read anew.
       this.#tails.clear();
@@ -79,32 +79,34 @@ export class WaitRegistry {
     return true;
   }
 
-  /** Adds a wait of what is watched; returns what ends it. `hears`: it is told of positions. */
-  add(name: string, wake: () => void, hears: boolean): () => void {
+  /** Adds a wait of what is watched; returns what ends it. */
+  add(name: string, wake: () => void, withPositions: boolean): () => void {
     const waiters = this.#interests.get(name)?.waiters;
-    waiters?.set(wake, hears);
-    this.#hearers += Number(hears);
+    waiters?.set(wake, withPositions);
+    this.#positionWaits += Number(withPositions);
     return () => {
       waiters?.delete(wake);
-      this.#hearers -= Number(hears);
+      this.#positionWaits -= Number(withPositions);
     };
   }
 
-  /** Whether an entry after `parts` concerns the member or chat, or may have been missed. */
-  mayHaveMissed(name: string, parts: readonly string[], hears: boolean): boolean {
+  /** Whether an entry after `positions` concerns the member or chat, or may have been missed. */
+  mayHaveMissed(name: string, positions: readonly string[], withPositions: boolean): boolean {
     const interest = this.#interests.get(name);
     if (!interest) return true;
-    return parts.some((part, shard) => {
-      const id = part.slice("a ".length);
+    return positions.some((position, shard) => {
+      const id = position.slice("a ".length);
       const tail = this.#tails.get(shard);
-      if (!part.startsWith("a ") || !tail || isAfter(tail.since, id)) return true;
-      return tail.recent.some((entry) => isAfter(entry.id, id) && this.#concerns(interest, entry, hears));
+      if (!position.startsWith("a ") || !tail || isAfter(tail.since, id)) return true;
+      return tail.recent.some((entry) => isAfter(entry.id, id) && this.#concerns(interest, entry, withPositions));
     });
   }
 
-  /** Whether entries after `parts` are no longer kept. */
-  isBehind(parts: readonly string[]): boolean {
-    return parts.some((part, shard) => isAfter(this.#tails.get(shard)?.since ?? "0-0", part.slice("a ".length)));
+  /** Whether entries after `positions` are no longer kept. */
+  isBehind(positions: readonly string[]): boolean {
+    return positions.some((position, shard) =>
+      isAfter(this.#tails.get(shard)?.since ?? "0-0", position.slice("a ".length)),
+    );
   }
 
   /** A further entry was read: wakes the waits that it concerns. */
@@ -130,8 +132,8 @@ export class WaitRegistry {
     return false;
   }
 
-  get hasHearers(): boolean {
-    return this.#hearers > 0;
+  get hasPositionWaits(): boolean {
+    return this.#positionWaits > 0;
   }
 
   /** Forgets what was read of these shards, and wakes all waiters. */
@@ -149,10 +151,12 @@ export class WaitRegistry {
   }
 
   /** Whether an entry is news in a chat of the member: a position is its own, or one that all members may know. */
-  #concerns(interest: Interest, { chat, kind, values }: ActivityEntry, hears: boolean): boolean {
+  #concerns(interest: Interest, { chat, kind, values }: ActivityEntry, withPositions: boolean): boolean {
     if (!interest.chats.has(chat)) return false;
     const [member = "", , isOpen] = values;
-    return kind !== "p" || (hears && (isOpen !== undefined || this.#interests.get(ofMember(member)) === interest));
+    return (
+      kind !== "p" || (withPositions && (isOpen !== undefined || this.#interests.get(ofMember(member)) === interest))
+    );
   }
 
   #add(interest: Interest, chat: string): void {
@@ -187,7 +191,7 @@ export class WaitRegistry {
   }
 }
 
-/** `isMove`: only those that are told of positions. */
+/** `isMove`: only those that wake for positions. */
 const wakeAll = ({ waiters }: Interest, isMove = false): void => {
-  for (const [wake, hears] of [...waiters]) if (hears || !isMove) wake();
+  for (const [wake, withPositions] of [...waiters]) if (withPositions || !isMove) wake();
 };

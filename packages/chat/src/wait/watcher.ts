@@ -1,14 +1,15 @@
 import type { KitError } from "@kit/core";
 import { type Deadline, newToken, OutageReporter, settled } from "@kit/core/toolkit";
-import { BlockedReads } from "./blocked-reads.js";
-import { Hearing } from "./hearing.js";
+import { startPosition } from "../read/position.js";
 import { Reader } from "../read/reader.js";
 import type { ChatStore } from "../store.js";
-import { nowhere } from "../read/token.js";
+import { BlockedReads } from "./blocked-reads.js";
+import { PositionSubscription } from "./subscription.js";
 import { ofChat, ofMember, WaitRegistry } from "./wait-registry.js";
 
-/** A name for reading the place of the shards; no member can have it. */
+/** A name for reading the position of the shards; no member can have it. */
 const nobody = newToken();
+
 /**
  * Waits for news of members and of single chats, without polling.
  *
@@ -20,17 +21,17 @@ export class Watcher {
   readonly #reads: BlockedReads;
   /** Of the blocked reads, and of the listeners. */
   readonly outage: OutageReporter;
-  readonly hearing: Hearing;
+  readonly subscription: PositionSubscription;
 
   constructor(store: ChatStore, onError: (error: KitError) => void) {
     this.#store = store;
     this.outage = new OutageReporter(onError);
-    this.hearing = new Hearing(store, onError);
-    this.#reads = new BlockedReads(store, this.#registry, this.hearing, this.outage);
+    this.subscription = new PositionSubscription(store, onError);
+    this.#reads = new BlockedReads(store, this.#registry, this.subscription, this.outage);
   }
 
   /**
-   * Resolves with true when there is or may be news behind a reader's place; with false at the deadline.
+   * Resolves with true when there is or may be news after a reader's position; with false at the deadline.
    *
    * @throws the error of the reader; `signal.reason`.
    */
@@ -39,44 +40,44 @@ export class Watcher {
     deadline: Deadline | undefined,
     signal: AbortSignal | undefined,
   ): Promise<boolean> {
-    const { member, standing, hearing } = reader;
+    const { member, position, withPositions } = reader;
     const name = ofMember(member);
-    const isWalking = (): boolean => !standing.parts.every((part) => part.startsWith("a "));
+    const isWalking = (): boolean => !position.shards.every((one) => one.startsWith("a "));
     for (
       let isFirst = true;
-      isWalking() || !this.#registry.has(name) || this.#registry.isBehind(standing.parts);
+      isWalking() || !this.#registry.has(name) || this.#registry.isBehind(position.shards);
       isFirst = false
     ) {
       const isWithNames = isFirst || !isWalking();
       const shards = await reader.look(Infinity, isWithNames, signal);
       if (shards.some(({ changes, left, moved }) => changes.length + left.length + moved.length > 0)) return true;
-      standing.parts.splice(0, Infinity, ...shards.map(({ part }) => part));
+      position.shards.splice(0, Infinity, ...shards.map((shard) => shard.position));
       if (shards.some(({ isMore }) => isMore) || !isWithNames) continue;
       const chats = shards.flatMap(({ names }) => names);
-      if (!this.#registry.learn(name, standing.parts, chats)) return true;
+      if (!this.#registry.learn(name, position.shards, chats)) return true;
     }
-    return await this.#wait(name, standing.parts, deadline, signal, hearing !== undefined);
+    return await this.#wait(name, position.shards, deadline, signal, withPositions);
   }
 
-  /** The present place of the shards. Read the chat after this and before `waitFor`, and nothing is missed. */
-  async standingFor(chat: string, signal: AbortSignal | undefined): Promise<readonly string[]> {
+  /** The present position in the shards. Read the chat after this and before `waitFor`, and nothing is missed. */
+  async positionsFor(chat: string, signal: AbortSignal | undefined): Promise<readonly string[]> {
     const name = ofChat(chat);
-    if (this.#registry.has(name)) return this.#registry.place();
+    if (this.#registry.has(name)) return this.#registry.positions();
     const { keys } = await this.#store.open(signal);
-    const reader = new Reader(this.#store, nobody, nowhere(keys.shards), false);
-    const parts = (await reader.look(1, false, signal)).map(({ part }) => part);
-    this.#registry.learn(name, parts, [chat]);
-    return parts;
+    const reader = new Reader(this.#store, nobody, startPosition(keys.shards), false);
+    const positions = (await reader.look(1, false, signal)).map(({ position }) => position);
+    this.#registry.learn(name, positions, [chat]);
+    return positions;
   }
 
-  /** Resolves when something may have been added to a chat since `parts`, or at the deadline. */
+  /** Resolves when something may have been added to a chat since `positions`, or at the deadline. */
   async waitFor(
     chat: string,
-    parts: readonly string[],
+    positions: readonly string[],
     deadline: Deadline | undefined,
     signal: AbortSignal | undefined,
   ): Promise<void> {
-    await this.#wait(ofChat(chat), parts, deadline, signal);
+    await this.#wait(ofChat(chat), positions, deadline, signal);
   }
 
   /** Wakes everybody and ends all connections. */
@@ -88,18 +89,18 @@ export class Watcher {
   /** @throws `signal.reason` */
   async #wait(
     name: string,
-    parts: readonly string[],
+    positions: readonly string[],
     deadline: Deadline | undefined,
     signal: AbortSignal | undefined,
-    hears = false,
+    withPositions = false,
   ): Promise<boolean> {
     const { groups } = await this.#store.open(signal);
-    if (this.#reads.isClosed || this.#registry.mayHaveMissed(name, parts, hears)) return true;
+    if (this.#reads.isClosed || this.#registry.mayHaveMissed(name, positions, withPositions)) return true;
     return await settled<boolean>(
       { deadline, signal },
       ({ resolve }) => resolve(false),
       ({ resolve }) => {
-        const remove = this.#registry.add(name, () => resolve(true), hears);
+        const remove = this.#registry.add(name, () => resolve(true), withPositions);
         this.#reads.start(groups);
         return remove;
       },

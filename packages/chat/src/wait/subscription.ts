@@ -2,16 +2,16 @@ import type { KitError } from "@kit/core";
 import { asKitError, OutageReporter } from "@kit/core/toolkit";
 import type { ChatStore } from "../store.js";
 
-/** A note in the server lasts this long, so that a process that has died is not told for ever. */
+/** A note in the server lasts this long, so that acknowledgements announce nothing for long to a process that died. */
 const leaseMs = 30_000;
-/** It is renewed by readers, and at the end of a blocked read, which takes 10 s at most. */
+/** Readers renew it, and so does a blocked read at its end, after 10 s at most. */
 const renewMs = 10_000;
 
 /**
- * Keeps a note in each shard that somebody hears of positions that move: only while there is one do acknowledgements announce
- * them. A position is stored in any case, so that a note that is late or lost costs readers a hint.
+ * Subscribes a chat object to positions that move: it keeps a note in each shard, and acknowledgements announce positions only while
+ * a shard has one. A position is stored in any case, so a note that is late or lost costs readers a hint.
  */
-export class Hearing {
+export class PositionSubscription {
   readonly #store: ChatStore;
   readonly #outage: OutageReporter;
   #renewedAt = -Infinity;
@@ -32,11 +32,11 @@ export class Hearing {
   async #renew(): Promise<void> {
     try {
       const commands = await this.#store.open();
-      await Promise.all(commands.groups.map((group) => commands.hear(group, leaseMs)));
-      this.#outage.worked("hearing");
+      await Promise.all(commands.groups.map((group) => commands.subscribe(group, leaseMs)));
+      this.#outage.worked("subscription");
     } catch (error) {
       this.#renewedAt = -Infinity;
-      this.#outage.failed("hearing", asKitError(error, "Hearing of positions"));
+      this.#outage.failed("subscription", asKitError(error, "Subscribing to positions"));
     }
   }
 }
