@@ -10,12 +10,9 @@ import {
   watchEviction,
   withCaller,
 } from "@kit/core/toolkit";
-import { type Ack, Acknowledger } from "./send/acknowledger.js";
-import { type ChatInspection, type HistoryPage, inspectChat, readHistory } from "./read/history.js";
 import { Listener } from "./listener.js";
 import { Mailbox } from "./mailbox.js";
 import { Members, type MembersPage } from "./members.js";
-import type { Message } from "./read/message.js";
 import {
   type ChatOptions,
   chatRules,
@@ -41,8 +38,11 @@ import {
   type WaitOptions,
   waitRules,
 } from "./options.js";
+import { type ChatInspection, type HistoryPage, inspectChat, readHistory } from "./read/history.js";
+import type { Message } from "./read/message.js";
 import { type FetchPage, Readers } from "./readers.js";
 import type { MovedPosition } from "./scripts/index.js";
+import { type Ack, Acknowledger } from "./send/acknowledger.js";
 import { type Accepted, MessageSender } from "./send/sender.js";
 import { ChatStore } from "./store.js";
 import { Watcher } from "./wait/watcher.js";
@@ -52,15 +52,14 @@ export interface ChatEvents {
   /** A member left too much unacknowledged, and was removed. */
   readonly removed: readonly [event: { readonly chat: string; readonly member: string }];
   /**
-   * A position moved, and `to` was told of it: a member that listens with `positions` on this object. Own acknowledgements are
-   * among them.
+   * A position moved. `to` is a member that listens with `positions` on this object. Its own acknowledgements are among them.
    */
   readonly position: readonly [event: MovedPosition & { readonly to: string }];
   /**
-   * The server may drop keys when its memory is full: any, and with them chats, under an `allkeys-…` policy; under a `volatile-…` one
-   * those with an expiry, which are the notes on client ids and, in a chat with `retain.ageMs`, its messages. Emitted once for each
-   * policy; asked in the background, only while there is a listener, and again after a lost connection. Nothing is emitted where INFO is
-   * forbidden.
+   * The server may drop keys when its memory is full. An `allkeys-…` policy drops any, and with them chats. A `volatile-…` one drops
+   * those with an expiry: the notes on client ids and, in a chat with `retain.ageMs`, its messages. Emitted once for each policy. The
+   * policy is read in the background, only while there is a listener, and again after a lost connection. Where INFO is forbidden,
+   * nothing is emitted.
    */
   readonly evictable: readonly [event: { readonly policy: string }];
   /**
@@ -74,9 +73,9 @@ export interface ChatEvents {
  * Chats of many members on one Redis: each member pulls the new messages of all its chats, and acknowledges those that it
  * has handled. Made by {@link createChat}.
  *
- * Messages of a chat are numbered 1, 2, 3 … by the server. A member's position in a chat, the highest number it has
- * acknowledged, only moves forward. Of the messages after its position only those are lost that retention drops, and these
- * are reported as a gap.
+ * Messages of a chat are numbered 1, 2, 3 … by the server. A member's position in a chat, the highest number that it
+ * acknowledged, only moves forward. A message after the position can be missed only if retention dropped it, or the server lost it: it
+ * is then reported in a gap.
  *
  * Every call refuses a wrong argument by a TypeError or RangeError, and a name that is empty, over 512 bytes or not well-formed
  * Unicode by `KIT_NAME`. It rejects with KitUnavailableError when no server answers in time, and with KitClosedError after
@@ -133,12 +132,12 @@ export class Chat<Body = unknown> extends TypedEmitter<ChatEvents> implements As
   /**
    * Appends a message, and resolves with the sequence and time that the server gave it.
    *
-   * Concurrent sends to one chat travel together, and are numbered in the order of the calls. A send that is repeated with
-   * its `clientId`, by you or by us after a lost reply, gives the first message. A member's own message is never unread for it;
-   * if it has acknowledged everything before, its position moves, too.
+   * Concurrent sends to one chat share batches, and are numbered in the order of the calls. A send that is repeated with its
+   * `clientId`, by you or by this package after a lost reply, returns the first message. A member's own message is never unread for
+   * it; if it has acknowledged everything before, its position moves, too.
    *
    * @throws {ChatUnknownError | ChatMemberError | ChatTooLargeError | ChatFullError} nothing was sent.
-   * @throws {KitError} `KIT_CHAT_BUSY`: `maxPending` sends of this process wait already.
+   * @throws {KitError} `KIT_CHAT_BUSY`: `maxPending` sends to the chat already wait in this process.
    * @throws {KitUnknownOutcomeError} the reply is lost. `op` is the client id: sending again with it settles the outcome.
    *
    * @example
@@ -152,8 +151,8 @@ export class Chat<Body = unknown> extends TypedEmitter<ChatEvents> implements As
    * Reads the new messages in all chats of a member. Writes nothing: without a token, unacknowledged messages are returned
    * again.
    *
-   * With a token, only messages are new that this reader has not received; each device keeps its own token, and all share
-   * the member's position. If the token is too old or data was lost, some messages are returned again, and none is missed.
+   * With a token, messages are new that this reader has not received. Each device keeps its own token, and all share the
+   * member's position. If the token is too old or data was lost, some messages are returned again, and none is missed.
    * Many messages come in pages: fetch again while `more`. Chats with new messages share a page evenly.
    *
    * @throws {ChatTokenError} the token is damaged or of another member: begin anew, without a token.
@@ -169,10 +168,10 @@ export class Chat<Body = unknown> extends TypedEmitter<ChatEvents> implements As
   }
 
   /**
-   * Waits until there is something to fetch for a member, without polling; false if there was nothing within `waitMs`.
+   * Waits until there is something to fetch for a member, without polling. Resolves with false after `waitMs`.
    *
    * All waits of this object share one dedicated connection, on a Cluster one for each shard. After a lost connection the
-   * result may be true without news; fetch then gives an empty page.
+   * result may be true without news: the next page is then empty.
    *
    * @throws {ChatTokenError} as `fetch`.
    * @throws {KitUnavailableError} no server answered the first read in time. Later outages are waited out.
@@ -187,7 +186,7 @@ export class Chat<Body = unknown> extends TypedEmitter<ChatEvents> implements As
   }
 
   /**
-   * Delivers the messages of all chats of a member as they arrive. Acknowledges those that are done, in order; see {@link
+   * Delivers the messages of all chats of a member as they arrive. Acknowledges those that are done, in order: see {@link
    * Listener}.
    *
    * @example
@@ -223,7 +222,7 @@ export class Chat<Body = unknown> extends TypedEmitter<ChatEvents> implements As
    * Moves a member's position up to the given messages, never back. Messages before them are acknowledged, too.
    *
    * Pass messages as they were fetched (or `{ chat, seq, at }`): with `at` the acknowledgement of a message that a failover
-   * lost is refused, instead of acknowledging another one in its place. Concurrent acknowledgements travel together.
+   * lost is refused, instead of acknowledging another one in its place. Concurrent acknowledgements share batches.
    *
    * @throws {ChatUnknownError | ChatMemberError | ChatAckError} the first one that failed; the others are done.
    * @throws {KitUnavailableError | KitUnknownOutcomeError} acknowledging can be repeated safely.
@@ -236,8 +235,8 @@ export class Chat<Body = unknown> extends TypedEmitter<ChatEvents> implements As
   }
 
   /**
-   * The number of messages of others in each chat that a member has not acknowledged. Without `chats`: for all chats that have
-   * any. Of `chats`, those that do not exist, or of which the user is no member, are missing from the answer.
+   * Counts the messages of others that a member has not acknowledged, by chat. Without `chats`, the result has all chats with such
+   * messages. With `chats`, it has each of these of which the user is a member.
    *
    * @example
    * const counts = await chat.unread("bob");
@@ -248,8 +247,8 @@ export class Chat<Body = unknown> extends TypedEmitter<ChatEvents> implements As
   }
 
   /**
-   * A page of a chat's messages: the newest, or those before, after or around a sequence, or from a time on. Concurrent
-   * sends do not shift the pages.
+   * Reads a page of a chat's messages: the newest, or those before, after or around a sequence, or from a time on. Concurrent sends
+   * do not shift the pages.
    *
    * @throws {ChatUnknownError | ChatMemberError}
    *
@@ -263,8 +262,8 @@ export class Chat<Body = unknown> extends TypedEmitter<ChatEvents> implements As
 
   /**
    * Delivers the messages of one chat as they arrive, without membership or acknowledgement: first the newest `last` ones,
-   * then each new one. Best effort after data loss: it does not notice that a chat was deleted, or that a failover lost
-   * messages. Ends with `signal.reason` when the signal aborts; leaving the loop ends it, too.
+   * then each new one. Best effort after data loss: a chat that was deleted, and messages that a failover lost, are not
+   * reported. Ends with `signal.reason` when the signal aborts; leaving the loop ends it, too.
    *
    * @throws {ChatUnknownError}
    * @throws {KitUnavailableError} no server in time, at any of its reads.
@@ -318,7 +317,7 @@ export class Chat<Body = unknown> extends TypedEmitter<ChatEvents> implements As
   }
 
   /**
-   * A page of a chat's members with their positions, in no order. A member that stays throughout is listed at least once; it
+   * Reads a page of a chat's members with their positions, in no order. A member that stays throughout is listed at least once; it
    * may be listed twice while others join and leave.
    *
    * @throws {ChatUnknownError}
@@ -332,10 +331,8 @@ export class Chat<Body = unknown> extends TypedEmitter<ChatEvents> implements As
   }
 
   /**
-   * Deletes a chat with all its keys; does nothing if there is none.
-   *
-   * The first step deletes it for everybody. A process that dies before the last step leaves the names of some members;
-   * deleting again removes them.
+   * Deletes a chat with all its keys; does nothing if there is none. The first step deletes it for everybody. A process that dies
+   * before the last step leaves the names of some members: deleting again removes them.
    */
   delete(chat: string): Promise<void> {
     return traced("chat.delete", inChat(chat), () => this.#members.delete(chat));
@@ -351,9 +348,9 @@ export class Chat<Body = unknown> extends TypedEmitter<ChatEvents> implements As
   }
 
   /**
-   * Ends this object: further calls are refused, waits and listeners end with KitClosedError, and `close` waits for sends
-   * and acknowledgements under way, at most `timeoutMs`. A `done()` after it acknowledges nothing, and emits `error`; the
-   * message comes again. The client is not touched. Idempotent: the options of the first call hold.
+   * Ends this object. Further calls are refused, waits and listeners end with KitClosedError, and `close` waits for sends and
+   * acknowledgements under way, at most `timeoutMs`. A later `done()` acknowledges nothing, and emits `error`: the message comes
+   * again. The client is not touched. Idempotent: the options of the first call hold.
    *
    * @throws {TypeError | RangeError} an option is not what it should be; nothing else.
    */
@@ -367,6 +364,7 @@ export class Chat<Body = unknown> extends TypedEmitter<ChatEvents> implements As
   }
 
   async #close(deadline: Deadline): Promise<void> {
+    this.#life.cancel();
     this.#watcher.close();
     await this.#life.untilIdle(deadline);
     await Promise.all([this.#sender.close(deadline), this.#acknowledger.close(deadline)]);
@@ -381,7 +379,7 @@ export class Chat<Body = unknown> extends TypedEmitter<ChatEvents> implements As
     };
     void this.#life
       .track(removing())
-      .catch((error: unknown) => this.emit("error", asKitError(error, "Work in the background")));
+      .catch((error: unknown) => this.emit("error", asKitError(error, "Removing a member that lags")));
   }
 }
 

@@ -23,6 +23,10 @@ export interface SendArgs {
   }[];
 }
 
+/** One page of several chats. */
+type ReadArgs = Omit<ArgsOf<typeof scripts.read>, "chats"> & { readonly chats: readonly ReadRow[] };
+type ReadRow = ArgsOf<typeof scripts.read>["chats"][number] & { readonly name: string };
+
 /** An acknowledgement; `at` empty: only the sequence counts. */
 export interface AckArgs {
   readonly chat: string;
@@ -53,7 +57,7 @@ export class ChatCommands {
   /**
    * Reads how many shards the prefix has; stores `shards` if it has none.
    *
-   * @throws {KitError} `KIT_LAYOUT`, or no answer of the server.
+   * @throws {KitError} `KIT_LAYOUT`, or no reply of the server.
    */
   static async find(
     context: ClientContext,
@@ -144,8 +148,8 @@ export class ChatCommands {
     return scripts.changes.run(this.#context, { keys }, args, this.#options(signal));
   }
 
-  read(args: ArgsOf<typeof scripts.read>, signal: AbortSignal | undefined): Promise<(scripts.ReadReply | undefined)[]> {
-    const keys = args.chats.map(({ name }) => this.keys.chat(String(name)));
+  read(args: ReadArgs, signal: AbortSignal | undefined): Promise<(scripts.ReadReply | undefined)[]> {
+    const keys = args.chats.map(({ name }) => this.keys.chat(name));
     return scripts.read.run(this.#context, { keys }, args, this.#options(signal));
   }
 

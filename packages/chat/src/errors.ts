@@ -1,16 +1,10 @@
 import { KitError } from "@kit/core";
 
 /**
- * Codes of the chat's own errors.
+ * Codes of the chat's own errors. One has no class of its own:
  *
- * - `KIT_CHAT_UNKNOWN`: there is no chat of that name
- * - `KIT_CHAT_NOT_MEMBER`: the user is not a member of the chat
- * - `KIT_CHAT_TOO_LARGE`: a body is larger than the chat, or this object, allows
- * - `KIT_CHAT_FULL`: the chat holds as many messages as it may, and refuses more
- * - `KIT_CHAT_BUSY`: `maxPending` calls of this process already wait
- * - `KIT_CHAT_ACK_BEYOND`: a sequence was acknowledged that has not been sent
- * - `KIT_CHAT_FORKED`: the acknowledged message is not the one that the server has under its sequence
- * - `KIT_CHAT_TOKEN`: a token is damaged, or of another member
+ * - `KIT_CHAT_BUSY`: `maxPending` sends to this chat, or acknowledgements of this shard, already wait in this process. Nothing was
+ *   sent. Retryable
  */
 export type ChatErrorCode =
   | "KIT_CHAT_UNKNOWN"
@@ -30,7 +24,7 @@ declare module "@kit/core" {
 
 const shown = (name: string): string => JSON.stringify(name.length > 80 ? `${name.slice(0, 80)}…` : name);
 
-/** There is no chat of that name: it was never created, or is deleted. */
+/** There is no chat of that name: it was never created, or it was deleted. Nothing was changed. */
 export class ChatUnknownError extends KitError {
   /** @internal */
   static override readonly brand: string = "ChatUnknownError";
@@ -42,7 +36,9 @@ export class ChatUnknownError extends KitError {
   }
 }
 
-/** The user is not a member of the chat: it never joined, has left, or was removed because it lagged too far. */
+/**
+ * The user is not a member of the chat: it never joined, it left, or it was removed because it lagged too far. Nothing was changed.
+ */
 export class ChatMemberError extends KitError {
   /** @internal */
   static override readonly brand: string = "ChatMemberError";
@@ -56,7 +52,10 @@ export class ChatMemberError extends KitError {
   }
 }
 
-/** A body is too large. Nothing was sent. */
+/**
+ * A body has more bytes than `maxBodyBytes` of the chat or of this chat object; `maxBodyBytes` of the error is that limit. Nothing
+ * was sent.
+ */
 export class ChatTooLargeError extends KitError {
   /** @internal */
   static override readonly brand: string = "ChatTooLargeError";
@@ -67,7 +66,7 @@ export class ChatTooLargeError extends KitError {
   constructor(chat: string, bytes: number, maxBodyBytes: number) {
     super(
       "KIT_CHAT_TOO_LARGE",
-      `A message of ${String(bytes)} bytes is too large for chat ${shown(chat)}, which takes ${String(maxBodyBytes)}`,
+      `A message of ${String(bytes)} bytes is too large for chat ${shown(chat)}, which accepts ${String(maxBodyBytes)}`,
     );
     this.chat = chat;
     this.bytes = bytes;
@@ -75,21 +74,30 @@ export class ChatTooLargeError extends KitError {
   }
 }
 
-/** The chat is at its limits, and is set to refuse messages instead of dropping its oldest ones. */
+/**
+ * The chat has reached `retain.count` or `retain.bytes`, and was made with `whenFull: "refuse"`. Nothing was sent. Retryable: there
+ * is room again when members have acknowledged.
+ */
 export class ChatFullError extends KitError {
   /** @internal */
   static override readonly brand: string = "ChatFullError";
   readonly chat: string;
 
   constructor(chat: string) {
-    super("KIT_CHAT_FULL", `Chat ${shown(chat)} is full: its members have to acknowledge before it takes more`, {
+    super("KIT_CHAT_FULL", `Chat ${shown(chat)} is full until its members acknowledge`, {
       retryable: true,
     });
     this.chat = chat;
   }
 }
 
-/** The acknowledged sequence does not exist, or now belongs to another message. The position has not moved. */
+/**
+ * The acknowledged message does not exist on the server. The position has not moved.
+ *
+ * - `KIT_CHAT_ACK_BEYOND`: the chat has no message of the acknowledged sequence yet. The position has not moved
+ * - `KIT_CHAT_FORKED`: a failover lost the acknowledged message, and another one has its sequence. The position has not moved. Fetch
+ *   again
+ */
 export class ChatAckError extends KitError {
   /** @internal */
   static override readonly brand: string = "ChatAckError";
@@ -100,7 +108,7 @@ export class ChatAckError extends KitError {
   constructor(code: "KIT_CHAT_ACK_BEYOND" | "KIT_CHAT_FORKED", chat: string, member: string, seq: number) {
     const why =
       code === "KIT_CHAT_FORKED"
-        ? "the server lost it, and has another message of that sequence"
+        ? "the server lost it, and another message has its sequence"
         : "the chat has no message of that sequence yet";
     super(code, `${shown(member)} cannot acknowledge message ${String(seq)} of chat ${shown(chat)}: ${why}`);
     this.chat = chat;
@@ -109,17 +117,17 @@ export class ChatAckError extends KitError {
   }
 }
 
-/** A token is damaged, or of another member's reader. Begin anew: a fetch without a token gives what is not acknowledged. */
+/**
+ * The token is damaged, or belongs to a reader of another member. Forget it and fetch without a token, which returns all
+ * unacknowledged messages.
+ */
 export class ChatTokenError extends KitError {
   /** @internal */
   static override readonly brand: string = "ChatTokenError";
   readonly member: string;
 
   constructor(member: string) {
-    super(
-      "KIT_CHAT_TOKEN",
-      `The token is not from a fetch of ${shown(member)}: begin anew, without a token, and forget this one`,
-    );
+    super("KIT_CHAT_TOKEN", `The token is not from a fetch of ${shown(member)}: forget it, and fetch without a token`);
     this.member = member;
   }
 }

@@ -1,7 +1,7 @@
 import { KitError } from "@kit/core";
 import { asKitError, integerOption, newToken, onAbort, type OutageReporter, pause, settled } from "@kit/core/toolkit";
-import type { Gap, Message } from "./read/message.js";
 import type { ResolvedListenOptions } from "./options.js";
+import type { Gap, Message } from "./read/message.js";
 import type { ChatNews, News } from "./read/reader.js";
 
 /** A message that a listener hands out. */
@@ -14,7 +14,7 @@ export interface DeliveredMessage<Body = unknown> extends Message<Body> {
   done(): void;
 }
 
-/** The parts of its chat object that a listener uses. */
+/** The calls of a chat object that a listener makes, for one member. */
 export interface ListenerHost<Body> {
   next(signal: AbortSignal | undefined): Promise<News<Body>>;
   /** Resolves when there may be news. */
@@ -23,21 +23,20 @@ export interface ListenerHost<Body> {
   readonly outage: OutageReporter;
 }
 
-/** Deliveries of one chat from the first that is not done, in order, each with whether it is done. */
+/** The delivered messages of one chat from the first that is not done, in order. */
 class Watermark {
   readonly #open: { readonly message: Message; isDone: boolean }[] = [];
 
+  /** Returns what marks the message as done, once; it returns the last message up to which all are done, if that has moved. */
   add(message: Message): () => Message | undefined {
     const entry = { message, isDone: false };
     this.#open.push(entry);
     return () => {
-      if (entry.isDone) return undefined;
       entry.isDone = true;
       return this.#advance();
     };
   }
 
-  /** The sequence up to which all messages are done. */
   #advance(): Message | undefined {
     let last: Message | undefined;
     while (this.#open[0]?.isDone) last = this.#open.shift()?.message;
@@ -49,39 +48,40 @@ class Watermark {
   }
 }
 
-/** How a delivery follows the one before it. */
+/** What happened to a chat right before a message. */
 type Notice = Pick<ChatNews, "gap" | "reset">;
 
 const nothing: Notice = { gap: undefined, reset: undefined };
 
-/** A failure that passes by itself is tried again soon. A missing right or a setting of the server waits for a person. */
+/** A failure that passes by itself is retried soon. A missing right or a setting of the server waits for a person. */
 const longestPauseMs = 1_000;
 const longestRefusalMs = 5_000;
 const pauseAfter = ({ retryable }: KitError, attempt: number): number =>
   Math.min(retryable ? longestPauseMs : longestRefusalMs, 50 * 2 ** Math.min(attempt, 7));
 
-/** A later try may succeed, unless the client or the chat object was closed, or it is no failure of Redis. */
+/** Whether a retry may succeed: not after the client or the chat object was closed, and not if it is no failure of Redis. */
 const mayPass = (error: unknown): error is KitError =>
   error instanceof KitError && error.code !== "KIT_CLOSED" && (error.code !== "KIT_UNAVAILABLE" || error.retryable);
 
 /**
  * Messages of all chats of a member as they arrive, in order within each chat. Made by `listen()`.
  *
- * Iterating acknowledges nothing. A message is done once `done()` is called on it, in any order; the member's position moves
- * up to the first message that is not done, so that a crash loses nothing: the next listener receives all unacknowledged
- * messages again. Outages and refusals are waited out, except at the first fetch: the chat object emits `error` when one begins, and
- * once more, with the code `KIT_RECOVERED`, when it is over; once for all its listeners and waits. A connection that is back
- * at the next try is not reported. While it waits for messages, it notices within 12 s that a server has fallen silent.
+ * Iterating acknowledges nothing. A message is done once `done()` is called on it, in any order. The member's position moves up to the
+ * first message that is not done, so that a crash loses nothing: the next listener receives all unacknowledged messages again.
+ *
+ * Outages and refusals are waited out, except at the first fetch. The chat object emits `error` when one begins and, with the code
+ * `KIT_RECOVERED`, when it is over, once for all its listeners and waits. A connection that is back at the next try is not reported.
+ * A server that has fallen silent is noticed within 12 s.
  */
 export class Listener<Body = unknown> implements AsyncIterable<DeliveredMessage<Body>> {
   readonly #host: ListenerHost<Body>;
   readonly #outage: OutageReporter;
-  /** The loops of several listeners are told apart by it. */
+  /** Distinguishes the loops of several listeners in outages. */
   readonly #id = newToken();
   readonly #resolved: ResolvedListenOptions;
   readonly #watermarks = new Map<string, Watermark>();
   readonly #acks = new Set<Promise<void>>();
-  /** Gaps and resets of chats without a message to carry them: the next message of the chat carries them. */
+  /** Gaps and resets that no message carried yet: the next one of the chat does. */
   readonly #notices = new Map<string, Notice>();
   #inFlight = 0;
   #onRoom: (() => void) | undefined;
@@ -96,7 +96,7 @@ export class Listener<Body = unknown> implements AsyncIterable<DeliveredMessage<
   }
 
   /**
-   * Handles messages until the signal aborts, `concurrency` at a time; each is done when the handler resolves.
+   * Handles messages until the signal aborts, `concurrency` at a time. Each is done when the handler resolves.
    *
    * @throws the error of a handler, once the running handlers have ended; no other begins. The message is not acknowledged.
    * @throws {TypeError | RangeError} `concurrency` is no integer from 1.
@@ -109,7 +109,7 @@ export class Listener<Body = unknown> implements AsyncIterable<DeliveredMessage<
     integerOption("concurrency", concurrency, 1);
     const { signal } = this.#resolved;
     const running = new Set<Promise<void>>();
-    // Even if no other message arrives.
+    // Ends the iteration even if no other message arrives.
     const ending = new AbortController();
     const stopListening = onAbort(signal, () => ending.abort(signal?.reason));
     const handle = async (message: DeliveredMessage<Body>): Promise<void> => {
@@ -178,7 +178,7 @@ export class Listener<Body = unknown> implements AsyncIterable<DeliveredMessage<
     }
   }
 
-  /** Merges two gaps of which the second follows the first or begins in it. */
+  /** Merges two gaps: the second follows the first, or begins in it. */
   #note(chat: string, { gap, reset }: Notice): void {
     if (!gap && !reset) return;
     const before = reset ? undefined : this.#notices.get(chat);

@@ -1,8 +1,8 @@
 import { Deadline, newToken, resolve, traced } from "@kit/core/toolkit";
 import { assertDone } from "./commands.js";
 import { ChatUnknownError } from "./errors.js";
-import { type Gap, type Message, messageOf } from "./read/message.js";
 import { type ResolvedTakeOptions, type SendOptions, type TakeOptions, takeRules } from "./options.js";
+import { type Gap, type Message, messageOf } from "./read/message.js";
 import { refusal, type TakenMessage } from "./scripts/index.js";
 import type { Accepted } from "./send/sender.js";
 import type { ChatStore } from "./store.js";
@@ -31,16 +31,16 @@ export interface MailboxStats {
   readonly length: number;
   /** Messages that a worker has. */
   readonly leased: number;
-  /** When the oldest of them was sent, in epoch milliseconds; undefined if there is none. */
+  /** When the oldest unacknowledged message was sent, in epoch milliseconds; undefined if there is none. */
   readonly oldestAt: number | undefined;
-  /** How old it is, by the server's clock. */
+  /** The age of the oldest, by the server's clock. */
   readonly oldestAgeMs: number | undefined;
   /** When a worker last took, extended, released or acknowledged a message; undefined if never. */
   readonly lastSeenAt: number | undefined;
   readonly lastSeenAgeMs: number | undefined;
 }
 
-/** The parts of its chat object that a mailbox uses. */
+/** What a mailbox uses of its chat object. */
 export interface MailboxHost<Body> {
   readonly store: ChatStore;
   readonly watcher: Watcher;
@@ -49,7 +49,7 @@ export interface MailboxHost<Body> {
   send(options: SendOptions<Body>): Promise<Accepted>;
 }
 
-/** A waiting worker reads the mailbox this often, so that senders see that it is there. */
+/** A waiting worker reads the mailbox this often, so that `lastSeenAt` stays true. */
 const longestWaitMs = 30_000;
 
 /**
@@ -117,8 +117,8 @@ export class Mailbox<Body = unknown> {
   }
 
   /**
-   * How many messages wait, for how long, and when the recipient was last there. Zero and undefined for a mailbox that was
-   * never used.
+   * Reads how many messages wait, for how long, and when a worker was last seen. Zero and undefined for a mailbox that was never
+   * used.
    *
    * @throws {KitUnavailableError} no server in time.
    */
@@ -140,7 +140,7 @@ export class Mailbox<Body = unknown> {
     });
   }
 
-  /** Makes the mailbox if it is not there. */
+  /** Makes the mailbox if there is none, and repeats the call. */
   async #made<T>(call: () => Promise<T>): Promise<T> {
     try {
       return await call();
@@ -186,7 +186,7 @@ export class Mailbox<Body = unknown> {
     return code !== refusal.lease;
   }
 
-  /** The fields of its spans. */
+  /** The facts of its traces. */
   readonly #facts = (): object => ({ chat: this.name });
 }
 

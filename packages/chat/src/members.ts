@@ -6,7 +6,7 @@ import type { ChatStore } from "./store.js";
 /** The most members in one script. */
 const pageSize = 500;
 
-/** `create.lua`: members of a deleted chat of that name are left. */
+/** The reply of `create.lua` when a deletion of a chat of that name is not finished. */
 const unfinished = 2;
 
 /** A page of members. */
@@ -33,7 +33,6 @@ export class Members {
     const epoch = newToken().replaceAll("-", "").slice(0, 16);
     const make = () => commands.create(chat, creation, epoch, members.slice(0, pageSize));
     let code = await make();
-    // A deletion of a chat of that name was begun and not finished.
     for (; code === unfinished; code = await make()) await forget(commands, chat, []);
     if (code !== 0) return { created: false };
     for (let from = pageSize; from < members.length; from += pageSize)
@@ -74,7 +73,7 @@ export class Members {
   }
 }
 
-/** Removes these and all other members of a deleted chat; none if the chat was created again. */
+/** Removes these and all other members of a deleted chat; none if the chat was made again. */
 const forget = async (commands: ChatCommands, chat: string, some: readonly string[]): Promise<void> => {
   let names = some;
   do names = await commands.forget(chat, names);

@@ -30,8 +30,8 @@ const historyText = (name: string, history: NonNullable<JoinOptions["history"]>)
 /** Settings of a chat object. */
 export interface ChatOptions extends ClientOptions {
   /**
-   * The number of parts into which the chats are divided, 1 to 256. On a Cluster they spread over its nodes, and a waiting
-   * process needs a connection for each. The first user of a prefix stores the number, which then holds for all.
+   * The number of shards into which the chats are divided, 1 to 256. On a Cluster they spread over its nodes, and a waiting process
+   * opens a connection for each. The first user of a prefix stores the number, which then holds for all: another one is ignored.
    *
    * @default 16
    */
@@ -43,7 +43,7 @@ export interface ChatOptions extends ClientOptions {
    */
   readonly maxBodyBytes?: number | undefined;
   /**
-   * How many sends or acknowledgements may wait in this process, for each chat or shard. Further ones reject.
+   * How many sends or acknowledgements may wait in this process, for each chat or shard. Further ones reject with `KIT_CHAT_BUSY`.
    *
    * @default 10000
    */
@@ -64,14 +64,14 @@ export type ChatSettings = Resolved<typeof chatRules>;
 
 /** Reasons to drop a message. Any one is enough; reasons that are not given do not apply. */
 export interface Retention {
-  /** There are this many newer ones. At most 1,000,000,000. */
+  /** Drops a message that has this many newer ones. At most 1,000,000,000. */
   readonly count?: number | undefined;
-  /** It is older than this many milliseconds. */
+  /** Drops a message that is older than this many milliseconds. */
   readonly ageMs?: number | undefined;
-  /** The bodies of newer ones take this many bytes. At least `maxBodyBytes`. */
+  /** Drops a message when the bodies of newer ones take this many bytes. At least `maxBodyBytes`. */
   readonly bytes?: number | undefined;
   /**
-   * All members have acknowledged it.
+   * Drops a message that all members have acknowledged. It waits for the slowest: add `count`, `ageMs` or `lag`.
    *
    * @default false
    */
@@ -110,7 +110,7 @@ export interface CreateOptions {
   readonly senders?: "members" | "anyone" | undefined;
   /**
    * Members are removed from the chat when they leave more than this many messages of others unacknowledged, or any message for longer
-   * than this many milliseconds. The next send finds them.
+   * than this many milliseconds. The next send removes them.
    *
    * @default nobody is removed
    */
@@ -129,8 +129,8 @@ export interface CreateOptions {
    */
   readonly dedupeMs?: number | undefined;
   /**
-   * Whether members hear of each other's positions, as of receipts: see `positions` of `fetch`, `wait` and `listen`. Without it
-   * each hears only of its own, that another device has moved.
+   * Whether members get each other's positions, as read receipts: see `positions` of `fetch`, `wait` and `listen`. Without it a
+   * member gets only its own, which its other devices move.
    *
    * @default false
    */
@@ -209,7 +209,7 @@ export const takeRules = {
 
 export type ResolvedTakeOptions = Resolved<typeof takeRules>;
 
-/** The copies that a message must have before `send` resolves; see core's `durable`. */
+/** The replicas and disks that must have a message before `send` resolves; see core's `durable`. */
 export interface DurableOption {
   /**
    * How many replicas must have received it.
@@ -231,7 +231,7 @@ export interface DurableOption {
   readonly timeoutMs?: number | undefined;
 }
 
-/** core's `durable()` has the last word. */
+/** Core's `durable()` checks them again. */
 const durableRules = {
   replicas: integer(0, 1_000, 1),
   fsync: choice(["none", "local", "replicas"], "none"),
@@ -250,7 +250,7 @@ export interface SendOptions<Body> {
    * @default a random one, so that a lost reply never duplicates a message
    */
   readonly clientId?: string | undefined;
-  /** Waits for copies of the message. Such a send has a dedicated connection and does not travel together with others. */
+  /** Waits until replicas or disks have the message. Such a send has a dedicated connection, and shares no batch with others. */
   readonly durable?: DurableOption | undefined;
   /** Rejects the call with `signal.reason`; a message that was already sent may arrive. */
   readonly signal?: AbortSignal | undefined;
@@ -290,9 +290,9 @@ export interface FetchOptions {
    */
   readonly autoAck?: boolean | undefined;
   /**
-   * Whether this reader is told of positions that moved: the member's own, also by this device, and in chats with `receipts`
-   * everybody's. They are hints, announced while somebody asks for them, on any chat object, and for 30 s more; a reader that
-   * begins, or was away for longer, asks `unread()`.
+   * Whether this reader receives positions that moved: the member's own, also by this device, and in chats with `receipts` those of
+   * all members. They are hints: they are announced while any reader, in any process, has this option, and for 30 s more. A reader
+   * that begins, or was away for longer, calls `unread()`.
    *
    * @default false
    */
@@ -358,7 +358,7 @@ export const listenRules = {
 
 export type ResolvedListenOptions = Resolved<typeof listenRules>;
 
-/** Where a page of history begins: before, after or around a sequence, or at a time in epoch milliseconds. One of them. */
+/** Where a page of history begins: before, after or around a sequence, or at a time. At most one of them may be given. */
 export interface HistoryOptions extends Pick<FetchOptions, "maxBytes"> {
   /**
    * The messages before this sequence.

@@ -1,13 +1,13 @@
 import { KitClosedError } from "@kit/core";
 import { Deadline, traced } from "@kit/core/toolkit";
-import type { Ack, Acknowledger } from "./send/acknowledger.js";
 import { ChatAckError, ChatMemberError, ChatUnknownError } from "./errors.js";
 import type { ListenerHost } from "./listener.js";
 import type { ResolvedFetchOptions, ResolvedListenOptions, ResolvedWaitOptions } from "./options.js";
+import { decodeToken, encodeToken, startPosition } from "./read/position.js";
 import { type News, Reader } from "./read/reader.js";
 import { grouped, type MovedPosition } from "./scripts/index.js";
+import type { Ack, Acknowledger } from "./send/acknowledger.js";
 import type { ChatStore } from "./store.js";
-import { decodeToken, encodeToken, startPosition } from "./read/position.js";
 import type { Watcher } from "./wait/watcher.js";
 
 /** The most chats in one script. */
@@ -19,7 +19,7 @@ export interface FetchPage<Body = unknown> extends News<Body> {
   readonly token: string;
 }
 
-/** What members of a chat object read: pages, the wait for them, and the sources of listeners. */
+/** Reads for the members of a chat object: pages, waits for them, listeners and counts. */
 export class Readers<Body> {
   readonly #store: ChatStore;
   readonly #watcher: Watcher;
@@ -34,7 +34,7 @@ export class Readers<Body> {
   async fetch(member: string, options: ResolvedFetchOptions): Promise<FetchPage<Body>> {
     const reader = await this.#readerOf(member, options, false);
     const page = await reader.next(options);
-    // A gap without a message behind it is passed, too; it would come again each time.
+    // A gap without a message after it is acknowledged, too: it would come again each time.
     const last = page.chats.flatMap(({ chat, messages, gap }): Ack[] => {
       const end = messages.at(-1) ?? (gap && { chat, seq: gap.to });
       return end ? [end] : [];
@@ -48,11 +48,11 @@ export class Readers<Body> {
     const { waitMs, signal } = options;
     const deadline = waitMs === undefined ? undefined : Deadline.in(waitMs);
     const reader = await this.#readerOf(member, options, false);
-    // The last page was not complete.
+    // Chats that the last page delivered in part have more.
     return reader.position.delivered.size > 0 || (await this.#waitFor(reader, deadline, signal));
   }
 
-  /** What a listener of a member runs on. */
+  /** The calls of a listener. `onMoved` receives each position that moved. */
   hostOf(member: string, options: ResolvedListenOptions, onMoved: (moved: MovedPosition) => void): ListenerHost<Body> {
     const facts = (): object => ({ member });
     let reader: Reader<Body> | undefined;

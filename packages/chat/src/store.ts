@@ -3,17 +3,17 @@ import { type ClientContext, inTime, ObjectLife } from "@kit/core/toolkit";
 import { ChatCommands } from "./commands.js";
 import type { ChatSettings } from "./options.js";
 
-/** The chats of one prefix on one client, for all parts of a chat object: opens the commands, and knows whether it is closed. */
+/** The client, settings and life of a chat object, for all its parts. Gives out the commands for the present number of shards. */
 export class ChatStore {
   readonly life: ObjectLife;
   readonly context: ClientContext;
   readonly settings: ChatSettings;
   #commands: Promise<ChatCommands> | undefined;
-  /** The last answer. */
+  /** The last commands that were found; they may be outdated. */
   #known: ChatCommands | undefined;
   #isChecked = false;
   #isCluster = false;
-  /** Called at each call, with a key of each group of shards. */
+  /** Called by each `open`, with a key of each group of shards. */
   onUse: (key: string) => void = () => undefined;
 
   constructor(redis: RedisLike, settings: ChatSettings) {
@@ -39,12 +39,12 @@ export class ChatStore {
     return await this.open(signal);
   }
 
-  /** @throws {KitError} `KIT_LAYOUT`, or the server cannot be asked; `signal.reason`. */
+  /** @throws {KitError} `KIT_LAYOUT`, or no reply of the server; `signal.reason`. */
   async open(signal?: AbortSignal): Promise<ChatCommands> {
     signal?.throwIfAborted();
     const found = this.#found();
     if (!this.#isChecked && this.#known) this.#check(this.#known);
-    // Others wait for the same answer, so a signal ends only its caller's wait.
+    // Other callers wait for the same reply, so a signal ends only its caller's wait.
     const commands = await (signal ? inTime(found, { signal }) : found);
     for (const [shard = 0] of commands.groups) this.onUse(commands.keys.heads(shard));
     return commands;
@@ -61,7 +61,7 @@ export class ChatStore {
     return found;
   }
 
-  /** Asks behind the calls whether the number of shards is still the known one; stores it where it was lost. */
+  /** Reads in the background whether the number of shards is still the same; stores it if the server lost it. */
   #check({ keys }: ChatCommands): void {
     this.#isChecked = true;
     const checked = this.#find(keys.shards);

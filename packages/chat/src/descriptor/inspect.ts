@@ -16,7 +16,7 @@ interface ChatReport extends ChatInspection {
   readonly chat: string;
   /** Some of the members, in no order. */
   readonly someMembers: MembersPage["members"];
-  /** Null if no worker ever took messages of it. */
+  /** Null if no worker ever took messages from it. */
   readonly mailbox: MailboxStats | null;
 }
 
@@ -82,6 +82,6 @@ export const chatInspector: Inspector = {
       return { data: { chat: name }, facts, isUnknown: true };
     }),
   listed: { things: "chats", keys: ["{*}:meta:NAME"], columns: ["messages", "newest", "members"] },
-  // This does not ask the server: the keys are right only for the default number of shards.
+  // No command is sent, so the keys are right only for the default number of shards.
   keys: (prefix, name: string) => Object.values(new Keys(prefix, defaultShards).chat(name)),
 };

@@ -10,7 +10,7 @@ export const tailCommand: CliCommand = {
   path: "chat tail",
   about: "print the messages of a chat as they come",
   args: [{ name: "chat", about: "its name", listedIn: "chats" }],
-  options: [{ name: "last", takes: "integer", about: "how many of those that are there come first (10)" }],
+  options: [{ name: "last", takes: "integer", about: "how many existing messages come first (10)" }],
   run: ({ redis, prefix, integer, output, signal }, name: string) =>
     looking(redis, prefix, name, async (chat) => {
       try {

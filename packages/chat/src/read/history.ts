@@ -1,7 +1,7 @@
 import { assertDone } from "../commands.js";
-import { type Message, messageOf } from "./message.js";
 import type { ResolvedHistoryOptions } from "../options.js";
 import type { ChatStore } from "../store.js";
+import { type Message, messageOf } from "./message.js";
 
 /** A page of history, in order of sequence. */
 export interface HistoryPage<Body = unknown> {

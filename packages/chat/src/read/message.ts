@@ -1,5 +1,5 @@
-import { decodeBody } from "../send/body.js";
 import type { StoredMessage } from "../scripts/index.js";
+import { decodeBody } from "../send/body.js";
 
 /** A message of a chat. */
 export interface Message<Body = unknown> {

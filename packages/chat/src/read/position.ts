@@ -55,11 +55,11 @@ const parsed = (token: string): unknown => {
 };
 
 /**
- * A token may come from a browser, so it decides only where to begin; what a member may see is looked up. A token for
- * another number of shards begins again from the positions.
+ * A token may come from a browser, so it decides only where to begin: `changes.lua` looks up what the member may see. A token for
+ * another number of shards begins again at the member's positions.
  *
- * @throws {TypeError} it is no text.
- * @throws {ChatTokenError} it is not the token of a reader of this member.
+ * @throws {TypeError} the token is no text.
+ * @throws {ChatTokenError} the token is damaged, or belongs to another member.
  */
 export const decodeToken = (member: string, token: string | undefined, shards: number): ReaderPosition => {
   if (token === undefined) return startPosition(shards);

@@ -13,9 +13,9 @@ export interface ChatNews<Body = unknown> {
   /** Messages before these that the reader will not receive. */
   readonly gap: Gap | undefined;
   /**
-   * The reader's position is no longer part of the chat. `fork`: a failover lost messages that it had received; some earlier
-   * ones are returned again. `epoch`: it is another chat of that name. Where the server no longer shows whether the reader knew an
-   * earlier one, `epoch` is also given with a chat that was made after the token.
+   * The reader's position is no longer part of the chat. `fork`: a failover lost messages that the reader had received; some
+   * earlier ones are returned again. `epoch`: it is another chat of that name. Also given with a chat that was made after the token
+   * if the server no longer shows whether the reader had an earlier one.
    */
   readonly reset: "fork" | "epoch" | undefined;
 }
@@ -26,8 +26,8 @@ export interface News<Body> {
   /** Chats that the member has left, or was removed from, since the token was made. */
   readonly left: readonly string[];
   /**
-   * With `positions`, those that moved since the token was made: the member's own, and in chats with `receipts` everybody's. In
-   * the order of moving; a later one of the same member and chat replaces an earlier one.
+   * With `positions`, those that moved since the token was made: the member's own, and in chats with `receipts` those of all
+   * members. In the order of moving: a later one of the same member and chat replaces an earlier one.
    */
   readonly positions: readonly MovedPosition[];
   /** Whether there is more to fetch now. */
@@ -44,10 +44,10 @@ export interface Budget {
 /** The most chats of one shard that are read for one page, however many messages it may have. */
 const mostChats = 64;
 
-/** The most chats that a token remembers, roughly; beyond that some messages may be returned twice. */
+/** About how many chats a token has at most; beyond that some messages may be returned twice. */
 const mostDelivered = 1_000;
 
-/** The most operands for chats that were read in part: Lua takes no more than about 8,000 at once. */
+/** The most operands for chats that were delivered in part: Lua takes no more than about 8,000 at once. */
 const mostBegun = 7_800;
 /** The most chats that one script reads, for the same reason. */
 const mostRead = 1_000;
@@ -63,7 +63,7 @@ interface ChatPage<Body> {
 /**
  * Reads the new messages of one member, page by page, from its position on. Writes nothing.
  *
- * The reader of a `fetch` lives for one call and remembers only chats of which a page gave a part (`keepsDelivered` false), so
+ * The reader of a `fetch` lives for one call and remembers only chats that a page delivered in part (`keepsDelivered` false), so
  * that its token stays small. A listener remembers every chat, and so notices a fork even if the activity cannot show it.
  */
 export class Reader<Body> {
@@ -73,7 +73,7 @@ export class Reader<Body> {
   readonly #keepsDelivered: boolean;
   /** Renews the subscription to positions; undefined: this reader gets none. */
   readonly #subscribe: (() => Promise<void>) | undefined;
-  /** Chats of which the last page gave only a part. */
+  /** Chats that the last page delivered only in part. */
   readonly #begun: Set<string>;
 
   constructor(
@@ -121,7 +121,7 @@ export class Reader<Body> {
   }
 
   /**
-   * Chats whose rest is read by name: a reader that goes by positions would miss it once another reader acknowledged all.
+   * Chats that were delivered in part: a reader without an activity id would miss the rest once another reader acknowledged all.
    */
   #begunIn(keys: Keys, group: readonly number[]): (string | number)[] {
     const { shards } = this.position;
@@ -133,7 +133,7 @@ export class Reader<Body> {
       return number === undefined ? [] : [number, chat];
     });
     if (begun.length > mostBegun)
-      throw new RangeError(`Expected \`token\` to have read at most ${String(mostBegun / 2)} chats in part`);
+      throw new RangeError(`Expected \`token\` to name at most ${String(mostBegun / 2)} chats`);
     return begun;
   }
 
@@ -161,7 +161,7 @@ export class Reader<Body> {
     }
   }
 
-  /** Whether a change is more than what was already delivered. */
+  /** Whether a change is after what was already delivered. */
   #isNews({ chat, epoch, head, headAt }: Change, gone: ReadonlySet<string>): boolean {
     const last = this.position.delivered.get(chat);
     // After a failover another message may have the same sequence. A chat that once lost all messages has a number behind
@@ -202,7 +202,7 @@ export class Reader<Body> {
         return some.map((change, index) => [change, replies[index]] as const);
       }),
     );
-    // Only now: if one of the calls fails the page is requested again, and nothing of it was delivered.
+    // After all calls: if one fails, the page is requested again, and nothing of it counts as delivered.
     const pages = new Map<string, ChatPage<Body>>();
     for (const [change, reply] of found.flat())
       if (reply) pages.set(change.chat, this.#pageOf(change, reply));
@@ -218,7 +218,7 @@ export class Reader<Body> {
     const messages = reply.messages.map((message) => messageOf<Body>(chat, message));
     const last = messages.at(-1);
     if (last) this.position.delivered.set(chat, { epoch, seq: last.seq, at: last.at });
-    // Up to its head there is nothing for this reader, and later pages must not begin with this chat again.
+    // The chat has nothing for this reader up to its head. Later pages must not begin with it again.
     else if (!isCut && change.head !== undefined && change.headAt !== undefined)
       this.position.delivered.set(chat, { epoch, seq: change.head, at: change.headAt });
     else if (reset || gap) this.position.delivered.delete(chat);

@@ -149,7 +149,7 @@ export interface SendReply {
 /** The outcome of a batch. */
 export interface BatchReply {
   readonly sent: readonly SendReply[];
-  /** Not 0 if the chat itself is refused because it is unknown or of a newer version. */
+  /** Not 0 if there is no such chat. */
   readonly refused: number;
   /** Members that lag too far, and their positions. */
   readonly lagging: readonly { readonly member: string; readonly position: string }[];
@@ -189,7 +189,7 @@ export const ack = defineScript({
   reply: (raw) => list(raw).map((code) => (code instanceof Error ? code : Number(code))),
 });
 
-/** A chat in which something may be new. */
+/** A chat that may have news. */
 export interface Change {
   readonly chat: string;
   readonly position: number;
@@ -198,7 +198,7 @@ export interface Change {
   /** Sequence and time of its newest message; undefined if the record is missing, so that the reader rebuilds it. */
   readonly head: number | undefined;
   readonly headAt: number | undefined;
-  /** Where to begin, as `read` takes it. */
+  /** Where to start, in the form that `read.lua` has. */
   readonly start: string;
 }
 
@@ -226,7 +226,7 @@ const changeOf = ([chat = "", membership = "", record = "", start = ""]: readonl
   return { chat, position: Number(position), from: Number(from), epoch, head, headAt, start };
 };
 
-/** Undefined if nothing is new in that shard, so that the reader's position stays. */
+/** Undefined for a shard without news: the reader's position in it stays. */
 export const changes = defineScript({
   name: "chat.changes",
   source: [stateSource, changesSource],

@@ -1,10 +1,10 @@
 import type { Batcher } from "@kit/core/batching";
 import { type Deadline, integerOption, serverError } from "@kit/core/toolkit";
-import { batcherFor } from "./batching.js";
 import { type AckArgs, refusalOf } from "../commands.js";
 import { ChatAckError } from "../errors.js";
 import { refusal } from "../scripts/index.js";
 import type { ChatStore } from "../store.js";
+import { batcherFor } from "./batching.js";
 
 /** An acknowledgement: of a message, or of a sequence. With `at` the message's identity is checked. */
 export interface Ack {
@@ -13,7 +13,10 @@ export interface Ack {
   readonly at?: number | undefined;
 }
 
-/** Sends the acknowledgements of a chat object: those of one group of shards that arrive while a call is under way travel together. */
+/**
+ * Sends the acknowledgements of a chat object in batches: those of one group of shards that arrive while a call is under way share
+ * the next.
+ */
 export class Acknowledger {
   readonly #store: ChatStore;
   /** By the number of the group. */
@@ -32,7 +35,7 @@ export class Acknowledger {
     return this.#store.life.call("chat.ack", () => ({ member }), acking);
   }
 
-  /** One acknowledgement, together with all others of the same shards. */
+  /** One acknowledgement, in a batch with others of the same shards. */
   async ack({ chat, seq, at }: Ack, user: string): Promise<void> {
     const { keys, groups } = await this.#store.open();
     const shard = keys.shardOf(chat);
@@ -42,7 +45,7 @@ export class Acknowledger {
     await batcher.add({ chat, user, sequence: seq, at: at ?? "" });
   }
 
-  /** Accepts no more, and waits for the calls under way. */
+  /** Accepts no more acknowledgements, and waits for the calls under way. */
   async close(deadline: Deadline): Promise<void> {
     await Promise.all(Array.from(this.#batchers.values(), (batcher) => batcher.close(deadline)));
   }

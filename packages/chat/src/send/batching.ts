@@ -3,11 +3,11 @@ import { Batcher, type BatcherOptions } from "@kit/core/batching";
 import { addressOf, noAnswer } from "@kit/core/toolkit";
 import type { ChatStore } from "../store.js";
 
-/** The most messages, and bytes of them, in one call. */
+/** The most items, and bytes of bodies, in one call of a script. */
 const batchItems = 100;
 const batchBytes = 1_048_576;
 
-/** `what` is the call of the user, for errors. */
+/** Makes a batcher of sends or acknowledgements. `what` is the call of the user, for errors. */
 export const batcherFor = <Item, Result>(
   { settings, context: { client } }: ChatStore,
   what: string,
@@ -31,7 +31,7 @@ export const batcherFor = <Item, Result>(
         : noAnswer(client, `${what} was not done`);
     },
     full: () =>
-      new KitError("KIT_CHAT_BUSY", `${what} was not done: ${String(maxPending)} others wait already`, {
+      new KitError("KIT_CHAT_BUSY", `${what} was refused: ${String(maxPending)} calls already wait`, {
         retryable: true,
       }),
   });

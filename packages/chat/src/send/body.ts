@@ -11,7 +11,7 @@ export interface StoredBody {
 /**
  * Text and bytes are stored unchanged, everything else as JSON.
  *
- * @throws {TypeError} JSON has no form for it (undefined, a function, a symbol, a bigint, a cycle), or it is text with half a
+ * @throws {TypeError} JSON cannot hold it (undefined, a function, a symbol, a bigint, a cycle), or it is text with half a
  * surrogate pair, which UTF-8 cannot hold.
  */
 export const encodeBody = (body: unknown): StoredBody => {
@@ -35,7 +35,7 @@ export const encodeBody = (body: unknown): StoredBody => {
   return { kind: "j", stored: text, bytes: Buffer.byteLength(text) };
 };
 
-/** A kind written by a later version, unknown to this one, is returned as text. */
+/** A kind that only a later version writes is returned as text. */
 export const decodeBody = (kind: string, stored: Buffer): unknown => {
   if (kind === "j") return JSON.parse(String(stored));
   return kind === "x" ? new Uint8Array(stored) : String(stored);

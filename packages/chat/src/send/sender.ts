@@ -2,13 +2,13 @@ import { KitUnknownOutcomeError } from "@kit/core";
 import type { Batcher } from "@kit/core/batching";
 import type { Durability } from "@kit/core/durable";
 import { type Deadline, newToken } from "@kit/core/toolkit";
-import { batcherFor } from "./batching.js";
-import { encodeBody, type StoredBody } from "./body.js";
 import { refusalOf, type SendArgs } from "../commands.js";
 import { ChatFullError, ChatTooLargeError } from "../errors.js";
 import type { DurableOption, ResolvedSendOptions } from "../options.js";
 import { type BatchReply, refusal, type SendReply } from "../scripts/index.js";
 import type { ChatStore } from "../store.js";
+import { batcherFor } from "./batching.js";
+import { encodeBody, type StoredBody } from "./body.js";
 
 /** An object may see millions of chats: beyond this many, chats without a send under way are forgotten. */
 const mostIdle = 1_000;
@@ -21,7 +21,7 @@ interface Outgoing {
   readonly body: StoredBody;
 }
 
-/** How the server answered it. */
+/** The result of a send. */
 export interface Accepted {
   readonly seq: number;
   readonly at: number;
@@ -35,10 +35,10 @@ interface Sends {
   count: number;
 }
 
-/** Sends the messages of a chat object: those to one chat that arrive while a call is under way travel together in the next. */
+/** Sends the messages of a chat object in batches: those to one chat that arrive while a call is under way share the next. */
 export class MessageSender {
   readonly #store: ChatStore;
-  /** Names the calls of this object, so that the server knows a repeat of one that it refused. */
+  /** Names the calls of this object, so that the script recognises a repeat of one that it refused. */
   readonly #name = newToken();
   #calls = 0;
   readonly #onLagging: (chat: string, member: string, position: string) => void;
@@ -68,7 +68,7 @@ export class MessageSender {
     return life.call("chat.send", () => ({ chat, from }), sending);
   }
 
-  /** Accepts no more, and waits for the calls under way. */
+  /** Accepts no more messages, and waits for the calls under way. */
   async close(deadline: Deadline): Promise<void> {
     await Promise.all(Array.from(this.#sends.values(), ({ batcher }) => batcher.close(deadline)));
   }
@@ -86,7 +86,7 @@ export class MessageSender {
   }
 
   async #sendDurably(item: Outgoing, option: DurableOption, signal: AbortSignal | undefined): Promise<Accepted> {
-    // Calls of one name arrive in order; this one has a connection of its own.
+    // Calls of one name must arrive in order, and this one has a connection of its own.
     const args = argsOf(item.chat, [item], `${newToken()} 1`);
     const commands = await this.#store.open();
     const { value, ...durability } = await commands.sendDurably(args, option, signal);

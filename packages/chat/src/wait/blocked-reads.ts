@@ -1,4 +1,3 @@
-import { KitClosedError } from "@kit/core";
 import {
   asKitError,
   backoffMs,
@@ -8,10 +7,10 @@ import {
   type OutageReporter,
   pause,
 } from "@kit/core/toolkit";
-import { entriesOf, isAfter, streamsOf } from "./activity.js";
-import type { PositionSubscription } from "./subscription.js";
 import type { Keys } from "../keys.js";
 import type { ChatStore } from "../store.js";
+import { entriesOf, isAfter, streamsOf } from "./activity.js";
+import type { PositionSubscription } from "./subscription.js";
 import type { WaitRegistry } from "./wait-registry.js";
 
 /** A read blocks for this long and is then sent again, so that a silent connection is noticed. */
@@ -24,7 +23,7 @@ const pageEntries = 500;
 const reportedAttempt = 2;
 
 /**
- * Reads the activity by blocked reads on dedicated connections while anybody waits: one for all shards, on a Cluster one for each.
+ * Reads the activity by blocked reads on dedicated connections while there are waits: one for all shards, on a Cluster one for each.
  * A new connection continues after the last known entry, if the server still has it; otherwise all waiters are woken and read for
  * themselves.
  */
@@ -35,7 +34,6 @@ export class BlockedReads {
   readonly #outage: OutageReporter;
   /** Groups of shards that are being read, by their numbers: after each reconnect the store has new lists. */
   readonly #running = new Set<string>();
-  readonly #closing = new AbortController();
 
   constructor(store: ChatStore, registry: WaitRegistry, subscription: PositionSubscription, outage: OutageReporter) {
     this.#store = store;
@@ -44,27 +42,18 @@ export class BlockedReads {
     this.#outage = outage;
   }
 
-  get isClosed(): boolean {
-    return this.#closing.signal.aborted;
-  }
-
-  /** Reads these groups of shards until nobody waits. */
+  /** Reads these groups of shards until there is no wait. */
   start(groups: readonly (readonly number[])[]): void {
     for (const group of groups) if (!this.#running.has(group.join())) void this.#run(group);
   }
 
-  /** Ends all connections. */
-  close(): void {
-    this.#closing.abort(new KitClosedError("The chat"));
-  }
-
-  /** Reads a group of shards until nobody waits, reconnecting as needed. */
+  /** Reads a group of shards until there is no wait, reconnecting as needed. */
   async #run(group: readonly number[]): Promise<void> {
     this.#running.add(group.join());
     const loop = `waiting for ${group.join()}`;
-    const { signal } = this.#closing;
+    const { signal } = this.#store.life;
     let attempt = 0;
-    // A client that its owner ended receives no news.
+    // A client that was ended receives no news.
     while (this.#registry.hasWaiters() && !signal.aborted && !this.#store.context.executor.isEnded) {
       let connection: ExclusiveConnection | undefined;
       try {
@@ -94,7 +83,7 @@ export class BlockedReads {
     this.#registry.forget(group);
   }
 
-  /** Reads on one connection until nobody waits; false if the server no longer has all entries. */
+  /** Reads on one connection until there is no wait; false if the server no longer has all entries. */
   async #read(
     connection: ExclusiveConnection,
     keys: Keys,
@@ -104,7 +93,7 @@ export class BlockedReads {
   ): Promise<boolean> {
     const names = group.map((shard) => keys.activity(shard));
     let isSure = false;
-    while (this.#registry.hasWaiters() && !this.#closing.signal.aborted) {
+    while (this.#registry.hasWaiters() && !this.#store.life.signal.aborted) {
       const tails = group.map((shard) => this.#registry.tailOf(shard));
       const lasts = tails.flatMap((tail) => (tail ? [tail.last] : []));
       if (lasts.length < tails.length) return false;
@@ -122,7 +111,7 @@ export class BlockedReads {
       if (group.some((shard, index) => this.#registry.tailOf(shard) !== tails[index])) return false;
       isSure = true;
       for (const [name, raw] of reply) {
-        // After so many entries there may be more than the server keeps.
+        // A full page may be followed by more entries than the server keeps.
         if (raw.length === pageEntries) isSure = false;
         // The client may put a prefix of its own in front.
         const shard = group[names.findIndex((own) => name.endsWith(own))];

@@ -1,6 +1,6 @@
 import { type ActivityEntry, isAfter } from "./activity.js";
 
-/** The chats and the waits of one member in this process, or of all that follow one chat. */
+/** The chats and the waits of one member in this process, or the waits for one chat. */
 interface Interest {
   readonly chats: Set<string>;
   /** Each with whether it wakes for positions, too. */
@@ -19,14 +19,14 @@ export interface Tail {
 export const ofMember = (member: string): string => `m${member}`;
 export const ofChat = (chat: string): string => `c${chat}`;
 
-/** How many entries of a shard are kept for waits whose first read ended after them. */
+/** How many entries of a shard are kept, for waits whose first read began before them. */
 const mostRecent = 1_000;
 /** How many members' chats are remembered between two waits. */
 const mostInterests = 20_000;
 
 /**
- * The waits of one chat object, and what it has read of the activity of the shards: which entry wakes which wait. It only
- * remembers: `Watcher` adds the waits, and `BlockedReads` the entries.
+ * Decides which entry of the activity wakes which wait of a chat object. It is memory only: `Watcher` adds the waits, and
+ * `BlockedReads` the entries.
  */
 export class WaitRegistry {
   /** By the name of a member or chat. */
@@ -40,7 +40,7 @@ export class WaitRegistry {
     return this.#interests.has(name);
   }
 
-  /** What was read of a shard; undefined: it has to be read anew. */
+  /** The entries that were read of a shard; undefined: it has to be read anew. */
   tailOf(shard: number): Tail | undefined {
     return this.#tails.get(shard);
   }
@@ -52,14 +52,14 @@ export class WaitRegistry {
 
   /**
    * Begins to watch. `positions` and `chats` are from one read: the reader's position, and all its chats then. If two waits of a
-   * member begin together, both read; the first to arrive here decides, and its record is kept right afterwards. False if
-   * joins may have been missed since.
+   * member begin at once, both read: the first to arrive here decides, and entries keep its record right. False if joins may have
+   * been missed since.
    */
   learn(name: string, positions: readonly string[], chats: readonly string[]): boolean {
     const ids = positions.map((position) => position.slice("a ".length));
     if (this.isBehind(positions)) {
       if (!ids.some((id, shard) => id === "0-0" && this.#tails.get(shard)?.since !== id)) return false;
-      // The activity of a shard is gone, and so is the record of it: all waits read anew.
+      // The activity of a shard is gone, so its record is invalid: all waits read anew.
       this.#tails.clear();
       this.forgetAll();
     }
@@ -79,7 +79,7 @@ export class WaitRegistry {
     return true;
   }
 
-  /** Adds a wait of what is watched; returns what ends it. */
+  /** Adds a wait for a member or chat that is watched; returns a function that ends it. */
   add(name: string, wake: () => void, withPositions: boolean): () => void {
     const waiters = this.#interests.get(name)?.waiters;
     waiters?.set(wake, withPositions);
@@ -109,7 +109,7 @@ export class WaitRegistry {
     );
   }
 
-  /** A further entry was read: wakes the waits that it concerns. */
+  /** Adds an entry, and wakes the waits that it concerns. */
   take(tail: Tail, entry: ActivityEntry): void {
     tail.last = entry.id;
     tail.recent.push(entry);
@@ -150,7 +150,7 @@ export class WaitRegistry {
     for (const interest of interests) wakeAll(interest);
   }
 
-  /** Whether an entry is news in a chat of the member: a position is its own, or one that all members may know. */
+  /** Whether an entry is news in a chat of the member. A position is, if it is its own or all members may see it. */
   #concerns(interest: Interest, { chat, kind, values }: ActivityEntry, withPositions: boolean): boolean {
     if (!interest.chats.has(chat)) return false;
     const [member = "", , isOpen] = values;

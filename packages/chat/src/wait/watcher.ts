@@ -80,9 +80,8 @@ export class Watcher {
     await this.#wait(ofChat(chat), positions, deadline, signal);
   }
 
-  /** Wakes everybody and ends all connections. */
+  /** Wakes all waits. The blocked reads end with the signal of the object's life. */
   close(): void {
-    this.#reads.close();
     this.#registry.forgetAll();
   }
 
@@ -95,7 +94,7 @@ export class Watcher {
     withPositions = false,
   ): Promise<boolean> {
     const { groups } = await this.#store.open(signal);
-    if (this.#reads.isClosed || this.#registry.mayHaveMissed(name, positions, withPositions)) return true;
+    if (this.#store.life.isClosed || this.#registry.mayHaveMissed(name, positions, withPositions)) return true;
     return await settled<boolean>(
       { deadline, signal },
       ({ resolve }) => resolve(false),
