@@ -10,6 +10,12 @@ import {
   watchEviction,
   withCaller,
 } from "@kit/core/toolkit";
+import { type ChatInspection, type HistoryPage, inspectChat, readHistory } from "./read/history.js";
+import type { Message } from "./read/message.js";
+import type { MovedPosition } from "./scripts/index.js";
+import { type Ack, Acknowledger } from "./send/acknowledger.js";
+import { type Accepted, MessageSender } from "./send/sender.js";
+import { Watcher } from "./wait/watcher.js";
 import { Listener } from "./listener.js";
 import { Mailbox } from "./mailbox.js";
 import { Members, type MembersPage } from "./members.js";
@@ -38,14 +44,8 @@ import {
   type WaitOptions,
   waitRules,
 } from "./options.js";
-import { type ChatInspection, type HistoryPage, inspectChat, readHistory } from "./read/history.js";
-import type { Message } from "./read/message.js";
 import { type FetchPage, Readers } from "./readers.js";
-import type { MovedPosition } from "./scripts/index.js";
-import { type Ack, Acknowledger } from "./send/acknowledger.js";
-import { type Accepted, MessageSender } from "./send/sender.js";
 import { ChatStore } from "./store.js";
-import { Watcher } from "./wait/watcher.js";
 
 /** Events of a chat object. */
 export interface ChatEvents {

@@ -1,8 +1,8 @@
 import { KitError } from "@kit/core";
 import { asKitError, integerOption, newToken, onAbort, type OutageReporter, pause, settled } from "@kit/core/toolkit";
-import type { ResolvedListenOptions } from "./options.js";
 import type { Gap, Message } from "./read/message.js";
 import type { ChatNews, News } from "./read/reader.js";
+import type { ResolvedListenOptions } from "./options.js";
 
 /** A message that a listener hands out. */
 export interface DeliveredMessage<Body = unknown> extends Message<Body> {

@@ -1,12 +1,12 @@
 import { Deadline, newToken, resolve, traced } from "@kit/core/toolkit";
-import { assertDone } from "./commands.js";
-import { ChatUnknownError } from "./errors.js";
-import { type ResolvedTakeOptions, type SendOptions, type TakeOptions, takeRules } from "./options.js";
 import { type Gap, type Message, messageOf } from "./read/message.js";
 import { refusal, type TakenMessage } from "./scripts/index.js";
 import type { Accepted } from "./send/sender.js";
-import type { ChatStore } from "./store.js";
 import type { Watcher } from "./wait/watcher.js";
+import { assertDone } from "./commands.js";
+import { ChatUnknownError } from "./errors.js";
+import { type ResolvedTakeOptions, type SendOptions, type TakeOptions, takeRules } from "./options.js";
+import type { ChatStore } from "./store.js";
 
 /** A message of a mailbox, leased to one worker. */
 export interface LeasedMessage<Body = unknown> extends Message<Body> {

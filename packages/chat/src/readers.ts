@@ -1,14 +1,14 @@
 import { KitClosedError } from "@kit/core";
 import { Deadline, traced } from "@kit/core/toolkit";
-import { ChatAckError, ChatMemberError, ChatUnknownError } from "./errors.js";
-import type { ListenerHost } from "./listener.js";
-import type { ResolvedFetchOptions, ResolvedListenOptions, ResolvedWaitOptions } from "./options.js";
 import { decodeToken, encodeToken, startPosition } from "./read/position.js";
 import { type News, Reader } from "./read/reader.js";
 import { grouped, type MovedPosition } from "./scripts/index.js";
 import type { Ack, Acknowledger } from "./send/acknowledger.js";
-import type { ChatStore } from "./store.js";
 import type { Watcher } from "./wait/watcher.js";
+import { ChatAckError, ChatMemberError, ChatUnknownError } from "./errors.js";
+import type { ListenerHost } from "./listener.js";
+import type { ResolvedFetchOptions, ResolvedListenOptions, ResolvedWaitOptions } from "./options.js";
+import type { ChatStore } from "./store.js";
 
 /** The most chats in one script. */
 const pageSize = 500;
