@@ -10,18 +10,16 @@ for (const [task, ms] of [["slow", 50] as const, ["quick", 1] as const, ["last",
 // Up to eight at once, done in any order. The position moves only behind what is done without a hole.
 const finished: string[] = [];
 const end = new AbortController();
-await chat
-  .listen("worker", { signal: end.signal })
-  .each(
-    async ({ body }) => {
-      await new Promise((resolve) => setTimeout(resolve, body.ms));
-      if (finished.push(body.task) === 3) end.abort();
-    },
-    { concurrency: 8 },
-  )
-  .catch((error: unknown) => {
-    if (!end.signal.aborted) throw error;
-  });
+const listening = chat.listen("worker", { signal: end.signal }).each(
+  async ({ body }) => {
+    await new Promise((resolve) => setTimeout(resolve, body.ms));
+    if (finished.push(body.task) === 3) end.abort();
+  },
+  { concurrency: 8 },
+);
+await listening.catch((error: unknown) => {
+  if (!end.signal.aborted) throw error;
+});
 console.log(finished[2]); // prints: slow
 
 // Every member has read all of them, so nothing is kept.

@@ -76,7 +76,7 @@ export class ChatTooLargeError extends KitError {
 
 /**
  * The chat has reached `retain.count` or `retain.bytes`, and was made with `whenFull: "refuse"`. Nothing was sent. Retryable: there
- * is room again when members have acknowledged.
+ * is room again when members have acknowledged, or `retain.ageMs` has passed.
  */
 export class ChatFullError extends KitError {
   /** @internal */
