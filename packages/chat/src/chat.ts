@@ -155,7 +155,7 @@ export class Chat<Body = unknown> extends TypedEmitter<ChatEvents> implements As
    * member's position. If the token is too old or data was lost, some messages are returned again, and none is missed.
    * Many messages come in pages: fetch again while `more`. Chats with new messages share a page evenly.
    *
-   * @throws {ChatTokenError} the token is damaged or of another member: begin anew, without a token.
+   * @throws {ChatTokenError} the token is damaged or of another member: fetch without a token.
    * @throws `signal.reason` if `signal` aborts first.
    *
    * @example
@@ -331,7 +331,7 @@ export class Chat<Body = unknown> extends TypedEmitter<ChatEvents> implements As
   }
 
   /**
-   * Deletes a chat with all its keys; does nothing if there is none. The first step deletes it for everybody. A process that dies
+   * Deletes a chat with all its keys; does nothing if there is none. The first step deletes it for all members. A process that dies
    * before the last step leaves the names of some members: deleting again removes them.
    */
   delete(chat: string): Promise<void> {

@@ -19,7 +19,7 @@ export class Watcher {
   readonly #store: ChatStore;
   readonly #registry = new WaitRegistry();
   readonly #reads: BlockedReads;
-  /** Of the blocked reads, and of the listeners. */
+  /** Shared by the blocked reads and the listeners. */
   readonly outage: OutageReporter;
   readonly subscription: PositionSubscription;
 
