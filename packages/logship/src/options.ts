@@ -21,7 +21,7 @@ import { type FlushOptions, flushRules } from "./process/runner.js";
 /** A consumer's name as keys and records have it: without spaces. */
 export const consumerName = (name: string): string => encodeURIComponent(nameOption("consumer", name, 200));
 
-export const regExp: Rule<RegExp | undefined, RegExp> = custom((name, value) => {
+const regExp: Rule<RegExp | undefined, RegExp> = custom((name, value) => {
   if (value instanceof RegExp) return value;
   throw new TypeError(`Expected \`${name}\` to be a RegExp`);
 });
@@ -39,7 +39,7 @@ export interface ConnectionOptions extends ClientOptions {
   readonly isolate?: boolean | undefined;
 }
 
-export const connectionRules = { ...clientRules, isolate: boolean(true) } satisfies RulesOf<ConnectionOptions>;
+const connectionRules = { ...clientRules, isolate: boolean(true) } satisfies RulesOf<ConnectionOptions>;
 
 /**
  * The handling of a file that cannot be read: `error` ends the run. The others emit `damaged` and continue with the next file: `skip` counts the rest
@@ -70,7 +70,7 @@ export interface DirectoryOptions {
   readonly dereference?: boolean | undefined;
 }
 
-export const directoryRules = {
+const directoryRules = {
   match: regExp,
   order: custom(
     (name, order: FileOrder) => (typeof order === "function" ? order : orders.check(name, order)),
