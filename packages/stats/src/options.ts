@@ -24,11 +24,11 @@ import {
   type RangeOptions,
   rangeRules,
   type Step,
-} from "./buckets.js";
-import type { ExpositionFormat } from "./exposition.js";
-import { type Level, levelNames } from "./levels.js";
-import { labelNames, wellFormedText } from "./labels.js";
-import type { Delivery } from "./outbox.js";
+} from "./time/buckets.js";
+import type { ExpositionFormat } from "./metric/exposition.js";
+import { type Level, levelNames } from "./messages/levels.js";
+import { labelNames, wellFormedText } from "./metric/labels.js";
+import type { Delivery } from "./send/outbox.js";
 
 const dayMs = 86_400_000;
 const hourMs = 3_600_000;

@@ -1,10 +1,10 @@
 import { type ClientContext, Deadline, inTime, type ObjectLife } from "@kit/core/toolkit";
-import { ServerTime } from "./clock.js";
+import { ServerTime } from "./time/clock.js";
 import type { StatsSettings } from "./options.js";
 import * as scripts from "./scripts/index.js";
 import { seriesKeys } from "./keys.js";
-import { SeriesIndex } from "./series-index.js";
-import { Sender, type SenderEvents } from "./sender.js";
+import { SeriesIndex } from "./metric/series-index.js";
+import { Sender, type SenderEvents } from "./send/sender.js";
 
 /** The most keys that one call reads. */
 const maxKeys = 500;

@@ -14,13 +14,13 @@ import {
   watchEviction,
   withCaller,
 } from "@kit/core/toolkit";
-import { floorTo, maxAheadMs } from "./buckets.js";
-import { amountOption, Counter, countOperands, totalKeepMs } from "./counter.js";
-import { Distribution } from "./distribution.js";
-import { addSamples, exposedNames, type Exposition, rendered } from "./exposition.js";
+import { floorTo, maxAheadMs } from "./time/buckets.js";
+import { amountOption, Counter, countOperands, totalKeepMs } from "./counter/counter.js";
+import { Distribution } from "./distribution/distribution.js";
+import { addSamples, exposedNames, type Exposition, rendered } from "./metric/exposition.js";
 import { seriesKeys } from "./keys.js";
-import { metricName, wellFormedText } from "./labels.js";
-import { Messages } from "./messages.js";
+import { metricName, wellFormedText } from "./metric/labels.js";
+import { Messages } from "./messages/messages.js";
 import {
   counterSettings,
   type CounterOptions,
@@ -36,8 +36,8 @@ import {
   writeRules,
 } from "./options.js";
 import * as scripts from "./scripts/index.js";
-import type { DropReason } from "./outbox.js";
-import { refusalOf } from "./sender.js";
+import type { DropReason } from "./send/outbox.js";
+import { refusalOf } from "./send/sender.js";
 import { Shared } from "./shared.js";
 
 /** Events of a statistics object. */

@@ -14,8 +14,8 @@ import {
   type Stats,
   type TailOptions,
 } from "../src/index.js";
-import { rangeRules } from "../src/buckets.js";
-import { observeRules, recordRules } from "../src/distribution.js";
+import { rangeRules } from "../src/time/buckets.js";
+import { observeRules, recordRules } from "../src/distribution/distribution.js";
 import {
   confirmRules,
   counterRules,

@@ -1,13 +1,13 @@
 import * as fc from "fast-check";
 import { describe, expect, it } from "vitest";
-import { floorTo, isPartial, keyStarts, planRange, precisionsOption } from "../src/buckets.js";
-import { ServerTime } from "../src/clock.js";
-import { daysOf } from "../src/days.js";
-import { cutTo, masked } from "../src/fingerprint.js";
-import { seriesId } from "../src/labels.js";
-import { addMoments, addValue, type Moments, noMoments } from "../src/moments.js";
-import { binOf, dividedBins, Sketch } from "../src/sketch.js";
-import { Summary } from "../src/summary.js";
+import { floorTo, isPartial, keyStarts, planRange, precisionsOption } from "../src/time/buckets.js";
+import { ServerTime } from "../src/time/clock.js";
+import { daysOf } from "../src/time/days.js";
+import { cutTo, masked } from "../src/messages/fingerprint.js";
+import { seriesId } from "../src/metric/labels.js";
+import { addMoments, addValue, type Moments, noMoments } from "../src/distribution/moments.js";
+import { binOf, dividedBins, Sketch } from "../src/distribution/sketch.js";
+import { Summary } from "../src/distribution/summary.js";
 
 /** The same numbers in every run (mulberry32), from 0 to 1. */
 const random = (seed: number) => () => {

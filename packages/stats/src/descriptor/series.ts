@@ -1,6 +1,6 @@
 import type { InspectCall } from "@kit/core/toolkit";
 import { indexKey, seriesKeys } from "../keys.js";
-import { labelNames, labelsOf, metricName, seriesId } from "../labels.js";
+import { labelNames, labelsOf, metricName, seriesId } from "../metric/labels.js";
 
 /** One series, as named on the command line. */
 export interface NamedSeries {

@@ -1,5 +1,5 @@
 import { defineScript, type Script } from "@kit/core";
-import type { BatchScript, Channel } from "../outbox.js";
+import type { BatchScript, Channel } from "../send/outbox.js";
 import countSource from "./count.lua";
 import indexSource from "./index.lua";
 import logSource from "./log.lua";

@@ -1,7 +1,7 @@
 import { type Labels, labelValues, overflowValue, seriesId } from "./labels.js";
-import type { MetricSettings } from "./options.js";
-import type { Outbox } from "./outbox.js";
-import type { Shared } from "./shared.js";
+import type { MetricSettings } from "../options.js";
+import type { Outbox } from "../send/outbox.js";
+import type { Shared } from "../shared.js";
 
 /** A series that was idle for this long releases its place; this is checked at most this often. */
 const idleMs = 600_000;

@@ -1,7 +1,7 @@
 import { Flusher } from "@kit/core/batching";
 import { asKitError, type ClientContext, type Deadline, type OutageReporter } from "@kit/core/toolkit";
-import { indexKey } from "./keys.js";
-import * as scripts from "./scripts/index.js";
+import { indexKey } from "../keys.js";
+import * as scripts from "../scripts/index.js";
 
 /** How often a series that is still counted is listed again. */
 const relistMs = 600_000;

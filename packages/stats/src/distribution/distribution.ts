@@ -1,9 +1,9 @@
 import { resolve, type RulesOf, text, traced } from "@kit/core/toolkit";
-import { floorTo, isPartial, keyStarts, maxAheadMs, planRange, type RangeOptions, type Step } from "./buckets.js";
-import { type SeriesKeys, seriesKeys } from "./keys.js";
-import { type ExpositionFormat, type Family, histogramSamples, type HistogramSeries } from "./exposition.js";
-import { type Labelled, type Labels, labelsOf, labelValues } from "./labels.js";
-import { Metric } from "./metric.js";
+import { floorTo, isPartial, keyStarts, maxAheadMs, planRange, type RangeOptions, type Step } from "../time/buckets.js";
+import { type SeriesKeys, seriesKeys } from "../keys.js";
+import { type ExpositionFormat, type Family, histogramSamples, type HistogramSeries } from "../metric/exposition.js";
+import { type Labelled, type Labels, labelsOf, labelValues } from "../metric/labels.js";
+import { Metric } from "../metric/metric.js";
 import { addMoments, addValue, type Moments, momentsOf, momentsPlan, noMoments } from "./moments.js";
 import {
   confirmRules,
@@ -14,13 +14,13 @@ import {
   type SlowestOptions,
   writeRules,
   type WriteOptions,
-} from "./options.js";
-import { Aggregate, type Batch, type Operands, Outbox } from "./outbox.js";
-import * as scripts from "./scripts/index.js";
-import type { Shared } from "./shared.js";
+} from "../options.js";
+import { Aggregate, type Batch, type Operands, Outbox } from "../send/outbox.js";
+import * as scripts from "../scripts/index.js";
+import type { Shared } from "../shared.js";
 import { type DividedBins, dividedBins, Sketch } from "./sketch.js";
 import { Summary } from "./summary.js";
-import { Timeline } from "./timeline.js";
+import { Timeline } from "../time/timeline.js";
 
 /** One observation. */
 export interface ObserveOptions extends WriteOptions {

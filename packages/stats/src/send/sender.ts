@@ -16,12 +16,12 @@ import {
   traced,
   serverError,
 } from "@kit/core/toolkit";
-import { maxAheadMs } from "./buckets.js";
-import type { ServerTime } from "./clock.js";
-import { CounterOverflowError, StatsExpiredError, StatsTimeError } from "./errors.js";
-import type { ConfirmOptions } from "./options.js";
+import { maxAheadMs } from "../time/buckets.js";
+import type { ServerTime } from "../time/clock.js";
+import { CounterOverflowError, StatsExpiredError, StatsTimeError } from "../errors.js";
+import type { ConfirmOptions } from "../options.js";
 import type { Aggregate, Batch, Channel, Delivery, DropReason, Outbox, OutboxKeeper, Waiter } from "./outbox.js";
-import { serverMs } from "./scripts/index.js";
+import { serverMs } from "../scripts/index.js";
 
 export interface SenderSettings {
   readonly deadlineMs: number;

@@ -1,9 +1,9 @@
 import { KitClosedError, KitError, type RedisArgument } from "@kit/core";
 import { asKitError, Deadline, isReplyError, newToken, onAbort, pause, resolve, traced } from "@kit/core/toolkit";
-import { keyStarts, planRange } from "./buckets.js";
+import { keyStarts, planRange } from "../time/buckets.js";
 import { cutTo, fingerprintOf, masked } from "./fingerprint.js";
 import { type Level, levelNames, levelOf, levels } from "./levels.js";
-import { type LogKeys, logKeys } from "./keys.js";
+import { type LogKeys, logKeys } from "../keys.js";
 import {
   frequentRules,
   type FrequentOptions,
@@ -14,11 +14,11 @@ import {
   type RecentOptions,
   tailRules,
   type TailOptions,
-} from "./options.js";
-import { Aggregate, type Operands, Outbox } from "./outbox.js";
-import * as scripts from "./scripts/index.js";
-import type { Shared } from "./shared.js";
-import { Timeline } from "./timeline.js";
+} from "../options.js";
+import { Aggregate, type Operands, Outbox } from "../send/outbox.js";
+import * as scripts from "../scripts/index.js";
+import type { Shared } from "../shared.js";
+import { Timeline } from "../time/timeline.js";
 
 /** One message. */
 export interface Entry {

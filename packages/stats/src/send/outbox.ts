@@ -1,7 +1,7 @@
 import type { KitError, RedisArgument, Script } from "@kit/core";
 import type { Deadline } from "@kit/core/toolkit";
-import { maxAheadMs } from "./buckets.js";
-import type { Timeline } from "./timeline.js";
+import { maxAheadMs } from "../time/buckets.js";
+import type { Timeline } from "../time/timeline.js";
 
 /**
  * A script that takes batches of several series. Its reply: the server's milliseconds, and for each batch a text, or an error that

@@ -10,13 +10,13 @@ import {
   planRange,
   type RangeOptions,
   type Step,
-} from "./buckets.js";
-import { type Day, daysOf } from "./days.js";
-import { CounterOverflowError } from "./errors.js";
-import { type SeriesKeys, seriesKeys } from "./keys.js";
-import { counterFamilyName, counterSample, type Family } from "./exposition.js";
-import { type Labelled, labelsOf } from "./labels.js";
-import { Metric } from "./metric.js";
+} from "../time/buckets.js";
+import { type Day, daysOf } from "../time/days.js";
+import { CounterOverflowError } from "../errors.js";
+import { type SeriesKeys, seriesKeys } from "../keys.js";
+import { counterFamilyName, counterSample, type Family } from "../metric/exposition.js";
+import { type Labelled, labelsOf } from "../metric/labels.js";
+import { Metric } from "../metric/metric.js";
 import {
   confirmRules,
   type ConfirmOptions,
@@ -26,11 +26,11 @@ import {
   type ExpositionScope,
   writeRules,
   type WriteOptions,
-} from "./options.js";
-import { Aggregate, type Batch, type Operands, Outbox } from "./outbox.js";
-import * as scripts from "./scripts/index.js";
-import type { Shared } from "./shared.js";
-import { Timeline } from "./timeline.js";
+} from "../options.js";
+import { Aggregate, type Batch, type Operands, Outbox } from "../send/outbox.js";
+import * as scripts from "../scripts/index.js";
+import type { Shared } from "../shared.js";
+import { Timeline } from "../time/timeline.js";
 
 /** The amount of one slice of time. */
 export interface CounterBucket {
