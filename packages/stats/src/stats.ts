@@ -1,43 +1,30 @@
-import { type KitError, type RedisArgument, type RedisLike } from "@kit/core";
+import { type KitError, type RedisLike } from "@kit/core";
 import {
   type CloseOptions,
-  Deadline,
-  custom,
-  integer,
   type MetricSample,
   ObjectLife,
   OutageReporter,
-  required,
   resolve,
-  type RulesOf,
   TypedEmitter,
   watchEviction,
   withCaller,
 } from "@kit/core/toolkit";
-import { floorTo, maxAheadMs } from "./time/buckets.js";
-import { amountOption, Counter, countOperands, totalKeepMs } from "./counter/counter.js";
-import { Distribution } from "./distribution/distribution.js";
-import { addSamples, exposedNames, type Exposition, rendered } from "./metric/exposition.js";
-import { seriesKeys } from "./keys.js";
-import { metricName, wellFormedText } from "./metric/labels.js";
-import { Messages } from "./messages/messages.js";
+import { applyDeltas, type ApplyOptions, applyRules, type CounterDelta } from "./counter/apply.js";
+import type { Counter } from "./counter/counter.js";
+import type { Distribution } from "./distribution/distribution.js";
+import type { Messages } from "./messages/messages.js";
+import { addSamples, type Exposition, rendered } from "./metric/exposition.js";
 import {
-  counterSettings,
   type CounterOptions,
-  distributionSettings,
   type DistributionOptions,
   exposeRules,
   type ExposeOptions,
-  messagesSettings,
   type MessagesOptions,
   type StatsOptions,
-  type StatsSettings,
   statsRules,
-  writeRules,
 } from "./options.js";
-import * as scripts from "./scripts/index.js";
+import { Registry } from "./registry.js";
 import type { DropReason } from "./send/outbox.js";
-import { refusalOf } from "./send/sender.js";
 import { Shared } from "./shared.js";
 
 /** Events of a statistics object. */
@@ -62,46 +49,6 @@ export interface StatsEvents {
   readonly error: readonly [error: KitError];
 }
 
-/** An amount for one series of a counter, as `apply()` takes it. */
-export interface CounterDelta {
-  /** The name of a counter of this object. */
-  readonly name: string;
-  /**
-   * A value for each label of the counter.
-   *
-   * @default {}
-   */
-  readonly labels?: Readonly<Record<string, string | number>> | undefined;
-  /** How much is added: an integer from 0. */
-  readonly amount: number;
-  /**
-   * When it happened, epoch milliseconds.
-   *
-   * @default now
-   */
-  readonly at?: number | undefined;
-}
-
-const deltaRules = {
-  ...writeRules,
-  name: custom((_name, name: string) => name, ""),
-  labels: custom((_name, labels: Readonly<Record<string, string | number>>) => labels, {}),
-  amount: required(custom((_name, amount: number) => amountOption(amount))),
-} satisfies RulesOf<CounterDelta>;
-
-/** The writer, and the number of this call. */
-export interface ApplyOptions {
-  /** A name that stays the same when the writer starts again, 1 to 200 characters: a file, a partition. */
-  readonly writer: string;
-  /** Grows from call to call of one writer: a position in a file, a batch number. */
-  readonly seq: number;
-}
-
-export const applyRules = {
-  writer: required(wellFormedText(200)),
-  seq: required(integer(1)),
-} satisfies RulesOf<ApplyOptions>;
-
 /** Figures of a statistics object: what it holds, and has lost. */
 export interface StatsReport {
   /** Places of the buffer that are taken, of `maxPending`. */
@@ -112,8 +59,6 @@ export interface StatsReport {
 }
 
 const noFacts = (): object => ({});
-/** How long the server remembers the last `seq` of a writer of `apply()`. */
-const applyLedgerMs = 7 * 86_400_000;
 const noDrops: Readonly<Record<DropReason, number>> = {
   full: 0,
   unknown: 0,
@@ -125,33 +70,26 @@ const noDrops: Readonly<Record<DropReason, number>> = {
 
 /** Counters, distributions and message logs on one Redis, shared by all processes. Made by {@link createStats}. */
 export class Stats extends TypedEmitter<StatsEvents> implements AsyncDisposable {
-  readonly #settings: StatsSettings;
   readonly #life: ObjectLife;
   readonly #shared: Shared;
-  readonly #counters = new Map<string, Counter<string>>();
-  readonly #distributions = new Map<string, Distribution<string>>();
-  /** Names that an exposition shows, and the metric that has them. */
-  readonly #exposed = new Map<string, string>();
-  readonly #messages = new Map<string, Messages>();
+  readonly #registry: Registry;
   readonly #dropped: Record<DropReason, number> = { ...noDrops };
-  /** The settings with which a metric or log was made. */
-  readonly #definitions = new WeakMap<object, object>();
-  #isTelling = false;
+  #isReporting = false;
 
   /** Made by this package only. */
   constructor(redis: RedisLike, options: StatsOptions) {
     super();
-    this.#settings = resolve("options", options, statsRules);
-    this.#life = new ObjectLife(redis, this.#settings, "The statistics object");
+    const settings = resolve("options", options, statsRules);
+    this.#life = new ObjectLife(redis, settings, "The statistics object");
     const emitError = (error: KitError): void => this.emit("error", error);
-    this.#shared = new Shared(this.#life, this.#settings, {
+    this.#shared = new Shared(this.#life, settings, {
       dropped: (series, reason, count) => {
         this.#dropped[reason] += count;
         // A listener that itself counts drops would never end when there is no room.
-        if (this.#isTelling) return;
-        this.#isTelling = true;
+        if (this.#isReporting) return;
+        this.#isReporting = true;
         this.emit("dropped", { series, reason, count });
-        this.#isTelling = false;
+        this.#isReporting = false;
       },
       overflow: (metric, maxSeries) => this.emit("overflow", { metric, maxSeries }),
       used: watchEviction(
@@ -162,6 +100,7 @@ export class Stats extends TypedEmitter<StatsEvents> implements AsyncDisposable 
       error: emitError,
       outage: new OutageReporter(emitError),
     });
+    this.#registry = new Registry(this.#shared, settings);
   }
 
   /**
@@ -176,10 +115,7 @@ export class Stats extends TypedEmitter<StatsEvents> implements AsyncDisposable 
    * views.inc({ category: "hats" });
    */
   counter<Names extends string = never>(name: string, options: CounterOptions<Names> = {}): Counter<Names> {
-    const settings = counterSettings(options, this.#settings);
-    const make = (): Counter<string> => new Counter(name, settings, this.#shared);
-    const made = this.#metric(this.#counters, this.#distributions, "counter", name, make);
-    return this.#defined(made, name, options, settings) as unknown as Counter<Names>;
+    return this.#registry.counter(name, options) as unknown as Counter<Names>;
   }
 
   /**
@@ -197,10 +133,7 @@ export class Stats extends TypedEmitter<StatsEvents> implements AsyncDisposable 
     name: string,
     options: DistributionOptions<Names> = {},
   ): Distribution<Names> {
-    const settings = distributionSettings(options, this.#settings);
-    const make = (): Distribution<string> => new Distribution(name, settings, this.#shared);
-    const made = this.#metric(this.#distributions, this.#counters, "histogram", name, make);
-    return this.#defined(made, name, options, settings) as unknown as Distribution<Names>;
+    return this.#registry.distribution(name, options) as unknown as Distribution<Names>;
   }
 
   /**
@@ -211,11 +144,7 @@ export class Stats extends TypedEmitter<StatsEvents> implements AsyncDisposable 
    * @throws {KitError} `KIT_NAME`: the name cannot be a key.
    */
   messages(name: string, options: MessagesOptions = {}): Messages {
-    const settings = messagesSettings(options, this.#settings);
-    this.#life.assertOpen();
-    let made = this.#messages.get(name);
-    if (!made) this.#messages.set(name, (made = new Messages(name, settings, this.#shared)));
-    return this.#defined(made, name, options, settings);
+    return this.#registry.messages(name, options);
   }
 
   /**
@@ -238,52 +167,8 @@ export class Stats extends TypedEmitter<StatsEvents> implements AsyncDisposable 
     await this.#life.call(
       "stats.apply",
       () => ({ writer, seq }),
-      () => this.#apply(deltas, writer, seq),
+      () => applyDeltas(deltas, { writer, seq }, this.#registry.counters, this.#shared),
     );
-  }
-
-  async #apply(deltas: readonly CounterDelta[], writer: string, seq: number): Promise<void> {
-    const bySeries = new Map<
-      string,
-      { readonly counter: Counter<string>; total: number; amounts: Map<number, number> }
-    >();
-    const checked = deltas.map((delta) => {
-      const { name, labels, amount, at } = resolve("delta", delta, deltaRules);
-      const counter = this.#counters.get(name);
-      if (!counter) throw new RangeError("Expected `name` to be a counter of this object");
-      return { counter, id: counter.map.idOf(labels), amount, at };
-    });
-    const deadline = Deadline.in(this.#settings.deadlineMs);
-    const now = await this.#shared.serverNow();
-    for (const { counter, id, amount, at = now } of checked) {
-      if (at > now + maxAheadMs) {
-        this.#shared.sender.drop(id, "future", amount);
-        continue;
-      }
-      const series = bySeries.get(id) ?? { counter, total: 0, amounts: new Map<number, number>() };
-      bySeries.set(id, series);
-      const bucket = floorTo(at, counter.settings.precisions[0]?.stepMs ?? 1);
-      series.total += amount;
-      series.amounts.set(bucket, (series.amounts.get(bucket) ?? 0) + amount);
-    }
-    const calls = [...bySeries].map(async ([id, { counter, total, amounts }]) => {
-      const keys = seriesKeys(this.#life.context.prefix, id);
-      const of = { writer: encodeURIComponent(writer), seq, total, amounts };
-      const operands = countOperands(keys, counter.settings.precisions, of, now);
-      const plan: RedisArgument[] = [applyLedgerMs, 0, ...operands.plan];
-      const deadlineMs = Math.max(1, deadline.remainingMs);
-      const [, reply = ""] = await scripts.count.script.run(
-        this.#life.context,
-        { series: operands.keys },
-        { plan },
-        { deadlineMs, op: `${writer}:${String(seq)}` },
-      );
-      const refusal = refusalOf(reply, id);
-      if (refusal) throw refusal[1];
-      this.#shared.index.counted(id, totalKeepMs(counter.settings.precisions), Number(reply) === total);
-    });
-    const outcomes = await Promise.allSettled(calls);
-    for (const outcome of outcomes) if (outcome.status === "rejected") throw outcome.reason;
   }
 
   /**
@@ -318,8 +203,8 @@ export class Stats extends TypedEmitter<StatsEvents> implements AsyncDisposable 
     return this.#life.call("stats.expose", noFacts, async () => {
       const { format, scope, include } = resolve("options", options, exposeRules);
       const found = await Promise.all([
-        ...[...this.#counters.values()].map((counter) => counter.family(scope)),
-        ...[...this.#distributions.values()].map((distribution) => distribution.family(scope, format)),
+        ...[...this.#registry.counters.values()].map((counter) => counter.family(scope)),
+        ...[...this.#registry.distributions.values()].map((distribution) => distribution.family(scope, format)),
       ]);
       const families = new Map(found.map((family) => [family.name, family]));
       for (const source of include) addSamples(families, await source.metrics());
@@ -338,8 +223,8 @@ export class Stats extends TypedEmitter<StatsEvents> implements AsyncDisposable 
   clean(): Promise<number> {
     return this.#life.call("stats.clean", noFacts, async () => {
       const removed = await Promise.all([
-        ...[...this.#counters.keys()].map((name) => this.#shared.clean(name, "total")),
-        ...[...this.#distributions.keys()].map((name) => this.#shared.clean(name, "dist")),
+        ...[...this.#registry.counters.keys()].map((name) => this.#shared.index.clean(name, "total")),
+        ...[...this.#registry.distributions.keys()].map((name) => this.#shared.index.clean(name, "dist")),
       ]);
       return removed.reduce((sum, count) => sum + count, 0);
     });
@@ -365,8 +250,9 @@ export class Stats extends TypedEmitter<StatsEvents> implements AsyncDisposable 
   /** The places and series that this object holds now, and all that it has dropped since it was made. */
   report(): StatsReport {
     let series = 0;
-    for (const { map } of [...this.#counters.values(), ...this.#distributions.values()]) series += map.size;
-    return { pending: this.#shared.sender.entries, series, dropped: { ...this.#dropped } };
+    const { counters, distributions } = this.#registry;
+    for (const { map } of [...counters.values(), ...distributions.values()]) series += map.size;
+    return { pending: this.#shared.buffer.taken, series, dropped: { ...this.#dropped } };
   }
 
   /**
@@ -377,54 +263,15 @@ export class Stats extends TypedEmitter<StatsEvents> implements AsyncDisposable 
    * @throws {TypeError | RangeError} an option is not what it should be; nothing else.
    */
   async close(options: CloseOptions = {}): Promise<void> {
-    await this.#life.close(options, (deadline) => this.#end(deadline));
+    await this.#life.close(options, (deadline) => {
+      this.#life.cancel();
+      return this.#shared.close(deadline);
+    });
   }
 
   /** As `close()`. */
   async [Symbol.asyncDispose](): Promise<void> {
     await this.close();
-  }
-
-  async #end(deadline: Deadline): Promise<void> {
-    this.#life.cancel();
-    await this.#shared.sender.close(deadline);
-    await this.#shared.index.close(deadline);
-  }
-
-  #metric<Metric>(
-    own: Map<string, Metric>,
-    others: ReadonlyMap<string, unknown>,
-    type: "counter" | "histogram",
-    name: string,
-    make: () => Metric,
-  ): Metric {
-    this.#life.assertOpen();
-    if (others.has(metricName(name)))
-      throw new RangeError(`Expected \`name\` to be of one kind of metric, got ${name} for two`);
-    let metric = own.get(name);
-    if (metric !== undefined) return metric;
-    const exposed = exposedNames(name, type);
-    const taken = exposed.find((one) => this.#exposed.has(one));
-    if (taken !== undefined)
-      throw new RangeError(
-        `Expected \`name\` to differ in an exposition, got ${name}, which has ${taken} as ${String(this.#exposed.get(taken))} has`,
-      );
-    own.set(name, (metric = make()));
-    for (const one of exposed) this.#exposed.set(one, name);
-    return metric;
-  }
-
-  /** @throws {RangeError} it was made with other options. */
-  #defined<Made extends object>(made: Made, name: string, options: object, settings: object): Made {
-    const first = this.#definitions.get(made);
-    if (!first) this.#definitions.set(made, settings);
-    else
-      for (const [option, given] of Object.entries({ ...options, labelNames: [] })) {
-        const [before, now] = [first, settings].map((each) => JSON.stringify(Reflect.get(each, option)));
-        if (given !== undefined && now !== before)
-          throw new RangeError(`Expected \`${option}\` of ${name} to be ${before} as before, got ${now}`);
-      }
-    return made;
   }
 }
 

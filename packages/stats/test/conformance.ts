@@ -15,7 +15,7 @@ import {
   type TailOptions,
 } from "../src/index.js";
 import { rangeRules } from "../src/time/buckets.js";
-import { observeRules, recordRules } from "../src/distribution/distribution.js";
+import { observeRules, recordRules } from "../src/distribution/series.js";
 import {
   confirmRules,
   counterRules,
@@ -31,7 +31,7 @@ import {
   tailRules,
   writeRules,
 } from "../src/options.js";
-import { applyRules } from "../src/stats.js";
+import { applyRules } from "../src/counter/apply.js";
 
 const steps = [
   [],

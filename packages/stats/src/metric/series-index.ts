@@ -1,7 +1,7 @@
 import { Flusher } from "@kit/core/batching";
-import { asKitError, type ClientContext, type Deadline, type OutageReporter } from "@kit/core/toolkit";
-import { indexKey } from "../keys.js";
-import * as scripts from "../scripts/index.js";
+import { asKitError, type Deadline, type OutageReporter } from "@kit/core/toolkit";
+import type { Commands } from "../commands.js";
+import { indexKey, seriesKeys } from "../keys.js";
 
 /** How often a series that is still counted is listed again. */
 const relistMs = 600_000;
@@ -9,14 +9,17 @@ const relistMs = 600_000;
 const maxListed = 20_000;
 const maxPerCall = 1_000;
 const maxRemembered = 100_000;
+/** The most totals that one call reads, or on a Cluster the most calls at once. */
+const maxTotals = 64;
+
+type StoredHash = ReadonlyMap<string, string>;
 
 /**
  * Lists the labelled series of each metric by when they were last counted, for a shared exposition. Each metric's list has
  * its own slot, is bounded, and expires with the totals. Nothing else depends on it.
  */
 export class SeriesIndex {
-  readonly #context: ClientContext;
-  readonly #deadlineMs: number;
+  readonly #commands: Commands;
   readonly #outage: OutageReporter;
   readonly #flusher: Flusher;
   /** When this process last listed a series, on the local monotonic clock. */
@@ -24,9 +27,8 @@ export class SeriesIndex {
   readonly #pending = new Map<string, { keepMs: number; readonly ids: Set<string> }>();
   #isSending = false;
 
-  constructor(context: ClientContext, deadlineMs: number, flushMs: number, outage: OutageReporter) {
-    this.#context = context;
-    this.#deadlineMs = deadlineMs;
+  constructor(commands: Commands, flushMs: number, outage: OutageReporter) {
+    this.#commands = commands;
     this.#outage = outage;
     this.#flusher = new Flusher({
       flush: () => this.#send(),
@@ -57,34 +59,58 @@ export class SeriesIndex {
     if (this.#hasWork) await this.#flusher.close(deadline);
   }
 
-  /** The series of a metric, with the score of each: when it was last listed. */
-  async of(metric: string): Promise<(readonly [id: string, score: number])[]> {
-    const key = indexKey(this.#context.prefix, metric);
-    const { values } = await scripts.largest.run(this.#context, { keys: [key] }, { query: ["largest", 0] }, this.#call);
-    const [listed = []] = values;
-    return listed.toSorted(([a], [b]) => (a < b ? -1 : 1));
+  /** The stored totals of all time of each series of a metric, by its id. */
+  async totals(
+    metric: string,
+    isLabelled: boolean,
+    key: "total" | "dist",
+  ): Promise<(readonly [id: string, hash: StoredHash])[]> {
+    const ids = isLabelled ? (await this.#listed(metric)).map(([id]) => id) : [metric];
+    return await this.#hashes(ids, key);
   }
 
-  /** Removes series whose data is gone, unless they were listed since. Resolves with their number. */
-  async remove(metric: string, gone: readonly (readonly [id: string, score: number])[]): Promise<number> {
-    const index = indexKey(this.#context.prefix, metric);
+  /** Removes series whose data is gone from the list of a metric, unless they were listed since; resolves with their number. */
+  async clean(metric: string, key: "total" | "dist"): Promise<number> {
+    const listed = await this.#listed(metric);
+    const stored = await this.#hashes(
+      listed.map(([id]) => id),
+      key,
+    );
+    const gone = listed.filter((_, index) => stored[index]?.[1].size === 0);
+    const index = indexKey(this.#commands.prefix, metric);
     let removed = 0;
     for (let first = 0; first < gone.length; first += maxPerCall) {
       const part = gone.slice(first, first + maxPerCall);
       const listed = part.map(([series, foundAt]) => ({ series, foundAt }));
       const args = { keepMs: 0, maxSeries: maxListed, listed };
-      removed += await scripts.index.run(this.#context, { index }, args, this.#call);
+      removed += await this.#commands.list(index, args);
     }
     return removed;
+  }
+
+  /** The series of a metric, with the score of each: when it was last listed. */
+  async #listed(metric: string): Promise<(readonly [id: string, score: number])[]> {
+    const listed = await this.#commands.listed(indexKey(this.#commands.prefix, metric));
+    return listed.toSorted(([a], [b]) => (a < b ? -1 : 1));
+  }
+
+  async #hashes(ids: readonly string[], key: "total" | "dist"): Promise<(readonly [id: string, hash: StoredHash])[]> {
+    const isCluster = await this.#commands.isCluster();
+    const found: (readonly [string, StoredHash])[] = [];
+    for (let first = 0; first < ids.length; first += maxTotals) {
+      const part = ids.slice(first, first + maxTotals);
+      const keys = part.map((id) => seriesKeys(this.#commands.prefix, id)[key]);
+      // On a Cluster each series lies in a slot of its own.
+      const calls = isCluster ? keys.map((one) => this.#commands.hashes([one])) : [this.#commands.hashes(keys)];
+      const hashes = (await Promise.all(calls)).flatMap(({ values }) => values);
+      part.forEach((id, index) => found.push([id, hashes[index] ?? new Map()]));
+    }
+    return found;
   }
 
   /** Those that are on their way are not listed yet. */
   get #hasWork(): boolean {
     return this.#pending.size > 0 || this.#isSending;
-  }
-
-  get #call(): { readonly deadlineMs: number } {
-    return { deadlineMs: this.#deadlineMs };
   }
 
   #add(metric: string, keepMs: number, ids: Iterable<string>): void {
@@ -112,11 +138,11 @@ export class SeriesIndex {
   }
 
   async #list(metric: string, keepMs: number, ids: ReadonlySet<string>): Promise<void> {
-    const index = indexKey(this.#context.prefix, metric);
+    const index = indexKey(this.#commands.prefix, metric);
     const all = [...ids];
     for (let first = 0; first < all.length; first += maxPerCall) {
       const listed = all.slice(first, first + maxPerCall).map((series) => ({ series, foundAt: "" }));
-      await scripts.index.run(this.#context, { index }, { keepMs, maxSeries: maxListed, listed }, this.#call);
+      await this.#commands.list(index, { keepMs, maxSeries: maxListed, listed });
     }
   }
 }

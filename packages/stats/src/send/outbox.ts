@@ -111,6 +111,11 @@ export class Batch<Contents extends Aggregate = Aggregate, Result = unknown> {
     this.operands = outbox.operands(seq, buffered, awaited);
   }
 
+  /** Identifies it in the error of an unknown outcome. */
+  get op(): string {
+    return `${this.outbox.writer}:${String(this.seq)}`;
+  }
+
   /** The verdict; undefined while it is unknown. */
   get outcome(): { readonly result: Result } | { readonly error: KitError } | undefined {
     return this.#outcome;
@@ -136,9 +141,12 @@ export interface Operands {
 /** Why an amount is not, or may not be, counted. */
 export type DropReason = "full" | "unknown" | "future" | "overflow" | "refused" | "closed";
 
-/** Sends outboxes. */
-export interface OutboxKeeper {
-  /** A name for the writer of one outbox. */
+/** The buffer, as an outbox uses it. */
+export interface OutboxHost {
+  /**
+   * A writer's name for one outbox. Each has its own ledger, so that two objects for one series, for example one made anew,
+   * do not share a sequence.
+   */
   newWriter(): string;
   /** Reports what is not counted. */
   drop(series: string, reason: DropReason, count: number): void;
@@ -160,18 +168,18 @@ export abstract class Outbox<Contents extends Aggregate = Aggregate, Result = un
   sealed: Batch<Contents, Result> | undefined;
   /** About when it last held something (local monotonic clock). */
   usedAt: number = performance.now();
-  /** Whether the sender has it on its list. */
+  /** Whether the buffer has it on its list. */
   isListed = false;
   /** Whether a call with its batch is under way. */
   isInFlight = false;
-  readonly #keeper: OutboxKeeper;
+  readonly #host: OutboxHost;
   /** Names this outbox at the server. */
-  protected readonly writer: string;
+  readonly writer: string;
   readonly #make: () => Contents;
 
   constructor(
     id: string,
-    keeper: OutboxKeeper,
+    host: OutboxHost,
     {
       channel,
       delivery,
@@ -181,8 +189,8 @@ export abstract class Outbox<Contents extends Aggregate = Aggregate, Result = un
     this.id = id;
     this.channel = channel;
     this.delivery = delivery;
-    this.#keeper = keeper;
-    this.writer = keeper.newWriter();
+    this.#host = host;
+    this.writer = host.newWriter();
     this.#make = make;
     this.buffered = make();
   }
@@ -204,7 +212,7 @@ export abstract class Outbox<Contents extends Aggregate = Aggregate, Result = un
       const units = this.unitsOf(value as ValueOf<Contents>);
       buffered.timeline.remove(start);
       buffered.units -= units;
-      this.#keeper.drop(this.id, "future", units);
+      this.#host.drop(this.id, "future", units);
     }
   }
 

@@ -1,0 +1,144 @@
+import type { KitUnavailableError, RedisArgument } from "@kit/core";
+import { Deadline, type ExclusiveConnection, noAnswer, type ObjectLife, reading } from "@kit/core/toolkit";
+import * as scripts from "./scripts/index.js";
+import type { BatchScript } from "./send/outbox.js";
+import { ServerTime } from "./time/clock.js";
+
+/** The most keys that one call reads. */
+const maxKeys = 500;
+/** The most list members that one call reads: the server does nothing else meanwhile. */
+const maxMembers = 20_000;
+/** How long a tail's call blocks on the server when there is no entry. */
+const blockMs = 10_000;
+/** How many entries of a stream one call of a tail reads. */
+const maxEntries = 100;
+
+/** The calls of one statistics object to Redis, and the estimate of the server's clock that their replies give. */
+export class Commands {
+  readonly clock: ServerTime = new ServerTime();
+  readonly deadlineMs: number;
+  readonly #life: ObjectLife;
+
+  constructor(life: ObjectLife, deadlineMs: number) {
+    this.#life = life;
+    this.deadlineMs = deadlineMs;
+  }
+
+  get prefix(): string {
+    return this.#life.context.prefix;
+  }
+
+  /** Whether the client was ended: no call succeeds any more. */
+  get isEnded(): boolean {
+    return this.#life.context.executor.isEnded;
+  }
+
+  /** Whether each series is a call of its own. */
+  isCluster(deadlineMs: number = this.deadlineMs): Promise<boolean> {
+    return this.#life.context.isCluster(deadlineMs);
+  }
+
+  /** The error for amounts that were not sent by their deadline. */
+  notSent(what: string): KitUnavailableError {
+    return noAnswer(this.#life.context.client, `not all of ${what} was sent`);
+  }
+
+  /** Requests the server's clock, if no reply has had it yet. */
+  async learnTime(deadline?: Deadline, signal?: AbortSignal): Promise<void> {
+    if (this.clock.isKnown) return;
+    const sentAt = performance.now();
+    const call = reading("TIME", deadline ?? Deadline.in(this.deadlineMs), signal);
+    this.clock.observe(sentAt, scripts.serverMs(await this.#life.context.executor.run("TIME", [], call)));
+  }
+
+  /**
+   * The server's epoch milliseconds by the estimate.
+   *
+   * @throws {KitUnavailableError} there is no estimate yet, and the server did not answer in time.
+   * @throws {KitClosedError} the object is closed.
+   */
+  async serverNow(): Promise<number> {
+    this.#life.assertOpen();
+    await this.learnTime();
+    return this.clock.now();
+  }
+
+  /** Sends batches that go into one call. */
+  send(
+    script: BatchScript,
+    series: readonly string[],
+    plan: readonly RedisArgument[],
+    deadlineMs: number,
+    op?: string,
+  ): Promise<readonly (string | Error)[]> {
+    return script.run(this.#life.context, { series }, { plan }, { deadlineMs, op });
+  }
+
+  /**
+   * Reads keys of one slot; many of them, or of up to `membersOfEach` members many, in several calls, so not at one instant. `now`
+   * is that of the last.
+   */
+  async read<Value>(
+    reading: scripts.Reading<Value>,
+    keys: readonly string[],
+    query: readonly (string | number)[],
+    membersOfEach = 1,
+  ): Promise<scripts.Readings<Value>> {
+    this.#life.assertOpen();
+    const { clock, deadlineMs } = this;
+    const values: Value[] = [];
+    let now = clock.now();
+    const atOnce = Math.max(1, Math.min(maxKeys, Math.floor(maxMembers / membersOfEach)));
+    for (let first = 0; first < keys.length; first += atOnce) {
+      const sentAt = performance.now();
+      const part = keys.slice(first, first + atOnce);
+      const reply = await reading.run(this.#life.context, { keys: part }, { query }, { deadlineMs });
+      clock.observe(sentAt, reply.now);
+      now = reply.now;
+      values.push(...reply.values);
+    }
+    return { now, values };
+  }
+
+  /** Reads hashes of one slot, as {@link read} does. */
+  hashes(keys: readonly string[]): Promise<scripts.Readings<ReadonlyMap<string, string>>> {
+    return this.read(scripts.hashes, keys, ["hash"]);
+  }
+
+  /** The members of the list of a metric's series, with their scores. */
+  async listed(index: string): Promise<readonly (readonly [id: string, score: number])[]> {
+    const { deadlineMs } = this;
+    const query = ["largest", 0];
+    const { values } = await scripts.largest.run(this.#life.context, { keys: [index] }, { query }, { deadlineMs });
+    return values[0] ?? [];
+  }
+
+  /** Lists series of a metric, or removes them from the list. Resolves with how many were removed. */
+  list(index: string, args: Parameters<typeof scripts.index.run>[2]): Promise<number> {
+    const { deadlineMs } = this;
+    return scripts.index.run(this.#life.context, { index }, args, { deadlineMs });
+  }
+
+  /** The id of the last entry of each stream; undefined if there is none. */
+  async lastIds(streams: readonly string[]): Promise<readonly (string | undefined)[]> {
+    const { deadlineMs } = this;
+    const query = ["newest", 1, ...streams.map(() => "+")];
+    const { values } = await scripts.newest.run(this.#life.context, { keys: streams }, { query }, { deadlineMs });
+    return values.map(([last]) => last?.id);
+  }
+
+  /** A dedicated connection for {@link entriesAfter}. */
+  tailConnection(stream: string, signal: AbortSignal | undefined): Promise<ExclusiveConnection> {
+    return this.#life.context.pool("tail", 256).checkOut(stream, Deadline.in(this.deadlineMs), signal);
+  }
+
+  /** The entries of streams behind the given ids; waits for them on the server for ten seconds at most. */
+  async entriesAfter(
+    connection: ExclusiveConnection,
+    streams: readonly string[],
+    ids: readonly string[],
+  ): Promise<readonly (readonly [stream: string, entries: scripts.RawEntry[]])[]> {
+    const args = ["BLOCK", blockMs, "COUNT", maxEntries, "STREAMS", ...streams, ...ids];
+    return scripts.rawStreams(await connection.call("XREAD", args, blockMs + this.deadlineMs));
+  }
+}

@@ -1,0 +1,200 @@
+import { resolve, traced } from "@kit/core/toolkit";
+import { CounterOverflowError } from "../errors.js";
+import {
+  confirmRules,
+  type ConfirmOptions,
+  type CounterSettings,
+  type DaysOptions,
+  daysRules,
+  writeRules,
+  type WriteOptions,
+} from "../options.js";
+import type { Shared } from "../shared.js";
+import {
+  chunkLength,
+  isPartial,
+  keyStarts,
+  type Plan,
+  planDays,
+  planRange,
+  type RangeOptions,
+} from "../time/buckets.js";
+import { type Day, daysOf } from "../time/days.js";
+import { CounterOutbox } from "./outbox.js";
+
+/** The amount of one slice of time. */
+export interface CounterBucket {
+  /** First instant, epoch milliseconds by the server's clock. */
+  readonly startAt: number;
+  readonly value: number;
+  /** The bucket has not ended yet, or its beginning is no longer kept: the value may be too low. */
+  readonly isPartial: boolean;
+}
+
+/** The amount of a calendar day of a time zone. */
+export interface CounterDay extends Day {
+  readonly value: number;
+  /** Like that of a {@link CounterBucket}. */
+  readonly isPartial: boolean;
+}
+
+const noOptions = {};
+const dayMs = 86_400_000;
+
+export const amountOption = (amount: unknown): number => {
+  if (typeof amount !== "number") throw new TypeError(`Expected \`amount\` to be a number, got ${typeof amount}`);
+  if (!Number.isSafeInteger(amount) || amount < 0)
+    throw new RangeError(`Expected \`amount\` to be an integer from 0 to 2^53 - 1, got ${String(amount)}`);
+  return amount;
+};
+
+/** One series of a counter: the counter with values for its labels. */
+export class CounterSeries {
+  /** @internal */
+  readonly outbox: CounterOutbox;
+  readonly #shared: Shared;
+  readonly #settings: CounterSettings;
+  /** The fields of its spans. */
+  readonly #facts = (): object => ({ series: this.id });
+
+  /** Only this package calls it. */
+  constructor(id: string, settings: CounterSettings, shared: Shared) {
+    this.outbox = new CounterOutbox(id, settings, shared);
+    this.#shared = shared;
+    this.#settings = settings;
+  }
+
+  /** `name;label=value;…`, the name of the series in Redis. */
+  get id(): string {
+    return this.outbox.id;
+  }
+
+  /**
+   * Adds to the counter, and returns at once: the amount is sent within `flushMs`, together with others.
+   *
+   * Nothing is thrown for amounts that cannot be counted: a full buffer, an instant too far ahead, or a closed object is
+   * reported by the event `dropped`. A process that is killed loses what it had not sent.
+   *
+   * @throws {TypeError | RangeError} `amount` is no integer from 0 to 2^53 − 1, or `at` is no instant.
+   */
+  inc(amount = 1, options: WriteOptions = noOptions): void {
+    const added = amount === 1 ? 1 : amountOption(amount);
+    const at = options === noOptions ? undefined : resolve("options", options, writeRules).at;
+    const { life, buffer } = this.#shared;
+    const { outbox } = this;
+    const { buffered } = outbox;
+    if (life.isClosed) return buffer.drop(this.id, "closed", added);
+    if (buffered.units + added > Number.MAX_SAFE_INTEGER) return buffer.drop(this.id, "overflow", added);
+    const tally = buffered.timeline.slot(at, buffer.admit);
+    if (!tally) return buffer.drop(this.id, "full", added);
+    tally.amount += added;
+    buffered.units += added;
+    if (!outbox.isListed) buffer.list(outbox);
+  }
+
+  /**
+   * Adds to the counter, and resolves with its total once the server has it. Amounts of other callers at the same time go
+   * into the same call, and are in that total.
+   *
+   * @throws {CounterOverflowError} the total would pass 2^53 − 1; nothing was added.
+   * @throws {StatsTimeError} `at` lies more than a minute ahead of the server; nothing was added.
+   * @throws {KitUnavailableError} no server answered in time; nothing was added.
+   * @throws {KitUnknownOutcomeError} the reply is lost. In effectively-once delivery the amount is sent again in the
+   *   background, and `add(amount, { op: error.op })` waits for that; in the other deliveries `op` cannot be asked for.
+   * @throws {KitClosedError} after `close()`.
+   */
+  add(amount = 1, options: ConfirmOptions = noOptions): Promise<number> {
+    return traced("stats.add", this.#facts, () => {
+      const added = amountOption(amount);
+      const checked = resolve("options", options, confirmRules);
+      return this.#shared.sender.confirm(this.outbox, checked, (awaited, tally) => {
+        if (awaited.units + added > Number.MAX_SAFE_INTEGER) throw new CounterOverflowError(this.id);
+        tally.amount += added;
+        awaited.units += added;
+      });
+    });
+  }
+
+  /** The sum of all amounts that the server has counted and not yet expired; 0 for an unknown series. */
+  total(): Promise<number> {
+    return traced("stats.total", this.#facts, async () => {
+      const { values } = await this.#shared.commands.hashes([this.outbox.keys.total]);
+      return Number(values[0]?.get("total") ?? 0);
+    });
+  }
+
+  /**
+   * The amounts over a span of time, bucket by bucket, empty ones as 0. Amounts that processes still buffer are not
+   * included.
+   *
+   * @throws {TypeError | RangeError} an option is not what it should be.
+   * @throws {KitUnavailableError} no server answered in time.
+   *
+   * @example
+   * await views.read({ lastMs: 3_600_000, stepMs: 300_000 }); // twelve or thirteen buckets of five minutes
+   */
+  read(range: RangeOptions): Promise<CounterBucket[]> {
+    return traced("stats.read", this.#facts, async () => {
+      const { precisions } = this.#settings;
+      const guess = await this.#shared.commands.serverNow();
+      const plan = planRange(precisions, range, guess);
+      const { fromAt, toAt, stepMs } = plan;
+      const values = Array.from({ length: Math.round((toAt - fromAt) / stepMs) }, () => 0);
+      const now = await this.#sum(plan, guess, (at, amount) => {
+        values[Math.floor((at - fromAt) / stepMs)]! += amount;
+      });
+      return values.map((value, index) => {
+        const startAt = fromAt + index * stepMs;
+        return { startAt, value, isPartial: isPartial(plan, startAt, startAt + stepMs, now) };
+      });
+    });
+  }
+
+  /**
+   * The amounts of the last calendar days of a time zone, the last one being today. A day on which clocks change has 23 or
+   * 25 hours. One of the stored steps must divide the days; the default of 15 minutes divides those of all zones.
+   *
+   * @throws {TypeError | RangeError} an option is not what it should be, there is no such zone, or no step divides its days.
+   * @throws {KitUnavailableError} no server answered in time.
+   *
+   * @example
+   * await views.days({ timeZone: "Europe/Berlin", lastDays: 7 });
+   */
+  days(options: DaysOptions): Promise<CounterDay[]> {
+    return traced("stats.days", this.#facts, async () => {
+      const { timeZone, lastDays } = resolve("options", options, daysRules);
+      const guess = await this.#shared.commands.serverNow();
+      const days = daysOf(timeZone, lastDays, guess);
+      const plan = planDays(this.#settings.precisions, days, guess);
+      const values = days.map(() => 0);
+      const now = await this.#sum(plan, guess, (at, amount) => {
+        // Whatever the time zone, a day begins less than two days from the place that its number gives.
+        const near = Math.max(0, Math.floor((at - plan.fromAt) / dayMs) - 2);
+        values[days.findIndex(({ endAt }, index) => index >= near && at < endAt)]! += amount;
+      });
+      return days.map((day, index) => ({
+        ...day,
+        value: values[index] ?? 0,
+        isPartial: isPartial(plan, day.startAt, day.endAt, now),
+      }));
+    });
+  }
+
+  /** Calls back with each stored amount of a span and the beginning of its bucket; resolves with the server's time. */
+  async #sum(
+    plan: Pick<Plan, "source" | "fromAt" | "toAt">,
+    guess: number,
+    add: (at: number, amount: number) => void,
+  ): Promise<number> {
+    const { stepMs } = plan.source;
+    const starts = keyStarts(plan, stepMs * chunkLength, guess);
+    const { now, values } = await this.#shared.commands.hashes(starts.map((at) => this.outbox.keys.chunk(stepMs, at)));
+    values.forEach((buckets, index) => {
+      for (const [bucket, amount] of buckets) {
+        const at = (starts[index] ?? 0) + Number(bucket) * stepMs;
+        if (at >= plan.fromAt && at < plan.toAt) add(at, Number(amount));
+      }
+    });
+    return now;
+  }
+}
