@@ -1,7 +1,6 @@
 import type { KitUnavailableError, RedisArgument } from "@kit/core";
 import { Deadline, type ExclusiveConnection, noAnswer, type ObjectLife, reading } from "@kit/core/toolkit";
 import * as scripts from "./scripts/index.js";
-import type { BatchScript } from "./send/outbox.js";
 import { ServerTime } from "./time/clock.js";
 
 /** The most keys that one call reads. */
@@ -65,7 +64,7 @@ export class Commands {
 
   /** Sends batches that go into one call. */
   send(
-    script: BatchScript,
+    script: scripts.BatchScript,
     series: readonly string[],
     plan: readonly RedisArgument[],
     deadlineMs: number,

@@ -1,10 +1,27 @@
 import { defineScript, type Script } from "@kit/core";
-import type { BatchScript, Channel } from "../send/outbox.js";
 import countSource from "./count.lua";
 import indexSource from "./index.lua";
 import logSource from "./log.lua";
 import mergeSource from "./merge.lua";
 import readSource from "./read.lua";
+
+/**
+ * A script that takes batches of several series. Its reply: the server's milliseconds, and for each batch a text, or an error that
+ * concerns its series alone.
+ */
+export type BatchScript = Script<readonly ["...series"], readonly ["...plan"], readonly (string | Error)[]>;
+
+/** How the batches of one kind are sent. */
+export interface Channel {
+  /** Sent again by core when a reply is lost. */
+  readonly script: BatchScript;
+  /** The same script, sent once. */
+  readonly onceOnly: BatchScript;
+  /**
+   * The most places of the buffer, and of waiting callers, in one batch: the server does nothing else while it handles one.
+   */
+  readonly maxPlaces: number;
+}
 
 const batchScript = (name: string, source: string, idempotent: boolean): BatchScript =>
   defineScript({

@@ -1,8 +1,9 @@
 import type { KitError, RedisArgument } from "@kit/core";
 import { asKitError, Deadline } from "@kit/core/toolkit";
 import type { Commands } from "../commands.js";
+import type { Channel } from "../scripts/index.js";
 import type { SendBuffer } from "./buffer.js";
-import type { Batch, Channel, Delivery, Outbox } from "./outbox.js";
+import type { Batch, Delivery, Outbox } from "./outbox.js";
 import type { Outcomes } from "./outcomes.js";
 
 /** How long the server remembers the last batch of a writer. A batch may be sent again for half of that. */

@@ -1,25 +1,8 @@
-import type { KitError, RedisArgument, Script } from "@kit/core";
+import type { KitError, RedisArgument } from "@kit/core";
 import type { Deadline } from "@kit/core/toolkit";
+import type { Channel } from "../scripts/index.js";
 import { maxAheadMs } from "../time/buckets.js";
 import type { Timeline } from "../time/timeline.js";
-
-/**
- * A script that takes batches of several series. Its reply: the server's milliseconds, and for each batch a text, or an error that
- * concerns its series alone.
- */
-export type BatchScript = Script<readonly ["...series"], readonly ["...plan"], readonly (string | Error)[]>;
-
-/** How the batches of one kind are sent. */
-export interface Channel {
-  /** Sent again by core when a reply is lost. */
-  readonly script: BatchScript;
-  /** The same script, sent once. */
-  readonly onceOnly: BatchScript;
-  /**
-   * The most places of the buffer, and of waiting callers, in one batch: the server does nothing else while it handles one.
-   */
-  readonly maxPlaces: number;
-}
 
 /** Amounts, observations or messages that wait to be sent; they merge, so that memory follows series and time, not events. */
 export class Aggregate<Value = unknown> {
