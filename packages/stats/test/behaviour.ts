@@ -292,7 +292,7 @@ export const statsBehaviour = (mode: RedisMode, login?: Login): void => {
         expect(dropped).toEqual({ overflow: 3 });
       });
 
-      it("tell apart label values that look alike, and keep each in its own slot", async () => {
+      it("distinguish label values that look alike, and keep each in its own slot", async () => {
         const stats = make();
         const values = [
           "",
@@ -518,14 +518,14 @@ export const statsBehaviour = (mode: RedisMode, login?: Login): void => {
       it("take labels at their end, also in a handler that fails, and never hide its error", async () => {
         const stats = make();
         const latency = stats.distribution("http_ms", { labelNames: ["route", "method", "status"], slowest: 1 });
-        const handle = async (work: () => Promise<number>, tell = true): Promise<void> => {
+        const handle = async (work: () => Promise<number>, isGiven = true): Promise<void> => {
           const end = latency.startTimer({ route: "/", method: "GET" }, { subject: "/" });
           let status: number | undefined = 500;
           try {
             status = await work();
           } finally {
             // The second call changes nothing.
-            expect(end(tell ? { status } : {})).toBe(end({ status: "again" }));
+            expect(end(isGiven ? { status } : {})).toBe(end({ status: "again" }));
           }
         };
         await handle(() => Promise.resolve(200));
@@ -583,7 +583,7 @@ export const statsBehaviour = (mode: RedisMode, login?: Login): void => {
         ]);
       });
 
-      it("count what is the same but for numbers, ids and quoted parts together, unless told otherwise", async () => {
+      it("count messages together that differ only in numbers, ids and quoted parts, unless masking is off", async () => {
         const stats = make({ maxPending: 1_000_000 });
         const log = stats.messages("masked", { keepEntries: 5 });
         const raw = stats.messages("raw", { keepEntries: 5, mask: false });

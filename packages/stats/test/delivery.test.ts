@@ -202,7 +202,7 @@ describe("a lost reply", () => {
     expect(await totalOf("meanwhile_total")).toBe(111);
   });
 
-  it("and a copy of the call that arrives late count once together", async () => {
+  it("and a repeat of the call that arrives late count once together", async () => {
     const { proxy, client, stats } = await behindProxy();
     const counter = stats.counter("late_total");
     await sentTwice(proxy, client, 300, async () => {

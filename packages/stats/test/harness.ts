@@ -8,7 +8,7 @@ import { type LogKeys, logKeys, type SeriesKeys, seriesKeys } from "../src/keys.
 export interface Fixture {
   /** A new client of the user whose objects are tested, gone after the test. */
   connect: TestRedis<RedisMode>["connect"];
-  /** A statistics object on the shared client under the test's prefix, closed after the test. Flushes only when told. */
+  /** A statistics object on the shared client under the test's prefix, closed after the test. Flushes only on demand. */
   make(options?: StatsOptions): Stats;
   /** The same on a given client. */
   on(client: Parameters<typeof createStats>[0], options?: StatsOptions): Stats;

@@ -382,7 +382,7 @@ describe("the server's clock", () => {
     clock.observe(local, 1_000_000 + local);
     const first = offsetOf();
     expect(Math.abs(first - 1_000_000)).toBeLessThan(1_000);
-    // A slow reply in agreement tells nothing new.
+    // A slow reply that agrees changes nothing.
     clock.observe(local - 5_000, 1_000_000 + local - 2_000);
     expect(offsetOf()).toBe(first);
     // The server's clock went back by five seconds: another master.

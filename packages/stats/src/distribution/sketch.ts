@@ -40,26 +40,26 @@ const edge = (bin: number): number => {
 const offset = 100_000;
 
 /** A number for the bin of any value, in the order of the values: negative ones, zero, positive ones. */
-const placeOf = (value: number): number =>
+const positionOf = (value: number): number =>
   value > 0 ? binOf(value) + offset : value < 0 ? -binOf(-value) - offset : 0;
 
 /** The largest value of a bin; that of a negative one lies a little below. */
-const upperEdge = (place: number): number =>
-  place > 0 ? edge(place - offset + 1) : place < 0 ? -edge(-place - offset) : 0;
+const upperEdge = (position: number): number =>
+  position > 0 ? edge(position - offset + 1) : position < 0 ? -edge(-position - offset) : 0;
 
 /** A value that stands for all of a bin. */
-const pointOf = (place: number): number =>
-  place === 0 ? 0 : Math.sign(place) * edge(Math.abs(place) - offset) * pointFactor;
+const pointOf = (position: number): number =>
+  position === 0 ? 0 : Math.sign(position) * edge(Math.abs(position) - offset) * pointFactor;
 
-/** The bounds that divide a bin, by its place. */
+/** The bounds that divide a bin, by its position. */
 export type DividedBins = ReadonlyMap<number, readonly number[]>;
 
 /** Zero and positive edges divide no bin. */
 export const dividedBins = (bounds: readonly number[]): DividedBins => {
   const found = new Map<number, number[]>();
   for (const bound of bounds) {
-    const place = placeOf(bound);
-    if (place < 0 || upperEdge(place) !== bound) found.set(place, [...(found.get(place) ?? []), bound]);
+    const position = positionOf(bound);
+    if (position < 0 || upperEdge(position) !== bound) found.set(position, [...(found.get(position) ?? []), bound]);
   }
   return found;
 };
@@ -87,13 +87,13 @@ export class Sketch {
   }
 
   add(value: number): void {
-    const bin = this.#bin(placeOf(value));
+    const bin = this.#bin(positionOf(value));
     bin.count++;
     if (bin.bounds) for (const bound of bin.bounds) if (value <= bound) this.#addWithin(bound, 1);
   }
 
   absorb(other: Sketch): void {
-    for (const [place, { count }] of other.#bins) this.#bin(place).count += count;
+    for (const [position, { count }] of other.#bins) this.#bin(position).count += count;
     for (const [bound, count] of other.#within) this.#addWithin(bound, count);
     this.#collapsed = Math.max(this.#collapsed, other.#collapsed);
   }
@@ -109,21 +109,21 @@ export class Sketch {
 
   /** To be called when all fields of one hash are added: where its smallest value has no bin, the lowest have collapsed. */
   endFields(min: number): void {
-    const [lowest = 0] = this.#places();
-    if (placeOf(min) < lowest) this.#collapsed = lowest;
+    const [lowest = 0] = this.#positions();
+    if (positionOf(min) < lowest) this.#collapsed = lowest;
   }
 
   /** Field and count of each bin, as they are stored: of `maxBins` at most, the lowest in one. */
   fields(maxBins: number): (string | number)[] {
-    const places = this.#places();
-    const lowest = places.length - maxBins;
+    const positions = this.#positions();
+    const lowest = positions.length - maxBins;
     let count = 0;
-    return places.flatMap((place, index) => {
-      count += this.#bins.get(place)!.count;
+    return positions.flatMap((position, index) => {
+      count += this.#bins.get(position)!.count;
       if (index < lowest) return [];
       const all = count;
       count = 0;
-      return [place === 0 ? "z" : (place > 0 ? "p" : "n") + String(Math.abs(place) - offset), all];
+      return [position === 0 ? "z" : (position > 0 ? "p" : "n") + String(Math.abs(position) - offset), all];
     });
   }
 
@@ -134,14 +134,14 @@ export class Sketch {
 
   /** How many values are at most each of the ascending `bounds`; undefined where that is lost, as the lowest bins have collapsed. */
   upTo(bounds: readonly number[]): (number | undefined)[] {
-    const places = this.#places();
+    const positions = this.#positions();
     // NaN, above no bound, if none have.
     const known = upperEdge(this.#collapsed);
     let seen = 0;
     let next = 0;
     return bounds.map((bound) => {
-      for (; next < places.length && upperEdge(places[next]!) <= bound; next++)
-        seen += this.#bins.get(places[next]!)!.count;
+      for (; next < positions.length && upperEdge(positions[next]!) <= bound; next++)
+        seen += this.#bins.get(positions[next]!)!.count;
       return bound < known ? undefined : seen + (this.#within.get(bound) ?? 0);
     });
   }
@@ -149,20 +149,20 @@ export class Sketch {
   /** How many values lie in a bin into which others have collapsed, or below it. */
   get vague(): number {
     let count = 0;
-    for (const [place, bin] of this.#bins) if (place <= this.#collapsed) count += bin.count;
+    for (const [position, bin] of this.#bins) if (position <= this.#collapsed) count += bin.count;
     return count;
   }
 
   /** A value that stands for the bin of the value with this rank, from 1. */
   at(rank: number): number {
     let seen = 0;
-    for (const place of this.#places()) if ((seen += this.#bins.get(place)!.count) >= rank) return pointOf(place);
+    for (const position of this.#positions()) if ((seen += this.#bins.get(position)!.count) >= rank) return pointOf(position);
     return Infinity;
   }
 
-  #bin(place: number): Bin {
-    let bin = this.#bins.get(place);
-    if (!bin) this.#bins.set(place, (bin = { count: 0, bounds: this.#divided?.get(place) }));
+  #bin(position: number): Bin {
+    let bin = this.#bins.get(position);
+    if (!bin) this.#bins.set(position, (bin = { count: 0, bounds: this.#divided?.get(position) }));
     return bin;
   }
 
@@ -170,7 +170,7 @@ export class Sketch {
     this.#within.set(bound, (this.#within.get(bound) ?? 0) + count);
   }
 
-  #places(): number[] {
+  #positions(): number[] {
     return [...this.#bins.keys()].toSorted((one, other) => one - other);
   }
 }

@@ -20,7 +20,7 @@ export class SeriesMap<Series extends Kept> {
   readonly #make: (id: string) => Series;
   readonly #onOverflow: () => void;
   /** By their label values, which were checked when the series was made. */
-  readonly #places = new Map<string, Series>();
+  readonly #series = new Map<string, Series>();
   /** The series of a metric without labels. */
   #only: Series | undefined;
   #overflow: Series | undefined;
@@ -34,7 +34,7 @@ export class SeriesMap<Series extends Kept> {
   }
 
   get size(): number {
-    return this.#places.size + (this.#only ? 1 : 0) + (this.#overflow ? 1 : 0);
+    return this.#series.size + (this.#only ? 1 : 0) + (this.#overflow ? 1 : 0);
   }
 
   /** Whether the metric has labels: then they are the first argument of each call. */
@@ -45,7 +45,7 @@ export class SeriesMap<Series extends Kept> {
   *all(): Iterable<Series> {
     if (this.#only) yield this.#only;
     if (this.#overflow) yield this.#overflow;
-    yield* this.#places.values();
+    yield* this.#series.values();
   }
 
   /** The series without labels. */
@@ -66,32 +66,32 @@ export class SeriesMap<Series extends Kept> {
     }
     const key = quickKey(labelNames, labels);
     return (
-      (key === undefined ? undefined : this.#places.get(key)) ??
-      this.#placed(labels) ??
+      (key === undefined ? undefined : this.#series.get(key)) ??
+      this.#found(labels) ??
       (this.#overflow ??= this.#made(labelNames.map(() => overflowValue)))
     );
   }
 
-  /** The id of labels, whether their series has a place or not. */
+  /** The id of labels, whether their series is kept or not. */
   idOf(labels: Readonly<Record<string, unknown>>): string {
     const { labelNames } = this.#settings;
     return seriesId(this.#metric, labelNames, labelValues(labelNames, labels));
   }
 
-  /** The place of labels, which are already checked; undefined if there is no room. */
-  #placed(labels: Readonly<Record<string, unknown>>): Series | undefined {
+  /** The series of labels, in full check; undefined if there is no room for another. */
+  #found(labels: Readonly<Record<string, unknown>>): Series | undefined {
     const { labelNames, maxSeries } = this.#settings;
     const values = labelValues(labelNames, labels);
     const key = values.reduce((before, value) => extended(before, value, values.length), "");
-    const known = this.#places.get(key);
+    const known = this.#series.get(key);
     if (known) return known;
-    if (this.#places.size >= maxSeries) this.#dropIdle();
-    if (this.#places.size >= maxSeries) {
+    if (this.#series.size >= maxSeries) this.#dropIdle();
+    if (this.#series.size >= maxSeries) {
       if (!this.#overflow) this.#onOverflow();
       return undefined;
     }
     const series = this.#made(values);
-    this.#places.set(key, series);
+    this.#series.set(key, series);
     return series;
   }
 
@@ -103,8 +103,8 @@ export class SeriesMap<Series extends Kept> {
     const now = performance.now();
     if (now - this.#lookedAt < lookEveryMs) return;
     this.#lookedAt = now;
-    for (const [key, { outbox }] of this.#places)
-      if (now - outbox.usedAt > idleMs && !outbox.isListed) this.#places.delete(key);
+    for (const [key, { outbox }] of this.#series)
+      if (now - outbox.usedAt > idleMs && !outbox.isListed) this.#series.delete(key);
   }
 
   /** The series of a call's arguments: by its labels, which come first where the metric has any. */

@@ -6,7 +6,7 @@
 --                          ms), buckets (how many), and for each bucket its number and its amount
 --
 -- Reply     the server's epoch milliseconds, and for each series in order
---           its new total; of a batch that was counted before: what that batch was told
+--           its new total; of a batch that was counted before: the result of that time
 --           "late"      validUntil has passed; nothing was added
 --           "type"      a key holds another type; nothing was added
 --           error KIT_LAYOUT in its place: written by a newer version, or damaged; nothing was added
@@ -36,8 +36,8 @@ local function verdict(key, chunks, validUntil, seq, amount)
   local total = tonumber(string.match(stored[2] or '0', '^%d+$'))
   if not total or (stored[1] and stored[1] ~= '1') then return newer end
   if ledgerMs ~= '0' then
-    local last, told = string.match(redis.call('GET', series[key + 1]) or '', '^(%d+) (.*)$')
-    if last and tonumber(last) >= tonumber(seq) then return told end
+    local last, result = string.match(redis.call('GET', series[key + 1]) or '', '^(%d+) (.*)$')
+    if last and tonumber(last) >= tonumber(seq) then return result end
   end
   if validUntil ~= '0' and now > tonumber(validUntil) then return 'late' end
   if total + tonumber(amount) > largest then return 'overflow' end

@@ -10,8 +10,8 @@
 --                          all of time only, value and subject of each listed one
 --
 -- Reply     the server's epoch milliseconds, and for each series in order
---           the moments of its last window and of all time, sixteen numbers; of a batch that was merged before: what
---           that batch was told
+--           the moments of its last window and of all time, sixteen numbers; of a batch that was merged before: the
+--           result of that time
 --           "late"    validUntil has passed; nothing was merged
 --           "type"    a key holds another type; nothing was merged
 --           error KIT_LAYOUT in its place: written by a newer version, or damaged; nothing was merged
@@ -40,8 +40,8 @@ local function verdict(key, at)
   local layout = redis.call('HGET', series[key], 'layout')
   if layout and layout ~= '1' then return newer end
   if ledgerMs ~= '0' then
-    local last, told = string.match(redis.call('GET', series[key + 1]) or '', '^(%d+) (.*)$')
-    if last and tonumber(last) >= tonumber(seq) then return told end
+    local last, result = string.match(redis.call('GET', series[key + 1]) or '', '^(%d+) (.*)$')
+    if last and tonumber(last) >= tonumber(seq) then return result end
   end
   if validUntil ~= '0' and now > tonumber(validUntil) then return 'late' end
 end
@@ -71,8 +71,8 @@ local function momentsIn(values, at)
   }
 end
 
--- Chan, Golub and LeVeque (1979): the moments of two samples together.
-local function together(a, b)
+-- Chan, Golub and LeVeque (1979): the moments of two samples combined.
+local function combined(a, b)
   local count = a.count + b.count
   local delta = b.mean - a.mean + (b.rest - a.rest)
   local share = b.count / count
@@ -122,7 +122,7 @@ end
 
 local function mergeInto(key, partial, first, last, maxBins)
   local stored = redis.call('HMGET', key, 'count', 'mean', 'm2', 'min', 'max', 'sum', 'compensation', 'rest')
-  local merged = stored[1] and together(momentsIn(stored, 1), partial) or partial
+  local merged = stored[1] and combined(momentsIn(stored, 1), partial) or partial
   local texts = {
     text(merged.count), text(merged.mean), text(merged.m2), text(merged.min), text(merged.max), text(merged.sum),
     text(merged.compensation), text(merged.rest),
