@@ -37,12 +37,12 @@ export class Commands {
     return this.#life.context.isCluster(deadlineMs);
   }
 
-  /** The error for amounts that were not sent by their deadline. */
+  /** The error for what was not sent by its deadline. */
   notSent(what: string): KitUnavailableError {
-    return noAnswer(this.#life.context.client, `not all of ${what} was sent`);
+    return noAnswer(this.#life.context.client, `${what} was not sent`);
   }
 
-  /** Requests the server's clock, if no reply has had it yet. */
+  /** Reads the server's clock, unless an earlier reply contained it. */
   async learnTime(deadline?: Deadline, signal?: AbortSignal): Promise<void> {
     if (this.clock.isKnown) return;
     const sentAt = performance.now();
@@ -74,8 +74,8 @@ export class Commands {
   }
 
   /**
-   * Reads keys of one slot; many of them, or of up to `membersOfEach` members many, in several calls, so not at one instant. `now`
-   * is that of the last.
+   * Reads keys of one slot. More than 500 keys, or keys with up to `membersOfEach` members that together exceed 20,000, take
+   * several calls, so they are not read at one instant. `now` is that of the last call.
    */
   async read<Value>(
     reading: scripts.Reading<Value>,

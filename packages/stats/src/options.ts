@@ -48,8 +48,8 @@ const boundsOption = (name: string, bounds: readonly number[]): readonly number[
 /** Settings of a statistics object. */
 export interface StatsOptions extends ClientOptions {
   /**
-   * How long buffered amounts wait before they are sent, in milliseconds; a tenth more or less, so that processes spread. A
-   * killed process loses at most this much time of amounts.
+   * How long buffered amounts wait before they are sent, in milliseconds, give or take a tenth, so that processes spread. A
+   * killed process loses at most the amounts of this time.
    *
    * @default 250
    */
@@ -167,9 +167,8 @@ export interface DistributionOptions<Names extends string = never> extends Metri
    */
   readonly slowest?: number | undefined;
   /**
-   * Upper bounds of the histogram in an exposition: 1 to 64 ascending numbers. Each counts exactly the values
-   * up to it, from the first value on that a process observes with it; older ones, if it is no power of two, as if it were up
-   * to 2.2 % lower.
+   * Upper bounds of the histogram in an exposition: 1 to 64 ascending numbers. A bound counts exactly the values up to it that were
+   * observed with this bound. It counts older values exactly if it is a power of two, otherwise as if it were up to 2.2 % lower.
    *
    * @default the powers of two from 1 to 65536; with `timeUnit: "s"` from 1/1024 to 64
    */
@@ -233,7 +232,7 @@ export interface MessagesOptions {
    */
   readonly mask?: boolean | undefined;
   /**
-   * The longest text, in bytes of UTF-8; longer ones are cut between characters.
+   * The longest text, in bytes of UTF-8. Longer texts are cut between characters.
    *
    * @default 8192
    */
@@ -286,9 +285,9 @@ export const confirmRules = { ...writeRules, signal, op: text(128) } satisfies R
 
 /** A span of calendar days. */
 export interface DaysOptions {
-  /** A name of the IANA database, such as `Europe/Berlin`; `UTC` is one, too. */
+  /** A name of the IANA database, such as `Europe/Berlin` or `UTC`. */
   readonly timeZone: string;
-  /** How many, today included, 1 to 1,000. */
+  /** How many days, including today: 1 to 1,000. */
   readonly lastDays: number;
 }
 
@@ -300,7 +299,7 @@ export const daysRules = {
 /** A span of time, and how many subjects to list. */
 export interface SlowestOptions extends RangeOptions {
   /**
-   * How many.
+   * How many subjects at most.
    *
    * @default 10
    */
@@ -312,7 +311,7 @@ export const slowestRules = { ...rangeRules, limit: integer(1, undefined, 10) } 
 /** Details of one message. */
 export interface LogOptions {
   /**
-   * Anything JSON can write, at most `maxTextBytes` long. An `Error` among its values is written as name, message and stack.
+   * Anything that JSON can hold, at most `maxTextBytes` long. An `Error` among its values is written as name, message and stack.
    *
    * @default {}
    */
@@ -345,7 +344,7 @@ export interface RecentOptions {
    */
   readonly minLevel?: Level | undefined;
   /**
-   * How many at most, 1 to 1,000.
+   * How many entries at most, 1 to 1,000.
    *
    * @default 100
    */
@@ -394,7 +393,7 @@ export interface FrequentOptions extends Omit<RangeOptions, "stepMs"> {
    */
   readonly level?: Level | undefined;
   /**
-   * How many at most, 1 to 1,000.
+   * How many messages at most, 1 to 1,000.
    *
    * @default 20
    */
@@ -427,7 +426,7 @@ export interface ExposeOptions {
    */
   readonly scope?: ExpositionScope | undefined;
   /**
-   * Objects whose `metrics()` are shown, too: always those of this process.
+   * Objects whose `metrics()` are shown as well. They are always of this process only.
    *
    * @default []
    */
@@ -444,11 +443,11 @@ export const exposeRules = {
   }, []),
 } satisfies RulesOf<ExposeOptions>;
 
-/** @throws {TypeError | RangeError} an option is not what it should be. */
+/** @throws {TypeError | RangeError} an option is invalid. */
 export const counterSettings = (options: CounterOptions<string>, { delivery }: StatsSettings): CounterSettings =>
   resolve("options", options, counterRules, { ...defaultsOf(counterRules), delivery });
 
-/** @throws {TypeError | RangeError} an option is not what it should be. */
+/** @throws {TypeError | RangeError} an option is invalid. */
 export const distributionSettings = (
   options: DistributionOptions<string>,
   { delivery }: StatsSettings,
@@ -457,11 +456,11 @@ export const distributionSettings = (
   return { ...own, bounds: own.bounds ?? powersOfTwo(own.timeUnit === "s" ? -10 : 0) };
 };
 
-/** @throws {TypeError | RangeError} an option is not what it should be. */
+/** @throws {TypeError | RangeError} an option is invalid. */
 export const messagesSettings = (options: MessagesOptions, { delivery }: StatsSettings): MessagesSettings =>
   resolve("options", options, messagesRules, { ...defaultsOf(messagesRules), delivery });
 
-/** @throws {TypeError | RangeError} an option is not what it should be. */
+/** @throws {TypeError | RangeError} an option is invalid. */
 export const slowestOptions = (
   options: SlowestOptions,
   slowest: number,
@@ -474,7 +473,7 @@ export const slowestOptions = (
 const withErrors = (_key: string, value: unknown): unknown =>
   value instanceof Error ? { name: value.name, message: value.message, stack: value.stack } : value;
 
-/** @throws {TypeError | RangeError} an option is not what it should be, or the fields are no JSON or too long. */
+/** @throws {TypeError | RangeError} an option is invalid, or the fields are no JSON or too long. */
 export const logOptions = (
   options: LogOptions,
   maxBytes: number,
@@ -487,7 +486,7 @@ export const logOptions = (
   return { fields: json, fingerprint };
 };
 
-/** @throws {TypeError | RangeError} an option is not what it should be. */
+/** @throws {TypeError | RangeError} an option is invalid. */
 export const recentOptions = (options: RecentOptions): Resolved<typeof recentRules> => {
   const settings = resolve("options", options, recentRules);
   if (settings.level !== undefined && settings.minLevel !== undefined)

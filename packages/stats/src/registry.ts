@@ -31,7 +31,7 @@ export class Registry {
     this.#settings = settings;
   }
 
-  /** @throws {TypeError | RangeError} an option or the name is not what it should be, or differs from the first definition. */
+  /** @throws {TypeError | RangeError} an option or the name is invalid, or differs from the first definition. */
   counter(name: string, options: CounterOptions<string>): Counter<string> {
     const settings = counterSettings(options, this.#settings);
     const make = (): Counter<string> => new Counter(name, settings, this.#shared);

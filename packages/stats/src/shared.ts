@@ -34,12 +34,12 @@ export class Shared {
   /**
    * Sends everything that waits now, and lists new series.
    *
-   * @throws {KitError} not all of it was done by the deadline. It stays in the buffer.
+   * @throws {KitError} some of it was not done by the deadline, and stays in the buffer.
    */
   async flush(): Promise<void> {
     const work = this.sender.flush().then(() => this.index.flush());
     const deadline = Deadline.in(this.commands.deadlineMs + graceMs);
-    await inTime(work, { deadline }, () => this.commands.notSent("the buffer"));
+    await inTime(work, { deadline }, () => this.commands.notSent("a part of the buffer"));
   }
 
   /** Sends the rest by the deadline, and drops what cannot be sent. */

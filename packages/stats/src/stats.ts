@@ -37,14 +37,14 @@ export interface StatsEvents {
   /** A metric has reached `maxSeries`: further label sets are counted together. Emitted once for each metric. */
   readonly overflow: readonly [event: { readonly metric: string; readonly maxSeries: number }];
   /**
-   * The server may drop keys when its memory is full, by an `allkeys-…` or a `volatile-…` policy: totals, windows and logs have an
-   * expiry, and so has the note on a batch that was counted. Emitted once for each policy; asked in the background by an object that
-   * writes, only while there is a listener, and again after a lost connection. Nothing is emitted where INFO is forbidden.
+   * The server may drop keys when its memory is full, by an `allkeys-…` or a `volatile-…` policy: every key has an expiry, and among
+   * them are the records of which batches were counted. Emitted once for each policy. An object that writes reads the policy in the
+   * background, while there is a listener, and again after a lost connection. Nothing is emitted where INFO is forbidden.
    */
   readonly evictable: readonly [event: { readonly policy: string }];
   /**
-   * A flush in the background, or a tail, has failed, and is tried again: emitted once when an outage or refusal begins, and once with
-   * the code `KIT_RECOVERED` when it is over. Also the refusal of an amount that is then dropped.
+   * A flush in the background, or a tail, has failed, and is retried. Emitted once when an outage or refusal begins, and once with
+   * the code `KIT_RECOVERED` when it is over. Also emitted when the server refuses an amount, which is then dropped.
    */
   readonly error: readonly [error: KitError];
 }
@@ -107,7 +107,7 @@ export class Stats extends TypedEmitter<StatsEvents> implements AsyncDisposable 
    * A counter: a total that only grows. Called again with a name, it returns the same counter: `labelNames` must be those of the
    * first call, and other options the same or left out.
    *
-   * @throws {TypeError | RangeError} the name or an option is not what it should be, or was another one before, or the name is a
+   * @throws {TypeError | RangeError} the name or an option is invalid, or was another one before, or the name is a
    * distribution's.
    *
    * @example
@@ -122,7 +122,7 @@ export class Stats extends TypedEmitter<StatsEvents> implements AsyncDisposable 
    * A distribution: values with count, mean, deviation, extremes and quantiles. Called again with a name, it returns the same
    * distribution: `labelNames` must be those of the first call, and other options the same or left out.
    *
-   * @throws {TypeError | RangeError} the name or an option is not what it should be, or was another one before, or the name is a
+   * @throws {TypeError | RangeError} the name or an option is invalid, or was another one before, or the name is a
    * counter's.
    *
    * @example
@@ -140,7 +140,7 @@ export class Stats extends TypedEmitter<StatsEvents> implements AsyncDisposable 
    * A message log: the last entries of each level, and which messages are frequent. Called again with a name, it returns the
    * same log: options must be those of the first call, or left out.
    *
-   * @throws {TypeError | RangeError} an option is not what it should be, or was another one before.
+   * @throws {TypeError | RangeError} an option is invalid, or was another one before.
    * @throws {KitError} `KIT_NAME`: the name cannot be a key.
    */
   messages(name: string, options: MessagesOptions = {}): Messages {
@@ -155,9 +155,9 @@ export class Stats extends TypedEmitter<StatsEvents> implements AsyncDisposable 
    * atomic, and a repetition completes it. `maxSeries` does not apply. A delta more than a minute ahead of the
    * server is dropped, and counted as `future`.
    *
-   * @throws {TypeError | RangeError} a delta or an option is not what it should be; nothing was added.
+   * @throws {TypeError | RangeError} a delta or an option is invalid; nothing was added.
    * @throws {CounterOverflowError} a total would pass 2^53 − 1; the others were added.
-   * @throws {KitUnavailableError} {@link KitUnknownOutcomeError} call again with the same deltas and `seq`.
+   * @throws {KitUnavailableError | KitUnknownOutcomeError} amounts may be missing: call again with the same deltas and `seq`.
    *
    * @example
    * await stats.apply([{ name: "visits_total", labels: { country: "DE" }, amount: 17 }], { writer: "access.log", seq: 4096 });
@@ -192,7 +192,7 @@ export class Stats extends TypedEmitter<StatsEvents> implements AsyncDisposable 
    * series). Only metrics that were created on this object are shown. A series appears when its first amounts are flushed; a
    * metric shows at most 20,000 series, those that were counted last.
    *
-   * @throws {TypeError | RangeError} an option, or a sample of `include`, is not what it should be.
+   * @throws {TypeError | RangeError} an option, or a sample of `include`, is invalid.
    * @throws {KitUnavailableError} no server answered in time.
    *
    * @example
@@ -256,11 +256,11 @@ export class Stats extends TypedEmitter<StatsEvents> implements AsyncDisposable 
   }
 
   /**
-   * Sends what is buffered and ends this object: at most for `timeoutMs`, what could not be sent by then is dropped and
-   * reported by `dropped`. Later amounts are dropped, too; calls that wait for an answer reject. The client is not touched.
-   * Idempotent: the first call decides.
+   * Sends what is buffered, for at most `timeoutMs`, and ends this object. Amounts that were not sent by then are dropped, as are
+   * later ones, and reported by `dropped`. Calls that wait for an answer reject. The client is not touched. Idempotent: the
+   * options of the first call apply.
    *
-   * @throws {TypeError | RangeError} an option is not what it should be; nothing else.
+   * @throws {TypeError | RangeError} an option is invalid; the object stays open.
    */
   async close(options: CloseOptions = {}): Promise<void> {
     await this.#life.close(options, (deadline) => {
@@ -282,7 +282,7 @@ export class Stats extends TypedEmitter<StatsEvents> implements AsyncDisposable 
  * never subscribed. A live tail opens a connection of its own. Call `close()` before the process ends: what is buffered is
  * sent then.
  *
- * @throws {TypeError | RangeError} `redis` or an option is not what it should be.
+ * @throws {TypeError | RangeError} `redis` or an option is invalid.
  *
  * @example
  * const stats = createStats(redis);

@@ -27,8 +27,7 @@ const sum = (values: readonly { readonly value: number }[]): number =>
   values.reduce((all, { value }) => all + value, 0);
 
 /**
- * The behaviour of statistics, on one server or on a Cluster. With a `login` it is that of this user, where the server knows
- * nobody else but the tests.
+ * The behaviour of statistics, on one server or on a Cluster. With a `login` everything but the tests runs as this user.
  */
 export const statsBehaviour = (mode: RedisMode, login?: Login): void => {
   const where = mode === "cluster" ? "Cluster" : "single server";
@@ -66,7 +65,7 @@ export const statsBehaviour = (mode: RedisMode, login?: Login): void => {
         ).toBe(0);
       });
 
-      it("answer who waits with a total that contains his amount, and all of those who wait at once", async () => {
+      it("answer a waiting caller with a total that contains its amount, and all waiting callers at once", async () => {
         const counter = make().counter("orders_total");
         expect(await counter.add()).toBe(1);
         expect(await counter.add(0)).toBe(1);
@@ -419,7 +418,7 @@ export const statsBehaviour = (mode: RedisMode, login?: Login): void => {
         expect((await parts.total({ route: "/" })).count).toBe(3_001);
       });
 
-      it("answer who waits with the new totals of the widest window and of all time", async () => {
+      it("answer a waiting caller with the new totals of the widest window and of all time", async () => {
         const stats = make();
         const sizes = stats.distribution("size_bytes", { windows: [{ stepMs: hourMs, keepMs: 24 * hourMs }] });
         const now = await fixture().serverMs();

@@ -104,7 +104,7 @@ const reported = async (path: string, name: string, options = {}) => {
 };
 
 describe("kit stats show", () => {
-  it("shows a span in as many buckets as a person reads, or in those that are asked for", async () => {
+  it("shows a span in as many buckets as a person reads, or in those that are requested", async () => {
     const counter = fixture.make().counter("orders_total");
     const at = await fixture.serverMs();
     await counter.add(2, { at: at - 7_000_000 });

@@ -440,7 +440,7 @@ describe("flushing", () => {
     await eventually(async () => expect(await totalOf("small_total")).toBe(4));
   });
 
-  it("sends one call for many series, and one for many callers who wait", async () => {
+  it("sends one call for many series, and one for many waiting callers", async () => {
     const stats = fixture.make();
     const counter = stats.counter("many_total", { labelNames: ["n"] });
     await counter.add({ n: 0 });
@@ -474,7 +474,7 @@ describe("flushing", () => {
     const stored = fixture.logKeysOf("great").log("info");
     expect([(await log.frequent({ lastMs: 1 }))[0]?.count, await fixture.db.xlen(stored)]).toEqual([3_000, 3_000]);
     expect(stats.report()).toMatchObject({ pending: 0 });
-    // As many callers who wait.
+    // As many waiting callers.
     const totals = await Promise.all(Array.from({ length: 20_000 }, () => counter.add(1)));
     expect(Math.max(...totals.slice(-10))).toBe(44_000);
   });

@@ -31,22 +31,22 @@ export class Counter<Names extends string = never> extends Metric<Names, Counter
 
   /** As {@link CounterSeries.add}. */
   add(...args: Labelled<Names, [amount?: number, options?: ConfirmOptions]>): Promise<number> {
-    return this.ask(args, "add");
+    return this.call(args, "add");
   }
 
   /** As {@link CounterSeries.total}. */
   total(...args: Labelled<Names, []>): Promise<number> {
-    return this.ask(args, "total");
+    return this.call(args, "total");
   }
 
   /** As {@link CounterSeries.read}. */
   read(...args: Labelled<Names, [range: RangeOptions]>): Promise<CounterBucket[]> {
-    return this.ask(args, "read");
+    return this.call(args, "read");
   }
 
   /** As {@link CounterSeries.days}. */
   days(...args: Labelled<Names, [options: DaysOptions]>): Promise<CounterDay[]> {
-    return this.ask(args, "days");
+    return this.call(args, "days");
   }
 
   /** @internal For an exposition: totals of all processes, or what was confirmed of this object. */

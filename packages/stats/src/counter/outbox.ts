@@ -42,7 +42,7 @@ export const countOperands = (
       const spanMs = stepMs * chunkLength;
       const start = floorTo(at, spanMs);
       const until = start + spanMs + keepMs;
-      // It would expire at once.
+      // The bucket would expire at once.
       if (floorTo(at, stepMs) + stepMs + keepMs <= now) continue;
       const key = keys.chunk(stepMs, start);
       let chunk = chunks.get(key);
@@ -68,7 +68,7 @@ export class CounterOutbox extends Outbox<Aggregate<Tally>, number> {
   readonly keys: SeriesKeys;
   readonly #shared: Shared;
   readonly #precisions: readonly Step[];
-  /** The part that the server has confirmed. */
+  /** The sum of the amounts that the server has confirmed. */
   localTotal = 0;
 
   constructor(id: string, { precisions, delivery }: CounterSettings, shared: Shared) {

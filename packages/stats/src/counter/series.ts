@@ -41,6 +41,7 @@ export interface CounterDay extends Day {
 const noOptions = {};
 const dayMs = 86_400_000;
 
+/** @throws {TypeError | RangeError} the value is no amount. */
 export const amountOption = (amount: unknown): number => {
   if (typeof amount !== "number") throw new TypeError(`Expected \`amount\` to be a number, got ${typeof amount}`);
   if (!Number.isSafeInteger(amount) || amount < 0)
@@ -100,7 +101,7 @@ export class CounterSeries {
    * @throws {StatsTimeError} `at` lies more than a minute ahead of the server; nothing was added.
    * @throws {KitUnavailableError} no server answered in time; nothing was added.
    * @throws {KitUnknownOutcomeError} the reply is lost. In effectively-once delivery the amount is sent again in the
-   *   background, and `add(amount, { op: error.op })` waits for that; in the other deliveries `op` cannot be asked for.
+   *   background, and `add(amount, { op: error.op })` waits for that; in the other deliveries an `op` cannot be waited for.
    * @throws {KitClosedError} after `close()`.
    */
   add(amount = 1, options: ConfirmOptions = noOptions): Promise<number> {
@@ -115,7 +116,7 @@ export class CounterSeries {
     });
   }
 
-  /** The sum of all amounts that the server has counted and not yet expired; 0 for an unknown series. */
+  /** The sum of all amounts that the server has counted, until the total expires; 0 for an unknown series. */
   total(): Promise<number> {
     return traced("stats.total", this.#facts, async () => {
       const { values } = await this.#shared.commands.hashes([this.outbox.keys.total]);
@@ -127,7 +128,7 @@ export class CounterSeries {
    * The amounts over a span of time, bucket by bucket, empty ones as 0. Amounts that processes still buffer are not
    * included.
    *
-   * @throws {TypeError | RangeError} an option is not what it should be.
+   * @throws {TypeError | RangeError} an option is invalid.
    * @throws {KitUnavailableError} no server answered in time.
    *
    * @example
@@ -154,7 +155,7 @@ export class CounterSeries {
    * The amounts of the last calendar days of a time zone, the last one being today. A day on which clocks change has 23 or
    * 25 hours. One of the stored steps must divide the days; the default of 15 minutes divides those of all zones.
    *
-   * @throws {TypeError | RangeError} an option is not what it should be, there is no such zone, or no step divides its days.
+   * @throws {TypeError | RangeError} an option is invalid, there is no such zone, or no step divides its days.
    * @throws {KitUnavailableError} no server answered in time.
    *
    * @example
@@ -168,7 +169,7 @@ export class CounterSeries {
       const plan = planDays(this.#settings.precisions, days, guess);
       const values = days.map(() => 0);
       const now = await this.#sum(plan, guess, (at, amount) => {
-        // Whatever the time zone, a day begins less than two days from the place that its number gives.
+        // In any time zone a day begins less than two days from the multiple of 24 hours that its number gives.
         const near = Math.max(0, Math.floor((at - plan.fromAt) / dayMs) - 2);
         values[days.findIndex(({ endAt }, index) => index >= near && at < endAt)]! += amount;
       });

@@ -1,6 +1,6 @@
 import { counted, countText, type Facts, type InspectCall, type Report } from "@kit/core/toolkit";
 import type { Precision, RangeOptions, Stats, Summary } from "../index.js";
-import { looking } from "./looking.js";
+import { withStats } from "./with-stats.js";
 import { kindOf, listedSeries, type NamedSeries } from "./series.js";
 import { assertFew, spanText, timeText } from "./spans.js";
 
@@ -103,7 +103,7 @@ const views: Readonly<Record<"counter" | "distribution", View>> = {
 const countOf = (value: number | Values): number => (typeof value === "number" ? value : value.count);
 
 /**
- * Only the programs that write a metric know the widths that it stores: this tries the usual ones, then the requested one.
+ * The widths that a metric stores are options of the programs that write it: this tries the usual ones, then the requested one.
  */
 const readingOf = async (
   call: InspectCall,
@@ -113,9 +113,9 @@ const readingOf = async (
 ): Promise<Reading> => {
   const range = { lastMs: sinceMs, stepMs };
   const own = { stepMs, keepMs: Math.max(sinceMs, stepMs) };
-  const readOwn = (): Promise<Reading> => looking(call, (stats) => read(stats, series, range, own));
+  const readOwn = (): Promise<Reading> => withStats(call, (stats) => read(stats, series, range, own));
   if (stepMs % finestMs !== 0) return await readOwn();
-  const usual = await looking(call, (stats) => read(stats, series, range));
+  const usual = await withStats(call, (stats) => read(stats, series, range));
   if (usual.buckets.some(({ value }) => countOf(value) > 0)) return usual;
   const found = await readOwn();
   return found.buckets.some(({ value }) => countOf(value) > 0) ? found : usual;
@@ -161,16 +161,19 @@ const summaryOf = ({ kind, total, series }: MetricReport): string => {
     : `${String(kind)}, ${counted(total.count, "value")}`;
 };
 
-/** A question about a metric. Without `stepMs` about thirty buckets, or fewer. */
-interface Question {
+/** The span of a report. Without `stepMs` it has about thirty buckets, or fewer. */
+interface ReportOptions {
   readonly sinceMs: number;
   readonly stepMs?: number | undefined;
 }
 
-/** @throws {RangeError} too many buckets are asked for. */
-export const metricReport = async (call: InspectCall, series: NamedSeries, asked: Question): Promise<Report> => {
-  const { sinceMs } = asked;
-  if (asked.stepMs !== undefined) assertFew(sinceMs, asked.stepMs, "step");
+/** @throws {RangeError} the range has too many buckets. */
+export const metricReport = async (
+  call: InspectCall,
+  series: NamedSeries,
+  { sinceMs, stepMs: wantedMs }: ReportOptions,
+): Promise<Report> => {
+  if (wantedMs !== undefined) assertFew(sinceMs, wantedMs, "step");
   const kind = await kindOf(call, series);
   const { count, newest } = await listedSeries(call, series);
   const head = { metric: series.id, kind, sinceMs, series: count, newestSeries: newest };
@@ -179,7 +182,7 @@ export const metricReport = async (call: InspectCall, series: NamedSeries, asked
     return { data, facts: factsOf(data), summary: summaryOf(data), isUnknown: count === 0 };
   }
   const view = views[kind];
-  const stepMs = asked.stepMs ?? view.steps.find((one) => sinceMs / one <= usualRows) ?? 7 * dayMs;
+  const stepMs = wantedMs ?? view.steps.find((one) => sinceMs / one <= usualRows) ?? 7 * dayMs;
   const data: MetricReport = { ...head, stepMs, ...(await readingOf(call, view, series, { sinceMs, stepMs })) };
   return {
     data,

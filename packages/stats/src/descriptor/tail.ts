@@ -1,6 +1,6 @@
 import type { CliCommand } from "@kit/core/toolkit";
 import type { Entry, Level } from "../index.js";
-import { looking } from "./looking.js";
+import { withStats } from "./with-stats.js";
 import { timeText } from "./spans.js";
 
 const textOf = ({ at, level, text, fields }: Entry): string => {
@@ -17,7 +17,7 @@ export const tailCommand: CliCommand = {
     { name: "level", takes: "text", about: "this one and those above: trace, debug, info, warn, error, fatal" },
   ],
   run: (call, name: string) =>
-    looking(call, async (stats) => {
+    withStats(call, async (stats) => {
       const { integer, text, output, signal } = call;
       // The tail retries several times a second; each error is printed only once.
       let trouble = "";

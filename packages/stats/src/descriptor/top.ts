@@ -1,6 +1,6 @@
 import type { CliCommand, Facts } from "@kit/core/toolkit";
 import type { FrequentMessage, Level } from "../index.js";
-import { looking } from "./looking.js";
+import { withStats } from "./with-stats.js";
 import { assertFew, spanOption, spanText, timeText } from "./spans.js";
 
 /** Printed by `kit stats top LOG --json`. */
@@ -41,7 +41,7 @@ export const topCommand: CliCommand = {
     const window = { stepMs, keepMs: Math.max(sinceMs, stepMs) };
     // `frequent()` refuses what is no level.
     const level = call.text("level") as Level | undefined;
-    const messages = await looking(call, (stats) =>
+    const messages = await withStats(call, (stats) =>
       stats
         .messages(name, { window, maxDistinct: call.integer("distinct") })
         .frequent({ lastMs: sinceMs, level, limit: call.integer("limit") }),

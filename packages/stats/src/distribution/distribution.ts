@@ -22,7 +22,8 @@ type StartArgs<Names extends string> = [TimedNames<Names>] extends [never]
 
 /**
  * Ends a timer: observes the elapsed time, once, and returns it. It takes the outcome (`"ok"` by default), or labels that were
- * not known at the start. A label that nobody named, or named `undefined`, is empty. A call that throws for wrong labels has no effect.
+ * not known at the start. A label that was not given, or is `undefined`, is empty. A call that throws for wrong labels has no
+ * effect.
  */
 export type EndTimer<Names extends string = string> = (end?: Outcome | Partial<Labels<Names>>) => number;
 
@@ -50,7 +51,7 @@ export class Distribution<Names extends string = never> extends Metric<Names, Di
 
   /** As {@link DistributionSeries.record}. */
   record(...args: Labelled<Names, [value: number, options?: RecordOptions]>): Promise<Recorded> {
-    return this.ask(args, "record");
+    return this.call(args, "record");
   }
 
   /**
@@ -80,9 +81,9 @@ export class Distribution<Names extends string = never> extends Metric<Names, Di
   }
 
   /**
-   * Starts a timer, which the returned function ends. Labels may come at the start, at the end, or some at each; at the end
-   * those of the start hold if it does not name them. The end throws only for an unknown label or a wrong value, and observes
-   * nothing then. In a `finally` block it hides the error of the work in that case only.
+   * Starts a timer, which the returned function ends. Labels can be given at the start, at the end, or some at each; the end
+   * overrides the start. The end throws only for an unknown label or a wrong value, and then observes nothing. In a `finally`
+   * block it hides the error of the work in that case only.
    *
    * @throws {TypeError | RangeError} a label is unknown or wrong.
    *
@@ -101,24 +102,24 @@ export class Distribution<Names extends string = never> extends Metric<Names, Di
 
   /** As {@link DistributionSeries.summary}. */
   summary(...args: Labelled<Names, [range: RangeOptions]>): Promise<Summary> {
-    return this.ask(args, "summary");
+    return this.call(args, "summary");
   }
 
   /** As {@link DistributionSeries.total}. */
   total(...args: Labelled<Names, []>): Promise<Summary> {
-    return this.ask(args, "total");
+    return this.call(args, "total");
   }
 
   /** As {@link DistributionSeries.windows}. */
   windows(...args: Labelled<Names, [range: RangeOptions]>): Promise<WindowSummary[]> {
-    return this.ask(args, "windows");
+    return this.call(args, "windows");
   }
 
   /** As {@link DistributionSeries.slowest}. */
   slowest(
     ...args: Labelled<Names, [options: SlowestOptions]>
   ): Promise<{ readonly subject: string; readonly value: number }[]> {
-    return this.ask(args, "slowest");
+    return this.call(args, "slowest");
   }
 
   /** @internal For an exposition: values of all processes, or those that were confirmed of this object. */

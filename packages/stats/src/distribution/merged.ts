@@ -2,7 +2,7 @@ import { addMoments, type Moments, momentsOf, noMoments } from "./moments.js";
 import { Sketch } from "./sketch.js";
 import { Summary } from "./summary.js";
 
-/** The values of several stored hashes together. */
+/** The summary of the values in several stored hashes. */
 export const merged = (hashes: readonly ReadonlyMap<string, string>[]): Summary => {
   const { moments, sketch } = mergedParts(hashes);
   return new Summary(moments, sketch);

@@ -1,10 +1,10 @@
 /**
  * Count, mean, sum of squared distances from the mean (m2), extremes and sum of some values.
  *
- * One value is added by Welford's method (1962), two samples are put together by that of Chan, Golub and LeVeque (1979):
- * neither subtracts large numbers that are nearly equal, which a sum of squares does. The sum is Neumaier's (1974): `sum`
- * with what its additions have cut off in `compensation`. The mean, too, has what it has cut off in `rest`: without it the
- * deviation of large values that lie close together is known to as few digits as the distance of a value from its mean.
+ * One value is added by Welford's method (1962), two samples are combined by that of Chan, Golub and LeVeque (1979). Neither
+ * subtracts large numbers that are nearly equal, as a sum of squares does. The sum is Neumaier's (1974): `compensation` holds what
+ * the additions to `sum` have cut off. `rest` does the same for the mean: without it the deviation of large values that lie close
+ * together loses most of its digits.
  */
 export interface Moments {
   count: number;
@@ -73,7 +73,7 @@ const addToSum = (to: Moments, value: number, compensation: number): void => {
 
 const names = ["count", "mean", "m2", "min", "max", "sum", "compensation", "rest"] as const;
 
-/** A number in the form of the scripts: Lua's C library and JavaScript write infinity differently. */
+/** A number as the scripts read it: Lua's C library and JavaScript write infinity differently. */
 const numberText = (value: number): string =>
   value === Infinity ? "inf" : value === -Infinity ? "-inf" : String(value);
 
@@ -82,7 +82,7 @@ const numberOf = (text = "0"): number => (text === "inf" ? Infinity : text === "
 /** The operands of a script, in the order of its plan. */
 export const momentsPlan = (moments: Moments): string[] => names.map((name) => numberText(moments[name]));
 
-/** Moments as a hash stores them, or a reply has them in the order of the plan; undefined: nothing. */
+/** Moments from the fields of a hash, or from a reply in the order of the plan; undefined if there are none. */
 export const momentsOf = (value: (name: string, index: number) => string | undefined): Moments | undefined => {
   if (value("count", 0) === undefined) return undefined;
   return Object.fromEntries(names.map((name, index) => [name, numberOf(value(name, index))])) as unknown as Moments;

@@ -71,9 +71,9 @@ export class DistributionOutbox extends Outbox<Aggregate<WindowPart>, Recorded> 
   readonly keys: SeriesKeys;
   readonly #shared: Shared;
   readonly #settings: DistributionSettings;
-  /** The part that the server has confirmed. */
+  /** The values that the server has confirmed. */
   readonly localMoments: Moments = noMoments();
-  /** How many of those values are at most each bound. */
+  /** For each bound, how many of those values are at most the bound. */
   readonly localUpTo: number[];
 
   constructor(id: string, settings: DistributionSettings, shared: Shared) {
@@ -126,7 +126,7 @@ export class DistributionOutbox extends Outbox<Aggregate<WindowPart>, Recorded> 
     const untils: number[] = [];
     for (const { stepMs, keepMs } of windows) {
       const start = floorTo(at, stepMs);
-      // It would expire at once.
+      // The window would expire at once.
       if (start + stepMs + keepMs <= now) continue;
       untils.push(start + stepMs + keepMs);
       keys.push(this.keys.window(stepMs, start));

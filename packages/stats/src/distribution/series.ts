@@ -70,12 +70,12 @@ export class DistributionSeries {
   }
 
   /**
-   * Takes in a value, and returns at once: it is sent within `flushMs`, merged with others.
+   * Counts a value, and returns at once: it is sent within `flushMs`, merged with others.
    *
    * Nothing is thrown for values that cannot be counted: a full buffer, an instant too far ahead, or a closed object is
    * reported by the event `dropped`. A process that is killed loses what it had not sent.
    *
-   * @throws {TypeError | RangeError} `value` is no finite number, or an option is not what it should be.
+   * @throws {TypeError | RangeError} `value` is no finite number, or an option is invalid.
    */
   observe(value: number, options: ObserveOptions = noOptions): void {
     const valid = valueOption(value);
@@ -112,7 +112,7 @@ export class DistributionSeries {
     });
   }
 
-  /** All values over a span of time, as one summary. @throws as {@link windows} does. */
+  /** All values over a span of time, as one summary. Throws as {@link windows} does. */
   summary(range: RangeOptions): Promise<Summary> {
     return traced("stats.summary", this.#facts, async () => {
       const { parts } = await this.#parts(range);
@@ -120,7 +120,7 @@ export class DistributionSeries {
     });
   }
 
-  /** All values since the series was first used, while it was kept. */
+  /** All values of the series that are still kept. */
   total(): Promise<Summary> {
     return traced("stats.total", this.#facts, async () => {
       const { values } = await this.#shared.commands.hashes([this.outbox.keys.dist]);
@@ -131,7 +131,7 @@ export class DistributionSeries {
   /**
    * The values over a span of time, window by window, including empty ones.
    *
-   * @throws {TypeError | RangeError} an option is not what it should be.
+   * @throws {TypeError | RangeError} an option is invalid.
    * @throws {KitUnavailableError} no server answered in time.
    */
   windows(range: RangeOptions): Promise<WindowSummary[]> {
@@ -154,10 +154,10 @@ export class DistributionSeries {
   }
 
   /**
-   * The subjects with the largest single values, over the windows that a span of time overlaps. Each window stores only its
-   * first `slowest` ones.
+   * The subjects with the largest single values, in the windows that a span of time overlaps. Each window stores its `slowest`
+   * largest ones only.
    *
-   * @throws {TypeError | RangeError} an option is not what it should be, or the distribution was made without `slowest`.
+   * @throws {TypeError | RangeError} an option is invalid, or the distribution was made without `slowest`.
    */
   slowest(options: SlowestOptions): Promise<{ readonly subject: string; readonly value: number }[]> {
     return traced("stats.slowest", this.#facts, async () => {

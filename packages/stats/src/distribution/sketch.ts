@@ -4,7 +4,7 @@ const gamma = 2 ** (1 / binsPerOctave);
 /** The point of a bin that is off by the same share from both ends: at most (γ−1)/(γ+1), 1.083 %. */
 const pointFactor = (2 * gamma) / (gamma + 1);
 
-/** A double, and the half of its bits that has the exponent. */
+/** A double, and the half of its bits that contains the exponent. */
 const double = new Float64Array(1);
 const halves = new Uint32Array(double.buffer);
 const high = new Uint8Array(new Uint16Array([1]).buffer)[0] === 1 ? 1 : 0;
@@ -47,7 +47,7 @@ const positionOf = (value: number): number =>
 const upperEdge = (position: number): number =>
   position > 0 ? edge(position - offset + 1) : position < 0 ? -edge(-position - offset) : 0;
 
-/** A value that stands for all of a bin. */
+/** The value that represents a bin. */
 const pointOf = (position: number): number =>
   position === 0 ? 0 : Math.sign(position) * edge(Math.abs(position) - offset) * pointFactor;
 
@@ -77,7 +77,7 @@ interface Bin {
 export class Sketch {
   readonly #bins = new Map<number, Bin>();
   readonly #divided: DividedBins | undefined;
-  /** By bound: how many values of the bin that it divides are at most the bound. */
+  /** For each bound, how many values of the bin that it divides are at most the bound. */
   readonly #within = new Map<number, number>();
   /** The bin of the lowest values, if those have collapsed into it: its values may lie anywhere below its edge. */
   #collapsed = -Infinity;
@@ -107,7 +107,7 @@ export class Sketch {
     else if (kind) this.#bin(kind === "p" ? number + offset : -number - offset).count += count;
   }
 
-  /** To be called when all fields of one hash are added: where its smallest value has no bin, the lowest have collapsed. */
+  /** To be called after the last field of a hash. If its smallest value has no bin, the lowest bins have collapsed. */
   endFields(min: number): void {
     const [lowest = 0] = this.#positions();
     if (positionOf(min) < lowest) this.#collapsed = lowest;
@@ -132,7 +132,7 @@ export class Sketch {
     return [...this.#within].flatMap(([bound, count]) => [`b${String(bound)}`, count]);
   }
 
-  /** How many values are at most each of the ascending `bounds`; undefined where that is lost, as the lowest bins have collapsed. */
+  /** How many values are at most each of the ascending `bounds`; undefined where the lowest bins have collapsed. */
   upTo(bounds: readonly number[]): (number | undefined)[] {
     const positions = this.#positions();
     // NaN, above no bound, if none have.
@@ -153,7 +153,7 @@ export class Sketch {
     return count;
   }
 
-  /** A value that stands for the bin of the value with this rank, from 1. */
+  /** The value that represents the bin of the value with this rank, from 1. */
   at(rank: number): number {
     let seen = 0;
     for (const position of this.#positions()) if ((seen += this.#bins.get(position)!.count) >= rank) return pointOf(position);

@@ -12,7 +12,7 @@ export class Summary {
   readonly max: number;
   /**
    * `quantile(q)` is accurate for every `q` above this: 0, unless the values had more than `maxBins` different magnitudes
-   * (with the default, spread over more than nine decades). Then the share of them whose magnitude is lost.
+   * (by default, values spread over more than nine decades). Then it is the share of values whose magnitude is lost.
    */
   readonly accurateAbove: number;
   readonly #sketch: Sketch | undefined;
@@ -36,7 +36,7 @@ export class Summary {
    * The answer is within 1.09 % of it, over any nine decades of values; see {@link accurateAbove}. NaN without values.
    *
    * @throws {RangeError} `q` is not from 0 to 1.
-   * @throws {TypeError} this summary has no sketch: that of `record()` is only a part of the answer.
+   * @throws {TypeError} this summary has no sketch, as those of `record()`.
    */
   quantile(q: number): number {
     if (!(q >= 0 && q <= 1)) throw new RangeError(`Expected \`q\` to be from 0 to 1, got ${String(q)}`);

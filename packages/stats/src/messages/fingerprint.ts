@@ -1,8 +1,8 @@
 import { createHash } from "node:crypto";
 
 /**
- * The parts in which messages of one kind differ, the longest forms first. A pattern that may begin in many places must end
- * soon after each: texts have up to a megabyte, and may be user input.
+ * The parts in which messages of one kind differ, the longest forms first. A pattern that may begin at many positions must end
+ * soon after each: a text can be user input of a megabyte.
  */
 const masks: readonly (readonly [pattern: RegExp, name: string])[] = [
   [/(?<!\\)"(?:[^"\\]|\\.)*"|(?<!\\)'(?:[^'\\\n]|\\.)*'(?=\W|$)/g, "<text>"],

@@ -57,7 +57,7 @@ export class Messages {
    * `level` is a name, or a number: 45 is stored with `warn` (40), as 45. Under a flood the last `keepEntries` of a level are
    * sent, and all are counted. A message that does not fit into the buffer is reported by the event `dropped`.
    *
-   * @throws {TypeError | RangeError} an argument is not what it should be.
+   * @throws {TypeError | RangeError} an argument is invalid.
    */
   log(level: Level | number, text: string, options: LogOptions = {}): void {
     const { life, buffer } = this.#shared;
@@ -70,8 +70,7 @@ export class Messages {
     const counted = fingerprint ?? fingerprintOf(mask ? masked(cut) : cut);
     const { buffered } = this.outbox;
     const localAt = performance.now();
-    // The window itself takes no place, but its messages do. Without room for a message no window is begun, since it would
-    // stay empty.
+    // Messages take places, their window does not. Without room for a message no window is begun, since it would stay empty.
     const counts = buffered.timeline.slot(undefined, buffer.hasRoom);
     if (!counts) return buffer.drop(this.name, "full", 1);
     const known = counts.get(name);
@@ -94,7 +93,7 @@ export class Messages {
    * The last entries, the newest first: of one level, or of all from `minLevel` on. Entries of different levels with
    * the same instant are in the order of their levels.
    *
-   * @throws {TypeError | RangeError} an option is not what it should be.
+   * @throws {TypeError | RangeError} an option is invalid.
    * @throws {KitUnavailableError} no server answered in time.
    */
   recent(options: RecentOptions = {}): Promise<Page> {
@@ -114,8 +113,8 @@ export class Messages {
   /**
    * Entries as they are stored, from now on or from the last few; ends when `signal` aborts or the object is closed.
    *
-   * It holds a dedicated connection. While that is replaced no entry is missed, as long as the level's stream keeps the new
-   * ones. An outage is an event, and so is its end; the tail continues when it can.
+   * It holds a dedicated connection. After a lost connection it continues behind its last entry, and misses none that the
+   * level's stream still keeps. The event `error` reports an outage, and its end.
    */
   async *tail(options: TailOptions = {}): AsyncGenerator<Entry, void, undefined> {
     const { minLevel, last, signal } = resolve("options", options, tailRules);
@@ -129,10 +128,10 @@ export class Messages {
   /**
    * The messages that were logged most often in the windows that a span of time touches, the most frequent first.
    *
-   * Of each level and window at most `maxDistinct` messages are counted: `count` is at most by `error` too high, and every
-   * message that makes up more than 1/`maxDistinct` of a window is in it.
+   * Each level counts at most `maxDistinct` messages in a window: `count` is too high by at most `error`, and every message that
+   * makes up more than 1/`maxDistinct` of its level in a window is found.
    *
-   * @throws {TypeError | RangeError} an option is not what it should be.
+   * @throws {TypeError | RangeError} an option is invalid.
    * @throws {KitUnavailableError} no server answered in time.
    */
   frequent(options: FrequentOptions): Promise<FrequentMessage[]> {

@@ -47,7 +47,7 @@ const mergeCounts = (into: Counts, from: Counts): void => {
     for (const [fingerprint, count] of counts) addCount(into, level, fingerprint, count);
 };
 
-/** Messages that were not sent yet: the last entries of each level, and all of them as counts. */
+/** Unsent messages: the last entries of each level, and the counts of all. */
 class Log extends Aggregate<Counts> {
   readonly entries: Map<Level, Pending[]> = new Map();
   readonly #keepEntries: number;
@@ -125,7 +125,7 @@ export class LogOutbox extends Outbox<Log, undefined> {
   }
 
   override prune(): void {
-    // The instant of a message is that of its call.
+    // A message never lies ahead: its instant is that of its call.
   }
 
   override operands(seq: number, buffered: Log): Operands {

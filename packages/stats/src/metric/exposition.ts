@@ -74,7 +74,7 @@ export const histogramSamples = (
 /**
  * Adds the metrics of another package.
  *
- * @throws {TypeError | RangeError} a sample is not what it should be, or its name is that of a metric of another type.
+ * @throws {TypeError | RangeError} a sample is invalid, or its name is that of a metric of another type.
  */
 export const addSamples = (families: Map<string, Family>, samples: readonly MetricSample[]): void => {
   for (const { name, type, help, value, labels = {} } of samples) {

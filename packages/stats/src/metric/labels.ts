@@ -33,7 +33,7 @@ export const metricName = (name: string): string => {
   return name;
 };
 
-/** @throws {TypeError | RangeError} one is no label name, is reserved, or stands twice. */
+/** @throws {TypeError | RangeError} one is no label name, is reserved, or is given twice. */
 export const labelNames = (names: readonly string[]): readonly string[] => {
   const given: unknown = names;
   if (!Array.isArray(given)) throw new TypeError("Expected `labelNames` to be an array of strings");
@@ -58,7 +58,7 @@ export const labelValues = (names: readonly string[], labels: Readonly<Record<st
     throw new TypeError(`Expected \`labels\` to be an object with ${names.join(", ")}`);
   for (const name of Object.keys(labels))
     if (!names.includes(name))
-      throw new TypeError(`Expected labels ${names.join(", ")} only, got ${shown(name)} besides`);
+      throw new TypeError(`Expected labels ${names.join(", ")} only, got ${shown(name)} as well`);
   return names.map((name) => labelValue(name, Object.hasOwn(labels, name) ? labels[name] : undefined));
 };
 

@@ -3,11 +3,11 @@ import type { MetricSettings } from "../options.js";
 import type { Outbox } from "../send/outbox.js";
 import type { Shared } from "../shared.js";
 
-/** A series that was idle for this long releases its place; this is checked at most this often. */
+/** A series that was idle for this long is dropped; this is checked at most this often. */
 const idleMs = 600_000;
 const lookEveryMs = 30_000;
 
-/** A series, as the map keeps it. The published types omit its internal member, here as in the series. */
+/** A series of the map. The published types omit its internal member. */
 export interface Kept {
   /** @internal */
   readonly outbox: Outbox;
@@ -37,7 +37,7 @@ export class SeriesMap<Series extends Kept> {
     return this.#series.size + (this.#only ? 1 : 0) + (this.#overflow ? 1 : 0);
   }
 
-  /** Whether the metric has labels: then they are the first argument of each call. */
+  /** Whether the metric has labels, which are then the first argument of each call. */
   get isLabelled(): boolean {
     return this.#settings.labelNames.length > 0;
   }
@@ -155,13 +155,13 @@ export abstract class Metric<Names extends string, Series extends Kept> {
     this.map = new SeriesMap(name, settings, make, () => shared.events.overflow(name, settings.maxSeries));
   }
 
-  /** One series, for many calls: it is looked up once. It keeps counting even after it has released its place. */
+  /** One series, for many calls: it is looked up once. It still counts after the metric has dropped it for being idle. */
   series(labels: Labels<Names>): Series {
     return this.map.of(labels);
   }
 
   /** Calls a method of the series named by the labels in `args` with the other arguments; wrong labels reject. */
-  protected async ask<Result>(args: readonly unknown[], method: MethodOf<Series>): Promise<Result> {
+  protected async call<Result>(args: readonly unknown[], method: MethodOf<Series>): Promise<Result> {
     const series = this.map.from(args) as Readonly<Record<MethodOf<Series>, (...rest: unknown[]) => Promise<Result>>>;
     return await series[method](...args.slice(this.map.first));
   }

@@ -15,8 +15,8 @@ const maxTotals = 64;
 type StoredHash = ReadonlyMap<string, string>;
 
 /**
- * Lists the labelled series of each metric by when they were last counted, for a shared exposition. Each metric's list has
- * its own slot, is bounded, and expires with the totals. Nothing else depends on it.
+ * The list of each metric's labelled series, by when they were last counted, for a shared exposition. A list lies in the slot of
+ * its metric, is bounded, and expires with the totals. Only expositions and `clean()` read it.
  */
 export class SeriesIndex {
   readonly #commands: Commands;
@@ -37,7 +37,7 @@ export class SeriesIndex {
     });
   }
 
-  /** The server has counted a series. `isNew`: it had no earlier data, so it may no longer be listed. */
+  /** To be called when the server has counted a series. `isNew`: it had no earlier data, so it may not be listed. */
   counted(id: string, keepMs: number, isNew: boolean): void {
     const nameEnd = id.indexOf(";");
     // A metric without labels is its only series.
@@ -108,7 +108,7 @@ export class SeriesIndex {
     return found;
   }
 
-  /** Those that are on their way are not listed yet. */
+  /** Series that are being sent are not listed yet. */
   get #hasWork(): boolean {
     return this.#pending.size > 0 || this.#isSending;
   }

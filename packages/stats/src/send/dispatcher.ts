@@ -10,13 +10,13 @@ import type { Outcomes } from "./outcomes.js";
 const ledgerMs = 600_000;
 const resendMs = ledgerMs / 2;
 
-/** On a single server the most series in one call, and the most operands. */
+/** The most series and operands of one call. On a Cluster a call has one series. */
 const maxSeries = 64;
 const maxOperands = 4_000;
 /** If less than this share of a caller's deadline is left when its amount would be sent, the call rejects instead. */
 const leastShare = 0.25;
 
-/** One try to send an outbox, which all who want it share. */
+/** One try to send an outbox, shared by all callers that want it. */
 interface Attempt {
   readonly promise: Promise<KitError | undefined>;
   readonly resolve: (error: KitError | undefined) => void;
@@ -117,7 +117,7 @@ export class Dispatcher {
     this.#buffer.release(placed - before);
     const leastMs = leastShare * deadlineMs;
     for (const { deadline, reject } of [...outbox.waiters])
-      if (deadline.remainingMs < leastMs) reject(this.#commands.notSent(outbox.id));
+      if (deadline.remainingMs < leastMs) reject(this.#commands.notSent(`an amount for ${outbox.id}`));
     if (!outbox.hasPending) return undefined;
     const isOnce = outbox.delivery === "effectively-once";
     const validUntil = isOnce ? Math.floor(clock.now()) + resendMs : 0;

@@ -4,10 +4,10 @@ import type { Channel } from "../scripts/index.js";
 import { maxAheadMs } from "../time/buckets.js";
 import type { Timeline } from "../time/timeline.js";
 
-/** Amounts, observations or messages that wait to be sent; they merge, so that memory follows series and time, not events. */
+/** Unsent amounts, observations or messages. They merge, so memory grows with series and time, not with events. */
 export class Aggregate<Value = unknown> {
   readonly timeline: Timeline<Value>;
-  /** The loss if it is dropped: an amount, or a number of observations or messages. */
+  /** What is lost if it is dropped: an amount, or a number of observations or messages. */
   units = 0;
 
   constructor(timeline: Timeline<Value>) {
@@ -51,16 +51,16 @@ export class Batch<Contents extends Aggregate = Aggregate, Result = unknown> {
   readonly seq: number;
   /** The server's instant after which it must not be counted; 0 if there is none. */
   readonly validUntil: number;
-  /** Added without waiting: returns to the buffer if it was not counted. */
+  /** The amounts without a waiting caller: they return to the buffer if they were not counted. */
   readonly buffered: Contents;
-  /** Added by callers who wait: they learn if it was not counted, and decide. */
+  /** The amounts of waiting callers: these get an error if they were not counted. */
   readonly awaited: Contents;
   readonly waiters: readonly Waiter<Contents, Result>[];
-  /** All of it, with its keys. */
+  /** Both in the form of the script. */
   readonly operands: Operands;
-  /** Whether the buffer had more, or more callers waited, than fit into one batch. */
+  /** Whether more was buffered, or more callers waited, than fits into one batch. */
   readonly leavesRest: boolean;
-  /** A reply to it was lost: the server may have counted it, so it must keep its number. */
+  /** Whether a reply was lost: then the server may have counted it, so it must keep its number. */
   mayBeCounted = false;
   #outcome: { readonly result: Result } | { readonly error: KitError } | undefined;
 
@@ -115,13 +115,22 @@ export class Batch<Contents extends Aggregate = Aggregate, Result = unknown> {
   }
 }
 
-/** The share of one batch in a script's KEYS and ARGV. */
+/** The part of one batch in a script's KEYS and ARGV. */
 export interface Operands {
   readonly keys: readonly string[];
   readonly plan: readonly RedisArgument[];
 }
 
-/** Why an amount is not, or may not be, counted. */
+/**
+ * Why an amount is not, or may not be, counted.
+ *
+ * - `full`: the buffer has no place for it
+ * - `unknown`: its reply is lost, and it is not sent again
+ * - `future`: it lies more than a minute ahead of the server's clock
+ * - `overflow`: the total would pass 2^53 − 1
+ * - `refused`: the server refused it
+ * - `closed`: the object is closed, or was closed before it was sent
+ */
 export type DropReason = "full" | "unknown" | "future" | "overflow" | "refused" | "closed";
 
 /** The buffer, as an outbox uses it. */
@@ -137,17 +146,17 @@ export interface OutboxHost {
 
 type ValueOf<Contents> = Contents extends Aggregate<infer Value> ? Value : never;
 
-/** The unsent amounts of one series or message log, and the one batch whose outcome is open. */
+/** The unsent amounts of one series or message log, and its one open batch. */
 export abstract class Outbox<Contents extends Aggregate = Aggregate, Result = unknown> {
   /** The series, for messages. */
   readonly id: string;
   readonly channel: Channel;
   readonly delivery: Delivery;
-  /** Waits to be sent. */
+  /** The amounts that are in no batch yet. */
   buffered: Contents;
-  /** Those whose amounts are not on their way yet. */
+  /** The callers whose amounts are in no batch yet. */
   readonly waiters: Set<Waiter<Contents, Result>> = new Set();
-  /** Sent, or to be sent again with the same number. */
+  /** The open batch: sent, or to be sent again with the same number. */
   sealed: Batch<Contents, Result> | undefined;
   /** About when it last held something (local monotonic clock). */
   usedAt: number = performance.now();
@@ -199,10 +208,10 @@ export abstract class Outbox<Contents extends Aggregate = Aggregate, Result = un
     }
   }
 
-  /** The loss if a value of the timeline is dropped. */
+  /** What is lost if a value of the timeline is dropped. */
   protected abstract unitsOf(value: ValueOf<Contents>): number;
 
-  /** Makes a batch of everything that waits, or of as much as fits into one. */
+  /** Makes a batch of everything unsent, or of as much as fits into one. */
   seal(seq: number, validUntil: number): Batch<Contents, Result> {
     this.usedAt = performance.now();
     const taken = this.#taken();

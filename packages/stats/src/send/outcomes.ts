@@ -5,7 +5,7 @@ import { CounterOverflowError, StatsExpiredError } from "../errors.js";
 import type { SendBuffer } from "./buffer.js";
 import type { Batch, DropReason } from "./outbox.js";
 
-/** How many unknown outcomes callers may ask for again. */
+/** How many unknown outcomes callers can wait for again. */
 const maxRemembered = 1_000;
 
 /**
@@ -51,7 +51,7 @@ export class Outcomes {
     const [reason, error] = refusal;
     // A batch is late at its first call only if the server's clock is ahead of the estimate, which this reply has corrected.
     if (error instanceof StatsExpiredError && !batch.mayBeCounted) {
-      const unsent = this.#commands.notSent(outbox.id);
+      const unsent = this.#commands.notSent(`an amount for ${outbox.id}`);
       this.#putBack(batch, unsent);
       return unsent;
     }
@@ -81,7 +81,7 @@ export class Outcomes {
       return;
     }
     batch.mayBeCounted = true;
-    // Without a waiting caller nobody has its `op`, and it would be kept with all that it holds.
+    // Without a waiting caller no `op` is given out: keeping the batch would only cost memory.
     if (batch.waiters.length === 0) return;
     if (this.#unknown.size >= maxRemembered)
       for (const oldest of this.#unknown.keys()) {
@@ -121,7 +121,7 @@ export class Outcomes {
   }
 }
 
-/** The refusal of a series in a script's reply: it is an error or a word, while a count begins with a digit. */
+/** The refusal in a script's reply for one series: an error or a word. A count begins with a digit. */
 export const refusalOf = (reply: string | Error, series: string): readonly [DropReason, KitError] | undefined => {
   if (reply instanceof Error) return ["refused", serverError(reply, `Sending of ${series}`)];
   switch (reply) {

@@ -26,14 +26,14 @@ export interface SenderEvents {
   readonly used: (key: string) => void;
   /** The server has refused an amount. */
   readonly error: (error: KitError) => void;
-  /** Reports the loops that try on. */
+  /** Reports the loops that retry. */
   readonly outage: OutageReporter;
 }
 
 /** The pause between two tries to send the rest, while closing. */
 const closePauseMs = 50;
 
-/** Has the buffer sent: every `flushMs`, earlier when it is half full, and at once for callers who wait. */
+/** Sends the buffer: every `flushMs`, earlier when it is half full, and at once for callers that wait. */
 export class Sender {
   readonly buffer: SendBuffer;
   readonly #life: ObjectLife;
@@ -63,10 +63,10 @@ export class Sender {
   }
 
   /**
-   * Adds an amount to an outbox, sends that as soon as possible, and resolves with the server's answer. With an `op` it
-   * waits for the amount of an earlier call.
+   * Adds an amount to an outbox, sends it as soon as possible, and resolves with the server's answer. With an `op` it waits for
+   * the amount of an earlier call instead.
    *
-   * @throws {StatsTimeError} `at` lies more than a minute ahead of the server; nothing was put.
+   * @throws {StatsTimeError} `at` lies more than a minute ahead of the server; nothing was added.
    * @throws {KitUnknownOutcomeError} the reply is lost; in effectively-once delivery it is sent again in the background, and
    *   `confirm()` with the error's `op` waits for that.
    */
@@ -115,7 +115,7 @@ export class Sender {
       outbox.waiters.add(waiter);
       // The deadline of a call under way is no later.
       const stopTimer = atDeadline(deadline, () => {
-        if (outbox.waiters.has(waiter)) fail(this.#commands.notSent(outbox.id));
+        if (outbox.waiters.has(waiter)) fail(this.#commands.notSent(`an amount for ${outbox.id}`));
       });
       const stopListening = onAbort(signal, () => fail(signal?.reason));
       this.buffer.list(outbox as unknown as Outbox);
@@ -159,7 +159,7 @@ export class Sender {
     );
   }
 
-  /** A flush that nobody waits for has failed. */
+  /** Reports the failure of a flush without a waiting caller. */
   readonly #flushFailed = (reason: unknown): void => {
     const error = asKitError(reason, "Sending");
     if (!this.#outcomes.isRefusal(error)) this.#events.outage.failed("sending", error);

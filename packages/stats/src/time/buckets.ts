@@ -15,7 +15,7 @@ export type Precision =
       readonly keepSamples: number;
     };
 
-/** Checked. */
+/** A precision after its check. */
 export interface Step {
   readonly stepMs: number;
   readonly keepMs: number;
@@ -65,7 +65,7 @@ export const floorTo = (at: number, stepMs: number): number => Math.floor(at / s
 /**
  * The precisions, sorted from fine to coarse.
  *
- * @throws {TypeError | RangeError} one is not what it should be, is no multiple of the finest, or stands twice.
+ * @throws {TypeError | RangeError} one is invalid, is no multiple of the finest, or is given twice.
  */
 export const precisionsOption = (name: string, given: readonly Precision[], perKey: number): readonly Step[] => {
   const list: unknown = given;
@@ -84,7 +84,7 @@ export const precisionsOption = (name: string, given: readonly Precision[], perK
   return steps;
 };
 
-/** The ranges of the last two depend on the step. */
+/** The ranges of `keepMs` and `keepSamples` depend on the step. */
 const stepRules = {
   stepMs: required(integer(10, maxMs)),
   keepMs: custom((_name, ms: number) => ms),
@@ -129,7 +129,7 @@ export interface Plan {
  * Chooses the step to read: the coarsest stored one that divides the wanted step and still has the beginning of the range;
  * if none does, the one that reaches furthest back.
  *
- * @throws {TypeError | RangeError} an option is not what it should be, or too many buckets are asked for.
+ * @throws {TypeError | RangeError} an option is invalid, or the range has too many buckets.
  */
 export const planRange = (steps: readonly Step[], range: RangeOptions, now: number): Plan => {
   const given = resolve("range", range, rangeRules);

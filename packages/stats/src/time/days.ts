@@ -10,7 +10,7 @@ export interface Day {
 
 const dayMs = 86_400_000;
 
-/** The local time of a time zone, as if it were UTC. */
+/** The local time of a time zone at an instant, as if it were UTC. */
 type LocalTime = (at: number) => number;
 
 const localTimeIn = (timeZone: string): LocalTime => {

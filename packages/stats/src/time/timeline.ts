@@ -1,18 +1,18 @@
 import { floorTo } from "./buckets.js";
 import type { ServerTime } from "./clock.js";
 
-/** How fine local time is kept while the server's clock is not known. */
+/** The width of buckets by local time, while the server's clock is unknown. */
 const unplacedMs = 100;
 
-/** How values are made, and put together. */
+/** How values are made and merged. */
 interface Mergeable<Value> {
   make(): Value;
   merge(into: Value, from: Value): void;
 }
 
 /**
- * Values by bucket of server time, fixed when the event happens. While the server's clock is not known they wait under
- * local time.
+ * Values by bucket of server time, fixed when the event happens. While the server's clock is unknown they are kept by local
+ * time.
  */
 export class Timeline<Value> {
   readonly #stepMs: number;
@@ -20,7 +20,7 @@ export class Timeline<Value> {
   readonly #values: Mergeable<Value>;
   readonly #placed = new Map<number, Value>();
   readonly #unplaced = new Map<number, Value>();
-  /** The bucket of now, and until when (local monotonic clock) it is that. */
+  /** The present bucket, and its end on the local monotonic clock. */
   #current: Value | undefined;
   #currentUntil = -Infinity;
 
@@ -40,7 +40,7 @@ export class Timeline<Value> {
     yield* this.#unplaced.values();
   }
 
-  /** The value of the bucket of now, or of the instant `at`; undefined: it would be a new one, and `hasRoom` says no. */
+  /** The value of the present bucket, or of that of the instant `at`; undefined if it would be new and `hasRoom()` is false. */
   slot(at: number | undefined, hasRoom: () => boolean): Value | undefined {
     if (at !== undefined) return this.#slot(this.#placed, floorTo(at, this.#stepMs), hasRoom);
     const local = performance.now();
@@ -53,14 +53,14 @@ export class Timeline<Value> {
     return value;
   }
 
-  /** All values by the start of their bucket; the server's clock is known by now. */
+  /** All values by the start of their bucket. Only once the server's clock is known. */
   entries(): ReadonlyMap<number, Value> {
     for (const [local, value] of this.#unplaced) this.#put(floorTo(this.#clock.at(local), this.#stepMs), value);
     this.#unplaced.clear();
     return this.#placed;
   }
 
-  /** Takes in what another timeline has; that one is not used any more. */
+  /** Merges another timeline, which is not used afterwards. */
   absorb(other: Timeline<Value>): void {
     for (const [start, value] of other.#placed) this.#put(start, value);
     for (const [local, value] of other.#unplaced) {
@@ -70,7 +70,7 @@ export class Timeline<Value> {
     }
   }
 
-  /** Hands so many of its values over to another, which is empty; the server's clock is known by now. */
+  /** Moves `count` values to another, empty timeline. Only once the server's clock is known. */
   *moveTo(other: Timeline<Value>, count: number): Iterable<Value> {
     this.entries();
     this.#currentUntil = -Infinity;
