@@ -18,13 +18,3 @@ for (const { count, level, sample } of await checkout.frequent({ lastMs: 3_600_0
   console.log(count, level, sample);
 // prints: 3 warn Card 4242 refused
 // prints: 1 error No answer from the bank
-
-// Live, until the signal aborts; here after the first two.
-const ending = new AbortController();
-for await (const { level, text } of checkout.tail({ minLevel: "error", last: 1, signal: ending.signal })) {
-  console.log(level, text);
-  if (level === "fatal") ending.abort();
-  else checkout.log("fatal", "The bank is gone");
-}
-// prints: error No answer from the bank
-// prints: fatal The bank is gone

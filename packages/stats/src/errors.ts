@@ -1,12 +1,6 @@
 import { KitError } from "@kit/core";
 
-/**
- * Codes of this package's own errors.
- *
- * - `KIT_STATS_OVERFLOW`: a counter would pass 2^53 − 1
- * - `KIT_STATS_TIME`: an instant lies too far ahead of the server's clock
- * - `KIT_STATS_EXPIRED`: an amount was not confirmed in time, and is not sent again
- */
+/** Codes of this package's own errors. */
 export type StatsErrorCode = "KIT_STATS_OVERFLOW" | "KIT_STATS_TIME" | "KIT_STATS_EXPIRED";
 
 declare module "@kit/core" {
@@ -15,11 +9,13 @@ declare module "@kit/core" {
   }
 }
 
-/** A counter would pass 2^53 − 1, the last integer that JavaScript and Lua hold exactly. Nothing was added. */
+/**
+ * The total of a series would pass 2^53 − 1, up to which JavaScript and Lua hold every integer exactly. Nothing was added. Amounts of
+ * one series that go into one call are refused together.
+ */
 export class CounterOverflowError extends KitError {
   /** @internal */
   static override readonly brand: string = "CounterOverflowError";
-  /** The series whose total is full. */
   readonly series: string;
 
   constructor(series: string) {
@@ -28,7 +24,7 @@ export class CounterOverflowError extends KitError {
   }
 }
 
-/** `at` lies more than a minute ahead of the server's clock. Nothing was counted. */
+/** `at` lies more than a minute ahead of the server's clock. Nothing was counted. Only calls that wait throw it; see `dropped`. */
 export class StatsTimeError extends KitError {
   /** @internal */
   static override readonly brand: string = "StatsTimeError";
@@ -37,15 +33,15 @@ export class StatsTimeError extends KitError {
   constructor(series: string) {
     super(
       "KIT_STATS_TIME",
-      `An instant for ${series} lies more than a minute ahead of the server's clock: not counted`,
+      `An instant for ${series} lies more than a minute ahead of the server's clock: nothing was counted`,
     );
     this.series = series;
   }
 }
 
 /**
- * The reply to an amount was lost, and the server could not be reached for the five minutes in which it may be sent
- * again. It may or may not have been counted.
+ * The reply to an amount was lost, and the server could not be reached for the five minutes in which the amount may be sent again. It
+ * may or may not have been counted. A buffered amount is dropped as `unknown`; a caller that waits by `op` gets this error.
  */
 export class StatsExpiredError extends KitError {
   /** @internal */

@@ -2,21 +2,24 @@ import { keyspace } from "@kit/core";
 
 /**
  * Every key that this package writes. All keys of one series, or of one message log, share a hash tag and so a slot;
- * different series spread over a Cluster. Each key has an expiry.
+ * different series spread over a Cluster. Each key has an expiry, which is set with its first write.
  *
- * | Key                                      | Type   | Content                                           | Life                                      |
- * | ---------------------------------------- | ------ | ------------------------------------------------- | ----------------------------------------- |
- * | `kit:stats:{series}:total`               | hash   | `layout`, `total`                                 | the longest retention and a day, after the last new bucket |
- * | `kit:stats:{series}:c:<stepMs>:<start>`  | hash   | number of the bucket in its chunk, 0–59 → amount  | `keepMs` after the chunk's end            |
- * | `kit:stats:{series}:dist`                | hash   | `layout`, moments, sketch bins, of all time       | as `total`                                |
- * | `kit:stats:{series}:w:<stepMs>:<start>`  | hash   | moments and sketch bins of one window             | `keepMs` after the window's end           |
- * | `kit:stats:{series}:s:<stepMs>:<start>`  | zset   | subject → its largest value in one window         | as the window                             |
- * | `kit:stats:{series}:writer:<id>`         | string | `sequence result`: the last batch of one writer   | 10 minutes; of `apply()` 7 days           |
- * | `kit:stats:{metric}:index`               | zset   | series → when it was last counted, of a metric with labels | as its totals                    |
- * | `kit:stats:{log}:meta`                   | hash   | `layout`                                          | as the longest of the log                 |
- * | `kit:stats:{log}:log:<level>`            | stream | the last entries of a level                       | `keepMs` after the last one               |
- * | `kit:stats:{log}:top:<level>:<start>`    | zset   | fingerprint → count                               | `keepMs` after the window's end           |
- * | `kit:stats:{log}:seen:<level>:<start>`   | hash   | fingerprint → `error first last sample`           | as `top`                                  |
+ * | Key                                     | Type   | Content                                                                  | Life                                                               |
+ * | --------------------------------------- | ------ | ------------------------------------------------------------------------ | ------------------------------------------------------------------ |
+ * | `kit:stats:{series}:total`              | hash   | `layout`, `total`                                                        | the longest retention, and one day more, after the last new bucket |
+ * | `kit:stats:{series}:c:<stepMs>:<start>` | hash   | a chunk of sixty buckets: number of the bucket, 0–59 → amount            | `keepMs` after the end of the chunk                                |
+ * | `kit:stats:{series}:dist`               | hash   | `layout`, moments, bins of the sketch, counts up to bounds, of all time  | as `total`, after the last new window                              |
+ * | `kit:stats:{series}:w:<stepMs>:<start>` | hash   | moments and bins of one window                                           | `keepMs` after the end of the window                               |
+ * | `kit:stats:{series}:s:<stepMs>:<start>` | zset   | subject → its largest value in one window, for `slowest`                 | as the window                                                      |
+ * | `kit:stats:{series}:writer:<id>`        | string | `sequence result`: the last batch of one writer (effectively-once)       | 10 minutes; of `apply()` 7 days                                    |
+ * | `kit:stats:{metric}:index`              | zset   | series → when it was last counted (epoch ms), of a metric with labels    | as the totals of its series                                        |
+ * | `kit:stats:{log}:meta`                  | hash   | `layout`                                                                 | one day more than the longest of the log                           |
+ * | `kit:stats:{log}:log:<level>`           | stream | the last `keepEntries` entries of a level                                | `keepMs` after the last                                            |
+ * | `kit:stats:{log}:top:<level>:<start>`   | zset   | fingerprint → count, at most `maxDistinct`                               | `keepMs` after the end of the window                               |
+ * | `kit:stats:{log}:seen:<level>:<start>`  | hash   | fingerprint → `error first last sample`                                  | as `top`                                                           |
+ * | `kit:stats:{log}:writer:<id>`           | string | the sequence of the last batch of one writer (effectively-once)          | 10 minutes                                                         |
+ *
+ * A series is `name;label=value;…`, labels sorted by name. Braces, colons, percent signs and control characters are escaped.
  */
 export interface SeriesKeys {
   readonly total: string;
