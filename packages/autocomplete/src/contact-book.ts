@@ -1,8 +1,9 @@
 import { type RedisLike } from "@kit/core";
 import { type CloseOptions, custom, Deadline, inTime, ObjectLife, resolve, type RulesOf } from "@kit/core/toolkit";
+import { BookCommands } from "./commands/book.js";
 import { checkFolded, checkId, foldText, isUnsearchable, type Item, splitTail, tailOf } from "./entry.js";
 import { foldPrefix } from "./fold/index.js";
-import { type BookKeys, bookKeys } from "./keys.js";
+import { bookKeys } from "./keys.js";
 import { asTyped, isMatch, type Query, queryOf, type Suggestion, suggestionOf } from "./matching.js";
 import {
   type BookSettings,
@@ -15,7 +16,7 @@ import {
   type ContactBookOptions,
   type SuggestOptions,
 } from "./options.js";
-import * as scripts from "./scripts/index.js";
+import type { BookChange, StoredContact } from "./scripts/index.js";
 
 /** The card of a contact. */
 export interface ContactCard<Payload = unknown> {
@@ -92,7 +93,7 @@ export class ContactBook<Payload = unknown> implements AsyncDisposable {
   readonly owner: string;
   readonly #settings: BookSettings;
   readonly #life: ObjectLife;
-  readonly #keys: BookKeys;
+  readonly #commands: BookCommands;
   #cached: Cached | undefined;
   #freshUntil = new Deadline(-Infinity);
   #fetching: Promise<Cached> | undefined;
@@ -103,9 +104,11 @@ export class ContactBook<Payload = unknown> implements AsyncDisposable {
   constructor(redis: RedisLike, owner: string, options: ContactBookOptions) {
     this.owner = owner;
     this.#settings = bookSettings(options);
-    const { prefix, isolate } = this.#settings;
-    this.#keys = bookKeys(prefix, owner);
+    const { prefix, isolate, deadlineMs } = this.#settings;
+    // Before anything is attached: an owner may not be able to be part of a key.
+    const keys = bookKeys(prefix, owner);
     this.#life = new ObjectLife(redis, { prefix, isolate }, "The contact book");
+    this.#commands = new BookCommands(keys, this.#life.context, deadlineMs);
   }
 
   /**
@@ -120,7 +123,7 @@ export class ContactBook<Payload = unknown> implements AsyncDisposable {
    */
   async record(id: string, card: ContactCard<Payload> = {}, options: ChangeOptions = {}): Promise<boolean> {
     const { op, signal } = resolveChange(options);
-    const { rules, deadlineMs, halfLifeMs, max, keepMs } = this.#settings;
+    const { rules, halfLifeMs, max, keepMs } = this.#settings;
     const { text, payload } = resolve("card", card, cardRules) as ContactCard<Payload>;
     checkId(id);
     // Without a text the id is the text of a new contact. A card begins with NUL if it has only a payload.
@@ -128,9 +131,7 @@ export class ContactBook<Payload = unknown> implements AsyncDisposable {
     checkFolded(id, foldText(text ?? id, rules));
     const stored = text === undefined ? tail.slice(id.length) : tail;
     const args = { op, id, card: stored, halfLifeMs, max, keepMs };
-    return await this.#change("record", () =>
-      scripts.record.run(this.#life.context, this.#keys, args, { deadlineMs, op, signal }),
-    );
+    return await this.#change("record", () => this.#commands.record(args, signal));
   }
 
   /** Removes a contact; the next event brings it back. Resolves with whether it was there. */
@@ -180,9 +181,7 @@ export class ContactBook<Payload = unknown> implements AsyncDisposable {
   /** Deletes the book with its blocks. */
   async purge(options: CallOptions = {}): Promise<void> {
     const { signal } = resolve("options", options, callRules);
-    const { deadlineMs } = this.#settings;
-    const keys = Object.values(this.#keys) as string[];
-    await this.#run("purge", () => scripts.purge.run(this.#life.context, { keys }, {}, { deadlineMs, signal }));
+    await this.#run("purge", () => this.#commands.purge(signal));
     this.#expire();
   }
 
@@ -206,14 +205,11 @@ export class ContactBook<Payload = unknown> implements AsyncDisposable {
 
   async #forget(action: "remove" | "block" | "unblock", id: string, options: ChangeOptions): Promise<boolean> {
     const { op, signal } = resolveChange(options);
-    const { deadlineMs, keepMs } = this.#settings;
-    const args = { op, action, id: checkId(id), max: mostBlocked, keepMs };
-    return await this.#change(action, () =>
-      scripts.forget.run(this.#life.context, this.#keys, args, { deadlineMs, op, signal }),
-    );
+    const args = { op, action, id: checkId(id), max: mostBlocked, keepMs: this.#settings.keepMs };
+    return await this.#change(action, () => this.#commands.forget(args, signal));
   }
 
-  async #change(operation: string, call: () => Promise<scripts.BookChange>): Promise<boolean> {
+  async #change(operation: string, call: () => Promise<BookChange>): Promise<boolean> {
     try {
       const { isDone } = await this.#run(operation, call);
       return isDone;
@@ -239,14 +235,12 @@ export class ContactBook<Payload = unknown> implements AsyncDisposable {
   }
 
   async #fetch(): Promise<Cached> {
-    const { deadlineMs, maxAgeMs } = this.#settings;
-    const { context } = this.#life;
+    const { maxAgeMs } = this.#settings;
     const changes = this.#changes;
     const before = this.#cached;
     const until = new Deadline(performance.now() + maxAgeMs);
     try {
-      const args = { version: before?.version ?? "-" };
-      const { version, content } = await scripts.fetch.run(context, this.#keys, args, { deadlineMs });
+      const { version, content } = await this.#commands.fetch(before?.version ?? "-");
       const cached = content
         ? { version, items: content.contacts.map((one) => this.#itemOf(one)), blocked: content.blocked }
         : (before ?? { version, items: [], blocked: [] });
@@ -260,7 +254,7 @@ export class ContactBook<Payload = unknown> implements AsyncDisposable {
     }
   }
 
-  #itemOf({ id, score, card }: scripts.StoredContact): BookItem {
+  #itemOf({ id, score, card }: StoredContact): BookItem {
     const { text, payload } = splitTail(card);
     return { id, text, payload, score, weight: 0, ...foldText(text, this.#settings.rules) };
   }

@@ -8,7 +8,10 @@ import {
   untilAborted,
   watchEviction,
 } from "@kit/core/toolkit";
-import { type Change, IndexCommands } from "./commands.js";
+import { IndexMaintenance } from "./commands/maintenance.js";
+import { IndexReader } from "./commands/reader.js";
+import { Shards } from "./commands/shards.js";
+import { type Change, IndexWriter } from "./commands/writer.js";
 import { checkEntry, checkId, type CheckedEntry } from "./entry.js";
 import { DamagedIndexError } from "./errors.js";
 import { indexKeys } from "./keys.js";
@@ -116,7 +119,10 @@ export class PrefixIndex<Payload = unknown> extends TypedEmitter<PrefixIndexEven
   readonly name: string;
   readonly #settings: IndexSettings;
   readonly #life: ObjectLife;
-  readonly #commands: IndexCommands;
+  readonly #shards: Shards;
+  readonly #reader: IndexReader;
+  readonly #writer: IndexWriter;
+  readonly #maintenance: IndexMaintenance;
   #isDamaged = false;
 
   /** Only this package calls it. */
@@ -129,15 +135,17 @@ export class PrefixIndex<Payload = unknown> extends TypedEmitter<PrefixIndexEven
     indexKeys(prefix, name);
     this.#life = new ObjectLife(redis, { prefix, isolate }, "The index");
     const { context } = this.#life;
-    this.#commands = new IndexCommands(name, context, this.#settings, {
+    this.#shards = new Shards(name, context, this.#settings, {
       mismatch: (stored) => this.emit("mismatch", { configured: storedRules(rules), stored: storedRules(stored) }),
-      damaged: () => this.#reportDamage(),
       used: watchEviction(
         context,
         () => this.hasListeners("evictable"),
         (policy) => this.emit("evictable", { policy }),
       ),
     });
+    this.#reader = new IndexReader(this.#shards, () => this.#reportDamage());
+    this.#writer = new IndexWriter(this.#shards, rules);
+    this.#maintenance = new IndexMaintenance(this.#shards);
   }
 
   /**
@@ -154,8 +162,8 @@ export class PrefixIndex<Payload = unknown> extends TypedEmitter<PrefixIndexEven
   async put(entry: Entry<Payload>, options: ChangeOptions = {}): Promise<void> {
     const { op, signal } = resolveChange(options);
     const put = checkEntry(entry, this.#settings.maxPayloadBytes);
-    this.#commands.check(put);
-    await this.#run("put", () => this.#commands.write([{ put }], { op, signal }));
+    this.#writer.check(put);
+    await this.#run("put", () => this.#writer.write([{ put }], { op, signal }));
   }
 
   /**
@@ -174,7 +182,7 @@ export class PrefixIndex<Payload = unknown> extends TypedEmitter<PrefixIndexEven
   async delete(id: string, options: ChangeOptions = {}): Promise<boolean> {
     const { op, signal } = resolveChange(options);
     const drop = checkId(id);
-    return await this.#run("delete", async () => (await this.#commands.write([{ drop }], { op, signal })) > 0);
+    return await this.#run("delete", async () => (await this.#writer.write([{ drop }], { op, signal })) > 0);
   }
 
   /**
@@ -186,7 +194,7 @@ export class PrefixIndex<Payload = unknown> extends TypedEmitter<PrefixIndexEven
   async touch(id: string, options: TouchOptions = {}): Promise<boolean> {
     const { op, by, signal } = resolveTouch(options);
     if (this.#settings.rules.order !== "weight") throw new TypeError('Expected an index made with `order: "weight"`');
-    return await this.#run("touch", () => this.#commands.touch(checkId(id), by, { op, signal }));
+    return await this.#run("touch", () => this.#writer.touch(checkId(id), by, { op, signal }));
   }
 
   /**
@@ -208,7 +216,7 @@ export class PrefixIndex<Payload = unknown> extends TypedEmitter<PrefixIndexEven
     if (typeof query !== "string") throw new TypeError(`Expected \`query\` to be a string, got ${typeof query}`);
     // Accents and punctuation are compared here, among as many matches as one answer may have.
     const most = isSpecific(query, this.#settings.rules.fold) ? mostItems : resolved.limit;
-    const found = await this.#run("suggest", () => this.#commands.suggest(query, resolved, most, signal));
+    const found = await this.#run("suggest", () => this.#reader.suggest(query, resolved, most, signal));
     const items = asTyped(found.items, query, found.rules).slice(0, resolved.limit);
     return {
       items: items.map((item) => suggestionOf<Payload>(item, found.query, found.rules)),
@@ -224,7 +232,7 @@ export class PrefixIndex<Payload = unknown> extends TypedEmitter<PrefixIndexEven
     this.#life.assertOpen();
     return new SuggestSession(
       (query, limit, signal) =>
-        this.#run("suggest", () => this.#commands.suggest(query, { ...resolved, limit }, limit, signal)),
+        this.#run("suggest", () => this.#reader.suggest(query, { ...resolved, limit }, limit, signal)),
       resolved,
     );
   }
@@ -247,11 +255,11 @@ export class PrefixIndex<Payload = unknown> extends TypedEmitter<PrefixIndexEven
     const { allowEmpty, ...resolved } = resolve("options", options, rebuildRules) as RebuildOptions<Payload>;
     return await this.#run("rebuild", async () => {
       const token = newToken();
-      await this.#commands.stage(token, resolved.signal);
+      await this.#maintenance.stage(token, resolved.signal);
       const items = await this.#writeAll(entries, resolved, token);
       if (items === 0 && !allowEmpty)
         throw new KitError("KIT_AUTOCOMPLETE_EMPTY", "A rebuild of nothing needs `allowEmpty`");
-      await this.#commands.switchOver(token, resolved.signal);
+      await this.#maintenance.switchOver(token, resolved.signal);
       this.#isDamaged = false;
       return { items };
     });
@@ -260,12 +268,12 @@ export class PrefixIndex<Payload = unknown> extends TypedEmitter<PrefixIndexEven
   /** Counts the items and rows without changing them. */
   async inspect(options: CallOptions = {}): Promise<PrefixIndexInspection> {
     const { signal } = resolve("options", options, callRules);
-    const shards = await this.#run("inspect", () => this.#commands.survey(signal));
+    const shards = await this.#run("inspect", () => this.#maintenance.survey(signal));
     const sum = (count: "items" | "rows" | "ranked" | "staged"): number =>
       shards.reduce((total, shard) => total + Math.max(0, shard[count]), 0);
     const written = shards.find(({ settings }) => settings !== "");
     return {
-      rules: written ? storedRules(this.#commands.rulesOf(written.settings)) : null,
+      rules: written ? storedRules(this.#shards.rulesOf(written.settings)) : null,
       items: sum("items"),
       rows: sum("rows"),
       ranked: sum("ranked"),
@@ -276,7 +284,7 @@ export class PrefixIndex<Payload = unknown> extends TypedEmitter<PrefixIndexEven
   /** Deletes the index, and ends a rebuild that is under way. The next put begins it anew. */
   async purge(options: CallOptions = {}): Promise<void> {
     const { signal } = resolve("options", options, callRules);
-    await this.#run("purge", () => this.#commands.purge(signal));
+    await this.#run("purge", () => this.#maintenance.purge(signal));
   }
 
   /**
@@ -297,7 +305,7 @@ export class PrefixIndex<Payload = unknown> extends TypedEmitter<PrefixIndexEven
       `autocomplete.${operation}`,
       () => ({ index: this.name }),
       () => {
-        this.#commands.used();
+        this.#shards.used();
         return call();
       },
     );
@@ -338,7 +346,7 @@ export class PrefixIndex<Payload = unknown> extends TypedEmitter<PrefixIndexEven
       rows = bytes = 0;
       ids.clear();
       ending.throwIfAborted();
-      await this.#commands.write(changes, { op: newToken(), signal, token });
+      await this.#writer.write(changes, { op: newToken(), signal, token });
       written += changes.length;
     };
     for await (const entry of untilAborted(entries, signal, ending)) {
@@ -347,7 +355,7 @@ export class PrefixIndex<Payload = unknown> extends TypedEmitter<PrefixIndexEven
       let own: number;
       try {
         put = checkEntry(entry, this.#settings.maxPayloadBytes);
-        own = this.#commands.check(put).starts.length * rowsEach;
+        own = this.#writer.check(put).starts.length * rowsEach;
       } catch (error) {
         if (!onInvalid) {
           await flush();

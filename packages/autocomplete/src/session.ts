@@ -1,6 +1,6 @@
 import { KitClosedError } from "@kit/core";
 import { atDeadline, Deadline, withCaller } from "@kit/core/toolkit";
-import type { Found } from "./commands.js";
+import type { Found } from "./commands/shard-reader.js";
 import { foldPrefix } from "./fold/index.js";
 import { isUnsearchable } from "./entry.js";
 import { asTyped, isSpecific, queryOf, select, suggestionOf, type Suggestions } from "./matching.js";

@@ -20,7 +20,7 @@ const generations = ["rows", "ranked", "items", "stagedRows", "stagedRanked", "s
 
 /** The outcome of a batch of changes. */
 export type WriteReply =
-  | { readonly state: "done"; readonly known: number; readonly overtaken: readonly string[] }
+  | { readonly state: "done"; readonly known: number; readonly superseded: readonly string[] }
   | { readonly state: "settings"; readonly settings: string; readonly staged: string }
   | { readonly state: "lost" };
 
@@ -42,7 +42,7 @@ export const write = defineScript({
     const [code, first, ...rest] = raw as unknown[];
     if (Number(code) === 2) return { state: "settings", settings: String(first), staged: String(rest[0]) };
     return Number(code) === 1
-      ? { state: "done", known: Number(first), overtaken: rest.map(String) }
+      ? { state: "done", known: Number(first), superseded: rest.map(String) }
       : { state: "lost" };
   },
 });

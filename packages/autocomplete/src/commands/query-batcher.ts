@@ -8,15 +8,15 @@ interface Batch<Query, Answer> {
 }
 
 /**
- * Batches the queries of one turn of the event loop: a busy process sends a fraction of the commands, and no query waits for
- * the answer to another. A single query is sent unchanged.
+ * Sends the queries of one turn of the event loop in one batch: a busy process sends a fraction of the commands, and no query
+ * waits for the answer to another. A single query is sent unchanged.
  */
-export class Together<Query, Answer> {
+export class QueryBatcher<Query, Answer> {
   readonly #send: (queries: readonly Query[], signal: AbortSignal | undefined) => Promise<readonly Answer[]>;
   readonly #most: number;
   #open: Batch<Query, Answer> | undefined;
 
-  /** `send` answers in the order of the queries, `most` at once. */
+  /** `send` resolves with the answers in the order of the queries, which are at most `most`. */
   constructor(
     most: number,
     send: (queries: readonly Query[], signal: AbortSignal | undefined) => Promise<readonly Answer[]>,
@@ -26,7 +26,7 @@ export class Together<Query, Answer> {
   }
 
   /** @throws what `send` throws, or `signal.reason` if `signal` aborts first. */
-  async ask(query: Query, signal: AbortSignal | undefined): Promise<Answer> {
+  async run(query: Query, signal: AbortSignal | undefined): Promise<Answer> {
     signal?.throwIfAborted();
     const batch = (this.#open ??= this.#begin(signal));
     const at = batch.queries.push(query) - 1;
