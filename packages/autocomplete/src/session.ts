@@ -10,17 +10,16 @@ import { mostItems, type ResolvedSession } from "./options.js";
 export interface SessionAnswer<Payload = unknown> extends Suggestions<Payload> {
   /** The text that was typed. */
   readonly query: string;
-  /** Whether an earlier answer sufficed without asking the server. */
+  /** Whether an earlier answer sufficed, without a call to the server. */
   readonly isLocal: boolean;
 }
 
-/** Asks the server; no more than `limit` items. */
-export type Ask = (query: string, limit: number, signal: AbortSignal) => Promise<Found>;
+/** Queries the server for at most `limit` items. */
+export type Search = (query: string, limit: number, signal: AbortSignal) => Promise<Found>;
 
 interface Cached {
   readonly found: Found;
-  /** The limit with which it was requested. */
-  readonly asked: number;
+  readonly limit: number;
   readonly until: Deadline;
 }
 
@@ -37,7 +36,7 @@ const mostCached = 32;
  * `index.session()`; it has no timer except that of `debounceMs`, and no connection of its own.
  */
 export class SuggestSession<Payload = unknown> {
-  readonly #ask: Ask;
+  readonly #search: Search;
   readonly #resolved: ResolvedSession;
   readonly #cached = new Map<string, Cached>();
   #pending: Pending | undefined;
@@ -47,8 +46,8 @@ export class SuggestSession<Payload = unknown> {
   #stopTimer: () => void = () => undefined;
 
   /** Only this package calls it. */
-  constructor(ask: Ask, resolved: ResolvedSession) {
-    this.#ask = ask;
+  constructor(search: Search, resolved: ResolvedSession) {
+    this.#search = search;
     this.#resolved = resolved;
   }
 
@@ -114,8 +113,8 @@ export class SuggestSession<Payload = unknown> {
   }
 
   async #fetch(query: string): Promise<Found> {
-    const asked = this.#prefetch(query);
-    const answer = this.#ask(query, asked, this.#ending.signal);
+    const limit = this.#prefetch(query);
+    const answer = this.#search(query, limit, this.#ending.signal);
     const pending = { query, answer };
     this.#pending = pending;
     try {
@@ -123,7 +122,7 @@ export class SuggestSession<Payload = unknown> {
       const { text } = found.query;
       this.#cached.delete(text);
       const until = new Deadline(performance.now() + this.#resolved.maxAgeMs);
-      this.#cached.set(text, { found, asked, until });
+      this.#cached.set(text, { found, limit, until });
       const [oldest] = this.#cached.keys();
       if (this.#cached.size > mostCached && oldest !== undefined) this.#cached.delete(oldest);
       return found;
@@ -137,8 +136,8 @@ export class SuggestSession<Payload = unknown> {
     let most = this.#resolved.prefetch;
     if (isSpecific(query, {})) return mostItems;
     if (isUnsearchable(query)) return most;
-    for (const [prefix, { found, asked }] of this.#cached)
-      if (foldPrefix(query, found.rules.fold).startsWith(prefix)) most = Math.max(most, 4 * asked);
+    for (const [prefix, { found, limit }] of this.#cached)
+      if (foldPrefix(query, found.rules.fold).startsWith(prefix)) most = Math.max(most, 4 * limit);
     return Math.min(most, mostItems);
   }
 

@@ -88,7 +88,7 @@ export const bookBehaviour = (mode: RedisMode, login?: Login): void => {
       expect(await found(book, "a")).toEqual(["amy", "ann"]);
       await book.remove("ann");
       expect(await found(book, "a")).toEqual(["amy"]);
-      // Another's as soon as it asks.
+      // Another's as soon as it fetches.
       const other = fixture.bookOn(fixture.connect(), { maxAgeMs: 0 });
       const { version } = await other.list();
       expect((await book.list()).version).toBe(version);

@@ -38,7 +38,7 @@ describe("kit inspect", () => {
     expect(inspector.keys!(redis.prefix, "guild")).toContain(fixture.keysOf().rows);
   });
 
-  it("autocomplete: finds an index in several shards, and says that it counts copies", async () => {
+  it("autocomplete: finds an index in several shards, and says that an item counts in each", async () => {
     const index = fixture.index({ shards: 3 });
     await index.put({ id: "1", text: "Ann Bob" });
     const found = await facts("autocomplete", { shards: 3 }, "guild");

@@ -36,7 +36,7 @@ describe("a replica", () => {
     await allInStep();
     expect(texts(await reader.suggest("ann"))).toEqual(["Ann Lee", "Anna"]);
     expect(texts(await reader.suggest("lee ann", { words: "any-order" }))).toEqual(["Ann Lee"]);
-    // It was the replica, and it is no place to write.
+    // It was the replica, which takes no writes.
     expect(await rejection(reader.put({ id: "1", text: "Cy" }))).toBeInstanceOf(Error);
     await writer.rebuild(named("Annika"));
     await allInStep();
@@ -59,7 +59,7 @@ describe("a failover", () => {
     const arrived = new Promise<void>((resolve) => (arrive = resolve));
     const source = async function* () {
       yield* named(...Array.from({ length: 120 }, (_, at) => `New ${at}`));
-      // No batch is under way while the source is asked for more.
+      // No batch is under way while the source produces more.
       arrive();
       await gate;
       yield* named("New last");

@@ -40,18 +40,18 @@ describe("fold()", () => {
     ["Thai vowels", "กิ", "กี"],
     ["signs without any letter", "!!!", "???"],
     ["emoji and flags", "👍🏻", "👍🏿"],
-  ])("tells apart what are letters of their own: %s", (_what, one, other) => {
+  ])("distinguishes letters of their own: %s", (_what, one, other) => {
     expect(fold(one)).not.toBe(fold(other));
   });
 
-  it("tells dotted and dotless i apart where the locale does", () => {
+  it("distinguishes dotted and dotless i where the locale does", () => {
     expect(fold("IĞDIR", tr)).toBe("ıgdır");
     expect(fold("İZMİR", tr)).toBe("izmir");
     expect(fold("ısparta", tr)).not.toBe(fold("isparta", tr));
     expect(fold("TITLE", { locale: "de" })).toBe("title");
   });
 
-  it("keeps accents where it is told to, however they are written", () => {
+  it('keeps accents with `marks: "keep"`, however they are written', () => {
     expect(fold("Zoe\u0301", keep)).toBe("zo\u00e9");
     expect(fold("Zoé", keep)).not.toBe(fold("Zoe", keep));
   });

@@ -199,7 +199,7 @@ export const indexBehaviour = (mode: RedisMode, login?: Login): void => {
         expect(await found("barb", 2)).toEqual(["Barbara Smith", "Barbican"]);
         expect(texts(await index.suggest("borbara"))).toEqual([]);
         expect((await index.suggest("borbara", { typos: 1 })).items[0]!.ranges).toEqual([[0, 7]]);
-        // A session asks for them, too, and never takes a narrowed answer for all.
+        // A session requests them, too, and never takes a narrowed answer for all.
         const session = index.session({ typos: 1, limit: 2 });
         for (const query of ["barba", "barbar", "barbarx"])
           expect(texts((await session.type(query))!), query).toEqual(await found(query, 2));
@@ -380,12 +380,12 @@ export const indexBehaviour = (mode: RedisMode, login?: Login): void => {
           for (const query of queries) alone.push(await index.suggest(query, { limit: 2 }));
           const reason = new Error("enough");
           const controller = new AbortController();
-          const together = queries.map((query) => index.suggest(query, { limit: 2 }));
+          const batched = queries.map((query) => index.suggest(query, { limit: 2 }));
           const given = index.suggest("a", { signal: controller.signal });
           const more = queries.map((query) => index.suggest(query, { limit: 2 }));
           controller.abort(reason);
           expect(await rejection(given)).toBe(reason);
-          expect(await Promise.all(together)).toEqual(alone);
+          expect(await Promise.all(batched)).toEqual(alone);
           expect(await Promise.all(more)).toEqual(alone);
           const { rows } = fixture.keysOf(order);
           await fixture.db.del(rows);
@@ -520,13 +520,13 @@ export const indexBehaviour = (mode: RedisMode, login?: Login): void => {
         const old = fixture.index({ marks: "keep", match: "phrase" });
         await old.putMany(named("Zoé Ann", "Bob"));
         const index = fixture.index({ order: "weight" });
-        const told: unknown[] = [];
-        index.on("mismatch", (event) => told.push(event));
+        const emitted: unknown[] = [];
+        index.on("mismatch", (event) => emitted.push(event));
         expect(texts(await index.suggest("zoe"))).toEqual([]);
         expect(texts(await index.suggest("zoé"))).toEqual(["Zoé Ann"]);
         await index.put({ id: "new", text: "Noël Ann" });
         expect(texts(await old.suggest("noël"))).toEqual(["Noël Ann"]);
-        expect(told).toMatchObject([
+        expect(emitted).toMatchObject([
           {
             configured: { order: "weight", marks: "fold", match: "word-start" },
             stored: { order: "alphabetical", marks: "keep", match: "phrase" },
@@ -553,12 +553,12 @@ export const indexBehaviour = (mode: RedisMode, login?: Login): void => {
         await index.purge();
         await fixture.db.hset(head, "layout", "1", "settings", stored);
         await fixture.index().put({ id: "1", text: "Ann" });
-        const told: unknown[] = [];
-        index.on("mismatch", ({ stored: { foldVersion } }) => told.push(foldVersion));
+        const emitted: unknown[] = [];
+        index.on("mismatch", ({ stored: { foldVersion } }) => emitted.push(foldVersion));
         expect(texts(await index.suggest("a"))).toEqual(["Ann"]);
         await index.put({ id: "2", text: "Abe" });
         expect(texts(await index.suggest("a"))).toEqual(["Abe", "Ann"]);
-        expect(told).toEqual(["1/13.0"]);
+        expect(emitted).toEqual(["1/13.0"]);
         await index.rebuild(named("Ann"));
         expect((await index.inspect()).rules!.foldVersion).not.toBe("1/13.0");
       });
@@ -588,8 +588,8 @@ export const indexBehaviour = (mode: RedisMode, login?: Login): void => {
         const index = fixture.index({ order });
         await index.putMany(named("Ann", "Abe"));
         await fixture.db.del(fixture.keysOf()[lost]);
-        const told: string[] = [];
-        index.on("error", ({ code }) => told.push(code));
+        const emitted: string[] = [];
+        index.on("error", ({ code }) => emitted.push(code));
         const seen = [texts(await index.suggest("a")), texts(await index.suggest("a"))];
         const put = await index.put({ id: "Amy", text: "Amy" }).then(
           () => "put",
@@ -597,7 +597,7 @@ export const indexBehaviour = (mode: RedisMode, login?: Login): void => {
         );
         await index.rebuild(named("Ann", "Abe"));
         expect(texts(await index.suggest("a"))).toEqual(["Abe", "Ann"]);
-        return [seen, told, put];
+        return [seen, emitted, put];
       };
 
       it("answers without it, reports it once, and is restored by a rebuild", async () => {

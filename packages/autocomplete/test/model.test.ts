@@ -16,14 +16,14 @@ const distance = (one: readonly string[], two: readonly string[]): number => {
   one.forEach((character, at) => {
     const [before, row] = [rows[at]!, [at + 1]];
     rows[at + 1] = row;
-    two.forEach((other, place) => {
-      const isSwap = at > 0 && place > 0 && character === two[place - 1] && one[at - 1] === other;
+    two.forEach((other, column) => {
+      const isSwap = at > 0 && column > 0 && character === two[column - 1] && one[at - 1] === other;
       row.push(
         Math.min(
-          before[place]! + (character === other ? 0 : 1),
-          before[place + 1]! + 1,
-          row[place]! + 1,
-          isSwap ? rows[at - 1]![place - 1]! + 1 : Infinity,
+          before[column]! + (character === other ? 0 : 1),
+          before[column + 1]! + 1,
+          row[column]! + 1,
+          isSwap ? rows[at - 1]![column - 1]! + 1 : Infinity,
         ),
       );
     });
@@ -147,10 +147,10 @@ const step = fc.oneof(
 );
 const query = fc.array(letter, { maxLength: 3 }).map((letters) => letters.join(""));
 
-const expectSame = async (index: PrefixIndex, model: Model, asked: string, limit: number): Promise<void> => {
+const expectSame = async (index: PrefixIndex, model: Model, query: string, limit: number): Promise<void> => {
   // JSON has no -0.
-  const wanted = model.suggest(asked, limit).map((one) => JSON.parse(JSON.stringify(one)) as unknown);
-  const { items, truncated } = await index.suggest(asked, { limit });
+  const wanted = model.suggest(query, limit).map((one) => JSON.parse(JSON.stringify(one)) as unknown);
+  const { items, truncated } = await index.suggest(query, { limit });
   const shown = items.map(({ id: of, text: shownText, weight: shownWeight, payload }) => ({
     id: of,
     text: shownText,
@@ -187,18 +187,18 @@ describe.each<[string, PrefixIndexOptions]>([
           const index = fixture.index({ ...options, name: `${what}${String(runs++)}` });
           const model = new Model(isRanked);
           for (const one of steps) expect(await take(index, one, isRanked)).toBe(await take(model, one, isRanked));
-          for (const asked of queries) await expectSame(index, model, asked, 1 + (asked.length % 5));
-          for (const asked of options.shards ? [] : [queries.slice(0, 2), queries.slice(2, 4), queries.slice(4)]) {
-            const typed = asked.join(" ");
+          for (const query of queries) await expectSame(index, model, query, 1 + (query.length % 5));
+          for (const query of options.shards ? [] : [queries.slice(0, 2), queries.slice(2, 4), queries.slice(4)]) {
+            const typed = query.join(" ");
             const { items } = await index.suggest(typed, { words: "any-order" });
             const wanted = foldPrefix(typed) === "" ? [] : model.withWords(typed);
             expect(items.map((one) => one.id).toSorted()).toEqual(wanted.toSorted());
           }
-          for (const asked of queries.map((one, at) => one + (queries[at + 1] ?? ""))) {
-            const folded = foldPrefix(asked);
+          for (const query of queries.map((one, at) => one + (queries[at + 1] ?? ""))) {
+            const folded = foldPrefix(query);
             if (folded.includes(" ") || Array.from(folded).length < 4) continue;
-            const { items, truncated } = await index.suggest(asked, { typos: 1, limit: 200 });
-            const [found, wanted] = [items.map((one) => one.id).toSorted(), model.mistyped(asked).toSorted()];
+            const { items, truncated } = await index.suggest(query, { typos: 1, limit: 200 });
+            const [found, wanted] = [items.map((one) => one.id).toSorted(), model.mistyped(query).toSorted()];
             const wrong = found.filter((id) => !wanted.includes(id));
             const missing = truncated ? [] : wanted.filter((id) => !found.includes(id));
             expect({ wrong, missing }).toEqual({ wrong: [], missing: [] });
@@ -225,13 +225,13 @@ it("answers a session of random keystrokes as the server would", async () => {
         const index = fixture.index({ order, name: `session${String(runs++)}` });
         await index.putMany(entries);
         const session = index.session({ limit: 3, prefetch: 5, words });
-        for (const asked of queries) {
-          const answer = await session.type(asked);
+        for (const query of queries) {
+          const answer = await session.type(query);
           const { items, hasMore, truncated } = answer!;
           // In any order any of equal weight may be shown.
           const shown = (of: Suggestions): unknown =>
             words === "in-order" ? of : of.items.map(({ weight: shownWeight }) => shownWeight);
-          expect(shown({ items, hasMore, truncated })).toEqual(shown(await index.suggest(asked, { limit: 3, words })));
+          expect(shown({ items, hasMore, truncated })).toEqual(shown(await index.suggest(query, { limit: 3, words })));
         }
         session.close();
         await index.purge();

@@ -17,7 +17,7 @@ describe("the search page", () => {
     return (path) => fetch(new URL(path, origin), { headers: { connection: "close" } });
   };
 
-  it("is served, and answers what its box asks", async () => {
+  it("is served, and answers the queries of its box", async () => {
     const index = fixture.index();
     await index.putMany(named("Zoë Ann", "<b>"));
     const get = await serve(index);

@@ -21,8 +21,8 @@ const gated = (entries: readonly Entry[], at: number) => {
   const gate = new Promise<void>((resolve) => (letOn = resolve));
   const arrived = new Promise<void>((resolve) => (arrive = resolve));
   const source = async function* (): AsyncGenerator<Entry> {
-    for (const [place, entry] of entries.entries()) {
-      if (place === at) {
+    for (const [index, entry] of entries.entries()) {
+      if (index === at) {
         arrive();
         await gate;
       }
@@ -265,7 +265,7 @@ export const rebuildBehaviour = (mode: RedisMode, login?: Login): void => {
       expect(await redis.keys()).toEqual([]);
     });
 
-    it("keeps the later one of two entries of one id that are put together", async () => {
+    it("keeps the later one of two entries of one id in one call", async () => {
       const index = fixture.index({ shards });
       await index.putMany([
         { id: "1", text: "Ann" },

@@ -59,7 +59,7 @@ describe("a session", () => {
     expect(answers.map((answer) => answer!.items.length)).toEqual([10, 10, 10, 10, 1, 1]);
   });
 
-  it("asks again when there are more matches than it has, for four times as many", async () => {
+  it("queries again when there are more matches than it has, for four times as many", async () => {
     const index = await filled();
     const session = index.session({ limit: 2, prefetch: 2 });
     expect(await session.type("an")).toMatchObject({ hasMore: true, isLocal: false });
@@ -77,7 +77,7 @@ describe("a session", () => {
     expect(shown(await session.type("ann"))).toEqual(["ann", ["Ann", "Annabel", "Annika"], false]);
   });
 
-  it("resolves overtaken keystrokes with null, and never shows a late answer", async () => {
+  it("resolves superseded keystrokes with null, and never shows a late answer", async () => {
     const { index, proxy } = await slowed();
     const session = index.session();
     proxy.down.latencyMs = 150;
@@ -100,7 +100,7 @@ describe("a session", () => {
     expect((await calls()) - before).toBe(1);
   });
 
-  it("waits for the next keystroke before it asks, if it is told to", async () => {
+  it("waits for the next keystroke before it queries, with `debounceMs`", async () => {
     const index = await filled();
     const session = index.session({ debounceMs: 40 });
     const before = await calls();
@@ -126,11 +126,11 @@ describe("a session", () => {
   it("begins no timer after it is closed, for a keystroke that waits for the answer to a shorter beginning", async () => {
     const { index, proxy } = await slowed();
     const session = index.session({ debounceMs: 400 });
-    const asked = await calls();
+    const before = await calls();
     const first = session.type("a");
     proxy.down.hole = true;
     await eventually(async () => {
-      expect(await calls()).toBe(asked + 1);
+      expect(await calls()).toBe(before + 1);
     });
     const second = session.type("an");
     const timers = vitest.vi.spyOn(globalThis, "setTimeout");

@@ -33,10 +33,10 @@ const indexFactsOf = ({ index, shards, rules, items, rows, ranked, staged }: Ind
     ...(locale === "" ? [] : [`locale ${locale}`]),
     version === foldVersion ? `version ${version}` : `version ${version}, not ${foldVersion} as here: rebuild it`,
   ];
-  const copies = shards === 1 ? "" : ", one in several shards counted in each";
+  const note = shards === 1 ? "" : ", one in several shards counted in each";
   return [
     ...named,
-    ["items", `${String(items)}${copies}`],
+    ["items", `${String(items)}${note}`],
     ["word starts", String(rows)],
     [
       "order",

@@ -19,7 +19,7 @@ local function openBook(book, contacts, cards, blocked)
   local state = { version = version or '', micros = time[1] * 1000000 + time[2] }
   ops = ops or ''
 
-  -- The operation ids are stored with a part of what tells their changes apart. Nil: the id is that of another change.
+  -- Each operation id is stored with a part of its change's hash. Nil: the id is that of another change.
   function state.isDone(op, ...)
     state.op = op .. '/' .. string.sub(redis.sha1hex(table.concat({ ... }, '\0')), 1, 3)
     if string.find(' ' .. ops, ' ' .. state.op .. ' ', 1, true) then return true end

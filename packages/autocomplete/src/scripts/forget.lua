@@ -10,7 +10,7 @@
 -- ARGV[4]  max       integer  how many may be blocked; the oldest block ends first
 -- ARGV[5]  keepMs    integer  how long the book lives after this, milliseconds; 0: for ever
 --
--- Reply     {1, version}      done, now or by an earlier copy
+-- Reply     {1, version}      done, now or by an earlier call
 --           {0, version}      it was so before; nothing changed
 --           error ERR         the operation id is that of another change; nothing changed
 --           error KIT_LAYOUT  written by a newer version; nothing changed

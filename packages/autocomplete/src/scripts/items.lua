@@ -30,7 +30,7 @@ local function isStaged(generation)
   return generation.token ~= nil and redis.call('HGET', generation.items, '') == generation.token
 end
 
--- A number below 1 that tells most changes apart, and is exact behind the milliseconds of an instant.
+-- A number below 1 that differs for most changes, and is exact behind the milliseconds of an instant.
 local function markOf(...)
   return tonumber(string.sub(redis.sha1hex(table.concat({ ... }, '\0')), 1, 3), 16) / 4096
 end

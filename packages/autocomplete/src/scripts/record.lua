@@ -11,7 +11,7 @@
 -- ARGV[5]  max         integer  how many contacts there may be
 -- ARGV[6]  keepMs      integer  how long the book lives after this, milliseconds; 0: for ever
 --
--- Reply     {1, version}      done, now or by an earlier copy
+-- Reply     {1, version}      done, now or by an earlier call
 --           {0, version}      it is blocked; nothing changed
 --           error ERR         the operation id is that of another change; nothing changed
 --           error KIT_LAYOUT  written by a newer version; nothing changed

@@ -11,7 +11,7 @@
 -- KEYS[9]  absent        hash  never exists
 -- ARGV[1]  token    string  of the rebuild; sent again, nothing changes
 --
--- Reply     1  done, now or by an earlier copy
+-- Reply     1  done, now or by an earlier call
 --           0  the rebuild is over: another took its place, or it took too long; nothing changed
 local index = KEYS[1]
 local live = KEYS[2]

@@ -19,7 +19,7 @@
 --                             a sign: so much is added, and all else is as it was), tail is its text, or text NUL payload; starts
 --                             are byte offsets with commas (empty: the item is dropped)
 --
--- Reply     {1, known, id, …}    done, now or by an earlier copy; how many items were there before (1 of an earlier copy);
+-- Reply     {1, known, id, …}    done, now or by an earlier call; how many items were there before (1 of an earlier call);
 --                                and those for which a higher revision is stored: they stay as they are
 --           {2, settings, staged}  the generations have other settings; nothing changed
 --           {3}                  the rebuild is over: another took its place, or it took too long; nothing changed
@@ -78,7 +78,7 @@ current.settings = current.settings or settings
 local hasChanged = false
 for at = 1, #changes, 8 do
   local id, revision, weight, tail, fold, starts, secondFold, secondStarts = unpack(changes, at, at + 7)
-  local isOvertaken = false
+  local isSuperseded = false
   for i, target in ipairs(targets) do
     local generation = target.generation
     if target.isSecond then fold, starts = secondFold, secondStarts end
@@ -93,7 +93,7 @@ for at = 1, #changes, 8 do
         hasChanged = true
       end
     elseif old and tonumber(old.revision) > tonumber(revision) then
-      isOvertaken = true
+      isSuperseded = true
     elseif not isRepeat and not (token ~= '' and hasLive and redis.call('SISMEMBER', live, id) == 1) then
       if old and i == 1 then reply[2] = reply[2] + 1 end
       if starts == '' then
@@ -107,7 +107,7 @@ for at = 1, #changes, 8 do
       if i == 2 then redis.call('SADD', live, id) end
     end
   end
-  if isOvertaken then reply[#reply + 1] = id end
+  if isSuperseded then reply[#reply + 1] = id end
 end
 if isRepeat then return reply end
 
