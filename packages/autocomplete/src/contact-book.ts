@@ -38,8 +38,8 @@ const cardRules = {
 /** A contact. */
 export interface Contact<Payload = unknown> extends Omit<Suggestion<Payload>, "weight"> {
   /**
-   * The instant at which a single event would weigh as much as all its events together: epoch milliseconds by the server's
-   * clock. With `ranking: "recent"`, that of the last event.
+   * The instant at which a single event would weigh as much as all events of the contact: epoch milliseconds by the server's clock.
+   * With `ranking: "recent"` it is the instant of the last event.
    */
   readonly score: number;
 }
@@ -105,7 +105,7 @@ export class ContactBook<Payload = unknown> implements AsyncDisposable {
     this.owner = owner;
     this.#settings = bookSettings(options);
     const { prefix, isolate, deadlineMs } = this.#settings;
-    // Before anything is attached: an owner may not be able to be part of a key.
+    // Before anything is attached: the owner may be invalid in a key.
     const keys = bookKeys(prefix, owner);
     this.#life = new ObjectLife(redis, { prefix, isolate }, "The contact book");
     this.#commands = new BookCommands(keys, this.#life.context, deadlineMs);
@@ -116,10 +116,10 @@ export class ContactBook<Payload = unknown> implements AsyncDisposable {
    * nothing was changed. If there are already `max`, the lowest other one is removed.
    *
    * @throws {InvalidEntryError} the id, the text or the payload cannot be stored; nothing was changed.
-   * @throws {KitUnknownOutcomeError} the reply was lost; repeating the call with its `op` counts once, unless eight other
-   * changes came in between.
+   * @throws {KitUnknownOutcomeError} the reply was lost. A repeated call with the error's `op` counts once, unless eight other changes
+   * came in between.
    * @throws {KitUnavailableError} no server answered in time; nothing was changed.
-   * @throws {TypeError | RangeError} something is not of the type that it should be.
+   * @throws {TypeError | RangeError} an argument has a wrong type.
    */
   async record(id: string, card: ContactCard<Payload> = {}, options: ChangeOptions = {}): Promise<boolean> {
     const { op, signal } = resolveChange(options);
@@ -140,8 +140,7 @@ export class ContactBook<Payload = unknown> implements AsyncDisposable {
   }
 
   /**
-   * Removes a contact, and keeps it out until {@link unblock}. At most 1,000 are blocked; a further one ends the oldest
-   * block.
+   * Removes a contact, and keeps it out until {@link unblock}. At most 1,000 are blocked; a further block ends the oldest one.
    */
   async block(id: string, options: ChangeOptions = {}): Promise<boolean> {
     return await this.#forget("block", id, options);
@@ -186,8 +185,8 @@ export class ContactBook<Payload = unknown> implements AsyncDisposable {
   }
 
   /**
-   * Ends this object: further calls reject with KitClosedError; it waits for those under way, at most `timeoutMs` (10,000).
-   * The client is not touched. Idempotent: the options of the first call hold.
+   * Ends this object. Further calls reject with KitClosedError. It waits for calls under way, for at most `timeoutMs` (10,000). The
+   * client is not touched. Idempotent: the options of the first call apply.
    */
   async close(options: CloseOptions = {}): Promise<void> {
     await this.#life.close(options, (deadline) => this.#life.untilIdle(deadline));
@@ -219,7 +218,7 @@ export class ContactBook<Payload = unknown> implements AsyncDisposable {
     }
   }
 
-  /** The next read asks the server; a fetch under way may not include the change. */
+  /** The next read fetches again: a fetch under way may not include the change. */
   #expire(): void {
     this.#changes++;
     this.#freshUntil = new Deadline(-Infinity);
@@ -270,7 +269,7 @@ export class ContactBook<Payload = unknown> implements AsyncDisposable {
  *
  * `redis` is any ioredis `Redis` or `Cluster`, or what core's `connect()` gives. It is borrowed: never closed, never blocked.
  *
- * @throws {TypeError | RangeError} `redis` or an option is not what it should be.
+ * @throws {TypeError | RangeError} `redis` or an option is invalid.
  * @throws {KitError} `KIT_NAME`: the owner cannot be part of a key.
  *
  * @example

@@ -13,7 +13,7 @@ const mostTextUnits = 512;
 /** The longest folded text, in bytes. */
 export const mostFoldBytes = 2_048;
 
-/** Whether no name can contain this text: such a query matches nothing. */
+/** Whether no name can contain this text. Such a query matches nothing. */
 export const isUnsearchable = (query: string): boolean =>
   surrogate.test(query) || control.test(query.replace(/\s/g, ""));
 
@@ -54,7 +54,7 @@ export const tailOf = ({ id, text, payload }: Entry, maxBytes: number): string =
   return json === undefined ? text : `${text}\0${json}`;
 };
 
-/** The searched form of a text: folded, with a space at its end, and the places where its words begin. */
+/** The searched form of a text: folded, with a space at its end, and the positions where its words begin. */
 export interface Folded {
   readonly fold: string;
   /** Offsets in UTF-16 units. */
@@ -64,7 +64,7 @@ export interface Folded {
 /** Marks that people often leave out within a word: an apostrophe or a dot between letters, and the space between two initials. */
 const joints =
   /(?<=\p{L}\p{M}*)['\u2018\u2019\u02b9-\u02bf`\u00b4.\u00b7](?=\p{L})|(?<=(?<![\p{L}\p{M}])\p{L})\. (?=\p{L}\.)/gu;
-/** Names with a second form are no longer: each word start is a row with the rest of both. */
+/** Longer names have no second form: each word start would be a row with the rest of both. */
 const mostJoined = 200;
 
 /**
@@ -78,7 +78,7 @@ export const foldText = (text: string, rules: MatchRules): Folded => {
   return { fold, starts: wordStarts(fold, rules.match) };
 };
 
-/** @throws {InvalidEntryError} nothing of it is left after folding, or too much. */
+/** @throws {InvalidEntryError} the folded text is empty or too long. */
 export const checkFolded = (id: string, folded: Folded): Folded => {
   if (folded.fold === " ") throw new InvalidEntryError(id, "text-empty");
   if (Buffer.byteLength(folded.fold) > mostFoldBytes) throw new InvalidEntryError(id, "text-too-long");
@@ -98,7 +98,7 @@ export interface CheckedEntry {
 }
 
 /**
- * @throws {TypeError | RangeError} it is no entry, or its weight is none.
+ * @throws {TypeError | RangeError} it is no entry, or its weight is invalid.
  * @throws {InvalidEntryError} it cannot be stored.
  */
 export const checkEntry = (entry: Entry, maxPayloadBytes: number): CheckedEntry => {

@@ -1,12 +1,9 @@
 import { KitError } from "@kit/core";
 
 /**
- * Codes of this package's own errors.
+ * Codes of this package's own errors. One has no class of its own:
  *
- * - `KIT_AUTOCOMPLETE_ENTRY`: an id, a text or a payload that cannot be stored
- * - `KIT_AUTOCOMPLETE_REBUILD`: a rebuild ended before it could switch; the index is unchanged
- * - `KIT_AUTOCOMPLETE_EMPTY`: a rebuild without entries; the index is unchanged
- * - `KIT_AUTOCOMPLETE_DAMAGED`: found items have no record; only as an `error` event
+ * - `KIT_AUTOCOMPLETE_EMPTY`: a rebuild had no entry that can be stored, and `allowEmpty` is not set. The index is unchanged
  */
 export type AutocompleteErrorCode =
   "KIT_AUTOCOMPLETE_ENTRY" | "KIT_AUTOCOMPLETE_REBUILD" | "KIT_AUTOCOMPLETE_EMPTY" | "KIT_AUTOCOMPLETE_DAMAGED";
@@ -20,20 +17,20 @@ declare module "@kit/core" {
 /**
  * Why an entry cannot be stored.
  *
- * - `id`: it is empty, longer than 256 bytes, has U+0001, or is not well-formed Unicode
- * - `text-empty`: nothing searchable is left of it
- * - `text-too-long`: over 512 UTF-16 units, or over 2,048 bytes once folded
- * - `text-ill-formed`: it has a lone surrogate
- * - `text-control`: it has a control character other than white space
- * - `payload-too-large`: its JSON is longer than `maxPayloadBytes`
- * - `payload-not-json`: it cannot be written as JSON: a bigint, a cycle, a function
+ * - `id`: it is empty, longer than 256 bytes, contains U+0001, or is not well-formed Unicode
+ * - `text-empty`: nothing searchable is left of the text after folding
+ * - `text-too-long`: the text has over 512 UTF-16 units, or over 2,048 bytes once folded
+ * - `text-ill-formed`: the text contains a lone surrogate
+ * - `text-control`: the text contains a control character other than white space
+ * - `payload-too-large`: the JSON of the payload is longer than `maxPayloadBytes`
+ * - `payload-not-json`: the payload cannot be written as JSON: a bigint, a cycle, a function
  */
 export type EntryFault =
   "id" | "text-empty" | "text-too-long" | "text-ill-formed" | "text-control" | "payload-too-large" | "payload-not-json";
 
 const faults: Readonly<Record<EntryFault, string>> = {
   id: "its id must be well-formed text of 1 to 256 bytes, without U+0001",
-  "text-empty": "nothing of its text can be searched for",
+  "text-empty": "its text has nothing that can be searched for",
   "text-too-long": "its text has over 512 characters, or 2,048 bytes once folded",
   "text-ill-formed": "its text has half a surrogate pair",
   "text-control": "its text has a control character",
@@ -41,7 +38,7 @@ const faults: Readonly<Record<EntryFault, string>> = {
   "payload-not-json": "its payload cannot be written as JSON",
 };
 
-/** An entry that cannot be stored. Nothing was written of it. */
+/** The id, the text or the payload of an entry cannot be stored; `fault` names the reason. Nothing of the entry was written. */
 export class InvalidEntryError extends KitError {
   /** @internal */
   static override readonly brand: string = "InvalidEntryError";
@@ -58,7 +55,7 @@ export class InvalidEntryError extends KitError {
 
 /**
  * A rebuild ended before it could switch: another rebuild took its place, or it wrote nothing for ten minutes. The index is
- * unchanged.
+ * unchanged. Retryable.
  */
 export class RebuildLostError extends KitError {
   /** @internal */
@@ -76,7 +73,7 @@ export class RebuildLostError extends KitError {
   }
 }
 
-/** Found items have no record: a key was evicted or deleted. A rebuild restores it. */
+/** Found items have no record: a key was evicted or deleted. Only an event `error` reports it. A rebuild restores the records. */
 export class DamagedIndexError extends KitError {
   /** @internal */
   static override readonly brand: string = "DamagedIndexError";

@@ -6,7 +6,7 @@ export type Range = readonly [start: number, end: number];
 
 const graphemes = new Intl.Segmenter(undefined, { granularity: "grapheme" });
 
-/** The origin of each UTF-16 unit of the folded text; undefined if pieces of the text fold differently from the whole. */
+/** For each UTF-16 unit of the folded text, the part of the text it comes from; undefined if parts fold differently from the whole. */
 const origins = (text: string, folded: string, options: FoldOptions): Range[] | undefined => {
   const found: Range[] = [];
   let joined = "";
@@ -22,8 +22,8 @@ const origins = (text: string, folded: string, options: FoldOptions): Range[] | 
 
 /**
  * The parts of `text` that a query matched, from the matched parts of its folded form. A user-perceived character is never
- * cut: a range is widened to whole ones. Empty if the displayed text cannot be aligned with its folded form, and for what only the
- * joined form of the name has.
+ * cut: a range is widened to whole ones. Empty if the displayed text cannot be aligned with its folded form, and for matches in the
+ * joined form of the name only.
  */
 export const highlight = (
   text: string,

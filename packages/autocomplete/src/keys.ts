@@ -2,19 +2,21 @@ import { createHash } from "node:crypto";
 import { keyspace } from "@kit/core";
 
 /**
- * Every key of a prefix index. All of one shard have one hash tag, so they lie in one slot: `{name}`, or
- * `{name:<shard>/<shards>}` where there are several. A rebuild fills the staged keys, and then renames them.
+ * Every key of a prefix index. All of one shard have one hash tag, so they lie in one slot: `{name}`, or `{name:<shard>/<shards>}`
+ * if there are several. A rebuild fills the staged keys, and then renames them.
  *
- * | Key                               | Type | Content                                                     | Life                    |
- * | --------------------------------- | ---- | ----------------------------------------------------------- | ----------------------- |
- * | `kit:autocomplete:{name}:index`   | hash | `layout`, `settings`, `staging`, `staged`, `switched`, `revision` | permanent         |
- * | `kit:autocomplete:{name}:ops`     | zset | operation id → server ms                                     | 1 minute                |
- * | `kit:autocomplete:{name}:live`    | set  | ids written during a rebuild                                 | as staged data          |
- * | `kit:autocomplete:{name}:rows`    | zset | score 0: `suffix NUL kind id`; alphabetical: see {@link rowTag} | permanent            |
- * | `kit:autocomplete:{name}:ranked`  | zset | score 0: `prefix NUL rank rest NUL kind id`                  | permanent               |
- * | `kit:autocomplete:{name}:items`   | hash | id → `revision NUL weight NUL starts NUL fold NUL text [NUL payload]` | permanent      |
- * | `kit:autocomplete:{name}:staged:…` |     | the same three; among the items the empty id → token of the rebuild | 10 min after the last batch |
- * | `kit:autocomplete:{name}:absent`  | hash | never exists: a script that names it is refused while its slot moves | none                    |
+ * | Key                                      | Type | Content                                                                                                                                                   | Life                                                    |
+ * | ---------------------------------------- | ---- | --------------------------------------------------------------------------------------------------------------------------------------------------------- | ------------------------------------------------------- |
+ * | `kit:autocomplete:{name}:index`          | hash | `layout`; `settings`; `staging`: token of a rebuild; `staged`: its settings; `switched`: token of the last one; `revision` (shard 0 of several)           | no expiry                                               |
+ * | `kit:autocomplete:{name}:rows`           | zset | score 0, one row for each word start. By weight: `suffix NUL kind id`. Alphabetical: `tag suffix NUL kind id NUL weight NUL text NUL [payload]`           | no expiry                                               |
+ * | `kit:autocomplete:{name}:ranked`         | zset | score 0: `prefix NUL rank rest NUL kind id`; by weight only                                                                                               | no expiry                                               |
+ * | `kit:autocomplete:{name}:items`          | hash | id → `revision NUL weight NUL starts NUL fold NUL text [NUL payload]`                                                                                     | no expiry                                               |
+ * | `kit:autocomplete:{name}:ops`            | zset | operation id → server ms, and behind the point a mark of the change; the last 10,000                                                                      | one minute                                              |
+ * | `kit:autocomplete:{name}:live`           | set  | ids that were written while a rebuild ran                                                                                                                 | as the staged data                                      |
+ * | `kit:autocomplete:{name}:staged:rows`    | zset | as `rows`, of a rebuild                                                                                                                                   | ten minutes after the last batch; renamed by the switch |
+ * | `kit:autocomplete:{name}:staged:ranked`  | zset | as `ranked`, of a rebuild                                                                                                                                 | as `staged:rows`                                        |
+ * | `kit:autocomplete:{name}:staged:items`   | hash | as `items`, of a rebuild; the empty id → the token of the rebuild                                                                                         | as `staged:rows`                                        |
+ * | `kit:autocomplete:{name}:absent`         | hash | never exists: a server refuses a script that names it while the slot moves                                                                                | none                                                    |
  */
 export interface IndexKeys {
   readonly index: string;
@@ -29,21 +31,22 @@ export interface IndexKeys {
 }
 
 /**
- * The beginning of all rows of an alphabetical index: eight hexadecimal digits of the SHA-1 of its settings. Such a row is all
- * that a reader needs, `tag suffix NUL kind id NUL weight NUL text NUL payload`, so a read is one plain range; and one that
- * was folded by other settings than the stored ones finds nothing, and looks again.
+ * The beginning of all rows of an alphabetical index: eight hexadecimal digits of the SHA-1 of its settings. A row has all that a
+ * reader needs, so a read is one plain range. A read whose query was folded by other settings finds nothing, and reads the settings.
  */
 export const rowTag = (settings: string): string => createHash("sha1").update(settings).digest("hex").slice(0, 8);
 
 /**
- * Every key of a contact book. All have the hash tag `{owner}`, and expire together `keepMs` after the last write.
+ * Every key of a contact book. All have the hash tag `{owner}`, and expire together.
  *
- * | Key                                 | Type | Content                                               |
- * | ----------------------------------- | ---- | ----------------------------------------------------- |
- * | `kit:autocomplete:{owner}:book`     | hash | `layout`, `version`, `ranking`, `ops`                 |
- * | `kit:autocomplete:{owner}:contacts` | zset | id → server µs of the last event, or the log2 of its decayed frequency |
- * | `kit:autocomplete:{owner}:cards`    | hash | id → `text [NUL payload]`                             |
- * | `kit:autocomplete:{owner}:blocked`  | zset | id → server ms                                        |
+ * | Key                                 | Type | Content                                                                               | Life                           |
+ * | ----------------------------------- | ---- | ------------------------------------------------------------------------------------- | ------------------------------ |
+ * | `kit:autocomplete:{owner}:book`     | hash | `layout`; `version`; `ops`: the last eight operation ids, each with a mark            | `keepMs` after the last change; null: no expiry |
+ * | `kit:autocomplete:{owner}:contacts` | zset | id → the server ms at which one event would weigh as much as all events of the contact | as `book`                      |
+ * | `kit:autocomplete:{owner}:cards`    | hash | id → `text [NUL payload]`                                                             | as `book`                      |
+ * | `kit:autocomplete:{owner}:blocked`  | zset | id → server ms; the last 1,000                                                        | as `book`                      |
+ *
+ * A colon in a name is written `%3A`.
  */
 export interface BookKeys {
   readonly book: string;

@@ -12,7 +12,7 @@ export interface Suggestion<Payload = unknown> {
   readonly weight: number;
   /** Undefined if it was stored without one. */
   readonly payload: Payload | undefined;
-  /** The parts of `text` that match, in UTF-16 units, in order and apart: `text.slice(start, end)`. */
+  /** The parts of `text` that match, in UTF-16 units, in order and without overlap: `text.slice(start, end)`. */
   readonly ranges: readonly Range[];
 }
 
@@ -23,9 +23,9 @@ export interface Suggestions<Payload = unknown> {
   /** Whether more items match. */
   readonly hasMore: boolean;
   /**
-   * Whether better items may have been missed: the prefix is longer than `rankedLength` and very common, and most heavy
-   * items with its beginning continue differently; or, with `typos`, not all beginnings of names were searched. All returned
-   * items match.
+   * Whether better items may have been missed. By weight, this happens if the prefix is longer than `rankedLength` and very common, and
+   * most heavy items with the same first characters continue differently; with `typos`, if not all beginnings of names were searched.
+   * All returned items match.
    */
   readonly truncated: boolean;
 }
@@ -50,7 +50,7 @@ export interface FoundItem extends Item {
   readonly foundBy?: Query | undefined;
 }
 
-/** The first part is whole only with words in any order; a query of a single half-typed word is matched in order. */
+/** The first part is whole only with words in any order: a query of a single half-typed word is matched in order. */
 export const queryOf = (text: string, words: WordOrder): Query => {
   const partOf = (part: string, isWhole: boolean): QueryPart => ({
     text: part,
@@ -75,7 +75,7 @@ const startsOf = ({ fold, starts }: Folded, { text, isWhole }: QueryPart): numbe
 export const isMatch = (folded: Folded, { parts }: Query): boolean =>
   parts.every((part) => startsOf(folded, part).length > 0);
 
-/** @internal Invalid JSON written by another program is no reason to fail. */
+/** Invalid JSON, written by another program, is no reason to fail. */
 const parsePayload = <Payload>(payload: string | undefined): Payload | undefined => {
   if (payload === undefined) return undefined;
   try {
@@ -102,7 +102,7 @@ export const suggestionOf = <Payload>(
 interface Placed {
   readonly item: Item;
   readonly isExact: boolean;
-  /** By weight, the row that matched. In alphabetical order the name, behind whether it begins with the query. */
+  /** By weight the row that matched; in alphabetical order the name, with whether it begins with the query in front. */
   readonly row: Buffer;
 }
 
@@ -118,7 +118,7 @@ const placed = (item: Item, query: Query, isRanked: boolean): Placed | undefined
   return row && { item, isExact, row: isRanked ? row : name };
 };
 
-/** A text with what only the typed form tells: accents and punctuation, in one spelling of each. */
+/** A text with its accents and punctuation, in one spelling of each: what folding removes. */
 const typedForm = (text: string, options: FoldOptions): string =>
   foldPrefix(text, { ...options, marks: "keep" }, false)
     .replace(/[\u2018\u2019\u02bb\u02bc]/g, "'")
@@ -126,13 +126,13 @@ const typedForm = (text: string, options: FoldOptions): string =>
     .replace(/\s+/g, " ")
     .trim();
 
-/** Whether a query has accents or punctuation that a folded one has not. */
+/** Whether a query has accents or punctuation that folding removes. */
 export const isSpecific = (query: string, options: FoldOptions): boolean =>
   /[^a-z0-9 ]/i.test(query) &&
   !isUnsearchable(query) &&
   typedForm(query, options) !== foldPrefix(query, options).trimEnd();
 
-/** The items with the accents and the punctuation of a query come first; each part keeps its order. */
+/** Moves the items with the accents and punctuation of a query to the front; both parts keep their order. */
 export const asTyped = <Found extends { readonly text: string }>(
   items: readonly Found[],
   query: string,

@@ -48,12 +48,15 @@ const matchRules = {
 
 const maxPayloadBytes = integer(0, 65_536, 4_096);
 
-/** Settings of a prefix index. All but the first three are stored with the data, and the stored ones apply. */
+/**
+ * Settings of a prefix index. `order`, `rankedLength`, `empty`, `match`, `marks` and `locale` are stored with the data, and the stored
+ * ones apply.
+ */
 export interface PrefixIndexOptions extends ClientOptions, MatchOptions {
   /**
-   * `"alphabetical"`: by code points of the folded name; names that begin with the query come before those of which a later
-   * word does. `"weight"`: the name that equals the query first, then the highest
-   * weight, then alphabetical; costs about four more rows for each word.
+   * `"alphabetical"`: by code points of the folded name; names that begin with the query come before names with a later word that
+   * does. `"weight"`: the name that equals the query first, then the highest weight, then alphabetical; costs about four more rows for
+   * each word.
    *
    * @default "alphabetical"
    */
@@ -73,8 +76,8 @@ export interface PrefixIndexOptions extends ClientOptions, MatchOptions {
    */
   readonly empty?: "nothing" | "top" | undefined;
   /**
-   * The number of hash tags over which the index is spread, by the first character of each word: 1 to 64. A query still asks
-   * only one of them. Useful above about five million names. It is part of the name: another number means another index.
+   * The number of hash tags over which the index is spread, by the first character of each word: 1 to 64. A query still reads only
+   * one of them. Useful above about five million names. It is part of the name: another number means another index.
    *
    * @default 1
    */
@@ -100,8 +103,8 @@ export const indexRules = {
 /** Settings of a contact book. */
 export interface ContactBookOptions extends ClientOptions, MatchOptions {
   /**
-   * `"recent"`: by the last event. `"frecent"`: each event counts, and half as much after each `halfLifeMs`. It may be
-   * changed at any time: the present order stays.
+   * `"recent"`: by the last event. `"frecent"`: each event counts, and half as much after each `halfLifeMs`. It can be changed at any
+   * time; the present order stays.
    *
    * @default "recent"
    */
@@ -206,11 +209,10 @@ export interface SuggestOptions extends CallOptions {
    */
   readonly words?: WordOrder | undefined;
   /**
-   * How many typing errors are tolerated, 0 or 1. With 1, if fewer than `limit` names match, names follow that would match
-   * if one character of the query was replaced, removed, swapped with its neighbour, or inserted. Only in words of four
-   * characters and more; not with `words: "any-order"`. Costs up to two more round trips, and about three milliseconds of the
-   * server at most: eight beginnings of names are looked for, which read twice `limit` names together. More than that is
-   * `truncated`.
+   * How many typing errors are tolerated, 0 or 1. With 1, if fewer than `limit` names match, names follow that would match if one
+   * character of the query was replaced, removed, swapped with its neighbour, or inserted. Only words of four characters and more are
+   * corrected; not with `words: "any-order"`. Costs up to two more round trips and at most about three milliseconds of the server: eight
+   * beginnings of names are searched, for twice `limit` names in all. If there are more, the answer is `truncated`.
    *
    * @default 0
    */
@@ -228,7 +230,7 @@ export const suggestRules = { ...bookSuggestRules, typos: integer(0, 1, 0) } sat
 /** The options of a query, with every default filled in. */
 export type ResolvedQuery = Omit<Resolved<typeof suggestRules>, "signal">;
 
-/** Whether the words of a query must have the order in which they are typed. */
+/** Whether the words of a query must be in the order in which they are typed. */
 export type WordOrder = "in-order" | "any-order";
 
 /** A search box. */
@@ -266,7 +268,7 @@ export const sessionRules = {
 /** Many entries at once. */
 export interface PutManyOptions<Payload> extends CallOptions {
   /**
-   * Called for each entry that cannot be stored; the others are stored. Without it the first such entry ends the call.
+   * Called for each entry that cannot be stored; the others are stored. Without it the first such entry rejects the call.
    *
    * @default undefined
    */
@@ -348,20 +350,20 @@ export const parseRules = (text: string): IndexRules | undefined => {
   };
 };
 
-/** Checked, with every default filled in. */
+/** After the check, with every default filled in. */
 export interface IndexSettings extends ClientSettings {
   readonly rules: IndexRules;
   readonly shards: number;
   readonly maxPayloadBytes: number;
 }
 
-/** @throws {TypeError | RangeError} an option is not what it should be. */
+/** @throws {TypeError | RangeError} an option is invalid. */
 export const indexSettings = (options: PrefixIndexOptions): IndexSettings => {
   const { order, rankedLength, empty, ...own } = resolve("options", options, indexRules);
   return { ...own, rules: { ...matchOf(own), order, rankedLength, empty, foldVersion } };
 };
 
-/** Checked, with every default filled in. */
+/** After the check, with every default filled in. */
 export interface BookSettings extends ClientSettings {
   readonly rules: MatchRules;
   /** With 0 only the last event counts. */
@@ -373,40 +375,40 @@ export interface BookSettings extends ClientSettings {
   readonly maxPayloadBytes: number;
 }
 
-/** @throws {TypeError | RangeError} an option is not what it should be. */
+/** @throws {TypeError | RangeError} an option is invalid. */
 export const bookSettings = (options: ContactBookOptions): BookSettings => {
   const own = resolve("options", options, bookRules);
   const halfLifeMs = own.ranking === "recent" ? 0 : own.halfLifeMs;
   return { ...own, rules: matchOf(own), halfLifeMs, keepMs: own.keepMs ?? 0 };
 };
 
-/** @throws {TypeError} only an order of words as it is typed tolerates typing errors. */
+/** @throws {TypeError} typing errors are tolerated only in the order in which words are typed. */
 const checkedQuery = <Query extends ResolvedQuery>(query: Query): Query => {
   if (query.typos > 0 && query.words === "any-order")
     throw new TypeError('Expected `typos` to be 0 with `words: "any-order"`');
   return query;
 };
 
-/** @throws {TypeError | RangeError} an option is not what it should be. */
+/** @throws {TypeError | RangeError} an option is invalid. */
 export const resolveSuggest = (options: SuggestOptions): Resolved<typeof suggestRules> =>
   checkedQuery(resolve("options", options, suggestRules));
 
-/** @throws {TypeError | RangeError} an option is not what it should be. */
+/** @throws {TypeError | RangeError} an option is invalid. */
 export const resolveChange = (options: ChangeOptions): { op: string; signal: AbortSignal | undefined } => {
   const { op = newToken(), signal: ended } = resolve("options", options, changeRules);
   return { op, signal: ended };
 };
 
-/** @throws {TypeError | RangeError} an option is not what it should be. */
+/** @throws {TypeError | RangeError} an option is invalid. */
 export const resolveTouch = (options: TouchOptions): { op: string; by: number; signal: AbortSignal | undefined } => {
   const { op = newToken(), by, signal: ended } = resolve("options", options, touchRules);
   return { op, by, signal: ended };
 };
 
-/** Checked, with every default filled in. */
+/** After the check, with every default filled in. */
 export type ResolvedSession = Resolved<typeof sessionRules> & { readonly prefetch: number };
 
-/** @throws {TypeError | RangeError} an option is not what it should be. */
+/** @throws {TypeError | RangeError} an option is invalid. */
 export const resolveSession = (options: SessionOptions): ResolvedSession => {
   const own = checkedQuery(resolve("options", options, sessionRules));
   const { limit, prefetch = Math.max(50, limit) } = own;

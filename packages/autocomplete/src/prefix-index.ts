@@ -54,17 +54,17 @@ export type StoredRules = {
 /** Events of an index. */
 export interface PrefixIndexEvents {
   /**
-   * The stored rules, which apply, differ from those of this object: it was made with other options, or runs on another
-   * version of Unicode. It uses the stored ones until a `rebuild()`. Emitted once for each difference.
+   * The stored rules differ from those of this object, which was made with other options, or runs on another version of Unicode. The
+   * object uses the stored rules until a `rebuild()`. Emitted once for each difference.
    */
   readonly mismatch: readonly [event: { configured: StoredRules; stored: StoredRules }];
   /**
-   * The server may drop keys when its memory is full: any, and with them names or the index, under an `allkeys-…` policy; under a
-   * `volatile-…` one only what a rebuild under way has written. Emitted once for each policy; asked in the background, only while there is
-   * a listener, and again after a lost connection. Nothing is emitted where INFO is forbidden.
+   * The server may drop keys when its memory is full: under an `allkeys-…` policy any key, so names or the whole index; under a
+   * `volatile-…` policy only what a rebuild under way has written. Emitted once for each policy. The policy is read in the background,
+   * while there is a listener, and again after a lost connection. Nothing is emitted where INFO is forbidden.
    */
   readonly evictable: readonly [event: { readonly policy: string }];
-  /** An error that no caller waits for: a {@link DamagedIndexError}. */
+  /** An error without a waiting caller: a {@link DamagedIndexError}. */
   readonly error: readonly [error: KitError];
 }
 
@@ -72,7 +72,7 @@ export interface PrefixIndexEvents {
 export interface PrefixIndexInspection {
   /** Null if nothing was ever put. */
   readonly rules: StoredRules | null;
-  /** The number of items; one in several shards counts in each. */
+  /** The number of items. An item in several shards counts in each. */
   readonly items: number;
   /** How many word starts are indexed. */
   readonly rows: number;
@@ -90,7 +90,7 @@ export interface RebuildResult {
 
 type Source<T> = Iterable<T> | AsyncIterable<T>;
 
-/** A batch takes a few tenths of a millisecond of the server: a reader waits for no more than one batch. */
+/** A batch occupies the server for a few tenths of a millisecond: a reader waits for no more than one batch. */
 const batchRows = 64;
 const batchItems = 32;
 const batchBytes = 131_072;
@@ -131,7 +131,7 @@ export class PrefixIndex<Payload = unknown> extends TypedEmitter<PrefixIndexEven
     this.name = name;
     this.#settings = indexSettings(options);
     const { prefix, isolate, rules } = this.#settings;
-    // Refuses a name that cannot be a key before anything is attached.
+    // Before anything is attached: the name may be invalid in a key.
     indexKeys(prefix, name);
     this.#life = new ObjectLife(redis, { prefix, isolate }, "The index");
     const { context } = this.#life;
@@ -149,12 +149,12 @@ export class PrefixIndex<Payload = unknown> extends TypedEmitter<PrefixIndexEven
   }
 
   /**
-   * Stores an entry, replacing one with the same id: its old name is no longer found.
+   * Stores an entry. It replaces one with the same id, whose old name is no longer found.
    *
    * @throws {InvalidEntryError} the id, the text or the payload cannot be stored; nothing was changed.
    * @throws {KitUnknownOutcomeError} the reply was lost; the call can be repeated safely.
    * @throws {KitUnavailableError} no server answered in time; nothing was changed.
-   * @throws {TypeError | RangeError} something is not of the type that it should be, or a weight out of range.
+   * @throws {TypeError | RangeError} an argument has a wrong type, or a weight is out of range.
    *
    * @example
    * await guild.put({ id: "player:7", text: "Zoë", payload: { level: 12 } });
@@ -198,14 +198,13 @@ export class PrefixIndex<Payload = unknown> extends TypedEmitter<PrefixIndexEven
   }
 
   /**
-   * The entries with a word that begins with `query`, the best first. A space at its end means that its last word is
-   * complete. Punctuation and accents are not compared; but of the first 200 matches those that have them as they are typed come
-   * first. A query that no name can contain (a control character, a lone surrogate, more than 512 characters) matches
-   * nothing.
+   * The entries with a word that begins with `query`, the best first. A space at the end of the query means that its last word is
+   * complete. Punctuation and accents are ignored; but of the first 200 matches, those that have them as typed come first. A query
+   * that no name can contain (a control character, a lone surrogate, more than 512 characters) matches nothing.
    *
    * @throws {KitUnavailableError} no server answered in time.
    * @throws `signal.reason` if `signal` aborts first.
-   * @throws {TypeError | RangeError} an option is not what it should be, or not for this index.
+   * @throws {TypeError | RangeError} an option is invalid, or not for this index.
    *
    * @example
    * const { items } = await guild.suggest("zo", { limit: 5 });
@@ -214,7 +213,7 @@ export class PrefixIndex<Payload = unknown> extends TypedEmitter<PrefixIndexEven
     const { signal, ...resolved } = resolveSuggest(options);
     this.#assertHas(resolved.words);
     if (typeof query !== "string") throw new TypeError(`Expected \`query\` to be a string, got ${typeof query}`);
-    // Accents and punctuation are compared here, among as many matches as one answer may have.
+    // Accents and punctuation are compared here, among the most matches that one answer can have.
     const most = isSpecific(query, this.#settings.rules.fold) ? mostItems : resolved.limit;
     const found = await this.#run("suggest", () => this.#reader.suggest(query, resolved, most, signal));
     const items = asTyped(found.items, query, found.rules).slice(0, resolved.limit);
@@ -225,7 +224,7 @@ export class PrefixIndex<Payload = unknown> extends TypedEmitter<PrefixIndexEven
     };
   }
 
-  /** A session for a search box on this index: the latest keystroke wins, and answers are local if possible. */
+  /** A session for a search box on this index: the latest keystroke wins, and answers are local where possible. */
   session(options: SessionOptions = {}): SuggestSession<Payload> {
     const resolved = resolveSession(options);
     this.#assertHas(resolved.words);
@@ -239,16 +238,16 @@ export class PrefixIndex<Payload = unknown> extends TypedEmitter<PrefixIndexEven
 
   /**
    * Builds the index anew from `entries`, by the rules of this object, and puts it in place of the old one in one step.
-   * Readers see the old one until then, and never a mixture. Concurrent changes are kept: they win over `entries` with the
-   * same ids. An entry that is not in `entries` and was not changed meanwhile is gone afterwards.
+   * Readers see the old index until then, and never a mixture. Concurrent changes are kept: they override `entries` with the same
+   * ids. An entry that is not in `entries`, and was not changed meanwhile, is gone afterwards.
    *
-   * A source without entries that can be stored is most likely a fault: it is refused unless `allowEmpty` is set.
+   * A source without entries that can be stored is probably a fault. It is refused unless `allowEmpty` is set.
    *
-   * A rebuild that ends early, also by a crash, leaves the index unchanged; staged data expires within ten minutes. A later
-   * rebuild, also in another process, ends this one. With several shards, each is switched in one step, one after another.
+   * A rebuild that ends early, for example by a crash, leaves the index unchanged; staged data expires within ten minutes. A later
+   * rebuild, in any process, ends this one. With several shards, each is switched in one step, one after another.
    *
    * @throws {KitError} `KIT_AUTOCOMPLETE_EMPTY`: there was no entry; the index is unchanged.
-   * @throws {RebuildLostError} another rebuild took its place, or the source gave nothing for ten minutes.
+   * @throws {RebuildLostError} another rebuild took its place, or the source produced nothing for ten minutes.
    * @throws every error of {@link putMany}.
    */
   async rebuild(entries: Source<Entry<Payload>>, options: RebuildOptions<Payload> = {}): Promise<RebuildResult> {
@@ -258,7 +257,7 @@ export class PrefixIndex<Payload = unknown> extends TypedEmitter<PrefixIndexEven
       await this.#maintenance.stage(token, resolved.signal);
       const items = await this.#writeAll(entries, resolved, token);
       if (items === 0 && !allowEmpty)
-        throw new KitError("KIT_AUTOCOMPLETE_EMPTY", "A rebuild of nothing needs `allowEmpty`");
+        throw new KitError("KIT_AUTOCOMPLETE_EMPTY", "The rebuild had no entries: set `allowEmpty` to empty the index");
       await this.#maintenance.switchOver(token, resolved.signal);
       this.#isDamaged = false;
       return { items };
@@ -288,8 +287,8 @@ export class PrefixIndex<Payload = unknown> extends TypedEmitter<PrefixIndexEven
   }
 
   /**
-   * Ends this object: further calls reject with KitClosedError; it waits for those under way, at most `timeoutMs` (10,000),
-   * and then rejects them. The client is not touched. Idempotent: the options of the first call hold.
+   * Ends this object. Further calls reject with KitClosedError. Calls under way may go on for at most `timeoutMs` (10,000), and then
+   * reject. The client is not touched. Idempotent: the options of the first call apply.
    */
   async close(options: CloseOptions = {}): Promise<void> {
     await this.#life.close(options, (deadline) => this.#life.untilIdle(deadline));
@@ -383,7 +382,7 @@ export class PrefixIndex<Payload = unknown> extends TypedEmitter<PrefixIndexEven
  *
  * `redis` is any ioredis `Redis` or `Cluster`, or what core's `connect()` gives. It is borrowed: never closed, never blocked.
  *
- * @throws {TypeError | RangeError} `redis` or an option is not what it should be.
+ * @throws {TypeError | RangeError} `redis` or an option is invalid.
  * @throws {KitError} `KIT_NAME`: the name cannot be a key.
  *
  * @example

@@ -28,7 +28,7 @@ interface Pending {
   readonly answer: Promise<Found>;
 }
 
-/** How many old answers are kept; they are searched one by one. */
+/** How many old answers are kept. They are searched one by one. */
 const mostCached = 32;
 
 /**
@@ -52,12 +52,11 @@ export class SuggestSession<Payload = unknown> {
   }
 
   /**
-   * Passes the text of the box to the session. Resolves with the suggestions, or with null as soon as the next call is made:
-   * a late answer is never taken for the current one.
+   * Passes the text of the box to the session. Resolves with the suggestions, or with null as soon as the next call is made, so that
+   * a late answer is never shown for a newer text.
    *
-   * A complete answer is narrowed locally while letters are added or removed, with exactly the result that the server would
-   * have given at most `maxAgeMs` ago. A keystroke waits for an answer under way to a shorter beginning, since that often
-   * suffices.
+   * A complete answer is narrowed locally while letters are added or removed. The result is exactly what the server would have
+   * answered at most `maxAgeMs` ago. A keystroke waits for an answer under way to a shorter text, which often suffices.
    *
    * @throws {KitClosedError} the session was closed.
    * @throws every error of `suggest()`, unless the next keystroke came first.
@@ -69,7 +68,7 @@ export class SuggestSession<Payload = unknown> {
     const superseded = new Promise<null>((resolve) => (this.#supersede = () => resolve(null)));
     const isCurrent = this.#supersede;
     const answer = this.#answer(query, () => this.#supersede === isCurrent);
-    // A failure that comes too late concerns no caller.
+    // A superseded call has returned null: its failure concerns no caller.
     answer.catch(() => undefined);
     try {
       return await Promise.race([superseded, answer]);
@@ -105,7 +104,7 @@ export class SuggestSession<Payload = unknown> {
 
   async #debounced(): Promise<void> {
     const until = new Deadline(performance.now() + this.#resolved.debounceMs);
-    // Only the latest keystroke waits, and none of a closed session: a timer would keep the process.
+    // Only the latest keystroke has a timer, and a closed session has none: it would keep the process alive.
     this.#stopTimer();
     await new Promise<void>((resolve) => {
       this.#stopTimer = atDeadline(until, resolve);
@@ -131,7 +130,7 @@ export class SuggestSession<Payload = unknown> {
     }
   }
 
-  /** Four times as many as for a shorter beginning, which had more: soon the answer is complete, and typing on costs nothing. */
+  /** Four times as many as for a shorter text that had more: soon the answer is complete, and further keystrokes cost nothing. */
   #prefetch(query: string): number {
     let most = this.#resolved.prefetch;
     if (isSpecific(query, {})) return mostItems;
@@ -141,7 +140,7 @@ export class SuggestSession<Payload = unknown> {
     return Math.min(most, mostItems);
   }
 
-  /** The answer if it is certain without the server: to the same query, or from all matches of a beginning of it. */
+  /** The answer if it is certain without the server: that to the same query, or one from all matches of a shorter text. */
   #known(query: string): Found | undefined {
     for (const [prefix, { found, until }] of this.#cached) {
       if (until.remainingMs <= 0) {

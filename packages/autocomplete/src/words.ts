@@ -11,7 +11,7 @@ export const inWord: RegExp = /[\p{L}\p{N}\p{M}]/u;
 const han = /\p{Script=Han}/u;
 export const ascii: RegExp = /^[\x20-\x7e]*$/;
 const plain = /^[a-z0-9 ]*$/;
-/** Behind it a folded name has a second form: with what an apostrophe or a dot divides in one. No name contains it. */
+/** Separates a folded name from its second form, in which the parts around an apostrophe or a dot are joined. No name contains it. */
 export const joinedMark = "\u0002";
 
 /**

@@ -8,7 +8,7 @@ import { mostTries, type Shards } from "./shards.js";
 
 const longestQuery = 512;
 
-/** The order of entries that different texts have found. */
+/** The order of entries that were found by different texts. */
 const byRelevance =
   ({ order }: IndexRules) =>
   (one: Item, two: Item): number =>
@@ -45,8 +45,8 @@ export class IndexReader {
   }
 
   /**
-   * The entries that match, `most` at most; if they are fewer than the limit and `typos` allows it, followed by those that match
-   * except for one character.
+   * The entries that match, `most` at most. If they are fewer than the limit and `typos` allows it, entries follow that match except for
+   * one character.
    */
   suggest(query: string, resolved: ResolvedQuery, most: number, signal: AbortSignal | undefined): Promise<Found> {
     const found = this.#suggest(query, resolved.words, most, signal);
@@ -66,7 +66,7 @@ export class IndexReader {
       }),
     );
     const texts = spelt.flatMap((one) => one.texts);
-    // Together they read about twice what one answer may have, so that the server's time has a bound.
+    // In all they read about twice the items of one answer, so that the server's time has a bound.
     const each = Math.min(resolved.limit, Math.max(10, Math.ceil((2 * resolved.limit) / texts.length)));
     const others = await Promise.all(texts.map((text) => this.#suggest(text, resolved.words, each, signal)));
     const areMore = others.some(({ hasMore }) => hasMore);
@@ -100,13 +100,13 @@ export class IndexReader {
         return { query: typed, rules, items: best, hasMore, truncated: all.some((found) => found.truncated) };
       }
       const found = await this.#readers[shard.index]!.suggest(query, words, limit, signal);
-      // By the new rules it may belong to another shard.
+      // By the new rules the query may belong to another shard.
       if (shard.rules === text || this.#shards.all.length === 1 || tries === mostTries) return found;
       text = shard.rules;
     }
   }
 
-  /** Reads the rules of the index once, for a query before any other call: they decide which shard it is for, if any. */
+  /** Reads the rules of the index once, before the first query: they decide which shard a query is for, if any. */
   async #look(query: string, signal: AbortSignal | undefined): Promise<void> {
     if (this.#hasLooked || (this.#shards.all.length === 1 && query.trim() !== "")) return;
     const { first } = this.#shards;

@@ -37,9 +37,8 @@ export class IndexWriter {
   }
 
   /**
-   * Makes changes, and resolves with how many of their items existed before. With several shards it adds first and drops
-   * afterwards, so that an item is never missing in between; a change that was superseded by a later one removes what it
-   * added.
+   * Makes changes, and resolves with how many of their items existed before. With several shards it adds first and drops afterwards,
+   * so that an item is never missing in between. A change that is superseded by a later one removes what it added.
    */
   async write(given: readonly Change[], call: WriteCall): Promise<number> {
     if (this.#shards.all.length === 1) return (await this.#writeTo(this.#shards.first, () => given, "0", call)).known;
@@ -77,7 +76,7 @@ export class IndexWriter {
     return known;
   }
 
-  /** @throws {InvalidEntryError} nothing is left of the text, or too much. */
+  /** @throws {InvalidEntryError} the folded text is empty or too long. */
   check({ id, text }: CheckedEntry): Folded {
     return checkFolded(id, foldText(text, this.#rules));
   }

@@ -1,15 +1,15 @@
 /** How text is folded. All processes that search the same names must use the same settings. */
 export interface FoldOptions {
   /**
-   * `"fold"` ignores accents: on Latin, Greek, Arabic and Hebrew letters, and of ё. Letters with a stroke and ligatures
+   * `"fold"` ignores accents on Latin, Greek, Arabic and Hebrew letters, and the dots of ё. Letters with a stroke and ligatures
    * become their plain forms (ø, ł, æ). Marks of other scripts count as letters and stay. `"keep"` keeps all.
    *
    * @default "fold"
    */
   readonly marks?: "fold" | "keep" | undefined;
   /**
-   * Only Turkish (`"tr"`) and Azerbaijani (`"az"`) make a difference: there I and ı are one letter, and İ and i another.
-   * Elsewhere I and i are one, and with `marks: "fold"` all four.
+   * Only Turkish (`"tr"`) and Azerbaijani (`"az"`) make a difference: there I and ı are one letter, and İ and i another. In other
+   * locales I and i are one letter, and with `marks: "fold"` all four are.
    *
    * @default none
    */
@@ -22,7 +22,7 @@ const rules = 2;
 const runtime = (globalThis as { process?: { readonly versions?: { readonly unicode?: string } } }).process;
 
 /**
- * The version of {@link fold}: that of its rules, and of the Unicode data of this runtime. Texts folded under different
+ * The version of {@link fold}: the number of its rules, and the version of this runtime's Unicode data. Texts folded under different
  * versions may differ, most likely in letters that are new to Unicode.
  */
 export const foldVersion: string = `${String(rules)}/${runtime?.versions?.unicode ?? "unknown"}`;

@@ -86,7 +86,7 @@ export type SuggestReply =
   | { readonly state: "found"; readonly found: readonly Matches[] | undefined }
   | { readonly state: "settings"; readonly settings: string };
 
-/** A list that a script has joined into one text. */
+/** A list that a script joined into one text. */
 const listOf = (raw: unknown): string[] => (raw === "" ? [] : String(raw).split(listSeparator));
 
 const matchesOf = ([more, truncated, damaged, records, ids]: readonly unknown[]): Matches => {
@@ -143,7 +143,7 @@ export const ranges = defineScript({
   reply: (raw): readonly (readonly string[])[] => (raw as unknown[]).map(listOf),
 });
 
-/** The weights of items in one shard; undefined for those that it does not have. */
+/** The weights of items in one shard; undefined for items that it does not have. */
 export const weights = defineScript({
   name: "autocomplete.weights",
   source: weightsSource,
@@ -154,7 +154,7 @@ export const weights = defineScript({
     (raw as unknown[]).map((weight) => (weight === "" ? undefined : String(weight))),
 });
 
-/** The next revision of a sharded index, and its settings; empty: they are lost. */
+/** The next revision of a sharded index, and its settings, which are empty if they are lost. */
 export const revision = defineScript({
   name: "autocomplete.revision",
   source: revisionSource,
@@ -169,14 +169,14 @@ export const revision = defineScript({
 
 /** One shard, counted. */
 export interface Survey {
-  /** Empty: there is no index. */
+  /** Empty if there is no index. */
   readonly settings: string;
-  /** The last rebuild; empty: there was none. */
+  /** The last rebuild; empty if there was none. */
   readonly switched: string;
   readonly items: number;
   readonly rows: number;
   readonly ranked: number;
-  /** Items that a rebuild has written; -1: none is under way. */
+  /** Items that a rebuild has written; -1 if none is under way. */
   readonly staged: number;
 }
 
