@@ -6,7 +6,7 @@ import { describe, expect, it } from "vitest";
 import { user } from "./acl.js";
 import { fixtureOf, named, permanentKeys, texts } from "./harness.js";
 
-/** The descriptor grants what the package needs and no more, and the README shows it. */
+/** The descriptor grants what the package needs and no more, and the page shows it. */
 export const aclBehaviour = (mode: RedisMode): void => {
   describe(`the ACL user of an index and a book on a ${mode === "cluster" ? "Cluster" : "single server"}`, () => {
     const redis = useRedis(vitest, { mode, permanentKeys });
@@ -60,7 +60,7 @@ export const aclBehaviour = (mode: RedisMode): void => {
       expectGranted(await usedCommands(server.nodes), grantedCommands(user.grants(mode)));
     });
 
-    describeUser(user, redis, new URL("../README.md", import.meta.url), async (client) => {
+    describeUser(user, redis, new URL("../docs/operating.md", import.meta.url), async (client) => {
       const index = fixture.indexOn(client);
       await index.put({ id: "1", text: "Ann" });
       expect(texts(await index.suggest("a"))).toEqual(["Ann"]);
