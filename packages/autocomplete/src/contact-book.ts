@@ -198,7 +198,7 @@ export class ContactBook<Payload = unknown> implements AsyncDisposable {
   }
 
   #run<T>(operation: string, call: () => Promise<T>): Promise<T> {
-    // Owners are people, so their names do not appear in traces.
+    // An owner may be a person, so traces do not name it.
     return this.#life.call(`autocomplete.book.${operation}`, () => ({}), call);
   }
 

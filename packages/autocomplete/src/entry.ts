@@ -61,7 +61,7 @@ export interface Folded {
   readonly starts: readonly number[];
 }
 
-/** Marks that people often leave out within a word: an apostrophe or a dot between letters, and the space between two initials. */
+/** Marks within a word that are often not typed: an apostrophe or a dot between letters, and the space between two initials. */
 const joints =
   /(?<=\p{L}\p{M}*)['\u2018\u2019\u02b9-\u02bf`\u00b4.\u00b7](?=\p{L})|(?<=(?<![\p{L}\p{M}])\p{L})\. (?=\p{L}\.)/gu;
 /** Longer names have no second form: each word start would be a row with the rest of both. */

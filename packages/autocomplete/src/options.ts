@@ -219,7 +219,7 @@ export interface SuggestOptions extends CallOptions {
   readonly typos?: number | undefined;
 }
 
-/** The options of a query, which a contact book has, too. */
+/** The options of a query that an index and a contact book share. */
 const queryRules = {
   limit: integer(1, mostItems, 10),
   words: choice(["in-order", "any-order"], "in-order"),

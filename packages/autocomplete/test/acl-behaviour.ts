@@ -56,7 +56,7 @@ export const aclBehaviour = (mode: RedisMode): void => {
       expect(error).toMatchObject({ code: "KIT_KEY_TYPE", key: spoilt });
       await Promise.all([index.close(), sharded.close(), book.close()]);
 
-      // The command that this test itself runs for a dead rebuild is one of the package, too.
+      // The package also runs the command that this test uses for a dead rebuild.
       expectGranted(await usedCommands(server.nodes), grantedCommands(user.grants(mode)));
     });
 

@@ -191,7 +191,7 @@ export const bookBehaviour = (mode: RedisMode, login?: Login): void => {
       await book.record("a");
       expect(await book.remove("a", { op: "op-2" })).toBe(true);
       expect(await idsOf(book)).toEqual(["a"]);
-      // For another change it is refused, and changes nothing.
+      // With another change the `op` is refused, and nothing changes.
       for (const other of [
         () => book.remove("b", { op: "op-2" }),
         () => book.block("a", { op: "op-2" }),

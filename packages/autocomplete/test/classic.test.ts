@@ -130,7 +130,7 @@ describe("the classic completion between two marks", () => {
       );
     };
     const before = await callsOf(node(), "watch");
-    // Its answers may be wrong meanwhile, too: only the tries are counted.
+    // Its answers may also be wrong meanwhile: only the tries are counted.
     await Promise.all(
       clients.map(async (client) => {
         for (let round = 0; round < each; round++) await classic("b", client);

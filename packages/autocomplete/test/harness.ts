@@ -43,7 +43,7 @@ export interface Fixture {
   nodeOf(key: string): Promise<RedisNode>;
 }
 
-/** With a `login` all objects are that user's, and only the tests' own commands go over the shared client. */
+/** With a `login` all objects run as that user; only the tests' own commands go over the shared client. */
 export const fixtureOf = (redis: TestRedis<RedisMode>, login?: Login): Fixture => {
   const clients = clientsOf(redis, login);
   const indexOn: Fixture["indexOn"] = <Payload>(

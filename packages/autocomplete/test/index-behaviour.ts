@@ -169,7 +169,7 @@ export const indexBehaviour = (mode: RedisMode, login?: Login): void => {
         await index.putMany(named(...names));
         const found = async (query: string, limit = 10) => texts(await index.suggest(query, { typos: 1, limit }));
         for (const [query, ...wanted] of [
-          // One left out, too many, another one, and two swapped; also the first; also within a phrase.
+          // One character is missing, too many, wrong, or swapped; also the first one, and within a phrase.
           ["barara", "Barbara Smith"],
           ["barbbara s", "Barbara Smith"],
           ["borbara", "Barbara Smith"],
@@ -199,7 +199,7 @@ export const indexBehaviour = (mode: RedisMode, login?: Login): void => {
         expect(await found("barb", 2)).toEqual(["Barbara Smith", "Barbican"]);
         expect(texts(await index.suggest("borbara"))).toEqual([]);
         expect((await index.suggest("borbara", { typos: 1 })).items[0]!.ranges).toEqual([[0, 7]]);
-        // A session requests them, too, and never takes a narrowed answer for all.
+        // A session also requests them, and never takes a narrowed answer for all.
         const session = index.session({ typos: 1, limit: 2 });
         for (const query of ["barba", "barbar", "barbarx"])
           expect(texts((await session.type(query))!), query).toEqual(await found(query, 2));
@@ -406,7 +406,7 @@ export const indexBehaviour = (mode: RedisMode, login?: Login): void => {
         await index.put({ id: "1", text: "third" });
         expect(await index.delete("1", { op: "op-2" })).toBe(true);
         expect(texts(await index.suggest("t"))).toEqual(["third"]);
-        // For another change it is refused, and changes nothing.
+        // With another change the `op` is refused, and nothing changes.
         const others = [
           () => index.delete("3", { op: "op-2" }),
           () => index.put({ id: "1", text: "third" }, { op: "op-2" }),
@@ -549,7 +549,7 @@ export const indexBehaviour = (mode: RedisMode, login?: Login): void => {
         await index.put({ id: "1", text: "Ann" });
         const { index: head } = fixture.keysOf();
         const stored = (await fixture.db.hget(head, "settings"))!.replace(/fold=.*/, "fold=1/13.0");
-        // As the other one would have written it.
+        // The item as the other object would have written it.
         await index.purge();
         await fixture.db.hset(head, "layout", "1", "settings", stored);
         await fixture.index().put({ id: "1", text: "Ann" });

@@ -100,7 +100,7 @@ class Model {
     });
   }
 
-  /** The ids of names with a word that goes on like a query, but for one character of it. */
+  /** The ids of names with a word that begins like a query with one wrong character. */
   mistyped(query: string): string[] {
     const typed = Array.from(foldPrefix(query));
     return [...this.#entries].flatMap(([id, { text }]) => {
@@ -163,7 +163,7 @@ const expectSame = async (index: PrefixIndex, model: Model, query: string, limit
 
 type Step = Entry | { readonly drop: string } | { readonly touch: string; readonly by: number };
 
-/** One step of an index or of the model; what it says. */
+/** One step of an index or of the model, and its result. */
 const take = async (on: PrefixIndex | Model, one: Step, isRanked: boolean): Promise<boolean | undefined> => {
   if ("drop" in one) return await on.delete(one.drop);
   if ("text" in one) await on.put(one);
@@ -228,7 +228,7 @@ it("answers a session of random keystrokes as the server would", async () => {
         for (const query of queries) {
           const answer = await session.type(query);
           const { items, hasMore, truncated } = answer!;
-          // In any order any of equal weight may be shown.
+          // With words in any order, items of equal weight have no particular order.
           const shown = (of: Suggestions): unknown =>
             words === "in-order" ? of : of.items.map(({ weight: shownWeight }) => shownWeight);
           expect(shown({ items, hasMore, truncated })).toEqual(shown(await index.suggest(query, { limit: 3, words })));

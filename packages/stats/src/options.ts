@@ -81,7 +81,7 @@ export type StatsSettings = Resolved<typeof statsRules>;
 /** The options that counters and distributions share. */
 interface MetricOptions<Names extends string> {
   /**
-   * A description for people.
+   * A description, for the exposition.
    *
    * @default ""
    */
@@ -263,7 +263,7 @@ export type MessagesSettings = Resolved<typeof messagesRules> & Pick<StatsSettin
 /** One amount or value. */
 export interface WriteOptions {
   /**
-   * When it happened, epoch milliseconds by the server's clock. 0 is an instant, too. An amount more than a minute ahead of
+   * When it happened, epoch milliseconds by the server's clock. 0 is a valid instant. An amount more than a minute ahead of
    * the server is dropped; a precision that no longer keeps the instant does not store it.
    *
    * @default now

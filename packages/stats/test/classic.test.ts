@@ -146,7 +146,7 @@ describe("counters", () => {
     await stats.flush();
     expect(commandsIn(sent)).toBe(1);
     expect(sent.join("").length).toBeLessThan(classicBytes / 100);
-    // A caller who waits needs one command, too.
+    // A waiting caller also needs one command.
     await hits.add();
     expect([commandsIn(sent), await hits.total()]).toEqual([2, 102]);
   });
@@ -200,7 +200,7 @@ describe("counters", () => {
     const own = await fixture.db.keys(`${redis.prefix}:stats:*`);
     expect(own.length).toBeGreaterThanOrEqual(2);
     for (const key of own) expect(await fixture.db.pttl(key)).not.toBe(-1);
-    // Gone once its sixty buckets of 10 ms and another hundred are over, though nobody removes it.
+    // It expires once its sixty buckets of 10 ms and another hundred are over, without a cleaner.
     await eventually(async () => expect(await fixture.db.keys(`${redis.prefix}:stats:*:c:*`)).toEqual([]));
   });
 

@@ -40,7 +40,7 @@ const behindProxy = async (options: StatsOptions = {}, retryMs = 5) => {
 const totalOf = (name: string): Promise<number> => fixture.make().counter(name).total();
 /** The reply to the next call is lost, and the connection with it. */
 const loseReply = async (proxy: FaultProxy, client: Redis): Promise<void> => {
-  // Else it could be an answer of the handshake that is lost.
+  // Otherwise the lost answer could be one of the handshake.
   await eventually(() => expect(client.status).toBe("ready"));
   proxy.down.cutNext = 1;
 };
@@ -410,7 +410,7 @@ describe("close", () => {
     proxy.up.latencyMs = 100;
     for (const [n, end] of [() => stats.flush(), () => stats.close()].entries()) {
       await counter.add({ n });
-      // Its totals are there, so that it is on its way.
+      // The totals are stored, so the listing is under way.
       const listing = stats.flush();
       await end();
       expect(await redis.client.zcard(key)).toBe(n + 1);
@@ -474,7 +474,7 @@ describe("flushing", () => {
     const stored = fixture.logKeysOf("great").log("info");
     expect([(await log.frequent({ lastMs: 1 }))[0]?.count, await fixture.db.xlen(stored)]).toEqual([3_000, 3_000]);
     expect(stats.report()).toMatchObject({ pending: 0 });
-    // As many waiting callers.
+    // As many callers wait.
     const totals = await Promise.all(Array.from({ length: 20_000 }, () => counter.add(1)));
     expect(Math.max(...totals.slice(-10))).toBe(44_000);
   });

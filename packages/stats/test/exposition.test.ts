@@ -58,7 +58,7 @@ const promtool = process.env["PROMTOOL"] ?? "promtool";
 const hasPromtool = spawnSync(promtool, ["--version"]).status === 0;
 const readers = hasPromtool ? "Prometheus and the grammar here" : "the grammar here (no promtool)";
 
-/** Runs promtool on a text; resolves with what it says against it. */
+/** Runs promtool on a text; resolves with its complaints. */
 const saidBy = (text: string, argsOf: (file: string, folder: string) => readonly string[]): string => {
   const folder = mkdtempSync(join(tmpdir(), "kit-promtool-"));
   try {
@@ -260,7 +260,7 @@ describe("an exposition", () => {
     expect([...samples.keys()]).not.toContain('wide_bucket{le="1"}');
     expect([samples.get('wide_bucket{le="1024"}'), samples.get('wide_bucket{le="+Inf"}')]).toEqual([12, 21]);
     expect((await exposed(stats, { scope: "local" })).get('wide_bucket{le="1"}')).toBe(2);
-    // A value below all that has collapsed: one bin too many, until it collapses, too.
+    // A value below the collapsed bins: one bin too many, until it also collapses.
     await wide.record(2 ** -10);
     expect([...(await exposed(stats)).keys()]).not.toContain('wide_bucket{le="1"}');
   });

@@ -62,7 +62,7 @@ describe("statistics whose master fails", () => {
     for (const stats of [survives, isLost]) await stats.counter("warm_total").add(1);
     await inStep(redis.server.nodes[0]!, redis.server.replicas);
     const [master] = redis.server.nodes as [RedisNode];
-    // One call reaches the master and its replicas before its connection is lost, the other reaches nobody.
+    // One call reaches the master and its replicas before its connection is lost, the other reaches no server.
     await survives.counter("survives_total").add(7);
     await inStep(master, redis.server.replicas);
     master.pause();

@@ -22,7 +22,7 @@ export interface Fixture {
   spawn(options?: StatsOptions, aheadMs?: number): Promise<StatsPeer>;
 }
 
-/** With a `login` all objects are that user's, and only the tests' own commands go over the shared client. */
+/** With a `login` all objects run as that user; only the tests' own commands go over the shared client. */
 export const fixtureOf = (redis: TestRedis<RedisMode>, login?: Login): Fixture => {
   const clients = clientsOf(redis, login);
   const on: Fixture["on"] = (client, options = {}) => {

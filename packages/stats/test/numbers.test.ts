@@ -64,7 +64,7 @@ describe("moments", () => {
     for (const size of [1_000, 60_000]) {
       const spreads = Array.from({ length: size }, () => 10 * next());
       const values = spreads.map((spread) => 1e9 + spread);
-      // What a double of that size has of each value, which subtracts exactly.
+      // The part of each value that a double of that size keeps. It subtracts exactly.
       const exact = momentsOf(values.map((value) => value - 1e9));
       const parts = noMoments();
       for (let first = 0; first < size; first += 7) addMoments(parts, momentsOf(values.slice(first, first + 7)));

@@ -7,7 +7,7 @@
 -- ARGV[1]  version   string  what the caller has; `-`: nothing
 --
 -- Reply     {version}         the caller has it
---           {version, blocked, id, …, id, score, card, …}  how many are blocked, and who; then the contacts, the best first
+--           {version, blocked, id, …, id, score, card, …}  how many are blocked, and their ids; then the contacts, the best first
 --           error KIT_LAYOUT  written by a newer version
 local book = KEYS[1]
 local contacts = KEYS[2]

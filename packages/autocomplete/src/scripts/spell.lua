@@ -1,4 +1,4 @@
--- spell.lua - the beginnings of names that a text is, but for one character.
+-- spell.lua - the beginnings of names that differ from a text in one character.
 --
 -- KEYS[1]  rows        zset    `suffix NUL kind id`; alphabetical: with a tag before and the item behind
 -- ARGV[1]  tag         string  before each row
@@ -7,8 +7,8 @@
 --
 -- Reply     {truncated, text, …}  1: not all were looked for; then the beginnings, those that differ last first
 --
--- Why: the sorted set is walked as a trie, one range for each character that names go on with. So no row is stored for what
--- somebody might mistype.
+-- Why: the sorted set is walked as a trie, one range for each character that follows in names. So no rows are stored for
+-- mistyped texts.
 local rows = KEYS[1]
 local tag = ARGV[1]
 local characters = { unpack(ARGV, 2) }

@@ -6,9 +6,9 @@
 -- KEYS[4]  items         hash  id to `revision NUL weight NUL starts NUL fold NUL text [NUL payload]`
 -- ARGV[1]  settings  string   by which the texts were folded
 -- ARGV[n]  texts     string   `prefix anchor limit` of each: the text, folded; its first characters, as many as are ranked; and how
---                             many items at most. Rows without a limit come before a single text and are words: then
---                             items are found that have all of them, each with a space behind it if it is complete.
---                             Without words the items go on as the text does
+--                             many items at most. Rows without a limit come before a single text and are words, each with
+--                             a space behind it if it is complete: then the items have all of these words. Without them the
+--                             items continue as the text does
 --
 -- Reply     {1, found, …}  for each text {more, truncated, damaged, records, ids}, the best first; 1: there are more; 1:
 --                          better ones may have been missed; how many have rows and no record. Records and ids are a text
@@ -61,7 +61,7 @@ local function search(prefix, anchor, limit, words)
   -- The limits of what one query reads.
   local most = math.max(512, 4 * limit)
   local scan = math.max(64, limit)
-  -- For several words each record is checked, too.
+  -- For several words each record is also checked.
   if #words > 0 then
     most = math.max(256, limit)
     scan = most

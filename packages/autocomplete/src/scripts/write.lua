@@ -49,7 +49,7 @@ local problem = openIndex(index, current, other)
 if problem then return redis.error_reply(problem) end
 local isLost = not isStaged(other)
 local hasLive = redis.call('SCARD', live) > 0
--- Of a call that its caller can repeat: a batch has an id of its own.
+-- The mark of a single change, which its caller can repeat. A batch has an id of its own.
 local function markOfCall()
   if #changes > 8 then return 0 end
   local id, _, weight, tail, _, starts = unpack(changes, 1, 6)
@@ -103,7 +103,7 @@ for at = 1, #changes, 8 do
         putItem(generation, id, record, old)
         hasChanged = true
       end
-      -- A drop counts, too: the source of the rebuild may be older.
+      -- Also for a drop: the source of the rebuild may be older.
       if i == 2 then redis.call('SADD', live, id) end
     end
   end

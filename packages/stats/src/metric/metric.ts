@@ -19,7 +19,7 @@ export class SeriesMap<Series extends Kept> {
   readonly #settings: MetricSettings;
   readonly #make: (id: string) => Series;
   readonly #onOverflow: () => void;
-  /** By their label values, which were checked when the series was made. */
+  /** The series by their label values, which were checked when the series was made. */
   readonly #series = new Map<string, Series>();
   /** The series of a metric without labels. */
   #only: Series | undefined;

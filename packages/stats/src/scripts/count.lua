@@ -59,7 +59,7 @@ while series[key] do
         local bucket, added = plan[place], plan[place + 1]
         -- A bucket that holds no integer stays as it is: an error would end the script between two series of the call.
         local sum = redis.pcall('HINCRBY', series[chunk], bucket, added)
-        -- If the sum equals the added amount, the bucket is new, and perhaps the chunk, too.
+        -- If the sum equals the added amount, the bucket is new, and perhaps also the chunk.
         hasNew = hasNew or sum == tonumber(added)
       end
       if hasNew then redis.call('PEXPIREAT', series[chunk], ending) end

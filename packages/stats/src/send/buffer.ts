@@ -1,7 +1,7 @@
 import { newToken } from "@kit/core/toolkit";
 import type { DropReason, Outbox, OutboxHost } from "./outbox.js";
 
-/** What a buffer reports. */
+/** Callbacks of the buffer. */
 export interface BufferEvents {
   /** An amount is not, or may not be, counted. */
   readonly dropped: (series: string, reason: DropReason, count: number) => void;

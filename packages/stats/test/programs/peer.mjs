@@ -1,4 +1,4 @@
-// A process with a statistics object of its own that counts as its parent says:
+// A process with a statistics object of its own, which counts on request of its parent:
 //   peer.mjs <single|cluster> <ports> <options as JSON> <user name and password as JSON>
 import { createStats } from "@kit/stats";
 import { clientOf, obey } from "@tooling/vitest/peer";
