@@ -7,7 +7,13 @@ import type { Shared } from "../shared.js";
 import type { RangeOptions } from "../time/buckets.js";
 import { mergedParts } from "./merged.js";
 import type { Recorded } from "./outbox.js";
-import { DistributionSeries, type ObserveOptions, observeRules, type RecordOptions, type WindowSummary } from "./series.js";
+import {
+  DistributionSeries,
+  type ObserveOptions,
+  observeRules,
+  type RecordOptions,
+  type WindowSummary,
+} from "./series.js";
 import { Summary } from "./summary.js";
 
 /** How a timed call ended. */

@@ -156,7 +156,8 @@ export class Sketch {
   /** The value that represents the bin of the value with this rank, from 1. */
   at(rank: number): number {
     let seen = 0;
-    for (const position of this.#positions()) if ((seen += this.#bins.get(position)!.count) >= rank) return pointOf(position);
+    for (const position of this.#positions())
+      if ((seen += this.#bins.get(position)!.count) >= rank) return pointOf(position);
     return Infinity;
   }
 
