@@ -1,5 +1,12 @@
 import type { KitUnavailableError, RedisArgument } from "@kit/core";
-import { Deadline, type ExclusiveConnection, noAnswer, type ObjectLife, reading } from "@kit/core/toolkit";
+import {
+  type ClientContext,
+  Deadline,
+  type ExclusiveConnection,
+  noAnswer,
+  type ObjectLife,
+  reading,
+} from "@kit/core/toolkit";
 import * as scripts from "./scripts/index.js";
 import { ServerTime } from "./time/clock.js";
 
@@ -17,29 +24,26 @@ export class Commands {
   readonly clock: ServerTime = new ServerTime();
   readonly deadlineMs: number;
   readonly #life: ObjectLife;
+  readonly #context: ClientContext;
 
   constructor(life: ObjectLife, deadlineMs: number) {
     this.#life = life;
+    this.#context = life.context;
     this.deadlineMs = deadlineMs;
   }
 
   get prefix(): string {
-    return this.#life.context.prefix;
-  }
-
-  /** Whether the client was ended: no call succeeds any more. */
-  get isEnded(): boolean {
-    return this.#life.context.executor.isEnded;
+    return this.#context.prefix;
   }
 
   /** Whether each series is a call of its own. */
   isCluster(deadlineMs: number = this.deadlineMs): Promise<boolean> {
-    return this.#life.context.isCluster(deadlineMs);
+    return this.#context.isCluster(deadlineMs);
   }
 
-  /** The error for what was not sent by its deadline. */
-  notSent(what: string): KitUnavailableError {
-    return noAnswer(this.#life.context.client, `${what} was not sent`);
+  /** The error for an amount of a series that was not sent by its deadline. */
+  notSent(series: string): KitUnavailableError {
+    return noAnswer(this.#context.client, `an amount for ${series} was not sent`);
   }
 
   /** Reads the server's clock, unless an earlier reply contained it. */
@@ -47,7 +51,7 @@ export class Commands {
     if (this.clock.isKnown) return;
     const sentAt = performance.now();
     const call = reading("TIME", deadline ?? Deadline.in(this.deadlineMs), signal);
-    this.clock.observe(sentAt, scripts.serverMs(await this.#life.context.executor.run("TIME", [], call)));
+    this.clock.observe(sentAt, scripts.serverMs(await this.#context.executor.run("TIME", [], call)));
   }
 
   /**
@@ -70,7 +74,7 @@ export class Commands {
     deadlineMs: number,
     op?: string,
   ): Promise<readonly (string | Error)[]> {
-    return script.run(this.#life.context, { series }, { plan }, { deadlineMs, op });
+    return script.run(this.#context, { series }, { plan }, { deadlineMs, op });
   }
 
   /**
@@ -91,7 +95,7 @@ export class Commands {
     for (let first = 0; first < keys.length; first += atOnce) {
       const sentAt = performance.now();
       const part = keys.slice(first, first + atOnce);
-      const reply = await reading.run(this.#life.context, { keys: part }, { query }, { deadlineMs });
+      const reply = await reading.run(this.#context, { keys: part }, { query }, { deadlineMs });
       clock.observe(sentAt, reply.now);
       now = reply.now;
       values.push(...reply.values);
@@ -106,29 +110,27 @@ export class Commands {
 
   /** The members of the list of a metric's series, with their scores. */
   async listed(index: string): Promise<readonly (readonly [id: string, score: number])[]> {
-    const { deadlineMs } = this;
-    const query = ["largest", 0];
-    const { values } = await scripts.largest.run(this.#life.context, { keys: [index] }, { query }, { deadlineMs });
+    const { values } = await this.read(scripts.largest, [index], ["largest", 0]);
     return values[0] ?? [];
   }
 
   /** Lists series of a metric, or removes them from the list. Resolves with how many were removed. */
   list(index: string, args: Parameters<typeof scripts.index.run>[2]): Promise<number> {
     const { deadlineMs } = this;
-    return scripts.index.run(this.#life.context, { index }, args, { deadlineMs });
+    return scripts.index.run(this.#context, { index }, args, { deadlineMs });
   }
 
   /** The id of the last entry of each stream; undefined if there is none. */
   async lastIds(streams: readonly string[]): Promise<readonly (string | undefined)[]> {
     const { deadlineMs } = this;
     const query = ["newest", 1, ...streams.map(() => "+")];
-    const { values } = await scripts.newest.run(this.#life.context, { keys: streams }, { query }, { deadlineMs });
+    const { values } = await scripts.newest.run(this.#context, { keys: streams }, { query }, { deadlineMs });
     return values.map(([last]) => last?.id);
   }
 
   /** A dedicated connection for {@link entriesAfter}. */
   tailConnection(stream: string, signal: AbortSignal | undefined): Promise<ExclusiveConnection> {
-    return this.#life.context.pool("tail", 256).checkOut(stream, Deadline.in(this.deadlineMs), signal);
+    return this.#context.pool("tail", 256).checkOut(stream, Deadline.in(this.deadlineMs), signal);
   }
 
   /** The entries of streams behind the given ids; waits for them on the server for ten seconds at most. */

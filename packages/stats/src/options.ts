@@ -25,12 +25,12 @@ import {
   rangeRules,
   type Step,
 } from "./time/buckets.js";
+import { dayMs } from "./time/days.js";
 import type { ExpositionFormat } from "./metric/exposition.js";
 import { type Level, levelNames } from "./messages/levels.js";
 import { labelNames, wellFormedText } from "./metric/labels.js";
 import type { Delivery } from "./send/outbox.js";
 
-const dayMs = 86_400_000;
 const hourMs = 3_600_000;
 const deliveries: readonly Delivery[] = ["at-most-once", "at-least-once", "effectively-once"];
 const byCodePoints = (one: string, other: string): number => (one < other ? -1 : 1);

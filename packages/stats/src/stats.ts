@@ -1,7 +1,10 @@
 import { type KitError, type RedisLike } from "@kit/core";
 import {
   type CloseOptions,
+  Deadline,
+  inTime,
   type MetricSample,
+  noAnswer,
   ObjectLife,
   OutageReporter,
   resolve,
@@ -10,22 +13,26 @@ import {
   withCaller,
 } from "@kit/core/toolkit";
 import { applyDeltas, type ApplyOptions, applyRules, type CounterDelta } from "./counter/apply.js";
-import type { Counter } from "./counter/counter.js";
-import type { Distribution } from "./distribution/distribution.js";
-import type { Messages } from "./messages/messages.js";
-import { addSamples, type Exposition, rendered } from "./metric/exposition.js";
+import { Counter } from "./counter/counter.js";
+import { Distribution } from "./distribution/distribution.js";
+import { Messages } from "./messages/messages.js";
+import { addSamples, exposedNames, type Exposition, rendered } from "./metric/exposition.js";
+import { metricName } from "./metric/labels.js";
 import {
+  counterSettings,
   type CounterOptions,
+  distributionSettings,
   type DistributionOptions,
   exposeRules,
   type ExposeOptions,
+  messagesSettings,
   type MessagesOptions,
   type StatsOptions,
+  type StatsSettings,
   statsRules,
 } from "./options.js";
-import { Registry } from "./registry.js";
 import type { DropReason } from "./send/outbox.js";
-import { Shared } from "./shared.js";
+import { type Shared, sharedOf } from "./shared.js";
 
 /** Events of a statistics object. */
 export interface StatsEvents {
@@ -59,6 +66,8 @@ export interface StatsReport {
 }
 
 const noFacts = (): object => ({});
+/** How much longer a flush waits than its calls, whose errors say more. */
+const graceMs = 50;
 const noDrops: Readonly<Record<DropReason, number>> = {
   full: 0,
   unknown: 0,
@@ -70,19 +79,26 @@ const noDrops: Readonly<Record<DropReason, number>> = {
 
 /** Counters, distributions and message logs on one Redis, shared by all processes. Made by {@link createStats}. */
 export class Stats extends TypedEmitter<StatsEvents> implements AsyncDisposable {
+  readonly #settings: StatsSettings;
   readonly #life: ObjectLife;
   readonly #shared: Shared;
-  readonly #registry: Registry;
+  readonly #counters = new Map<string, Counter<string>>();
+  readonly #distributions = new Map<string, Distribution<string>>();
+  readonly #messages = new Map<string, Messages>();
+  /** Names that an exposition shows, and the metric that has them. */
+  readonly #exposed = new Map<string, string>();
+  /** The settings with which a metric or log was made. */
+  readonly #definitions = new WeakMap<object, object>();
   readonly #dropped: Record<DropReason, number> = { ...noDrops };
   #isReporting = false;
 
   /** Made by this package only. */
   constructor(redis: RedisLike, options: StatsOptions) {
     super();
-    const settings = resolve("options", options, statsRules);
-    this.#life = new ObjectLife(redis, settings, "The statistics object");
+    this.#settings = resolve("options", options, statsRules);
+    this.#life = new ObjectLife(redis, this.#settings, "The statistics object");
     const emitError = (error: KitError): void => this.emit("error", error);
-    this.#shared = new Shared(this.#life, settings, {
+    this.#shared = sharedOf(this.#life, this.#settings, {
       dropped: (series, reason, count) => {
         this.#dropped[reason] += count;
         // A listener that itself counts drops would never end when there is no room.
@@ -100,7 +116,6 @@ export class Stats extends TypedEmitter<StatsEvents> implements AsyncDisposable 
       error: emitError,
       outage: new OutageReporter(emitError),
     });
-    this.#registry = new Registry(this.#shared, settings);
   }
 
   /**
@@ -115,7 +130,10 @@ export class Stats extends TypedEmitter<StatsEvents> implements AsyncDisposable 
    * views.inc({ category: "hats" });
    */
   counter<Names extends string = never>(name: string, options: CounterOptions<Names> = {}): Counter<Names> {
-    return this.#registry.counter(name, options) as unknown as Counter<Names>;
+    const settings = counterSettings(options, this.#settings);
+    const make = (): Counter<string> => new Counter(name, settings, this.#shared);
+    const made = this.#metric(this.#counters, this.#distributions, "counter", name, make);
+    return this.#defined(made, name, options, settings) as unknown as Counter<Names>;
   }
 
   /**
@@ -133,7 +151,10 @@ export class Stats extends TypedEmitter<StatsEvents> implements AsyncDisposable 
     name: string,
     options: DistributionOptions<Names> = {},
   ): Distribution<Names> {
-    return this.#registry.distribution(name, options) as unknown as Distribution<Names>;
+    const settings = distributionSettings(options, this.#settings);
+    const make = (): Distribution<string> => new Distribution(name, settings, this.#shared);
+    const made = this.#metric(this.#distributions, this.#counters, "histogram", name, make);
+    return this.#defined(made, name, options, settings) as unknown as Distribution<Names>;
   }
 
   /**
@@ -144,7 +165,11 @@ export class Stats extends TypedEmitter<StatsEvents> implements AsyncDisposable 
    * @throws {KitError} `KIT_NAME`: the name cannot be a key.
    */
   messages(name: string, options: MessagesOptions = {}): Messages {
-    return this.#registry.messages(name, options);
+    const settings = messagesSettings(options, this.#settings);
+    this.#life.assertOpen();
+    let made = this.#messages.get(name);
+    if (!made) this.#messages.set(name, (made = new Messages(name, settings, this.#shared)));
+    return this.#defined(made, name, options, settings);
   }
 
   /**
@@ -167,7 +192,7 @@ export class Stats extends TypedEmitter<StatsEvents> implements AsyncDisposable 
     await this.#life.call(
       "stats.apply",
       () => ({ writer, seq }),
-      () => applyDeltas(deltas, { writer, seq }, this.#registry.counters, this.#shared),
+      () => applyDeltas(deltas, { writer, seq }, this.#counters, this.#shared),
     );
   }
 
@@ -177,8 +202,11 @@ export class Stats extends TypedEmitter<StatsEvents> implements AsyncDisposable 
    * @throws {KitError} some of it was not confirmed by then, and stays in the buffer.
    */
   async flush(): Promise<void> {
+    const { sender, index, commands } = this.#shared;
+    const deadline = Deadline.in(commands.deadlineMs + graceMs);
     try {
-      await this.#shared.flush();
+      const work = sender.flush().then(() => index.flush());
+      await inTime(work, { deadline }, () => noAnswer(this.#life.context.client, "a part of the buffer was not sent"));
     } catch (error) {
       throw withCaller(error);
     }
@@ -203,8 +231,8 @@ export class Stats extends TypedEmitter<StatsEvents> implements AsyncDisposable 
     return this.#life.call("stats.expose", noFacts, async () => {
       const { format, scope, include } = resolve("options", options, exposeRules);
       const found = await Promise.all([
-        ...[...this.#registry.counters.values()].map((counter) => counter.family(scope)),
-        ...[...this.#registry.distributions.values()].map((distribution) => distribution.family(scope, format)),
+        ...[...this.#counters.values()].map((counter) => counter.family(scope)),
+        ...[...this.#distributions.values()].map((distribution) => distribution.family(scope, format)),
       ]);
       const families = new Map(found.map((family) => [family.name, family]));
       for (const source of include) addSamples(families, await source.metrics());
@@ -223,8 +251,8 @@ export class Stats extends TypedEmitter<StatsEvents> implements AsyncDisposable 
   clean(): Promise<number> {
     return this.#life.call("stats.clean", noFacts, async () => {
       const removed = await Promise.all([
-        ...[...this.#registry.counters.keys()].map((name) => this.#shared.index.clean(name, "total")),
-        ...[...this.#registry.distributions.keys()].map((name) => this.#shared.index.clean(name, "dist")),
+        ...[...this.#counters.keys()].map((name) => this.#shared.index.clean(name, "total")),
+        ...[...this.#distributions.keys()].map((name) => this.#shared.index.clean(name, "dist")),
       ]);
       return removed.reduce((sum, count) => sum + count, 0);
     });
@@ -250,8 +278,7 @@ export class Stats extends TypedEmitter<StatsEvents> implements AsyncDisposable 
   /** The places and series that this object holds now, and all that it has dropped since it was made. */
   report(): StatsReport {
     let series = 0;
-    const { counters, distributions } = this.#registry;
-    for (const { map } of [...counters.values(), ...distributions.values()]) series += map.size;
+    for (const { map } of [...this.#counters.values(), ...this.#distributions.values()]) series += map.size;
     return { pending: this.#shared.buffer.taken, series, dropped: { ...this.#dropped } };
   }
 
@@ -263,15 +290,53 @@ export class Stats extends TypedEmitter<StatsEvents> implements AsyncDisposable 
    * @throws {TypeError | RangeError} an option is invalid; the object stays open.
    */
   async close(options: CloseOptions = {}): Promise<void> {
-    await this.#life.close(options, (deadline) => {
+    const { sender, index } = this.#shared;
+    await this.#life.close(options, async (deadline) => {
       this.#life.cancel();
-      return this.#shared.close(deadline);
+      await sender.close(deadline);
+      await index.close(deadline);
     });
   }
 
   /** As `close()`. */
   async [Symbol.asyncDispose](): Promise<void> {
     await this.close();
+  }
+
+  #metric<Metric>(
+    own: Map<string, Metric>,
+    others: ReadonlyMap<string, unknown>,
+    type: "counter" | "histogram",
+    name: string,
+    make: () => Metric,
+  ): Metric {
+    this.#life.assertOpen();
+    if (others.has(metricName(name)))
+      throw new RangeError(`Expected \`name\` to be of one kind of metric, got ${name} for two`);
+    let metric = own.get(name);
+    if (metric !== undefined) return metric;
+    const exposed = exposedNames(name, type);
+    const taken = exposed.find((one) => this.#exposed.has(one));
+    if (taken !== undefined)
+      throw new RangeError(
+        `Expected \`name\` to differ in an exposition, got ${name}, which has ${taken} as ${String(this.#exposed.get(taken))} has`,
+      );
+    own.set(name, (metric = make()));
+    for (const one of exposed) this.#exposed.set(one, name);
+    return metric;
+  }
+
+  /** @throws {RangeError} it was made with other options. */
+  #defined<Made extends object>(made: Made, name: string, options: object, settings: object): Made {
+    const first = this.#definitions.get(made);
+    if (!first) this.#definitions.set(made, settings);
+    else
+      for (const [option, given] of Object.entries({ ...options, labelNames: [] })) {
+        const [before, now] = [first, settings].map((each) => JSON.stringify(Reflect.get(each, option)));
+        if (given !== undefined && now !== before)
+          throw new RangeError(`Expected \`${option}\` of ${name} to be ${before} as before, got ${now}`);
+      }
+    return made;
   }
 }
 

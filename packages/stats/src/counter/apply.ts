@@ -6,9 +6,10 @@ import { writeRules } from "../options.js";
 import * as scripts from "../scripts/index.js";
 import { refusalOf } from "../send/outcomes.js";
 import type { Shared } from "../shared.js";
-import { floorTo, maxAheadMs } from "../time/buckets.js";
+import { chunkLength, floorTo, maxAheadMs, totalKeepMs } from "../time/buckets.js";
+import { dayMs } from "../time/days.js";
 import type { Counter } from "./counter.js";
-import { countOperands, totalKeepMs } from "./outbox.js";
+import { countOperands } from "./outbox.js";
 import { amountOption } from "./series.js";
 
 /** An amount for one series of a counter, as `apply()` takes it. */
@@ -52,7 +53,7 @@ export const applyRules = {
 } satisfies RulesOf<ApplyOptions>;
 
 /** How long the server remembers the last `seq` of a writer of `apply()`. */
-const applyLedgerMs = 7 * 86_400_000;
+const applyLedgerMs = 7 * dayMs;
 
 /** The part of one series. */
 interface SeriesDelta {
@@ -98,7 +99,7 @@ export const applyDeltas = async (
     const [, reply = ""] = await commands.send(scripts.count.script, operands.keys, plan, deadlineMs, op);
     const refusal = refusalOf(reply, id);
     if (refusal) throw refusal[1];
-    index.counted(id, totalKeepMs(precisions), Number(reply) === total);
+    index.counted(id, totalKeepMs(precisions, chunkLength), Number(reply) === total);
   });
   const outcomes = await Promise.allSettled(calls);
   for (const outcome of outcomes) if (outcome.status === "rejected") throw outcome.reason;

@@ -3,10 +3,8 @@ import type { CounterSettings } from "../options.js";
 import * as scripts from "../scripts/index.js";
 import { Aggregate, type Batch, type Operands, Outbox } from "../send/outbox.js";
 import type { Shared } from "../shared.js";
-import { chunkLength, floorTo, maxAheadMs, type Step } from "../time/buckets.js";
+import { chunkLength, floorTo, type Step, totalKeepMs } from "../time/buckets.js";
 import { Timeline } from "../time/timeline.js";
-
-const dayMs = 86_400_000;
 
 interface Tally {
   amount: number;
@@ -51,17 +49,13 @@ export const countOperands = (
       chunk.buckets.set(bucket, (chunk.buckets.get(bucket) ?? 0) + amount);
     }
   }
-  const plan: (string | number)[] = [of.seq, of.total, totalKeepMs(precisions), chunks.size];
+  const plan: (string | number)[] = [of.seq, of.total, totalKeepMs(precisions, chunkLength), chunks.size];
   for (const { until, buckets } of chunks.values()) {
     plan.push(until, buckets.size);
     for (const [bucket, amount] of buckets) plan.push(bucket, amount);
   }
   return { keys: [keys.total, keys.writer(of.writer), ...chunks.keys()], plan: [plan.length, ...plan] };
 };
-
-/** A total outlives every bucket that it contains. */
-export const totalKeepMs = (precisions: readonly Step[]): number =>
-  Math.max(...precisions.map(({ stepMs, keepMs }) => keepMs + stepMs * chunkLength)) + maxAheadMs + dayMs;
 
 /** The amounts of one series that are not acknowledged. */
 export class CounterOutbox extends Outbox<Aggregate<Tally>, number> {
@@ -94,7 +88,7 @@ export class CounterOutbox extends Outbox<Aggregate<Tally>, number> {
   override counted({ buffered, awaited }: Batch<Aggregate<Tally>, number>, total: number): void {
     const added = buffered.units + awaited.units;
     this.localTotal += added;
-    this.#shared.index.counted(this.id, totalKeepMs(this.#precisions), total === added);
+    this.#shared.index.counted(this.id, totalKeepMs(this.#precisions, chunkLength), total === added);
   }
 
   override decode(reply: string): number {

@@ -19,7 +19,7 @@ import {
   planRange,
   type RangeOptions,
 } from "../time/buckets.js";
-import { type Day, daysOf } from "../time/days.js";
+import { type Day, dayMs, daysOf } from "../time/days.js";
 import { CounterOutbox } from "./outbox.js";
 
 /** The amount of one slice of time. */
@@ -39,7 +39,6 @@ export interface CounterDay extends Day {
 }
 
 const noOptions = {};
-const dayMs = 86_400_000;
 
 /** @throws {TypeError | RangeError} the value is no amount. */
 export const amountOption = (amount: unknown): number => {

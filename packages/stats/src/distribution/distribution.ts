@@ -1,4 +1,3 @@
-import { resolve } from "@kit/core/toolkit";
 import { type ExpositionFormat, type Family, histogramSamples, type HistogramSeries } from "../metric/exposition.js";
 import { type Labelled, type Labels, labelsOf, labelValues } from "../metric/labels.js";
 import { Metric } from "../metric/metric.js";
@@ -10,7 +9,7 @@ import type { Recorded } from "./outbox.js";
 import {
   DistributionSeries,
   type ObserveOptions,
-  observeRules,
+  observeOptions,
   type RecordOptions,
   type WindowSummary,
 } from "./series.js";
@@ -168,7 +167,7 @@ export class Distribution<Names extends string = never> extends Metric<Names, Di
 
   #start(labels: Record<string, unknown>, options: ObserveOptions | undefined): EndTimer {
     const { labelNames, timeUnit } = this.#settings;
-    const own = options && resolve("options", options, observeRules);
+    const own = options && observeOptions(options);
     // A copy: later changes by the caller have no effect. Wrong labels are refused before the work begins.
     const given: Record<string, unknown> = Object.fromEntries(labelNames.map((name) => [name, ""]));
     const take = (into: Record<string, unknown>, some: Readonly<Record<string, unknown>>): void => {

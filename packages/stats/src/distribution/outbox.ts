@@ -3,7 +3,7 @@ import type { DistributionSettings } from "../options.js";
 import * as scripts from "../scripts/index.js";
 import { Aggregate, type Batch, type Operands, Outbox } from "../send/outbox.js";
 import type { Shared } from "../shared.js";
-import { floorTo, maxAheadMs, type Step } from "../time/buckets.js";
+import { floorTo, type Step, totalKeepMs } from "../time/buckets.js";
 import { Timeline } from "../time/timeline.js";
 import { addMoments, addValue, type Moments, momentsOf, momentsPlan, noMoments } from "./moments.js";
 import { type DividedBins, dividedBins, Sketch } from "./sketch.js";
@@ -16,8 +16,6 @@ export interface Recorded {
   /** Those of all time that is kept, without quantiles. */
   readonly total: Summary;
 }
-
-const dayMs = 86_400_000;
 
 export const raise = (values: Map<string, number>, subject: string, value: number): void => {
   values.set(subject, Math.max(value, values.get(subject) ?? -Infinity));
@@ -100,7 +98,7 @@ export class DistributionOutbox extends Outbox<Aggregate<WindowPart>, Recorded> 
         count++;
         partials.push(...this.#partialPlan(at, partial, keys));
       }
-    const plan = [seq, keys.length, this.#keepMs(), maxBins, slowest, count, ...partials];
+    const plan = [seq, keys.length, totalKeepMs(this.#settings.windows, 1), maxBins, slowest, count, ...partials];
     return { keys, plan: [plan.length, ...plan] };
   }
 
@@ -110,7 +108,11 @@ export class DistributionOutbox extends Outbox<Aggregate<WindowPart>, Recorded> 
         addMoments(this.localMoments, moments);
         sketch.upTo(this.#settings.bounds).forEach((count, index) => (this.localUpTo[index]! += count ?? 0));
       }
-    this.#shared.index.counted(this.id, this.#keepMs(), total.count === buffered.units + awaited.units);
+    this.#shared.index.counted(
+      this.id,
+      totalKeepMs(this.#settings.windows, 1),
+      total.count === buffered.units + awaited.units,
+    );
   }
 
   override decode(reply: string): Recorded {
@@ -137,10 +139,5 @@ export class DistributionOutbox extends Outbox<Aggregate<WindowPart>, Recorded> 
     const entries = [...(listed ?? [])].flatMap(([subject, value]) => [value, subject]);
     const lengths = [untils, fields, bounds, entries].map(({ length }) => length);
     return [...lengths, ...momentsPlan(moments), ...untils, ...fields, ...bounds, ...entries];
-  }
-
-  /** The distribution of all time outlives every window. */
-  #keepMs(): number {
-    return Math.max(...this.#settings.windows.map(({ stepMs, keepMs }) => stepMs + keepMs)) + maxAheadMs + dayMs;
   }
 }

@@ -42,6 +42,9 @@ export interface WindowSummary {
 
 const noOptions = {};
 
+/** @throws {TypeError | RangeError} an option is invalid. */
+export const observeOptions = (options: ObserveOptions): ObserveOptions => resolve("options", options, observeRules);
+
 const valueOption = (value: unknown): number => {
   if (typeof value !== "number") throw new TypeError(`Expected \`value\` to be a number, got ${typeof value}`);
   if (!Number.isFinite(value)) throw new RangeError(`Expected \`value\` to be finite, got ${String(value)}`);
@@ -79,8 +82,7 @@ export class DistributionSeries {
    */
   observe(value: number, options: ObserveOptions = noOptions): void {
     const valid = valueOption(value);
-    const { at, subject } =
-      options === noOptions ? (noOptions as ObserveOptions) : resolve("options", options, observeRules);
+    const { at, subject } = options === noOptions ? (noOptions as ObserveOptions) : observeOptions(options);
     const { life, buffer } = this.#shared;
     const { outbox } = this;
     if (life.isClosed) return buffer.drop(this.id, "closed", 1);

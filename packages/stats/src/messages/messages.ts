@@ -18,7 +18,7 @@ import { cutTo, fingerprintOf, masked } from "./fingerprint.js";
 import { type FrequentMessage, frequentOf } from "./frequent.js";
 import { type Level, levelOf } from "./levels.js";
 import { addCount, LogOutbox } from "./outbox.js";
-import { Tail } from "./tail.js";
+import { tailOf } from "./tail.js";
 
 /** A page of entries, the newest first. */
 export interface Page {
@@ -118,11 +118,11 @@ export class Messages {
    */
   async *tail(options: TailOptions = {}): AsyncGenerator<Entry, void, undefined> {
     const { minLevel, last, signal } = resolve("options", options, tailRules);
-    const tail = new Tail(this.outbox.keys, wantedLevels(undefined, minLevel), this.#shared, signal);
-    const ids = await tail.begin();
-    if (last > 0)
-      yield* (await this.recent({ minLevel, limit: last })).entries.filter(({ id }) => isUpTo(id, ids)).toReversed();
-    yield* tail.entries();
+    yield* tailOf(this.outbox.keys, wantedLevels(undefined, minLevel), this.#shared, signal, async (ids) => {
+      if (last === 0) return [];
+      const { entries } = await this.recent({ minLevel, limit: last });
+      return entries.filter(({ id }) => isUpTo(id, ids)).toReversed();
+    });
   }
 
   /**

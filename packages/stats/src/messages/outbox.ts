@@ -4,10 +4,9 @@ import type { MessagesSettings } from "../options.js";
 import * as scripts from "../scripts/index.js";
 import { Aggregate, type Operands, Outbox } from "../send/outbox.js";
 import type { Shared } from "../shared.js";
+import { dayMs } from "../time/days.js";
 import { Timeline } from "../time/timeline.js";
 import type { Level } from "./levels.js";
-
-const dayMs = 86_400_000;
 
 interface Pending {
   /** On the local monotonic clock; converted to the server's when it is sent. */

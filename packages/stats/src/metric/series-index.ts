@@ -77,15 +77,8 @@ export class SeriesIndex {
       key,
     );
     const gone = listed.filter((_, index) => stored[index]?.[1].size === 0);
-    const index = indexKey(this.#commands.prefix, metric);
-    let removed = 0;
-    for (let first = 0; first < gone.length; first += maxPerCall) {
-      const part = gone.slice(first, first + maxPerCall);
-      const listed = part.map(([series, foundAt]) => ({ series, foundAt }));
-      const args = { keepMs: 0, maxSeries: maxListed, listed };
-      removed += await this.#commands.list(index, args);
-    }
-    return removed;
+    const rows = gone.map(([series, foundAt]) => ({ series, foundAt }));
+    return await this.#write(metric, 0, rows);
   }
 
   /** The series of a metric, with the score of each: when it was last listed. */
@@ -125,7 +118,10 @@ export class SeriesIndex {
     this.#pending.clear();
     this.#isSending = true;
     const outcomes = await Promise.allSettled(
-      metrics.map(([metric, { keepMs, ids }]) => this.#list(metric, keepMs, ids)),
+      metrics.map(([metric, { keepMs, ids }]) => {
+        const rows = [...ids].map((series) => ({ series, foundAt: "" }));
+        return this.#write(metric, keepMs, rows);
+      }),
     );
     this.#isSending = false;
     outcomes.forEach((outcome, at) => {
@@ -137,12 +133,18 @@ export class SeriesIndex {
     this.#outage.worked("listing");
   }
 
-  async #list(metric: string, keepMs: number, ids: ReadonlySet<string>): Promise<void> {
+  /** Lists series of a metric, or those with `foundAt` no longer; resolves with how many were removed. */
+  async #write(
+    metric: string,
+    keepMs: number,
+    rows: readonly { readonly series: string; readonly foundAt: number | string }[],
+  ): Promise<number> {
     const index = indexKey(this.#commands.prefix, metric);
-    const all = [...ids];
-    for (let first = 0; first < all.length; first += maxPerCall) {
-      const listed = all.slice(first, first + maxPerCall).map((series) => ({ series, foundAt: "" }));
-      await this.#commands.list(index, { keepMs, maxSeries: maxListed, listed });
+    let removed = 0;
+    for (let first = 0; first < rows.length; first += maxPerCall) {
+      const listed = rows.slice(first, first + maxPerCall);
+      removed += await this.#commands.list(index, { keepMs, maxSeries: maxListed, listed });
     }
+    return removed;
   }
 }

@@ -1,4 +1,3 @@
-import { newToken } from "@kit/core/toolkit";
 import type { DropReason, Outbox, OutboxHost } from "./outbox.js";
 
 /** Callbacks of the buffer. */
@@ -12,14 +11,17 @@ export interface BufferEvents {
 
 /** The amounts of one statistics object that are not acknowledged: their number is limited, and outboxes keep them. */
 export class SendBuffer implements OutboxHost {
+  /** The outboxes to be sent. */
+  readonly listed: Set<Outbox> = new Set();
   readonly #maxPlaces: number;
   readonly #events: BufferEvents;
-  readonly #listed = new Set<Outbox>();
-  readonly #writer = newToken();
+  readonly #writer: string;
   #writers = 0;
   #taken = 0;
 
-  constructor(maxPlaces: number, events: BufferEvents) {
+  /** `writer` is the name of the object, with which the names of writers begin. */
+  constructor(writer: string, maxPlaces: number, events: BufferEvents) {
+    this.#writer = writer;
     this.#maxPlaces = maxPlaces;
     this.#events = events;
   }
@@ -53,15 +55,10 @@ export class SendBuffer implements OutboxHost {
     if (count > 0) this.#events.dropped(series, reason, count);
   }
 
-  /** The outboxes to be sent. */
-  get listed(): ReadonlySet<Outbox> {
-    return this.#listed;
-  }
-
   /** Puts an outbox on the list. */
   list(outbox: Outbox): void {
     outbox.isListed = true;
-    this.#listed.add(outbox);
+    this.listed.add(outbox);
     this.#events.changed();
   }
 
@@ -69,12 +66,12 @@ export class SendBuffer implements OutboxHost {
   unlistEmpty(outbox: Outbox): void {
     if (outbox.sealed || outbox.hasPending) return this.#events.changed();
     outbox.isListed = false;
-    this.#listed.delete(outbox);
+    this.listed.delete(outbox);
   }
 
   /** Forgets everything. */
   clear(): void {
-    this.#listed.clear();
+    this.listed.clear();
     this.#taken = 0;
   }
 }

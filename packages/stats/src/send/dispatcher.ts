@@ -36,7 +36,7 @@ export class Dispatcher {
   readonly #wanted = new Map<Outbox, Attempt>();
   #seq = 0;
   #isScheduled = false;
-  #closing: Deadline | undefined;
+  #closing = new Deadline(Infinity);
 
   /** `onCall` receives a key of each call before it is sent. */
   constructor(commands: Commands, buffer: SendBuffer, outcomes: Outcomes, onCall: (key: string) => void) {
@@ -48,9 +48,7 @@ export class Dispatcher {
 
   /** The deadline of a call that begins now. */
   deadline(): Deadline {
-    const { deadlineMs } = this.#commands;
-    const left = this.#closing ? Math.max(1, this.#closing.remainingMs) : deadlineMs;
-    return Deadline.in(Math.min(deadlineMs, left));
+    return Deadline.in(Math.min(this.#commands.deadlineMs, Math.max(1, this.#closing.remainingMs)));
   }
 
   /** From now on no call lasts longer than `closing`. */
@@ -117,7 +115,7 @@ export class Dispatcher {
     this.#buffer.release(placed - before);
     const leastMs = leastShare * deadlineMs;
     for (const { deadline, reject } of [...outbox.waiters])
-      if (deadline.remainingMs < leastMs) reject(this.#commands.notSent(`an amount for ${outbox.id}`));
+      if (deadline.remainingMs < leastMs) reject(this.#commands.notSent(outbox.id));
     if (!outbox.hasPending) return undefined;
     const isOnce = outbox.delivery === "effectively-once";
     const validUntil = isOnce ? Math.floor(clock.now()) + resendMs : 0;

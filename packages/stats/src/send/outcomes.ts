@@ -51,7 +51,7 @@ export class Outcomes {
     const [reason, error] = refusal;
     // A batch is late at its first call only if the server's clock is ahead of the estimate, which this reply has corrected.
     if (error instanceof StatsExpiredError && !batch.mayBeCounted) {
-      const unsent = this.#commands.notSent(`an amount for ${outbox.id}`);
+      const unsent = this.#commands.notSent(outbox.id);
       this.#putBack(batch, unsent);
       return unsent;
     }
@@ -66,14 +66,9 @@ export class Outcomes {
   failed(batch: Batch, error: KitError): void {
     const { outbox } = batch;
     if (batch.outcome) return;
-    if (!(error instanceof KitUnknownOutcomeError)) {
-      if (!batch.mayBeCounted) this.#putBack(batch, error);
-      return;
-    }
-    if (outbox.delivery === "at-least-once") {
-      this.#putBack(batch, error);
-      return;
-    }
+    const isUnknown = error instanceof KitUnknownOutcomeError;
+    if (isUnknown ? outbox.delivery === "at-least-once" : !batch.mayBeCounted) return this.#putBack(batch, error);
+    if (!isUnknown) return;
     if (outbox.delivery === "at-most-once") {
       const { units } = batch.buffered;
       this.#settle(batch, { error });

@@ -5,6 +5,7 @@ import {
   atDeadline,
   Deadline,
   inTime,
+  newToken,
   type ObjectLife,
   onAbort,
   type OutageReporter,
@@ -38,7 +39,7 @@ export class Sender {
   readonly buffer: SendBuffer;
   readonly #life: ObjectLife;
   readonly #commands: Commands;
-  readonly #events: SenderEvents;
+  readonly #outage: OutageReporter;
   readonly #flusher: Flusher;
   readonly #outcomes: Outcomes;
   readonly #dispatcher: Dispatcher;
@@ -46,14 +47,14 @@ export class Sender {
   constructor(life: ObjectLife, commands: Commands, settings: StatsSettings, events: SenderEvents) {
     this.#life = life;
     this.#commands = commands;
-    this.#events = events;
+    this.#outage = events.outage;
     this.#flusher = new Flusher({
       flush: () => this.#flushListed(),
       // A random part, so that processes that started together do not flush together.
       everyMs: settings.flushMs * (0.9 + 0.2 * Math.random()),
       onError: this.#flushFailed,
     });
-    this.buffer = new SendBuffer(settings.maxPending, {
+    this.buffer = new SendBuffer(newToken(), settings.maxPending, {
       dropped: events.dropped,
       changed: () => this.#flusher.changed(),
       halfFull: () => void this.#flusher.now().catch(this.#flushFailed),
@@ -115,7 +116,7 @@ export class Sender {
       outbox.waiters.add(waiter);
       // The deadline of a call under way is no later.
       const stopTimer = atDeadline(deadline, () => {
-        if (outbox.waiters.has(waiter)) fail(this.#commands.notSent(`an amount for ${outbox.id}`));
+        if (outbox.waiters.has(waiter)) fail(this.#commands.notSent(outbox.id));
       });
       const stopListening = onAbort(signal, () => fail(signal?.reason));
       this.buffer.list(outbox as unknown as Outbox);
@@ -152,7 +153,7 @@ export class Sender {
         const tried = await Promise.all(listed.map((outbox) => this.#dispatcher.attempt(outbox)));
         const errors = tried.filter((error) => error !== undefined);
         const failure = errors.find((error) => !this.#outcomes.isRefusal(error));
-        if (!failure) this.#events.outage.worked("sending");
+        if (!failure) this.#outage.worked("sending");
         const error = failure ?? errors[0];
         if (error) throw error;
       },
@@ -162,7 +163,7 @@ export class Sender {
   /** Reports the failure of a flush without a waiting caller. */
   readonly #flushFailed = (reason: unknown): void => {
     const error = asKitError(reason, "Sending");
-    if (!this.#outcomes.isRefusal(error)) this.#events.outage.failed("sending", error);
+    if (!this.#outcomes.isRefusal(error)) this.#outage.failed("sending", error);
   };
 
   /** Sends the rest, and drops what cannot be sent by `deadline`. */

@@ -1,5 +1,5 @@
 import { custom, integer, integerOption, required, resolve, type RulesOf } from "@kit/core/toolkit";
-import type { Day } from "./days.js";
+import { type Day, dayMs } from "./days.js";
 
 /** A precision: the width of its buckets and how long they are kept, given as a time or as a number of buckets. */
 export type Precision =
@@ -47,7 +47,7 @@ export const chunkLength = 60;
 /** An instant further ahead of the server's clock is refused: it would outlive its retention. */
 export const maxAheadMs = 60_000;
 
-const maxMs = 10 * 366 * 86_400_000;
+const maxMs = 10 * 366 * dayMs;
 const maxKeys = 2_000;
 const maxBuckets = 20_000;
 const epochEnd = 8_640_000_000_000_000;
@@ -83,6 +83,10 @@ export const precisionsOption = (name: string, given: readonly Precision[], perK
   });
   return steps;
 };
+
+/** How long the totals of all time are kept: they outlive every key of these steps, each with `perKey` buckets. */
+export const totalKeepMs = (steps: readonly Step[], perKey: number): number =>
+  Math.max(...steps.map(({ stepMs, keepMs }) => keepMs + stepMs * perKey)) + maxAheadMs + dayMs;
 
 /** The ranges of `keepMs` and `keepSamples` depend on the step. */
 const stepRules = {

@@ -8,7 +8,7 @@ export interface Day {
   readonly endAt: number;
 }
 
-const dayMs = 86_400_000;
+export const dayMs = 86_400_000;
 
 /** The local time of a time zone at an instant, as if it were UTC. */
 type LocalTime = (at: number) => number;
