@@ -21,19 +21,19 @@ export interface ChunkOperands {
 
 export type ConsumerCommands = ReturnType<typeof consumerCommands>;
 
-/** The commands of one consumer of a channel; `who` is its name. */
+/** The commands of one consumer of a channel. */
 export const consumerCommands = (
   connection: LogConnection,
   { consumer, from }: ResolvedReceiver,
-  who: string,
+  name: string,
   resultKey: (name: string) => string,
 ) => {
   const { keys } = connection;
-  const [channelText, whoText] = [connection.name, who].map((name) => JSON.stringify(name));
-  const what = `Consumer ${String(whoText)} of channel ${String(channelText)}`;
+  const channel = `Channel ${JSON.stringify(connection.name)}`;
+  const named = `Consumer ${JSON.stringify(name)} of channel ${JSON.stringify(connection.name)}`;
   let epoch: string | undefined;
 
-  const reset = (): LogshipError => resetError(`Channel ${String(channelText)}`);
+  const reset = (): LogshipError => resetError(channel);
   /** Applies the results of large commits that are stored, and not applied. */
   const applyResults = (signal: AbortSignal): Promise<void> =>
     applyPending(connection, { owner: keys.channel, pending: keys.pending(consumer), resultKey }, signal);
@@ -45,14 +45,14 @@ export const consumerCommands = (
     reset,
     applyPending: applyResults,
     free,
-    fenced: (): LogshipError => fencedError(what),
+    fenced: (): LogshipError => fencedError(named),
 
     /** Becomes the consumer, and completes what a process of it has left behind. Every attempt repeats the op. */
     join: async (op: string, signal: AbortSignal): Promise<Membership> => {
       const reply = await connection.run(scripts.join, { consumer, from, epoch: newToken(), op }, { signal });
       if (reply.state === "trimmed")
-        throw new LogshipError("KIT_LOGSHIP_TRIMMED", `${what} is new, and chunks were freed before it joined`);
-      if (reply.state === "dropped") throw new LogshipError("KIT_LOGSHIP_DROPPED", `${what} was removed`);
+        throw new LogshipError("KIT_LOGSHIP_TRIMMED", `${named} is new, and chunks were freed before it joined`);
+      if (reply.state === "dropped") throw new LogshipError("KIT_LOGSHIP_DROPPED", `${named} was removed`);
       const before = epoch;
       epoch = undefined;
       // This is another channel of the same name: the commits in the first one are gone. A further run may begin in this one.
