@@ -48,7 +48,7 @@ end
 
 -- Text that converts back to the same double, also on servers whose C library writes infinity differently.
 local function text(number)
-  if number == 0 then return '0' elseif number == huge then return 'inf' elseif number == -huge then return '-inf' end
+  if number == huge then return 'inf' elseif number == -huge then return '-inf' end
   return string.format('%.17g', number)
 end
 
@@ -58,16 +58,16 @@ local function number(value)
   return tonumber(value) or 0
 end
 
-local function momentsIn(values, at)
+local function momentsIn(values, first)
   return {
-    count = number(values[at]),
-    mean = number(values[at + 1]),
-    m2 = number(values[at + 2]),
-    min = number(values[at + 3]),
-    max = number(values[at + 4]),
-    sum = number(values[at + 5]),
-    compensation = number(values[at + 6]),
-    rest = number(values[at + 7]),
+    count = number(values[first]),
+    mean = number(values[first + 1]),
+    m2 = number(values[first + 2]),
+    min = number(values[first + 3]),
+    max = number(values[first + 4]),
+    sum = number(values[first + 5]),
+    compensation = number(values[first + 6]),
+    rest = number(values[first + 7]),
   }
 end
 
