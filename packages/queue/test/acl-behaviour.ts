@@ -55,7 +55,7 @@ export const aclBehaviour = (mode: RedisMode): void => {
       await worker.close();
       // A wait that is cut off has its step undone.
       const idle = fixture.work(queue, () => undefined);
-      await fixture.untilParked(1);
+      await fixture.untilIdle(1);
       await idle.close();
       await eventually(async () => expect(await usedCommands(server.nodes)).toContain("get"));
       await queue.dropDeadLetters(["none"]);

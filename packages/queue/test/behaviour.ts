@@ -846,7 +846,7 @@ export const queueBehaviour = (mode: RedisMode, login?: Login): void => {
         const queue = make();
         const { promise, open } = latch();
         const workers = Array.from({ length: 6 }, () => work(queue, () => promise));
-        await fixture().untilParked(6);
+        await fixture().untilIdle(6);
         await queue.addAll(Array.from({ length: 5 }, (_, data) => ({ name: "job", data })));
         await eventually(() => expect(workers.filter(({ running }) => running === 1)).toHaveLength(5));
         open();
@@ -902,7 +902,7 @@ export const queueBehaviour = (mode: RedisMode, login?: Login): void => {
           await queue.add("quick");
           await eventually(() => expect(quick).toBe(n));
         }
-        await fixture().untilParked(1);
+        await fixture().untilIdle(1);
         await queue.addAll(Array.from({ length: 5 }, () => ({ name: "long", data: 0 })));
         await eventually(() => expect(placed).toHaveLength(1));
         expect(placed).toMatchObject([{ waiting: 4, leases: 1 }]);
@@ -927,10 +927,10 @@ export const queueBehaviour = (mode: RedisMode, login?: Login): void => {
           const workers = Array.from({ length: 6 }, () =>
             queue.work({ job: async ({ data }) => (data === "quick" ? void quick++ : await note()) }),
           );
-          await fixture().untilParked(workers.length);
+          await fixture().untilIdle(workers.length);
           await queue.addAll(Array.from({ length: 60 }, () => ({ name: "job", data: "quick" })));
           await eventually(() => expect(quick).toBe(60));
-          await fixture().untilParked(workers.length);
+          await fixture().untilIdle(workers.length);
           await queue.addAll(workers.map(() => ({ name: "job", data: "long" })));
           await eventually(() => expect(most).toEqual(workers.map(() => 1)));
           open();
@@ -1219,7 +1219,7 @@ export const queueBehaviour = (mode: RedisMode, login?: Login): void => {
       const member = takeId + id;
       const keys = () => ({
         ...fixture().keysOf(name),
-        place: fixture().keysOf(name).dead,
+        listed: fixture().keysOf(name).dead,
         replies: repliesKey(keyHead(redis.prefix, name), "c"),
         taken: takenKey(keyHead(redis.prefix, name), takeId),
         once: [

@@ -220,12 +220,12 @@ describe("the classic delayed jobs", () => {
     const ours = await mortal();
     const [queue, runs] = [fixture.on(ours.client), new Runs()];
     work(queue, runs.handler);
-    await fixture.untilParked(1);
+    await fixture.untilIdle(1);
     ours.proxy.reset();
     await queue.add("job", 1, { delayMs: 400 });
     await runs.until(1);
     await fixture.untilEmpty();
-    await fixture.untilParked(1);
+    await fixture.untilIdle(1);
     // The queue's own opening, the add, the waits before, until and after the instant, the look at it, the job's end.
     expect(ours.proxy.requests).toBeLessThan(16);
   });
@@ -284,7 +284,7 @@ async function crashWhileMoving(add: () => Promise<void>): Promise<void> {
   const worker = work(queue, () => new Promise(() => undefined), shortLease);
   worker.on("error", () => undefined);
   queue.on("error", () => undefined);
-  await fixture.untilParked(1);
+  await fixture.untilIdle(1);
   await add();
   proxy.before = (text) => {
     if (/evalsha/i.test(text)) proxy.cut();

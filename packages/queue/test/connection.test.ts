@@ -240,7 +240,7 @@ describe("a queue whose connections break", () => {
     await fixture.db.hset(failures, "risky", "0\t2\t");
     const risky = work(queue, ({ data }) => (closed.now ? late.push(data) : promise));
     risky.on("error", () => undefined);
-    await fixture.untilParked(1);
+    await fixture.untilIdle(1);
     proxy.down.latencyMs = 300;
     await make().add("job", "risky", { id: "risky" });
     await eventually(async () => expect(await fixture.db.hget(failures, "risky")).toMatch(/^0\t2 \w{12}\t$/));
@@ -304,13 +304,13 @@ describe("a queue whose connections break", () => {
     const runs = new Runs();
     const errors: string[] = [];
     work(queue, runs.handler).on("error", ({ code }) => errors.push(code));
-    await fixture.untilParked(1);
+    await fixture.untilIdle(1);
     const id = await make().add("job", 1, { delayMs: 2_000 });
     const { delayed, wake } = fixture.keysOf();
     const dueAt = Number(await fixture.db.zscore(delayed, id));
     await eventually(async () => expect(await fixture.db.exists(wake)).toBe(0));
     // It has looked, and waits again: the next request is the look of its timer.
-    await fixture.untilParked(1);
+    await fixture.untilIdle(1);
     proxy.up.cutNext = 1;
     await runs.until(1, 20_000);
     expect(errors).toEqual(["KIT_UNKNOWN_OUTCOME", "KIT_RECOVERED"]);
@@ -325,7 +325,7 @@ describe("a queue whose connections break", () => {
     const worker = work(queue, runs.handler, { leaseMs: 500 });
     worker.on("crashed", () => events.push("crashed"));
     worker.on("lost", () => events.push("lost"));
-    await fixture.untilParked(1);
+    await fixture.untilIdle(1);
     const node = redis.server.nodes[0]!;
     const list = async (): Promise<string[]> => String(await node.call("CLIENT", "LIST")).split("\n");
     const own = (await list()).filter((line) => line.includes(" name=kit "));
@@ -418,7 +418,7 @@ describe("a queue whose connections break", () => {
     const safe = make();
     await safe.add("job", "gone");
     await runs.until(1);
-    await fixture.untilParked(1);
+    await fixture.untilIdle(1);
     const { leases, jobs } = fixture.keysOf();
     await fixture.db.del(leases, jobs);
     await eventually(() => expect(lost).toEqual(["gone"]));
@@ -521,7 +521,7 @@ describe("a queue whose connections break", () => {
     work(queue, runs.handler).on("error", ({ code, message }) => errors.push(`${code} ${message}`));
     await eventually(() => expect(errors).toEqual(["KIT_UNEXPECTED Waiting for work failed: no more of these"]));
     isBroken = false;
-    await fixture.untilParked(1);
+    await fixture.untilIdle(1);
     await queue.add("job", 1);
     await runs.until(1);
   });
@@ -531,7 +531,7 @@ describe("a queue whose connections break", () => {
     const runs = new Runs();
     const refused: string[] = [];
     work(queue, runs.handler).on("error", ({ code, message }) => refused.push(`${code} ${message}`));
-    await fixture.untilParked(1);
+    await fixture.untilIdle(1);
     const node = redis.server.nodes[0]!;
     await node.call("CONFIG", "RESETSTAT");
     await node.call("CONFIG", "SET", "min-replicas-to-write", "1");

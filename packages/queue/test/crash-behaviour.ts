@@ -58,10 +58,10 @@ export const crashBehaviour = (mode: RedisMode): void => {
       const runs = new Runs();
       const { promise, open } = latch();
       const peer = await spawn({ concurrency: 100, leaseMs: 1_000 });
-      await fixture.untilParked(1);
+      await fixture.untilIdle(1);
       // The longest waiter is woken first: the peer takes all jobs, and the worker here is woken only by a marker.
       work(queue, (job) => (runs.handler(job), promise), { concurrency: 200, leaseMs: 1_000 });
-      await fixture.untilParked(2);
+      await fixture.untilIdle(2);
       await queue.addAll(Array.from({ length: 100 }, (_, n) => ({ name: "job", data: { log: n, act: "hang" } })));
       await logs(100);
       await peer.kill();
@@ -140,10 +140,10 @@ export const crashBehaviour = (mode: RedisMode): void => {
       await runs.until(1);
       for (const data of [1, 2, 3]) await queue.add("job", data);
       await runs.until(4);
-      await fixture.untilParked(1);
+      await fixture.untilIdle(1);
       await queue.add("job", 4, { id: "risky 2" });
       // It was taken, and handed back.
-      await fixture.untilParked(0);
+      await fixture.untilIdle(0);
       await eventually(async () => expect(await fixture.counts()).toMatchObject({ waiting: 1, leases: 1 }));
       expect([worker.running, runs.jobs.length]).toEqual([1, 4]);
       open();
@@ -209,7 +209,7 @@ export const crashBehaviour = (mode: RedisMode): void => {
     it("are not begun by a process that was stopped until their leases had ended", async () => {
       const queue = make();
       const peer = await spawn({ leaseMs: 500, concurrency: 2 });
-      await fixture.untilParked(1);
+      await fixture.untilIdle(1);
       const datas = [{ log: "stands still", act: "stand", ms: 3_000 }, { log: "waits" }];
       await queue.addAll(datas.map((data) => ({ name: "job", data })));
       await eventually(async () => expect(await fixture.counts()).toMatchObject({ waiting: 0 }));
@@ -254,10 +254,10 @@ export const crashBehaviour = (mode: RedisMode): void => {
     it("run when due though the only process that kept time for them was killed", async () => {
       const queue = make();
       const peer = await spawn();
-      await fixture.untilParked(1);
+      await fixture.untilIdle(1);
       const runs = new Runs();
       work(queue, runs.handler);
-      await fixture.untilParked(2);
+      await fixture.untilIdle(2);
       // The longest waiter pops the first marker: the peer keeps the time, and the worker here stands by.
       await queue.add("job", { log: "due" }, { delayMs: 1_500 });
       await eventually(async () => expect(await fixture.db.exists(fixture.keysOf().wake)).toBe(0));

@@ -69,7 +69,7 @@ export interface QueueFixture {
   /** Waits until nothing of the queue is left but dead letters. */
   untilEmpty(name?: string): Promise<void>;
   /** Waits until so many workers wait for work. */
-  untilParked(workers: number): Promise<void>;
+  untilIdle(workers: number): Promise<void>;
   /** Ends all leases now, on the server. */
   expireLeases(name?: string): Promise<void>;
 }
@@ -128,11 +128,11 @@ export const fixtureOf = (redis: TestRedis<RedisMode>, login?: Login): QueueFixt
         { timeoutMs: 20_000 },
       );
     },
-    untilParked: async (workers) => {
+    untilIdle: async (workers) => {
       await eventually(async () => {
         const lists = await Promise.all(redis.server.nodes.map((node) => node.call("CLIENT", "LIST")));
-        const parked = lists.join("").match(/cmd=bzpopmin/g)?.length ?? 0;
-        if (parked !== workers) throw new Error(`${String(parked)} wait, not ${String(workers)}`);
+        const waiting = lists.join("").match(/cmd=bzpopmin/g)?.length ?? 0;
+        if (waiting !== workers) throw new Error(`${String(waiting)} wait, not ${String(workers)}`);
       });
     },
     expireLeases: async (own) => {

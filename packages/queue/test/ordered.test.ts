@@ -87,7 +87,7 @@ describe("an ordered worker", () => {
   it("starts a job of any queue at once while all are idle, and serves one that is added later", async () => {
     const [ran, queues] = [[] as unknown[], queuesOf()];
     const worker = ordered(queues.slice(0, 2), ({ data }) => void ran.push(data));
-    await fixture.untilParked(2);
+    await fixture.untilIdle(2);
     await fill(queues[1]!, 1);
     await eventually(() => expect(ran).toEqual(["second"]));
     worker.serve(queues[2]!, { job: ({ data }: Job) => void ran.push(data) });

@@ -63,7 +63,7 @@ describe("a worker", () => {
     const { acl, client } = await userOf();
     const runs = new Runs();
     const codes = codesOf(work(on(client), runs.handler));
-    await fixture.untilParked(1);
+    await fixture.untilIdle(1);
     await acl("-bzpopmin");
     const before = await refusals();
     await make().add("job", "woken");
@@ -81,7 +81,7 @@ describe("a worker", () => {
     redis.defer(() => client.close());
     const runs = new Runs();
     const codes = codesOf(work(on(client, { deadlineMs: 200 }), runs.handler));
-    await fixture.untilParked(1);
+    await fixture.untilIdle(1);
     proxy.refuse = true;
     proxy.resetAll();
     const { refused } = proxy.stats;
