@@ -8,6 +8,7 @@ import {
   type Deadline,
   evictionPolicy,
   ObjectLife,
+  OutageReporter,
   pause,
 } from "@kit/core/toolkit";
 import { QueueEvictionError } from "./errors.js";
@@ -58,6 +59,8 @@ export class QueueCommands {
   readonly context: ClientContext;
   readonly keys: QueueKeys;
   readonly #keysOfAdd: AddKeys;
+  /** The background operations of a worker report here. An outage emits one error when it begins, and one when it is over. */
+  readonly outage: OutageReporter;
   readonly #name: string;
   readonly #head: string;
   readonly #settings: QueueSettings;
@@ -88,9 +91,15 @@ export class QueueCommands {
     this.#head = keyHead(prefix, name);
     this.#settings = settings;
     this.#events = events;
+    this.outage = new OutageReporter(events.error);
     const { executor } = this.context;
     const reopen = (): void => void this.#reopen();
     this.life.onClosed(executor.onReady(reopen), executor.onDrop(reopen));
+  }
+
+  /** The clock of the server that has the queue. */
+  get clock(): ReturnType<ClientContext["clockOf"]> {
+    return this.context.clockOf(this.keys.leases);
   }
 
   /**
@@ -144,10 +153,7 @@ export class QueueCommands {
       scope.run(scripts.add, keys, args),
     );
     if (outcome !== "safe")
-      throw new KitUnknownOutcomeError(
-        `Jobs were added, but are not replicated as \`durable\` requires: ${why ?? ""}`,
-        undefined,
-      );
+      throw new KitUnknownOutcomeError(`Jobs were added, but not replicated: ${why ?? ""}`, undefined);
     return value;
   }
 
@@ -186,6 +192,12 @@ export class QueueCommands {
       { takeId },
       { deadlineMs },
     );
+  }
+
+  /** Reports that a background loop of a worker failed, and waits before its next try. */
+  async failed(loop: string, what: string, error: unknown, attempt: number): Promise<void> {
+    this.outage.failed(loop, asKitError(error, what));
+    await pause(backoffMs(attempt, 50, 2_000));
   }
 
   #takenBy(takeId: string): string {

@@ -83,7 +83,7 @@ export class JobLeaseLostError extends KitError {
   readonly id: string;
 
   constructor(job: string, id: string) {
-    super("KIT_JOB_LEASE_LOST", `The lease of ${shown(job)} job ${shown(id)} ended while its handler ran`);
+    super("KIT_JOB_LEASE_LOST", `The lease of ${shown(job)} job ${shown(id)} ended while it ran`);
     this.job = job;
     this.id = id;
   }
@@ -128,7 +128,7 @@ export class JobBackoffError extends KitError {
   readonly job: string;
 
   constructor(job: string, cause: unknown) {
-    super("KIT_JOB_BACKOFF", `The \`backoff\` of a worker failed for a ${shown(job)} job`, { cause });
+    super("KIT_JOB_BACKOFF", `The \`backoff\` of a ${shown(job)} job failed`, { cause });
     this.job = job;
   }
 }
@@ -177,7 +177,7 @@ export class JobOutcomeLostError extends CallError {
   static override readonly brand: string = "JobOutcomeLostError";
 
   constructor(job: string, id: string) {
-    super("KIT_JOB_OUTCOME_LOST", job, id, "is gone, and so is its outcome");
+    super("KIT_JOB_OUTCOME_LOST", job, id, "is gone without an outcome");
   }
 }
 

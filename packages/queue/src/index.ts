@@ -1,5 +1,5 @@
-export { createOrderedWorker } from "./work/ordered.js";
 export { createQueue } from "./queue.js";
+export { createOrderedWorker } from "./work/ordered.js";
 export {
   CallTimeoutError,
   JobBackoffError,

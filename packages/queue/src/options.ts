@@ -38,7 +38,7 @@ const idOption = (name: string, id: string): string => {
   textOption(name, id, 128);
   if (id.startsWith("!") || isMade(id) || /[\p{Cc}\p{Surrogate}]/u.test(id))
     throw new RangeError(
-      `Expected \`${name}\` without control characters and lone surrogates, not to begin with \`!\`, and not to look like a made id`,
+      `Expected \`${name}\` without control characters and lone surrogates, without \`!\` in front, and unlike a made id`,
     );
   return id;
 };

@@ -221,7 +221,7 @@ export class Producer {
 
 const unknownOutcome = (job?: NewJob, cause?: unknown, reason = ""): KitUnknownOutcomeError =>
   new KitUnknownOutcomeError(
-    `The outcome of an add is unknown: the job may not be stored, or not replicated${reason}`,
+    `It is unknown whether a job was added, or replicated${reason}`,
     job && (job.op ?? `${job.call ?? ""}:${job.id ?? ""}`),
     cause,
   );

@@ -19,46 +19,17 @@ const maxOthers = 100;
 const maxOutcomeBytes = 1_024 * 1_024;
 const verdictWords: Readonly<Record<string, string>> = { done: "d", dead: "x" };
 
-/** Ended jobs of one worker that the server has not confirmed yet: those that wait for a step, and those in one under way. */
-export class Endings {
-  #waiting: Ending[] = [];
-  #unconfirmed = 0;
-
-  /** How many the next step can carry at most. */
-  get ready(): number {
-    return Math.min(this.#waiting.length, maxEnded);
-  }
-
-  get unconfirmed(): number {
-    return this.#unconfirmed;
-  }
-
-  push(ending: Ending): void {
-    this.#unconfirmed++;
-    this.#waiting.push(ending);
-  }
-
-  /** Those that the next step carries, in order. */
-  take(): readonly Ending[] {
-    let others = 0;
-    let bytes = 0;
-    const last = this.#waiting.findIndex((ending) => {
-      if (isSimple(ending)) return false;
-      bytes += ending.outcome?.length ?? 0;
-      return ++others > maxOthers || (bytes > maxOutcomeBytes && others > 1);
-    });
-    return this.#waiting.splice(0, Math.min(last < 0 ? maxEnded : last, maxEnded));
-  }
-
-  /** Their step failed: the next one carries them. */
-  putBack(endings: readonly Ending[]): void {
-    this.#waiting.unshift(...endings);
-  }
-
-  confirmed(endings: readonly Ending[]): void {
-    this.#unconfirmed -= endings.length;
-  }
-}
+/** Takes the ended jobs that one step can carry from the front of `waiting`. */
+export const takeFrom = (waiting: Ending[]): Ending[] => {
+  let others = 0;
+  let bytes = 0;
+  const last = waiting.findIndex((ending) => {
+    if (isSimple(ending)) return false;
+    bytes += ending.outcome?.length ?? 0;
+    return ++others > maxOthers || (bytes > maxOutcomeBytes && others > 1);
+  });
+  return waiting.splice(0, Math.min(last < 0 ? maxEnded : last, maxEnded));
+};
 
 /** The operands of `step.lua` that end these jobs. `prefix` is that of the keys and channels. */
 export const operandsOf = (

@@ -4,26 +4,19 @@ import { failedOutcome, outcomeOf } from "../call/outcomes.js";
 import { JobBackoffError, JobLeaseLostError, UnrecoverableError } from "../errors.js";
 import { recordOf, storedError } from "../failure.js";
 import type { Ending } from "./endings.js";
+import type { Fetcher } from "./fetcher.js";
 import type { BackoffFunction } from "./handlers.js";
 import type { TakenJob } from "./taken.js";
 
-/** What the worker does with the fates of its jobs. */
+/** The events of the worker, and its `close()`. */
 export interface FateHost {
-  /** The server ends the job with the next step. */
-  readonly end: (ending: Ending) => void;
-  readonly handBack: (job: TakenJob) => void;
-  /** The next step is due soon. */
-  readonly schedule: () => void;
+  readonly completed: (job: TakenJob) => void;
+  /** `retryInMs`: undefined if the job is dead. */
+  readonly failed: (job: TakenJob, error: unknown, retryInMs: number | undefined) => void;
+  readonly lost: (job: TakenJob) => void;
+  readonly error: (error: KitError) => void;
   /** `close()` waits for it. */
   readonly waitFor: (decision: Promise<void>) => void;
-  /** The events of the worker. */
-  readonly emit: {
-    readonly completed: (job: TakenJob) => void;
-    /** `retryInMs`: undefined if the job is dead. */
-    readonly failed: (job: TakenJob, error: unknown, retryInMs: number | undefined) => void;
-    readonly lost: (job: TakenJob) => void;
-    readonly error: (error: KitError) => void;
-  };
 }
 
 /**
@@ -38,12 +31,19 @@ export interface FateHost {
  * The first three hold once the server has confirmed them; until then the lease may still be lost.
  */
 export class Fates {
+  readonly #fetcher: Fetcher;
   readonly #host: FateHost;
   readonly #backoff: ResolvedBackoff | BackoffFunction | undefined;
   readonly #maxResultBytes: number;
 
   /** `backoff`: for jobs that were added without one. */
-  constructor(host: FateHost, backoff: ResolvedBackoff | BackoffFunction | undefined, maxResultBytes: number) {
+  constructor(
+    fetcher: Fetcher,
+    host: FateHost,
+    backoff: ResolvedBackoff | BackoffFunction | undefined,
+    maxResultBytes: number,
+  ) {
+    this.#fetcher = fetcher;
     this.#host = host;
     this.#backoff = backoff;
     this.#maxResultBytes = maxResultBytes;
@@ -53,7 +53,7 @@ export class Fates {
   done(job: TakenJob, result: unknown): void {
     job.state = "ending";
     const outcome = job.header.replyTo === undefined ? undefined : outcomeOf(job, result, this.#maxResultBytes);
-    this.#host.end({ job, verdict: "done", record: "", error: undefined, outcome });
+    this.#fetcher.end({ job, verdict: "done", record: "", error: undefined, outcome });
   }
 
   /** Its handler has thrown, or has timed out. */
@@ -61,7 +61,7 @@ export class Fates {
     job.state = "ending";
     const { stopReason, header } = job;
     const isStopped = stopReason instanceof KitClosedError || stopReason instanceof JobLeaseLostError;
-    if (isStopped || job.isHandedOver(error)) return this.#host.handBack(job);
+    if (isStopped || job.isHandedOver(error)) return void this.#fetcher.handBack([job]);
     const attempt = job.failures + (job.isInvalid ? 0 : 1);
     const isFinal = attempt >= header.maxAttempts || (KitError.is(error) && error.code === "KIT_JOB_UNRECOVERABLE");
     const backoff = header.backoff ?? this.#backoff;
@@ -76,7 +76,6 @@ export class Fates {
   /** It cannot run. */
   refused(job: TakenJob, reason: string): void {
     this.#end(job, "dead", new UnrecoverableError(reason), job.failures);
-    this.#host.schedule();
   }
 
   /** Its lease has ended, or may have. A repeat of its end may have been confirmed: then the job is done. */
@@ -84,17 +83,17 @@ export class Fates {
     if (job.isRepeat || job.stopReason instanceof JobLeaseLostError) return;
     job.stop(new JobLeaseLostError(job.name, job.id));
     if (job.state === "held") job.state = "ended";
-    else this.#host.emit.lost(job);
+    else this.#host.lost(job);
   }
 
   /** The server has ended it, or has refused since it took the lease back. */
-  confirmed({ job, verdict, error }: Ending, isAccepted: boolean): void {
+  ended({ job, verdict, error }: Ending, isAccepted: boolean): void {
     if (!isAccepted) {
       // Even if its end was sent before: that call did not arrive.
       job.isRepeat = false;
       this.lost(job);
-    } else if (verdict === "done") this.#host.emit.completed(job);
-    else this.#host.emit.failed(job, error, verdict === "dead" ? undefined : verdict);
+    } else if (verdict === "done") this.#host.completed(job);
+    else this.#host.failed(job, error, verdict === "dead" ? undefined : verdict);
   }
 
   async #retryBy(backoff: BackoffFunction, job: TakenJob, error: unknown, attempt: number): Promise<void> {
@@ -103,18 +102,17 @@ export class Fates {
       waitMs = checkedWait(await backoff({ attempt, error, job }));
     } catch (cause) {
       waitMs = waitAfter(attempt);
-      this.#host.emit.error(new JobBackoffError(job.name, cause));
+      this.#host.error(new JobBackoffError(job.name, cause));
     }
     // Handed back meanwhile.
     if (job.state === "ended") return;
     this.#end(job, waitMs === -1 ? "dead" : waitMs, error, attempt);
-    this.#host.schedule();
   }
 
   #end(job: TakenJob, verdict: "dead" | number, error: unknown, attempts: number): void {
     job.state = "ending";
     const record = recordOf(attempts, job.crashes, storedError(error));
     const outcome = verdict === "dead" ? failedOutcome(record) : undefined;
-    this.#host.end({ job, verdict, record, error, outcome });
+    this.#fetcher.end({ job, verdict, record, error, outcome });
   }
 }

@@ -1,11 +1,11 @@
 import type { KitError } from "@kit/core";
-import { asKitError, backoffMs, type Deadline, type OutageReporter } from "@kit/core/toolkit";
+import { asKitError, backoffMs, type Deadline } from "@kit/core/toolkit";
 import { parseBlob, type StoredJob } from "../add/payload.js";
 import { isUnknown, type QueueCommands, type StepRequest } from "../commands.js";
 import type { WorkSettings } from "../options.js";
-import type { Reclaimed, StepReply } from "../scripts/index.js";
+import { maxEnded, type Reclaimed, type StepReply } from "../scripts/index.js";
 import { Condition } from "./condition.js";
-import { type Ending, Endings, operandsOf } from "./endings.js";
+import { type Ending, operandsOf, takeFrom } from "./endings.js";
 import { JobLeases } from "./leases.js";
 import { Maintenance } from "./maintenance.js";
 import { Returns } from "./returns.js";
@@ -53,9 +53,10 @@ export class Fetcher {
   readonly #commands: QueueCommands;
   readonly #settings: WorkSettings;
   readonly #bounds: string;
-  readonly #outage: OutageReporter;
   readonly #host: FetcherHost;
-  readonly #endings = new Endings();
+  /** Ended jobs that wait for the next step. */
+  readonly #ended: Ending[] = [];
+  #unconfirmed = 0;
   readonly #takes: Takes;
   readonly #returns: Returns;
   readonly #maintenance: Maintenance;
@@ -69,7 +70,6 @@ export class Fetcher {
   #isWaiting = false;
   /** The last take found fewer jobs than it requested. */
   #isDrained = false;
-  #isDisposed = false;
   #immediate: NodeJS.Immediate | undefined;
   #retryTimer: NodeJS.Timeout | undefined;
   #failures = 0;
@@ -77,30 +77,23 @@ export class Fetcher {
   #blobBytes = 1_024;
   readonly #rest = new Condition(() => this.#isSettled);
 
-  constructor(
-    commands: QueueCommands,
-    settings: WorkSettings,
-    deadLetters: string,
-    outage: OutageReporter,
-    host: FetcherHost,
-  ) {
+  constructor(commands: QueueCommands, settings: WorkSettings, deadLetters: string, host: FetcherHost) {
     const { leaseMs, maxCrashes } = settings;
     this.#commands = commands;
     this.#settings = settings;
     this.#bounds = `${String(maxCrashes)} ${deadLetters}`;
-    this.#outage = outage;
     this.#host = host;
-    this.leases = new JobLeases(commands, leaseMs, outage, (job) => host.lost(job));
-    this.#returns = new Returns(commands, this.leases, outage, () => this.#rest.look());
-    this.#takes = new Takes(commands, outage, () => this.#proceed());
+    this.leases = new JobLeases(commands, leaseMs, (job) => host.lost(job));
+    this.#returns = new Returns(commands, this.leases, () => this.#rest.look());
+    this.#takes = new Takes(commands, () => this.#proceed());
     this.#maintenance = new Maintenance(leaseMs, () => this.pump());
     this.#timekeeper = new Timekeeper(leaseMs, () => this.#look());
-    this.#waiter = new Waiter(commands, outage, (takeId) => this.#takes.lose(takeId));
+    this.#waiter = new Waiter(commands, (takeId) => this.#takes.lose(takeId));
   }
 
   /** Ended jobs whose end the server has not confirmed yet. */
   get unconfirmed(): number {
-    return this.#endings.unconfirmed;
+    return this.#unconfirmed;
   }
 
   /** The last take found nothing, and the fetcher waits to be woken. */
@@ -119,8 +112,11 @@ export class Fetcher {
     this.pump();
   }
 
+  /** The server ends the job with the next step. */
   end(ending: Ending): void {
-    this.#endings.push(ending);
+    this.#unconfirmed++;
+    this.#ended.push(ending);
+    this.schedule();
   }
 
   /** Returns jobs to the front of the queue, in the order in which they were taken. `settle()` waits for it. */
@@ -138,13 +134,13 @@ export class Fetcher {
 
   /** Sends ended jobs and takes as many as are wanted; or waits. */
   pump(): void {
-    if (this.#isDisposed || this.#retryTimer) return;
+    if (this.#isClosed || this.#retryTimer) return;
     while (this.#inFlight < maxInFlight) {
-      const ending = this.#endings.ready;
+      const ending = Math.min(this.#ended.length, maxEnded);
       const mayTake = this.#isTaking && !this.#isDrained && !this.#isWaiting && this.#takes.hasFree;
       const wanted = mayTake ? this.#wanted(ending) : nothing;
-      const { mustLook, hasUncounted } = this.#maintenance;
-      const isOwed = this.#isTaking ? mustLook : hasUncounted && this.#takes.hasFree;
+      const { mustLook, completed } = this.#maintenance;
+      const isOwed = this.#isTaking ? mustLook : completed > 0 && this.#takes.hasFree;
       if (wanted.count === 0 && ending === 0 && !isOwed) break;
       void this.#call(wanted);
     }
@@ -158,7 +154,6 @@ export class Fetcher {
   /** Takes no more jobs, and ends the wait. */
   stopTaking(): void {
     this.#isTaking = false;
-    this.#returns.beginClosing();
     this.#timekeeper.stop();
     this.#waiter.close();
   }
@@ -170,19 +165,19 @@ export class Fetcher {
   }
 
   dispose(): void {
-    this.#isDisposed = true;
     clearImmediate(this.#immediate);
     clearTimeout(this.#retryTimer);
-    this.#takes.close();
-    this.#returns.close();
-    this.#timekeeper.stop();
     this.#maintenance.close();
     this.leases.close();
   }
 
+  get #isClosed(): boolean {
+    return this.#commands.life.signal.aborted;
+  }
+
   get #isSettled(): boolean {
-    const isSending = this.#inFlight > 0 || this.#returns.isUnderWay || this.#isWaiting;
-    return this.unconfirmed === 0 && !this.#maintenance.hasUncounted && !isSending && !this.#takes.hasLost;
+    const isSending = this.#inFlight > 0 || this.#returns.pending > 0 || this.#isWaiting;
+    return this.#unconfirmed + this.#maintenance.completed === 0 && !isSending && !this.#takes.hasLost;
   }
 
   #wanted(ending: number): Demand {
@@ -195,14 +190,14 @@ export class Fetcher {
     const startsWork = count > 0 && this.leases.jobs.length === 0;
     const flags = this.#maintenance.flags(isWoken, startsWork, this.#isClockKnown);
     // If the take cannot be recorded, the server would not recognise a repeat. The step behind a wait may run much later, or never.
-    const mayCount = this.#takes.hasFree && !(isWoken && this.#maintenance.hasUncounted);
-    const maintenance = mayCount ? this.#maintenance.takeCount(!this.#isTaking) : "";
+    const mayCount = this.#takes.hasFree && !(isWoken && this.#maintenance.completed > 0);
+    const maintenance = mayCount ? this.#maintenance.take(!this.#isTaking) : "";
     const { leaseMs } = this.#settings;
     return { takeId: this.#takes.begin(), count, sure, leaseMs, flags, bounds: this.#bounds, maintenance };
   }
 
   async #call(wanted: Demand): Promise<void> {
-    const endings = this.#endings.take();
+    const endings = takeFrom(this.#ended);
     const request = this.#request(wanted, false);
     const { count } = wanted;
     const operands = operandsOf(endings, this.#commands.context.prefix);
@@ -213,8 +208,8 @@ export class Fetcher {
     this.#inFlight--;
     this.#pending -= count;
     if ("error" in outcome) {
-      this.#endings.putBack(endings);
-      if (!isUnknown(outcome.error)) this.#maintenance.putBack(request.maintenance);
+      this.#ended.unshift(...endings);
+      if (!isUnknown(outcome.error)) this.#maintenance.completed += Number(request.maintenance);
       else {
         for (const { job } of endings) job.isRepeat = true;
         this.#takes.lose(request.takeId);
@@ -222,7 +217,7 @@ export class Fetcher {
       this.#fail(asKitError(outcome.error, "A step of the worker"));
     } else {
       this.#failures = 0;
-      this.#outage.worked("taking");
+      this.#commands.outage.worked("taking");
       this.#confirm(endings, outcome.refused);
       this.#receive(outcome, request, sentAt, undefined);
     }
@@ -236,23 +231,22 @@ export class Fetcher {
   }
 
   #look(): void {
-    this.#maintenance.requestLook();
+    this.#maintenance.mustLook = true;
     this.pump();
   }
 
   #confirm(endings: readonly Ending[], refused: readonly string[]): void {
     const isRefused = refused.length === 0 ? undefined : new Set(refused);
-    this.#endings.confirmed(endings);
-    let completed = 0;
+    this.#unconfirmed -= endings.length;
     for (const ending of endings) {
       const { job } = ending;
       job.state = "ended";
       this.leases.release(job);
       const isAccepted = !isRefused?.has(job.member);
-      if (isAccepted && ending.verdict === "done") completed++;
+      if (isAccepted && ending.verdict === "done") this.#maintenance.completed++;
       this.#host.ended(ending, isAccepted);
     }
-    this.#maintenance.completed(completed);
+    this.#maintenance.schedule();
   }
 
   async #wait(wanted: Demand): Promise<void> {
@@ -267,7 +261,7 @@ export class Fetcher {
     if (woken) this.#receive(woken.reply, request, woken.sentAt, woken.marker);
     else {
       // The wait may have popped the marker of a job: the next call takes that job.
-      this.#maintenance.requestLook();
+      this.#maintenance.mustLook = true;
       this.#isDrained = false;
     }
     this.#takes.settled(request.takeId);
@@ -275,8 +269,7 @@ export class Fetcher {
   }
 
   get #isClockKnown(): boolean {
-    const { context, keys } = this.#commands;
-    return context.clockOf(keys.leases).earliest(0) !== undefined;
+    return this.#commands.clock.earliest(0) !== undefined;
   }
 
   #receive(reply: StepReply, request: StepRequest, sentAt: number, marker: Marker | undefined): void {
@@ -286,17 +279,16 @@ export class Fetcher {
     const isTimed = !request.flags.includes("w") || this.#isClockKnown;
     if (reply.nowMicros > 0) {
       if (isTimed) {
-        const { context, keys } = this.#commands;
-        context.clockOf(keys.leases).observe(sentAt, takenAt);
+        this.#commands.clock.observe(sentAt, takenAt);
         this.#maintenance.timed();
-      } else this.#maintenance.requestLook();
+      } else this.#maintenance.mustLook = true;
     }
     if (request.count > 0) this.#isDrained = reply.entries.length < request.count && !reply.isMore;
     if (reply.reclaimed.length > 0) {
       this.leases.loseAll(new Set(reply.reclaimed.map(({ member }) => member)));
       this.#host.reclaimed(reply.reclaimed);
     }
-    this.#timekeeper.observe(reply, marker);
+    if (this.#isTaking) this.#timekeeper.observe(reply, marker);
     if (reply.entries.length === 0) return;
     if (request.flags.includes("s")) this.#maintenance.announced();
     const { takeId, leaseMs } = request;
@@ -317,9 +309,9 @@ export class Fetcher {
   }
 
   #fail(error: KitError): void {
-    this.#maintenance.requestLook();
-    this.#outage.failed("taking", error);
-    if (this.#isDisposed) return;
+    this.#maintenance.mustLook = true;
+    this.#commands.outage.failed("taking", error);
+    if (this.#isClosed) return;
     if (this.#failures === 0) setImmediate(() => this.#host.emptied());
     this.#retryTimer ??= setTimeout(
       () => {

@@ -97,17 +97,3 @@ export type BackoffFunction = (failure: {
 export type JobSchemas<Jobs> = {
   readonly [Name in JobName<Jobs>]?: StandardSchema<unknown, JobData<Jobs, Name>> | undefined;
 };
-
-type AnyHandler = (job: Job) => unknown;
-
-/** @throws {TypeError} it is not an object of functions. */
-export const handlerMap = <Jobs>(handlers: Handlers<Jobs>): ReadonlyMap<string, AnyHandler> => {
-  const given: unknown = handlers;
-  if (typeof given !== "object" || given === null)
-    throw new TypeError("Expected `handlers` to be an object of functions");
-  const entries = Object.entries(given);
-  for (const [name, handler] of entries)
-    if (typeof handler !== "function")
-      throw new TypeError(`Expected the handler of ${JSON.stringify(name)} to be a function, got ${typeof handler}`);
-  return new Map(entries as [string, AnyHandler][]);
-};

@@ -1,4 +1,3 @@
-import { asKitError, backoffMs, type OutageReporter, pause } from "@kit/core/toolkit";
 import type { QueueCommands } from "../commands.js";
 import { begin } from "../scripts/index.js";
 import type { TakenJob } from "./taken.js";
@@ -9,7 +8,6 @@ import type { TakenJob } from "./taken.js";
  */
 export class Isolation {
   readonly #commands: QueueCommands;
-  readonly #outage: OutageReporter;
   readonly #onLost: (job: TakenJob) => void;
   readonly #maxCrashes: number;
   /** The last suspect that was admitted. */
@@ -19,22 +17,20 @@ export class Isolation {
   #isIsolated = false;
 
   /** `onLost`: the server no longer has the lease of a suspect. */
-  constructor(commands: QueueCommands, maxCrashes: number, outage: OutageReporter, onLost: (job: TakenJob) => void) {
+  constructor(commands: QueueCommands, maxCrashes: number, onLost: (job: TakenJob) => void) {
     this.#commands = commands;
     this.#maxCrashes = maxCrashes;
-    this.#outage = outage;
     this.#onLost = onLost;
   }
 
-  /** The last take had a suspect. The worker takes one job at a time until one comes that has crashes left. */
-  get isIsolated(): boolean {
-    return this.#isIsolated;
-  }
-
-  /** No job may be taken: a suspect is about to begin, or another one was handed back beside it. */
-  get isExcluded(): boolean {
+  /**
+   * How many jobs the worker may take. 1 after a take that had a suspect, until one comes that has crashes left. 0 while a suspect is about
+   * to begin, or runs after another one was handed back.
+   */
+  get most(): number {
     const suspect = this.#suspect;
-    return isActive(suspect) && (suspect.state === "held" || suspect === this.#excludedBy);
+    if (!this.#isIsolated) return Infinity;
+    return isActive(suspect) && (suspect.state === "held" || suspect === this.#excludedBy) ? 0 : 1;
   }
 
   /**
@@ -60,18 +56,17 @@ export class Isolation {
    * then resolves with true. False: the lease was lost, or the worker closes.
    */
   async begin(job: TakenJob): Promise<boolean> {
-    const { life } = this.#commands;
+    const { life, outage } = this.#commands;
     for (let attempt = 2; job.state === "held" && !life.isClosed; attempt++)
       try {
         const isHeld = await this.#commands.run(begin, { member: job.member });
-        this.#outage.worked("beginning");
+        outage.worked("beginning");
         if (isHeld) return true;
         this.#onLost(job);
       } catch (error) {
-        this.#outage.failed("beginning", asKitError(error, "Beginning a job"));
-        await pause(backoffMs(attempt, 50, 2_000));
+        await this.#commands.failed("beginning", "Beginning a job", error, attempt);
       }
-    this.#outage.worked("beginning");
+    outage.worked("beginning");
     return false;
   }
 }

@@ -1,11 +1,4 @@
-import {
-  asKitError,
-  expiryOf,
-  type ExpiryScheduler,
-  lowerBoundMs,
-  type OutageReporter,
-  type ScheduledLease,
-} from "@kit/core/toolkit";
+import { asKitError, expiryOf, type ExpiryScheduler, lowerBoundMs, type ScheduledLease } from "@kit/core/toolkit";
 import type { QueueCommands } from "../commands.js";
 import type { TakenJob } from "./taken.js";
 import { heartbeat, maxEnded } from "../scripts/index.js";
@@ -30,16 +23,14 @@ export class JobLeases implements ScheduledLease {
   readonly #commands: QueueCommands;
   readonly #expiry: ExpiryScheduler;
   readonly #leaseMs: number;
-  readonly #outage: OutageReporter;
   readonly #onLost: (job: TakenJob) => void;
   #isClosed = false;
 
   /** `onLost`: by our own clock the lease may have ended, or the server replied that it has. */
-  constructor(commands: QueueCommands, leaseMs: number, outage: OutageReporter, onLost: (job: TakenJob) => void) {
+  constructor(commands: QueueCommands, leaseMs: number, onLost: (job: TakenJob) => void) {
     this.#commands = commands;
     this.#expiry = expiryOf(commands.context);
     this.#leaseMs = leaseMs;
-    this.#outage = outage;
     this.#onLost = onLost;
   }
 
@@ -49,8 +40,7 @@ export class JobLeases implements ScheduledLease {
 
   /** The lower bound, on our clock, of the end of a lease that the server granted at `serverMs`. `sentAt`: when the call was sent. */
   endOf(serverMs: number, sentAt: number): number {
-    const clock = this.#commands.context.clockOf(this.#commands.keys.leases);
-    return clock.earliest(serverMs + this.#leaseMs) ?? sentAt + lowerBoundMs(this.#leaseMs);
+    return this.#commands.clock.earliest(serverMs + this.#leaseMs) ?? sentAt + lowerBoundMs(this.#leaseMs);
   }
 
   hold(jobs: readonly TakenJob[]): void {
@@ -65,7 +55,7 @@ export class JobLeases implements ScheduledLease {
   release(job: TakenJob): void {
     this.#remove(job);
     if (this.#held.length > 0 || this.heapIndex < 0) return;
-    this.#outage.worked("renewing");
+    this.#commands.outage.worked("renewing");
     this.#expiry.remove(this);
   }
 
@@ -91,7 +81,7 @@ export class JobLeases implements ScheduledLease {
     for (const job of [...this.#held])
       if (job.leaseUntil > now) earliest = Math.min(earliest, job.leaseUntil);
       else this.#lose(job);
-    if (this.#held.length === 0) this.#outage.worked("renewing");
+    if (this.#held.length === 0) this.#commands.outage.worked("renewing");
     else this.#schedule(Math.min(this.renewAt, now + this.#heartbeatMs), earliest);
   }
 
@@ -107,7 +97,7 @@ export class JobLeases implements ScheduledLease {
       isFailed = !(await this.#renew(due.slice(start, start + maxEnded)));
     // All leases were lost: the next job makes a new schedule.
     if (this.#isClosed || this.#held.length === 0) {
-      this.#outage.worked("renewing");
+      this.#commands.outage.worked("renewing");
       return this.#expiry.remove(this);
     }
     let earliest = Infinity;
@@ -116,14 +106,13 @@ export class JobLeases implements ScheduledLease {
   }
 
   async #renew(jobs: readonly TakenJob[]): Promise<boolean> {
-    const { context, keys } = this.#commands;
     const sentAt = performance.now();
     try {
       const members = jobs.map(({ member }) => member);
       const args = { leaseMs: this.#leaseMs, members: members.join("\n") };
       const { now, lost } = await this.#commands.run(heartbeat, args, this.#heartbeatMs);
-      this.#outage.worked("renewing");
-      context.clockOf(keys.leases).observe(sentAt, now);
+      this.#commands.outage.worked("renewing");
+      this.#commands.clock.observe(sentAt, now);
       const until = this.endOf(now, sentAt);
       const gone = new Set(lost);
       for (const job of jobs)
@@ -131,7 +120,7 @@ export class JobLeases implements ScheduledLease {
         else job.leaseUntil = until;
       return true;
     } catch (error) {
-      this.#outage.failed("renewing", asKitError(error, "The heartbeat"));
+      this.#commands.outage.failed("renewing", asKitError(error, "The heartbeat"));
       return false;
     }
   }

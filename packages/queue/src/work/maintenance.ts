@@ -14,14 +14,15 @@ const dropEveryMs = 60_000;
 export class Maintenance {
   readonly #leaseMs: number;
   readonly #onDue: () => void;
-  #mustLook = true;
+  /** The next step must look for due jobs and ended leases. */
+  mustLook = true;
   #lookedAt = -Infinity;
   /** When a reply last had the server's time. */
   #timedAt = -Infinity;
   /** When a step last woke the idle workers, so that they watch the leases of this one. */
   #announcedAt = -Infinity;
   /** Completed jobs that the server has not counted yet. */
-  #completed = 0;
+  completed = 0;
   #countedAt = 0;
   #countTimer: NodeJS.Timeout | undefined;
 
@@ -29,19 +30,6 @@ export class Maintenance {
   constructor(leaseMs: number, onDue: () => void) {
     this.#leaseMs = leaseMs;
     this.#onDue = onDue;
-  }
-
-  /** The next step must look for due jobs and ended leases. */
-  get mustLook(): boolean {
-    return this.#mustLook;
-  }
-
-  get hasUncounted(): boolean {
-    return this.#completed > 0;
-  }
-
-  requestLook(): void {
-    this.#mustLook = true;
   }
 
   /** The server's time came with a reply. */
@@ -60,10 +48,10 @@ export class Maintenance {
    */
   flags(isWoken: boolean, startsWork: boolean, isClockKnown: boolean): string {
     const now = performance.now();
-    const looks = isWoken || this.#mustLook || now - this.#lookedAt >= lookEveryMs;
+    const looks = isWoken || this.mustLook || now - this.#lookedAt >= lookEveryMs;
     if (looks) {
       this.#lookedAt = now;
-      this.#mustLook = false;
+      this.mustLook = false;
     }
     const announces = startsWork && now - this.#announcedAt > this.#leaseMs / 2;
     const isTimed = now - this.#timedAt < timeEveryMs && isClockKnown;
@@ -71,30 +59,24 @@ export class Maintenance {
   }
 
   /** The jobs to count with the next step, once a second; empty: none, and old dead letters stay. While the worker closes: at once. */
-  takeCount(isClosing: boolean): string {
+  take(isClosing: boolean): string {
     const now = performance.now();
     const isDue = isClosing
-      ? this.#completed > 0
-      : now - this.#countedAt >= (this.#completed > 0 ? countEveryMs : dropEveryMs);
+      ? this.completed > 0
+      : now - this.#countedAt >= (this.completed > 0 ? countEveryMs : dropEveryMs);
     if (!isDue) return "";
     this.#countedAt = now;
-    const text = String(this.#completed);
-    this.#completed = 0;
+    const text = String(this.completed);
+    this.completed = 0;
     return text;
   }
 
-  /** A step that was to count these failed, and had no effect. */
-  putBack(count: string): void {
-    this.#completed += Number(count);
-  }
-
-  /** Jobs were completed. If no step counts them within a second, one is due. */
-  completed(count: number): void {
-    this.#completed += count;
-    if (this.#completed > 0)
+  /** If no step counts the completed jobs within a second, one is due. */
+  schedule(): void {
+    if (this.completed > 0)
       this.#countTimer ??= setTimeout(() => {
         this.#countTimer = undefined;
-        this.#mustLook = true;
+        this.mustLook = true;
         this.#onDue();
       }, countEveryMs).unref();
   }

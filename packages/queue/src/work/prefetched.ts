@@ -1,41 +1,39 @@
-import { prefetchedMs, type Pace } from "./pace.js";
+import type { WorkSettings } from "../options.js";
+import type { Fetcher } from "./fetcher.js";
+import { type Pace, prefetchedMs } from "./pace.js";
+import type { Runner } from "./runner.js";
 import type { TakenJob } from "./taken.js";
-
-/** The part of the worker that its prefetched jobs use. */
-export interface PrefetchedHost {
-  readonly concurrency: () => number;
-  /** Whether a handler is free for the next job. */
-  readonly isFree: () => boolean;
-  readonly run: (job: TakenJob) => void;
-  /** All jobs that the worker has taken and not ended. */
-  readonly leased: () => readonly TakenJob[];
-  /** These wait for a handler too long: other workers may be free. */
-  readonly handBack: (jobs: readonly TakenJob[]) => void;
-}
+import type { Turn } from "./turn.js";
 
 /** Jobs that a worker has taken, and that wait for a free handler; in the order in which they were taken. */
 export class Prefetched {
+  readonly #settings: WorkSettings;
+  readonly #fetcher: Fetcher;
+  readonly #runner: Runner;
   readonly #pace: Pace;
-  readonly #host: PrefetchedHost;
+  readonly #turn: Turn | undefined;
   readonly #jobs: TakenJob[] = [];
   #isStarting = false;
   #timer: NodeJS.Timeout | undefined;
 
-  constructor(pace: Pace, host: PrefetchedHost) {
+  constructor(settings: WorkSettings, fetcher: Fetcher, runner: Runner, pace: Pace, turn: Turn | undefined) {
+    this.#settings = settings;
+    this.#fetcher = fetcher;
+    this.#runner = runner;
     this.#pace = pace;
-    this.#host = host;
+    this.#turn = turn;
   }
 
   get count(): number {
     return this.#jobs.length;
   }
 
-  /** Starts those for which handlers are free, and hands back those that would wait too long. */
+  /** Starts those for which handlers are free, and hands back those that would wait too long: other workers may be free. */
   add(jobs: readonly TakenJob[]): void {
     for (const job of jobs) this.#jobs.push(job);
     this.start();
-    const late = this.#pace.firstLate(this.#jobs, this.#host.concurrency());
-    if (late >= 0) this.#host.handBack(this.#jobs.splice(late));
+    const late = this.#pace.firstLate(this.#jobs, this.#settings.concurrency);
+    if (late >= 0) void this.#fetcher.handBack(this.#jobs.splice(late));
     if (this.#jobs.length > 0) this.#watch();
   }
 
@@ -45,9 +43,9 @@ export class Prefetched {
     if (this.#isStarting) return;
     this.#isStarting = true;
     let next = 0;
-    while (next < this.#jobs.length && this.#host.isFree()) {
+    while (next < this.#jobs.length && this.#isFree) {
       const job = this.#jobs[next++];
-      if (job?.state === "held") this.#host.run(job);
+      if (job?.state === "held") this.#runner.run(job);
     }
     this.#isStarting = false;
     if (next > 0) this.#jobs.splice(0, next);
@@ -59,6 +57,13 @@ export class Prefetched {
     return this.#jobs.splice(0).filter(({ state }) => state === "held");
   }
 
+  /** Whether a handler is free for the next job. */
+  get #isFree(): boolean {
+    const { concurrency, ackEach } = this.#settings;
+    const isFull = this.#runner.running + (ackEach ? this.#fetcher.unconfirmed : 0) >= concurrency;
+    return !isFull && this.#turn?.free() !== 0;
+  }
+
   /** Jobs that have been waiting for long go back. */
   #watch(): void {
     this.#timer ??= setTimeout(() => {
@@ -68,9 +73,9 @@ export class Prefetched {
       const now = performance.now();
       if (now - oldest.startedAt < prefetchedMs) return this.#watch();
       // The running handlers take longer than expected, so fewer jobs are taken ahead from now on.
-      for (const { name, state, startedAt } of this.#host.leased())
+      for (const { name, state, startedAt } of this.#fetcher.leases.jobs)
         if (state === "running") this.#pace.note(name, now - startedAt, 1);
-      this.#host.handBack(this.#jobs.splice(0));
+      void this.#fetcher.handBack(this.#jobs.splice(0));
     }, prefetchedMs).unref();
   }
 }

@@ -1,4 +1,4 @@
-import { asKitError, type OutageReporter } from "@kit/core/toolkit";
+import { asKitError } from "@kit/core/toolkit";
 import type { QueueCommands } from "../commands.js";
 import { handBack, maxEnded } from "../scripts/index.js";
 import type { JobLeases } from "./leases.js";
@@ -11,62 +11,49 @@ const maxPivots = 16;
 export class Returns {
   readonly #commands: QueueCommands;
   readonly #leases: JobLeases;
-  readonly #outage: OutageReporter;
   readonly #onEnded: () => void;
   /** While the worker closes: the jobs that were handed back, in the order in which they were taken. */
   readonly #returned: TakenJob[] = [];
-  #callsUnderWay = 0;
-  #isClosing = false;
-  #isClosed = false;
+  /** Calls under way. */
+  pending = 0;
 
   /** `onEnded`: the calls of one `handBack()` have ended. */
-  constructor(commands: QueueCommands, leases: JobLeases, outage: OutageReporter, onEnded: () => void) {
+  constructor(commands: QueueCommands, leases: JobLeases, onEnded: () => void) {
     this.#commands = commands;
     this.#leases = leases;
-    this.#outage = outage;
     this.#onEnded = onEnded;
   }
 
-  get isUnderWay(): boolean {
-    return this.#callsUnderWay > 0;
-  }
-
-  /** The worker takes no more jobs. Those that it hands back one by one from now on keep their order. */
-  beginClosing(): void {
-    this.#isClosing = true;
-  }
-
-  /** Sends nothing more. */
-  close(): void {
-    this.#isClosed = true;
-  }
-
-  /** Returns jobs to the front of the queue, in the order in which they were taken. Where this fails, their leases end by themselves. */
+  /**
+   * Returns jobs to the front of the queue, in the order in which they were taken. While the worker closes, jobs that go back one by one
+   * keep that order, too. Where this fails, their leases end by themselves.
+   */
   async handBack(jobs: readonly TakenJob[]): Promise<void> {
     if (jobs.length === 0) return;
     for (const job of jobs) {
       job.state = "ended";
       this.#leases.release(job);
     }
-    this.#callsUnderWay++;
+    this.pending++;
+    const { life, outage } = this.#commands;
     const sorted = jobs.toSorted((a, b) => a.order - b.order);
-    while (sorted.length > 0 && !this.#isClosed) {
+    while (sorted.length > 0 && !life.signal.aborted) {
       const [first] = sorted;
       const position = this.#returned.findLastIndex(({ order }) => order < (first?.order ?? 0)) + 1;
       const next = this.#returned[position]?.order ?? Infinity;
       const until = sorted.findIndex(({ order }) => order > next);
       const some = sorted.splice(0, until < 0 ? maxEnded : Math.min(until, maxEnded));
       const after = this.#returned.slice(Math.max(0, position - maxPivots), position).toReversed();
-      if (this.#isClosing) this.#returned.splice(position, 0, ...some);
+      if (life.isClosed) this.#returned.splice(position, 0, ...some);
       const args = {
         members: some.map(({ member }) => member).join("\n"),
         after: after.map(({ entry }) => entry).join("\n"),
       };
       await this.#commands
         .run(handBack, args)
-        .catch((error: unknown) => this.#outage.report(asKitError(error, "Handing jobs back")));
+        .catch((error: unknown) => outage.report(asKitError(error, "Handing jobs back")));
     }
-    this.#callsUnderWay--;
+    this.pending--;
     this.#onEnded();
   }
 }

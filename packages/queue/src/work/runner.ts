@@ -8,38 +8,63 @@ import type { Pace } from "./pace.js";
 import type { TakenJob } from "./taken.js";
 import { realTimers, type Turn } from "./turn.js";
 
-/** The part of the worker that its handlers use. */
-export interface RunnerHost {
-  /** A handler has ended. */
-  readonly freed: () => void;
-  /** The next step is due soon. */
-  readonly schedule: () => void;
-}
+type AnyHandler = (job: Job) => unknown;
+
+/**
+ * The handlers of a worker by the names of their jobs. One with a schema first checks the data of its job.
+ *
+ * @throws {TypeError} they are not an object of functions.
+ */
+export const handlerMap = (handlers: unknown, schemas: SchemaMap): ReadonlyMap<string, (job: TakenJob) => unknown> => {
+  if (typeof handlers !== "object" || handlers === null)
+    throw new TypeError("Expected `handlers` to be an object of functions");
+  return new Map(
+    Object.entries(handlers as Readonly<Record<string, unknown>>).map(([name, handler]) => {
+      if (typeof handler !== "function")
+        throw new TypeError(`Expected the handler of ${JSON.stringify(name)} to be a function, got ${typeof handler}`);
+      const schema = schemas.get(name);
+      return [name, schema ? checked(schema, handler as AnyHandler) : (handler as AnyHandler)];
+    }),
+  );
+};
+
+const checked =
+  (schema: StandardSchema, handler: AnyHandler) =>
+  async (job: TakenJob): Promise<unknown> => {
+    const pending = check(schema, job.data);
+    const verdict = pending instanceof Promise ? await pending : pending;
+    // The job timed out, lost its lease or was aborted meanwhile.
+    if (job.stopReason) throw job.stopReason;
+    if (!verdict.isValid) {
+      job.isInvalid = true;
+      throw new UnrecoverableError(`The stored data ${verdict.reason}`);
+    }
+    job.data = verdict.value;
+    return await handler(job);
+  };
 
 /** Runs the handlers of one worker. What a handler returns or throws decides the fate of its job. */
 export class Runner {
-  readonly #handlers: ReadonlyMap<string, (job: Job) => unknown>;
-  readonly #schemas: SchemaMap;
+  readonly #handlers: ReturnType<typeof handlerMap>;
   readonly #turn: Turn | undefined;
   readonly #pace: Pace;
   readonly #fates: Fates;
-  readonly #host: RunnerHost;
+  readonly #onFreed: () => void;
   #running = 0;
 
+  /** `onFreed`: a handler has ended. */
   constructor(
-    handlers: ReadonlyMap<string, (job: Job) => unknown>,
-    schemas: SchemaMap,
+    handlers: ReturnType<typeof handlerMap>,
     turn: Turn | undefined,
     pace: Pace,
     fates: Fates,
-    host: RunnerHost,
+    onFreed: () => void,
   ) {
     this.#handlers = handlers;
-    this.#schemas = schemas;
     this.#turn = turn;
     this.#pace = pace;
     this.#fates = fates;
-    this.#host = host;
+    this.#onFreed = onFreed;
   }
 
   /** How many handlers run. */
@@ -68,8 +93,7 @@ export class Runner {
       job.cancelTimer = (this.#turn?.timers ?? realTimers)(() => this.#onTimeout(job, timeoutMs), timeoutMs);
     let result: unknown;
     try {
-      const schema = this.#schemas.get(job.name);
-      result = schema ? this.#checkAndRun(schema, handler, job) : handler(job);
+      result = handler(job);
     } catch (error) {
       this.#onFailed(job, error);
       return;
@@ -83,29 +107,16 @@ export class Runner {
     else this.#onReturned(job, result);
   }
 
-  async #checkAndRun(schema: StandardSchema, handler: (job: Job) => unknown, job: TakenJob): Promise<unknown> {
-    const pending = check(schema, job.data);
-    const checked = pending instanceof Promise ? await pending : pending;
-    // The job timed out, lost its lease or was aborted meanwhile.
-    if (job.stopReason) throw job.stopReason;
-    if (!checked.isValid) {
-      job.isInvalid = true;
-      throw new UnrecoverableError(`The stored data ${checked.reason}`);
-    }
-    job.data = checked.value;
-    return await handler(job);
-  }
-
   #onReturned(job: TakenJob, result: unknown): void {
     this.#leave(job);
     if (job.state === "running") this.#fates.done(job, result);
-    this.#host.freed();
+    this.#onFreed();
   }
 
   #onFailed(job: TakenJob, error: unknown): void {
     this.#leave(job);
     if (job.state === "running") this.#fates.failed(job, error);
-    this.#host.freed();
+    this.#onFreed();
   }
 
   #onTimeout(job: TakenJob, timeoutMs: number): void {
@@ -114,7 +125,6 @@ export class Runner {
     job.stop(error);
     // The attempt has failed; its handler occupies a slot until it ends.
     this.#fates.failed(job, error);
-    this.#host.schedule();
   }
 
   #leave(job: TakenJob): void {

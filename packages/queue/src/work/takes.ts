@@ -1,27 +1,32 @@
-import { asKitError, backoffMs, type OutageReporter, pause } from "@kit/core/toolkit";
+import { counted, randomText } from "../add/ids.js";
 import type { QueueCommands } from "../commands.js";
-import { TakeIdSource } from "./take-id.js";
+import { slots, takeIdWidth, workerWidth } from "./take-id.js";
 
-/** The takes of one worker that are not settled. A take whose reply was lost is undone: its jobs are handed back. */
+const mostNumbers = 36 ** (takeIdWidth - workerWidth);
+
+/**
+ * The takes of one worker that are not settled. The server keeps the last take of each slot. So a slot is used again only when the worker
+ * has the reply, or the take was undone: if a reply is lost, the jobs of its take are handed back.
+ */
 export class Takes {
   readonly #commands: QueueCommands;
-  readonly #outage: OutageReporter;
   readonly #onRecovered: () => void;
-  readonly #ids = new TakeIdSource();
+  #worker = randomText(workerWidth);
+  #count = 0;
+  /** The ids of takes that are not settled, by slot. */
+  readonly #used: (string | undefined)[] = Array.from({ length: slots }, () => undefined);
   readonly #lost = new Set<string>();
   #isRecovering = false;
-  #isClosed = false;
 
   /** `onRecovered`: all lost takes are undone. */
-  constructor(commands: QueueCommands, outage: OutageReporter, onRecovered: () => void) {
+  constructor(commands: QueueCommands, onRecovered: () => void) {
     this.#commands = commands;
-    this.#outage = outage;
     this.#onRecovered = onRecovered;
   }
 
   /** Whether the server can record one more take. */
   get hasFree(): boolean {
-    return this.#ids.hasFree;
+    return this.#used.includes(undefined);
   }
 
   /** Whether a lost take is still to be undone. */
@@ -29,14 +34,22 @@ export class Takes {
     return this.#lost.size > 0;
   }
 
-  /** The id of a new take; where none is free, an id for a call that takes nothing. */
+  /** The id of a new take, in a free slot; if no slot is free, an id for a call that takes nothing. */
   begin(): string {
-    return this.#ids.take();
+    const slot = this.#used.indexOf(undefined);
+    if (slot < 0) return this.#idOf(0);
+    // In one slot numbers must grow, so that the server recognises a late repeat of an earlier take.
+    if ((++this.#count + 1) * slots > mostNumbers) {
+      this.#worker = randomText(workerWidth);
+      this.#count = 1;
+    }
+    return (this.#used[slot] = this.#idOf(this.#count * slots + slot));
   }
 
   /** The call has ended. Unless its reply was lost, its slot is free. */
   settled(takeId: string): void {
-    if (!this.#lost.has(takeId)) this.#ids.free(takeId);
+    const slot = this.#used.indexOf(takeId);
+    if (slot >= 0 && !this.#lost.has(takeId)) this.#used[slot] = undefined;
   }
 
   /** The reply of a call was lost, and the call may have taken jobs. Its id is kept until they have been handed back. */
@@ -45,26 +58,25 @@ export class Takes {
     if (!this.#isRecovering) void this.#recover();
   }
 
-  /** Undoes nothing more: leases of lost takes end by themselves. */
-  close(): void {
-    this.#isClosed = true;
-  }
-
   async #recover(): Promise<void> {
+    const { life, outage } = this.#commands;
     this.#isRecovering = true;
-    for (let attempt = 1; this.#lost.size > 0 && !this.#isClosed;)
+    for (let attempt = 1; this.#lost.size > 0 && !life.signal.aborted;)
       for (const takeId of this.#lost)
         try {
           await this.#commands.recover(takeId);
           this.#lost.delete(takeId);
-          this.#ids.free(takeId);
-          this.#outage.worked("undoing");
+          this.settled(takeId);
+          outage.worked("undoing");
           attempt = 1;
         } catch (error) {
-          this.#outage.failed("undoing", asKitError(error, "Undoing a take"));
-          await pause(backoffMs(++attempt, 50, 2_000));
+          await this.#commands.failed("undoing", "Undoing a take", error, ++attempt);
         }
     this.#isRecovering = false;
     this.#onRecovered();
+  }
+
+  #idOf(number: number): string {
+    return this.#worker + counted(number, takeIdWidth - workerWidth);
   }
 }

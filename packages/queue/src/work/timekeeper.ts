@@ -17,7 +17,6 @@ export class Timekeeper {
   #isForDueJob = false;
   /** The timer for a due job has fired, and no reply has come since that looked for due jobs. */
   #hasFired = false;
-  #isStopped = false;
 
   constructor(leaseMs: number, onDue: () => void) {
     this.#leaseMs = leaseMs;
@@ -31,7 +30,6 @@ export class Timekeeper {
   }
 
   stop(): void {
-    this.#isStopped = true;
     clearTimeout(this.#timer);
   }
 
@@ -43,7 +41,7 @@ export class Timekeeper {
   }
 
   #arm({ nextDue, nextEnd, nowMicros }: StepReply, isWoken: boolean): void {
-    if (nextDue === undefined || nextEnd === undefined || this.#isStopped) return;
+    if (nextDue === undefined || nextEnd === undefined) return;
     clearTimeout(this.#timer);
     const now = nowMicros / 1_000;
     // The worker was woken to watch a lease that is already gone: any lease in its place ends no sooner than this.

@@ -3,7 +3,6 @@ import {
   backoffMs,
   Deadline,
   type ExclusiveConnection,
-  type OutageReporter,
   pause,
   reading,
   serverError,
@@ -36,16 +35,14 @@ export interface Woken {
  */
 export class Waiter {
   readonly #commands: QueueCommands;
-  readonly #outage: OutageReporter;
   readonly #onLost: (takeId: string) => void;
   readonly #closing = new AbortController();
   #connection: ExclusiveConnection | undefined;
   #failures = 0;
 
   /** `onLost`: the reply of a step was lost, and its take has to be undone. */
-  constructor(commands: QueueCommands, outage: OutageReporter, onLost: (takeId: string) => void) {
+  constructor(commands: QueueCommands, onLost: (takeId: string) => void) {
     this.#commands = commands;
-    this.#outage = outage;
     this.#onLost = onLost;
   }
 
@@ -58,12 +55,12 @@ export class Waiter {
       // The step may succeed though the pop is refused. Without a pause this would be a busy loop.
       if (woken.refusal && woken.reply.entries.length === 0) throw serverError(woken.refusal, "BZPOPMIN");
       this.#failures = 0;
-      this.#outage.worked("waiting");
+      this.#commands.outage.worked("waiting");
       return woken;
     } catch (error) {
       this.#return();
       if (this.#closing.signal.aborted) return woken;
-      this.#outage.failed("waiting", asKitError(error, "Waiting for work"));
+      this.#commands.outage.failed("waiting", asKitError(error, "Waiting for work"));
       await pause(backoffMs(++this.#failures + 1, 50, 1_000), this.#closing.signal).catch(() => undefined);
       return woken;
     }
@@ -88,7 +85,7 @@ export class Waiter {
     }
     this.#connection = connection;
     await connection.executor.ready(reading("Waiting for work", Deadline.in(graceMs), this.#closing.signal));
-    this.#outage.connected("waiting");
+    this.#commands.outage.connected("waiting");
     return connection;
   }
 

@@ -5,7 +5,6 @@ import {
   type CloseOptions,
   Deadline,
   type ObjectLife,
-  OutageReporter,
   pause,
   TypedEmitter,
 } from "@kit/core/toolkit";
@@ -15,13 +14,13 @@ import { type QueueSettings, type WorkOptions, workRules, type WorkSettings, wor
 import type { Reclaimed } from "../scripts/index.js";
 import { Condition } from "./condition.js";
 import type { WorkerEvents } from "./events.js";
-import { Fates } from "./fate.js";
+import { type FateHost, Fates } from "./fate.js";
 import { type Demand, Fetcher, nothing } from "./fetcher.js";
-import { type AnyJobs, handlerMap, type Handlers } from "./handlers.js";
+import type { AnyJobs } from "./handlers.js";
 import { Isolation } from "./isolation.js";
 import { Pace } from "./pace.js";
 import { Prefetched } from "./prefetched.js";
-import { Runner } from "./runner.js";
+import { handlerMap, Runner } from "./runner.js";
 import { takeIdWidth } from "./take-id.js";
 import type { TakenJob } from "./taken.js";
 import type { Turn } from "./turn.js";
@@ -50,7 +49,6 @@ export class Worker extends TypedEmitter<WorkerEvents> implements AsyncDisposabl
   readonly #life: ObjectLife;
   readonly #turn: Turn | undefined;
   readonly #pace = new Pace();
-  readonly #outage: OutageReporter;
   readonly #fetcher: Fetcher;
   readonly #isolation: Isolation;
   readonly #prefetched: Prefetched;
@@ -75,58 +73,37 @@ export class Worker extends TypedEmitter<WorkerEvents> implements AsyncDisposabl
     this.#settings = workSettings(options);
     this.#queue = settings;
     this.#turn = turn;
-    const functions = handlerMap(handlers as Handlers<Record<string, never>>);
+    const functions = handlerMap(handlers, settings.schemas);
     const { backoff, maxCrashes } = this.#settings;
-    const onError = (error: KitError): void => this.emit("error", error);
-    this.#outage = new OutageReporter(onError);
-    const events = { error: onError, evictable: () => undefined };
+    const events = { error: (error: KitError): void => this.emit("error", error), evictable: () => undefined };
     const what = `The worker of queue ${JSON.stringify(name)}`;
     this.#commands = new QueueCommands(redis, name, settings, events, what, true);
     this.#life = this.#commands.life;
-    const schedule = (): void => this.#fetcher.schedule();
-    const fates = new Fates(
-      {
-        end: (ending) => this.#fetcher.end(ending),
-        handBack: (job) => void this.#fetcher.handBack([job]),
-        schedule,
-        waitFor: (decision) => void this.#waitFor(decision),
-        emit: {
-          completed: (job) => this.hasListeners("completed") && this.emit("completed", { job }),
-          failed: (job, error, retryInMs) => {
-            this.emit("failed", { job, error, retryInMs });
-            if (retryInMs === undefined) this.emit("dead", { job, error });
-          },
-          lost: (job) => this.emit("lost", { job }),
-          error: onError,
-        },
-      },
-      backoff,
-      settings.maxPayloadBytes,
-    );
-    const onLost = (job: TakenJob): void => fates.lost(job);
-    this.#fetcher = new Fetcher(this.#commands, this.#settings, settings.deadLetters, this.#outage, {
+    this.#fetcher = new Fetcher(this.#commands, this.#settings, settings.deadLetters, {
       demand: (pending, ending) => this.#demand(pending, ending),
       deliver: (jobs) => this.#deliver(jobs),
       ended: (ending, isAccepted) => {
-        fates.confirmed(ending, isAccepted);
+        fates.ended(ending, isAccepted);
         if (this.#settings.ackEach) this.#prefetched.start();
       },
-      lost: onLost,
+      lost: (job) => fates.lost(job),
       emptied: () => this.#turn?.changed(),
       reclaimed: (leases) => this.#onReclaimed(leases),
     });
-    this.#isolation = new Isolation(this.#commands, maxCrashes, this.#outage, onLost);
-    this.#prefetched = new Prefetched(this.#pace, {
-      concurrency: () => this.concurrency,
-      isFree: () => this.#isFree,
-      run: (job) => this.#runner.run(job),
-      leased: () => this.#fetcher.leases.jobs,
-      handBack: (jobs) => void this.#fetcher.handBack(jobs),
-    });
-    this.#runner = new Runner(functions, settings.schemas, turn, this.#pace, fates, {
-      freed: () => this.#onFreed(),
-      schedule,
-    });
+    const host: FateHost = {
+      completed: (job) => this.hasListeners("completed") && this.emit("completed", { job }),
+      failed: (job, error, retryInMs) => {
+        this.emit("failed", { job, error, retryInMs });
+        if (retryInMs === undefined) this.emit("dead", { job, error });
+      },
+      lost: (job) => this.emit("lost", { job }),
+      error: events.error,
+      waitFor: (decision) => void this.#waitFor(decision),
+    };
+    const fates = new Fates(this.#fetcher, host, backoff, settings.maxPayloadBytes);
+    this.#isolation = new Isolation(this.#commands, maxCrashes, (job) => fates.lost(job));
+    this.#runner = new Runner(functions, turn, this.#pace, fates, () => this.#onFreed());
+    this.#prefetched = new Prefetched(this.#settings, this.#fetcher, this.#runner, this.#pace, turn);
     const stopListening = this.#commands.context.executor.onDrop(() => this.#closeIfEnded());
     this.#life.onClosed(stopListening, onClosed);
     void this.#open();
@@ -193,7 +170,7 @@ export class Worker extends TypedEmitter<WorkerEvents> implements AsyncDisposabl
       try {
         await this.#commands.open();
         this.#isShut = false;
-        this.#outage.worked("opening");
+        this.#commands.outage.worked("opening");
         if (!this.#life.isClosed) this.#fetcher.start();
         return;
       } catch (reason) {
@@ -201,7 +178,7 @@ export class Worker extends TypedEmitter<WorkerEvents> implements AsyncDisposabl
         this.#isShut = true;
         this.#closeIfEnded();
         if (this.#life.isClosed) return;
-        this.#outage.failed("opening", error);
+        this.#commands.outage.failed("opening", error);
         this.#turn?.changed();
         await pause(retryMs(error, attempt));
       }
@@ -245,8 +222,8 @@ export class Worker extends TypedEmitter<WorkerEvents> implements AsyncDisposabl
     const atHand = this.#prefetched.count + pending;
     const most = concurrency - this.#runner.running - unconfirmed;
     const free = Math.min(most, this.#turn?.free() ?? most) - atHand;
-    if (this.#isolation.isIsolated)
-      return this.#isolation.isExcluded || free <= 0 || atHand > 0 ? nothing : { count: 1, sure: 1 };
+    if (this.#isolation.most < Infinity)
+      return this.#isolation.most === 0 || free <= 0 || atHand > 0 ? nothing : { count: 1, sure: 1 };
     const ahead = strict ? 0 : this.#pace.ahead(concurrency);
     // A few jobs to take ahead are not worth a call.
     if (free <= 0 && free + ahead < ahead / 2) return nothing;
@@ -272,12 +249,6 @@ export class Worker extends TypedEmitter<WorkerEvents> implements AsyncDisposabl
     if (isRecorded && !this.#life.isClosed) this.#prefetched.add([suspect]);
     else if (suspect.state === "held") return await this.#fetcher.handBack([suspect]);
     this.#fetcher.schedule();
-  }
-
-  get #isFree(): boolean {
-    const { concurrency, ackEach } = this.#settings;
-    const isFull = this.#runner.running + (ackEach ? this.#fetcher.unconfirmed : 0) >= concurrency;
-    return !isFull && this.#turn?.free() !== 0;
   }
 
   #onFreed(): void {
