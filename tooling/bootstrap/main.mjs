@@ -10,7 +10,6 @@ import { cacheDir, childEnv, readManifest, root, SetupError } from "./repo.mjs";
 import { capture, host, Interrupted, listenForSignals, show, throwIfStopped } from "./run.mjs";
 import { alone, say, step } from "./steps.mjs";
 import { removeResults, sum, tallyLine, tallyOf } from "./tally.mjs";
-import { writeReference } from "./reference/index.mjs";
 import { rehearse } from "./release/rehearse.mjs";
 import { release } from "./release/index.mjs";
 import { version } from "./release/version.mjs";
@@ -145,6 +144,8 @@ async function build(env, args = []) {
 /** @type {Task} */
 async function reference(env) {
   await build(env); // the comments of options that a package shares with core are in core's types
+  // It needs the compiler, which is not there before the set-up.
+  const { writeReference } = await import("./reference/index.mjs");
   const problems = await writeReference();
   say(problems.map((problem) => `${problem}\n`).join(""));
   return problems.length === 0 ? 0 : 1;

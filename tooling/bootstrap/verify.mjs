@@ -8,7 +8,6 @@ import { unpublishedPages } from "./checks/pages.mjs";
 import { measureSizes } from "./checks/sizes.mjs";
 import { supplyProblems } from "./checks/supplies.mjs";
 import { packPackage, publicPackages, repositoryAddress } from "./pack.mjs";
-import { referenceProblems } from "./reference/index.mjs";
 import { root, SetupError } from "./repo.mjs";
 import { capture } from "./run.mjs";
 import { seconds } from "./steps.mjs";
@@ -61,6 +60,8 @@ const checks = {
     return lines.length === 0 ? {} : { problem: lines.join("\n") };
   },
   "reference (the pages that are made from the code)": async () => {
+    // It needs the compiler, which is not there before the set-up.
+    const { referenceProblems } = await import("./reference/index.mjs");
     const problems = await referenceProblems();
     return problems.length === 0 ? {} : { problem: problems.join("\n") };
   },
