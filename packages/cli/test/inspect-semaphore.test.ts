@@ -127,15 +127,13 @@ describe("kit inspect semaphore", () => {
     expect(stdout).toMatch(/^holder +others, with 3 in use, that end later$/m);
   });
 
-  it("says why nobody comes in: a limit that was lowered, and a pause", async () => {
+  it("says why there are no grants: a limit that was lowered, and a pause", async () => {
     const semaphore = make("lowered", { permits: 3 });
     await Promise.all([semaphore.acquire(), semaphore.acquire(), semaphore.acquire()]);
     await semaphore.setPermits(2);
-    expect((await inspect("lowered")).stdout).toMatch(
-      /permits +2, 3 in use: nobody comes in until enough is given back/,
-    );
+    expect((await inspect("lowered")).stdout).toMatch(/permits +2, 3 in use: no grants until enough is released/);
     await make("paused", { permits: 0 }).tryAcquire();
-    expect((await inspect("paused")).stdout).toMatch(/permits +0, 0 in use: nobody comes in\n/);
+    expect((await inspect("paused")).stdout).toMatch(/permits +0, 0 in use: no grants\n/);
   });
 
   it("looks under the given prefix", async () => {

@@ -588,7 +588,7 @@ export const lockBehaviour = (mode: RedisMode, login?: Login): void => {
     });
 
     describe("a holder or a server that is gone", () => {
-      it("whose last writes are lost has what it grants to those who were served or gave up given back at once", async () => {
+      it("whose last writes are lost has what it grants to those who were served or gave up released at once", async () => {
         const renewing = fixture().make();
         const limited = fixture().make({ leaseMs: 60_000, renew: false });
         const holder = await renewing.acquire(name);

@@ -50,13 +50,12 @@ describe("a client that its owner ends", () => {
   });
 });
 
-describe("a lease that has ended before it is given back", () => {
+describe("a lease that has ended before it is released", () => {
   const ends: Record<string, (lease: Lease) => Promise<unknown>> = {
     "was deleted": () => fixture.db.del(fixture.keysOf(name).lease),
     "ran out": () => lapse(fixture.db, fixture.keysOf(name).lease),
-    "was given back by another handle": async (lease) =>
-      await (await fixture.make().resume(lease.serialise())).release(),
-    "was given back by another handle, to one who waited": async (lease) => {
+    "was released by another handle": async (lease) => await (await fixture.make().resume(lease.serialise())).release(),
+    "was released by another handle, to one who waited": async (lease) => {
       const next = await enqueue(fixture.on(redis.connect()), name);
       await (await fixture.make().resume(lease.serialise())).release();
       await next.promise;

@@ -111,7 +111,7 @@ export const semaphoreBehaviour = (mode: RedisMode, login?: Login): void => {
         expect((await semaphore.inspect()).free).toBe(10);
       });
 
-      it("never has more room by permits that are given back twice, or are somebody else's", async () => {
+      it("never has more room by permits that are released twice, or are somebody else's", async () => {
         const semaphore = make();
         const [first, second] = await take(semaphore, 2);
         const text = second!.serialise();
@@ -187,7 +187,7 @@ export const semaphoreBehaviour = (mode: RedisMode, login?: Login): void => {
     });
 
     describe("a permit", () => {
-      it("that ran out goes to the next, and is not given back by its late holder", async () => {
+      it("that ran out goes to the next, and is not released by its late holder", async () => {
         const semaphore = make({ permits: 1 });
         const { ms, awakeMs, value } = await timed(async () => [
           await semaphore.acquire({ leaseMs: 1_000, renew: false }),
@@ -879,7 +879,7 @@ export const semaphoreBehaviour = (mode: RedisMode, login?: Login): void => {
           return result;
         };
 
-        it("has what it grants to those who were served or gave up given back at once", async () => {
+        it("has what it grants to those who were served or gave up released at once", async () => {
           const renewing = make({ permits: 1 });
           const limited = make({ permits: 1, leaseMs: 60_000, renew: false });
           const holder = await renewing.acquire();

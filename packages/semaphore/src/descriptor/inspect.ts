@@ -49,8 +49,8 @@ const limitText = ({ permits, permitsPerTenant, tenant, used, free }: SemaphoreR
     return `${own}, ${String(used)} in use, ${String(free)} free of the ${String(permits)} of all`;
   }
   const use = `${String(permits)}, ${String(used)} in use`;
-  if (used > permits) return `${use}: nobody comes in until enough is given back`;
-  return permits === 0 ? `${use}: nobody comes in` : `${use}, ${String(free)} free`;
+  if (used > permits) return `${use}: no grants until enough is released`;
+  return permits === 0 ? `${use}: no grants` : `${use}, ${String(free)} free`;
 };
 
 const holderFacts = ({ holders, used }: SemaphoreReport): Facts => {

@@ -288,7 +288,7 @@ const serverCodes: readonly (readonly [RegExp, CoreErrorCode, string, boolean])[
   [
     /^KIT_LAYOUT\b/,
     "KIT_LAYOUT",
-    "its data has a layout that this version does not know: a newer one wrote it, or it is damaged",
+    "its data has an unsupported layout: a newer version wrote it, or it is damaged",
     false,
   ],
 ];
