@@ -217,7 +217,9 @@ export const expectGranted = (used: readonly string[], granted: readonly string[
   const without = (all: readonly string[], others: readonly string[]): string =>
     all.filter((command) => !others.includes(command)).join(", ") || "nothing";
   const advice = `add ${without(used, granted)}, remove ${without(granted, used)}`;
-  expect(used, `\`permissions\` of src/descriptor/index.ts, and "ACL" of the README: ${advice}`).toEqual(granted);
+  expect(used, `\`permissions\` of src/descriptor/index.ts, and the ACL section of the pages: ${advice}`).toEqual(
+    granted,
+  );
 };
 
 /** The members of its server that the tests of a user need. */
@@ -332,7 +334,7 @@ const expectShown = (readme: URL, user: AclUser): void => {
   const [, rules = "", text = ""] = /^## ACL\n.*?^```\n(.*?)^```$(.*?)^## /ms.exec(readFileSync(readme, "utf8")) ?? [];
   const single = user.grants("single");
   const shown = rules.split(/\s+/).filter((word) => /^[~&+]/.test(word));
-  expect(shown, '"ACL" of the README beside `permissions` of the descriptor').toEqual(user.grants("cluster"));
+  expect(shown, "the ACL section of the pages beside `permissions` of the descriptor").toEqual(user.grants("cluster"));
   expect(shown.slice(0, single.length)).toEqual(single);
   expect(text.replace(/\s+/g, " ")).toContain(`From Redis 7.2 on, and on Valkey, add \`${forNewer}\``);
 };
