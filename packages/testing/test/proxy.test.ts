@@ -108,7 +108,7 @@ describe("FaultProxy", () => {
     // More than the buffers of all sockets on the way together.
     client.socket.write(Buffer.alloc(64 * 1024 * 1024));
     const isAllTaken = eventually(() => expect(client.socket.writableLength).toBe(0), { timeoutMs: 500 });
-    await expect(isAllTaken).rejects.toThrow("The check did not pass within 500 ms");
+    await expect(isAllTaken).rejects.toThrow("The check did not pass");
   });
 
   it("loses the next request and resets with up.cutNext, so that the server never sees it", async () => {
