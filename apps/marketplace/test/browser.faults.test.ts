@@ -84,6 +84,7 @@ inBrowser("Under stress", () => {
       if ((await sent).status() !== 503) return false;
       await page.waitForURL(path);
       await page.locator(".asked").waitFor();
+      expect(page.url()).toBe(`${shop.origin}${path}`);
       return true;
     });
     await close();
