@@ -3,12 +3,12 @@ import { connect } from "@kit/core";
 import { createGeoIp, importGeoIp, type RangeInput } from "@kit/geoip";
 import { type CityResponse, Reader } from "mmdb-lib";
 
-/** First address and end of what is given out of each family. */
+/** The allocated range of each family: its first address, and the one behind its last. */
 const families = [
   { bits: 32, from: 0n, end: 1n << 32n },
   { bits: 128, from: 0x2000n << 112n, end: 0x4000n << 112n },
 ];
-/** Teredo and 6to4 lead to all IPv4 networks once more: from where to where to skip them. */
+/** Teredo and 6to4 repeat all IPv4 networks. Each is skipped from its first address to the one behind its last. */
 const aliases = new Map([
   [0x2001_0000n << 96n, 0x2001_0001n << 96n],
   [0x2002n << 112n, 0x2003n << 112n],

@@ -157,11 +157,11 @@ export class GeoIpCommands {
         // Parts of the version may have expired during the switch: then the previous version serves again.
         if (await this.#isWhole(version, manifest, options.deadlineMs, 0)) return;
       } catch (error) {
-        throw new KitUnknownOutcomeError(`Database ${this.database} was switched, not sealed`, undefined, error);
+        throw new KitUnknownOutcomeError(`Database ${this.database}'s new version may expire`, undefined, error);
       }
       throw new GeoIpStagingError(this.database);
     }
-    throw new KitError("KIT_CONFLICT", `Database ${this.database} is switched by others all the time`, {
+    throw new KitError("KIT_CONFLICT", `Database ${this.database} keeps being switched by others`, {
       retryable: true,
     });
   }

@@ -172,7 +172,7 @@ export const readCsv = async (
         rest = bytes.length < 3 && isFirst ? bytes : take(bytes, false);
         if (rest.length > longestRow) {
           row.number++;
-          throw row.error(undefined, "is longer than a mebibyte: a quote may not be closed");
+          throw row.error(undefined, "is longer than a mebibyte: a quote may be open");
         }
         await onChunk(row, part.length);
       }

@@ -31,7 +31,7 @@ export type Lookup = Located | NotLocated;
 
 /** The events of a reader. */
 export interface GeoIpEvents {
-  /** Another version serves from now on. */
+  /** This reader has loaded a version: its first one (`previous` is null), or another one that serves from now on. */
   readonly version: readonly [event: { readonly version: string; readonly previous: string | null }];
   /** The data is older than `maxAgeMs`. Emitted once for each version. */
   readonly stale: readonly [event: { readonly version: string; readonly ageMs: number }];
