@@ -236,7 +236,7 @@ export class Chat<Body = unknown> extends TypedEmitter<ChatEvents> implements As
 
   /**
    * Counts the messages of others that a member has not acknowledged, by chat. Without `chats`, the result has all chats with such
-   * messages. With `chats`, it has each of these of which the user is a member.
+   * messages. With `chats`, it has those of them that the user is a member of.
    *
    * @example
    * const counts = await chat.unread("bob");

@@ -92,7 +92,7 @@ export class ChatFullError extends KitError {
 }
 
 /**
- * The acknowledged message does not exist on the server. The position has not moved.
+ * The acknowledged message does not exist on the server.
  *
  * - `KIT_CHAT_ACK_BEYOND`: the chat has no message of the acknowledged sequence yet. The position has not moved
  * - `KIT_CHAT_FORKED`: a failover lost the acknowledged message, and another one has its sequence. The position has not moved. Fetch
