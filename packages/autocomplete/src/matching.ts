@@ -23,9 +23,13 @@ export interface Suggestions<Payload = unknown> {
   /** Whether more items match. */
   readonly hasMore: boolean;
   /**
-   * Whether better items may have been missed. By weight, this happens if the prefix is longer than `rankedLength` and very common, and
-   * most heavy items with the same first characters continue differently; with `typos`, if not all beginnings of names were searched.
-   * All returned items match.
+   * Whether better items may have been missed. All returned items match. It happens
+   *
+   * - by weight, if the prefix is longer than `rankedLength` and very common, and most heavy items with the same first characters
+   *   continue differently
+   * - in alphabetical order, if few names begin with the query, and very many later words do
+   * - with `words: "any-order"`, if the rarest word is very common
+   * - with `typos`, if not all beginnings of names were searched
    */
   readonly truncated: boolean;
 }

@@ -164,8 +164,8 @@ export const callRules = { signal } satisfies RulesOf<CallOptions>;
 /** One change. */
 export interface ChangeOptions extends CallOptions {
   /**
-   * The operation id, from a `KitUnknownOutcomeError`: repeated within a minute for the same change it does nothing; for another
-   * one it is refused.
+   * The operation id, from a `KitUnknownOutcomeError`. A repetition of the same change then does nothing: in an index within a minute, in a
+   * contact book until eight other changes. With another change it is refused.
    *
    * @default a new one
    */

@@ -109,7 +109,7 @@ const storedRules = ({ order, match, rankedLength, empty, fold, foldVersion }: I
 /**
  * An index of names that answers "what begins like this?", in any language. Made by {@link createPrefixIndex}.
  *
- * A read is one range or one read-only script, in one key slot: no lock, no retry, no temporary keys. A change is one atomic
+ * A read is one or two ranges, or one read-only script, in one key slot: no lock, no retry, no temporary keys. A change is one atomic
  * step, visible to the next read; with several shards, one atomic step in each.
  *
  * It follows the autocompletion of "Redis in Action" (J. L. Carlson, 2013, section 6.1), without its writes on every read and

@@ -2,9 +2,9 @@
 --
 -- KEYS[1]  index         hash  layout, settings, those of a rebuild and its token
 -- KEYS[2]  live          set   ids that were written while a rebuild ran
--- KEYS[3]  stagedRows    zset  the same three of a rebuild
--- KEYS[4]  stagedRanked  zset  the second
--- KEYS[5]  stagedItems   hash  the third; the empty id has the token of the rebuild
+-- KEYS[3]  stagedRows    zset  rows of a rebuild
+-- KEYS[4]  stagedRanked  zset  its ranked rows
+-- KEYS[5]  stagedItems   hash  its items; the empty id has the token of the rebuild
 -- KEYS[6]  absent        hash  never exists
 -- ARGV[1]  token     string   of the rebuild; sent again, nothing changes
 -- ARGV[2]  settings  string   by which it will fold

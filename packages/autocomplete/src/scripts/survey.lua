@@ -4,7 +4,7 @@
 -- KEYS[2]  rows          zset  `suffix NUL kind id`; alphabetical: with a tag before and the item behind
 -- KEYS[3]  ranked        zset  `prefix NUL rank rest NUL kind id`
 -- KEYS[4]  items         hash  id to `revision NUL weight NUL starts NUL fold NUL text [NUL payload]`
--- KEYS[5]  stagedItems   hash  the third; the empty id has the token of the rebuild
+-- KEYS[5]  stagedItems   hash  items of a rebuild; the empty id has its token
 --
 -- Reply     {settings, switched, items, rows, ranked, staged}  settings empty: there is no index; the token of the last
 --                             rebuild; staged: items that a rebuild has written, -1: there is none

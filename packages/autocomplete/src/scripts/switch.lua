@@ -5,9 +5,9 @@
 -- KEYS[3]  rows          zset  `suffix NUL kind id`; alphabetical: with a tag before and the item behind
 -- KEYS[4]  ranked        zset  `prefix NUL rank rest NUL kind id`
 -- KEYS[5]  items         hash  id to `revision NUL weight NUL starts NUL fold NUL text [NUL payload]`
--- KEYS[6]  stagedRows    zset  the same three of a rebuild
--- KEYS[7]  stagedRanked  zset  the second
--- KEYS[8]  stagedItems   hash  the third; the empty id has the token of the rebuild
+-- KEYS[6]  stagedRows    zset  rows of a rebuild
+-- KEYS[7]  stagedRanked  zset  its ranked rows
+-- KEYS[8]  stagedItems   hash  its items; the empty id has the token of the rebuild
 -- KEYS[9]  absent        hash  never exists
 -- ARGV[1]  token    string  of the rebuild; sent again, nothing changes
 --

@@ -6,9 +6,9 @@
 -- KEYS[4]  rows          zset  `suffix NUL kind id`; alphabetical: with a tag before and the item behind
 -- KEYS[5]  ranked        zset  `prefix NUL rank rest NUL kind id`
 -- KEYS[6]  items         hash  id to `revision NUL weight NUL starts NUL fold NUL text [NUL payload]`
--- KEYS[7]  stagedRows    zset  the same three of a rebuild
--- KEYS[8]  stagedRanked  zset  the second
--- KEYS[9]  stagedItems   hash  the third; the empty id has the token of the rebuild
+-- KEYS[7]  stagedRows    zset  rows of a rebuild
+-- KEYS[8]  stagedRanked  zset  its ranked rows
+-- KEYS[9]  stagedItems   hash  its items; the empty id has the token of the rebuild
 -- ARGV[1]  op        string   operation id: sent again for the same change, nothing changes
 -- ARGV[2]  token     string   the rebuild that fills the staged generation; empty: a live change, of the current
 --                             generation and of a staged one
