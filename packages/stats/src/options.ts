@@ -49,7 +49,7 @@ const boundsOption = (name: string, bounds: readonly number[]): readonly number[
 export interface StatsOptions extends ClientOptions {
   /**
    * How long buffered amounts wait before they are sent, in milliseconds, give or take a tenth, so that processes spread. A
-   * killed process loses at most the amounts of this time.
+   * killed process loses the amounts of about this time; while no server answers, its whole buffer.
    *
    * @default 250
    */
@@ -226,7 +226,7 @@ export interface MessagesOptions {
    */
   readonly maxDistinct?: number | undefined;
   /**
-   * Whether numbers, ids, addresses and quoted parts are left out when messages are compared.
+   * Whether numbers, ids, addresses, instants and quoted parts are left out when messages are compared.
    *
    * @default true
    */
@@ -299,7 +299,7 @@ export const daysRules = {
 /** A span of time, and how many subjects to list. */
 export interface SlowestOptions extends RangeOptions {
   /**
-   * How many subjects at most.
+   * How many subjects at most: up to the distribution's option `slowest`, or up to 10 if that is less.
    *
    * @default 10
    */
@@ -311,7 +311,7 @@ export const slowestRules = { ...rangeRules, limit: integer(1, undefined, 10) } 
 /** Details of one message. */
 export interface LogOptions {
   /**
-   * Anything that JSON can hold, at most `maxTextBytes` long. An `Error` among its values is written as name, message and stack.
+   * An object that JSON can hold, at most `maxTextBytes` long. An `Error` among its values is written as name, message and stack.
    *
    * @default {}
    */
