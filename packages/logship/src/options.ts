@@ -97,7 +97,8 @@ export interface JobOptions extends ConnectionOptions, DirectoryOptions, LineOpt
    */
   readonly lastLine?: "take" | "leave" | undefined;
   /**
-   * The handling of a damaged file: `error` ends the run; `skip` emits `damaged`, continues with the other files, and retries it in the next run.
+   * The handling of a file that cannot be read, is damaged, has changed, or has a refused line: `error` ends the run; `skip` emits `damaged`, continues
+   * with the other files, and retries it in the next run.
    *
    * @default "error"
    */

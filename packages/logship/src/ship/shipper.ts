@@ -33,7 +33,7 @@ import { type ShippedFile, type ShipProgress, transfer, type TransferEvents } fr
 export interface ShipperEvents {
   /** Chunks were committed. */
   readonly progress: [fact: ShipProgress];
-  /** The channel is at its limit: the file waits until consumers have freed space. No commands are sent meanwhile. */
+  /** The channel is at its limit: the file waits until consumers have freed space. It sends one command every 10 s meanwhile. */
   readonly waiting: [fact: { readonly file: string }];
   /** A consumer was removed from the channel because of `dropSilentMs`. */
   readonly dropped: [fact: { readonly consumer: string }];
