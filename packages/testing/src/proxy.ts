@@ -11,15 +11,15 @@ export interface ProxyFaults {
   latencyMs: number;
   /** Up to this many milliseconds more, drawn from the seed. */
   jitterMs: number;
-  /** Cuts each chunk in writes of at most so many bytes; 0 leaves it whole. */
+  /** Cuts each chunk in writes of at most this many bytes; 0 leaves it whole. */
   sliceBytes: number;
   /** Bytes per second and connection; 0 is unlimited. */
   bytesPerSecond: number;
-  /** The next so many chunks are lost, and each resets its connection. Counts down. */
+  /** This many chunks more are lost, and each resets its connection. Counts down. */
   cutNext: number;
   /**
-   * So many more bytes pass, whatever connection they come on; the connection of the next byte is then reset, in the
-   * middle of a frame if it so happens. Takes effect once, and is then undefined again.
+   * This many bytes more pass, over all connections together; the connection of the next byte is then reset, perhaps in the
+   * middle of a frame. Takes effect once, and is then undefined again.
    */
   cutAfterBytes: number | undefined;
 }
