@@ -22,7 +22,7 @@ export type CommandForm = readonly [command: string, ...args: (string | number)[
 
 /**
  * The rights of the package's least-privilege ACL user, beyond those that core needs for every package. The tests make that user
- * from this list, and the README shows it.
+ * from this list, and the package's documents show it.
  */
 export interface Permissions {
   /**

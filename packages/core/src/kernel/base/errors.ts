@@ -12,7 +12,8 @@
  * - `KIT_NOSCRIPT`: the server lost a script between two tries. Retryable
  * - `KIT_LAYOUT`: a newer major version of the package wrote the data, or the data is damaged
  * - `KIT_NAME`: a name is empty, longer than 512 bytes, or not well-formed Unicode
- * - `KIT_TARGET`: `connect()` cannot parse an address. The message does not repeat it, since it may hold a password
+ * - `KIT_TARGET`: `connect()` cannot parse an address, or the server does not have the database of the address. The message never
+ *   has a password
  * - `KIT_RECOVERED`: an `error` event that reports the end of a failure: background work that had emitted an error works again.
  *   `cause` is the first failure
  * - `KIT_SERVER`: any other error of the server. Retryable if the server refuses writes (`NOREPLICAS`, `MISCONF`). A script or an
@@ -284,7 +285,7 @@ const serverCodes: readonly (readonly [RegExp, CoreErrorCode, string, boolean])[
   [/^MISCONF\b/, "KIT_SERVER", "the server refuses writes (see its log, or stop-writes-on-bgsave-error)", true],
   [/^(NOAUTH|WRONGPASS|ERR invalid password)/, "KIT_AUTH", "the server refused the credentials", false],
   [forbidden, "KIT_NO_PERMISSION", "the ACL user is not permitted to do this", false],
-  [/^NOSCRIPT\b/, "KIT_NOSCRIPT", "the server forgot the script between two tries", true],
+  [/^NOSCRIPT\b/, "KIT_NOSCRIPT", "the server lost the script between two tries", true],
   [
     /^KIT_LAYOUT\b/,
     "KIT_LAYOUT",

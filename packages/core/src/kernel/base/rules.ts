@@ -3,7 +3,7 @@
  * fields. Undefined means `default`, and is checked only if the option is `required`.
  */
 export interface Rule<Value = unknown, Given = never> {
-  /** `integer`, `boolean`, `text`, `choice` or `signal`; an option of any other kind is described by its type alone. */
+  /** `integer`, `boolean`, `text`, `choice` or `signal`. The reference describes any other kind by its type alone. */
   readonly kind: string;
   /** The setting of an option that is not given. It is not checked. */
   readonly default?: Value | undefined;

@@ -92,7 +92,10 @@ export interface RunOptions {
    * @default the script's name
    */
   readonly operation?: string | undefined;
-  /** Called each time before the script is sent, again after a wait for a connection or a lost reply; false ends the call. */
+  /**
+   * Called each time before the script is sent, again after a wait for a connection or a lost reply. If it returns false, the
+   * script is not sent (again), and the call rejects as at its deadline.
+   */
   readonly isWanted?: (() => boolean) | undefined;
 }
 
