@@ -8,7 +8,7 @@ try {
   await using lease = await lock.acquire("report", { waitMs: 2_000 });
   // Pass the signal on: it aborts if the lease is lost.
   await fetchNumbers(lease.signal);
-  // Before what must not be done twice, ask the clock.
+  // Before an action that must not be done twice: compares clocks, and throws if the lease is over.
   lease.assertHeld();
   console.log("report written"); // prints: report written
 } catch (error) {
