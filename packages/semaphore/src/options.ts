@@ -89,7 +89,7 @@ export const tryRules = { ...leaseRules, ...claimRules, signal } satisfies Rules
 export interface NewLimits {
   /** The limit, by weight: 0 to 1,000,000,000. */
   readonly permits?: number | undefined;
-  /** The limit of each tenant: only for an object that was made with one. null: it is no longer a group. */
+  /** The limit of each tenant; a number only for an object that was made with one. null: it is no longer a group. */
   readonly permitsPerTenant?: number | null | undefined;
 }
 

@@ -80,7 +80,7 @@ export interface SemaphoreInspection {
   readonly permits: number;
   /** The limit of each tenant; null outside of groups. */
   readonly permitsPerTenant: number | null;
-  /** The weight in use; of one tenant outside of a stored group: only of the 10,000 permits that end first. */
+  /** The weight in use. For one tenant, while no group is stored, it counts only the 10,000 permits that end first. */
   readonly used: number;
   /** Free weight; 0 also when more than a lowered limit is held. */
   readonly free: number;

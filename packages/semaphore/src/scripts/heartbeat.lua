@@ -16,7 +16,7 @@
 --           -2: more could be granted), perTenant -1 without tenants, and a state for each waiter:
 --            0, 1, …    how many of its tenant are before it
 --           -1          unknown here: never queued, or the server lost it, or its permit ran out
---           -2, -3, …   it has a permit, with so many milliseconds left and two
+--           -2, -3, …   it has a permit; the milliseconds left are the state negated, less two
 --           error KIT_LAYOUT  written by a newer version, or damaged; nothing changed
 local permits = KEYS[1]
 local meta = KEYS[2]
