@@ -38,7 +38,7 @@ export class JobPayloadError extends KitError {
   }
 }
 
-/** `maxPending` adds already wait to be sent: the server is slow or away. Nothing was added; add the job again later. */
+/** `maxPending` adds already wait to be sent: the server is slow or away. Nothing was added; add the job again later. Retryable. */
 export class QueueFullError extends KitError {
   /** @internal */
   static override readonly brand: string = "QueueFullError";
@@ -145,7 +145,10 @@ abstract class CallError extends KitError {
   }
 }
 
-/** `call()` rejects with it: the job has failed for good, and is a dead letter. Its last error is in `error`. */
+/**
+ * `call()` rejects with it: the job has failed for good and is a dead letter, with its last error in `error`. Or the job is done, and its
+ * result cannot be sent: `error` is then that of the result.
+ */
 export class JobFailedError extends CallError {
   /** @internal */
   static override readonly brand: string = "JobFailedError";

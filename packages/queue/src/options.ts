@@ -73,10 +73,10 @@ const deadLetterRules = {
 
 const boundsText = (bounds: Resolved<typeof deadLetterRules>): string => Object.values(bounds).join(" ");
 
-/** How a job must be replicated before its add resolves; core's `durable()` counts. */
+/** How a job must be replicated before its add resolves, as core's `durable()` confirms it. */
 export interface DurableOption {
   /**
-   * How many replicas must have received the job.
+   * How many replicas must have received the job; 0 only with `fsync: "local"`.
    *
    * @default 1
    */
@@ -88,7 +88,7 @@ export interface DurableOption {
    */
   readonly fsync?: "none" | "local" | "replicas" | undefined;
   /**
-   * How long an add waits for replicas and disks, in milliseconds, within its deadline.
+   * How long an add waits for replicas and disks, in milliseconds, 1 to 86,400,000 (a day), within its deadline.
    *
    * @default 1000
    */
@@ -135,7 +135,11 @@ export interface QueueOptions extends ClientOptions {
    * @default false
    */
   readonly allowEviction?: boolean | undefined;
-  /** How many dead letters are kept, for how long, and in how much memory. */
+  /**
+   * How many dead letters are kept, for how long, and in how much memory.
+   *
+   * @default the defaults of `DeadLetterBounds`
+   */
   readonly deadLetters?: DeadLetterBounds | undefined;
   /**
    * Adds resolve once their jobs are replicated like this; otherwise they reject with KitUnknownOutcomeError. Each call costs three more
@@ -150,7 +154,11 @@ export interface QueueOptions extends ClientOptions {
    * @default 1
    */
   readonly maxAttempts?: number | undefined;
-  /** How long a failed job waits for its next attempt. */
+  /**
+   * How long a failed job waits for its next attempt.
+   *
+   * @default `firstMs` 1000, and the defaults of `Backoff`
+   */
   readonly backoff?: Backoff | undefined;
   /**
    * How long a handler may take, in milliseconds. After that its signal aborts and the attempt has failed.
@@ -185,7 +193,7 @@ export const queueRules = {
 /** Options of one job. */
 export interface AddOptions {
   /**
-   * An id of your own, 1 to 128 characters. While a job with that id is waiting, delayed, active or dead, adding it again does
+   * An id of your own, 1 to 128 characters. While a job with that id is ready, delayed, active or dead, adding it again does
    * nothing and gives the same id.
    */
   readonly id?: string | undefined;
@@ -208,7 +216,7 @@ export interface AddOptions {
    */
   readonly priority?: number | undefined;
   /**
-   * Puts the job in front of all waiting jobs of priority 0. Not together with a delay or another priority.
+   * Puts the job in front of all ready jobs of priority 0. Not together with a delay or another priority.
    *
    * @default false
    */
@@ -276,7 +284,7 @@ export type AddedOnce =
 /** Options of a job whose caller waits for the outcome. */
 export interface CallOptions extends Omit<AddOptions, "id" | "op"> {
   /**
-   * How long the call waits for the outcome, in milliseconds. After that the job stays in the queue.
+   * How long the call waits for the outcome, in milliseconds, 1 to 86,400,000 (a day). After that the job stays in the queue.
    *
    * @default 30000
    */
@@ -332,8 +340,8 @@ export interface WorkOptions {
    */
   readonly concurrency?: number | undefined;
   /**
-   * How long the worker may be silent before its jobs go to other workers, in milliseconds, from 200. It sends a heartbeat after each
-   * 0.3 of this time.
+   * How long the worker may be silent before its jobs go to other workers, in milliseconds, 200 to 86,400,000 (a day). It sends a
+   * heartbeat after each 0.3 of this time.
    *
    * @default 10000
    */
@@ -364,8 +372,8 @@ export interface WorkOptions {
    */
   readonly backoff?: Backoff | BackoffFunction | undefined;
   /**
-   * How long a handler may take to end after `close()` has aborted its signal, in milliseconds. Until then its job stays leased. After that
-   * the job is handed back, and may run twice at the same time.
+   * How long a handler may take to end after `close()` has aborted its signal, in milliseconds, 0 to 86,400,000 (a day). Until then its
+   * job stays leased. After that the job is handed back, and may run twice at the same time.
    *
    * @default 5000
    */

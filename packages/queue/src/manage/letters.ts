@@ -14,7 +14,7 @@ export interface StoredFacts {
   readonly crashes: number;
   /** The error of the last attempt; undefined if no attempt failed and only its workers crashed. */
   readonly error: StoredError | undefined;
-  /** In epoch ms: the server's time as its producer knew it. */
+  /** In epoch ms: the server's time as its producer estimated it. */
   readonly addedAt: number;
 }
 

@@ -17,6 +17,7 @@ import { type Popped, popIfScript } from "./script.js";
 
 export type { Popped } from "./script.js";
 
+/** The options of `popIf()`. */
 export interface PopIfOptions {
   /**
    * How long the call may take, in milliseconds. After that it rejects.

@@ -3,6 +3,7 @@ import type { AnyJob, AnyJobs } from "./handlers.js";
 
 /** Events of a worker. Those about the end of a job are emitted once the server has recorded it. */
 export interface WorkerEvents<Jobs = AnyJobs> {
+  /** The handler succeeded, and the job is done. */
   readonly completed: readonly [event: { readonly job: AnyJob<Jobs> }];
   /** An attempt failed. The job is tried again after `retryInMs`; undefined: it is dead. */
   readonly failed: readonly [

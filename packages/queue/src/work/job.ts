@@ -9,7 +9,7 @@ export interface Job<Name extends string = string, Data = unknown> {
   /** How often a worker died, or stopped renewing its lease, while it had this job. */
   readonly crashes: number;
   readonly priority: number;
-  /** When the job was added, in epoch ms: the server's time as its producer knew it. */
+  /** When the job was added, in epoch ms: the server's time as its producer estimated it. */
   readonly addedAt: number;
   /** When this worker took the job, in epoch ms of the server's clock. */
   readonly takenAt: number;
