@@ -135,7 +135,11 @@ function readerOf(paths) {
             const symbol = type.getProperty(option);
             if (symbol === undefined) return [];
             const given = checker.getNonNullableType(checker.getTypeOfSymbolAtLocation(symbol, node));
-            const text = checker.typeToString(given) + (rule.nullable ? " | null" : "");
+            // The compiler lists the members of a union in the order in which it met them, which differs from run to run.
+            const members =
+              given.isUnion() && given.types.every((one) => one.isStringLiteral()) ? given.types : [given];
+            const texts = members.map((one) => checker.typeToString(one)).sort();
+            const text = [...texts, ...(rule.nullable ? ["null"] : [])].join(" | ");
             return [{ name: option, type: text, doc: docOf(symbol), usual: usualOf(symbol), rule }];
           }),
         });
