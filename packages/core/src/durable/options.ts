@@ -1,4 +1,4 @@
-import { choice, integer, required, resolve, type Resolved, type RulesOf, signal, text } from "../toolkit/index.js";
+import { custom, integer, required, resolve, type Resolved, type RulesOf, signal, text } from "../toolkit/index.js";
 
 /** On how many replicas, and on which disks, a write counts as safe. */
 export interface DurabilityOptions {
@@ -36,7 +36,10 @@ export interface DurabilityOptions {
 const durabilityRules = {
   key: required(text(65_536)),
   replicas: integer(0, 1_000, 1),
-  fsync: choice(["none", "local", "replicas"], "none"),
+  fsync: custom((name, fsync: "none" | "local" | "replicas") => {
+    if (fsync === "none" || fsync === "local" || fsync === "replicas") return fsync;
+    throw new TypeError(`Expected \`${name}\` to be "none", "local" or "replicas", got ${typeof fsync}`);
+  }, "none"),
   timeoutMs: integer(1, 2 ** 31 - 1, 1_000),
   deadlineMs: integer(1, 2 ** 32 - 1),
   signal,
