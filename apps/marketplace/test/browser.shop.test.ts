@@ -334,9 +334,14 @@ inBrowser("A visitor with a browser", () => {
     for (const words of wanted) {
       await page.fill("#q", "");
       await page.locator("#q").pressSequentially(words);
-      await page.locator("#q-list [role=option]:visible").first().waitFor();
-      const shown = await page.locator("#q-list [role=option] mark").allTextContents();
-      expect(shown.join(" ").toLowerCase()).toContain(words.split(" ")[0]);
+      // Until the last word has its answer, the list shows that of the letters before.
+      await eventually(
+        async () => {
+          const shown = await page.locator("#q-list [role=option]:visible mark").allTextContents();
+          expect(shown.join(" ").toLowerCase()).toContain(words.split(" ")[0]);
+        },
+        { timeoutMs: stepMs },
+      );
     }
     await page.keyboard.press("Escape");
     await strip.locator("text=Next").click();
