@@ -48,7 +48,7 @@ class Watermark {
   }
 }
 
-/** What happened to a chat right before a message. */
+/** The gap or the reset of a chat right before a message. */
 type Notice = Pick<ChatNews, "gap" | "reset">;
 
 const nothing: Notice = { gap: undefined, reset: undefined };

@@ -40,7 +40,7 @@ export interface MailboxStats {
   readonly lastSeenAgeMs: number | undefined;
 }
 
-/** What a mailbox uses of its chat object. */
+/** The part of its chat object that a mailbox uses. */
 export interface MailboxHost<Body> {
   readonly store: ChatStore;
   readonly watcher: Watcher;

@@ -28,7 +28,7 @@ export interface StepRequest {
   readonly maintenance: string;
 }
 
-/** What happens in the background, without a caller. */
+/** Events of the background, which no caller waits for. */
 export interface CommandEvents {
   readonly error: (error: KitError) => void;
   /** The server may drop keys under this policy. */
@@ -109,14 +109,14 @@ export class QueueCommands {
    * @throws {KitError} `KIT_LAYOUT`. {@link QueueEvictionError}. Every error of a command.
    */
   async open(deadlineMs: number = this.#settings.deadlineMs): Promise<void> {
+    if (this.isChecked) return;
     const server = this.#server;
-    if (this.isOpened) return;
     await this.#open(deadlineMs);
     this.#checked = server;
   }
 
   /** Whether `open()` has nothing to check. */
-  get isOpened(): boolean {
+  get isChecked(): boolean {
     return this.#checked === this.#server;
   }
 

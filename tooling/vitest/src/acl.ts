@@ -329,7 +329,7 @@ const expectConfined = async (
     await expect(client.eval(`return ${call}`, 1, own)).rejects.toThrow(refusal);
 };
 
-/** Expects that a README's section "ACL" shows the grants, with those for a Cluster in the last row. */
+/** Expects that a page's section "ACL" shows the grants, with those for a Cluster in the last row. */
 const expectShown = (readme: URL, user: AclUser): void => {
   const [, rules = "", text = ""] = /^## ACL\n.*?^```\n(.*?)^```$(.*?)^## /ms.exec(readFileSync(readme, "utf8")) ?? [];
   const single = user.grants("single");

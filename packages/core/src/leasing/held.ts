@@ -10,7 +10,7 @@ import { LeaseTerm } from "./term.js";
 /** The outcome of a release: this call released it, or it had ended before. */
 export type ReleaseOutcome = "released" | "not-held";
 
-/** What the leases of one object share. */
+/** The parts of an object that its leases share. */
 export interface LeaseHolder<Resolved extends ResolvedAcquire = ResolvedAcquire> {
   readonly commands: LeaseCommands<Resolved, Seen>;
   readonly expiry: ExpiryScheduler;

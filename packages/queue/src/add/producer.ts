@@ -123,7 +123,7 @@ export class Producer {
   }
 
   async #send(items: readonly Item[], deadline: Deadline): Promise<readonly (string | readonly string[] | Error)[]> {
-    const refusal = this.#commands.isOpened ? undefined : await this.#refusal(deadline);
+    const refusal = this.#commands.isChecked ? undefined : await this.#refusal(deadline);
     if (refusal) return items.map((item) => this.#unsent(item, refusal));
     // Some adds have rejected meanwhile, and are not sent: no call carries their jobs.
     const wanted = (items.flat() as NewJob[]).filter(({ isGivenUp }) => isGivenUp !== true);

@@ -20,7 +20,7 @@ export interface FateHost {
 }
 
 /**
- * What becomes of a job that a worker has taken. It is
+ * Decides the fate of each job that a worker has taken. A job is
  *
  * - done, when its handler has returned
  * - tried again, when its handler failed and attempts are left
