@@ -1,10 +1,11 @@
 // The part of a worker that acquires leases of any kind. It works under each lease, releases it, and logs the outcome.
 import { pause } from "@kit/core/toolkit";
+import { Redis } from "ioredis";
 import { clock } from "./clock.mjs";
 import { abortReason, attempt, detail, isLeaving, wasOrdered, log, outcomeOf, settings, timed } from "./contender.mjs";
 import { seeded } from "./random.mjs";
 
-const { leaseMs, deadlineMs } = settings;
+const { leaseMs, deadlineMs, isClockTrue } = settings;
 
 // ── ends of leases as the server confirmed them, read off the wire and not from the package ─────────────────────────
 
@@ -32,6 +33,18 @@ export const overhear = (client, note) => {
       );
     return reply;
   };
+};
+
+// A grant is pushed to its waiter with the lease's end by the server's clock. The reply to the acquire may come later, and
+// gives an earlier end: where a connection was cut, the request is sent again, but counts from its first sending.
+const { duplicate } = Redis.prototype;
+Redis.prototype.duplicate = function (...args) {
+  const connection = duplicate.apply(this, args);
+  connection.on("message", (_channel, message) => {
+    const [token, what, endsAt] = message.split("\t");
+    if (what === "granted" && isClockTrue) confirm(token, Number(endsAt));
+  });
+  return connection;
 };
 
 /** Records when the signal aborts and whether the lease had ended before, both on this process's own clock. */
