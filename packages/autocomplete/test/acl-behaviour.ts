@@ -60,7 +60,7 @@ export const aclBehaviour = (mode: RedisMode): void => {
       expectGranted(await usedCommands(server.nodes), grantedCommands(user.grants(mode)));
     });
 
-    describeUser(user, redis, new URL("../docs/operating.md", import.meta.url), async (client) => {
+    describeUser(user, redis, new URL("../docs/operations.md", import.meta.url), async (client) => {
       const index = fixture.indexOn(client);
       await index.put({ id: "1", text: "Ann" });
       expect(texts(await index.suggest("a"))).toEqual(["Ann"]);

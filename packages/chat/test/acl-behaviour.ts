@@ -6,7 +6,7 @@ import { describe, expect, it } from "vitest";
 import { user } from "./acl.js";
 import { fixtureOf, permanentKeys, room, sendMany } from "./harness.js";
 
-/** The descriptor grants what a chat needs and no more, and docs/operating.md shows it. */
+/** The descriptor grants what a chat needs and no more, and docs/operations.md shows it. */
 export const aclBehaviour = (mode: RedisMode): void => {
   describe(`the ACL user of a chat on a ${mode === "cluster" ? "Cluster" : "single server"}`, () => {
     const redis = useRedis(vitest, { mode, permanentKeys });
@@ -64,7 +64,7 @@ export const aclBehaviour = (mode: RedisMode): void => {
       expectGranted(await usedCommands(server.nodes), grantedCommands(user.grants(mode)));
     });
 
-    describeUser(user, redis, new URL("../docs/operating.md", import.meta.url), async (client) => {
+    describeUser(user, redis, new URL("../docs/operations.md", import.meta.url), async (client) => {
       const chat = fixture.on(client);
       await chat.create(room, { members: ["ann"] });
       expect(await chat.send(room, { from: "ann", body: "x" })).toMatchObject({ seq: 1 });

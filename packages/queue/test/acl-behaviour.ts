@@ -6,7 +6,7 @@ import { describe, expect, it } from "vitest";
 import { user } from "./acl.js";
 import { fixtureOf, latch, name, permanentKeys, Runs } from "./harness.js";
 
-/** The descriptor grants a queue the commands that it needs and no other, and docs/operating.md shows it. */
+/** The descriptor grants a queue the commands that it needs and no other, and docs/operations.md shows it. */
 export const aclBehaviour = (mode: RedisMode): void => {
   describe(`the ACL user of a queue on a ${mode === "cluster" ? "Cluster" : "single server"}`, () => {
     const redis = useRedis(vitest, { mode, permanentKeys });
@@ -93,7 +93,7 @@ export const aclBehaviour = (mode: RedisMode): void => {
       expect(granted.filter((command) => !used.includes(command) && !own.has(command))).toEqual([]);
     });
 
-    describeUser(user, redis, new URL("../docs/operating.md", import.meta.url), async (client) => {
+    describeUser(user, redis, new URL("../docs/operations.md", import.meta.url), async (client) => {
       const queue = fixture.on(client);
       const runs = new Runs();
       fixture.work(queue, runs.handler);

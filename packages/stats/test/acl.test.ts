@@ -56,7 +56,7 @@ describe("the ACL user of statistics", () => {
     expectGranted([...new Set([...used, "xread", "ping"])].toSorted(), grantedCommands(user.grants("single")));
   });
 
-  describeUser(user, redis, new URL("../docs/operating.md", import.meta.url), async (client) => {
+  describeUser(user, redis, new URL("../docs/operations.md", import.meta.url), async (client) => {
     await fixture.on(client).counter("orders_total").add(1);
     return fixture.keysOf("orders_total").total;
   });

@@ -232,7 +232,7 @@ interface UserGround<Client> {
 
 /**
  * The tests of a package's ACL user that are the same for all packages. The user is sufficient for the package's work, it
- * may do nothing else, and the README shows it. The work returns one of the package's keys.
+ * may do nothing else, and the page with "ACL" shows it. The work returns one of the package's keys.
  */
 export const describeUser = <Client extends object>(
   user: AclUser,
@@ -255,7 +255,7 @@ export const describeUser = <Client extends object>(
     await expectConfined(server.nodes[0]!, client, { prefix, own, grants: user.grants(server.mode) });
   });
 
-  it("is shown by the README as it is", () => {
+  it("is shown by the documents as it is", () => {
     expectShown(readme, user);
   });
 };

@@ -292,7 +292,10 @@ export const onMovingSlots = (
           );
         expect(failed).toEqual([]);
         const wanted = scripts.filter((script) => !isAlwaysRefused(script)).map(({ name }) => name);
-        expect(wanted.filter((name) => !watch.moved.has(name) && !elsewhere.includes(name))).toEqual([]);
+        const missing = wanted.filter((name) => !watch.moved.has(name) && !elsewhere.includes(name));
+        expect(missing, "no call of these scripts found all its keys: add one to the rare calls of itRanAll").toEqual(
+          [],
+        );
       }),
     itRan: (names) =>
       it("has run its scripts with all their keys on a slot that was moving", () => {
