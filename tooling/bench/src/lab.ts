@@ -1,7 +1,7 @@
 // The server, and the processes that are its clients.
 import { type ChildProcess, fork } from "node:child_process";
-import { once } from "node:events";
 import { type RedisServer, startRedis } from "@kit/testing";
+import { end } from "@tooling/lab";
 import type { Implementation } from "./suite.js";
 
 /** The parent's first message to a worker. */
@@ -73,9 +73,7 @@ export class Worker {
 
   /** SIGKILL: a client process needs no cleanup, since its server is flushed. */
   async kill(): Promise<void> {
-    if (this.#child.exitCode !== null || this.#child.signalCode !== null) return;
-    this.#child.kill("SIGKILL");
-    await once(this.#child, "exit");
+    await end(this.#child);
   }
 
   #fail(error: Error): void {

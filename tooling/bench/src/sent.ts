@@ -1,6 +1,6 @@
 // Counts commands where they leave a client, since the server's counters include the commands inside scripts.
+import { now } from "@tooling/lab";
 import { Redis } from "ioredis";
-import { now } from "./clock.js";
 
 const byName = new Map<string, number>();
 let total = 0;

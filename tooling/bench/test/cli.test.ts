@@ -5,6 +5,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { eventually } from "@kit/testing";
+import { end, outputOf } from "@tooling/lab";
 import { describe, expect, it } from "vitest";
 import { usage } from "../src/options.js";
 import type { Figure, Report } from "../src/report.js";
@@ -19,12 +20,9 @@ interface Outcome {
 
 const bench = async (...args: string[]): Promise<Outcome> => {
   const child = spawn(process.execPath, [program, ...args], { stdio: ["ignore", "pipe", "pipe"] });
-  let stdout = "";
-  let stderr = "";
-  child.stdout.setEncoding("utf8").on("data", (part: string) => (stdout += part));
-  child.stderr.setEncoding("utf8").on("data", (part: string) => (stderr += part));
+  const output = outputOf(child);
   const [code] = (await once(child, "close")) as [number | null];
-  return { code, stdout, stderr };
+  return { code, ...output };
 };
 
 const cut = ["--rounds", "1", "--scale", "0.1"];
@@ -153,12 +151,10 @@ describe("npm run bench", { timeout: 300_000 }, () => {
       stdio: "ignore",
       detached: true,
     });
-    const exited = once(child, "exit");
     const group = child.pid ?? NaN;
     // The program itself, and clients of at least one implementation.
     await eventually(() => expect(processesOf(group)).toBeGreaterThanOrEqual(5), { timeoutMs: 20_000 });
-    child.kill("SIGINT");
-    await exited;
+    await end(child, "SIGINT");
     await eventually(() => expect(processesOf(group)).toBe(0), { timeoutMs: 20_000 });
   });
 });

@@ -2,10 +2,10 @@ import { randomInt } from "node:crypto";
 import { freemem, loadavg } from "node:os";
 import { join } from "node:path";
 import { startRedis } from "@kit/testing";
+import { seeded } from "@tooling/lab";
 import { keepRun } from "./lab/lab.js";
 import { workspaceFolder } from "./lab/paths.js";
 import { takeRejections } from "./lab/rejections.js";
-import { seeded } from "./lab/random.mjs";
 import type { Fault } from "./faults/fault.js";
 import type { Control, PhaseOptions, PhaseReport, Workload } from "./workload.js";
 

@@ -1,6 +1,5 @@
 import { pause } from "@kit/core/toolkit";
-import { seeded } from "./lab/random.mjs";
-import { clock } from "./lab/clock.mjs";
+import { clock, seeded } from "@tooling/lab";
 import type { Lab } from "./lab/lab.js";
 import { outcomesOf, unhandledIn } from "./records.js";
 import type { Fault } from "./faults/fault.js";

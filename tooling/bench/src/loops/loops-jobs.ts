@@ -1,6 +1,6 @@
 // The client processes of the cases that locks and semaphores have in common.
 import { setTimeout as sleep } from "node:timers/promises";
-import { now } from "../clock.js";
+import { now } from "@tooling/lab";
 import type { Caller } from "./caller.js";
 import { sent } from "../sent.js";
 

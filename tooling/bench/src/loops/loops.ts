@@ -1,5 +1,5 @@
 // The common cases of locks and semaphores: callers alone on a name, and loops that contend for one.
-import { now } from "../clock.js";
+import { now } from "@tooling/lab";
 import type { Team } from "../lab.js";
 import type { Case, Implementation, Entry, Measurement } from "../suite.js";
 import { type LoopsRun, loopsRunOf, type Frame, unfairness } from "./loops-run.js";

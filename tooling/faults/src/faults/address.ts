@@ -1,6 +1,6 @@
 import { pause } from "@kit/core/toolkit";
 import { eventually, type RedisNode } from "@kit/testing";
-import { clock } from "../lab/clock.mjs";
+import { clock } from "@tooling/lab";
 import { followMs, infoOf, inStep, isMaster, login } from "./failover.js";
 import type { Fault } from "./fault.js";
 

@@ -1,6 +1,6 @@
 import { pause } from "@kit/core/toolkit";
 import { eventually, type RedisNode } from "@kit/testing";
-import { clock } from "../lab/clock.mjs";
+import { clock } from "@tooling/lab";
 import { grows, type Lab } from "../lab/lab.js";
 import { stopped } from "../lab/process-state.js";
 import type { Fault } from "./fault.js";

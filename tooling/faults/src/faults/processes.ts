@@ -1,4 +1,4 @@
-import { clock } from "../lab/clock.mjs";
+import { clock } from "@tooling/lab";
 import { grows, within } from "../lab/lab.js";
 import { stopped } from "../lab/process-state.js";
 import type { Fault } from "./fault.js";

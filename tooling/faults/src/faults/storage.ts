@@ -1,6 +1,6 @@
 import { readFileSync } from "node:fs";
 import { pause } from "@kit/core/toolkit";
-import { clock } from "../lab/clock.mjs";
+import { clock } from "@tooling/lab";
 import { grows, type Lab } from "../lab/lab.js";
 import { appendFile, copyOf, cutToSynced, flip, logFile, removeData, tear, unsyncedBytes } from "../lab/power.js";
 import { noShims } from "../lab/shims.js";

@@ -2,7 +2,7 @@
 // line, so that a kill loses none. It leaves when its input ends, or on SIGTERM.
 import { openSync, writeSync } from "node:fs";
 import { connect, KitError } from "@kit/core";
-import { clock } from "./clock.mjs";
+import { clock } from "@tooling/lab";
 
 export const settings = JSON.parse(process.argv[2] ?? "{}");
 

@@ -1,9 +1,8 @@
 // The part of a worker that acquires leases of any kind. It works under each lease, releases it, and logs the outcome.
 import { pause } from "@kit/core/toolkit";
+import { clock, seeded } from "@tooling/lab";
 import { Redis } from "ioredis";
-import { clock } from "./clock.mjs";
 import { abortReason, attempt, detail, isLeaving, wasOrdered, log, outcomeOf, settings, timed } from "./contender.mjs";
-import { seeded } from "./random.mjs";
 
 const { leaseMs, deadlineMs, isClockTrue } = settings;
 

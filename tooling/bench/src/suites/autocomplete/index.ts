@@ -1,4 +1,4 @@
-import { now } from "../../clock.js";
+import { now } from "@tooling/lab";
 import type { Lab, Team, Worker } from "../../lab.js";
 import { percentile } from "../../statistics.js";
 import type { Case, Entry, Measurement, Suite } from "../../suite.js";

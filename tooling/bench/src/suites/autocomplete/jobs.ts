@@ -1,4 +1,4 @@
-import { now } from "../../clock.js";
+import { now } from "@tooling/lab";
 import { sent } from "../../sent.js";
 import type { Jobs, OpenJobs } from "../../suite.js";
 import { type AutocompleteSetup, type Caller, openAutocompleteImplementation } from "./implementations.js";

@@ -1,5 +1,5 @@
 // Made-up names, the same in every process and run, since the figures depend on how many share a beginning.
-import { randomOf } from "../../random.js";
+import { seededBelow } from "@tooling/lab";
 
 /** A name that can be searched. */
 export interface Name {
@@ -19,7 +19,7 @@ const wordOf = (random: (below: number) => number): string => {
 
 /** Names of `words` words, in lower case since the classic code handles nothing else. */
 export const namesOf = (count: number, words: number): Name[] => {
-  const random = randomOf(words);
+  const random = seededBelow(words);
   return Array.from({ length: count }, (_, at) => ({
     id: String(at),
     text: Array.from({ length: words }, () => wordOf(random)).join(" "),
@@ -29,7 +29,7 @@ export const namesOf = (count: number, words: number): Name[] => {
 
 /** Beginnings of names, as typed into a search box: from `shortest` to `longest` characters. */
 export const queriesOf = (names: readonly Name[], shortest: number, longest: number, count = 5_000): string[] => {
-  const random = randomOf(longest);
+  const random = seededBelow(longest);
   return Array.from({ length: count }, () => {
     const { text } = names[random(names.length)] as Name;
     return text.slice(0, shortest + random(longest - shortest + 1));

@@ -1,5 +1,5 @@
 import { pause } from "@kit/core/toolkit";
-import { now } from "../../clock.js";
+import { now } from "@tooling/lab";
 import { sent } from "../../sent.js";
 import type { Jobs, OpenJobs } from "../../suite.js";
 import { type Look, openTalker, someBody, type Talker } from "./implementations.js";

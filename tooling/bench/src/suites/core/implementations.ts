@@ -7,8 +7,8 @@ import { traced } from "@kit/core/toolkit";
 import { type Config, createConfig } from "@kit/core/config";
 import { createLock } from "@kit/lock";
 import { ClassicConfigs, setConfig } from "@tooling/classic";
+import { now } from "@tooling/lab";
 import { Redis } from "ioredis";
-import { now } from "../../clock.js";
 import type { Implementation } from "../../suite.js";
 
 const ioredisVersion = (): string => {

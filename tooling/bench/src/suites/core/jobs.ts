@@ -1,6 +1,6 @@
 import { spawnSync } from "node:child_process";
 import { type AddressInfo, createServer } from "node:net";
-import { now } from "../../clock.js";
+import { now } from "@tooling/lab";
 import { openCoreImplementation, type Reader, unheardTracing } from "./implementations.js";
 import { sent } from "../../sent.js";
 import type { Jobs, OpenJobs } from "../../suite.js";

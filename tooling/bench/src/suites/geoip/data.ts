@@ -2,7 +2,7 @@
 import { closeSync, mkdtempSync, openSync, rmSync, writeSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { randomOf } from "../../random.js";
+import { seededBelow } from "@tooling/lab";
 
 /** An IPv4 network and its place. */
 export interface Network {
@@ -24,7 +24,7 @@ const geonameId = (city: number): number => 1_000_000 + 37 * city;
 
 /** Networks of /22 to /28 in order, with gaps. */
 export function* networksOf(count: number): Generator<Network> {
-  const random = randomOf(7);
+  const random = seededBelow(7);
   let made = 0;
   function* split(first: number, bits: number): Generator<Network> {
     if (bits < 28 && random(2) === 0) {
@@ -51,7 +51,7 @@ const locationsHeader =
 
 /** The columns of the place, which follow the network in a row. */
 const placeTexts = (): string[] => {
-  const random = randomOf(11);
+  const random = seededBelow(11);
   const degrees = (limit: number): string => (random(2 * limit * 10_000) / 10_000 - limit).toFixed(4);
   return Array.from({ length: places }, (_, place) => {
     const id = String(geonameId(cityOf(place)));

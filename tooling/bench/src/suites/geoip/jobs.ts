@@ -1,5 +1,4 @@
-import { now } from "../../clock.js";
-import { randomOf } from "../../random.js";
+import { now, seededBelow } from "@tooling/lab";
 import type { Jobs, OpenJobs } from "../../suite.js";
 import { openGeoIpImplementation } from "./implementations.js";
 import { addressText, cityName, cityOf, networksOf } from "./data.js";
@@ -55,7 +54,7 @@ export const jobs: OpenJobs = async ({ implementation, url }) => {
 
     load: async ({ rows }: RowsTask) => {
       await locator.load(rows);
-      const random = randomOf(3);
+      const random = seededBelow(3);
       const networks = [...networksOf(rows)];
       wanted = Array.from({ length: lookUps }, () => {
         const { first, bits, place } = networks[random(rows)]!;

@@ -1,5 +1,5 @@
 import { setTimeout as sleep } from "node:timers/promises";
-import { now } from "../../clock.js";
+import { now } from "@tooling/lab";
 import { lockImplementation, type LockSetup } from "./implementations.js";
 import type { Lab, Team } from "../../lab.js";
 import { median, percentile } from "../../statistics.js";

@@ -1,6 +1,6 @@
 // The client processes of the lock cases.
 import { setTimeout as sleep } from "node:timers/promises";
-import { now } from "../../clock.js";
+import { now } from "@tooling/lab";
 import { type LockCaller, type LockSetup, openLockImplementation } from "./implementations.js";
 import { sent, sentAt } from "../../sent.js";
 import type { Jobs, OpenJobs } from "../../suite.js";

@@ -7,7 +7,7 @@ import { createReadStream, createWriteStream } from "node:fs";
 import { pipeline } from "node:stream/promises";
 import { createReceiver, createShipper, readLines } from "@kit/logship";
 import { FaultProxy } from "@kit/testing";
-import { now } from "../../clock.js";
+import { now } from "@tooling/lab";
 import { connected } from "../../loops/caller.js";
 import type { Jobs, OpenJobs } from "../../suite.js";
 import { type Carrier, type LogshipSetup, openLogshipImplementation, type Source } from "./implementations.js";

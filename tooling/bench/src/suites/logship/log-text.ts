@@ -1,22 +1,14 @@
 // Log lines, the same in every process and run: about 100 bytes each, which gzip -1 makes five times smaller.
 import { createWriteStream } from "node:fs";
 import { finished } from "node:stream/promises";
-
-/** Numerical Recipes' "quick and dirty" generator; uniform enough for log lines. */
-const randomOf = (seed: number): ((below: number) => number) => {
-  let state = seed >>> 0;
-  return (below) => {
-    state = (Math.imul(state, 1_664_525) + 1_013_904_223) >>> 0;
-    return Math.floor((state / 2 ** 32) * below);
-  };
-};
+import { seededBelow } from "@tooling/lab";
 
 const paths = ["/", "/index.html", "/articles/", "/api/v1/items/", "/static/app.js", "/images/logo.png"];
 const agents = ["Mozilla/5.0 (X11; Linux x86_64)", "Mozilla/5.0 (Windows NT 10.0)", "curl/8.5.0"];
 const statuses = ["200", "200", "200", "304", "404", "500"];
 
 const blockOf = (seed: number, bytes: number): Buffer => {
-  const random = randomOf(seed);
+  const random = seededBelow(seed);
   const of = (list: readonly string[]): string => list[random(list.length)] ?? "";
   const lines: string[] = [];
   for (let size = 0, seconds = 0; size < bytes;) {

@@ -1,4 +1,4 @@
-import { now } from "../../clock.js";
+import { now } from "@tooling/lab";
 import { marketImplementation, type Way } from "./implementations.js";
 import type { Team } from "../../lab.js";
 import { percentile } from "../../statistics.js";

@@ -1,6 +1,6 @@
 // The work of the client processes in the market cases.
 import { setTimeout as sleep } from "node:timers/promises";
-import { now } from "../../clock.js";
+import { now } from "@tooling/lab";
 import { marketImplementation } from "./implementations.js";
 import { sentOf } from "../../sent.js";
 import type { Jobs, OpenJobs } from "../../suite.js";

@@ -1,7 +1,7 @@
 import { execFileSync } from "node:child_process";
 import { setTimeout as sleep } from "node:timers/promises";
 import { eventually, FaultProxy, type RedisNode } from "@kit/testing";
-import { now } from "../../clock.js";
+import { now } from "@tooling/lab";
 import type { Lab, Team, Worker } from "../../lab.js";
 import { percentile } from "../../statistics.js";
 import type { Better, Case, Check, Entry, Goal, Measurement, Suite } from "../../suite.js";

@@ -4,7 +4,7 @@ import { randomBytes } from "node:crypto";
 import { setTimeout as sleep } from "node:timers/promises";
 import { setFlagsFromString } from "node:v8";
 import { runInNewContext } from "node:vm";
-import { now } from "../../clock.js";
+import { now } from "@tooling/lab";
 import type { Jobs, OpenJobs } from "../../suite.js";
 import { type BenchQueue, type Data, queueImplementation, type QueueSetup } from "./implementations.js";
 

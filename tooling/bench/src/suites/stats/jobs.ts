@@ -1,4 +1,4 @@
-import { now } from "../../clock.js";
+import { now } from "@tooling/lab";
 import type { Jobs, OpenJobs } from "../../suite.js";
 import { openStatsImplementation, type StatsSetup, type Tool } from "./implementations.js";
 

@@ -6,7 +6,7 @@
 //
 // It logs each change before it makes it.
 import { pause } from "@kit/core/toolkit";
-import { clock } from "../../lab/clock.mjs";
+import { clock, seeded } from "@tooling/lab";
 import {
   attempt,
   connected,
@@ -18,7 +18,6 @@ import {
   noteBackground,
   settings,
 } from "../../lab/contender.mjs";
-import { seeded } from "../../lab/random.mjs";
 
 const { id, prefix, deadlineMs, restMs, number } = settings;
 const { createPrefixIndex } = await import(settings.module);

@@ -1,7 +1,7 @@
 // A process that sends to all chats, reads those of one member with a token and those of another as a listener, and works
 // on the mailbox.
 import { pause, slotOf } from "@kit/core/toolkit";
-import { clock } from "../../lab/clock.mjs";
+import { clock, seeded } from "@tooling/lab";
 import {
   attempt,
   connected,
@@ -17,7 +17,6 @@ import {
   settings,
   timed,
 } from "../../lab/contender.mjs";
-import { seeded } from "../../lab/random.mjs";
 
 const { id, prefix, specs, mailbox: mailboxName, members, reader, listener, leaseMs, deadlineMs } = settings;
 const { createChat } = await import(settings.module);

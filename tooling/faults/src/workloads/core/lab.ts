@@ -1,7 +1,7 @@
 import { pause } from "@kit/core/toolkit";
 import { eventually, type RedisServer } from "@kit/testing";
+import { clock } from "@tooling/lab";
 import { patience } from "../../patience.js";
-import { clock } from "../../lab/clock.mjs";
 import { Lab, type LabOptions, type Loss, type Surroundings } from "../../lab/lab.js";
 import type { Worker } from "../../lab/worker.js";
 import type { Span } from "../../records.js";

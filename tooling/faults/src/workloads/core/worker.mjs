@@ -2,7 +2,7 @@
 // every change that its readers show.
 import { optimistic } from "@kit/core";
 import { pause } from "@kit/core/toolkit";
-import { clock } from "../../lab/clock.mjs";
+import { clock, seeded } from "@tooling/lab";
 import {
   attempt,
   connected,
@@ -17,7 +17,6 @@ import {
   settings,
   timed,
 } from "../../lab/contender.mjs";
-import { seeded } from "../../lab/random.mjs";
 
 const { id, prefix, names, rolledName, wiredName, keys, replicas, deadlinesMs } = settings;
 const { createConfig, createComponent, withComponent } = await import(settings.configModule);

@@ -1,7 +1,7 @@
 // A process that imports versions of a database and rolls them back while it looks addresses up in every mode. All ranges
 // of a version have one number, which no other version has.
 import { pause } from "@kit/core/toolkit";
-import { clock } from "../../lab/clock.mjs";
+import { clock, seeded } from "@tooling/lab";
 import {
   attempt,
   connected,
@@ -13,7 +13,6 @@ import {
   noteBackground,
   settings,
 } from "../../lab/contender.mjs";
-import { seeded } from "../../lab/random.mjs";
 
 const { id, prefix, deadlineMs, restMs, number } = settings;
 const { createGeoIp, importGeoIp, rollbackGeoIp } = await import(settings.module);

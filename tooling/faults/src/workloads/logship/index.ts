@@ -1,4 +1,4 @@
-import { clock } from "../../lab/clock.mjs";
+import { clock } from "@tooling/lab";
 import { modeOf, surround, within } from "../../lab/lab.js";
 import { runPhase } from "../../phase.js";
 import { failoverFaults } from "../../faults/failover.js";

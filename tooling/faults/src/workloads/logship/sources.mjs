@@ -2,7 +2,7 @@
 // name, so that it is the same in every process.
 import { createHash } from "node:crypto";
 import { gzipSync } from "node:zlib";
-import { seeded } from "../../lab/random.mjs";
+import { seeded } from "@tooling/lab";
 
 export const noChain = { offset: 0, sha256: "" };
 

@@ -4,8 +4,8 @@ import { existsSync, readdirSync, renameSync, statSync, writeFileSync } from "no
 import { join } from "node:path";
 import { Readable } from "node:stream";
 import { pause } from "@kit/core/toolkit";
+import { clock, seeded } from "@tooling/lab";
 import { Redis } from "ioredis";
-import { clock } from "../../lab/clock.mjs";
 import {
   abortReason,
   attempt,
@@ -19,7 +19,6 @@ import {
   settings,
   timed,
 } from "../../lab/contender.mjs";
-import { seeded } from "../../lab/random.mjs";
 import { bytesOf, collector, containedOf, isPassedThrough } from "./sources.mjs";
 
 const { id, url, share, seed, deadlineMs, leaseMs, limitBytes, shipFolder, jobFolder, points } = settings;

@@ -2,11 +2,11 @@ import { connect } from "@kit/core";
 import { createQueue, type Job } from "@kit/queue";
 import { inspectQueue } from "@kit/queue/manage";
 import { eventually } from "@kit/testing";
+import { clock } from "@tooling/lab";
 import { patience } from "../../patience.js";
 import { Lab, type LabOptions, type Loss as LossKind, type Surroundings } from "../../lab/lab.js";
 import type { Echo } from "../../lab/tap.js";
 import type { Worker } from "../../lab/worker.js";
-import { clock } from "../../lab/clock.mjs";
 import {
   type AccessRecord,
   type CopiedTake,

@@ -1,6 +1,6 @@
 // A process that adds jobs to every queue, runs jobs, and logs every event of them.
 import { pause } from "@kit/core/toolkit";
-import { clock } from "../../lab/clock.mjs";
+import { clock, seeded } from "@tooling/lab";
 import {
   connected,
   detail,
@@ -14,7 +14,6 @@ import {
   settings,
   timed,
 } from "../../lab/contender.mjs";
-import { seeded } from "../../lab/random.mjs";
 
 const { id, specs, leaseMs, deadlineMs, maxAttempts } = settings;
 const { createQueue } = await import(settings.queueModule);

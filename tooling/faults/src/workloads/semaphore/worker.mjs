@@ -1,6 +1,6 @@
 // A contender: acquires permits again and again, and reads the server's data about each.
 import { pause } from "@kit/core/toolkit";
-import { clock } from "../../lab/clock.mjs";
+import { clock } from "@tooling/lab";
 import { attempt, connected, farewell, left, log, noteBackground, seekMaster, settings } from "../../lab/contender.mjs";
 import { closeAmid, confirm, contendAll, endure, overhear } from "../../lab/leases.mjs";
 

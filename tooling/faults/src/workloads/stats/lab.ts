@@ -1,6 +1,6 @@
 import { connect } from "@kit/core";
 import { createStats, type Summary } from "@kit/stats";
-import { clock } from "../../lab/clock.mjs";
+import { clock } from "@tooling/lab";
 import type { Loss } from "../../lab/lab.js";
 import { PlainLab, prefix } from "../../plain/lab.js";
 import type { DataLoss, Found, LogRecord, Quantiles, RunHistory } from "./history.js";

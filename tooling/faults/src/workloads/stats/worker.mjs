@@ -1,7 +1,7 @@
 // A process that counts, observes and logs, in every way of delivery. Some calls are buffered in bursts, others await the
 // reply. Each amount is logged before it is given.
 import { pause } from "@kit/core/toolkit";
-import { clock } from "../../lab/clock.mjs";
+import { clock, seeded } from "@tooling/lab";
 import {
   attempt,
   connected,
@@ -16,7 +16,6 @@ import {
   settings,
   timed,
 } from "../../lab/contender.mjs";
-import { seeded } from "../../lab/random.mjs";
 
 const { id, prefix, deadlineMs, series, precisions } = settings;
 const { createStats } = await import(settings.module);

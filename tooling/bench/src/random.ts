@@ -1,8 +1,0 @@
-/** Numerical Recipes' "quick and dirty" generator, from 0 to below: even enough for made-up data. */
-export const randomOf = (seed: number): ((below: number) => number) => {
-  let state = seed >>> 0;
-  return (below) => {
-    state = (Math.imul(state, 1_664_525) + 1_013_904_223) >>> 0;
-    return Math.floor((state / 2 ** 32) * below);
-  };
-};

@@ -1,2 +1,0 @@
-export declare const clockOrigin: number;
-export declare const clock: () => number;

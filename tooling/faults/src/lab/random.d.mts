@@ -1,1 +1,0 @@
-export declare const seeded: (seed: number) => () => number;

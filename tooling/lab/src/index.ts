@@ -1,0 +1,3 @@
+export { clock, clockOrigin, now } from "./clock.js";
+export { end, hasEnded, outputOf } from "./process.js";
+export { seeded, seededBelow } from "./random.js";
