@@ -8,6 +8,9 @@ export default {
     recount: "src/recount.ts",
     visitors: "src/visitors.ts",
     holder: "src/holder.ts",
+    // Found here by `npm run bench -- marketplace`.
+    "marketplace.suite": "src/bench/index.ts",
+    "marketplace.jobs": "src/bench/jobs.ts",
     ...Object.fromEntries(
       ["consumer", "partners", "sellers", "shipper", "traffic", "wire", "worker"].map((name) => [
         name,

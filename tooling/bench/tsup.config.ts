@@ -2,11 +2,12 @@ import { application, entriesOf } from "@tooling/build";
 
 /**
  * `main` is the program; `worker` is the process it forks per implementation, and `checkout` the hook that a worker may
- * register; both are found beside it. The suites and what their
- * workers do are found by their folders, and share their modules with both.
+ * register; both are found beside it. The suites and what their workers do are found by their folders, and share their
+ * modules with both; a suite of an application shares them through `index`.
  */
 export default {
   ...application({
+    index: "src/index.ts",
     main: "src/main.ts",
     worker: "src/worker.ts",
     checkout: "src/checkout.ts",
@@ -14,5 +15,5 @@ export default {
   }),
   splitting: true,
   // TypeScript source, so it is bundled; everything else is imported as it is published.
-  noExternal: ["@tooling/classic", "@apps/marketplace"],
+  noExternal: ["@tooling/classic"],
 };

@@ -291,7 +291,8 @@ async function demo(env, args) {
  * @param {string[]} args
  */
 async function bench(env, args) {
-  return hostBuilt(join(root, "tooling", "bench"), env, args);
+  // Some suites are an application's.
+  return hostBuilt(join(root, "tooling", "bench"), env, args, ["@apps/marketplace"]);
 }
 
 /**

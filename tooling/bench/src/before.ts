@@ -1,21 +1,20 @@
 // Ours against an earlier state of ours: the same cases, one build of our packages beside the other.
-import type { Case, Suite } from "./suite.js";
+import type { Implementation } from "./implementation.js";
+import { atLeast, type Case, type Suite } from "./suite.js";
 
 const peer = "before";
 
 /** A case of ours alone, which the build in `checkout` runs as well. */
 const twice = (one: Case, checkout: string): Case => ({
   ...one,
-  entries: one.entries.map(({ name, unit, better, about }) => ({
-    name,
-    unit,
-    better,
-    about,
-    goal: { text: `≥ 0.95 × ${peer}`, checks: [{ than: peer, atLeast: 0.95 }] },
+  entries: one.entries.map((entry) => ({
+    ...entry,
+    goal: atLeast({ [peer]: 0.95 }),
+    floor: undefined,
   })),
   implementations: one.implementations
     .filter((implementation) => implementation.peer === "kit")
-    .flatMap((ours) => [
+    .flatMap((ours): Implementation[] => [
       ours,
       { ...ours, id: `${ours.id} ${peer}`, peer, opens: ours.id, checkout, settings: `the build in ${checkout}` },
     ]),

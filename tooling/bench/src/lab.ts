@@ -1,15 +1,15 @@
 // The server, and the processes that are its clients.
 import { type ChildProcess, fork } from "node:child_process";
-import { type RedisServer, startRedis } from "@kit/testing";
+import { type RedisNode, type RedisServer, startRedis } from "@kit/testing";
 import { end } from "@tooling/lab";
-import type { Implementation } from "./suite.js";
+import type { Implementation } from "./implementation.js";
 
 /** The parent's first message to a worker. */
 export interface Opening {
   readonly package: string;
   readonly implementation: string;
-  /** The checkout whose builds of our packages are loaded; this one, if absent. */
-  readonly checkout?: string | undefined;
+  /** The checkouts whose builds of our packages are loaded, one for each side; undefined is this one. */
+  readonly checkouts: readonly (string | undefined)[];
   readonly url: string;
   readonly setup: unknown;
   /** Its number within its team, from 0. */
@@ -19,6 +19,8 @@ export interface Opening {
 /** The following messages, one at a time or several. */
 export interface Order {
   readonly id: number;
+  /** The build that does it. */
+  readonly side: number;
   readonly job: string;
   readonly task: unknown;
 }
@@ -53,7 +55,7 @@ export class Worker {
     this.#child.send(opening);
   }
 
-  async ask<Result>(job: string, task: unknown = {}): Promise<Result> {
+  async ask<Result>(job: string, task: unknown = {}, side = 0): Promise<Result> {
     const id = ++this.#last;
     let timer: NodeJS.Timeout | undefined;
     try {
@@ -63,7 +65,7 @@ export class Worker {
           () => reject(new Error(`${job} gave no answer within ${String(patienceMs / 1_000)} s`)),
           patienceMs,
         );
-        this.#child.send({ id, job, task } satisfies Order, (error) => error && reject(error));
+        this.#child.send({ id, side, job, task } satisfies Order, (error) => error && reject(error));
       });
     } finally {
       clearTimeout(timer);
@@ -82,31 +84,40 @@ export class Worker {
   }
 }
 
-/** The processes of one implementation. */
+/** The processes of one implementation, or of one of its builds. */
 export class Team {
   /** The implementation's id. */
   readonly implementation: string;
   /** The same for two builds of one implementation. */
   readonly opened: string;
   readonly workers: readonly Worker[];
+  readonly #side: number;
 
-  constructor({ id, opens = id }: Implementation, workers: readonly Worker[]) {
+  constructor({ id, opens = id }: Implementation, workers: readonly Worker[], side = 0) {
     this.implementation = id;
     this.opened = opens;
     this.workers = workers;
+    this.#side = side;
+  }
+
+  /** Sends a request to the first process, or to another one. */
+  ask<Result>(job: string, task?: unknown, index = 0): Promise<Result> {
+    return this.worker(index).ask<Result>(job, task, this.#side);
+  }
+
+  worker(index: number): Worker {
+    const worker = this.workers[index];
+    if (!worker) throw new Error(`There is no process ${String(index)}`);
+    return worker;
   }
 
   /** Sends a request to all at once. */
   all<Result>(job: string, task: object | ((index: number) => object) = {}): Promise<Result[]> {
     return Promise.all(
-      this.workers.map((worker, index) =>
-        worker.ask<Result>(job, typeof task === "function" ? (task as (index: number) => object)(index) : task),
+      this.workers.map((_, index) =>
+        this.ask<Result>(job, typeof task === "function" ? (task as (index: number) => object)(index) : task, index),
       ),
     );
-  }
-
-  async kill(): Promise<void> {
-    await Promise.all(this.workers.map((worker) => worker.kill()));
   }
 }
 
@@ -124,7 +135,7 @@ const ours = /^cmdstat_(info|config|flushall|ping|debug|time)\b/;
 export class Lab implements AsyncDisposable {
   readonly server: RedisServer<"single">;
   readonly #package: string;
-  readonly #teams = new Set<Team>();
+  readonly #workers = new Set<Worker>();
 
   private constructor(packageName: string, server: RedisServer<"single">) {
     this.#package = packageName;
@@ -135,21 +146,43 @@ export class Lab implements AsyncDisposable {
     return new Lab(packageName, await startRedis());
   }
 
-  async team(implementation: Implementation, processes: number, setup: unknown): Promise<Team> {
-    const { id, opens = id, checkout } = implementation;
-    const opening = { package: this.#package, implementation: opens, checkout, url: this.server.url, setup };
-    const team = new Team(
-      implementation,
-      Array.from({ length: processes }, (_, index) => new Worker({ ...opening, index })),
-    );
-    this.#teams.add(team);
-    await team.all("ready");
-    return team;
+  /** Starts the processes of an implementation, or of several builds of one: they share the processes, and each is a team. */
+  start(
+    builds: readonly Implementation[],
+    { processes = 1, setup }: { readonly processes?: number; readonly setup?: unknown },
+  ): Team[] {
+    const [{ id, opens = id } = { id: "" }] = builds;
+    const checkouts = builds.map(({ checkout }) => checkout);
+    const opening = { package: this.#package, implementation: opens, checkouts, url: this.server.url, setup };
+    const workers = Array.from({ length: processes }, (_, index) => new Worker({ ...opening, index }));
+    for (const worker of workers) this.#workers.add(worker);
+    return builds.map((build, side) => new Team(build, workers, side));
   }
 
-  async dismiss(team: Team): Promise<void> {
-    this.#teams.delete(team);
-    await team.kill();
+  async dismiss({ workers }: Team): Promise<void> {
+    await Promise.all(
+      workers.map(async (worker) => {
+        this.#workers.delete(worker);
+        await worker.kill();
+      }),
+    );
+  }
+
+  get node(): RedisNode {
+    const [node] = this.server.nodes;
+    if (!node) throw new Error("There is no server");
+    return node;
+  }
+
+  /** A number of INFO. */
+  async info(section: string, name: string): Promise<number> {
+    const info = String(await this.server.call("INFO", section));
+    return Number(new RegExp(`^${name}:([\\d.]+)`, "m").exec(info)?.[1]);
+  }
+
+  /** The bytes that the server has allocated. */
+  usedBytes(): Promise<number> {
+    return this.info("memory", "used_memory");
   }
 
   /** An empty server with its counters at zero. */
@@ -176,13 +209,12 @@ export class Lab implements AsyncDisposable {
   }
 
   async #cpuMicros(): Promise<number> {
-    const info = String(await this.server.call("INFO", "cpu"));
-    const seconds = (name: string): number => Number(new RegExp(`^${name}:([\\d.]+)`, "m").exec(info)?.[1] ?? 0);
-    return (seconds("used_cpu_user") + seconds("used_cpu_sys")) * 1e6;
+    const [user, system] = [await this.info("cpu", "used_cpu_user"), await this.info("cpu", "used_cpu_sys")];
+    return (user + system) * 1e6;
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
-    await Promise.all([...this.#teams].map((team) => this.dismiss(team)));
+    await Promise.all([...this.#workers].map((worker) => worker.kill()));
     await this.server.stop();
   }
 }

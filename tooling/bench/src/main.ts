@@ -6,7 +6,7 @@ import { Lab } from "./lab.js";
 import { type Options, parseOptions, usage, UsageError } from "./options.js";
 import { hottest, profileOurs } from "./profile.js";
 import { type EntryReport, entryReport, type Report, table } from "./report.js";
-import { type CaseRun, type Plan, runCase } from "./rounds.js";
+import { type Plan, runCase } from "./rounds.js";
 import type { Case, Suite } from "./suite.js";
 import { loadSuite, suiteNames } from "./suites.js";
 
@@ -32,7 +32,7 @@ const run = async (options: Options, suite: Suite, say: Plan["say"]): Promise<Re
   await using lab = await Lab.open(suite.package);
   const reports: EntryReport[] = [];
   for (const one of cases) {
-    const runs: readonly CaseRun[] = await runCase(lab, one, { rounds, scale, say });
+    const runs = await runCase(lab, one, { rounds, scale, say });
     const entries = one.entries.map((entry) => entryReport(entry, runs));
     const isAskedFor = options.profile !== undefined && matches(one, options.profile);
     // A missed goal is profiled in the same run, under the same conditions. If ours failed completely, its error is

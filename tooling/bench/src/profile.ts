@@ -45,15 +45,16 @@ export const hottest = ({ nodes, samples = [], timeDeltas = [] }: Profiler.Profi
 export const profileOurs = async (lab: Lab, one: Case, scale: number): Promise<Profiler.Profile> => {
   const ours = one.implementations.find(({ peer }) => peer === "kit");
   if (!ours) throw new Error("the case is not about us");
-  const team = await lab.team(ours, one.processes, one.setup);
+  const [team] = lab.start([ours], one);
+  const watched = team?.workers.at(-1);
+  if (!team || !watched) throw new Error("no process to look at");
   try {
-    const watched = team.workers.at(-1);
-    if (!watched) throw new Error("no process to look at");
     await lab.clear();
-    await one.warmUp?.(team, scale);
+    await one.warmUp?.(team, lab, scale);
+    await one.prepare?.(team, lab, scale);
     await watched.ask("startProfile");
-    if ("together" in one.measure) await one.measure.together([team], lab, scale);
-    else await one.measure.alone(team, lab, scale);
+    if ("together" in one) await one.together([team], lab, scale);
+    else await one.measure(team, lab, scale);
     return await watched.ask<Profiler.Profile>("stopProfile");
   } finally {
     await lab.dismiss(team);

@@ -3,7 +3,7 @@
 import type { HotFunction } from "./profile.js";
 import { type CaseRun, medianOf, valuesOf } from "./rounds.js";
 import { type Spread, spread } from "./statistics.js";
-import type { Better, Check, Entry } from "./suite.js";
+import { type Better, betterOf, type Check, type Entry } from "./suite.js";
 
 export type Figure = Spread | { readonly error: string };
 
@@ -83,7 +83,7 @@ const named = (runs: readonly CaseRun[], entry: Entry): Map<string, CaseRun> => 
     if (isDefaults) byName.set(`${peer} defaults`, run);
     const best = byName.get(peer);
     const [ours, theirs] = [best && medianFor(best, entry), medianFor(run, entry)];
-    if (!best || (theirs !== undefined && (ours === undefined || isBetter(entry.better, theirs, ours))))
+    if (!best || (theirs !== undefined && (ours === undefined || isBetter(betterOf(entry), theirs, ours))))
       byName.set(peer, run);
   }
   return byName;
@@ -95,22 +95,20 @@ const figureOf = (run: CaseRun, { name }: Entry): Figure => {
   return values.length > 0 ? spread(values) : { error: "gave no figure" };
 };
 
-const checkResult = (check: Check, kit: Figure, better: Better, ratios: ReadonlyMap<string, number>): CheckResult => {
+const checkResult = (check: Check, kit: Figure, ratios: ReadonlyMap<string, number>): CheckResult => {
   if ("atMost" in check) {
     const got = isSpread(kit) ? kit[check.of ?? "median"] : null;
-    return { wanted: `≤ ${String(check.atMost)}`, got, met: got !== null && got <= check.atMost };
+    const every = check.of === "max" ? " in every round" : "";
+    return { wanted: `≤ ${String(check.atMost)}${every}`, got, met: got !== null && got <= check.atMost };
   }
   const got = ratios.get(check.than) ?? null;
-  const how = `${String(check.atLeast)} × ${check.than}`;
-  return {
-    wanted: `${better === "higher" ? "≥" : "better by ≥"} ${how}`,
-    got,
-    met: got !== null && got >= check.atLeast,
-  };
+  const wanted = `≥ ${String(check.atLeast)} × ${check.than}`;
+  return { wanted, got, met: got !== null && got >= check.atLeast };
 };
 
 export const entryReport = (entry: Entry, runs: readonly CaseRun[]): EntryReport => {
-  const { name, unit, better, about, goal } = entry;
+  const { name, unit, about, goal } = entry;
+  const better = betterOf(entry);
   const byName = named(runs, entry);
   const figures = new Map([...byName].map(([who, run]) => [who, figureOf(run, entry)]));
   const kit = figures.get("kit") ?? { error: "was not measured" };
@@ -132,7 +130,7 @@ export const entryReport = (entry: Entry, runs: readonly CaseRun[]): EntryReport
       keepHardest("best peer", ratio);
     }
   }
-  const checks = (goal?.checks ?? []).map((check) => checkResult(check, kit, better, ratios));
+  const checks = (goal ?? []).map((check) => checkResult(check, kit, ratios));
   const perName = <T>(pick: (run: CaseRun) => T | undefined): Record<string, T> =>
     Object.fromEntries(
       [...byName].flatMap(([who, run]) => {
@@ -150,7 +148,7 @@ export const entryReport = (entry: Entry, runs: readonly CaseRun[]): EntryReport
     peers: Object.fromEntries([...figures].filter(([who]) => who !== "kit" && who !== "floor")),
     floor: isSpread(floor) ? floor : null,
     ratio: Object.fromEntries(ratios),
-    goal: goal?.text ?? null,
+    goal: goal ? checks.map(({ wanted }) => wanted).join(", ") : null,
     met: goal ? checks.every(({ met }) => met) : null,
     checks,
     settings: perName(({ implementation }) => implementation.settings),
@@ -161,11 +159,9 @@ export const entryReport = (entry: Entry, runs: readonly CaseRun[]): EntryReport
 };
 
 const detailsOf = (run: CaseRun): Record<string, number> | undefined => {
-  const names = new Set(run.rounds.flatMap(({ measurement }) => Object.keys(measurement.details ?? {})));
+  const names = new Set(run.rounds.flatMap(({ details }) => Object.keys(details ?? {})));
   if (names.size === 0) return undefined;
-  return Object.fromEntries(
-    [...names].map((name) => [name, medianOf(run, ({ measurement }) => measurement.details?.[name]) ?? 0]),
-  );
+  return Object.fromEntries([...names].map((name) => [name, medianOf(run, ({ details }) => details?.[name]) ?? 0]));
 };
 
 /** Three significant figures, without an exponent. */

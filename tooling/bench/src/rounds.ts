@@ -1,13 +1,17 @@
 // Every implementation runs a case once in every round, in another order each time, so that a noisy minute hits all.
 import type { Lab, Team } from "./lab.js";
 import { median, shuffled } from "./statistics.js";
-import type { Case, Implementation, Measurement } from "./suite.js";
+import type { Implementation } from "./implementation.js";
+import type { Case, Measurement } from "./suite.js";
 
+/** One round of one implementation. */
 export interface Ran {
-  readonly measurement: Measurement;
-  /** Per operation; undefined if operations are not meaningful. */
-  readonly serverCpuMicros: number | undefined;
-  readonly innerCommands: number | undefined;
+  /** By entry name. */
+  readonly values: Readonly<Record<string, number | undefined>>;
+  readonly details?: Readonly<Record<string, number>> | undefined;
+  /** Per operation, if operations are counted. */
+  readonly serverCpuMicros?: number;
+  readonly innerCommands?: number;
 }
 
 /** The results of one implementation in one case. */
@@ -25,21 +29,28 @@ export interface Plan {
   readonly say: (text: string) => void;
 }
 
+const messageOf = (error: unknown): string => (error instanceof Error ? error.message : String(error));
+
+/** A measurement, with the values by the names of their entries. */
+const ranOf = ({ entries }: Case, { values, details }: Measurement): Ran => ({
+  values: Object.fromEntries(entries.map(({ name }, index) => [name, values[index]])),
+  details,
+});
+
 export const runCase = async (lab: Lab, one: Case, { rounds, scale, say }: Plan): Promise<readonly CaseRun[]> => {
   const ran = new Map<string, Ran[]>(one.implementations.map(({ id }) => [id, []]));
   const failed = new Map<string, string>();
   const teams = new Map<string, Team>();
-  const fail = (id: string, error: unknown): void => {
-    failed.set(id, error instanceof Error ? error.message : String(error));
-  };
   const teamOf = async (implementation: Implementation): Promise<Team> => {
     const { id } = implementation;
     let team = teams.get(id);
     if (team) return team;
-    team = await lab.team(implementation, one.processes, one.setup);
+    [team] = lab.start([implementation], one);
+    if (!team) throw new Error("no processes");
     teams.set(id, team);
+    await team.all("ready");
     await lab.clear();
-    await one.warmUp?.(team, scale);
+    await one.warmUp?.(team, lab, scale);
     return team;
   };
   const dismiss = async (id: string): Promise<void> => {
@@ -53,18 +64,16 @@ export const runCase = async (lab: Lab, one: Case, { rounds, scale, say }: Plan)
     try {
       await work();
     } catch (error) {
-      fail(id, error);
+      failed.set(id, messageOf(error));
       await dismiss(id);
     }
   };
 
-  const { measure } = one;
-  const count = Math.min(rounds, one.rounds);
+  const count = Math.min(rounds, one.rounds ?? rounds);
   for (let round = 1; round <= count; round++) {
     say(`${one.entries[0]?.name ?? ""}: round ${String(round)} of ${String(count)}`);
     const order = shuffled(one.implementations.filter(({ id }) => !failed.has(id)));
-    const dismissal = one.isFinal === true;
-    if ("together" in measure) {
+    if ("together" in one) {
       const together: Team[] = [];
       for (const implementation of order)
         await attempt(implementation.id, async () => together.push(await teamOf(implementation)));
@@ -72,11 +81,11 @@ export const runCase = async (lab: Lab, one: Case, { rounds, scale, say }: Plan)
       const hasBuilds = order.some(({ checkout }) => checkout !== undefined);
       for (const teams of hasBuilds ? together.map((team) => [team]) : [together]) {
         await lab.clear();
-        for (const [id, outcome] of await measure.together(teams, lab, scale)) {
-          if (outcome instanceof Error) fail(id, outcome);
-          else ran.get(id)?.push({ measurement: outcome, serverCpuMicros: undefined, innerCommands: undefined });
+        for (const [id, outcome] of await one.together(teams, lab, scale)) {
+          if (outcome instanceof Error) failed.set(id, messageOf(outcome));
+          else ran.get(id)?.push(ranOf(one, outcome));
         }
-        if (dismissal) for (const { implementation } of teams) await dismiss(implementation);
+        if (one.isFinal) for (const { implementation } of teams) await dismiss(implementation);
       }
       continue;
     }
@@ -85,16 +94,17 @@ export const runCase = async (lab: Lab, one: Case, { rounds, scale, say }: Plan)
       await attempt(id, async () => {
         const team = await teamOf(implementation);
         await lab.clear();
+        await one.prepare?.(team, lab, scale);
         const watched = await lab.watch();
-        const measurement = await measure.alone(team, lab, scale);
+        const measurement = await one.measure(team, lab, scale);
         const { commands, cpuMicros } = await watched();
-        const { operations, sent } = measurement;
+        const { operations = 0, sent } = measurement;
         ran.get(id)?.push({
-          measurement,
-          serverCpuMicros: operations > 0 ? cpuMicros / operations : undefined,
-          innerCommands: sent === undefined || operations === 0 ? undefined : (commands - sent) / operations,
+          ...ranOf(one, measurement),
+          ...(operations > 0 && { serverCpuMicros: cpuMicros / operations }),
+          ...(operations > 0 && sent !== undefined && { innerCommands: (commands - sent) / operations }),
         });
-        if (dismissal) await dismiss(id);
+        if (one.isFinal) await dismiss(id);
       });
     }
   }
@@ -108,7 +118,7 @@ export const runCase = async (lab: Lab, one: Case, { rounds, scale, say }: Plan)
 
 /** The values of one entry, round by round. */
 export const valuesOf = ({ rounds }: CaseRun, entry: string): number[] =>
-  rounds.flatMap(({ measurement }) => measurement.values[entry] ?? []);
+  rounds.flatMap(({ values }) => values[entry] ?? []);
 
 /** The median over the rounds of a figure that not every case has. */
 export const medianOf = ({ rounds }: CaseRun, figure: (ran: Ran) => number | undefined): number | undefined => {

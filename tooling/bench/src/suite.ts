@@ -1,6 +1,8 @@
-// The parts of a package's benchmarks. A case is a workload that knows nothing of libraries; an implementation is a
-// library behind a small interface, with its settings. One case may yield several entries: what is printed and kept.
+// The parts of a package's benchmarks. A case is a workload that knows nothing of libraries. It may yield several entries:
+// what is printed and kept.
+import type { Implementation } from "./implementation.js";
 import type { Lab, Opening, Team } from "./lab.js";
+import type { Operation } from "./operation.js";
 
 export type Better = "higher" | "lower";
 
@@ -10,57 +12,68 @@ export type Check =
   /** On the value itself, or its worst round. */
   | { readonly atMost: number; readonly of?: "max" };
 
-export interface Goal {
-  /** As it stands in the table of goals. */
-  readonly text: string;
-  readonly checks: readonly Check[];
-}
+/** Ratios to be reached, by peer. */
+export const atLeast = (ratios: Readonly<Record<string, number>>): Check[] =>
+  Object.entries(ratios).map(([than, ratio]) => ({ than, atLeast: ratio }));
+
+/** The highest value allowed: of the median, or of every round. */
+export const atMost = (value: number, of?: "max"): Check[] => [{ atMost: value, ...(of && { of }) }];
 
 export interface Entry {
   readonly name: string;
   readonly unit: string;
-  readonly better: Better;
+  /** @default "higher" for what is counted per second, "lower" for all else */
+  readonly better?: Better;
   /** The work, in addition to the name. */
   readonly about: string;
-  readonly goal?: Goal;
+  readonly goal?: readonly Check[] | undefined;
   /** The lower bound, if it is a number that needs no measurement. */
-  readonly floor?: number;
+  readonly floor?: number | undefined;
 }
 
-/** A library with one set of settings. */
-export interface Implementation {
-  /** Unique. */
-  readonly id: string;
-  /** What the worker process opens, if that is not the id. */
-  readonly opens?: string;
-  /** Another checkout, whose builds of our packages the worker process loads. */
-  readonly checkout?: string;
-  /** `kit`, `floor`, or `<name@version>`. Several implementations of one peer differ in their settings. */
-  readonly peer: string;
-  /** Whether the settings are the peer's own defaults, as far as the case can be run with them at all. */
-  readonly isDefaults: boolean;
-  readonly settings: string;
-}
+export const betterOf = ({ better, unit }: Entry): Better => better ?? (unit.includes("/s") ? "higher" : "lower");
 
 /** One implementation, one case, one round. */
 export interface Measurement {
-  /** By entry name. */
-  readonly values: Readonly<Record<string, number>>;
-  /** The number of operations, for the costs per operation; 0 if that is not meaningful. */
-  readonly operations: number;
+  /** One for each entry, in their order; undefined where this round or implementation has none. */
+  readonly values: readonly (number | undefined)[];
+  /** The number of operations, for the costs per operation. */
+  readonly operations?: number;
   /** The commands that the clients sent during the measurement; all that the server counts beyond them ran inside scripts. */
   readonly sent?: number;
   /** Further figures, by name, for the JSON. */
   readonly details?: Readonly<Record<string, number>>;
 }
 
+/** What is done with one implementation. */
+export type Prepare = (team: Team, lab: Lab, scale: number) => Promise<unknown>;
+
+interface AnyCase {
+  readonly entries: readonly Entry[];
+  readonly implementations: readonly Implementation[];
+  /** Passed to the implementation when it is opened. */
+  readonly setup?: unknown;
+  /** Rounds at most: some cases are too long for more. */
+  readonly rounds?: number;
+  /** Client processes per implementation. @default 1 */
+  readonly processes?: number;
+  /** Whether each measurement needs new processes, because they cannot continue after it. */
+  readonly isFinal?: boolean;
+  /** The operation that it counts, if that is all it does: two builds then take turns in slices of it. */
+  readonly operation?: unknown;
+  /** Warms up code and connections. */
+  readonly warmUp?: Prepare;
+  /** Before each measurement, on an empty server; not measured. */
+  readonly prepare?: Prepare;
+}
+
 /** One implementation after the other, in random order. */
-interface Measure {
-  readonly alone: (team: Team, lab: Lab, scale: number) => Promise<Measurement>;
+interface CaseAlone extends AnyCase {
+  readonly measure: (team: Team, lab: Lab, scale: number) => Promise<Measurement>;
 }
 
 /** All implementations at once, by implementation id, if one event affects them all. */
-interface MeasureTogether {
+interface CaseTogether extends AnyCase {
   readonly together: (
     teams: readonly Team[],
     lab: Lab,
@@ -68,29 +81,17 @@ interface MeasureTogether {
   ) => Promise<ReadonlyMap<string, Measurement | Error>>;
 }
 
-export interface Case {
-  readonly entries: readonly Entry[];
-  readonly implementations: readonly Implementation[];
-  /** Rounds at most: some cases are too long for more. */
-  readonly rounds: number;
-  /** Client processes per implementation. */
-  readonly processes: number;
-  /** Passed to the implementation when it is opened. */
-  readonly setup: unknown;
-  /** Whether each measurement needs new processes, because they cannot continue after it. */
-  readonly isFinal?: boolean;
-  /** Warms up code and connections. */
-  readonly warmUp?: (team: Team, scale: number) => Promise<void>;
-  readonly measure: Measure | MeasureTogether;
-}
+export type Case = CaseAlone | CaseTogether;
 
 export interface Suite {
   readonly package: string;
   readonly cases: readonly Case[];
 }
 
-/** The jobs that a worker process offers to the parent, by name. */
-export type Jobs = Readonly<Record<string, (task: never) => Promise<unknown>>>;
+/** The jobs that a worker process offers to the parent, by name. `operation` makes an operation of a task. */
+export type Jobs = Readonly<Record<string, (task: never) => unknown>> & {
+  readonly operation?: (task: never) => Operation | Promise<Operation>;
+};
 
 /** Opens an implementation in a worker process. */
 export type OpenJobs = (opening: Opening) => Promise<Jobs>;

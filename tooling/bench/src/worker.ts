@@ -1,7 +1,8 @@
-// A client process: opens one implementation, then does what the parent asks for.
+// A client process: opens one implementation, or two builds of it, then does what the parent asks for.
 import { Session } from "node:inspector/promises";
 import { register } from "node:module";
 import type { Answer, Opening, Order } from "./lab.js";
+import { type Operation, run } from "./operation.js";
 import type { Jobs } from "./suite.js";
 import { loadJobs } from "./suites.js";
 
@@ -11,34 +12,52 @@ process.on("SIGINT", () => undefined);
 
 let session: Session | undefined;
 
-const profiling: Jobs = {
-  ready: () => Promise.resolve(),
-  startProfile: async () => {
-    session = new Session();
-    session.connect();
-    await session.post("Profiler.enable");
-    await session.post("Profiler.setSamplingInterval", { interval: 200 });
-    await session.post("Profiler.start");
-  },
-  stopProfile: async () => (await session?.post("Profiler.stop"))?.profile,
+/** The jobs of every package, with `jobs` of this one. */
+const withCommon = (jobs: Jobs): Jobs => {
+  const operations = new Map<string, Operation>();
+  return {
+    ...jobs,
+    ready: () => undefined,
+    run: async ({ task, ms }: { readonly task: unknown; readonly ms: number }) => {
+      if (!jobs.operation) throw new Error("There is no operation");
+      const key = JSON.stringify(task);
+      const operation = operations.get(key) ?? (await jobs.operation(task as never));
+      operations.set(key, operation);
+      return await run(operation, ms);
+    },
+    startProfile: async () => {
+      session = new Session();
+      session.connect();
+      await session.post("Profiler.enable");
+      await session.post("Profiler.setSamplingInterval", { interval: 200 });
+      await session.post("Profiler.start");
+    },
+    stopProfile: async () => (await session?.post("Profiler.stop"))?.profile,
+  };
+};
+
+const open = async (opening: Opening, side: number): Promise<Jobs> => {
+  const checkout = opening.checkouts[side];
+  const jobs = await loadJobs(opening.package, checkout);
+  // Builds have the same keys, so each has a database of its own.
+  return withCommon(await jobs({ ...opening, url: side === 0 ? opening.url : `${opening.url}/${String(side)}` }));
 };
 
 process.once("message", (opening: Opening) => {
-  if (opening.checkout !== undefined) register("./checkout.js", import.meta.url, { data: opening.checkout });
-  const opened = loadJobs(opening.package).then((open) => open(opening));
-  // Told with the first answer.
-  opened.catch(() => undefined);
-  process.on("message", ({ id, job, task }: Order) => {
-    void answer(opened, id, job, task).then((reply) => process.send?.(reply));
+  if (opening.checkouts.some((checkout) => checkout !== undefined)) register("./checkout.js", import.meta.url);
+  const sides = opening.checkouts.map((_, side) => open(opening, side));
+  // The first answer of a side reports it.
+  for (const side of sides) side.catch(() => undefined);
+  process.on("message", (order: Order) => {
+    void answer(sides[order.side], order).then((reply) => process.send?.(reply));
   });
 });
 
-const answer = async (opened: Promise<Jobs>, id: number, job: string, task: unknown): Promise<Answer> => {
+const answer = async (opened: Promise<Jobs> | undefined, { id, job, task }: Order): Promise<Answer> => {
   try {
-    const jobs = { ...(await opened), ...profiling };
-    const work = jobs[job] as ((task: unknown) => Promise<unknown>) | undefined;
+    const work = (await opened)?.[job];
     if (!work) throw new Error(`There is no job ${job}`);
-    return { id, result: await work(task) };
+    return { id, result: await work(task as never) };
   } catch (error) {
     return { id, error: error instanceof Error ? error.message : String(error) };
   }

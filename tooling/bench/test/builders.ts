@@ -1,6 +1,7 @@
 import type { Report } from "../src/report.js";
+import type { Implementation } from "../src/implementation.js";
 import { type CaseRun, type Ran } from "../src/rounds.js";
-import type { Implementation, Entry } from "../src/suite.js";
+import type { Entry } from "../src/suite.js";
 
 export const anEntry = (overrides: Partial<Entry> = {}): Entry => ({
   name: "speed",
@@ -22,11 +23,7 @@ export const aRun = (
     settings: `settings of ${implementation.peer}`,
     ...implementation,
   },
-  rounds: values.map((value): Ran => ({
-    measurement: { values: { speed: value }, operations: 1 },
-    serverCpuMicros: undefined,
-    innerCommands: undefined,
-  })),
+  rounds: values.map((value): Ran => ({ values: { speed: value } })),
   error,
 });
 

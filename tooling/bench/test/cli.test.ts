@@ -90,19 +90,6 @@ describe("npm run bench", { timeout: 300_000 }, () => {
     expect(of(report, "contended 16x4 hold=5ms gap p99")?.kit).toHaveProperty("median");
   });
 
-  it("sells every item once, by every way of the market", async () => {
-    const { cases } = await measured(["marketplace"]);
-    const names = ["WATCH", "market lock", "item lock"].flatMap((way) => [
-      way,
-      `${way} retries per sale`,
-      `${way} wait p99`,
-    ]);
-    expect(cases.map((entry) => entry.case)).toEqual(names);
-    for (const entry of cases)
-      for (const [who, figure] of Object.entries({ kit: entry.kit, ...entry.peers }))
-        expect(figure, `${entry.case} ${who}`).toHaveProperty("median");
-  });
-
   it("sees who lets in too many when clocks differ", async () => {
     const { stdout } = await bench("semaphore", "--case", "over-admission", "--json", ...cut);
     const [skewed, ...more] = (JSON.parse(stdout) as Report).cases;
@@ -136,7 +123,7 @@ describe("npm run bench", { timeout: 300_000 }, () => {
     const { code, stdout, stderr } = await bench("no-such");
     expect({ code, stdout }).toEqual({ code: 2, stdout: "" });
     expect(stderr).toMatch(
-      /^There are no benchmarks of "no-such"\. There are: (.*, )?core, (.*, )?lock, (.*, )?marketplace, (.*, )?semaphore/,
+      /^There are no benchmarks of "no-such"\. There are: (.*, )?core, (.*, )?lock, (.*, )?semaphore/,
     );
   });
 

@@ -2,17 +2,12 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import { now } from "@tooling/lab";
 import type { Caller } from "./caller.js";
+import type { Operation } from "../operation.js";
 import { sent } from "../sent.js";
 
 export interface PairsTask {
   readonly callers: number;
   readonly namesPerCaller: number;
-  readonly ms: number;
-}
-
-export interface PairsResult {
-  readonly pairs: number;
-  readonly elapsedMs: number;
 }
 
 export interface LoopsTask {
@@ -40,7 +35,7 @@ export interface LoopsResult {
 }
 
 export interface LoopJobs {
-  readonly pairs: (task: PairsTask) => Promise<PairsResult>;
+  readonly operation: (task: PairsTask) => Operation;
   readonly loops: (task: LoopsTask) => Promise<LoopsResult>;
 }
 
@@ -51,18 +46,11 @@ export const until = async (instant: number): Promise<void> => {
 };
 
 export const loopJobs = (callerOf: (index: number) => Caller): LoopJobs => ({
-  pairs: async ({ callers: count, namesPerCaller, ms }) => {
-    const startedAt = now();
-    const end = startedAt + ms;
-    let done = 0;
-    const call = async (index: number): Promise<void> => {
-      const caller = callerOf(index);
-      const names = Array.from({ length: namesPerCaller }, (_, name) => `pair:${String(index)}:${String(name)}`);
-      for (let turn = 0; now() < end; turn++, done++) await caller.using(names[turn % namesPerCaller] as string, idle);
-    };
-    await Promise.all(Array.from({ length: count }, (_, index) => call(index)));
-    return { pairs: done, elapsedMs: now() - startedAt };
-  },
+  /** Pairs of acquire and release; each caller has names of its own, in turn. */
+  operation: ({ callers, namesPerCaller }) => ({
+    callers,
+    call: (caller, number) => callerOf(caller).using(`pair:${String(caller)}:${String(number % namesPerCaller)}`, idle),
+  }),
 
   loops: async ({ loops: count, name, startAt, countFrom, stopAt, holdMs, goesOn = false }) => {
     const requested: number[] = [];

@@ -2,7 +2,7 @@
 import { completeMember, joinGuild } from "@tooling/classic";
 import type { Redis } from "ioredis";
 import { connected } from "../../loops/caller.js";
-import type { Implementation } from "../../suite.js";
+import { catalogOf, type Definition as AnyDefinition } from "../../implementation.js";
 import type { Name } from "./names.js";
 
 /** Settings with which every implementation of a case is opened. */
@@ -32,16 +32,13 @@ export interface Completer {
   box(): (query: string) => Promise<unknown>;
 }
 
-interface Definition extends Omit<Implementation, "isDefaults"> {
-  readonly open: (url: string, setup: AutocompleteSetup) => Promise<Completer>;
-}
+type Definition = AnyDefinition<Completer, AutocompleteSetup>;
 
 const limit = 10;
 const index = "guild";
 
 const kit: Definition = {
   id: "kit",
-  peer: "kit",
   settings: "one index, limit 10; folds the query, gives displayed text and highlighted ranges",
   open: async (url, { order, match }) => {
     const { createPrefixIndex } = await import("@kit/autocomplete");
@@ -81,7 +78,6 @@ const each = (suggest: Caller["suggest"], load: Completer["load"], caller?: Comp
 
 const classic: Definition = {
   id: "classic",
-  peer: "classic",
   settings:
     "ZADD, WATCH, ZRANK ZRANK, MULTI ZREM ZRANGE EXEC; again when another wrote meanwhile; a connection per caller",
   open: async (url) => {
@@ -125,7 +121,6 @@ const rawLex: Definition = {
 
 const rawLexRecords: Definition = {
   id: "ZRANGEBYLEX and HMGET",
-  peer: "ZRANGEBYLEX and HMGET",
   settings: "the same, then the displayed texts of the results: two round trips",
   open: async (url) => {
     const redis = await connected(url);
@@ -172,7 +167,6 @@ const suggestionOf = (record: string): Shown & { readonly weight: number; readon
 
 const rawLexWhole: Definition = {
   id: "ZRANGEBYLEX of records",
-  peer: "ZRANGEBYLEX of records",
   settings:
     "displayed text, weight and payload in each row, read into the same objects; no ranges, no version of the rules",
   open: async (url) => {
@@ -189,7 +183,6 @@ const rankedScript = `local ids = redis.call('ZREVRANGE', KEYS[1], 0, ARGV[1])
 
 const rawRankedRecords: Definition = {
   id: "ZREVRANGE and HMGET in a script",
-  peer: "ZREVRANGE and HMGET in a script",
   settings: "the same sets with ids, and the records of the results, in one round trip, read into the same objects",
   open: async (url) => {
     const redis = await connected(url);
@@ -244,7 +237,7 @@ const expansion = expanded("full prefix expansion", "a name, also from its later
 /** Indexes single words, so it does not find `luc p`. */
 const wordExpansion = expanded("expansion of single words", "each word, and no further", (text) => text.split(" "));
 
-const definitions: readonly Definition[] = [
+export const implementations = catalogOf<Completer, AutocompleteSetup>([
   kit,
   classic,
   rawLex,
@@ -254,20 +247,4 @@ const definitions: readonly Definition[] = [
   rawRankedRecords,
   expansion,
   wordExpansion,
-];
-
-const definition = (id: string): Definition => {
-  const found = definitions.find((one) => one.id === id);
-  if (!found) throw new Error(`There is no implementation ${id}`);
-  return found;
-};
-
-/** The name, peer and settings of an implementation, for the parent process. */
-export const autocompleteImplementation = (id: string): Implementation => {
-  const { peer, settings } = definition(id);
-  return { id, peer, isDefaults: false, settings };
-};
-
-/** Opens an implementation in a client process. */
-export const openAutocompleteImplementation = (id: string, url: string, setup: AutocompleteSetup): Promise<Completer> =>
-  definition(id).open(url, setup);
+]);

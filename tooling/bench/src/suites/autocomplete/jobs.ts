@@ -1,7 +1,8 @@
 import { now } from "@tooling/lab";
 import { sent } from "../../sent.js";
-import type { Jobs, OpenJobs } from "../../suite.js";
-import { type AutocompleteSetup, type Caller, openAutocompleteImplementation } from "./implementations.js";
+import type { Operation } from "../../operation.js";
+import type { OpenJobs } from "../../suite.js";
+import { type Caller, implementations } from "./implementations.js";
 import { namesOf, queriesOf } from "./names.js";
 
 /** The names of a case. */
@@ -16,15 +17,6 @@ export interface SearchTask extends NamesTask {
   readonly callers: number;
   readonly shortest: number;
   readonly longest: number;
-  readonly ms: number;
-}
-
-export interface SearchResult {
-  readonly suggestions: number;
-  readonly elapsedMs: number;
-  readonly sent: number;
-  /** Milliseconds of each call. */
-  readonly waits: Float64Array;
 }
 
 export interface TypeTask extends NamesTask {
@@ -32,12 +24,10 @@ export interface TypeTask extends NamesTask {
   readonly keystrokes: number;
 }
 
-export const jobs: OpenJobs = async ({ implementation, url, setup }) => {
-  const completer = await openAutocompleteImplementation(implementation, url, setup as AutocompleteSetup);
+export const jobs: OpenJobs = async (opening) => {
+  const completer = await implementations.open(opening);
   const callers: Caller[] = [];
   return {
-    ready: () => Promise.resolve(),
-
     load: ({ names, words, from = 0 }: NamesTask) => completer.load(namesOf(names, words).slice(from)),
 
     /** Resolves with the names per second. */
@@ -49,27 +39,17 @@ export const jobs: OpenJobs = async ({ implementation, url, setup }) => {
       return (names * 1_000) / (now() - startedAt);
     },
 
-    search: async (task: SearchTask): Promise<SearchResult> => {
-      const queries = queriesOf(namesOf(task.names, task.words), task.shortest, task.longest);
-      while (callers.length < task.callers) callers.push(await completer.caller());
-      const waits: number[] = [];
-      const before = sent();
-      const startedAt = now();
-      const end = startedAt + task.ms;
-      const search = async ({ suggest }: Caller, first: number): Promise<void> => {
-        for (let turn = first; now() < end; turn += task.callers) {
-          const query = queries[turn % queries.length] as string;
-          const askedAt = now();
-          const [best] = await suggest(query);
-          waits.push(now() - askedAt);
-          // The query is part of a name, so at least one name matches.
-          if (!best || !` ${best.text}`.includes(` ${query}`))
-            throw new Error("the best suggestion is missing or does not match");
-        }
+    operation: async ({ names, words, shortest, longest, callers: count }: SearchTask): Promise<Operation> => {
+      const queries = queriesOf(namesOf(names, words), shortest, longest);
+      while (callers.length < count) callers.push(await completer.caller());
+      const call = async (caller: number, number: number): Promise<void> => {
+        const query = queries[(caller + number * count) % queries.length] as string;
+        const [best] = (await callers[caller]?.suggest(query)) ?? [];
+        // The query is part of a name, so at least one name matches.
+        if (!best || !` ${best.text}`.includes(` ${query}`))
+          throw new Error("the best suggestion is missing or does not match");
       };
-      await Promise.all(callers.slice(0, task.callers).map(search));
-      const elapsedMs = now() - startedAt;
-      return { suggestions: waits.length, elapsedMs, sent: sent() - before, waits: Float64Array.from(waits) };
+      return { callers: count, call, isTimed: true };
     },
 
     /** Types the first characters of names into search boxes. Resolves with the commands that each box sent. */
@@ -83,5 +63,5 @@ export const jobs: OpenJobs = async ({ implementation, url, setup }) => {
       }
       return each;
     },
-  } satisfies Jobs;
+  };
 };

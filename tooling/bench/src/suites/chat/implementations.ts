@@ -2,7 +2,7 @@
 import { randomBytes } from "node:crypto";
 import { createClassicChat, fetchChatMessages, sendChatMessage } from "@tooling/classic";
 import { connected } from "../../loops/caller.js";
-import type { Implementation } from "../../suite.js";
+import { catalogOf, type Definition as AnyDefinition } from "../../implementation.js";
 
 /** Measured calls: send and fetch a message; unread of its chat; a page of 100 members; unread of all chats. */
 export type Look = "fetch" | "unread" | "members" | "unread of all";
@@ -24,9 +24,7 @@ export interface Talker {
   readonly wait?: () => Promise<unknown>;
 }
 
-interface Definition extends Omit<Implementation, "isDefaults"> {
-  readonly open: (url: string) => Promise<Talker>;
-}
+type Definition = AnyDefinition<Talker>;
 
 const reader = "reader";
 const sender = "sender";
@@ -42,7 +40,6 @@ const forEach = async (count: number, work: (index: number) => Promise<unknown>)
 
 const kit: Definition = {
   id: "kit",
-  peer: "kit",
   settings: "everything on, 16 shards, retain 1,000,000; 500 a page, by token; acknowledged a page at once",
   open: async (url) => {
     const { createChat } = await import("@kit/chat");
@@ -90,7 +87,6 @@ const kit: Definition = {
 
 const classic: Definition = {
   id: "classic",
-  peer: "classic",
   settings: "SETNX lock, INCR, ZADD, WATCH, GET, MULTI DEL EXEC; a ZSET of JSON; all that is new in one reply",
   open: async (url) => {
     const redis = await connected(url);
@@ -133,19 +129,4 @@ const raw: Definition = {
   },
 };
 
-const definitions = [kit, classic, raw];
-
-const definition = (id: string): Definition => {
-  const found = definitions.find((one) => one.id === id);
-  if (!found) throw new Error(`There is no implementation ${id}`);
-  return found;
-};
-
-/** The name, peer and settings of an implementation, for the parent process. */
-export const chatImplementation = (id: string): Implementation => {
-  const { peer, settings } = definition(id);
-  return { id, peer, isDefaults: false, settings };
-};
-
-/** Opens an implementation in a client process. */
-export const openTalker = (id: string, url: string): Promise<Talker> => definition(id).open(url);
+export const implementations = catalogOf<Talker>([kit, classic, raw]);

@@ -9,7 +9,7 @@ import { createLock } from "@kit/lock";
 import { ClassicConfigs, setConfig } from "@tooling/classic";
 import { now } from "@tooling/lab";
 import { Redis } from "ioredis";
-import type { Implementation } from "../../suite.js";
+import { catalogOf } from "../../implementation.js";
 
 const ioredisVersion = (): string => {
   const file = createRequire(import.meta.url).resolve("ioredis/package.json");
@@ -35,10 +35,6 @@ export interface CoreImplementation {
   /** The module to load for each name. */
   readonly module?: (name: string) => string;
   readonly reader?: (url: string) => Promise<Reader>;
-}
-
-interface Definition extends Implementation {
-  readonly open: () => CoreImplementation;
 }
 
 const name = "search";
@@ -90,11 +86,9 @@ const classicReader = async (url: string): Promise<Reader> => {
   };
 };
 
-const definitions: readonly Definition[] = [
+export const implementations = catalogOf<CoreImplementation>([
   {
     id: "kit",
-    peer: "kit",
-    isDefaults: false,
     settings: "defaults",
     open: () => ({
       absence: (url) => tried(connect(url)),
@@ -105,7 +99,6 @@ const definitions: readonly Definition[] = [
   {
     id: "ioredis",
     peer: `ioredis@${ioredisVersion()}`,
-    isDefaults: false,
     settings: "one try: retryStrategy gives up, connectTimeout 1900 ms",
     open: () => ({
       absence: async (url) => {
@@ -122,15 +115,12 @@ const definitions: readonly Definition[] = [
   },
   {
     id: "classic",
-    peer: "classic",
-    isDefaults: false,
     settings: "read again on use after a second",
     open: () => ({ reader: classicReader }),
   },
   {
     id: "variable",
     peer: "floor",
-    isDefaults: false,
     settings: "a property of an object in memory",
     open: () => ({
       reader: () => {
@@ -146,21 +136,7 @@ const definitions: readonly Definition[] = [
       },
     }),
   },
-];
-
-const definition = (id: string): Definition => {
-  const found = definitions.find((one) => one.id === id);
-  if (!found) throw new Error(`There is no implementation ${id}`);
-  return found;
-};
-
-export const coreImplementation = (id: string): Implementation => {
-  const { peer, isDefaults, settings } = definition(id);
-  return { id, peer, isDefaults, settings };
-};
-
-/** Opens an implementation in a client process. */
-export const openCoreImplementation = (id: string): CoreImplementation => definition(id).open();
+]);
 
 /**
  * The cost of the tracing channels without a listener, in percent of an uncontended acquire and release. The cost is the

@@ -1,9 +1,9 @@
 import { spawnSync } from "node:child_process";
 import { type AddressInfo, createServer } from "node:net";
 import { now } from "@tooling/lab";
-import { openCoreImplementation, type Reader, unheardTracing } from "./implementations.js";
+import { implementations, type Reader, unheardTracing } from "./implementations.js";
 import { sent } from "../../sent.js";
-import type { Jobs, OpenJobs } from "../../suite.js";
+import type { OpenJobs } from "../../suite.js";
 
 export interface ReadTask {
   readonly ms: number;
@@ -48,8 +48,9 @@ const importMs = (module: string): number => {
   return Number(stdout);
 };
 
-export const jobs: OpenJobs = async ({ implementation, url }) => {
-  const { absence, module, reader } = openCoreImplementation(implementation);
+export const jobs: OpenJobs = async (opening) => {
+  const { url } = opening;
+  const { absence, module, reader } = await implementations.open(opening);
   let opened: Promise<Reader> | undefined;
   let readings = 0;
   const theReader = (): Promise<Reader> => {
@@ -97,10 +98,10 @@ export const jobs: OpenJobs = async ({ implementation, url }) => {
         close();
       }
     },
-    load: async ({ name }: { readonly name: string }): Promise<number> => {
+    load: ({ name }: { readonly name: string }): number => {
       if (!module) throw new Error("the implementation is no module");
       return importMs(module(name));
     },
     trace: ({ ms }: { readonly ms: number }): Promise<number> => unheardTracing(url, ms),
-  } satisfies Jobs;
+  };
 };

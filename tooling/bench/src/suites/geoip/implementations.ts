@@ -5,7 +5,7 @@ import type { Redis } from "ioredis";
 import type { CityResponse } from "maxmind";
 import { connected } from "../../loops/caller.js";
 import { pinned } from "../../pins.js";
-import type { Implementation } from "../../suite.js";
+import { catalogOf, type Definition as AnyDefinition } from "../../implementation.js";
 import {
   blocksFile,
   cities,
@@ -28,9 +28,7 @@ export interface Locator {
   find(address: string): Promise<string | undefined>;
 }
 
-interface Definition extends Omit<Implementation, "isDefaults"> {
-  readonly open: (url: string) => Promise<Locator>;
-}
+type Definition = AnyDefinition<Locator>;
 
 const kit = (id: string, settings: string, cachePages: number): Definition => ({
   id,
@@ -81,7 +79,6 @@ const loadClassic = async (redis: Redis, rows: number): Promise<void> => {
 
 const classic: Definition = {
   id: "classic",
-  peer: "classic",
   settings: "start and city in a sorted set, one awaited ZADD per row; ZREVRANGEBYSCORE and HGET: two round trips",
   open: async (url) => {
     const redis = await connected(url);
@@ -101,7 +98,6 @@ const classic: Definition = {
 
 const variadic: Definition = {
   id: "variadic ZADD",
-  peer: "variadic ZADD",
   settings: "the classic layout, a thousand rows in each ZADD, the next one parsed while one is under way",
   open: async (url) => {
     const redis = await connected(url);
@@ -147,25 +143,10 @@ const maxmind: Definition = {
   },
 };
 
-const definitions: readonly Definition[] = [
+export const implementations = catalogOf<Locator>([
   kit("kit", "cached mode with its defaults", 4_096),
   kit("kit, two pages", "cached mode with two pages: nearly every look-up fetches one; places are cached", 2),
   classic,
   variadic,
   maxmind,
-];
-
-const definition = (id: string): Definition => {
-  const found = definitions.find((one) => one.id === id);
-  if (!found) throw new Error(`There is no implementation ${id}`);
-  return found;
-};
-
-/** The name, peer and settings of an implementation, for the parent process. */
-export const geoIpImplementation = (id: string): Implementation => {
-  const { peer, settings } = definition(id);
-  return { id, peer, isDefaults: false, settings };
-};
-
-/** Opens an implementation in a client process. */
-export const openGeoIpImplementation = (id: string, url: string): Promise<Locator> => definition(id).open(url);
+]);

@@ -1,6 +1,7 @@
 import { now, seededBelow } from "@tooling/lab";
-import type { Jobs, OpenJobs } from "../../suite.js";
-import { openGeoIpImplementation } from "./implementations.js";
+import type { Operation } from "../../operation.js";
+import type { OpenJobs } from "../../suite.js";
+import { implementations } from "./implementations.js";
 import { addressText, cityName, cityOf, networksOf } from "./data.js";
 
 export interface RowsTask {
@@ -15,21 +16,15 @@ export interface ImportResult {
   readonly peakBytes: number;
 }
 
-export interface LookUpTask extends RowsTask {
-  readonly ms: number;
-}
-
 /** Few enough that their places, and in one case their pages, are cached. */
 const lookUps = 2_000;
 const memoryEveryMs = 20;
 
-export const jobs: OpenJobs = async ({ implementation, url }) => {
-  const locator = await openGeoIpImplementation(implementation, url);
+export const jobs: OpenJobs = async (opening) => {
+  const locator = await implementations.open(opening);
   let ready: { readonly rows: number; readonly run: () => Promise<number> } | undefined;
   let wanted: readonly { readonly address: string; readonly city: string }[] = [];
   return {
-    ready: () => Promise.resolve(),
-
     /** Writes the files that the import reads; not measured. */
     prepare: async ({ rows }: RowsTask) => {
       if (locator.importOf) ready = { rows, run: await locator.importOf(rows) };
@@ -62,19 +57,14 @@ export const jobs: OpenJobs = async ({ implementation, url }) => {
       });
     },
 
-    /** Resolves with the look-ups per second of one caller. */
-    lookUp: async ({ ms }: LookUpTask): Promise<number> => {
-      const startedAt = now();
-      const end = startedAt + ms;
-      let done = 0;
-      while (now() < end) {
-        // The clock is read once per hundred look-ups.
-        for (let turn = 0; turn < 100; turn++) {
-          const { address, city } = wanted[done++ % lookUps]!;
-          if ((await locator.find(address)) !== city) throw new Error(`the look-up of ${address} did not find ${city}`);
-        }
-      }
-      return (1_000 * done) / (now() - startedAt);
-    },
-  } satisfies Jobs;
+    /** Look-ups by one caller. The clock is read once per hundred. */
+    operation: (): Operation => ({
+      callers: 1,
+      burst: 100,
+      call: async (_caller, number) => {
+        const { address, city } = wanted[number % lookUps]!;
+        if ((await locator.find(address)) !== city) throw new Error(`the look-up of ${address} did not find ${city}`);
+      },
+    }),
+  };
 };

@@ -1,10 +1,9 @@
-// The libraries, each behind the same small interface and with the settings under which it is measured. A library is
-// loaded only when it is opened, so that a client process never holds two of them in memory.
+// The libraries, each behind the same small interface and with the settings under which it is measured.
 import { randomUUID } from "node:crypto";
 import { setTimeout as sleep } from "node:timers/promises";
 import { acquireLockBySet, releaseLock } from "@tooling/classic";
 import { pinned } from "../../pins.js";
-import type { Implementation } from "../../suite.js";
+import { catalogOf, type Definition as AnyDefinition } from "../../implementation.js";
 import { type Caller, connected, foreverMs, inWords, perName, pushed, reconnecting } from "../../loops/caller.js";
 
 /** The arguments with which every implementation of a case is opened. */
@@ -37,10 +36,7 @@ export interface LockImplementation {
   leaseKey(name: string): string;
 }
 
-interface Definition extends Omit<Implementation, "settings"> {
-  readonly settings: (setup: LockSetup) => string;
-  readonly open: (url: string, setup: LockSetup) => Promise<LockImplementation>;
-}
+type Definition = AnyDefinition<LockImplementation, LockSetup>;
 
 const neverTold: Held = { onLost: () => undefined };
 const toldBy = (signal: AbortSignal): Held => ({
@@ -49,9 +45,7 @@ const toldBy = (signal: AbortSignal): Held => ({
 
 const kit: Definition = {
   id: "kit",
-  peer: "kit",
-  isDefaults: false,
-  settings: () => "defaults but deadlineMs: 20000; renewed each third of the lease, fencing on, in order of arrival",
+  settings: "defaults but deadlineMs: 20000; renewed each third of the lease, fencing on, in order of arrival",
   open: async (url, { leaseMs, renew }) => {
     const { createLock } = await import("@kit/lock");
     const { keyspace } = await import("@kit/core");
@@ -177,7 +171,7 @@ const universal = (
   id,
   peer: pinned("redlock-universal"),
   isDefaults,
-  settings: () => `using(), renewed; ${inWords({ performance, retryDelay, retryAttempts: 1e9 })}`,
+  settings: `using(), renewed; ${inWords({ performance, retryDelay, retryAttempts: 1e9 })}`,
   open: async (url, { leaseMs, renew }) => {
     const { createLock: createUniversal, IoredisAdapter } = await import("redlock-universal");
     const adapter = new IoredisAdapter(await connected(url));
@@ -213,9 +207,7 @@ const universal = (
 
 const classic: Definition = {
   id: "classic",
-  peer: "classic",
-  isDefaults: false,
-  settings: () => "SET NX EX each millisecond, WATCH GET MULTI DEL EXEC; a connection per caller; has no renewal",
+  settings: "SET NX EX each millisecond, WATCH GET MULTI DEL EXEC; a connection per caller; has no renewal",
   open: async (url, { leaseMs }) => {
     const caller = (): LockCaller => {
       // The state of WATCH belongs to the connection.
@@ -232,7 +224,7 @@ const classic: Definition = {
         },
       };
     };
-    return Promise.resolve({ caller, renews: false, leaseKey: (name) => `lock:${name}` });
+    return { caller, renews: false, leaseKey: (name) => `lock:${name}` };
   },
 };
 
@@ -242,8 +234,7 @@ const compareAndDelete = `if redis.call("GET", KEYS[1]) == ARGV[1] then return r
 const rawTimer: Definition = {
   id: "raw timer",
   peer: "floor",
-  isDefaults: false,
-  settings: () => "SET NX PX, else PTTL, a timer of that length, and SET NX PX again; no renewal or fencing",
+  settings: "SET NX PX, else PTTL, a timer of that length, and SET NX PX again; no renewal or fencing",
   open: async (url, { leaseMs }) => {
     const redis = await connected(url);
     const using: LockCaller["using"] = async (name, routine) => {
@@ -258,8 +249,7 @@ const rawTimer: Definition = {
 const rawPair: Definition = {
   id: "raw pair",
   peer: "floor",
-  isDefaults: false,
-  settings: () => "SET NX PX, then compare-and-delete by EVALSHA; no waiting, renewal or fencing",
+  settings: "SET NX PX, then compare-and-delete by EVALSHA; no waiting, renewal or fencing",
   open: async (url, { leaseMs }) => {
     const redis = await connected(url);
     const sha = String(await redis.script("LOAD", compareAndDelete));
@@ -292,8 +282,7 @@ return redis.call("PUBLISH", inbox, token)`;
 const rawPush: Definition = {
   id: "raw push",
   peer: "floor",
-  isDefaults: false,
-  settings: () =>
+  settings:
     "EVALSHA takes or queues; EVALSHA one way and PUBLISH to message; no checks, renewal, fencing or crash safety",
   open: async (url, { leaseMs }) => {
     const bare = await pushed(url, takeOrQueue, handOn, leaseMs);
@@ -307,9 +296,7 @@ const renewOne = `if redis.call("GET", KEYS[1]) == ARGV[1] then return redis.cal
 /** Renews as most libraries do: one script for each lock, each third of its lease. */
 const scriptPerLock: Definition = {
   id: "one script per lock",
-  peer: "one script per lock",
-  isDefaults: false,
-  settings: () => "compare-and-PEXPIRE by EVALSHA for each lock, each third of the lease",
+  settings: "compare-and-PEXPIRE by EVALSHA for each lock, each third of the lease",
   open: async (url, { leaseMs }) => {
     const redis = await connected(url);
     const sha = String(await redis.script("LOAD", renewOne));
@@ -330,7 +317,7 @@ const usual: Retries = { retryDelay: 200, retryJitter: 100 };
 /** The shortest timer of Node, which minimises the time between a release and the next try. */
 const keen: Retries = { retryDelay: 1, retryJitter: 0 };
 
-const definitions: readonly Definition[] = [
+export const implementations = catalogOf<LockImplementation, LockSetup>([
   kit,
   redlock4("redlock4", false, keen),
   redlock4("redlock4 defaults", true, usual),
@@ -345,20 +332,4 @@ const definitions: readonly Definition[] = [
   rawPush,
   rawTimer,
   scriptPerLock,
-];
-
-/** The name, peer and settings of an implementation, for the parent process. */
-export const lockImplementation = (id: string, setup: LockSetup): Implementation => {
-  const { peer, isDefaults, settings } = definition(id);
-  return { id, peer, isDefaults, settings: settings(setup) };
-};
-
-/** Opens an implementation in a client process. */
-export const openLockImplementation = (id: string, url: string, setup: LockSetup): Promise<LockImplementation> =>
-  definition(id).open(url, setup);
-
-const definition = (id: string): Definition => {
-  const found = definitions.find((one) => one.id === id);
-  if (!found) throw new Error(`There is no implementation ${id}`);
-  return found;
-};
+]);

@@ -1,9 +1,9 @@
 // The client processes of the lock cases.
 import { setTimeout as sleep } from "node:timers/promises";
 import { now } from "@tooling/lab";
-import { type LockCaller, type LockSetup, openLockImplementation } from "./implementations.js";
+import { type LockCaller, implementations } from "./implementations.js";
 import { sent, sentAt } from "../../sent.js";
-import type { Jobs, OpenJobs } from "../../suite.js";
+import type { OpenJobs } from "../../suite.js";
 import { idle, loopJobs, until } from "../../loops/loops-jobs.js";
 
 export interface BurstTask {
@@ -23,8 +23,8 @@ export interface HoldTask {
 
 const forEver = new Promise<void>(() => undefined);
 
-export const jobs: OpenJobs = async ({ implementation: id, url, setup }) => {
-  const implementation = await openLockImplementation(id, url, setup as LockSetup);
+export const jobs: OpenJobs = async (opening) => {
+  const implementation = await implementations.open(opening);
   const callers: LockCaller[] = [];
   const callerOf = (index: number): LockCaller => (callers[index] ??= implementation.caller());
 
@@ -64,12 +64,11 @@ export const jobs: OpenJobs = async ({ implementation: id, url, setup }) => {
   const grants = new Map<string, number>();
 
   /** Starts one waiting caller per name, which releases at once. */
-  const wait = ({ names }: { names: readonly string[] }): Promise<void> => {
+  const wait = ({ names }: { names: readonly string[] }): void => {
     for (const [index, name] of names.entries())
       void callerOf(index).using(name, () => {
         grants.set(name, now());
       });
-    return Promise.resolve();
   };
 
   /** Holds the name for as long as this process lives, acquired in the same way as the waiters do. */
@@ -83,9 +82,8 @@ export const jobs: OpenJobs = async ({ implementation: id, url, setup }) => {
         .catch(reject);
     });
 
-  const crowd = ({ name, callers: count }: { name: string; callers: number }): Promise<void> => {
+  const crowd = ({ name, callers: count }: { name: string; callers: number }): void => {
     for (let index = 0; index < count; index++) void callerOf(index).using(name, idle);
-    return Promise.resolve();
   };
 
   return {
@@ -95,10 +93,10 @@ export const jobs: OpenJobs = async ({ implementation: id, url, setup }) => {
     wait,
     occupy,
     crowd,
-    sent: () => Promise.resolve(sent()),
-    sentAt: () => Promise.resolve(sentAt()),
-    losses: () => Promise.resolve(losses),
-    grants: () => Promise.resolve(grants),
-    leaseKey: ({ name }: { name: string }) => Promise.resolve(implementation.leaseKey(name)),
-  } satisfies Jobs;
+    sent,
+    sentAt,
+    losses: () => losses,
+    grants: () => grants,
+    leaseKey: ({ name }: { name: string }) => implementation.leaseKey(name),
+  };
 };

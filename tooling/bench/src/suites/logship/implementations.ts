@@ -8,7 +8,7 @@ import { promisify } from "node:util";
 import { crc32 } from "node:zlib";
 import { classicKeys, copyLogs, readBlocks } from "@tooling/classic";
 import { connected } from "../../loops/caller.js";
-import type { Implementation } from "../../suite.js";
+import { catalogOf, type Definition as AnyDefinition } from "../../implementation.js";
 
 /** A file, alone in its directory. */
 export interface Source {
@@ -21,6 +21,8 @@ export interface LogshipSetup {
   readonly codec: "gzip" | "none";
   /** Keeps the bytes of a gzip file as they are. */
   readonly passThrough: boolean;
+  /** Holds everything up, half of it each way. @default 0 */
+  readonly latencyMs?: number;
 }
 
 export interface Carrier {
@@ -36,15 +38,12 @@ export interface Carrier {
   counted?(flushLines: number | undefined): Promise<number>;
 }
 
-interface Definition extends Omit<Implementation, "isDefaults"> {
-  readonly open: (url: string, setup: LogshipSetup) => Promise<Carrier>;
-}
+type Definition = AnyDefinition<Carrier, LogshipSetup>;
 
 const limitBytes = 4_294_967_296;
 
 const kit: Definition = {
   id: "kit",
-  peer: "kit",
   settings:
     "chunks of 131,060 bytes, 16 written at once, 1 MiB fetched ahead; CRC-32 of chunks and text, SHA-256 of the text",
   open: async (url, { codec, passThrough }) => {
@@ -102,7 +101,6 @@ const kit: Definition = {
 
 const classic: Definition = {
   id: "classic",
-  peer: "classic",
   settings: "APPEND and GETRANGE of 131,072 bytes, one after the other; no checksum",
   open: async (url) => {
     const [redis, announced] = [await connected(url), await connected(url)];
@@ -170,7 +168,6 @@ const raw = (isChecked: boolean): Definition => ({
 
 const readline: Definition = {
   id: "readline",
-  peer: "readline",
   settings: "the local file, without Redis: `line` events, or `for await`",
   open: () =>
     Promise.resolve({
@@ -192,7 +189,6 @@ const readline: Definition = {
 
 const zcat: Definition = {
   id: "zcat | wc -l",
-  peer: "zcat | wc -l",
   settings: "the local gzip file, without Redis: two processes",
   open: () =>
     Promise.resolve({
@@ -200,20 +196,4 @@ const zcat: Definition = {
     }),
 };
 
-const definitions: readonly Definition[] = [kit, classic, raw(false), raw(true), readline, zcat];
-
-const definition = (id: string): Definition => {
-  const found = definitions.find((one) => one.id === id);
-  if (!found) throw new Error(`There is no implementation ${id}`);
-  return found;
-};
-
-/** The name, peer and settings of an implementation, for the parent process. */
-export const logshipImplementation = (id: string): Implementation => {
-  const { peer, settings } = definition(id);
-  return { id, peer, isDefaults: false, settings };
-};
-
-/** Opens an implementation in a client process. */
-export const openLogshipImplementation = (id: string, url: string, setup: LogshipSetup): Promise<Carrier> =>
-  definition(id).open(url, setup);
+export const implementations = catalogOf<Carrier, LogshipSetup>([kit, classic, raw(false), raw(true), readline, zcat]);

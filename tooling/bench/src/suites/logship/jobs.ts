@@ -9,8 +9,8 @@ import { createReceiver, createShipper, readLines } from "@kit/logship";
 import { FaultProxy } from "@kit/testing";
 import { now } from "@tooling/lab";
 import { connected } from "../../loops/caller.js";
-import type { Jobs, OpenJobs } from "../../suite.js";
-import { type Carrier, type LogshipSetup, openLogshipImplementation, type Source } from "./implementations.js";
+import type { OpenJobs } from "../../suite.js";
+import { implementations, type LogshipSetup, type Source } from "./implementations.js";
 import { logBlocks, writeLog } from "./log-text.js";
 
 export interface FileTask {
@@ -48,16 +48,16 @@ const count = (sums: Map<string, number>, lines: readonly string[]): void => {
   }
 };
 
-export const jobs: OpenJobs = async ({ implementation, url, setup }) => {
-  const { latencyMs = 0, ...own } = setup as LogshipSetup & { readonly latencyMs?: number };
-  let server = url;
+export const jobs: OpenJobs = async (opening) => {
+  const { latencyMs = 0 } = opening.setup as LogshipSetup;
+  let { url } = opening;
   if (latencyMs > 0) {
     // The proxy runs in this process for every implementation.
     const proxy = await FaultProxy.start({ port: Number(new URL(url).port) });
     for (const side of ["up", "down"] as const) Object.assign(proxy[side], { latencyMs: latencyMs / 2 });
-    server = `redis://127.0.0.1:${String(proxy.port)}`;
+    url = `redis://127.0.0.1:${String(proxy.port)}`;
   }
-  const carrier: Carrier = await openLogshipImplementation(implementation, server, own);
+  const carrier = await implementations.open({ ...opening, url });
   const folder = mkdtempSync(join(tmpdir(), "bench-logship-"));
   process.once("exit", () => rmSync(folder, { recursive: true, force: true }));
   let source: Source | undefined;
@@ -68,8 +68,6 @@ export const jobs: OpenJobs = async ({ implementation, url, setup }) => {
     return { ms: now() - startedAt, count: Number(found ?? 0) };
   };
   return {
-    ready: () => Promise.resolve(),
-
     /** Writes the local file that the later calls use; the same in every round. */
     file: async ({ bytes, isGzip }: FileTask): Promise<void> => {
       if (source) return;
@@ -126,5 +124,5 @@ export const jobs: OpenJobs = async ({ implementation, url, setup }) => {
       for await (const { lines } of readLines(Readable.from(logBlocks(bytes)))) count(sums, lines);
       return Object.fromEntries([...sums].map(([status, sum]) => [status, String(sum)]));
     },
-  } satisfies Jobs;
+  };
 };

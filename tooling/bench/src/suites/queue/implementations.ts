@@ -5,7 +5,7 @@ import { enqueue, executeLater, moveDueOnce, workOnQueuesOnce } from "@tooling/c
 import type { Redis } from "ioredis";
 import { connected, inWords, reconnecting } from "../../loops/caller.js";
 import { pinned } from "../../pins.js";
-import type { Implementation } from "../../suite.js";
+import { catalogOf, type Definition as AnyDefinition } from "../../implementation.js";
 
 /** The data of a job: about 200 bytes as JSON, distinct and incompressible. */
 export interface Data {
@@ -32,21 +32,13 @@ export interface BenchQueue {
   work(concurrency: number, handler: Handler): Promise<() => Promise<unknown>>;
 }
 
-/** A library: settings for the parent to print, and a queue for a client process to open. */
-interface Definition extends Implementation {
-  /** Number of jobs in a measurement of throughput: about a second's work. */
-  readonly load: number;
-  readonly open: (url: string, setup: QueueSetup) => Promise<BenchQueue>;
-}
+type Definition = AnyDefinition<BenchQueue, QueueSetup>;
 
 const name = "bench";
 
 const kit: Definition = {
   id: "kit",
-  peer: "kit",
-  isDefaults: false,
   settings: "defaults but deadlineMs: 20000; where a case says strict or ack each: strict: true, ack: each",
-  load: 120_000,
   open: async (url, setup) => {
     const { createQueue } = await import("@kit/queue");
     const redis = await connected(url);
@@ -71,7 +63,6 @@ const bullmq = (id: string, isDefaults: boolean, settings: object): Definition =
   peer: pinned("bullmq"),
   isDefaults,
   settings: isDefaults ? "as it comes" : inWords(settings),
-  load: 12_000,
   open: async (url) => {
     const { Queue, Worker } = await import("bullmq");
     const connection = await connected(url);
@@ -104,7 +95,6 @@ const bee = (id: string, isDefaults: boolean, settings: object): Definition => (
   peer: pinned("bee-queue"),
   isDefaults,
   settings: isDefaults ? "as it comes, with activateDelayedJobs where jobs are delayed" : inWords(settings),
-  load: 16_000,
   open: async (url) => {
     const { default: BeeQueue } = await import("bee-queue");
     const own = { ...settings, redis: { url }, activateDelayedJobs: true };
@@ -133,9 +123,7 @@ const bee = (id: string, isDefaults: boolean, settings: object): Definition => (
 const groupmq: Definition = {
   id: "groupmq",
   peer: pinned("groupmq"),
-  isDefaults: false,
   settings: "autoBatch, keepCompleted 0, 200 groups, which may run side by side",
-  load: 4_000,
   open: async (url) => {
     const { Queue, Worker } = await import("groupmq");
     const redis = (await connected(url)) as never;
@@ -158,10 +146,7 @@ const groupmq: Definition = {
 
 const classic: Definition = {
   id: "classic",
-  peer: "classic",
-  isDefaults: false,
   settings: "RPUSH of [name, args] as JSON; BLPOP, a connection per slot; delayed: ZSET, polled each 10 ms",
-  load: 20_000,
   open: async (url) => {
     const redis = await connected(url);
     return {
@@ -193,11 +178,8 @@ const waiting = "floor:waiting";
 /** The floor: no lease, no identity. Each call is one command, or one variadic command for all items at hand. */
 const floor: Definition = {
   id: "floor",
-  peer: "floor",
-  isDefaults: false,
   settings:
     "RPUSH of JSON, variadic where many are at hand; RPOPLPUSH and LREM of what was done before, or LPOP 250 at a time with two calls under way where a worker may take ahead; nothing else",
-  load: 200_000,
   open: async (url, { strict }) => {
     const redis = await connected(url);
     let batch: string[] | undefined;
@@ -262,7 +244,7 @@ const tellNothing = {
   delayedDebounce: 1,
 };
 
-const definitions: readonly Definition[] = [
+export const implementations = catalogOf<BenchQueue, QueueSetup>([
   kit,
   bullmq("bullmq", false, keepNothing),
   bullmq("bullmq defaults", true, {}),
@@ -271,10 +253,15 @@ const definitions: readonly Definition[] = [
   groupmq,
   classic,
   floor,
-];
+]);
 
-export const queueImplementation = (id: string): Definition => {
-  const found = definitions.find((one) => one.id === id);
-  if (!found) throw new Error(`There is no implementation ${id}`);
-  return found;
+/** Number of jobs in a measurement of throughput: about a second's work. */
+export const loadOf = (id: string): number => loads[id.replace(" defaults", "")] ?? 0;
+const loads: Readonly<Record<string, number>> = {
+  kit: 120_000,
+  bullmq: 12_000,
+  "bee-queue": 16_000,
+  groupmq: 4_000,
+  classic: 20_000,
+  floor: 200_000,
 };

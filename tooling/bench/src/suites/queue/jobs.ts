@@ -5,13 +5,14 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { setFlagsFromString } from "node:v8";
 import { runInNewContext } from "node:vm";
 import { now } from "@tooling/lab";
-import type { Jobs, OpenJobs } from "../../suite.js";
-import { type BenchQueue, type Data, queueImplementation, type QueueSetup } from "./implementations.js";
+import type { Operation } from "../../operation.js";
+import type { OpenJobs } from "../../suite.js";
+import { type BenchQueue, type Data, implementations } from "./implementations.js";
 
-export interface AddTask {
-  readonly how: "serial" | "concurrent" | "bulk" | "ranked";
-  readonly ms: number;
-}
+/** Adds, or batches of jobs that a worker handles, which are added first. */
+export type QueueTask =
+  | { readonly how: "serial" | "concurrent" | "bulk" | "ranked" }
+  | { readonly how: "batch"; readonly concurrency: number; readonly jobs: number };
 
 export interface ProcessTask {
   readonly jobs: number;
@@ -63,48 +64,57 @@ const cpuMicros = (): number => {
 /** The priority of a job, 1 to 50. */
 const priorityOf = ({ n }: Data): number => (n % 50) + 1;
 
-export const jobs: OpenJobs = async ({ implementation, url, setup }) => {
-  let queue: BenchQueue = await queueImplementation(implementation).open(url, setup as QueueSetup);
+export const jobs: OpenJobs = async (opening) => {
+  let queue: BenchQueue = await implementations.open(opening);
   const addRanked = (all: readonly Data[]): Promise<unknown> => {
     if (!queue.addRanked) throw new Error("the implementation has no priorities");
     return queue.addRanked(all, priorityOf);
   };
-  const adders: Readonly<Record<AddTask["how"], () => Promise<number>>> = {
-    serial: () => queue.add(data()).then(() => 1),
-    concurrent: () => Promise.all(datas(many).map((one) => queue.add(one))).then(() => many),
-    bulk: () => queue.addMany(datas(many)).then(() => many),
-    ranked: () => addRanked(datas(many)).then(() => many),
+  const addSome = (): Promise<unknown> => Promise.all(datas(many).map((one) => queue.add(one)));
+  const adders = {
+    serial: { size: 1, call: () => queue.add(data()) },
+    concurrent: { size: many, call: addSome },
+    bulk: { size: many, call: () => queue.addMany(datas(many)) },
+    ranked: { size: many, call: () => addRanked(datas(many)) },
+  };
+  /** One worker handles batch after batch. */
+  const batches = async (concurrency: number, size: number): Promise<Operation> => {
+    let left = 0;
+    let done: () => void = () => undefined;
+    await queue.work(concurrency, () => void (--left === 0 && done()));
+    const call = async (): Promise<void> => {
+      left = size;
+      const all = new Promise<void>((resolve) => (done = resolve));
+      await fill(size);
+      await all;
+    };
+    return { callers: 1, call, size };
+  };
+  const fill = async (count: number, isRanked = false): Promise<void> => {
+    for (let left = count; left > 0; left -= many) {
+      const some = datas(Math.min(many, left));
+      await (isRanked ? addRanked(some) : queue.addMany(some));
+    }
   };
   /** By job: how late it was. */
-  let heard: number[] = [];
+  const heard: number[] = [];
   let [isSoaking, soaked, handled, seen] = [false, 0, 0, 0];
   const dueAt = (at: number): Data => ({ n: at, text: data().text });
   return {
-    ready: () => Promise.resolve(),
-    pin: async ({ core }: { readonly core: number }) =>
+    operation: (task: QueueTask) =>
+      task.how === "batch" ? batches(task.concurrency, task.jobs) : { callers: 1, ...adders[task.how] },
+
+    pin: ({ core }: { readonly core: number }) =>
       void execFileSync("taskset", ["-acp", String(core), String(process.pid)]),
 
     /** Opens the queue on another port of the server's, for all later calls. */
     open: async ({ port }: { readonly port: number }) => {
-      const other = new URL(url);
-      other.port = String(port);
-      queue = await queueImplementation(implementation).open(other.href, setup as QueueSetup);
+      const url = new URL(opening.url);
+      url.port = String(port);
+      queue = await implementations.open({ ...opening, url: url.href });
     },
 
-    fill: async ({ jobs: count, isRanked }: { readonly jobs: number; readonly isRanked?: boolean }) => {
-      for (let left = count; left > 0; left -= many) {
-        const some = datas(Math.min(many, left));
-        await (isRanked === true ? addRanked(some) : queue.addMany(some));
-      }
-    },
-
-    add: async ({ how, ms }: AddTask): Promise<Rate> => {
-      const cpuBefore = cpuMicros();
-      const startedAt = now();
-      let count = 0;
-      while (now() - startedAt < ms) count += await adders[how]();
-      return { jobs: count, elapsedMs: now() - startedAt, cpuMicros: cpuMicros() - cpuBefore };
-    },
+    fill: ({ jobs: count, isRanked }: { readonly jobs: number; readonly isRanked?: boolean }) => fill(count, isRanked),
 
     /** Works until `jobs` jobs have been handled; all of them are queued already. */
     process: async ({ jobs: count, concurrency, handlerMs = 0 }: ProcessTask): Promise<Rate> => {
@@ -165,7 +175,7 @@ export const jobs: OpenJobs = async ({ implementation, url, setup }) => {
         return new Promise(() => undefined);
       };
       for (let index = 0; index < workers; index++) {
-        const own = await queueImplementation(implementation).open(url, setup as QueueSetup);
+        const own = await implementations.open(opening);
         await own.work(1, handler);
       }
       for (let left = quick; left > 0; left--) await queue.add(data());
@@ -186,12 +196,8 @@ export const jobs: OpenJobs = async ({ implementation, url, setup }) => {
         return isHanging ? new Promise(() => undefined) : undefined;
       });
     },
-    heard: async (): Promise<readonly number[]> => {
-      const all = heard;
-      heard = [];
-      return all;
-    },
-    seen: async (): Promise<number> => seen,
+    heard: () => heard.splice(0),
+    seen: () => seen,
 
     trickle: async ({ jobs: count, gapMs, delayMs }: TrickleTask) => {
       const adds: Promise<unknown>[] = [];
@@ -203,5 +209,5 @@ export const jobs: OpenJobs = async ({ implementation, url, setup }) => {
       }
       await Promise.all(adds);
     },
-  } satisfies Jobs;
+  };
 };

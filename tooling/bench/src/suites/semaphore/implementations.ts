@@ -1,5 +1,4 @@
-// The libraries, each behind the same small interface and with the settings under which it is measured. A library is
-// loaded only when it is opened, so that a client process never holds two of them in memory.
+// The libraries, each behind the same small interface and with the settings under which it is measured.
 import { randomUUID } from "node:crypto";
 import { setTimeout as sleep } from "node:timers/promises";
 import {
@@ -10,7 +9,7 @@ import {
   releaseSemaphore,
 } from "@tooling/classic";
 import { pinned } from "../../pins.js";
-import type { Implementation } from "../../suite.js";
+import { catalogOf, type Definition as AnyDefinition } from "../../implementation.js";
 import { type Caller, connected, foreverMs, inWords, perName, pushed, reconnecting } from "../../loops/caller.js";
 
 /** The arguments with which every implementation of a case is opened. */
@@ -21,22 +20,12 @@ export interface SemaphoreSetup {
   readonly clocksOffMs?: readonly number[];
 }
 
-/** A library in this process. */
-interface SemaphoreImplementation {
-  caller(): Caller;
-}
-
-type Settings = Omit<SemaphoreSetup, "clocksOffMs">;
-
-interface Definition extends Omit<Implementation, "settings"> {
-  readonly settings: string;
-  readonly open: (url: string, settings: Settings) => Promise<SemaphoreImplementation>;
-}
+/** A library in this process: makes callers. */
+type MakeCaller = () => Caller;
+type Definition = AnyDefinition<MakeCaller, SemaphoreSetup>;
 
 const kit: Definition = {
   id: "kit",
-  peer: "kit",
-  isDefaults: false,
   settings: "defaults but deadlineMs: 20000; renewed each third of the lease, in order of arrival",
   open: async (url, { permits, leaseMs }) => {
     const { createSemaphore } = await import("@kit/semaphore");
@@ -50,7 +39,7 @@ const kit: Definition = {
         await permit.release();
       }
     };
-    return { caller: () => ({ using }) };
+    return () => ({ using });
   },
 };
 
@@ -84,7 +73,7 @@ const redisSemaphore = (id: string, isDefaults: boolean, retryInterval: number):
       };
       return { using };
     };
-    return { caller };
+    return caller;
   },
 });
 
@@ -96,8 +85,6 @@ const classic = (
   release: typeof releaseSemaphore,
 ): Definition => ({
   id: `classic ${way}`,
-  peer: `classic ${way}`,
-  isDefaults: false,
   settings: `${about}, tried every ${String(pollMs)} ms; a connection per caller; has no renewal`,
   open: (url, { permits, leaseMs }) => {
     const caller = (): Caller => {
@@ -119,7 +106,7 @@ const classic = (
       };
       return { using };
     };
-    return Promise.resolve({ caller });
+    return caller;
   },
 });
 
@@ -134,7 +121,6 @@ return redis.call("ZADD", KEYS[1], now + ARGV[3], ARGV[1])`;
 const rawPair: Definition = {
   id: "raw pair",
   peer: "floor",
-  isDefaults: false,
   settings: "EVALSHA that expires by the server's time, counts and adds, then ZREM; no waiting or renewal",
   open: async (url, { permits, leaseMs }) => {
     const redis = await connected(url);
@@ -146,7 +132,7 @@ const rawPair: Definition = {
       await routine();
       await redis.zrem(name, token);
     };
-    return { caller: () => ({ using }) };
+    return () => ({ using });
   },
 };
 
@@ -169,15 +155,14 @@ return redis.call("PUBLISH", inbox, token)`;
 const rawPush: Definition = {
   id: "raw push",
   peer: "floor",
-  isDefaults: false,
   settings: "EVALSHA counts or queues; EVALSHA one way and PUBLISH to message; no leases, checks or crash safety",
   open: async (url, { permits }) => {
     const caller = await pushed(url, takeOrQueue, handOn, permits);
-    return { caller: () => caller };
+    return () => caller;
   },
 };
 
-const definitions: readonly Definition[] = [
+export const implementations = catalogOf<MakeCaller, SemaphoreSetup>([
   kit,
   // 1 ms is the shortest timer of Node; 10 ms is the library's default.
   redisSemaphore("redis-semaphore", false, 1),
@@ -187,23 +172,4 @@ const definitions: readonly Definition[] = [
   classic("race-free", 1, "the fair one under SETNX", acquireSemaphoreWithLock, releaseFairSemaphore),
   rawPair,
   rawPush,
-];
-
-const definition = (id: string): Definition => {
-  const found = definitions.find((one) => one.id === id);
-  if (!found) throw new Error(`There is no implementation ${id}`);
-  return found;
-};
-
-/** The name, peer and settings of an implementation, for the parent process. */
-export const semaphoreImplementation = (id: string): Implementation => {
-  const { peer, isDefaults, settings } = definition(id);
-  return { id, peer, isDefaults, settings };
-};
-
-/** Opens an implementation in a client process. */
-export const openSemaphoreImplementation = (
-  id: string,
-  url: string,
-  settings: Settings,
-): Promise<SemaphoreImplementation> => definition(id).open(url, settings);
+]);

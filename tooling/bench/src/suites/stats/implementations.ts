@@ -3,7 +3,7 @@ import { cleanCountersOnce, COUNTER_PRECISIONS, SAMPLES_KEPT, updateCounter, upd
 import type { Redis } from "ioredis";
 import { connected } from "../../loops/caller.js";
 import { pinned } from "../../pins.js";
-import type { Implementation } from "../../suite.js";
+import { catalogOf, type Definition as AnyDefinition } from "../../implementation.js";
 
 export interface StatsSetup {
   /** `seven`: the seven widths and the number of buckets of the classic code. `default`: those of the implementation. */
@@ -31,16 +31,13 @@ export interface Tool {
   readonly clean?: (at: number) => Promise<void>;
 }
 
-interface Definition extends Omit<Implementation, "isDefaults"> {
-  readonly open: (url: string, setup: StatsSetup) => Promise<Tool>;
-}
+type Definition = AnyDefinition<Tool, StatsSetup>;
 
 const seven = COUNTER_PRECISIONS.map((seconds) => ({ stepMs: 1_000 * seconds, keepSamples: SAMPLES_KEPT }));
 const labelOf = (series: number): string => `series-${String(series)}`;
 
 const kit: Definition = {
   id: "kit",
-  peer: "kit",
   settings:
     "effectively once; a counter with its total, a distribution with two windows and a sketch; flush every 250 ms",
   open: async (url, { precisions }) => {
@@ -65,7 +62,6 @@ const kit: Definition = {
 
 const classic: Definition = {
   id: "classic",
-  peer: "classic",
   settings: "one transaction of 14 commands for seven widths; WATCH and two temporary keys for a value",
   open: async (url) => {
     const redis = await connected(url);
@@ -88,7 +84,6 @@ const classic: Definition = {
 
 const classicCleaned: Definition = {
   id: "classic, cleaned",
-  peer: "classic, cleaned",
   settings: "the same, and its clean-up process at the end",
   open: async (url) => {
     const redis = await connected(url);
@@ -101,7 +96,6 @@ const classicCleaned: Definition = {
 
 const raw: Definition = {
   id: "raw HINCRBY",
-  peer: "raw HINCRBY",
   settings:
     "a hit: a pipeline of one HINCRBY per width, no total; a value: count, sum and bin in three hashes, no extremes; no expiry, no ledger",
   open: async (url, { precisions }) => {
@@ -163,7 +157,6 @@ const promClient: Definition = {
 
 const promSummary: Definition = {
   id: "prom-client Summary",
-  peer: "prom-client Summary",
   settings: "in this process alone: a Summary with its default quantiles, of all time",
   open: async () => {
     const { Summary } = await local();
@@ -172,20 +165,12 @@ const promSummary: Definition = {
   },
 };
 
-const definitions: readonly Definition[] = [kit, classic, classicCleaned, raw, floor, promClient, promSummary];
-
-const definition = (id: string): Definition => {
-  const found = definitions.find((one) => one.id === id);
-  if (!found) throw new Error(`There is no implementation ${id}`);
-  return found;
-};
-
-/** The name, peer and settings of an implementation, for the parent process. */
-export const statsImplementation = (id: string): Implementation => {
-  const { peer, settings } = definition(id);
-  return { id, peer, isDefaults: false, settings };
-};
-
-/** Opens an implementation in a client process. */
-export const openStatsImplementation = (id: string, url: string, setup: StatsSetup): Promise<Tool> =>
-  definition(id).open(url, setup);
+export const implementations = catalogOf<Tool, StatsSetup>([
+  kit,
+  classic,
+  classicCleaned,
+  raw,
+  floor,
+  promClient,
+  promSummary,
+]);

@@ -1,5 +1,5 @@
 // The shop's way to sell under contention, and the textbook's.
-import { Market } from "@apps/marketplace/market";
+import { type Catalog, catalogOf, type Definition as AnyDefinition } from "@tooling/bench";
 import {
   classicKeys,
   purchaseItem,
@@ -8,7 +8,7 @@ import {
   type PurchaseResult,
 } from "@tooling/classic";
 import { Redis } from "ioredis";
-import type { Implementation } from "../../suite.js";
+import { Market } from "../market.js";
 
 /** How the buyers of a case guard a purchase. */
 export type Way = "WATCH" | "market lock" | "item lock";
@@ -110,38 +110,26 @@ const textbook = async (url: string, way: Way): Promise<Stall> => {
   };
 };
 
-interface Definition extends Implementation {
-  readonly open: (url: string) => Promise<Stall>;
-}
+type Definition = AnyDefinition<Stall>;
 
 const kit = (way: Way, settings: string): Definition => ({
   id: `kit ${way}`,
   peer: "kit",
-  isDefaults: false,
   settings,
   open: (url) => ours(url, way),
 });
 
 const classic = (way: Way, settings: string): Definition => ({
   id: `classic ${way}`,
-  peer: `classic ${way}`,
-  isDefaults: false,
   settings: `${settings}; a connection per buyer`,
   open: (url) => textbook(url, way),
 });
 
-const definitions: readonly Definition[] = [
+export const implementations: Catalog<Stall, void> = catalogOf([
   kit("WATCH", "watches the item, its listing and the buyer; at most 8 transactions at a time per process"),
   kit("market lock", "one lock for the market, one script that sells and checks the fencing token"),
   kit("item lock", "a lock per item, one script that sells and checks the fencing token"),
   classic("WATCH", "watches the whole market and the buyer, tries again at once"),
   classic("market lock", "one lock for the market, tried each millisecond; MULTI reads, MULTI writes"),
   classic("item lock", "a lock per item, tried each millisecond; MULTI reads, MULTI writes"),
-];
-
-/** @throws {Error} there is no such implementation. */
-export const marketImplementation = (id: string): Definition => {
-  const found = definitions.find((one) => one.id === id);
-  if (!found) throw new Error(`There is no implementation ${id}`);
-  return found;
-};
+]);

@@ -1,9 +1,8 @@
 // The work of the client processes in the market cases.
 import { setTimeout as sleep } from "node:timers/promises";
+import { type OpenJobs, sentOf } from "@tooling/bench";
 import { now } from "@tooling/lab";
-import { marketImplementation } from "./implementations.js";
-import { sentOf } from "../../sent.js";
-import type { Jobs, OpenJobs } from "../../suite.js";
+import { implementations } from "./implementations.js";
 
 export interface OpenTask {
   readonly market: string;
@@ -28,8 +27,8 @@ export interface BuyResult {
   readonly retries: number;
 }
 
-export const jobs: OpenJobs = async ({ implementation, url }) => {
-  const stall = await marketImplementation(implementation).open(url);
+export const jobs: OpenJobs = async (opening) => {
+  const stall = await implementations.open(opening);
   const buyers = new Map<number, ReturnType<typeof stall.buyer>>();
   const buyerOf = (index: number): ReturnType<typeof stall.buyer> => {
     const buyer = buyers.get(index) ?? stall.buyer(index);
@@ -56,5 +55,5 @@ export const jobs: OpenJobs = async ({ implementation, url }) => {
       const retries = stall.tryCommand === undefined ? 0 : tries() - triesBefore - waits.length;
       return { waits, doneAt: now(), retries };
     },
-  } satisfies Jobs;
+  };
 };

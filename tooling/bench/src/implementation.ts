@@ -1,0 +1,53 @@
+// A library with one set of settings, behind the small interface of its package's benchmarks.
+
+/** As the parent process knows it. */
+export interface Implementation {
+  /** Unique. */
+  readonly id: string;
+  /** What the worker process opens, if that is not the id. */
+  readonly opens?: string;
+  /** Another checkout, whose builds of our packages the worker process loads. */
+  readonly checkout?: string;
+  /** `kit`, `floor`, or `<name@version>`. Several implementations of one peer differ in their settings. */
+  readonly peer: string;
+  /** Whether the settings are the peer's own defaults, as far as the case can be run with them at all. */
+  readonly isDefaults: boolean;
+  readonly settings: string;
+}
+
+/** As it stands in the list of a package. A library is loaded only when it is opened. */
+export interface Definition<Opened, Setup = void> {
+  readonly id: string;
+  /** @default the id */
+  readonly peer?: string;
+  /** @default false */
+  readonly isDefaults?: boolean;
+  readonly settings: string | ((setup: Setup) => string);
+  readonly open: (url: string, setup: Setup) => Opened | Promise<Opened>;
+}
+
+/** The implementations of a package. */
+export interface Catalog<Opened, Setup> {
+  /** Those of a case, which are opened with `setup`: for the parent process. */
+  pick(ids: readonly string[], setup: Setup): { readonly implementations: Implementation[]; readonly setup: Setup };
+  /** Opens one in a client process. */
+  open(opening: { readonly implementation: string; readonly url: string; readonly setup: unknown }): Promise<Opened>;
+}
+
+export const catalogOf = <Opened, Setup = void>(
+  definitions: readonly Definition<Opened, Setup>[],
+): Catalog<Opened, Setup> => {
+  const find = (id: string): Definition<Opened, Setup> => {
+    const found = definitions.find((one) => one.id === id);
+    if (!found) throw new Error(`There is no implementation ${id}`);
+    return found;
+  };
+  const implementationOf = (id: string, setup: Setup): Implementation => {
+    const { peer = id, isDefaults = false, settings } = find(id);
+    return { id, peer, isDefaults, settings: typeof settings === "string" ? settings : settings(setup) };
+  };
+  return {
+    pick: (ids, setup) => ({ implementations: ids.map((id) => implementationOf(id, setup)), setup }),
+    open: async ({ implementation, url, setup }) => await find(implementation).open(url, setup as Setup),
+  };
+};

@@ -1,0 +1,6 @@
+/** What a suite outside this workspace is made of. */
+export { type Catalog, catalogOf, type Definition } from "./implementation.js";
+export type { Team } from "./lab.js";
+export { sentOf } from "./sent.js";
+export { percentile } from "./statistics.js";
+export { atLeast, type Case, type Check, type OpenJobs, type Suite } from "./suite.js";

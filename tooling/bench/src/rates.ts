@@ -1,0 +1,52 @@
+// Cases that count operations per second. Their calls can be run for any time, so two builds can take turns in slices.
+import type { Team } from "./lab.js";
+import type { RunResult } from "./operation.js";
+import { percentile } from "./statistics.js";
+import type { Case, Entry, Prepare } from "./suite.js";
+
+/** Runs the operation of `task` in all processes at once. */
+export const runAll = (team: Team, task: unknown, ms: number): Promise<RunResult[]> =>
+  team.all<RunResult>("run", { task, ms });
+
+const sum = (values: readonly number[]): number => values.reduce((total, value) => total + value, 0);
+
+/** Operations per second of all processes together. */
+export const rateOf = (results: readonly RunResult[]): number =>
+  (1_000 * sum(results.map(({ operations }) => operations))) / Math.max(...results.map(({ elapsedMs }) => elapsedMs));
+
+export interface RateSettings extends Pick<Case, "implementations" | "setup" | "processes" | "rounds"> {
+  /** What the jobs of the package make an operation of. */
+  readonly task: unknown;
+  readonly prepare?: Prepare;
+  /** A run before each measurement, since the server was emptied. @default 100 */
+  readonly settleMs?: number;
+}
+
+const [warmUpMs, measureMs] = [800, 900];
+
+export const rateCase = (entry: Entry, { task, settleMs = 100, prepare, ...settings }: RateSettings): Case => ({
+  ...settings,
+  entries: [entry],
+  operation: task,
+  warmUp: async (team, lab, scale) => {
+    await prepare?.(team, lab, scale);
+    await runAll(team, task, warmUpMs * scale);
+  },
+  prepare: async (team, lab, scale) => {
+    await prepare?.(team, lab, scale);
+    await runAll(team, task, settleMs * scale);
+  },
+  measure: async (team, _lab, scale) => {
+    const results = await runAll(team, task, measureMs * scale);
+    const operations = sum(results.map((result) => result.operations));
+    const commands = sum(results.map((result) => result.sent));
+    const waits = results.flatMap((result) => [...result.waits]);
+    const details = {
+      commands: commands / operations,
+      clientCpuMicros: sum(results.map(({ cpuMicros }) => cpuMicros)) / operations,
+      // The client's, since the server's also count what was prepared.
+      ...(waits.length > 0 && { p99Ms: percentile(waits, 0.99) }),
+    };
+    return { values: [rateOf(results)], operations, sent: commands, details };
+  },
+});
