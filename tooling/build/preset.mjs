@@ -1,4 +1,5 @@
-import { readdirSync, readFileSync } from "node:fs";
+import { execFileSync } from "node:child_process";
+import { mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { resolve } from "node:path";
 import { defineConfig } from "tsup";
 
@@ -66,9 +67,7 @@ const exportedParts = () =>
  * `src/x/index.ts`, and so are the parts named here: those that the entries share and nobody else can import.
  *
  * uuid is carried along: reading its score of small files takes longer than loading all of ours, and CommonJS code cannot
- * require it everywhere (Jest). CommonJS loads ioredis lazily by `require`, since Jest refuses `import()` there. The types
- * come from one pass of their own: they are the slow part, and the same for both formats. They are only written here;
- * `npm run typecheck` checks them.
+ * require it everywhere (Jest). CommonJS loads ioredis lazily by `require`, since Jest refuses `import()` there.
  */
 export const library = (sharedParts = []) => {
   const entry = {
@@ -76,6 +75,7 @@ export const library = (sharedParts = []) => {
     ...Object.fromEntries([...exportedParts(), ...sharedParts].map((part) => [part, `src/${part}/index.ts`])),
   };
   const common = { ...shared, entry, noExternal: ["uuid"] };
+  rmSync("dist", { recursive: true, force: true });
   return defineConfig([
     { ...common, format: ["esm"], esbuildPlugins: [luaText, entriesApart(entry, ".js")] },
     {
@@ -86,13 +86,35 @@ export const library = (sharedParts = []) => {
         esbuild.supported = { "dynamic-import": false };
       },
     },
-    {
-      ...shared,
-      entry,
-      format: ["esm", "cjs"],
-      dts: { only: true, compilerOptions: { ignoreDeprecations: "6.0", stripInternal: true, noCheck: true } },
-    },
+    { ...shared, entry, format: ["esm", "cjs"], dts: { only: true, entry: declarations(entry) } },
   ]);
+};
+
+/**
+ * Writes the types of each file with the native compiler, and returns the files of the entries, for tsup to join. They are only
+ * written here; `npm run typecheck` checks them.
+ */
+const declarations = (entry) => {
+  const config = {
+    extends: "../tsconfig.json",
+    compilerOptions: {
+      noEmit: false,
+      emitDeclarationOnly: true,
+      noCheck: true,
+      stripInternal: true,
+      rootDir: "../src",
+      outDir: ".",
+    },
+    include: [],
+    files: [...Object.values(entry), "../../tooling/tsconfig/lua.d.ts"].map((file) => `../${file}`),
+  };
+  rmSync(".types", { recursive: true, force: true });
+  mkdirSync(".types");
+  writeFileSync(".types/tsconfig.json", JSON.stringify(config));
+  execFileSync(process.execPath, ["node_modules/typescript7/bin/tsc", "-p", ".types"], { stdio: "inherit" });
+  return Object.fromEntries(
+    Object.entries(entry).map(([name, file]) => [name, file.replace(/^src/, ".types").replace(/ts$/, "d.ts")]),
+  );
 };
 
 /** A program of ours: ESM only, no types. */

@@ -15,7 +15,7 @@ const more = {
 export const unpublished = "0.0.0";
 
 /** Types that several entries share. Their names contain a hash of their content. */
-const sharedTypes = /^dist\/[\w-]+-[\w-]{8}\.d\.c?ts$/;
+const sharedTypes = /^dist\/[\w.-]+-[\w-]{8}\.d\.c?ts$/;
 
 /**
  * The expected files of a published package: the program, or the entries of a library in both formats with types.
