@@ -1,6 +1,7 @@
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { commitProblems } from "./checks/commits.mjs";
 import { unbrandedErrors } from "./checks/errors.mjs";
 import { brokenLinks } from "./checks/links.mjs";
 import { filesOfPackage, packedProblems } from "./checks/packed.mjs";
@@ -68,6 +69,10 @@ const checks = {
   "links in documents": async () => {
     const broken = brokenLinks(root);
     return broken.length === 0 ? {} : { problem: broken.join("\n") };
+  },
+  "commits (a subject that fits, a body that says why)": async (env) => {
+    const { checked, problems } = await commitProblems(env);
+    return problems.length === 0 ? { note: `${checked} of the latest` } : { problem: problems.join("\n") };
   },
 };
 
