@@ -4,7 +4,7 @@ import { money, parsePence, parsePrice, priceField } from "../src/money.js";
 import { picture } from "../src/pictures.js";
 import { world } from "../src/seed/index.js";
 import { personas } from "../src/seed/personas.js";
-import { categories } from "../src/seed/titles.js";
+import { categories } from "../src/seed/categories.js";
 
 describe("The opening", () => {
   const opening = world(1_912);
@@ -47,7 +47,7 @@ describe("The opening", () => {
     const sellers = new Set(users.filter(({ isSeller }) => isSeller).map(({ id }) => id));
     for (const { price, category, owner } of items) {
       if (price === null) continue;
-      const [lowest = 0, highest = 0] = categories.find(({ id }) => id === category)?.price ?? [];
+      const [lowest = 0, highest = 0] = categories.find(({ id }) => id === category)?.pounds ?? [];
       expect(Number.isInteger(price)).toBe(true);
       expect(price).toBeGreaterThanOrEqual(lowest * 100 * 0.9);
       expect(price).toBeLessThanOrEqual(highest * 100 * 1.1);

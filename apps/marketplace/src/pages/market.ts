@@ -1,7 +1,7 @@
 import type { LockInspection } from "@kit/lock";
 import type { Item } from "../market.js";
 import { money } from "../money.js";
-import { categories } from "../seed/titles.js";
+import { categories } from "../seed/categories.js";
 import type { Order } from "../orders.js";
 import { html, type Html, plural, safe } from "./html.js";
 import { clock, count, pager, text } from "./parts.js";

@@ -11,7 +11,7 @@ import { itemPage, type NamedOffer } from "../pages/item.js";
 import { marketPage, type Ticker } from "../pages/market.js";
 import { searchPage } from "../pages/search.js";
 import type { BuyOutcome, ListOutcome } from "../scripts/index.js";
-import { categories } from "../seed/titles.js";
+import { categories } from "../seed/categories.js";
 import { newId } from "../sessions.js";
 import type { Shop } from "../shop.js";
 import { type Form, pageOf, problem, type Routes, wantsJson, type Web } from "../web.js";

@@ -1,28 +1,13 @@
 // Guilds, one for each category. A user may write to members of the same guild and to recent contacts.
 import type { World } from "./index.js";
-import { categories } from "./titles.js";
+import { categories } from "./categories.js";
 
 export interface Guild {
   readonly id: string;
   readonly name: string;
 }
 
-const guildNames: Readonly<Record<string, string>> = {
-  instruments: "Navigators",
-  cameras: "Lens Grinders",
-  clocks: "Clockmakers",
-  ceramics: "Potters",
-  lamps: "Lamplighters",
-  chairs: "Joiners",
-  books: "Bookbinders",
-  records: "Listeners",
-  bicycles: "Wheelwrights",
-  textiles: "Weavers",
-  toys: "Tinkerers",
-  plants: "Gardeners",
-};
-
-export const guilds: readonly Guild[] = categories.map(({ id }) => ({ id, name: `Guild of ${guildNames[id] ?? id}` }));
+export const guilds: readonly Guild[] = categories.map(({ id, guild }) => ({ id, name: `Guild of ${guild}` }));
 
 /** Sellers, personas and every third buyer belong to a guild. */
 export const guildOf = (user: string, isSeller: boolean, personas: ReadonlySet<string>): Guild | null => {

@@ -1,9 +1,9 @@
 // The people and things of the shop on its first day: the same on every run for the same seed.
 import type { Connection } from "@kit/core";
 import type { MarketKeys } from "../keys.js";
+import { categories, titleOf } from "./categories.js";
 import { names } from "./names.js";
 import { random } from "./random.js";
-import { categories, type Category } from "./titles.js";
 
 /** Raise it when the keys or their contents change. */
 const layout = "2";
@@ -42,8 +42,8 @@ const shopSize: WorldSize = { sellers: 60, buyers: 800, items: 1_200 };
 const skewed = (lowest: number, highest: number, chance: number): number =>
   Math.round(Math.exp(Math.log(lowest) + chance * (Math.log(highest) - Math.log(lowest))));
 
-/** A price in pence, rounded: to half pounds up to £20, to pounds up to £200, to five pounds above. */
-const asked = ({ price: [lowest, highest] }: Category, chance: number): number => {
+/** A price in pence within a span of pounds, rounded: to half pounds up to £20, to pounds up to £200, to five pounds above. */
+const asked = ([lowest, highest]: readonly [number, number], chance: number): number => {
   const pence = skewed(lowest * 100, highest * 100, chance);
   const step = pence > 20_000 ? 500 : pence > 2_000 ? 100 : 50;
   return Math.max(step, Math.round(pence / step) * step);
@@ -69,10 +69,10 @@ export const world = (seed: number, { sellers, buyers, items }: WorldSize = shop
       listed || chance.next() < 0.6 ? chance.between(1, sellers) : chance.between(sellers + 1, users.length);
     return {
       id: `i${index + 1}`,
-      title: category.title(chance),
+      title: titleOf(category, chance),
       category: category.id,
       owner: `u${owner}`,
-      price: listed ? asked(category, chance.next()) : null,
+      price: listed ? asked(category.pounds, chance.next()) : null,
     };
   });
   return { users, items: things };
