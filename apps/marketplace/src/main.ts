@@ -19,13 +19,14 @@ import { Faults } from "./faults.js";
 import { redisFacts } from "./inspect-line.js";
 import { checkPackages } from "./package-checks.js";
 import type { Place } from "./place.js";
-import type { Recount, RecountTask } from "./recount.js";
+import { raceWays } from "./race.js";
 import { startRedis } from "./redis-server.js";
 import { serve, usualPort, type WebServer } from "./server.js";
 import { isMode, type Mode, type Servers, startBehind } from "./servers.js";
 import { Shop } from "./shop.js";
 import { smokeSummary } from "./smoke.js";
 import { soak } from "./soak.js";
+import { recount } from "./stage.js";
 import { logConsumers } from "./tools.js";
 import type { VisitorsReport, VisitorsTask } from "./visitors.js";
 
@@ -45,7 +46,6 @@ const usage = `Usage: node dist/main.js [--port N] [--redis URL] [--prefix TEXT]
 
 const exitLimitMs = 2_700;
 const visitorsLimitMs = 300_000;
-const recountLimitMs = 20_000;
 const workerNames = ["worker 1", "worker 2", "worker 3"];
 
 interface Flags {
@@ -248,20 +248,11 @@ const run = async ({
   if (!smoke) return;
 
   const readyMs = performance.now() - startedAt;
-  const visitors = await runChild<VisitorsReport>("visitors", { origin } satisfies VisitorsTask, visitorsLimitMs);
+  const visitorsTask: VisitorsTask = { origin, races: raceWays };
+  const visitors = await runChild<VisitorsReport>("visitors", visitorsTask, visitorsLimitMs);
   const packages = await checkPackages({ shop, crew, partners, origin, accessLog });
-  const { users, items } = shop.world;
-  const openingMoney = users.reduce((sum, { funds }) => sum + funds, 0);
-  const recountTask: RecountTask = {
-    ...place,
-    market: "main",
-    users: users.map(({ id }) => id),
-    items: items.map(({ id }) => id),
-    openingMoney,
-    seller: null,
-  };
-  const recount = await runChild<Recount>("recount", recountTask, recountLimitMs);
-  const { summary, ok } = smokeSummary(visitors, recount, packages, { redisMs, seededMs, readyMs });
+  const recounted = await recount({ ...place, market: "main", world: shop.world, seller: null });
+  const { summary, ok } = smokeSummary(visitors, recounted, packages, { redisMs, seededMs, readyMs });
   process.stdout.write(`${JSON.stringify(summary)}\n`);
   await leave(ok ? 0 : 1);
 };

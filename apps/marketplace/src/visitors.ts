@@ -2,11 +2,11 @@
 // a browser without JavaScript does.
 import { serveChild } from "./child.js";
 import { ask, field, type Reply } from "./http-client.js";
-import type { RaceResult } from "./race.js";
-import { type RaceWay, raceWays } from "./race-ways.js";
+import type { RaceResult, RaceWay } from "./race.js";
 
 export interface VisitorsTask {
   readonly origin: string;
+  readonly races: readonly RaceWay[];
 }
 
 export interface VisitorsReport {
@@ -121,7 +121,7 @@ const race = async (visitors: Visitors, { cookie }: Person, way: RaceWay): Promi
   return JSON.parse((await visitors.get("race result", path, cookie, json)).body) as RaceResult;
 };
 
-serveChild(async ({ origin }: VisitorsTask): Promise<VisitorsReport> => {
+serveChild(async ({ origin, races: ways }: VisitorsTask): Promise<VisitorsReport> => {
   const visitors = new Visitors(origin);
   const invariants = async (): Promise<unknown> => JSON.parse((await visitors.get("invariants", "/invariants")).body);
   const invariantsBefore = await invariants();
@@ -129,7 +129,7 @@ serveChild(async ({ origin }: VisitorsTask): Promise<VisitorsReport> => {
   await Promise.all(Array.from({ length: shoppers }, (_, turn) => shop(visitors, `u${61 + turn * 7}`, turn)));
   const person = await signIn(visitors, "u61");
   const races: RaceResult[] = [];
-  for (const way of raceWays) races.push(await race(visitors, person, way));
+  for (const way of ways) races.push(await race(visitors, person, way));
   await visitors.get("pipeline page", "/pipeline", person.cookie);
   const { count } = JSON.parse((await visitors.get("reports", "/csp-report")).body) as { count: number };
   return {

@@ -1,6 +1,5 @@
 import { money } from "../money.js";
-import type { RaceResult } from "../race.js";
-import type { RaceWay } from "../race-ways.js";
+import type { RaceResult, RaceWay } from "../race.js";
 import { html, type Html, mark, plural } from "./html.js";
 
 const ways: readonly { readonly way: RaceWay; readonly tab: string; readonly what: string; readonly button: string }[] =

@@ -14,8 +14,7 @@ import { pipelinePage } from "../pages/pipeline.js";
 import { racePage } from "../pages/race.js";
 import { startOfStep } from "../pages/tour.js";
 import { type PauseResult, playPause } from "../pause.js";
-import type { RaceResult } from "../race.js";
-import { isRaceWay, type RaceWay } from "../race-ways.js";
+import { isRaceWay, type RaceResult, type RaceWay } from "../race.js";
 import { screens } from "../screens.js";
 import { rememberStep, type Routes, sessionIdOf, tourCookie, wantsJson } from "../web.js";
 
