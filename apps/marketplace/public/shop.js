@@ -151,7 +151,7 @@
       field.reportValidity();
     }
   };
-  for (const form of document.querySelectorAll("form[data-say]"))
+  for (const form of document.querySelectorAll("form.say"))
     form.addEventListener("submit", (event) => {
       event.preventDefault();
       event.stopPropagation();

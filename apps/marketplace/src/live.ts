@@ -2,16 +2,14 @@
 // together, and never without a watcher.
 import { createHash } from "node:crypto";
 import type { Auditor } from "./auditor.js";
-import { barParts, partial } from "./pages/live.js";
+import { text } from "./pages/html.js";
+import { barParts, type Part, partial } from "./pages/live.js";
 
 const tickMs = 250;
 const barTicks = 4;
 const pingTicks = 60;
 const maxStreams = 200;
 const longestId = 1_000;
-
-/** A part of a page: the id of its element, and the content. */
-export type Part = readonly [target: string, content: string];
 
 /** Something that a page shows live. Watches with the same key share their reads. */
 export interface Watch<Seen = unknown> {
@@ -40,10 +38,14 @@ interface Stream {
 const digestOf = (target: string, content: string): string =>
   createHash("sha256").update(`${target} ${content}`).digest("base64url").slice(0, 8);
 
+/** Parts as text, since a stream compares each with the one sent last. */
+type Written = readonly [target: string, content: string];
+const written = (parts: readonly Part[]): Written[] => parts.map(([target, content]) => [target, text(content)]);
+
 /** The parts of one watch. None if they cannot be drawn: the other pages still get theirs. */
-const partsOf = (one: Watch, seen: unknown): readonly Part[] => {
+const partsOf = (one: Watch, seen: unknown): readonly Written[] => {
   try {
-    return one.parts(seen);
+    return written(one.parts(seen));
   } catch {
     return [];
   }
@@ -148,10 +150,10 @@ export class Live {
             );
       const audit = await this.#auditor.look();
       for (const stream of this.#streams) {
-        const parts: Part[] = [];
+        const parts: Written[] = [];
         // In an outage reads take long and ticks are rare, so the bar is sent at every tick.
         if (this.#tick % barTicks === 0 || stream.isNew || !audit)
-          parts.push(...barParts(audit, this.#auditor.silentMs));
+          parts.push(...written(barParts(audit, this.#auditor.silentMs)));
         for (const one of stream.watches) {
           const look = isDue(stream, one) ? await looks.get(one.key) : null;
           if (look) parts.push(...partsOf(one, look.seen));
@@ -163,7 +165,7 @@ export class Live {
     }
   }
 
-  #deliver(stream: Stream, parts: readonly Part[]): void {
+  #deliver(stream: Stream, parts: readonly Written[]): void {
     const { sent, had } = stream;
     const changed = parts
       .filter(([target, content]) => sent.get(target)?.content !== content)

@@ -4,8 +4,8 @@ import { once } from "node:events";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { sendMail } from "../src/crew/mail.js";
 import type { Mails, PartnersFacts } from "../src/crew/partners.js";
-import { mailList, mailPage } from "../src/pages/mail.js";
-import { text } from "../src/pages/parts.js";
+import { text } from "../src/pages/html.js";
+import { mailPage } from "../src/pages/mail.js";
 
 describe("The mails", () => {
   const program = new URL("../dist/partners.js", import.meta.url);
@@ -31,7 +31,7 @@ describe("The mails", () => {
     const [first, last] = [await page(0), await page(40)];
     expect([first.total, first.mails.length, first.mails[0]?.subject]).toEqual([45, 20, "Mail 45"]);
     expect(last.mails.map(({ subject }) => subject)).toEqual(["Mail 5", "Mail 4", "Mail 3", "Mail 2", "Mail 1"]);
-    const shown = text(mailPage(mailList(last.mails), { page: 3, pages: 3, hasMore: false }));
+    const shown = text(mailPage(last.mails, { page: 3, pages: 3, hasMore: false }));
     expect(shown).toContain('href="/mail?page=2"');
     expect(shown).not.toContain('href="/mail?page=4"');
   });

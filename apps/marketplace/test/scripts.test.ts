@@ -1,6 +1,7 @@
 import { connect } from "@kit/core";
 import { contract, eventually, FaultProxy } from "@kit/testing";
 import { onMovingSlots } from "@tooling/vitest/helpers";
+import { html } from "hono/html";
 import { describe, expect, it, vi } from "vitest";
 import { Accounts } from "../src/accounts.js";
 import { Auditor } from "../src/auditor.js";
@@ -202,7 +203,7 @@ describe("Live streams", () => {
     let looks = 0;
     const startedAt = performance.now();
     const one = watch({
-      ...{ key: "item", everyTicks: 1, parts: (seen: number) => [["lock", String(seen)]] as const },
+      ...{ key: "item", everyTicks: 1, parts: (seen: number) => [["lock", html`${seen}`]] as const },
       look: () => Promise.resolve(++looks),
     });
     const streams = Array.from({ length: 20 }, () => live.open([one]));
@@ -232,7 +233,7 @@ describe("Live streams", () => {
         throw new Error("a step that cannot be read");
       },
     });
-    const fine = watch({ ...{ key: "fine", everyTicks: 1, look }, parts: () => [["lock", "drawn"]] as const });
+    const fine = watch({ ...{ key: "fine", everyTicks: 1, look }, parts: () => [["lock", html`drawn`]] as const });
     live.open([broken]);
     const reader = live.open([fine])?.getReader();
     let text = "";
@@ -247,7 +248,7 @@ describe("Live streams", () => {
     const state = { jobs: "one done", chat: "hello" };
     const all = watch({
       ...{ key: "order", everyTicks: 1, look: () => Promise.resolve({ ...state }) },
-      parts: (seen: typeof state) => [["jobs", seen.jobs] as const, ["chat", seen.chat] as const],
+      parts: (seen: typeof state) => [["jobs", html`${seen.jobs}`] as const, ["chat", html`${seen.chat}`] as const],
     });
     /** The first event of a stream: its id, and the parts that it fills. */
     const first = async (lastEventId: string): Promise<{ id: string; targets: string[] }> => {

@@ -1,6 +1,7 @@
 import type { FaultView } from "../faults.js";
-import { html, type Html, mark, safe } from "./html.js";
-import { clock, csrfField, text } from "./parts.js";
+import { html, type Html, mark } from "./html.js";
+import type { Part } from "./live.js";
+import { clock, guestNote, intro, postForm } from "./parts.js";
 
 const state = ({ isRunning, secondsLeft, outcome }: FaultView): Html =>
   isRunning
@@ -9,35 +10,24 @@ const state = ({ isRunning, secondsLeft, outcome }: FaultView): Html =>
       ? html`<p class="fault-state fact">Not tried yet.</p>`
       : html`<p class="fault-state">${mark(outcome.isGood)} <span>${clock(outcome.at)} ${outcome.text}</span></p>`;
 
-/** The state of each fault, by the id of its element. */
-export const faultParts = (faults: readonly FaultView[]): [id: string, content: string][] =>
-  faults.map((fault) => [`fault-${fault.name}`, text(state(fault))]);
+/** The state of each fault. */
+export const faultParts = (faults: readonly FaultView[]): Part[] =>
+  faults.map((fault) => [`fault-${fault.name}`, state(fault)]);
+
+const faultItem = (fault: FaultView, csrf: string): Html =>
+  html`<li class="panel">
+    <h2>${fault.title}</h2>
+    <p><span class="label">Promise</span> ${fault.promise}</p>
+    <div id="fault-${fault.name}">${state(fault)}</div>
+    ${postForm("/faults", { csrf }, html`<button name="fault" value="${fault.name}" class="button">${fault.title}</button>`)}
+  </li>`;
 
 export const faultsPage = (faults: readonly FaultView[], csrf: string): Html =>
-  html`<section class="intro">
-      <h1>Break something</h1>
-      <p class="lead">
-        Each button does real harm to a running process, and says which promise that puts to the test. Everything heals
-        by itself. The bar at the foot of the page keeps counting money and items meanwhile.
-      </p>
-    </section>
-    ${
-      faults.length === 0
-        ? html`<p class="aside">
-            Switched off, since this shop runs in a Redis that is not its own (<code>--redis</code>).
-          </p>`
-        : html`<ul class="faults">
-            ${faults.map(
-              (fault) =>
-                html`<li class="panel">
-                  <h2>${fault.title}</h2>
-                  <p><span class="label">Promise</span> ${fault.promise}</p>
-                  <div id="fault-${fault.name}">${safe(text(state(fault)))}</div>
-                  <form method="post" action="/faults">
-                    ${csrfField(csrf)}
-                    <button name="fault" value="${fault.name}" class="button">${fault.title}</button>
-                  </form>
-                </li>`,
-            )}
-          </ul>`
-    }`;
+  html`${intro("Break something", "Each button does real harm to a running process, and says which promise that puts to the test. Everything heals by itself. The bar at the foot of the page keeps counting money and items meanwhile.")}
+  ${
+    faults.length === 0
+      ? guestNote("Switched off")
+      : html`<ul class="faults">
+          ${faults.map((fault) => faultItem(fault, csrf))}
+        </ul>`
+  }`;

@@ -1,10 +1,13 @@
-import { html, raw } from "hono/html";
+import { html } from "hono/html";
 import type { HtmlEscapedString } from "hono/utils/html";
 
 /** A part of a page; every value in it is escaped. */
 export type Html = HtmlEscapedString | Promise<HtmlEscapedString>;
 
 export { html };
+
+/** The text of a piece, for the stream. Our pieces are never promises, since nothing in them waits. */
+export const text = (piece: Html): string => String(piece as HtmlEscapedString);
 
 /** A mark beside every verdict, so that nothing depends on colour alone. */
 export const mark = (good: boolean): Html =>
@@ -20,5 +23,3 @@ export const mark = (good: boolean): Html =>
 
 export const plural = (count: number, one: string, many: string = `${one}s`): string =>
   `${count.toLocaleString("en-GB")} ${count === 1 ? one : many}`;
-
-export const safe: (text: string) => HtmlEscapedString = raw;

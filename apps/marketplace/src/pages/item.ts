@@ -1,10 +1,10 @@
 import type { LockInspection } from "@kit/lock";
 import type { Item, User } from "../market.js";
 import { money, priceField } from "../money.js";
-import { html, type Html, plural, safe } from "./html.js";
+import { html, type Html, plural } from "./html.js";
 import { lockPanel } from "./live.js";
 import { categoryName } from "./market.js";
-import { csrfField, slot, text } from "./parts.js";
+import { panel, postForm } from "./parts.js";
 
 export interface NamedOffer {
   readonly buyer: string;
@@ -27,32 +27,33 @@ export interface ItemView {
   readonly hasReplicas: boolean;
 }
 
-const hidden = (fields: Readonly<Record<string, string | number>>): Html[] =>
-  Object.entries(fields).map(([name, value]) => html`<input type="hidden" name="${name}" value="${value}" />`);
-
 const buyForm = ({ item, csrf, request, hasReplicas }: ItemView, price: number): Html =>
-  html`<form method="post" action="/item/${item.id}/buy" class="buy">
-    ${hidden({ csrf, request, price, revision: item.revision })}
-    <button name="way" value="lock" class="button primary">Buy with the lock</button>
-    <button name="way" value="optimistic" class="button">Buy optimistically</button>
-    ${
-      hasReplicas
-        ? html`<label class="tick"
-            ><input type="checkbox" name="durable" value="1" checked /> wait until a replica has the sale (with the
-            lock)</label
-          >`
-        : ""
-    }
-  </form>`;
+  postForm(
+    `/item/${item.id}/buy`,
+    { csrf, request, price, revision: item.revision },
+    html`<button name="way" value="lock" class="button primary">Buy with the lock</button>
+      <button name="way" value="optimistic" class="button">Buy optimistically</button>
+      ${
+        hasReplicas
+          ? html`<label class="tick"
+              ><input type="checkbox" name="durable" value="1" checked /> wait until a replica has the sale (with the
+              lock)</label
+            >`
+          : ""
+      }`,
+    "buy",
+  );
 
 const holdForm = ({ item, csrf }: ItemView): Html =>
-  html`<form method="post" action="/item/${item.id}/hold" class="hold">
-    ${csrfField(csrf)}
-    <button class="quiet">Hold its lock for 8 seconds</button>
-    <span class="hint"
-      >Then buy it in another window: that purchase waits, and goes through when the lock is free.</span
-    >
-  </form>`;
+  postForm(
+    `/item/${item.id}/hold`,
+    { csrf },
+    html`<button class="quiet">Hold its lock for 8 seconds</button>
+      <span class="hint"
+        >Then buy it in another window: that purchase waits, and goes through when the lock is free.</span
+      >`,
+    "hold",
+  );
 
 const poundsInput = (example: string, value = ""): Html =>
   html`<span aria-hidden="true">£</span
@@ -68,27 +69,29 @@ const poundsInput = (example: string, value = ""): Html =>
     />`;
 
 const offerForm = ({ item, csrf }: ItemView, price: number): Html =>
-  html`<form method="post" action="/item/${item.id}/offer" class="haggle">
-    ${hidden({ csrf, revision: item.revision })}
-    <label for="pounds">Your offer, in pounds</label>
-    <span class="field">${poundsInput(priceField(Math.max(1, Math.round(price * 0.9))))}</span>
-    <button class="button">Make an offer</button>
-  </form>`;
+  postForm(
+    `/item/${item.id}/offer`,
+    { csrf, revision: item.revision },
+    html`<label for="pounds">Your offer, in pounds</label>
+      <span class="field">${poundsInput(priceField(Math.max(1, Math.round(price * 0.9))))}</span>
+      <button class="button">Make an offer</button>`,
+    "haggle",
+  );
 
-const listForm = ({ item, csrf, request }: ItemView): Html =>
-  html`<form method="post" action="/item/${item.id}/list" class="list">
-    ${hidden({ csrf, request, revision: item.revision })}
-    <label for="pounds">${item.listing ? "New price" : "Your price"}, in pounds</label>
-    <div class="field">${poundsInput("24.50", item.listing ? priceField(item.listing.price) : "")}</div>
-    <div class="buy">
-      <button name="way" value="lock" class="button primary">
-        ${item.listing ? "Change it" : "List it"} with the lock
-      </button>
-      <button name="way" value="optimistic" class="button">
-        ${item.listing ? "Change it" : "List it"} optimistically
-      </button>
-    </div>
-  </form>`;
+const listForm = ({ item, csrf, request }: ItemView): Html => {
+  const verb = item.listing ? "Change it" : "List it";
+  return postForm(
+    `/item/${item.id}/list`,
+    { csrf, request, revision: item.revision },
+    html`<label for="pounds">${item.listing ? "New price" : "Your price"}, in pounds</label>
+      <div class="field">${poundsInput("24.50", item.listing ? priceField(item.listing.price) : "")}</div>
+      <div class="buy">
+        <button name="way" value="lock" class="button primary">${verb} with the lock</button>
+        <button name="way" value="optimistic" class="button">${verb} optimistically</button>
+      </div>`,
+    "list",
+  );
+};
 
 const action = (view: ItemView): Html => {
   const { item, user, isOwner } = view;
@@ -99,22 +102,22 @@ const action = (view: ItemView): Html => {
 };
 
 /** The offers that stand at this moment. */
-export const offerList = (offers: readonly NamedOffer[]): string =>
-  text(
-    html`<ul class="offers">
-      ${offers.map(({ name, price }) => html`<li><bdi>${name}</bdi> offers <b>${money(price)}</b></li>`)}
-    </ul>`,
-  );
+export const offerList = (offers: readonly NamedOffer[]): Html =>
+  html`<ul class="offers">
+    ${offers.map(({ name, price }) => html`<li><bdi>${name}</bdi> offers <b>${money(price)}</b></li>`)}
+  </ul>`;
 
 /** Each button carries the price that it shows: the buyer may offer another one meanwhile. */
 const decisions = ({ item, offers, csrf }: ItemView): Html =>
   html`<div class="offers">
-    ${offers.map(
-      ({ buyer, name, price }) =>
-        html`<form method="post" action="/item/${item.id}/accept">
-          ${hidden({ csrf, price, revision: item.revision })}
-          <button name="buyer" value="${buyer}" class="button">Accept ${money(price)} of <bdi>${name}</bdi></button>
-        </form>`,
+    ${offers.map(({ buyer, name, price }) =>
+      postForm(
+        `/item/${item.id}/accept`,
+        { csrf, price, revision: item.revision },
+        html`<button name="buyer" value="${buyer}" class="button">
+          Accept ${money(price)} of <bdi>${name}</bdi>
+        </button>`,
+      ),
     )}
   </div>`;
 
@@ -122,17 +125,13 @@ const decisions = ({ item, offers, csrf }: ItemView): Html =>
 const offerPanel = (view: ItemView): Html => {
   const { item, offers, user, isOwner } = view;
   if (!item.listing) return html``;
-  return html`<section class="panel" aria-labelledby="offers-title">
-    <h2 id="offers-title">Offers</h2>
-    ${
-      isOwner
-        ? offers.length === 0
-          ? html`<p class="empty">None yet.</p>`
-          : decisions(view)
-        : html`${user ? offerForm(view, item.listing.price) : html`<p class="hint">Buyers may offer less than the price.</p>`}
-          ${slot("offers", offerList(offers))}`
-    }
-  </section>`;
+  const body = isOwner
+    ? offers.length === 0
+      ? html`<p class="empty">None yet.</p>`
+      : decisions(view)
+    : html`${user ? offerForm(view, item.listing.price) : html`<p class="hint">Buyers may offer less than the price.</p>`}
+        <div id="offers">${offerList(offers)}</div>`;
+  return panel("Offers", body, "", "offers-title");
 };
 
 const owner = ({ item, seller, isOwner }: ItemView): Html => {
@@ -161,24 +160,29 @@ export const itemPage = (view: ItemView): Html => {
       </div>
       <div id="stale" class="stale"></div>
       ${action(view)}
-      <section class="panel" aria-labelledby="lock-title">
-        <h2 id="lock-title">The lock of this item, live</h2>
-        <div id="lock" class="lock">${safe(lockPanel(lock))}</div>
-        ${user && item.listing && !isOwner ? holdForm(view) : ""}
-      </section>
+      ${panel(
+        "The lock of this item, live",
+        html`<div id="lock" class="lock">${lockPanel(lock)}</div>
+          ${user && item.listing && !isOwner ? holdForm(view) : ""}`,
+        "",
+        "lock-title",
+      )}
       ${offerPanel(view)}
     </div>
-    <section class="panel words" aria-labelledby="ways-title">
-      <h2 id="ways-title">Two ways, one item</h2>
-      <p>
-        <b>With the lock</b>, buyers wait in order of arrival. The write carries the fencing token of the lease, and the
-        item refuses a token older than the newest it has seen, so a buyer that slept past its lease comes too late.
-      </p>
-      <p>
-        <b>Optimistically</b>, nobody waits. Redis watches the data that the decision depends on. If they change, the
-        buyer decides again.
-      </p>
-      <p>Both check item, price, money and revision at the instant of the write. Mix them as you like.</p>
-    </section>
+    ${panel(
+      "Two ways, one item",
+      html`<p>
+          <b>With the lock</b>, buyers wait in order of arrival. The write carries the fencing token of the lease, and
+          the item refuses a token older than the newest it has seen, so a buyer that slept past its lease comes too
+          late.
+        </p>
+        <p>
+          <b>Optimistically</b>, nobody waits. Redis watches the data that the decision depends on. If they change, the
+          buyer decides again.
+        </p>
+        <p>Both check item, price, money and revision at the instant of the write. Mix them as you like.</p>`,
+      "words",
+      "ways-title",
+    )}
   </article>`;
 };

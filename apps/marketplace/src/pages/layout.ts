@@ -5,8 +5,9 @@ import { money } from "../money.js";
 import type { Audit } from "../scripts/index.js";
 import { type Screen, screenOf } from "../screens.js";
 import { screenFacts } from "./about.js";
-import { html, type Html, mark, safe } from "./html.js";
+import { html, type Html, mark } from "./html.js";
 import { barParts } from "./live.js";
+import { postForm } from "./parts.js";
 import { tourStrip } from "./tour.js";
 
 /** The visitor and the shop, as every page shows them. */
@@ -101,7 +102,7 @@ const nav = (path: string, unread: number): Html[] =>
           ${links.map(
             ({ href, name: text }) =>
               html`<li>
-                <a href="${href}" ${isHere(href, path) ? safe(' aria-current="page"') : ""}
+                <a href="${href}" ${isHere(href, path) ? html`aria-current="page"` : ""}
                   >${text}${href === "/messages" && unread > 0 ? html`<span class="badge">${unread}<span class="away"> unread</span></span>` : ""}</a
                 >
               </li>`,
@@ -116,9 +117,7 @@ const visitor = ({ user, csrf }: Frame): Html =>
           ><span class="name" dir="auto">${user.name}</span><span class="purse">${money(user.funds)}</span></a
         >
         <a class="quiet button small" href="/personas">Switch</a>
-        <form method="post" action="/logout">
-          <input type="hidden" name="csrf" value="${csrf}" /><button class="quiet">Leave</button>
-        </form>`
+        ${postForm("/logout", { csrf }, html`<button class="quiet">Leave</button>`)}`
     : html`<a class="button small" href="/personas">Choose a persona</a>`;
 
 const noticeBox = (notice: Notice | null): Html =>
@@ -137,7 +136,7 @@ const searchBox = (query: string, hasFocus: boolean): Html =>
       value="${query}"
       data-suggest="/suggest"
       dir="auto"
-      ${hasFocus ? safe("autofocus") : ""}
+      ${hasFocus ? html`autofocus` : ""}
     />
     <button class="away-button">Search</button>
   </form>`;
@@ -167,13 +166,15 @@ const faultButtons = ({ faults, csrf }: Frame): Html =>
       ${
         csrf === ""
           ? html`<p><a href="/faults">Open the faults page</a> to press its buttons.</p>`
-          : html`<form method="post" action="/faults" class="fault-list">
-              <input type="hidden" name="csrf" value="${csrf}" />
-              ${faults.map(
+          : postForm(
+              "/faults",
+              { csrf },
+              html`${faults.map(
                 ({ name, title, isRunning }) =>
-                  html`<button name="fault" value="${name}" ${isRunning ? safe(" disabled") : ""}>${title}</button>`,
-              )}
-            </form>`
+                  html`<button name="fault" value="${name}" ${isRunning ? html`disabled` : ""}>${title}</button>`,
+              )}`,
+              "fault-list",
+            )
       }
       <p class="hint">Each heals by itself. <a href="/faults">The promise that each of them tests</a></p>
     </div>
@@ -202,7 +203,7 @@ const explained = (path: string): Html => {
 /** A whole page. It works without scripts, which only keep it current. */
 export const layout = (frame: Frame, { title, path, watch, query = "", hasCharts = false, body }: Page): Html => {
   const bar = barParts(frame.audit, frame.silentMs).map(
-    ([id, content]) => html`<div id="${id}" class="cell">${safe(content)}</div>`,
+    ([id, content]) => html`<div id="${id}" class="cell">${content}</div>`,
   );
   const scripts = html`<script src="${assetUrl("htmx.js")}" defer></script>
     <script src="${assetUrl("shop.js")}" defer></script>

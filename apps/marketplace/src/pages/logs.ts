@@ -1,7 +1,8 @@
 import type { ChannelStatus } from "@kit/logship";
 import type { ShipperStatus } from "../crew/shipper.js";
-import { html, type Html, plural, safe } from "./html.js";
-import { bytes, count, csrfField, fact, meter, text } from "./parts.js";
+import { html, type Html, plural } from "./html.js";
+import type { Part } from "./live.js";
+import { bytes, count, fact, intro, list, meter, panel, postForm, table } from "./parts.js";
 
 export interface LogsLook {
   readonly channel: ChannelStatus | null;
@@ -38,96 +39,79 @@ const grid = (visits: LogsLook["visits"]): Html => {
   const most = Math.max(1, ...days.flatMap((day) => countries.map(([country]) => byDay.get(day)?.get(country) ?? 0)));
   const top = Math.max(1, ...countries.map(([, total]) => total));
   return html`<div class="scroll" tabindex="0" role="region" aria-label="Visits by country and day">
-    <table class="heat">
-      <caption class="away">
-        Visits by country and day
-      </caption>
-      <thead>
-        <tr>
-          <th scope="col">Country</th>
-          ${days.map((day) => html`<th scope="col" class="number"><span class="away">${day}</span><span aria-hidden="true">${day.slice(8)}</span></th>`)}
-          <th scope="col" class="number">30 days</th>
-        </tr>
-      </thead>
-      <tbody>
-        ${countries.map(
-          ([country, total]) =>
-            html`<tr>
-              <th scope="row">${countryName(country)}</th>
-              ${days.map((day) => {
-                const value = byDay.get(day)?.get(country) ?? 0;
-                const level = value === 0 ? 0 : Math.ceil((value / most) * levels);
-                return html`<td class="number h${level}">${value === 0 ? "" : value}</td>`;
-              })}
-              <td class="number total">${count(total)}${meter(total / top)}</td>
-            </tr>`,
-        )}
-      </tbody>
-    </table>
+    ${table({
+      ...{ caption: "Visits by country and day", isCaptionAway: true, kind: "heat", hasRowHeads: true },
+      columns: [
+        "Country",
+        ...days.map(
+          (day) =>
+            [html`<span class="away">${day}</span><span aria-hidden="true">${day.slice(8)}</span>`, "number"] as const,
+        ),
+        ["30 days", "number"],
+      ],
+      rows: countries.map(([country, total]) => [
+        countryName(country),
+        ...days.map((day) => {
+          const value = byDay.get(day)?.get(country) ?? 0;
+          return [value === 0 ? "" : value, `h${Math.ceil((value / most) * levels)}`] as const;
+        }),
+        [html`${count(total)}${meter(total / top)}`, "total"],
+      ]),
+    })}
   </div>`;
 };
 
-const fileRows = ({ files }: ChannelStatus): Html => {
-  const shown = files.slice(-8).reverse();
-  if (shown.length === 0)
-    return html`<p class="empty">No file is in Redis: all were read by all, and their space was freed.</p>`;
-  return html`<ul class="files">
-    ${shown.map(({ name, textBytes, storedBytes, chunks, freedChunks, positions, isSealed }) => {
-      const held = Math.max(0, chunks - freedChunks);
-      return html`<li>
-        <p>
-          <b>${name}</b>
-          <span class="fact"
-            >${bytes(textBytes)} of text, ${bytes(storedBytes)} packed, ${plural(held, "chunk")} in Redis,
-            ${freedChunks} freed${isSealed ? "" : ", arriving"}</span
-          >
-        </p>
-        <ul class="progress">
-          ${Object.entries(positions).map(
-            ([consumer, position]) =>
-              html`<li>
-                <span>${consumer}</span>${meter(textBytes === 0 ? 0 : position / textBytes)}<span class="number"
-                  >${textBytes === 0 ? 0 : Math.floor((position / textBytes) * 100)} %</span
-                >
-              </li>`,
-          )}
-        </ul>
-      </li>`;
-    })}
-  </ul>`;
-};
+const fileList = ({ files }: ChannelStatus): Html =>
+  list(
+    "files",
+    files
+      .slice(-8)
+      .reverse()
+      .map(({ name, textBytes, storedBytes, chunks, freedChunks, positions, isSealed }) => {
+        const held = Math.max(0, chunks - freedChunks);
+        return html`<li>
+          <p>
+            <b>${name}</b>
+            <span class="fact"
+              >${bytes(textBytes)} of text, ${bytes(storedBytes)} packed, ${plural(held, "chunk")} in Redis,
+              ${freedChunks} freed${isSealed ? "" : ", arriving"}</span
+            >
+          </p>
+          <ul class="progress">
+            ${Object.entries(positions).map(([consumer, position]) => {
+              const share = textBytes === 0 ? 0 : position / textBytes;
+              return html`<li>
+                <span>${consumer}</span>${meter(share)}<span class="number">${Math.floor(share * 100)} %</span>
+              </li>`;
+            })}
+          </ul>
+        </li>`;
+      }),
+    "No file is in Redis: all were read by all, and their space was freed.",
+  );
 
-export const logsParts = ({
-  channel,
-  shipper,
-  visits,
-  counted,
-  consumers,
-}: LogsLook): [id: string, content: string][] => [
+export const logsParts = ({ channel, shipper, visits, counted, consumers }: LogsLook): Part[] => [
   [
     "logs-now",
-    text(
-      html`<dl class="facts">
-          ${fact("Shipped", shipper === null ? "–" : plural(shipper.files, "file"))}
-          ${fact("Lines", shipper === null ? "–" : count(shipper.lines))}
-          ${fact("Counted exactly once", count(counted))}
-          ${fact("In Redis now", channel === null ? "–" : `${bytes(channel.usedBytes)} of ${bytes(channel.limitBytes)}`)}
-          ${consumers.map(({ name, lines }) => fact(`Read by ${name}`, count(lines)))}
-        </dl>
-        <p class="fact">The count is what Redis holds now; the processes report the rest a moment later.</p>
-        <p class="shipping">
-          ${
-            shipper?.now
-              ? html`<span>Shipping <b>${shipper.now.file}</b>, ${bytes(shipper.now.doneBytes)}</span>`
-              : html`<span class="fact"
-                  >The shipper waits for the next file; the web server puts one aside every few seconds.</span
-                >`
-          }
-        </p>`,
-    ),
+    html`<dl class="facts">
+        ${fact("Shipped", shipper === null ? "–" : plural(shipper.files, "file"))}
+        ${fact("Lines", shipper === null ? "–" : count(shipper.lines))} ${fact("Counted exactly once", count(counted))}
+        ${fact("In Redis now", channel === null ? "–" : `${bytes(channel.usedBytes)} of ${bytes(channel.limitBytes)}`)}
+        ${consumers.map(({ name, lines }) => fact(`Read by ${name}`, count(lines)))}
+      </dl>
+      <p class="fact">The count is what Redis holds now; the processes report the rest a moment later.</p>
+      <p class="shipping">
+        ${
+          shipper?.now
+            ? html`<span>Shipping <b>${shipper.now.file}</b>, ${bytes(shipper.now.doneBytes)}</span>`
+            : html`<span class="fact"
+                >The shipper waits for the next file; the web server puts one aside every few seconds.</span
+              >`
+        }
+      </p>`,
   ],
-  ["logs-files", text(channel === null ? html`<p class="empty">No channel yet.</p>` : fileRows(channel))],
-  ["logs-grid", text(grid(visits))],
+  ["logs-files", channel === null ? html`<p class="empty">No channel yet.</p>` : fileList(channel)],
+  ["logs-grid", grid(visits)],
 ];
 
 export interface LogsView {
@@ -138,35 +122,22 @@ export interface LogsView {
 
 export const logsPage = ({ look, csrf, canShip }: LogsView): Html => {
   const parts = new Map(logsParts(look));
-  const live = (id: string): Html => html`<div id="${id}">${safe(parts.get(id) ?? "")}</div>`;
-  return html`<section class="intro">
-      <h1>The shop's own log files</h1>
-      <p class="lead">
-        Every request to this server is a line. Files travel through Redis in chunks, under a limit of memory; two
-        consumers count each line exactly once, whatever dies on the way.
-      </p>
-    </section>
-    <section class="panel">
-      <h2>On the way</h2>
-      ${live("logs-now")}
-      ${
-        canShip
-          ? html`<form method="post" action="/logs/ship" class="start">
-              ${csrfField(csrf)}<button class="button primary">Ship a file of 20,000 lines</button>
-            </form>`
-          : ""
-      }
-    </section>
-    <section class="panel">
-      <h2>Files in Redis</h2>
-      ${live("logs-files")}
-    </section>
-    <section class="panel">
-      <h2>Visits by country and day</h2>
-      ${live("logs-grid")}
-      <p class="hint">
-        Synthetic geography: addresses come from blocks that belong to nobody (240.0.0.0/4, 2001:db8::/32), and which
-        country has which block was made up for this shop.
-      </p>
-    </section>`;
+  const live = (title: string, id: string, more: Html = html``): Html =>
+    panel(
+      title,
+      html`<div id="${id}">${parts.get(id) ?? ""}</div>
+        ${more}`,
+    );
+  const button = html`<button class="button primary">Ship a file of 20,000 lines</button>`;
+  return html`${intro("The shop's own log files", "Every request to this server is a line. Files travel through Redis in chunks, under a limit of memory; two consumers count each line exactly once, whatever dies on the way.")}
+  ${live("On the way", "logs-now", canShip ? postForm("/logs/ship", { csrf }, button, "start") : html``)}
+  ${live("Files in Redis", "logs-files")}
+  ${live(
+    "Visits by country and day",
+    "logs-grid",
+    html`<p class="hint">
+      Synthetic geography: addresses come from blocks that belong to nobody (240.0.0.0/4, 2001:db8::/32), and which
+      country has which block was made up for this shop.
+    </p>`,
+  )}`;
 };

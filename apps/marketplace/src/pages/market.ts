@@ -3,8 +3,8 @@ import type { Item } from "../market.js";
 import { money } from "../money.js";
 import { categories } from "../seed/categories.js";
 import type { Order } from "../orders.js";
-import { html, type Html, plural, safe } from "./html.js";
-import { clock, count, pager, text } from "./parts.js";
+import { html, type Html, plural } from "./html.js";
+import { choices, clock, count, intro, list, pager } from "./parts.js";
 
 /** The last sales, and their number in each of the last minutes. */
 export interface Ticker {
@@ -50,19 +50,6 @@ const card = (item: Item, state: LockInspection | null | undefined): Html =>
     </a>
   </li>`;
 
-const filter = (category: string | null): Html => {
-  const choices = [{ id: null, name: "Everything" }, ...categories].map(({ id, name }) =>
-    id === category
-      ? html`<li><a href="${address(id, 1)}" aria-current="true">${name}</a></li>`
-      : html`<li><a href="${address(id, 1)}">${name}</a></li>`,
-  );
-  return html`<nav class="filter" aria-label="Categories">
-    <ul>
-      ${choices}
-    </ul>
-  </nav>`;
-};
-
 const sparkline = (perMinute: readonly number[]): Html => {
   const most = Math.max(1, ...perMinute);
   const sum = perMinute.reduce((total, value) => total + value, 0);
@@ -75,51 +62,52 @@ const sparkline = (perMinute: readonly number[]): Html => {
   </a>`;
 };
 
-export const soldTicker = ({ sold, perMinute }: Ticker): string =>
+export const soldTicker = ({ sold, perMinute }: Ticker): Html =>
   sold.length === 0
-    ? ""
-    : text(
-        html`<div class="ticker-head">
-            <h2 class="ticker-title">Just sold</h2>
-            ${sparkline(perMinute)}
-          </div>
-          <ol class="sold">
-            ${sold.map(
-              ({ item, title, price, at }) =>
-                html`<li>
-                  <a href="/item/${item}"
-                    ><span class="sold-title">${title}</span><span class="price">${money(price)}</span>${clock(at)}</a
-                  >
-                </li>`,
-            )}
-          </ol>`,
-      );
+    ? html``
+    : html`<div class="ticker-head">
+          <h2 class="ticker-title">Just sold</h2>
+          ${sparkline(perMinute)}
+        </div>
+        <ol class="sold">
+          ${sold.map(
+            ({ item, title, price, at }) =>
+              html`<li>
+                <a href="/item/${item}"
+                  ><span class="sold-title">${title}</span><span class="price">${money(price)}</span>${clock(at)}</a
+                >
+              </li>`,
+          )}
+        </ol>`;
 
 export const marketPage = (view: MarketView): Html => {
   const { category, page, pages, items, total, locks, ticker, seller } = view;
   const isFront = category === null && page === 1 && seller === undefined;
-  return html`<section class="intro">
-      <h1>
-        ${seller !== undefined ? html`<bdi>${seller}</bdi>` : category === null ? "Fine old things, sold exactly once" : categoryName(category)}
-      </h1>
-      <p class="lead">
-        ${plural(total, "item")} for sale. Each has a lock of its own, which a buyer holds for a moment.
-        ${
-          isFront
-            ? html`This shop is a demo of <b>kit</b>, Redis packages for Node: <a href="/tour/1">take the tour</a>, five
-                steps in two minutes, or <a href="/about">see the code of each screen</a>.`
-            : ""
-        }
-      </p>
-    </section>
-    ${ticker ? html`<div id="ticker" class="ticker">${safe(soldTicker(ticker))}</div>` : ""} ${filter(category)}
-    ${
-      items.length === 0
-        ? html`<p class="empty">Nothing here at the moment.</p>`
-        : html`<ul class="cards">
-            ${items.map((item) => card(item, locks.get(item.id)))}
-          </ul>`
-    }
+  const title =
+    seller !== undefined
+      ? html`<bdi>${seller}</bdi>`
+      : category === null
+        ? "Fine old things, sold exactly once"
+        : categoryName(category);
+  const lead = html`${plural(total, "item")} for sale. Each has a lock of its own, which a buyer holds for a moment.
+  ${
+    isFront
+      ? html`This shop is a demo of <b>kit</b>, Redis packages for Node: <a href="/tour/1">take the tour</a>, five steps
+          in two minutes, or <a href="/about">see the code of each screen</a>.`
+      : ""
+  }`;
+  return html`${intro(title, lead)} ${ticker ? html`<div id="ticker" class="ticker">${soldTicker(ticker)}</div>` : ""}
+    ${choices(
+      "filter",
+      "Categories",
+      [{ id: null, name: "Everything" }, ...categories].map(({ id, name }) => ({ id, name, href: address(id, 1) })),
+      category,
+    )}
+    ${list(
+      "cards",
+      items.map((item) => card(item, locks.get(item.id))),
+      "Nothing here at the moment.",
+    )}
     ${pager("More items", { page, pages, hasMore: page < pages }, (next) => address(category, next))}
     <p class="small-print">
       All of this market lies under one hash tag, <code>{main}</code>, so that a sale is one step on a single Redis and

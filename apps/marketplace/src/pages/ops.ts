@@ -9,8 +9,9 @@ import { jobsOfOrder } from "../orders.js";
 import type { RedisFacts } from "../inspect-line.js";
 import { money } from "../money.js";
 import { paymentPermits } from "../tools.js";
-import { html, type Html, mark, plural, safe } from "./html.js";
-import { clock, count, csrfField, fact, meter, seconds, text } from "./parts.js";
+import { html, type Html, mark, plural } from "./html.js";
+import { clock, count, fact, intro, list, meter, panel, postForm, seconds, table } from "./parts.js";
+import type { Part } from "./live.js";
 
 /** The state of the queue. */
 export interface QueueLook {
@@ -39,35 +40,21 @@ export interface OpsLook {
   readonly diary: readonly string[];
 }
 
-const lockRows = (locks: readonly HeldLock[]): Html =>
+const lockTable = (locks: readonly HeldLock[]): Html =>
   locks.length === 0
     ? html`<p class="empty">None at this moment. A sale holds one for a few milliseconds.</p>`
-    : html`<table>
-        <caption class="away">
-          Locks
-        </caption>
-        <thead>
-          <tr>
-            <th scope="col">Lock</th>
-            <th scope="col">Holder</th>
-            <th scope="col" class="number">Left</th>
-            <th scope="col" class="number">In line</th>
-          </tr>
-        </thead>
-        <tbody>
-          ${locks.map(
-            ({ name, state }) =>
-              html`<tr>
-                <td><code>${name.replace(/^shop\./, "")}</code></td>
-                <td>
-                  ${state.state === "held" ? html`<span class="chip held">held</span> <bdi>${state.holder ?? ""}</bdi>` : html`<span class="chip free">released</span>`}
-                </td>
-                <td class="number">${state.state === "held" && state.msLeft !== null ? seconds(state.msLeft) : "–"}</td>
-                <td class="number">${state.waiters}</td>
-              </tr>`,
-          )}
-        </tbody>
-      </table>`;
+    : table({
+        ...{ caption: "Locks", isCaptionAway: true },
+        columns: ["Lock", "Holder", ["Left", "number"], ["In line", "number"]],
+        rows: locks.map(({ name, state: { state, holder, msLeft, waiters } }) => [
+          html`<code>${name.replace(/^shop\./, "")}</code>`,
+          state === "held"
+            ? html`<span class="chip held">held</span> <bdi>${holder ?? ""}</bdi>`
+            : html`<span class="chip free">released</span>`,
+          state === "held" && msLeft !== null ? seconds(msLeft) : "–",
+          waiters,
+        ]),
+      });
 
 const permitRow = ({ holders, waiters }: SemaphoreInspection, partners: PartnersState | null): Html => {
   const permits = Array.from({ length: paymentPermits }, (_, n) => holders[n]);
@@ -133,90 +120,66 @@ const workerCard = ({ name, pid, state, restarts, status }: Member): Html => {
   </li>`;
 };
 
-const orderRows = (orders: readonly Order[]): Html =>
-  html`<table>
-    <caption class="away">
-      Newest orders
-    </caption>
-    <thead>
-      <tr>
-        <th scope="col">Order</th>
-        <th scope="col" class="number">Price</th>
-        <th scope="col">Jobs done</th>
-      </tr>
-    </thead>
-    <tbody>
-      ${orders.map(
-        ({ id, price, done }) =>
-          html`<tr>
-            <td><code>${id}</code></td>
-            <td class="number">${money(price)}</td>
-            <td>${jobsOfOrder.filter((job) => done[job] !== undefined).join(", ") || "none yet"}</td>
-          </tr>`,
-      )}
-    </tbody>
-  </table>`;
+const orderTable = (orders: readonly Order[]): Html =>
+  orders.length === 0
+    ? html`<p class="empty">None yet.</p>`
+    : table({
+        ...{ caption: "Newest orders", isCaptionAway: true },
+        columns: ["Order", ["Price", "number"], "Jobs done"],
+        rows: orders.map(({ id, price, done }) => [
+          html`<code>${id}</code>`,
+          money(price),
+          jobsOfOrder.filter((job) => done[job] !== undefined).join(", ") || "none yet",
+        ]),
+      });
 
-/** The parts of the page that the stream replaces, by the id of their element. */
-export const opsParts = (look: OpsLook): [id: string, content: string][] => [
-  ["ops-locks", text(lockRows(look.locks))],
-  ["ops-payments", text(permitRow(look.payments, look.partners))],
-  ["ops-queue", text(queueFacts(look.queue))],
-  [
-    "ops-workers",
-    text(
-      html`<ul class="workers">
-        ${look.workers.map(workerCard)}
-      </ul>`,
-    ),
-  ],
+/** The parts of the page that the stream replaces. */
+export const opsParts = (look: OpsLook): Part[] => [
+  ["ops-locks", lockTable(look.locks)],
+  ["ops-payments", permitRow(look.payments, look.partners)],
+  ["ops-queue", queueFacts(look.queue)],
+  ["ops-workers", list("workers", look.workers.map(workerCard), "No workers.")],
   [
     "ops-others",
-    text(
-      html`<ul class="checks">
-        ${look.others.map(
-          ({ name, pid, state }) =>
-            html`<li>
-              ${mark(state === "running")}<span
-                ><b>${name}</b> <span class="fact">pid ${pid}, ${stateWords[state]}</span></span
-              >
-            </li>`,
-        )}
-      </ul>`,
+    list(
+      "checks",
+      look.others.map(
+        ({ name, pid, state }) =>
+          html`<li>
+            ${mark(state === "running")}<span
+              ><b>${name}</b> <span class="fact">pid ${pid}, ${stateWords[state]}</span></span
+            >
+          </li>`,
+      ),
+      "No others.",
     ),
   ],
   [
     "ops-orders",
-    text(
-      html`${look.orders.length === 0 ? html`<p class="empty">None yet.</p>` : orderRows(look.orders)}
-      ${
-        look.undispatched === 0
-          ? ""
-          : html`<p class="fact">
-              ${mark(false)} ${plural(look.undispatched, "sale")} without an order: placing fails, and is tried again
-              every three seconds.
-            </p>`
-      }`,
-    ),
+    html`${orderTable(look.orders)}
+    ${
+      look.undispatched === 0
+        ? ""
+        : html`<p class="fact">
+            ${mark(false)} ${plural(look.undispatched, "sale")} without an order: placing fails, and is tried again
+            every three seconds.
+          </p>`
+    }`,
   ],
   [
     "ops-events",
-    text(
-      look.events.length === 0
-        ? html`<p class="empty">Nothing out of the ordinary.</p>`
-        : html`<ol class="events">
-            ${look.events.slice(0, 8).map(({ at, text: what }) => html`<li>${clock(at)} ${what}</li>`)}
-          </ol>`,
+    list(
+      "events",
+      look.events.slice(0, 8).map(({ at, text }) => html`<li>${clock(at)} ${text}</li>`),
+      "Nothing out of the ordinary.",
     ),
   ],
   [
     "ops-diary",
-    text(
-      look.diary.length === 0
-        ? html`<p class="empty">Empty here.</p>`
-        : html`<ol class="events">
-            ${look.diary.map((line) => html`<li><time>${line.slice(11, 19)}</time> ${line.slice(25)}</li>`)}
-          </ol>`,
+    list(
+      "events",
+      look.diary.map((line) => html`<li><time>${line.slice(11, 19)}</time> ${line.slice(25)}</li>`),
+      "Empty here.",
     ),
   ],
 ];
@@ -231,30 +194,61 @@ export interface OpsView {
   readonly logs: { readonly address: string; readonly isHome: boolean; readonly canMove: boolean };
 }
 
-const letterRows = (letters: readonly DeadLetter[], dead: number, csrf: string): Html =>
-  letters.length === 0
-    ? html`<p class="empty">None. <a href="/faults">Add a poisonous job</a> to see one.</p>`
-    : html`<ul class="letters">
-          ${letters.map(
-            ({ id, name, attempts, crashes, error }) =>
-              html`<li>
-                <p>
-                  <b>${name}</b> <code>${id}</code><br /><span class="fact"
-                    >${plural(attempts, "attempt")}, ${plural(crashes, "crash", "crashes")}:
-                    ${error?.message ?? "no error"}</span
-                  >
-                </p>
-                <form method="post" action="/ops/letters">
-                  ${csrfField(csrf)}<input type="hidden" name="id" value="${id}" />
-                  <button name="do" value="retry" class="button small">Retry</button>
-                  <button name="do" value="drop" class="quiet">Drop</button>
-                </form>
-              </li>`,
+const letterList = (letters: readonly DeadLetter[], dead: number, csrf: string): Html =>
+  html`${list(
+    "letters",
+    letters.map(
+      ({ id, name, attempts, crashes, error }) =>
+        html`<li>
+          <p>
+            <b>${name}</b> <code>${id}</code><br /><span class="fact"
+              >${plural(attempts, "attempt")}, ${plural(crashes, "crash", "crashes")}:
+              ${error?.message ?? "no error"}</span
+            >
+          </p>
+          ${postForm(
+            "/ops/letters",
+            { csrf, id },
+            html`<button name="do" value="retry" class="button small">Retry</button>
+              <button name="do" value="drop" class="quiet">Drop</button>`,
           )}
-        </ul>
-        ${dead > letters.length ? html`<p class="hint">The newest ${letters.length} of ${count(dead)}.</p>` : ""}`;
+        </li>`,
+    ),
+    html`None. <a href="/faults">Add a poisonous job</a> to see one.`,
+  )}
+  ${dead > letters.length ? html`<p class="hint">The newest ${letters.length} of ${count(dead)}.</p>` : ""}`;
 
-const redisPanel = ({ address, inspect }: RedisFacts): Html =>
+const switches = ({ csrf, maintenance, logs }: OpsView): Html =>
+  html`${postForm(
+      "/ops/maintenance",
+      { csrf },
+      html`<p>
+          <b>Maintenance</b>
+          <span class="fact">${maintenance ? "on: buying is refused, looking is not" : "off"}</span>
+        </p>
+        <button name="on" value="${maintenance ? "0" : "1"}" class="button small">
+          ${maintenance ? "Open again" : "Close for maintenance"}
+        </button>`,
+      "switch",
+    )}
+    ${
+      logs.canMove
+        ? postForm(
+            "/ops/logs",
+            { csrf },
+            html`<p>
+                <b>Diary</b> <span class="fact">kept at <code>${logs.address}</code></span>
+              </p>
+              <button name="to" value="${logs.isHome ? "other" : "home"}" class="button small">
+                Move it ${logs.isHome ? "to the other Redis" : "back to the shop's own Redis"}
+              </button>`,
+            "switch",
+          )
+        : ""
+    }
+    <p class="hint">Each is an entry of the live configuration: a change is pushed to all processes.</p>`;
+
+const redisFacts = ({ address, inspect }: RedisFacts): Html =>
   html`<p>At <code>${address}</code>.</p>
     ${
       inspect === null
@@ -263,51 +257,17 @@ const redisPanel = ({ address, inspect }: RedisFacts): Html =>
             <pre class="command" tabindex="0"><code>${inspect}</code></pre>`
     }`;
 
-export const opsPage = ({ look, letters, csrf, maintenance, redis, logs }: OpsView): Html => {
+export const opsPage = (view: OpsView): Html => {
+  const { look, letters, csrf, redis } = view;
   const parts = new Map(opsParts(look));
-  const live = (id: string, more = ""): Html => html`<div id="${id}" ${safe(more)}>${safe(parts.get(id) ?? "")}</div>`;
-  const panel = (title: string, body: Html, kind = ""): Html =>
-    html`<section class="panel ${kind}">
-      <h2>${title}</h2>
-      ${body}
-    </section>`;
-  return html`<section class="intro">
-      <h1>Operations</h1>
-      <p class="lead">Real processes on this machine. Kill one with “Break something” below, and watch.</p>
-    </section>
+  const live = (title: string, id: string, kind = ""): Html =>
+    panel(title, html`<div id="${id}">${parts.get(id) ?? ""}</div>`, kind);
+  return html`${intro("Operations", "Real processes on this machine. Kill one with “Break something” below, and watch.")}
     <div class="ops">
-      ${panel("Five permits for payments", live("ops-payments"), "wide")}
-      ${panel("Workers", live("ops-workers"), "wide")} ${panel("The Redis of this shop", redisPanel(redis), "wide")}
-      ${panel("Queue", html`${live("ops-queue")}`)} ${panel("Locks", live("ops-locks"))}
-      ${panel("Dead letters", letterRows(letters, look.queue.dead, csrf))} ${panel("Newest orders", live("ops-orders"))}
-      ${panel("Other processes", live("ops-others"))} ${panel("What happened", live("ops-events"))}
-      ${panel(
-        "Switches",
-        html`<form method="post" action="/ops/maintenance" class="switch">
-            ${csrfField(csrf)}
-            <p>
-              <b>Maintenance</b>
-              <span class="fact">${maintenance ? "on: buying is refused, looking is not" : "off"}</span>
-            </p>
-            <button name="on" value="${maintenance ? "0" : "1"}" class="button small">
-              ${maintenance ? "Open again" : "Close for maintenance"}
-            </button>
-          </form>
-          ${
-            logs.canMove
-              ? html`<form method="post" action="/ops/logs" class="switch">
-                  ${csrfField(csrf)}
-                  <p>
-                    <b>Diary</b> <span class="fact">kept at <code>${logs.address}</code></span>
-                  </p>
-                  <button name="to" value="${logs.isHome ? "other" : "home"}" class="button small">
-                    Move it ${logs.isHome ? "to the other Redis" : "back to the shop's own Redis"}
-                  </button>
-                </form>`
-              : ""
-          }
-          <p class="hint">Each is an entry of the live configuration: a change is pushed to all processes.</p>`,
-      )}
-      ${panel("Diary", live("ops-diary"))}
+      ${live("Five permits for payments", "ops-payments", "wide")} ${live("Workers", "ops-workers", "wide")}
+      ${panel("The Redis of this shop", redisFacts(redis), "wide")} ${live("Queue", "ops-queue")}
+      ${live("Locks", "ops-locks")} ${panel("Dead letters", letterList(letters, look.queue.dead, csrf))}
+      ${live("Newest orders", "ops-orders")} ${live("Other processes", "ops-others")}
+      ${live("What happened", "ops-events")} ${panel("Switches", switches(view))} ${live("Diary", "ops-diary")}
     </div>`;
 };

@@ -1,8 +1,8 @@
 import { money } from "../money.js";
 import { jobsOfOrder, type Order, type Step } from "../orders.js";
 import type { JobName } from "../tools.js";
-import { html, type Html, mark, safe } from "./html.js";
-import { fact, seconds, text } from "./parts.js";
+import { html, type Html, mark } from "./html.js";
+import { fact, intro, panel, seconds, table } from "./parts.js";
 
 const jobWords: Readonly<Partial<Record<JobName, string>>> = {
   charge: "Charge the card",
@@ -52,7 +52,7 @@ const kindWords: Readonly<Record<Kind, string>> = {
 const leastMs = 2_000;
 
 /** The jobs of an order as bars over time, and the same events as a list below. */
-export const waterfall = (order: Order, steps: readonly Step[], now: number): string => {
+export const waterfall = (order: Order, steps: readonly Step[], now: number): Html => {
   const shown = jobsOfOrder.filter((job) => job !== "review");
   const ofJob = (job: JobName): Step[] => steps.filter((step) => step.job === job);
   const start = Math.min(order.at, ...steps.map(({ at }) => at));
@@ -107,79 +107,58 @@ export const waterfall = (order: Order, steps: readonly Step[], now: number): st
   );
   const events = steps.filter(({ what }) => what !== "added").slice(-24);
   const review = order.done.review;
-  return text(
-    html`<ol class="waterfall">
-        ${rows}
-      </ol>
-      <ul class="legend">
-        ${legend}
-      </ul>
-      <p class="hint">
-        ${jobWords.review}:
-        ${review === undefined ? "a delayed job, a minute after the sale (a week in life)" : "sent"}.
-      </p>
-      <details class="twin">
-        <summary>The same as a list</summary>
-        <table>
-          <caption class="away">
-            What happened to the jobs of this order
-          </caption>
-          <thead>
-            <tr>
-              <th scope="col">After</th>
-              <th scope="col">Job</th>
-              <th scope="col">What</th>
-              <th scope="col">Worker</th>
-            </tr>
-          </thead>
-          <tbody>
-            ${events.map(
-              ({ job, what, at, worker, attempt, note }) =>
-                html`<tr>
-                  <td>${seconds(at - start)}</td>
-                  <td>${job}</td>
-                  <td>
-                    ${what === "slot" ? "got a permit" : what}${attempt !== undefined && attempt > 1 ? `, attempt ${attempt}` : ""}${note === undefined ? "" : html` <span class="fact">${note}</span>`}
-                  </td>
-                  <td>${worker ?? ""}</td>
-                </tr>`,
-            )}
-          </tbody>
-        </table>
-      </details>`,
-  );
+  return html`<ol class="waterfall">
+      ${rows}
+    </ol>
+    <ul class="legend">
+      ${legend}
+    </ul>
+    <p class="hint">
+      ${jobWords.review}: ${review === undefined ? "a delayed job, a minute after the sale (a week in life)" : "sent"}.
+    </p>
+    <details class="twin">
+      <summary>The same as a list</summary>
+      ${table({
+        ...{ caption: "What happened to the jobs of this order", isCaptionAway: true },
+        columns: ["After", "Job", "What", "Worker"],
+        rows: events.map(({ job, what, at, worker, attempt, note }) => [
+          seconds(at - start),
+          job,
+          html`${what === "slot" ? "got a permit" : what}${attempt !== undefined && attempt > 1 ? `, attempt ${attempt}` : ""}${note === undefined ? "" : html` <span class="fact">${note}</span>`}`,
+          worker ?? "",
+        ]),
+      })}
+    </details>`;
 };
 
 export interface OrderView {
   readonly order: Order;
   readonly buyer: string;
   readonly seller: string;
-  readonly jobs: string;
+  readonly jobs: Html;
   readonly chat: Html;
 }
 
 export const orderPage = ({ order, buyer, seller, jobs, chat }: OrderView): Html =>
-  html`<section class="intro">
-      <p class="label"><a href="/me">Your orders</a></p>
-      <h1>Order <span class="code">${order.id}</span></h1>
-    </section>
+  html`${intro(html`Order <span class="code">${order.id}</span>`, "", html`<a href="/me">Your orders</a>`)}
     <div class="order">
-      <section class="panel" aria-labelledby="jobs-title">
-        <h2 id="jobs-title">What happens now</h2>
-        <div id="jobs">${safe(jobs)}</div>
-      </section>
-      <section class="panel summary" aria-labelledby="sum-title">
-        <h2 id="sum-title">What was bought</h2>
-        <div class="thumb"><img src="/pictures/${order.item}.svg" alt="" width="400" height="300" /></div>
-        <p><a href="/item/${order.item}">${order.title}</a></p>
-        <dl class="facts">
-          ${fact("Price", money(order.price))} ${fact("Buyer", html`<bdi>${buyer}</bdi>`)}
-          ${fact("Seller", html`<bdi>${seller}</bdi>`)}
-        </dl>
-      </section>
-      <section class="panel" aria-labelledby="chat-title">
-        <h2 id="chat-title">Buyer, seller and support</h2>
-        ${chat}
-        <p class="hint">A program plays the seller unless you take that persona; most answer within a second.</p>
-      </section>
+      ${panel("What happens now", html`<div id="jobs">${jobs}</div>`, "", "jobs-title")}
+      ${panel(
+        "What was bought",
+        html`<div class="thumb"><img src="/pictures/${order.item}.svg" alt="" width="400" height="300" /></div>
+          <p><a href="/item/${order.item}">${order.title}</a></p>
+          <dl class="facts">
+            ${fact("Price", money(order.price))} ${fact("Buyer", html`<bdi>${buyer}</bdi>`)}
+            ${fact("Seller", html`<bdi>${seller}</bdi>`)}
+          </dl>`,
+        "summary",
+        "sum-title",
+      )}
+      ${panel(
+        "Buyer, seller and support",
+        html`${chat}
+          <p class="hint">A program plays the seller unless you take that persona; most answer within a second.</p>`,
+        "",
+        "chat-title",
+      )}
     </div>`;

@@ -2,27 +2,26 @@ import type { Item, User } from "../market.js";
 import { money } from "../money.js";
 import type { Order } from "../orders.js";
 import { html, type Html, plural } from "./html.js";
-import { type Pages, pager } from "./parts.js";
+import { intro, list, type Pages, pager, postForm } from "./parts.js";
 
 export interface Persona extends User {
   readonly role: string;
 }
 
 export const personasPage = (personas: readonly Persona[], csrf: string, current: string): Html =>
-  html`<section class="intro">
-      <h1>Who do you want to be?</h1>
-      <p class="lead">No passwords here: take a persona, buy and sell as them, change whenever you like.</p>
-    </section>
-    <form method="post" action="/login" class="personas">
-      <input type="hidden" name="csrf" value="${csrf}" />
-      ${personas.map(
-        ({ id, name, funds, role }) =>
-          html`<button name="user" value="${id}" class="persona" ${id === current ? html` aria-current="true"` : ""}>
-            <span class="name" dir="auto">${name}</span>
-            <span class="meta"><span>${role}</span><span class="purse">${money(funds)}</span></span>
-          </button>`,
-      )}
-    </form>`;
+  html`${intro("Who do you want to be?", "No passwords here: take a persona, buy and sell as them, change whenever you like.")}
+  ${postForm(
+    "/login",
+    { csrf },
+    html`${personas.map(
+      ({ id, name, funds, role }) =>
+        html`<button name="user" value="${id}" class="persona" ${id === current ? html` aria-current="true"` : ""}>
+          <span class="name" dir="auto">${name}</span>
+          <span class="meta"><span>${role}</span><span class="purse">${money(funds)}</span></span>
+        </button>`,
+    )}`,
+    "personas",
+  )}`;
 
 const thing = (item: Item): Html =>
   html`<li class="card small">
@@ -60,29 +59,15 @@ export const mePage = ({ user, inventory, recent, orders, orderPages, thingPages
       </p>
     </section>
     <h2>Orders</h2>
-    ${
-      orders.length === 0
-        ? html`<p class="empty">None yet.</p>`
-        : html`<ul class="results">
-            ${orders.map((order) => orderRow(order, user.id))}
-          </ul>`
-    }
+    ${list(
+      "results",
+      orders.map((order) => orderRow(order, user.id)),
+      "None yet.",
+    )}
     ${pager("More orders", orderPages, (page) => `/me?page=${page}`)}
     <h2>Yours, not for sale</h2>
-    ${
-      inventory.total === 0
-        ? html`<p class="empty">Nothing yet. Open something on the market and buy it.</p>`
-        : html`<ul class="cards">
-            ${inventory.items.map(thing)}
-          </ul>`
-    }
+    ${list("cards", inventory.items.map(thing), "Nothing yet. Open something on the market and buy it.")}
     ${pager("More things", thingPages, (page) => `/me?things=${page}`)}
     <h2>Looked at last</h2>
-    ${
-      recent.length === 0
-        ? html`<p class="empty">Nothing yet.</p>`
-        : html`<ul class="cards">
-            ${recent.map(thing)}
-          </ul>`
-    }
+    ${list("cards", recent.map(thing), "Nothing yet.")}
     <p class="small-print">The last 25, kept with the session and gone with it.</p>`;

@@ -1,6 +1,7 @@
 import { money } from "../money.js";
 import type { RaceResult, RaceWay } from "../race.js";
 import { html, type Html, mark, plural } from "./html.js";
+import { choices, guestNote, intro, milliseconds, postForm, table } from "./parts.js";
 
 const ways: readonly { readonly way: RaceWay; readonly tab: string; readonly what: string; readonly button: string }[] =
   [
@@ -51,33 +52,26 @@ const reasons: Readonly<Record<string, string>> = {
 const dotClass = (outcome: string): string =>
   outcome === "sold" ? "won" : outcome === "not-answered" ? "none" : "lost";
 
-const milliseconds = (ms: number): string => `${ms.toFixed(ms < 10 ? 1 : 0)} ms`;
-
-const quantile = (sorted: readonly number[], share: number): number =>
-  sorted[Math.min(sorted.length - 1, Math.floor(share * sorted.length))] ?? 0;
-
-export const raceTabs = (current: RaceWay | "pause"): Html => {
-  const all = [
-    ...ways.map(({ way, tab }) => ({ id: way, href: `/race?way=${way}`, tab })),
-    { id: "pause" as const, href: "/race/pause", tab: "A buyer that sleeps" },
-  ];
-  const list = all.map(({ id, href, tab }) =>
-    id === current
-      ? html`<li><a href="${href}" aria-current="page">${tab}</a></li>`
-      : html`<li><a href="${href}">${tab}</a></li>`,
-  );
-  return html`<nav class="tabs" aria-label="Ways to buy">
-    <ul>
-      ${list}
-    </ul>
-  </nav>`;
+/** The time within which half of the buyers were answered. */
+const medianOf = ({ buyers }: RaceResult): string => {
+  const times = buyers.map(({ ms }) => ms).sort((a, b) => a - b);
+  return milliseconds(times[Math.floor(times.length / 2)] ?? 0);
 };
 
-const shouldSell = 1;
+export const raceTabs = (current: RaceWay | "pause"): Html =>
+  choices(
+    "tabs",
+    "Ways to buy",
+    [
+      ...ways.map(({ way, tab }) => ({ id: way, name: tab, href: `/race?way=${way}` })),
+      { id: "pause" as const, name: "A buyer that sleeps", href: "/race/pause" },
+    ],
+    current,
+  );
 
 const verdict = ({ way, sold, recount, title, price, rounds }: RaceResult): Html => {
   const { owned } = recount;
-  const good = sold === shouldSell && owned === shouldSell;
+  const good = sold === 1 && owned === 1;
   const head =
     way === "poor"
       ? `${plural(sold, "purchase")} of 50 went through`
@@ -133,43 +127,18 @@ const orders = ({ buyers }: RaceResult): Html => {
     </p>`;
 };
 
-const table = (result: RaceResult): Html => {
-  const rows = Object.entries({ sold: result.sold, ...result.refused }).filter(([, count]) => count > 0);
-  const times = result.buyers.map(({ ms }) => ms).sort((a, b) => a - b);
-  return html`<table>
-    <caption>
-      What the buyers were told
-    </caption>
-    <thead>
-      <tr>
-        <th scope="col">Answer</th>
-        <th scope="col" class="number">Buyers</th>
-      </tr>
-    </thead>
-    <tbody>
-      ${rows.map(
-        ([outcome, count]) =>
-          html`<tr>
-            <td>${reasons[outcome] ?? outcome}</td>
-            <td class="number">${count}</td>
-          </tr>`,
-      )}
-    </tbody>
-    <tfoot>
-      <tr>
-        <td>answered</td>
-        <td class="number">${result.answered} of ${result.buyers.length}</td>
-      </tr>
-      <tr>
-        <td>median answer</td>
-        <td class="number">${milliseconds(quantile(times, 0.5))}</td>
-      </tr>
-      <tr>
-        <td>slowest answer</td>
-        <td class="number">${milliseconds(result.raceMs)}</td>
-      </tr>
-    </tfoot>
-  </table>`;
+const answers = (result: RaceResult): Html => {
+  const outcomes = Object.entries({ sold: result.sold, ...result.refused }).filter(([, count]) => count > 0);
+  return table({
+    caption: "What the buyers were told",
+    columns: ["Answer", ["Buyers", "number"]],
+    rows: outcomes.map(([outcome, count]) => [reasons[outcome] ?? outcome, count]),
+    foot: [
+      ["answered", `${result.answered} of ${result.buyers.length}`],
+      ["median answer", medianOf(result)],
+      ["slowest answer", milliseconds(result.raceMs)],
+    ],
+  });
 };
 
 const recounted = ({ way, sold, recount }: RaceResult): Html => {
@@ -200,33 +169,14 @@ const comparison = (all: ReadonlyMap<RaceWay, RaceResult>): Html => {
   });
   if (rows.length < 2) return html``;
   return html`<section class="panel">
-    <table class="compare">
-      <caption>
-        Your races so far
-      </caption>
-      <thead>
-        <tr>
-          <th scope="col">Way</th>
-          <th scope="col" class="number">Sold</th>
-          <th scope="col" class="number">Owners</th>
-          <th scope="col" class="number median">Median</th>
-          <th scope="col" class="number">Slowest</th>
-        </tr>
-      </thead>
-      <tbody>
-        ${rows.map(({ tab, result }) => {
-          const times = result.buyers.map(({ ms }) => ms).sort((a, b) => a - b);
-          const good = result.sold === 1 && result.recount.owned === 1;
-          return html`<tr>
-            <th scope="row">${mark(good)} ${tab}</th>
-            <td class="number">${result.sold}</td>
-            <td class="number">${result.recount.owned}</td>
-            <td class="number median">${milliseconds(quantile(times, 0.5))}</td>
-            <td class="number">${milliseconds(result.raceMs)}</td>
-          </tr>`;
-        })}
-      </tbody>
-    </table>
+    ${table({
+      ...{ caption: "Your races so far", kind: "compare", hasRowHeads: true },
+      columns: ["Way", ["Sold", "number"], ["Owners", "number"], ["Median", "number median"], ["Slowest", "number"]],
+      rows: rows.map(({ tab, result }) => [
+        html`${mark(result.sold === 1 && result.recount.owned === 1)} ${tab}`,
+        ...[result.sold, result.recount.owned, medianOf(result), milliseconds(result.raceMs)],
+      ]),
+    })}
     <p class="hint">
       A lock makes the median longer on purpose. Fifty buyers decide one after the other, and each wait is the time that
       those before needed. Only buyers of the same item wait; every other item has a lock of its own. Optimistic buyers
@@ -245,33 +195,18 @@ export interface RaceView {
   readonly isGuestServer: boolean;
 }
 
-const starter = ({ csrf, isGuestServer }: RaceView, chosen: (typeof ways)[number], again: boolean): Html =>
-  isGuestServer
-    ? html`<p class="aside">
-        Races are switched off, since this shop runs in a Redis that is not its own (<code>--redis</code>).
-      </p>`
-    : html`<form method="post" action="/race" class="start">
-        <input type="hidden" name="csrf" value="${csrf}" />
-        <button name="way" value="${chosen.way}" class="button primary">${again ? "Once more" : chosen.button}</button>
-      </form>`;
-
 export const racePage = (view: RaceView): Html => {
   const chosen = ways.find(({ way }) => way === view.way) ?? ways[0];
   if (!chosen) return html``;
-  const { result } = view;
-  return html`<section class="intro">
-      <h1>Fifty buyers, one item</h1>
-      <p class="lead">
-        Fifty real HTTP requests over fifty sockets, sent at once by another process. A third process counts again what
-        Redis holds afterwards.
-      </p>
-    </section>
+  const { result, csrf } = view;
+  const button = result === null ? chosen.button : "Once more";
+  return html`${intro("Fifty buyers, one item", "Fifty real HTTP requests over fifty sockets, sent at once by another process. A third process counts again what Redis holds afterwards.")}
     ${raceTabs(chosen.way)}
     <section class="panel race">
       <div class="explain">
         <h2>${chosen.tab}</h2>
         <p>${chosen.what}</p>
-        ${starter(view, chosen, result !== null)}
+        ${view.isGuestServer ? guestNote("Races are switched off") : postForm("/race", { csrf }, html`<button name="way" value="${chosen.way}" class="button primary">${button}</button>`, "start")}
       </div>
       ${
         result === null
@@ -284,7 +219,7 @@ export const racePage = (view: RaceView): Html => {
           : html`<div class="result" id="result">
               ${verdict(result)} ${dots(result)}
               <div class="columns">
-                <div>${table(result)}</div>
+                <div>${answers(result)}</div>
                 <div>
                   <h3>Counted again in Redis, by another process</h3>
                   ${recounted(result)}

@@ -2,7 +2,7 @@ import type { Item } from "../market.js";
 import { money } from "../money.js";
 import type { Hit } from "../search.js";
 import { html, type Html, plural } from "./html.js";
-import { marked, type Pages, pager } from "./parts.js";
+import { intro, list, marked, type Pages, pager } from "./parts.js";
 
 interface FoundItem {
   readonly hit: Hit;
@@ -29,27 +29,22 @@ const lead = ({ query, asked, results, page, hasMore, first }: SearchView): Html
 
 export const searchPage = (view: SearchView): Html => {
   const { query, results } = view;
-  return html`<section class="intro">
-      <h1>Search</h1>
-      <p class="lead">${lead(view)}</p>
-    </section>
-    ${
-      results.length === 0
-        ? html`<p class="empty">
-            ${query === "" ? "Accents and capitals do not count: muller finds Müller. One typing error is forgiven." : "Nothing is called so. Try fewer words, or fewer letters."}
-          </p>`
-        : html`<ul class="results">
-            ${results.map(
-              ({ hit, item }) =>
-                html`<li>
-                  <a href="${hit.kind === "seller" ? `/seller/${hit.id}` : `/item/${hit.id}`}"
-                    ><span class="kind">${hit.kind === "seller" ? "Seller" : "Thing"}</span>
-                    <span class="hit">${marked(hit.text, hit.ranges)}</span>
-                    <span class="price">${item?.listing ? money(item.listing.price) : ""}</span></a
-                  >
-                </li>`,
-            )}
-          </ul>`
-    }
-    ${pager("More names", view, (page) => `/search?${new URLSearchParams({ q: query, page: String(page) }).toString()}`)}`;
+  return html`${intro("Search", lead(view))}
+  ${list(
+    "results",
+    results.map(
+      ({ hit, item }) =>
+        html`<li>
+          <a href="${hit.kind === "seller" ? `/seller/${hit.id}` : `/item/${hit.id}`}"
+            ><span class="kind">${hit.kind === "seller" ? "Seller" : "Thing"}</span>
+            <span class="hit">${marked(hit.text, hit.ranges)}</span>
+            <span class="price">${item?.listing ? money(item.listing.price) : ""}</span></a
+          >
+        </li>`,
+    ),
+    query === ""
+      ? "Accents and capitals do not count: muller finds Müller. One typing error is forgiven."
+      : "Nothing is called so. Try fewer words, or fewer letters.",
+  )}
+  ${pager("More names", view, (page) => `/search?${new URLSearchParams({ q: query, page: String(page) }).toString()}`)}`;
 };

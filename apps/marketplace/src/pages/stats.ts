@@ -1,5 +1,5 @@
 import { html, type Html } from "./html.js";
-import { count } from "./parts.js";
+import { choices, count, intro, milliseconds, table } from "./parts.js";
 
 interface Point {
   readonly at: number;
@@ -151,36 +151,17 @@ const chart = ({ points, stepMs, from, to }: StatsView, kind: "sales" | "views",
   });
 };
 
-const table = ({ points, stepMs }: StatsView): Html => {
+const buckets = ({ points, stepMs }: StatsView): Html => {
   const busy = points.filter(({ sales, views }) => sales > 0 || views > 0).slice(-60);
   return html`<details class="twin">
     <summary>The newest ${busy.length} buckets as a table</summary>
-    <table>
-      <caption class="away">
-        Sales and page views, newest last
-      </caption>
-      <thead>
-        <tr>
-          <th scope="col">From (UTC)</th>
-          <th scope="col" class="number">Sales</th>
-          <th scope="col" class="number">Views</th>
-        </tr>
-      </thead>
-      <tbody>
-        ${busy.map(
-          ({ at, sales, views }) =>
-            html`<tr>
-              <td>${when(at, stepMs)}</td>
-              <td class="number">${count(sales)}</td>
-              <td class="number">${count(views)}</td>
-            </tr>`,
-        )}
-      </tbody>
-    </table>
+    ${table({
+      ...{ caption: "Sales and page views, newest last", isCaptionAway: true },
+      columns: ["From (UTC)", ["Sales", "number"], ["Views", "number"]],
+      rows: busy.map(({ at, sales, views }) => [when(at, stepMs), count(sales), count(views)]),
+    })}
   </details>`;
 };
-
-const ms = (value: number): string => `${value.toFixed(value < 10 ? 1 : 0)} ms`;
 
 const bands = (band: readonly Band[]): Html => {
   const known = band.filter(({ count: answers }) => answers > 0);
@@ -197,8 +178,8 @@ const bands = (band: readonly Band[]): Html => {
   });
   return figure({
     title: "Time to answer",
-    fact: `newest minute: median ${ms(newest.p50)}, 95 % within ${ms(newest.p95)}, 99 % within ${ms(newest.p99)}`,
-    label: `Median, 95th and 99th percentile of each minute of the last hour, at most ${ms(Math.max(...known.map(({ p99 }) => p99)))}`,
+    fact: `newest minute: median ${milliseconds(newest.p50)}, 95 % within ${milliseconds(newest.p95)}, 99 % within ${milliseconds(newest.p99)}`,
+    label: `Median, 95th and 99th percentile of each minute of the last hour, at most ${milliseconds(Math.max(...known.map(({ p99 }) => p99)))}`,
     ...{ from, stepMs: minuteMs, shape: "lines", unit: " ms" },
     series: [series("median", "p50"), series("95 %", "p95"), series("99 %", "p99")],
   });
@@ -209,22 +190,13 @@ export const statsPage = (view: StatsView): Html => {
   const wide = to - from;
   const at = (nextFrom: number, nextTo: number): string =>
     `/stats?from=${Math.round(nextFrom)}&to=${Math.round(nextTo)}`;
-  return html`<section class="intro">
-      <h1>Counted by the second, kept for ninety days</h1>
-      <p class="lead">
-        ${count(totals.sales)} sales and ${count(totals.views)} page views so far. The figures from before this shop was
-        opened are made up, so that there is something to see; the rest is real. Times are UTC.
-      </p>
-    </section>
-    <nav class="tabs" aria-label="Span of time">
-      <ul>
-        ${spans.map(({ id, name }) =>
-          id === span
-            ? html`<li><a href="/stats?span=${id}" aria-current="page">${name}</a></li>`
-            : html`<li><a href="/stats?span=${id}">${name}</a></li>`,
-        )}
-      </ul>
-    </nav>
+  return html`${intro("Counted by the second, kept for ninety days", `${count(totals.sales)} sales and ${count(totals.views)} page views so far. The figures from before this shop was opened are made up, so that there is something to see; the rest is real. Times are UTC.`)}
+    ${choices(
+      "tabs",
+      "Span of time",
+      spans.map(({ id, name }) => ({ id, name, href: `/stats?span=${id}` })),
+      span,
+    )}
     <section class="panel" id="zoomed">
       <p class="answered">
         <b>Precision: ${stepWords(stepMs)}</b>
@@ -237,7 +209,7 @@ export const statsPage = (view: StatsView): Html => {
         <a class="button small" data-move="-" href="${at(from - wide / 2, to + wide / 2)}">Zoom out</a>
         <a class="button small" data-move="ArrowRight" href="${at(from + wide / 2, to + wide / 2)}">Later →</a>
       </p>
-      ${chart(view, "sales", "Sales")} ${chart(view, "views", "Page views")} ${table(view)}
+      ${chart(view, "sales", "Sales")} ${chart(view, "views", "Page views")} ${buckets(view)}
     </section>
     <section class="panel">
       <h2>How long requests take</h2>
@@ -253,26 +225,11 @@ export const statsPage = (view: StatsView): Html => {
       ${
         slowest.length === 0
           ? html`<p class="empty">Nothing yet.</p>`
-          : html`<table>
-              <caption class="away">
-                Slowest requests of ${route}
-              </caption>
-              <thead>
-                <tr>
-                  <th scope="col">Request</th>
-                  <th scope="col" class="number">Took</th>
-                </tr>
-              </thead>
-              <tbody>
-                ${slowest.map(
-                  ({ subject, value }) =>
-                    html`<tr>
-                      <td><code>${subject}</code></td>
-                      <td class="number">${ms(value)}</td>
-                    </tr>`,
-                )}
-              </tbody>
-            </table>`
+          : table({
+              ...{ caption: `Slowest requests of ${route}`, isCaptionAway: true },
+              columns: ["Request", ["Took", "number"]],
+              rows: slowest.map(({ subject, value }) => [html`<code>${subject}</code>`, milliseconds(value)]),
+            })
       }
       <p class="hint">
         All of it for Prometheus: <a href="/metrics"><code>/metrics</code></a>

@@ -6,7 +6,7 @@ import type { ConsumerStatus } from "../crew/consumer.js";
 import type { Mails, PartnersState } from "../crew/partners.js";
 import type { ShipCall, ShipperStatus } from "../crew/shipper.js";
 import { type LogsLook, logsPage } from "../pages/logs.js";
-import { mailList, mailPage } from "../pages/mail.js";
+import { mailPage } from "../pages/mail.js";
 import { type OpsLook, opsPage, type QueueLook } from "../pages/ops.js";
 import { spans, statsPage } from "../pages/stats.js";
 import { precisions, queueName } from "../tools.js";
@@ -214,7 +214,7 @@ export const behindRoutes: Routes = (app: Hono, web): void => {
     const page = pageOf(c.req.query("page"));
     const { total, mails } = await lookAtMail(web, page);
     const pages = Math.max(1, Math.ceil(total / mailsPerPage));
-    const body = mailPage(mailList(mails), { page, pages, hasMore: page < pages });
+    const body = mailPage(mails, { page, pages, hasMore: page < pages });
     // New mails arrive on the first page; the others stay as they are.
     const watch = page === 1 ? { watch: { on: "mail" } } : {};
     return await web.show(c, visitor, { title: "Mail", path: "/mail", ...watch, body });

@@ -5,7 +5,7 @@ import type { Context, Hono } from "hono";
 import { HTTPException } from "hono/http-exception";
 import { isId } from "../keys.js";
 import type { Order } from "../orders.js";
-import { chatBox, chatLines, type ChatView } from "../pages/chat.js";
+import { chatBox, type ChatView } from "../pages/chat.js";
 import { type Conversation, conversationPage, messagesPage } from "../pages/messages.js";
 import { orderPage, waterfall } from "../pages/order.js";
 import type { Pages } from "../pages/parts.js";
@@ -137,7 +137,7 @@ export const peopleRoutes: Routes = (app: Hono, web): void => {
       buyer: nameOf(order.buyer),
       seller: nameOf(order.seller),
       jobs: waterfall(order, steps, Date.now()),
-      chat: chatBox(view ? chatLines(view) : "", `/order/${order.id}/say`, session.csrf, newId()),
+      chat: chatBox(view, `/order/${order.id}/say`, session.csrf, newId()),
     });
     const watch = { order: order.id };
     return await web.show(c, persona, { title: `Order ${order.id}`, path: `/order/${order.id}`, watch, body });
@@ -219,10 +219,7 @@ export const peopleRoutes: Routes = (app: Hono, web): void => {
     if (!users.has(other) || other === user.id) throw new HTTPException(404);
     const view = await lookAtChat(web, pairChat(user.id, other), user.id, nameOf).catch(() => null);
     if (!view) throw new HTTPException(404);
-    const body = conversationPage(
-      nameOf(other),
-      chatBox(chatLines(view), `/messages/with/${other}/say`, session.csrf, newId()),
-    );
+    const body = conversationPage(nameOf(other), chatBox(view, `/messages/with/${other}/say`, session.csrf, newId()));
     const watch = { with: other };
     return await web.show(c, persona, { title: nameOf(other), path: "/messages/with", watch, body });
   });
