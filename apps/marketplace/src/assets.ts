@@ -3,6 +3,7 @@
 import { createHash } from "node:crypto";
 import { readFileSync } from "node:fs";
 import { createRequire } from "node:module";
+import { appFile } from "./app-file.js";
 
 interface Asset {
   readonly body: Buffer;
@@ -11,7 +12,7 @@ interface Asset {
 }
 
 const require = createRequire(import.meta.url);
-const own = (name: string): URL => new URL(`../public/${name}`, import.meta.url);
+const own = (name: string): URL => appFile(`public/${name}`);
 
 const load = (files: readonly (URL | string)[], type: string): Asset => {
   const body = Buffer.concat(files.flatMap((file) => [readFileSync(file), Buffer.from("\n")]));

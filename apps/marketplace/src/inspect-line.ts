@@ -1,6 +1,7 @@
 // The commands by which an operator looks at the shop's data from another terminal.
 import { existsSync } from "node:fs";
 import { fileURLToPath } from "node:url";
+import { appFile } from "./app-file.js";
 import { queueName } from "./tools.js";
 
 export interface RedisFacts {
@@ -10,8 +11,7 @@ export interface RedisFacts {
   readonly inspect: string | null;
 }
 
-// The program runs from apps/marketplace/dist.
-const kit = fileURLToPath(new URL("../../../packages/cli/dist/main.js", import.meta.url));
+const kit = fileURLToPath(appFile("../../packages/cli/dist/main.js"));
 
 /** Quotes what a shell would take apart. */
 const quoted = (word: string): string => (/^[\w./:@%+=-]+$/.test(word) ? word : `'${word.replaceAll("'", `'\\''`)}'`);

@@ -17,6 +17,7 @@ import type { WireFacts, WireTask } from "./crew/wire.js";
 import type { WorkerTask } from "./crew/worker.js";
 import { Faults } from "./faults.js";
 import { redisFacts } from "./inspect-line.js";
+import { Live } from "./live.js";
 import { checkPackages } from "./package-checks.js";
 import type { Place } from "./place.js";
 import { raceWays } from "./race.js";
@@ -186,9 +187,10 @@ const run = async ({
   });
   // Past the wire, so that an operator can look while the shop is cut off.
   const redis = redisFacts(givenUrl ?? servers?.url ?? "", prefix);
+  const live = new Live(shop.auditor);
   let web: WebServer | undefined;
   const app = createApp({
-    ...{ shop, crew, partners, faults, accessLog, pass, otherLogsUrl, redis },
+    ...{ shop, live, crew, partners, faults, accessLog, pass, otherLogsUrl, redis },
     origin: () => web?.origin ?? "",
     onFault: (error) => say(error instanceof Error ? (error.stack ?? error.message) : String(error)),
   });
@@ -197,7 +199,7 @@ const run = async ({
   begun.push({
     name: "the web server",
     end: async () => {
-      shop.live.close();
+      live.close();
       accessLog.close();
       await close();
     },

@@ -1,5 +1,6 @@
 // The screens: their packages, their keys, and the lines of this program behind them.
 import { existsSync, readFileSync } from "node:fs";
+import { appFile } from "./app-file.js";
 
 export interface Screen {
   readonly path: string;
@@ -145,9 +146,8 @@ const sources: readonly Source[] = [
   },
 ];
 
-// The program runs from dist/, which lies beside src/.
 const read = (file: string): string[] => {
-  const place = new URL(`../${file}`, import.meta.url);
+  const place = appFile(file);
   return existsSync(place) ? readFileSync(place, "utf8").split("\n") : [];
 };
 

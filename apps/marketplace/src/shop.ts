@@ -11,7 +11,6 @@ import { Accounts } from "./accounts.js";
 import { isAway } from "./away.js";
 import { Auditor } from "./auditor.js";
 import { HeldLocks } from "./held-locks.js";
-import { Live } from "./live.js";
 import { Market } from "./market.js";
 import { Offers } from "./offers.js";
 import { Orders, support } from "./orders.js";
@@ -68,7 +67,6 @@ export class Shop {
   readonly sessions: Sessions;
   readonly accounts: Accounts;
   readonly auditor: Auditor;
-  readonly live: Live;
   readonly races: Races;
   readonly lock: Lock;
   readonly locks: HeldLocks;
@@ -108,7 +106,6 @@ export class Shop {
       this.market,
       this.world.users.map(({ id }) => id),
     );
-    this.live = new Live(this.auditor);
     this.races = new Races({ redis, lock: this.lock, place: this.place, world: this.world });
     this.queue = ordersQueue(redis, prefix);
     this.payments = payments(redis, prefix);
@@ -226,7 +223,6 @@ export class Shop {
 
   async close(): Promise<void> {
     this.#closing.abort();
-    this.live.close();
     const short = { timeoutMs: 500 };
     await Promise.allSettled([
       this.lock.close(short),

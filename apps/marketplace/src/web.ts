@@ -13,6 +13,7 @@ import { type Frame, layout, type Notice, type Page, plainPage } from "./pages/l
 import { isOwnForm, type Session } from "./sessions.js";
 import type { Shop } from "./shop.js";
 import { isId } from "./keys.js";
+import type { Live } from "./live.js";
 
 const cookieName = "sid";
 const mostPages = 10_000;
@@ -28,6 +29,7 @@ export type Form = Readonly<Record<string, string>>;
 
 export interface WebOptions {
   readonly shop: Shop;
+  readonly live: Live;
   readonly crew: Crew;
   readonly partners: PartnersFacts | null;
   readonly faults: Faults;

@@ -1,10 +1,12 @@
-// The routes for operators: operations, logs, statistics, metrics and mail.
+// The routes for operators: operations, logs, statistics, metrics, mail and faults.
 import { descriptor as queueDescriptor } from "@kit/queue/descriptor";
 import type { Hono } from "hono";
 import { HTTPException } from "hono/http-exception";
 import type { ConsumerStatus } from "../crew/consumer.js";
 import type { Mails, PartnersState } from "../crew/partners.js";
 import type { ShipCall, ShipperStatus } from "../crew/shipper.js";
+import { isFault } from "../faults.js";
+import { faultsPage } from "../pages/faults.js";
 import { type LogsLook, logsPage } from "../pages/logs.js";
 import { mailPage } from "../pages/mail.js";
 import { type OpsLook, opsPage, type QueueLook } from "../pages/ops.js";
@@ -89,7 +91,7 @@ const instant = (text: string | undefined): number | null =>
 export const behindRoutes: Routes = (app: Hono, web): void => {
   const { shop } = web;
   const { queue, flags, recentLog } = shop;
-  const { crew, otherLogsUrl } = web.options;
+  const { crew, faults, otherLogsUrl } = web.options;
 
   app.get("/ops", async (c) => {
     const visitor = await web.visitWithForms(c);
@@ -218,5 +220,25 @@ export const behindRoutes: Routes = (app: Hono, web): void => {
     // New mails arrive on the first page; the others stay as they are.
     const watch = page === 1 ? { watch: { on: "mail" } } : {};
     return await web.show(c, visitor, { title: "Mail", path: "/mail", ...watch, body });
+  });
+
+  app.get("/faults", async (c) => {
+    const visitor = await web.visitWithForms(c);
+    const body = faultsPage(faults.list(), visitor.session.csrf);
+    return await web.show(c, visitor, { title: "Faults", path: "/faults", watch: { on: "faults" }, body });
+  });
+
+  app.post("/faults", async (c) => {
+    const { session, form } = await web.anyForm(c);
+    if (!isFault(form["fault"])) throw new HTTPException(400);
+    const fault = form["fault"];
+    if (!faults.list().some(({ name }) => name === fault)) throw new HTTPException(403);
+    if (!faults.begin(fault)) throw new HTTPException(409);
+    const { title = "" } = faults.list().find(({ name }) => name === fault) ?? {};
+    // A fault that cuts Redis off may also stop this message.
+    await web
+      .notify(session, "good", `Under way: ${title.toLowerCase()}. The result appears on this page.`)
+      .catch(() => undefined);
+    return c.redirect("/faults", 303);
   });
 };

@@ -55,7 +55,7 @@ export const peopleRoutes: Routes = (app: Hono, web): void => {
   /** Ends a session and its streams, since another tab may still show its private data. */
   const leave = async (session: Session): Promise<void> => {
     await accounts.signOut(session);
-    shop.live.endOf(session.id);
+    web.options.live.endOf(session.id);
   };
 
   app.get("/personas", async (c) => {

@@ -1,25 +1,17 @@
-// Things to try: races, measurements, faults; and the pages that explain the shop.
-import { existsSync, readFileSync } from "node:fs";
+// Races, a buyer that sleeps, and the cost of round trips.
 import type { Hono } from "hono";
-import { deleteCookie } from "hono/cookie";
 import { HTTPException } from "hono/http-exception";
-import { isFault } from "../faults.js";
 import { isId } from "../keys.js";
 import { measure, type Measurements } from "../measure.js";
 import { parsePence } from "../money.js";
-import { aboutPage, docsPage } from "../pages/about.js";
-import { faultsPage } from "../pages/faults.js";
 import { pausePage } from "../pages/pause.js";
 import { pipelinePage } from "../pages/pipeline.js";
 import { racePage } from "../pages/race.js";
-import { startOfStep } from "../pages/tour.js";
 import { type PauseResult, playPause } from "../pause.js";
 import { isRaceWay, type RaceResult, type RaceWay } from "../race.js";
-import { screens } from "../screens.js";
-import { rememberStep, type Routes, sessionIdOf, tourCookie, wantsJson } from "../web.js";
+import { type Routes, sessionIdOf, wantsJson } from "../web.js";
 
 const rememberedVisitors = 200;
-const packages = "autocomplete chat core geoip lock logship queue semaphore stats testing".split(" ");
 
 /** Runs one task at a time. While it runs, another is refused with 429. */
 class OneAtATime {
@@ -36,10 +28,10 @@ class OneAtATime {
   }
 }
 
-export const tryRoutes: Routes = (app: Hono, web): void => {
+export const raceRoutes: Routes = (app: Hono, web): void => {
   const { shop } = web;
   const { races, isGuestServer } = shop;
-  const { origin, faults } = web.options;
+  const { origin } = web.options;
   const measuring = new OneAtATime();
   const pausing = new OneAtATime();
   let measured: Measurements | null = null;
@@ -129,62 +121,5 @@ export const tryRoutes: Routes = (app: Hono, web): void => {
     if (isGuestServer) throw new HTTPException(403);
     measured = await measuring.run(() => measure(shop.redis, shop.place, shop.market.keys));
     return c.redirect("/pipeline", 303);
-  });
-
-  // --- faults ---
-
-  app.get("/faults", async (c) => {
-    const visitor = await web.visitWithForms(c);
-    const body = faultsPage(faults.list(), visitor.session.csrf);
-    return await web.show(c, visitor, { title: "Faults", path: "/faults", watch: { on: "faults" }, body });
-  });
-
-  app.post("/faults", async (c) => {
-    const { session, form } = await web.anyForm(c);
-    if (!isFault(form["fault"])) throw new HTTPException(400);
-    const fault = form["fault"];
-    if (!faults.list().some(({ name }) => name === fault)) throw new HTTPException(403);
-    if (!faults.begin(fault)) throw new HTTPException(409);
-    const { title = "" } = faults.list().find(({ name }) => name === fault) ?? {};
-    // A fault that cuts Redis off may also stop this message.
-    await web
-      .notify(session, "good", `Under way: ${title.toLowerCase()}. The result appears on this page.`)
-      .catch(() => undefined);
-    return c.redirect("/faults", 303);
-  });
-
-  // --- explanations ---
-
-  app.get("/about", async (c) => {
-    const visitor = await web.visit(c);
-    return await web.show(c, visitor, { title: "What am I looking at?", path: "/about", body: aboutPage(screens) });
-  });
-
-  app.get("/tour/:step", async (c) => {
-    const step = c.req.param("step");
-    if (step === "0") {
-      deleteCookie(c, tourCookie, { path: "/" });
-      return c.redirect("/about", 303);
-    }
-    const start = /^\d$/.test(step) ? startOfStep(Number(step)) : undefined;
-    if (start === undefined) throw new HTTPException(404);
-    rememberStep(c, Number(step));
-    // The step about an order begins at the visitor's newest order.
-    const persona = start === "/me" ? await web.persona(c) : null;
-    const [order] = persona ? await shop.orders.newest(1, persona.user.id) : [];
-    return c.redirect(order ? `/order/${order.id}` : start, 303);
-  });
-
-  app.get("/docs/:package", async (c) => {
-    const name = c.req.param("package");
-    if (!packages.includes(name)) throw new HTTPException(404);
-    const file = new URL(`../../../packages/${name}/README.md`, import.meta.url);
-    if (!existsSync(file)) throw new HTTPException(404);
-    const visitor = await web.visit(c);
-    return await web.show(c, visitor, {
-      title: `@kit/${name}`,
-      path: "/about",
-      body: docsPage(name, readFileSync(file, "utf8")),
-    });
   });
 };
