@@ -27,7 +27,7 @@ const noKitErrorCast = {
   create: (context) => ({
     /** @param {Node & { typeAnnotation: Node }} node */
     TSAsExpression(node) {
-      if (/\bKitError\b/.test(context.sourceCode.getText(node.typeAnnotation)))
+      if (/(?<!typeof )\bKitError\b/.test(context.sourceCode.getText(node.typeAnnotation)))
         context.report({ node, message: "Whether it is a KitError is known at run time only: ask `instanceof`." });
     },
   }),

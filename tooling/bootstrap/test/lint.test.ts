@@ -46,7 +46,7 @@ it("reports a cast to KitError, and no other", async () => {
   expect(
     await reported({
       "cast.ts":
-        'const a = (e as KitError).code;\nconst b = f as Promise<KitError>;\nconst c = d as KitErrorCodes["lock"];\n',
+        'const a = (e as KitError).code;\nconst b = f as Promise<KitError>;\nconst c = d as KitErrorCodes["lock"];\nconst g = (h as typeof KitError).brand;\n',
     }),
   ).toEqual([expect.stringMatching(/^cast\.ts:1: /), expect.stringMatching(/^cast\.ts:2: /)]);
 });
