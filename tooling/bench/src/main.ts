@@ -1,6 +1,6 @@
 // npm run bench -- <package>: see `usage` in options.ts.
 import { cpus, loadavg, platform, release, totalmem } from "node:os";
-import { againstBefore } from "./before.js";
+import { againstBefore, runSlices } from "./before.js";
 import { keep, keepProfile } from "./keep.js";
 import { Lab } from "./lab.js";
 import { type Options, parseOptions, usage, UsageError } from "./options.js";
@@ -32,7 +32,9 @@ const run = async (options: Options, suite: Suite, say: Plan["say"]): Promise<Re
   await using lab = await Lab.open(suite.package);
   const reports: EntryReport[] = [];
   for (const one of cases) {
-    const runs = await runCase(lab, one, { rounds, scale, say });
+    const plan = { rounds, scale, say };
+    const isSliced = options.before !== undefined && one.operation !== undefined;
+    const runs = await (isSliced ? runSlices(lab, one, one.operation, plan) : runCase(lab, one, plan));
     const entries = one.entries.map((entry) => entryReport(entry, runs));
     const isAskedFor = options.profile !== undefined && matches(one, options.profile);
     // A missed goal is profiled in the same run, under the same conditions. If ours failed completely, its error is

@@ -2,7 +2,7 @@
 // better, the table says so as plainly.
 import type { HotFunction } from "./profile.js";
 import { type CaseRun, medianOf, valuesOf } from "./rounds.js";
-import { type Spread, spread } from "./statistics.js";
+import { median, percentile, type Spread, spread } from "./statistics.js";
 import { type Better, betterOf, type Check, type Entry } from "./suite.js";
 
 export type Figure = Spread | { readonly error: string };
@@ -11,6 +11,15 @@ interface CheckResult {
   readonly wanted: string;
   readonly got: number | null;
   readonly met: boolean;
+}
+
+/** The ratios of two builds that took turns: the middle one and the quartiles. `ratio` has the middle one, too. */
+interface Turns {
+  readonly of: "slices" | "rounds";
+  readonly pairs: number;
+  readonly median: number;
+  readonly lower: number;
+  readonly upper: number;
 }
 
 export interface EntryReport {
@@ -22,6 +31,8 @@ export interface EntryReport {
   readonly kit: Figure;
   readonly peers: Readonly<Record<string, Figure>>;
   readonly floor: Spread | null;
+  /** Two builds of ours, compared turn by turn. */
+  readonly turns?: Turns;
   readonly ratio: Readonly<Record<string, number>>;
   readonly goal: string | null;
   /** Null if there is no goal. */
@@ -106,6 +117,20 @@ const checkResult = (check: Check, kit: Figure, ratios: ReadonlyMap<string, numb
   return { wanted, got, met: got !== null && got >= check.atLeast };
 };
 
+/** Undefined unless two builds of ours were measured. */
+const turnsOf = (runs: readonly CaseRun[], entry: Entry): Turns | undefined => {
+  const before = runs.find(({ implementation }) => implementation.checkout !== undefined);
+  const ours = runs.find((run) => run !== before);
+  if (!before || !ours) return undefined;
+  const theirs = valuesOf(before, entry.name);
+  const ratios = valuesOf(ours, entry.name)
+    .slice(0, theirs.length)
+    .map((value, turn) => ratioOf(betterOf(entry), value, theirs[turn] as number));
+  if (ratios.length === 0) return undefined;
+  const [lower, upper] = [percentile(ratios, 0.25), percentile(ratios, 0.75)];
+  return { of: ours.isSliced ? "slices" : "rounds", pairs: ratios.length, median: median(ratios), lower, upper };
+};
+
 export const entryReport = (entry: Entry, runs: readonly CaseRun[]): EntryReport => {
   const { name, unit, about, goal } = entry;
   const better = betterOf(entry);
@@ -115,6 +140,7 @@ export const entryReport = (entry: Entry, runs: readonly CaseRun[]): EntryReport
   if (entry.floor !== undefined) figures.set("floor", { median: entry.floor, min: entry.floor, max: entry.floor });
   const floor = figures.get("floor");
 
+  const turns = turnsOf(runs, entry);
   const ratios = new Map<string, number>();
   if (isSpread(kit)) {
     // The hardest of several: what `redlock` without a version, and the best of all peers, mean.
@@ -123,7 +149,7 @@ export const entryReport = (entry: Entry, runs: readonly CaseRun[]): EntryReport
     };
     for (const [who, figure] of figures) {
       if (who === "kit" || !isSpread(figure)) continue;
-      const ratio = ratioOf(better, kit.median, figure.median);
+      const ratio = who === "before" && turns ? turns.median : ratioOf(better, kit.median, figure.median);
       ratios.set(who, ratio);
       if (who === "floor" || who.endsWith(" defaults")) continue;
       if (plainName(who) !== who) keepHardest(plainName(who), ratio);
@@ -147,6 +173,7 @@ export const entryReport = (entry: Entry, runs: readonly CaseRun[]): EntryReport
     kit,
     peers: Object.fromEntries([...figures].filter(([who]) => who !== "kit" && who !== "floor")),
     floor: isSpread(floor) ? floor : null,
+    ...(turns && { turns }),
     ratio: Object.fromEntries(ratios),
     goal: goal ? checks.map(({ wanted }) => wanted).join(", ") : null,
     met: goal ? checks.every(({ met }) => met) : null,
@@ -211,6 +238,12 @@ const entryLines = (report: EntryReport): string[] => {
     `  ${report.unit}, ${direction}; ${String(report.rounds)} rounds; ${report.about}`,
     ...columns([...head, ...rows], [false, true, false, true, false]).map((line) => `    ${line}`),
   ];
+  if (report.turns) {
+    const { of, pairs, median: middle, lower, upper } = report.turns;
+    lines.push(
+      `  by turns, ${String(pairs)} pairs of ${of}: kit ${short(middle)} × before, quartiles ${short(lower)} – ${short(upper)}`,
+    );
+  }
   if (report.goal !== null) {
     lines.push(`  goal ${report.goal}: ${report.met ? "met" : "MISSED"}`);
     for (const { wanted, got, met } of report.checks)

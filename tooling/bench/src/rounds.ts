@@ -20,6 +20,8 @@ export interface CaseRun {
   readonly rounds: readonly Ran[];
   /** Its error, if it failed. */
   readonly error: string | undefined;
+  /** Whether the rounds are slices, of two builds by turns. */
+  readonly isSliced?: boolean;
 }
 
 export interface Plan {
@@ -29,7 +31,7 @@ export interface Plan {
   readonly say: (text: string) => void;
 }
 
-const messageOf = (error: unknown): string => (error instanceof Error ? error.message : String(error));
+export const messageOf = (error: unknown): string => (error instanceof Error ? error.message : String(error));
 
 /** A measurement, with the values by the names of their entries. */
 const ranOf = ({ entries }: Case, { values, details }: Measurement): Ran => ({

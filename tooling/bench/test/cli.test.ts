@@ -115,6 +115,23 @@ describe("npm run bench", { timeout: 300_000 }, () => {
     expect(entry?.peers).toEqual({ before: { error: "the other build" } });
   });
 
+  it("lets two builds take turns in slices, in one process", async () => {
+    const root = fileURLToPath(new URL("../../../", import.meta.url));
+    const { stdout } = await bench("lock", "--case", "uncontended c=1", "--before", root, "--json", ...cut);
+    const [entry] = (JSON.parse(stdout) as Report).cases;
+    expect(entry?.turns).toMatchObject({ of: "slices", pairs: 12 });
+    const { lower = NaN, median = NaN, upper = NaN } = entry?.turns ?? {};
+    expect([lower <= median, median <= upper]).toEqual([true, true]);
+    expect(entry?.ratio).toEqual({ before: median, "best peer": median });
+    expect([isFigure(entry?.kit), isFigure(entry?.peers["before"])]).toEqual([true, true]);
+  });
+
+  it("compares two builds in rounds where a case is more than one operation", async () => {
+    const root = fileURLToPath(new URL("../../../", import.meta.url));
+    const { stdout } = await bench("lock", "--case", "burst", "--before", root, "--json", ...cut);
+    expect((JSON.parse(stdout) as Report).cases[0]?.turns).toMatchObject({ of: "rounds", pairs: 1 });
+  });
+
   it("prints its usage for --help", async () => {
     expect(await bench("--help")).toEqual({ code: 0, stdout: usage, stderr: "" });
   });

@@ -1,5 +1,6 @@
 import { describe, expect, it } from "vitest";
-import { entryReport, table } from "../src/report.js";
+import { type EntryReport, entryReport, table } from "../src/report.js";
+import { atLeast } from "../src/suite.js";
 import { aRun, anEntry, aReport } from "./builders.js";
 
 const keen = { peer: "redlock@5.0.0", id: "keen", settings: "keen" };
@@ -86,6 +87,34 @@ describe("an entry's report", () => {
     const goal = [{ atMost: 5 }];
     expect(entryReport(anEntry({ goal }), [aRun({ peer: "kit" }, [], "broken")]).met).toBe(false);
     expect(entryReport(anEntry(), [aRun({ peer: "kit" }, [], "broken")]).met).toBeNull();
+  });
+});
+
+describe("two builds of ours", () => {
+  const before = (values: readonly number[], isSliced: boolean): EntryReport =>
+    entryReport(anEntry({ goal: atLeast({ before: 0.95 }) }), [
+      { ...aRun({ peer: "kit" }, [110, 300, 98, 200]), isSliced },
+      aRun({ peer: "before", checkout: "/old" }, values),
+    ]);
+
+  it("are compared turn by turn: the middle ratio and the quartiles", () => {
+    // A noisy moment hit both in the second turn; the ratio of the medians would be 1.55.
+    const { ratio, turns, met } = before([100, 600, 100, 100], true);
+    expect(turns).toEqual({ of: "slices", pairs: 4, median: (1.1 + 0.98) / 2, lower: 0.5, upper: 1.1 });
+    expect(ratio["before"]).toBe(turns?.median);
+    expect(met).toBe(true);
+    expect(before([100, 600, 100, 100], false).turns?.of).toBe("rounds");
+  });
+
+  it("have as many pairs as both have turns", () => {
+    expect(before([100], true).turns?.pairs).toBe(1);
+    expect(before([], true).turns).toBeUndefined();
+  });
+
+  it("stand in the table with the way they were compared", () => {
+    expect(table(aReport([before([100, 600, 100, 100], true)]))).toContain(
+      "by turns, 4 pairs of slices: kit 1.04 × before, quartiles 0.50 – 1.10",
+    );
   });
 });
 
