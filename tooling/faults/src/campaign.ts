@@ -2,12 +2,13 @@ import { randomInt } from "node:crypto";
 import { freemem, loadavg } from "node:os";
 import { join } from "node:path";
 import { startRedis } from "@kit/testing";
-import { seeded } from "@tooling/lab";
+import type { Control } from "./lab/control.js";
 import { keepRun } from "./lab/lab.js";
 import { workspaceFolder } from "./lab/paths.js";
 import { takeRejections } from "./lab/rejections.js";
+import { seeded } from "@tooling/lab";
 import type { Fault } from "./faults/fault.js";
-import type { Control, PhaseOptions, PhaseReport, Workload } from "./workload.js";
+import type { PhaseOptions, PhaseReport, Workload } from "./workload.js";
 
 export interface CampaignOptions {
   readonly seconds: number;

@@ -1,8 +1,9 @@
 import { parseArgs } from "node:util";
 import { campaign, type CampaignReport, controlCampaign, kindsOf, someSeed } from "./campaign.js";
+import type { Control } from "./lab/control.js";
 import { inOwnNetwork } from "./lab/network.js";
 import { noteRejection } from "./lab/rejections.js";
-import type { Control, Workload } from "./workload.js";
+import type { Workload } from "./workload.js";
 import { loadWorkload, workloadNames } from "./workloads.js";
 
 const names = workloadNames();

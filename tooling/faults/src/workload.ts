@@ -1,4 +1,5 @@
 import type { RedisMode } from "@kit/testing";
+import type { Control } from "./lab/control.js";
 import type { Setting } from "./lab/setting.js";
 import type { Fault } from "./faults/fault.js";
 
@@ -35,17 +36,6 @@ export interface PhaseOptions {
   readonly mode?: RedisMode;
   /** @default none */
   readonly control?: Control;
-}
-
-/** A deliberate fault in the package under test, which the checker must detect. */
-export interface Control {
-  readonly name: string;
-  /** At least one of these invariants is broken. */
-  readonly invariants: readonly string[];
-  /** The injected fault under which the control shows. */
-  readonly kind: string;
-  /** The number of injections in the first run; later runs have more. @default 3 */
-  readonly injections?: number;
 }
 
 /** Single calls with extreme input or on spoilt keys, without workers. */

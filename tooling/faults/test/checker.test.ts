@@ -1,5 +1,5 @@
-import { seeded } from "@tooling/lab";
 import { describe, expect, it } from "vitest";
+import { seeded } from "@tooling/lab";
 import { isWaitedFor, type Invariant, staleWrites, verdictOn, type Violation } from "../src/workloads/lock/checker.js";
 import type {
   Access,

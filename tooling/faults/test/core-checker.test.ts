@@ -1,5 +1,5 @@
-import { seeded } from "@tooling/lab";
 import { describe, expect, it } from "vitest";
+import { seeded } from "@tooling/lab";
 import { type Invariant, verdictOn } from "../src/workloads/core/checker.js";
 import type {
   ConfigCall,

@@ -5,10 +5,10 @@ import { lateGrants as lockOffers } from "../src/workloads/lock/controls.js";
 import { lateGrants as semaphoreOffers } from "../src/workloads/semaphore/controls.js";
 
 /** A script that asks before an offer, and makes none if nobody listens. */
-const asking = (keys: readonly string[], { lua }: { readonly lua: string }): string =>
+const asking = (keys: readonly string[], lua: Readonly<Record<string, string>>): string =>
   [
     ...keys.map((key, at) => `local ${key} = KEYS[${String(at + 1)}]`),
-    lua,
+    ...Object.values(lua),
     "return redis.pcall('PUBSUB', 'NUMSUB', ARGV[1])[2]",
   ].join("\n");
 

@@ -1,7 +1,7 @@
-import { seeded } from "@tooling/lab";
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
 import { linearizable, type Model, type Operation } from "../src/linearizable.js";
+import { seeded } from "@tooling/lab";
 import { type MutexCall, mutexWithFence } from "../src/workloads/lock/mutex.js";
 
 type Call =

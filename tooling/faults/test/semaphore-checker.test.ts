@@ -1,5 +1,5 @@
-import { seeded } from "@tooling/lab";
 import { describe, expect, it } from "vitest";
+import { seeded } from "@tooling/lab";
 import { type Invariant, remarksOn, verdictOn, type Violation } from "../src/workloads/semaphore/checker.js";
 import {
   type AccessRecord,

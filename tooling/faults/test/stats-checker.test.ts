@@ -1,5 +1,5 @@
-import { seeded } from "@tooling/lab";
 import { describe, expect, it } from "vitest";
+import { seeded } from "@tooling/lab";
 import { type Invariant, verdictOn } from "../src/workloads/stats/checker.js";
 import type { Found, LogRecord, Quantiles, RunHistory, WorkerHistory } from "../src/workloads/stats/history.js";
 

@@ -6,6 +6,15 @@ import { clock } from "@tooling/lab";
 
 export const settings = JSON.parse(process.argv[2] ?? "{}");
 
+const exportsOf = async ({ modules = [], lie }) => {
+  const real = Object.assign({}, ...(await Promise.all(modules.map((module) => import(module)))));
+  if (!lie) return real;
+  const { lies } = await import(lie.file);
+  return { ...real, ...lies[lie.name](real) };
+};
+/** The exports of the package under test, or of one with the fault of a control. */
+export const subject = await exportsOf(settings);
+
 const logFile = openSync(settings.logFile, "a");
 export const log = (kind, facts) => writeSync(logFile, `${JSON.stringify({ kind, ...facts })}\n`);
 

@@ -1,3 +1,5 @@
+import { misled } from "./control.js";
+
 // A control of whatever hands leases on by a push: the offer to a waiter that nobody of this server listens for is published
 // all the same, and the waiter is passed over. PUBLISH is replicated, so the waiter hears it from a server that became a
 // replica, and takes the lease that another got.
@@ -17,20 +19,17 @@ export interface WaitQueue {
  * the script does not make.
  */
 export const lateOffers = ({ waiters, facts, message }: WaitQueue): string =>
-  [
-    "local truth = redis",
-    "local redis = setmetatable({ isRecorded = rawget(redis, 'isRecorded') }, { __index = truth })",
-    "local function offerLate(inbox)",
-    `for _, waiter in ipairs(truth.call(${waiters})) do`,
-    `local ms, where = ${facts}`,
-    "if ms and where == inbox then",
-    "local time = truth.call('TIME')",
-    "local now, micros = time[1] * 1000 + math.floor(time[2] / 1000), time[1] * 1000000 + time[2]",
-    `truth.call('PUBLISH', inbox, table.concat(${message}, string.char(9)))`,
-    "return end end end",
-    "local function misled(call) return function(...)",
-    "local reply, command, what, inbox = call(...), ...",
-    "if command == 'PUBSUB' and what == 'NUMSUB' and reply[2] == 0 then offerLate(inbox) end",
-    "return reply end end",
-    "redis.call, redis.pcall = misled(truth.call), misled(truth.pcall)",
-  ].join(" ");
+  misled(
+    [
+      "if command == 'PUBSUB' and key == 'NUMSUB' then",
+      "local reply, inbox = call(...), select(3, ...)",
+      `for _, waiter in ipairs(reply[2] == 0 and server.call(${waiters}) or {}) do`,
+      `local ms, where = ${facts}`,
+      "if ms and where == inbox then",
+      "local time = server.call('TIME')",
+      "local now, micros = time[1] * 1000 + math.floor(time[2] / 1000), time[1] * 1000000 + time[2]",
+      `server.call('PUBLISH', inbox, table.concat(${message}, string.char(9)))`,
+      "break end end",
+      "return reply end",
+    ].join(" "),
+  );

@@ -3,8 +3,8 @@ import { once } from "node:events";
 import { closeSync, openSync, readSync, statSync } from "node:fs";
 import { join } from "node:path";
 import { eventually } from "@kit/testing";
-import { clock, clockOrigin } from "@tooling/lab";
 import { patience } from "../patience.js";
+import { clock, clockOrigin } from "@tooling/lab";
 
 /** A worker process, with a log that survives it. The process leaves when its input ends, or on SIGTERM. */
 export class Worker {

@@ -1,5 +1,6 @@
 import { eventually } from "@kit/testing";
 import { patience } from "../patience.js";
+import type { Subject } from "../lab/control.js";
 import { Lab, type LabOptions, type Loss, type Surroundings } from "../lab/lab.js";
 import type { Worker } from "../lab/worker.js";
 import type { Call } from "../records.js";
@@ -11,8 +12,7 @@ export const prefix = "kit";
 export interface PlainLabOptions extends LabOptions {
   /** The folder of the workload. */
   readonly workload: string;
-  /** The module that the workers import as the package. */
-  readonly module: string;
+  readonly subject: Subject;
 }
 
 /** A server and workers of a package without leases, where only the success of calls matters. */
@@ -38,7 +38,7 @@ export abstract class PlainLab<R extends { readonly kind: string }> extends Lab 
   }
 
   spawn(): Worker {
-    const { seed, module, workload } = this.#options;
+    const { seed, subject, workload } = this.#options;
     const number = this.all.length + 1;
     const { deadlineMs, leaseMs, url } = this;
     const settings = {
@@ -49,7 +49,7 @@ export abstract class PlainLab<R extends { readonly kind: string }> extends Lab 
       number,
       seed: seed + 1_000 * number,
       ...this.further(),
-      module,
+      ...subject,
     };
     return this.hire(workload, settings, (line) => this.#hear(line));
   }

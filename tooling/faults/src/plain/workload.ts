@@ -1,29 +1,13 @@
 import type { Verdict } from "../common-invariants.js";
+import { type Control, subjectOf } from "../lab/control.js";
 import { modeOf, surround, type Surroundings } from "../lab/lab.js";
-import { builtWith, type Mutation, wrappedBy } from "../lab/mutation.js";
 import { runPhase } from "../phase.js";
 import { failoverFaults } from "../faults/failover.js";
 import { faults as allFaults, movingFaults } from "../faults/index.js";
-import type { Control, PhaseReport, Workload } from "../workload.js";
+import type { PhaseReport, Workload } from "../workload.js";
 import { recoveriesOf, type Work, worstStallMs } from "./checker.js";
 import type { PlainHistory } from "./history.js";
 import type { PlainLabOptions } from "./lab.js";
-
-/** Deliberate faults of a package, each of which the checker must detect. */
-export interface PackageControl<L extends string = string> extends Control {
-  readonly invariants: readonly L[];
-  /** A change to the built package. Without it the package is wrapped by the lie of the same name. */
-  readonly mutation?: Mutation;
-}
-
-/** The module that the workers import as the package. */
-const moduleOf = (workload: string, control?: PackageControl): string => {
-  if (!control) return `@kit/${workload}`;
-  const { name, mutation } = control;
-  return mutation
-    ? builtWith(`${workload}-${name}`, `@kit/${workload}`, "index.js", mutation)
-    : wrappedBy(workload, `wrapped-${workload}.mjs`, name);
-};
 
 type Lab<H> = Parameters<typeof runPhase<H & History>>[0];
 type History = Omit<PlainHistory<{ readonly kind: string }>, "losesNothing" | "wrong">;
@@ -32,7 +16,7 @@ type History = Omit<PlainHistory<{ readonly kind: string }>, "losesNothing" | "w
 interface Parts<H> {
   readonly name: string;
   readonly invariants: readonly string[];
-  readonly controls: readonly PackageControl[];
+  readonly controls: readonly Control[];
   readonly workers: number;
   /** Faults that do not concern the package. */
   readonly notFor: readonly string[];
@@ -56,8 +40,7 @@ export const plainWorkload = <H extends History>(parts: Parts<H>): Workload => {
     controls,
     run: async (phase) => {
       const { seed, setting, mode = modeOf[setting], control } = phase;
-      const broken = controls.find((one) => one.name === control?.name);
-      const options = { seed, setting, mode, workload: name, module: moduleOf(name, broken) };
+      const options = { seed, setting, mode, workload: name, subject: subjectOf(name, [`@kit/${name}`], control) };
       const lab = open(options, await surround(options));
       return await runPhase(lab, workers, phase, (history) => ({
         ...verdictOn(history),

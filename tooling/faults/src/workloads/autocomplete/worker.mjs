@@ -17,10 +17,11 @@ import {
   log,
   noteBackground,
   settings,
+  subject,
 } from "../../lab/contender.mjs";
 
 const { id, prefix, deadlineMs, restMs, number } = settings;
-const { createPrefixIndex } = await import(settings.module);
+const { createPrefixIndex } = subject;
 
 const client = await connected(settings.url, id);
 const make = (name, options) => {

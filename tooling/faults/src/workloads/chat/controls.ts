@@ -1,32 +1,26 @@
-import type { PackageControl } from "../../plain/workload.js";
+import { type Control, misled } from "../../lab/control.js";
 import type { Invariant } from "./checker.js";
-
-/** Lua that wraps `redis.call` to change replies inside a script. */
-const misled = (lua: string): string =>
-  `local server = redis local redis = { pcall = server.pcall, call = function(...) local call, command, key = server.call, ... ${lua} return call(...) end }`;
 
 const kind = "scripts flushed";
 
 /** Deliberate faults of a chat, each of which the checker must detect. */
-export const controls: readonly PackageControl<Invariant>[] = [
+export const controls: readonly Control<Invariant>[] = [
   {
     name: "sends-into-the-void",
     invariants: ["order", "kept", "unread"],
     kind,
-    mutation: {
-      script: "send",
-      operands: ["messages"],
-      lua: misled("if command == 'XADD' and key == messages and call('TIME')[2] % 100 < 3 then return '0-0' end"),
+    lua: {
+      "send(messages)": misled(
+        "if command == 'XADD' and key == messages and call('TIME')[2] % 100 < 3 then return '0-0' end",
+      ),
     },
   },
   {
     name: "forgets-client-ids",
     invariants: ["U2"],
     kind: "requests repeated",
-    mutation: {
-      script: "send",
-      operands: ["sentEven", "sentOdd"],
-      lua: misled(
+    lua: {
+      "send(sentEven, sentOdd)": misled(
         "if command == 'HMGET' and (key == sentEven or key == sentOdd) then local found = call(...) for i = 2, #found do found[i] = false end return found end",
       ),
     },
@@ -35,10 +29,8 @@ export const controls: readonly PackageControl<Invariant>[] = [
     name: "positions-move-back",
     invariants: ["positions"],
     kind,
-    mutation: {
-      script: "ack",
-      operands: ["acks"],
-      lua: misled(
+    lua: {
+      "ack(acks)": misled(
         "local found = command == 'HGET' and call(...) if found and string.match(found, '^%d+ %d+ %d+%-%d+ ') then return (string.gsub(found, '^%d+', '0')) end",
       ),
     },
@@ -47,41 +39,31 @@ export const controls: readonly PackageControl<Invariant>[] = [
     name: "goes-by-the-fastest",
     invariants: ["retention"],
     kind,
-    mutation: {
-      script: "ack",
-      operands: ["acks"],
-      lua: misled("if command == 'ZRANGE' then return call('ZREVRANGE', select(2, ...)) end"),
-    },
+    lua: { "ack(acks)": misled("if command == 'ZRANGE' then return call('ZREVRANGE', select(2, ...)) end") },
   },
   {
     name: "leases-end-early",
     invariants: ["leases"],
     kind,
-    mutation: {
-      script: "take",
-      operands: ["mailbox"],
-      lua: misled("if command == 'TIME' then local time = call('TIME') return { tostring(time[1] + 1), time[2] } end"),
+    lua: {
+      "take(mailbox)": misled(
+        "if command == 'TIME' then local time = call('TIME') return { tostring(time[1] + 1), time[2] } end",
+      ),
     },
   },
   {
     name: "takes-and-forgets",
     invariants: ["mailbox"],
     kind,
-    mutation: {
-      script: "take",
-      operands: ["mailbox"],
-      lua: misled("if command == 'HSET' and key == mailbox and select(3, ...) ~= '' then return 0 end"),
+    lua: {
+      "take(mailbox)": misled("if command == 'HSET' and key == mailbox and select(3, ...) ~= '' then return 0 end"),
     },
   },
   {
     name: "counts-own-messages",
     invariants: ["unread"],
     kind,
-    mutation: {
-      script: "send",
-      operands: ["meta"],
-      lua: misled("if command == 'HSET' and key == meta then return 0 end"),
-    },
+    lua: { "send(meta)": misled("if command == 'HSET' and key == meta then return 0 end") },
   },
   { name: "leases-die-with-their-worker", invariants: ["leases"], kind: "worker killed", injections: 8 },
   { name: "unread-off-by-one", invariants: ["unread"], kind },

@@ -15,11 +15,12 @@ import {
   outcomeOf,
   seekMaster,
   settings,
+  subject,
   timed,
 } from "../../lab/contender.mjs";
 
 const { id, prefix, specs, mailbox: mailboxName, members, reader, listener, leaseMs, deadlineMs } = settings;
-const { createChat } = await import(settings.module);
+const { createChat } = subject;
 
 const pick = (random, list) => list[Math.floor(random() * list.length)];
 const bodyOf = (name) => name.padEnd(settings.bodyBytes, ".");

@@ -1,3 +1,4 @@
+import { subjectOf } from "../../lab/control.js";
 import { grows, modeOf, surround } from "../../lab/lab.js";
 import { runPhase } from "../../phase.js";
 import { failoverFaults } from "../../faults/failover.js";
@@ -5,7 +6,7 @@ import { faults as allFaults, movingFaults } from "../../faults/index.js";
 import type { Fault } from "../../faults/fault.js";
 import type { PhaseOptions, PhaseReport, Workload } from "../../workload.js";
 import { invariants, recoveryMs, verdictOn, worstStallMs } from "./checker.js";
-import { coreControls, modulesOf } from "./controls.js";
+import { controls } from "./controls.js";
 import { CoreLab } from "./lab.js";
 
 const workers = 5;
@@ -37,8 +38,12 @@ const faults: readonly Fault[] = [
 
 const run = async (phase: PhaseOptions): Promise<PhaseReport> => {
   const { seed, setting, mode = modeOf[setting], control } = phase;
-  const broken = coreControls.find(({ name }) => name === control?.name);
-  const options = { seed, setting, mode, modules: modulesOf(broken) };
+  const options = {
+    seed,
+    setting,
+    mode,
+    subject: subjectOf("core", ["@kit/core/config", "@kit/core/durable"], control),
+  };
   const lab = new CoreLab(options, await surround(options));
   return await runPhase(lab, workers, phase, (history) => ({
     ...verdictOn(history),
@@ -58,6 +63,6 @@ export const workload: Workload = {
   faults,
   shares: { kept: 0.3, lost: 0.08, failover: 0.29, cluster: 0.1, address: 0.12, resharded: 0.11 },
   edges: [],
-  controls: coreControls,
+  controls,
   run,
 };

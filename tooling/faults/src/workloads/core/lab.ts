@@ -1,11 +1,11 @@
 import { pause } from "@kit/core/toolkit";
 import { eventually, type RedisServer } from "@kit/testing";
-import { clock } from "@tooling/lab";
 import { patience } from "../../patience.js";
+import { clock } from "@tooling/lab";
 import { Lab, type LabOptions, type Loss, type Surroundings } from "../../lab/lab.js";
 import type { Worker } from "../../lab/worker.js";
 import type { Span } from "../../records.js";
-import type { Modules } from "./controls.js";
+import type { Subject } from "../../lab/control.js";
 import type { DataLoss, Entry, Heal, LogRecord, RunHistory, Version } from "./history.js";
 
 const prefix = "kit";
@@ -19,7 +19,7 @@ const newestMs = 5_000;
 const slowMs = 30;
 
 export interface CoreLabOptions extends LabOptions {
-  readonly modules: Modules;
+  readonly subject: Subject;
 }
 
 /** The newest records of a worker. */
@@ -55,7 +55,7 @@ export class CoreLab extends Lab {
   }
 
   spawn(): Worker {
-    const { seed, modules } = this.#options;
+    const { seed, subject } = this.#options;
     const number = this.all.length + 1;
     const settings = {
       url: this.url,
@@ -71,7 +71,7 @@ export class CoreLab extends Lab {
       seed: seed + 1_000 * number,
       loops: 4,
       restMs: 30,
-      ...modules,
+      ...subject,
     };
     const heard: Heard = { wellSince: new Map(), shows: new Map(), states: new Map() };
     const worker = this.hire("core", settings, (line) => hear(heard, JSON.parse(line) as LogRecord));

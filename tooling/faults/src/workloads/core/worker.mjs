@@ -15,12 +15,12 @@ import {
   noteBackground,
   outcomeOf,
   settings,
+  subject,
   timed,
 } from "../../lab/contender.mjs";
 
 const { id, prefix, names, rolledName, wiredName, keys, replicas, deadlinesMs } = settings;
-const { createConfig, createComponent, withComponent } = await import(settings.configModule);
-const { durable } = await import(settings.durableModule);
+const { createConfig, createComponent, withComponent, durable } = subject;
 
 const pick = (random, list) => list[Math.floor(random() * list.length)];
 

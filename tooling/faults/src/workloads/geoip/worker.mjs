@@ -12,10 +12,11 @@ import {
   log,
   noteBackground,
   settings,
+  subject,
 } from "../../lab/contender.mjs";
 
 const { id, prefix, deadlineMs, restMs, number } = settings;
-const { createGeoIp, importGeoIp, rollbackGeoIp } = await import(settings.module);
+const { createGeoIp, importGeoIp, rollbackGeoIp } = subject;
 
 const client = await connected(settings.url, id);
 const database = "city";

@@ -1,9 +1,10 @@
+import { subjectOf } from "../../lab/control.js";
 import { modeOf, surround } from "../../lab/lab.js";
 import { runPhase } from "../../phase.js";
 import { faults, movingFaults } from "../../faults/index.js";
 import type { PhaseOptions, PhaseReport, Workload } from "../../workload.js";
 import { invariants, recoveryMs, verdictOn } from "./checker.js";
-import { lockControls, moduleOf } from "./controls.js";
+import { controls } from "./controls.js";
 import { lockEdges } from "./edges.js";
 import type { RunHistory } from "./history.js";
 import { LockLab } from "./lab.js";
@@ -20,15 +21,9 @@ const worstStallOf = (run: RunHistory): number => {
 
 const run = async (phase: PhaseOptions): Promise<PhaseReport> => {
   const { seed, setting, mode = modeOf[setting], control } = phase;
-  const broken = lockControls.find(({ name }) => name === control?.name);
-  const options = {
-    seed,
-    setting,
-    mode,
-    ...(broken && { lockModule: moduleOf(broken), isFenced: broken.isFenced ?? true }),
-  };
+  const options = { seed, setting, mode, subject: subjectOf("lock", ["@kit/lock"], control) };
   const lab = new LockLab(options, await surround(options));
-  return await runPhase(lab, broken ? 5 : workers, phase, (history) => {
+  return await runPhase(lab, control ? 5 : workers, phase, (history) => {
     const accesses = [...history.registers.values()].flat();
     return {
       ...verdictOn(history),
@@ -52,6 +47,6 @@ export const workload: Workload = {
   faults: [...faults, ...movingFaults],
   shares: { kept: 0.47, lost: 0.15, shifted: 0.09, address: 0.14, resharded: 0.15 },
   edges: lockEdges,
-  controls: lockControls,
+  controls,
   run,
 };

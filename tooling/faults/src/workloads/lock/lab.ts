@@ -2,6 +2,7 @@ import { connect } from "@kit/core";
 import { createLock } from "@kit/lock";
 import { eventually, type RedisServer } from "@kit/testing";
 import { patience } from "../../patience.js";
+import type { Subject } from "../../lab/control.js";
 import type { LabOptions, Surroundings } from "../../lab/lab.js";
 import { type Holder as AnyHolder, LeaseLab } from "../../lab/lease-lab.js";
 import type { Echo } from "../../lab/tap.js";
@@ -14,10 +15,7 @@ const prefix = "kit";
 
 /** The settings of the contenders. */
 export interface LockLabOptions extends LabOptions {
-  /** False: a control in which the register accepts everything. @default true */
-  readonly isFenced?: boolean;
-  /** The module that the workers import as the lock. @default "@kit/lock" */
-  readonly lockModule?: string;
+  readonly subject: Subject;
 }
 
 interface Holder extends AnyHolder {
@@ -75,7 +73,7 @@ export class LockLab extends LeaseLab<Holder> {
   }
 
   spawn(): Worker {
-    const { seed, isFenced = true, lockModule = "@kit/lock" } = this.#options;
+    const { seed, subject } = this.#options;
     const number = this.all.length + 1;
     const settings = {
       url: this.url,
@@ -90,8 +88,7 @@ export class LockLab extends LeaseLab<Holder> {
       seed: seed + 1_000 * number,
       loops: 4,
       restMs: 15,
-      fenced: isFenced,
-      lockModule,
+      ...subject,
     };
     return this.hire("lock", settings);
   }

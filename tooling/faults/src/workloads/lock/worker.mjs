@@ -4,11 +4,11 @@
 // refuse that.
 import { readFileSync } from "node:fs";
 import { pause } from "@kit/core/toolkit";
-import { connected, farewell, left, log, noteBackground, settings } from "../../lab/contender.mjs";
+import { connected, farewell, left, log, noteBackground, settings, subject } from "../../lab/contender.mjs";
 import { closeAmid, confirm, contendAll, endure, overhear } from "../../lab/leases.mjs";
 
 const { id, prefix, names, leaseMs, deadlineMs, isClockTrue } = settings;
-const { createLock } = await import(settings.lockModule);
+const { createLock } = subject;
 const registerScript = readFileSync(new URL("register.lua", import.meta.url), "utf8");
 
 /**
@@ -42,6 +42,8 @@ const confirmGrant = ({ token, fencingToken }) => {
 // ── the register ────────────────────────────────────────────────────────────────────────────────────────────────────
 
 let accesses = 0;
+/** A control: the register accepts everything. */
+const isFenced = settings.lie?.name === "unfenced" ? 0 : 1;
 
 const access = async (action, name, lease, base) => {
   const op = `${id}.${++accesses}`;
@@ -50,7 +52,7 @@ const access = async (action, name, lease, base) => {
     `${prefix}:register:{${name}}:history`,
     `${prefix}:lock:{${name}}:lease`,
   ];
-  const args = [action, lease.fencingToken, lease.token, id, op, base, settings.fenced ? 1 : 0];
+  const args = [action, lease.fencingToken, lease.token, id, op, base, isFenced];
   for (let tries = 1; ; tries++)
     try {
       const [verdict, value, owned, micros, msLeft] = await register.call(

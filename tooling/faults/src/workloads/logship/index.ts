@@ -1,4 +1,5 @@
 import { clock } from "@tooling/lab";
+import { subjectOf } from "../../lab/control.js";
 import { modeOf, surround, within } from "../../lab/lab.js";
 import { runPhase } from "../../phase.js";
 import { failoverFaults } from "../../faults/failover.js";
@@ -6,7 +7,7 @@ import { faults as allFaults, movingFaults } from "../../faults/index.js";
 import type { Fault } from "../../faults/fault.js";
 import type { PhaseOptions, PhaseReport, Workload } from "../../workload.js";
 import { invariants, recoveryMs, verdictOn, worstStallMs } from "./checker.js";
-import { logshipControls, moduleOf } from "./controls.js";
+import { controls } from "./controls.js";
 import { LogshipLab, points } from "./lab.js";
 
 const workers = 4;
@@ -44,8 +45,7 @@ const faults: readonly Fault[] = [
 
 const run = async (phase: PhaseOptions): Promise<PhaseReport> => {
   const { seed, setting, mode = modeOf[setting], control } = phase;
-  const broken = logshipControls.find(({ name }) => name === control?.name);
-  const options = { seed, setting, mode, logshipModule: moduleOf(broken) };
+  const options = { seed, setting, mode, subject: subjectOf("logship", ["@kit/logship"], control) };
   const lab = new LogshipLab(options, await surround(options));
   return await runPhase(lab, workers, phase, (history) => ({
     ...verdictOn(history),
@@ -66,6 +66,6 @@ export const workload: Workload = {
   faults,
   shares: { kept: 0.46, failover: 0.22, cluster: 0.09, address: 0.12, resharded: 0.11 },
   edges: [],
-  controls: logshipControls,
+  controls,
   run,
 };

@@ -3,8 +3,9 @@ import { join } from "node:path";
 import { connect } from "@kit/core";
 import { createLogJob, createReceiver, createShipper } from "@kit/logship";
 import { eventually } from "@kit/testing";
-import { clock } from "@tooling/lab";
 import { patience } from "../../patience.js";
+import { clock } from "@tooling/lab";
+import type { Subject } from "../../lab/control.js";
 import { Lab, type LabOptions, type Surroundings } from "../../lab/lab.js";
 import { workspaceFolder } from "../../lab/paths.js";
 import type { Worker } from "../../lab/worker.js";
@@ -12,7 +13,7 @@ import type { FileTruth, Had, LogRecord, MemoryLook, RunHistory } from "./checke
 import { chained, collector, containedOf, isPassedThrough, linesOf, noChain, parseChain, wordsOf } from "./sources.mjs";
 
 export interface LogshipLabOptions extends LabOptions {
-  readonly logshipModule: string;
+  readonly subject: Subject;
 }
 
 const scripts = ["open", "reserve", "commit", "seal", "leave", "join", "look", "advance", "free", "progress"];
@@ -63,7 +64,7 @@ export class LogshipLab extends Lab {
   }
 
   spawn(): Worker {
-    const { seed, logshipModule } = this.#options;
+    const { seed, subject } = this.#options;
     const number = this.all.length + 1;
     const { leaseMs, deadlineMs, url } = this;
     const settings = {
@@ -75,7 +76,7 @@ export class LogshipLab extends Lab {
       deadlineMs,
       limitBytes,
       points,
-      logshipModule,
+      ...subject,
     };
     const folders = { shipFolder: this.#folders.ship, jobFolder: this.#folders.job };
     return this.hire("logship", { ...settings, ...folders }, (line) => this.#hear(line));

@@ -4,8 +4,8 @@ import { existsSync, readdirSync, renameSync, statSync, writeFileSync } from "no
 import { join } from "node:path";
 import { Readable } from "node:stream";
 import { pause } from "@kit/core/toolkit";
-import { clock, seeded } from "@tooling/lab";
 import { Redis } from "ioredis";
+import { clock, seeded } from "@tooling/lab";
 import {
   abortReason,
   attempt,
@@ -17,12 +17,13 @@ import {
   log,
   noteBackground,
   settings,
+  subject,
   timed,
 } from "../../lab/contender.mjs";
 import { bytesOf, collector, containedOf, isPassedThrough } from "./sources.mjs";
 
 const { id, url, share, seed, deadlineMs, leaseMs, limitBytes, shipFolder, jobFolder, points } = settings;
-const { createLogJob, createReceiver, createShipper } = await import(settings.logshipModule);
+const { createLogJob, createReceiver, createShipper } = subject;
 
 // ── points at which the process dies ────────────────────────────────────────────────────────────────────────────────
 

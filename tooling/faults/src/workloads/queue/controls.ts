@@ -1,87 +1,57 @@
-import { builtWith, type Mutation } from "../../lab/mutation.js";
-import type { Control } from "../../workload.js";
+import { type Control, misled } from "../../lab/control.js";
 import type { Invariant } from "./checker.js";
 
-interface QueueControl extends Control {
-  readonly invariants: readonly Invariant[];
-  /** Undefined: the control is that durable adds do not wait for their copies. */
-  readonly mutation?: Mutation;
-}
-
-/** Lua that wraps `redis.call` to change replies inside a script and its libraries. */
-const misled = (lua: string): string =>
-  `local call = redis.call local redis = { pcall = redis.pcall, call = function(...) local command, key = ... ${lua} return call(...) end }${String.raw`\n`}-- Libraries${String.raw`\n`}`;
+/** As `misled`, also for the libraries of the script, which core puts at such a line. */
+const inAll = (lua: string): string => `${misled(lua)}${String.raw`\n`}-- Libraries`;
 
 const anyTime = "scripts flushed";
 
 /** Deliberate faults of a queue, each of which the checker must detect. */
-export const queueControls: readonly QueueControl[] = [
+export const controls: readonly Control<Invariant>[] = [
   {
     name: "add-forgets-itself",
     invariants: ["repeats"],
     kind: "requests repeated",
-    mutation: {
-      script: "add",
-      operands: ["producers"],
-      lua: misled("if command == 'ZADD' and key == producers then call(...) return 1 end"),
-    },
+    lua: { "add(producers)": inAll("if command == 'ZADD' and key == producers then call(...) return 1 end") },
   },
   {
     name: "takes-forget-themselves",
     invariants: ["U2"],
     kind: "requests repeated",
-    mutation: {
-      script: "step",
-      operands: ["taken"],
-      lua: misled("if command == 'SET' and key == taken then call(...) return false end"),
-    },
+    lua: { "step(taken)": inAll("if command == 'SET' and key == taken then call(...) return false end") },
   },
   {
     name: "reclaimed-and-dropped",
     invariants: ["kept"],
     kind: "worker killed",
-    mutation: {
-      script: "step",
-      operands: ["waiting"],
-      lua: misled("if command == 'LPUSH' and key == waiting then return 0 end"),
-    },
+    lua: { "step(waiting)": inAll("if command == 'LPUSH' and key == waiting then return 0 end") },
   },
   {
     name: "lost-takes-stay-taken",
     invariants: ["charged"],
     kind: "replies lost",
     injections: 6,
-    mutation: { script: "recover", operands: [], lua: "if true then return 0 end" },
+    lua: { recover: "if true then return 0 end" },
   },
   {
     name: "outcomes-are-dropped",
     invariants: ["called"],
     kind: anyTime,
-    mutation: {
-      script: "step",
-      operands: ["replies"],
-      lua: misled("if command == 'HSET' and key == replies[1] then return 0 end"),
-    },
+    lua: { "step(replies)": inAll("if command == 'HSET' and key == replies[1] then return 0 end") },
   },
   {
     name: "late-ends-count",
     invariants: ["fenced"],
     kind: "worker stopped",
     injections: 6,
-    mutation: {
-      script: "step",
-      operands: ["revoked"],
-      lua: misled("if command == 'ZSCORE' and key == revoked then return false end"),
-    },
+    lua: { "step(revoked)": inAll("if command == 'ZSCORE' and key == revoked then return false end") },
   },
   {
     name: "leases-end-early",
     invariants: ["aborted"],
     kind: anyTime,
-    mutation: {
-      script: "step",
-      operands: ["leases"],
-      lua: misled(
+    lua: {
+      "step(leases)": inAll(
         "if command == 'ZRANGEBYSCORE' and key == leases then return call(command, key, '-inf', '+inf', 'LIMIT', 0, 3) end",
       ),
     },
@@ -90,10 +60,8 @@ export const queueControls: readonly QueueControl[] = [
     name: "due-too-early",
     invariants: ["due"],
     kind: anyTime,
-    mutation: {
-      script: "step",
-      operands: ["delayed"],
-      lua: misled(
+    lua: {
+      "step(delayed)": inAll(
         "if command == 'ZRANGEBYSCORE' and key == delayed then return call(command, key, '-inf', '+inf', 'LIMIT', 0, 200) end",
       ),
     },
@@ -102,16 +70,7 @@ export const queueControls: readonly QueueControl[] = [
     name: "ends-are-forgotten",
     invariants: ["ended"],
     kind: anyTime,
-    mutation: { script: "step", operands: ["done", "others"], lua: "done, others = '', {}" },
+    lua: { "step(done, others)": "done, others = '', {}" },
   },
-  {
-    name: "copies-are-not-awaited",
-    invariants: ["kept"],
-    kind: "replication cut, master killed",
-    injections: 2,
-  },
+  { name: "copies-are-not-awaited", invariants: ["kept"], kind: "replication cut, master killed", injections: 2 },
 ];
-
-/** The module that workers import as the queue. */
-export const moduleOf = (control?: QueueControl): string =>
-  control?.mutation ? builtWith(`queue-${control.name}`, "@kit/queue", "index.js", control.mutation) : "@kit/queue";

@@ -1,3 +1,4 @@
+import { subjectOf } from "../../lab/control.js";
 import { modeOf, surround } from "../../lab/lab.js";
 import { runPhase } from "../../phase.js";
 import { failoverFaults } from "../../faults/failover.js";
@@ -5,7 +6,7 @@ import { faults as allFaults, movingFaults } from "../../faults/index.js";
 import type { Fault } from "../../faults/fault.js";
 import type { PhaseOptions, PhaseReport, Workload } from "../../workload.js";
 import { invariants, recoveryMs, repeatsOf, verdictOn, worstStallMs } from "./checker.js";
-import { moduleOf, queueControls } from "./controls.js";
+import { controls } from "./controls.js";
 import { QueueLab } from "./lab.js";
 
 const workers = 5;
@@ -20,9 +21,7 @@ const faults: readonly Fault[] = [...allFaults, ...failoverFaults, ...movingFaul
 
 const run = async (phase: PhaseOptions): Promise<PhaseReport> => {
   const { seed, setting, mode = modeOf[setting], control } = phase;
-  const broken = queueControls.find(({ name }) => name === control?.name);
-  const awaitsCopies = !broken || broken.mutation !== undefined;
-  const options = { seed, setting, mode, queueModule: moduleOf(broken), awaitsCopies };
+  const options = { seed, setting, mode, subject: subjectOf("queue", ["@kit/queue"], control) };
   const lab = new QueueLab(options, await surround(options));
   return await runPhase(lab, workers, phase, (history) => ({
     ...verdictOn(history),
@@ -44,6 +43,6 @@ export const workload: Workload = {
   faults,
   shares: { kept: 0.37, lost: 0.09, shifted: 0.06, failover: 0.16, cluster: 0.08, address: 0.12, resharded: 0.12 },
   edges: [],
-  controls: queueControls,
+  controls,
   run,
 };

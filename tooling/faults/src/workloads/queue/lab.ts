@@ -2,11 +2,12 @@ import { connect } from "@kit/core";
 import { createQueue, type Job } from "@kit/queue";
 import { inspectQueue } from "@kit/queue/manage";
 import { eventually } from "@kit/testing";
-import { clock } from "@tooling/lab";
 import { patience } from "../../patience.js";
+import type { Subject } from "../../lab/control.js";
 import { Lab, type LabOptions, type Loss as LossKind, type Surroundings } from "../../lab/lab.js";
 import type { Echo } from "../../lab/tap.js";
 import type { Worker } from "../../lab/worker.js";
+import { clock } from "@tooling/lab";
 import {
   type AccessRecord,
   type CopiedTake,
@@ -35,10 +36,7 @@ const copiedTakeOf = ({ command, reply }: Echo): CopiedTake[] => {
 };
 
 export interface QueueLabOptions extends LabOptions {
-  /** The module that workers import as the queue. */
-  readonly queueModule: string;
-  /** Whether durable adds wait for their copies. */
-  readonly awaitsCopies: boolean;
+  readonly subject: Subject;
 }
 
 /** A server, processes that add and run jobs, and the injections. */
@@ -64,9 +62,7 @@ export class QueueLab extends Lab {
     const settings = {
       // Nobody has a copy, nor a disk, where nodes come and go.
       durable:
-        this.#options.awaitsCopies && this.setting !== "resharded"
-          ? { replicas, fsync: replicas > 0 ? "none" : "local", timeoutMs: 300 }
-          : undefined,
+        this.setting !== "resharded" ? { replicas, fsync: replicas > 0 ? "none" : "local", timeoutMs: 300 } : undefined,
       url: this.url,
       specs,
       leaseMs: this.leaseMs,
@@ -75,7 +71,7 @@ export class QueueLab extends Lab {
       seed: this.#options.seed + 1_000 * number,
       loops: 3,
       restMs: 25,
-      queueModule: this.#options.queueModule,
+      ...this.#options.subject,
     };
     const running = new Set<string>();
     const worker = this.hire("queue", settings, (line) => {

@@ -12,11 +12,12 @@ import {
   noteBackground,
   outcomeOf,
   settings,
+  subject,
   timed,
 } from "../../lab/contender.mjs";
 
 const { id, specs, leaseMs, deadlineMs, maxAttempts } = settings;
-const { createQueue } = await import(settings.queueModule);
+const { createQueue } = subject;
 
 // ── working ─────────────────────────────────────────────────────────────────────────────────────────────────────────
 

@@ -1,3 +1,4 @@
+import { subjectOf } from "../../lab/control.js";
 import { modeOf, surround } from "../../lab/lab.js";
 import { runPhase } from "../../phase.js";
 import { failoverFaults } from "../../faults/failover.js";
@@ -5,9 +6,10 @@ import { faults as allFaults, movingFaults } from "../../faults/index.js";
 import type { Fault } from "../../faults/fault.js";
 import type { PhaseOptions, PhaseReport, Workload } from "../../workload.js";
 import { invariants, operationsOf, recoveryMs, remarksOn, verdictOn, worstStallMs } from "./checker.js";
-import { moduleOf, semaphoreControls } from "./controls.js";
+import { controls } from "./controls.js";
 import { semaphoreEdges } from "./edges.js";
 import { SemaphoreLab } from "./lab.js";
+import { isRecorded, recorders } from "./recorder.js";
 
 const workers = 5;
 
@@ -22,8 +24,8 @@ const faults: readonly Fault[] = [
 
 const run = async (phase: PhaseOptions): Promise<PhaseReport> => {
   const { seed, setting, mode = modeOf[setting], control } = phase;
-  const broken = semaphoreControls.find(({ name }) => name === control?.name);
-  const options = { seed, setting, mode, semaphoreModule: moduleOf(setting, broken) };
+  const subject = subjectOf("semaphore", ["@kit/semaphore"], control, isRecorded(setting) ? recorders() : {});
+  const options = { seed, setting, mode, subject };
   const lab = new SemaphoreLab(options, await surround(options));
   return await runPhase(lab, workers, phase, (history) => ({
     ...verdictOn(history),
@@ -45,6 +47,6 @@ export const workload: Workload = {
   faults,
   shares: { kept: 0.32, lost: 0.11, shifted: 0.07, failover: 0.19, cluster: 0.08, address: 0.12, resharded: 0.11 },
   edges: semaphoreEdges,
-  controls: semaphoreControls,
+  controls,
   run,
 };

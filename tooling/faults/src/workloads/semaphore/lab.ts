@@ -2,11 +2,11 @@ import { connect } from "@kit/core";
 import { createSemaphore } from "@kit/semaphore";
 import { eventually } from "@kit/testing";
 import { patience } from "../../patience.js";
+import type { Subject } from "../../lab/control.js";
 import type { LabOptions, Surroundings } from "../../lab/lab.js";
 import { type Holder, LeaseLab } from "../../lab/lease-lab.js";
 import type { Echo } from "../../lab/tap.js";
 import type { Worker } from "../../lab/worker.js";
-import { isRecorded } from "./controls.js";
 import {
   type AccessRecord,
   type Death,
@@ -18,6 +18,7 @@ import {
   type Spec,
   type Step,
 } from "./history.js";
+import { isRecorded } from "./recorder.js";
 
 const prefix = "kit";
 const metaLifeMs = 604_800_000;
@@ -26,8 +27,7 @@ const queueLifeMs = 16_000;
 const pageLines = 20_000;
 
 export interface SemaphoreLabOptions extends LabOptions {
-  /** The module that the workers import as the semaphore. */
-  readonly semaphoreModule: string;
+  readonly subject: Subject;
 }
 
 const keyOf = (name: string, part: string): string => `${prefix}:semaphore:{${name}}:${part}`;
@@ -60,7 +60,7 @@ export class SemaphoreLab extends LeaseLab<Holder> {
   }
 
   spawn(): Worker {
-    const { seed, semaphoreModule } = this.#options;
+    const { seed, subject } = this.#options;
     const number = this.all.length + 1;
     const settings = {
       url: this.url,
@@ -73,7 +73,7 @@ export class SemaphoreLab extends LeaseLab<Holder> {
       isClockTrue: this.setting !== "shifted",
       loops: 7,
       restMs: 15,
-      semaphoreModule,
+      ...subject,
     };
     return this.hire("semaphore", settings, (line) => this.#noteAccess(line));
   }

@@ -1,11 +1,21 @@
 // A contender: acquires permits again and again, and reads the server's data about each.
 import { pause } from "@kit/core/toolkit";
 import { clock } from "@tooling/lab";
-import { attempt, connected, farewell, left, log, noteBackground, seekMaster, settings } from "../../lab/contender.mjs";
+import {
+  attempt,
+  connected,
+  farewell,
+  left,
+  log,
+  noteBackground,
+  seekMaster,
+  settings,
+  subject,
+} from "../../lab/contender.mjs";
 import { closeAmid, confirm, contendAll, endure, overhear } from "../../lab/leases.mjs";
 
 const { id, prefix, specs, leaseMs, deadlineMs, isClockTrue } = settings;
-const { createSemaphore } = await import(settings.semaphoreModule);
+const { createSemaphore } = subject;
 
 const tokenOf = (permitRecord) => permitRecord.split("|")[0];
 

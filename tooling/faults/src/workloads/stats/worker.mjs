@@ -14,11 +14,12 @@ import {
   noteBackground,
   outcomeOf,
   settings,
+  subject,
   timed,
 } from "../../lab/contender.mjs";
 
 const { id, prefix, deadlineMs, series, precisions } = settings;
-const { createStats } = await import(settings.module);
+const { createStats } = subject;
 
 const pick = (random, list) => list[Math.floor(random() * list.length)];
 const upTo = (random, most) => 1 + Math.floor(random() * most);

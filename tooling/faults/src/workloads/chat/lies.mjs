@@ -1,6 +1,4 @@
-// Controls: the API of a chat with one lie. The query of the import's URL names the lie.
-import { createChat as createTrueChat } from "@kit/chat";
-import { lying } from "../../lab/lies.mjs";
+import { lying, made } from "../../lab/lies.mjs";
 
 /** Takes messages for a third of the time and extends them for as long as the process lives. */
 const takenFor = async (box, options) => {
@@ -28,20 +26,24 @@ const takenFor = async (box, options) => {
   });
 };
 
-const lies = {
-  "leases-die-with-their-worker": (chat) => ({
+const aChat =
+  (lie) =>
+  ({ createChat }) => ({ createChat: made(createChat, lie) });
+
+export const lies = {
+  "leases-die-with-their-worker": aChat((chat) => ({
     mailbox: (...call) => {
       const box = chat.mailbox(...call);
       return lying(box, { take: (options) => takenFor(box, options) });
     },
-  }),
-  "unread-off-by-one": (chat) => ({
+  })),
+  "unread-off-by-one": aChat((chat) => ({
     unread: async (...call) => {
       const counts = await chat.unread(...call);
       return new Map(Array.from(counts, ([name, count]) => [name, count + 1]));
     },
-  }),
-  "page-without-its-last": (chat) => ({
+  })),
+  "page-without-its-last": aChat((chat) => ({
     fetch: async (...call) => {
       const page = await chat.fetch(...call);
       const isLong = ({ messages }) => messages.length > 5;
@@ -50,11 +52,5 @@ const lies = {
         chats: page.chats.map((one) => (isLong(one) ? { ...one, messages: one.messages.slice(0, -1) } : one)),
       };
     },
-  }),
-};
-const lie = lies[new URL(import.meta.url).search.slice(1)];
-
-export const createChat = (...args) => {
-  const chat = createTrueChat(...args);
-  return lying(chat, lie(chat));
+  })),
 };

@@ -1,0 +1,103 @@
+import { mkdirSync, readFileSync, renameSync, writeFileSync } from "node:fs";
+import { createRequire } from "node:module";
+import { join } from "node:path";
+import { pathToFileURL } from "node:url";
+import { workspaceFolder } from "./paths.js";
+
+/**
+ * Lua by the place where it runs first, like `release(lease, owner)`: a script or a library of a package, and the operands
+ * that the Lua uses. Each is one line, since it becomes part of a JavaScript string.
+ */
+export type Mutations = Readonly<Record<string, string>>;
+
+/** A deliberate fault in the package under test, which the checker must detect. */
+export interface Control<L extends string = string> {
+  readonly name: string;
+  /** At least one of these invariants is broken. */
+  readonly invariants: readonly L[];
+  /** The injected fault under which the control shows. */
+  readonly kind: string;
+  /** The number of injections in the first run; later runs have more. @default 3 */
+  readonly injections?: number;
+  /** What the scripts of the package run first. @default the workers tell the lie of this name in the workload's `lies.mjs` */
+  readonly lua?: Mutations;
+}
+
+/**
+ * Lua that changes what a script sees of the server. `lua` runs before each `redis.call` and `redis.pcall`, and may return
+ * another reply. It has the names `call`, `command` and `key`.
+ */
+export const misled = (lua: string): string =>
+  [
+    "local server = redis",
+    `local function misled(call) return function(...) local command, key = ... ${lua} return call(...) end end`,
+    "local own = { call = misled(server.call), pcall = misled(server.pcall), isRecorded = rawget(server, 'isRecorded') }",
+    "local redis = setmetatable(own, { __index = server })",
+  ].join(" ");
+
+// The built package contains each script as a text with its header. In every package a script binds its operands before
+// all else.
+const mutated = (built: string, [place, lua]: readonly [place: string, lua: string]): string => {
+  const [script = "", ...operands] = place.match(/\w+/g) ?? [];
+  const newline = String.raw`(?:\\n|\n)`;
+  const header = String.raw`(?:--(?:(?!\\n)[^\n])*${newline})*`;
+  const binding = String.raw`local \w+ = [^\\\n]*?(?:KEYS|ARGV)[^\\\n]*${newline}`;
+  const pattern = new RegExp(
+    String.raw`-- ${script}\.lua(?: - (?:(?!\\n)[^\n])*)?${newline}${header}(?<bindings>(?:${binding})*)`,
+  );
+  const found = pattern.exec(built);
+  const bindings = found?.groups?.["bindings"];
+  if (!found || bindings === undefined) throw new Error(`The built package has no script "${script}"`);
+  const missing = operands.filter((operand) => !bindings.includes(`local ${operand} = `));
+  if (missing.length > 0) throw new Error(`The script "${script}" has no operand ${missing.join()}`);
+  const end = found.index + found[0].length;
+  // The Lua gets its own line, since core may put the libraries at the next one.
+  const lineEnd = found[0].endsWith("\n") ? "\n" : String.raw`\n`;
+  return `${built.slice(0, end)}${lua}${lineEnd}${built.slice(end)}`;
+};
+
+/** Copies a built module, like `@kit/core/config`, with these changes of its scripts, in this order. Returns the URL to import. */
+export const builtWith = (name: string, module: string, ...changes: readonly Mutations[]): string => {
+  const [, packageName = "", entry = "index"] = /^(@kit\/\w+)(?:\/(\w+))?$/.exec(module) ?? [];
+  const require = createRequire(join(workspaceFolder, "package.json"));
+  const dist = join(require.resolve(`${packageName}/package.json`), "../dist");
+  const built = readFileSync(join(dist, `${entry}.js`), "utf8");
+  // In this workspace, so that the imports of the copy resolve.
+  const folder = join(workspaceFolder, "test-results");
+  mkdirSync(folder, { recursive: true });
+  const copy = join(folder, `${name}.mjs`);
+  const part = `${copy}.${String(process.pid)}.part`;
+  // All are inserted at the same place, so the last one is inserted first.
+  const changed = changes
+    .flatMap(Object.entries<string>)
+    .toReversed()
+    .reduce(mutated, built);
+  // Relative imports must refer to the other entries of the package.
+  writeFileSync(part, changed.replace(/\b(from|import) "\.\//g, `$1 "${pathToFileURL(dist).href}/`));
+  // Renamed at the end, since another run may be reading the file.
+  renameSync(part, copy);
+  return pathToFileURL(copy).href;
+};
+
+/** What the workers import as the package. */
+export interface Subject {
+  /** Their exports together are the package. */
+  readonly modules: readonly string[];
+  /** The name of a lie, and the module that tells it. */
+  readonly lie?: { readonly name: string; readonly file: string };
+}
+
+/** A package as it is, or with the fault of a control; `always` is what its scripts run first in any case. */
+export const subjectOf = (
+  workload: string,
+  [module = "", ...others]: readonly string[],
+  { name = "", lua }: Partial<Control> = {},
+  always: Mutations = {},
+): Subject => {
+  const isBuilt = lua !== undefined || Object.keys(always).length > 0;
+  const file = pathToFileURL(join(workspaceFolder, "src/workloads", workload, "lies.mjs")).href;
+  return {
+    modules: [isBuilt ? builtWith(`${workload}-${name}`, module, always, lua ?? {}) : module, ...others],
+    ...(name !== "" && lua === undefined && { lie: { name, file } }),
+  };
+};
