@@ -122,7 +122,6 @@ export const workload: Workload = {
   invariants: [],
   faults: [],
   shares: {},
-  edges: [],
   controls: [{ name: "mute-parrot", invariants: ["speaks"], kind: "any" }],
   run: () => Promise.reject(new Error("not in this test")),
 };

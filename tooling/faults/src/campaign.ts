@@ -63,15 +63,12 @@ export const someSeed = (): number => randomInt(2 ** 31);
 /** The length of a round, which has one run of each setting. The records of one run must fit into memory. */
 const roundSeconds = 120;
 
-const namedBy = <F extends { readonly kind: string }>(only: string | undefined, faults: readonly F[]): readonly F[] => {
+/** The faults that `only` names. */
+export const faultsOf = ({ faults }: Workload, only?: string): readonly Fault[] => {
   if (only === undefined) return faults;
   const exact = faults.filter(({ kind }) => kind === only);
   return exact.length > 0 ? exact : faults.filter(({ kind }) => kind.startsWith(only));
 };
-
-/** The faults that `only` names. */
-export const kindsOf = (workload: Workload, only?: string): readonly (Fault | Workload["edges"][number])[] =>
-  namedBy(only, [...workload.faults, ...workload.edges]);
 
 /** The parts of a report besides sums. */
 interface Facts extends Pick<CampaignReport, "redis" | "seconds" | "seed" | "controls" | "notRun" | "failures"> {
@@ -100,24 +97,17 @@ class Sum {
     this.worstStallMs = Math.max(this.worstStallMs, report.worstStallMs);
     this.duplicates += report.duplicates;
     this.unhandled.push(...(report.unhandled ?? []));
-    for (const [kind, count] of report.effects) this.tookEffect(kind, count);
+    for (const [kind, count] of report.effects) this.effects.set(kind, (this.effects.get(kind) ?? 0) + count);
     for (const [outcome, count] of Object.entries(report.opsByOutcome))
       this.outcomes[outcome] = (this.outcomes[outcome] ?? 0) + count;
-    for (const [invariant, count] of Object.entries(report.checked)) this.judged(invariant, count);
+    for (const [invariant, count] of Object.entries(report.checked))
+      this.checked[invariant] = (this.checked[invariant] ?? 0) + count;
     for (const [remark, count] of Object.entries(report.remarks ?? {}))
       this.remarks[remark] = (this.remarks[remark] ?? 0) + count;
     for (const { kind, ms } of report.recoveries) this.recoveries.set(kind, [...(this.recoveries.get(kind) ?? []), ms]);
     if (report.violations.length === 0) return;
     const kept = workload === undefined ? "" : keepRun(resultsFolder, `${workload.name}-${String(seed)}`, report);
     for (const { invariant, what } of report.violations) this.broken.push({ invariant, what, seed, kept });
-  }
-
-  tookEffect(kind: string, count: number): void {
-    this.effects.set(kind, (this.effects.get(kind) ?? 0) + count);
-  }
-
-  judged(invariant: string, count: number): void {
-    this.checked[invariant] = (this.checked[invariant] ?? 0) + count;
   }
 
   report(workload: Workload, { kinds, before, ...facts }: Facts): CampaignReport {
@@ -203,16 +193,6 @@ export const controlCampaign = async (workload: Workload, control: Control, seed
   });
 };
 
-const edgesOf = async (workload: Workload, only: string | undefined, seed: number, sum: Sum): Promise<void> => {
-  for (const { kind, run } of namedBy(only, workload.edges)) {
-    const { effects, checked, broken } = await run();
-    sum.tookEffect(kind, effects);
-    sum.judged("U6", checked);
-    sum.operations += checked;
-    for (const what of broken) sum.broken.push({ invariant: "U6", what: `${kind}: ${what}`, seed, kept: "" });
-  }
-};
-
 /** One package under every requested fault, and its controls. */
 export const campaign = async (
   workload: Workload,
@@ -223,13 +203,12 @@ export const campaign = async (
   const sum = new Sum();
   const startedAt = performance.now();
   const redis = await serverName();
-  const named = namedBy(only, workload.faults);
+  const named = faultsOf(workload, only);
   const notRun = Object.fromEntries(
     named.flatMap((fault) => (fault.whyNot?.() === undefined ? [] : [[fault.kind, fault.whyNot() ?? ""]])),
   );
   const faults = named.filter(({ kind }) => !(kind in notRun));
 
-  await edgesOf(workload, only, seed, sum);
   const shares = Object.entries(workload.shares) as [PhaseOptions["setting"], number][];
   const wanted = shares.filter(([setting]) => faults.some((fault) => fault.setting === setting));
   const whole = wanted.reduce((sum, [, share]) => sum + share, 0);
@@ -265,7 +244,7 @@ export const campaign = async (
     controls.push({ name: control.name, caught });
   }
 
-  const kinds = kindsOf(workload, only).map(({ kind }) => kind);
+  const kinds = named.map(({ kind }) => kind);
   const never = kinds.filter((kind) => !(kind in notRun) && (sum.effects.get(kind) ?? 0) === 0);
   const isWorked = wanted.length > 0;
   const least = isWorked && injections === undefined ? 100 * seconds : 0;

@@ -1,5 +1,5 @@
 import { parseArgs } from "node:util";
-import { campaign, type CampaignReport, controlCampaign, kindsOf, someSeed } from "./campaign.js";
+import { campaign, type CampaignReport, controlCampaign, faultsOf, someSeed } from "./campaign.js";
 import type { Control } from "./lab/control.js";
 import { inOwnNetwork } from "./lab/network.js";
 import { noteRejection } from "./lab/rejections.js";
@@ -57,7 +57,7 @@ const parse = (): { readonly values: Record<string, string | boolean | undefined
 
 const list = (chosen: readonly Workload[]): void => {
   for (const workload of chosen) {
-    const kinds = kindsOf(workload).map(({ kind }) => `  ${kind}`);
+    const kinds = faultsOf(workload).map(({ kind }) => `  ${kind}`);
     const controls = workload.controls.map(({ name, invariants }) => `  ${name} (breaks ${invariants.join(", ")})`);
     process.stdout.write(`${workload.name}\n${kinds.join("\n")}\ncontrols\n${controls.join("\n")}\n`);
   }
@@ -125,7 +125,7 @@ const main = async (): Promise<void> => {
     fail(`There is no package "${positionals.join(" ")}" to run. There are: ${names.join(", ")}, all.`);
   const chosen = await Promise.all(wanted.map(loadWorkload));
   if (isList === true) return list(chosen);
-  if (fault !== undefined && chosen.every((workload) => kindsOf(workload, fault).length === 0))
+  if (fault !== undefined && chosen.every((workload) => faultsOf(workload, fault).length === 0))
     fail(`There is no fault "${fault}". See --list.`);
   const seed = numberOf("seed", values["seed"] as string | undefined, 0) ?? someSeed();
   const seconds = numberOf("seconds", values["seconds"] as string | undefined, 1) ?? 120;

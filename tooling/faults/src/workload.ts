@@ -26,7 +26,7 @@ export interface PhaseReport {
 
 export interface PhaseOptions {
   readonly seed: number;
-  readonly setting: Exclude<Setting, "edge">;
+  readonly setting: Setting;
   readonly faults: readonly Fault[];
   /** Whether enough injections took effect. */
   readonly isOver: (effective: number) => boolean;
@@ -38,16 +38,6 @@ export interface PhaseOptions {
   readonly control?: Control;
 }
 
-/** Single calls with extreme input or on spoilt keys, without workers. */
-export interface Edge {
-  readonly kind: string;
-  readonly run: () => Promise<{
-    readonly effects: number;
-    readonly checked: number;
-    readonly broken: readonly string[];
-  }>;
-}
-
 /** One package under faults: its workers, their records, and the invariants that its checker judges. */
 export interface Workload {
   readonly name: string;
@@ -56,7 +46,6 @@ export interface Workload {
   readonly faults: readonly Fault[];
   /** The share of a campaign's time for each setting, in this order. */
   readonly shares: Readonly<Partial<Record<PhaseOptions["setting"], number>>>;
-  readonly edges: readonly Edge[];
   readonly controls: readonly Control[];
   run(options: PhaseOptions): Promise<PhaseReport>;
 }

@@ -66,7 +66,7 @@ describe("npm run faults", () => {
     const control = await start(["lock", "--control", "nothing"]).ended;
     expect(control).toMatchObject({ code: 1, stdout: "" });
     expect(control.stderr).toContain("There are: unfenced, ");
-    const server = await start(["lock", "--server", "/no/such/server", "--fault", "newer layout"]).ended;
+    const server = await start(["lock", "--server", "/no/such/server", "--fault", "scripts flushed"]).ended;
     expect(server).toMatchObject({ code: 1, stdout: "" });
     expect(server.stderr).toContain("/no/such/server does not run");
     const number = await start(["lock", "--seconds", "0"]).ended;
@@ -77,7 +77,7 @@ describe("npm run faults", () => {
   it("lists faults and controls without running them", async () => {
     const { code, stdout } = await start(["lock", "--list"]).ended;
     expect(code).toBe(0);
-    for (const line of ["  worker killed", "  spoilt keys", "  unfenced (breaks L2)"])
+    for (const line of ["  worker killed", "  packets dropped", "  unfenced (breaks L2)"])
       expect(stdout).toContain(`${line}\n`);
     const core = await start(["core", "--list"]).ended;
     for (const line of ["  master killed", "  Cluster master killed", "  expects-nothing (breaks C1)"])

@@ -15,7 +15,6 @@ const aWorkload = (told: Partial<PhaseReport>, isSeen = true): Workload => ({
   invariants: ["L1"],
   faults,
   shares: { kept: 0.5, lost: 0.3, shifted: 0.2 },
-  edges: [],
   controls: [control],
   run: async ({ faults: injected, control: broken }: PhaseOptions) => {
     const report: PhaseReport = {

@@ -17,7 +17,7 @@ export interface Injection {
 export interface Fault {
   /** The name in reports, like `link cut`. */
   readonly kind: string;
-  readonly setting: Exclude<Setting, "edge">;
+  readonly setting: Setting;
   readonly inject: (lab: Lab) => Promise<Injection>;
   /** The reason why this machine cannot inject the fault, if it cannot. */
   readonly whyNot?: () => string | undefined;

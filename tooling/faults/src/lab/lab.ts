@@ -34,7 +34,7 @@ export type Loss = "all" | "newest" | "unsynced" | "unreplicated";
 
 export interface LabOptions {
   readonly seed: number;
-  readonly setting: Exclude<Setting, "edge">;
+  readonly setting: Setting;
   readonly mode: RedisMode;
 }
 
@@ -148,7 +148,7 @@ const missing = (what: string): never => {
 export abstract class Lab {
   random: () => number;
   readonly around: Surroundings;
-  readonly setting: Exclude<Setting, "edge">;
+  readonly setting: Setting;
   readonly marks: Mark[] = [];
   /** The outages, each from its injection to its end. */
   readonly outages: (Span & { readonly kind: string })[] = [];

@@ -8,6 +8,5 @@
  * - `cluster`: a Cluster of masters with a replica each, without files
  * - `address`: a master and a replica that change places without a loss, behind one address; the resource is on another one
  * - `resharded`: a Cluster whose slots and nodes move without a loss; the resource is on another server
- * - `edge`: no workers; single calls against foreign data in Redis
  */
-export type Setting = "kept" | "lost" | "shifted" | "failover" | "cluster" | "address" | "resharded" | "edge";
+export type Setting = "kept" | "lost" | "shifted" | "failover" | "cluster" | "address" | "resharded";

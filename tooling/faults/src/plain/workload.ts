@@ -36,7 +36,6 @@ export const plainWorkload = <H extends History>(parts: Parts<H>): Workload => {
     invariants,
     faults: [...allFaults, ...failoverFaults, ...movingFaults].filter(({ kind }) => !notFor.includes(kind)),
     shares: { kept: 0.35, lost: 0.09, shifted: 0.06, failover: 0.18, cluster: 0.09, address: 0.12, resharded: 0.11 },
-    edges: [],
     controls,
     run: async (phase) => {
       const { seed, setting, mode = modeOf[setting], control } = phase;

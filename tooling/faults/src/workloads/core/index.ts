@@ -62,7 +62,6 @@ export const workload: Workload = {
   invariants,
   faults,
   shares: { kept: 0.3, lost: 0.08, failover: 0.29, cluster: 0.1, address: 0.12, resharded: 0.11 },
-  edges: [],
   controls,
   run,
 };

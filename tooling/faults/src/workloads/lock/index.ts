@@ -5,7 +5,6 @@ import { faults, movingFaults } from "../../faults/index.js";
 import type { PhaseOptions, PhaseReport, Workload } from "../../workload.js";
 import { invariants, recoveryMs, verdictOn } from "./checker.js";
 import { controls } from "./controls.js";
-import { lockEdges } from "./edges.js";
 import type { RunHistory } from "./history.js";
 import { LockLab } from "./lab.js";
 import { sectionsOf } from "./sections.js";
@@ -43,10 +42,9 @@ const run = async (phase: PhaseOptions): Promise<PhaseReport> => {
 /** Workers contend for locks, each of which guards a register. */
 export const workload: Workload = {
   name: "lock",
-  invariants: [...invariants, "U6"],
+  invariants,
   faults: [...faults, ...movingFaults],
   shares: { kept: 0.47, lost: 0.15, shifted: 0.09, address: 0.14, resharded: 0.15 },
-  edges: lockEdges,
   controls,
   run,
 };

@@ -65,7 +65,6 @@ export const workload: Workload = {
   invariants,
   faults,
   shares: { kept: 0.46, failover: 0.22, cluster: 0.09, address: 0.12, resharded: 0.11 },
-  edges: [],
   controls,
   run,
 };

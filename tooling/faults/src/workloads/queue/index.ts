@@ -42,7 +42,6 @@ export const workload: Workload = {
   invariants,
   faults,
   shares: { kept: 0.37, lost: 0.09, shifted: 0.06, failover: 0.16, cluster: 0.08, address: 0.12, resharded: 0.12 },
-  edges: [],
   controls,
   run,
 };

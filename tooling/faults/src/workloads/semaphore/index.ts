@@ -7,7 +7,6 @@ import type { Fault } from "../../faults/fault.js";
 import type { PhaseOptions, PhaseReport, Workload } from "../../workload.js";
 import { invariants, operationsOf, recoveryMs, remarksOn, verdictOn, worstStallMs } from "./checker.js";
 import { controls } from "./controls.js";
-import { semaphoreEdges } from "./edges.js";
 import { SemaphoreLab } from "./lab.js";
 import { isRecorded, recorders } from "./recorder.js";
 
@@ -43,10 +42,9 @@ const run = async (phase: PhaseOptions): Promise<PhaseReport> => {
 /** Workers contend for permits by weight, priority and tenant, under changing limits. */
 export const workload: Workload = {
   name: "semaphore",
-  invariants: [...invariants, "U6"],
+  invariants,
   faults,
   shares: { kept: 0.32, lost: 0.11, shifted: 0.07, failover: 0.19, cluster: 0.08, address: 0.12, resharded: 0.11 },
-  edges: semaphoreEdges,
   controls,
   run,
 };
