@@ -1,9 +1,9 @@
 import { randomInt } from "node:crypto";
+import { mkdirSync, writeFileSync } from "node:fs";
 import { freemem, loadavg } from "node:os";
 import { join } from "node:path";
 import { startRedis } from "@kit/testing";
 import type { Control } from "./lab/control.js";
-import { keepRun } from "./lab/lab.js";
 import { workspaceFolder } from "./lab/paths.js";
 import { takeRejections } from "./lab/rejections.js";
 import { seeded } from "@tooling/lab";
@@ -78,6 +78,16 @@ interface Facts extends Pick<CampaignReport, "redis" | "seconds" | "seed" | "con
 
 const resultsFolder = join(workspaceFolder, "test-results");
 
+/** Stores the facts of a run that broke an invariant; returns the file. */
+const keepRun = (name: string, run: unknown): string => {
+  const plain = (_: string, value: unknown): unknown =>
+    typeof value === "bigint" ? String(value) : value instanceof Map ? Object.fromEntries(value) : value;
+  mkdirSync(resultsFolder, { recursive: true });
+  const file = join(resultsFolder, `${name}.json`);
+  writeFileSync(file, JSON.stringify(run, plain, 1));
+  return file;
+};
+
 /** Adds up the results of single runs. */
 class Sum {
   operations = 0;
@@ -106,7 +116,7 @@ class Sum {
       this.remarks[remark] = (this.remarks[remark] ?? 0) + count;
     for (const { kind, ms } of report.recoveries) this.recoveries.set(kind, [...(this.recoveries.get(kind) ?? []), ms]);
     if (report.violations.length === 0) return;
-    const kept = workload === undefined ? "" : keepRun(resultsFolder, `${workload.name}-${String(seed)}`, report);
+    const kept = workload === undefined ? "" : keepRun(`${workload.name}-${String(seed)}`, report);
     for (const { invariant, what } of report.violations) this.broken.push({ invariant, what, seed, kept });
   }
 

@@ -1,6 +1,6 @@
 import { type Judge } from "./common-invariants.js";
 import { patience } from "./patience.js";
-import { type Call, clockErrorMs, type CommonRecord, type Span, type WorkerHistory } from "./records.js";
+import { type Call, clockErrorMs, type CommonRecord, type Run, type Span } from "./records.js";
 
 // The promises of every package with leases:
 //
@@ -31,31 +31,13 @@ export interface Hold {
   readonly endedAt: number;
 }
 
-/** A span in which the work blocked the event loop. */
-interface BlockRecord {
-  readonly kind: "blocked";
-  readonly name: string;
-  readonly from: number;
-  readonly to: number;
-}
-
 /** The records of any worker with leases. */
-export type LeaseRecord = Exclude<CommonRecord, Call> | BlockRecord;
+export type LeaseRecord = Exclude<CommonRecord, Call>;
 
-/** The facts of any run with leases. */
-export interface LeaseRun {
-  readonly leaseMs: number;
-  readonly workers: readonly WorkerHistory<{ readonly kind: string }>[];
-  /** Spans in which acknowledged data was lost or a jump of the clock ended leases. */
-  readonly dataLosses: readonly Span[];
-  /** Faults of the state after all workers had left. */
-  readonly leftovers: readonly string[];
-}
+type LossyRun = Pick<Run, "leaseMs" | "losses">;
 
-type LossyRun = Pick<LeaseRun, "leaseMs" | "dataLosses">;
-
-export const lostDataBetween = ({ dataLosses }: LossyRun, from: number, to: number): boolean =>
-  dataLosses.some((loss) => from - clockErrorMs <= loss.to && loss.from <= to + clockErrorMs);
+export const lostDataBetween = ({ losses }: Pick<Run, "losses">, from: number, to: number): boolean =>
+  losses.some((loss) => from - clockErrorMs <= loss.to && loss.from <= to + clockErrorMs);
 
 /** Shorter stalls are not recorded. */
 const roundingMs = 30;

@@ -1,7 +1,8 @@
 import { pause } from "@kit/core/toolkit";
 import { clock, seeded } from "@tooling/lab";
 import type { Lab } from "./lab/lab.js";
-import { outcomesOf, unhandledIn } from "./records.js";
+import type { Verdict } from "./common-invariants.js";
+import { outcomesOf, type Run, unhandledIn } from "./records.js";
 import type { Fault } from "./faults/fault.js";
 import type { PhaseOptions, PhaseReport } from "./workload.js";
 
@@ -100,23 +101,20 @@ const injectAll = async (lab: Lab, { seed, faults, isOver, calmMs = usualCalmMs 
 };
 
 /** The lab of a phase. */
-interface Stage<H> extends Lab {
-  begin(workers: number): Promise<void>;
+export interface Stage<H extends Run> extends Lab {
   /** Ends the workers, and returns all records. `isStuck`: the workers no longer make progress. */
   end(isStuck: boolean): Promise<H>;
 }
 
-/** The parts of a phase that depend on the package. */
-type OwnReport = Pick<
-  PhaseReport,
-  "violations" | "checked" | "recoveries" | "worstStallMs" | "duplicates" | "remarks"
-> & {
-  /** Operations besides the calls of the workers. */
-  readonly operations?: number;
-};
+/** The parts of a report that depend on the package. */
+type OwnReport = Verdict &
+  Pick<PhaseReport, "recoveries" | "worstStallMs" | "duplicates" | "remarks"> & {
+    /** Operations besides the calls of the workers. */
+    readonly operations?: number;
+  };
 
 /** Runs one phase in a lab, and closes the lab. */
-export const runPhase = async <H extends { readonly workers: Parameters<typeof outcomesOf>[0] }>(
+export const runPhase = async <H extends Run>(
   lab: Stage<H>,
   workers: number,
   phase: PhaseOptions,
@@ -143,7 +141,7 @@ export const runPhase = async <H extends { readonly workers: Parameters<typeof o
       effects,
       unhandled: unhandledIn(history.workers),
       violations: [...standstill, ...report.violations],
-      run: { ...history, marks: lab.marks, endedAt: clock() },
+      run: { ...history, endedAt: clock() },
     };
   } finally {
     await lab.stop();

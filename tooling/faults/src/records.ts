@@ -26,10 +26,20 @@ interface StallRecord {
   readonly to: number;
 }
 
+/** A worker's comparison with the expected value. `wrong` describes the difference. */
+export interface SightRecord {
+  readonly kind: "saw";
+  readonly invariant: string;
+  readonly wrong: string | false;
+}
+
 /** The records of any worker. */
 export type CommonRecord =
   | Call
   | StallRecord
+  | SightRecord
+  /** The work blocked the event loop. */
+  | { readonly kind: "blocked"; readonly from: number; readonly to: number }
   /** `isUnhandled`: a promise was rejected and nobody handled it. */
   | { readonly kind: "crash"; readonly error: string; readonly isUnhandled?: boolean }
   | { readonly kind: "background"; readonly typed: boolean; readonly code?: string; readonly retryable?: boolean }
@@ -53,6 +63,43 @@ export interface Span {
   readonly from: number;
   readonly to: number;
 }
+
+/** The end of an outage, or an interruption. From here on work is possible again. */
+export interface Mark {
+  readonly kind: string;
+  readonly at: number;
+  /** The only object concerned, if there is just one. */
+  readonly name?: string;
+  /** Milliseconds within which work must continue, where servers need a part of that time. */
+  readonly dueMs?: number;
+}
+
+/** The acknowledged writes that a server has lost: all, the newest, the unsynced or the unreplicated ones. */
+export type Loss = "all" | "newest" | "unsynced" | "unreplicated";
+
+export interface DataLoss extends Span {
+  readonly what: Loss;
+}
+
+/** The facts of any run. */
+export interface Run<R extends { readonly kind: string } = { readonly kind: string }> {
+  readonly leaseMs: number;
+  readonly workers: readonly WorkerHistory<R>[];
+  readonly heals: readonly Mark[];
+  /** When a fault was active. */
+  readonly outages: readonly (Span & { readonly kind: string })[];
+  /** Spans in which acknowledged data was lost, or a jump of the clock ended leases. */
+  readonly losses: readonly DataLoss[];
+  /** Whether the server keeps all acknowledged data. */
+  readonly losesNothing: boolean;
+  /** The number of repeated requests that got a reply. */
+  readonly echoes: number;
+}
+
+export const callsOf = <R extends { readonly kind: string }>({
+  records,
+}: WorkerHistory<R>): readonly Extract<R, { readonly kind: "call" }>[] =>
+  records.filter((record): record is Extract<R, { readonly kind: "call" }> => record.kind === "call");
 
 /** Parses the log of one worker. A kill may have torn its last line. */
 export const parseLog = <R>(text: string): R[] => {

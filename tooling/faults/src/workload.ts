@@ -1,4 +1,3 @@
-import type { RedisMode } from "@kit/testing";
 import type { Control } from "./lab/control.js";
 import type { Setting } from "./lab/setting.js";
 import type { Fault } from "./faults/fault.js";
@@ -32,8 +31,6 @@ export interface PhaseOptions {
   readonly isOver: (effective: number) => boolean;
   /** Milliseconds of the long pauses before some faults and at the end, so that slow failures show. @default 2500 */
   readonly calmMs?: number;
-  /** @default the mode of the setting */
-  readonly mode?: RedisMode;
   /** @default none */
   readonly control?: Control;
 }

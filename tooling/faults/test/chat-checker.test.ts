@@ -32,7 +32,7 @@ const brokenBy = (
 ): string[] => {
   const left = { kind: "left", open: [], stalledMs: 0 } as const;
   const run: RunHistory = {
-    isWhole: true,
+    losesNothing: true,
     specs: [],
     mailbox: "errands",
     leaseMs,
@@ -44,7 +44,7 @@ const brokenBy = (
     outages,
     echoes: 0,
     echoed: new Set(),
-    dataLosses: [],
+    losses: [],
     ends: new Map(),
     drained: [],
   };
@@ -70,7 +70,7 @@ describe("a listener after an outage", () => {
   });
 
   it("need not hear anything before the next outage", () => {
-    const next = [{ from: epoch + 2_000, to: epoch + 2_500 }];
+    const next = [{ kind: "link cut", from: epoch + 2_000, to: epoch + 2_500 }];
     expect(brokenBy([], [...works, ...taken, heard(100)], heals, next)).toEqual([]);
   });
 });

@@ -84,13 +84,15 @@ const aRun = (seed: number): Draft => {
     isCluster: false,
     isRegisterBeside: true,
     isClockTrue: true,
-    echoes: [],
+    echoes: 0,
+    copiedAcquires: [],
     registers,
     workers,
     deaths: [],
     heals: [],
     outages: [],
-    dataLosses: [],
+    losses: [],
+    losesNothing: true,
     leftovers: [],
   };
   return {
@@ -224,13 +226,13 @@ const faults: readonly (readonly [what: string, invariants: readonly Invariant[]
     ["U2"],
     ({ run, someWrite }) => {
       const { token, fence } = someWrite().access;
-      run.echoes = [{ name: "a", token, state: "granted", fence: String(fence + 1n) }];
+      run.copiedAcquires = [{ name: "a", token, state: "granted", fence: String(fence + 1n) }];
     },
   ],
   [
     "an acquire that was sent twice and stands in its own way",
     ["U2"],
-    ({ run }) => void (run.echoes = [{ name: "a", token: "t", state: "other", owner: "t" }]),
+    ({ run }) => void (run.copiedAcquires = [{ name: "a", token: "t", state: "other", owner: "t" }]),
   ],
   [
     "a grant while another still had the lock",
@@ -347,7 +349,7 @@ const faults: readonly (readonly [what: string, invariants: readonly Invariant[]
       const access = some("access");
       access.owned = 0;
       const at = Number(access.micros) / 1_000 - leaseMs - 5;
-      run.dataLosses = [{ from: at, to: at }];
+      run.losses = [{ from: at, to: at, what: "all" }];
     },
   ],
   ["a promise that settles late", ["U1"], ({ some }) => void (some("call").dueMs = -100)],
@@ -360,13 +362,13 @@ const faults: readonly (readonly [what: string, invariants: readonly Invariant[]
     },
   ],
   ["a lock that lies free while somebody waits", ["L6"], (draft) => void aPause(draft, 0.1 * leaseMs + 101)],
-  ["no work after an outage", ["U3"], ({ run }) => void (run.heals = [epoch + 600_000])],
+  ["no work after an outage", ["U3"], ({ run }) => void (run.heals = [{ kind: "an outage", at: epoch + 600_000 }])],
   [
     "an outage after which only old leases go on",
     ["U3"],
     ({ run, registers }) => {
       const last = Math.max(...[...registers.values()].map((list) => list.at(-1)?.at ?? 0));
-      run.heals = [last - 0.5];
+      run.heals = [{ kind: "an outage", at: last - 0.5 }];
     },
   ],
   [
@@ -429,7 +431,7 @@ describe("The checker", () => {
       const access = draft.some("access");
       access.owned = 0;
       const at = Number(access.micros) / 1_000 - leaseMs + 5;
-      draft.run.dataLosses = [{ from: at - 1, to: at }];
+      draft.run.losses = [{ from: at - 1, to: at, what: "all" }];
       expect(violationsOf(draft.run)).toEqual([]);
     }
   });
@@ -439,9 +441,9 @@ describe("The checker", () => {
     const { records } = draft.pick(draft.workers);
     const call = { what: "stale extend", name: "a", startedAt: epoch + 600, settledAt: epoch + 601, dueMs: 250 };
     records.push(aCall(call));
-    draft.run.dataLosses = [{ from: epoch + 250, to: epoch + 260 }];
+    draft.run.losses = [{ from: epoch + 250, to: epoch + 260, what: "all" }];
     expect(invariantsBrokenBy(draft.run)).toEqual([]);
-    draft.run.dataLosses = [{ from: epoch + 150, to: epoch + 160 }];
+    draft.run.losses = [{ from: epoch + 150, to: epoch + 160, what: "all" }];
     expect(invariantsBrokenBy(draft.run)).toEqual(["L5"]);
   });
 
@@ -516,7 +518,7 @@ describe("The checker", () => {
   it("accepts a second copy that got the same reply, or a reply about another holder", () => {
     const draft = aRun(1);
     const { token, fence } = draft.someWrite().access;
-    draft.run.echoes = [
+    draft.run.copiedAcquires = [
       { name: "a", token, state: "granted", fence: String(fence) },
       { name: "a", token, state: "other", owner: "somebody" },
     ];

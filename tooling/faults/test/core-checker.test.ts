@@ -117,6 +117,8 @@ const aRun = (seed: number): Draft => {
     workers,
     heals: [{ kind: "an outage", at: healedAt, entries: [{ name: "limits", version: seenThen }] }],
     losses: [],
+    leaseMs: 400,
+    outages: [],
     policyChanges: [],
     replicas: 2,
     losesNothing: true,

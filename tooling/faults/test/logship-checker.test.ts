@@ -48,6 +48,9 @@ const failed: Call = {
 };
 
 const aRun = (): Draft => ({
+  leaseMs: 400,
+  outages: [],
+  losses: [],
   limitBytes: 1_000,
   losesNothing: true,
   worker: {
@@ -62,7 +65,6 @@ const aRun = (): Draft => ({
     end: "exit 0",
   },
   looks: [{ at: epoch + 300, used: 700, reserved: 300, memory: 700, chunks: 4 }],
-  accesses: [epoch + 600],
   heals: [{ kind: "scripts flushed", at: epoch + 100 }],
   shipped: truth,
   processed,

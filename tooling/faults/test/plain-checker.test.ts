@@ -1,7 +1,7 @@
 import { describe, expect, it } from "vitest";
 import { lateMs, resumeMs } from "../src/common-invariants.js";
-import type { SightRecord } from "../src/plain/history.js";
-import type { Call, WorkerHistory } from "../src/records.js";
+import type { PlainRun } from "../src/plain.js";
+import type { Call, CommonRecord, SightRecord, WorkerHistory } from "../src/records.js";
 import { verdictOn as autocompleteVerdictOn } from "../src/workloads/autocomplete/checker.js";
 import type {
   LogRecord as AutocompleteRecord,
@@ -9,7 +9,6 @@ import type {
   State,
 } from "../src/workloads/autocomplete/history.js";
 import { verdictOn as geoipVerdictOn } from "../src/workloads/geoip/checker.js";
-import type { LogRecord as GeoIpRecord, RunHistory as GeoIpRun } from "../src/workloads/geoip/history.js";
 
 // Runs of autocomplete and geoip, whose workers judge what they see themselves; then one thing is put wrong, and the checker has
 // to say which invariant that breaks.
@@ -18,7 +17,7 @@ type Mutable<T> = { -readonly [K in keyof T]: T[K] };
 type Draft<Run, LogRecord> = Mutable<Omit<Run, "workers">> & {
   worker: Mutable<Omit<WorkerHistory, "records">> & { records: LogRecord[] };
 };
-type GeoIpDraft = Draft<GeoIpRun, GeoIpRecord>;
+type GeoIpDraft = Draft<PlainRun, CommonRecord>;
 type AutocompleteDraft = Draft<AutocompleteRun, AutocompleteRecord>;
 
 const epoch = 1_700_000_000_000;
@@ -48,6 +47,9 @@ const aRun = <R>(invariants: readonly string[], changes: readonly R[]) => ({
     end: "exit 0",
   },
   heals: [{ kind: "scripts flushed", at: epoch + 1_900 }],
+  leaseMs: 400,
+  outages: [],
+  losses: [],
   losesNothing: true,
   echoes: 0,
 });

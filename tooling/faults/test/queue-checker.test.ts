@@ -81,7 +81,7 @@ const aRun = (): Draft => {
       w2: { id: "w2", records: second, ...worker },
       dead: { id: "dead", records: [begun("held", 480)], killedAt: epoch + 490, printed: "", end: "SIGKILL" },
     },
-    heals: [{ at: epoch + 450 }],
+    heals: [{ kind: "an outage", at: epoch + 450 }],
     deaths: [
       { name: "ahead", key: "held", worker: "dead", endsAt: epoch + 880 },
       { name: "ahead", key: "never begun", worker: "dead", endsAt: epoch + 880 },
@@ -91,6 +91,7 @@ const aRun = (): Draft => {
       { kind: "server stopped", from: epoch + 150, to: epoch + 290 },
       { kind: "worker killed", from: epoch + 490, to: epoch + 490 },
     ],
+    losesNothing: true,
     isShifted: false,
     letters: new Map([
       [
@@ -138,7 +139,7 @@ const put = ({ workers }: Draft, key: string, facts: Partial<Omit<AddCall, "kind
     );
 };
 /** The server had lost what was written in the first half second. */
-const lost = { from: epoch - 100, to: epoch + 500, isTotal: false };
+const lost = { from: epoch - 100, to: epoch + 500 };
 const failed = { outcome: "failed", code: "KIT_JOB_FAILED" } as const;
 const noOutcome = { outcome: "failed", code: "KIT_JOB_OUTCOME_LOST" } as const;
 
@@ -155,7 +156,7 @@ describe("The checker of queues finds", () => {
       "a job that was added after the loss",
       "kept",
       (draft) => {
-        draft.losses = [{ from: epoch - 900, to: epoch - 500, isTotal: false, sparesDurable: false }];
+        draft.losses = [{ from: epoch - 900, to: epoch - 500, what: "unreplicated" }];
         without(draft, "ran", "plain");
       },
     ],
@@ -164,7 +165,7 @@ describe("The checker of queues finds", () => {
       "a durable job that a failover lost",
       "kept",
       (draft) => {
-        draft.losses = [{ ...lost, sparesDurable: true }];
+        draft.losses = [{ ...lost, what: "unreplicated" }];
         without(draft, "access", "durable");
       },
     ],
@@ -236,8 +237,12 @@ describe("The checker of queues finds", () => {
       },
     ],
     ["a call that settles late", "U1", (draft) => put(draft, "plain", { settledAt: epoch + 502 + lateMs })],
-    ["work that does not go on", "U3", (draft) => void (draft.heals = [{ at: epoch + 500, dueMs: 50 }])],
-    ["a queue that rests for ever", "U3", (draft) => void (draft.heals = [{ at: epoch + 1_000 }])],
+    [
+      "work that does not go on",
+      "U3",
+      (draft) => void (draft.heals = [{ kind: "an outage", at: epoch + 500, dueMs: 50 }]),
+    ],
+    ["a queue that rests for ever", "U3", (draft) => void (draft.heals = [{ kind: "an outage", at: epoch + 1_000 }])],
     ["what a worker printed", "U4", ({ workers }) => void (workers.w1.printed = "oops")],
     ["an error without a type", "U5", (draft) => put(draft, "plain", { outcome: "untyped" })],
   ])("%s (%s)", (_, invariant, spoil) => {
@@ -250,7 +255,7 @@ describe("The checker of queues excuses", () => {
     [
       "jobs that the server lost, and outcomes",
       (draft) => {
-        draft.losses = [{ ...lost, sparesDurable: false }];
+        draft.losses = [{ ...lost, what: "all" }];
         without(draft, "access", "plain");
         without(draft, "access", "durable");
         put(draft, "called", noOutcome);
@@ -293,7 +298,7 @@ describe("The checker of queues excuses", () => {
     [
       "a job that is not durable, where durable ones survive",
       (draft) => {
-        draft.losses = [{ ...lost, sparesDurable: true }];
+        draft.losses = [{ ...lost, what: "unreplicated" }];
         without(draft, "access", "plain");
       },
     ],

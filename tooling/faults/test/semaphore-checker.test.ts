@@ -144,8 +144,10 @@ const aRun = (seed: number): Draft => {
     deaths: [],
     heals: [],
     outages: [],
-    dataLosses: [],
-    echoes: [],
+    losses: [],
+    losesNothing: true,
+    echoes: 0,
+    copiedAcquires: [],
     leftovers: [],
     lookedAt: specs.length,
   };
@@ -332,7 +334,7 @@ const faults: readonly (readonly [what: string, invariants: readonly Invariant[]
       const access = some("access");
       access.isKnown = false;
       const at = access.from - leaseMs - 5;
-      run.dataLosses = [{ from: at, to: at }];
+      run.losses = [{ from: at, to: at, what: "all" }];
     },
   ],
   ["a killed holder's permits that are granted too late", ["S2"], (draft) => aDeath(draft, 0.1 * leaseMs + 102)],
@@ -344,7 +346,7 @@ const faults: readonly (readonly [what: string, invariants: readonly Invariant[]
     ["S4"],
     (draft) => {
       const { from } = aWait(draft, true, 1_300);
-      draft.run.outages = [{ from: from - 500, to: from + 100 }];
+      draft.run.outages = [{ kind: "link cut", from: from - 500, to: from + 100 }];
     },
   ],
   ["permits in use after all workers have left", ["S3"], ({ run }) => void (run.leftovers = ["narrow: 1 are in use"])],
@@ -417,16 +419,16 @@ const faults: readonly (readonly [what: string, invariants: readonly Invariant[]
     ["U2"],
     ({ run, someGrant }) => {
       const { at, permitRecord } = someGrant("narrow").step;
-      run.echoes = [{ name: "narrow", token: permitRecord.token, at: Math.ceil(at) + 1, isDenied: true }];
+      run.copiedAcquires = [{ name: "narrow", token: permitRecord.token, at: Math.ceil(at) + 1, isDenied: true }];
     },
   ],
   ["a promise that settles late", ["U1"], ({ some }) => void (some("call").dueMs = -200)],
-  ["no work after an outage", ["U3"], ({ run }) => void (run.heals = [{ at: epoch + 600_000 }])],
+  ["no work after an outage", ["U3"], ({ run }) => void (run.heals = [{ kind: "an outage", at: epoch + 600_000 }])],
   [
     "a semaphore that does not go on after a failover",
     ["U3"],
     ({ run, workers }) => {
-      run.heals = [{ at: epoch + 20, dueMs: 5_000 }];
+      run.heals = [{ kind: "an outage", at: epoch + 20, dueMs: 5_000 }];
       for (const worker of workers)
         worker.records = worker.records.filter((record) => record.kind !== "access" || record.name !== "group");
       Object.assign(run, { workers });
@@ -502,10 +504,12 @@ describe("The checker", () => {
     expect(aWait(draft, true, 138)).toBeTruthy();
     expect(violationsOf(draft.run)).toEqual([]);
     for (const excuse of [
-      ({ run }: Draft, { from }: Span): void => void (run.outages = [{ from: from - 10, to: from + 20 }]),
-      ({ run }: Draft, { to }: Span): void => void (run.outages = [{ from: to - 1_050, to: to - 10 }]),
+      ({ run }: Draft, { from }: Span): void =>
+        void (run.outages = [{ kind: "link cut", from: from - 10, to: from + 20 }]),
+      ({ run }: Draft, { to }: Span): void =>
+        void (run.outages = [{ kind: "link cut", from: to - 1_050, to: to - 10 }]),
       ({ workers }: Draft, { from }: Span): void => void Object.assign(workers[0] ?? {}, { killedAt: from - 1 }),
-      ({ run }: Draft, { from }: Span): void => void (run.dataLosses = [{ from: from - 5, to: from + 5 }]),
+      ({ run }: Draft, { from }: Span): void => void (run.losses = [{ from: from - 5, to: from + 5, what: "all" }]),
       ({ workers }: Draft, { from }: Span): void =>
         void workers[0]?.records.push(aCall({ what: "close", name: "", startedAt: from, settledAt: from, dueMs: 1 })),
     ]) {
@@ -534,7 +538,7 @@ describe("The checker", () => {
       const draft = aRun(seed);
       const { at, permitRecord } = draft.someGrant("narrow").step;
       const copy = { name: "narrow", token: permitRecord.token };
-      draft.run.echoes = [
+      draft.run.copiedAcquires = [
         { ...copy, at: Math.ceil(at) + 1, isDenied: false },
         { ...copy, at: Math.floor(at) - 1, isDenied: true },
       ];
@@ -549,7 +553,7 @@ describe("The checker", () => {
       const access = draft.some("access");
       access.isKnown = false;
       const at = access.from - leaseMs + 5;
-      draft.run.dataLosses = [{ from: at - 1, to: at }];
+      draft.run.losses = [{ from: at - 1, to: at, what: "all" }];
       expect(violationsOf(draft.run)).toEqual([]);
     }
   });

@@ -71,7 +71,8 @@ const aRun = (seed: number): Draft => {
     quantiles: [{ of: "all", count: counted.length, values: Object.fromEntries(shares) }],
   });
   const heals = [{ kind: "scripts flushed", at: epoch + 10_000 }];
-  const run = { workers, heals, losses: [], isWhole: true, found, copied: {}, leftovers: [], echoes: 0 };
+  const facts = { leaseMs: 400, heals, outages: [], losses: [], losesNothing: true, echoes: 0 };
+  const run = { ...facts, workers, isWhole: true, found, copied: {}, leftovers: [] };
   return { run, workers, found };
 };
 

@@ -1,7 +1,8 @@
 import { pause } from "@kit/core/toolkit";
 import { eventually, type RedisNode } from "@kit/testing";
 import { clock } from "@tooling/lab";
-import { grows, type Lab } from "../lab/lab.js";
+import type { Lab } from "../lab/lab.js";
+import { grows } from "../lab/waits.js";
 import { stopped } from "../lab/process-state.js";
 import type { Fault } from "./fault.js";
 

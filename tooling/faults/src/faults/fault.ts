@@ -23,6 +23,4 @@ export interface Fault {
   readonly whyNot?: () => string | undefined;
   /** Injections in each round of a plan; more for a fault that alone tests an invariant. @default 1 */
   readonly times?: number;
-  /** Whether the fault takes effect in a Cluster as well. */
-  readonly isForCluster?: boolean;
 }

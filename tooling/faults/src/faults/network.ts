@@ -1,4 +1,5 @@
-import { grows, type Lab } from "../lab/lab.js";
+import type { Lab } from "../lab/lab.js";
+import { grows } from "../lab/waits.js";
 import { dropPackets, droppedPackets, noFirewall, passPackets } from "../lab/network.js";
 import type { Injection, Fault } from "./fault.js";
 

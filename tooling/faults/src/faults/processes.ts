@@ -1,5 +1,5 @@
 import { clock } from "@tooling/lab";
-import { grows, within } from "../lab/lab.js";
+import { grows, within } from "../lab/waits.js";
 import { stopped } from "../lab/process-state.js";
 import type { Fault } from "./fault.js";
 
@@ -11,7 +11,6 @@ export const processFaults: readonly Fault[] = [
     kind: "worker killed",
     setting: "kept",
     times: 4,
-    isForCluster: true,
     inject: async (lab) => {
       // All workers must run, so that contention stays constant and every waiter can be notified.
       await Promise.all(lab.workers.map((worker) => worker.started()));

@@ -1,5 +1,6 @@
 import { eventually } from "@kit/testing";
-import { grows, type Lab } from "../lab/lab.js";
+import type { Lab } from "../lab/lab.js";
+import { grows } from "../lab/waits.js";
 import { stopped } from "../lab/process-state.js";
 import type { Injection, Fault } from "./fault.js";
 
@@ -68,7 +69,6 @@ export const serverFaults: readonly Fault[] = [
   {
     kind: "scripts flushed",
     setting: "kept",
-    isForCluster: true,
     inject: async (lab) => {
       const before = await lab.errors("NOSCRIPT");
       await Promise.all(lab.server.nodes.map((node) => node.call("SCRIPT", "FLUSH")));
@@ -81,7 +81,6 @@ export const serverFaults: readonly Fault[] = [
   {
     kind: "command connections killed",
     setting: "kept",
-    isForCluster: true,
     inject: async (lab) => {
       const killed = await killCommandConnections(lab);
       return { tookEffect: () => killed > 0 };
@@ -90,7 +89,6 @@ export const serverFaults: readonly Fault[] = [
   {
     kind: "subscribers killed",
     setting: "kept",
-    isForCluster: true,
     inject: async (lab) => {
       const killed = await killClients(lab, "TYPE", "pubsub");
       return { tookEffect: () => killed > 0 };

@@ -1,7 +1,8 @@
 import { readFileSync } from "node:fs";
 import { pause } from "@kit/core/toolkit";
 import { clock } from "@tooling/lab";
-import { grows, type Lab } from "../lab/lab.js";
+import type { Lab } from "../lab/lab.js";
+import { grows } from "../lab/waits.js";
 import { appendFile, copyOf, cutToSynced, flip, logFile, removeData, tear, unsyncedBytes } from "../lab/power.js";
 import { noShims } from "../lab/shims.js";
 import type { Injection, Fault } from "./fault.js";

@@ -2,7 +2,8 @@
 // line, so that a kill loses none. It leaves when its input ends, or on SIGTERM.
 import { openSync, writeSync } from "node:fs";
 import { connect, KitError } from "@kit/core";
-import { clock } from "@tooling/lab";
+import { pause } from "@kit/core/toolkit";
+import { clock, seeded } from "@tooling/lab";
 
 export const settings = JSON.parse(process.argv[2] ?? "{}");
 
@@ -119,11 +120,15 @@ export const left = new Promise((resolve) => {
 });
 void left.then(() => (isOver = true));
 
-/** Connects, and retries while the server is down. */
-export const connected = async (url, connectionName) => {
+const connections = [];
+
+/** Connects, and retries while the server is down. The connection is closed when the worker leaves. */
+export const connected = async (url, suffix = "") => {
   for (;;)
     try {
-      return await connect({ url, connectionName, deadlineMs: 5_000 });
+      const client = await connect({ url, connectionName: `${settings.id}${suffix}`, deadlineMs: 5_000 });
+      connections.push(client);
+      return client;
     } catch (error) {
       if (isOver) throw error;
     }
@@ -134,8 +139,65 @@ export const seekMaster = (client, error) => {
   if (String(error?.message).startsWith("READONLY")) client.disconnect(true);
 };
 
-/** Writes the last record, after everything is closed. */
-export const farewell = () => {
+export const pick = (random, list) => list[Math.floor(random() * list.length)];
+export const upTo = (random, most) => 1 + Math.floor(random() * most);
+
+/** A loop of a routine, with pauses by chance. */
+export const repeating =
+  (routine, restMs = settings.restMs) =>
+  async (random) => {
+    while (!isLeaving()) {
+      await routine(random);
+      await pause(random() * restMs);
+    }
+  };
+
+/** Repeats a call until it succeeds or the worker leaves. Resolves with whether it succeeded. */
+export const insist = async (what, name, dueMs, call) => {
+  for (;;) {
+    const isDone = await attempt(what, name, dueMs, async () => {
+      await call();
+      return true;
+    });
+    if (isDone || isLeaving()) return isDone === true;
+    await pause(20);
+  }
+};
+
+/** Blocks the event loop for longer than a lease. */
+export const block = (random, facts = {}) => {
+  const from = clock();
+  const until = from + settings.leaseMs * (1.2 + 0.6 * random());
+  while (clock() < until);
+  log("blocked", { ...facts, from, to: clock() });
+};
+
+/** A loop that blocks the event loop when the nemesis orders it. */
+export const obey = async (random) => {
+  while (!isLeaving()) {
+    if (wasOrdered("block")) block(random);
+    await pause(10);
+  }
+};
+
+/** Closes what the worker used, and records how long that took. */
+export const closing = async (dueMs, close) => {
+  const closed = timed("close", "", dueMs);
+  await close();
+  closed("ok");
+};
+
+/**
+ * Runs all loops until the worker has to leave, then `close`. Each loop has chance of its own. The last record is written
+ * after everything is closed.
+ */
+export const run = async (loops, close) => {
+  log("started", { pid: process.pid });
+  const working = loops.map((loop, index) => loop(seeded(settings.seed * 31 + index)));
+  await left;
+  await Promise.all(working);
+  await close();
+  await Promise.all(connections.map((client) => client.close()));
   process.stdin.destroy();
   log("left", { open: [...openCalls.values()], stalledMs: stalledMs() });
 };

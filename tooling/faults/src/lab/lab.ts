@@ -1,165 +1,61 @@
-import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
-import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { pause } from "@kit/core/toolkit";
-import { eventually, FaultProxy, type RedisMode, type RedisNode, type RedisServer, startRedis } from "@kit/testing";
-import { parseLog, type Span, type WorkerHistory } from "../records.js";
-import type { Setting } from "./setting.js";
+import { eventually, type FaultProxy, type RedisNode, type RedisServer } from "@kit/testing";
+import { patience } from "../patience.js";
+import { type DataLoss, type Loss, type Mark, type Run, type Span, type WorkerHistory } from "../records.js";
+import { anyWork, isPartOf, type Progress } from "../work.js";
 import { clock, seeded } from "@tooling/lab";
-import { ControlFile, shims } from "./shims.js";
-import { Tap } from "./tap.js";
+import type { Subject } from "./control.js";
 import { workspaceFolder } from "./paths.js";
+import type { Setting } from "./setting.js";
+import { password, type Surroundings, user } from "./surroundings.js";
+import type { Tap } from "./tap.js";
+import { within } from "./waits.js";
 import { Worker } from "./worker.js";
 
-/** The user that workers log in as, so that it can be deleted. */
-const user = "worker";
-const password = "fault-lab";
-const logins = ["--user", user, "on", `>${password}`, "~*", "&*", "+@all"];
+export const prefix = "kit";
 
 /** The kernel retries a connection whose packets were dropped after a second. */
 const reconnectMs = 1_500;
 
-/** The end of an outage. From here on work is possible again. */
-export interface Mark {
-  readonly kind: string;
-  readonly at: number;
-  /** The only object concerned, if there is just one. */
-  readonly name?: string;
-  /** Milliseconds within which work must continue, where servers need a part of that time. */
-  readonly dueMs?: number;
-}
-
-/** The acknowledged writes that a server has lost: all, the newest, the unsynced or the unreplicated ones. */
-export type Loss = "all" | "newest" | "unsynced" | "unreplicated";
-
 export interface LabOptions {
   readonly seed: number;
   readonly setting: Setting;
-  readonly mode: RedisMode;
+  /** The folder of the workload, which has the program of its workers. */
+  readonly workload: string;
+  readonly subject: Subject;
 }
-
-/** The options of a setting. */
-export const modeOf: Readonly<Record<LabOptions["setting"], RedisMode>> = {
-  kept: "single",
-  lost: "single",
-  shifted: "single",
-  failover: "sentinel",
-  cluster: "cluster",
-  address: "single",
-  resharded: "cluster",
-};
-
-/** Settings with the register beside the servers that are concerned, so that it loses nothing and does not move. */
-const hasOwnResource: readonly Setting[] = ["lost", "shifted", "address", "resharded"];
-
-/** The arguments of a server that has no Cluster yet. */
-const clusterArgs = ["--cluster-enabled", "yes", "--cluster-node-timeout", "1000"];
-
-/** Everything around the workers of one run. */
-export interface Surroundings {
-  readonly folder: string;
-  readonly server: RedisServer;
-  /** Where the guarded resource lives. */
-  readonly resource: RedisServer;
-  /** A server that joins the Cluster and leaves it again. */
-  readonly spare: RedisNode | undefined;
-  readonly proxy: FaultProxy | undefined;
-  readonly tap: Tap | undefined;
-  /** Undefined if there are no shims. */
-  readonly clientClock: ControlFile | undefined;
-  readonly serverClock: ControlFile | undefined;
-  readonly syncDelay: ControlFile | undefined;
-  /** The synced writes. */
-  readonly notes: string;
-  readonly workerEnv: Readonly<Record<string, string>>;
-  readonly close: () => Promise<void>;
-}
-
-/** Starts the servers, and the proxies between them and the workers. */
-export const surround = async ({ seed, setting, mode }: LabOptions): Promise<Surroundings> => {
-  const folder = mkdtempSync(join(tmpdir(), "kit-faults-"));
-  // A process that was just killed may still be writing to the folder.
-  const removeFolder = (): void => rmSync(folder, { recursive: true, force: true, maxRetries: 20, retryDelay: 50 });
-  process.once("exit", removeFolder);
-  const notes = join(folder, "synced");
-  mkdirSync(notes);
-  const isSingle = mode === "single";
-  const isAlone = isSingle && setting !== "address";
-  const built = isAlone ? shims() : "several servers run as they are";
-  const hasShims = typeof built !== "string";
-  const control = (name: string): ControlFile | undefined =>
-    hasShims ? new ControlFile(join(folder, name)) : undefined;
-  const [clientClock, serverClock] = [control("client-clock"), control("server-clock")];
-  const syncDelay = control("synced/delay");
-  const preload = hasShims ? `${built.clockJump}:${built.powerCut}` : "";
-  const serverEnv = serverClock && { LD_PRELOAD: preload, KIT_CLOCK_JUMP: serverClock.path, KIT_POWER_CUT: notes };
-  const ends: (() => Promise<void>)[] = [];
-  // Each is closed even if closing another fails, since any open one keeps this process alive.
-  const close = async (): Promise<void> => {
-    const ended = await Promise.allSettled(ends.map((end) => end()));
-    process.off("exit", removeFolder);
-    removeFolder();
-    for (const one of ended) if (one.status === "rejected") throw one.reason;
-  };
-  try {
-    const server = await startRedis({
-      mode,
-      persistence: isAlone ? "always" : "none",
-      ...((setting === "cluster" || setting === "address") && { replicas: 1 }),
-      ...(isSingle && { args: logins }),
-      ...(serverEnv && { env: serverEnv }),
-    });
-    ends.push(() => server.stop());
-    const resource = hasOwnResource.includes(setting) ? await startRedis() : server;
-    ends.push(() => resource.stop());
-    const spare = setting === "resharded" ? await startRedis({ args: clusterArgs }) : undefined;
-    ends.push(async () => await spare?.stop());
-    const again = server.client({ enableAutoPipelining: false });
-    const port = server.nodes[0]?.port ?? 0;
-    const tap = isSingle ? await Tap.start(port, (command, args) => again.call(command, ...args)) : undefined;
-    ends.push(async () => await tap?.close());
-    const proxy = tap && (await FaultProxy.start({ port: tap.port, seed }));
-    ends.push(async () => await proxy?.close());
-    return {
-      folder,
-      server,
-      resource,
-      spare: spare?.nodes[0],
-      proxy,
-      tap,
-      clientClock,
-      serverClock,
-      syncDelay,
-      notes,
-      workerEnv: hasShims && clientClock ? { LD_PRELOAD: built.clockJump, KIT_CLOCK_JUMP: clientClock.path } : {},
-      close,
-    };
-  } catch (error) {
-    await close();
-    throw error;
-  }
-};
 
 const missing = (what: string): never => {
   throw new Error(`There is no ${what} in this run`);
 };
 
-/** The targets of a fault. Each workload has a subclass. */
-export abstract class Lab {
+/** The targets of a fault: servers, and workers of a package. Each workload has a subclass. */
+export abstract class Lab<R extends { readonly kind: string } = { readonly kind: string }> {
   random: () => number;
   readonly around: Surroundings;
   readonly setting: Setting;
   readonly marks: Mark[] = [];
   /** The outages, each from its injection to its end. */
   readonly outages: (Span & { readonly kind: string })[] = [];
+  /** The spans in which acknowledged data was lost, or claims ended. */
+  readonly losses: DataLoss[] = [];
   /** The longest life of a claim without a renewal, in milliseconds. */
-  abstract readonly leaseMs: number;
+  readonly leaseMs: number = 400;
+  readonly deadlineMs: number = 300;
+  /** The kinds of records that the lab reads while the workers run. */
+  protected readonly heard: readonly string[] = ["call"];
   readonly all: Worker[] = [];
+  readonly #options: LabOptions;
+  /** Of each worker, by the name of the work: when the newest that succeeded began. */
+  readonly #newest = new Map<Worker, Map<string, number>>();
+  #done = 0;
   /** The lab's own connection, which closes with the server. */
   #client: ReturnType<RedisServer["client"]> | undefined;
   #node: RedisNode | undefined;
 
   constructor(options: LabOptions, around: Surroundings) {
+    this.#options = options;
     this.random = seeded(options.seed);
     this.setting = options.setting;
     this.around = around;
@@ -233,16 +129,61 @@ export abstract class Lab {
    */
   readonly claimInFile: RegExp | undefined = undefined;
 
-  abstract spawn(): Worker;
+  /** Further settings of the next worker. */
+  protected settings(): object {
+    return {};
+  }
 
-  /** Starts a process of a workload's program; `onLine` receives every line of its log. */
-  protected hire(workload: string, settings: object, onLine?: (line: string) => void): Worker {
-    const { folder, workerEnv } = this.around;
+  /** Starts a worker. */
+  spawn(): Worker {
+    const { seed, workload, subject } = this.#options;
+    const number = this.all.length + 1;
+    const { url, leaseMs, deadlineMs } = this;
+    const common = { url, prefix, leaseMs, deadlineMs, number, seed: seed + 1_000 * number, restMs: 10 };
     const program = join(workspaceFolder, "src/workloads", workload, "worker.mjs");
-    const worker = new Worker(program, `w${String(this.all.length + 1)}`, folder, settings, workerEnv);
-    worker.onLine = onLine;
+    const { folder, workerEnv } = this.around;
+    const settings = { ...common, ...this.settings(), ...subject };
+    const worker = new Worker(program, `w${String(number)}`, folder, settings, workerEnv);
+    worker.onLine = (kind, line) => {
+      if (this.heard.includes(kind)) this.hear(JSON.parse(line) as R, worker);
+    };
     this.all.push(worker);
     return worker;
+  }
+
+  /** The work that a record shows to be done. */
+  protected progressIn(record: R): readonly Progress[] {
+    return anyWork(record);
+  }
+
+  /** The work that has to go on before the next fault. */
+  protected awaited(): readonly string[] {
+    return [""];
+  }
+
+  /** Called for each record of a kind in `heard`, whenever the logs are read. */
+  protected hear(record: R, worker: Worker): void {
+    const newest = this.#newest.get(worker) ?? new Map<string, number>();
+    for (const { what, from } of this.progressIn(record)) {
+      this.#done++;
+      this.#newest.set(worker, newest.set(what, Math.max(newest.get(what) ?? 0, from)));
+    }
+  }
+
+  /** The masters of the moment. */
+  protected async masters(): Promise<RedisNode[]> {
+    const nodes = [...this.server.nodes, ...this.server.replicas];
+    const infos = await Promise.all(nodes.map((node) => node.call("INFO", "replication")));
+    return nodes.filter((_, at) => String(infos[at]).includes("role:master\r\n"));
+  }
+
+  /** All keys of the masters, with their time to live in milliseconds; -1: no expiry. */
+  protected async lives(): Promise<Map<string, number>> {
+    const found = new Map<string, number>();
+    for (const node of await this.masters())
+      for (const key of (await node.call("KEYS", `${prefix}:*`)) as string[])
+        found.set(key, Number(await node.call("PTTL", key)));
+    return found;
   }
 
   /** Sends a command to the server that serves the keys now. */
@@ -255,20 +196,47 @@ export abstract class Lab {
     return await eventually(() => client.call(command, ...args));
   }
 
-  /** Resolves with a worker that holds a claim, once there is one. `isWaitedFor`: a claim that another worker wants. */
-  abstract victim(options?: { readonly isWaitedFor?: boolean }): Promise<Worker>;
+  /**
+   * Resolves with a worker that holds a claim, once there is one. `isWaitedFor`: a claim that another worker wants. Without
+   * claims, a worker that has done something.
+   */
+  async victim(_options?: { readonly isWaitedFor?: boolean }): Promise<Worker> {
+    return await eventually(() => {
+      this.logged("started");
+      const worker = this.pick(this.workers.filter((one) => this.#newest.has(one)));
+      if (!worker) throw new Error("nobody works");
+      return worker;
+    });
+  }
 
-  /** The current claims of this worker, according to the server. */
-  abstract claimsOf(worker: Worker): Promise<ReadonlySet<string>>;
+  /** The current claims of this worker, according to the server. Without claims, the progress of all workers takes their place. */
+  async claimsOf(_worker: Worker): Promise<ReadonlySet<string>> {
+    this.logged("started");
+    return new Set([String(this.#done)]);
+  }
 
   /** Records the claims that a killed worker leaves behind. Resolves with their number. */
-  abstract died(worker: Worker, kind: string): Promise<number>;
+  async died(_worker: Worker, _kind: string): Promise<number> {
+    return 1;
+  }
 
   /** Records that acknowledged data was lost, or claims ended, between two instants. */
-  abstract lostData(from: number, to: number, what: Loss): void;
+  lostData(from: number, to: number, what: Loss): void {
+    this.losses.push({ from, to, what });
+  }
 
   /** Resolves when work that began after `at` has succeeded. */
-  abstract resumed(at: number): Promise<void>;
+  protected async resumed(at: number): Promise<void> {
+    await eventually(
+      () => {
+        this.logged("started");
+        const resumed = [...this.#newest.values()].flatMap((newest) => [...newest].filter(([, from]) => from > at));
+        const idle = this.awaited().filter((wanted) => !resumed.some(([what]) => isPartOf(wanted, what)));
+        if (idle.length > 0) throw new Error(`no work goes on: ${idle.join()}`);
+      },
+      { timeoutMs: 25_000 * patience },
+    );
+  }
 
   /** Starts the workers; resolves when all of them work. */
   async begin(workers: number): Promise<void> {
@@ -298,28 +266,30 @@ export abstract class Lab {
   async settled(): Promise<void> {
     const cutAt = this.marks.findLast(({ kind }) => kind.includes("packets dropped"))?.at ?? -Infinity;
     await pause(Math.max(0, cutAt + reconnectMs - clock()));
-    const before = new Map(this.workers.map((worker) => [worker, worker.logged("access")]));
+    const at = clock();
     await eventually(
       () => {
-        for (const [worker, count] of before)
-          if (!worker.hasEnded && worker.logged("access") <= count) throw new Error(`${worker.id} does nothing yet`);
+        this.logged("started");
+        for (const worker of this.workers)
+          if (Math.max(0, ...(this.#newest.get(worker)?.values() ?? [])) <= at)
+            throw new Error(`${worker.id} does nothing yet`);
       },
       { timeoutMs: 60_000 },
     );
   }
 
-  /** Ends all workers, and returns their records. */
-  async dismiss<R extends { readonly kind: string }>(): Promise<WorkerHistory<R>[]> {
+  /** Ends the workers, and resolves with the facts of any run. */
+  protected async facts(): Promise<Run<R>> {
+    const { leaseMs, losesNothing, marks: heals, outages, losses } = this;
+    const workers = await this.#dismiss();
+    return { leaseMs, losesNothing, workers, heals, outages, losses, echoes: this.around.tap?.echoes.length ?? 0 };
+  }
+
+  async #dismiss(): Promise<WorkerHistory<R>[]> {
     this.around.proxy?.heal();
     for (const worker of this.workers) worker.leave();
     await within(Promise.all(this.all.map(({ ended }) => ended)), 15_000);
-    return this.all.map(({ id, killedAt, printed, logFile, process: { exitCode, signalCode } }) => ({
-      id,
-      killedAt,
-      printed,
-      end: signalCode === null ? `exit ${String(exitCode)}` : signalCode,
-      records: parseLog<R>(readFileSync(logFile, "utf8")),
-    }));
+    return this.all.map((worker) => worker.history<R>());
   }
 
   /** Ends everything that still runs, including processes that do not react to the end of their input. */
@@ -353,27 +323,3 @@ export abstract class Lab {
       await Promise.all(this.server.nodes.map((node) => node.call("CONFIG", "SET", name, String(value))));
   }
 }
-
-/** Resolves with the work, or after this many milliseconds; leaves no timer behind. */
-export const within = async (work: Promise<unknown>, ms: number): Promise<void> => {
-  let timer: NodeJS.Timeout | undefined;
-  await Promise.race([work, new Promise((resolve) => (timer = setTimeout(resolve, ms)))]);
-  clearTimeout(timer);
-};
-
-/** Resolves when `count` exceeds `before`. */
-export const grows = async (count: () => number | Promise<number>, before: number): Promise<void> => {
-  await eventually(async () => {
-    if ((await count()) <= before) throw new Error("the fault had no effect");
-  });
-};
-
-/** Stores the facts of a run that broke an invariant; returns the file. */
-export const keepRun = (folder: string, name: string, run: unknown): string => {
-  const plain = (_: string, value: unknown): unknown =>
-    typeof value === "bigint" ? String(value) : value instanceof Map ? Object.fromEntries(value) : value;
-  mkdirSync(folder, { recursive: true });
-  const file = join(folder, `${name}.json`);
-  writeFileSync(file, JSON.stringify(run, plain, 1));
-  return file;
-};

@@ -1,7 +1,7 @@
 import { eventually } from "@kit/testing";
 import { patience } from "../patience.js";
-import type { Span } from "../records.js";
-import { Lab, type LabOptions, type Surroundings } from "./lab.js";
+import { Lab, type LabOptions } from "./lab.js";
+import type { Surroundings } from "./surroundings.js";
 import type { Worker } from "./worker.js";
 
 /** The holders, according to the server. */
@@ -17,11 +17,11 @@ export interface Holder {
 }
 
 /** A server, and workers that contend for its leases. */
-export abstract class LeaseLab<H extends Holder> extends Lab {
-  readonly leaseMs: number;
+export abstract class LeaseLab<R extends { readonly kind: string }, H extends Holder> extends Lab<R> {
+  override readonly leaseMs: number;
   /** Shorter than a lease, so that calls to a silent server fail while their leases still last. */
-  readonly deadlineMs: number;
-  readonly dataLosses: Span[] = [];
+  override readonly deadlineMs: number;
+  protected override readonly heard = ["access"];
 
   constructor(options: LabOptions, around: Surroundings) {
     super(options, around);
@@ -37,7 +37,7 @@ export abstract class LeaseLab<H extends Holder> extends Lab {
 
   protected abstract noteDeath(holder: H): void;
 
-  async victim({ isWaitedFor = false }: { readonly isWaitedFor?: boolean } = {}): Promise<Worker> {
+  override async victim({ isWaitedFor = false }: { readonly isWaitedFor?: boolean } = {}): Promise<Worker> {
     return await eventually(
       async () => {
         const living = new Map(this.workers.map((worker) => [worker.id, worker]));
@@ -52,21 +52,17 @@ export abstract class LeaseLab<H extends Holder> extends Lab {
     );
   }
 
-  async claimsOf({ id }: Worker): Promise<ReadonlySet<string>> {
+  override async claimsOf({ id }: Worker): Promise<ReadonlySet<string>> {
     return new Set((await this.holders()).filter(({ worker }) => worker === id).map(({ token }) => token));
   }
 
-  async died({ id }: Worker, kind: string): Promise<number> {
+  override async died({ id }: Worker, kind: string): Promise<number> {
     const orphaned = (await this.holders()).filter(({ worker }) => worker === id);
     for (const holder of orphaned) {
       this.noteDeath(holder);
       this.marks.push({ kind, at: holder.seenAt, name: holder.name });
     }
     return orphaned.length;
-  }
-
-  lostData(from: number, to: number): void {
-    this.dataLosses.push({ from, to });
   }
 
   // On a Cluster no script can detect a dead waiter, so each may be granted one lease. The contenders go on until no dead

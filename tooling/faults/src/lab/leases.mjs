@@ -1,8 +1,22 @@
 // The part of a worker that acquires leases of any kind. It works under each lease, releases it, and logs the outcome.
 import { pause } from "@kit/core/toolkit";
-import { clock, seeded } from "@tooling/lab";
 import { Redis } from "ioredis";
-import { abortReason, attempt, detail, isLeaving, wasOrdered, log, outcomeOf, settings, timed } from "./contender.mjs";
+import { clock } from "@tooling/lab";
+import {
+  abortReason,
+  attempt,
+  block,
+  closing,
+  detail,
+  left,
+  log,
+  outcomeOf,
+  repeating,
+  run,
+  settings,
+  timed,
+  wasOrdered,
+} from "./contender.mjs";
 
 const { leaseMs, deadlineMs, isClockTrue } = settings;
 
@@ -104,10 +118,7 @@ const holdMs = (random) => {
 export const endure = async (random, name, lease, about) => {
   // The nemesis orders the next holder to block.
   if (wasOrdered("block")) {
-    const blockedAt = clock();
-    const until = blockedAt + leaseMs * (1.2 + 0.6 * random());
-    while (clock() < until);
-    log("blocked", { name, ...about, from: blockedAt, to: clock() });
+    block(random, { name, ...about });
   } else {
     await pause(holdMs(random));
   }
@@ -204,30 +215,20 @@ const round = async (source, random) => {
   }
 };
 
-const contend = async (sourceOf, loop) => {
-  const random = seeded(settings.seed * 31 + loop);
-  while (!isLeaving()) {
-    await round(sourceOf(random), random);
-    await pause(random() * settings.restMs);
-  }
-};
-
 /**
- * Acquires leases in several loops until the worker leaves. `sourceOf(random)` chooses the next one. It returns:
+ * Acquires leases in several loops until the worker leaves, and closes the locks or semaphores while their leases are in use.
+ * `sourceOf(random)` chooses the next lease. It returns:
  *
  * - `name` and the calls that acquire a lease of that name
  * - `work`: the work under the lease
  * - `grantOf`: the fields of a grant in the log
  * - `nameOf`: the name of the lease in the log
  */
-export const contendAll = (sourceOf) =>
-  Promise.all(Array.from({ length: settings.loops }, (_, loop) => contend(sourceOf, loop)));
-
-/** Closes the lock or semaphore while its leases are in use. */
-export const closeAmid = async (closables, working) => {
-  const closing = timed("close", "", 3_000);
-  const closed = Promise.all(closables.map((closable) => closable.close({ timeoutMs: 2_500 })));
-  await working;
-  await closed;
-  closing("ok");
+export const contendAll = (sourceOf, closables) => {
+  const contend = repeating((random) => round(sourceOf(random), random));
+  const closeAmid = async () => {
+    await left;
+    await closing(3_000, () => Promise.all(closables.map((closable) => closable.close({ timeoutMs: 2_500 }))));
+  };
+  return run([...Array.from({ length: settings.loops }, () => contend), closeAmid], () => undefined);
 };

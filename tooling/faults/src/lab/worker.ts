@@ -1,9 +1,10 @@
 import { type ChildProcess, spawn } from "node:child_process";
 import { once } from "node:events";
-import { closeSync, openSync, readSync, statSync } from "node:fs";
+import { closeSync, openSync, readFileSync, readSync, statSync } from "node:fs";
 import { join } from "node:path";
 import { eventually } from "@kit/testing";
 import { patience } from "../patience.js";
+import { parseLog, type WorkerHistory } from "../records.js";
 import { clock, clockOrigin } from "@tooling/lab";
 
 /** A worker process, with a log that survives it. The process leaves when its input ends, or on SIGTERM. */
@@ -15,7 +16,7 @@ export class Worker {
   killedAt: number | undefined;
   printed = "";
   /** Receives every line of its log, whenever the log is read. */
-  onLine: ((line: string) => void) | undefined;
+  onLine: ((kind: string, line: string) => void) | undefined;
   readonly #counts = new Map<string, number>();
   #read = 0;
   #rest = "";
@@ -62,6 +63,14 @@ export class Worker {
     this.process.stdin?.end();
   }
 
+  /** All that the worker has logged, and how it ended. */
+  history<R extends { readonly kind: string }>(): WorkerHistory<R> {
+    const { id, killedAt, printed, logFile } = this;
+    const { exitCode, signalCode } = this.process;
+    const end = signalCode === null ? `exit ${String(exitCode)}` : signalCode;
+    return { id, killedAt, printed, end, records: parseLog<R>(readFileSync(logFile, "utf8")) };
+  }
+
   /** Resolves once the worker has started. */
   async started(): Promise<void> {
     await eventually(
@@ -90,7 +99,7 @@ export class Worker {
       for (const line of lines) {
         const [, found = ""] = /^\{"kind":"(\w+)"/.exec(line) ?? [];
         this.#counts.set(found, (this.#counts.get(found) ?? 0) + 1);
-        this.onLine?.(line);
+        this.onLine?.(found, line);
       }
     }
     return this.#counts.get(kind) ?? 0;

@@ -1,6 +1,6 @@
 import { judged, type Verdict } from "../../common-invariants.js";
 import type { RunHistory, State } from "./history.js";
-import { checkPlain } from "../../plain/checker.js";
+import { checkPlain } from "../../plain.js";
 
 /**
  * The invariants that the checker judges a run by.

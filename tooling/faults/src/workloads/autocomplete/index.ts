@@ -1,11 +1,12 @@
-import { plainWorkload } from "../../plain/workload.js";
+import { defineWorkload } from "../../define.js";
+import { callsIn } from "../../work.js";
 import type { Workload } from "../../workload.js";
 import { invariants, verdictOn } from "./checker.js";
 import { controls } from "./controls.js";
 import { AutocompleteLab } from "./lab.js";
 
 /** Processes change, rebuild and search the same indexes. */
-export const workload: Workload = plainWorkload({
+export const workload: Workload = defineWorkload({
   name: "autocomplete",
   invariants,
   controls,
@@ -14,4 +15,5 @@ export const workload: Workload = plainWorkload({
   notFor: ["subscribers killed", "keys evicted", "replica stopped", "byte flipped"],
   open: (options, around) => new AutocompleteLab(options, around),
   verdictOn,
+  workOf: callsIn,
 });

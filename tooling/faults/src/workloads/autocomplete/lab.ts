@@ -2,7 +2,7 @@ import { createHash } from "node:crypto";
 import { type Connection, connect } from "@kit/core";
 import { createPrefixIndex } from "@kit/autocomplete";
 import type { LogRecord, RunHistory, State } from "./history.js";
-import { PlainLab, prefix } from "../../plain/lab.js";
+import { Lab, prefix } from "../../lab/lab.js";
 
 type Rows = Record<"rows" | "ranked", string[]>;
 
@@ -34,11 +34,11 @@ const rowsOf = (id: string, record: string, rules: string): Rows => {
 };
 
 /** A server, workers that put, delete, touch, rebuild and search, and the injections. */
-export class AutocompleteLab extends PlainLab<LogRecord> {
+export class AutocompleteLab extends Lab<LogRecord> {
   async end(): Promise<RunHistory> {
-    const plain = await this.plainHistory();
+    const facts = await this.facts();
     await using client = await connect({ url: this.ownUrl, deadlineMs: 10_000 });
-    return { ...plain, wrong: { P2: await this.#wrong(client) }, found: await this.#found(client, plain.workers) };
+    return { ...facts, wrong: { P2: await this.#wrong(client) }, found: await this.#found(client, facts.workers) };
   }
 
   /** Rows without a record, records without a row, and data of a dead rebuild without expiry. */

@@ -5,18 +5,21 @@ import {
   resumeMs,
   type Verdict as AnyVerdict,
 } from "../../common-invariants.js";
-import { checkResumption, type Work } from "../../plain/checker.js";
+import { checkResumption, type Progress, type Work, workIn } from "../../work.js";
 import { type Call, clockErrorMs } from "../../records.js";
+import { lostDataBetween } from "../../lease-invariants.js";
 import { checkListeners } from "./listeners.js";
 import {
   bodyBytes,
   type ChatCall,
   type End,
   type Given,
+  type LogRecord,
   type LookRecord,
   type RunHistory,
   type SendCall,
   type SettleCall,
+  type Spec,
   type TakeCall,
   type WorkerHistory,
 } from "./history.js";
@@ -61,12 +64,12 @@ type Message = Given["messages"][number];
 export const verdictOn = (run: RunHistory): AnyVerdict<Invariant> =>
   judged(invariants, (judge) => {
     for (const worker of run.workers) checkWorker(worker, judge);
-    checkResumption(run, judge, workIn(run));
+    checkResumption(run, workOf(run), judge);
     const sends = callsOf(run, "send");
     for (const [chain, given] of chainsOf(run)) checkChain(run, chain, given, judge);
     checkLeases(run, judge);
     // The other invariants hold only for a server that keeps its data.
-    if (!run.isWhole) return;
+    if (!run.losesNothing) return;
     checkListeners(run, judge);
     checkIdentity(run, sends, judge);
     for (const look of looksOf(run)) checkLook(run, look, judge);
@@ -127,7 +130,7 @@ const chainsOf = ({ workers }: RunHistory): Map<string, Given[]> => {
 const checkChain = (run: RunHistory, chain: string, all: readonly Given[], judge: Judge): void => {
   for (const name of new Set(all.map(({ chat }) => chat))) {
     const given = all.filter(({ chat }) => chat === name);
-    for (const life of livesOf(given, run.isWhole)) {
+    for (const life of livesOf(given, run.losesNothing)) {
       const has = new Set(life.flatMap(({ messages }) => messages.map(([seq]) => seq)));
       for (const { gap } of life) for (let seq = gap?.from ?? 1; seq <= (gap?.to ?? 0); seq++) has.add(seq);
       const [low, high] = [Math.min(...has), Math.max(...has)];
@@ -136,7 +139,7 @@ const checkChain = (run: RunHistory, chain: string, all: readonly Given[], judge
     }
     const seqs = given.flatMap(({ messages }) => messages.map(([seq]) => seq));
     const odd = given.find(({ gap, reset }) => (gap && gap.reason !== "retention") || reset);
-    if (run.isWhole) {
+    if (run.losesNothing) {
       const back = seqs.find((seq, index) => index > 0 && seq <= (seqs[index - 1] ?? 0));
       judge("order", back !== undefined && `${name}: ${chain} was given ${String(back)} after a later one`);
       judge("order", odd !== undefined && `${name}: ${chain} got the report ${JSON.stringify(odd?.gap ?? odd?.reset)}`);
@@ -215,7 +218,7 @@ const checkEnd = (run: RunHistory, name: string, { look, messages, unread, fetch
   const seqs = messages.map(([seq]) => seq);
   const senders = new Map(callsOf(run, "send").map(({ id, from }) => [id, from]));
   const isDense = seqs.length === look.head - look.floor && seqs.every((seq, index) => seq === look.floor + index + 1);
-  if (run.isWhole)
+  if (run.losesNothing)
     judge("order", !isDense && `${name} is not dense from ${String(look.floor)} to ${String(look.head)}`);
   for (const [member, position] of Object.entries(look.positions)) {
     const said = unread[member];
@@ -370,9 +373,6 @@ const checkPositions = (run: RunHistory, name: string, all: readonly SendCall[],
 
 // ── the mailbox ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
-const lostDataBetween = ({ dataLosses }: RunHistory, from: number, to: number): boolean =>
-  dataLosses.some((loss) => from - clockErrorMs <= loss.to && loss.from <= to + clockErrorMs);
-
 interface Delivery {
   readonly call: TakeCall;
   readonly worker: WorkerHistory;
@@ -416,7 +416,7 @@ const checkLeases = (run: RunHistory, judge: Judge): void => {
       // After a loss of data the delivery counts start again.
       if (lostDataBetween(run, Math.min(since, call.startedAt), Math.max(since, call.settledAt))) continue;
       if (before?.deliveries === deliveries)
-        judge("mailbox", run.isWhole && `${finding} was handed out twice for the ${String(deliveries)}. time`);
+        judge("mailbox", run.losesNothing && `${finding} was handed out twice for the ${String(deliveries)}. time`);
       else if (before?.deliveries === deliveries - 1) judge("leases", takenTooEarly(before, next, own));
       for (let missing = (before?.deliveries ?? 0) + 1; missing < deliveries; missing++)
         if (!run.echoed.has(`${id} ${String(missing)}`))
@@ -476,14 +476,25 @@ const checkMailbox = (run: RunHistory, sends: readonly SendCall[], judge: Judge)
 
 // ── resumption ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
-/** The work that must go on. A refusal by a full chat counts as work. After a loss of data chats are created again first. */
-export const workIn = ({ specs, isWhole }: Pick<RunHistory, "specs" | "isWhole">): Work => ({
-  kinds: ["fetch", "take", ...specs.map(({ name }) => `send ${name}`)],
-  kindOf: ({ what, name, outcome, code }) => {
-    if (outcome !== "ok" && code !== "KIT_CHAT_FULL") return undefined;
-    return what === "send" ? `send ${name}` : what;
-  },
-  dueMs: (isWhole ? 2 : 3) * resumeMs,
+/** The kinds of work that must go on. */
+export const kindsOf = (specs: readonly Spec[]): readonly string[] => [
+  "fetch",
+  "take",
+  ...specs.map(({ name }) => `send ${name}`),
+];
+
+/** A refusal by a full chat counts as work. */
+export const progressIn = (record: LogRecord): readonly Progress[] => {
+  if (record.kind !== "call" || (record.outcome !== "ok" && record.code !== "KIT_CHAT_FULL")) return [];
+  const { what, name, startedAt: from, settledAt: at } = record;
+  return [{ what: what === "send" ? `send ${name}` : what, from, at }];
+};
+
+/** After a loss of data chats are created again first. */
+export const workOf = (run: RunHistory): Work => ({
+  done: workIn(run, progressIn),
+  dueAfter: () => kindsOf(run.specs),
+  dueMs: (run.losesNothing ? 2 : 3) * resumeMs,
 });
 
 /** Counts of remarkable events that break no invariant. */

@@ -1,5 +1,4 @@
-import type { PlainHistory } from "../../plain/history.js";
-import type { Call, CommonRecord, Span, WorkerHistory as AnyWorkerHistory } from "../../records.js";
+import type { Call, CommonRecord, Run, WorkerHistory as AnyWorkerHistory } from "../../records.js";
 
 /** A chat that the workers write to and read. All bodies have `bodyBytes`. */
 export interface Spec {
@@ -112,8 +111,7 @@ export type LogRecord =
   | (Call & { readonly what: "create" | "join" | "wait" | "close" })
   | BegunRecord
   | HeardRecord
-  | LookRecord
-  | { readonly kind: "blocked" };
+  | LookRecord;
 
 export type WorkerHistory = AnyWorkerHistory<LogRecord>;
 
@@ -128,15 +126,9 @@ export interface End {
 }
 
 /** All records of one run. */
-export interface RunHistory extends Omit<PlainHistory<LogRecord>, "wrong" | "losesNothing"> {
-  /** Whether the server keeps all acknowledged data, and its clock is right. */
-  readonly isWhole: boolean;
+export interface RunHistory extends Run<LogRecord> {
   readonly specs: readonly Spec[];
   readonly mailbox: string;
-  readonly leaseMs: number;
-  readonly dataLosses: readonly Span[];
-  /** When a fault was active. */
-  readonly outages: readonly Span[];
   /** Empty if the workers were stuck. */
   readonly ends: ReadonlyMap<string, End>;
   /** Messages that were left in the mailbox, by body. */

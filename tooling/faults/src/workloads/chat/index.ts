@@ -1,11 +1,11 @@
-import { plainWorkload } from "../../plain/workload.js";
+import { defineWorkload } from "../../define.js";
 import type { Workload } from "../../workload.js";
-import { invariants, remarksOn, verdictOn, workIn } from "./checker.js";
+import { invariants, remarksOn, verdictOn, workOf } from "./checker.js";
 import { controls } from "./controls.js";
 import { ChatLab } from "./lab.js";
 
 /** Senders, readers and listeners of some chats, and workers of a mailbox. */
-export const workload: Workload = plainWorkload({
+export const workload: Workload = defineWorkload({
   name: "chat",
   invariants,
   controls,
@@ -14,6 +14,6 @@ export const workload: Workload = plainWorkload({
   notFor: ["replica stopped", "byte flipped", "subscribers killed"],
   open: (options, around) => new ChatLab(options, around),
   verdictOn,
-  workIn,
-  facts: (history) => ({ remarks: remarksOn(history) }),
+  workOf,
+  facts: (run) => ({ remarks: remarksOn(run) }),
 });

@@ -1,10 +1,9 @@
 import { createChat } from "@kit/chat";
 import { connect } from "@kit/core";
-import { PlainLab, prefix } from "../../plain/lab.js";
-import type { Work } from "../../plain/checker.js";
+import { Lab, prefix } from "../../lab/lab.js";
 import type { Echo } from "../../lab/tap.js";
-import type { Span } from "../../records.js";
-import { workIn } from "./checker.js";
+import type { Progress } from "../../work.js";
+import { kindsOf, progressIn } from "./checker.js";
 import {
   bodyBytes,
   type End,
@@ -40,16 +39,21 @@ const deliveriesIn = ({ command: [, , keys, ...operands], reply }: Echo): string
 };
 
 /** A server, processes that chat, and the injections. */
-export class ChatLab extends PlainLab<LogRecord> {
+export class ChatLab extends Lab<LogRecord> {
   /** The lease of messages in the mailbox. */
   override readonly leaseMs: number = [300, 400, 500][Math.floor(this.random() * 3)] ?? 400;
   override readonly deadlineMs = 400;
-  protected override readonly progress = "access";
-  protected override readonly work: Work = workIn({ specs, isWhole: this.losesNothing });
-  readonly #dataLosses: Span[] = [];
   readonly #readers = new Map<number, string>();
 
-  protected override further(): Readonly<Record<string, unknown>> {
+  protected override progressIn(record: LogRecord): readonly Progress[] {
+    return progressIn(record);
+  }
+
+  protected override awaited(): readonly string[] {
+    return kindsOf(specs);
+  }
+
+  protected override settings(): object {
     const alive = this.all.flatMap((worker, index) => (this.workers.includes(worker) ? this.#readers.get(index) : []));
     const readersOf = (member: string): number => alive.filter((one) => one === member).length;
     const [reader = ""] = readers.toSorted((one, other) => readersOf(one) - readersOf(other));
@@ -58,19 +62,12 @@ export class ChatLab extends PlainLab<LogRecord> {
     return { ...own, ...this.lookSettings, restMs: 20 };
   }
 
-  override lostData(from: number, to: number): void {
-    this.#dataLosses.push({ from, to });
-  }
-
   async end(isStuck: boolean): Promise<RunHistory> {
-    const plain = await this.plainHistory();
-    const looks = plain.workers.flatMap(({ records }) => records.filter((record) => record.kind === "access"));
+    const facts = await this.facts();
+    const looks = facts.workers.flatMap(({ records }) => records.filter((record) => record.kind === "access"));
     const left = isStuck ? { ends: new Map<string, End>(), drained: [] } : await this.#lookAtTheEnd(looks);
-    const { leaseMs } = this;
-    const dataLosses = this.#dataLosses;
     const echoed = new Set(this.around.tap?.echoes.flatMap(deliveriesIn));
-    const { outages } = this;
-    return { ...plain, ...left, outages, isWhole: this.losesNothing, specs, mailbox, leaseMs, dataLosses, echoed };
+    return { ...facts, ...left, specs, mailbox, echoed };
   }
 
   async #lookAtTheEnd(looks: readonly LookRecord[]): Promise<Pick<RunHistory, "ends" | "drained">> {

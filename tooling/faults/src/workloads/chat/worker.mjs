@@ -1,18 +1,21 @@
 // A process that sends to all chats, reads those of one member with a token and those of another as a listener, and works
 // on the mailbox.
 import { pause, slotOf } from "@kit/core/toolkit";
-import { clock, seeded } from "@tooling/lab";
+import { clock } from "@tooling/lab";
 import {
   attempt,
+  closing,
   connected,
   detail,
-  farewell,
   isLeaving,
-  wasOrdered,
   left,
   log,
   noteBackground,
+  obey,
   outcomeOf,
+  pick,
+  repeating,
+  run,
   seekMaster,
   settings,
   subject,
@@ -22,14 +25,13 @@ import {
 const { id, prefix, specs, mailbox: mailboxName, members, reader, listener, leaseMs, deadlineMs } = settings;
 const { createChat } = subject;
 
-const pick = (random, list) => list[Math.floor(random() * list.length)];
 const bodyOf = (name) => name.padEnd(settings.bodyBytes, ".");
 const nameOf = (body) => body.replace(/\.+$/, "");
 // Each command of a call has a deadline of its own; a new connection sends two more.
 const dueMs = (commands) => (commands + 2) * deadlineMs;
 
-const client = await connected(settings.url, id);
-const looking = await connected(settings.lookUrl, `${id}-look`);
+const client = await connected(settings.url);
+const looking = await connected(settings.lookUrl, "-look");
 const chat = createChat(client, { prefix, deadlineMs });
 chat.on("error", noteBackground);
 const mailbox = chat.mailbox(mailboxName);
@@ -235,30 +237,7 @@ const lookAround = async (random) => {
 
 // ── start and end ───────────────────────────────────────────────────────────────────────────────────────────────────
 
-const block = async () => {
-  if (!wasOrdered("block")) return;
-  const until = clock() + 1.5 * leaseMs;
-  while (clock() < until);
-  log("blocked", {});
-};
-
-const repeat = async (number, routine) => {
-  const random = seeded(settings.seed * 31 + number);
-  while (!isLeaving()) {
-    await routine(random);
-    await pause(random() * settings.restMs);
-  }
-};
-
 await make();
-log("started", { pid: process.pid });
-const loops = [send, send, send, work, work, lookAround, block].map((routine, number) => repeat(number, routine));
-const reading = [10, 11].map((number) => fetchAll(number, seeded(settings.seed * 31 + number)));
-const listening = listen(seeded(settings.seed * 31 + 12));
-await Promise.all([...loops, ...reading, listening]);
-const closing = timed("close", "", 3_000);
-await chat.close({ timeoutMs: 2_500 });
-await looking.close();
-await client.close();
-closing("ok");
-farewell();
+const routines = [send, send, send, work, work, lookAround].map((routine) => repeating(routine));
+const fetching = [10, 11].map((number) => (random) => fetchAll(number, random));
+await run([...routines, obey, ...fetching, listen], () => closing(3_000, () => chat.close({ timeoutMs: 2_500 })));

@@ -2,21 +2,18 @@ import {
   checkWorker,
   judged,
   type Judge as AnyJudge,
-  resumeMs,
   shared,
-  stalledByAll,
   stalledIn,
   type Verdict,
 } from "../../common-invariants.js";
 import { patience } from "../../patience.js";
-import { clockErrorMs, type Span } from "../../records.js";
+import { callsOf, clockErrorMs, type DataLoss, type Span } from "../../records.js";
+import { checkResumption, type Progress, type Work, workIn } from "../../work.js";
 import type {
   ConfigCall,
   CounterCall,
-  DataLoss,
   DurableCall,
   FlapRecord,
-  Heal,
   LogRecord,
   RunHistory,
   ShowsRecord,
@@ -64,10 +61,8 @@ export const verdictOn = (run: RunHistory): Verdict<Invariant> =>
     checkRevisions(run, writes, judge);
     checkSights(run, writes, judge);
     for (const worker of run.workers) checkReaders(run, worker, judge);
-    for (const heal of run.heals) {
-      checkResumption(run, heal, judge);
-      for (const worker of run.workers) checkNewest(run, worker, heal, judge);
-    }
+    checkResumption(run, workOf(run), judge);
+    for (const heal of run.heals) for (const worker of run.workers) checkNewest(run, worker, heal, judge);
     checkFlaps(run, writes, judge);
     for (const what of run.leftovers) judge("U4", what);
   });
@@ -85,9 +80,6 @@ const mayBeLost = ({ losses }: RunHistory, written: Span, by = Infinity): boolea
   losses.some((loss) => loss.from - clockErrorMs <= by && isInterrupted(loss, written));
 
 // ── durable writes ──────────────────────────────────────────────────────────────────────────────────────────────────
-
-const callsOf = ({ records }: WorkerHistory): readonly (LogRecord & { readonly kind: "call" })[] =>
-  records.filter((record) => record.kind === "call");
 
 const spanOf = ({ startedAt, settledAt }: { readonly startedAt: number; readonly settledAt: number }): Span => ({
   from: startedAt,
@@ -350,7 +342,7 @@ const heldUp = ({ slow }: RunHistory, worker: WorkerHistory, from: number): numb
 const lastCallAt = (worker: WorkerHistory): number =>
   callsOf(worker).reduce((last, { settledAt }) => Math.max(last, settledAt), -Infinity);
 
-const checkNewest = (run: RunHistory, worker: WorkerHistory, heal: Heal, judge: Judge): void => {
+const checkNewest = (run: RunHistory, worker: WorkerHistory, heal: RunHistory["heals"][number], judge: Judge): void => {
   const { id, records } = worker;
   const [began] = callsOf(worker);
   if (!began || began.startedAt > heal.at) return;
@@ -424,61 +416,28 @@ const lifeStart = (writes: ReadonlyMap<string, Write>, op: string): number => {
 
 // ── resumption ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
-const kinds = ["config", "durable"] as const;
-type Kind = (typeof kinds)[number];
+const otherCalls: readonly string[] = ["component", "close", "add", "see"];
 
-const isWork = (record: LogRecord, kind: Kind): record is ConfigCall | DurableCall => {
-  if (record.kind !== "call" || record.outcome !== "ok") return false;
-  if (record.what === "durable") return kind === "durable" && record.answer !== "unknown";
-  return kind === "config" && !["component", "close", "add", "see"].includes(record.what);
+/** Configuration and durable writes. */
+export const progressIn = (record: LogRecord): readonly Progress[] => {
+  if (record.kind !== "call" || record.outcome !== "ok" || otherCalls.includes(record.what)) return [];
+  const { what, name, startedAt: from, settledAt: at } = record;
+  if (what !== "durable") return [{ what: `config ${name}`, from, at }];
+  return record.answer === "unknown" ? [] : [{ what: `durable ${name}`, from, at }];
 };
 
-/** The work that must go on after an outage: any work, or, after a failover, work on each key, since slots fail alone. */
-const worksOf = (
-  run: RunHistory,
-  { dueMs }: Pick<Heal, "dueMs">,
-): readonly (readonly [kind: Kind, name?: string])[] => {
-  if (dueMs === undefined) return kinds.map((kind) => [kind] as const);
-  const named = (what: string): ReadonlySet<string> =>
-    new Set(
+/** After a failover work on each key has to go on, since slots fail alone; else any of it. */
+export const workOf = (run: RunHistory): Work => {
+  const named = (what: string): readonly string[] => [
+    ...new Set(
       run.workers.flatMap((worker) => callsOf(worker).flatMap((call) => (call.what === what ? [call.name] : []))),
-    );
+    ),
+  ];
   // Only entries that workers use all the time.
-  const entries = [...named("get")].map((name) => ["config", name] as const);
-  return [...entries, ...[...named("durable")].map((name) => ["durable", name] as const)];
-};
-
-/** How much of a span no worker could work, since the machine was busy. */
-const lostTime = ({ workers, slow }: RunHistory, from: number, to: number): number =>
-  Math.max(stalledByAll(workers, from, to), shared(slow, from, to));
-
-const checkResumption = (run: RunHistory, heal: Heal, judge: Judge): void => {
-  const { kind, at, dueMs = resumeMs } = heal;
-  for (const work of worksOf(run, heal)) {
-    const tookMs = resumedAt(run, at, ...work) - at - lostTime(run, at, at + dueMs);
-    const late = `${work.join(" ")} went on ${tookMs.toFixed(0)} ms after "${kind}" at ${at.toFixed(0)}, due within ${dueMs.toFixed(0)}`;
-    judge("U3", tookMs > dueMs && late);
-  }
-};
-
-const resumedAt = (run: RunHistory, at: number, kind: Kind, name?: string): number => {
-  let first = Infinity;
-  for (const { records } of run.workers)
-    for (const record of records)
-      if (isWork(record, kind) && record.startedAt > at && (name === undefined || record.name === name))
-        first = Math.min(first, record.settledAt);
-  return first;
-};
-
-/** The milliseconds from a heal, or a failover's injection, until all required work went on. */
-export const recoveryMs = (run: RunHistory, heal: Pick<Heal, "at" | "dueMs">): number =>
-  Math.max(...worksOf(run, heal).map((work) => resumedAt(run, heal.at, ...work))) - heal.at;
-
-/** The longest time without a successful call. */
-export const worstStallMs = (run: RunHistory): number => {
-  const instants = run.workers.flatMap(({ records }) =>
-    records.flatMap((record) => (kinds.some((kind) => isWork(record, kind)) ? [(record as ConfigCall).settledAt] : [])),
-  );
-  instants.sort((a, b) => a - b);
-  return instants.reduce((worst, at, index) => Math.max(worst, at - (instants[index - 1] ?? at)), 0);
+  const each = [...named("get").map((name) => `config ${name}`), ...named("durable").map((name) => `durable ${name}`)];
+  return {
+    done: workIn(run, progressIn),
+    dueAfter: ({ dueMs }) => (dueMs === undefined ? ["config", "durable"] : each),
+    slow: run.slow,
+  };
 };

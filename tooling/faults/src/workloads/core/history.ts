@@ -1,5 +1,4 @@
-import type { Loss } from "../../lab/lab.js";
-import type { Call, CommonRecord, Span, WorkerHistory as AnyWorkerHistory } from "../../records.js";
+import type { Call, CommonRecord, Mark, Run, Span, WorkerHistory as AnyWorkerHistory } from "../../records.js";
 
 /** Identifies one write of an entry. */
 export interface Version {
@@ -113,22 +112,19 @@ export type LogRecord =
   | OddRecord
   | SwapRecord
   | FlapRecord
-  | { readonly kind: "blocked"; readonly from: number; readonly to: number }
   | { readonly kind: "short" }
   | { readonly kind: "reads"; readonly count: number };
 
 export type WorkerHistory = AnyWorkerHistory<LogRecord>;
 
-/** The end of an outage, with the newest version of each entry then. */
-export interface Heal {
-  readonly kind: string;
-  readonly at: number;
-  readonly dueMs?: number | undefined;
-  readonly entries: readonly { readonly name: string; readonly version: Version }[];
+export interface NamedVersion {
+  readonly name: string;
+  readonly version: Version;
 }
 
-export interface DataLoss extends Span {
-  readonly what: Loss;
+/** A mark, with the newest version of each entry then. */
+interface Heal extends Mark {
+  readonly entries: readonly NamedVersion[];
 }
 
 /** The final state of an entry, and its history, the newest first. */
@@ -139,16 +135,12 @@ export interface Entry {
 }
 
 /** All records of one run. */
-export interface RunHistory {
-  readonly workers: readonly WorkerHistory[];
+export interface RunHistory extends Run<LogRecord> {
   readonly heals: readonly Heal[];
-  readonly losses: readonly DataLoss[];
   /** When the fsync policy of the server was changed. */
   readonly policyChanges: readonly number[];
   /** The number of replicas without a fault. */
   readonly replicas: number;
-  /** Whether the server keeps all acknowledged data. */
-  readonly losesNothing: boolean;
   /** Whether the server has an append-only file. */
   readonly hasFile: boolean;
   /** The entry that is rolled back to earlier values. In all other entries each value is written once. */
@@ -161,6 +153,4 @@ export interface RunHistory {
   readonly leftovers: readonly string[];
   /** When the lab's own PING, which no fault affects, had to wait, since the machine was too busy. */
   readonly slow: readonly Span[];
-  /** The number of repeated requests that got a reply. */
-  readonly echoes: number;
 }

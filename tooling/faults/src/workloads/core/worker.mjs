@@ -2,27 +2,28 @@
 // every change that its readers show.
 import { optimistic } from "@kit/core";
 import { pause } from "@kit/core/toolkit";
-import { clock, seeded } from "@tooling/lab";
+import { clock } from "@tooling/lab";
 import {
   attempt,
+  closing,
   connected,
   detail,
-  farewell,
   isLeaving,
-  wasOrdered,
-  left,
   log,
   noteBackground,
+  obey,
   outcomeOf,
+  pick,
+  repeating,
+  run,
   settings,
   subject,
   timed,
+  wasOrdered,
 } from "../../lab/contender.mjs";
 
 const { id, prefix, names, rolledName, wiredName, keys, replicas, deadlinesMs } = settings;
 const { createConfig, createComponent, withComponent, durable } = subject;
-
-const pick = (random, list) => list[Math.floor(random() * list.length)];
 
 // ── readers ─────────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -127,20 +128,15 @@ const rollBack = async (config, random) => {
   await persist("rollback", config.name, {}, (_, options) => config.rollback(target.revision, options), random);
 };
 
-const configure = async (configs, random) => {
-  while (!isLeaving()) {
-    const config = pick(random, configs);
-    const roll = random();
-    if (roll < 0.65) await setSome(config, random);
-    else if (roll < 0.8) await rollBack(config, random);
-    else {
-      const deadlineMs = pick(random, deadlinesMs);
-      const get = () => config.get({ deadlineMs });
-      await attempt("get", config.name, deadlineMs, get, (value) => ({ id: value.id }));
-    }
-    await pause(random() * settings.restMs);
-  }
-};
+const configure = repeating(async (random) => {
+  const config = pick(random, written);
+  const roll = random();
+  if (roll < 0.65) return await setSome(config, random);
+  if (roll < 0.8) return await rollBack(config, random);
+  const deadlineMs = pick(random, deadlinesMs);
+  const get = () => config.get({ deadlineMs });
+  return await attempt("get", config.name, deadlineMs, get, (value) => ({ id: value.id }));
+});
 
 const flapMs = 2_000;
 const flapEveryMs = 20;
@@ -162,18 +158,7 @@ const flap = async (config, random) => {
   log("flapped", { name: config.name, from, to: clock(), writes: count, last });
 };
 
-const obey = async (wired, random) => {
-  while (!isLeaving()) {
-    if (wasOrdered("flap")) await flap(wired, random);
-    if (wasOrdered("block")) {
-      const from = clock();
-      const until = from + settings.leaseMs * (1.2 + 0.6 * random());
-      while (clock() < until);
-      log("blocked", { from, to: clock() });
-    }
-    await pause(lookMs);
-  }
-};
+const flapOnOrder = repeating((random) => (wasOrdered("flap") ? flap(wired, random) : undefined), 2 * lookMs);
 
 // ── the component ───────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -196,7 +181,7 @@ const wire = (client) => {
   return component;
 };
 
-const useComponent = async (component, random) => {
+const useComponent = async (random) => {
   const use = withComponent(component, async (connection, forMs) => {
     const began = connection.isOpen;
     await pause(forMs);
@@ -210,10 +195,7 @@ const useComponent = async (component, random) => {
       return true;
     });
   while (!isLeaving() && !(await isReady()));
-  while (!isLeaving()) {
-    await use(random() * 50);
-    await pause(random() * settings.restMs);
-  }
+  await repeating((chance) => use(chance() * 50))(random);
 };
 
 // ── durable writes ──────────────────────────────────────────────────────────────────────────────────────────────────
@@ -229,7 +211,7 @@ const wishOf = (random) => {
   return { replicas: roll < 0.75 ? replicas : 1, fsync: "none", timeoutMs: roll < 0.4 ? 100 : 500 };
 };
 
-const endure = async (client, random) => {
+const endure = repeating(async (random) => {
   const { timeoutMs, ...wanted } = wishOf(random);
   const effect = `${id}-${++effects}`;
   const key = pick(random, keys);
@@ -246,14 +228,7 @@ const endure = async (client, random) => {
     { id: effect, wanted },
   );
   if (answer?.outcome === "short") log("short", {});
-};
-
-const endureAll = async (client, random) => {
-  while (!isLeaving()) {
-    await endure(client, random);
-    await pause(random() * settings.restMs);
-  }
-};
+});
 
 // ── optimistic transactions ─────────────────────────────────────────────────────────────────────────────────────────
 
@@ -265,7 +240,7 @@ const transactDueMs = transactMs + 4 * 2_000;
 const isAdding = Number(/\d+/.exec(id)?.[0]) % 2 === 1;
 
 /** Adds one to a counter, or reads it: both by what a transaction of its own sees. */
-const transact = async (client, random) => {
+const transact = repeating(async (random) => {
   const key = `${pick(random, keys)}:counter`;
   const run = async (transaction) => {
     const saw = Number((await transaction.call("GET", key)) ?? 0);
@@ -275,40 +250,24 @@ const transact = async (client, random) => {
   const what = isAdding ? "add" : "see";
   const transacted = () => optimistic(client, [key], run, { waitMs: transactMs });
   await attempt(what, key, transactDueMs, transacted, ({ value }) => ({ saw: value }));
-};
-
-const transactAll = async (client, random) => {
-  while (!isLeaving()) {
-    await transact(client, random);
-    await pause(random() * settings.restMs);
-  }
-};
+});
 
 // ── start and end ───────────────────────────────────────────────────────────────────────────────────────────────────
 
-const client = await connected(settings.url, id);
+const client = await connected(settings.url);
 const configs = names.map((name) => readerOf(client, name));
 const component = wire(client);
-log("started", { pid: process.pid });
 const looking = setInterval(() => configs.forEach(look), lookMs);
-const randomOf = (loop) => seeded(settings.seed * 31 + loop);
 const written = configs.filter(({ name }) => name !== wiredName);
 const wired = configs.find(({ name }) => name === wiredName);
-// The component needs an entry to connect by.
-void persist("set", wiredName, { expected: null }, (op, options) => wired.set(valueOf(op), options), randomOf(90));
-const loops = [
-  configure(written, randomOf(0)),
-  obey(wired, randomOf(1)),
-  useComponent(component, randomOf(2)),
-  transactAll(client, randomOf(3)),
-  ...Array.from({ length: settings.loops }, (_, loop) => endureAll(client, randomOf(10 + loop))),
-];
-await left;
-await Promise.all(loops);
-clearInterval(looking);
-log("reads", { count: reads });
-const closing = timed("close", "", 3_000);
-await Promise.all([component, ...configs].map((object) => object.close()));
-await client.close();
-closing("ok");
-farewell();
+
+/** The component needs an entry to connect by. */
+const setFirst = (random) =>
+  persist("set", wiredName, { expected: null }, (op, options) => wired.set(valueOf(op), options), random);
+
+const durables = Array.from({ length: settings.loops }, () => endure);
+await run([setFirst, configure, flapOnOrder, obey, useComponent, transact, ...durables], async () => {
+  clearInterval(looking);
+  log("reads", { count: reads });
+  await closing(3_000, () => Promise.all([component, ...configs].map((object) => object.close())));
+});

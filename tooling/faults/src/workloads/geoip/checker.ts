@@ -1,6 +1,5 @@
 import { judged, type Verdict } from "../../common-invariants.js";
-import { checkPlain } from "../../plain/checker.js";
-import type { RunHistory } from "./history.js";
+import { checkPlain, type PlainRun } from "../../plain.js";
 
 export const invariants = ["G1", "G2", "G3", "G4", "U1", "U3", "U4", "U5"] as const;
 /**
@@ -18,7 +17,7 @@ export const invariants = ["G1", "G2", "G3", "G4", "U1", "U3", "U4", "U5"] as co
 export type Invariant = (typeof invariants)[number];
 
 /** Checks a run against the invariants. */
-export const verdictOn = (run: RunHistory): Verdict<Invariant> =>
+export const verdictOn = (run: PlainRun): Verdict<Invariant> =>
   judged(invariants, (judge) =>
     // A server without a file, or a failover, may lose an import or a part of it.
     checkPlain(run, judge, (invariant) => (invariant === "G2" || invariant === "G3") && !run.losesNothing),

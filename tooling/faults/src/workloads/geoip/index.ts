@@ -1,11 +1,12 @@
-import { plainWorkload } from "../../plain/workload.js";
+import { defineWorkload } from "../../define.js";
+import { callsIn } from "../../work.js";
 import type { Workload } from "../../workload.js";
 import { invariants, verdictOn } from "./checker.js";
 import { controls } from "./controls.js";
 import { GeoIpLab } from "./lab.js";
 
 /** Processes import versions of one database and look addresses up at the same time. */
-export const workload: Workload = plainWorkload({
+export const workload: Workload = defineWorkload({
   name: "geoip",
   invariants,
   controls,
@@ -14,4 +15,5 @@ export const workload: Workload = plainWorkload({
   notFor: ["keys evicted", "replica stopped", "byte flipped"],
   open: (options, around) => new GeoIpLab(options, around),
   verdictOn,
+  workOf: callsIn,
 });

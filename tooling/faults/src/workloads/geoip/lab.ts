@@ -1,16 +1,17 @@
 import { type Connection, connect } from "@kit/core";
 import { createGeoIp, importGeoIp } from "@kit/geoip";
-import { PlainLab, prefix } from "../../plain/lab.js";
-import type { LogRecord, RunHistory } from "./history.js";
+import { Lab, prefix } from "../../lab/lab.js";
+import type { PlainRun } from "../../plain.js";
+import type { CommonRecord } from "../../records.js";
 
 const options = { prefix, deadlineMs: 10_000 };
 
 /** A server, workers that import, roll back and look up, and the injections. */
-export class GeoIpLab extends PlainLab<LogRecord> {
-  async end(): Promise<RunHistory> {
-    const plain = await this.plainHistory();
+export class GeoIpLab extends Lab<CommonRecord> {
+  async end(): Promise<PlainRun> {
+    const facts = await this.facts();
     await using client = await connect({ url: this.ownUrl, deadlineMs: 10_000 });
-    return { ...plain, wrong: { G2: await this.#unanswered(client), G4: await this.#orphans(client) } };
+    return { ...facts, wrong: { G2: await this.#unanswered(client), G4: await this.#orphans(client) } };
   }
 
   /** Checks that the version that serves in the end finds all of its ranges. */

@@ -1,62 +1,55 @@
 // A process that imports versions of a database and rolls them back while it looks addresses up in every mode. All ranges
 // of a version have one number, which no other version has.
 import { pause } from "@kit/core/toolkit";
-import { clock, seeded } from "@tooling/lab";
 import {
   attempt,
   connected,
-  farewell,
-  isLeaving,
-  wasOrdered,
-  left,
   log,
   noteBackground,
+  obey,
+  repeating,
+  run,
   settings,
   subject,
 } from "../../lab/contender.mjs";
 
-const { id, prefix, deadlineMs, restMs, number } = settings;
+const { prefix, deadlineMs, number } = settings;
 const { createGeoIp, importGeoIp, rollbackGeoIp } = subject;
 
-const client = await connected(settings.url, id);
+const client = await connected(settings.url);
 const database = "city";
 const readers = ["cached", "server", "local"].map((mode) => {
   const reader = createGeoIp(client, database, { prefix, deadlineMs, mode, cachePages: 2, cachePlaces: 32 });
   reader.on("error", noteBackground);
   return [mode, reader];
 });
-log("started", { pid: process.pid });
 
 const ranges = 1_200;
 const address = (at) => `11.0.${at >> 4}.${(at & 15) << 4}`;
-const rest = (random) => pause(random() * restMs);
 
-const importAll = async (random) => {
-  for (let turn = 1; !isLeaving(); turn++) {
-    const asn = number * 10_000 + turn;
-    const source = async function* () {
-      for (let at = 0; at < ranges; at++) {
-        if (at % 300 === 0) await pause(1);
-        // Neighbouring ranges with the same place would be merged.
-        yield { network: `${address(at)}/28`, place: { asn, postalCode: String(at & 7) } };
-      }
-    };
-    // Short, so that old versions are removed while readers still use them.
-    const options = { prefix, deadlineMs, stagingMs: 30_000, keepPreviousMs: 5_000 };
-    await attempt("import", database, 60 * deadlineMs, () => importGeoIp(client, database, source(), options));
-    if (random() < 0.3)
-      await attempt("rollback", database, 60 * deadlineMs, () =>
-        rollbackGeoIp(client, database, { prefix, deadlineMs, keepPreviousMs: 5_000 }),
-      );
-    await pause(random() * 400);
-  }
-};
+let turns = 0;
+const importAll = repeating(async (random) => {
+  const asn = number * 10_000 + ++turns;
+  const source = async function* () {
+    for (let at = 0; at < ranges; at++) {
+      if (at % 300 === 0) await pause(1);
+      // Neighbouring ranges with the same place would be merged.
+      yield { network: `${address(at)}/28`, place: { asn, postalCode: String(at & 7) } };
+    }
+  };
+  // Short, so that old versions are removed while readers still use them.
+  const options = { prefix, deadlineMs, keepPreviousMs: 5_000 };
+  const importing = () => importGeoIp(client, database, source(), { ...options, stagingMs: 30_000 });
+  await attempt("import", database, 60 * deadlineMs, importing);
+  if (random() < 0.3)
+    await attempt("rollback", database, 60 * deadlineMs, () => rollbackGeoIp(client, database, options));
+}, 400);
 
 /** The number of each version, as first seen. */
 const numbers = new Map();
 
-const lookUp = async (random, [mode, reader]) => {
-  while (!isLeaving()) {
+const lookingUp = ([mode, reader]) =>
+  repeating(async (random) => {
     const at = Math.floor(random() * ranges);
     let code;
     // A deadline for each command: head, record, page and places, and all again where a version was just removed.
@@ -67,43 +60,16 @@ const lookUp = async (random, [mode, reader]) => {
       }),
     );
     log("saw", { invariant: "G3", wrong: code === "KIT_GEOIP_CORRUPT" && `${mode} found data missing` });
-    if (found) {
-      const { place, version } = found;
-      log("saw", { invariant: "G2", wrong: !place && `${mode} found no place for ${address(at)}: ${found.none}` });
-      if (place) {
-        const known = numbers.get(version) ?? place.asn;
-        numbers.set(version, known);
-        const isRight = known === place.asn && place.postalCode === String(at & 7);
-        log("saw", {
-          invariant: "G1",
-          wrong: !isRight && `${mode} has ${place.asn} of ${version}, which has ${known}`,
-        });
-      }
-    }
-    await rest(random);
-  }
-};
+    if (!found) return;
+    const { place, version } = found;
+    log("saw", { invariant: "G2", wrong: !place && `${mode} found no place for ${address(at)}: ${found.none}` });
+    if (!place) return;
+    const known = numbers.get(version) ?? place.asn;
+    numbers.set(version, known);
+    const isRight = known === place.asn && place.postalCode === String(at & 7);
+    log("saw", { invariant: "G1", wrong: !isRight && `${mode} has ${place.asn} of ${version}, which has ${known}` });
+  });
 
-const obey = async (random) => {
-  while (!isLeaving()) {
-    if (wasOrdered("block")) {
-      const from = clock();
-      const until = from + settings.leaseMs * (1.2 + 0.6 * random());
-      while (clock() < until);
-      log("blocked", { from, to: clock() });
-    }
-    await pause(10);
-  }
-};
-
-const loops = [
-  importAll,
-  obey,
-  ...readers.flatMap((reader) => [(random) => lookUp(random, reader), (random) => lookUp(random, reader)]),
-];
-const working = loops.map((loop, index) => loop(seeded(settings.seed * 31 + index)));
-await left;
-await Promise.all(working);
-await Promise.all(readers.map(([, reader]) => reader.close()));
-await client.close();
-farewell();
+await run([importAll, obey, ...[...readers, ...readers].map(lookingUp)], () =>
+  Promise.all(readers.map(([, reader]) => reader.close())),
+);

@@ -12,6 +12,7 @@ import {
 import { checkHold, checkStaleCall, lostDataBetween } from "../../lease-invariants.js";
 import { linearizable } from "../../linearizable.js";
 import { clockErrorMs, type Span } from "../../records.js";
+import { checkResumption, type Work } from "../../work.js";
 import { mutexWindows, mutexWithFence } from "./mutex.js";
 import {
   type Access,
@@ -70,7 +71,9 @@ export const verdictOn = (run: RunHistory): AnyVerdict<Invariant> =>
     checkMutex(run, judge);
     for (const death of run.deaths) checkRecovery(run, death, judge);
     checkHandOver(run, judge);
-    for (const healedAt of run.heals) checkResumption(run, healedAt, judge);
+    // Here a failover gets no more time than any fault.
+    const heals = run.heals.filter(({ name }) => name === undefined).map(({ kind, at }) => ({ kind, at }));
+    checkResumption({ ...run, heals }, workOf(run), judge);
     for (const what of run.leftovers) judge("U4", what);
     for (const worker of run.workers) {
       checkWorker(worker, judge);
@@ -184,7 +187,7 @@ const checkGrantOrder = (run: RunHistory, judge: Judge): void => {
 const checkEchoes = (run: RunHistory, judge: Judge): void => {
   const fences = new Map<string, bigint>();
   for (const accesses of run.registers.values()) for (const { token, fence } of accesses) fences.set(token, fence);
-  for (const { name, token, state, fence, owner } of run.echoes) {
+  for (const { name, token, state, fence, owner } of run.copiedAcquires) {
     if (state === "other") {
       judge("U2", owner === token && `${name}: the copy of an acquire was refused because of its own lease`);
       continue;
@@ -204,7 +207,7 @@ const checkEchoes = (run: RunHistory, judge: Judge): void => {
 
 const checkMutex = (run: RunHistory, judge: Judge): void => {
   // A loss of data ends leases early, at instants that the calls do not show.
-  if (run.dataLosses.length > 0) return;
+  if (run.losses.length > 0) return;
   for (const { name, operations } of mutexWindows(run)) {
     const { isLinearizable } = linearizable(mutexWithFence, operations);
     // An undecided search counts neither as judged nor as broken.
@@ -340,35 +343,17 @@ const checkHandOver = (run: RunHistory, judge: Judge): void => {
   }
 };
 
-/** Checks that a lock was granted after the outage. A reply that was under way during the outage does not count. */
-const checkResumption = (run: RunHistory, healedAt: number, judge: Judge): void => {
-  const tookMs = resumedAt(run, healedAt) - healedAt - stalledByAll(run, healedAt, healedAt + resumeMs);
-  const late = `work went on ${tookMs.toFixed(0)} ms after the outage that ended at ${healedAt.toFixed(0)}`;
-  judge("U3", tookMs > resumeMs && late);
-};
+// ── resumption ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
-/** The instant at which the register first accepted a write of a lease that was granted after `at`. */
-const resumedAt = (run: RunHistory, at: number): number => {
-  let first = Infinity;
-  for (const accesses of run.registers.values()) {
-    const seen = new Set<bigint>();
-    for (const access of accesses) {
-      const isNew = run.isClockTrue ? Number(access.fence) / 1_000 > at : !seen.has(access.fence) && access.at > at;
-      seen.add(access.fence);
-      if (access.accepted && isNew) first = Math.min(first, access.at);
-    }
-  }
-  return first;
-};
-
-/** The milliseconds from `at` until a register accepted a write of a lease granted since; `only`: of one name. */
-export const recoveryMs = (run: RunHistory, at: number, only?: string): number => {
-  let first = Infinity;
-  for (const [name, accesses] of run.registers) {
-    if (only !== undefined && name !== only) continue;
-    for (const access of accesses)
-      if (access.accepted && access.action === "write" && access.at > at)
-        if (!run.isClockTrue || Number(access.fence) / 1_000 > at) first = Math.min(first, access.at);
-  }
-  return first - at;
-};
+/** What the register accepted, since the grant of its lease. A reply that was under way during an outage does not count. */
+export const workOf = (run: RunHistory): Work => ({
+  done: [...run.registers].flatMap(([name, accesses]) => {
+    const since = new Map<bigint, number>();
+    return accesses.flatMap(({ fence, at, accepted }) => {
+      const from = run.isClockTrue ? Number(fence) / 1_000 : (since.get(fence) ?? at);
+      since.set(fence, from);
+      return accepted ? [{ what: name, from, at }] : [];
+    });
+  }),
+  dueAfter: ({ name = "" }) => [name],
+});

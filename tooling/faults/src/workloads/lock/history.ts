@@ -1,5 +1,5 @@
-import type { Hold, LeaseCall, LeaseRecord, LeaseRun } from "../../lease-invariants.js";
-import type { Span, WorkerHistory as AnyWorkerHistory } from "../../records.js";
+import type { Hold, LeaseCall, LeaseRecord } from "../../lease-invariants.js";
+import type { Run, WorkerHistory as AnyWorkerHistory } from "../../records.js";
 
 /** One line of the register's history, in the order in which the server saw it. */
 export interface Access {
@@ -73,20 +73,17 @@ export interface Death {
 }
 
 /** All records of one run. */
-export interface RunHistory extends LeaseRun {
+export interface RunHistory extends Run<LogRecord> {
   readonly isCluster: boolean;
   /** Whether the server's clock was unchanged, so that a fencing token shows when it was granted. */
   readonly isClockTrue: boolean;
   /** Whether the register is on the lock's own server, so that `owned` is known. */
   readonly isRegisterBeside: boolean;
   readonly registers: ReadonlyMap<string, readonly Access[]>;
-  readonly workers: readonly WorkerHistory[];
   readonly deaths: readonly Death[];
-  /** The end of each outage. Server time, epoch milliseconds. */
-  readonly heals: readonly number[];
-  /** When a fault was active. */
-  readonly outages: readonly (Span & { readonly kind: string })[];
-  readonly echoes: readonly Echoed[];
+  readonly copiedAcquires: readonly Echoed[];
+  /** Faults of the state after all workers had left. */
+  readonly leftovers: readonly string[];
 }
 
 export const parseAccess = (line: string): Access => {

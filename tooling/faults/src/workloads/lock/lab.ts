@@ -1,22 +1,15 @@
 import { connect } from "@kit/core";
 import { createLock } from "@kit/lock";
-import { eventually, type RedisServer } from "@kit/testing";
-import { patience } from "../../patience.js";
-import type { Subject } from "../../lab/control.js";
-import type { LabOptions, Surroundings } from "../../lab/lab.js";
+import type { RedisServer } from "@kit/testing";
+import { type LabOptions, prefix } from "../../lab/lab.js";
 import { type Holder as AnyHolder, LeaseLab } from "../../lab/lease-lab.js";
+import type { Surroundings } from "../../lab/surroundings.js";
 import type { Echo } from "../../lab/tap.js";
-import type { Worker } from "../../lab/worker.js";
+import type { Progress } from "../../work.js";
 import { type Access, type Death, type Echoed, type LogRecord, parseAccess, type RunHistory } from "./history.js";
 
 const queueLifeMs = 16_000;
 const fenceLifeMs = 604_800_000;
-const prefix = "kit";
-
-/** The settings of the contenders. */
-export interface LockLabOptions extends LabOptions {
-  readonly subject: Subject;
-}
 
 interface Holder extends AnyHolder {
   readonly fence: bigint;
@@ -57,40 +50,38 @@ const parseHolder = (names: readonly string[], reply: readonly unknown[]): Holde
 };
 
 /** A server, the workers that contend for its locks, and the injections. */
-export class LockLab extends LeaseLab<Holder> {
+export class LockLab extends LeaseLab<LogRecord, Holder> {
   readonly names: readonly string[];
   readonly deaths: Death[] = [];
   override readonly claimInFile: RegExp = /:lease\r\n\$\d+\r\n([0-9A-Za-z_-]{16,})\|/g;
-  readonly #options: LockLabOptions;
   readonly #lookAtRegister: ReturnType<RedisServer["client"]>;
 
-  constructor(options: LockLabOptions, around: Surroundings) {
+  constructor(options: LabOptions, around: Surroundings) {
     super(options, around);
-    this.#options = options;
     const names = around.server.mode === "cluster" ? 4 : 4 + Math.floor(this.random() * 30);
     this.names = Array.from({ length: names }, (_, index) => `item-${String(index + 1)}`);
     this.#lookAtRegister = around.resource.client();
   }
 
-  spawn(): Worker {
-    const { seed, subject } = this.#options;
-    const number = this.all.length + 1;
-    const settings = {
-      url: this.url,
+  protected override settings(): object {
+    return {
       registerUrl: this.around.resource.url,
-      prefix,
       names: this.names,
       hotNames: 3,
       hotChance: this.server.mode === "cluster" ? 1 : 0.4,
-      leaseMs: this.leaseMs,
-      deadlineMs: this.deadlineMs,
       isClockTrue: this.setting !== "shifted",
-      seed: seed + 1_000 * number,
       loops: 4,
       restMs: 15,
-      ...subject,
     };
-    return this.hire("lock", settings);
+  }
+
+  /** A fencing token dates its grant only if the clock did not jump. Otherwise the first read of a lease does. */
+  protected override progressIn(record: LogRecord): readonly Progress[] {
+    if (record.kind !== "access" || record.verdict !== "accepted") return [];
+    const at = Number(record.micros) / 1_000;
+    const isClockTrue = this.setting !== "shifted";
+    const readAt = record.action === "read" ? at : -Infinity;
+    return [{ what: record.name, from: isClockTrue ? Number(record.fence) / 1_000 : readAt, at }];
   }
 
   // ── the state of the servers ──────────────────────────────────────────────────────────────────────────────────────
@@ -120,7 +111,23 @@ export class LockLab extends LeaseLab<Holder> {
     this.deaths.push({ name, worker, fence, foundAt: seenAt, leaseEndsAt: endsAt, waiting });
   }
 
-  async registers(): Promise<Map<string, Access[]>> {
+  // ── the end of a run ──────────────────────────────────────────────────────────────────────────────────────────────
+
+  async end(isStuck: boolean): Promise<RunHistory> {
+    const isClockTrue = this.setting !== "shifted";
+    return {
+      ...(await this.facts()),
+      leftovers: isStuck || !isClockTrue ? [] : await this.#leftovers(),
+      isCluster: this.server.mode === "cluster",
+      isRegisterBeside: this.setting === "kept",
+      isClockTrue,
+      registers: await this.#registers(),
+      deaths: this.deaths,
+      copiedAcquires: this.around.tap?.echoes.flatMap(echoOf) ?? [],
+    };
+  }
+
+  async #registers(): Promise<Map<string, Access[]>> {
     const found = new Map<string, Access[]>();
     for (const name of this.names) {
       const key = `${prefix}:register:{${name}}:history`;
@@ -128,50 +135,6 @@ export class LockLab extends LeaseLab<Holder> {
       found.set(name, lines.map(parseAccess));
     }
     return found;
-  }
-
-  async resumed(at: number): Promise<void> {
-    const isClockTrue = this.setting !== "shifted";
-    await eventually(
-      async () => {
-        for (const name of this.names) {
-          const key = `${prefix}:register:{${name}}`;
-          const [fence, lines] = await Promise.all([
-            this.#lookAtRegister.call("HGET", `${key}:state`, "fence"),
-            this.#lookAtRegister.call("LRANGE", `${key}:history`, "-10", "-1"),
-          ]);
-          // A fencing token dates its grant only if the clock did not jump. Otherwise the first read of a lease does.
-          const isNew = isClockTrue
-            ? Number(fence) / 1_000 > at
-            : (lines as string[]).map(parseAccess).some((access) => access.action === "read" && access.at > at);
-          if (isNew) return;
-        }
-        throw new Error("no work goes on");
-      },
-      { timeoutMs: 15_000 * patience },
-    );
-  }
-
-  // ── the end of a run ──────────────────────────────────────────────────────────────────────────────────────────────
-
-  /** Ends all workers, and returns all records. `isStuck`: the workers no longer make progress. */
-  async end(isStuck = false): Promise<RunHistory> {
-    const workers = await this.dismiss<LogRecord>();
-    const leftovers = isStuck || this.setting === "shifted" ? [] : await this.#leftovers();
-    return {
-      leaseMs: this.leaseMs,
-      isCluster: this.server.mode === "cluster",
-      isRegisterBeside: this.setting === "kept",
-      isClockTrue: this.setting !== "shifted",
-      registers: await this.registers(),
-      workers,
-      deaths: this.deaths,
-      heals: this.marks.filter(({ name }) => name === undefined).map(({ at }) => at),
-      outages: this.outages,
-      dataLosses: this.dataLosses,
-      echoes: this.around.tap?.echoes.flatMap(echoOf) ?? [],
-      leftovers,
-    };
   }
 
   /** After all workers have left: locks that are not free, and keys that live longer than documented. */

@@ -4,8 +4,8 @@
 // refuse that.
 import { readFileSync } from "node:fs";
 import { pause } from "@kit/core/toolkit";
-import { connected, farewell, left, log, noteBackground, settings, subject } from "../../lab/contender.mjs";
-import { closeAmid, confirm, contendAll, endure, overhear } from "../../lab/leases.mjs";
+import { connected, log, noteBackground, pick, settings, subject } from "../../lab/contender.mjs";
+import { confirm, contendAll, endure, overhear } from "../../lab/leases.mjs";
 
 const { id, prefix, names, leaseMs, deadlineMs, isClockTrue } = settings;
 const { createLock } = subject;
@@ -89,16 +89,14 @@ const work = async (random, name, lease) => {
 /** All workers want a few names, and few workers want the others. So there are both queues and free locks. */
 const someName = (random) => {
   const hot = Math.min(settings.hotNames, names.length);
-  const isHot = random() < settings.hotChance;
-  return isHot ? names[Math.floor(random() * hot)] : names[Math.floor(random() * names.length)];
+  return pick(random, random() < settings.hotChance ? names.slice(0, hot) : names);
 };
 
-const client = await connected(settings.url, id);
-const register = await connected(settings.registerUrl, `${id}-register`);
+const client = await connected(settings.url);
+const register = await connected(settings.registerUrl, "-register");
 overhear(client, note);
 const lock = createLock(client, { prefix, leaseMs, deadlineMs, holder: id });
 lock.on("error", noteBackground);
-log("started", { pid: process.pid });
 
 const sourceOf = (random) => {
   const name = someName(random);
@@ -113,9 +111,4 @@ const sourceOf = (random) => {
     nameOf: (lease) => lease.fencingToken,
   };
 };
-const working = contendAll(sourceOf);
-await left;
-await closeAmid([lock], working);
-await client.close();
-await register.close();
-farewell();
+await contendAll(sourceOf, [lock]);

@@ -1,5 +1,6 @@
 import { checkWorker, judged, type Judge as AnyJudge, type Verdict } from "../../common-invariants.js";
-import type { CommonRecord, WorkerHistory } from "../../records.js";
+import type { CommonRecord, Run } from "../../records.js";
+import { type Progress, type Work, workIn } from "../../work.js";
 import type { Chain } from "./sources.mjs";
 
 /**
@@ -65,13 +66,9 @@ export interface MemoryLook {
   readonly chunks: number;
 }
 
-export interface RunHistory {
+export interface RunHistory extends Run<LogRecord> {
   readonly limitBytes: number;
-  readonly losesNothing: boolean;
-  readonly workers: readonly WorkerHistory<LogRecord>[];
   readonly looks: readonly MemoryLook[];
-  readonly accesses: readonly number[];
-  readonly heals: readonly { readonly kind: string; readonly at: number }[];
   readonly shipped: readonly FileTruth[];
   readonly processed: readonly FileTruth[];
   readonly had: readonly Had[];
@@ -80,7 +77,6 @@ export interface RunHistory {
   readonly leftovers: readonly string[];
   /** Contradictions found while the lab finished the remaining files. */
   readonly odd: readonly string[];
-  readonly echoes: number;
 }
 
 /** Checks a run against the invariants. */
@@ -126,12 +122,8 @@ const checkHad = ({ consumer, chains, words, lines }: Had, truths: readonly File
   }
 };
 
-/** The milliseconds from a mark until work went on. */
-export const recoveryMs = ({ accesses }: RunHistory, at: number): number =>
-  accesses.reduce((least, access) => (access > at ? Math.min(least, access - at) : least), Infinity);
+/** The commits of shippers, receivers and jobs. */
+export const progressIn = (record: LogRecord): readonly Progress[] =>
+  record.kind === "access" ? [{ what: record.what, from: record.at, at: record.at }] : [];
 
-/** The longest time without a commit. */
-export const worstStallMs = ({ accesses }: RunHistory): number => {
-  const sorted = accesses.toSorted((one, other) => one - other);
-  return sorted.reduce((worst, at, index) => Math.max(worst, at - (sorted[index - 1] ?? at)), 0);
-};
+export const workOf = (run: RunHistory): Work => ({ done: workIn(run, progressIn) });

@@ -5,16 +5,12 @@ import { createLogJob, createReceiver, createShipper } from "@kit/logship";
 import { eventually } from "@kit/testing";
 import { patience } from "../../patience.js";
 import { clock } from "@tooling/lab";
-import type { Subject } from "../../lab/control.js";
-import { Lab, type LabOptions, type Surroundings } from "../../lab/lab.js";
+import { Lab, type LabOptions } from "../../lab/lab.js";
 import { workspaceFolder } from "../../lab/paths.js";
-import type { Worker } from "../../lab/worker.js";
-import type { FileTruth, Had, LogRecord, MemoryLook, RunHistory } from "./checker.js";
+import type { Surroundings } from "../../lab/surroundings.js";
+import type { Progress } from "../../work.js";
+import { type FileTruth, type Had, type LogRecord, type MemoryLook, progressIn, type RunHistory } from "./checker.js";
 import { chained, collector, containedOf, isPassedThrough, linesOf, noChain, parseChain, wordsOf } from "./sources.mjs";
-
-export interface LogshipLabOptions extends LabOptions {
-  readonly subject: Subject;
-}
 
 const scripts = ["open", "reserve", "commit", "seal", "leave", "join", "look", "advance", "free", "progress"];
 
@@ -45,86 +41,32 @@ local state = redis.call('HMGET', KEYS[1], 'used', 'reserved')
 return { tonumber(state[1] or '0'), tonumber(state[2] or '0'), sum, count }`;
 
 /** A server, workers that ship, receive and process, and the injections. */
-export class LogshipLab extends Lab {
-  readonly leaseMs = 400;
-  readonly deadlineMs = 1_000;
-  readonly #options: LogshipLabOptions;
+export class LogshipLab extends Lab<LogRecord> {
+  override readonly deadlineMs = 1_000;
+  protected override readonly heard = ["access"];
+  readonly #seed: number;
   readonly #looks: MemoryLook[] = [];
-  readonly #lastAccess = new Map<string, number>();
-  readonly #accesses: number[] = [];
   readonly #folders: { readonly ship: string; readonly job: string };
   #looking: NodeJS.Timeout | undefined;
-  #asking: ReturnType<Surroundings["server"]["client"]> | undefined;
 
-  constructor(options: LogshipLabOptions, around: Surroundings) {
+  constructor(options: LabOptions, around: Surroundings) {
     super(options, around);
-    this.#options = options;
+    this.#seed = options.seed;
     this.#folders = { ship: join(around.folder, "ship"), job: join(around.folder, "job") };
     for (const folder of Object.values(this.#folders)) mkdirSync(folder);
   }
 
-  spawn(): Worker {
-    const { seed, subject } = this.#options;
-    const number = this.all.length + 1;
-    const { leaseMs, deadlineMs, url } = this;
-    const settings = {
-      url,
-      share: number,
-      seed,
-      workerSeed: seed + 1_000 * number,
-      leaseMs,
-      deadlineMs,
-      limitBytes,
-      points,
-      ...subject,
-    };
-    const folders = { shipFolder: this.#folders.ship, jobFolder: this.#folders.job };
-    return this.hire("logship", { ...settings, ...folders }, (line) => this.#hear(line));
+  protected override settings(): object {
+    const { ship: shipFolder, job: jobFolder } = this.#folders;
+    return { filesSeed: this.#seed, limitBytes, points, shipFolder, jobFolder };
   }
 
-  #hear(line: string): void {
-    if (!line.startsWith('{"kind":"access"')) return;
-    const { what, at } = JSON.parse(line) as Extract<LogRecord, { kind: "access" }>;
-    this.#lastAccess.set(what, Math.max(this.#lastAccess.get(what) ?? 0, at));
-    this.#accesses.push(at);
+  protected override progressIn(record: LogRecord): readonly Progress[] {
+    return progressIn(record);
   }
 
-  async victim(): Promise<Worker> {
-    return await eventually(() => {
-      const worker = this.pick(this.workers.filter((one) => one.logged("access") > 0));
-      if (!worker) throw new Error("nobody works");
-      return worker;
-    });
-  }
-
-  /** There are no exclusive claims; the position of each consumer takes their place. */
-  async claimsOf(): Promise<ReadonlySet<string>> {
-    const found = await this.#ask("HGETALL", key("logs", "positions"));
-    return new Set((found as string[]).filter((_, index) => index % 2 === 1));
-  }
-
-  async died(): Promise<number> {
-    return 1;
-  }
-
-  // Nothing to record: work that a failover loses is repeated.
-  lostData(): void {}
-
-  async resumed(at: number): Promise<void> {
-    await eventually(
-      () => {
-        this.logged("access");
-        for (const what of ["ship", "receive", "job"])
-          if ((this.#lastAccess.get(what) ?? 0) <= at) throw new Error(`no worker goes on: ${what}`);
-      },
-      { timeoutMs: 25_000 * patience },
-    );
-  }
-
-  async #ask(command: string, ...args: string[]): Promise<unknown> {
-    if (this.setting === "address") return await this.node.call(command, ...args);
-    this.#asking ??= this.server.client();
-    return await eventually(() => this.#asking?.call(command, ...args));
+  protected override awaited(): readonly string[] {
+    return ["ship", "receive", "job"];
   }
 
   /** Samples the memory of the chunks repeatedly. */
@@ -150,26 +92,16 @@ export class LogshipLab extends Lab {
 
   /** Ends the workers, finishes the remaining files, and returns all records. */
   async end(isStuck: boolean): Promise<RunHistory> {
-    const workers = await this.dismiss<LogRecord>();
-    const facts = {
-      limitBytes,
-      losesNothing: this.losesNothing,
-      workers,
-      looks: this.#looks,
-      accesses: this.#accesses,
-      heals: this.marks.map(({ kind, at }) => ({ kind, at })),
-      echoes: this.around.tap?.echoes.length ?? 0,
-    };
+    const facts = { ...(await this.facts()), limitBytes, looks: this.#looks };
     if (isStuck) return { ...facts, shipped: [], processed: [], had: [], unsealed: [], leftovers: [], odd: [] };
-    const finished = await this.#finish(workers.flatMap(({ records }) => records));
-    return { ...facts, ...finished };
+    return { ...facts, ...(await this.#finish(facts.workers.flatMap(({ records }) => records))) };
   }
 
   #truths(folder: string): FileTruth[] {
     return readdirSync(folder)
       .filter((name) => /\.(log|gz)$/.test(name))
       .map((name) => {
-        const lines = linesOf(name, this.#options.seed);
+        const lines = linesOf(name, this.#seed);
         return { name, chain: chained(noChain, lines), words: Object.fromEntries(wordsOf(lines)), lines: lines.length };
       });
   }
@@ -214,7 +146,7 @@ export class LogshipLab extends Lab {
     // Some are there in part.
     for (const { name } of processed) {
       const path = join(this.#folders.job, name);
-      writeFileSync(`${path}.part`, containedOf(name, this.#options.seed, false, false));
+      writeFileSync(`${path}.part`, containedOf(name, this.#seed, false, false));
       renameSync(`${path}.part`, path);
     }
     await job.run(
@@ -244,7 +176,7 @@ export class LogshipLab extends Lab {
     const look = async (): Promise<string[]> => {
       const { usedBytes = -1, reservedBytes = -1, fileCount = -1 } = (await shipper.status()) ?? {};
       const chunks = (
-        (await this.#ask("EVAL", memoryScript, "1", key("logs", "channel"), key("logs", "chunk:*"))) as number[]
+        (await this.ask("EVAL", memoryScript, "1", key("logs", "channel"), key("logs", "chunk:*"))) as number[]
       )[3];
       const found = { usedBytes, reservedBytes, fileCount, chunks };
       return Object.entries(found).flatMap(([what, count]) => (count === 0 ? [] : [`${what}: ${String(count)}`]));

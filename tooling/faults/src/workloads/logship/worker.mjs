@@ -5,24 +5,36 @@ import { join } from "node:path";
 import { Readable } from "node:stream";
 import { pause } from "@kit/core/toolkit";
 import { Redis } from "ioredis";
-import { clock, seeded } from "@tooling/lab";
+import { clock } from "@tooling/lab";
 import {
   abortReason,
   attempt,
+  closing,
   connected,
-  farewell,
   isLeaving,
-  wasOrdered,
   left,
   log,
   noteBackground,
+  pick,
+  repeating,
+  run,
   settings,
   subject,
-  timed,
+  wasOrdered,
 } from "../../lab/contender.mjs";
 import { bytesOf, collector, containedOf, isPassedThrough } from "./sources.mjs";
 
-const { id, url, share, seed, deadlineMs, leaseMs, limitBytes, shipFolder, jobFolder, points } = settings;
+const {
+  url,
+  number: share,
+  filesSeed: seed,
+  deadlineMs,
+  leaseMs,
+  limitBytes,
+  shipFolder,
+  jobFolder,
+  points,
+} = settings;
 const { createLogJob, createReceiver, createShipper } = subject;
 
 // ── points at which the process dies ────────────────────────────────────────────────────────────────────────────────
@@ -59,7 +71,7 @@ Redis.prototype.sendCommand = function (command, ...rest) {
 
 // ── work ────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
-const client = await connected(url, id);
+const client = await connected(url);
 const own = { prefix: "kit", deadlineMs };
 const shipper = createShipper(client, "logs", {
   ...own,
@@ -260,12 +272,7 @@ const work = async (random) => {
   });
 };
 
-const ask = async () => {
-  while (!isLeaving()) {
-    await attempt("status", "logs", deadlineMs, () => shipper.status());
-    await pause(30);
-  }
-};
+const ask = repeating(() => attempt("status", "logs", deadlineMs, () => shipper.status()), 60);
 
 const obey = async (random) => {
   while (!isLeaving()) {
@@ -276,25 +283,15 @@ const obey = async (random) => {
   }
 };
 
-log("started", { pid: process.pid });
-const randomOf = (loop) => seeded(settings.workerSeed * 31 + loop);
-const byHand = randomOf(1);
-const loops = [
-  ship(),
-  shipAgain(),
-  inSlices("receive", randomOf(2), async (signal) => {
-    const { receiver, collect } = receivers[byHand() < 0.5 ? 0 : 1];
-    if (byHand() < 0.4) await receiveByHand(receiver, collect(), signal, byHand);
+const receive = (random) =>
+  inSlices("receive", random, async (signal) => {
+    const { receiver, collect } = pick(random, receivers);
+    if (random() < 0.4) await receiveByHand(receiver, collect(), signal, random);
     else await receiver.run(collect(), { signal, concurrency: 2 });
-  }),
-  work(randomOf(3)),
-  ask(),
-  obey(randomOf(4)),
-];
-await left;
-await Promise.all(loops);
-const closing = timed("close", "", 10_000);
-await Promise.all([shipper, job, ...receivers.map(({ receiver }) => receiver)].map((object) => object.close()));
-await client.close();
-closing("ok");
-farewell();
+  });
+
+await run([ship, shipAgain, receive, work, ask, obey], () =>
+  closing(10_000, () =>
+    Promise.all([shipper, job, ...receivers.map(({ receiver }) => receiver)].map((object) => object.close())),
+  ),
+);

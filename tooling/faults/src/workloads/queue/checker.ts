@@ -2,18 +2,19 @@ import {
   checkWorker,
   judged,
   type Judge as AnyJudge,
-  resumeMs,
   stalledByAll,
   stalledIn,
   type Verdict as AnyVerdict,
 } from "../../common-invariants.js";
 import { patience } from "../../patience.js";
 import { clockErrorMs } from "../../records.js";
+import { checkResumption, type Progress, type Work, workIn } from "../../work.js";
 import {
   type AccessRecord,
   type AddCall,
   type Death,
   type JobRecord,
+  type LogRecord,
   maxAttempts,
   type RunHistory,
   type WorkerHistory,
@@ -103,7 +104,7 @@ const saw = ({ after }: Begun, kind: JobRecord["kind"]): JobRecord | undefined =
 export const verdictOn = (run: RunHistory): AnyVerdict<Invariant> =>
   judged(invariants, (judge) => {
     for (const worker of run.workers) if (worker.id !== "lab") checkWorker(worker, judge);
-    for (const heal of run.heals) checkResumption(run, heal, judge);
+    checkResumption(run, workOf(run), judge);
     const stories = storiesOf(run);
     const byJob = new Map(stories.map((story) => [story.job, story]));
     for (const story of stories) {
@@ -145,14 +146,14 @@ const failsOf = (story: Story | undefined, key: string): number =>
 
 /** An acknowledged job may be gone if its server then lost its last writes, or all data. */
 const mayBeLost = ({ losses }: Pick<RunHistory, "losses">, from: number, to: number): boolean =>
-  losses.some((loss) => from <= loss.to && (loss.isTotal || to >= loss.from));
+  losses.some(({ what, ...loss }) => from <= loss.to && (what !== "unreplicated" || to >= loss.from));
 
 const checkKept = (run: RunHistory, { job, runs, adds }: Story, judge: Judge): void => {
   const acknowledged = adds.find(({ outcome }) => outcome === "ok");
   if (!acknowledged || run.letters.size === 0) return;
   const [name = "", key = ""] = job.split(" ");
   const isDurable = run.specs.some((spec) => spec.name === name && spec.isDurable);
-  const losses = isDurable ? run.losses.filter(({ sparesDurable }) => !sparesDurable) : run.losses;
+  const losses = isDurable ? run.losses.filter(({ what }) => what === "all" || what === "newest") : run.losses;
   if (mayBeLost({ losses }, acknowledged.startedAt, acknowledged.settledAt)) return;
   const isDead = run.letters.get(name)?.some((letter) => letter.key === key) === true;
   const isRun = runs.some(({ after }) => after.some(({ how }) => how === "ok"));
@@ -247,24 +248,11 @@ const checkDeath = (run: RunHistory, death: Death, story: Story | undefined, jud
 /** The time until a handler is free, since all of them may have a long job. */
 const lateMs = 400 * patience;
 
-const accessesOf = ({ workers }: RunHistory): number[] =>
-  workers
-    .flatMap(({ records }) => records.flatMap((record) => (record.kind === "access" ? [record.at] : [])))
-    .toSorted((a, b) => a - b);
+/** The handlers that began. */
+export const progressIn = (record: LogRecord): readonly Progress[] =>
+  record.kind === "access" ? [{ what: record.name, from: record.at, at: record.at }] : [];
 
-/** The milliseconds from an instant until the next handler began. */
-export const recoveryMs = (run: RunHistory, at: number): number =>
-  (accessesOf(run).find((one) => one > at) ?? Infinity) - at;
-
-const checkResumption = (run: RunHistory, { at, dueMs }: RunHistory["heals"][number], judge: Judge): void => {
-  const tookMs = recoveryMs(run, at);
-  const allowed = (dueMs ?? resumeMs) + stalledByAll(run.workers, at, at + tookMs);
-  judge("U3", tookMs > allowed && `no job began within ${tookMs.toFixed(0)} ms, due within ${allowed.toFixed(0)}`);
-};
-
-/** The longest time in which no handler began. */
-export const worstStallMs = (run: RunHistory): number =>
-  accessesOf(run).reduce((worst, at, index, all) => Math.max(worst, at - (all[index - 1] ?? at)), 0);
+export const workOf = (run: RunHistory): Work => ({ done: workIn(run, progressIn) });
 
 /** The number of runs that were not the first of their attempt. */
 export const repeatsOf = (run: RunHistory): number =>

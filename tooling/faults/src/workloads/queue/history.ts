@@ -1,4 +1,4 @@
-import type { Call, CommonRecord, Span, WorkerHistory as AnyWorkerHistory } from "../../records.js";
+import type { Call, CommonRecord, Run, WorkerHistory as AnyWorkerHistory } from "../../records.js";
 
 /** A queue of a run, and how its workers acknowledge. */
 export interface Spec {
@@ -76,27 +76,14 @@ export interface Death {
   readonly endsAt: number;
 }
 
-export interface Loss extends Span {
-  readonly isTotal: boolean;
-  /** Whether durable adds survive this loss, since their copies on replicas or on disk do. */
-  readonly sparesDurable: boolean;
-}
-
-export interface RunHistory {
-  readonly leaseMs: number;
+export interface RunHistory extends Run<LogRecord> {
   readonly specs: readonly Spec[];
-  readonly workers: readonly WorkerHistory[];
-  readonly heals: readonly { readonly at: number; readonly dueMs?: number | undefined }[];
   readonly deaths: readonly Death[];
-  readonly losses: readonly Loss[];
-  /** The injected faults, and when they acted. */
-  readonly outages: readonly (Span & { readonly kind: string })[];
   /** Whether the server's clock jumped, so that its instants cannot be compared. */
   readonly isShifted: boolean;
   /** By queue, after the lab has run all remaining jobs. */
   readonly letters: ReadonlyMap<string, readonly Letter[]>;
   readonly leftovers: readonly string[];
-  readonly echoes: number;
   /** What the copies of steps were told that they had taken. */
   readonly copiedTakes: readonly CopiedTake[];
 }

@@ -3,19 +3,19 @@ import { createQueue, type Job } from "@kit/queue";
 import { inspectQueue } from "@kit/queue/manage";
 import { eventually } from "@kit/testing";
 import { patience } from "../../patience.js";
-import type { Subject } from "../../lab/control.js";
-import { Lab, type LabOptions, type Loss as LossKind, type Surroundings } from "../../lab/lab.js";
+import { Lab, type LabOptions } from "../../lab/lab.js";
+import type { Surroundings } from "../../lab/surroundings.js";
 import type { Echo } from "../../lab/tap.js";
 import type { Worker } from "../../lab/worker.js";
 import { clock } from "@tooling/lab";
+import type { Progress } from "../../work.js";
+import { progressIn } from "./checker.js";
 import {
-  type AccessRecord,
   type CopiedTake,
   type Death,
   type JobRecord,
   type Letter,
   type LogRecord,
-  type Loss,
   maxAttempts,
   type RunHistory,
   type Spec,
@@ -35,55 +35,44 @@ const copiedTakeOf = ({ command, reply }: Echo): CopiedTake[] => {
   return [{ fence, entries: String(reply.at(-5)).split("\n").filter(Boolean) }];
 };
 
-export interface QueueLabOptions extends LabOptions {
-  readonly subject: Subject;
-}
-
 /** A server, processes that add and run jobs, and the injections. */
-export class QueueLab extends Lab {
-  readonly leaseMs: number;
+export class QueueLab extends Lab<LogRecord> {
+  override readonly leaseMs: number;
+  override readonly deadlineMs: number;
+  protected override readonly heard = ["access", "ran"];
   readonly deaths: Death[] = [];
-  readonly losses: Loss[] = [];
-  readonly #options: QueueLabOptions;
   /** Jobs with a running handler, by worker, as `queue key`. */
   readonly #running = new Map<Worker, Set<string>>();
-  readonly #lastAccess = new Map<string, number>();
   readonly #own: LogRecord[] = [];
 
-  constructor(options: QueueLabOptions, around: Surroundings) {
+  constructor(options: LabOptions, around: Surroundings) {
     super(options, around);
-    this.#options = options;
     this.leaseMs = [400, 500, 700][Math.floor(this.random() * 3)] ?? 500;
+    this.deadlineMs = this.server.mode === "single" ? 500 : 1_500;
   }
 
-  spawn(): Worker {
-    const number = this.all.length + 1;
+  protected override settings(): object {
     const replicas = this.server.replicas.length / this.server.nodes.length;
-    const settings = {
-      // Nobody has a copy, nor a disk, where nodes come and go.
-      durable:
-        this.setting !== "resharded" ? { replicas, fsync: replicas > 0 ? "none" : "local", timeoutMs: 300 } : undefined,
-      url: this.url,
-      specs,
-      leaseMs: this.leaseMs,
-      deadlineMs: this.server.mode === "single" ? 500 : 1_500,
-      maxAttempts,
-      seed: this.#options.seed + 1_000 * number,
-      loops: 3,
-      restMs: 25,
-      ...this.#options.subject,
-    };
-    const running = new Set<string>();
-    const worker = this.hire("queue", settings, (line) => {
-      const record = JSON.parse(line) as AccessRecord | JobRecord;
-      const job = `${record.name} ${record.key}`;
-      if (record.kind === "access") {
-        running.add(job);
-        this.#lastAccess.set(record.name, Math.max(this.#lastAccess.get(record.name) ?? 0, record.at));
-      } else if (record.kind === "ran") running.delete(job);
-    });
+    const durable = { replicas, fsync: replicas > 0 ? "none" : "local", timeoutMs: 300 };
+    // Nobody has a copy, nor a disk, where nodes come and go.
+    return { specs, maxAttempts, loops: 3, restMs: 25, ...(this.setting !== "resharded" && { durable }) };
+  }
+
+  protected override progressIn(record: LogRecord): readonly Progress[] {
+    return progressIn(record);
+  }
+
+  protected override awaited(): readonly string[] {
+    // A failover may concern one slot only, so every queue must go on.
+    return this.server.mode === "single" ? [""] : specs.map(({ name }) => name);
+  }
+
+  protected override hear(record: LogRecord, worker: Worker): void {
+    super.hear(record, worker);
+    const running = this.#running.get(worker) ?? new Set();
     this.#running.set(worker, running);
-    return worker;
+    if (record.kind === "access") running.add(`${record.name} ${record.key}`);
+    else if (record.kind === "ran") running.delete(`${record.name} ${record.key}`);
   }
 
   // ── the state of the server ───────────────────────────────────────────────────────────────────────────────────────
@@ -116,7 +105,7 @@ export class QueueLab extends Lab {
     });
   }
 
-  async victim(): Promise<Worker> {
+  override async victim(): Promise<Worker> {
     return await eventually(
       async () => {
         const worker = this.pick(this.workers);
@@ -127,11 +116,11 @@ export class QueueLab extends Lab {
     );
   }
 
-  async claimsOf(worker: Worker): Promise<ReadonlySet<string>> {
+  override async claimsOf(worker: Worker): Promise<ReadonlySet<string>> {
     return new Set((await this.#held(worker)).map(({ member }) => member));
   }
 
-  async died(worker: Worker, kind: string): Promise<number> {
+  override async died(worker: Worker, kind: string): Promise<number> {
     const held = await this.#held(worker);
     for (const { job, endsAt } of held) {
       const [name = "", key = ""] = job.split(" ");
@@ -141,44 +130,22 @@ export class QueueLab extends Lab {
     return held.length;
   }
 
-  lostData(from: number, to: number, what: LossKind): void {
-    const sparesDurable = what === "unreplicated" || what === "unsynced";
-    this.losses.push({ from, to, isTotal: what !== "unreplicated", sparesDurable });
-  }
-
-  async resumed(at: number): Promise<void> {
-    // A failover may concern one slot only, so every queue must go on.
-    const isEach = this.server.mode !== "single";
-    await eventually(
-      () => {
-        this.logged("access");
-        const goesOn = ({ name }: Spec): boolean => (this.#lastAccess.get(name) ?? 0) > at;
-        if (!(isEach ? specs.every(goesOn) : specs.some(goesOn))) throw new Error("no work goes on");
-      },
-      { timeoutMs: 15_000 * patience },
-    );
-  }
-
   // ── the end of a run ──────────────────────────────────────────────────────────────────────────────────────────────
 
   async end(isStuck: boolean): Promise<RunHistory> {
-    const workers = await this.dismiss<LogRecord>();
+    const facts = await this.facts();
     const letters = new Map<string, readonly Letter[]>();
     const leftovers: string[] = [];
     for (const { name } of specs) if (!isStuck) letters.set(name, await this.#workOff(name, leftovers));
     return {
-      leaseMs: this.leaseMs,
+      ...facts,
       specs,
       // Jobs that the lab itself ran are recorded as those of a worker.
-      workers: [...workers, { id: "lab", records: this.#own, killedAt: clock(), printed: "", end: "exit 0" }],
-      heals: this.marks.filter(({ name }) => name === undefined).map(({ at, dueMs }) => ({ at, dueMs })),
+      workers: [...facts.workers, { id: "lab", records: this.#own, killedAt: clock(), printed: "", end: "exit 0" }],
       deaths: this.deaths,
-      losses: this.losses,
-      outages: this.outages,
       isShifted: this.setting === "shifted",
       letters,
       leftovers,
-      echoes: this.around.tap?.echoes.length ?? 0,
       copiedTakes: this.around.tap?.echoes.flatMap(copiedTakeOf) ?? [],
     };
   }

@@ -1,19 +1,21 @@
 // A process that adds jobs to every queue, runs jobs, and logs every event of them.
 import { pause } from "@kit/core/toolkit";
-import { clock, seeded } from "@tooling/lab";
+import { clock } from "@tooling/lab";
 import {
+  closing,
   connected,
   detail,
-  farewell,
-  isLeaving,
-  wasOrdered,
-  left,
   log,
   noteBackground,
+  obey,
   outcomeOf,
+  pick,
+  repeating,
+  run,
   settings,
   subject,
   timed,
+  upTo,
 } from "../../lab/contender.mjs";
 
 const { id, specs, leaseMs, deadlineMs, maxAttempts } = settings;
@@ -108,34 +110,19 @@ const addMany = async (queue, name, jobs) => {
   }
 };
 
-const produce = async (queues, random) => {
-  while (!isLeaving()) {
-    const [name, queue] = queues[Math.floor(random() * queues.length)];
-    const count = random() < 0.8 ? 1 : 2 + Math.floor(random() * 10);
-    const jobs = Array.from({ length: count }, () => newJob(random));
-    const roll = random();
-    if (roll < 0.25) await addMany(queue, name, jobs);
-    else if (roll < 0.4) await Promise.all(jobs.map((job) => call(queue, name, job)));
-    else await Promise.all(jobs.map((job) => add(queue, name, job, random)));
-    await pause(random() * settings.restMs * 2);
-  }
-};
-
-const obey = async (random) => {
-  while (!isLeaving()) {
-    if (wasOrdered("block")) {
-      const from = clock();
-      const until = from + leaseMs * (1.2 + 0.6 * random());
-      while (clock() < until);
-      log("blocked", { from, to: clock() });
-    }
-    await pause(10);
-  }
-};
+const produce = repeating(async (random) => {
+  const [name, queue] = pick(random, queues);
+  const count = random() < 0.8 ? 1 : 1 + upTo(random, 10);
+  const jobs = Array.from({ length: count }, () => newJob(random));
+  const roll = random();
+  if (roll < 0.25) await addMany(queue, name, jobs);
+  else if (roll < 0.4) await Promise.all(jobs.map((job) => call(queue, name, job)));
+  else await Promise.all(jobs.map((job) => add(queue, name, job, random)));
+}, settings.restMs * 2);
 
 // ── start and end ───────────────────────────────────────────────────────────────────────────────────────────────────
 
-const client = await connected(settings.url, id);
+const client = await connected(settings.url);
 const queues = specs.map((spec) => {
   const queue = createQueue(client, spec.name, {
     deadlineMs,
@@ -147,14 +134,7 @@ const queues = specs.map((spec) => {
   work(queue, spec);
   return [spec.name, queue];
 });
-log("started", { pid: process.pid });
-const random = seeded(settings.seed);
-const loops = [obey(random), ...Array.from({ length: settings.loops }, () => produce(queues, random))];
-await left;
-await Promise.all(loops);
 const timeoutMs = 500;
-const closing = timed("close", "", timeoutMs + 3 * deadlineMs + 500);
-await Promise.all(queues.map(([, queue]) => queue.close({ timeoutMs })));
-closing("ok");
-await client.close();
-farewell();
+await run([obey, ...Array.from({ length: settings.loops }, () => produce)], () =>
+  closing(timeoutMs + 3 * deadlineMs + 500, () => Promise.all(queues.map(([, queue]) => queue.close({ timeoutMs })))),
+);

@@ -17,7 +17,6 @@ import type {
   PermitRecord,
   Death,
   Echoed,
-  Heal,
   HoldRecord,
   LogRecord,
   PermitStep,
@@ -26,6 +25,7 @@ import type {
   Step,
   WorkerHistory,
 } from "./history.js";
+import { checkResumption, type Progress, type Work, workIn } from "../../work.js";
 import { Replay } from "./replay.js";
 
 /**
@@ -57,7 +57,7 @@ export const verdictOn = (run: RunHistory): AnyVerdict<Invariant> =>
   judged(invariants, (judge) => {
     for (const [name, steps] of run.steps) checkSteps(run, name, steps, judge);
     for (const spec of run.specs) checkHeld(run, spec, judge);
-    for (const heal of run.heals) checkResumption(run, heal, judge);
+    checkResumption(run, workOf(run), judge);
     for (let name = 0; name < run.lookedAt; name++) judge("S3");
     for (const what of run.leftovers) judge("S3", what);
     for (const worker of run.workers) {
@@ -197,7 +197,7 @@ export const remarksOn = (run: RunHistory): Record<string, number> => {
 /** A copy of an acquire finds its own permit. It is never refused because of that permit. */
 const checkEchoes = (run: RunHistory, name: string, steps: readonly Step[], judge: Judge): void => {
   const echoes = new Map<string, Echoed[]>();
-  for (const echo of run.echoes)
+  for (const echo of run.copiedAcquires)
     if (echo.name === name) echoes.set(echo.token, [...(echoes.get(echo.token) ?? []), echo]);
   const since = new Map<string, PermitStep>();
   for (const step of steps) {
@@ -362,7 +362,7 @@ class HandOver {
    */
   readonly #isOwed = ({ worker }: PermitRecord, joinedAt: number): boolean =>
     (this.#until.get(worker) ?? 0) > this.#at &&
-    !this.#run.dataLosses.some((loss) => loss.from <= this.#at && joinedAt <= loss.to + clockErrorMs);
+    !this.#run.losses.some((loss) => loss.from <= this.#at && joinedAt <= loss.to + clockErrorMs);
 
   #close(to: number): void {
     if (this.#since === undefined) return;
@@ -463,45 +463,19 @@ const checkAccess = (run: RunHistory, id: string, access: AccessRecord, judge: J
 
 // ── resumption ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
-const accessesOf = (run: RunHistory): AccessRecord[] =>
-  run.workers.flatMap(({ records }) => records.filter((record) => record.kind === "access"));
+/** The grants that the server's data showed. */
+export const progressIn = (record: LogRecord): readonly Progress[] =>
+  record.kind === "access" && record.isKnown ? [{ what: record.name, from: record.from, at: record.at }] : [];
 
-/** The semaphores that must go on after a heal. A failover may concern one slot only, so there it is each of them. */
-const worksOf = ({ specs }: RunHistory, { dueMs }: Heal): readonly (string | undefined)[] =>
-  dueMs === undefined
-    ? [undefined]
-    : // A semaphore whose limit the workers set to 0 for a while is left out.
-      specs.filter(({ resizedTo }) => resizedTo === undefined).map(({ name }) => name);
+/** The semaphores whose limit the workers do not set to 0 for a while. */
+export const lastingNames = (specs: readonly Spec[]): readonly string[] =>
+  specs.filter(({ resizedTo }) => resizedTo === undefined).map(({ name }) => name);
 
-const resumedAt = (run: RunHistory, at: number, only?: string): number => {
-  let first = Infinity;
-  for (const { records } of run.workers)
-    for (const record of records)
-      if (record.kind === "access" && record.isKnown && record.from > at)
-        if (only === undefined || record.name === only) first = Math.min(first, record.at);
-  return first;
-};
+/** A failover may concern one slot only, so after it each semaphore has to go on. */
+export const workOf = (run: RunHistory): Work => ({
+  done: workIn(run, progressIn),
+  dueAfter: ({ name = "", dueMs }) => (name === "" && dueMs !== undefined ? lastingNames(run.specs) : [name]),
+});
 
-const checkResumption = (run: RunHistory, heal: Heal, judge: Judge): void => {
-  const { at, dueMs = resumeMs } = heal;
-  for (const name of worksOf(run, heal)) {
-    const tookMs = resumedAt(run, at, name) - at - stalledByAll(run.workers, at, at + dueMs);
-    const late = `${name ?? "work"} went on ${tookMs.toFixed(0)} ms after ${at.toFixed(0)}, due within ${dueMs.toFixed(0)}`;
-    judge("U3", tookMs > dueMs && late);
-  }
-};
-
-/** The milliseconds from a heal, or a failover's beginning, to the next grant; `only`: of the one name concerned. */
-export const recoveryMs = (run: RunHistory, heal: Heal, only?: string): number =>
-  Math.max(...(only === undefined ? worksOf(run, heal) : [only]).map((name) => resumedAt(run, heal.at, name))) -
-  heal.at;
-
-/** The longest time without a grant. */
-export const worstStallMs = (run: RunHistory): number => {
-  const instants = accessesOf(run)
-    .map(({ at }) => at)
-    .toSorted((a, b) => a - b);
-  return instants.reduce((worst, at, index) => Math.max(worst, at - (instants[index - 1] ?? at)), 0);
-};
-
-export const operationsOf = (run: RunHistory): number => accessesOf(run).length;
+export const operationsOf = ({ workers }: RunHistory): number =>
+  workers.reduce((sum, { records }) => sum + records.filter(({ kind }) => kind === "access").length, 0);

@@ -1,5 +1,5 @@
-import type { Hold, LeaseCall, LeaseRecord, LeaseRun } from "../../lease-invariants.js";
-import type { Span, WorkerHistory as AnyWorkerHistory } from "../../records.js";
+import type { Hold, LeaseCall, LeaseRecord } from "../../lease-invariants.js";
+import type { Run, WorkerHistory as AnyWorkerHistory } from "../../records.js";
 
 /** A semaphore that the workers contend for. */
 export interface Spec {
@@ -90,24 +90,15 @@ export interface Death {
   readonly endsAt: number;
 }
 
-/** The end of an outage, or the beginning of a failover. */
-export interface Heal {
-  readonly at: number;
-  /** Milliseconds within which every semaphore must go on. Undefined: any of them, within the usual bound. */
-  readonly dueMs?: number | undefined;
-}
-
 /** All records of one run. */
-export interface RunHistory extends LeaseRun {
+export interface RunHistory extends Run<LogRecord> {
   readonly specs: readonly Spec[];
   /** The steps of the scripts, by name. Empty where the server may have lost a part of the history. */
   readonly steps: ReadonlyMap<string, readonly Step[]>;
-  readonly workers: readonly WorkerHistory[];
   readonly deaths: readonly Death[];
-  readonly heals: readonly Heal[];
-  /** When a fault was active. */
-  readonly outages: readonly Span[];
-  readonly echoes: readonly Echoed[];
+  readonly copiedAcquires: readonly Echoed[];
+  /** Faults of the state after all workers had left. */
+  readonly leftovers: readonly string[];
   /** The number of names that were inspected after all workers had left. */
   readonly lookedAt: number;
 }

@@ -1,14 +1,12 @@
 import { connect } from "@kit/core";
 import { createSemaphore } from "@kit/semaphore";
-import { eventually } from "@kit/testing";
-import { patience } from "../../patience.js";
-import type { Subject } from "../../lab/control.js";
-import type { LabOptions, Surroundings } from "../../lab/lab.js";
+import { type LabOptions, prefix } from "../../lab/lab.js";
 import { type Holder, LeaseLab } from "../../lab/lease-lab.js";
+import type { Surroundings } from "../../lab/surroundings.js";
 import type { Echo } from "../../lab/tap.js";
-import type { Worker } from "../../lab/worker.js";
+import type { Progress } from "../../work.js";
+import { lastingNames, progressIn } from "./checker.js";
 import {
-  type AccessRecord,
   type Death,
   type Echoed,
   type LogRecord,
@@ -20,15 +18,10 @@ import {
 } from "./history.js";
 import { isRecorded } from "./recorder.js";
 
-const prefix = "kit";
 const metaLifeMs = 604_800_000;
 const queueLifeMs = 16_000;
 /** Lines of a history in one reply. */
 const pageLines = 20_000;
-
-export interface SemaphoreLabOptions extends LabOptions {
-  readonly subject: Subject;
-}
 
 const keyOf = (name: string, part: string): string => `${prefix}:semaphore:{${name}}:${part}`;
 const historyOf = (name: string): string => `history:{${name}}`;
@@ -36,18 +29,14 @@ const historyOf = (name: string): string => `history:{${name}}`;
 const sightScript = `return { redis.call('TIME'), redis.call('ZRANGE', KEYS[1], 0, -1, 'WITHSCORES'), redis.call('ZRANGE', KEYS[2], 0, -1) }`;
 
 /** A server, the workers that contend for permits on it, and the injections. */
-export class SemaphoreLab extends LeaseLab<Holder> {
+export class SemaphoreLab extends LeaseLab<LogRecord, Holder> {
   readonly specs: readonly Spec[];
   readonly deaths: Death[] = [];
   override readonly claimInFile: RegExp =
     /:permits\r\n(?:\$\d+\r\n(?:XX|\d+)\r\n){1,2}\$\d+\r\n([0-9A-Za-z_-]{16,})\|/g;
-  readonly #options: SemaphoreLabOptions;
-  /** By name: the start of the latest read that found a held permit. */
-  readonly #lookedAt = new Map<string, number>();
 
-  constructor(options: SemaphoreLabOptions, around: Surroundings) {
+  constructor(options: LabOptions, around: Surroundings) {
     super(options, around);
-    this.#options = options;
     const some = (from: number, to: number): number => Math.floor(this.between(from, to + 1));
     const plain = { tenants: 0, weights: 1, hasPriorities: false };
     this.specs = [
@@ -59,29 +48,18 @@ export class SemaphoreLab extends LeaseLab<Holder> {
     ];
   }
 
-  spawn(): Worker {
-    const { seed, subject } = this.#options;
-    const number = this.all.length + 1;
-    const settings = {
-      url: this.url,
-      ...this.lookSettings,
-      prefix,
-      specs: this.specs,
-      leaseMs: this.leaseMs,
-      deadlineMs: this.deadlineMs,
-      seed: seed + 1_000 * number,
-      isClockTrue: this.setting !== "shifted",
-      loops: 7,
-      restMs: 15,
-      ...subject,
-    };
-    return this.hire("semaphore", settings, (line) => this.#noteAccess(line));
+  protected override settings(): object {
+    const { specs } = this;
+    return { ...this.lookSettings, specs, isClockTrue: this.setting !== "shifted", loops: 7, restMs: 15 };
   }
 
-  #noteAccess(line: string): void {
-    if (!line.startsWith('{"kind":"access"')) return;
-    const { name, from, isKnown } = JSON.parse(line) as AccessRecord;
-    if (isKnown) this.#lookedAt.set(name, Math.max(this.#lookedAt.get(name) ?? 0, from));
+  protected override progressIn(record: LogRecord): readonly Progress[] {
+    return progressIn(record);
+  }
+
+  protected override awaited(): readonly string[] {
+    // A failover may concern one slot only, so every semaphore must go on.
+    return this.server.mode === "single" ? [""] : lastingNames(this.specs);
   }
 
   // ── the state of the server ───────────────────────────────────────────────────────────────────────────────────────
@@ -120,37 +98,19 @@ export class SemaphoreLab extends LeaseLab<Holder> {
     this.deaths.push({ name, worker, endsAt });
   }
 
-  async resumed(at: number): Promise<void> {
-    // A failover may concern one slot only, so every semaphore must go on.
-    const isEach = this.server.mode !== "single";
-    const wanted = this.specs.filter(({ resizedTo }) => resizedTo === undefined).map(({ name }) => name);
-    await eventually(
-      () => {
-        this.logged("access");
-        const isDone = (name: string): boolean => (this.#lookedAt.get(name) ?? 0) > at;
-        if (!(isEach ? wanted.every(isDone) : wanted.some(isDone))) throw new Error("no work goes on");
-      },
-      { timeoutMs: 15_000 * patience },
-    );
-  }
-
   // ── the end of a run ──────────────────────────────────────────────────────────────────────────────────────────────
 
   async end(isStuck: boolean): Promise<RunHistory> {
-    const workers = await this.dismiss<LogRecord>();
+    const facts = await this.facts();
     const isLookedAt = !isStuck && this.setting !== "shifted";
     return {
-      leaseMs: this.leaseMs,
+      ...facts,
       specs: this.specs,
       lookedAt: isLookedAt ? this.specs.length : 0,
       leftovers: isLookedAt ? await this.#leftovers() : [],
       steps: await this.#steps(),
-      workers,
       deaths: this.deaths,
-      heals: this.marks.filter(({ name }) => name === undefined).map(({ at, dueMs }) => ({ at, dueMs })),
-      outages: this.outages,
-      dataLosses: this.dataLosses,
-      echoes: this.around.tap?.echoes.flatMap(echoOf) ?? [],
+      copiedAcquires: this.around.tap?.echoes.flatMap(echoOf) ?? [],
     };
   }
 

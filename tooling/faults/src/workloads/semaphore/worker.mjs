@@ -4,15 +4,15 @@ import { clock } from "@tooling/lab";
 import {
   attempt,
   connected,
-  farewell,
-  left,
   log,
   noteBackground,
+  pick,
   seekMaster,
   settings,
   subject,
+  upTo,
 } from "../../lab/contender.mjs";
-import { closeAmid, confirm, contendAll, endure, overhear } from "../../lab/leases.mjs";
+import { confirm, contendAll, endure, overhear } from "../../lab/leases.mjs";
 
 const { id, prefix, specs, leaseMs, deadlineMs, isClockTrue } = settings;
 const { createSemaphore } = subject;
@@ -78,7 +78,7 @@ const look = async (name, permit) => {
 
 /** Sets a random limit, sometimes after a short pause at a limit of 0. */
 const resize = async (random, { name, resizedTo }, semaphore) => {
-  const permits = 1 + Math.floor(random() * resizedTo);
+  const permits = upTo(random, resizedTo);
   if (random() < 0.2) {
     await attempt("setPermits", name, deadlineMs, () => semaphore.setPermits(0));
     await pause(random() * 50);
@@ -88,8 +88,8 @@ const resize = async (random, { name, resizedTo }, semaphore) => {
 
 // ── contending ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
-const client = await connected(settings.url, id);
-const looking = await connected(settings.lookUrl, `${id}-look`);
+const client = await connected(settings.url);
+const looking = await connected(settings.lookUrl, "-look");
 overhear(client, note);
 const semaphores = new Map(
   specs.map(({ name, permits, permitsPerTenant }) => {
@@ -98,15 +98,14 @@ const semaphores = new Map(
     return [name, semaphore];
   }),
 );
-log("started", { pid: process.pid });
 
 const sourceOf = (random) => {
-  const spec = specs[Math.floor(random() * specs.length)];
+  const spec = pick(random, specs);
   const { name, tenants, weights, hasPriorities } = spec;
   const semaphore = semaphores.get(name);
-  const weight = random() < 0.5 ? 1 : 1 + Math.floor(random() * weights);
+  const weight = random() < 0.5 ? 1 : upTo(random, weights);
   const priority = hasPriorities ? Math.floor(random() * 3) - 1 : 0;
-  const tenant = tenants > 0 ? `tenant ${1 + Math.floor(random() * tenants)}` : undefined;
+  const tenant = tenants > 0 ? `tenant ${upTo(random, tenants)}` : undefined;
   // The wall clock is part of the holder for the control `client-clock`, which reads it.
   const requestOf = (urgency) => ({ weight, tenant, holder: `${id}.${urgency}.${Date.now()}` });
   return {
@@ -124,9 +123,4 @@ const sourceOf = (random) => {
     nameOf: (permit) => permit.token,
   };
 };
-const working = contendAll(sourceOf);
-await left;
-await closeAmid([...semaphores.values()], working);
-await client.close();
-await looking.close();
-farewell();
+await contendAll(sourceOf, [...semaphores.values()]);

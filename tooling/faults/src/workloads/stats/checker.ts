@@ -1,7 +1,7 @@
 import { checkWorker, judged, type Judge as AnyJudge, type Verdict } from "../../common-invariants.js";
-import { checkResumption } from "../../plain/checker.js";
-import { clockErrorMs, type Span } from "../../records.js";
-import { type DataLoss, type Found, type LogRecord, type RunHistory, type WorkerHistory } from "./history.js";
+import { clockErrorMs, type DataLoss, type Span } from "../../records.js";
+import { callsIn, checkResumption } from "../../work.js";
+import { type Found, type LogRecord, type RunHistory, type WorkerHistory } from "./history.js";
 
 /**
  * The invariants that the checker judges a run by.
@@ -35,7 +35,7 @@ export const verdictOn = (run: RunHistory): Verdict<Invariant> =>
       checkSeries(run, found, judge);
       checkQuantiles(run, found, judge);
     }
-    checkResumption(run, judge);
+    checkResumption(run, callsIn(run), judge);
     for (const what of run.leftovers) judge("U4", what);
   });
 

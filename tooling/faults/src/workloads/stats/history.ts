@@ -1,6 +1,4 @@
-import type { Loss } from "../../lab/lab.js";
-import type { PlainHistory } from "../../plain/history.js";
-import type { CommonRecord, Span, WorkerHistory as AnyWorkerHistory } from "../../records.js";
+import type { CommonRecord, Run, Span, WorkerHistory as AnyWorkerHistory } from "../../records.js";
 
 /** By series: an amount, a number of values or a number of messages. */
 type Units = Readonly<Record<string, number>>;
@@ -52,14 +50,7 @@ interface ReportRecord {
 }
 
 export type LogRecord =
-  | CommonRecord
-  | GiveRecord
-  | FateRecord
-  | SureRecord
-  | DropRecord
-  | ReportRecord
-  | { readonly kind: "closing" }
-  | { readonly kind: "blocked"; readonly from: number; readonly to: number };
+  CommonRecord | GiveRecord | FateRecord | SureRecord | DropRecord | ReportRecord | { readonly kind: "closing" };
 
 export type WorkerHistory = AnyWorkerHistory<LogRecord>;
 
@@ -83,13 +74,8 @@ export interface Found {
   readonly parts: Units;
 }
 
-export interface DataLoss extends Span {
-  readonly what: Loss;
-}
-
 /** All records of one run. */
-export interface RunHistory extends Omit<PlainHistory<LogRecord>, "wrong" | "losesNothing"> {
-  readonly losses: readonly DataLoss[];
+export interface RunHistory extends Run<LogRecord> {
   /** Whether parts must add up to their total. False where the server evicts keys or its clock jumps. */
   readonly isWhole: boolean;
   readonly found: readonly Found[];

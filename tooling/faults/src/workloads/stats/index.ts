@@ -1,11 +1,12 @@
-import { plainWorkload } from "../../plain/workload.js";
+import { defineWorkload } from "../../define.js";
+import { callsIn } from "../../work.js";
 import type { Workload } from "../../workload.js";
 import { invariants, operationsOf, verdictOn } from "./checker.js";
 import { controls } from "./controls.js";
 import { StatsLab } from "./lab.js";
 
 /** Processes count, observe and log the same series, in every way of delivery. */
-export const workload: Workload = plainWorkload({
+export const workload: Workload = defineWorkload({
   name: "stats",
   invariants,
   controls,
@@ -14,5 +15,6 @@ export const workload: Workload = plainWorkload({
   notFor: ["subscribers killed", "keys evicted", "replica stopped", "byte flipped"],
   open: (options, around) => new StatsLab(options, around),
   verdictOn,
-  facts: (history) => ({ operations: operationsOf(history) }),
+  workOf: callsIn,
+  facts: (run) => ({ operations: operationsOf(run) }),
 });

@@ -1,9 +1,8 @@
 import { connect } from "@kit/core";
 import { createStats, type Summary } from "@kit/stats";
 import { clock } from "@tooling/lab";
-import type { Loss } from "../../lab/lab.js";
-import { PlainLab, prefix } from "../../plain/lab.js";
-import type { DataLoss, Found, LogRecord, Quantiles, RunHistory } from "./history.js";
+import { Lab, prefix } from "../../lab/lab.js";
+import type { Found, LogRecord, Quantiles, RunHistory } from "./history.js";
 
 const hourMs = 3_600_000;
 const precisions = [
@@ -44,23 +43,16 @@ const quantilesOf = (of: string, summary: Summary): Quantiles => ({
 });
 
 /** A server, the workers that count on it, and the injections. */
-export class StatsLab extends PlainLab<LogRecord> {
+export class StatsLab extends Lab<LogRecord> {
   override readonly deadlineMs = 500;
-  protected override readonly progress = "sure";
-  readonly #losses: DataLoss[] = [];
 
-  protected override further(): Readonly<Record<string, unknown>> {
+  protected override settings(): object {
     return { series, precisions, flushDueMs: this.deadlineMs, closeMs: 8_000, restMs: 20 };
-  }
-
-  override lostData(from: number, to: number, what: Loss): void {
-    this.#losses.push({ from, to, what });
   }
 
   async end(): Promise<RunHistory> {
     return {
-      ...(await this.plainHistory()),
-      losses: this.#losses,
+      ...(await this.facts()),
       isWhole: this.setting !== "lost" && this.setting !== "shifted",
       found: await this.#found(),
       copied: this.#copied(),

@@ -1,34 +1,36 @@
 // A process that counts, observes and logs, in every way of delivery. Some calls are buffered in bursts, others await the
 // reply. Each amount is logged before it is given.
 import { pause } from "@kit/core/toolkit";
-import { clock, seeded } from "@tooling/lab";
+import { clock } from "@tooling/lab";
 import {
   attempt,
+  closing,
   connected,
   detail,
-  farewell,
+  insist,
   isLeaving,
-  wasOrdered,
-  left,
   log,
   noteBackground,
+  obey,
   outcomeOf,
+  pick,
+  repeating,
+  run,
   settings,
   subject,
   timed,
+  upTo,
 } from "../../lab/contender.mjs";
 
 const { id, prefix, deadlineMs, series, precisions } = settings;
 const { createStats } = subject;
 
-const pick = (random, list) => list[Math.floor(random() * list.length)];
-const upTo = (random, most) => 1 + Math.floor(random() * most);
 /** Of nine decades, over which quantiles are promised; whole, so that sums are exact. */
 const decades = 9;
 const observed = (random) => Math.floor(10 ** (decades * random()));
 const isSlow = (value) => value > 10 ** (decades * 0.99);
 
-const client = await connected(settings.url, id);
+const client = await connected(settings.url);
 const stats = createStats(client, { prefix, deadlineMs, flushMs: 20 });
 stats.on("error", noteBackground);
 stats.on("dropped", ({ series: name, reason, count }) => log("dropped", { series: name, reason, count }));
@@ -41,7 +43,6 @@ const handles = new Map(
     return [one, stats.distribution(metric, { ...options, slowest: 3 }).series(labels)];
   }),
 );
-log("started", { pid: process.pid });
 
 // ── buffered calls ──────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -67,12 +68,9 @@ const giveSome = (random) => {
     else handle.log("warn", `Order ${value} was ${value % 3 ? "paid" : "sent"}`);
 };
 
-const giveAll = async (random) => {
-  while (!isLeaving()) {
-    for (let bursts = upTo(random, 5); bursts > 0; bursts--) giveSome(random);
-    await pause(random() * settings.restMs);
-  }
-};
+const giveAll = repeating(async (random) => {
+  for (let bursts = upTo(random, 5); bursts > 0; bursts--) giveSome(random);
+});
 
 let sureAt = clock();
 const sure = (from, upToNow, sumsNow) => {
@@ -80,18 +78,15 @@ const sure = (from, upToNow, sumsNow) => {
   sureAt = from;
 };
 
-const flushAll = async (random) => {
-  while (!isLeaving()) {
-    const from = clock();
-    const [upToNow, sumsNow] = [Object.fromEntries(given), Object.fromEntries(sums)];
-    const flushed = await attempt("flush", "", settings.flushDueMs, async () => {
-      await stats.flush();
-      return true;
-    });
-    if (flushed) sure(from, upToNow, sumsNow);
-    await pause(random() * settings.restMs);
-  }
-};
+const flushAll = repeating(async () => {
+  const from = clock();
+  const [upToNow, sumsNow] = [Object.fromEntries(given), Object.fromEntries(sums)];
+  const flushed = await attempt("flush", "", settings.flushDueMs, async () => {
+    await stats.flush();
+    return true;
+  });
+  if (flushed) sure(from, upToNow, sumsNow);
+});
 
 // ── awaited calls ───────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -119,63 +114,35 @@ const settle = async (what, one, units, sum, call) => {
   }
 };
 
-const waitAll = async (random) => {
-  const some = series.filter(({ kind }) => kind !== "log");
-  while (!isLeaving()) {
-    const one = pick(random, some);
-    const handle = handles.get(one);
-    const value = one.kind === "counter" ? upTo(random, 1_000) : observed(random);
-    if (one.kind === "counter") await settle("add", one, value, undefined, (op) => handle.add(value, { op }));
-    else await settle("record", one, 1, value, async (op) => void (await handle.record(value, { op })));
-    await pause(random() * settings.restMs);
-  }
-};
+const awaited = series.filter(({ kind }) => kind !== "log");
+
+const waitAll = repeating(async (random) => {
+  const one = pick(random, awaited);
+  const handle = handles.get(one);
+  const value = one.kind === "counter" ? upTo(random, 1_000) : observed(random);
+  if (one.kind === "counter") await settle("add", one, value, undefined, (op) => handle.add(value, { op }));
+  else await settle("record", one, 1, value, async (op) => void (await handle.record(value, { op })));
+});
+
+const applied = series.filter(({ kind, delivery }) => kind === "counter" && delivery === "effectively-once");
+let seq = 0;
 
 /** A sink that repeats its call until all of it is counted. */
-const applyAll = async (random) => {
-  const some = series.filter(({ kind, delivery }) => kind === "counter" && delivery === "effectively-once");
-  for (let seq = 1; !isLeaving(); seq++) {
-    const parts = some.map((one) => ({ one, amount: upTo(random, 1_000) }));
-    const deltas = parts.map(({ one, amount }) => ({ name: one.metric, labels: one.labels, amount }));
-    const from = clock();
-    for (const { one, amount } of parts) log("gives", { series: one.name, units: amount, calls: 1 });
-    let isDone = false;
-    while (!isDone) {
-      isDone = await attempt("apply", "", deadlineMs, async () => {
-        await stats.apply(deltas, { writer: id, seq });
-        return true;
-      });
-      if (isLeaving()) break;
-      if (!isDone) await pause(20);
-    }
-    for (const { one, amount } of parts)
-      log("fate", { series: one.name, units: amount, fate: isDone ? "counted" : "open", from, to: clock() });
-    await pause(random() * settings.restMs);
-  }
-};
+const applyAll = repeating(async (random) => {
+  const parts = applied.map((one) => ({ one, amount: upTo(random, 1_000) }));
+  const deltas = parts.map(({ one, amount }) => ({ name: one.metric, labels: one.labels, amount }));
+  const from = clock();
+  for (const { one, amount } of parts) log("gives", { series: one.name, units: amount, calls: 1 });
+  const own = ++seq;
+  const isDone = await insist("apply", "", deadlineMs, () => stats.apply(deltas, { writer: id, seq: own }));
+  for (const { one, amount } of parts)
+    log("fate", { series: one.name, units: amount, fate: isDone ? "counted" : "open", from, to: clock() });
+});
 
-const obey = async (random) => {
-  while (!isLeaving()) {
-    if (wasOrdered("block")) {
-      const from = clock();
-      const until = from + settings.leaseMs * (1.2 + 0.6 * random());
-      while (clock() < until);
-      log("blocked", { from, to: clock() });
-    }
-    await pause(10);
-  }
-};
-
-const loops = [giveAll, giveAll, flushAll, waitAll, waitAll, waitAll, applyAll, obey];
-const working = loops.map((loop, index) => loop(seeded(settings.seed * 31 + index)));
-await left;
-await Promise.all(working);
-const from = clock();
-log("closing", {});
-const closing = timed("close", "", settings.closeMs);
-await stats.close({ timeoutMs: settings.closeMs });
-closing("ok");
-sure(from, Object.fromEntries(given), Object.fromEntries(sums));
-log("report", stats.report());
-await client.close();
-farewell();
+await run([giveAll, giveAll, flushAll, waitAll, waitAll, waitAll, applyAll, obey], async () => {
+  const from = clock();
+  log("closing", {});
+  await closing(settings.closeMs, () => stats.close({ timeoutMs: settings.closeMs }));
+  sure(from, Object.fromEntries(given), Object.fromEntries(sums));
+  log("report", stats.report());
+});
