@@ -156,7 +156,7 @@ class LockPeer extends Peer {
     return this.ask("acquire", name, options);
   }
 
-  release({ id }: PeerLease): Promise<string> {
+  release({ id }: Pick<PeerLease, "id">): Promise<string> {
     return this.ask("release", id);
   }
 

@@ -1,36 +1,17 @@
-import { eventually, FaultProxy, useRedis } from "@kit/testing";
-import { inboxes, lapse, rejection, timed } from "@tooling/vitest/helpers";
-import { Redis } from "ioredis";
+import { eventually, useRedis } from "@kit/testing";
+import { proxied } from "@tooling/vitest/conformance";
+import { inboxes, lapse, rejection } from "@tooling/vitest/helpers";
+import type { Redis } from "ioredis";
 import * as vitest from "vitest";
 import { describe, expect, it } from "vitest";
 import type { Lease } from "../src/index.js";
-import { fixtureOf, enqueue } from "./harness.js";
+import { enqueue, fixtureOf } from "./harness.js";
+import { leasingOf } from "./leasing.js";
 
 const redis = useRedis(vitest);
 const fixture = fixtureOf(redis);
+const leasing = leasingOf(redis);
 const name = "chest";
-
-describe("a server that loses its data and all connections at once", () => {
-  it("serves all who wait without a pause, once they are connected again", async () => {
-    const clients = [redis.connect(), redis.connect()];
-    const holder = await fixture.make().acquire(name);
-    const locks = clients.map((client) => fixture.on(client));
-    const sections = locks.flatMap((lock) =>
-      Array.from({ length: 20 }, () => lock.acquire(name).then((lease) => lease.release())),
-    );
-    await fixture.untilWaiting(name, sections.length);
-    // In one step, so that nobody asks in between.
-    await redis.server.call("MULTI");
-    await redis.server.call("FLUSHALL");
-    await redis.server.call("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes");
-    await redis.server.call("CLIENT", "KILL", "TYPE", "pubsub");
-    await redis.server.call("EXEC");
-    // If no waiter could be notified, one would come every two seconds.
-    const { awakeMs } = await timed(Promise.all(sections));
-    expect(awakeMs).toBeLessThan(5_000);
-    expect(await holder.release()).toBe("not-held");
-  });
-});
 
 describe("a client that its owner ends", () => {
   it("rejects who waits, and serves again once it is connected again", async () => {
@@ -78,15 +59,8 @@ describe("a lease that has ended before it is released", () => {
 
 describe("a waiter whose client has lost its connection", () => {
   it("is passed over, since it could not give the lock back, and keeps its place", async () => {
-    await using proxy = await FaultProxy.start({ port: redis.server.nodes[0]!.port });
-    const away = new Redis({
-      port: proxy.port,
-      disconnectTimeout: 50,
-      retryStrategy: () => 20,
-      maxRetriesPerRequest: null,
-    });
-    away.on("error", () => undefined);
-    redis.defer(() => away.disconnect());
+    const { proxy, connect } = await proxied(leasing.ground);
+    const away = connect() as Redis;
     const here = fixture.on(redis.connect());
     const holder = await fixture.make().acquire(name);
     const first = await enqueue(fixture.on(away), name);

@@ -1,35 +1,22 @@
-import { KitUnavailableError } from "@kit/core";
-import { eventually, type RedisMode, type RedisNode, useRedis } from "@kit/testing";
+import { eventually, type RedisMode, useRedis } from "@kit/testing";
+import { describeHolding, describeMovedSlot, describeRecovery, describeWaiting } from "@tooling/vitest/conformance";
 import {
   aborted,
-  closedPort,
-  endMigrations,
   guardUsers,
-  inboxes,
   lapse,
   type Login,
-  migrateLogin,
-  moveSlot,
   onMovingSlots,
   promptMs,
   rejection,
   timed,
-  type Watched,
-  watched,
 } from "@tooling/vitest/helpers";
-import { Cluster, Redis } from "ioredis";
 import * as vitest from "vitest";
 import { describe, expect, it } from "vitest";
-import {
-  type Permit,
-  PermitLostError,
-  type Semaphore,
-  type SemaphoreEvents,
-  SemaphoreTimeoutError,
-} from "../src/index.js";
+import { type Semaphore, type SemaphoreEvents, SemaphoreTimeoutError } from "../src/index.js";
 import * as scripts from "../src/scripts/index.js";
 import { user } from "./acl.js";
-import { fixtureOf, enqueue, name, next, type SemaphoreFixture, take } from "./harness.js";
+import { enqueue, fixtureOf, name, next, take } from "./harness.js";
+import { leasingOf } from "./leasing.js";
 
 /**
  * The behaviour of a semaphore, on one server or on a Cluster. With a `login` it is what a semaphore does as that user, where the
@@ -42,12 +29,16 @@ export const semaphoreBehaviour = (mode: RedisMode, login?: Login): void => {
     if (login) guardUsers(redis);
     // On a single server the scripts keep no key from vanishing.
     const slots = mode === "cluster" ? onMovingSlots(redis, scripts, true) : undefined;
-    let lazyFixture: SemaphoreFixture | undefined;
-    const fixture = (): SemaphoreFixture => (lazyFixture ??= fixtureOf(redis, login));
-    const make: SemaphoreFixture["make"] = (options) => fixture().make(options);
-    const untilWaiting = (waiters: number): Promise<void> => fixture().untilWaiting(name, waiters);
+    const fixture = fixtureOf(redis, login);
+    const { make } = fixture;
+    const leasing = leasingOf(redis, login);
+    const untilWaiting = (waiters: number): Promise<void> => fixture.untilWaiting(name, waiters);
     const queueOf = async (semaphore: Semaphore): Promise<string[]> =>
       (await semaphore.inspect()).queue.map(({ holder }) => holder);
+
+    describeHolding(leasing);
+    describeWaiting(leasing);
+    describeRecovery(leasing);
 
     describe("counting", () => {
       it("grants as many permits as there are, lets the next wait, and gives it the first that comes back", async () => {
@@ -67,29 +58,29 @@ export const semaphoreBehaviour = (mode: RedisMode, login?: Login): void => {
           false,
           true,
         ]);
-        expect(await fixture().used()).toBe(3);
+        expect(await fixture.used()).toBe(3);
       });
 
       it("shares the permits among all objects of a name, and gives back all of them", async () => {
         const one = make({ permits: 4 });
-        const two = fixture().on(fixture().connect(), { permits: 4 });
+        const two = fixture.on(fixture.connect(), { permits: 4 });
         const other = make({ name: "other", permits: 1 });
         const permits = [...(await take(one, 2)), ...(await take(two, 2))];
         expect([await one.tryAcquire(), await two.tryAcquire()]).toEqual([null, null]);
         expect(await other.tryAcquire()).not.toBeNull();
         expect(await make({ prefix: `${redis.prefix}-other`, permits: 1 }).tryAcquire()).not.toBeNull();
         for (const permit of permits) expect(await permit.release()).toBe("released");
-        expect(await fixture().db.exists(fixture().keysOf(name).permits)).toBe(0);
+        expect(await fixture.db.exists(fixture.keysOf(name).permits)).toBe(0);
         expect(await take(two, 4)).toHaveLength(4);
       });
 
       it("reaches its limit with a hundred tasks of three objects, and never passes it", async () => {
-        const objects = [make({ permits: 7 }), make({ permits: 7 }), fixture().on(fixture().connect(), { permits: 7 })];
+        const objects = [make({ permits: 7 }), make({ permits: 7 }), fixture.on(fixture.connect(), { permits: 7 })];
         let [inside, most, mostOnServer, done] = [0, 0, 0, 0];
         const task = async (semaphore: Semaphore): Promise<void> => {
           await semaphore.using(async () => {
             most = Math.max(most, ++inside);
-            mostOnServer = Math.max(mostOnServer, await fixture().used());
+            mostOnServer = Math.max(mostOnServer, await fixture.used());
             inside--;
           });
           done++;
@@ -121,34 +112,22 @@ export const semaphoreBehaviour = (mode: RedisMode, login?: Login): void => {
         const forged = text.replace(second!.token, crypto.randomUUID());
         expect(await rejection(semaphore.resume(forged))).toMatchObject({ code: "KIT_PERMIT_LOST" });
         expect(await semaphore.tryAcquire()).toBeNull();
-        expect([second!.isHeld, taken.isHeld, await fixture().used()]).toEqual([true, true, 2]);
+        expect([second!.isHeld, taken.isHeld, await fixture.used()]).toEqual([true, true, 2]);
       });
 
       it("gives back many at once of which some have run out, and counts right", async () => {
         const semaphore = make({ permits: 6 });
         const permits = await take(semaphore, 6);
-        await fixture().expire(permits[1]!);
-        await fixture().expire(permits[4]!);
+        await fixture.expire(permits[1]!);
+        await fixture.expire(permits[4]!);
         const outcomes = await Promise.all(permits.map((permit) => permit.release()));
         expect(outcomes).toEqual(["released", "not-held", "released", "released", "not-held", "released"]);
         expect(await take(semaphore, 6)).toHaveLength(6);
         expect(await semaphore.tryAcquire()).toBeNull();
       });
 
-      it("passes on what a routine returns, throws and rejects with, and gives the permit back each time", async () => {
-        const semaphore = make();
-        const own = new Error("the routine's own");
-        expect(await semaphore.using(({ isHeld }) => ({ isHeld }))).toEqual({ isHeld: true });
-        const thrown = semaphore.using(() => {
-          throw own;
-        });
-        expect(await rejection(thrown)).toBe(own);
-        expect(await rejection(semaphore.using(() => Promise.reject(own)))).toBe(own);
-        expect(await fixture().used()).toBe(0);
-      });
-
       it("leaves no key without an end, and none but its counters when nobody uses it", async () => {
-        const { db, keysOf } = fixture();
+        const { db, keysOf } = fixture;
         const semaphore = make({ permits: 1, permitsPerTenant: 1 });
         const permit = await semaphore.acquire({ tenant: "a", leaseMs: 1_000 });
         const waiter = await enqueue(semaphore, { tenant: "a" });
@@ -166,7 +145,7 @@ export const semaphoreBehaviour = (mode: RedisMode, login?: Login): void => {
       });
 
       it("leaves no trace of a queue in which nobody waited", async () => {
-        const { keysOf } = fixture();
+        const { keysOf } = fixture;
         const semaphore = make({ permits: 3, permitsPerTenant: 2 });
         const { permits, meta } = keysOf(name);
         const held = await semaphore.acquire({ tenant: "a", weight: 2 });
@@ -177,59 +156,11 @@ export const semaphoreBehaviour = (mode: RedisMode, login?: Login): void => {
         expect(await semaphore.tryAcquire({ tenant: "b" })).not.toBeNull();
         expect((await redis.keys()).toSorted()).toEqual([meta, permits].toSorted());
       });
-
-      it("distinguishes names by case, length and braces, and takes the longest", async () => {
-        const names = ["a", "A", "{a}", "{a", "a}", "a:permits", "a%7B", "ä", "x".repeat(512), "x".repeat(511)];
-        const all = names.map((one) => make({ name: one, permits: 1 }));
-        expect((await Promise.all(all.map((one) => one.tryAcquire()))).includes(null)).toBe(false);
-        expect(await Promise.all(all.map((one) => one.tryAcquire()))).toEqual(names.map(() => null));
-      });
     });
 
     describe("a permit", () => {
-      it("that ran out goes to the next, and is not released by its late holder", async () => {
-        const semaphore = make({ permits: 1 });
-        const { ms, awakeMs, value } = await timed(async () => [
-          await semaphore.acquire({ leaseMs: 1_000, renew: false }),
-          await semaphore.acquire(),
-        ]);
-        const [first, second] = value as [Permit, Permit];
-        expect(ms).toBeGreaterThan(995);
-        expect(awakeMs).toBeLessThan(promptMs);
-        expect([first.isHeld, await first.release(), second.isHeld]).toEqual([false, "not-held", true]);
-        expect(await fixture().used()).toBe(1);
-      });
-
-      it("stays held through many renewals, and ends after stopRenewal", async () => {
-        const semaphore = make({ permits: 1 });
-        const permit = await semaphore.acquire({ leaseMs: 2_400 });
-        const other = fixture().on(fixture().connect(), { permits: 1 });
-        // Longer than two leases.
-        await expect(other.acquire({ waitMs: 5_000 })).rejects.toThrow(SemaphoreTimeoutError);
-        expect([permit.isHeld, permit.signal.aborted]).toEqual([true, false]);
-        const waiter = await enqueue(other);
-        permit.stopRenewal();
-        expect(await aborted(permit.signal)).toMatchObject({ reason: "stopped" });
-        expect((await waiter.promise).isHeld).toBe(true);
-      });
-
-      it("is not brought back by extending it once it has run out, whether or not others took its place", async () => {
-        const semaphore = make({ permits: 1 });
-        for (const isTaken of [false, true]) {
-          const permit = await semaphore.acquire({ leaseMs: 60_000 });
-          await fixture().expire(permit);
-          const other = isTaken ? await make({ permits: 1 }).acquire() : undefined;
-          const error = await rejection(permit.extend(5_000));
-          expect(error).toBeInstanceOf(PermitLostError);
-          expect(error).toMatchObject({ code: "KIT_PERMIT_LOST", reason: "expired", resource: name });
-          expect(permit.signal.reason).toBe(error);
-          expect(await fixture().used()).toBe(isTaken ? 1 : 0);
-          await other?.release();
-        }
-      });
-
       it("with a short lease and one with a long lease do each other no harm", async () => {
-        const { db, keysOf } = fixture();
+        const { db, keysOf } = fixture;
         const semaphore = make();
         const long = await semaphore.acquire({ leaseMs: 60_000, renew: false });
         const short = await semaphore.acquire({ leaseMs: 1_000, renew: false });
@@ -242,152 +173,18 @@ export const semaphoreBehaviour = (mode: RedisMode, login?: Login): void => {
         expect(await semaphore.tryAcquire()).toBeNull();
         expect([await long.release(), await last.release()]).toEqual(["released", "released"]);
       });
-
-      it("is gone for its holder when the server comes back without its data", async () => {
-        const semaphore = make();
-        const permit = await semaphore.acquire({ leaseMs: 3_000 });
-        const node = await fixture().nodeOf(name);
-        await node.kill();
-        await node.start();
-        expect(await aborted(permit.signal)).toBeInstanceOf(PermitLostError);
-        expect(await eventually(() => semaphore.tryAcquire())).not.toBeNull();
-      });
-
-      it("moves to another process by its text, with weight and tenant", async () => {
-        const semaphore = make({ permits: 5, permitsPerTenant: 3 });
-        const permit = await semaphore.acquire({ leaseMs: 2_400, weight: 3, tenant: "a b" });
-        const peer = await fixture().spawn({ permits: 5, permitsPerTenant: 3 });
-        const resumed = await peer.resume(permit.handOver());
-        expect(resumed.token).toBe(permit.token);
-        // For longer than one lease.
-        await expect(semaphore.acquire({ tenant: "a b", waitMs: 3_000 })).rejects.toThrow(SemaphoreTimeoutError);
-        expect(await peer.release(resumed)).toBe("released");
-        expect(await fixture().used()).toBe(0);
-      });
     });
 
-    describe("trying and waiting", () => {
-      it("a try returns null at once when it is full, and rejects when nobody can be asked", async () => {
-        const semaphore = make({ permits: 1 });
-        await semaphore.acquire();
-        const before = await fixture().scriptCalls();
-        const tried = await semaphore.tryAcquire();
-        expect([tried, (await fixture().scriptCalls()) - before]).toEqual([null, 1]);
-        const at = { host: "127.0.0.1", port: closedPort };
-        const client =
-          mode === "cluster"
-            ? new Cluster([at], { redisOptions: { disconnectTimeout: 50 } })
-            : new Redis({ ...at, disconnectTimeout: 50 });
-        redis.defer(() => client.disconnect());
-        const unreachable = fixture().on(client, { deadlineMs: 1_000 });
-        const patient = watched(fixture().on(client, { deadlineMs: 20_000 }).tryAcquire());
-        expect(await rejection(unreachable.tryAcquire())).toBeInstanceOf(KitUnavailableError);
-        expect(patient.isSettled).toBe(false);
-      });
-
-      it("gives up at waitMs, says how full it was and for how long, and leaves the wait queue", async () => {
+    describe("waiting", () => {
+      it("times out with how full it was, and for how long", async () => {
         const semaphore = make({ permits: 5 });
         await semaphore.acquire({ weight: 3 });
         await semaphore.acquire({ weight: 2, leaseMs: 20_000 });
-        for (const waitMs of [0, 250]) {
-          const { ms, awakeMs, value } = await timed(() => rejection(semaphore.acquire({ waitMs })));
-          expect(value).toBeInstanceOf(SemaphoreTimeoutError);
-          expect(value).toMatchObject({ code: "KIT_SEMAPHORE_TIMEOUT", resource: name, permits: 5, used: 5 });
-          expectWithin((value as SemaphoreTimeoutError).msLeft, 1, 10_000);
-          expect(ms).toBeGreaterThan(waitMs - 10);
-          expect(awakeMs).toBeLessThan(promptMs);
+        for (const waitMs of [0, 50]) {
+          const error = (await rejection(semaphore.acquire({ waitMs }))) as SemaphoreTimeoutError;
+          expect(error).toMatchObject({ permits: 5, used: 5 });
+          expectWithin(error.msLeft, 1, 10_000);
         }
-        await untilWaiting(0);
-      });
-
-      it("gives a place in the queue back when its signal aborts, and no grant to it", async () => {
-        const semaphore = make({ permits: 1 });
-        const permit = await semaphore.acquire();
-        const controller = new AbortController();
-        const reason = new Error("never mind");
-        const cancelled = await enqueue(semaphore, { signal: controller.signal });
-        const waiter = await enqueue(semaphore);
-        controller.abort(reason);
-        expect(await rejection(cancelled.promise)).toBe(reason);
-        await untilWaiting(1);
-        await permit.release();
-        await (await waiter.promise).release();
-        expect(await fixture().used()).toBe(0);
-      });
-
-      it("never touches Redis with a signal that has aborted already", async () => {
-        const client = fixture().connect({ lazyConnect: true }, { lazyConnect: true });
-        const semaphore = fixture().on(client);
-        const reason = new Error("too late");
-        const signal = AbortSignal.abort(reason);
-        expect(await rejection(semaphore.acquire({ signal }))).toBe(reason);
-        expect(await rejection(semaphore.tryAcquire({ signal }))).toBe(reason);
-        expect(client.status).toBe("wait");
-      });
-
-      it("leaves nothing behind of acquires that are given up in the middle of contention", async () => {
-        const objects = [make({ permits: 3 }), fixture().on(fixture().connect(), { permits: 3 })];
-        // A caller that gives up before there is a connection gets that error.
-        await objects[1]!.inspect();
-        let [held, gaveUp, most] = [0, 0, 0];
-        const attempt = async (index: number): Promise<void> => {
-          // Some wait long enough, most do not.
-          const waitMs = index % 3 === 0 ? 20_000 : index % 25;
-          const outcome = await objects[index % 2]!.acquire({ waitMs }).catch((error: unknown) => error);
-          if (outcome instanceof SemaphoreTimeoutError) gaveUp++;
-          else if (outcome instanceof Error) throw outcome;
-          else {
-            held++;
-            most = Math.max(most, await fixture().used());
-            await (outcome as Awaited<ReturnType<Semaphore["acquire"]>>).release();
-          }
-        };
-        // However quick the machine is: until enough of both have happened.
-        for (let round = 0; round < 20 && Math.min(held, gaveUp) <= 10; round++)
-          await Promise.all(Array.from({ length: 150 }, (_, index) => attempt(index)));
-        expect(Math.min(held, gaveUp)).toBeGreaterThan(10);
-        expect(most).toBe(3);
-        await untilWaiting(0);
-        await eventually(async () => expect(await fixture().used()).toBe(0));
-        expect(await take(objects[0]!, 3)).toHaveLength(3);
-      });
-
-      it("refuses more waiters than maxWaiters", async () => {
-        const semaphore = make({ permits: 1, maxWaiters: 1 });
-        const permit = await semaphore.acquire();
-        const waiter = await enqueue(semaphore);
-        expect(await rejection(semaphore.acquire())).toMatchObject({
-          code: "KIT_SEMAPHORE_QUEUE_FULL",
-          resource: name,
-          maxWaiters: 1,
-          retryable: true,
-        });
-        await permit.release();
-        await (await waiter.promise).release();
-        expect(await semaphore.tryAcquire()).not.toBeNull();
-      });
-
-      it("serves four processes in the order of their arrival", async () => {
-        const { spawn } = fixture();
-        const peers = await Promise.all([spawn(), spawn(), spawn(), spawn()]);
-        const holders = await take(make(), 2);
-        const served: number[] = [];
-        const turns: Promise<unknown>[] = [];
-        const order = [2, 0, 3, 1, 1, 3, 0, 2, 0, 0, 3, 2];
-        for (const [turn, index] of order.entries()) {
-          const peer = peers[index]!;
-          turns.push(
-            peer.acquire().then(async (permit) => {
-              served.push(turn);
-              await peer.release(permit);
-            }),
-          );
-          await untilWaiting(turn + 1);
-        }
-        // The other one stays held, so that there is one permit to go round.
-        await holders[0]!.release();
-        await Promise.all(turns);
-        expect(served).toEqual(order.map((_, turn) => turn));
       });
 
       it("serves those of lower priority first, and in order of arrival among equals", async () => {
@@ -416,25 +213,6 @@ export const semaphoreBehaviour = (mode: RedisMode, login?: Login): void => {
         await permit.release();
         await Promise.all(turns);
         expect(served).toEqual(order);
-      });
-
-      it("goes on through SCRIPT FLUSH", async () => {
-        const semaphore = make({ permits: 1 });
-        const flush = (): Promise<unknown> =>
-          Promise.all(redis.server.nodes.map((node) => node.call("SCRIPT", "FLUSH")));
-        const permit = await semaphore.acquire();
-        await flush();
-        const waiter = await enqueue(semaphore);
-        await flush();
-        expect(await permit.release()).toBe("released");
-        const second = await waiter.promise;
-        await flush();
-        await second.extend();
-        await flush();
-        await semaphore.setPermits(3);
-        await flush();
-        expect(await semaphore.inspect()).toMatchObject({ permits: 3, used: 1 });
-        expect(await second.release()).toBe("released");
       });
     });
 
@@ -468,11 +246,11 @@ export const semaphoreBehaviour = (mode: RedisMode, login?: Login): void => {
         const semaphore = make({ permits: 3 });
         const permits = await take(semaphore, 3);
         const heavy = await enqueue(semaphore, { weight: 3, holder: "heavy" });
-        const before = await fixture().scriptCalls();
+        const before = await fixture.scriptCalls();
         for (const permit of permits.slice(0, 2)) await permit.release();
         expect([heavy.isSettled, await queueOf(semaphore)]).toEqual([false, ["heavy"]]);
         // Nobody was woken for nothing: the two releases, and the look.
-        expect((await fixture().scriptCalls()) - before).toBe(3);
+        expect((await fixture.scriptCalls()) - before).toBe(3);
         await permits[2]!.release();
         const { awakeMs, value } = await timed(heavy.promise);
         expect(awakeMs).toBeLessThan(promptMs);
@@ -485,12 +263,12 @@ export const semaphoreBehaviour = (mode: RedisMode, login?: Login): void => {
         const heavy = await enqueue(semaphore, { weight: 3, holder: "heavy" });
         const light = await enqueue(semaphore, { holder: "light" });
         expect(await semaphore.tryAcquire()).toBeNull();
-        expect(await fixture().on(fixture().connect(), { permits: 4 }).tryAcquire()).toBeNull();
+        expect(await fixture.on(fixture.connect(), { permits: 4 }).tryAcquire()).toBeNull();
         expect(await queueOf(semaphore)).toEqual(["heavy", "light"]);
         await permit.release();
         // Both fit then.
         expect((await heavy.promise).isHeld && (await light.promise).isHeld).toBe(true);
-        expect(await fixture().used()).toBe(4);
+        expect(await fixture.used()).toBe(4);
       });
 
       it("let those behind a heavy one in as soon as that gives up", async () => {
@@ -539,7 +317,7 @@ export const semaphoreBehaviour = (mode: RedisMode, login?: Login): void => {
         await b.release();
         await eventually(() => expect(served).toEqual(["a1", "b2"]));
         expect(await queueOf(group)).toEqual(["c3", "b4"]);
-        expect(await fixture().used()).toBe(3);
+        expect(await fixture.used()).toBe(3);
       });
 
       it("counts by weight, and serves its tenants by priority", async () => {
@@ -551,7 +329,7 @@ export const semaphoreBehaviour = (mode: RedisMode, login?: Login): void => {
         await all.release();
         const granted = await first.promise;
         // Two are free, of three.
-        expect([second.isSettled, await fixture().used()]).toEqual([false, 8]);
+        expect([second.isSettled, await fixture.used()]).toEqual([false, 8]);
         await granted.release();
         expect((await second.promise).weight).toBe(3);
         await Promise.all(rest.map((permit) => permit.release()));
@@ -599,7 +377,7 @@ export const semaphoreBehaviour = (mode: RedisMode, login?: Login): void => {
         expect(await semaphore.inspect()).toMatchObject({ permits: 6, used: 5, waiters: 2 });
         await semaphore.setPermits(8);
         await Promise.all(waiters.map(({ promise }) => promise));
-        expect(await fixture().used()).toBe(8);
+        expect(await fixture.used()).toBe(8);
       });
 
       it("raised, let in a thousand", async () => {
@@ -626,7 +404,7 @@ export const semaphoreBehaviour = (mode: RedisMode, login?: Login): void => {
         expect(waiter.isSettled).toBe(false);
         await permits[2]!.release();
         expect((await waiter.promise).isHeld && permits[3]!.isHeld).toBe(true);
-        expect(await fixture().used()).toBe(2);
+        expect(await fixture.used()).toBe(2);
       });
 
       it("of 0 let nobody in, also of a weight that never fits, until they are raised", async () => {
@@ -661,7 +439,7 @@ export const semaphoreBehaviour = (mode: RedisMode, login?: Login): void => {
         for (const permit of permits.slice(0, 3)) await permit.release();
         expect((await light.promise).isHeld).toBe(true);
         expect(await rejection(behind.promise)).toMatchObject({ code: "KIT_SEMAPHORE_WEIGHT", weight: 4, most: 2 });
-        expect([requeued.length, await fixture().used()]).toEqual([2, 2]);
+        expect([requeued.length, await fixture.used()]).toEqual([2, 2]);
         await untilWaiting(0);
       });
 
@@ -727,12 +505,12 @@ export const semaphoreBehaviour = (mode: RedisMode, login?: Login): void => {
         const first = make({ permits: 1 });
         const next = make({ permits: 3 });
         await (await first.acquire()).release();
-        await lapse(fixture().db, fixture().keysOf(name).meta);
+        await lapse(fixture.db, fixture.keysOf(name).meta);
         expect((await next.inspect()).permits).toBe(3);
         const heavy = await next.acquire({ weight: 2 });
         expect((await first.inspect()).permits).toBe(3);
         // Also while permits are held: those are counted anew.
-        await lapse(fixture().db, fixture().keysOf(name).meta);
+        await lapse(fixture.db, fixture.keysOf(name).meta);
         expect(await next.tryAcquire({ weight: 2 })).toBeNull();
         const light = await next.acquire();
         expect(await next.inspect()).toMatchObject({ permits: 3, used: 3 });
@@ -797,10 +575,10 @@ export const semaphoreBehaviour = (mode: RedisMode, login?: Login): void => {
         other.on("mismatch", (event) => reported.push(event));
         await other.inspect();
         expect(reported.map(({ stored }) => stored.permits)).toEqual([2]);
-        const { meta } = fixture().keysOf(name);
-        await fixture().db.multi().rename(meta, `${meta}-kept`).rpush(meta, "spoilt").pexpire(meta, 5_000).exec();
+        const { meta } = fixture.keysOf(name);
+        await fixture.db.multi().rename(meta, `${meta}-kept`).rpush(meta, "spoilt").pexpire(meta, 5_000).exec();
         expect(await rejection(other.setPermits(9))).toMatchObject({ code: "KIT_KEY_TYPE" });
-        await fixture().db.rename(`${meta}-kept`, meta);
+        await fixture.db.rename(`${meta}-kept`, meta);
         await other.inspect();
         expect(reported).toHaveLength(1);
       });
@@ -859,137 +637,12 @@ export const semaphoreBehaviour = (mode: RedisMode, login?: Login): void => {
         const semaphore = make({ permits: 9 });
         const heavy = await semaphore.acquire({ weight: 5 });
         await semaphore.acquire({ weight: 2, holder: "stays" });
-        await fixture().expire(heavy);
+        await fixture.expire(heavy);
         expect(await semaphore.inspect()).toMatchObject({ used: 2, free: 7, holders: [{ holder: "stays" }] });
       });
     });
 
-    describe("a holder, a waiter or a server that is gone", () => {
-      describe("whose last writes are lost, so that it has waiters in the queue again", () => {
-        /** Runs an action, and puts the wait queue back as it was before: a replica that had not heard of it. */
-        const forgotten = async <T>(action: () => Promise<T>): Promise<T> => {
-          const { permits, meta: _, ...queue } = fixture().keysOf(name);
-          const { db } = fixture();
-          const kept = await Promise.all(
-            Object.values(queue).map(async (key) => [key, await db.dumpBuffer(key)] as const),
-          );
-          const result = await action();
-          await Promise.all([permits, ...Object.values(queue)].map((key) => db.del(key)));
-          for (const [key, dump] of kept) if (dump) await db.restore(key, 20_000, dump);
-          return result;
-        };
-
-        it("has what it grants to those who were served or gave up released at once", async () => {
-          const renewing = make({ permits: 1 });
-          const limited = make({ permits: 1, leaseMs: 60_000, renew: false });
-          const holder = await renewing.acquire();
-          const waiters: Watched<Permit>[] = [];
-          for (let index = 0; index < 10; index++) waiters.push(await enqueue(index % 2 === 0 ? renewing : limited));
-          const abort = new AbortController();
-          const gone = await enqueue(limited, { signal: abort.signal });
-          await forgotten(async () => {
-            abort.abort();
-            await rejection(gone.promise);
-            await holder.release();
-            for (const waiter of waiters) await (await waiter.promise).release();
-          });
-          const { awakeMs, value } = await timed(renewing.acquire());
-          expect(awakeMs).toBeLessThan(promptMs);
-          await value.release();
-          expect(await renewing.inspect()).toMatchObject({ used: 0, waiters: 0 });
-        });
-
-        it("leaves what it grants to those who hold it, and to those whom they handed it over", async () => {
-          const semaphore = make({ permits: 2 });
-          const holders = await take(semaphore, 2);
-          const waiters = [await enqueue(semaphore), await enqueue(semaphore)];
-          const [held, text] = await forgotten(async () => {
-            for (const holder of holders) await holder.release();
-            const [first, second] = await Promise.all(waiters.map(({ promise }) => promise));
-            await first!.extend();
-            await second!.extend();
-            return [first!, second!.handOver()] as const;
-          });
-          expect(await semaphore.tryAcquire()).toBeNull();
-          await held.extend();
-          expect(await (await make({ permits: 2 }).resume(text)).release()).toBe("released");
-          expect(await held.release()).toBe("released");
-        });
-      });
-
-      it("a holder is replaced when its permit is over", async () => {
-        const peer = await fixture().spawn({ permits: 1 });
-        await peer.acquire({ leaseMs: 600 });
-        const waiter = await enqueue(make({ permits: 1 }));
-        await peer.kill();
-        expect((await timed(waiter.promise)).awakeMs).toBeLessThan(promptMs);
-      });
-
-      it("a first waiter whose process died is passed over", async () => {
-        const semaphore = make({ permits: 1 });
-        const permit = await semaphore.acquire();
-        const dead = await fixture().spawn({ permits: 1 });
-        dead.acquire().catch(() => undefined);
-        await untilWaiting(1);
-        const waiter = await enqueue(semaphore);
-        await dead.kill();
-        await eventually(async () => expect(await inboxes(redis.server.nodes)).toBe(1));
-        await permit.release();
-        const { awakeMs } = await timed(waiter.promise);
-        // On a Cluster nobody can see that it died: its grant of two seconds must run out.
-        expect(awakeMs).toBeLessThan(mode === "cluster" ? 10_000 : promptMs);
-      });
-
-      it("a server that is killed and comes back empty is waited for", async () => {
-        const semaphore = make({ permits: 1 });
-        await semaphore.acquire({ renew: false, leaseMs: 60_000 });
-        const waiter = await enqueue(semaphore);
-        const requeued = next(semaphore, "requeued");
-        const node = await fixture().nodeOf(name);
-        await node.kill();
-        await node.start();
-        await requeued;
-        expect(await waiter.promise).toMatchObject({ isHeld: true });
-      });
-
-      it("connections that are killed cost no permit and no place in the queue", async () => {
-        const semaphore = fixture().on(fixture().connect(), { permits: 1 });
-        const permit = await semaphore.acquire({ leaseMs: 3_000 });
-        const waiter = await enqueue(semaphore);
-        const other = make({ permits: 1 });
-        for (let round = 0; round < 3; round++) {
-          for (const type of ["normal", "pubsub"])
-            for (const node of redis.server.nodes) await node.call("CLIENT", "KILL", "TYPE", type);
-          expect(await eventually(() => other.tryAcquire())).toBeNull();
-        }
-        expect([permit.isHeld, waiter.isSettled]).toEqual([true, false]);
-        expect(await permit.release()).toBe("released");
-        expect(await waiter.promise).toMatchObject({ isHeld: true });
-      });
-    });
-
-    if (mode === "cluster")
-      it("keeps its holders and its waiters through a move of its slot", async () => {
-        const semaphore = make({ permits: 2 });
-        const permits = await take(semaphore, 2);
-        const waiters = [await enqueue(semaphore), await enqueue(semaphore)];
-        const source = await fixture().nodeOf(name);
-        const target = redis.server.nodes.find((node) => node !== source)!;
-        const slot = String(await source.call("CLUSTER", "KEYSLOT", fixture().keysOf(name).permits));
-        const move = async (from: RedisNode, to: RedisNode): Promise<void> => {
-          const keys = await moveSlot(redis.server.nodes, { slot, from, to, login: login ? migrateLogin : [] });
-          expect(keys).toEqual(expect.arrayContaining(Object.values(fixture().keysOf(name))));
-        };
-        await move(source, target);
-        expect(await permits[0]!.release()).toBe("released");
-        const second = await waiters[0]!.promise;
-        expect(waiters[1]!.isSettled).toBe(false);
-        await move(target, source);
-        expect(await second.release()).toBe("released");
-        expect(await waiters[1]!.promise).toMatchObject({ isHeld: true });
-        expect([await fixture().used(), permits[1]!.isHeld]).toEqual([2, true]);
-        await endMigrations(redis.server.nodes);
-      });
+    if (mode === "cluster") describeMovedSlot(leasing);
 
     slots?.itRanAll();
   });

@@ -49,6 +49,8 @@ export interface SemaphoreFixture {
   untilWaiting(name: string, waiters: number): Promise<void>;
   /** Ends a permit now, on the server: whoever holds it has not heard of it. */
   expire(permit: { readonly token: string }): Promise<void>;
+  /** The time of the server, or of one node, in milliseconds. */
+  now(node?: Pick<RedisNode, "call">): Promise<number>;
   /** How much of the semaphore is in use, by the server's clock. */
   used(): Promise<number>;
 }
@@ -65,6 +67,10 @@ export const fixtureOf = (redis: TestRedis<RedisMode>, login?: Login): Semaphore
   const keysOf = (own: string): SemaphoreKeys => semaphoreKeys(redis.prefix, own);
   // A Cluster has the same commands.
   const db = (): Redis => redis.client as Redis;
+  const now: SemaphoreFixture["now"] = async (node) => {
+    const [seconds, micros] = (await (node ? node.call("TIME") : db().time())) as [string, string];
+    return Number(seconds) * 1_000 + Math.floor(Number(micros) / 1_000);
+  };
   return {
     connect: clients.connect,
     make: (options) => on(clients.shared(), options),
@@ -98,11 +104,9 @@ export const fixtureOf = (redis: TestRedis<RedisMode>, login?: Login): Semaphore
       if (permitRecord === undefined) throw new Error("there is no such permit");
       await db().zadd(permits, "XX", 1, permitRecord);
     },
+    now,
     used: async () => {
-      const { permits } = keysOf(name);
-      const [seconds, micros] = (await redis.server.nodes[0]!.call("TIME")) as [string, string];
-      const now = Number(seconds) * 1_000 + Math.floor(Number(micros) / 1_000);
-      const permitRecords = await db().zrangebyscore(permits, `(${String(now)}`, "+inf");
+      const permitRecords = await db().zrangebyscore(keysOf(name).permits, `(${String(await now())}`, "+inf");
       return permitRecords.reduce((sum, permitRecord) => sum + Number(permitRecord.split("|")[1]), 0);
     },
   };
@@ -199,7 +203,7 @@ class SemaphorePeer extends Peer {
     return this.ask("tryAcquire", options);
   }
 
-  release({ id }: PeerPermit): Promise<string> {
+  release({ id }: Pick<PeerPermit, "id">): Promise<string> {
     return this.ask("release", id);
   }
 

@@ -1,23 +1,19 @@
-import { eventually, FaultProxy, useRedis } from "@kit/testing";
-import { rejection, sentTwice } from "@tooling/vitest/helpers";
-import { Redis } from "ioredis";
+import { eventually, useRedis } from "@kit/testing";
+import { proxied } from "@tooling/vitest/conformance";
+import { callsOf, rejection, sentTwice } from "@tooling/vitest/helpers";
+import type { Redis } from "ioredis";
 import * as vitest from "vitest";
 import { expect, it } from "vitest";
 import { fixtureOf } from "./harness.js";
+import { leasingOf } from "./leasing.js";
 
 const redis = useRedis(vitest);
 const fixture = fixtureOf(redis);
+const leasing = leasingOf(redis);
 
 it("limits that a client sends again after their call has ended do not replace newer ones", async () => {
-  await using proxy = await FaultProxy.start({ port: redis.server.nodes[0]!.port });
-  const client = new Redis({
-    port: proxy.port,
-    disconnectTimeout: 50,
-    retryStrategy: () => 20,
-    maxRetriesPerRequest: null,
-  });
-  client.on("error", () => undefined);
-  redis.defer(() => client.disconnect());
+  const { proxy, connect } = await proxied(leasing.ground);
+  const client = connect() as Redis;
   const far = fixture.on(client, { permits: 1, deadlineMs: 1_000 });
   await client.ping();
   await far.setPermits(3);
@@ -33,15 +29,10 @@ it("limits that a client sends again after their call has ended do not replace n
 });
 
 it("limits whose request arrives again within their deadline do not replace newer ones", async () => {
-  await using proxy = await FaultProxy.start({ port: redis.server.nodes[0]!.port });
-  const client = new Redis({ port: proxy.port, retryStrategy: () => 20, maxRetriesPerRequest: null });
-  client.on("error", () => undefined);
-  redis.defer(() => client.disconnect());
+  const { proxy, connect } = await proxied(leasing.ground);
+  const client = connect() as Redis;
   const [far, near] = [fixture.on(client, { permits: 1, deadlineMs: 30_000 }), fixture.make({ permits: 1 })];
-  const scriptCalls = async (): Promise<number> => {
-    const stats = String(await redis.server.nodes[0]!.call("INFO", "commandstats"));
-    return Number(/cmdstat_evalsha:calls=(\d+)/.exec(stats)?.[1]);
-  };
+  const scriptCalls = (): Promise<number> => callsOf(redis.server, "evalsha");
   await far.setPermits(3);
   await near.setPermits(4);
   const before = await scriptCalls();

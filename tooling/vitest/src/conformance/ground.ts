@@ -5,9 +5,10 @@ import type { Call, Conformance, Conforming } from "./description.js";
 export interface Client {
   readonly status: string;
   readonly options: object;
-  call(command: string, ...args: readonly string[]): Promise<unknown>;
+  call(command: string, ...args: readonly (string | Uint8Array)[]): Promise<unknown>;
+  callBuffer(command: string, ...args: readonly string[]): Promise<unknown>;
   ping(): Promise<unknown>;
-  duplicate(options?: object): Client;
+  duplicate(...options: readonly object[]): Client;
   disconnect(): void;
   quit(): Promise<unknown>;
   on(event: string, listener: (...facts: never[]) => void): unknown;
@@ -18,7 +19,8 @@ export interface Client {
 }
 
 /** A server process. */
-interface ServerNode {
+export interface ServerNode {
+  readonly host: string;
   readonly port: number;
   call(command: string, ...args: string[]): Promise<unknown>;
   kill(): Promise<void>;
@@ -28,9 +30,11 @@ interface ServerNode {
 }
 
 interface Server {
+  readonly mode: "single" | "sentinel" | "cluster";
   readonly nodes: readonly ServerNode[];
   readonly replicas: readonly ServerNode[];
   call(command: string, ...args: string[]): Promise<unknown>;
+  master(): Promise<ServerNode>;
   stop(): Promise<void>;
   client(options?: object): unknown;
 }
@@ -43,7 +47,7 @@ interface Direction {
 
 export interface Proxy {
   readonly port: number;
-  readonly stats: { readonly droppedBytes: number; readonly slowedChunks: number };
+  readonly stats: { readonly resets: number; readonly droppedBytes: number; readonly slowedChunks: number };
   readonly up: Direction;
   readonly down: Direction;
   refuse: boolean;
@@ -59,7 +63,7 @@ export interface Ground {
     readonly prefix: string;
     readonly url: string;
     readonly client: object;
-    readonly server: Pick<Server, "nodes" | "call">;
+    readonly server: Omit<Server, "client" | "stop">;
     connect(options?: object): object;
     keys(): Promise<string[]>;
     permanent(...keys: readonly (string | RegExp)[]): void;

@@ -12,12 +12,17 @@ import { secrets } from "./secrets.js";
 import { expectTracesDescribed, isTraced, tracing } from "./tracing.js";
 
 export { describeLeaseCancellation } from "./leasing/cancellation.js";
-export { describeLeaseClients } from "./leasing/clients.js";
+export { describeLeaseClients, describeLeasingSmoke } from "./leasing/clients.js";
 export { describeLeaseClosing, describeLeasingProcess } from "./leasing/closing.js";
 export { describeLeaseFailover } from "./leasing/failover.js";
-export { isFree, type Leaser, type Leasing } from "./leasing/leasing.js";
+export { describeHolding } from "./leasing/holding.js";
+export { type Leaser, type Leasing, proxied } from "./leasing/leasing.js";
+export type { Proxy } from "./ground.js";
+export { describeLeaseLoss } from "./leasing/loss.js";
 export { describeLeaseOptions } from "./leasing/options.js";
 export { describeLeasePollution } from "./leasing/pollution.js";
+export { describeMovedSlot, describeRecovery } from "./leasing/recovery.js";
+export { describeWaiting } from "./leasing/waiting.js";
 export { canary, type Conformance, conforming } from "./description.js";
 /** An object's public methods, own and inherited, without those of emitters and of closing. */
 const methodsOf = (made: object): readonly string[] => {

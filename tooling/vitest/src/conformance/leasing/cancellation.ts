@@ -1,10 +1,11 @@
 import { getEventListeners } from "node:events";
 import { beforeEach, describe, expect, it } from "vitest";
+import { drawing } from "../../hostile.js";
 import { rejection } from "../../promises.js";
 import { sentTwice } from "../../servers.js";
 import { atBest, promptMs, timed } from "../../time.js";
 import type { Client, Proxy } from "../ground.js";
-import { command, exists, isFree, type Leaser, type Leasing, proxied } from "./leasing.js";
+import { command, exists, type Held, isFree, type Leaser, type Leasing, proxied } from "./leasing.js";
 
 const reason = new Error("never mind");
 
@@ -207,6 +208,47 @@ export const describeLeaseCancellation = (leasing: Leasing): void => {
       expect(ms).toBeGreaterThan(190);
       expect(awakeMs).toBeLessThan(promptMs);
       proxy.heal();
+      await isFree(leasing);
+    });
+  });
+
+  describe("giving up in the middle of contention", () => {
+    const byWaitMs = (leaser: Leaser, ms: number): Promise<Held> => leaser.acquire({ waitMs: ms });
+    const bySignal = (leaser: Leaser, ms: number): Promise<Held> => {
+      const { signal, abort } = aborting();
+      const timer = setTimeout(abort, ms);
+      return leaser.acquire({ signal }).finally(() => clearTimeout(timer));
+    };
+
+    it.each([
+      ["waitMs", byWaitMs],
+      ["AbortSignal", bySignal],
+    ])("leaves no lease and no place in the queue behind, by %s", async (_how, wait) => {
+      const leasers = Array.from({ length: 3 }, () => leasing.on(redis.connect()));
+      // A caller that gives up before there is a connection gets that error.
+      await Promise.all(leasers.map((leaser) => leaser.inspect()));
+      const timeout = leasing.timeoutOf("").code;
+      const { below } = drawing(20_261_120);
+      let [inside, most, held, gaveUp] = [0, 0, 0, 0];
+      const loop = async (leaser: Leaser): Promise<void> => {
+        // However quick the machine is: until enough of both have happened.
+        for (let round = 0; round < 15 || (round < 1_000 && Math.min(held, gaveUp) <= 20); round++) {
+          const outcome = await wait(leaser, below(2) === 0 ? below(12) : 20_000).catch((error: unknown) => error);
+          if (outcome instanceof Error) {
+            if (outcome !== reason && (outcome as { code?: unknown }).code !== timeout) throw outcome;
+            gaveUp++;
+            continue;
+          }
+          most = Math.max(most, ++inside);
+          await (redis.client as Client).ping();
+          held++;
+          inside--;
+          expect(await (outcome as Held).release()).toBe("released");
+        }
+      };
+      await Promise.all(leasers.flatMap((leaser) => Array.from({ length: 10 }, () => loop(leaser))));
+      expect(most).toBe(1);
+      expect(Math.min(held, gaveUp)).toBeGreaterThan(20);
       await isFree(leasing);
     });
   });

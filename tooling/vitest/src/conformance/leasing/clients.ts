@@ -3,7 +3,7 @@ import { rejection } from "../../promises.js";
 import { inboxes } from "../../servers.js";
 import { promptMs, timed } from "../../time.js";
 import type { Client } from "../ground.js";
-import { type Leasing, proxied } from "./leasing.js";
+import { type Leasing, next, proxied } from "./leasing.js";
 
 /** Borrowed clients: their second connection, their rights, and their waiters after a lost connection. */
 export const describeLeaseClients = (leasing: Leasing): void => {
@@ -121,7 +121,7 @@ export const describeLeaseClients = (leasing: Leasing): void => {
         await until(1);
       }
       await leasing.untilWaiting(1);
-      const granted = new Promise((resolve) => leaser.once("acquired", (fact) => resolve(fact)));
+      const granted = next(leaser, "acquired");
       await holder.release();
       expect(await granted).toMatchObject(leasing.acquired);
       expect((await timed(waiter.promise)).awakeMs).toBeLessThan(promptMs);
@@ -169,7 +169,7 @@ export const describeLeaseClients = (leasing: Leasing): void => {
       const { proxy, connect } = await proxied(leasing.ground);
       const leaser = leasing.on(connect(), { deadlineMs: 200 });
       const codes: string[] = [];
-      leaser.onError(({ code }) => codes.push(code));
+      leaser.on("error", (error) => codes.push((error as { code: string }).code));
       const held = await eventually(() => (isWaiting ? leasing.make() : leaser).acquire({ leaseMs: 60_000 }));
       const waiter = isWaiting ? await leaser.enqueue() : undefined;
       // It is due for renewal soon.
@@ -190,7 +190,7 @@ export const describeLeaseClients = (leasing: Leasing): void => {
       const client = redis.connect() as { call?: unknown };
       const leaser = leasing.on(client);
       const codes: string[] = [];
-      leaser.onError(({ code }) => codes.push(code));
+      leaser.on("error", (error) => codes.push((error as { code: string }).code));
       const held = await leaser.acquire();
       client.call = () => {
         throw new TypeError("a broken client");
@@ -253,5 +253,34 @@ export const describeLeaseClients = (leasing: Leasing): void => {
         cause: { code: expect.stringMatching(/^KIT_(UNAVAILABLE|UNKNOWN_OUTCOME)$/) as unknown },
       });
     });
+  });
+};
+
+/** Two processes, and connections that are killed; for the smoke file that runs with the other major of ioredis. */
+export const describeLeasingSmoke = (leasing: Leasing): void => {
+  const { redis, eventually } = leasing.ground;
+
+  it("hands over between processes", async () => {
+    const held = await leasing.make().acquire();
+    const peer = await leasing.spawn();
+    const acquiring = peer.acquire();
+    await leasing.untilWaiting(1);
+    await held.release();
+    expect(await peer.release(await acquiring)).toBe("released");
+  });
+
+  it("loses neither a lease nor a place in the queue when connections are killed", async () => {
+    const leaser = leasing.on(redis.connect({ retryStrategy: () => 20 }));
+    const held = await leaser.acquire();
+    const waiter = await leaser.enqueue();
+    for (const type of ["pubsub", "normal"]) {
+      await redis.server.call("CLIENT", "KILL", "TYPE", type);
+      await eventually(async () => expect(await inboxes(redis.server.nodes)).toBe(1));
+    }
+    await leasing.untilWaiting(1);
+    const granted = next(leaser, "acquired");
+    expect(await held.release()).toBe("released");
+    expect(await granted).toMatchObject(leasing.acquired);
+    await (await waiter.promise).release();
   });
 };

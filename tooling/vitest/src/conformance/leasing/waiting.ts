@@ -1,0 +1,151 @@
+import { describe, expect, it } from "vitest";
+import { rejection, watched } from "../../promises.js";
+import { inboxes } from "../../servers.js";
+import { promptMs, timed } from "../../time.js";
+import { command, expectWithin, type Leasing, unreachable } from "./leasing.js";
+
+/** What a waiter is promised: its turn in order of arrival, the end of its wait, and a queue without the dead. */
+export const describeWaiting = (leasing: Leasing): void => {
+  const { name, ground, make } = leasing;
+  const { redis, eventually } = ground;
+
+  describe("waiting", () => {
+    it("ends at waitMs, and the error has the holder; a waitMs of 0 and a try are one command", async () => {
+      const leaser = make();
+      await leaser.acquire({ holder: "the first" });
+      for (const waitMs of [250, 0, 250]) {
+        const { ms, awakeMs, value } = await timed(() => rejection(leaser.acquire({ waitMs })));
+        expect(value).toMatchObject({ ...leasing.timeoutOf("the first"), resource: name, retryable: true });
+        expectWithin((value as { msLeft: number }).msLeft, 1, 10_000);
+        expect(ms).toBeGreaterThan(waitMs - 10);
+        expect(awakeMs).toBeLessThan(promptMs);
+      }
+      await leasing.untilWaiting(0);
+      for (const once of [() => rejection(leaser.acquire({ waitMs: 0 })), () => leaser.tryAcquire()]) {
+        const before = await leasing.scriptCalls();
+        await once();
+        expect((await leasing.scriptCalls()) - before).toBe(1);
+      }
+      expect(await leaser.tryAcquire()).toBeNull();
+    });
+
+    it("ends at waitMs also behind one that waits longer, however long the lease is", async () => {
+      const leaser = make();
+      const held = await leaser.acquire({ leaseMs: 60_000 });
+      const patient = await leaser.enqueue();
+      const { ms, awakeMs, value } = await timed(() => rejection(leaser.acquire({ waitMs: 300 })));
+      expect(value).toMatchObject(leasing.timeoutOf(held.holder));
+      expect(ms).toBeGreaterThan(290);
+      expect(awakeMs).toBeLessThan(promptMs);
+      await leasing.untilWaiting(1);
+      expect(patient.isSettled).toBe(false);
+      await held.release();
+      await patient.promise;
+    });
+
+    it("reports an unreachable server at the deadline, by its address", async () => {
+      const client = unreachable(leasing);
+      const patient = watched(leasing.on(client, { deadlineMs: 20_000 }).tryAcquire());
+      const hasty = leasing.on(client, { deadlineMs: 1_000 });
+      const errors = await Promise.all([rejection(hasty.acquire()), rejection(hasty.tryAcquire())]);
+      const address = redis.server.mode === "cluster" ? /the cluster|127\.0\.0\.1/ : /127\.0\.0\.1:1\b/;
+      for (const error of errors) {
+        expect(error).toMatchObject({ code: "KIT_UNAVAILABLE" });
+        expect(String(error)).toMatch(address);
+      }
+      expect(patient.isSettled).toBe(false);
+      // Otherwise the patient call lasts as long as its deadline.
+      client.disconnect();
+      expect(await rejection(patient.promise)).toMatchObject({ code: expect.stringMatching(/^KIT_/) as unknown });
+    });
+
+    it("grants nothing to a waiter that was cancelled before the lease was released", async () => {
+      const leaser = make();
+      const held = await leaser.acquire();
+      const controller = new AbortController();
+      const reason = new Error("never mind");
+      const cancelled = await leaser.enqueue({ signal: controller.signal });
+      const waiter = await leaser.enqueue();
+      controller.abort(reason);
+      expect(await rejection(cancelled.promise)).toBe(reason);
+      await leasing.untilWaiting(1);
+      await held.release();
+      expect(await (await waiter.promise).release()).toBe("released");
+      expect(await leasing.used()).toBe(0);
+    });
+
+    it("serves four processes in the order of their arrival", async () => {
+      const peers = await Promise.all([1, 2, 3, 4].map(() => leasing.spawn()));
+      const held = await make().acquire();
+      const served: number[] = [];
+      const turns: Promise<unknown>[] = [];
+      const order = [2, 0, 3, 1, 1, 3, 0, 2, 0, 0, 3, 2];
+      for (const [turn, index] of order.entries()) {
+        const peer = peers[index]!;
+        turns.push(
+          peer.acquire().then(async (granted) => {
+            served.push(turn);
+            await peer.release(granted);
+          }),
+        );
+        await leasing.untilWaiting(turn + 1);
+      }
+      await held.release();
+      await Promise.all(turns);
+      expect(served).toEqual(order.map((_, turn) => turn));
+    });
+
+    it("passes over a first waiter whose process died", async () => {
+      const leaser = make();
+      const held = await leaser.acquire();
+      const dead = await leasing.spawn();
+      dead.acquire().catch(() => undefined);
+      await leasing.untilWaiting(1);
+      const waiter = await leaser.enqueue();
+      await dead.kill();
+      await eventually(async () => expect(await inboxes(redis.server.nodes)).toBe(1));
+      await held.release();
+      const { awakeMs } = await timed(waiter.promise);
+      // On a Cluster nobody can see that it died: its grant of two seconds must run out.
+      expect(awakeMs).toBeLessThan(redis.server.mode === "cluster" ? 10_000 : promptMs);
+    });
+
+    it("gives waiters that come and go no influence on anyone's turn", async () => {
+      const leaser = make();
+      const held = await leaser.acquire();
+      const patient = await leaser.enqueue();
+      const place = (): Promise<unknown> =>
+        command(leasing, "ZRANGE", leasing.keysOf(name).queue, "0", "-1", "WITHSCORES");
+      const ticket = await place();
+      const impatient = Array.from({ length: 40 }, (_, index) => leaser.acquire({ waitMs: 20 + index }));
+      const outcomes = await Promise.allSettled(impatient);
+      expect(outcomes.every(({ status }) => status === "rejected")).toBe(true);
+      await leasing.untilWaiting(1);
+      expect(await place()).toEqual(ticket);
+      await held.release();
+      expect((await timed(patient.promise)).awakeMs).toBeLessThan(promptMs);
+    });
+
+    it("lets no try pass while others wait, also when the lease has run out", async () => {
+      const leaser = make();
+      const held = await leaser.acquire({ renew: false });
+      const waiter = await leaser.enqueue();
+      const other = leasing.on(leasing.connect());
+      expect(await other.tryAcquire()).toBeNull();
+      await leasing.expire(held);
+      expect(await other.tryAcquire()).toBeNull();
+      expect((await timed(waiter.promise)).awakeMs).toBeLessThan(promptMs);
+    });
+
+    it("is refused beyond maxWaiters", async () => {
+      const leaser = make({ maxWaiters: 2 });
+      const held = await leaser.acquire();
+      const waiters = [await leaser.enqueue(), await leaser.enqueue()];
+      const full = { code: leasing.fullCode, resource: name, maxWaiters: 2, retryable: true };
+      expect(await rejection(leaser.acquire())).toMatchObject(full);
+      await held.release();
+      for (const { promise } of waiters) await (await promise).release();
+      expect(await leaser.tryAcquire()).not.toBeNull();
+    });
+  });
+};
