@@ -1,9 +1,9 @@
 import { connect, defineScript, type KitError } from "@kit/core";
-import { eventually, FaultProxy, useRedis } from "@kit/testing";
+import { FaultProxy, useRedis } from "@kit/testing";
 import { closedPort, rejection } from "@tooling/vitest/helpers";
 import * as vitest from "vitest";
 import { describe, expect, it } from "vitest";
-import { fixtureOf, enqueue, next } from "./harness.js";
+import { fixtureOf } from "./harness.js";
 
 const redis = useRedis(vitest);
 const fixture = fixtureOf(redis);
@@ -70,44 +70,5 @@ describe("what an error says", () => {
     await fixture.db.expire(fixture.keysOf(name).lease, 60);
     const error = (await rejection(lock.acquire(name))) as KitError;
     expect(error.message).toMatch(/^lock\.acquire of "item:42" failed: /);
-  });
-
-  it("names the call that was made, also where a sign of life failed", async () => {
-    const lock = fixture.make();
-    await lock.acquire(name);
-    const waiter = await enqueue(lock, name);
-    await fixture.db.del(fixture.keysOf(name).queue);
-    await fixture.db.set(fixture.keysOf(name).queue, "not ours", "EX", 60);
-    await redis.server.call("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes");
-    expect(((await rejection(waiter.promise)) as KitError).message).toMatch(/^lock\.acquire of "item:42" failed: /);
-  });
-});
-
-describe("a wait without an end", () => {
-  it("is reported once, after half a minute", async () => {
-    const lock = fixture.make();
-    await fixture.make().acquire(name, { renew: false, leaseMs: 600_000, holder: "the other" });
-    const reported: unknown[] = [];
-    lock.on("stillWaiting", (event) => reported.push(event));
-    const abort = new AbortController();
-    const endless = lock.acquire(name, { signal: abort.signal }).catch(() => undefined);
-    const bounded = lock.acquire(name, { waitMs: 300_000, signal: abort.signal }).catch(() => undefined);
-    await Promise.all([next(lock, "waiting"), next(lock, "waiting")]);
-    const now = performance.now.bind(performance);
-    const spy = vitest.vi.spyOn(performance, "now").mockImplementation(() => now() + 30_000);
-    try {
-      for (let round = 0; round < 2; round++) {
-        await redis.server.call("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes");
-        await eventually(() =>
-          expect(reported).toEqual([
-            { name, position: 0, holder: "the other", waitedMs: expect.any(Number) as number },
-          ]),
-        );
-      }
-    } finally {
-      spy.mockRestore();
-      abort.abort();
-    }
-    await Promise.all([endless, bounded]);
   });
 });

@@ -1,46 +1,67 @@
-import { eventually, FaultProxy, useRedis } from "@kit/testing";
-import { callsOf } from "@tooling/vitest/helpers";
-import { Redis } from "ioredis";
+import { eventually, useRedis } from "@kit/testing";
+import { describeLeaseArrival } from "@tooling/vitest/conformance";
+import { timed } from "@tooling/vitest/helpers";
 import * as vitest from "vitest";
-import { describe, expect, it } from "vitest";
-import { fixtureOf, enqueue } from "./harness.js";
+import { expect, it } from "vitest";
+import { enqueue, fixtureOf, name } from "./harness.js";
+import { leasingOf } from "./leasing.js";
 
 const redis = useRedis(vitest);
 const fixture = fixtureOf(redis);
 
-describe("the order of arrival at a client's first wait", () => {
-  it("is that of the first command, not that of the connection for pushes", async () => {
-    const holder = await fixture.make({ permits: 1 }).acquire();
-    const near = fixture.on(redis.connect(), { permits: 1 });
-    await (await fixture.on(redis.connect(), { name: "another" }).acquire()).release();
-    await using proxy = await FaultProxy.start({ port: redis.server.nodes[0]!.port });
-    const client = new Redis({ port: proxy.port, disconnectTimeout: 50 });
-    redis.defer(() => client.disconnect());
-    const far = fixture.on(client, { permits: 1 });
-    await (await fixture.on(client, { name: "another" }).acquire()).release();
-    proxy.down.latencyMs = 100;
-    const served: string[] = [];
-    const before = await callsOf(redis.server, "evalsha");
-    const first = far.acquire().then((permit) => (served.push("far"), permit.release()));
-    await eventually(async () => expect(await callsOf(redis.server, "evalsha")).toBeGreaterThan(before));
-    const second = await enqueue(near);
-    const last = second.promise.then((permit) => (served.push("near"), permit.release()));
-    await holder.release();
-    await Promise.all([first, last]);
-    expect(served).toEqual(["far", "near"]);
-  });
+describeLeaseArrival(leasingOf(redis));
 
-  it("is kept where thousands come at once to a semaphore that nobody has used", async () => {
-    const semaphore = fixture.on(redis.connect(), { permits: 1, deadlineMs: 60_000 });
-    const count = 2_000;
-    const served: number[] = [];
-    await Promise.all(
-      Array.from({ length: count }, async (_, index) => {
-        const permit = await semaphore.acquire();
-        served.push(index);
+it("keeps the order of those who live when a holder and waiters are killed", async () => {
+  // With one permit a process cannot receive two grants out of their order, over two connections.
+  const semaphore = fixture.make({ permits: 1 });
+  const peers = await Promise.all(Array.from({ length: 4 }, () => fixture.spawn({ permits: 1 })));
+  const [holder, ...doomed] = peers;
+  await holder!.acquire({ leaseMs: 800 });
+  const served: number[] = [];
+  const turns: Promise<void>[] = [];
+  let most = 0;
+  let waiters = 0;
+  for (let turn = 0; turn < 6; turn++) {
+    // Before each second one that lives stands one that dies.
+    if (turn % 2 === 0) {
+      doomed[turn / 2]!.acquire({ leaseMs: 800 }).catch(() => undefined);
+      await fixture.untilWaiting(name, ++waiters);
+    }
+    const waiter = await enqueue(semaphore);
+    await fixture.untilWaiting(name, ++waiters);
+    turns.push(
+      waiter.promise.then(async (permit) => {
+        served.push(turn);
+        most = Math.max(most, await fixture.used());
         await permit.release();
       }),
     );
-    expect(served).toEqual(Array.from({ length: count }, (_, index) => index));
-  });
+  }
+  const { awakeMs } = await timed(Promise.all([...peers.map((peer) => peer.kill()), ...turns]));
+  // The holder's lease. Of those who died in the queue each would cost two seconds more.
+  expect(awakeMs).toBeLessThan(5_000);
+  expect(served).toEqual([0, 1, 2, 3, 4, 5]);
+  expect(most).toBe(1);
+  await eventually(async () => expect(await fixture.used()).toBe(0));
+});
+
+it("never lets more in than there are permits while processes that hold and wait are killed", async () => {
+  const semaphore = fixture.make({ permits: 3, leaseMs: 600 });
+  let most = 0;
+  let isOver = false;
+  const watching = (async () => {
+    while (!isOver) most = Math.max(most, await fixture.used());
+  })();
+  for (let round = 0; round < 4; round++) {
+    const peers = await Promise.all([1, 2].map(() => fixture.spawn({ permits: 3, leaseMs: 600 })));
+    for (const peer of peers) for (let asked = 0; asked < 3; asked++) peer.acquire().catch(() => undefined);
+    const own = Promise.all([1, 2, 3].map(() => semaphore.using(() => fixture.db.ping())));
+    await eventually(async () => expect((await semaphore.inspect()).waiters).toBeGreaterThan(0));
+    await Promise.all(peers.map((peer) => peer.kill()));
+    await own;
+  }
+  isOver = true;
+  await watching;
+  expect(most).toBe(3);
+  await eventually(async () => expect(await fixture.used()).toBe(0));
 });

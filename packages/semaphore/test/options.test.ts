@@ -19,11 +19,6 @@ describe("acquire of a semaphore", () => {
     expect(await rejection(group.inspect({ tenant: "a\ud800" }))).toBeInstanceOf(RangeError);
     expect(await redis.keys()).toEqual([]);
   });
-
-  it("refuses a routine that is none", async () => {
-    expect(await rejection(fixture.make().using(undefined as never))).toBeInstanceOf(TypeError);
-    expect(await redis.keys()).toEqual([]);
-  });
 });
 
 describe("setPermits", () => {

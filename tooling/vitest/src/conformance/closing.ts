@@ -71,7 +71,8 @@ export const closing = (fixture: Fixture, object: Conforming): void => {
       await expect((async () => made.close({ timeoutMs }))()).rejects.toThrow(
         "`timeoutMs` to be an integer from 0 to 86400000",
       );
-    await expect((async () => made.close({ timeoutMS: 1 }))()).rejects.toThrow(TypeError);
+    for (const options of [{ timeoutMS: 1 }, null, "fast"])
+      await expect((async () => made.close(options as object))()).rejects.toThrow(TypeError);
     expect(shown(await (await fixture.readyOn(object, ending[0]!, made)).run())).not.toBe("KIT_CLOSED");
   });
 };

@@ -11,10 +11,13 @@ import { outages } from "./outages.js";
 import { secrets } from "./secrets.js";
 import { expectTracesDescribed, isTraced, tracing } from "./tracing.js";
 
+export { describeLeaseArrival } from "./leasing/arrival.js";
 export { describeLeaseCancellation } from "./leasing/cancellation.js";
 export { describeLeaseClients, describeLeasingSmoke } from "./leasing/clients.js";
 export { describeLeaseClosing, describeLeasingProcess } from "./leasing/closing.js";
+export { describeLeaseEvents } from "./leasing/events.js";
 export { describeLeaseFailover } from "./leasing/failover.js";
+export { describeLeaseHandover } from "./leasing/handover.js";
 export { describeHolding } from "./leasing/holding.js";
 export { type Leaser, type Leasing, proxied } from "./leasing/leasing.js";
 export type { Proxy } from "./ground.js";

@@ -102,6 +102,14 @@ export const describeLeaseOptions = (leasing: Leasing): void => {
     });
   });
 
+  describe("using", () => {
+    it("refuses a routine that is none, before it acquires", async () => {
+      const error = await rejection(leasing.make().using(undefined as never));
+      expect(String(error)).toBe("TypeError: Expected `routine` to be a function, got undefined");
+      expect(await redis.keys()).toEqual([]);
+    });
+  });
+
   describe("extend", () => {
     it.each([9, 86_400_001, 1.5, Number.NaN, "1000", null])("refuses %o, and changes nothing", async (leaseMs) => {
       const leaser = leasing.make();
