@@ -25,6 +25,7 @@ export { describeLeaseLoss } from "./leasing/loss.js";
 export { describeLeaseOptions } from "./leasing/options.js";
 export { describeLeasePollution } from "./leasing/pollution.js";
 export { describeMovedSlot, describeRecovery } from "./leasing/recovery.js";
+export { describeLeaseUser } from "./leasing/user.js";
 export { describeWaiting } from "./leasing/waiting.js";
 export { canary, type Conformance, conforming } from "./description.js";
 /** An object's public methods, own and inherited, without those of emitters and of closing. */
