@@ -1,3 +1,4 @@
+import { connect, type Connection } from "@kit/core";
 import { eventually, type RedisMode, type RedisNode, type TestRedis } from "@kit/testing";
 import {
   clientsOf,
@@ -114,6 +115,17 @@ export const enqueue = async (lock: Lock, name: string, options?: AcquireOptions
   await eventually(async () => lease.isSettled || assertListening((await placesOf.get(lock)?.(name)) ?? []));
   return lease;
 };
+
+/** A client that kit made, for one test. */
+export const ownClient = async (redis: TestRedis<RedisMode>): Promise<Connection> => {
+  const client = await connect({ url: redis.url, deadlineMs: 10_000 });
+  redis.defer(() => client.close());
+  return client;
+};
+
+/** Whether a lease was granted after another. */
+export const fenceGrows = (former: object, next: object): boolean =>
+  BigInt((next as Lease).fencingToken) > BigInt((former as Lease).fencingToken);
 
 /** The whole life of a lock, with a hand-off and everything that reads a reply. */
 export const works = async (lock: Lock, name: string): Promise<void> => {

@@ -16,7 +16,13 @@ export { describeLeaseCancellation } from "./leasing/cancellation.js";
 export { describeLeaseClients, describeLeasingSmoke } from "./leasing/clients.js";
 export { describeLeaseClosing, describeLeasingProcess } from "./leasing/closing.js";
 export { describeLeaseEvents } from "./leasing/events.js";
-export { describeLeaseFailover } from "./leasing/failover.js";
+export {
+  allInStep,
+  describeLeaseFailover,
+  describeLeaseSentinels,
+  describeLeaseShard,
+  failOver,
+} from "./leasing/failover.js";
 export { describeLeaseHandover } from "./leasing/handover.js";
 export { describeHolding } from "./leasing/holding.js";
 export { type Leaser, type Leasing, proxied } from "./leasing/leasing.js";
