@@ -5,12 +5,12 @@ import { sent } from "./sent.js";
 export interface Operation {
   /** How many call at the same time, each one call after the other. */
   readonly callers: number;
-  /** A call of a caller, by its number: counted from 0 for each caller. A local call returns no promise. */
+  /** A call of a caller, by its number: counted from 0 for each caller. */
   readonly call: (caller: number, number: number) => unknown;
   /** How many are counted for a call. @default 1 */
   readonly size?: number;
-  /** Calls between two readings of the clock, since local calls take nanoseconds. @default 1 */
-  readonly burst?: number;
+  /** Whether a call returns nothing to wait for. There is one caller then. @default false */
+  readonly isLocal?: boolean;
   /** Whether each call is timed. @default false */
   readonly isTimed?: boolean;
   /** Sends what calls have left in this process. */
@@ -28,14 +28,14 @@ export interface RunResult {
   readonly waits: Float64Array;
 }
 
+/** Local calls between two readings of the clock, since they take nanoseconds. */
+const burst = 1_000;
 /** How often the event loop gets a turn during local calls, in which buffered values are sent. */
 const turnMs = 10;
-const isPromise = (result: unknown): result is PromiseLike<unknown> =>
-  typeof (result as Partial<PromiseLike<unknown>> | undefined)?.then === "function";
 const turn = (): Promise<void> => new Promise((resolve) => setImmediate(resolve));
 
 export const run = async (operation: Operation, ms: number): Promise<RunResult> => {
-  const { callers, call, size = 1, burst = 1, isTimed = false, settle } = operation;
+  const { callers, call, size = 1, isLocal = false, isTimed = false, settle } = operation;
   const waits: number[] = [];
   let calls = 0;
   const timed = async (caller: number, number: number): Promise<void> => {
@@ -49,19 +49,19 @@ export const run = async (operation: Operation, ms: number): Promise<RunResult> 
   const startedAt = now();
   const end = startedAt + ms;
   const loop = async (caller: number): Promise<void> => {
-    let turnAt = startedAt + turnMs;
-    for (let number = 0; now() < end; calls += burst) {
-      let result: unknown;
-      for (let left = burst; left > 0; left--) {
-        result = one(caller, number++);
-        if (isPromise(result)) await result;
-      }
-      if (isPromise(result) || now() < turnAt) continue;
-      await turn();
-      turnAt = now() + turnMs;
-    }
+    for (let number = 0; now() < end; number++, calls++) await one(caller, number);
   };
-  await Promise.all(Array.from({ length: callers }, (_, caller) => loop(caller)));
+  const locally = async (): Promise<void> => {
+    let number = 0;
+    while (now() < end) {
+      const turnAt = Math.min(end, now() + turnMs);
+      do for (const upTo = number + burst; number < upTo; number++) call(0, number);
+      while (now() < turnAt);
+      await turn();
+    }
+    calls = number;
+  };
+  await (isLocal ? locally() : Promise.all(Array.from({ length: callers }, (_, caller) => loop(caller))));
   await settle?.();
   const elapsedMs = now() - startedAt;
   const { user, system } = process.cpuUsage(cpu);

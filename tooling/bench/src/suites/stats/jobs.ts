@@ -1,4 +1,5 @@
 import { now } from "@tooling/lab";
+import type { Operation } from "../../operation.js";
 import type { OpenJobs } from "../../suite.js";
 import { implementations, type Tool } from "./implementations.js";
 
@@ -23,9 +24,6 @@ export interface ManyTask {
   readonly series: number;
 }
 
-/** Calls between two readings of the clock, since local calls take nanoseconds. */
-const burst = 1_000;
-
 const turn = (): Promise<void> => new Promise((resolve) => setImmediate(resolve));
 
 /** A value for each turn: a thousand different ones, from 1 to 1,000. */
@@ -35,21 +33,19 @@ export const jobs: OpenJobs = async (opening) => {
   const tool: Tool = await implementations.open(opening);
   return {
     /** An implementation without local counts counts at the server. */
-    operation: ({ way, callers, series }: StatsTask) => {
+    operation: ({ way, callers, series }: StatsTask): Operation => {
       const local = tool[way];
       const call = local ?? (way === "countLocally" ? tool.count : undefined);
       if (!call) throw new Error(`the implementation cannot ${way}`);
-      const isLocal = local !== undefined && way !== "count" && way !== "observe";
-      const count = isLocal ? 1 : callers;
-      return {
-        callers: count,
-        burst: isLocal ? burst : 1,
-        call: (caller: number, number: number) => {
-          const at = caller + number * count;
-          return call(at % series, valueOf(at));
-        },
-        ...(isLocal && tool.settle && { settle: tool.settle }),
-      };
+      const callAt = (at: number): unknown => call(at % series, valueOf(at));
+      return local !== undefined && way !== "count" && way !== "observe"
+        ? {
+            callers: 1,
+            isLocal: true,
+            call: (_, number) => callAt(number),
+            ...(tool.settle && { settle: tool.settle }),
+          }
+        : { callers, call: (caller, number) => callAt(caller + number * callers) };
     },
 
     days: async ({ seconds, endAt }: DaysTask): Promise<void> => {
@@ -70,7 +66,7 @@ export const jobs: OpenJobs = async (opening) => {
       if (!countLocally || !settle) throw new Error("the implementation cannot count locally");
       const startedAt = now();
       for (let hit = 0; hit < hits;) {
-        for (const upTo = Math.min(hits, hit + 20 * burst); hit < upTo; hit++) countLocally(hit % series, 1);
+        for (const upTo = Math.min(hits, hit + 20_000); hit < upTo; hit++) countLocally(hit % series, 1);
         await turn();
       }
       await settle();
