@@ -84,9 +84,9 @@ export const table = (all: Table): Html => {
     html`<tr>
       ${cells.map((cell, at) => {
         const [content, own] = split(cell);
-        return hasRowHeads && at === 0
-          ? html`<th scope="row">${content}</th>`
-          : html`<td class="${heads[at]?.[1] ?? ""} ${own}">${content}</td>`;
+        if (hasRowHeads && at === 0) return html`<th scope="row">${content}</th>`;
+        const its = `${heads[at]?.[1] ?? ""} ${own}`.trim();
+        return its === "" ? html`<td>${content}</td>` : html`<td class="${its}">${content}</td>`;
       })}
     </tr>`;
   return html`<table class="${kind}">
