@@ -232,7 +232,7 @@ export const describeLeaseCancellation = (leasing: Leasing): void => {
       let [inside, most, held, gaveUp] = [0, 0, 0, 0];
       const loop = async (leaser: Leaser): Promise<void> => {
         // However quick the machine is: until enough of both have happened.
-        for (let round = 0; round < 15 || (round < 1_000 && Math.min(held, gaveUp) <= 20); round++) {
+        for (let round = 0; round < 10 || (round < 1_000 && Math.min(held, gaveUp) <= 20); round++) {
           const outcome = await wait(leaser, below(2) === 0 ? below(12) : 20_000).catch((error: unknown) => error);
           if (outcome instanceof Error) {
             if (outcome !== reason && (outcome as { code?: unknown }).code !== timeout) throw outcome;
@@ -246,7 +246,7 @@ export const describeLeaseCancellation = (leasing: Leasing): void => {
           expect(await (outcome as Held).release()).toBe("released");
         }
       };
-      await Promise.all(leasers.flatMap((leaser) => Array.from({ length: 10 }, () => loop(leaser))));
+      await Promise.all(leasers.flatMap((leaser) => Array.from({ length: 5 }, () => loop(leaser))));
       expect(most).toBe(1);
       expect(Math.min(held, gaveUp)).toBeGreaterThan(20);
       await isFree(leasing);

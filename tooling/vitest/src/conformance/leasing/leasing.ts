@@ -145,7 +145,7 @@ export const serving = async ({ ground, heldKey, name }: Leasing): Promise<Serve
   await nodeOf(ground.redis.server.nodes, heldKey(name));
 
 /** A client that never finds a server. */
-export const unreachable = ({ ground: { redis } }: Leasing): Client => {
+export const unreachable = ({ ground: { redis } }: Leasing): object => {
   const at = { host: "127.0.0.1", port: closedPort };
   const given = redis.client as Client;
   const client =
