@@ -3,17 +3,17 @@ import { type Context, Hono } from "hono";
 import { bodyLimit } from "hono/body-limit";
 import { HTTPException } from "hono/http-exception";
 import { matchedRoutes } from "hono/route";
-import { asset } from "./assets.js";
-import { isAway } from "./away.js";
-import { picture } from "./pictures.js";
-import { RaceQueueFullError } from "./race.js";
-import { aboutRoutes } from "./routes/about.js";
-import { behindRoutes } from "./routes/behind.js";
-import { liveRoutes } from "./routes/live.js";
-import { marketRoutes } from "./routes/market.js";
-import { peopleRoutes } from "./routes/people.js";
-import { raceRoutes } from "./routes/race.js";
-import { closed, isSameOrigin, problem, problems, Web, type WebOptions } from "./web.js";
+import { asset } from "./pages/assets.js";
+import { isAway } from "./common/away.js";
+import { picture } from "./market/pictures.js";
+import { RaceQueueFullError } from "./race/race.js";
+import { aboutRoutes } from "./web/routes/about.js";
+import { behindRoutes } from "./web/routes/behind.js";
+import { liveRoutes } from "./web/routes/live.js";
+import { marketRoutes } from "./web/routes/market.js";
+import { peopleRoutes } from "./web/routes/people.js";
+import { raceRoutes } from "./web/routes/race.js";
+import { closed, isSameOrigin, problem, problems, Web, type WebOptions } from "./web/web.js";
 
 const bodyBytes = 64 * 1024;
 

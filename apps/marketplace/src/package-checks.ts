@@ -1,14 +1,14 @@
 // The smoke run's checks, by package, so that a failure names the package.
 import { setTimeout as sleep } from "node:timers/promises";
 import { connect } from "@kit/core";
-import type { AccessLog } from "./access-log.js";
-import type { Crew } from "./crew/crew.js";
-import type { PartnersFacts, PartnersState } from "./crew/partners.js";
-import { ask } from "./http-client.js";
+import type { AccessLog } from "./behind/access-log.js";
+import type { Crew } from "./behind/crew.js";
+import type { PartnersFacts, PartnersState } from "./behind/partners.js";
+import { ask } from "./common/http-client.js";
 import { tourWords } from "./pages/tour.js";
-import { orderChat, paymentPermits } from "./tools.js";
+import { orderChat, paymentPermits } from "./common/tools.js";
 import { addressOf } from "./seed/countries.js";
-import type { Shop } from "./shop.js";
+import type { Shop } from "./behind/shop.js";
 
 export interface PackageCheck {
   readonly package: string;

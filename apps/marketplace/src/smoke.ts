@@ -1,7 +1,7 @@
 // The summary of a smoke run, and its verdict.
 import type { PackageCheck } from "./package-checks.js";
-import type { RaceResult } from "./race.js";
-import type { Recount } from "./recount.js";
+import type { RaceResult } from "./race/race.js";
+import type { Recount } from "./race/recount.js";
 import type { VisitorsReport } from "./visitors.js";
 
 interface SetupTimes {

@@ -2,9 +2,9 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import { setFlagsFromString } from "node:v8";
 import { runInNewContext } from "node:vm";
-import { hasBooks, itemsHold, moneyHolds, nobodyInDebt } from "./auditor.js";
-import type { FaultName, Faults } from "./faults.js";
-import type { Shop } from "./shop.js";
+import { hasBooks, itemsHold, moneyHolds, nobodyInDebt } from "./market/auditor.js";
+import type { FaultName, Faults } from "./behind/faults.js";
+import type { Shop } from "./behind/shop.js";
 
 export interface SoakReport {
   readonly ok: boolean;

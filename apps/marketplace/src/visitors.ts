@@ -1,8 +1,8 @@
 // The scripted visitors of `--smoke`, in a process of their own. They use the shop only by HTTP, and read its pages as
 // a browser without JavaScript does.
-import { serveChild } from "./child.js";
-import { ask, field, type Reply } from "./http-client.js";
-import type { RaceResult, RaceWay } from "./race.js";
+import { serveChild } from "./common/child.js";
+import { ask, field, type Reply } from "./common/http-client.js";
+import type { RaceResult, RaceWay } from "./race/race.js";
 
 export interface VisitorsTask {
   readonly origin: string;

@@ -1,7 +1,7 @@
 // In a browser: races and deliberate faults. It has a shop of its own, since the whole shop is cut off and slowed down.
 import { eventually } from "@kit/testing";
 import { afterAll, beforeAll, expect, it } from "vitest";
-import { ask } from "../src/http-client.js";
+import { ask } from "../src/common/http-client.js";
 import { fault, inBrowser, press, signIn, stepMs, useBrowser, type Watched } from "./browser.js";
 import { type RunningShop, startShop } from "./shop.js";
 

@@ -3,7 +3,7 @@ import { gzipSync } from "node:zlib";
 import { eventually } from "@kit/testing";
 import axe from "axe-core";
 import { expect, inject, it } from "vitest";
-import { ask } from "../src/http-client.js";
+import { ask } from "../src/common/http-client.js";
 import { buySomething, firstItem, hears, inBrowser, signIn, stepMs, useBrowser } from "./browser.js";
 import { Visitor } from "./shop.js";
 

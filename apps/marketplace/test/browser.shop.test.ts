@@ -1,7 +1,7 @@
 // In a browser: searching, buying, selling and talking, as visitors do it.
 import { eventually, FaultProxy } from "@kit/testing";
 import { expect, inject, it } from "vitest";
-import { ask } from "../src/http-client.js";
+import { ask } from "../src/common/http-client.js";
 import { buySomething, fault, firstItem, hears, inBrowser, press, signIn, stepMs, useBrowser } from "./browser.js";
 import { Visitor } from "./shop.js";
 

@@ -2,8 +2,8 @@
 import { type Browser, type BrowserContextOptions, chromium, type Page } from "playwright-core";
 import { eventually } from "@kit/testing";
 import { afterAll, beforeAll, describe, expect } from "vitest";
-import { ask, field } from "../src/http-client.js";
-import { findProgram } from "../src/redis-server.js";
+import { ask, field } from "../src/common/http-client.js";
+import { findProgram } from "../src/behind/redis-server.js";
 import { Visitor } from "./shop.js";
 
 const findBrowser = (): string | undefined =>

@@ -1,7 +1,7 @@
 // Every package in one database, and two shops beside each other in it: no key is written by two of them.
 import { eventually } from "@kit/testing";
 import { beforeAll, describe, expect, it } from "vitest";
-import { marketKeys } from "../src/keys.js";
+import { marketKeys } from "../src/common/keys.js";
 import { type RunningShop, startShop, useSharedShop, Visitor } from "./shop.js";
 
 const prefixes = ["kit", "other"] as const;

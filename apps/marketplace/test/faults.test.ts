@@ -4,9 +4,9 @@ import { connect } from "@kit/core";
 import { createLock } from "@kit/lock";
 import { eventually, FaultProxy, startRedis } from "@kit/testing";
 import { expect, it } from "vitest";
-import { Auditor } from "../src/auditor.js";
-import { type FaultName, Faults } from "../src/faults.js";
-import { Market } from "../src/market.js";
+import { Auditor } from "../src/market/auditor.js";
+import { type FaultName, Faults } from "../src/behind/faults.js";
+import { Market } from "../src/market/market.js";
 import { openMarket } from "../src/seed/index.js";
 import { person, thing } from "./harness.js";
 

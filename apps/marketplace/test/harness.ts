@@ -4,8 +4,8 @@ import { connect, type Connection } from "@kit/core";
 import { createLock, type Lock } from "@kit/lock";
 import { type RedisServer, startRedis } from "@kit/testing";
 import { afterAll, beforeAll } from "vitest";
-import type { MarketKeys } from "../src/keys.js";
-import { Market } from "../src/market.js";
+import type { MarketKeys } from "../src/common/keys.js";
+import { Market } from "../src/market/market.js";
 import { openMarket, type SeedItem, type SeedUser, type World } from "../src/seed/index.js";
 import type { WorkerTask } from "./worker.js";
 

@@ -2,8 +2,8 @@
 import { fork } from "node:child_process";
 import { once } from "node:events";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { sendMail } from "../src/crew/mail.js";
-import type { Mails, PartnersFacts } from "../src/crew/partners.js";
+import { sendMail } from "../src/behind/mail.js";
+import type { Mails, PartnersFacts } from "../src/behind/partners.js";
 import { text } from "../src/pages/html.js";
 import { mailPage } from "../src/pages/mail.js";
 

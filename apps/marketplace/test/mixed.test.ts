@@ -3,7 +3,7 @@ import { connect } from "@kit/core";
 import { createLock } from "@kit/lock";
 import { eventually, FaultProxy } from "@kit/testing";
 import { describe, expect, it } from "vitest";
-import { type Busy, Market } from "../src/market.js";
+import { type Busy, Market } from "../src/market/market.js";
 import type { BuyOutcome } from "../src/scripts/index.js";
 import { random } from "../src/seed/random.js";
 import { heard, person, startWorker, thing, useMarkets } from "./harness.js";

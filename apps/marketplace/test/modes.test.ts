@@ -2,7 +2,7 @@
 // nothing that was confirmed.
 import { eventually } from "@kit/testing";
 import { describe, expect, it } from "vitest";
-import { field } from "../src/http-client.js";
+import { field } from "../src/common/http-client.js";
 import { startShop, Visitor } from "./shop.js";
 
 const json = "application/json";

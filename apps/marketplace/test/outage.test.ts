@@ -3,8 +3,8 @@ import { createPrefixIndex } from "@kit/autocomplete";
 import { connect } from "@kit/core";
 import { eventually, FaultProxy, startRedis } from "@kit/testing";
 import { describe, expect, it } from "vitest";
-import { ask } from "../src/http-client.js";
-import { Shop } from "../src/shop.js";
+import { ask } from "../src/common/http-client.js";
+import { Shop } from "../src/behind/shop.js";
 import { startShop, useSharedShop, Visitor } from "./shop.js";
 
 const shop = useSharedShop("ceramics");

@@ -4,8 +4,8 @@ import { tmpdir } from "node:os";
 import { promisify } from "node:util";
 import { eventually } from "@kit/testing";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { field } from "../src/http-client.js";
-import { redisFacts } from "../src/inspect-line.js";
+import { field } from "../src/common/http-client.js";
+import { redisFacts } from "../src/behind/inspect-line.js";
 import { type RunningShop, startShop, Visitor } from "./shop.js";
 
 const json = "application/json";

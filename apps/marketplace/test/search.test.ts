@@ -1,6 +1,6 @@
 // The search box and its page, over HTTP.
 import { describe, expect, it } from "vitest";
-import { ask } from "../src/http-client.js";
+import { ask } from "../src/common/http-client.js";
 import { useSharedShop } from "./shop.js";
 
 const shop = useSharedShop();

@@ -1,7 +1,7 @@
 import { describe, expect, it } from "vitest";
 import { historyDays, historyFile, logLine } from "../src/seed/access-log.js";
-import { money, parsePence, parsePrice, priceField } from "../src/money.js";
-import { picture } from "../src/pictures.js";
+import { money, parsePence, parsePrice, priceField } from "../src/common/money.js";
+import { picture } from "../src/market/pictures.js";
 import { world } from "../src/seed/index.js";
 import { personas } from "../src/seed/personas.js";
 import { categories } from "../src/seed/categories.js";

@@ -2,11 +2,11 @@
 import { eventually } from "@kit/testing";
 import { createLock } from "@kit/lock";
 import { describe, expect, inject, it } from "vitest";
-import { ask, field } from "../src/http-client.js";
-import { Market } from "../src/market.js";
-import { orderId, type Step, support } from "../src/orders.js";
-import { screens } from "../src/screens.js";
-import { orderChat, sessionsPerPersona, shopChat } from "../src/tools.js";
+import { ask, field } from "../src/common/http-client.js";
+import { Market } from "../src/market/market.js";
+import { orderId, type Step, support } from "../src/orders/orders.js";
+import { screens } from "../src/pages/screens.js";
+import { orderChat, sessionsPerPersona, shopChat } from "../src/common/tools.js";
 import { useSharedShop, Visitor } from "./shop.js";
 
 const json = "application/json";

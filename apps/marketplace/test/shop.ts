@@ -1,8 +1,8 @@
 // The shop that several files share, and its visitors.
 import { connect, type Connection } from "@kit/core";
 import { afterAll, afterEach, beforeAll, inject } from "vitest";
-import { ask, field, type Reply } from "../src/http-client.js";
-import { type MarketKeys, marketKeys } from "../src/keys.js";
+import { ask, field, type Reply } from "../src/common/http-client.js";
+import { type MarketKeys, marketKeys } from "../src/common/keys.js";
 import { endShops } from "./program.js";
 
 export { type RunningShop, scratch, spawnShop, startShop, whenOpen } from "./program.js";

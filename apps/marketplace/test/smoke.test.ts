@@ -3,7 +3,7 @@ import { existsSync, readdirSync, readFileSync } from "node:fs";
 import { createServer } from "node:http";
 import { eventually } from "@kit/testing";
 import { describe, expect, it } from "vitest";
-import { ask } from "../src/http-client.js";
+import { ask } from "../src/common/http-client.js";
 import { scratch, spawnShop, startShop, whenOpen } from "./shop.js";
 
 /** Children of a process, and theirs. Linux tells; elsewhere the list is empty and only the temp folder is looked at. */

@@ -1,7 +1,7 @@
 // The known faults of the textbook's market, each absent here. Its faithful port in tooling/classic shows them, test by test.
 import { describe, expect, it } from "vitest";
-import type { Purchase } from "../src/market.js";
-import { Sessions, viewsKept } from "../src/sessions.js";
+import type { Purchase } from "../src/market/market.js";
+import { Sessions, viewsKept } from "../src/market/sessions.js";
 import { person, thing, useMarkets } from "./harness.js";
 
 const fixture = useMarkets();

@@ -2,7 +2,7 @@ import { once } from "node:events";
 import { connect as connectSocket } from "node:net";
 import { eventually } from "@kit/testing";
 import { describe, expect, it } from "vitest";
-import { ask, field } from "../src/http-client.js";
+import { ask, field } from "../src/common/http-client.js";
 import { useSharedShop, Visitor } from "./shop.js";
 
 const json = "application/json";

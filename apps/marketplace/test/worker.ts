@@ -1,7 +1,7 @@
 // A process of its own for the tests: a client of one market, as another web server would be.
 import { connect } from "@kit/core";
 import { createLock } from "@kit/lock";
-import { Market, type Way } from "../src/market.js";
+import { Market, type Way } from "../src/market/market.js";
 import { random } from "../src/seed/random.js";
 
 // Several processes start at once, and the machine may be a busy one.

@@ -8,7 +8,7 @@ import {
   type PurchaseResult,
 } from "@tooling/classic";
 import { Redis } from "ioredis";
-import { Market } from "../market.js";
+import { Market } from "../market/market.js";
 
 /** How the buyers of a case guard a purchase. */
 export type Way = "WATCH" | "market lock" | "item lock";

@@ -1,4 +1,4 @@
-import type { Screen } from "../screens.js";
+import type { Screen } from "./screens.js";
 import { html, type Html } from "./html.js";
 import { fact, intro, panel } from "./parts.js";
 import { tourList } from "./tour.js";

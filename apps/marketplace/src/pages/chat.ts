@@ -1,5 +1,5 @@
 import type { Message } from "@kit/chat";
-import { support } from "../orders.js";
+import { support } from "../orders/orders.js";
 import { html, type Html } from "./html.js";
 import { clock, postForm } from "./parts.js";
 

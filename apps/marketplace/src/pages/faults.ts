@@ -1,4 +1,4 @@
-import type { FaultView } from "../faults.js";
+import type { FaultView } from "../behind/faults.js";
 import { html, type Html, mark } from "./html.js";
 import type { Part } from "./live.js";
 import { clock, guestNote, intro, postForm } from "./parts.js";

@@ -1,6 +1,6 @@
 import type { LockInspection } from "@kit/lock";
-import type { Item, User } from "../market.js";
-import { money, priceField } from "../money.js";
+import type { Item, User } from "../market/market.js";
+import { money, priceField } from "../common/money.js";
 import { html, type Html, plural } from "./html.js";
 import { lockPanel } from "./live.js";
 import { categoryName } from "./market.js";

@@ -1,9 +1,9 @@
-import { assetUrl } from "../assets.js";
-import type { FaultView } from "../faults.js";
-import type { User } from "../market.js";
-import { money } from "../money.js";
+import { assetUrl } from "./assets.js";
+import type { FaultView } from "../behind/faults.js";
+import type { User } from "../market/market.js";
+import { money } from "../common/money.js";
 import type { Audit } from "../scripts/index.js";
-import { type Screen, screenOf } from "../screens.js";
+import { type Screen, screenOf } from "./screens.js";
 import { screenFacts } from "./about.js";
 import { html, type Html, mark } from "./html.js";
 import { barParts } from "./live.js";

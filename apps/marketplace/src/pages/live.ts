@@ -1,7 +1,7 @@
 // The parts of a page that the stream replaces.
-import { hasBooks, itemsHold, moneyHolds, nobodyInDebt } from "../auditor.js";
+import { hasBooks, itemsHold, moneyHolds, nobodyInDebt } from "../market/auditor.js";
 import type { LockInspection } from "@kit/lock";
-import { money } from "../money.js";
+import { money } from "../common/money.js";
 import type { Audit } from "../scripts/index.js";
 import { html, type Html, mark, plural } from "./html.js";
 import { fact } from "./parts.js";

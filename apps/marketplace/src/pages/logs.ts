@@ -1,5 +1,5 @@
 import type { ChannelStatus } from "@kit/logship";
-import type { ShipperStatus } from "../crew/shipper.js";
+import type { ShipperStatus } from "../behind/shipper.js";
 import { html, type Html, plural } from "./html.js";
 import type { Part } from "./live.js";
 import { bytes, count, fact, intro, list, meter, panel, postForm, table } from "./parts.js";

@@ -1,4 +1,4 @@
-import type { Mail } from "../crew/partners.js";
+import type { Mail } from "../behind/partners.js";
 import { html, type Html } from "./html.js";
 import { clock, intro, list, type Pages, pager } from "./parts.js";
 

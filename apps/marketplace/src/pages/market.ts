@@ -1,8 +1,8 @@
 import type { LockInspection } from "@kit/lock";
-import type { Item } from "../market.js";
-import { money } from "../money.js";
+import type { Item } from "../market/market.js";
+import { money } from "../common/money.js";
 import { categories } from "../seed/categories.js";
-import type { Order } from "../orders.js";
+import type { Order } from "../orders/orders.js";
 import { html, type Html, plural } from "./html.js";
 import { choices, clock, count, intro, list, pager } from "./parts.js";
 

@@ -1,6 +1,6 @@
-import { money } from "../money.js";
-import { jobsOfOrder, type Order, type Step } from "../orders.js";
-import type { JobName } from "../tools.js";
+import { money } from "../common/money.js";
+import { jobsOfOrder, type Order, type Step } from "../orders/orders.js";
+import type { JobName } from "../common/tools.js";
 import { html, type Html, mark } from "./html.js";
 import { fact, intro, panel, seconds, table } from "./parts.js";
 

@@ -1,5 +1,5 @@
-import { money } from "../money.js";
-import type { PauseResult, PauseWay } from "../pause.js";
+import { money } from "../common/money.js";
+import type { PauseResult, PauseWay } from "../race/pause.js";
 import { html, type Html, mark } from "./html.js";
 import { guestNote, intro, panel, postForm, seconds } from "./parts.js";
 import { raceTabs } from "./race.js";

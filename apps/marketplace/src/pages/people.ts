@@ -1,6 +1,6 @@
-import type { Item, User } from "../market.js";
-import { money } from "../money.js";
-import type { Order } from "../orders.js";
+import type { Item, User } from "../market/market.js";
+import { money } from "../common/money.js";
+import type { Order } from "../orders/orders.js";
 import { html, type Html, plural } from "./html.js";
 import { intro, list, type Pages, pager, postForm } from "./parts.js";
 

@@ -1,4 +1,4 @@
-import type { Measured, Measurements } from "../measure.js";
+import type { Measured, Measurements } from "../race/measure.js";
 import { html, type Html } from "./html.js";
 import { guestNote, intro, meter, panel, postForm, table } from "./parts.js";
 

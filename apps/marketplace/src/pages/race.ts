@@ -1,5 +1,5 @@
-import { money } from "../money.js";
-import type { RaceResult, RaceWay } from "../race.js";
+import { money } from "../common/money.js";
+import type { RaceResult, RaceWay } from "../race/race.js";
 import { html, type Html, mark, plural } from "./html.js";
 import { choices, guestNote, intro, milliseconds, postForm, table } from "./parts.js";
 

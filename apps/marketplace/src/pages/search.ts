@@ -1,6 +1,6 @@
-import type { Item } from "../market.js";
-import { money } from "../money.js";
-import type { Hit } from "../search.js";
+import type { Item } from "../market/market.js";
+import { money } from "../common/money.js";
+import type { Hit } from "../market/search.js";
 import { html, type Html, plural } from "./html.js";
 import { intro, list, marked, type Pages, pager } from "./parts.js";
 

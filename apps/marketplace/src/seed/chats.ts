@@ -1,6 +1,6 @@
 // Seeds four hundred chats between buyers and sellers from before the opening.
 import type { Chat } from "@kit/chat";
-import { pairChat, writeTo } from "../tools.js";
+import { pairChat, writeTo } from "../common/tools.js";
 import type { World } from "./index.js";
 import talks from "./chats.json" with { type: "json" };
 import { random } from "./random.js";

@@ -2,7 +2,7 @@
 // figures vary by hour and by weekday.
 import type { Counter } from "@kit/stats";
 import { random } from "./random.js";
-import type { ShopStats } from "../tools.js";
+import type { ShopStats } from "../common/tools.js";
 
 const minuteMs = 60_000;
 const hourMs = 60 * minuteMs;

@@ -1,6 +1,6 @@
 // The people and things of the shop on its first day: the same on every run for the same seed.
 import type { Connection } from "@kit/core";
-import type { MarketKeys } from "../keys.js";
+import type { MarketKeys } from "../common/keys.js";
 import { categories, titleOf } from "./categories.js";
 import { names } from "./names.js";
 import { random } from "./random.js";
