@@ -205,8 +205,8 @@ export const describeLeaseClients = (leasing: Leasing): void => {
   describe("a client without a connection", () => {
     it("gets KIT_UNAVAILABLE within waitMs, and not a timeout", async () => {
       const client = retrying(60_000) as Client;
-      // Closing it waits for as long.
-      const leaser = leasing.on(client, { deadlineMs: 6_000 });
+      // Longer than what is prompt. Closing it waits for as long.
+      const leaser = leasing.on(client, { deadlineMs: promptMs + 500 });
       await leaser.acquire({ renew: false });
       const closed = new Promise((resolve) => client.once("close", resolve as () => void));
       await kill("normal");
