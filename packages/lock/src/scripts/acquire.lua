@@ -32,7 +32,7 @@ local now = math.floor(time[1] * 1000 + time[2] / 1000)
 if notAfter ~= '0' and now > tonumber(notAfter) then return { 4, now } end
 
 if redis.call('EXISTS', lease, queue) == 0 then
-  -- The common case: the lock is free and the clock is ahead of the last token. The seven days are the fenceMs of grant.lua.
+  -- The common case: the lock is free and the clock is ahead of the last token. The seven days are the fenceMs of fence.lua.
   local instant = time[1] .. string.format('%06d', time[2])
   local last = redis.call('GET', fence)
   local previous = last and string.match(last .. ':', '^1:(%d+):')

@@ -8,6 +8,7 @@ import {
   type Seen,
 } from "@kit/core/leasing";
 import acquireSource from "./acquire.lua";
+import fenceSource from "./fence.lua";
 import heartbeatSource from "./heartbeat.lua";
 import grantSource from "./grant.lua";
 import inspectSource from "./inspect.lua";
@@ -48,7 +49,7 @@ const decodeAcquire = (raw: unknown): AcquireReply<Held> => {
 /** Takes the lock, or a place in the queue, or neither. */
 export const acquire = defineScript({
   name: "lock.acquire",
-  source: [waitQueueSource, grantSource, acquireSource],
+  source: [waitQueueSource, fenceSource, grantSource, acquireSource],
   keys: lockKeys,
   args: ["owner", "terms: leaseMs notAfter shared grantMs aliveMs maxWaiters inbox"],
   idempotent: true,
@@ -60,7 +61,7 @@ const releaseReplies: readonly ReleaseReply[] = ["not-held", "released", "left",
 /** Releases the lock, or leaves the queue. */
 export const release = defineScript({
   name: "lock.release",
-  source: [waitQueueSource, grantSource, releaseSource],
+  source: [waitQueueSource, fenceSource, grantSource, releaseSource],
   keys: lockKeys,
   args: ["owner", "terms: shared fencingToken op"],
   idempotent: true,
@@ -85,7 +86,7 @@ export const renew = defineScript({
 /** Keeps waiters alive, and returns their states. */
 export const heartbeat = defineScript({
   name: "lock.heartbeat",
-  source: [waitQueueSource, grantSource, heartbeatSource],
+  source: [waitQueueSource, fenceSource, grantSource, heartbeatSource],
   keys: lockKeys,
   args: ["shared", "aliveMs", "inbox", "...tokens"],
   idempotent: true,

@@ -1,0 +1,22 @@
+-- fence.lua - the fencing tokens, and the layout that is stored with them.
+--
+-- Defines fenceMs, layoutError, nextFence
+--
+-- All inputs are parameters.
+local fenceMs = 604800000
+-- Far beyond any clock, and exact as a number: the next but one would be 2^53.
+local largestFence = 9007199254740990
+
+local layoutError = 'KIT_LAYOUT the lock was written by a newer version, or is damaged'
+
+-- The fencing token after `last`, the stored one: always larger, also when the clock went back or the stored one was lost. As
+-- text, since Lua prints numbers of this size with lost digits. Nil for an unknown layout, and for a token that was set by hand
+-- so high that the next one would be the same number.
+local function nextFence(last, micros)
+  if last then
+    local layout, previous = string.match(last .. ':', '^(%d+):(%d+):')
+    if layout ~= '1' or tonumber(previous) > largestFence then return nil end
+    micros = math.max(micros, tonumber(previous) + 1)
+  end
+  return string.format('%.0f', micros)
+end
