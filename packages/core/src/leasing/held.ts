@@ -31,8 +31,8 @@ export interface LeaseHolder<Resolved extends ResolvedAcquire = ResolvedAcquire>
  * The states: held → released, handed over or lost, once. What arrives later changes nothing.
  */
 export class HeldLease<Resolved extends ResolvedAcquire = ResolvedAcquire> implements ScheduledLease {
-  readonly request: LeaseRequest<Resolved>;
-  readonly fencingToken: string;
+  request: LeaseRequest<Resolved>;
+  fencingToken: string;
   readonly term: LeaseTerm;
   readonly group: string;
   heapIndex: number = -1;
@@ -102,6 +102,12 @@ export class HeldLease<Resolved extends ResolvedAcquire = ResolvedAcquire> imple
     if (state === "corrupt") throw this.#corrupt();
     this.term.isShortening = false;
     this.assertHeld();
+  }
+
+  /** Its package has changed the lease on the server: it has other settings now, or another fencing token. */
+  change(resolved: Resolved, fencingToken: string): void {
+    this.request = { ...this.request, resolved };
+    this.fencingToken = fencingToken;
   }
 
   stopRenewal(): void {
