@@ -48,7 +48,7 @@ describe("the stack of an error leads to the caller", () => {
     await using proxy = await FaultProxy.start({ port: redis.server.nodes[0]!.port });
     const client = await connect({ url: `redis://127.0.0.1:${String(proxy.port)}`, deadlineMs: 30_000 });
     redis.defer(() => client.disconnect());
-    const lock = fixture.on(client);
+    const lock = fixture.on(client, { deadlineMs: 1_000 });
     const lease = await lock.acquire(name, { leaseMs: 60_000, renew: false });
     proxy.down.hole = true;
     for (const call of [() => lock.inspect(name), () => lease.extend()])
