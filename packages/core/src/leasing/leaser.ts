@@ -8,6 +8,7 @@ import { HeldLease, type LeaseHolder } from "./held.js";
 import { firstTermMs, type LeaseKind, type LeaseRequest, type NotGranted, type Seen } from "./kind.js";
 import { heldOf, type Lease } from "./lease.js";
 import type { LeaserSettings, ResolvedAcquire } from "./options.js";
+import { runAndRelease } from "./run-and-release.js";
 import type { SerialisedLease } from "./serialised.js";
 import { Subscription } from "./subscription.js";
 import { Waiters, type WaitingEvents } from "./waiters.js";
@@ -86,20 +87,15 @@ export class Leaser<Resolved extends ResolvedAcquire, S extends Seen, L extends 
   /** Runs `routine` with a lease, and releases it also after an error, unless the routine hands it over. */
   async using<T>(name: string, resolved: Resolved, routine: (lease: L) => Promise<T> | T): Promise<T> {
     const lease = await this.acquire(name, resolved);
-    let result: T;
-    try {
-      result = await routine(lease);
-    } catch (error) {
-      await lease.release().catch(() => undefined);
-      throw error;
-    }
-    heldOf(lease).assertReleased(await lease.release().catch(() => undefined));
+    const { result, outcome } = await runAndRelease(lease, routine);
+    heldOf(lease).assertReleased(outcome);
     return result;
   }
 
   /**
-   * Takes a lease; waits in the queue if `waitMs` is above 0. Otherwise it calls `refused` if the lease is not free, by default
-   * with the error of a timeout.
+   * Takes a lease; waits in the queue if `waitMs` is above 0. If the lease is not free and the call does not wait, it rejects with
+   * the error of a timeout. With `refused`, it never waits in the queue, and resolves with what `refused` returns. `waitMs` counts
+   * from `startedAt`, an instant of our monotonic clock.
    *
    * A command whose outcome is unknown is undone in the background. Once queued, the wait survives outages.
    *
@@ -109,9 +105,8 @@ export class Leaser<Resolved extends ResolvedAcquire, S extends Seen, L extends 
   acquire<Refused = never>(
     name: string,
     resolved: Resolved,
-    refused: (request: LeaseRequest<Resolved>, reply: NotGranted<S>) => Refused = (request, reply) => {
-      throw this.commands.kind.timeoutError(request, reply);
-    },
+    refused?: (request: LeaseRequest<Resolved>, reply: NotGranted<S>) => Refused,
+    startedAt: number = performance.now(),
   ): Promise<L | Refused> {
     const { commands } = this;
     const { kind } = commands;
@@ -120,15 +115,15 @@ export class Leaser<Resolved extends ResolvedAcquire, S extends Seen, L extends 
       `${kind.what}.acquire`,
       () => ({ name, waitMs }),
       async () => {
-        const startedAt = performance.now();
         const deadline = new Deadline(startedAt + waitMs);
         const mayWait = waitMs > 0;
+        const mayQueue = mayWait && !refused;
         signal?.throwIfAborted();
         // Throws for a name that cannot be a key: nothing was sent, so nothing must be undone.
         kind.keyOf(name);
         const request = { name, token: newToken(), resolved };
-        const inbox = mayWait ? commands.inbox : "";
-        const subscription = mayWait ? new Subscription(commands.context.inbox, request.token, inbox) : undefined;
+        const inbox = mayQueue ? commands.inbox : "";
+        const subscription = mayQueue ? new Subscription(commands.context.inbox, request.token, inbox) : undefined;
         let isQueued = false;
         try {
           for (;;) {
@@ -146,7 +141,8 @@ export class Leaser<Resolved extends ResolvedAcquire, S extends Seen, L extends 
             // The server's clock differs from our estimate.
             if (reply.state === "late") continue;
             if (reply.state === "granted") return this.#granted(grantOf(request, reply, attempt.sentAt), startedAt);
-            if (!subscription) return refused(request, reply);
+            if (refused) return refused(request, reply);
+            if (!subscription) throw kind.timeoutError(request, reply);
             if (reply.state === "full") throw kind.queueFullError(name);
             const waiters = this.#waitersOf(request);
             isQueued = true;
