@@ -5,5 +5,6 @@ export type { LeaseOptions, LossReason, ReleaseOutcome } from "@kit/core/leasing
 export type { CloseOptions } from "@kit/core/toolkit";
 export type { LockErrorCode } from "./errors.js";
 export type { Lease } from "./lease.js";
+export type { LeaseSet } from "./lease-set.js";
 export type { Lock, LockEvents, LockInspection } from "./lock.js";
 export type { AcquireOptions, LockOptions, TryOptions } from "./options.js";

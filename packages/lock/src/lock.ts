@@ -8,9 +8,11 @@ import {
   TypedEmitter,
   watchEviction,
 } from "@kit/core/toolkit";
-import { type ResolvedAcquire, Leaser, type LossReason, parseLease } from "@kit/core/leasing";
+import { type ResolvedAcquire, Leaser, type LossReason, parseLease, runAndRelease } from "@kit/core/leasing";
+import { acquireAll, tryAcquireAll } from "./acquire-all.js";
 import { LockCommands } from "./commands.js";
 import { Lease } from "./lease.js";
+import type { LeaseSet } from "./lease-set.js";
 import {
   type AcquireOptions,
   acquireRules,
@@ -25,6 +27,11 @@ const inspectedWaiters = 10;
 const noOptions: AcquireOptions = {};
 /** In place of a fencing token: any lease. */
 const byForce = "*";
+
+const checkRoutine = (routine: unknown): void => {
+  if (typeof routine !== "function")
+    throw new TypeError(`Expected \`routine\` to be a function, got ${typeof routine}`);
+};
 
 /** Events of a lock object's locks; for tracing use the diagnostics channels `kit:lock.*`. */
 export interface LockEvents {
@@ -132,8 +139,7 @@ export class Lock extends TypedEmitter<LockEvents> implements AsyncDisposable {
     routine: (lease: Lease) => Promise<T> | T,
     options: AcquireOptions = noOptions,
   ): Promise<T> {
-    if (typeof routine !== "function")
-      throw new TypeError(`Expected \`routine\` to be a function, got ${typeof routine}`);
+    checkRoutine(routine);
     return await this.#leaser.using(name, this.#termsOf(options), routine);
   }
 
@@ -176,8 +182,66 @@ export class Lock extends TypedEmitter<LockEvents> implements AsyncDisposable {
    * @throws all that {@link acquire} throws except LockTimeoutError and LockQueueFullError.
    */
   async tryAcquire(name: string, options: TryOptions = {}): Promise<Lease | null> {
-    const resolved = resolve("options", options, tryRules, { ...this.#defaults, waitMs: 0 });
-    return await this.#leaser.acquire(name, resolved, () => null);
+    return await this.#leaser.acquire(name, this.#tryTermsOf(options), () => null);
+  }
+
+  /**
+   * Waits until this caller holds all of the locks, runs `routine` with the set, and releases them, also after an error.
+   *
+   * Resolves with the routine's result. If one of them is lost while it runs, `set.signal` aborts, the others are released, and
+   * the call rejects once the routine has ended; an error of the routine takes precedence.
+   *
+   * @throws the routine's error.
+   * @throws {LockLostError} the routine succeeded, but one of them had been lost before.
+   * @throws all that {@link acquireAll} throws; then the routine was not run.
+   *
+   * @example
+   * await lock.usingAll(["account:bob", "account:ann"], async ({ fencingTokens, signal }) => {
+   *   await transfer("bob", "ann", 10, { fencingTokens, signal });
+   * });
+   */
+  async usingAll<T>(
+    names: readonly string[],
+    routine: (set: LeaseSet) => Promise<T> | T,
+    options: AcquireOptions = noOptions,
+  ): Promise<T> {
+    checkRoutine(routine);
+    const set = await this.acquireAll(names, options);
+    const { result, outcome } = await runAndRelease(set, routine);
+    if (outcome === "not-held") set.assertHeld();
+    return result;
+  }
+
+  /**
+   * Waits until this caller holds all of the locks, 1 to 100 of them, and returns their leases as a set. In one slot of a Cluster
+   * or in several.
+   *
+   * No order of names or callers can make callers wait for each other in a circle: all of them take the names in one order.
+   * Duplicates count once. Free locks are all taken in one round trip. Where one is not free, the caller waits in its queue as for
+   * a single lock; meanwhile it holds the locks before it in that order, and none behind it. `waitMs` and `signal` count for all
+   * of them together.
+   *
+   * @throws {LockTimeoutError} `waitMs` passed; `resource` is the name that was not free. All others are released.
+   * @throws {LockLostError} one of them was lost before all were held. The others are released; call again.
+   * @throws {TypeError | RangeError} `names` is not a list of 1 to 100 names, or an option is not what it should be.
+   * @throws all else that {@link acquire} throws, with the others released in the background.
+   *
+   * @example
+   * await using set = await lock.acquireAll(["item:42", "buyer:7", "seller:9"], { waitMs: 5_000 });
+   * await sell(set.fencingTokens.get("item:42"), set.signal);
+   */
+  async acquireAll(names: readonly string[], options: AcquireOptions = noOptions): Promise<LeaseSet> {
+    return await acquireAll(this.#leaser, names, this.#termsOf(options));
+  }
+
+  /**
+   * Tries once to take all of the locks, and returns them as a set; or null when one of them was not free: then none is taken.
+   * Two such tries at the same instant may each find a lock that the other has for a moment, and both return null.
+   *
+   * @throws all that {@link acquireAll} throws except LockTimeoutError and LockQueueFullError.
+   */
+  async tryAcquireAll(names: readonly string[], options: TryOptions = {}): Promise<LeaseSet | null> {
+    return await tryAcquireAll(this.#leaser, names, this.#tryTermsOf(options));
   }
 
   /**
@@ -259,6 +323,10 @@ export class Lock extends TypedEmitter<LockEvents> implements AsyncDisposable {
 
   #termsOf(options: AcquireOptions): ResolvedAcquire {
     return options === noOptions ? this.#defaults : resolve("options", options, acquireRules, this.#defaults);
+  }
+
+  #tryTermsOf(options: TryOptions): ResolvedAcquire {
+    return resolve("options", options, tryRules, { ...this.#defaults, waitMs: 0 });
   }
 }
 

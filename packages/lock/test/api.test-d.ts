@@ -7,6 +7,7 @@ import type {
   createLock,
   Lease,
   LeaseOptions,
+  LeaseSet,
   Lock,
   LockErrorCode,
   LockEvents,
@@ -54,7 +55,17 @@ export type Pins = [
   Check<
     Same<
       Exclude<keyof Lock, "on" | "off" | "once">,
-      "using" | "acquire" | "tryAcquire" | "inspect" | "forceRelease" | "resume" | "close" | typeof Symbol.asyncDispose
+      | "using"
+      | "acquire"
+      | "tryAcquire"
+      | "usingAll"
+      | "acquireAll"
+      | "tryAcquireAll"
+      | "inspect"
+      | "forceRelease"
+      | "resume"
+      | "close"
+      | typeof Symbol.asyncDispose
     >
   >,
   Check<Same<Lock["acquire"], (name: string, options?: AcquireOptions) => Promise<Lease>>>,
@@ -63,6 +74,14 @@ export type Pins = [
     Same<
       Lock["using"],
       <T>(name: string, routine: (lease: Lease) => Promise<T> | T, options?: AcquireOptions) => Promise<T>
+    >
+  >,
+  Check<Same<Lock["acquireAll"], (names: readonly string[], options?: AcquireOptions) => Promise<LeaseSet>>>,
+  Check<Same<Lock["tryAcquireAll"], (names: readonly string[], options?: TryOptions) => Promise<LeaseSet | null>>>,
+  Check<
+    Same<
+      Lock["usingAll"],
+      <T>(names: readonly string[], routine: (set: LeaseSet) => Promise<T> | T, options?: AcquireOptions) => Promise<T>
     >
   >,
   Check<Same<Lock["inspect"], (name: string) => Promise<LockInspection>>>,
@@ -82,6 +101,25 @@ export type Pins = [
   Check<Same<Lease["serialise"], () => string>>,
   Check<Lease extends AsyncDisposable ? true : false>,
   Check<Lock extends AsyncDisposable ? true : false>,
+
+  Check<
+    Same<
+      keyof LeaseSet,
+      | "names"
+      | "fencingTokens"
+      | "remainingMs"
+      | "isHeld"
+      | "signal"
+      | "assertHeld"
+      | "extend"
+      | "release"
+      | typeof Symbol.asyncDispose
+    >
+  >,
+  Check<Same<LeaseSet["names"], readonly string[]>>,
+  Check<Same<LeaseSet["fencingTokens"], ReadonlyMap<string, string>>>,
+  Check<Same<LeaseSet["extend"], (leaseMs?: number) => Promise<void>>>,
+  Check<Same<LeaseSet["release"], () => Promise<ReleaseOutcome>>>,
 
   Check<Same<ReleaseOutcome, "released" | "not-held">>,
   Check<

@@ -52,6 +52,27 @@ export const conformance: Conformance = {
           run: (lock, options: AcquireOptions) => lock.using(name, () => 1, options),
           named: (lock, named) => lock.using(named, () => 1),
         },
+        acquireAll: {
+          options: acquireRules,
+          run: (lock, options: AcquireOptions) => lock.acquireAll([name, "lamp"], options),
+          named: (lock, named) => lock.acquireAll([name, named]),
+        },
+        "acquireAll, waiting": {
+          options: acquireRules,
+          prepare: hold,
+          run: (lock, options: AcquireOptions) => lock.acquireAll([name, "bow"], options),
+          waits: true,
+        },
+        tryAcquireAll: {
+          options: tryRules,
+          run: (lock, options: TryOptions) => lock.tryAcquireAll([name, "lamp"], options),
+          named: (lock, named) => lock.tryAcquireAll([name, named]),
+        },
+        usingAll: {
+          options: acquireRules,
+          run: (lock, options: AcquireOptions) => lock.usingAll([name, "lamp"], () => 1, options),
+          named: (lock, named) => lock.usingAll([name, named], () => 1),
+        },
         inspect: { prepare: hold, run: (lock) => lock.inspect(name), named: (lock, named) => lock.inspect(named) },
         forceRelease: {
           prepare: hold,

@@ -147,6 +147,8 @@ export const works = async (lock: Lock, name: string): Promise<void> => {
   expect(await lock.forceRelease(name)).toBe("second");
   expect(await second.release()).toBe("not-held");
   expect(await lock.using(name, ({ isHeld }) => isHeld)).toBe(true);
+  const tokens = await lock.usingAll([name, `${name}-2`], ({ fencingTokens }) => [...fencingTokens.keys()]);
+  expect(tokens).toEqual([name, `${name}-2`]);
   expect(await lock.inspect(name)).toMatchObject({ state: "free", msLeft: null });
 };
 

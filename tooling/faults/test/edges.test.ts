@@ -110,6 +110,8 @@ const lock: Subject = {
         const text = lease.serialise();
         return {
           tryAcquire: () => own.tryAcquire(name, { renew: false }),
+          acquireAll: () => own.acquireAll([name, `${name}-2`], { waitMs: 30, renew: false }),
+          tryAcquireAll: () => own.tryAcquireAll([name, `${name}-2`], { renew: false }),
           acquire: () => own.acquire(name, { waitMs: 30, renew: false }),
           using: () => own.using(name, () => undefined, { waitMs: 30, renew: false }),
           inspect: () => own.inspect(name),
@@ -123,6 +125,11 @@ const lock: Subject = {
         ...each(refusedNames, (name) => own.acquire(name)),
         ...each(refusedTexts, (text) => own.resume(text)),
         "a huge name to try": () => own.tryAcquire(hugeName),
+        "a huge name among several": () => own.acquireAll(["x", hugeName]),
+        "a huge name among several to try": () => own.tryAcquireAll(["x", hugeName]),
+        "a huge name among several to use": () => own.usingAll(["x", hugeName], () => undefined),
+        "no names": () => own.acquireAll([]),
+        "a million names": () => own.acquireAll(Array.from({ length: 1_000_000 }, (_, index) => String(index))),
         "a huge name to inspect": () => own.inspect(hugeName),
         "a huge name to take": () => own.forceRelease(hugeName),
         "a huge name to use": () => own.using(hugeName, () => undefined),

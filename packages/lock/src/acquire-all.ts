@@ -1,0 +1,138 @@
+import type { KitError } from "@kit/core";
+import type { Leaser, ResolvedAcquire } from "@kit/core/leasing";
+import { onAbort, withCaller } from "@kit/core/toolkit";
+import type { Lease } from "./lease.js";
+import { LeaseSet, releaseAll } from "./lease-set.js";
+import type { Held } from "./scripts/index.js";
+
+type LockLeaser = Leaser<ResolvedAcquire, Held, Lease>;
+
+const mostNames = 100;
+
+/**
+ * The names without duplicates, in the order in which every caller takes them: so no circle of callers can arise in which each
+ * waits for the next.
+ *
+ * @throws {TypeError | RangeError} it is not a list, or not of 1 to 100 names.
+ * @throws {KitError} `KIT_NAME`: a name cannot be a key.
+ */
+const inOrder = (leaser: LockLeaser, names: readonly string[]): string[] => {
+  if (!Array.isArray(names)) throw new TypeError(`Expected \`names\` to be a list of names, got ${typeof names}`);
+  const distinct = [...new Set(names)];
+  if (distinct.length === 0 || distinct.length > mostNames)
+    throw new RangeError(
+      `Expected \`names\` to have 1 to ${String(mostNames)} different names, got ${String(distinct.length)}`,
+    );
+  for (const name of distinct) leaser.commands.kind.keyOf(name);
+  return distinct.sort((one, other) => (one < other ? -1 : 1));
+};
+
+/** A name that was not free. */
+interface Refused {
+  readonly name: string;
+  /** The error of a caller that does not wait for it. */
+  readonly error: () => KitError;
+}
+
+/**
+ * Tries all names in one round trip, and returns the leases before the first name that was not free. Those behind it are
+ * released: nobody waits while holding them.
+ */
+const tryNames = async (
+  leaser: LockLeaser,
+  names: readonly string[],
+  resolved: ResolvedAcquire,
+  startedAt: number,
+): Promise<{ readonly leases: readonly Lease[]; readonly refused: Refused | undefined }> => {
+  const { kind } = leaser.commands;
+  const refusals = new Map<string, Refused>();
+  const tries = names.map((name) => {
+    const refused = (...[request, seen]: Parameters<typeof kind.timeoutError>): null => {
+      refusals.set(name, { name, error: () => kind.timeoutError(request, seen) });
+      return null;
+    };
+    return leaser.acquire(name, resolved, refused, startedAt);
+  });
+  const ended = await Promise.allSettled(tries);
+  const granted = ended.map((one) => (one.status === "fulfilled" ? one.value : null));
+  for (const one of ended)
+    if (one.status === "rejected") {
+      releaseAll(granted);
+      throw one.reason;
+    }
+  const leases: Lease[] = [];
+  for (const lease of granted) {
+    if (!lease) break;
+    leases.push(lease);
+  }
+  releaseAll(granted.slice(leases.length));
+  return { leases, refused: refusals.get(names[leases.length] ?? "") };
+};
+
+/** Waits in the queue of a name, until a lease of `held` is lost: nobody could use the set any more. */
+const waitFor = async (
+  leaser: LockLeaser,
+  name: string,
+  resolved: ResolvedAcquire,
+  startedAt: number,
+  held: readonly Lease[],
+): Promise<Lease> => {
+  const giveUp = new AbortController();
+  const stops = [resolved.signal, ...held.map(({ signal }) => signal)].map((signal) =>
+    onAbort(signal, () => giveUp.abort(signal?.reason)),
+  );
+  try {
+    return await leaser.acquire(name, { ...resolved, signal: giveUp.signal }, undefined, startedAt);
+  } finally {
+    for (const stop of stops) stop();
+  }
+};
+
+/** @throws the loss of a lease that ended before the last one was granted; then all are released. */
+const setOf = (leases: readonly Lease[]): LeaseSet => {
+  const set = new LeaseSet(leases);
+  set.assertHeld();
+  return set;
+};
+
+/**
+ * Takes the leases of all names, or of none. While it waits for a name it holds those before it, and none behind it. `waitMs`
+ * and `signal` count for all of them together.
+ *
+ * @throws as {@link Leaser.acquire}, or the loss of a lease that was taken; then the others are released in the background.
+ */
+export const acquireAll = async (
+  leaser: LockLeaser,
+  names: readonly string[],
+  resolved: ResolvedAcquire,
+): Promise<LeaseSet> => {
+  const ordered = inOrder(leaser, names);
+  const startedAt = performance.now();
+  const held: Lease[] = [];
+  try {
+    for (;;) {
+      const { leases, refused } = await tryNames(leaser, ordered.slice(held.length), resolved, startedAt);
+      held.push(...leases);
+      if (!refused) break;
+      if (resolved.waitMs === 0) throw refused.error();
+      held.push(await waitFor(leaser, refused.name, resolved, startedAt, held));
+    }
+    return setOf(held);
+  } catch (error) {
+    releaseAll(held);
+    throw withCaller(error);
+  }
+};
+
+/** Tries all names once, and takes all of them or none. Null: one was not free. */
+export const tryAcquireAll = async (
+  leaser: LockLeaser,
+  names: readonly string[],
+  resolved: ResolvedAcquire,
+): Promise<LeaseSet | null> => {
+  const ordered = inOrder(leaser, names);
+  const { leases, refused } = await tryNames(leaser, ordered, resolved, performance.now());
+  if (!refused) return setOf(leases);
+  releaseAll(leases);
+  return null;
+};

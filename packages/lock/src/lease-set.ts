@@ -1,0 +1,108 @@
+import type { ReleaseOutcome } from "@kit/core/leasing";
+import { onAbort, withCaller } from "@kit/core/toolkit";
+import { LockLostError } from "./errors.js";
+import type { Lease } from "./lease.js";
+
+/** Releases each in the background, in one round trip. In an outage it is retried, with an `error` event. */
+export const releaseAll = (leases: readonly (Lease | null)[]): void => {
+  for (const lease of leases) void lease?.release().catch(() => undefined);
+};
+
+/**
+ * Several held locks, as one: they are renewed automatically until `release()`, and the loss of one of them is the loss of the
+ * set. Made by {@link Lock.acquireAll}.
+ *
+ * When one is lost, `signal` aborts with its loss, and the others are released.
+ *
+ * The states: held → released (by `release()`), or held → lost (once). There is no way back.
+ */
+export class LeaseSet implements AsyncDisposable {
+  /** The names without duplicates, in the order in which they are taken. */
+  readonly names: readonly string[];
+  /** The fencing token of each name: pass a resource the token of its own name. See {@link Lease.fencingToken}. */
+  readonly fencingTokens: ReadonlyMap<string, string>;
+  readonly #leases: readonly Lease[];
+  readonly #controller = new AbortController();
+  #loss: unknown;
+
+  /** @internal */
+  constructor(leases: readonly Lease[]) {
+    this.#leases = leases;
+    this.names = leases.map(({ name }) => name);
+    this.fencingTokens = new Map(leases.map(({ name, fencingToken }) => [name, fencingToken]));
+    for (const { signal } of leases) onAbort(signal, () => this.#lose(signal.reason));
+  }
+
+  /** The time for which all are certainly still held, in milliseconds, by this process's clock; 0 once one is lost or released. */
+  get remainingMs(): number {
+    return Math.min(...this.#leases.map(({ remainingMs }) => remainingMs));
+  }
+
+  /** Whether `remainingMs` is above 0. Compares local clocks and sends no command. */
+  get isHeld(): boolean {
+    return this.remainingMs > 0;
+  }
+
+  /** Aborts when one of the locks is lost, with the error of that loss as its reason. A release does not abort it. */
+  get signal(): AbortSignal {
+    return this.#controller.signal;
+  }
+
+  /**
+   * Throws unless all are held at this instant, by this process's clock. Call it right before an action that must not be done
+   * twice, and after anything that may have stalled the process.
+   *
+   * @throws {LockLostError} one of them is lost, or they have been released; `resource` is its name.
+   */
+  assertHeld(): void {
+    // A lease that is over ends here, and with it the set.
+    if (this.#loss === undefined) for (const lease of this.#leases) lease.assertHeld();
+    else throw withCaller(this.#loss);
+  }
+
+  /**
+   * Makes each lease last `leaseMs` from now, and sets the length for later renewals; by default it keeps their length. One
+   * round trip. `maxHoldMs` still ends each of them.
+   *
+   * @throws {LockLostError} one of them is lost, or they have been released.
+   * @throws {KitError} no reply in time for one of them; it counts as held as after {@link Lease.extend}.
+   * @throws {TypeError | RangeError} `leaseMs` is not an integer from 10 ms to a day.
+   */
+  async extend(leaseMs?: number): Promise<void> {
+    this.assertHeld();
+    const extended = await Promise.allSettled(this.#leases.map((lease) => lease.extend(leaseMs)));
+    // A loss has released the others, which is then their error.
+    if (this.#loss !== undefined) throw withCaller(this.#loss);
+    for (const one of extended) if (one.status === "rejected") throw withCaller(one.reason);
+  }
+
+  /**
+   * Releases all of them, each granted to the first of its waiters. One round trip, sent again where a reply is lost.
+   *
+   * Resolves with `released`; or with `not-held` when one of them had ended before, so that another may have held it meanwhile.
+   * Each is released, also when the release of another fails. A second call changes nothing and resolves with the same.
+   *
+   * @throws {KitError} no reply in time for one of them. Releasing it is retried in the background until its lease is over; a
+   * further call tries again, too.
+   */
+  async release(): Promise<ReleaseOutcome> {
+    const released = await Promise.allSettled(this.#leases.map((lease) => lease.release()));
+    for (const one of released) if (one.status === "rejected") throw withCaller(one.reason);
+    const gone = this.#leases[released.findIndex((one) => one.status === "fulfilled" && one.value === "not-held")];
+    if (!gone) return "released";
+    this.#loss ??= new LockLostError(gone.name, "expired", gone.fencingToken);
+    return "not-held";
+  }
+
+  /** `release()`; an outage emits an `error` event and does not throw. */
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.release().catch(() => undefined);
+  }
+
+  #lose(loss: unknown): void {
+    if (this.#loss !== undefined) return;
+    this.#loss = loss;
+    this.#controller.abort(loss);
+    releaseAll(this.#leases);
+  }
+}
