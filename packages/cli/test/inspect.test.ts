@@ -1,4 +1,5 @@
 import { createLock } from "@kit/lock";
+import { createReadWriteLock } from "@kit/lock/read-write";
 import { eventually, startRedis, type RedisServer } from "@kit/testing";
 import { afterAll, beforeAll, describe, expect, it, onTestFinished } from "vitest";
 import { kit, programBeside, started } from "./harness.js";
@@ -69,6 +70,34 @@ describe("kit inspect lock", () => {
     ]);
     await lease.release();
     await (await waiting).release();
+  });
+
+  it("says who holds a read/write lock of that name, and who waits in which mode", async () => {
+    const locks = createReadWriteLock(server.client(), { holder: "web-1" });
+    onTestFinished(() => locks.close({ timeoutMs: 0 }));
+    await locks.read.acquire("prices", { leaseMs: 30_000 });
+    const waiting = locks.write.acquire("prices", { holder: "web-2" });
+    waiting.catch(() => undefined);
+    await eventually(async () => expect((await locks.inspect("prices")).waiters).toBe(1));
+    const { stdout } = await inspect("prices", "--keys");
+    expect(stdout).toMatch(
+      /^lock +prices\nread\/write +held by 1 reader, 1 waiting\nholder +web-1, ends in \d+ s unless renewed\nfence +none for a week\nwaiters +1: web-2 \(writes\)\nkey +kit:lock:\{prices\}:rw-leases +zset, /,
+    );
+    expect(await inspectJson("prices")).toMatchObject({
+      state: "free",
+      readWrite: {
+        state: "read",
+        holding: 1,
+        holders: [{ holder: "web-1" }],
+        queue: [{ mode: "write", holder: "web-2" }],
+      },
+    });
+    const plain = createLock(server.client(), { holder: "web-3" });
+    onTestFinished(() => plain.close({ timeoutMs: 0 }));
+    await plain.acquire("prices");
+    expect((await inspect("prices")).stdout).toMatch(
+      /^lock +prices\nholder +web-3\n[^]*\nread\/write +held by 1 reader/,
+    );
   });
 
   it("says that a lease never ends, and that its beginning is not known", async () => {

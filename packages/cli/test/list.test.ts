@@ -5,6 +5,7 @@ import { createChat } from "@kit/chat";
 import { connect, type Connection } from "@kit/core";
 import { importGeoIp } from "@kit/geoip";
 import { createLock } from "@kit/lock";
+import { createReadWriteLock } from "@kit/lock/read-write";
 import { createShipper } from "@kit/logship";
 import { createQueue } from "@kit/queue";
 import { createSemaphore } from "@kit/semaphore";
@@ -44,9 +45,12 @@ describe.each(["single", "cluster"] as const)("kit list on a %s", (mode) => {
     const damaged = await list("locks");
     expect(damaged.stdout).toMatch(/^locks {2}3\n[^]*\nitem:42 +web-1[^]*\nodd +lock.inspect[^]* a list/);
     expect(damaged.code).toBe(0);
+    const readers = createReadWriteLock(redis, { holder: "web-2" });
+    await readers.read.acquire("prices");
+    expect((await list("locks")).stdout).toMatch(/^locks {2}4\n[^]*\nprices +web-2, ends/);
     expect((await list("semaphores")).stdout).toMatch(/\ntables +3, 1 in use, 2 free/);
     expect((await list("locks", "--prefix", "other")).stdout).toMatch(/\nhidden /);
-    await Promise.all([lock, elsewhere, tables].map((one) => one.close({ timeoutMs: 0 })));
+    await Promise.all([lock, elsewhere, tables, readers].map((one) => one.close({ timeoutMs: 0 })));
   });
 
   it("stops at a hundred, and says so", async () => {

@@ -10,6 +10,10 @@ import { keyspace } from "@kit/core";
  * | `kit:lock:{name}:fence`   | string | `1:` (the layout), the last fencing token, `:` and the call that handed the lock on       | 7 days after the last grant      |
  * | `kit:lock:{name}:queue`   | zset   | waiter's token → ticket                                                                   | 16 s after the last sign of life |
  * | `kit:lock:{name}:waiters` | hash   | waiter's token → `aliveUntil watched grantMs inbox holder`; `#` → the last ticket          | as the queue                     |
+ * | `kit:lock:{name}:rw-leases`  | zset   | of a read/write lock: `mode\|token\|holder` → the server's millisecond at which its lease ends; mode `r` or `w` | longer than the longest lease |
+ * | `kit:lock:{name}:rw-fence`   | string | `1:` (the layout) and the last fencing token, 0 if only readers came                      | 7 days after the last grant to a writer |
+ * | `kit:lock:{name}:rw-queue`   | zset   | waiter's `mode\|token\|holder` → ticket                                                    | 16 s after the last sign of life |
+ * | `kit:lock:{name}:rw-waiters` | hash   | waiter's `mode\|token\|holder` → `aliveUntil watched grantMs inbox`; `#` → the last ticket | as the queue                     |
  *
  * The channel `kit:inbox:<uuid>` belongs to core: each client has one, on which its waiters are notified. If somebody changed the
  * fencing token by hand (`KIT_LAYOUT`), delete the key `…:fence`: the tokens then continue from the clock.
@@ -21,20 +25,45 @@ export interface LockKeys {
   readonly waiters: string;
 }
 
+/** The keys of a read/write lock. A lock of the same name has others. */
+export interface ReadWriteKeys {
+  readonly leases: string;
+  readonly fence: string;
+  readonly queue: string;
+  readonly waiters: string;
+}
+
 const mostKnown = 4_096;
 
-/** Builds the keys of a lock by its name; caches them, since most callers use few names. */
-export const lockKeys = (prefix: string): ((name: string) => LockKeys) => {
-  const { base } = keyspace("lock", prefix);
-  const known = new Map<string, LockKeys>();
-  return (name) => {
-    let keys = known.get(name);
-    if (!keys) {
-      const head = base(name);
-      keys = { lease: `${head}lease`, fence: `${head}fence`, queue: `${head}queue`, waiters: `${head}waiters` };
-      if (known.size >= mostKnown) known.clear();
-      known.set(name, keys);
-    }
-    return keys;
+/** Builds keys by the name; caches them, since most callers use few names. */
+const cached =
+  <Keys>(build: (head: string) => Keys) =>
+  (prefix: string): ((name: string) => Keys) => {
+    const { base } = keyspace("lock", prefix);
+    const known = new Map<string, Keys>();
+    return (name) => {
+      let keys = known.get(name);
+      if (!keys) {
+        keys = build(base(name));
+        if (known.size >= mostKnown) known.clear();
+        known.set(name, keys);
+      }
+      return keys;
+    };
   };
-};
+
+/** The keys of a lock. */
+export const lockKeys: (prefix: string) => (name: string) => LockKeys = /* @__PURE__ */ cached((head) => ({
+  lease: `${head}lease`,
+  fence: `${head}fence`,
+  queue: `${head}queue`,
+  waiters: `${head}waiters`,
+}));
+
+/** The keys of a read/write lock. */
+export const readWriteKeys: (prefix: string) => (name: string) => ReadWriteKeys = /* @__PURE__ */ cached((head) => ({
+  leases: `${head}rw-leases`,
+  fence: `${head}rw-fence`,
+  queue: `${head}rw-queue`,
+  waiters: `${head}rw-waiters`,
+}));

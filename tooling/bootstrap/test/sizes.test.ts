@@ -24,5 +24,6 @@ it("has a budget for every library that a program ships, and none for programs a
   expect(facts.map((fact) => fact.replace(/ .* of/, " of"))).toEqual([
     "@kit/lock of 15 KiB",
     "@kit/lock/descriptor of 15 KiB",
+    "@kit/lock/read-write of 15 KiB",
   ]);
 });

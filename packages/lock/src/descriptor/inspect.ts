@@ -1,7 +1,8 @@
 import type { Connection } from "@kit/core";
 import { countText, type Facts, type Inspector, secondsText } from "@kit/core/toolkit";
 import { createLock, type LockInspection } from "../index.js";
-import { lockKeys } from "../keys.js";
+import { lockKeys, readWriteKeys } from "../keys.js";
+import { readWriteFacts, type ReadWriteReport, readWriteReportOf, readWriteText } from "./read-write.js";
 
 /** A lock at one instant; what `kit inspect lock NAME --json` prints. */
 interface LockReport {
@@ -16,6 +17,8 @@ interface LockReport {
   readonly waiters: number;
   /** The labels of the first waiters. */
   readonly queue: readonly string[];
+  /** The read/write lock of the same name; only while it is held or waited for. */
+  readonly readWrite?: ReadWriteReport;
 }
 
 /** A fencing token is the server's microseconds at the grant, unless its clock has gone back since an earlier one. */
@@ -24,7 +27,12 @@ const grantedAt = (fencingToken: string, nowMs: number): string | null => {
   return at <= nowMs ? new Date(at).toISOString() : null;
 };
 
-const reportOf = async (redis: Connection, name: string, seen: LockInspection): Promise<LockReport> => {
+const reportOf = async (
+  redis: Connection,
+  name: string,
+  seen: LockInspection,
+  readWrite: ReadWriteReport | undefined,
+): Promise<LockReport> => {
   const { state, holder, msLeft, fencingToken, waiters, queue } = seen;
   let since: string | null = null;
   if (state === "held" && fencingToken !== null) {
@@ -40,16 +48,22 @@ const reportOf = async (redis: Connection, name: string, seen: LockInspection): 
     fencingToken,
     waiters,
     queue: queue.map((waiter) => waiter.holder),
+    ...(readWrite ? { readWrite } : {}),
   };
 };
 
 const leaseText = (msLeft: number | null): string =>
   msLeft === null ? "never ends: its expiry was removed" : `ends in ${secondsText(msLeft)} unless renewed`;
 
-const summaryOf = ({ state, holder, msLeft, waiters }: LockReport): string =>
-  state === "free" ? "free" : `held by ${holder ?? ""}, ${leaseText(msLeft)}, ${String(waiters)} waiting`;
+const isUsed = ({ state, waiters }: LockReport): boolean => state === "held" || waiters > 0;
 
-const factsOf = ({ lock, state, holder, since, msLeft, fencingToken, waiters, queue }: LockReport): Facts => {
+const summaryOf = (report: LockReport): string => {
+  const { state, holder, msLeft, waiters, readWrite } = report;
+  if (readWrite && !isUsed(report)) return readWriteText(readWrite);
+  return state === "free" ? "free" : `held by ${holder ?? ""}, ${leaseText(msLeft)}, ${String(waiters)} waiting`;
+};
+
+const lockFacts = ({ state, holder, since, msLeft, fencingToken, waiters, queue }: LockReport): Facts => {
   const held: Facts =
     state === "free"
       ? [["holder", "nobody holds it"]]
@@ -58,11 +72,16 @@ const factsOf = ({ lock, state, holder, since, msLeft, fencingToken, waiters, qu
           ["since", since ?? "not known: the server's clock went back"],
           ["lease", leaseText(msLeft)],
         ];
+  return [...held, ["fence", fencingToken ?? "none for a week"], ["waiters", countText(waiters, queue)]];
+};
+
+/** A lock and a read/write lock of the same name are two. */
+const factsOf = (report: LockReport): Facts => {
+  const { lock, readWrite } = report;
   return [
     ["lock", lock],
-    ...held,
-    ["fence", fencingToken ?? "none for a week"],
-    ["waiters", countText(waiters, queue)],
+    ...(readWrite && !isUsed(report) ? [] : lockFacts(report)),
+    ...(readWrite ? readWriteFacts(readWrite) : []),
   ];
 };
 
@@ -72,12 +91,20 @@ export const lockInspector: Inspector = {
   look: async ({ redis, prefix }, name: string) => {
     const lock = createLock(redis, { prefix });
     try {
-      const data = await reportOf(redis, name, await lock.inspect(name));
+      const readWrite = await readWriteReportOf(redis, prefix, name);
+      const data = await reportOf(redis, name, await lock.inspect(name), readWrite);
       return { data, facts: factsOf(data), summary: summaryOf(data) };
     } finally {
       await lock.close();
     }
   },
-  listed: { things: "locks", keys: ["{NAME}:lease"], columns: ["holder", "since", "lease", "waiters"] },
-  keys: (prefix, name: string) => Object.values(lockKeys(prefix)(name)),
+  listed: {
+    things: "locks",
+    keys: ["{NAME}:lease", "{NAME}:rw-leases"],
+    columns: ["holder", "since", "lease", "waiters"],
+  },
+  keys: (prefix, name: string) => [
+    ...Object.values(lockKeys(prefix)(name)),
+    ...Object.values(readWriteKeys(prefix)(name)),
+  ],
 };

@@ -76,7 +76,7 @@ export const describeLeaseOptions = (leasing: Leasing): void => {
       const parts = leasing.keysOf(hostile);
       const keys = Object.values(parts);
       expect(new Set(await redis.keys())).toEqual(new Set(keys));
-      const form = new RegExp(`^[^{}]*\\{([^{}]+)\\}:(?:${Object.keys(parts).join("|")})$`);
+      const form = new RegExp(`^[^{}]*\\{([^{}]+)\\}:(?:\\w+-)?(?:${Object.keys(parts).join("|")})$`);
       const tags = keys.map((key) => form.exec(key)?.[1]);
       expect(new Set(tags).size).toBe(1);
       // eslint-disable-next-line no-control-regex

@@ -3,8 +3,13 @@ import { type AclUser, describeUser, expectGranted, grantedCommands, usedCommand
 import { rejection } from "../../promises.js";
 import { command, type Leasing } from "./leasing.js";
 
-/** The descriptor grants the user of a package what it needs, no more; and the page shows it. */
-export const describeLeaseUser = (leasing: Leasing, user: AclUser, page: URL): void => {
+/** The descriptor grants the user of a package what it needs, no more; and the page shows it. `others` uses the package's other objects. */
+export const describeLeaseUser = (
+  leasing: Leasing,
+  user: AclUser,
+  page: URL,
+  others: (client: object) => Promise<void> = () => Promise.resolve(),
+): void => {
   const { name, ground, heldKey } = leasing;
   const { redis, eventually } = ground;
 
@@ -54,6 +59,7 @@ export const describeLeaseUser = (leasing: Leasing, user: AclUser, page: URL): v
       await last.release();
       const unusable = leasing.on(client, { name: "spoilt" });
       expect(await rejection(unusable.tryAcquire())).toMatchObject({ code: "KIT_KEY_TYPE", key: spoilt });
+      await others(client);
       await Promise.all([leaser, short, unusable, group].map((one) => one.close()));
 
       // A Cluster does not report whether anybody listens, so no waiter leaves a channel there.

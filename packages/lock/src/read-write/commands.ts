@@ -1,0 +1,119 @@
+import { type ClientContext, newToken } from "@kit/core/toolkit";
+import {
+  type AcquireReply,
+  aliveMs,
+  type Attempt,
+  firstTermMs,
+  type HeartbeatReply,
+  type LeaseKind,
+  type LeaseRequest,
+  type LeaserSettings,
+  type LossReason,
+  pushedTermMs,
+  type Release,
+  type ReleaseReply,
+  type Renewal,
+  type RenewReply,
+} from "@kit/core/leasing";
+import { LockLostError, LockQueueFullError, LockTimeoutError } from "../index.js";
+import { type ReadWriteKeys, readWriteKeys } from "../keys.js";
+import type { ResolvedReadWrite } from "./options.js";
+import * as scripts from "./scripts/index.js";
+
+const id = newToken();
+
+export type Request = LeaseRequest<ResolvedReadWrite>;
+
+/** A lease, or the request for one, as it is stored. */
+const recordOf = ({ token, resolved: { mode, holder } }: Request): string =>
+  `${mode === "read" ? "r" : "w"}|${token}|${holder}`;
+
+/** The scripts of one read/write lock object, on its client, and its errors. */
+export class ReadWriteCommands implements LeaseKind<ResolvedReadWrite, scripts.Held> {
+  readonly what = "read-write-lock";
+  readonly id: string = id;
+  readonly #context: ClientContext;
+  readonly #settings: LeaserSettings;
+  readonly #keysOf: (name: string) => ReadWriteKeys;
+
+  constructor(context: ClientContext, settings: LeaserSettings) {
+    this.#context = context;
+    this.#settings = settings;
+    this.#keysOf = readWriteKeys(context.prefix);
+  }
+
+  keyOf(name: string): string {
+    return this.#keysOf(name).leases;
+  }
+
+  acquire(
+    request: Request,
+    { inbox, notAfter, shared, deadlineMs, isWanted, signal }: Attempt,
+  ): Promise<AcquireReply<scripts.Held>> {
+    const { name, token, resolved } = request;
+    const { maxWaiters } = this.#settings;
+    const [leaseMs, grantMs] = [firstTermMs(resolved), pushedTermMs(resolved)];
+    const terms = { leaseMs, notAfter, shared, grantMs, aliveMs, maxWaiters, inbox };
+    const args = { record: recordOf(request), terms };
+    return scripts.acquire.run(this.#context, this.#keysOf(name), args, { deadlineMs, op: token, isWanted, signal });
+  }
+
+  release(request: Request, { shared, signal }: Release): Promise<ReleaseReply> {
+    const { name, token } = request;
+    const { deadlineMs } = this.#settings;
+    const args = { record: recordOf(request), shared };
+    return scripts.release.run(this.#context, this.#keysOf(name), args, { deadlineMs, op: token, signal });
+  }
+
+  renew(renewals: readonly Renewal<ResolvedReadWrite>[], promptUntil: number, deadlineMs: number): Promise<RenewReply> {
+    const leases = renewals.map(({ key }) => key);
+    const terms = renewals.map(({ request, sign, termMs }) => ({ sign, termMs, record: recordOf(request) }));
+    return scripts.renew.run(this.#context, { leases }, { promptUntil, terms }, { deadlineMs });
+  }
+
+  heartbeat(
+    name: string,
+    waiters: readonly Request[],
+    inbox: string,
+    shared: Attempt["shared"],
+  ): Promise<HeartbeatReply<scripts.Held>> {
+    const { deadlineMs } = this.#settings;
+    const args = { shared, aliveMs, inbox, records: waiters.map(recordOf) };
+    const options = { deadlineMs, operation: "read-write-lock.acquire" };
+    return scripts.heartbeat.run(this.#context, this.#keysOf(name), args, options);
+  }
+
+  /** Makes a lease a reader's. Resolves with whether there is such a lease. */
+  downgrade(request: Request, shared: Attempt["shared"]): Promise<boolean> {
+    const { deadlineMs } = this.#settings;
+    const args = { record: recordOf(request), shared };
+    return scripts.downgrade.run(this.#context, this.#keysOf(request.name), args, { deadlineMs, op: request.token });
+  }
+
+  /** Makes a lease a writer's, if no other is left. */
+  upgrade(request: Request): Promise<scripts.UpgradeReply> {
+    const { deadlineMs } = this.#settings;
+    const args = { record: recordOf(request) };
+    return scripts.upgrade.run(this.#context, this.#keysOf(request.name), args, { deadlineMs, op: request.token });
+  }
+
+  inspect(name: string, first: number): Promise<scripts.InspectReply> {
+    return scripts.inspect.run(this.#context, this.#keysOf(name), { first }, this.#settings);
+  }
+
+  timeoutError(
+    { name, resolved: { waitMs } }: Request,
+    seen: scripts.Held | undefined,
+    cause?: unknown,
+  ): LockTimeoutError {
+    return new LockTimeoutError(name, waitMs, seen?.owner?.holder, seen?.owner ? seen.msLeft : undefined, cause);
+  }
+
+  queueFullError(name: string): LockQueueFullError {
+    return new LockQueueFullError(name, this.#settings.maxWaiters);
+  }
+
+  lostError(name: string, reason: LossReason, fencingToken: string): LockLostError {
+    return new LockLostError(name, reason, fencingToken);
+  }
+}

@@ -1,0 +1,96 @@
+import { type HeldLease, Lease } from "@kit/core/leasing";
+import type { Request } from "./commands.js";
+import type { ResolvedReadWrite } from "./options.js";
+import type { Mode, UpgradeReply } from "./scripts/index.js";
+
+/** The commands that change a lease's mode. */
+interface ModeChanges {
+  readonly downgrade: (request: Request) => Promise<boolean>;
+  readonly upgrade: (request: Request) => Promise<UpgradeReply>;
+}
+
+/**
+ * A read/write lock that is held, for reading or for writing: a right for a bounded time, renewed automatically until
+ * `release()`.
+ *
+ * An early end (a silent server, lost data, a long stall of this process) aborts `signal`, at the latest when the lease may have
+ * ended by this process's clock. No signal can stop a process that is not running: pass a writer's `fencingToken` to the guarded
+ * resource, and let it refuse tokens older than the newest it has seen.
+ *
+ * The states: held → released (by `release()`), held → handed over (by `handOver()`), or held → lost (once, with a
+ * reason). There is no way back.
+ */
+export class ReadWriteLease extends Lease {
+  readonly #held: HeldLease<ResolvedReadWrite>;
+  readonly #changes: ModeChanges;
+  /** How many downgrades were sent: the reply to an upgrade that was sent before does not count. */
+  #downgrades = 0;
+
+  /** @internal */
+  constructor(held: HeldLease<ResolvedReadWrite>, changes: ModeChanges) {
+    super(held);
+    this.#held = held;
+    this.#changes = changes;
+  }
+
+  /** Whether it is held for reading, beside other readers, or for writing, alone. */
+  get mode(): Mode {
+    return this.#held.request.resolved.mode;
+  }
+
+  /**
+   * A number in decimal digits, larger than the token of every earlier writer of this lock, also across expiry and restarts;
+   * null if this lease was never a writer's. After a downgrade it stays. After lost data, and after a week without a writer, this holds
+   * if the servers' clocks agree. It has up to 16 digits: compare as BigInt, or in Redis.
+   */
+  get fencingToken(): string | null {
+    return this.#held.fencingToken || null;
+  }
+
+  /**
+   * Goes on reading, and lets others read: a writer's lease becomes a reader's in one step, with the same end. It waits for nothing,
+   * and no writer can come in between. The readers that wait before the next writer get the lock.
+   *
+   * From the call on, this lease counts as a reader's here. A lease that is a reader's already stays one.
+   *
+   * @throws {LockLostError} it is lost, released or handed over.
+   * @throws {KitError} no reply in time. Call it again, or release the lease: others may still be kept out.
+   */
+  async downgrade(): Promise<void> {
+    this.assertHeld();
+    this.#downgrades++;
+    this.#become("read");
+    if (!(await this.#changes.downgrade(this.#held.request))) this.#held.lose("expired");
+    this.assertHeld();
+  }
+
+  /**
+   * Makes a reader's lease a writer's, if it is the only lease of the lock; what was read stays true. Resolves with whether it is a
+   * writer's now, with a new `fencingToken`. It never waits: two readers that wait for each other's end would wait for ever. Writers in
+   * the queue are served later.
+   *
+   * @throws {LockLostError} it is lost, released or handed over.
+   * @throws {KitError} no reply in time. It counts as a reader's here; call it again, or `downgrade()`, or release the lease: others may be
+   * kept out.
+   */
+  async tryUpgrade(): Promise<boolean> {
+    this.assertHeld();
+    const downgrades = this.#downgrades;
+    const reply = await this.#changes.upgrade(this.#held.request);
+    if (reply === "gone") this.#held.lose("expired");
+    this.assertHeld();
+    if (typeof reply === "object" && downgrades === this.#downgrades) this.#become("write", reply.fencingToken);
+    return this.mode === "write";
+  }
+
+  #become(mode: Mode, fencingToken: string = this.#held.fencingToken): void {
+    this.#held.change({ ...this.#held.request.resolved, mode }, fencingToken);
+  }
+
+  protected override particulars(): object {
+    return { mode: this.mode, fencingToken: this.fencingToken };
+  }
+}
+
+/** A lease that was acquired for writing. */
+export type WriteLease = ReadWriteLease & { readonly fencingToken: string };

@@ -1,0 +1,32 @@
+-- downgrade.lua - makes a writer's lease a reader's, and grants to the readers that wait first.
+--
+-- KEYS[1]  leases   zset     record `mode|token|holder` to the end of its lease, in epoch milliseconds; mode `r` or `w`
+-- KEYS[2]  fence    string   `1:` and the last fencing token; 0: none yet
+-- KEYS[3]  queue    zset     record to ticket, in order of arrival
+-- KEYS[4]  waiters  hash     record to `aliveUntil watched grantMs inbox`; `#` to the last ticket
+-- ARGV[1]  record   string   the holder: `mode|token|holder`, of either mode
+-- ARGV[2]  shared   string   1 on a Cluster, 0 on a single server; empty: not known yet
+--
+-- Reply     1  the lease is a reader's, now or since before; its end is the same
+--           0  there is no such lease any more
+--           error KIT_LAYOUT  written by a newer version, or damaged; nothing changed
+local leases = KEYS[1]
+local fence = KEYS[2]
+local queue = KEYS[3]
+local waiters = KEYS[4]
+local record = ARGV[1]
+local shared = ARGV[2]
+
+local now, micros = readClock()
+local writer = inMode('w', record)
+local call = { now = now, micros = micros, shared = shared, present = {}, leaving = writer }
+local lock = openLock({ leases, fence, queue, waiters }, call)
+if not lock then return redis.error_reply(layoutError) end
+local ending, held = lock.endOf(record)
+if held == writer then
+  lock.hold(inMode('r', record), ending)
+  lock.grant()
+  lock.write({})
+  lock.publish()
+end
+return ending and 1 or 0

@@ -1,0 +1,216 @@
+-- grant.lua - the leases of a read/write lock, its queue, and the grants to the first of it.
+--
+-- Needs newNotifier, fenceMs, nextFence, someDead
+-- Defines modeOf, inMode, openLock
+--
+-- All inputs are parameters. A record, `mode|token|holder`, names a caller in the leases and in the queue; the mode is `r` or `w`.
+-- Usually the search ends within the first two.
+local firstPage = 4
+local pageSize = 50
+local mostPages = 40
+local mostGranted = 1000
+local mostUnreachable = 200
+local mostPurged = 100
+
+local function modeOf(record) return string.sub(record, 1, 1) end
+local function inMode(mode, record) return mode .. string.sub(record, 2) end
+local function tokenOf(record) return string.match(record, '^.|([^|]*)|') end
+-- Instants as text, since Lua prints numbers of this size with lost digits.
+local function text(instant) return string.format('%.0f', instant) end
+
+-- The state of one lock for this call; nil for an unknown layout. `call` has
+--
+-- now, micros, shared  the server's milliseconds and microseconds; whether subscribers may sit on another node
+-- present              the set of records that learn of a grant by the reply of this call
+-- leaving              a record that gives up its lease or its place in this call
+--
+-- The latest of the leases tells the mode: a writer holds alone, so a lease that has not ended is either the writer's or one of
+-- many readers'. Leases that have ended are purged a few at a time.
+--
+-- The queue is served in order. Readers at its head are granted together, until a writer is the next; a writer is granted when no
+-- lease is left. No call passes a living waiter that the leases keep waiting, whether or not it can be notified.
+--
+-- All reads come before the first write, and no key is used after a write that may have removed it: in a slot that is moving
+-- the script would end there, with a part of its writes. All writes are those of `write`; the caller publishes at its end.
+local function openLock(keys, call)
+  local leases, fence, queue, waiters = unpack(keys)
+  local now = call.now
+  local stored = redis.call('GET', fence)
+  local nextToken = nextFence(stored, call.micros)
+  if not nextToken then return nil end
+  local waiting = redis.call('ZCARD', queue)
+  redis.call('HGET', waiters, '#')
+  local latest = redis.call('ZRANGE', leases, -2, -1, 'WITHSCORES')
+  local notifier = newNotifier(call.shared)
+  -- `mode` is nil while nobody holds the lock. `isBlocked`: a waiter comes before every call that does not wait. `isGone` has
+  -- the records that leave the queue in this call, also by a grant.
+  local self = { mode = nil, record = '', leaseEnd = now, isBlocked = false, waiting = waiting, isGone = {} }
+  for i = 1, #latest, 2 do
+    local record, ending = latest[i], tonumber(latest[i + 1])
+    if record ~= call.leaving and ending > now then
+      self.mode, self.record, self.leaseEnd = modeOf(record), record, ending
+    end
+  end
+
+  local added, ends, gone, written = {}, {}, {}, {}
+  local newFence, lookAt
+  local granted = 0
+  local function leaveQueue(record)
+    if self.isGone[record] then return end
+    self.isGone[record] = true
+    gone[#gone + 1] = record
+    self.waiting = self.waiting - 1
+  end
+  -- Stores a lease that ends at this instant.
+  local function hold(record, ending)
+    added[#added + 1] = text(ending)
+    added[#added + 1] = record
+    ends[record] = ending
+    if not self.mode or ending > self.leaseEnd then self.record, self.leaseEnd = record, ending end
+    self.mode = modeOf(record)
+  end
+  -- Returns whether the lock's state permits a lease of this mode.
+  local function permits(mode) return not self.mode or (mode == 'r' and self.mode == 'r') end
+  -- Grants a lease from now on.
+  local function take(record, ms)
+    if modeOf(record) == 'w' then newFence = nextToken end
+    hold(record, now + ms)
+    granted = granted + 1
+  end
+
+  -- One waiter of the queue. Returns whether the search is over.
+  local function offer(record, stand)
+    local aliveUntil, watched, grantMs, inbox = string.match(stand or '', '^(%d+) (%d+) (%d+) (%S+)$')
+    local isPresent = call.present[record]
+    if not aliveUntil or not (isPresent or tonumber(aliveUntil) > now) then
+      leaveQueue(record)
+      return false
+    end
+    local mayHold = permits(modeOf(record))
+    if mayHold and not lookAt and granted < mostGranted then
+      if isPresent or inbox == '+' or notifier.listens(inbox) then
+        leaveQueue(record)
+        take(record, tonumber(grantMs))
+        local fencingToken = modeOf(record) == 'w' and nextToken or ''
+        local parts = { tokenOf(record), 'granted', text(now + grantMs), grantMs, fencingToken }
+        if not isPresent then notifier.notify(inbox, table.concat(parts, '\t')) end
+      end
+    else
+      -- It must wait, and so must all behind it. The first of them that can be notified looks when the lock may be free: at once, if
+      -- only the bound of this call keeps it waiting.
+      lookAt = lookAt or (mayHold and now or self.leaseEnd)
+      self.isBlocked = true
+      if isPresent or inbox == '+' or inbox == '-' or tonumber(watched) <= lookAt then return true end
+      if notifier.notify(inbox, tokenOf(record) .. '\thead\t' .. text(lookAt)) then
+        written[#written + 1] = record
+        written[#written + 1] = table.concat({ aliveUntil, text(lookAt), grantMs, inbox }, ' ')
+        return true
+      end
+    end
+    return notifier.unreachable >= mostUnreachable
+  end
+
+  -- Grants to the first waiters, while the lock's state permits.
+  --
+  -- A waiter whose turn has come, and whose inbox has no subscriber, is skipped and keeps its place. The search ends after
+  -- mostUnreachable inboxes without a listener, or mostPages of the queue. While the lock is held, other calls then wait behind
+  -- those that were not searched; while it is free, the first that is present is granted.
+  function self.grant()
+    local start, asked = 0, firstPage
+    local isOver = waiting == 0
+    local isSearched = isOver
+    for _ = 1, mostPages do
+      if isOver then break end
+      local page = redis.call('ZRANGE', queue, start, start + asked - 1)
+      local stands = #page > 0 and redis.call('HMGET', waiters, unpack(page)) or {}
+      for i, record in ipairs(page) do
+        isOver = record ~= call.leaving and offer(record, stands[i])
+        if isOver then break end
+      end
+      isSearched = not isOver and #page < asked
+      start, asked, isOver = start + asked, pageSize, isOver or isSearched
+    end
+    if isSearched or self.isBlocked then return end
+    self.isBlocked = self.mode ~= nil
+    local first, firstRank
+    for record in pairs(self.mode and {} or call.present) do
+      local rank = redis.call('ZRANK', queue, record)
+      if rank and (not firstRank or rank < firstRank) then first, firstRank = record, rank end
+    end
+    local grantMs = string.match(first and redis.call('HGET', waiters, first) or '', '^%d+ %d+ (%d+) ')
+    if grantMs then
+      leaveQueue(first)
+      take(first, tonumber(grantMs))
+    end
+  end
+  -- When the lease of a record ends, whatever its mode is now; nil: it holds none.
+  function self.endOf(record)
+    for _, each in ipairs({ inMode('r', record), inMode('w', record) }) do
+      local ending = ends[each] or tonumber(redis.call('ZSCORE', leases, each) or nil)
+      if ending and ending > now then return ending, each end
+    end
+  end
+  -- Whether a call that does not wait yet may hold the lock now. `grant` was called before.
+  function self.admits(record) return permits(modeOf(record)) and not self.isBlocked end
+  -- Grants to a call that `admits` has let in.
+  function self.take(record, ms, isWaiting)
+    if isWaiting then leaveQueue(record) end
+    take(record, ms)
+  end
+  self.hold = hold
+  self.leaveQueue = leaveQueue
+  -- The fencing token of the lease with this record: empty for a reader. One that was evicted, or lost with the data, is made anew.
+  function self.fencingTokenOf(record)
+    if modeOf(record) == 'r' then return '' end
+    if newFence then return newFence end
+    local last = string.match(stored or '', '^1:(%d+)')
+    if not last then newFence = nextToken end
+    return last or nextToken
+  end
+  -- The next fencing token, which is stored.
+  function self.nextFencingToken()
+    newFence = nextToken
+    return nextToken
+  end
+  -- Milliseconds to the latest end of the leases; -2: nobody holds the lock.
+  function self.msLeft() return self.mode and self.leaseEnd - now or -2 end
+  -- The instant at which a waiter that receives `msLeft` looks again.
+  function self.watchedEnd() return text(self.leaseEnd) end
+  -- Drops dead waiters of a sample, where the queue is full.
+  function self.purgeWaiters()
+    for _, record in ipairs(someDead(waiters, now)) do
+      if redis.call('ZSCORE', queue, record) then leaveQueue(record) end
+    end
+  end
+  -- Writes what this call has changed. `stands`: rows of waiters to store; `aliveMs`: for how long they are kept; `joining`: a
+  -- record that joins the queue; `isAcquire`: at maxmemory nothing is written, and the call is refused.
+  function self.write(change)
+    -- A write without effect: at maxmemory the writes after a write that frees memory are allowed.
+    if not change.isAcquire then redis.call('ZREM', leases, '') end
+    -- Readers have no fencing token, but the layout is stored with it.
+    if newFence or (#added > 0 and not stored) then redis.call('SET', fence, '1:' .. (newFence or '0'), 'PX', fenceMs) end
+    if change.joining then redis.call('ZADD', queue, redis.call('HINCRBY', waiters, '#', 1), change.joining) end
+    for _, part in ipairs(change.stands or {}) do
+      written[#written + 1] = part
+    end
+    if #written > 0 then redis.call('HSET', waiters, unpack(written)) end
+    if change.aliveMs then
+      redis.call('PEXPIRE', queue, change.aliveMs + 1000)
+      redis.call('PEXPIRE', waiters, change.aliveMs + 1000)
+    end
+    if #gone > 0 then
+      redis.call('ZREM', queue, unpack(gone))
+      redis.call('HDEL', waiters, unpack(gone))
+    end
+    if #added > 0 then
+      redis.call('ZADD', leases, unpack(added))
+      local lifeMs = self.leaseEnd - now + 1000
+      if redis.call('PTTL', leases) < lifeMs then redis.call('PEXPIRE', leases, lifeMs) end
+    end
+    local removed = redis.call('ZRANGEBYSCORE', leases, '-inf', now, 'LIMIT', 0, mostPurged)
+    removed[#removed + 1] = call.leaving
+    if #removed > 0 then redis.call('ZREM', leases, unpack(removed)) end
+  end
+  self.publish = notifier.flush
+  return self
+end

@@ -1,0 +1,28 @@
+import { useRedis } from "@kit/testing";
+import {
+  describeLeaseCancellation,
+  describeLeaseClients,
+  describeLeaseClosing,
+  describeLeaseFailover,
+  describeLeaseOptions,
+  describeLeasePollution,
+} from "@tooling/vitest/conformance";
+import * as vitest from "vitest";
+import { describe } from "vitest";
+import { leasingOf } from "./read-write-leasing.js";
+
+const redis = useRedis(vitest);
+
+describe("a read/write lock whose waiters write", () => {
+  const leasing = leasingOf(redis, "write");
+  describeLeaseOptions(leasing);
+  describeLeaseCancellation(leasing);
+  describeLeaseClients(leasing);
+  describeLeaseClosing(leasing);
+  describeLeaseFailover(leasing);
+  describeLeasePollution(leasing);
+});
+
+describe("a read/write lock whose waiters read and write", () => {
+  describeLeaseCancellation(leasingOf(redis, "read", "write"));
+});
