@@ -1,11 +1,18 @@
 import { useRedis } from "@kit/testing";
 import {
+  describeHolding,
+  describeLeaseArrival,
   describeLeaseCancellation,
   describeLeaseClients,
   describeLeaseClosing,
+  describeLeaseEvents,
   describeLeaseFailover,
+  describeLeaseHandover,
+  describeLeaseLoss,
   describeLeaseOptions,
   describeLeasePollution,
+  describeRecovery,
+  describeWaiting,
 } from "@tooling/vitest/conformance";
 import * as vitest from "vitest";
 import { describe } from "vitest";
@@ -21,6 +28,13 @@ describe("a read/write lock whose waiters write", () => {
   describeLeaseClosing(leasing);
   describeLeaseFailover(leasing);
   describeLeasePollution(leasing);
+  describeHolding(leasing);
+  describeWaiting(leasing);
+  describeLeaseArrival(leasing);
+  describeLeaseEvents(leasing);
+  describeLeaseHandover(leasing);
+  describeLeaseLoss(leasing);
+  describeRecovery(leasing);
 });
 
 describe("a read/write lock whose waiters read and write", () => {

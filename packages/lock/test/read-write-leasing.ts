@@ -2,7 +2,7 @@ import { connect } from "@kit/core";
 import * as testing from "@kit/testing";
 import type { Leaser, Leasing } from "@tooling/vitest/conformance";
 import { createReadWriteLock, type ReadWriteLease, type ReadWriteLock } from "../src/read-write/index.js";
-import { Peer } from "@tooling/vitest/helpers";
+import { Peer, scriptCalls } from "@tooling/vitest/helpers";
 import { fixtureOf, type Mode, works } from "./read-write-harness.js";
 
 const name = "prices";
@@ -27,11 +27,18 @@ export const leasingOf = (redis: testing.TestRedis, ...modes: readonly [Mode, ..
       const { holders, fencingToken, queue } = await lock.inspect(own);
       return { holders: holders.map((each) => ({ ...each, fencingToken })), queue };
     },
+    using: (routine, options) => lock.write.using(own, routine, options),
     resume: (text) => lock.resume(text),
     close: (options) => lock.close(options),
-    onError: (listener) => lock.on("error", listener),
-    once: (event, listener) => lock.once(event, listener),
+    on: lock.on.bind(lock) as Leaser["on"],
+    once: lock.once.bind(lock) as Leaser["once"],
   });
+  const leases = (own: string): string => fixture.keysOf(own).leases;
+  /** A test may shift this process's clock. */
+  const serverMs = async (): Promise<number> => {
+    const [seconds, micros] = (await fixture.db.time()).map(Number);
+    return seconds! * 1_000 + micros! / 1_000;
+  };
   return {
     ground: { connect, ...testing, redis },
     what: "read-write-lock",
@@ -46,7 +53,13 @@ export const leasingOf = (redis: testing.TestRedis, ...modes: readonly [Mode, ..
     on: (client, { name: own, ...options } = {}) => leaserOf(fixture.on(client as Client, options), own),
     labelled: (text, own) => leaserOf(fixture.make({ holder: text }), own),
     label: (text) => ({ holder: text }),
+    connect: fixture.connect,
     shown: (lease) => ({ holder: lease.holder, fencingToken: (lease as ReadWriteLease).fencingToken }),
+    facts: (lease) => {
+      const { name: own, mode, fencingToken } = lease as ReadWriteLease;
+      return { name: own, mode, fencingToken };
+    },
+    waitingBehind: (holder) => ({ name, position: 0, holder }),
     working: (client, own = name) => {
       const lock = fixture.on(client as Client);
       return { works: () => works(fixture, lock, own), close: () => lock.close() };
@@ -59,10 +72,24 @@ export const leasingOf = (redis: testing.TestRedis, ...modes: readonly [Mode, ..
     },
     untilWaiting: (waiters) => fixture.untilWaiting(name, waiters),
     keysOf: fixture.keysOf,
-    heldKey: (own) => fixture.keysOf(own).leases,
+    heldKey: leases,
     lastingKey: (own) => fixture.keysOf(own).fence,
+    expire: (held) => fixture.end(held as ReadWriteLease),
+    msLeft: async (own = name, node) => {
+      const args = [leases(own), "-1", "-1", "WITHSCORES"] as const;
+      const [, end] = (await (node ? node.call("ZRANGE", ...args) : fixture.db.zrange(...args))) as string[];
+      return end === undefined ? 0 : Number(end) - (await serverMs());
+    },
+    setMsLeft: async (ms) => {
+      const [record = ""] = await fixture.db.zrange(leases(name), "0", "0");
+      await fixture.db.zadd(leases(name), "XX", (await serverMs()) + ms, record);
+    },
+    used: async () => await fixture.db.zcount(leases(name), await serverMs(), "+inf"),
+    scriptCalls: () => scriptCalls(redis.server.nodes),
     timeoutOf: (holder) => ({ code: "KIT_LOCK_TIMEOUT", holder }),
+    fullCode: "KIT_LOCK_QUEUE_FULL",
     lostCode: "KIT_LOCK_LOST",
+    takenReason: "expired",
     lastSeen: "ms left",
     acquired: { name },
     spoilt: {
@@ -74,6 +101,12 @@ export const leasingOf = (redis: testing.TestRedis, ...modes: readonly [Mode, ..
   };
 };
 
+/** A lease that another process holds. */
+interface PeerLease {
+  readonly id: number;
+  readonly token: string;
+}
+
 /** Another process with a read/write lock of the usual name, which can be killed. */
 class ReadWritePeer extends Peer {
   constructor({ prefix, server }: testing.TestRedis) {
@@ -81,7 +114,15 @@ class ReadWritePeer extends Peer {
     super(new URL("programs/read-write-peer.mjs", import.meta.url), [server.mode, ports, prefix, name]);
   }
 
-  acquire(): Promise<unknown> {
-    return this.ask("acquire");
+  acquire(options: object = {}): Promise<PeerLease> {
+    return this.ask("acquire", options);
+  }
+
+  release({ id }: Pick<PeerLease, "id">): Promise<string> {
+    return this.ask("release", id);
+  }
+
+  resume(text: string): Promise<PeerLease> {
+    return this.ask("resume", text);
   }
 }

@@ -181,11 +181,11 @@ export const severalNamesBehaviour = (mode: RedisMode, login?: Login): void => {
       it("holds the names before the one it waits for, however long, and none behind", async () => {
         const lock = fixture().make();
         const lease = await lock.acquire(chest);
-        const waiting = await enqueueAll(lock, [lamp, chest, bow, sword], { leaseMs: 2_000 });
+        const waiting = await enqueueAll(lock, [lamp, chest, bow, sword], { leaseMs: 4_000 });
         expect(waiting.waitsFor).toBe(chest);
         await untilHeld([bow, chest]);
         // Longer than its leases.
-        expect(await rejection(lock.acquire(bow, { waitMs: 3_000 }))).toMatchObject({ code: "KIT_LOCK_TIMEOUT" });
+        expect(await rejection(lock.acquire(bow, { waitMs: 5_000 }))).toMatchObject({ code: "KIT_LOCK_TIMEOUT" });
         await (await lock.tryAcquire(lamp))!.release();
         await lease.release();
         const { awakeMs, value: set } = await timed(waiting.promise);

@@ -1,4 +1,4 @@
-// A process that acquires a read/write lock of its own to write when its parent says so:
+// A process with a read/write lock of its own, which it acquires to write, releases and resumes as its parent says:
 //   read-write-peer.mjs <single|cluster> <ports> <prefix> <name>
 import { createReadWriteLock } from "@kit/lock/read-write";
 import { clientOf, obey } from "@tooling/vitest/peer";
@@ -7,8 +7,15 @@ const ioredis = await import(process.env.KIT_IOREDIS === "5" ? "ioredis5" : "ior
 const [mode, ports, prefix, name] = process.argv.slice(2);
 const redis = clientOf(ioredis, mode, ports, {});
 const lock = createReadWriteLock(redis, { prefix, deadlineMs: 10_000 });
+const leases = new Map();
 
+const keep = (id, lease) => {
+  leases.set(id, lease);
+  return { id, token: lease.token };
+};
 obey({
   ready: () => redis.ping().then(() => undefined),
-  acquire: async () => ({ token: (await lock.write.acquire(name)).token }),
+  acquire: async (id, options) => keep(id, await lock.write.acquire(name, options)),
+  resume: async (id, text) => keep(id, await lock.resume(text)),
+  release: (id, leaseId) => leases.get(leaseId).release(),
 });
