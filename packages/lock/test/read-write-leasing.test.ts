@@ -2,15 +2,10 @@ import { useRedis } from "@kit/testing";
 import {
   describeHolding,
   describeLeaseArrival,
-  describeLeaseCancellation,
-  describeLeaseClients,
-  describeLeaseClosing,
   describeLeaseEvents,
-  describeLeaseFailover,
   describeLeaseHandover,
   describeLeaseLoss,
   describeLeaseOptions,
-  describeLeasePollution,
   describeRecovery,
   describeWaiting,
 } from "@tooling/vitest/conformance";
@@ -18,16 +13,10 @@ import * as vitest from "vitest";
 import { describe } from "vitest";
 import { leasingOf } from "./read-write-leasing.js";
 
-const redis = useRedis(vitest);
-
+// Clients, outages and closing are core's, and tested by the plain lock.
 describe("a read/write lock whose waiters write", () => {
-  const leasing = leasingOf(redis, "write");
+  const leasing = leasingOf(useRedis(vitest), "write");
   describeLeaseOptions(leasing);
-  describeLeaseCancellation(leasing);
-  describeLeaseClients(leasing);
-  describeLeaseClosing(leasing);
-  describeLeaseFailover(leasing);
-  describeLeasePollution(leasing);
   describeHolding(leasing);
   describeWaiting(leasing);
   describeLeaseArrival(leasing);
@@ -35,8 +24,4 @@ describe("a read/write lock whose waiters write", () => {
   describeLeaseHandover(leasing);
   describeLeaseLoss(leasing);
   describeRecovery(leasing);
-});
-
-describe("a read/write lock whose waiters read and write", () => {
-  describeLeaseCancellation(leasingOf(redis, "read", "write"));
 });
