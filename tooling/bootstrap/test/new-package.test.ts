@@ -128,14 +128,14 @@ export const workload: Workload = {
 `,
 };
 
-/** Steps 1 and 2: the folder, with the configuration of the lock, and its line in the command line's list of packages. */
+/** Steps 1 and 2: the folder, with the configuration of the semaphore, and its line in the command line's list of packages. */
 const addPackage = (tree: string): void => {
-  const from = join(tree, "packages/lock");
+  const from = join(tree, "packages/semaphore");
   const to = join(tree, "packages/parrot");
   mkdirSync(to);
   for (const name of ["tsconfig.json", "tsup.config.ts", "vitest.config.ts", "node_modules"])
     cpSync(join(from, name), join(to, name), { recursive: true, verbatimSymlinks: true });
-  const manifest = readFileSync(join(from, "package.json"), "utf8").replace('"@kit/lock"', '"@kit/parrot"');
+  const manifest = readFileSync(join(from, "package.json"), "utf8").replace('"@kit/semaphore"', '"@kit/parrot"');
   writeFiles(tree, { "packages/parrot/package.json": manifest, ...files });
   const cli = join(tree, "packages/cli/package.json");
   const known = JSON.parse(readFileSync(cli, "utf8")) as Record<string, Record<string, unknown>>;
