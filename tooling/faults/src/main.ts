@@ -148,6 +148,8 @@ const main = async (): Promise<void> => {
     ["SIGHUP", 129],
   ] as const)
     process.on(signal, () => process.exit(status));
+  // Nothing is open then. Left to end by itself, Node 20 has been seen to spin for ever in `Environment::CleanupHandles`.
+  process.once("beforeExit", () => process.exit());
 
   const print = (report: CampaignReport): void => {
     process.stdout.write(json === true ? `${JSON.stringify(report)}\n` : table(report));

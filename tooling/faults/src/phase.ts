@@ -4,6 +4,7 @@ import type { Lab } from "./lab/lab.js";
 import type { Verdict } from "./common-invariants.js";
 import { outcomesOf, type Run, unhandledIn } from "./records.js";
 import type { Fault } from "./faults/fault.js";
+import type { Recovery } from "./work.js";
 import type { PhaseOptions, PhaseReport } from "./workload.js";
 
 /** One injection of a plan. Its random choices come from its seed. */
@@ -108,7 +109,8 @@ export interface Stage<H extends Run> extends Lab {
 
 /** The parts of a report that depend on the package. */
 type OwnReport = Verdict &
-  Pick<PhaseReport, "recoveries" | "worstStallMs" | "duplicates" | "remarks"> & {
+  Recovery &
+  Pick<PhaseReport, "duplicates" | "remarks"> & {
     /** Operations besides the calls of the workers. */
     readonly operations?: number;
   };

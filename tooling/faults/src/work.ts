@@ -1,6 +1,5 @@
 import { type Judge, resumeMs, shared, stalledByAll } from "./common-invariants.js";
 import type { CommonRecord, Mark, Run, Span } from "./records.js";
-import type { PhaseReport } from "./workload.js";
 
 /** Work that was done. */
 export interface Progress {
@@ -8,6 +7,13 @@ export interface Progress {
   readonly what: string;
   readonly from: number;
   readonly at: number;
+}
+
+/** How work went on after the faults of a run. */
+export interface Recovery {
+  readonly recoveries: readonly { readonly kind: string; readonly ms: number }[];
+  /** The longest span in which the resource accepted no access. */
+  readonly worstStallMs: number;
 }
 
 /** The work of a successful call. */
@@ -65,10 +71,7 @@ export const checkResumption = ({ heals, workers }: Run, work: Work, judge: Judg
 };
 
 /** The milliseconds from each mark until all work went on, and the longest time without any. */
-export const recoveryOf = (
-  { heals }: Pick<Run, "heals">,
-  work: Work,
-): Pick<PhaseReport, "recoveries" | "worstStallMs"> => {
+export const recoveryOf = ({ heals }: Pick<Run, "heals">, work: Work): Recovery => {
   const recoveries = heals
     .filter(({ kind }) => kind !== "end")
     .map((mark) => ({

@@ -1,18 +1,16 @@
 import type { Control } from "./lab/control.js";
 import type { Setting } from "./lab/setting.js";
 import type { Fault } from "./faults/fault.js";
+import type { Recovery } from "./work.js";
 
 /** The result of one run. */
-export interface PhaseReport {
+export interface PhaseReport extends Recovery {
   readonly operations: number;
   readonly opsByOutcome: Readonly<Record<string, number>>;
   readonly effects: ReadonlyMap<string, number>;
   readonly violations: readonly { readonly invariant: string; readonly what: string }[];
   /** By invariant: the number of times that it was judged. */
   readonly checked: Readonly<Record<string, number>>;
-  readonly recoveries: readonly { readonly kind: string; readonly ms: number }[];
-  /** The longest span in which the resource accepted no access. */
-  readonly worstStallMs: number;
   /** Accesses that were sent again and had no second effect. */
   readonly duplicates: number;
   /** Rejections that nobody handled, in a worker. */
