@@ -54,7 +54,7 @@ const renew = (
   scripts.renew.run(db, { leases: [keys.leases] }, { promptUntil, terms: [{ sign, termMs, record }] });
 const inspect = (first = 10): Promise<scripts.InspectReply> => scripts.inspect.run(db, keys, { first });
 
-/** Who holds the lock, by leases that have not ended. */
+/** The holders of the lock, by leases that have not ended. */
 const held = async (): Promise<string[]> =>
   (await db.zrangebyscore(keys.leases, `(${String(Date.now())}`, "+inf"))
     .map((record) => record.split("|")[1]!)

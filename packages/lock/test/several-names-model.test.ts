@@ -69,7 +69,7 @@ const play = async (steps: readonly Step[], locks: readonly Lock[]): Promise<voi
   const follow = async (action: Action): Promise<void> => {
     const allowed = model.after(action);
     await eventually(async () => {
-      // What this process has sent before is done by then.
+      // All that this process has sent before is done by then.
       await Promise.all(locks.map((lock) => lock.inspect(real("x"))));
       const state = await stateOf();
       expect([...allowed.keys()]).toContain(state);

@@ -1,4 +1,4 @@
-/** What callers do with a lock of several names, without Redis: every rule in its plainest form, and nothing else. */
+/** A model of the callers of a lock of several names, without Redis: every rule in its plainest form, and nothing else. */
 
 export type Action =
   | { readonly do: "acquire" | "try"; readonly who: number; readonly names: readonly string[] }

@@ -4,7 +4,7 @@
 export interface Implementation {
   /** Unique. */
   readonly id: string;
-  /** What the worker process opens, if that is not the id. */
+  /** The id that the worker process opens, if it is another one. */
   readonly opens?: string;
   /** Another checkout, whose builds of our packages the worker process loads. */
   readonly checkout?: string;

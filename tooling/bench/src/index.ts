@@ -1,4 +1,4 @@
-/** What a suite outside this workspace is made of. */
+/** The parts from which a suite outside this workspace is made. */
 export { type Catalog, catalogOf, type Definition } from "./implementation.js";
 export type { Team } from "./lab.js";
 export { sentOf } from "./sent.js";

@@ -1,4 +1,4 @@
-// What is counted by a rate: callers that call again and again. A client process runs it.
+// An operation: callers that call again and again, in a client process. A rate counts their calls.
 import { now } from "@tooling/lab";
 import { sent } from "./sent.js";
 

@@ -15,7 +15,7 @@ export const rateOf = (results: readonly RunResult[]): number =>
   (1_000 * sum(results.map(({ operations }) => operations))) / Math.max(...results.map(({ elapsedMs }) => elapsedMs));
 
 export interface RateSettings extends Pick<Case, "implementations" | "setup" | "processes" | "rounds"> {
-  /** What the jobs of the package make an operation of. */
+  /** The task from which the jobs of the package make an operation. */
   readonly task: unknown;
   readonly prepare?: Prepare;
   /** A run before each measurement, since the server was emptied. @default 100 */

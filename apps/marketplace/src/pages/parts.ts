@@ -3,7 +3,7 @@ import { html, type Html } from "./html.js";
 
 type Text = string | number | Html;
 
-/** What pages say of a shop whose Redis belongs to somebody else. */
+/** The sentence by which pages of a shop in somebody else's Redis say what is missing. */
 export const guestNote = (what: string): Html =>
   html`<p class="aside">${what}, since this shop runs in a Redis that is not its own (<code>--redis</code>).</p>`;
 
