@@ -48,14 +48,20 @@ export const checkWorker = (worker: WorkerHistory<{ readonly kind: string }>, ju
     judge("U4", end !== "exit 0" && `${id} ended with ${end}`);
     judge("U4", !records.some(({ kind }) => kind === "left") && `${id} never came to its end`);
   }
+  const stalls = stallsOf(worker).filter(({ from, to }) => to - from > stallMs);
   // Records of other kinds belong to a package.
-  for (const record of records) checkRecord(id, record as CommonRecord, judge);
+  for (const record of records) checkRecord(id, record as CommonRecord, stalls, judge);
 };
 
-const checkRecord = (id: string, record: CommonRecord, judge: Judge<CommonInvariant>): void => {
+const checkRecord = (
+  id: string,
+  record: CommonRecord,
+  stalls: readonly Span[],
+  judge: Judge<CommonInvariant>,
+): void => {
   switch (record.kind) {
     case "call":
-      return checkCall(id, record, judge);
+      return checkCall(id, record, stalls, judge);
     case "crash":
       return judge("U4", `${id}: ${record.error}`);
     case "background":
@@ -70,16 +76,17 @@ const checkRecord = (id: string, record: CommonRecord, judge: Judge<CommonInvari
 const isUntrue = ({ code, retryable }: Pick<Call, "code" | "retryable">): boolean =>
   code === "KIT_CLUSTER" && retryable === false;
 
-/** What counts as a stall for a deadline. */
+/** A longer stall, in which a deadline passes, makes it a new one. */
 const stallMs = 50;
+/** The new deadline, after the event loop turns again. */
+const freshMs = 1_000;
 
-const checkCall = (id: string, call: Call, judge: Judge<CommonInvariant>): void => {
+const checkCall = (id: string, call: Call, stalls: readonly Span[], judge: Judge<CommonInvariant>): void => {
   const { what, name, startedAt, settledAt, dueMs, stalledMs, outcome } = call;
   const tookMs = settledAt - startedAt;
   const facts = `${tookMs.toFixed(0)} ms, due within ${dueMs.toFixed(0)} ms, stalled for ${stalledMs.toFixed(0)} ms`;
-  // A deadline that passes while the event loop stands still becomes a second after it turns again.
-  const freshMs = stalledMs < stallMs ? 0 : 1_000;
-  const isLate = tookMs > dueMs + lateMs + stalledMs + freshMs;
+  const isStalled = stalls.some(({ from, to }) => from < settledAt && to > startedAt);
+  const isLate = tookMs > dueMs + lateMs + stalledMs + (isStalled ? freshMs : 0);
   judge("U1", isLate && `${name}: ${what} of ${id} (${outcome} ${call.code ?? ""}) took ${facts}`);
   judge("U5", isUntrue(call) && `${name}: ${what} of ${id} was told that its keys lie in several slots`);
   if (outcome !== "ok")

@@ -25,6 +25,7 @@ const call = (from: number, outcome: Call["outcome"], tookMs = 5): Call => ({
   ...{ kind: "call", what: "search", name: "cities", outcome, dueMs: 500, stalledMs: 0 },
   ...{ startedAt: epoch + from, settledAt: epoch + from + tookMs },
 });
+const stall = (from: number, to: number): CommonRecord => ({ kind: "stall", from: epoch + from, to: epoch + to });
 const sight = (invariant: string, wrong: string | false = false): SightRecord => ({ kind: "saw", invariant, wrong });
 const berlin = { text: "Berlin", weight: 3 };
 const bern = { text: "Bern", weight: 1 };
@@ -103,6 +104,11 @@ describe("The checker of geoip finds", () => {
     ["data that never expires", "G4", (draft) => void (draft.wrong = { ...draft.wrong, G4: ["has -1 ms left"] })],
     ["a call that settles late", "U1", ({ worker }) => void worker.records.push(call(20, "ok", 501 + lateMs))],
     [
+      "a call that settles late after a stall that is too short to count",
+      "U1",
+      ({ worker }) => void worker.records.push(call(20, "ok", 501 + lateMs), stall(500, 550)),
+    ],
+    [
       "work that does not go on",
       "U3",
       (draft) => void (draft.heals = [{ kind: "failover", at: epoch + 2_004 - resumeMs }]),
@@ -142,6 +148,13 @@ describe("The checker of autocomplete finds", () => {
 });
 
 describe("Their checkers excuse", () => {
+  it("a call for a second after a stall that the workers hardly notice", () => {
+    const late = ({ worker }: GeoIpDraft): void => {
+      worker.records.push(call(20, "failed", 1_500), stall(490, 551));
+    };
+    expect(brokenBy(verdictOnGeoIp(late))).toEqual([]);
+  });
+
   it("either state of an entry after a change of unknown outcome", () => {
     const deleted = (draft: AutocompleteDraft): void => void (draft.found = { "cities a": berlin });
     const written = (draft: AutocompleteDraft): void => {
