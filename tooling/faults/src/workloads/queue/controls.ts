@@ -30,7 +30,7 @@ export const controls: readonly Control<Invariant>[] = [
     name: "lost-takes-stay-taken",
     invariants: ["charged"],
     kind: "replies lost",
-    injections: 6,
+    injections: 10,
     lua: { recover: "if true then return 0 end" },
   },
   {
