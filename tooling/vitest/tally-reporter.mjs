@@ -15,7 +15,7 @@ export function tallyReporter(name) {
       const tests = modules.flatMap((module) => [...module.children.allTests()]);
       const inState = (wanted) => tests.filter((test) => test.result().state === wanted);
       const failures = [
-        ...inState("failed").map((test) => `${fileOf(test.module)} > ${test.fullName}`),
+        ...inState("failed").map((test) => `${fileOf(test.module)} > ${test.fullName}${why(test.result().errors)}`),
         ...modules.flatMap((module) => brokenParts(module).map((part) => `${fileOf(module)}${part}`)),
         ...unhandledErrors.map((error) => `unhandled: ${error.message}`),
         ...(reason === "interrupted" ? ["the run was interrupted"] : []),
@@ -40,6 +40,14 @@ export function tallyReporter(name) {
     return module.project.name === "" ? file : `[${module.project.name}] ${file}`;
   }
 }
+
+/** The beginning of the first error of a test, and the last line of our code that it passed: the end of a log must do. */
+const why = ([error]) => {
+  if (!error) return "";
+  const place = error.stacks?.find(({ file }) => !file.includes("node_modules"));
+  const line = place ? ` (${place.file.split("/").at(-1)}:${place.line})` : "";
+  return `\n    ${error.message.replace(/\s+/g, " ").slice(0, 300)}${line}`;
+};
 
 /** Modules and suites with an error of their own: a failed import or hook. */
 const brokenParts = (module) => [

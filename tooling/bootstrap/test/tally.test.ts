@@ -60,7 +60,7 @@ describe("the reporter", () => {
       failed: 5,
       skipped: 3,
       failures: [
-        expect.stringContaining("cases.fixture.ts > fails"),
+        expect.stringMatching(/cases\.fixture\.ts > fails\n {4}expected .+ \(cases\.fixture\.ts:\d+\)$/),
         expect.stringContaining("cases.fixture.ts > asserts nothing"),
         expect.stringContaining("broken.fixture.ts"),
         expect.stringContaining("cases.fixture.ts > a suite: a hook failed"),
