@@ -81,15 +81,13 @@ export const block = (ms: number): void => {
 };
 
 /** Measures how late timers of this process fire, since on a busy machine none is on time. */
-export const watchStalls = (): { end(): { readonly worst: number; readonly sum: number } } => {
+export const watchStalls = (): { end(): { readonly sum: number } } => {
   const everyMs = 2;
-  let worst = 0;
   let sum = 0;
   let last = performance.now();
   const look = (): void => {
     const now = performance.now();
     const late = now - last - everyMs;
-    worst = Math.max(worst, late);
     // A millisecond or two are normal.
     if (late > 2 * everyMs) sum += late;
     last = now;
@@ -99,7 +97,7 @@ export const watchStalls = (): { end(): { readonly worst: number; readonly sum: 
     end: () => {
       clearInterval(timer);
       look();
-      return { worst, sum };
+      return { sum };
     },
   };
 };
