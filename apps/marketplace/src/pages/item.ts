@@ -181,7 +181,7 @@ export const itemPage = (view: ItemView): Html => {
           buyer decides again.
         </p>
         <p>Both check item, price, money and revision at the instant of the write. Mix them as you like.</p>`,
-      "words",
+      "",
       "ways-title",
     )}
   </article>`;

@@ -57,7 +57,7 @@ const conversation = ({ href, name, unread, last }: Conversation): Html =>
         last === null
           ? ""
           : html`<span class="last"
-              ><span class="words"><bdi>${last.from}</bdi>: <bdi>${last.body}</bdi></span
+              ><span class="snippet"><bdi>${last.from}</bdi>: <bdi>${last.body}</bdi></span
               >${clock(last.at)}</span
             >`
       }</a
