@@ -63,8 +63,8 @@ export const preset = ({ include = ["test/**/*.test.ts"], ...overrides } = {}, {
       retry: 0,
       // A worker of its own for each file would spend a quarter of the time starting.
       isolate: false,
-      // Tests wait some of the time; more workers than these only slow down a machine of two processors.
-      maxWorkers: Math.min(3, availableParallelism() + 1),
+      // Most tests wait most of the time.
+      maxWorkers: Math.min(5, availableParallelism() + 3),
       expect: { requireAssertions: true, poll: { timeout: 20_000 } },
       reporters: ["default", tallyReporter("result")],
       // A project adds its files to those of the whole.
