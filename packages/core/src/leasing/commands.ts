@@ -21,6 +21,7 @@ import type {
 } from "./kind.js";
 import { aliveMs } from "./kind.js";
 import type { LeaserSettings, ResolvedAcquire } from "./options.js";
+import type { LeaseStore } from "./store.js";
 
 /** The error of our estimate of the server's clock, in milliseconds: a repeat may be refused that much later. */
 const repeatMarginMs = 50;
@@ -41,7 +42,7 @@ interface BegunAttempt extends Attempt {
  * Sends the commands of one object. Each reply goes to the server's clock. A failed acquire is undone in the background, which
  * the object's life tracks.
  */
-export class LeaseCommands<Resolved extends ResolvedAcquire, S extends Seen> {
+export class LeaseCommands<Resolved extends ResolvedAcquire, S extends Seen> implements LeaseStore<Resolved> {
   readonly kind: LeaseKind<Resolved, S>;
   readonly settings: LeaserSettings;
   readonly life: ObjectLife;
@@ -78,6 +79,14 @@ export class LeaseCommands<Resolved extends ResolvedAcquire, S extends Seen> {
   /** Reports a failure in the background, unless it belongs to an outage that was reported. */
   onError(error: unknown): void {
     this.outage.report(this.errorOf(error));
+  }
+
+  get connectionEpoch(): number {
+    return this.context.executor.connectionEpoch;
+  }
+
+  groupOf(key: string): string {
+    return this.context.groupOf(key);
   }
 
   /** The clock of the node that serves this name. */
@@ -120,8 +129,7 @@ export class LeaseCommands<Resolved extends ResolvedAcquire, S extends Seen> {
     const key = this.kind.keyOf(name);
     const clock = this.context.clockOf(key);
     this.#onUse(key);
-    const { connectionEpoch } = this.context.executor;
-    const { shared } = this;
+    const { connectionEpoch, shared } = this;
     const sentAt = performance.now();
     const notAfter = clock.serverMsAt(sentAt + deadlineMs) ?? 0;
     return { sentAt, deadlineMs, notAfter, inbox, shared, signal, isWanted, clock, connectionEpoch };
@@ -139,8 +147,7 @@ export class LeaseCommands<Resolved extends ResolvedAcquire, S extends Seen> {
       else clock.observe(sentAt, reply.now);
       return reply;
     } finally {
-      if (this.context.executor.connectionEpoch !== connectionEpoch)
-        this.#watchForRepeats(request, sentAt + deadlineMs);
+      if (this.connectionEpoch !== connectionEpoch) this.#watchForRepeats(request, sentAt + deadlineMs);
     }
   }
 

@@ -11,6 +11,12 @@ export interface Grant<Resolved extends ResolvedLease = ResolvedLease> {
   readonly grantedMs: number;
   /** When it may have ended, on our monotonic clock. */
   readonly deadlineAt: number;
+  /**
+   * Whether the server has confirmed it. A lease that is resumed from its text has yet to be confirmed.
+   *
+   * @default true
+   */
+  readonly isConfirmed?: boolean;
 }
 
 /** The grant in the reply to a command that was sent at `sentAt`; `msLeft` undefined: the full length of the request. */

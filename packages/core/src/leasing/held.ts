@@ -1,10 +1,10 @@
 import { type KitError, KitKeyTypeError } from "../index.js";
 import { type ExpiryScheduler, type ScheduledLease, traced, withCaller } from "../toolkit/index.js";
-import type { LeaseCommands } from "./commands.js";
 import type { LossReason } from "./errors.js";
 import type { Grant } from "./grant.js";
-import type { LeaseRequest, RenewState, Seen } from "./kind.js";
+import type { LeaseRequest, RenewState } from "./kind.js";
 import type { ResolvedAcquire } from "./options.js";
+import type { LeaseStore } from "./store.js";
 import { LeaseTerm } from "./term.js";
 
 /** The outcome of a release: this call released it, or it had ended before. */
@@ -12,7 +12,7 @@ export type ReleaseOutcome = "released" | "not-held";
 
 /** The parts of an object that its leases share. */
 export interface LeaseHolder<Resolved extends ResolvedAcquire = ResolvedAcquire> {
-  readonly commands: LeaseCommands<Resolved, Seen>;
+  readonly store: LeaseStore<Resolved>;
   readonly expiry: ExpiryScheduler;
   /** Leases of all objects of a package on one client are renewed together, on a Cluster those of a slot. */
   readonly group: string;
@@ -50,11 +50,11 @@ export class HeldLease<Resolved extends ResolvedAcquire = ResolvedAcquire> imple
 
   /** `op`: an id of its own, if another object may hold and release the same token. */
   constructor(holder: LeaseHolder<Resolved>, grant: Grant<Resolved>, op: string = grant.request.token) {
-    const { commands, expiry, group } = holder;
+    const { store, expiry, group } = holder;
     this.request = grant.request;
     this.fencingToken = grant.fencingToken;
-    this.#key = commands.kind.keyOf(grant.request.name);
-    this.group = group + commands.context.groupOf(this.#key);
+    this.#key = store.kind.keyOf(grant.request.name);
+    this.group = group + store.groupOf(this.#key);
     this.#holder = holder;
     this.#op = op;
     this.term = new LeaseTerm(grant);
@@ -62,7 +62,7 @@ export class HeldLease<Resolved extends ResolvedAcquire = ResolvedAcquire> imple
   }
 
   get what(): string {
-    return this.#holder.commands.kind.what;
+    return this.#holder.store.kind.what;
   }
 
   get state(): "held" | "released" | "handed-over" | "lost" {
@@ -98,7 +98,7 @@ export class HeldLease<Resolved extends ResolvedAcquire = ResolvedAcquire> imple
     this.assertHeld();
     this.term.extending(leaseMs);
     this.#holder.expiry.changed(this);
-    const [state] = await this.#renew([this], this.#holder.commands.settings.deadlineMs, leaseMs);
+    const [state] = await this.#renew([this], this.#holder.store.settings.deadlineMs, leaseMs);
     if (state === "corrupt") throw this.#corrupt();
     this.term.isShortening = false;
     this.assertHeld();
@@ -134,7 +134,7 @@ export class HeldLease<Resolved extends ResolvedAcquire = ResolvedAcquire> imple
     this.#releasing ??= traced(
       `${this.what}.release`,
       () => (fencingToken === "" ? { name } : { name, fencingToken }),
-      () => this.#holder.commands.life.track(this.#release()),
+      () => this.#holder.store.life.track(this.#release()),
     );
     return this.#releasing;
   }
@@ -153,14 +153,14 @@ export class HeldLease<Resolved extends ResolvedAcquire = ResolvedAcquire> imple
     this.#controller?.abort(this.#loss);
     // A record that is left on the server would only delay the next holder.
     if (reason === "deadline" || reason === "closed" || reason === "max-hold")
-      this.#holder.commands.cancel(this.request, this.term.leaseMs);
+      this.#holder.store.cancel(this.request, this.term.leaseMs);
     this.#holder.lost(this, reason);
   }
 
   /** Removes it from the scheduler, without an event. For a lease that no caller has received. */
   forget(): void {
     this.#holder.expiry.remove(this);
-    this.#holder.commands.outage.ended(this.request.token);
+    this.#holder.store.outage.ended(this.request.token);
     this.#holder.ended(this);
   }
 
@@ -192,21 +192,21 @@ export class HeldLease<Resolved extends ResolvedAcquire = ResolvedAcquire> imple
 
   /** Renews leases of one group, also of other objects. Without a reply each is retried until its own deadline. */
   renewAll(leases: readonly this[]): void {
-    const { commands } = this.#holder;
+    const { store } = this.#holder;
     const patience = Math.max(50, Math.ceil(Math.min(...leases.map(({ remainingMs }) => remainingMs))));
-    this.#renew(leases, Math.min(commands.settings.deadlineMs, patience)).then(
+    this.#renew(leases, Math.min(store.settings.deadlineMs, patience)).then(
       (states) => {
         for (const [index, lease] of leases.entries()) {
-          const { outage } = lease.#holder.commands;
+          const { outage } = lease.#holder.store;
           if (states[index] === "corrupt") outage.failed(lease.request.token, lease.#corrupt());
           else outage.worked(lease.request.token);
         }
       },
       (reason: unknown) => {
-        const error = commands.errorOf(reason);
+        const error = store.errorOf(reason);
         for (const lease of leases) {
           lease.#renewFailed();
-          if (lease.remainingMs > 0) lease.#holder.commands.outage.failed(lease.request.token, error);
+          if (lease.remainingMs > 0) lease.#holder.store.outage.failed(lease.request.token, error);
         }
       },
     );
@@ -222,9 +222,10 @@ export class HeldLease<Resolved extends ResolvedAcquire = ResolvedAcquire> imple
       key: lease.#key,
       termMs: lease.term.requestedMs(extendedMs),
       sign: lease.term.isShortening ? ("=" as const) : ("" as const),
+      heldUntil: lease.term.isConfirmed ? lease.deadlineAt : 0,
     }));
     const sentAt = performance.now();
-    const states = await this.#holder.commands.renew(renewals, deadlineMs);
+    const states = await this.#holder.store.renew(renewals, deadlineMs);
     for (const [index, lease] of leases.entries())
       lease.#renewed(states[index] ?? "corrupt", sentAt, renewals[index]?.termMs ?? 0, extendedMs);
     return states;
@@ -251,16 +252,15 @@ export class HeldLease<Resolved extends ResolvedAcquire = ResolvedAcquire> imple
   }
 
   async #release(): Promise<ReleaseOutcome> {
-    const { commands } = this.#holder;
-    const { executor } = commands.context;
-    const { connectionEpoch } = executor;
+    const { store } = this.#holder;
+    const { connectionEpoch } = store;
     try {
       const { fencingToken } = this;
-      const state = await commands.release(this.request, { fencingToken, op: this.#op });
+      const state = await store.release(this.request, { fencingToken, op: this.#op });
       // If a reply may have been lost, and the lease cannot have expired yet, an earlier release by this lease counts as its
       // end.
       const isEarly = performance.now() < this.term.deadlineAt;
-      const mayBeOwn = isEarly && (this.#mayBeReleased || executor.connectionEpoch > connectionEpoch);
+      const mayBeOwn = isEarly && (this.#mayBeReleased || store.connectionEpoch > connectionEpoch);
       const isReleased = state === "released" || (mayBeOwn && (state === "unaccepted" || state === "not-held"));
       if (!isReleased) return "not-held";
       this.#holder.released(this);
@@ -268,8 +268,8 @@ export class HeldLease<Resolved extends ResolvedAcquire = ResolvedAcquire> imple
     } catch (error) {
       this.#releasing = undefined;
       this.#mayBeReleased = true;
-      commands.cancel(this.request, this.term.leaseMs);
-      commands.onError(error);
+      store.cancel(this.request, this.term.leaseMs);
+      store.onError(error);
       throw error;
     }
   }
@@ -280,7 +280,7 @@ export class HeldLease<Resolved extends ResolvedAcquire = ResolvedAcquire> imple
   }
 
   #error(reason: LossReason): KitError {
-    return this.#holder.commands.kind.lostError(this.request.name, reason, this.fencingToken);
+    return this.#holder.store.kind.lostError(this.request.name, reason, this.fencingToken);
   }
 
   #corrupt(): KitKeyTypeError {

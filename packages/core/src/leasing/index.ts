@@ -1,5 +1,7 @@
 // For packages that lease something to one or to several at a time.
 export { lastWords, lossWords, shown } from "./errors.js";
+export { grantOf } from "./grant.js";
+export { HeldLeases } from "./held-leases.js";
 export { aliveMs, firstTermMs, pushedTermMs } from "./kind.js";
 export { Lease } from "./lease.js";
 export { Leaser } from "./leaser.js";
@@ -10,6 +12,7 @@ export { parseLease } from "./serialised.js";
 
 export type { LossReason } from "./errors.js";
 export type { HeldLease, ReleaseOutcome } from "./held.js";
+export type { HeldEvents } from "./held-leases.js";
 export type {
   AcquireReply,
   Attempt,
@@ -32,3 +35,4 @@ export type {
   ResolvedLease,
   WaitOptions,
 } from "./options.js";
+export type { LeaseStore } from "./store.js";

@@ -93,6 +93,8 @@ export interface Renewal<Resolved extends ResolvedLease> {
   readonly termMs: number;
   /** `=`: the lease becomes shorter, also where the server runs this late. */
   readonly sign: "=" | "";
+  /** Until when it is certainly held, on our monotonic clock; 0: nothing has shown yet that it is held. */
+  readonly heldUntil: number;
 }
 
 /** The state of one lease after a renewal: extended, gone, taken by another, or its key has another type of data. */

@@ -1,29 +1,22 @@
 import { KitClosedError, KitError } from "../index.js";
-import { Deadline, expiryOf, inTime, isSlotMoving, newToken, type ObjectLife } from "../toolkit/index.js";
+import { Deadline, expiryOf, isSlotMoving, newToken, type ObjectLife } from "../toolkit/index.js";
 import { CancelledWaiters } from "./cancelled.js";
 import { LeaseCommands } from "./commands.js";
-import type { LossReason } from "./errors.js";
-import { type Grant, grantOf } from "./grant.js";
-import { HeldLease, type LeaseHolder } from "./held.js";
-import { firstTermMs, type LeaseKind, type LeaseRequest, type NotGranted, type Seen } from "./kind.js";
-import { heldOf, type Lease } from "./lease.js";
+import { grantOf } from "./grant.js";
+import type { HeldLease } from "./held.js";
+import { type HeldEvents, HeldLeases } from "./held-leases.js";
+import type { LeaseKind, LeaseRequest, NotGranted, Seen } from "./kind.js";
+import type { Lease } from "./lease.js";
 import type { LeaserSettings, ResolvedAcquire } from "./options.js";
-import { runAndRelease } from "./run-and-release.js";
 import type { SerialisedLease } from "./serialised.js";
 import { Subscription } from "./subscription.js";
 import { Waiters, type WaitingEvents } from "./waiters.js";
 
-/** The granted lease, as events show it. */
-type Held<Resolved extends ResolvedAcquire> = Pick<HeldLease<Resolved>, "request" | "fencingToken">;
-
-/** Events of the leases of one object. */
-interface LeaserEvents<Resolved extends ResolvedAcquire, S extends Seen> extends Pick<
-  WaitingEvents<Resolved, S>,
-  "queued" | "requeued" | "stillWaiting"
-> {
-  readonly acquired: (lease: Held<Resolved>, waitedMs: number) => void;
-  readonly released: (lease: Held<Resolved>) => void;
-  readonly lost: (lease: Held<Resolved>, reason: LossReason) => void;
+/** Events of the leases of one object, and of the waits for them. */
+interface LeaserEvents<Resolved extends ResolvedAcquire, S extends Seen>
+  extends
+    Omit<HeldEvents<Resolved>, "handedOver">,
+    Pick<WaitingEvents<Resolved, S>, "queued" | "requeued" | "stillWaiting"> {
   /** A failure in the background. */
   readonly error: (error: KitError) => void;
   /** The key of an acquire or a renewal. */
@@ -37,14 +30,10 @@ interface LeaserEvents<Resolved extends ResolvedAcquire, S extends Seen> extends
  */
 export class Leaser<Resolved extends ResolvedAcquire, S extends Seen, L extends Lease> {
   readonly commands: LeaseCommands<Resolved, S>;
-  readonly #make: (held: HeldLease<Resolved>) => L;
-  readonly #events: LeaserEvents<Resolved, S>;
   readonly #waitingEvents: WaitingEvents<Resolved, S>;
-  readonly #held = new Set<HeldLease<Resolved>>();
-  readonly #holder: LeaseHolder<Resolved>;
+  readonly #held: HeldLeases<Resolved, L>;
   readonly #waiters = new Map<string, Waiters<Resolved, S>>();
   readonly #cancelled = new CancelledWaiters();
-  #onNoneHeld: (() => void) | undefined;
 
   /** `make` creates the lease that the caller gets. */
   constructor(
@@ -55,19 +44,10 @@ export class Leaser<Resolved extends ResolvedAcquire, S extends Seen, L extends 
     events: LeaserEvents<Resolved, S>,
   ) {
     this.commands = new LeaseCommands(life, kind, settings, events.error, events.used);
-    this.#make = make;
-    this.#events = events;
-    this.#holder = {
-      commands: this.commands,
-      expiry: expiryOf(life.context),
-      group: `${kind.id} ${String(settings.deadlineMs)} `,
-      ended: (lease) => {
-        if (this.#held.delete(lease) && this.#held.size === 0) this.#onNoneHeld?.();
-      },
-      released: events.released,
-      lost: events.lost,
+    this.#held = new HeldLeases(this.commands, expiryOf(life.context), make, {
+      ...events,
       handedOver: ({ request }) => this.#cancelled.forget(request.token),
-    };
+    });
     this.#waitingEvents = {
       ...events,
       left: (request, subscription) => this.#left(request, subscription),
@@ -86,10 +66,7 @@ export class Leaser<Resolved extends ResolvedAcquire, S extends Seen, L extends 
 
   /** Runs `routine` with a lease, and releases it also after an error, unless the routine hands it over. */
   async using<T>(name: string, resolved: Resolved, routine: (lease: L) => Promise<T> | T): Promise<T> {
-    const lease = await this.acquire(name, resolved);
-    const { result, outcome } = await runAndRelease(lease, routine);
-    heldOf(lease).assertReleased(outcome);
-    return result;
+    return await this.#held.use(await this.acquire(name, resolved), routine);
   }
 
   /**
@@ -140,13 +117,14 @@ export class Leaser<Resolved extends ResolvedAcquire, S extends Seen, L extends 
             }
             // The server's clock differs from our estimate.
             if (reply.state === "late") continue;
-            if (reply.state === "granted") return this.#granted(grantOf(request, reply, attempt.sentAt), startedAt);
+            if (reply.state === "granted")
+              return this.#held.granted(grantOf(request, reply, attempt.sentAt), startedAt);
             if (refused) return refused(request, reply);
             if (!subscription) throw kind.timeoutError(request, reply);
             if (reply.state === "full") throw kind.queueFullError(name);
             const waiters = this.#waitersOf(request);
             isQueued = true;
-            return this.#granted(await waiters.wait(request, subscription, deadline, reply), startedAt);
+            return this.#held.granted(await waiters.wait(request, subscription, deadline, reply), startedAt);
           }
         } finally {
           if (!isQueued) subscription?.end();
@@ -156,23 +134,8 @@ export class Leaser<Resolved extends ResolvedAcquire, S extends Seen, L extends 
   }
 
   /** Continues a lease that was serialised: it is renewed once, which shows that it is held. */
-  async resume(
-    { name, token }: Pick<SerialisedLease, "name" | "token">,
-    resolved: Resolved,
-    fencingToken: string,
-  ): Promise<L> {
-    const grantedMs = firstTermMs(resolved);
-    const deadlineAt = performance.now() + grantedMs;
-    const request = { name, token, resolved };
-    // Another object may hold and release the same token.
-    const held = this.#hold({ request, fencingToken, grantedMs, deadlineAt }, newToken());
-    try {
-      await held.extend(held.term.leaseMs);
-    } catch (error) {
-      held.forget();
-      throw error;
-    }
-    return this.#make(held);
+  resume(saved: Pick<SerialisedLease, "name" | "token">, resolved: Resolved, fencingToken: string): Promise<L> {
+    return this.#held.resume(saved, resolved, fencingToken);
   }
 
   /**
@@ -182,11 +145,7 @@ export class Leaser<Resolved extends ResolvedAcquire, S extends Seen, L extends 
   async end(deadline: Deadline): Promise<void> {
     const { life, settings } = this.commands;
     this.#rejectAll(life.closedError());
-    if (this.#held.size > 0) {
-      const noneHeld = new Promise<void>((resolve) => (this.#onNoneHeld = resolve));
-      await inTime(noneHeld, { deadline });
-    }
-    for (const lease of [...this.#held]) lease.lose("closed");
+    await this.#held.end(deadline);
     this.#cancelled.close();
     // A cancel that has just begun gets one command's time, also when the deadline is over.
     await life.untilIdle(new Deadline(Math.max(deadline.at, performance.now() + settings.deadlineMs)));
@@ -211,28 +170,6 @@ export class Leaser<Resolved extends ResolvedAcquire, S extends Seen, L extends 
     throw isOver && !isCutOff ? this.commands.kind.timeoutError(request, undefined, error) : error;
   }
 
-  /** The lease for the caller. */
-  #granted(grant: Grant<Resolved>, startedAt: number): L {
-    const { request, fencingToken } = grant;
-    const { life } = this.commands;
-    const isOver = grant.deadlineAt <= performance.now();
-    if (isOver || life.isClosed) {
-      // The reply came after its end, or during close(): the caller could not use it, and nothing would release it.
-      this.commands.cancel(request);
-      throw isOver ? this.commands.kind.lostError(request.name, "deadline", fencingToken) : life.closedError();
-    }
-    const held = this.#hold(grant);
-    const lease = this.#make(held);
-    this.#events.acquired(held, performance.now() - startedAt);
-    return lease;
-  }
-
-  #hold(grant: Grant<Resolved>, op?: string): HeldLease<Resolved> {
-    const held = new HeldLease(this.#holder, grant, op);
-    this.#held.add(held);
-    return held;
-  }
-
   /** The waiters of a request's name. */
   #waitersOf(request: LeaseRequest<Resolved>): Waiters<Resolved, S> {
     const { name } = request;
@@ -251,8 +188,7 @@ export class Leaser<Resolved extends ResolvedAcquire, S extends Seen, L extends 
   #left(request: LeaseRequest<Resolved>, subscription: Subscription): void {
     subscription.listen((payload) => {
       if (!payload.startsWith("granted\t")) return;
-      const isHeld = [...this.#held].some((lease) => lease.request.token === request.token);
-      if (!isHeld) this.commands.cancel(request);
+      if (!this.#held.has(request.token)) this.commands.cancel(request);
     });
     this.#cancelled.add(subscription);
   }

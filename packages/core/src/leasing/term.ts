@@ -14,14 +14,17 @@ export class LeaseTerm {
   isRenewing: boolean;
   /** Whether a shorter length was requested that the server may not have received. */
   isShortening: boolean = false;
+  /** Whether the server has confirmed that it is held. */
+  isConfirmed: boolean;
   /** When `maxHoldMs` is over. */
   readonly #holdEndsAt: number;
   /** Whether the current length is the last that `maxHoldMs` allows. */
   #isLast = false;
   #failures = 0;
 
-  constructor({ request: { resolved }, grantedMs, deadlineAt }: Grant) {
+  constructor({ request: { resolved }, grantedMs, deadlineAt, isConfirmed = true }: Grant) {
     const now = performance.now();
+    this.isConfirmed = isConfirmed;
     this.leaseMs = resolved.leaseMs;
     this.isRenewing = resolved.renew;
     this.#holdEndsAt = resolved.maxHoldMs === undefined ? Infinity : now + resolved.maxHoldMs;
@@ -60,6 +63,7 @@ export class LeaseTerm {
   /** A renewal for `termMs` that was sent at `sentAt` was confirmed. Returns whether the reply came before its new end. */
   confirmed(sentAt: number, termMs: number): boolean {
     this.#failures = 0;
+    this.isConfirmed = true;
     // A shorter length was requested since: it may count already.
     const sureMs = Math.min(termMs, this.leaseMs);
     this.deadlineAt = Math.min(sentAt + lowerBoundMs(sureMs), this.#holdEndsAt);
