@@ -13,7 +13,7 @@ process.once("SIGTERM", () => ending.abort());
 
 for (;;) {
   const tick = Math.floor(Date.now() / everyMs) + 1;
-  await sleep(tick * everyMs - Date.now(), undefined, ending).catch(() => undefined);
+  await sleep(tick * everyMs - Date.now(), undefined, { signal: ending.signal }).catch(() => undefined);
   if (ending.signal.aborted) break;
   try {
     // All processes queue. The first does the job and the others find it done; if the first dies, the next does it.
