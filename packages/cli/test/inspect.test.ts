@@ -21,7 +21,7 @@ describe("kit inspect lock", () => {
   it("says that nobody holds it", async () => {
     expect(await inspect("nobody's")).toEqual({
       code: 0,
-      stdout: "lock     nobody's\nholder   nobody holds it\nfence    none for a week\nwaiters  nobody\n",
+      stdout: "lock     nobody's\nholder   nobody holds it\nfence    none is stored\nwaiters  nobody\n",
       stderr: "",
     });
     expect(await inspectJson("nobody's")).toEqual({
@@ -81,7 +81,7 @@ describe("kit inspect lock", () => {
     await eventually(async () => expect((await locks.inspect("prices")).waiters).toBe(1));
     const { stdout } = await inspect("prices", "--keys");
     expect(stdout).toMatch(
-      /^lock +prices\nread\/write +held by 1 reader, 1 waiting\nholder +web-1, ends in \d+ s unless renewed\nfence +none for a week\nwaiters +1: web-2 \(writes\)\nkey +kit:lock:\{prices\}:rw-leases +zset, /,
+      /^lock +prices\nread\/write +held by 1 reader, 1 waiting\nholder +web-1, ends in \d+ s unless renewed\nfence +none is stored\nwaiters +1: web-2 \(writes\)\nkey +kit:lock:\{prices\}:rw-leases +zset, /,
     );
     expect(await inspectJson("prices")).toMatchObject({
       state: "free",

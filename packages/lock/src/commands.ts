@@ -7,7 +7,6 @@ import {
   type HeartbeatReply,
   type LeaseKind,
   type LeaseRequest,
-  type LeaserSettings,
   type LossReason,
   pushedTermMs,
   type Release,
@@ -18,6 +17,7 @@ import {
 } from "@kit/core/leasing";
 import { LockLostError, LockQueueFullError, LockTimeoutError } from "./errors.js";
 import { type LockKeys, lockKeys } from "./keys.js";
+import { keepTerm, type LockSettings } from "./options.js";
 import * as scripts from "./scripts/index.js";
 
 const id = newToken();
@@ -31,10 +31,10 @@ export class LockCommands implements LeaseKind<ResolvedAcquire, scripts.Held> {
   readonly what = "lock";
   readonly id: string = id;
   readonly #context: ClientContext;
-  readonly #settings: LeaserSettings;
+  readonly #settings: LockSettings;
   readonly #keysOf: (name: string) => LockKeys;
 
-  constructor(context: ClientContext, settings: LeaserSettings) {
+  constructor(context: ClientContext, settings: LockSettings) {
     this.#context = context;
     this.#settings = settings;
     this.#keysOf = lockKeys(context.prefix);
@@ -59,7 +59,7 @@ export class LockCommands implements LeaseKind<ResolvedAcquire, scripts.Held> {
   release(request: Request, { fencingToken, op = "", shared, signal }: Release): Promise<ReleaseReply> {
     const { name, token } = request;
     const { deadlineMs } = this.#settings;
-    const args = { owner: ownerOf(request), terms: { shared, fencingToken, op } };
+    const args = { owner: ownerOf(request), terms: { shared, fencingToken, op, keepMs: keepTerm(this.#settings) } };
     return scripts.release.run(this.#context, this.#keysOf(name), args, { deadlineMs, op: token, signal });
   }
 

@@ -7,11 +7,11 @@ import { keyspace } from "@kit/core";
  * | Key                       | Type   | Content                                                                                   | Life                             |
  * | ------------------------- | ------ | ----------------------------------------------------------------------------------------- | -------------------------------- |
  * | `kit:lock:{name}:lease`   | string | `token\|holder`                                                                           | the lease                        |
- * | `kit:lock:{name}:fence`   | string | `1:` (the layout), the last fencing token, `:` and the call that handed the lock on       | 7 days after the last grant      |
+ * | `kit:lock:{name}:fence`   | string | `1:` (the layout), the last fencing token, `:` and the call that handed the lock on       | 7 days after the last grant; `keepMs` after a release |
  * | `kit:lock:{name}:queue`   | zset   | waiter's token → ticket                                                                   | 16 s after the last sign of life |
  * | `kit:lock:{name}:waiters` | hash   | waiter's token → `aliveUntil watched grantMs inbox holder`; `#` → the last ticket          | as the queue                     |
  * | `kit:lock:{name}:rw-leases`  | zset   | of a read/write lock: `mode\|token\|holder` → the server's millisecond at which its lease ends; mode `r` or `w` | longer than the longest lease |
- * | `kit:lock:{name}:rw-fence`   | string | `1:` (the layout) and the last fencing token, 0 if only readers came                      | 7 days after the last grant to a writer |
+ * | `kit:lock:{name}:rw-fence`   | string | `1:` (the layout) and the last fencing token, 0 if only readers came                      | 7 days after the last grant to a writer; `keepMs` after the last release |
  * | `kit:lock:{name}:rw-queue`   | zset   | waiter's `mode\|token\|holder` → ticket                                                    | 16 s after the last sign of life |
  * | `kit:lock:{name}:rw-waiters` | hash   | waiter's `mode\|token\|holder` → `aliveUntil watched grantMs inbox`; `#` → the last ticket | as the queue                     |
  *

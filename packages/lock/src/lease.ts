@@ -13,7 +13,7 @@ import { type HeldLease, Lease as BaseLease } from "@kit/core/leasing";
 export class Lease extends BaseLease {
   /**
    * A number in decimal digits, larger than the token of every earlier grant of this lock, also across expiry and restarts. After
-   * lost data, and after a week without a grant, this holds if the servers' clocks agree. It has up to 16 digits: compare as
+   * lost data, and after `keepMs` without a grant, this holds if the servers' clocks agree. It has up to 16 digits: compare as
    * BigInt, or in Redis.
    */
   readonly fencingToken: string;

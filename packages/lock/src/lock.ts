@@ -67,7 +67,7 @@ export interface LockInspection {
   readonly state: "free" | "held";
   /** The label of the holder. */
   readonly holder: string | null;
-  /** The newest fencing token ever granted; null when there was none for a week. */
+  /** The newest fencing token ever granted; null when none is stored: see `keepMs`. */
   readonly fencingToken: string | null;
   /** Time left of the lease, in milliseconds; null when free, Infinity when its expiry was removed (PERSIST). */
   readonly msLeft: number | null;

@@ -34,7 +34,7 @@ export type Pins = [
   Check<Cluster extends RedisLike ? true : false>,
 
   Check<Same<keyof LeaseOptions, "leaseMs" | "renew" | "maxHoldMs" | "holder">>,
-  Check<Same<keyof LockOptions, keyof LeaseOptions | "prefix" | "isolate" | "deadlineMs" | "maxWaiters">>,
+  Check<Same<keyof LockOptions, keyof LeaseOptions | "prefix" | "isolate" | "deadlineMs" | "maxWaiters" | "keepMs">>,
   Check<Same<keyof AcquireOptions, keyof LeaseOptions | "waitMs" | "signal">>,
   Check<Same<keyof TryOptions, keyof LeaseOptions | "signal">>,
   Check<

@@ -115,7 +115,9 @@ const play = async (steps: readonly Step[]): Promise<void> => {
         break;
       }
       case "release":
-        expect(await scripts.release.run(db, keys, { record, shared: 0 })).toBe(model.release(token));
+        expect(await scripts.release.run(db, keys, { record, terms: { shared: 0, keepMs: "" } })).toBe(
+          model.release(token),
+        );
         break;
       case "downgrade":
         expect(await scripts.downgrade.run(db, keys, { record, shared: 0 })).toBe(model.downgrade(token));

@@ -38,8 +38,8 @@ const acquire = (who: string, asked: Asked = {}): Promise<AcquireReply<scripts.H
 };
 const queue = (who: string, asked: Asked = {}): Promise<AcquireReply<scripts.Held>> =>
   acquire(who, { inbox: "-", ...asked });
-const release = (who: string, shared = 0): Promise<ReleaseReply> =>
-  scripts.release.run(db, keys, { record: recordOf(who), shared });
+const release = (who: string, shared = 0, keepMs: number | "" = ""): Promise<ReleaseReply> =>
+  scripts.release.run(db, keys, { record: recordOf(who), terms: { shared, keepMs } });
 const heartbeat = (whom: readonly string[], inbox = "-"): Promise<HeartbeatReply<scripts.Held>> =>
   scripts.heartbeat.run(db, keys, { shared: 0, aliveMs: 15_000, inbox, records: whom.map(recordOf) });
 const downgrade = (who: string): Promise<boolean> =>
@@ -232,6 +232,24 @@ describe("release", () => {
     expect(await held()).toEqual(["w2"]);
     await release("w2");
     expect([await held(), await waiting()]).toEqual([["r3"], []]);
+  });
+
+  it("keeps the fencing token for keepMs once the last holder is gone, and nobody waits", async () => {
+    const fenceMs = async (): Promise<unknown> => (await state()).fence.ttl;
+    await acquire("w1");
+    await downgrade("w1");
+    await acquire("r1");
+    await release("r1", 0, 60_000);
+    expect(await fenceMs()).toEqual(about(weekMs));
+    await queue("w2", { inbox: (await anInbox()).channel });
+    await release("w1", 0, 60_000);
+    expect(await held()).toEqual(["w2"]);
+    expect(await fenceMs()).toEqual(about(weekMs));
+    expect(await release("w2", 0, 60_000)).toBe("released");
+    expect(await fenceMs()).toEqual(about(60_000));
+    expect(await unchanged(() => release("w2", 0, 60_000))).toBe("not-held");
+    await acquire("w3");
+    expect(await fenceMs()).toEqual(about(weekMs));
   });
 
   it("notifies a writer that waits when the leases of the others end sooner, once", async () => {

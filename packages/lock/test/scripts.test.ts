@@ -40,10 +40,16 @@ const acquire = (token: string, asked: Asked = {}): Promise<AcquireReply<scripts
 };
 const queue = (token: string, asked: Asked = {}): Promise<AcquireReply<scripts.Held>> =>
   acquire(token, { inbox: "-", ...asked });
-const release = (token: string, fencingToken = "", shared = 0, op = ""): Promise<ReleaseReply> =>
-  scripts.release.run(db, keys, { owner: ownerOf(token), terms: { shared, fencingToken, op } });
-const force = (owner = "a|A", op = ""): Promise<ReleaseReply> =>
-  scripts.release.run(db, keys, { owner, terms: { shared: 0, fencingToken: "*", op } });
+const release = (
+  token: string,
+  fencingToken = "",
+  shared = 0,
+  op = "",
+  keepMs: number | "" = "",
+): Promise<ReleaseReply> =>
+  scripts.release.run(db, keys, { owner: ownerOf(token), terms: { shared, fencingToken, op, keepMs } });
+const force = (owner = "a|A", op = "", keepMs: number | "" = ""): Promise<ReleaseReply> =>
+  scripts.release.run(db, keys, { owner, terms: { shared: 0, fencingToken: "*", op, keepMs } });
 const heartbeat = (tokens: readonly string[], inbox = "-"): Promise<HeartbeatReply<scripts.Held>> =>
   scripts.heartbeat.run(db, keys, { shared: 0, aliveMs: 15_000, inbox, tokens });
 type RenewTerms = readonly (readonly [lease: string, owner: string, termMs: number, sign?: "=" | undefined])[];
@@ -271,6 +277,38 @@ describe("release", () => {
     });
   });
 
+  it("keeps the fencing token of an unused name for keepMs", async () => {
+    const fencingToken = await granted(acquire("a"));
+    expect(await release("a", fencingToken, 0, "op", 60_000)).toBe("released");
+    expect(await state()).toEqual({
+      lease: nothing,
+      fence: { type: "string", value: `1:${fencingToken}`, ttl: about(60_000) },
+      queue: nothing,
+      waiters: nothing,
+    });
+    expect(await unchanged(() => release("a", fencingToken, 0, "op", 60_000))).toBe("unaccepted");
+    await granted(acquire("b"));
+    expect((await state()).fence.ttl).toEqual(about(weekMs));
+  });
+
+  it("keeps it for longer where the clock is behind it", async () => {
+    await acquire("a");
+    const ahead = String((await serverMicros()) + 3_600_000_000);
+    await db.set(keys.fence, `1:${ahead}`);
+    await release("a", ahead, 0, "", 60_000);
+    expect((await state()).fence.ttl).toEqual(about(3_660_000));
+  });
+
+  it("keeps it for a week where the name is used on, and after force", async () => {
+    const { channel } = await anInbox();
+    const fencingToken = await granted(acquire("a"));
+    await queue("b", { inbox: channel });
+    await release("a", fencingToken, 0, "", 60_000);
+    expect(await state()).toMatchObject({ lease: aLease("b|B", 2_000), fence: { ttl: about(weekMs) } });
+    await force("b|B", "op", 60_000);
+    expect(await state()).toMatchObject({ lease: nothing, fence: { ttl: about(weekMs) } });
+  });
+
   it("hands the lock to the first in the queue, notifies it, and notifies the next how long that lasts", async () => {
     const [first, second] = [await anInbox(), await anInbox()];
     const fencingToken = await granted(acquire("a", { leaseMs: 60_000 }));
@@ -364,7 +402,7 @@ describe("release", () => {
   it("changes nothing for a token that holds it under another label", async () => {
     const fencingToken = await granted(acquire("a"));
     const reply = unchanged(() =>
-      scripts.release.run(db, keys, { owner: "a|other", terms: { shared: 0, fencingToken, op: "" } }),
+      scripts.release.run(db, keys, { owner: "a|other", terms: { shared: 0, fencingToken, op: "", keepMs: "" } }),
     );
     expect(await reply).toBe("not-held");
   });

@@ -72,7 +72,7 @@ const lockFacts = ({ state, holder, since, msLeft, fencingToken, waiters, queue 
           ["since", since ?? "not known: the server's clock went back"],
           ["lease", leaseText(msLeft)],
         ];
-  return [...held, ["fence", fencingToken ?? "none for a week"], ["waiters", countText(waiters, queue)]];
+  return [...held, ["fence", fencingToken ?? "none is stored"], ["waiters", countText(waiters, queue)]];
 };
 
 /** A lock and a read/write lock of the same name are two. */

@@ -35,7 +35,7 @@ export const readWriteFacts = (report: ReadWriteReport): Facts => {
       ({ holder, msLeft }) => ["holder", `${holder}, ends in ${secondsText(msLeft)} unless renewed`] as const,
     ),
     ...(more > 0 ? [["holder", `${String(more)} others that end sooner`] as const] : []),
-    ["fence", fencingToken ?? "none for a week"],
+    ["fence", fencingToken ?? "none is stored"],
     [
       "waiters",
       countText(

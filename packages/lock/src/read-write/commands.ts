@@ -7,7 +7,6 @@ import {
   type HeartbeatReply,
   type LeaseKind,
   type LeaseRequest,
-  type LeaserSettings,
   type LossReason,
   pushedTermMs,
   type Release,
@@ -17,6 +16,7 @@ import {
 } from "@kit/core/leasing";
 import { LockLostError, LockQueueFullError, LockTimeoutError } from "../index.js";
 import { type ReadWriteKeys, readWriteKeys } from "../keys.js";
+import { keepTerm, type LockSettings } from "../options.js";
 import type { ResolvedReadWrite } from "./options.js";
 import * as scripts from "./scripts/index.js";
 
@@ -33,10 +33,10 @@ export class ReadWriteCommands implements LeaseKind<ResolvedReadWrite, scripts.H
   readonly what = "read-write-lock";
   readonly id: string = id;
   readonly #context: ClientContext;
-  readonly #settings: LeaserSettings;
+  readonly #settings: LockSettings;
   readonly #keysOf: (name: string) => ReadWriteKeys;
 
-  constructor(context: ClientContext, settings: LeaserSettings) {
+  constructor(context: ClientContext, settings: LockSettings) {
     this.#context = context;
     this.#settings = settings;
     this.#keysOf = readWriteKeys(context.prefix);
@@ -61,7 +61,7 @@ export class ReadWriteCommands implements LeaseKind<ResolvedReadWrite, scripts.H
   release(request: Request, { shared, signal }: Release): Promise<ReleaseReply> {
     const { name, token } = request;
     const { deadlineMs } = this.#settings;
-    const args = { record: recordOf(request), shared };
+    const args = { record: recordOf(request), terms: { shared, keepMs: keepTerm(this.#settings) } };
     return scripts.release.run(this.#context, this.#keysOf(name), args, { deadlineMs, op: token, signal });
   }
 

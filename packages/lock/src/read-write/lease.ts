@@ -40,7 +40,7 @@ export class ReadWriteLease extends Lease {
 
   /**
    * A number in decimal digits, larger than the token of every earlier writer of this lock, also across expiry and restarts;
-   * null if this lease was never a writer's. After a downgrade it stays. After lost data, and after a week without a writer, this holds
+   * null if this lease was never a writer's. After a downgrade it stays. After lost data, and after `keepMs` without a writer, this holds
    * if the servers' clocks agree. It has up to 16 digits: compare as BigInt, or in Redis.
    */
   get fencingToken(): string | null {

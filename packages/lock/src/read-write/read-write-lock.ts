@@ -42,7 +42,7 @@ export interface ReadWriteInspection {
   readonly holding: number;
   /** The holders whose leases end last, ten at most, and how many milliseconds these have left. */
   readonly holders: readonly { readonly holder: string; readonly msLeft: number }[];
-  /** The newest fencing token ever granted; null when there was no writer for a week. */
+  /** The newest fencing token ever granted; null when none is stored: see `keepMs`. */
   readonly fencingToken: string | null;
   /** How many wait, including dead waiters that were not dropped yet. */
   readonly waiters: number;

@@ -1,6 +1,6 @@
 -- fence.lua - the fencing tokens, and the layout that is stored with them.
 --
--- Defines fenceMs, layoutError, nextFence
+-- Defines fenceMs, layoutError, nextFence, keptMs
 --
 -- All inputs are parameters.
 local fenceMs = 604800000
@@ -19,4 +19,11 @@ local function nextFence(last, micros)
     micros = math.max(micros, tonumber(previous) + 1)
   end
   return string.format('%.0f', micros)
+end
+
+-- How long the stored token of an unused name is kept: until the clock is `keepMs` ahead of it and of now. So a clock that went
+-- back since the grant, and is behind the token, is waited for.
+local function keptMs(stored, micros, keepMs)
+  local last = tonumber(string.match(stored, '^1:(%d+)'))
+  return string.format('%.0f', keepMs + math.ceil(math.max(0, last - micros) / 1000))
 end

@@ -63,7 +63,7 @@ export const release = defineScript({
   name: "lock.release",
   source: [waitQueueSource, fenceSource, grantSource, releaseSource],
   keys: lockKeys,
-  args: ["owner", "terms: shared fencingToken op"],
+  args: ["owner", "terms: shared fencingToken op keepMs"],
   idempotent: true,
   reply: (raw): ReleaseReply => releaseReplies[Number(raw)] ?? "not-held",
 });

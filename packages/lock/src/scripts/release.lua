@@ -5,9 +5,10 @@
 -- KEYS[3]  queue    zset     token to ticket, in order of arrival
 -- KEYS[4]  waiters  hash     token to `aliveUntil watched grantMs inbox holder`; `#` to the last ticket
 -- ARGV[1]  owner    string   the caller, as the lease names it: `token|holder`
--- ARGV[2]  terms    string   `shared fencingToken op`: 1 on a Cluster, 0 on a single server, empty if not known yet; that of
+-- ARGV[2]  terms    string   `shared fencingToken op keepMs`: 1 on a Cluster, 0 on a single server, empty if not known yet; that of
 --                            the lease to release, empty if only an acquire must be undone, `*` by force; the
---                            same for all releases by one lease object, empty if no repeat must recognise its own work
+--                            same for all releases by one lease object, empty if no repeat must recognise its own work;
+--                            how long an unused name's token is kept, empty for the week since its grant
 --
 -- Reply     1  released, now or by an earlier repeat of this call
 --           2  left the queue
@@ -22,15 +23,17 @@ local owner = ARGV[1]
 local terms = ARGV[2]
 
 local found = redis.call('GET', lease)
--- The common case: there are no waiters. Our own lease has our own layout, and no other call writes the fence meanwhile.
-if found == owner and not string.find(terms, '*', 1, true) and redis.call('EXISTS', queue) == 0 then
+-- The common case: there are no waiters, and `keepMs` is empty: the terms end with a blank. Our own lease has our own layout, and
+-- no other call writes the fence meanwhile.
+local isPlain = found == owner and string.byte(terms, -1) == 32 and not string.find(terms, '*', 1, true)
+if isPlain and redis.call('EXISTS', queue) == 0 then
   redis.call('DEL', lease)
   return 1
 end
 
 -- Libraries
 
-local shared, fencingToken, op = string.match(terms, '^(%d?) (%S*) (%S*)$')
+local shared, fencingToken, op, keepMs = string.match(terms, '^(%d?) (%S*) (%S*) (%d*)$')
 local isForced = fencingToken == '*'
 local token = ownerToken(owner)
 local stored = redis.call('GET', fence)
@@ -38,10 +41,12 @@ if not nextFence(stored, 0) then return redis.error_reply(layoutError) end
 if found == owner then
   local notifier = newNotifier(shared)
   local winner = grantNext(lease, fence, queue, waiters, notifier, op, nil)
+  local _, micros = readClock()
   if not winner and isForced then
     -- The former holder must not mistake the free lock for the result of its own release.
-    local _, micros = readClock()
     redis.call('SET', fence, '1:' .. nextFence(stored, micros) .. ':' .. op, 'PX', fenceMs)
+  elseif not winner and stored and keepMs ~= '' then
+    redis.call('PEXPIRE', fence, keptMs(stored, micros, keepMs))
   end
   notifier.flush()
   return 1

@@ -1,6 +1,6 @@
 -- grant.lua - the leases of a read/write lock, its queue, and the grants to the first of it.
 --
--- Needs newNotifier, fenceMs, nextFence, someDead
+-- Needs newNotifier, fenceMs, nextFence, keptMs, someDead
 -- Defines modeOf, inMode, openLock
 --
 -- All inputs are parameters. A record, `mode|token|holder`, names a caller in the leases and in the queue; the mode is `r` or `w`.
@@ -183,12 +183,16 @@ local function openLock(keys, call)
     end
   end
   -- Writes what this call has changed. `stands`: rows of waiters to store; `aliveMs`: for how long they are kept; `joining`: a
-  -- record that joins the queue; `isAcquire`: at maxmemory nothing is written, and the call is refused.
+  -- record that joins the queue; `isAcquire`: at maxmemory nothing is written, and the call is refused; `keepMs`: how long the
+  -- token is kept if nobody holds the lock afterwards, empty or nil to change nothing.
   function self.write(change)
     -- A write without effect: at maxmemory the writes after a write that frees memory are allowed.
     if not change.isAcquire then redis.call('ZREM', leases, '') end
     -- Readers have no fencing token, but the layout is stored with it.
     if newFence or (#added > 0 and not stored) then redis.call('SET', fence, '1:' .. (newFence or '0'), 'PX', fenceMs) end
+    if stored and not self.mode and (change.keepMs or '') ~= '' then
+      redis.call('PEXPIRE', fence, keptMs(stored, call.micros, change.keepMs))
+    end
     if change.joining then redis.call('ZADD', queue, redis.call('HINCRBY', waiters, '#', 1), change.joining) end
     for _, part in ipairs(change.stands or {}) do
       written[#written + 1] = part

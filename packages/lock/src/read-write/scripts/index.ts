@@ -71,7 +71,7 @@ export const release = defineScript({
   name: "read-write-lock.release",
   source: [...libraries, releaseSource],
   keys: readWriteKeys,
-  args: ["record", "shared"],
+  args: ["record", "terms: shared keepMs"],
   idempotent: true,
   reply: (raw): ReleaseReply => releaseReplies[Number(raw)] ?? "not-held",
 });

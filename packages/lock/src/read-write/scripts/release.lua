@@ -5,7 +5,8 @@
 -- KEYS[3]  queue    zset     record to ticket, in order of arrival
 -- KEYS[4]  waiters  hash     record to `aliveUntil watched grantMs inbox`; `#` to the last ticket
 -- ARGV[1]  record   string   the caller: `mode|token|holder`; the lease may have the other mode by now
--- ARGV[2]  shared   string   1 on a Cluster, 0 on a single server; empty: not known yet
+-- ARGV[2]  terms    string   `shared keepMs`: 1 on a Cluster, 0 on a single server, empty if not known yet; how long an unused
+--                            name's token is kept, empty for the week since its grant
 --
 -- Reply     1  released
 --           2  left the queue
@@ -16,7 +17,7 @@ local fence = KEYS[2]
 local queue = KEYS[3]
 local waiters = KEYS[4]
 local record = ARGV[1]
-local shared = ARGV[2]
+local terms = ARGV[2]
 
 local held = record
 local ending = redis.call('ZSCORE', leases, held)
@@ -27,14 +28,15 @@ end
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 local isHeld = ending and tonumber(ending) > now
--- The common case: there are no waiters. Our own lease has our own layout.
-if ending and redis.call('EXISTS', queue) == 0 then
+-- The common case: there are no waiters, and `keepMs` is empty: the terms end with a blank. Our own lease has our own layout.
+if ending and string.byte(terms, -1) == 32 and redis.call('EXISTS', queue) == 0 then
   redis.call('ZREM', leases, held)
   return isHeld and 1 or 0
 end
 
 -- Libraries
 
+local shared, keepMs = string.match(terms, '^(%d?) (%d*)$')
 local isWaiting = not ending and redis.call('ZSCORE', queue, record)
 local micros = time[1] * 1000000 + time[2]
 local leaving = isWaiting and record or held
@@ -45,6 +47,6 @@ if not ending and not isWaiting then return 0 end
 -- Also a waiter that leaves may have been the one that others waited behind.
 if isWaiting then lock.leaveQueue(record) end
 lock.grant()
-lock.write({})
+lock.write({ keepMs = keepMs })
 lock.publish()
 return isHeld and 1 or isWaiting and 2 or 0
