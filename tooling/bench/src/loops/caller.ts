@@ -8,6 +8,10 @@ export interface Caller {
   using(name: string, routine: () => Promise<void> | void): Promise<void>;
 }
 
+interface Pushed extends Caller {
+  using(name: string, routine: () => Promise<void> | void, mode?: string): Promise<void>;
+}
+
 /** A client that connects as soon as it is used. */
 export const reconnecting = (url: string): Redis => {
   const redis = new Redis(url);
@@ -42,9 +46,9 @@ export const inWords = (settings: object): string =>
 /**
  * The floor of a hand-over. `takeOrQueue` (KEYS name, queue; ARGV token, inbox, operand) replies 1 when it took the
  * name; `handOn` (KEYS name, queue; ARGV operand) gives it to the head of the queue and publishes the token to its
- * inbox.
+ * inbox. `mode` stands before the token.
  */
-export const pushed = async (url: string, takeOrQueue: string, handOn: string, operand: number): Promise<Caller> => {
+export const pushed = async (url: string, takeOrQueue: string, handOn: string, operand: number): Promise<Pushed> => {
   const redis = await connected(url);
   const subscriber = await connected(url);
   const inbox = `inbox:${randomUUID()}`;
@@ -54,8 +58,8 @@ export const pushed = async (url: string, takeOrQueue: string, handOn: string, o
   const take = String(await redis.script("LOAD", takeOrQueue));
   const give = String(await redis.script("LOAD", handOn));
   return {
-    using: async (name, routine) => {
-      const token = randomUUID();
+    using: async (name, routine, mode = "") => {
+      const token = `${mode}${randomUUID()}`;
       const granted = new Promise<void>((resolve) => waiting.set(token, resolve));
       if ((await redis.evalsha(take, 2, name, `${name}:queue`, token, inbox, operand)) !== 1) await granted;
       waiting.delete(token);

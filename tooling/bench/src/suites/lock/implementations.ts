@@ -3,45 +3,19 @@ import { randomUUID } from "node:crypto";
 import { setTimeout as sleep } from "node:timers/promises";
 import { acquireLockBySet, releaseLock } from "@tooling/classic";
 import { pinned } from "../../pins.js";
-import { catalogOf, type Definition as AnyDefinition } from "../../implementation.js";
-import { type Caller, connected, foreverMs, inWords, perName, pushed, reconnecting } from "../../loops/caller.js";
-
-/** The arguments with which every implementation of a case is opened. */
-export interface LockSetup {
-  readonly leaseMs: number;
-  /** Whether the holder renews the lease, if the library can do that by itself. */
-  readonly renew: boolean;
-  /** Renewed every third of the lease, like ours, if the library can be configured; otherwise at its own instants. */
-  readonly renewEachThird?: boolean;
-  /** redlock's renewals share their retries with the acquire, which must be unbounded in every other case. */
-  readonly defaultRetries?: boolean;
-}
-
-/** A held lock. */
-interface Held {
-  /** Calls `listener` when the library reports that the lock is lost. */
-  onLost(listener: () => void): void;
-}
-
-export interface LockCaller extends Caller {
-  using(name: string, routine: (held: Held) => Promise<void> | void): Promise<void>;
-}
-
-/** A library in this process. */
-export interface LockImplementation {
-  caller(): LockCaller;
-  /** Whether it can keep a lock by itself for longer than a lease. */
-  readonly renews: boolean;
-  /** The key whose time to live is the lease. */
-  leaseKey(name: string): string;
-}
-
-type Definition = AnyDefinition<LockImplementation, LockSetup>;
-
-const neverTold: Held = { onLost: () => undefined };
-const toldBy = (signal: AbortSignal): Held => ({
-  onLost: (listener) => signal.addEventListener("abort", () => listener(), { once: true }),
-});
+import { catalogOf } from "../../implementation.js";
+import { connected, foreverMs, inWords, perName, pushed, reconnecting } from "../../loops/caller.js";
+import {
+  compareAndDelete,
+  type Definition,
+  type LockCaller,
+  type LockImplementation,
+  type LockSetup,
+  neverTold,
+  toldBy,
+} from "./lock-caller.js";
+import { readWriteDefinitions } from "./read-write.js";
+import { severalNamesDefinitions } from "./several-names.js";
 
 const kit: Definition = {
   id: "kit",
@@ -228,8 +202,6 @@ const classic: Definition = {
   },
 };
 
-const compareAndDelete = `if redis.call("GET", KEYS[1]) == ARGV[1] then return redis.call("DEL", KEYS[1]) end return 0`;
-
 /** A waiter reads the remaining lease and retries when it ends: one timer, one command. */
 const rawTimer: Definition = {
   id: "raw timer",
@@ -332,4 +304,6 @@ export const implementations = catalogOf<LockImplementation, LockSetup>([
   rawPush,
   rawTimer,
   scriptPerLock,
+  ...readWriteDefinitions,
+  ...severalNamesDefinitions,
 ]);

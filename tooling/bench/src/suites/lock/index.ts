@@ -1,12 +1,13 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import { now } from "@tooling/lab";
-import { implementations, type LockSetup } from "./implementations.js";
+import { implementations } from "./implementations.js";
+import type { LockSetup } from "./lock-caller.js";
 import type { Lab, Team } from "../../lab.js";
 import { rateCase } from "../../rates.js";
 import { median, percentile } from "../../statistics.js";
 import { atLeast, atMost, type Case, type Check, type Entry, type Measurement, type Suite } from "../../suite.js";
 import { unfairness } from "../../loops/loops-run.js";
-import type { BurstTask, HoldTask } from "./jobs.js";
+import type { BurstTask, HoldTask, MixTask, NamesTask } from "./jobs.js";
 import type { PairsTask } from "../../loops/loops-jobs.js";
 import { headStartMs, loopsCase, runLoops } from "../../loops/loops.js";
 
@@ -166,6 +167,38 @@ const burst: Case = {
     return { values: [median(makespans)], operations: makespans.length * burstCallers };
   },
 };
+
+const mix = (writes: number, goal?: readonly Check[]): Case => {
+  const reads = 100 - writes;
+  return rateCase(
+    {
+      name: `read/write ${String(reads)}/${String(writes)} c=64 hold=1ms`,
+      unit: "sections/s",
+      about: `64 callers in one process on one name, each holds it for 1 ms, ${String(reads)} of 100 times for reading; the plain lock has one mode`,
+      goal,
+    },
+    {
+      ...implementations.pick(["read/write lock", "plain lock", "raw read/write"], usual),
+      task: { callers: 64, writes, holdMs: 1 } satisfies MixTask,
+      rounds: 3,
+    },
+  );
+};
+
+const severalNames = (names: number, goal: readonly Check[]): Case =>
+  rateCase(
+    {
+      name: `acquireAll of ${String(names)} c=1`,
+      unit: "sets/s",
+      about: `one caller, ${String(names)} names that are free, acquired and released; 50 such sets in turn`,
+      goal,
+    },
+    {
+      ...implementations.pick(["acquireAll", "acquires in turn", "redlock5 of several", "raw pairs"], usual),
+      task: { names, sets: 50 } satisfies NamesTask,
+      rounds: 3,
+    },
+  );
 
 const total = (counts: readonly number[]): number => counts.reduce((sum, count) => sum + count, 0);
 
@@ -454,6 +487,10 @@ export const suite: Suite = {
     contended200,
     burst,
     fairness,
+    mix(5, atLeast({ "plain lock": 3 })),
+    mix(50),
+    severalNames(2, atLeast({ "acquires in turn": 1.3 })),
+    severalNames(8, atLeast({ "acquires in turn": 2 })),
     idleWaiters,
     renewals,
     killed,

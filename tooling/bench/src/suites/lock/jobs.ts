@@ -1,10 +1,12 @@
 // The client processes of the lock cases.
 import { setTimeout as sleep } from "node:timers/promises";
 import { now } from "@tooling/lab";
-import { type LockCaller, implementations } from "./implementations.js";
+import { implementations } from "./implementations.js";
+import type { LockCaller } from "./lock-caller.js";
+import type { Operation } from "../../operation.js";
 import { sent, sentAt } from "../../sent.js";
 import type { OpenJobs } from "../../suite.js";
-import { idle, loopJobs, until } from "../../loops/loops-jobs.js";
+import { idle, loopJobs, type PairsTask, until } from "../../loops/loops-jobs.js";
 
 export interface BurstTask {
   readonly callers: number;
@@ -21,12 +23,44 @@ export interface HoldTask {
   readonly mustRenew: boolean;
 }
 
+/** Sections of many callers under one name. */
+export interface MixTask {
+  readonly callers: number;
+  /** Of a hundred sections. */
+  readonly writes: number;
+  readonly holdMs: number;
+}
+
+/** One caller, which takes several names at once. */
+export interface NamesTask {
+  readonly names: number;
+  readonly sets: number;
+}
+
 const forEver = new Promise<void>(() => undefined);
 
 export const jobs: OpenJobs = async (opening) => {
   const implementation = await implementations.open(opening);
   const callers: LockCaller[] = [];
   const callerOf = (index: number): LockCaller => (callers[index] ??= implementation.caller());
+
+  const loops = loopJobs(callerOf);
+
+  /** Each caller begins at another point of the same hundred. */
+  const mixOf = ({ callers: count, writes, holdMs }: MixTask): Operation => ({
+    callers: count,
+    call: (caller, number) => {
+      const isReader = ((number + caller) * writes) % 100 >= writes;
+      return callerOf(caller).using("mixed", () => sleep(holdMs), isReader);
+    },
+  });
+
+  const severalOf = ({ names, sets }: NamesTask): Operation => {
+    const all = Array.from({ length: sets }, (_, set) =>
+      Array.from({ length: names }, (_, index) => `set:${String(set)}:${String(index)}`),
+    );
+    return { callers: 1, call: (caller, number) => callerOf(caller).usingAll?.(all[number % sets] ?? [], idle) };
+  };
 
   /** Resolves with the instant at which the last hold ended. */
   const burst = async ({ callers: count, name, startAt, holdMs }: BurstTask): Promise<number> => {
@@ -87,7 +121,9 @@ export const jobs: OpenJobs = async (opening) => {
   };
 
   return {
-    ...loopJobs(callerOf),
+    ...loops,
+    operation: (task: PairsTask | MixTask | NamesTask) =>
+      "writes" in task ? mixOf(task) : "sets" in task ? severalOf(task) : loops.operation(task),
     burst,
     hold,
     wait,
