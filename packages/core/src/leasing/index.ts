@@ -6,6 +6,7 @@ export { aliveMs, firstTermMs, pushedTermMs } from "./kind.js";
 export { Lease } from "./lease.js";
 export { Leaser } from "./leaser.js";
 export { leaseRules, leaserRules, waitRules } from "./options.js";
+export { releaseReply, renewReply } from "./replies.js";
 export { runAndRelease } from "./run-and-release.js";
 export { waitQueueSource } from "./scripts/index.js";
 export { parseLease } from "./serialised.js";

@@ -3,8 +3,8 @@ import {
   type AcquireReply,
   type HeartbeatReply,
   waitQueueSource,
-  type ReleaseReply,
-  type RenewState,
+  releaseReply,
+  renewReply,
   type Seen,
 } from "@kit/core/leasing";
 import acquireSource from "./acquire.lua";
@@ -56,8 +56,6 @@ export const acquire = defineScript({
   reply: decodeAcquire,
 });
 
-const releaseReplies: readonly ReleaseReply[] = ["not-held", "released", "left", "unaccepted"];
-
 /** Releases the lock, or leaves the queue. */
 export const release = defineScript({
   name: "lock.release",
@@ -65,10 +63,8 @@ export const release = defineScript({
   keys: lockKeys,
   args: ["owner", "terms: shared fencingToken op keepMs"],
   idempotent: true,
-  reply: (raw): ReleaseReply => releaseReplies[Number(raw)] ?? "not-held",
+  reply: releaseReply,
 });
-
-const renewStates: readonly RenewState[] = ["gone", "extended", "taken", "corrupt"];
 
 /** Renews many leases in one step. */
 export const renew = defineScript({
@@ -77,10 +73,7 @@ export const renew = defineScript({
   keys: ["...leases"],
   args: ["promptUntil", "...terms: sign termMs owner"],
   idempotent: true,
-  reply: (raw): { readonly now: number; readonly states: readonly RenewState[] } => {
-    const [now, ...states] = raw as unknown[];
-    return { now: Number(now), states: states.map((state) => renewStates[Number(state)] ?? "corrupt") };
-  },
+  reply: renewReply,
 });
 
 /** Keeps waiters alive, and returns their states. */

@@ -3,8 +3,8 @@ import {
   type AcquireReply,
   type HeartbeatReply,
   waitQueueSource,
-  type ReleaseReply,
-  type RenewState,
+  releaseReply,
+  renewReply,
   type Seen,
   type WaiterState,
 } from "@kit/core/leasing";
@@ -69,8 +69,6 @@ export const acquire = defineScript({
   reply: decodeAcquire,
 });
 
-const releaseReplies: readonly ReleaseReply[] = ["not-held", "released", "left"];
-
 /** Releases a permit, or leaves the queue. */
 export const release = defineScript({
   name: "semaphore.release",
@@ -78,10 +76,8 @@ export const release = defineScript({
   keys: semaphoreKeys,
   args: ["permitRecord", "shared"],
   idempotent: true,
-  reply: (raw): ReleaseReply => releaseReplies[Number(raw)] ?? "not-held",
+  reply: releaseReply,
 });
-
-const renewStates: readonly RenewState[] = ["gone", "extended", "taken", "corrupt"];
 
 /** Renews many permits in one step. */
 export const renew = defineScript({
@@ -90,10 +86,7 @@ export const renew = defineScript({
   keys: ["...permits"],
   args: ["promptUntil", "...terms: sign termMs permitRecord"],
   idempotent: true,
-  reply: (raw): { readonly now: number; readonly states: readonly RenewState[] } => {
-    const [now, ...states] = raw as unknown[];
-    return { now: Number(now), states: states.map((state) => renewStates[Number(state)] ?? "corrupt") };
-  },
+  reply: renewReply,
 });
 
 const waiterState = (raw: unknown): WaiterState => {

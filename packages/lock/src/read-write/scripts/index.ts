@@ -3,8 +3,8 @@ import {
   type AcquireReply,
   type HeartbeatReply,
   waitQueueSource,
-  type ReleaseReply,
-  type RenewState,
+  releaseReply,
+  renewReply,
   type Seen,
 } from "@kit/core/leasing";
 import fenceSource from "../../scripts/fence.lua";
@@ -64,8 +64,6 @@ export const acquire = defineScript({
   reply: decodeAcquire,
 });
 
-const releaseReplies: readonly ReleaseReply[] = ["not-held", "released", "left"];
-
 /** Ends a lease, or leaves the queue. */
 export const release = defineScript({
   name: "read-write-lock.release",
@@ -73,10 +71,8 @@ export const release = defineScript({
   keys: readWriteKeys,
   args: ["record", "terms: shared keepMs"],
   idempotent: true,
-  reply: (raw): ReleaseReply => releaseReplies[Number(raw)] ?? "not-held",
+  reply: releaseReply,
 });
-
-const renewStates: Readonly<Record<number, RenewState>> = { 0: "gone", 1: "extended" };
 
 /** Renews many leases in one step. */
 export const renew = defineScript({
@@ -85,10 +81,7 @@ export const renew = defineScript({
   keys: ["...leases"],
   args: ["promptUntil", "...terms: sign termMs record"],
   idempotent: true,
-  reply: (raw): { readonly now: number; readonly states: readonly RenewState[] } => {
-    const [now, ...states] = raw as unknown[];
-    return { now: Number(now), states: states.map((state) => renewStates[Number(state)] ?? "corrupt") };
-  },
+  reply: renewReply,
 });
 
 /** Keeps waiters alive, and returns their states. */
