@@ -86,6 +86,7 @@ const aRun = (seed: number): Draft => {
     isClockTrue: true,
     echoes: 0,
     copiedAcquires: [],
+    readWriteSteps: new Map(),
     registers,
     workers,
     deaths: [],

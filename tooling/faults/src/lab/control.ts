@@ -6,7 +6,8 @@ import { workspaceFolder } from "./paths.js";
 
 /**
  * Lua by the place where it runs first, like `release(lease, owner)`: a script or a library of a package, and the operands
- * that the Lua uses. Each is one line, since it becomes part of a JavaScript string.
+ * that the Lua uses. A script of a further entry has the entry before it: `read-write/release(leases)`. Each is one line, since it
+ * becomes part of a JavaScript string.
  */
 export type Mutations = Readonly<Record<string, string>>;
 
@@ -58,7 +59,7 @@ const mutated = (built: string, [place, lua]: readonly [place: string, lua: stri
 
 /** Copies a built module, like `@kit/core/config`, with these changes of its scripts, in this order. Returns the URL to import. */
 export const builtWith = (name: string, module: string, ...changes: readonly Mutations[]): string => {
-  const [, packageName = "", entry = "index"] = /^(@kit\/\w+)(?:\/(\w+))?$/.exec(module) ?? [];
+  const [, packageName = "", entry = "index"] = /^(@kit\/\w+)(?:\/([\w-]+))?$/.exec(module) ?? [];
   const require = createRequire(join(workspaceFolder, "package.json"));
   const dist = join(require.resolve(`${packageName}/package.json`), "../dist");
   const built = readFileSync(join(dist, `${entry}.js`), "utf8");
@@ -87,17 +88,31 @@ export interface Subject {
   readonly lie?: { readonly name: string; readonly file: string };
 }
 
+/** The changes of one module's scripts, without its entry. A place without an entry belongs to the first module. */
+const changesOf = (module: string, isFirst: boolean, mutations: Mutations): Mutations => {
+  const entry = module.split("/")[2];
+  return Object.fromEntries(
+    Object.entries(mutations).flatMap(([place, lua]) => {
+      const [script = "", own] = place.split("/").toReversed();
+      return (own === undefined ? isFirst : own === entry) ? [[script, lua]] : [];
+    }),
+  );
+};
+
 /** A package as it is, or with the fault of a control; `always` is what its scripts run first in any case. */
 export const subjectOf = (
   workload: string,
-  [module = "", ...others]: readonly string[],
+  modules: readonly string[],
   { name = "", lua }: Partial<Control> = {},
   always: Mutations = {},
 ): Subject => {
-  const isBuilt = lua !== undefined || Object.keys(always).length > 0;
   const file = pathToFileURL(join(workspaceFolder, "src/workloads", workload, "lies.mjs")).href;
   return {
-    modules: [isBuilt ? builtWith(`${workload}-${name}`, module, always, lua ?? {}) : module, ...others],
+    modules: modules.map((module, at) => {
+      const changes = [always, lua ?? {}].map((mutations) => changesOf(module, at === 0, mutations));
+      const isBuilt = changes.some((mutations) => Object.keys(mutations).length > 0);
+      return isBuilt ? builtWith(`${workload}-${name}${at === 0 ? "" : `-${String(at)}`}`, module, ...changes) : module;
+    }),
     ...(name !== "" && lua === undefined && { lie: { name, file } }),
   };
 };

@@ -1,6 +1,7 @@
 import { eventually } from "@kit/testing";
 import { patience } from "../patience.js";
 import { Lab, type LabOptions } from "./lab.js";
+import { historyOf } from "./recorder.js";
 import type { Surroundings } from "./surroundings.js";
 import type { Worker } from "./worker.js";
 
@@ -15,6 +16,9 @@ export interface Holder {
   /** The workers in the wait queue, in order. */
   readonly waiting: readonly string[];
 }
+
+/** Lines of a history in one reply. */
+const pageLines = 20_000;
 
 /** A server, and workers that contend for its leases. */
 export abstract class LeaseLab<R extends { readonly kind: string }, H extends Holder> extends Lab<R> {
@@ -36,6 +40,17 @@ export abstract class LeaseLab<R extends { readonly kind: string }, H extends Ho
   protected abstract claimants(): Promise<string[]>;
 
   protected abstract noteDeath(holder: H): void;
+
+  /** The lines that scripts recorded under a name. */
+  protected async recorded(name: string): Promise<string[]> {
+    const lines: string[] = [];
+    for (let page: string[] = [], from = 0; from === 0 || page.length > 0; from += page.length) {
+      page = (await this.ask("LRANGE", historyOf(name), String(from), String(from + pageLines - 1))) as string[];
+      if (page.length === 0) break;
+      lines.push(...page);
+    }
+    return lines;
+  }
 
   override async victim({ isWaitedFor = false }: { readonly isWaitedFor?: boolean } = {}): Promise<Worker> {
     return await eventually(

@@ -31,6 +31,12 @@ export const confirm = (token, endsAt) => {
   for (const listener of endListeners.get(token) ?? []) listener();
 };
 
+/** The confirmed end of a lease, and a listener for each later one. */
+const follow = (token, listener) => {
+  endListeners.set(token, [...(endListeners.get(token) ?? []), listener]);
+  return () => leaseEnds.get(token);
+};
+
 /** Calls `note(keys, args, answer, sentAt)` for each reply to a script. */
 export const overhear = (client, note) => {
   const send = client.call.bind(client);
@@ -61,11 +67,12 @@ Redis.prototype.duplicate = function (...args) {
 };
 
 /** Records when the signal aborts and whether the lease had ended before, both on this process's own clock. */
-const watch = (name, lease, about) => {
-  const facts = { name, ...about, grantedAt: clock() };
+const watch = ({ name, grantOf, tokenOf = ({ token }) => token }, lease) => {
+  const token = tokenOf(lease);
+  const facts = { name, ...grantOf(lease), grantedAt: clock() };
   /** The confirmed end. An earlier one belongs to an earlier grant of the same token, which came too late to be used. */
   const confirmedEnd = () => {
-    const endsAt = leaseEnds.get(lease.token);
+    const endsAt = leaseEnds.get(token);
     return endsAt > facts.grantedAt ? endsAt : undefined;
   };
   let isOver = false;
@@ -91,16 +98,15 @@ const watch = (name, lease, about) => {
     facts.reason = lease.signal.reason?.reason ?? "untyped";
   };
   lease.signal.addEventListener("abort", aborted, { once: true });
-  const listeners = endListeners.get(lease.token) ?? [];
-  endListeners.set(lease.token, [...listeners, look]);
+  follow(token, look);
   look();
   return () => {
     isOver = true;
     clearTimeout(timer);
     lease.signal.removeEventListener("abort", aborted);
     log("hold", { ...facts, endsAt: confirmedEnd(), endedAt: clock() });
-    endListeners.delete(lease.token);
-    leaseEnds.delete(lease.token);
+    endListeners.delete(token);
+    leaseEnds.delete(token);
   };
 };
 
@@ -131,16 +137,19 @@ const tryStale = async (source, random, lease, text) => {
   const isOver = lease.signal.aborted ? ["expired", "taken"].includes(lease.signal.reason?.reason) : true;
   if (!isOver || random() > 0.3) return;
   const about = { lease: source.nameOf(lease) };
-  const revived = await attempt("stale resume", name, deadlineMs, () => source.resume(text), undefined, about);
+  const resume = () => source.resume(text);
+  const revived = text && (await attempt("stale resume", name, deadlineMs, resume, undefined, about));
   if (revived) await attempt("release", name, deadlineMs, () => revived.release());
   await attempt("stale extend", name, deadlineMs, () => lease.extend(), undefined, about);
 };
 
 const releaseAndCheck = async (source, random, lease) => {
   const { name } = source;
-  const text = lease.serialise();
+  // A set of leases has no text.
+  const text = lease.serialise?.();
   // A second object for the same lease, as in another process. It must have no effect once the first has released.
-  const twin = random() < 0.1 ? await attempt("resume", name, deadlineMs, () => source.resume(text)) : undefined;
+  const isTwin = text && random() < 0.1;
+  const twin = isTwin ? await attempt("resume", name, deadlineMs, () => source.resume(text)) : undefined;
   const outcome = await attempt(
     "release",
     name,
@@ -165,7 +174,7 @@ const patience = (random) => {
 };
 
 const hold = async (source, random, lease) => {
-  const unwatch = watch(source.name, lease, source.grantOf(lease));
+  const unwatch = watch(source, lease);
   await source.work(random, lease);
   unwatch();
   await releaseAndCheck(source, random, lease);
@@ -189,7 +198,7 @@ const round = async (source, random) => {
         async (lease) => {
           settled("ok", grantOf(lease));
           held = { lease: nameOf(lease) };
-          const unwatch = watch(name, lease, grantOf(lease));
+          const unwatch = watch(source, lease);
           await source.work(random, lease);
           unwatch();
           releasing = timed("release", name, deadlineMs);
@@ -217,18 +226,28 @@ const round = async (source, random) => {
 
 /**
  * Acquires leases in several loops until the worker leaves, and closes the locks or semaphores while their leases are in use.
- * `sourceOf(random)` chooses the next lease. It returns:
+ * Each of `sources` has a loop; called with a random number generator, it chooses the next lease. It returns:
  *
  * - `name` and the calls that acquire a lease of that name
  * - `work`: the work under the lease
  * - `grantOf`: the fields of a grant in the log
  * - `nameOf`: the name of the lease in the log
+ * - `tokenOf`: the name of the lease where its end is confirmed, if that is not its token
+ * - `ended`: called when the lease is over, or was not granted
  */
-export const contendAll = (sourceOf, closables) => {
-  const contend = repeating((random) => round(sourceOf(random), random));
+export const contendAll = (sources, closables) => {
+  const contend = (sourceOf) =>
+    repeating(async (random) => {
+      const source = sourceOf(random);
+      await round(source, random);
+      source.ended?.(random);
+    });
   const closeAmid = async () => {
     await left;
     await closing(3_000, () => Promise.all(closables.map((closable) => closable.close({ timeoutMs: 2_500 }))));
   };
-  return run([...Array.from({ length: settings.loops }, () => contend), closeAmid], () => undefined);
+  return run([...sources.map(contend), closeAmid], () => undefined);
 };
+
+/** As many loops of one source as the lab has set. */
+export const loopsOf = (sourceOf) => Array.from({ length: settings.loops }, () => sourceOf);

@@ -11,18 +11,22 @@ import {
 } from "../../common-invariants.js";
 import { checkHold, checkStaleCall, lostDataBetween } from "../../lease-invariants.js";
 import { linearizable } from "../../linearizable.js";
-import { clockErrorMs, type Span } from "../../records.js";
+import type { Span } from "../../records.js";
 import { checkResumption, type Work } from "../../work.js";
+import { checkGrantOrder, grantsOf } from "./grants.js";
 import { mutexWindows, mutexWithFence } from "./mutex.js";
 import {
   type Access,
   type AccessRecord,
   type CallRecord,
   type Death,
+  documents,
   type LogRecord,
+  partOf,
   type RunHistory,
   type WorkerHistory,
 } from "./history.js";
+import { checkReadWrite } from "./read-write/checker.js";
 
 /**
  * The invariants that the checker judges a run by.
@@ -36,6 +40,8 @@ import {
  *   active then or in the second before
  * - `exclusion` while a lease is certainly held, no other caller holds the lock
  * - `linearizable` calls, as their callers saw them, are those of a mutex whose fencing tokens grow
+ * - `sharing` nobody reads or writes a read/write lock while another writes
+ * - `arrival` nobody is granted a read/write lock before a waiter that came earlier, unless its turn had come and no message reached it
  * - `U1` every promise settles by its deadline and 100 ms
  * - `U2` a repeated request has one effect and one answer
  * - `U3` work goes on within a second after an outage
@@ -52,6 +58,8 @@ export const invariants = [
   "L6",
   "exclusion",
   "linearizable",
+  "sharing",
+  "arrival",
   "U1",
   "U2",
   "U3",
@@ -66,11 +74,14 @@ type Judge = AnyJudge<Invariant>;
 export const verdictOn = (run: RunHistory): AnyVerdict<Invariant> =>
   judged(invariants, (judge) => {
     for (const [name, accesses] of run.registers) checkRegister(name, accesses, judge);
+    const isDocument = (name: string): boolean => documents.includes(name);
+    const locks = partOf(run, (name) => !isDocument(name));
     checkGrantOrder(run, judge);
     checkEchoes(run, judge);
-    checkMutex(run, judge);
-    for (const death of run.deaths) checkRecovery(run, death, judge);
-    checkHandOver(run, judge);
+    checkMutex(locks, judge);
+    for (const death of run.deaths) checkRecovery(locks, death, judge);
+    checkHandOver(locks, judge);
+    checkReadWrite(run, judge);
     // Here a failover gets no more time than any fault.
     const heals = run.heals.filter(({ name }) => name === undefined).map(({ kind, at }) => ({ kind, at }));
     checkResumption({ ...run, heals }, workOf(run), judge);
@@ -93,7 +104,7 @@ const checkRecord = (
     case "call":
       return checkStaleCall(run, id, record, judge);
     case "hold":
-      return checkHold(run, stalls, record, `${id} with ${record.fence}`, judge);
+      return checkHold(run, stalls, record, `${id} with ${record.token ?? record.fence}`, judge);
     case "access":
       return checkAccess(run, id, record, judge);
   }
@@ -142,43 +153,6 @@ export const staleWrites = (accesses: readonly Access[]): number => {
 };
 
 // ── grants ──────────────────────────────────────────────────────────────────────────────────────────────────────────
-
-interface KnownGrant {
-  readonly worker: string;
-  readonly fence: bigint;
-  readonly startedAt: number;
-  readonly settledAt: number;
-}
-
-const grantsOf = (run: RunHistory): Map<string, KnownGrant[]> => {
-  const byName = new Map<string, KnownGrant[]>();
-  for (const { id, records } of run.workers)
-    for (const record of records) {
-      if (record.kind !== "call" || record.fence === undefined) continue;
-      const { name, startedAt, settledAt } = record;
-      const grants = byName.get(name) ?? [];
-      byName.set(name, grants);
-      grants.push({ worker: id, fence: BigInt(record.fence), startedAt, settledAt });
-    }
-  return byName;
-};
-
-/** Checks, by the callers' records, that a request made after another caller's grant got a larger token. */
-const checkGrantOrder = (run: RunHistory, judge: Judge): void => {
-  for (const [name, grants] of grantsOf(run)) {
-    const byEnd = grants.toSorted((a, b) => a.settledAt - b.settledAt);
-    let newest = 0n;
-    let ended = 0;
-    for (const { worker, fence, startedAt } of grants.toSorted((a, b) => a.startedAt - b.startedAt)) {
-      for (let next = byEnd[ended]; next && next.settledAt + clockErrorMs < startedAt; next = byEnd[++ended])
-        if (next.fence > newest) newest = next.fence;
-      judge(
-        "L1",
-        fence <= newest && `${name}: ${worker} was granted ${String(fence)} after ${String(newest)} was known`,
-      );
-    }
-  }
-};
 
 /**
  * A copy of an acquire finds its own grant with the same fencing token, or another holder. Its own lease never refuses it. A process that

@@ -1,4 +1,4 @@
-import type { Control, Mutations } from "../../lab/control.js";
+import { type Control, misled, type Mutations } from "../../lab/control.js";
 import { lateOffers } from "../../lab/late-offers.js";
 import type { Invariant } from "./checker.js";
 
@@ -55,6 +55,17 @@ export const controls: readonly Control<Invariant>[] = [
     kind: "scripts flushed",
     // Each write of a waiter's record drops its inbox.
     lua: { "acquire(terms)": "terms = string.gsub(terms, ' [^ ]+$', ' -')", "heartbeat(inbox)": "inbox = '-'" },
+  },
+  {
+    name: "reader-passes-writer",
+    invariants: ["arrival"],
+    kind: "scripts flushed",
+    // To a reader the queue is empty.
+    lua: {
+      "read-write/acquire(queue, record)": misled(
+        "if command == 'EXISTS' and key == queue and string.sub(record, 1, 1) == 'r' then return 0 end",
+      ),
+    },
   },
   {
     name: "takes-late-offers",

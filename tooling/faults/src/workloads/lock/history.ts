@@ -1,5 +1,9 @@
 import type { Hold, LeaseCall, LeaseRecord } from "../../lease-invariants.js";
-import type { Run, WorkerHistory as AnyWorkerHistory } from "../../records.js";
+import type { Run, Span, WorkerHistory as AnyWorkerHistory } from "../../records.js";
+import type { Step } from "./read-write/history.js";
+
+/** The names of read/write locks. */
+export const documents: readonly string[] = ["document-1", "document-2"];
 
 /** One line of the register's history, in the order in which the server saw it. */
 export interface Access {
@@ -28,6 +32,8 @@ export interface CallRecord extends LeaseCall {
 /** A lease that a worker held. */
 export interface HoldRecord extends Hold {
   readonly fence: string;
+  /** Of a read/write lock: the lease itself. A reader has no fencing token. */
+  readonly token?: string;
 }
 
 /** A reply of the register, with the state of the lease when the reply arrived. */
@@ -44,7 +50,14 @@ export interface AccessRecord {
   readonly isHeld?: boolean;
 }
 
-export type LogRecord = LeaseRecord | CallRecord | HoldRecord | AccessRecord;
+/** A span in which a worker certainly held a read/write lock. */
+export interface ShareRecord extends Span {
+  readonly kind: "share";
+  readonly name: string;
+  readonly mode: "read" | "write";
+}
+
+export type LogRecord = LeaseRecord | CallRecord | HoldRecord | AccessRecord | ShareRecord;
 
 export type WorkerHistory = AnyWorkerHistory<LogRecord>;
 
@@ -82,6 +95,8 @@ export interface RunHistory extends Run<LogRecord> {
   readonly registers: ReadonlyMap<string, readonly Access[]>;
   readonly deaths: readonly Death[];
   readonly copiedAcquires: readonly Echoed[];
+  /** The steps of the read/write locks' scripts, by name. Empty where the server may have lost a part of the history. */
+  readonly readWriteSteps: ReadonlyMap<string, readonly Step[]>;
   /** Faults of the state after all workers had left. */
   readonly leftovers: readonly string[];
 }
@@ -103,3 +118,12 @@ export const parseAccess = (line: string): Access => {
     owned: owned === "1",
   };
 };
+
+/** A run with only the records of some names: of the locks, or of the read/write locks. */
+export const partOf = (run: RunHistory, isOfPart: (name: string) => boolean): RunHistory => ({
+  ...run,
+  workers: run.workers.map((worker) => ({
+    ...worker,
+    records: worker.records.filter((record) => !("name" in record) || isOfPart(record.name)),
+  })),
+});

@@ -1,12 +1,23 @@
 import { connect } from "@kit/core";
 import { createLock } from "@kit/lock";
+import { createReadWriteLock } from "@kit/lock/read-write";
 import type { RedisServer } from "@kit/testing";
 import { type LabOptions, prefix } from "../../lab/lab.js";
 import { type Holder as AnyHolder, LeaseLab } from "../../lab/lease-lab.js";
+import { isRecorded } from "../../lab/recorder.js";
 import type { Surroundings } from "../../lab/surroundings.js";
 import type { Echo } from "../../lab/tap.js";
 import type { Progress } from "../../work.js";
-import { type Access, type Death, type Echoed, type LogRecord, parseAccess, type RunHistory } from "./history.js";
+import {
+  type Access,
+  type Death,
+  documents,
+  type Echoed,
+  type LogRecord,
+  parseAccess,
+  type RunHistory,
+} from "./history.js";
+import { parseSteps, type Step } from "./read-write/history.js";
 
 const queueLifeMs = 16_000;
 const fenceLifeMs = 604_800_000;
@@ -67,6 +78,7 @@ export class LockLab extends LeaseLab<LogRecord, Holder> {
     return {
       registerUrl: this.around.resource.url,
       names: this.names,
+      documents,
       hotNames: 3,
       hotChance: this.server.mode === "cluster" ? 1 : 0.4,
       isClockTrue: this.setting !== "shifted",
@@ -124,7 +136,15 @@ export class LockLab extends LeaseLab<LogRecord, Holder> {
       registers: await this.#registers(),
       deaths: this.deaths,
       copiedAcquires: this.around.tap?.echoes.flatMap(echoOf) ?? [],
+      readWriteSteps: await this.#readWriteSteps(),
     };
+  }
+
+  async #readWriteSteps(): Promise<Map<string, Step[]>> {
+    const found = new Map<string, Step[]>();
+    if (!isRecorded(this.setting)) return found;
+    for (const name of documents) found.set(name, parseSteps(await this.recorded(name)));
+    return found;
   }
 
   async #registers(): Promise<Map<string, Access[]>> {
@@ -140,27 +160,34 @@ export class LockLab extends LeaseLab<LogRecord, Holder> {
   /** After all workers have left: locks that are not free, and keys that live longer than documented. */
   async #leftovers(): Promise<string[]> {
     const found: string[] = [];
-    for (const name of this.names)
-      for (const [last, life] of Object.entries({
-        lease: this.leaseMs,
-        queue: queueLifeMs,
-        waiters: queueLifeMs,
-        fence: fenceLifeMs,
-      })) {
-        const key = `${prefix}:lock:{${name}}:${last}`;
-        const left = Number(await this.ask("PTTL", key));
-        if (left === -1 || left > life) found.push(`${key} lives for ${String(left)} ms more`);
-      }
+    const waiting = { queue: queueLifeMs, waiters: queueLifeMs };
+    const lives = { lease: this.leaseMs, fence: fenceLifeMs, ...waiting };
+    const sharedLives = { leases: 2 * this.leaseMs + 1_000, fence: fenceLifeMs, ...waiting };
+    const keys = [
+      ...this.names.flatMap((name) => Object.entries(lives).map(([part, life]) => ({ name, part, life }))),
+      ...documents.flatMap((name) =>
+        Object.entries(sharedLives).map(([part, life]) => ({ name, part: `rw-${part}`, life })),
+      ),
+    ];
+    for (const { name, part, life } of keys) {
+      const key = `${prefix}:lock:{${name}}:${part}`;
+      const left = Number(await this.ask("PTTL", key));
+      if (left === -1 || left > life) found.push(`${key} lives for ${String(left)} ms more`);
+    }
     const client = await connect(this.ownUrl);
-    const lock = createLock(client, { leaseMs: this.leaseMs, deadlineMs: this.deadlineMs });
-    for (const name of this.names)
+    const options = { leaseMs: this.leaseMs, deadlineMs: this.deadlineMs };
+    const lock = createLock(client, options);
+    const shared = createReadWriteLock(client, options);
+    const waitMs = Math.ceil(this.leaseMs * 1.1) + 100;
+    for (const name of [...this.names, ...documents])
       try {
-        const lease = await lock.acquire(name, { waitMs: Math.ceil(this.leaseMs * 1.1) + 100 });
+        const lease = await (documents.includes(name) ? shared.write : lock).acquire(name, { waitMs });
         await lease.release();
       } catch (error) {
         found.push(`${name} cannot be acquired: ${String(error)}`);
       }
     await lock.close();
+    await shared.close();
     await client.close();
     return found;
   }

@@ -1,14 +1,16 @@
-// A contender: acquires locks again and again, and works on the register that each of them guards.
+// A contender: acquires locks again and again, and works on the register that each of them guards. One loop acquires
+// read/write locks.
 //
 // On purpose it reads and writes the register even after its lease was lost. The fencing token must make the register
 // refuse that.
 import { readFileSync } from "node:fs";
 import { pause } from "@kit/core/toolkit";
 import { connected, log, noteBackground, pick, settings, subject } from "../../lab/contender.mjs";
-import { confirm, contendAll, endure, overhear } from "../../lab/leases.mjs";
+import { confirm, contendAll, endure, loopsOf, overhear } from "../../lab/leases.mjs";
+import { noteReadWrite, readWriteSource } from "./read-write/source.mjs";
 
 const { id, prefix, names, leaseMs, deadlineMs, isClockTrue } = settings;
-const { createLock } = subject;
+const { createLock, createReadWriteLock } = subject;
 const registerScript = readFileSync(new URL("register.lua", import.meta.url), "utf8");
 
 /**
@@ -16,6 +18,7 @@ const registerScript = readFileSync(new URL("register.lua", import.meta.url), "u
  * first reply confirm a lease that was granted to a waiter.
  */
 const note = (keys, args, answer, sentAt) => {
+  if (noteReadWrite(keys, args, answer, sentAt)) return;
   if (keys.every((key) => key.endsWith(":lease"))) {
     for (let i = 0; i < keys.length; i++) {
       const [, termMs, owner] = args[i + 1].split(" ");
@@ -95,8 +98,10 @@ const someName = (random) => {
 const client = await connected(settings.url);
 const register = await connected(settings.registerUrl, "-register");
 overhear(client, note);
-const lock = createLock(client, { prefix, leaseMs, deadlineMs, holder: id });
-lock.on("error", noteBackground);
+const options = { prefix, leaseMs, deadlineMs, holder: id };
+const lock = createLock(client, options);
+const readWriteLock = createReadWriteLock(client, options);
+for (const one of [lock, readWriteLock]) one.on("error", noteBackground);
 
 const sourceOf = (random) => {
   const name = someName(random);
@@ -111,4 +116,4 @@ const sourceOf = (random) => {
     nameOf: (lease) => lease.fencingToken,
   };
 };
-await contendAll(sourceOf, [lock]);
+await contendAll([...loopsOf(sourceOf), readWriteSource(readWriteLock)], [lock, readWriteLock]);

@@ -1,9 +1,10 @@
 import { defineWorkload } from "../../define.js";
+import { isRecorded } from "../../lab/recorder.js";
 import type { Workload } from "../../workload.js";
 import { invariants, operationsOf, remarksOn, verdictOn, workOf } from "./checker.js";
 import { controls } from "./controls.js";
 import { SemaphoreLab } from "./lab.js";
-import { isRecorded, recorders } from "./recorder.js";
+import { recorders } from "./recorder.js";
 
 /** Workers contend for permits by weight, priority and tenant, under changing limits. */
 export const workload: Workload = defineWorkload({

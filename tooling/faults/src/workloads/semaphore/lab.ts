@@ -2,6 +2,7 @@ import { connect } from "@kit/core";
 import { createSemaphore } from "@kit/semaphore";
 import { type LabOptions, prefix } from "../../lab/lab.js";
 import { type Holder, LeaseLab } from "../../lab/lease-lab.js";
+import { isRecorded } from "../../lab/recorder.js";
 import type { Surroundings } from "../../lab/surroundings.js";
 import type { Echo } from "../../lab/tap.js";
 import type { Progress } from "../../work.js";
@@ -16,15 +17,11 @@ import {
   type Spec,
   type Step,
 } from "./history.js";
-import { isRecorded } from "./recorder.js";
 
 const metaLifeMs = 604_800_000;
 const queueLifeMs = 16_000;
-/** Lines of a history in one reply. */
-const pageLines = 20_000;
 
 const keyOf = (name: string, part: string): string => `${prefix}:semaphore:{${name}}:${part}`;
-const historyOf = (name: string): string => `history:{${name}}`;
 
 const sightScript = `return { redis.call('TIME'), redis.call('ZRANGE', KEYS[1], 0, -1, 'WITHSCORES'), redis.call('ZRANGE', KEYS[2], 0, -1) }`;
 
@@ -118,15 +115,7 @@ export class SemaphoreLab extends LeaseLab<LogRecord, Holder> {
   async #steps(): Promise<Map<string, Step[]>> {
     const found = new Map<string, Step[]>();
     if (!isRecorded(this.setting)) return found;
-    for (const { name } of this.specs) {
-      const lines: string[] = [];
-      for (let page: string[] = [], from = 0; from === 0 || page.length > 0; from += page.length) {
-        page = (await this.ask("LRANGE", historyOf(name), String(from), String(from + pageLines - 1))) as string[];
-        if (page.length === 0) break;
-        lines.push(...page);
-      }
-      found.set(name, parseSteps(lines));
-    }
+    for (const { name } of this.specs) found.set(name, parseSteps(await this.recorded(name)));
     return found;
   }
 

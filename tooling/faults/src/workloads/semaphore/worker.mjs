@@ -12,7 +12,7 @@ import {
   subject,
   upTo,
 } from "../../lab/contender.mjs";
-import { confirm, contendAll, endure, overhear } from "../../lab/leases.mjs";
+import { confirm, contendAll, endure, loopsOf, overhear } from "../../lab/leases.mjs";
 
 const { id, prefix, specs, leaseMs, deadlineMs, isClockTrue } = settings;
 const { createSemaphore } = subject;
@@ -123,4 +123,4 @@ const sourceOf = (random) => {
     nameOf: (permit) => permit.token,
   };
 };
-await contendAll(sourceOf, [...semaphores.values()]);
+await contendAll(loopsOf(sourceOf), [...semaphores.values()]);
