@@ -28,7 +28,7 @@ import { Shop } from "./behind/shop.js";
 import { smokeSummary } from "./smoke.js";
 import { soak } from "./soak.js";
 import { recount } from "./race/stage.js";
-import { logConsumers } from "./common/tools.js";
+import { logConsumers, queueName } from "./common/tools.js";
 import type { VisitorsReport, VisitorsTask } from "./visitors.js";
 
 const mostLogDays = 30;
@@ -209,7 +209,8 @@ const run = async ({
       say(`  Port ${usualPort} is taken by another program; --port chooses`);
     process.stdout.write(`Bazaar is open: ${origin}\n`);
     say(`  Its Redis: ${redis.address}`);
-    if (redis.inspect !== null) say(`  Look into it from another terminal: ${redis.inspect}`);
+    const inspect = redis.inspect("queue", queueName);
+    if (inspect !== null) say(`  Look into it from another terminal: ${inspect}`);
     say(
       `  Look first at ${origin}/about (two minutes), or at once at ${origin}/race\n  Ctrl-C ends the shop and every process of it.`,
     );

@@ -35,6 +35,7 @@ const pages = [
   "/mail",
   "/race",
   "/race/pause",
+  "/race/prices",
   "/faults",
   "/pipeline",
   "/about",

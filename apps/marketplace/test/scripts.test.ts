@@ -458,6 +458,27 @@ describe("Fencing token", () => {
   });
 });
 
+describe("A line of the price list", () => {
+  it("is written by the newest re-pricing only, and the list expires after it", async () => {
+    const { keys } = await open();
+    const write = (line: string, fencingToken: string): Promise<boolean> =>
+      scripts.reprice.run(
+        fixture.redis,
+        { prices: keys.prices },
+        { category: "toys", line, fencingToken, lifeMs: 60_000 },
+      );
+    expect(await write("2 500", "100")).toBe(true);
+    expect(await write("2 600", "100")).toBe(true);
+    expect(await fixture.redis.hgetall(keys.prices)).toEqual({ toys: "2 600", fence: "100" });
+    await fixture.redis.pexpire(keys.prices, 1_000);
+    expect(await write("3 700", "99")).toBe(false);
+    expect(await fixture.redis.pttl(keys.prices)).toBeLessThanOrEqual(1_000);
+    expect(await write("4 800", "1000")).toBe(true);
+    expect(await fixture.redis.hgetall(keys.prices)).toEqual({ toys: "4 800", fence: "1000" });
+    expect(await fixture.redis.pttl(keys.prices)).toBeGreaterThan(1_000);
+  });
+});
+
 describe("A visit", () => {
   const sessionsOf = async (): Promise<{ sessions: Sessions; market: Market }> => {
     const market = await open();

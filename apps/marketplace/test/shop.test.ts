@@ -1,8 +1,13 @@
 // The shop as a whole, over HTTP: what follows a sale, who may see what, and what the operator's switches do.
+import { execFile } from "node:child_process";
+import { promisify } from "node:util";
+import { connect } from "@kit/core";
 import { eventually } from "@kit/testing";
 import { createLock } from "@kit/lock";
+import { createReadWriteLock } from "@kit/lock/read-write";
 import { describe, expect, inject, it } from "vitest";
 import { ask, field } from "../src/common/http-client.js";
+import { priceListLock } from "../src/common/keys.js";
 import { Market } from "../src/market/market.js";
 import { orderId, type Step, support } from "../src/orders/orders.js";
 import { screens } from "../src/pages/screens.js";
@@ -434,6 +439,45 @@ describe("The operator", () => {
     "/docs/../../etc",
   ])("finds nothing under %s", async (path) => {
     expect([401, 404]).toContain((await ask(shop.origin, path)).status);
+  });
+});
+
+describe("The price list", () => {
+  it("is read by several together and re-priced by one; who reads later waits behind, and every list is whole", async () => {
+    const visitor = new Visitor(inject("full"));
+    const [, url = ""] = /At <code>([^<]*)</.exec((await visitor.get("/ops")).body) ?? [];
+    await using redis = await connect(url);
+    await using lock = createLock(redis);
+    await using prices = createReadWriteLock(redis);
+    const page = async (): Promise<string> => (await visitor.get("/race/prices")).body;
+    const first = await page();
+    const form = { csrf: field(first, "csrf") };
+    expect(first).toContain("not held");
+
+    // A reader who takes its time, so the writer waits for as long as this test looks.
+    const reading = await prices.read.acquire(priceListLock, { holder: "a slow reader" });
+    const item = await lock.acquire("shop.main.i1", { holder: "somebody" });
+    for (let press = 0; press < 2; press++)
+      expect((await visitor.post("/race/prices", form)).location).toBe("/race/prices");
+    await eventually(async () => {
+      const body = await page();
+      expect(body).toMatch(/chip read">reading.*a slow reader/s);
+      expect(body).toMatch(
+        /<ol class="queue">\s*<li><bdi>the shop<\/bdi>, to write<\/li>(\s*<li>[^]*?, to read<\/li>){6}/,
+      );
+    }, slow);
+    const command = /<pre class="command"[^>]*><code>([^<]*)</.exec(first)?.[1] ?? "false";
+    const run = async (text: string): Promise<string> => (await promisify(execFile)("sh", ["-c", text])).stdout;
+    expect(await run(command)).toMatch(/held by 1 reader, 7 waiting[^]*a slow reader[^]*the shop \(writes\)/);
+    const all = await run(command.replace(`inspect lock ${priceListLock}`, "list locks"));
+    expect(all).toMatch(/^shop\.main\.i1\s+somebody/m);
+    expect(all).toMatch(/^shop\.prices\s+a slow\s+7: the shop/m);
+
+    await Promise.all([reading.release(), item.release()]);
+    await eventually(async () => expect(await page()).toContain("each of one edition"), slow);
+    const editions = [...(await page()).matchAll(/<\/th>\s*<td class="number">(\d+)</g)].map(([, edition]) => edition);
+    expect(editions).toEqual(Array.from({ length: 12 }, () => editions[0]));
+    expect(Number(editions[0])).toBeGreaterThan(1);
   });
 });
 

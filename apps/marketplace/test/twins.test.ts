@@ -1,5 +1,7 @@
 // The known faults of the textbook's market, each absent here. Its faithful port in tooling/classic shows them, test by test.
+import { eventually } from "@kit/testing";
 import { describe, expect, it } from "vitest";
+import { lockName, personLockName } from "../src/common/keys.js";
 import type { Purchase } from "../src/market/market.js";
 import { Sessions, viewsKept } from "../src/market/sessions.js";
 import { person, thing, useMarkets } from "./harness.js";
@@ -80,6 +82,50 @@ describe("an optimistic and a locked buyer of one item", () => {
       items: 1,
       itemsTwice: 0,
     });
+  });
+});
+
+describe("the locks of a sale", () => {
+  const offer = (item: string, buyer: string): Purchase => ({ item, buyer, price: 100, revision: 1, request: "r" });
+  const state = async (name: string): Promise<string> => {
+    const { state: is, waiters } = await fixture.lock.inspect(name);
+    return `${is}, ${waiters} waiting`;
+  };
+
+  it("are those of item, buyer and seller, and no person's is held while the item is waited for", async () => {
+    const users = [person("s", 0), person("b")];
+    const market = await fixture.open({ users, items: [thing("i", "s", 100), thing("j", "s", 100)] });
+    const item = lockName(market.id, "i");
+    const [buyer, seller] = ["b", "s"].map((user) => personLockName(market.id, user));
+    if (!buyer || !seller) throw new Error("there are two people");
+    let sale: Promise<unknown> = Promise.resolve();
+    await fixture.lock.using(item, async () => {
+      sale = market.buy("lock", offer("i", "b"), "b");
+      await eventually(async () => expect(await state(item)).toBe("held, 1 waiting"));
+      await eventually(async () => expect(await state(buyer)).toBe("free, 0 waiting"));
+      await eventually(async () => expect(await state(seller)).toBe("free, 0 waiting"));
+    });
+    expect(await sale).toMatchObject({ kind: "sold" });
+    for (const who of [buyer, seller]) {
+      await fixture.lock.using(who, async () => {
+        sale =
+          who === buyer
+            ? market.buy("lock", offer("j", "b"), "b")
+            : market.list("lock", { ...offer("i", "b"), seller: "s" }, "s");
+        await eventually(async () => expect(await state(who)).toBe("held, 1 waiting"));
+      });
+      expect(await sale).toMatchObject({ kind: who === buyer ? "sold" : "not-yours" });
+    }
+  });
+
+  it("never keep two waiting for each other who buy from each other at once", async () => {
+    const pairs = fifty.slice(0, 20);
+    const items = pairs.flatMap((n) => [thing(`a${n}`, "a", 100), thing(`b${n}`, "b", 100)]);
+    const market = await fixture.open({ users: [person("a", 2_000), person("b", 2_000)], items });
+    const sales = pairs.flatMap((n) => [offer(`a${n}`, "b"), offer(`b${n}`, "a")]);
+    const told = await Promise.all(sales.map((sale) => market.buy("lock", sale, sale.buyer)));
+    expect(told.map(({ kind }) => kind)).toEqual(sales.map(() => "sold"));
+    expect(await market.user("a")).toMatchObject({ funds: 2_000 });
   });
 });
 

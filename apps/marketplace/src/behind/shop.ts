@@ -5,6 +5,7 @@ import { connect, type Connection } from "@kit/core";
 import { createFlags, type Flags } from "@kit/core/config";
 import { createGeoIp, type GeoIp, importGeoIp } from "@kit/geoip";
 import { createLock, type Lock } from "@kit/lock";
+import { createReadWriteLock, type ReadWriteLock } from "@kit/lock/read-write";
 import { createReceiver, type Receiver } from "@kit/logship";
 import type { Semaphore } from "@kit/semaphore";
 import { Accounts } from "../market/accounts.js";
@@ -12,10 +13,12 @@ import { isAway } from "../common/away.js";
 import { Auditor } from "../market/auditor.js";
 import { HeldLocks } from "../market/held-locks.js";
 import { Market } from "../market/market.js";
+import { PriceList } from "../market/price-list.js";
 import { Offers } from "../orders/offers.js";
 import { Orders, support } from "../orders/orders.js";
 import type { Place } from "../common/place.js";
 import { Races } from "../race/race.js";
+import { Repricing } from "../race/repricing.js";
 import { RecentLog } from "./recent-log.js";
 import { Search } from "../market/search.js";
 import { seedChats } from "../seed/chats.js";
@@ -45,6 +48,7 @@ const ownServerMs = 20_000;
 const guestServerMs = 5_000;
 const openingMs = 120_000;
 const mostHolds = 20;
+const priceReaders = 6;
 const holdMs = 8_000;
 
 export interface ShopOptions extends Place {
@@ -70,6 +74,8 @@ export class Shop {
   readonly races: Races;
   readonly lock: Lock;
   readonly locks: HeldLocks;
+  readonly priceList: PriceList;
+  readonly repricing: Repricing;
   readonly queue: OrdersQueue;
   readonly payments: Semaphore;
   readonly chat: Chat<string>;
@@ -85,6 +91,7 @@ export class Shop {
   isNew = false;
   readonly #names: ReadonlyMap<string, string>;
   #hasHistory = false;
+  readonly #readWriteLock: ReadWriteLock;
   readonly #holds = new Set<string>();
   readonly #closing = new AbortController();
 
@@ -105,6 +112,13 @@ export class Shop {
     this.auditor = new Auditor(
       this.market,
       this.world.users.map(({ id }) => id),
+    );
+    this.#readWriteLock = createReadWriteLock(redis, { prefix });
+    this.priceList = new PriceList(redis, this.#readWriteLock, keys);
+    const buyers = this.world.users.filter(({ isSeller }) => !isSeller);
+    this.repricing = new Repricing(
+      this.priceList,
+      buyers.slice(0, priceReaders).map(({ name }) => name),
     );
     this.races = new Races({ redis, lock: this.lock, place: this.place, world: this.world });
     this.queue = ordersQueue(redis, prefix);
@@ -127,7 +141,17 @@ export class Shop {
     this.flags = createFlags(redis, { maintenance: { whenUnknown: false } }, { prefix });
     this.recentLog = new RecentLog(redis, prefix);
     // These events carry nothing new: in an outage calls reject, and background work is retried.
-    quiet(this.lock, this.queue, this.payments, this.chat, this.stats.stats, this.geo, this.countries, this.flags);
+    quiet(
+      this.lock,
+      this.#readWriteLock,
+      this.queue,
+      this.payments,
+      this.chat,
+      this.stats.stats,
+      this.geo,
+      this.countries,
+      this.flags,
+    );
   }
 
   /** Connects, and seeds the market unless it is open already. */
@@ -223,9 +247,11 @@ export class Shop {
 
   async close(): Promise<void> {
     this.#closing.abort();
+    this.repricing.close();
     const short = { timeoutMs: 500 };
     await Promise.allSettled([
       this.lock.close(short),
+      this.#readWriteLock.close(short),
       this.accounts.close(),
       this.queue.close(short),
       this.payments.close(short),

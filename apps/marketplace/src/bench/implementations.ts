@@ -8,6 +8,7 @@ import {
   type PurchaseResult,
 } from "@tooling/classic";
 import { Redis } from "ioredis";
+import { lockName } from "../common/keys.js";
 import { Market } from "../market/market.js";
 
 /** How the buyers of a case guard a purchase. */
@@ -65,9 +66,11 @@ const ours = async (url: string, way: Way): Promise<Stall> => {
         const purchase = { item, buyer, price, revision: 1, request: `r${String(itemIndex)}` };
         const market = new Market(redis, lock, name);
         const { kind } =
-          way === "market lock"
-            ? await lock.using(name, (lease) => market.buyUnder(lease, purchase))
-            : await market.buy(way === "WATCH" ? "optimistic" : "lock", purchase, buyer);
+          way === "WATCH"
+            ? await market.buy("optimistic", purchase, buyer)
+            : await lock.using(way === "market lock" ? name : lockName(name, item), (lease) =>
+                market.buyUnder(lease, purchase),
+              );
         if (kind !== "sold") throw new Error(`not sold: ${kind}`);
       };
     },

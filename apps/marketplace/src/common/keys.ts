@@ -26,6 +26,7 @@
 // | `dispatched`       | string | the ledger entry up to which every sale has its order, or is in `undispatched` | permanent |
 // | `undispatched`     | set    | the ledger entries of sales whose order could not be placed yet | permanent              |
 // | `present:<user>`   | string | a person plays this user now, so no program answers for them | 30 minutes after a visit  |
+// | `prices`           | hash   | the price list: category → edition and price (pence); fence  | 10 minutes after the last re-pricing |
 //
 // In a market with a limited life, such as a race, the permanent keys live that long.
 import { keyspace } from "@kit/core";
@@ -53,6 +54,7 @@ export interface MarketKeys {
   readonly orders: string;
   readonly dispatched: string;
   readonly undispatched: string;
+  readonly prices: string;
   user(user: string): string;
   inventory(user: string): string;
   item(item: string): string;
@@ -83,6 +85,7 @@ export const marketKeys = (market: string, prefix = "kit"): MarketKeys => {
     orders: part("orders"),
     dispatched: part("dispatched"),
     undispatched: part("undispatched"),
+    prices: part("prices"),
     user: (user) => part(`user:${user}`),
     inventory: (user) => part(`inventory:${user}`),
     item: (item) => part(`item:${item}`),
@@ -108,3 +111,12 @@ export const isId = (text: unknown): text is string => typeof text === "string" 
 
 /** The name of the lock of one item. */
 export const lockName = (market: string, item: string): string => `shop.${market}.${item}`;
+
+/**
+ * The name of the lock of a buyer or seller. It sorts behind every item's: a sale that waits for an item holds nobody's
+ * lock meanwhile.
+ */
+export const personLockName = (market: string, user: string): string => `shop.${market}:${user}`;
+
+/** The name of the read/write lock of the price list. */
+export const priceListLock = "shop.prices";

@@ -1,7 +1,8 @@
 // One market: its contents, and the two ways to write to it.
 //
-// Under a lock:  acquire the lock of the item and read its seller and category. One script then checks everything again
-//                and writes the whole sale. It refuses a token older than the newest it has seen.
+// Under locks:   acquire the locks of item, buyer and seller, all of them or none, and read seller and category. One
+//                script then checks everything again and writes the whole sale. It refuses a token of the item's lock
+//                that is older than the newest it has seen.
 // Optimistic:    WATCH the keys that the decision depends on, read them and decide by the same rules. MULTI/EXEC writes
 //                the sale. A conflict repeats all of it.
 //
@@ -11,8 +12,8 @@
 // write.
 import { type Connection, KitConflictError, KitUnknownOutcomeError, optimistic, type Transaction } from "@kit/core";
 import { durable } from "@kit/core/durable";
-import { type Lease, type Lock, LockLostError, LockTimeoutError } from "@kit/lock";
-import { lockName, type MarketKeys, marketKeys } from "../common/keys.js";
+import { type Lease, type LeaseSet, type Lock, LockLostError, LockTimeoutError } from "@kit/lock";
+import { lockName, type MarketKeys, marketKeys, personLockName } from "../common/keys.js";
 import { audit, type Audit, buy, type BuyOutcome, list, type ListOutcome } from "../scripts/index.js";
 
 const receiptLifeMs = 10 * 60_000;
@@ -70,6 +71,7 @@ export interface Proof {
   readonly signal?: AbortSignal;
 }
 
+type Write<T> = (proof: Proof) => Promise<T>;
 type Fields = (string | null)[];
 
 /** The market `id`. Its keys live for `lifeMs`; 0 means without limit. */
@@ -146,12 +148,16 @@ export class Market {
 
   async buy(way: Way, purchase: Purchase, holder: string): Promise<BuyOutcome | Busy> {
     if (way === "optimistic") return await unlessBusy(() => settled(() => this.#buyOptimistic(purchase)));
-    return await this.#underLock(purchase.item, holder, (proof) => this.buyUnder(proof, purchase));
+    const { item, buyer } = purchase;
+    // An item that another sells by the time the locks are held has another revision, too: the script refuses.
+    const { seller } = await this.#read(item);
+    const people = seller === null ? [buyer] : [buyer, seller];
+    return await this.#underLocks(item, people, holder, (proof) => this.buyUnder(proof, purchase));
   }
 
   async list(way: Way, offer: Offer, holder: string): Promise<ListOutcome | Busy> {
     if (way === "optimistic") return await unlessBusy(() => settled(() => this.#listOptimistic(offer)));
-    return await this.#underLock(offer.item, holder, (proof) => this.listUnder(proof, offer));
+    return await this.#underLocks(offer.item, [offer.seller], holder, (proof) => this.listUnder(proof, offer));
   }
 
   /** Runs `routine` while this process holds the lock of the item. */
@@ -238,17 +244,23 @@ export class Market {
   }
 
   /**
-   * A lease can expire after the write, and a reply can be lost. Repeating the same request settles both: a completed
-   * write returns the result in its receipt, and a missing one is decided now by the same checks.
+   * Holds the locks of an item and of people for one write. A lease can expire after the write, and a reply can be lost.
+   * Repeating the same request settles both: a completed write returns the result in its receipt, and a missing one is
+   * decided now by the same checks.
    */
-  async #underLock<T>(item: string, holder: string, write: (proof: Proof) => Promise<T>): Promise<T | Busy> {
-    let lease: Lease | undefined;
+  async #underLocks<T>(item: string, people: readonly string[], holder: string, write: Write<T>): Promise<T | Busy> {
+    const name = lockName(this.id, item);
+    const names = [name, ...people.map((user) => personLockName(this.id, user))];
+    let fencingToken: string | undefined;
+    const writeNow = ({ fencingTokens, signal }: LeaseSet): Promise<T> =>
+      write({ fencingToken: (fencingToken = fencingTokens.get(name) ?? ""), signal });
     return await unlessBusy(async () => {
       try {
-        return await this.holding(item, holder, (held) => write((lease = held)));
+        return await this.#lock.usingAll(names, writeNow, { waitMs, holder });
       } catch (error) {
-        if (!lease || !(error instanceof LockLostError || error instanceof KitUnknownOutcomeError)) throw error;
-        return await write({ fencingToken: lease.fencingToken });
+        if (fencingToken === undefined || !(error instanceof LockLostError || error instanceof KitUnknownOutcomeError))
+          throw error;
+        return await write({ fencingToken });
       }
     });
   }

@@ -172,9 +172,9 @@ export const itemPage = (view: ItemView): Html => {
     ${panel(
       "Two ways, one item",
       html`<p>
-          <b>With the lock</b>, buyers wait in order of arrival. The write carries the fencing token of the lease, and
-          the item refuses a token older than the newest it has seen, so a buyer that slept past its lease comes too
-          late.
+          <b>With the lock</b>, a sale takes the locks of item, buyer and seller, all of them or none, and buyers wait
+          in order of arrival. The write carries the fencing token of the item's lease. The item refuses a token older
+          than the newest it has seen, so a buyer that slept past its lease comes too late.
         </p>
         <p>
           <b>Optimistically</b>, nobody waits. Redis watches the data that the decision depends on. If they change, the

@@ -8,7 +8,7 @@ import type { Order } from "../orders/orders.js";
 import { jobsOfOrder } from "../orders/orders.js";
 import type { RedisFacts } from "../behind/inspect-line.js";
 import { money } from "../common/money.js";
-import { paymentPermits } from "../common/tools.js";
+import { paymentPermits, queueName } from "../common/tools.js";
 import { html, type Html, mark, plural } from "./html.js";
 import { clock, count, fact, intro, list, meter, panel, postForm, seconds, table } from "./parts.js";
 import type { Part } from "./live.js";
@@ -248,14 +248,16 @@ const switches = ({ csrf, maintenance, logs }: OpsView): Html =>
     }
     <p class="hint">Each is an entry of the live configuration: a change is pushed to all processes.</p>`;
 
-const redisFacts = ({ address, inspect }: RedisFacts): Html =>
-  html`<p>At <code>${address}</code>.</p>
+const redisFacts = (redis: RedisFacts): Html => {
+  const inspect = redis.inspect("queue", queueName);
+  return html`<p>At <code>${redis.address}</code>.</p>
     ${
       inspect === null
         ? ""
         : html`<p class="hint">The same queue, seen from another terminal:</p>
             <pre class="command" tabindex="0"><code>${inspect}</code></pre>`
     }`;
+};
 
 export const opsPage = (view: OpsView): Html => {
   const { look, letters, csrf, redis } = view;

@@ -26,13 +26,13 @@ const ways: readonly { readonly way: RaceWay; readonly tab: string; readonly wha
     {
       way: "lock",
       tab: "Kit lock",
-      what: "One lock per item, handed over in the order of arrival by a push. The write checks item, price, money and fencing token in one script. Buyers wait here, and that is the point: each decides alone, on data that nobody else is changing, so the first in line gets the item and the others are told so in turn. Without a lock they need not wait, since nothing keeps them apart.",
+      what: "The locks of item, buyer and seller, taken together or not at all, and handed over in the order of arrival by a push. The write checks item, price, money and fencing token in one script. Buyers wait here, and that is the point: each decides alone, on data that nobody else is changing, so the first in line gets the item and the others are told so in turn. Without a lock they need not wait, since nothing keeps them apart.",
       button: "Send 50 buyers, kit lock",
     },
     {
       way: "poor",
       tab: "One poor buyer",
-      what: "One buyer with money for one item buys fifty at once, each under a lock of its own. Locks on items do not guard a purse; the check inside the write does.",
+      what: "One buyer with money for one item buys fifty at once. Each sale has another item, but all need the lock of the buyer, so they go one after the other; the check inside the write refuses all but the first.",
       button: "Buy 50 with money for one",
     },
   ];
@@ -58,13 +58,14 @@ const medianOf = ({ buyers }: RaceResult): string => {
   return milliseconds(times[Math.floor(times.length / 2)] ?? 0);
 };
 
-export const raceTabs = (current: RaceWay | "pause"): Html =>
+export const raceTabs = (current: RaceWay | "pause" | "prices"): Html =>
   choices(
     "tabs",
     "Ways to buy",
     [
       ...ways.map(({ way, tab }) => ({ id: way, name: tab, href: `/race?way=${way}` })),
       { id: "pause" as const, name: "A buyer that sleeps", href: "/race/pause" },
+      { id: "prices" as const, name: "Readers and a writer", href: "/race/prices" },
     ],
     current,
   );
@@ -179,9 +180,9 @@ const comparison = (all: ReadonlyMap<RaceWay, RaceResult>): Html => {
     })}
     <p class="hint">
       A lock makes the median longer on purpose. Fifty buyers decide one after the other, and each wait is the time that
-      those before needed. Only buyers of the same item wait; every other item has a lock of its own. Optimistic buyers
-      do not wait for their turn, but those who are disturbed do their work again. The quick answers without a lock are
-      the wrong ones.
+      those before needed. Only sales that share an item, a buyer or a seller wait for each other. Optimistic buyers do
+      not wait for their turn, but those who are disturbed do their work again. The quick answers without a lock are the
+      wrong ones.
     </p>
   </section>`;
 };

@@ -32,12 +32,17 @@ const sources: readonly Source[] = [
   {
     path: "/item/",
     name: "Item",
-    what: "One thing, its price and its lock, live. Buyers wait for the lock in order of arrival. Each sale carries the fencing token of its lease, and the item refuses older tokens. A buyer may also offer less: the seller's answer is a delayed job.",
+    what: "One thing, its price and its lock, live. A sale takes the locks of item, buyer and seller together, or none. Buyers wait in order of arrival. Each sale carries the fencing token of its lease, and the item refuses older tokens. A buyer may also offer less: the seller's answer is a delayed job.",
     packages: ["lock", "core"],
-    keys: ["kit:lock:{shop.main.<item>}:…", "kit:shop:{main}:item:<item>", "kit:shop:{main}:listing:<item>"],
+    keys: [
+      "kit:lock:{shop.main.<item>}:…",
+      "kit:lock:{shop.main%3A<user>}:…",
+      "kit:shop:{main}:item:<item>",
+      "kit:shop:{main}:listing:<item>",
+    ],
     file: "src/market/market.ts",
-    from: "  async #underLock<T>",
-    lines: 11,
+    from: "  async #underLocks<T>",
+    lines: 12,
   },
   {
     path: "/order/",
@@ -107,9 +112,9 @@ const sources: readonly Source[] = [
   {
     path: "/race",
     name: "Race",
-    what: "Fifty real HTTP requests for one item, under no lock, under the lock everybody writes first, optimistically, and under the kit's. Then a buyer that is stopped in the middle.",
+    what: "Fifty real HTTP requests for one item, under no lock, under the lock everybody writes first, optimistically, and under the kit's. Then a buyer that is stopped in the middle, and a price list that is re-priced while people read it.",
     packages: ["lock", "core"],
-    keys: ["kit:shop:{race-<id>}:…", "kit:lock:{shop.race-<id>.i1}:…"],
+    keys: ["kit:shop:{race-<id>}:…", "kit:lock:{shop.race-<id>.i1}:…", "kit:lock:{shop.prices}:rw-…"],
     file: "src/market/market.ts",
     from: "  async buyUnder({ fencingToken",
     lines: 8,

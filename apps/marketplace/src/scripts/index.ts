@@ -5,6 +5,7 @@ import limitSource from "./limit.lua";
 import listSource from "./list.lua";
 import notifySource from "./notify.lua";
 import openSessionSource from "./open-session.lua";
+import repriceSource from "./reprice.lua";
 import visitSource from "./visit.lua";
 
 /** The result of a purchase. */
@@ -195,6 +196,19 @@ export const limit: Script<typeof limitKeys, typeof limitArgs, boolean> = define
   keys: limitKeys,
   args: limitArgs,
   // After a lost reply the form is counted twice. That costs one form of this window.
+  idempotent: true,
+  reply: (raw): boolean => raw === 1,
+});
+
+const repriceKeys = ["prices"] as const;
+const repriceArgs = ["category", "line", "fencingToken", "lifeMs"] as const;
+
+/** Whether the line was written: false for a token older than the newest that the list has seen. */
+export const reprice: Script<typeof repriceKeys, typeof repriceArgs, boolean> = defineScript({
+  name: "shop.reprice",
+  source: repriceSource,
+  keys: repriceKeys,
+  args: repriceArgs,
   idempotent: true,
   reply: (raw): boolean => raw === 1,
 });

@@ -12,11 +12,13 @@ import { mailList } from "../../pages/mail.js";
 import { soldTicker } from "../../pages/market.js";
 import { opsParts } from "../../pages/ops.js";
 import { waterfall } from "../../pages/order.js";
+import { pricesParts } from "../../pages/prices.js";
 import { orderChat, pairChat } from "../../common/tools.js";
 import { isSameOrigin, type Routes, sessionIdOf } from "../web.js";
 import { lookAtLogs, lookAtMail, lookAtOps } from "./behind.js";
 import { lookAtOffers, lookAtTicker } from "./market.js";
 import { lookAtChat, ownOrder } from "./people.js";
+import { lookAtPrices } from "./race.js";
 
 const slowTicks = 4;
 
@@ -95,6 +97,7 @@ export const liveRoutes: Routes = (app: Hono, web): void => {
       look: () => lookAtMail(web),
       parts: ({ mails }) => [["mails", mailList(mails)]],
     }),
+    prices: watch({ key: "prices", everyTicks: 1, look: () => lookAtPrices(web), parts: pricesParts }),
     faults: watch({
       key: "faults",
       everyTicks: slowTicks,

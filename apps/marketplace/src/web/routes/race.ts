@@ -1,15 +1,16 @@
 // Races, a buyer that sleeps, and the cost of round trips.
 import type { Hono } from "hono";
 import { HTTPException } from "hono/http-exception";
-import { isId } from "../../common/keys.js";
+import { isId, priceListLock } from "../../common/keys.js";
 import { measure, type Measurements } from "../../race/measure.js";
 import { parsePence } from "../../common/money.js";
 import { pausePage } from "../../pages/pause.js";
+import { type PricesLook, pricesPage } from "../../pages/prices.js";
 import { pipelinePage } from "../../pages/pipeline.js";
 import { racePage } from "../../pages/race.js";
 import { type PauseResult, playPause } from "../../race/pause.js";
 import { isRaceWay, type RaceResult, type RaceWay } from "../../race/race.js";
-import { type Routes, sessionIdOf, wantsJson } from "../web.js";
+import { type Routes, sessionIdOf, type Web, wantsJson } from "../web.js";
 
 const rememberedVisitors = 200;
 
@@ -27,6 +28,12 @@ class OneAtATime {
     }
   }
 }
+
+export const lookAtPrices = async ({ shop }: Web): Promise<PricesLook> => {
+  const { priceList, repricing } = shop;
+  const [lines, lock] = await Promise.all([priceList.lines(), priceList.inspect()]);
+  return { lines, lock, repricing: repricing.state };
+};
 
 export const raceRoutes: Routes = (app: Hono, web): void => {
   const { shop } = web;
@@ -79,6 +86,22 @@ export const raceRoutes: Routes = (app: Hono, web): void => {
     if (isGuestServer) throw new HTTPException(403);
     paused = await pausing.run(() => Promise.all([playPause(shop, "setnx"), playPause(shop, "lock")]));
     return wantsJson(c) ? c.json(paused) : c.redirect("/race/pause#result", 303);
+  });
+
+  // --- a price list, read and re-priced ---
+
+  app.get("/race/prices", async (c) => {
+    const visitor = await web.visitWithForms(c);
+    const inspect = web.options.redis.inspect("lock", priceListLock);
+    const body = pricesPage({ look: await lookAtPrices(web), csrf: visitor.session.csrf, isGuestServer, inspect });
+    return await web.show(c, visitor, { title: "A price list", path: "/race", watch: { on: "prices" }, body });
+  });
+
+  app.post("/race/prices", async (c) => {
+    await web.anyForm(c);
+    if (isGuestServer) throw new HTTPException(403);
+    shop.repricing.begin();
+    return c.redirect("/race/prices", 303);
   });
 
   app.get("/race/:id", async (c) => {
