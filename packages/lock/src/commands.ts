@@ -15,7 +15,8 @@ import {
   type RenewReply,
   type ResolvedAcquire,
 } from "@kit/core/leasing";
-import { LockLostError, LockQueueFullError, LockTimeoutError } from "./errors.js";
+import { confirmer } from "./confirm.js";
+import { LockLostError, LockNotDurableError, LockQueueFullError, LockTimeoutError } from "./errors.js";
 import { type LockKeys, lockKeys } from "./keys.js";
 import { keepTerm, type LockSettings } from "./options.js";
 import * as scripts from "./scripts/index.js";
@@ -30,6 +31,7 @@ const ownerOf = ({ token, resolved: { holder } }: Request): string => `${token}|
 export class LockCommands implements LeaseKind<ResolvedAcquire, scripts.Held> {
   readonly what = "lock";
   readonly id: string = id;
+  readonly confirm: LeaseKind<ResolvedAcquire, scripts.Held>["confirm"];
   readonly #context: ClientContext;
   readonly #settings: LockSettings;
   readonly #keysOf: (name: string) => LockKeys;
@@ -38,6 +40,18 @@ export class LockCommands implements LeaseKind<ResolvedAcquire, scripts.Held> {
     this.#context = context;
     this.#settings = settings;
     this.#keysOf = lockKeys(context.prefix);
+    this.confirm = confirmer<ResolvedAcquire>(
+      context,
+      settings,
+      (name) => this.keyOf(name),
+      (scope, request, lease) =>
+        scope.run(
+          scripts.renew,
+          { leases: [lease] },
+          { promptUntil: 0, terms: [{ sign: "", termMs: 0, owner: ownerOf(request) }] },
+        ),
+      (name, why) => new LockNotDurableError(name, why),
+    );
   }
 
   keyOf(name: string): string {

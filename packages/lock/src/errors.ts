@@ -2,7 +2,7 @@ import { KitError } from "@kit/core";
 import { lastWords, type LossReason, lossWords, shown } from "@kit/core/leasing";
 
 /** Codes of the lock's own errors. */
-export type LockErrorCode = "KIT_LOCK_TIMEOUT" | "KIT_LOCK_LOST" | "KIT_LOCK_QUEUE_FULL";
+export type LockErrorCode = "KIT_LOCK_TIMEOUT" | "KIT_LOCK_LOST" | "KIT_LOCK_QUEUE_FULL" | "KIT_LOCK_NOT_DURABLE";
 
 declare module "@kit/core" {
   interface KitErrorCodes {
@@ -85,5 +85,21 @@ export class LockQueueFullError extends KitError {
     );
     this.resource = resource;
     this.maxWaiters = maxWaiters;
+  }
+}
+
+/**
+ * The lock was granted, but its grant did not reach the replicas or disks that `durable` requires in time; the message says why. The
+ * grant is undone in the background. Retryable; look at the replicas if it stays.
+ */
+export class LockNotDurableError extends KitError {
+  /** @internal */
+  static override readonly brand: string = "LockNotDurableError";
+  /** The lock's name. */
+  readonly resource: string;
+
+  constructor(resource: string, why: string) {
+    super("KIT_LOCK_NOT_DURABLE", `Lock ${shown(resource)} was granted, but not durably: ${why}`, { retryable: true });
+    this.resource = resource;
   }
 }

@@ -1,4 +1,4 @@
-export { LockLostError, LockQueueFullError, LockTimeoutError } from "./errors.js";
+export { LockLostError, LockNotDurableError, LockQueueFullError, LockTimeoutError } from "./errors.js";
 export { createLock } from "./lock.js";
 
 export type { LeaseOptions, LossReason, ReleaseOutcome } from "@kit/core/leasing";
@@ -7,4 +7,4 @@ export type { LockErrorCode } from "./errors.js";
 export type { Lease } from "./lease.js";
 export type { LeaseSet } from "./lease-set.js";
 export type { Lock, LockEvents, LockInspection } from "./lock.js";
-export type { AcquireOptions, LockOptions, TryOptions } from "./options.js";
+export type { AcquireOptions, DurableOption, LockOptions, TryOptions } from "./options.js";

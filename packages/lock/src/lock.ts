@@ -156,6 +156,7 @@ export class Lock extends TypedEmitter<LockEvents> implements AsyncDisposable {
    * @throws {LockLostError} the server's reply came after the lease was over. The acquire is being undone; call again.
    * @throws `signal.reason` if `signal` aborts first; if it has aborted before the call, no command is sent.
    * @throws {LockQueueFullError} `maxWaiters` wait already.
+   * @throws {LockNotDurableError} the grant did not reach the replicas or disks that `durable` requires. It is being undone; call again.
    * @throws {KitUnavailableError} no server answered the first command within `deadlineMs`, or `waitMs` if that is shorter.
    * Once in the queue, the wait continues through outages.
    * @throws {KitUnknownOutcomeError} the first command's reply was lost. The acquire is being undone; call again.

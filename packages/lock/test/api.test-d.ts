@@ -14,6 +14,7 @@ import type {
   LockInspection,
   LockLostError,
   LockOptions,
+  LockNotDurableError,
   LockQueueFullError,
   LockTimeoutError,
   LossReason,
@@ -34,7 +35,12 @@ export type Pins = [
   Check<Cluster extends RedisLike ? true : false>,
 
   Check<Same<keyof LeaseOptions, "leaseMs" | "renew" | "maxHoldMs" | "holder">>,
-  Check<Same<keyof LockOptions, keyof LeaseOptions | "prefix" | "isolate" | "deadlineMs" | "maxWaiters" | "keepMs">>,
+  Check<
+    Same<
+      keyof LockOptions,
+      keyof LeaseOptions | "prefix" | "isolate" | "deadlineMs" | "maxWaiters" | "keepMs" | "durable"
+    >
+  >,
   Check<Same<keyof AcquireOptions, keyof LeaseOptions | "waitMs" | "signal">>,
   Check<Same<keyof TryOptions, keyof LeaseOptions | "signal">>,
   Check<
@@ -125,8 +131,8 @@ export type Pins = [
   Check<
     Same<LossReason, "expired" | "taken" | "deadline" | "max-hold" | "stopped" | "closed" | "released" | "handed-over">
   >,
-  Check<Same<LockErrorCode, "KIT_LOCK_TIMEOUT" | "KIT_LOCK_LOST" | "KIT_LOCK_QUEUE_FULL">>,
-  Check<LockLostError | LockTimeoutError | LockQueueFullError extends KitError ? true : false>,
+  Check<Same<LockErrorCode, "KIT_LOCK_TIMEOUT" | "KIT_LOCK_LOST" | "KIT_LOCK_QUEUE_FULL" | "KIT_LOCK_NOT_DURABLE">>,
+  Check<LockLostError | LockTimeoutError | LockQueueFullError | LockNotDurableError extends KitError ? true : false>,
   Check<Same<LockTimeoutError["holder"], string | undefined>>,
   Check<Same<LockTimeoutError["msLeft"], number | undefined>>,
   Check<Same<LockLostError["reason"], LossReason>>,

@@ -3,7 +3,7 @@ import { describe, expect, it } from "vitest";
 import * as built from "@kit/lock";
 import * as source from "../src/index.js";
 
-const surface = ["LockLostError", "LockQueueFullError", "LockTimeoutError", "createLock"];
+const surface = ["LockLostError", "LockNotDurableError", "LockQueueFullError", "LockTimeoutError", "createLock"];
 
 describe("@kit/lock", () => {
   it("exports these names and no others", () => {
@@ -23,6 +23,7 @@ describe("its errors", () => {
     new source.LockTimeoutError("chest", 500, undefined, undefined),
     new source.LockLostError("chest", "taken", "7"),
     new source.LockQueueFullError("chest", 3),
+    new source.LockNotDurableError("chest", "0 of 1 replicas acknowledged"),
   ];
 
   it("say what happened, to which lock, in one sentence", () => {
@@ -31,6 +32,7 @@ describe("its errors", () => {
       'LockTimeoutError: Lock "chest" was not granted within 500 ms',
       'LockLostError: Lock "chest" was lost: another holder has it',
       'LockQueueFullError: Lock "chest" already has 3 waiters: try later, or raise maxWaiters',
+      'LockNotDurableError: Lock "chest" was granted, but not durably: 0 of 1 replicas acknowledged',
     ]);
   });
 
@@ -61,6 +63,7 @@ describe("its errors", () => {
         fencingToken: "7",
       },
       { name: "LockQueueFullError", code: "KIT_LOCK_QUEUE_FULL", retryable: true, resource: "chest", maxWaiters: 3 },
+      { name: "LockNotDurableError", code: "KIT_LOCK_NOT_DURABLE", retryable: true, resource: "chest" },
     ]);
   });
 });

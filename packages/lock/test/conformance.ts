@@ -18,6 +18,7 @@ export const conformance: Conformance = {
       what: "a lock",
       make: (client, options) => createLock(client, options),
       options: lockRules,
+      refused: { durable: [true, { replicas: 0 }, { fsync: "always" }, { waitMs: 5 }] },
       uses: (lock) => lock.using("used", () => 1),
       works: (lock) => works(lock, "works"),
       wakes: {

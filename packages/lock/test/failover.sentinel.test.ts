@@ -1,6 +1,6 @@
 import { eventually, type RedisNode, useRedis } from "@kit/testing";
 import { allInStep, describeLeaseSentinels, failOver } from "@tooling/vitest/conformance";
-import { callsOf } from "@tooling/vitest/helpers";
+import { callsOf, rejection } from "@tooling/vitest/helpers";
 import * as vitest from "vitest";
 import { describe, expect, it } from "vitest";
 import type { Lock } from "../src/index.js";
@@ -35,6 +35,25 @@ describe("a lock whose master fails", () => {
     const next = await lock.acquire(name, { waitMs: 30_000 });
     expect(BigInt(next.fencingToken)).toBeGreaterThan(BigInt(granted.fencingToken));
     await next.release();
+  });
+});
+
+describe("a lock with the option durable", () => {
+  it("gives only grants that all replicas have, and a failover keeps them", async () => {
+    const { replicas } = redis.server;
+    const durable = { replicas: replicas.length, timeoutMs: 300 };
+    const lock = fixture.on(await ownClient(redis), { durable });
+    await eventually(() => lock.using("before", () => undefined), { timeoutMs: 15_000 });
+    for (const replica of replicas) replica.pause();
+    expect(await rejection(lock.acquire(name))).toMatchObject({ code: "KIT_LOCK_NOT_DURABLE" });
+    for (const replica of replicas) replica.resume();
+    const held = await eventually(() => lock.acquire(name, { leaseMs: 120_000, renew: false }), { timeoutMs: 15_000 });
+    const [old] = redis.server.nodes as [RedisNode];
+    await old.kill();
+    redis.defer(() => old.start());
+    await eventually(async () => expect(await redis.server.master()).not.toBe(old), { timeoutMs: 30_000 });
+    const master = await redis.server.master();
+    expect(await master.call("GET", fixture.keysOf(name).lease)).toBe(`${held.token}|${held.holder}`);
   });
 });
 

@@ -40,6 +40,7 @@ export const readWrite: ReturnType<typeof conforming> = conforming<ReadWriteLock
   what: "a read/write lock",
   make: (client, options) => createReadWriteLock(client, options),
   options: lockRules,
+  refused: { durable: [true, { replicas: 0 }, { fsync: "always" }, { waitMs: 5 }] },
   uses: (lock) => lock.read.using("used", () => 1),
   wakes: {
     "write.acquire": async (lock, settle) => {

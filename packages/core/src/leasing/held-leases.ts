@@ -59,11 +59,11 @@ export class HeldLeases<Resolved extends ResolvedAcquire, L extends Lease> {
   }
 
   /**
-   * The lease for the caller.
+   * The lease of a grant, which is renewed from now on.
    *
    * @throws the kind's error of a loss, or {@link KitClosedError}: the grant came after its end, or during `close()`. It is undone.
    */
-  granted(grant: Grant<Resolved>, startedAt: number): L {
+  hold(grant: Grant<Resolved>): HeldLease<Resolved> {
     const { request, fencingToken } = grant;
     const { life, kind } = this.#store;
     const isOver = grant.deadlineAt <= performance.now();
@@ -72,10 +72,19 @@ export class HeldLeases<Resolved extends ResolvedAcquire, L extends Lease> {
       this.#store.cancel(request);
       throw isOver ? kind.lostError(request.name, "deadline", fencingToken) : life.closedError();
     }
-    const held = this.#hold(grant);
+    return this.#hold(grant);
+  }
+
+  /** The lease for the caller. */
+  given(held: HeldLease<Resolved>, startedAt: number): L {
     const lease = this.#make(held);
     this.#acquired(held, performance.now() - startedAt);
     return lease;
+  }
+
+  /** The lease of a grant, for the caller. Throws as {@link hold}. */
+  granted(grant: Grant<Resolved>, startedAt: number): L {
+    return this.given(this.hold(grant), startedAt);
   }
 
   /** Continues a lease that was serialised: it is renewed once, which shows that it is held. */

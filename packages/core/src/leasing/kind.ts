@@ -139,6 +139,13 @@ export interface LeaseKind<Resolved extends ResolvedAcquire, S extends Seen> {
     shared: Sending["shared"],
   ): Promise<HeartbeatReply<S>>;
 
+  /**
+   * Resolves once replicas or disks have the grant, within `withinMs`; rejects if they do not, or if `signal` aborts, and the grant
+   * is undone. Undefined: a grant is not confirmed.
+   */
+  readonly confirm?:
+    ((request: LeaseRequest<Resolved>, withinMs: number, signal: AbortSignal) => Promise<void>) | undefined;
+
   /** `seen`: the last reply; with a `cause`, the server was unreachable at the end. */
   timeoutError(request: LeaseRequest<Resolved>, seen: S | undefined, cause?: unknown): KitError;
   queueFullError(name: string): KitError;

@@ -1,8 +1,8 @@
 import { KitClosedError, KitError } from "../index.js";
-import { Deadline, expiryOf, isSlotMoving, newToken, type ObjectLife } from "../toolkit/index.js";
+import { Deadline, expiryOf, isSlotMoving, newToken, type ObjectLife, onAbort } from "../toolkit/index.js";
 import { CancelledWaiters } from "./cancelled.js";
 import { LeaseCommands } from "./commands.js";
-import { grantOf } from "./grant.js";
+import { type Grant, grantOf } from "./grant.js";
 import type { HeldLease } from "./held.js";
 import { type HeldEvents, HeldLeases } from "./held-leases.js";
 import type { LeaseKind, LeaseRequest, NotGranted, Seen } from "./kind.js";
@@ -117,14 +117,21 @@ export class Leaser<Resolved extends ResolvedAcquire, S extends Seen, L extends 
             }
             // The server's clock differs from our estimate.
             if (reply.state === "late") continue;
-            if (reply.state === "granted")
-              return this.#held.granted(grantOf(request, reply, attempt.sentAt), startedAt);
+            if (reply.state === "granted") {
+              const grant = grantOf(request, reply, attempt.sentAt);
+              return kind.confirm
+                ? await this.#confirmed(grant, startedAt, deadline)
+                : this.#held.granted(grant, startedAt);
+            }
             if (refused) return refused(request, reply);
             if (!subscription) throw kind.timeoutError(request, reply);
             if (reply.state === "full") throw kind.queueFullError(name);
             const waiters = this.#waitersOf(request);
             isQueued = true;
-            return this.#held.granted(await waiters.wait(request, subscription, deadline, reply), startedAt);
+            const grant = await waiters.wait(request, subscription, deadline, reply);
+            return kind.confirm
+              ? await this.#confirmed(grant, startedAt, deadline)
+              : this.#held.granted(grant, startedAt);
           }
         } finally {
           if (!isQueued) subscription?.end();
@@ -168,6 +175,27 @@ export class Leaser<Resolved extends ResolvedAcquire, S extends Seen, L extends 
     // Without a reply and without a connection it is unknown whether another caller holds it.
     const isCutOff = isUnsent && this.commands.context.client.status !== "ready";
     throw isOver && !isCutOff ? this.commands.kind.timeoutError(request, undefined, error) : error;
+  }
+
+  /** The lease for the caller once it is confirmed; otherwise it is undone. */
+  async #confirmed(grant: Grant<Resolved>, startedAt: number, deadline: Deadline): Promise<L> {
+    const { kind, life } = this.commands;
+    const { waitMs, signal } = grant.request.resolved;
+    const held = this.#held.hold(grant);
+    const giveUp = new AbortController();
+    const stops = [signal, held.signal].map((each) => onAbort(each, () => giveUp.abort(each?.reason)));
+    try {
+      const withinMs = waitMs > 0 ? Math.max(1, deadline.remainingMs) : Infinity;
+      await kind.confirm?.(held.request, withinMs, giveUp.signal);
+      held.assertHeld();
+    } catch (error) {
+      held.forget();
+      this.commands.cancel(held.request);
+      throw life.isClosed ? life.closedError() : error;
+    } finally {
+      for (const stop of stops) stop();
+    }
+    return this.#held.given(held, startedAt);
   }
 
   /** The waiters of a request's name. */

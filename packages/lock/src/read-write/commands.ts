@@ -14,7 +14,8 @@ import {
   type Renewal,
   type RenewReply,
 } from "@kit/core/leasing";
-import { LockLostError, LockQueueFullError, LockTimeoutError } from "../index.js";
+import { confirmer } from "../confirm.js";
+import { LockLostError, LockNotDurableError, LockQueueFullError, LockTimeoutError } from "../index.js";
 import { type ReadWriteKeys, readWriteKeys } from "../keys.js";
 import { keepTerm, type LockSettings } from "../options.js";
 import type { ResolvedReadWrite } from "./options.js";
@@ -32,6 +33,7 @@ const recordOf = ({ token, resolved: { mode, holder } }: Request): string =>
 export class ReadWriteCommands implements LeaseKind<ResolvedReadWrite, scripts.Held> {
   readonly what = "read-write-lock";
   readonly id: string = id;
+  readonly confirm: LeaseKind<ResolvedReadWrite, scripts.Held>["confirm"];
   readonly #context: ClientContext;
   readonly #settings: LockSettings;
   readonly #keysOf: (name: string) => ReadWriteKeys;
@@ -40,6 +42,18 @@ export class ReadWriteCommands implements LeaseKind<ResolvedReadWrite, scripts.H
     this.#context = context;
     this.#settings = settings;
     this.#keysOf = readWriteKeys(context.prefix);
+    this.confirm = confirmer<ResolvedReadWrite>(
+      context,
+      settings,
+      (name) => this.keyOf(name),
+      (scope, request, lease) =>
+        scope.run(
+          scripts.renew,
+          { leases: [lease] },
+          { promptUntil: 0, terms: [{ sign: "", termMs: 0, record: recordOf(request) }] },
+        ),
+      (name, why) => new LockNotDurableError(name, why),
+    );
   }
 
   keyOf(name: string): string {

@@ -1,0 +1,34 @@
+import { durable, type DurableScope } from "@kit/core/durable";
+import type { LeaseKind, LeaseRequest, RenewReply, ResolvedAcquire } from "@kit/core/leasing";
+import type { ClientContext } from "@kit/core/toolkit";
+import type { LockSettings } from "./options.js";
+
+/**
+ * Confirms grants as the settings require; undefined if they require nothing.
+ *
+ * A grant is often written by another connection: that of the holder before. Replication is one stream, so a look at the lease and
+ * a mark behind it are enough. They go to one server over one connection, and confirm the grant that this server has.
+ *
+ * `look` only looks the lease up, and `notDurable` makes the error of a grant that is not confirmed.
+ */
+export const confirmer = <Resolved extends ResolvedAcquire>(
+  context: ClientContext,
+  { durable: durability, deadlineMs }: LockSettings,
+  keyOf: (name: string) => string,
+  look: (scope: DurableScope, request: LeaseRequest<Resolved>, lease: string) => Promise<RenewReply>,
+  notDurable: (name: string, why: string) => Error,
+): LeaseKind<Resolved, never>["confirm"] => {
+  if (!durability) return undefined;
+  return async (request, withinMs, signal) => {
+    const { name } = request;
+    const key = keyOf(name);
+    const within = Math.ceil(Math.min(durability.timeoutMs + deadlineMs, withinMs));
+    const { value, outcome, why } = await durable(
+      context,
+      { ...durability, key, deadlineMs: within, signal },
+      (scope) => look(scope, request, key),
+    );
+    if (value.states[0] !== "extended") throw notDurable(name, "the server no longer has it");
+    if (outcome !== "safe") throw notDurable(name, why ?? outcome);
+  };
+};
