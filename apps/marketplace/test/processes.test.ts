@@ -11,11 +11,19 @@ import { type RunningShop, startShop, Visitor } from "./shop.js";
 const json = "application/json";
 const slow = { timeoutMs: 60_000, intervalMs: 200 };
 
+let shop: RunningShop;
+beforeAll(async () => {
+  shop = await startShop("--no-visitors");
+  // The queue exists once its first job was added.
+  await shop.isComplete();
+});
+afterAll(async () => {
+  const { code } = await shop.stop();
+  if (code !== 0) throw new Error(`The shop ended with ${code}`);
+});
+
 describe("The address of its Redis", () => {
   it("is said in the terminal and on the ops page, with a command that works as copied", async () => {
-    const shop = await startShop("--no-visitors");
-    // The queue exists once its first job was added.
-    await shop.isComplete();
     const command = /another terminal: (.*)\n/.exec(shop.said.stderr)?.[1] ?? "false";
     const address = /Its Redis: (.*)\n/.exec(shop.said.stderr)?.[1] ?? "";
     const { stdout } = await promisify(execFile)("sh", ["-c", command], { cwd: tmpdir() });
@@ -23,7 +31,6 @@ describe("The address of its Redis", () => {
     const { body } = await new Visitor(shop.origin).get("/ops");
     expect(body).toContain(`<code>${address}</code>`);
     expect(body).toContain(command);
-    expect(await shop.stop()).toEqual({ code: 0 });
   });
 
   it("is shown without its password, and then without a command", () => {
@@ -38,13 +45,6 @@ describe("The address of its Redis", () => {
 });
 
 describe("A process that dies", () => {
-  let shop: RunningShop;
-  beforeAll(async () => {
-    shop = await startShop("--no-visitors");
-    await shop.isComplete();
-  });
-  afterAll(() => shop.stop());
-
   /** The process of that name, according to the ops page. */
   const pidOf = async (name: string): Promise<number> => {
     const { body } = await new Visitor(shop.origin).get("/ops");

@@ -26,14 +26,17 @@ export const endShops = async (): Promise<void> => {
   const ended = [...started].map((child) => once(child, "exit"));
   for (const child of started) child.kill("SIGTERM");
   await Promise.all(ended);
-  rmSync(scratch, { recursive: true, force: true });
+  if (folder !== undefined) rmSync(folder, { recursive: true, force: true });
+  folder = undefined;
 };
 
-/** A shop leaves nothing behind in here. */
-export const scratch: string = mkdtempSync(join(tmpdir(), "shop-tests-"));
+let folder: string | undefined;
+
+/** A shop leaves nothing behind in here. Made for the first shop of a file, and removed with its shops. */
+export const scratch = (): string => (folder ??= mkdtempSync(join(tmpdir(), "shop-tests-")));
 
 export const spawnShop = (...args: readonly string[]): { process: ChildProcess; said: RunningShop["said"] } => {
-  const env = { ...process.env, TMPDIR: scratch };
+  const env = { ...process.env, TMPDIR: scratch() };
   const child = spawn(process.execPath, [program, ...args], { stdio: ["ignore", "pipe", "pipe"], env });
   started.add(child);
   child.once("exit", () => started.delete(child));

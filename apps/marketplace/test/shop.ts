@@ -1,14 +1,10 @@
 // The shop that several files share, and its visitors.
 import { connect, type Connection } from "@kit/core";
-import { afterAll, afterEach, beforeAll, inject } from "vitest";
+import { afterAll, beforeAll, inject } from "vitest";
 import { ask, field, type Reply } from "../src/common/http-client.js";
 import { type MarketKeys, marketKeys } from "../src/common/keys.js";
-import { endShops } from "./program.js";
 
 export { type RunningShop, scratch, spawnShop, startShop, whenOpen } from "./program.js";
-
-// A test that failed half-way leaves its shop to us.
-afterAll(endShops);
 
 export interface SharedShop {
   readonly origin: string;
@@ -54,10 +50,12 @@ export const useSharedShop = (...shelves: readonly string[]): SharedShop => {
 
 /** Those who are signed in: at most five sessions of one persona may be open, so each test leaves none behind. */
 const present = new Set<Visitor>();
-afterEach(async () => {
+
+/** Signs out everybody who is still signed in. */
+export const leaveAll = async (): Promise<void> => {
   await Promise.all([...present].map((visitor) => visitor.leave().catch(() => undefined)));
   present.clear();
-});
+};
 
 /** A visitor with a cookie, as a browser without JavaScript. */
 export class Visitor {

@@ -25,7 +25,7 @@ const isAlive = (pid: number): boolean => {
   }
 };
 
-const folders = (): string[] => readdirSync(scratch);
+const folders = (): string[] => readdirSync(scratch());
 
 describe("--smoke", () => {
   it("sends visitors, races, counts again, prints one JSON summary, and exits 0", async () => {
