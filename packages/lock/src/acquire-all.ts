@@ -1,11 +1,12 @@
 import type { KitError } from "@kit/core";
-import type { Leaser, ResolvedAcquire } from "@kit/core/leasing";
+import type { Leaser } from "@kit/core/leasing";
 import { onAbort, withCaller } from "@kit/core/toolkit";
 import type { Lease } from "./lease.js";
 import { LeaseSet, releaseAll } from "./lease-set.js";
+import type { ResolvedLock } from "./options.js";
 import type { Held } from "./scripts/index.js";
 
-type LockLeaser = Leaser<ResolvedAcquire, Held, Lease>;
+type LockLeaser = Leaser<ResolvedLock, Held, Lease>;
 
 const mostNames = 100;
 
@@ -41,7 +42,7 @@ interface Refused {
 const tryNames = async (
   leaser: LockLeaser,
   names: readonly string[],
-  resolved: ResolvedAcquire,
+  resolved: ResolvedLock,
   startedAt: number,
 ): Promise<{ readonly leases: readonly Lease[]; readonly refused: Refused | undefined }> => {
   const { kind } = leaser.commands;
@@ -51,7 +52,8 @@ const tryNames = async (
       refusals.set(name, { name, error: () => kind.timeoutError(request, seen) });
       return null;
     };
-    return leaser.acquire(name, resolved, refused, startedAt);
+    // A lease that is given back at once must not keep its lock taken.
+    return leaser.acquire(name, { ...resolved, minHoldMs: 0 }, refused, startedAt);
   });
   const ended = await Promise.allSettled(tries);
   const granted = ended.map((one) => (one.status === "fulfilled" ? one.value : null));
@@ -73,7 +75,7 @@ const tryNames = async (
 const waitFor = async (
   leaser: LockLeaser,
   name: string,
-  resolved: ResolvedAcquire,
+  resolved: ResolvedLock,
   startedAt: number,
   held: readonly Lease[],
 ): Promise<Lease> => {
@@ -82,7 +84,7 @@ const waitFor = async (
     onAbort(signal, () => giveUp.abort(signal?.reason)),
   );
   try {
-    return await leaser.acquire(name, { ...resolved, signal: giveUp.signal }, undefined, startedAt);
+    return await leaser.acquire(name, { ...resolved, minHoldMs: 0, signal: giveUp.signal }, undefined, startedAt);
   } finally {
     for (const stop of stops) stop();
   }
@@ -104,7 +106,7 @@ const setOf = (leases: readonly Lease[]): LeaseSet => {
 export const acquireAll = async (
   leaser: LockLeaser,
   names: readonly string[],
-  resolved: ResolvedAcquire,
+  resolved: ResolvedLock,
 ): Promise<LeaseSet> => {
   const ordered = inOrder(leaser, names);
   const startedAt = performance.now();
@@ -128,7 +130,7 @@ export const acquireAll = async (
 export const tryAcquireAll = async (
   leaser: LockLeaser,
   names: readonly string[],
-  resolved: ResolvedAcquire,
+  resolved: ResolvedLock,
 ): Promise<LeaseSet | null> => {
   const ordered = inOrder(leaser, names);
   const { leases, refused } = await tryNames(leaser, ordered, resolved, performance.now());

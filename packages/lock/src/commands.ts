@@ -13,25 +13,24 @@ import {
   type ReleaseReply,
   type Renewal,
   type RenewReply,
-  type ResolvedAcquire,
 } from "@kit/core/leasing";
 import { confirmer } from "./confirm.js";
 import { LockLostError, LockNotDurableError, LockQueueFullError, LockTimeoutError } from "./errors.js";
 import { type LockKeys, lockKeys } from "./keys.js";
-import { keepTerm, type LockSettings } from "./options.js";
+import { keepTerm, type LockSettings, type ResolvedLock } from "./options.js";
 import * as scripts from "./scripts/index.js";
 
 const id = newToken();
 
-type Request = LeaseRequest<ResolvedAcquire>;
+type Request = LeaseRequest<ResolvedLock>;
 
 const ownerOf = ({ token, resolved: { holder } }: Request): string => `${token}|${holder}`;
 
 /** The scripts of one lock object, on its client, and its errors. */
-export class LockCommands implements LeaseKind<ResolvedAcquire, scripts.Held> {
+export class LockCommands implements LeaseKind<ResolvedLock, scripts.Held> {
   readonly what = "lock";
   readonly id: string = id;
-  readonly confirm: LeaseKind<ResolvedAcquire, scripts.Held>["confirm"];
+  readonly confirm: LeaseKind<ResolvedLock, scripts.Held>["confirm"];
   readonly #context: ClientContext;
   readonly #settings: LockSettings;
   readonly #keysOf: (name: string) => LockKeys;
@@ -40,7 +39,7 @@ export class LockCommands implements LeaseKind<ResolvedAcquire, scripts.Held> {
     this.#context = context;
     this.#settings = settings;
     this.#keysOf = lockKeys(context.prefix);
-    this.confirm = confirmer<ResolvedAcquire>(
+    this.confirm = confirmer<ResolvedLock>(
       context,
       settings,
       (name) => this.keyOf(name),
@@ -64,22 +63,27 @@ export class LockCommands implements LeaseKind<ResolvedAcquire, scripts.Held> {
   ): Promise<AcquireReply<scripts.Held>> {
     const { name, token, resolved } = request;
     const { maxWaiters } = this.#settings;
-    const [leaseMs, grantMs] = [firstTermMs(resolved), pushedTermMs(resolved)];
+    const { lockDelayMs } = resolved;
+    const [leaseMs, grantMs] = [firstTermMs(resolved) + lockDelayMs, pushedTermMs(resolved) + lockDelayMs];
     const terms = { leaseMs, notAfter, shared, grantMs, aliveMs, maxWaiters, inbox };
     const args = { owner: ownerOf(request), terms };
     return scripts.acquire.run(this.#context, this.#keysOf(name), args, { deadlineMs, op: token, isWanted, signal });
   }
 
   release(request: Request, { fencingToken, op = "", shared, signal }: Release): Promise<ReleaseReply> {
-    const { name, token } = request;
+    const { name, token, resolved } = request;
     const { deadlineMs } = this.#settings;
-    const args = { owner: ownerOf(request), terms: { shared, fencingToken, op, keepMs: keepTerm(this.#settings) } };
+    const terms = { shared, fencingToken, op, keepMs: keepTerm(this.#settings), minHoldMs: resolved.minHoldMs || "" };
+    const args = { owner: ownerOf(request), terms };
     return scripts.release.run(this.#context, this.#keysOf(name), args, { deadlineMs, op: token, signal });
   }
 
-  renew(renewals: readonly Renewal<ResolvedAcquire>[], promptUntil: number, deadlineMs: number): Promise<RenewReply> {
+  renew(renewals: readonly Renewal<ResolvedLock>[], promptUntil: number, deadlineMs: number): Promise<RenewReply> {
     const leases = renewals.map(({ key }) => key);
-    const terms = renewals.map(({ request, sign, termMs }) => ({ sign, termMs, owner: ownerOf(request) }));
+    const terms = renewals.map(({ request, sign, termMs }) => {
+      const keptMs = termMs > 0 ? termMs + request.resolved.lockDelayMs : 0;
+      return { sign, termMs: keptMs, owner: ownerOf(request) };
+    });
     return scripts.renew.run(this.#context, { leases }, { promptUntil, terms }, { deadlineMs });
   }
 

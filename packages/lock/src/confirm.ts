@@ -13,7 +13,7 @@ import type { LockSettings } from "./options.js";
  */
 export const confirmer = <Resolved extends ResolvedAcquire>(
   context: ClientContext,
-  { durable: durability, deadlineMs }: LockSettings,
+  { durable: durability, deadlineMs }: Pick<LockSettings, "durable" | "deadlineMs">,
   keyOf: (name: string) => string,
   look: (scope: DurableScope, request: LeaseRequest<Resolved>, lease: string) => Promise<RenewReply>,
   notDurable: (name: string, why: string) => Error,

@@ -6,7 +6,7 @@ import { keyspace } from "@kit/core";
  *
  * | Key                       | Type   | Content                                                                                   | Life                             |
  * | ------------------------- | ------ | ----------------------------------------------------------------------------------------- | -------------------------------- |
- * | `kit:lock:{name}:lease`   | string | `token\|holder`                                                                           | the lease                        |
+ * | `kit:lock:{name}:lease`   | string | `token\|holder`; `\|holder` after a release before `minHoldMs`                               | the lease, and `lockDelayMs`     |
  * | `kit:lock:{name}:fence`   | string | `1:` (the layout), the last fencing token, `:` and the call that handed the lock on       | 7 days after the last grant; `keepMs` after a release |
  * | `kit:lock:{name}:queue`   | zset   | waiter's token → ticket                                                                   | 16 s after the last sign of life |
  * | `kit:lock:{name}:waiters` | hash   | waiter's token → `aliveUntil watched grantMs inbox holder`; `#` → the last ticket          | as the queue                     |

@@ -8,7 +8,7 @@ import {
   TypedEmitter,
   watchEviction,
 } from "@kit/core/toolkit";
-import { type ResolvedAcquire, Leaser, type LossReason, parseLease, runAndRelease } from "@kit/core/leasing";
+import { Leaser, type LossReason, parseLease, runAndRelease } from "@kit/core/leasing";
 import { acquireAll, tryAcquireAll } from "./acquire-all.js";
 import { LockCommands } from "./commands.js";
 import { Lease } from "./lease.js";
@@ -18,6 +18,7 @@ import {
   acquireRules,
   type LockOptions,
   lockRules,
+  type ResolvedLock,
   type TryOptions,
   tryRules,
 } from "./options.js";
@@ -86,16 +87,17 @@ export interface LockInspection {
  */
 export class Lock extends TypedEmitter<LockEvents> implements AsyncDisposable {
   /** The settings of an acquire without options. */
-  readonly #defaults: ResolvedAcquire;
+  readonly #defaults: ResolvedLock;
   readonly #life: ObjectLife;
   readonly #commands: LockCommands;
-  readonly #leaser: Leaser<ResolvedAcquire, Held, Lease>;
+  readonly #leaser: Leaser<ResolvedLock, Held, Lease>;
 
   /** Made by this package only. */
   constructor(redis: RedisLike, options: LockOptions) {
     super();
     const settings = resolve("options", options, lockRules);
-    this.#defaults = defaultsOf(acquireRules, settings);
+    const { lockDelayMs, minHoldMs } = settings;
+    this.#defaults = { ...defaultsOf(acquireRules, settings), lockDelayMs, minHoldMs };
     this.#life = new ObjectLife(redis, settings, "The lock");
     const { context } = this.#life;
     this.#commands = new LockCommands(context, settings);
@@ -322,11 +324,11 @@ export class Lock extends TypedEmitter<LockEvents> implements AsyncDisposable {
     await this.close();
   }
 
-  #termsOf(options: AcquireOptions): ResolvedAcquire {
+  #termsOf(options: AcquireOptions): ResolvedLock {
     return options === noOptions ? this.#defaults : resolve("options", options, acquireRules, this.#defaults);
   }
 
-  #tryTermsOf(options: TryOptions): ResolvedAcquire {
+  #tryTermsOf(options: TryOptions): ResolvedLock {
     return resolve("options", options, tryRules, { ...this.#defaults, waitMs: 0 });
   }
 }

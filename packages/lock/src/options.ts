@@ -13,12 +13,13 @@ import {
   leaseRules,
   type LeaserOptions,
   leaserRules,
+  type ResolvedAcquire,
   type WaitOptions,
   waitRules,
 } from "@kit/core/leasing";
 
-/** A week. */
-const longestKeepMs = 604_800_000;
+const dayMs = 86_400_000;
+const longestKeepMs = 7 * dayMs;
 
 /** How a grant must be replicated before an acquire resolves, as core's `durable()` confirms it. */
 export interface DurableOption {
@@ -47,7 +48,7 @@ export interface DurableOption {
 const durableRules = {
   replicas: integer(0, 1_000, 1),
   fsync: choice(["none", "local", "replicas"], "none"),
-  timeoutMs: integer(1, 86_400_000, 1_000),
+  timeoutMs: integer(1, dayMs, 1_000),
 } satisfies RulesOf<DurableOption>;
 
 type ResolvedDurable = Resolved<typeof durableRules>;
@@ -73,6 +74,17 @@ export interface LockOptions extends LeaserOptions {
    */
   readonly keepMs?: number | undefined;
   /**
+   * How much longer a lock stays taken after its lease was lost, in milliseconds: 0 to 86,400,000 (a day). A holder that was cut
+   * off or stalled has this time to notice, and to stop, before another can hold the lock. A release ends it at once, and so does
+   * `close()`.
+   *
+   * A holder that crashed costs this much more, and so does a waiter that died between its grant and its first renewal. In the
+   * replies of others it counts as a part of the lease.
+   *
+   * @default 0
+   */
+  readonly lockDelayMs?: number | undefined;
+  /**
    * An acquire resolves once its grant is replicated like this; otherwise the grant is undone, and the acquire rejects with
    * LockNotDurableError. Each acquire costs three more round trips, with `fsync` up to four, on a dedicated connection, of
    * which a client has eight. Renewals are not confirmed.
@@ -80,18 +92,40 @@ export interface LockOptions extends LeaserOptions {
    * @default off: an acquire resolves once the master has granted it
    */
   readonly durable?: DurableOption | undefined;
+  /**
+   * The least time from a grant until another can hold the lock, in milliseconds: 0 to 86,400,000 (a day). A release before that
+   * leaves the lock taken until then, under the holder's label. So a short job that many servers begin at about the same time
+   * runs once. It counts from the instant of the grant by the server's clock. Not for several names at once.
+   *
+   * @default 0
+   */
+  readonly minHoldMs?: number | undefined;
 }
 
 export const lockRules = {
   ...leaserRules,
   keepMs: integer(60_000, longestKeepMs, longestKeepMs),
+  lockDelayMs: integer(0, dayMs, 0),
   durable: custom(durableOption),
+  minHoldMs: integer(0, dayMs, 0),
 } satisfies RulesOf<LockOptions>;
 
 export type LockSettings = Resolved<typeof lockRules>;
 
+/** Settings of a read/write lock object. */
+export type ReadWriteLockOptions = Omit<LockOptions, "minHoldMs">;
+
+const { minHoldMs: _, ...ownReadWriteRules } = lockRules;
+export const readWriteLockRules = ownReadWriteRules satisfies RulesOf<ReadWriteLockOptions>;
+
+export type ReadWriteLockSettings = Resolved<typeof readWriteLockRules>;
+
+/** The settings of one acquire, and those of its object that its lease needs. */
+export type ResolvedLock = ResolvedAcquire & Pick<LockSettings, "lockDelayMs" | "minHoldMs">;
+
 /** `keepMs` as the scripts have it: empty for the week that each grant stores the token for. */
-export const keepTerm = ({ keepMs }: LockSettings): number | "" => (keepMs === longestKeepMs ? "" : keepMs);
+export const keepTerm = ({ keepMs }: Pick<LockSettings, "keepMs">): number | "" =>
+  keepMs === longestKeepMs ? "" : keepMs;
 
 /** One acquire. */
 export type AcquireOptions = LeaseOptions & WaitOptions;

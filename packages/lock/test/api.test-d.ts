@@ -38,7 +38,15 @@ export type Pins = [
   Check<
     Same<
       keyof LockOptions,
-      keyof LeaseOptions | "prefix" | "isolate" | "deadlineMs" | "maxWaiters" | "keepMs" | "durable"
+      | keyof LeaseOptions
+      | "prefix"
+      | "isolate"
+      | "deadlineMs"
+      | "maxWaiters"
+      | "keepMs"
+      | "durable"
+      | "lockDelayMs"
+      | "minHoldMs"
     >
   >,
   Check<Same<keyof AcquireOptions, keyof LeaseOptions | "waitMs" | "signal">>,

@@ -6,7 +6,7 @@ import type {
   createReadWriteLock,
   LeaseOptions,
   LockMode,
-  LockOptions,
+  ReadWriteLockOptions,
   LossReason,
   ReadWriteInspection,
   ReadWriteLease,
@@ -24,7 +24,7 @@ type Flat<T> = { [Key in keyof T]: T[Key] };
 type Mode = "read" | "write";
 
 export type Pins = [
-  Check<Same<typeof createReadWriteLock, (redis: RedisLike, options?: LockOptions) => ReadWriteLock>>,
+  Check<Same<typeof createReadWriteLock, (redis: RedisLike, options?: ReadWriteLockOptions) => ReadWriteLock>>,
   Check<
     Same<
       Exclude<keyof ReadWriteLock, "on" | "off" | "once">,

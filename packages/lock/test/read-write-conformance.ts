@@ -1,7 +1,7 @@
 import { conforming } from "@tooling/vitest/conformance";
 import { expect } from "vitest";
 import type { AcquireOptions, TryOptions } from "../src/index.js";
-import { acquireRules, lockRules, tryRules } from "../src/options.js";
+import { acquireRules, readWriteLockRules, tryRules } from "../src/options.js";
 import { createReadWriteLock, type ReadWriteLock, type WriteLease } from "../src/read-write/index.js";
 
 const name = "prices";
@@ -39,7 +39,7 @@ const callsOf = (mode: "read" | "write"): Calls => ({
 export const readWrite: ReturnType<typeof conforming> = conforming<ReadWriteLock>({
   what: "a read/write lock",
   make: (client, options) => createReadWriteLock(client, options),
-  options: lockRules,
+  options: readWriteLockRules,
   refused: { durable: [true, { replicas: 0 }, { fsync: "always" }, { waitMs: 5 }] },
   uses: (lock) => lock.read.using("used", () => 1),
   wakes: {

@@ -46,10 +46,11 @@ const release = (
   shared = 0,
   op = "",
   keepMs: number | "" = "",
+  minHoldMs: number | "" = "",
 ): Promise<ReleaseReply> =>
-  scripts.release.run(db, keys, { owner: ownerOf(token), terms: { shared, fencingToken, op, keepMs } });
+  scripts.release.run(db, keys, { owner: ownerOf(token), terms: { shared, fencingToken, op, keepMs, minHoldMs } });
 const force = (owner = "a|A", op = "", keepMs: number | "" = ""): Promise<ReleaseReply> =>
-  scripts.release.run(db, keys, { owner, terms: { shared: 0, fencingToken: "*", op, keepMs } });
+  scripts.release.run(db, keys, { owner, terms: { shared: 0, fencingToken: "*", op, keepMs, minHoldMs: "" } });
 const heartbeat = (tokens: readonly string[], inbox = "-"): Promise<HeartbeatReply<scripts.Held>> =>
   scripts.heartbeat.run(db, keys, { shared: 0, aliveMs: 15_000, inbox, tokens });
 type RenewTerms = readonly (readonly [lease: string, owner: string, termMs: number, sign?: "=" | undefined])[];
@@ -309,6 +310,51 @@ describe("release", () => {
     expect(await state()).toMatchObject({ lease: nothing, fence: { ttl: about(weekMs) } });
   });
 
+  it("leaves the lock taken until minHoldMs after the grant, for nobody's token, and notifies the first in the queue", async () => {
+    const [first, second] = [await anInbox(), await anInbox()];
+    const fencingToken = await granted(acquire("a", { leaseMs: 60_000 }));
+    await queue("dead");
+    await db.hset(keys.waiters, "dead", "1 1 2000 - D");
+    await queue("b", { inbox: first.channel });
+    await queue("c", { inbox: second.channel });
+    const end = (): Promise<ReleaseReply> => release("a", fencingToken, 0, "op", "", 30_000);
+    expect(await end()).toBe("released");
+    expect(await state()).toMatchObject({
+      lease: { type: "string", value: "|A", ttl: about(30_000) },
+      fence: aFence(`1:${fencingToken}:op`),
+    });
+    await db.publish(second.channel, "the last");
+    await expect.poll(() => second.messages).toEqual(["the last"]);
+    await expect.poll(() => first.messages).toEqual([expect.stringMatching(/^b\thead\t\d{13}$/)]);
+    expect(Number(first.messages[0]!.split("\t")[2]) - (await serverMicros()) / 1e3).toBeLessThanOrEqual(30_000);
+    expect(await unchanged(end)).toBe("released");
+    expect(await renew([keys.lease, "a|A", 60_000])).toMatchObject({ states: ["taken"] });
+    expect(await force("|A")).toBe("released");
+    expect(await db.get(keys.lease)).toBe("b|B");
+  });
+
+  it("frees it at once when minHoldMs is over, and when an acquire is undone", async () => {
+    await acquire("a");
+    const early = String((await serverMicros()) - 30_000_000);
+    await db.set(keys.fence, `1:${early}`);
+    expect(await release("a", early, 0, "op", "", 30_000)).toBe("released");
+    expect((await state()).lease).toEqual(nothing);
+    await acquire("a");
+    expect(await release("a", "", 0, "", "", 30_000)).toBe("released");
+    expect((await state()).lease).toEqual(nothing);
+  });
+
+  it("leaves it taken for minHoldMs at most where the clock is behind the fencing token, and keeps that token", async () => {
+    await acquire("a");
+    const ahead = String((await serverMicros()) + 3_600_000_000);
+    await db.set(keys.fence, `1:${ahead}`);
+    await release("a", ahead, 0, "op", 60_000, 30_000);
+    expect(await state()).toMatchObject({
+      lease: { ttl: about(30_000) },
+      fence: { value: `1:${ahead}:op`, ttl: about(3_690_000) },
+    });
+  });
+
   it("hands the lock to the first in the queue, notifies it, and notifies the next how long that lasts", async () => {
     const [first, second] = [await anInbox(), await anInbox()];
     const fencingToken = await granted(acquire("a", { leaseMs: 60_000 }));
@@ -402,7 +448,10 @@ describe("release", () => {
   it("changes nothing for a token that holds it under another label", async () => {
     const fencingToken = await granted(acquire("a"));
     const reply = unchanged(() =>
-      scripts.release.run(db, keys, { owner: "a|other", terms: { shared: 0, fencingToken, op: "", keepMs: "" } }),
+      scripts.release.run(db, keys, {
+        owner: "a|other",
+        terms: { shared: 0, fencingToken, op: "", keepMs: "", minHoldMs: "" },
+      }),
     );
     expect(await reply).toBe("not-held");
   });

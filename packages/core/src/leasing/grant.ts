@@ -19,9 +19,16 @@ export interface Grant<Resolved extends ResolvedLease = ResolvedLease> {
   readonly isConfirmed?: boolean;
 }
 
+/** The holder's part of a lease that the server keeps for that long. */
+export const heldMs = ({ lockDelayMs = 0 }: ResolvedLease, keptMs: number): number => keptMs - lockDelayMs;
+
 /** The grant in the reply to a command that was sent at `sentAt`; `msLeft` undefined: the full length of the request. */
 export const grantOf = <Resolved extends ResolvedLease>(
   request: LeaseRequest<Resolved>,
-  { msLeft = firstTermMs(request.resolved), fencingToken }: { msLeft?: number | undefined; fencingToken: string },
+  { msLeft, fencingToken }: { msLeft?: number | undefined; fencingToken: string },
   sentAt: number,
-): Grant<Resolved> => ({ request, fencingToken, grantedMs: msLeft, deadlineAt: sentAt + lowerBoundMs(msLeft) });
+): Grant<Resolved> => {
+  const { resolved } = request;
+  const grantedMs = msLeft === undefined ? firstTermMs(resolved) : heldMs(resolved, msLeft);
+  return { request, fencingToken, grantedMs, deadlineAt: sentAt + lowerBoundMs(grantedMs) };
+};

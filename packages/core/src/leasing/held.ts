@@ -151,8 +151,9 @@ export class HeldLease<Resolved extends ResolvedAcquire = ResolvedAcquire> imple
     this.#end("lost");
     this.#loss = this.#error(reason);
     this.#controller?.abort(this.#loss);
-    // A record that is left on the server would only delay the next holder.
-    if (reason === "deadline" || reason === "closed" || reason === "max-hold")
+    const { lockDelayMs = 0 } = this.request.resolved;
+    // A record that is left on the server would only delay the next holder, which `lockDelayMs` wants.
+    if (reason === "closed" || (lockDelayMs === 0 && (reason === "deadline" || reason === "max-hold")))
       this.#holder.store.cancel(this.request, this.term.leaseMs);
     this.#holder.lost(this, reason);
   }

@@ -56,7 +56,8 @@ export const leaseRules = {
   holder: text(128, `${hostname().slice(0, 100)}:${String(process.pid)}`),
 } satisfies RulesOf<LeaseOptions>;
 
-export type ResolvedLease = Resolved<typeof leaseRules>;
+/** `lockDelayMs`: how much longer the server keeps a lease than its holder counts on, so that one that was lost still excludes others. */
+export type ResolvedLease = Resolved<typeof leaseRules> & { readonly lockDelayMs?: number };
 
 /** Settings of an object that leases. */
 export interface LeaserOptions extends LeaseOptions, ClientOptions {

@@ -1,7 +1,7 @@
 import { KitError, KitUnavailableError } from "../index.js";
 import { addressOf, type Deadline, lowerBoundMs, pause } from "../toolkit/index.js";
 import type { LeaseCommands } from "./commands.js";
-import { type Grant, grantOf } from "./grant.js";
+import { type Grant, grantOf, heldMs } from "./grant.js";
 import { HeartbeatTimer } from "./heartbeat.js";
 import type { LeaseRequest, NotGranted, Seen } from "./kind.js";
 import type { ResolvedAcquire } from "./options.js";
@@ -99,8 +99,8 @@ export class Waiters<Resolved extends ResolvedAcquire, S extends Seen> {
     }
     const { request } = waiter;
     const receivedAt = performance.now();
-    const earliest = this.#commands.clockOf(this.#name).earliest(Number(leaseEnd));
-    const grantedMs = Number(grantMs);
+    const earliest = this.#commands.clockOf(this.#name).earliest(heldMs(request.resolved, Number(leaseEnd)));
+    const grantedMs = heldMs(request.resolved, Number(grantMs));
     const deadlineAt = earliest === undefined ? 0 : Math.min(earliest, receivedAt + lowerBoundMs(grantedMs));
     if (deadlineAt - receivedAt >= leastGrantMs) this.#grant(waiter, { request, fencingToken, grantedMs, deadlineAt });
     // The rest of the lease is unknown, or short: a heartbeat finds the state, once the server has replied to the acquire.

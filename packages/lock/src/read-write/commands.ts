@@ -17,7 +17,7 @@ import {
 import { confirmer } from "../confirm.js";
 import { LockLostError, LockNotDurableError, LockQueueFullError, LockTimeoutError } from "../index.js";
 import { type ReadWriteKeys, readWriteKeys } from "../keys.js";
-import { keepTerm, type LockSettings } from "../options.js";
+import { keepTerm, type ReadWriteLockSettings } from "../options.js";
 import type { ResolvedReadWrite } from "./options.js";
 import * as scripts from "./scripts/index.js";
 
@@ -35,10 +35,10 @@ export class ReadWriteCommands implements LeaseKind<ResolvedReadWrite, scripts.H
   readonly id: string = id;
   readonly confirm: LeaseKind<ResolvedReadWrite, scripts.Held>["confirm"];
   readonly #context: ClientContext;
-  readonly #settings: LockSettings;
+  readonly #settings: ReadWriteLockSettings;
   readonly #keysOf: (name: string) => ReadWriteKeys;
 
-  constructor(context: ClientContext, settings: LockSettings) {
+  constructor(context: ClientContext, settings: ReadWriteLockSettings) {
     this.#context = context;
     this.#settings = settings;
     this.#keysOf = readWriteKeys(context.prefix);
@@ -66,7 +66,8 @@ export class ReadWriteCommands implements LeaseKind<ResolvedReadWrite, scripts.H
   ): Promise<AcquireReply<scripts.Held>> {
     const { name, token, resolved } = request;
     const { maxWaiters } = this.#settings;
-    const [leaseMs, grantMs] = [firstTermMs(resolved), pushedTermMs(resolved)];
+    const { lockDelayMs } = resolved;
+    const [leaseMs, grantMs] = [firstTermMs(resolved) + lockDelayMs, pushedTermMs(resolved) + lockDelayMs];
     const terms = { leaseMs, notAfter, shared, grantMs, aliveMs, maxWaiters, inbox };
     const args = { record: recordOf(request), terms };
     return scripts.acquire.run(this.#context, this.#keysOf(name), args, { deadlineMs, op: token, isWanted, signal });
@@ -81,7 +82,10 @@ export class ReadWriteCommands implements LeaseKind<ResolvedReadWrite, scripts.H
 
   renew(renewals: readonly Renewal<ResolvedReadWrite>[], promptUntil: number, deadlineMs: number): Promise<RenewReply> {
     const leases = renewals.map(({ key }) => key);
-    const terms = renewals.map(({ request, sign, termMs }) => ({ sign, termMs, record: recordOf(request) }));
+    const terms = renewals.map(({ request, sign, termMs }) => {
+      const keptMs = termMs > 0 ? termMs + request.resolved.lockDelayMs : 0;
+      return { sign, termMs: keptMs, record: recordOf(request) };
+    });
     return scripts.renew.run(this.#context, { leases }, { promptUntil, terms }, { deadlineMs });
   }
 

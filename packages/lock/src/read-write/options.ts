@@ -1,5 +1,5 @@
-import type { ResolvedAcquire } from "@kit/core/leasing";
+import type { ResolvedLock } from "../options.js";
 import type { Mode } from "./scripts/index.js";
 
 /** The settings of one acquire, and what it takes the lock for. */
-export type ResolvedReadWrite = ResolvedAcquire & { readonly mode: Mode };
+export type ResolvedReadWrite = Omit<ResolvedLock, "minHoldMs"> & { readonly mode: Mode };

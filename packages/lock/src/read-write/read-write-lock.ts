@@ -1,7 +1,7 @@
 import type { KitError, RedisLike } from "@kit/core";
 import { type CloseOptions, defaultsOf, ObjectLife, resolve, TypedEmitter, watchEviction } from "@kit/core/toolkit";
 import { Leaser, type LossReason, parseLease } from "@kit/core/leasing";
-import { acquireRules, type LockOptions, lockRules } from "../options.js";
+import { acquireRules, type ReadWriteLockOptions, readWriteLockRules } from "../options.js";
 import { ReadWriteCommands, type Request } from "./commands.js";
 import { ReadWriteLease, type WriteLease } from "./lease.js";
 import { LockMode } from "./lock-mode.js";
@@ -81,10 +81,14 @@ export class ReadWriteLock extends TypedEmitter<ReadWriteLockEvents> implements 
   readonly #leaser: Leaser<ResolvedReadWrite, Held, ReadWriteLease>;
 
   /** Made by this package only. */
-  constructor(redis: RedisLike, options: LockOptions) {
+  constructor(redis: RedisLike, options: ReadWriteLockOptions) {
     super();
-    const settings = resolve("options", options, lockRules);
-    this.#defaults = { ...defaultsOf(acquireRules, settings), mode: "read" };
+    const settings = resolve("options", options, readWriteLockRules);
+    this.#defaults = {
+      ...defaultsOf(acquireRules, settings),
+      lockDelayMs: settings.lockDelayMs,
+      mode: "read",
+    };
     this.#life = new ObjectLife(redis, settings, "The read/write lock");
     const life = this.#life;
     const commands = new ReadWriteCommands(life.context, settings);
@@ -187,5 +191,5 @@ export class ReadWriteLock extends TypedEmitter<ReadWriteLockEvents> implements 
  *   await reprice(lease.fencingToken);
  * });
  */
-export const createReadWriteLock = (redis: RedisLike, options: LockOptions = {}): ReadWriteLock =>
+export const createReadWriteLock = (redis: RedisLike, options: ReadWriteLockOptions = {}): ReadWriteLock =>
   new ReadWriteLock(redis, options);

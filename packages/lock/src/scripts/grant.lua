@@ -1,7 +1,7 @@
 -- grant.lua - grants a free lock to the first living waiter.
 --
 -- Needs readClock, fenceMs, nextFence
--- Defines watchedEnd, ownerToken, grantNext
+-- Defines watchedEnd, ownerToken, grantNext, reserve
 --
 -- All inputs are parameters.
 -- Usually the search ends within the first two.
@@ -106,4 +106,23 @@ local function grantNext(lease, fence, queue, waiters, notifier, from, present)
     redis.call('DEL', lease)
   end
   return winner
+end
+
+-- Leaves the lock taken for `kept.ms` more under the label `kept.holder`, with no token that could renew or release it, and stores
+-- `kept.fence` for `kept.keptFor`. The first living waiter that can be notified looks again at that end, if it would look later.
+local function reserve(lease, fence, queue, waiters, notifier, kept, now)
+  local leaseEnd = string.format('%.0f', now + kept.ms)
+  local candidates = redis.call('ZRANGE', queue, 0, pageSize - 1)
+  local records = #candidates > 0 and redis.call('HMGET', waiters, unpack(candidates)) or {}
+  for i, head in ipairs(candidates) do
+    local aliveUntil, watched, inbox = string.match(records[i] or '', '^(%d+) (%d+) %d+ (%S+) ')
+    if aliveUntil and tonumber(aliveUntil) > now then
+      local looks = tonumber(watched) <= now + kept.ms or inbox == '+'
+      if looks or notifier.notify(inbox, head .. '\thead\t' .. leaseEnd) then break end
+    end
+  end
+  -- At maxmemory the writes after a write that needs no memory are allowed.
+  redis.call('PEXPIRE', lease, kept.ms)
+  redis.call('SET', lease, '|' .. kept.holder, 'PX', kept.ms)
+  redis.call('SET', fence, kept.fence, 'PX', kept.keptFor)
 end

@@ -61,7 +61,7 @@ export const release = defineScript({
   name: "lock.release",
   source: [waitQueueSource, fenceSource, grantSource, releaseSource],
   keys: lockKeys,
-  args: ["owner", "terms: shared fencingToken op keepMs"],
+  args: ["owner", "terms: shared fencingToken op keepMs minHoldMs"],
   idempotent: true,
   reply: releaseReply,
 });

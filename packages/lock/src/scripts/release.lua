@@ -5,10 +5,11 @@
 -- KEYS[3]  queue    zset     token to ticket, in order of arrival
 -- KEYS[4]  waiters  hash     token to `aliveUntil watched grantMs inbox holder`; `#` to the last ticket
 -- ARGV[1]  owner    string   the caller, as the lease names it: `token|holder`
--- ARGV[2]  terms    string   `shared fencingToken op keepMs`: 1 on a Cluster, 0 on a single server, empty if not known yet; that of
+-- ARGV[2]  terms    string   `shared fencingToken op keepMs minHoldMs`: 1 on a Cluster, 0 on a single server, empty if not known yet; that of
 --                            the lease to release, empty if only an acquire must be undone, `*` by force; the
 --                            same for all releases by one lease object, empty if no repeat must recognise its own work;
---                            how long an unused name's token is kept, empty for the week since its grant
+--                            how long an unused name's token is kept, empty for the week since its grant; for how
+--                            long after its grant the lock stays taken, under the owner `|holder` without a token, empty for 0
 --
 -- Reply     1  released, now or by an earlier repeat of this call
 --           2  left the queue
@@ -23,9 +24,9 @@ local owner = ARGV[1]
 local terms = ARGV[2]
 
 local found = redis.call('GET', lease)
--- The common case: there are no waiters, and `keepMs` is empty: the terms end with a blank. Our own lease has our own layout, and
--- no other call writes the fence meanwhile.
-local isPlain = found == owner and string.byte(terms, -1) == 32 and not string.find(terms, '*', 1, true)
+-- The common case: there are no waiters, and the last two terms are empty: they end with two blanks. Our own lease has our own
+-- layout, and no other call writes the fence meanwhile.
+local isPlain = found == owner and string.sub(terms, -2) == '  ' and not string.find(terms, '*', 1, true)
 if isPlain and redis.call('EXISTS', queue) == 0 then
   redis.call('DEL', lease)
   return 1
@@ -33,15 +34,28 @@ end
 
 -- Libraries
 
-local shared, fencingToken, op, keepMs = string.match(terms, '^(%d?) (%S*) (%S*) (%d*)$')
+local shared, fencingToken, op, keepMs, minHoldMs = string.match(terms, '^(%d?) (%S*) (%S*) (%d*) (%d*)$')
 local isForced = fencingToken == '*'
 local token = ownerToken(owner)
 local stored = redis.call('GET', fence)
 if not nextFence(stored, 0) then return redis.error_reply(layoutError) end
 if found == owner then
   local notifier = newNotifier(shared)
+  local now, micros = readClock()
+  local last = string.match(stored or '', '^1:(%d+)')
+  -- How long the lock must stay taken: the fencing token is the instant of the grant, unless it is ahead of the clock.
+  local ms = 0
+  if minHoldMs ~= '' and last == fencingToken then
+    ms = minHoldMs - math.floor(math.max(0, micros - last) / 1000)
+  end
+  if ms > 0 then
+    local holder = string.match(owner, '|(.*)$')
+    local keptFor = keepMs == '' and fenceMs or keptMs(stored, micros, keepMs + ms)
+    reserve(lease, fence, queue, waiters, notifier, { ms = ms, holder = holder, fence = '1:' .. last .. ':' .. op, keptFor = keptFor }, now)
+    notifier.flush()
+    return 1
+  end
   local winner = grantNext(lease, fence, queue, waiters, notifier, op, nil)
-  local _, micros = readClock()
   if not winner and isForced then
     -- The former holder must not mistake the free lock for the result of its own release.
     redis.call('SET', fence, '1:' .. nextFence(stored, micros) .. ':' .. op, 'PX', fenceMs)
