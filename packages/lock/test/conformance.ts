@@ -3,6 +3,7 @@ import { expect } from "vitest";
 import { type AcquireOptions, createLock, type Lease, type Lock, type TryOptions } from "../src/index.js";
 import { acquireRules, lockRules, tryRules } from "../src/options.js";
 import { works } from "./harness.js";
+import { compatible } from "./compatible-conformance.js";
 import { readWrite } from "./read-write-conformance.js";
 
 const name = "chest";
@@ -99,5 +100,6 @@ export const conformance: Conformance = {
       },
     }),
     readWrite,
+    compatible,
   ],
 };

@@ -1,0 +1,172 @@
+import type { KitError, RedisLike } from "@kit/core";
+import { type CloseOptions, defaultsOf, ObjectLife, resolve, TypedEmitter, watchEviction } from "@kit/core/toolkit";
+import { Leaser, leaserRules, type LossReason, parseLease, type ResolvedAcquire, type Seen } from "@kit/core/leasing";
+import { CompatibleCommands } from "./commands.js";
+import { CompatibleLease } from "./lease.js";
+import {
+  type CompatibleAcquireOptions,
+  compatibleAcquireRules,
+  type CompatibleLockOptions,
+  compatibleRules,
+  type CompatibleTryOptions,
+  compatibleTryRules,
+} from "./options.js";
+
+const noOptions: CompatibleAcquireOptions = {};
+
+/** Events of a compatible lock object; for tracing use the diagnostics channels `kit:compatible-lock.*`. */
+export interface CompatibleLockEvents {
+  /** A lease was granted, `waitedMs` milliseconds after the call. */
+  readonly acquired: readonly [event: { name: string; waitedMs: number }];
+  /** Another holds the lock: the acquire polls from now on. */
+  readonly waiting: readonly [event: { name: string }];
+  /** An acquire without `waitMs` has waited for 30 seconds. Once for each. */
+  readonly stillWaiting: readonly [event: { name: string; waitedMs: number }];
+  /** A lease was released. */
+  readonly released: readonly [event: { name: string }];
+  /** A lease ended without a release. */
+  readonly lost: readonly [event: { name: string; reason: LossReason }];
+  /** As the event of a lock: the server may drop keys when its memory is full. */
+  readonly evictable: readonly [event: { readonly policy: string }];
+  /**
+   * A command in the background failed; it is retried where a retry can help. While an outage lasts, waiters and renewals emit one
+   * error, and one with the code `KIT_RECOVERED` when they work again.
+   */
+  readonly error: readonly [error: KitError];
+}
+
+/**
+ * Locks by name, on one Redis, that exclude those of redlock 4 and 5 and of redis-semaphore's `Mutex` on the same server: for the
+ * time in which a fleet moves to `@kit/lock`, one process after another. Made by {@link createCompatibleLock}.
+ *
+ * It knows only what these libraries know, a key with a token and an expiry. Waiters poll, in no order, and there are no fencing
+ * tokens.
+ */
+export class CompatibleLock extends TypedEmitter<CompatibleLockEvents> implements AsyncDisposable {
+  /** The settings of an acquire without options. */
+  readonly #defaults: ResolvedAcquire;
+  readonly #life: ObjectLife;
+  readonly #leaser: Leaser<ResolvedAcquire, Seen, CompatibleLease>;
+
+  /** Made by this package only. */
+  constructor(redis: RedisLike, options: CompatibleLockOptions) {
+    super();
+    const settings = { ...defaultsOf(leaserRules, {}), ...resolve("options", options, compatibleRules) };
+    this.#defaults = { ...defaultsOf(compatibleAcquireRules, settings), holder: settings.holder };
+    this.#life = new ObjectLife(redis, settings, "The compatible lock");
+    const { context } = this.#life;
+    const commands = new CompatibleCommands(context, settings);
+    this.#leaser = new Leaser(this.#life, commands, settings, (held) => new CompatibleLease(held), {
+      acquired: ({ request: { name } }, waitedMs) => this.emit("acquired", { name, waitedMs }),
+      queued: (name) => this.emit("waiting", { name }),
+      // A grant that was over when its reply arrived: the waiter goes on polling.
+      requeued: () => undefined,
+      stillWaiting: (name, _position, _seen, waitedMs) => this.emit("stillWaiting", { name, waitedMs }),
+      released: ({ request: { name } }) => this.emit("released", { name }),
+      lost: ({ request: { name } }, reason) => this.emit("lost", { name, reason }),
+      error: (error) => this.emit("error", error),
+      used: watchEviction(
+        context,
+        () => this.hasListeners("evictable"),
+        (policy) => this.emit("evictable", { policy }),
+      ),
+    });
+  }
+
+  /**
+   * Waits until this caller holds the lock, runs `routine` with the lease, and releases the lock, also after an error, unless
+   * the routine hands the lease over. As `using` of a lock.
+   *
+   * @throws the routine's error.
+   * @throws {LockLostError} the routine succeeded, but the lease had been lost before.
+   * @throws all that {@link acquire} throws; then the routine was not run.
+   */
+  async using<T>(
+    name: string,
+    routine: (lease: CompatibleLease) => Promise<T> | T,
+    options: CompatibleAcquireOptions = noOptions,
+  ): Promise<T> {
+    if (typeof routine !== "function")
+      throw new TypeError(`Expected \`routine\` to be a function, got ${typeof routine}`);
+    return await this.#leaser.using(name, this.#termsOf(options), routine);
+  }
+
+  /**
+   * Waits until this caller holds the lock, and returns its lease.
+   *
+   * Waiters of this object try in turn, about every 50 ms, and compete with those of other processes: the one that tries first after
+   * a release gets the lock. Each acquire is a holder of its own. When the caller gives up (`waitMs`, `signal`), the promise rejects
+   * at once, and a lock that is granted at that moment is released in the background.
+   *
+   * @throws as `acquire` of a lock: `LockTimeoutError`, `LockLostError`, `KitUnavailableError`, `KitUnknownOutcomeError`,
+   * `KitClosedError`, `KitError`; `signal.reason`.
+   * @throws {TypeError | RangeError} an option is not what it should be.
+   */
+  async acquire(name: string, options: CompatibleAcquireOptions = noOptions): Promise<CompatibleLease> {
+    return await this.#leaser.acquire(name, this.#termsOf(options));
+  }
+
+  /**
+   * Tries once, and returns the lease, or null when another holds the lock.
+   *
+   * @throws all that {@link acquire} throws except LockTimeoutError.
+   */
+  async tryAcquire(name: string, options: CompatibleTryOptions = {}): Promise<CompatibleLease | null> {
+    const resolved = resolve("options", options, compatibleTryRules, { ...this.#defaults, waitMs: 0 });
+    return await this.#leaser.acquire(name, resolved, () => null);
+  }
+
+  /**
+   * Continues a lease that another process (or object) handed over or serialised. It is renewed once, which shows that it is
+   * still held, and then according to its own `renew`.
+   *
+   * @throws {LockLostError} it is no longer held.
+   * @throws {TypeError} `text` does not come from `lease.handOver()` or `lease.serialise()`.
+   * @throws {KitUnavailableError} no server answered in time.
+   */
+  async resume(text: string): Promise<CompatibleLease> {
+    this.#life.assertOpen();
+    const saved = parseLease<object>("compatible-lock", text, () => true);
+    const { leaseMs, renew, maxHoldMs } = saved;
+    // A limit that is not in the text does not apply, whatever this object's own default is.
+    const defaults = { ...this.#defaults, maxHoldMs: undefined };
+    const resolved = resolve("options", { leaseMs, renew, maxHoldMs }, compatibleAcquireRules, defaults);
+    return await this.#leaser.resume(saved, resolved, "");
+  }
+
+  /**
+   * Ends this object. New acquires and waiters reject with KitClosedError. `close()` waits for held leases, at most `timeoutMs`;
+   * then their signals abort and they are released, which takes at most `deadlineMs` more. The client is not touched. Idempotent:
+   * the first call's options count.
+   *
+   * @throws {TypeError | RangeError} an option is not what it should be. It rejects for no other reason.
+   */
+  async close(options: CloseOptions = {}): Promise<void> {
+    await this.#life.close(options, (deadline) => this.#leaser.end(deadline));
+  }
+
+  /** As `close()`. */
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.close();
+  }
+
+  #termsOf(options: CompatibleAcquireOptions): ResolvedAcquire {
+    return options === noOptions ? this.#defaults : resolve("options", options, compatibleAcquireRules, this.#defaults);
+  }
+}
+
+/**
+ * Makes a compatible lock object. Its locks are keys as redlock has them, `SET name token NX PX …`, so holders of both exclude each
+ * other. With `keyPrefix: "mutex:"` they are those of redis-semaphore's `Mutex`.
+ *
+ * `redis` is any ioredis `Redis` or `Cluster`, or a client of core's `connect()`. It is borrowed: never closed, blocked or
+ * subscribed. The first wait opens one more connection, as that of a lock does.
+ *
+ * @throws {TypeError | RangeError} `redis` or an option is not what it should be.
+ *
+ * @example
+ * const lock = createCompatibleLock(redis);
+ * await lock.using("item:42", (lease) => sell("item:42", lease.signal));
+ */
+export const createCompatibleLock = (redis: RedisLike, options: CompatibleLockOptions = {}): CompatibleLock =>
+  new CompatibleLock(redis, options);
