@@ -214,6 +214,27 @@ describe("kit queue", () => {
     expect(await run("queue show", [name, "nobody"])).toMatchObject({ state: "none" });
   });
 
+  it("removes a ready or delayed job only with --run, and no other", async () => {
+    for (const [one, outcome] of [
+      ["waiting", "ready"],
+      ["delayed", "delayed"],
+    ] as const) {
+      expect(await run("queue remove", [name, ids[one]])).toMatchObject({ isDryRun: true, count: 1, outcome });
+      expect((await look("job", name, ids[one])).data).toMatchObject({ state: outcome });
+      expect(await run("queue remove", [name, ids[one]], { run: true })).toMatchObject({ isDryRun: false, count: 1 });
+      expect((await look("job", name, ids[one])).data).toMatchObject({ state: "none" });
+    }
+    for (const options of [{}, { run: true }] as Options[])
+      for (const [id, outcome] of [
+        [ids.active, "active"],
+        [ids.dead, "dead"],
+        ["nobody", "none"],
+      ] as const)
+        expect(await run("queue remove", [name, id], options)).toMatchObject({ count: 0, outcome });
+    expect(await fixture.counts()).toMatchObject({ jobs: 4, leases: 1, dead: 2 });
+    open();
+  });
+
   it("shows what it would move or delete, and does so only with --run", async () => {
     for (const path of ["queue retry", "queue drop"]) {
       expect(await run(path, [name])).toMatchObject({ isDryRun: true, count: 2, ids: [ids.dead, ids.odd] });

@@ -2,9 +2,10 @@ import type { CliArgument, CliCommand, CliOption, CommandCall } from "@kit/core/
 import { createQueue } from "../index.js";
 import type { StoredError } from "../failure.js";
 import { isQueue, jobFacts, unknownQueue } from "./inspect.js";
-import { inspectJob, type JobFacts, listJobs, type ListedState, repairQueue } from "../manage/index.js";
+import { inspectJob, type JobFacts, listJobs, type ListedState, removeJob, repairQueue } from "../manage/index.js";
 
 const queueArgument: CliArgument = { name: "queue", about: "name of the queue", listedIn: "queues" };
+const idArgument: CliArgument = { name: "id", about: "id of the job" };
 const columns = ["id", "name", "attempts", "crashes", "at", "error"];
 const rowOf = ({ id, name, attempts, crashes, at, error }: JobFacts): readonly string[] => [
   id,
@@ -56,7 +57,7 @@ const reasonsOf = ({ cause, errors = [] }: StoredError): (readonly [string, stri
 const showCommand: CliCommand = {
   path: "queue show",
   about: "shows one job with its data, and where its last error came from",
-  args: [queueArgument, { name: "id", about: "id of the job" }],
+  args: [queueArgument, idArgument],
   run: async ({ redis, prefix, output }, queue: string, id: string) => {
     const report = await inspectJob(redis, { queue, prefix }, id, { withData: true });
     const { data, error, state } = report;
@@ -73,8 +74,9 @@ const showCommand: CliCommand = {
   },
 };
 
+const runOption: CliOption = { name: "run", about: "does it; without it only says what would be done" };
 const moveOptions: readonly CliOption[] = [
-  { name: "run", about: "does it; without it only says what would be done" },
+  runOption,
   { name: "name", takes: "text", about: "only dead letters of jobs of this name" },
 ];
 const moveArguments: readonly CliArgument[] = [
@@ -136,11 +138,36 @@ const moveCommand = (verb: "retry" | "drop", about: string, done: string): CliCo
   },
 });
 
+const removeCommand: CliCommand = {
+  path: "queue remove",
+  about: "deletes a job that is ready or delayed; a dry run unless --run is given",
+  args: [queueArgument, idArgument],
+  options: [runOption],
+  run: async ({ redis, prefix, isSet, output }, queue: string, id: string) => {
+    const isDryRun = !isSet("run");
+    const report = isDryRun ? await inspectJob(redis, { queue, prefix }, id) : undefined;
+    const outcome = report?.state ?? (await removeJob(redis, { queue, prefix }, id));
+    const count = ["removed", "ready", "delayed"].includes(outcome) ? 1 : 0;
+    await output.report({
+      data: { queue, id, isDryRun, count, outcome },
+      facts: [
+        [
+          isDryRun ? "would be removed" : "removed",
+          count === 1 ? id : `nothing, since the job is ${outcome === "none" ? "not known" : outcome}`,
+        ],
+        ...(isDryRun && count === 1 ? [["to do it", "the same command with --run"] as const] : []),
+        ...(report && outcome !== "none" ? jobFacts(report) : []),
+      ],
+      isUnknown: outcome === "none",
+    });
+  },
+};
+
 const repairCommand: CliCommand = {
   path: "queue repair",
   about: "makes jobs ready that are in no list of work; a dry run unless --run is given",
   args: [queueArgument],
-  options: [{ name: "run", about: "does it; without it only says what would be done" }],
+  options: [runOption],
   run: async (call, queue: string) => {
     const { redis, prefix, isSet, output } = call;
     if (!(await isQueue(call, queue))) return await output.report(unknownQueue(queue));
@@ -163,5 +190,6 @@ export const commands: readonly CliCommand[] = [
   showCommand,
   moveCommand("retry", "moves dead letters back to the queue, with all their attempts", "moved back"),
   moveCommand("drop", "deletes dead letters", "deleted"),
+  removeCommand,
   repairCommand,
 ];

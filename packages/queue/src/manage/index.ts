@@ -5,8 +5,10 @@ import { type QueueAddress, type QueueKeys, queueKeys } from "../keys.js";
 import { dataOf, factsOf, type StoredFacts } from "./letters.js";
 import { priority as priorityRule } from "../add/priority.js";
 import { partsOf } from "../add/ids.js";
-import { find, type Found, list, overview, type Overview, prioritise, repair, scan } from "./scripts.js";
+import { type JobState, list, overview, type Overview, prioritise, repair } from "./scripts.js";
+import { located, pagesOf } from "./search.js";
 
+export { removeJob } from "./change.js";
 export type { Overview, QueueAddress };
 
 /** States that can be listed. */
@@ -42,7 +44,7 @@ export interface JobFacts extends Omit<StoredFacts, "error" | "addedAt"> {
 /** One job, as `kit inspect job QUEUE ID --json` prints it. */
 export interface JobReport extends JobFacts {
   readonly queue: string;
-  readonly state: Found["state"];
+  readonly state: JobState;
   /** Only with `withData`; bytes as base64. */
   readonly data?: unknown;
 }
@@ -85,36 +87,12 @@ export const inspectJob = async (
   options: { readonly withData?: boolean | undefined } = {},
 ): Promise<JobReport> => {
   const { withData } = resolve("options", options, reportRules);
-  const { state, at, blob, record } = await located(redis, queueKeys(prefix, queue), id);
+  const { state, at, blob, record } = await withContext(redis, (context) =>
+    located(context, queueKeys(prefix, queue), id),
+  );
   const bytes = state === "none" ? 0 : blob.length - blob.indexOf(10) - 1;
   return { queue, state, ...jobFacts(id, at, blob, bytes, record), ...(withData ? { data: shown(dataOf(blob)) } : {}) };
 };
-
-const located = (redis: RedisLike, keys: QueueKeys, id: string): Promise<Found> =>
-  withContext(redis, async (context) => {
-    for (let searches = 0; ; searches++) {
-      const found = await find.run(context, keys, { id });
-      if (found.state !== "lost" || searches === 2) return found;
-      for (const from of ["leases", "waiting"] as const)
-        for await (const page of pagesOf(context, keys, from)) {
-          const held = page.find(([entry]) => entry === found.entry);
-          if (held) return { ...found, state: from === "leases" ? "active" : "ready", at: held[1] };
-        }
-    }
-  });
-
-async function* pagesOf(
-  context: Parameters<typeof scan.run>[0],
-  keys: QueueKeys,
-  from: "jobs" | "leases" | "waiting",
-): AsyncGenerator<Awaited<ReturnType<typeof scan.run>>["entries"]> {
-  let cursor = "0";
-  do {
-    const page = await scan.run(context, keys, { from, cursor });
-    ({ cursor } = page);
-    yield page.entries;
-  } while (cursor !== "0");
-}
 
 /** The most ids that one call of `repair` carries. */
 const maxRepaired = 100;

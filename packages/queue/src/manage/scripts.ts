@@ -3,8 +3,10 @@ import entriesSource from "../scripts/entries.lua";
 import findSource from "../scripts/find.lua";
 import listSource from "../scripts/list.lua";
 import overviewSource from "../scripts/overview.lua";
+import placesSource from "../scripts/places.lua";
 import prioritiseSource from "../scripts/prioritise.lua";
 import readySource from "../scripts/ready.lua";
+import removeSource from "../scripts/remove.lua";
 import repairSource from "../scripts/repair.lua";
 import scanSource from "../scripts/scan.lua";
 
@@ -64,10 +66,15 @@ export const overview = defineScript({
   },
 });
 
+/**
+ * Where a job is. `none`: there is no job of this id. `lost`: it is stored, but in no list of work; it does not run until the queue is
+ * repaired.
+ */
+export type JobState = "none" | "dead" | "delayed" | "active" | "ready" | "lost";
+
 /** Where one job is. `at`: when it died, is due, or its lease ends. */
 export interface Found {
-  /** `lost`: the job is stored, but in no list of work. It does not run until the queue is repaired. */
-  readonly state: "none" | "dead" | "delayed" | "active" | "ready" | "lost";
+  readonly state: JobState;
   readonly at: Instant;
   readonly blob: Buffer;
   readonly record: string;
@@ -156,9 +163,19 @@ export const list = defineScript({
 /** Gives a ready or delayed job another priority. Replies with whether there is such a job. */
 export const prioritise = defineScript({
   name: "queue.prioritise",
-  source: [entriesSource, readySource, prioritiseSource],
+  source: [entriesSource, placesSource, readySource, prioritiseSource],
   keys: ["jobs", "waiting", "prioritised", "delayed", "wake"],
   args: ["id", "priority"],
   idempotent: true,
   reply: (raw): boolean => Number(raw) === 1,
+});
+
+/** Deletes a ready or delayed job. See `remove.lua`. */
+export const remove = defineScript({
+  name: "queue.remove",
+  source: [entriesSource, placesSource, removeSource],
+  keys: ["jobs", "waiting", "prioritised", "delayed", "failures", "dead"],
+  args: ["id"],
+  idempotent: true,
+  reply: (raw) => String(raw) as "removed" | "none" | "dead" | "elsewhere",
 });

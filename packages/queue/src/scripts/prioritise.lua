@@ -26,9 +26,8 @@ if not blob then return 0 end
 local stamp, name, words, payload = string.match(blob, '^(%S+) (%S+)([^\n]*)(\n.*)$')
 if not stamp then return 0 end
 local former = entryOf(id, tonumber(string.match(words, ' p(-?%d+)') or 0))
-local due = redis.call('ZSCORE', delayed, former)
-local isRanked = redis.call('ZSCORE', prioritised, id)
-if not due and not isRanked and not redis.call('LPOS', waiting, id) then return 0 end
+local place, due = placeOf(waiting, prioritised, delayed, id, former)
+if not place then return 0 end
 -- Removes nothing. At maxmemory Redis allows writes in a script after one that can only free memory.
 redis.call('ZREM', delayed, '')
 local word = priority == 0 and '' or string.format(' p%d', priority)
@@ -43,6 +42,5 @@ end
 makeReady(waiting, prioritised, { entry }, false)
 wakeWorker(wake)
 -- Removes its former entry. If both are in `waiting`, the former one is the first.
-if not isRanked then redis.call('LREM', waiting, 1, id)
-elseif priority == 0 then redis.call('ZREM', prioritised, id) end
+if place == 'waiting' or priority == 0 then leave(place, waiting, prioritised, delayed, id, former) end
 return 1

@@ -1,0 +1,54 @@
+import type { RedisLike } from "@kit/core";
+import { type ClientContext, textOption, withContext } from "@kit/core/toolkit";
+import { type QueueAddress, type QueueKeys, queueKeys } from "../keys.js";
+import { remove } from "./scripts.js";
+import { located } from "./search.js";
+
+/** How often a job is looked for that moves between the leases and the lists of work. */
+const maxLooks = 3;
+
+/** Runs a script that changes a job unless it is active. If the script finds the job in no list of work, the leases are searched. */
+const changed = async <Outcome extends string>(
+  redis: RedisLike,
+  { queue, prefix = "kit" }: QueueAddress,
+  id: string,
+  change: (context: ClientContext, keys: QueueKeys) => Promise<Outcome | "elsewhere">,
+): Promise<Outcome | "active" | "lost"> => {
+  textOption("id", id, 160);
+  const keys = queueKeys(prefix, queue);
+  return await withContext(redis, async (context) => {
+    for (let looks = 1; ; looks++) {
+      const outcome = await change(context, keys);
+      if (outcome !== "elsewhere") return outcome;
+      const { state } = await located(context, keys, id);
+      if (state === "lost") return state;
+      // Otherwise its lease ended meanwhile.
+      if (state === "active" || looks === maxLooks) return "active";
+    }
+  });
+};
+
+/**
+ * Deletes a job that is ready or delayed, whatever its priority. Resolves with `removed`, or with why it was not:
+ *
+ * - `active`: a worker has the job
+ * - `dead`: it is a dead letter, see `queue.dropDeadLetters()`
+ * - `none`: there is no job of this id: it is done, was deleted, or was never added. A call whose reply was lost, and which is made
+ *   again, resolves with this, too
+ * - `lost`: it is in no list of work, see `repairQueue()`
+ *
+ * If the job was called, the call rejects with a JobOutcomeLostError within 5 s. The server searches for a ready job of priority 0 as for
+ * `setPriority()`.
+ *
+ * @throws {KitUnavailableError | KitUnknownOutcomeError} as every command. Calling it again does no harm.
+ * @throws {TypeError | RangeError} an argument is not what it should be.
+ *
+ * @example
+ * if ((await removeJob(redis, { queue: "mail" }, id)) === "active") console.log("too late");
+ */
+export const removeJob = async (
+  redis: RedisLike,
+  address: QueueAddress,
+  id: string,
+): Promise<"removed" | "active" | "dead" | "none" | "lost"> =>
+  await changed(redis, address, id, (context, keys) => remove.run(context, keys, { id }));

@@ -1,0 +1,33 @@
+-- remove.lua - deletes a job that is ready or delayed.
+--
+-- KEYS[1]  jobs         hash    id to header and payload
+-- KEYS[2]  waiting      list    ids of ready jobs of priority 0
+-- KEYS[3]  prioritised  zset    ids of the other ready jobs
+-- KEYS[4]  delayed      zset    entry to the instant at which it is due, ms
+-- KEYS[5]  failures     hash    id to attempts, crashes, last error
+-- KEYS[6]  dead         zset    id to the instant of its death
+-- ARGV[1]  id           string  of the job
+--
+-- Reply     `removed`; `none` there is no such job; `dead` it is a dead letter; `elsewhere` it is active, or in no list of work: only a
+--           search of `leases` can tell. Only `removed` changed something
+local jobs = KEYS[1]
+local waiting = KEYS[2]
+local prioritised = KEYS[3]
+local delayed = KEYS[4]
+local failures = KEYS[5]
+local dead = KEYS[6]
+local id = ARGV[1]
+
+-- Libraries
+
+redis.call('HLEN', failures)
+local blob = redis.call('HGET', jobs, id)
+if not blob then return 'none' end
+if redis.call('ZSCORE', dead, id) then return 'dead' end
+local entry = entryOfBlob(id, blob)
+local place = placeOf(waiting, prioritised, delayed, id, entry)
+if not place then return 'elsewhere' end
+leave(place, waiting, prioritised, delayed, id, entry)
+redis.call('HDEL', failures, id)
+redis.call('HDEL', jobs, id)
+return 'removed'

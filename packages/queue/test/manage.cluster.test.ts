@@ -1,0 +1,3 @@
+import { manageBehaviour } from "./manage-behaviour.js";
+
+manageBehaviour("cluster");
