@@ -100,6 +100,12 @@ describe("neither password nor token nor stored text is shown by any error, even
     expectSilence();
   });
 
+  it("of a server without a replica that a grant must reach", async () => {
+    const { lock, raises, expectSilence } = await guarded({}, { durable: { replicas: 1, timeoutMs: 20 } });
+    await raises("KIT_LOCK_NOT_DURABLE", lock.acquire(name));
+    expectSilence();
+  });
+
   it("of a queue that is full", async () => {
     const { lock, raises, expectSilence } = await guarded({}, { maxWaiters: 0 });
     await lock.acquire(name);
