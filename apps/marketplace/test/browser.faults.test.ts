@@ -2,7 +2,7 @@
 import { eventually } from "@kit/testing";
 import { afterAll, beforeAll, expect, it } from "vitest";
 import { ask } from "../src/common/http-client.js";
-import { fault, inBrowser, press, signIn, stepMs, useBrowser, type Watched } from "./browser.js";
+import { fault, firstItem, inBrowser, press, signIn, stepMs, useBrowser, type Watched } from "./browser.js";
 import { type RunningShop, startShop } from "./shop.js";
 
 inBrowser("Under stress", () => {
@@ -73,15 +73,20 @@ inBrowser("Under stress", () => {
     const { page, close } = here;
     const other = await open();
     await signIn(here);
-    await inOutage(other, async (attempt) => {
-      const path = `/item/i${attempt + 1}?from=here`;
+    await firstItem(here, "clocks");
+    const item = new URL(page.url()).pathname;
+    const path = `${item}?from=here`;
+    const button = page.locator("text=Hold its lock");
+    await inOutage(other, async () => {
       if ((await ask(shop.origin, "/invariants")).status !== 503) {
         if (!page.url().endsWith(path)) await page.goto(path);
         return false;
       }
-      const sent = page.waitForResponse((response) => response.request().method() === "POST");
-      await page.click("text=Hold its lock");
-      if ((await sent).status() !== 503) return false;
+      // The outage may have begun before the page was there.
+      if (!page.url().endsWith(path) || !(await button.isVisible())) return false;
+      const answer = page.waitForResponse((response) => response.request().method() === "POST");
+      const [sent] = await Promise.all([answer, button.click()]);
+      if (sent.status() !== 503) return false;
       await page.waitForURL(path);
       await page.locator(".asked").waitFor();
       expect(page.url()).toBe(`${shop.origin}${path}`);
