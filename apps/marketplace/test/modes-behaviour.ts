@@ -1,14 +1,14 @@
 // The same shop on a Cluster, and on a master with replicas and Sentinels: every package answers, and a failover loses
 // nothing that was confirmed.
 import { eventually } from "@kit/testing";
-import { describe, expect, it } from "vitest";
+import { expect, it } from "vitest";
 import { field } from "../src/common/http-client.js";
 import { startShop, Visitor } from "./shop.js";
 
 const json = "application/json";
 
-describe.each(["cluster", "sentinel"])("--mode %s", (mode) => {
-  it("sells, does the jobs, chats, counts; and goes on after a failover with nothing lost", async () => {
+export const describeMode = (mode: "cluster" | "sentinel"): void => {
+  it(`--mode ${mode} sells, does the jobs, chats, counts; and goes on after a failover with nothing lost`, async () => {
     const shop = await startShop("--mode", mode, "--no-visitors");
     try {
       await shop.isComplete();
@@ -58,4 +58,4 @@ describe.each(["cluster", "sentinel"])("--mode %s", (mode) => {
       expect(await shop.stop()).toEqual({ code: 0 });
     }
   });
-});
+};

@@ -1,0 +1,3 @@
+import { describeMode } from "./modes-behaviour.js";
+
+describeMode("sentinel");
