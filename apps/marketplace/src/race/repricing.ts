@@ -81,7 +81,10 @@ export class Repricing {
         isRepriced = true;
       }
     };
-    const [written] = await Promise.all([writer(), ...this.#readers.map(reader)]);
+    const all = [writer(), ...this.#readers.map(reader)] as const;
+    // All end before the next re-pricing may begin, also when one of them fails.
+    await Promise.allSettled(all);
+    const [written] = await Promise.all(all);
     return { ...written, lists: this.#state.lists, mixed };
   }
 }
