@@ -25,6 +25,7 @@ it("has a budget for every library that a program ships, and none for programs a
     "@kit/lock of 15 KiB",
     "@kit/lock/compatible of 15 KiB",
     "@kit/lock/descriptor of 15 KiB",
+    "@kit/lock/quorum of 15 KiB",
     "@kit/lock/read-write of 15 KiB",
   ]);
 });

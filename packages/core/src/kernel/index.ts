@@ -49,6 +49,7 @@ export {
   connectionsOf,
   destroySocket,
   duplicateNode,
+  isClusterClient,
   isReady,
   noAnswer,
   ownClusterSettings,

@@ -12,6 +12,7 @@ export { waitQueueSource } from "./scripts/index.js";
 export { parseLease } from "./serialised.js";
 
 export type { LossReason } from "./errors.js";
+export type { Grant } from "./grant.js";
 export type { HeldLease, ReleaseOutcome } from "./held.js";
 export type { HeldEvents } from "./held-leases.js";
 export type {

@@ -18,6 +18,7 @@ export {
   integer,
   integerOption,
   inTime,
+  isClusterClient,
   isForbidden,
   isReplyError,
   isSlotMoving,

@@ -1,0 +1,69 @@
+import { KitError } from "@kit/core";
+import { shown } from "@kit/core/leasing";
+import type { Vote } from "./votes.js";
+
+/** Codes of the quorum lock's own errors. */
+export type QuorumErrorCode = "KIT_LOCK_QUORUM" | "KIT_LOCK_SAME_SERVER";
+
+declare module "@kit/core" {
+  interface KitErrorCodes {
+    quorumLock: QuorumErrorCode;
+  }
+}
+
+/** A vote in words. */
+const wordsOf = (vote: Vote): string => {
+  switch (vote.vote) {
+    case "held":
+      return `held by ${shown(vote.holder)}, ${vote.msLeft === Infinity ? "without an end" : `${String(vote.msLeft)} ms left`}`;
+    case "abstained":
+      return `abstained, since it started lately, for ${String(Math.ceil(vote.msLeft))} ms`;
+    case "error":
+      return vote.error.message;
+    default:
+      return vote.vote === "no-answer" ? "no answer" : vote.vote;
+  }
+};
+
+/**
+ * Too few servers agreed. `votes` has the vote of each: `granted`, `held` (by `holder`, for `msLeft`), `free`, `abstained` (it started
+ * less than `restartGuardMs` ago), `no-answer`, or `error`. What was granted is released in the background. Retryable, unless so
+ * many servers refuse for good that no quorum is possible.
+ */
+export class QuorumError extends KitError {
+  /** @internal */
+  static override readonly brand: string = "QuorumError";
+  /** The lock's name. */
+  readonly resource: string;
+  /** How many servers must agree. */
+  readonly quorum: number;
+  /** The vote of each server, in the order of the clients. */
+  readonly votes: readonly Vote[];
+
+  /** `outcome`: what did not happen, as the end of a sentence about the lock. */
+  constructor(resource: string, outcome: string, quorum: number, votes: readonly Vote[]) {
+    const errors = votes.flatMap((vote) => ("error" in vote && vote.error ? [vote.error] : []));
+    const lasting = votes.filter((vote) => vote.vote === "error" && !vote.error.retryable).length;
+    const list = votes.map((vote) => `${vote.server}: ${wordsOf(vote)}`).join("; ");
+    super(
+      "KIT_LOCK_QUORUM",
+      `Lock ${shown(resource)} ${outcome}: it takes ${String(quorum)} of ${String(votes.length)} servers (${list})`,
+      { cause: errors[0], retryable: votes.length - lasting >= quorum },
+    );
+    this.resource = resource;
+    this.quorum = quorum;
+    this.votes = votes;
+  }
+}
+
+/** Two clients lead to one server, whose vote would count twice. `servers` are their addresses. Not retryable. */
+export class SameServerError extends KitError {
+  /** @internal */
+  static override readonly brand: string = "SameServerError";
+  readonly servers: readonly [string, string];
+
+  constructor(servers: readonly [string, string]) {
+    super("KIT_LOCK_SAME_SERVER", `Two clients of a quorum lead to the same server: ${servers.join(" and ")}`);
+    this.servers = servers;
+  }
+}

@@ -1,0 +1,328 @@
+import type { KitError, RedisLike } from "@kit/core";
+import {
+  attach,
+  type ClientContext,
+  type CloseOptions,
+  Deadline,
+  defaultsOf,
+  expiryOf,
+  isClusterClient,
+  ObjectLife,
+  resolve,
+  TypedEmitter,
+  watchEviction,
+} from "@kit/core/toolkit";
+import { type Grant, HeldLeases, type LossReason, parseLease, type ResolvedAcquire } from "@kit/core/leasing";
+import { quorumKey } from "../keys.js";
+import { type AcquireOptions, acquireRules, type TryOptions, tryRules } from "../options.js";
+import { acquireQuorum } from "./acquire.js";
+import { QuorumLease } from "./lease.js";
+import { checkLength, type QuorumLockOptions, quorumRules, type QuorumSettings } from "./options.js";
+import { QuorumServer, type Servers } from "./server.js";
+import { QuorumStore } from "./store.js";
+import { failedVote, poll, type Vote } from "./votes.js";
+
+const noOptions: AcquireOptions = {};
+
+/** Events of a quorum lock object's locks; for tracing use the diagnostics channels `kit:quorum-lock.*`. */
+export interface QuorumLockEvents {
+  /** A lease was granted, `waitedMs` milliseconds after the call. */
+  readonly acquired: readonly [event: { name: string; waitedMs: number }];
+  /** A lease was released. */
+  readonly released: readonly [event: { name: string }];
+  /** A lease ended without a release. */
+  readonly lost: readonly [event: { name: string; reason: LossReason }];
+  /**
+   * A server does not tell its age, since the user may not run INFO: it votes also right after a restart without data. Once for each
+   * server.
+   */
+  readonly unguarded: readonly [event: { server: string }];
+  /** As the event of a lock: this server may drop keys when its memory is full. */
+  readonly evictable: readonly [event: { server: string; policy: string }];
+  /**
+   * Work in the background failed; it is retried where a retry can help. While too few servers answer, an acquire that waits and the
+   * renewals emit one error, and one with the code `KIT_RECOVERED` when they work again.
+   */
+  readonly error: readonly [error: KitError];
+}
+
+/** A lock's state on all servers, each at its own instant. */
+export interface QuorumInspection {
+  /** `unknown`: so few servers answered that both is possible. */
+  readonly state: "free" | "held" | "unknown";
+  /** The label of the holder. */
+  readonly holder: string | null;
+  /** The time for which a quorum of the servers still has the lease, in milliseconds; null unless it is held. */
+  readonly msLeft: number | null;
+  /** Each server in the order of the clients: `held`, `free`, `no-answer` or `error`. */
+  readonly votes: readonly Vote[];
+}
+
+/** Attaches to all clients, or to none: the life of the object to the first. */
+const attachAll = (
+  [first, ...others]: readonly RedisLike[],
+  settings: QuorumSettings,
+): { readonly life: ObjectLife; readonly contexts: readonly ClientContext[] } => {
+  const life = new ObjectLife(first!, settings, "The quorum lock");
+  const contexts = [life.context];
+  try {
+    for (const client of others) contexts.push(attach(client, settings));
+  } catch (error) {
+    for (const context of contexts) context.detach();
+    throw error;
+  }
+  life.onClosed(...contexts.slice(1).map((context) => () => context.detach()));
+  return { life, contexts };
+};
+
+/** @throws {TypeError | RangeError} it is not a list of different clients, each of one server. */
+const checkClients = (clients: readonly RedisLike[]): void => {
+  if (!Array.isArray(clients))
+    throw new TypeError(`Expected \`clients\` to be a list of clients, got ${typeof clients}`);
+  if (clients.length === 0) throw new RangeError("Expected `clients` to have at least 1 client, got 0");
+  if (new Set(clients).size < clients.length) throw new TypeError("Expected `clients` to be different clients");
+  if (clients.some((client) => typeof client === "object" && client !== null && isClusterClient(client)))
+    throw new TypeError("Expected each of `clients` to lead to one server, got a Cluster client");
+};
+
+/**
+ * Locks by name on several independent Redis servers: held by whoever has the lease on more than half of them. Made by
+ * {@link createQuorumLock}.
+ *
+ * There is no queue: who cannot have the lock tries again after a random pause, so the order of arrival does not count. There is no
+ * fencing token.
+ */
+export class QuorumLock extends TypedEmitter<QuorumLockEvents> implements AsyncDisposable {
+  /** The settings of an acquire without options. */
+  readonly #defaults: ResolvedAcquire;
+  readonly #life: ObjectLife;
+  readonly #store: QuorumStore;
+  readonly #held: HeldLeases<ResolvedAcquire, QuorumLease>;
+  readonly #closing = new AbortController();
+  readonly #checkLength: (leaseMs: number) => void;
+  readonly #used: (name: string) => void;
+
+  /** Made by this package only. */
+  constructor(clients: readonly RedisLike[], options: QuorumLockOptions) {
+    super();
+    checkClients(clients);
+    const settings = resolve("options", options, quorumRules);
+    this.#checkLength = (leaseMs) => checkLength(settings, leaseMs);
+    this.#checkLength(settings.leaseMs);
+    this.#defaults = defaultsOf(acquireRules, settings);
+    const { life, contexts } = attachAll(clients, settings);
+    this.#life = life;
+    const keyOf = quorumKey(settings.prefix);
+    const shared: Servers = {
+      guardMs: settings.restartGuardMs,
+      keyOf,
+      signal: life.signal,
+      byRunId: new Map(),
+      unguarded: (server) => this.emit("unguarded", { server }),
+      onError: (error) => this.emit("error", error),
+    };
+    const servers = contexts.map((context) => new QuorumServer(context, shared));
+    this.#store = new QuorumStore(life, servers, settings, keyOf, (error) => this.emit("error", error));
+    const expiry = expiryOf(life.context);
+    for (const server of servers)
+      life.onClosed(
+        server.context.executor.onReady(() => {
+          server.connected();
+          // It may have lost its data: what is held is written there anew.
+          expiry.renewNow();
+        }),
+      );
+    const uses = servers.map(({ address: server, context }) =>
+      watchEviction(
+        context,
+        () => this.hasListeners("evictable"),
+        (policy) => this.emit("evictable", { server, policy }),
+      ),
+    );
+    this.#used = (name) => {
+      for (const use of uses) use(keyOf(name));
+    };
+    this.#held = new HeldLeases(this.#store, expiry, (held) => new QuorumLease(held, this.#checkLength), {
+      acquired: ({ request: { name } }, waitedMs) => this.emit("acquired", { name, waitedMs }),
+      released: ({ request: { name } }) => this.emit("released", { name }),
+      lost: ({ request: { name } }, reason) => this.emit("lost", { name, reason }),
+    });
+  }
+
+  /**
+   * Waits until this caller holds the lock, runs `routine` with the lease, and releases the lock, also after an error, unless the
+   * routine hands the lease over.
+   *
+   * Resolves with the routine's result. If the lease is lost while it runs, `lease.signal` aborts, and the call rejects once the
+   * routine has ended; an error of the routine takes precedence. When too few servers answer the release, the result stands, and
+   * an `error` event is emitted.
+   *
+   * @throws the routine's error.
+   * @throws {LockLostError} the routine succeeded, but the lease had been lost before.
+   * @throws all that {@link acquire} throws; then the routine was not run.
+   */
+  async using<T>(
+    name: string,
+    routine: (lease: QuorumLease) => Promise<T> | T,
+    options: AcquireOptions = noOptions,
+  ): Promise<T> {
+    if (typeof routine !== "function")
+      throw new TypeError(`Expected \`routine\` to be a function, got ${typeof routine}`);
+    return await this.#held.use(await this.acquire(name, options), routine);
+  }
+
+  /**
+   * Waits until this caller holds the lock on more than half of the servers, and returns its lease.
+   *
+   * All servers are asked at once. Without a majority everything is released, and the call tries again after a random pause of up to
+   * 200 ms, until `waitMs` is over: also while too few servers answer. A grant of which less than half of the lease is left counts as
+   * none.
+   *
+   * @throws {QuorumError} `waitMs` passed, or so many servers refuse for good that no quorum is possible. It has each server's vote.
+   * @throws {SameServerError} two clients lead to the same server.
+   * @throws `signal.reason` if `signal` aborts first; if it has aborted before the call, no command is sent.
+   * @throws {KitClosedError} this object was closed.
+   * @throws {KitError} `KIT_NAME` for a name that cannot be a key.
+   * @throws {TypeError | RangeError} an option is not what it should be.
+   *
+   * @example
+   * await using lease = await lock.acquire("report", { waitMs: 5_000 });
+   * await buildReport(lease.signal);
+   */
+  async acquire(name: string, options: AcquireOptions = noOptions): Promise<QuorumLease> {
+    const resolved = options === noOptions ? this.#defaults : resolve("options", options, acquireRules, this.#defaults);
+    return await this.#acquire(name, resolved);
+  }
+
+  /**
+   * Tries once, and returns the lease; or null when others hold it, or try for it at the same instant.
+   *
+   * @throws {QuorumError} too few servers answered.
+   * @throws all else that {@link acquire} throws.
+   */
+  async tryAcquire(name: string, options: TryOptions = {}): Promise<QuorumLease | null> {
+    const resolved = resolve("options", options, tryRules, { ...this.#defaults, waitMs: 0 });
+    return await this.#acquire(name, resolved, () => null);
+  }
+
+  /**
+   * Reads the state of a lock on each server and changes nothing. Never rejects for a server that does not answer.
+   *
+   * @throws {KitClosedError} this object was closed.
+   * @throws {KitError} `KIT_NAME` for a name that cannot be a key.
+   */
+  async inspect(name: string): Promise<QuorumInspection> {
+    this.#life.assertOpen();
+    this.#store.kind.keyOf(name);
+    const { servers, quorum, settings } = this.#store;
+    const byToken = new Map<string, { holder: string; left: number[] }>();
+    const ask = async (one: QuorumServer): Promise<Vote> => {
+      const server = one.address;
+      try {
+        const stored = await one.inspect(name, settings.deadlineMs);
+        if (!stored) return { server, vote: "free" };
+        const { token, holder, msLeft } = stored;
+        const known = byToken.get(token) ?? { holder, left: [] };
+        known.left.push(msLeft);
+        byToken.set(token, known);
+        return { server, vote: "held", holder, msLeft };
+      } catch (error) {
+        return failedVote(server, error);
+      }
+    };
+    const votes = await this.#life.track(
+      poll(servers, ask, (given, isOver) => (isOver ? this.#store.completed(given) : undefined)),
+    );
+    const [most] = [...byToken.values()].sort((one, other) => other.left.length - one.left.length);
+    const having = most?.left.length ?? 0;
+    const silent = votes.filter(({ vote }) => vote === "no-answer" || vote === "error").length;
+    if (!most || having < quorum) {
+      const state = having + silent < quorum ? "free" : "unknown";
+      return { state, holder: null, msLeft: null, votes };
+    }
+    const msLeft = most.left.sort((one, other) => other - one)[quorum - 1] ?? null;
+    return { state: "held", holder: most.holder, msLeft, votes };
+  }
+
+  /**
+   * Continues a lease that another process (or object) handed over or serialised. It is renewed once, which shows that a quorum still
+   * has it, and then according to its own `renew`.
+   *
+   * @throws {LockLostError} it is no longer held.
+   * @throws {QuorumError} too few servers answered in time.
+   * @throws {TypeError | RangeError} `text` does not come from `lease.handOver()` or `lease.serialise()`, or the lease is longer than
+   * `restartGuardMs`.
+   */
+  async resume(text: string): Promise<QuorumLease> {
+    this.#life.assertOpen();
+    const saved = parseLease<object>("quorum-lock", text, () => true);
+    const { leaseMs, renew, maxHoldMs, holder } = saved;
+    // A limit that is not in the text does not apply, whatever this object's own default is.
+    const defaults = { ...this.#defaults, maxHoldMs: undefined };
+    const resolved = resolve("options", { leaseMs, renew, maxHoldMs, holder }, acquireRules, defaults);
+    this.#checkLength(resolved.leaseMs);
+    return await this.#held.resume(saved, resolved, "");
+  }
+
+  /**
+   * Ends this object. New and waiting acquires reject with KitClosedError. `close()` waits for held leases, at most `timeoutMs`; then
+   * their signals abort and they are released, which takes at most `deadlineMs` more. The clients are not touched. Idempotent: the
+   * first call's options count.
+   *
+   * @throws {TypeError | RangeError} an option is not what it should be. It rejects for no other reason.
+   */
+  async close(options: CloseOptions = {}): Promise<void> {
+    const { deadlineMs } = this.#store.settings;
+    await this.#life.close(options, async (deadline) => {
+      this.#closing.abort(this.#life.closedError());
+      await this.#held.end(deadline);
+      await this.#life.untilIdle(new Deadline(Math.max(deadline.at, performance.now() + deadlineMs)));
+    });
+  }
+
+  /** As `close()`. */
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.close();
+  }
+
+  #acquire<Refused = never>(
+    name: string,
+    resolved: ResolvedAcquire,
+    refused?: () => Refused,
+  ): Promise<QuorumLease | Refused> {
+    const startedAt = performance.now();
+    const { waitMs } = resolved;
+    return this.#life.call(
+      "quorum-lock.acquire",
+      () => ({ name, waitMs }),
+      async () => {
+        resolved.signal?.throwIfAborted();
+        this.#checkLength(resolved.leaseMs);
+        // Throws for a name that cannot be a key: nothing was sent.
+        this.#used(name);
+        const closing = this.#closing.signal;
+        const granted = (grant: Grant<ResolvedAcquire>): QuorumLease => this.#held.granted(grant, startedAt);
+        return await acquireQuorum(this.#store, name, resolved, closing, granted, refused);
+      },
+    );
+  }
+}
+
+/**
+ * Makes a quorum lock object. Locks have names; one object serves any number of them, and any number of callers.
+ *
+ * Each client leads to a server of its own, without replicas that could take over: 3 or 5 of them. The clients are borrowed: never
+ * closed, blocked or subscribed. An even number is allowed, and tolerates no more failures than one server less. All processes must
+ * use the same servers.
+ *
+ * @throws {TypeError | RangeError} `clients` are not different clients of single servers, at least one, or an option is not what it
+ * should be.
+ *
+ * @example
+ * const lock = createQuorumLock([first, second, third]);
+ * await lock.using("nightly-report", async (lease) => {
+ *   await report(lease.signal);
+ * });
+ */
+export const createQuorumLock = (clients: readonly RedisLike[], options: QuorumLockOptions = {}): QuorumLock =>
+  new QuorumLock(clients, options);

@@ -1,0 +1,28 @@
+-- acquire.lua - gives the vote of one server: it takes the lease if nobody has it.
+--
+-- KEYS[1]  lease  string  who holds it: `token|holder`
+-- ARGV[1]  owner  string  who takes it, in the same form
+-- ARGV[2]  terms  string  `leaseMs notAfter guardMs isAsked`: its length; server epoch ms after which the server refuses it, 0 if
+--                         not known; if `isAsked` is 1 the server says who it is, and abstains below this age
+--
+-- Reply     {code, now, server, msLeft, owner}, `server` as from serverFacts
+--            1  granted, or granted before to the same token
+--            2  another holds it, for so long; -1: for ever
+--            3  it abstains, for so long
+--            4  the request came too late
+-- Libraries
+local lease = KEYS[1]
+local owner = ARGV[1]
+local terms = ARGV[2]
+
+local leaseMs, notAfter, guardMs, isAsked = string.match(terms, '^(%d+) (%d+) (%d+) (%d)$')
+local time = redis.call('TIME')
+local now = time[1] * 1000 + math.floor(time[2] / 1000)
+local server, ageMs = serverFacts(isAsked)
+local found = redis.call('GET', lease)
+if found == owner then return { 1, now, server } end
+if found then return { 2, now, server, redis.call('PTTL', lease), found } end
+if notAfter ~= '0' and now > tonumber(notAfter) then return { 4, now, server } end
+if ageMs < tonumber(guardMs) then return { 3, now, server, tonumber(guardMs) - ageMs } end
+redis.call('SET', lease, owner, 'PX', leaseMs)
+return { 1, now, server }

@@ -1,0 +1,227 @@
+import { type KitError, KitUnavailableError, KitUnknownOutcomeError } from "@kit/core";
+import { addressOf, type ClientContext, pause } from "@kit/core/toolkit";
+import type { LeaseRequest, ResolvedAcquire } from "@kit/core/leasing";
+import { SameServerError } from "./errors.js";
+import * as scripts from "./scripts/index.js";
+import { failedVote, isSilence, type Vote } from "./votes.js";
+
+/** How long a probe of a server that is away waits for an answer, and the pause before the next. */
+const probeMs = 1_000;
+const probePauseMs = 100;
+
+/** What the servers of one quorum share. */
+export interface Servers {
+  /** A server that started less than this many milliseconds ago abstains. */
+  readonly guardMs: number;
+  readonly keyOf: (name: string) => string;
+  /** Aborts when the object has been closed. */
+  readonly signal: AbortSignal;
+  /** Who was last seen under a run id. */
+  readonly byRunId: Map<string, QuorumServer>;
+  /** A server does not tell its age, since the user may not run INFO. */
+  readonly unguarded: (server: string) => void;
+  readonly onError: (error: KitError) => void;
+}
+
+/** A vote on a release, and whether the lease was there; undefined: unknown. */
+export interface Removal {
+  readonly vote: Vote;
+  readonly wasThere: boolean | undefined;
+}
+
+const ownerOf = ({ token, resolved: { holder } }: LeaseRequest): string => `${token}|${holder}`;
+
+/**
+ * One server of a quorum. Its vote counts only on a connection on which it has said who it is and how old: after each lost
+ * connection another server may answer, or the same one without its data.
+ */
+export class QuorumServer {
+  readonly context: ClientContext;
+  readonly address: string;
+  readonly #shared: Servers;
+  /** The connection epoch in which it was old enough. */
+  #knownEpoch = -1;
+  #runId: string | undefined;
+  #isUnguarded = false;
+  /** Until when it abstains in that epoch, on our monotonic clock. */
+  #young = { epoch: -1, until: 0 };
+  /** Another client leads to it, too. */
+  #fault: SameServerError | undefined;
+  /** The error of a command without an answer, until the server answers again. */
+  #away: KitError | undefined;
+
+  constructor(context: ClientContext, shared: Servers) {
+    this.context = context;
+    this.address = addressOf(context.client);
+    this.#shared = shared;
+  }
+
+  /** Whether it was last seen as a server that another client leads to, too. */
+  get isDouble(): boolean {
+    return this.#fault !== undefined;
+  }
+
+  /** It has a connection again: the next command shows whether it answers. */
+  connected(): void {
+    this.#away = undefined;
+  }
+
+  /** Its vote on a new lease. Never rejects. */
+  async acquire(
+    request: LeaseRequest<ResolvedAcquire>,
+    leaseMs: number,
+    deadlineMs: number,
+    isWanted: () => boolean,
+  ): Promise<Vote> {
+    const server = this.address;
+    const lease = this.#shared.keyOf(request.name);
+    const { guardMs } = this.#shared;
+    const { epoch, until } = this.#young;
+    const msLeft = until - performance.now();
+    if (epoch === this.context.executor.connectionEpoch && msLeft > 0) return { server, vote: "abstained", msLeft };
+    try {
+      const reply = await this.#counted(lease, (isAsked, clock) => {
+        const notAfter = clock.serverMsAt(performance.now() + deadlineMs) ?? 0;
+        const args = { owner: ownerOf(request), terms: { leaseMs, notAfter, guardMs, isAsked } };
+        return scripts.acquire.run(this.context, { lease }, args, { deadlineMs, op: request.token, isWanted });
+      });
+      if (reply.state === "granted") return { server, vote: "granted" };
+      if (reply.state === "held") return { server, vote: "held", holder: reply.by.holder, msLeft: reply.by.msLeft };
+      if (reply.state === "abstained") return { server, vote: "abstained", msLeft: reply.msLeft };
+      // Our estimate of its clock was wrong: without one it refuses nothing as late.
+      this.context.clockOf(lease).reset();
+      return { server, vote: "no-answer" };
+    } catch (error) {
+      return failedVote(server, error);
+    }
+  }
+
+  /**
+   * Extends a lease, or looks it up with a `termMs` of 0. Where it is gone it is written anew, but only while it is certainly
+   * held: until `heldUntil`. An answer that comes later does not count as that. Never rejects.
+   */
+  async renew(
+    request: LeaseRequest<ResolvedAcquire>,
+    { termMs, heldUntil }: { readonly termMs: number; readonly heldUntil: number },
+    deadlineMs: number,
+    isWanted: () => boolean,
+  ): Promise<Vote> {
+    const server = this.address;
+    const lease = this.#shared.keyOf(request.name);
+    const mayRefill = (): boolean => termMs > 0 && performance.now() < heldUntil;
+    let hasClock = true;
+    const run = (): Promise<scripts.RenewReply> =>
+      this.#counted(lease, (isAsked, clock) => {
+        const until = mayRefill() ? clock.serverMsAt(heldUntil) : 0;
+        hasClock = until !== undefined;
+        const args = { owner: ownerOf(request), terms: { termMs, refillUntil: until ?? 0, isAsked } };
+        return scripts.renew.run(this.context, { lease }, args, { deadlineMs, op: request.token, isWanted });
+      });
+    try {
+      let reply = await run();
+      // The first answer on a connection shows the server's clock.
+      if (reply.state === "gone" && !hasClock && mayRefill() && isWanted()) reply = await run();
+      if (reply.state === "taken") return { server, vote: "held", holder: reply.by.holder, msLeft: reply.by.msLeft };
+      // Another may have held it, and released it, before a refill after the end of ours.
+      if (reply.state === "refilled" && !mayRefill()) return { server, vote: "no-answer" };
+      return { server, vote: reply.state === "gone" ? "free" : "granted" };
+    } catch (error) {
+      return failedVote(server, error);
+    }
+  }
+
+  /** Removes a lease. A server that is away is not asked. Never rejects. */
+  async release(request: LeaseRequest<ResolvedAcquire>, deadlineMs: number): Promise<Removal> {
+    const server = this.address;
+    const lease = this.#shared.keyOf(request.name);
+    try {
+      const wasThere = await this.#answered(lease, () => this.remove(request, deadlineMs));
+      return { vote: { server, vote: "free" }, wasThere };
+    } catch (error) {
+      return { vote: failedVote(server, error), wasThere: undefined };
+    }
+  }
+
+  /** Removes a lease, also on a server that counts as away. Rejects as a script does. */
+  remove(request: LeaseRequest<ResolvedAcquire>, deadlineMs: number, signal?: AbortSignal): Promise<boolean> {
+    const lease = this.#shared.keyOf(request.name);
+    const args = { owner: ownerOf(request) };
+    return scripts.release.run(this.context, { lease }, args, { deadlineMs, op: request.token, signal });
+  }
+
+  /** Reads a lease; null: nobody has it. Rejects as a script does. */
+  inspect(name: string, deadlineMs: number): Promise<scripts.Stored | null> {
+    return scripts.inspect.run(this.context, { lease: this.#shared.keyOf(name) }, {}, { deadlineMs });
+  }
+
+  /**
+   * A command whose reply counts only if the server is known: the same connection as the one on which it said who it is.
+   *
+   * @throws as a script; {@link SameServerError}.
+   */
+  async #counted<Reply extends { readonly now: number; readonly server: scripts.ServerFacts | undefined }>(
+    lease: string,
+    run: (isAsked: 0 | 1, clock: ReturnType<ClientContext["clockOf"]>) => Promise<Reply>,
+  ): Promise<Reply> {
+    const { executor } = this.context;
+    const epoch = executor.connectionEpoch;
+    const clock = this.context.clockOf(lease);
+    const sentAt = performance.now();
+    const reply = await this.#answered(lease, () => run(this.#knownEpoch === epoch ? 0 : 1, clock));
+    if (executor.connectionEpoch !== epoch)
+      throw new KitUnknownOutcomeError(`The connection to ${this.address} was lost before the vote`, undefined);
+    clock.observe(sentAt, reply.now);
+    if (reply.server) this.#saw(reply.server, epoch);
+    return reply;
+  }
+
+  #saw({ runId, ageMs }: scripts.ServerFacts, epoch: number): void {
+    const { byRunId, guardMs, unguarded, onError } = this.#shared;
+    if (runId === undefined && !this.#isUnguarded) {
+      this.#isUnguarded = true;
+      unguarded(this.address);
+    }
+    this.#runId = runId;
+    const other = runId === undefined ? undefined : byRunId.get(runId);
+    if (other && other !== this && other.#runId === runId) {
+      const fault = new SameServerError([other.address, this.address]);
+      if (!this.#fault) onError(fault);
+      this.#fault = fault;
+      throw fault;
+    }
+    this.#fault = undefined;
+    if (runId !== undefined) byRunId.set(runId, this);
+    if (ageMs >= guardMs) this.#knownEpoch = epoch;
+    else this.#young = { epoch, until: performance.now() + guardMs - ageMs };
+  }
+
+  /** Runs a command, unless the server is away. A server that does not answer is away until it does. */
+  async #answered<T>(lease: string, run: () => Promise<T>): Promise<T> {
+    if (this.#away) throw this.#away;
+    try {
+      return await run();
+    } catch (error) {
+      if (isSilence(error) && !this.#away) {
+        this.#away = new KitUnavailableError(`No answer from Redis at ${this.address}`, this.address, error);
+        void this.#probe(lease);
+      }
+      throw error;
+    }
+  }
+
+  async #probe(lease: string): Promise<void> {
+    const { signal } = this.#shared;
+    try {
+      for (;;) {
+        const isSilent = await scripts.inspect
+          .run(this.context, { lease }, {}, { deadlineMs: probeMs, signal })
+          .then(() => false, isSilence);
+        if (!isSilent || !this.#away) break;
+        await pause(probePauseMs, signal);
+      }
+    } catch {
+      // The object was closed.
+    }
+    this.#away = undefined;
+  }
+}

@@ -1,0 +1,162 @@
+import { type KitError, retry } from "@kit/core";
+import type {
+  LeaseRequest,
+  LeaseStore,
+  LossReason,
+  ReleaseReply,
+  Renewal,
+  RenewState,
+  ResolvedAcquire,
+} from "@kit/core/leasing";
+import { asKitError, newToken, type ObjectLife, OutageReporter } from "@kit/core/toolkit";
+import { LockLostError } from "../index.js";
+import { QuorumError } from "./errors.js";
+import { nodeTimeoutOf, type QuorumSettings } from "./options.js";
+import type { QuorumServer } from "./server.js";
+import { countOf, isRefusal, poll, quorumOf, type Vote } from "./votes.js";
+
+type Request = LeaseRequest<ResolvedAcquire>;
+
+/** The leases of one quorum lock object, on all of its servers. */
+export class QuorumStore implements LeaseStore<ResolvedAcquire> {
+  readonly kind: LeaseStore<ResolvedAcquire>["kind"];
+  readonly settings: QuorumSettings;
+  readonly life: ObjectLife;
+  readonly outage: OutageReporter;
+  readonly servers: readonly QuorumServer[];
+  readonly quorum: number;
+  /** By token: how many renewals are under way, and whether the lease has ended; then they are not sent any more. */
+  readonly #renewing = new Map<string, { underWay: number; isOver: boolean }>();
+
+  constructor(
+    life: ObjectLife,
+    servers: readonly QuorumServer[],
+    settings: QuorumSettings,
+    keyOf: (name: string) => string,
+    onError: (error: KitError) => void,
+  ) {
+    this.life = life;
+    this.servers = servers;
+    this.settings = settings;
+    this.quorum = quorumOf(servers.length);
+    this.outage = new OutageReporter(onError);
+    this.kind = {
+      what: "quorum-lock",
+      id: newToken(),
+      keyOf,
+      lostError: (name: string, reason: LossReason) => new LockLostError(name, reason, ""),
+    };
+  }
+
+  get connectionEpoch(): number {
+    return this.servers.reduce((sum, { context }) => sum + context.executor.connectionEpoch, 0);
+  }
+
+  /** Each lease is renewed by itself: each has votes of its own. */
+  groupOf(key: string): string {
+    return key;
+  }
+
+  errorOf(error: unknown): KitError {
+    return asKitError(error, "Work of a quorum lock in the background");
+  }
+
+  onError(error: unknown): void {
+    this.outage.report(this.errorOf(error));
+  }
+
+  /** How long one server has for its vote. */
+  limitOf(leaseMs: number): number {
+    return nodeTimeoutOf(this.settings, leaseMs);
+  }
+
+  /** The votes with one for each server: those that are not in count as no answer. */
+  completed(votes: readonly (Vote | undefined)[]): readonly Vote[] {
+    return this.servers.map(({ address: server }, index) => votes[index] ?? { server, vote: "no-answer" });
+  }
+
+  renew(renewals: readonly Renewal<ResolvedAcquire>[], deadlineMs: number): Promise<readonly RenewState[]> {
+    return Promise.all(renewals.map((renewal) => this.#renew(renewal, deadlineMs)));
+  }
+
+  async #renew(renewal: Renewal<ResolvedAcquire>, deadlineMs: number): Promise<RenewState> {
+    const { request, termMs } = renewal;
+    const limitMs = Math.min(deadlineMs, this.limitOf(termMs || request.resolved.leaseMs));
+    const state = await poll(
+      this.servers,
+      (server) => this.#renewOn(server, renewal, limitMs),
+      (votes, isOver): RenewState | QuorumError | undefined => {
+        if (countOf(votes, ({ vote }) => vote === "granted") >= this.quorum) return "extended";
+        if (this.servers.length - countOf(votes, isRefusal) < this.quorum)
+          return votes.some((vote) => vote?.vote === "held") ? "taken" : "gone";
+        if (!isOver) return undefined;
+        return new QuorumError(request.name, "was not renewed", this.quorum, this.completed(votes));
+      },
+    );
+    if (state instanceof QuorumError) throw state;
+    // What is left of it on the others would only delay the next holder.
+    if (state !== "extended") this.cancel(request);
+    return state;
+  }
+
+  async #renewOn(server: QuorumServer, renewal: Renewal<ResolvedAcquire>, limitMs: number): Promise<Vote> {
+    const { token } = renewal.request;
+    const renewing = this.#renewing.get(token) ?? { underWay: 0, isOver: false };
+    this.#renewing.set(token, renewing);
+    renewing.underWay++;
+    const vote = await server.renew(renewal.request, renewal, limitMs, () => !renewing.isOver);
+    if (--renewing.underWay === 0) this.#renewing.delete(token);
+    return vote;
+  }
+
+  async release(request: Request): Promise<ReleaseReply> {
+    this.#endRenewal(request);
+    const { leaseMs } = request.resolved;
+    const most = this.servers.length - this.quorum;
+    const outcome = await poll(
+      this.servers,
+      async (server) => {
+        const removal = await server.release(request, this.limitOf(leaseMs));
+        if (removal.wasThere === undefined) this.#removeLater(server, request, leaseMs);
+        return removal;
+      },
+      (removals, isOver): ReleaseReply | QuorumError | undefined => {
+        const gone = countOf(removals, ({ wasThere }) => wasThere === false);
+        const removed = countOf(removals, ({ wasThere }) => wasThere === true);
+        if (gone > most) return "not-held";
+        const missing = isOver ? 0 : this.servers.length - countOf(removals, () => true);
+        if (removed + gone >= this.quorum && gone + missing <= most) return "released";
+        if (!isOver) return undefined;
+        const votes = this.completed(removals.map((removal) => removal?.vote));
+        return new QuorumError(request.name, "was not released", this.quorum, votes);
+      },
+    );
+    if (outcome instanceof QuorumError) throw outcome;
+    return outcome;
+  }
+
+  cancel(request: Request, leaseMs: number = request.resolved.leaseMs): void {
+    this.cancelOn(this.servers, request, leaseMs);
+  }
+
+  /** Removes it from these servers, each in the background until it answers, or the lease is over there. */
+  cancelOn(servers: readonly QuorumServer[], request: Request, leaseMs: number): void {
+    this.#endRenewal(request);
+    for (const server of servers) this.#removeLater(server, request, leaseMs);
+  }
+
+  #removeLater(server: QuorumServer, request: Request, leaseMs: number): void {
+    if (server.context.executor.isEnded) return;
+    const { signal } = this.life;
+    const remove = (): Promise<boolean> => server.remove(request, this.settings.deadlineMs, signal);
+    const removed = retry(remove, { waitMs: leaseMs, baseMs: 50, capMs: 1_000, signal });
+    // A server without an answer needs no report: the lease ends there by itself.
+    this.life.track(removed).catch(() => undefined);
+  }
+
+  /** A renewal that is sent after the release would write the lease anew. */
+  #endRenewal({ token }: Request): void {
+    const renewing = this.#renewing.get(token);
+    if (renewing) renewing.isOver = true;
+  }
+}

@@ -1,0 +1,290 @@
+import { eventually, type FaultProxy } from "@kit/testing";
+import { rejection } from "@tooling/vitest/helpers";
+import { describe, expect, it } from "vitest";
+import { LockLostError } from "../src/index.js";
+import type { QuorumError, QuorumLease, QuorumLock, QuorumLockOptions } from "../src/quorum/index.js";
+import { quorumFixture } from "./quorum-harness.js";
+
+const fixture = quorumFixture();
+const votesOf = (error: unknown): string[] => (error as QuorumError).votes.map(({ vote }) => vote);
+const black = (...proxies: readonly (FaultProxy | undefined)[]): void => {
+  for (const proxy of proxies) Object.assign(proxy!.up, { hole: true });
+};
+
+/** Another holder tries until `until` resolves; it must never get the lock meanwhile. */
+const intrude = async (name: string, until: Promise<unknown>): Promise<number> => {
+  const intruder = fixture.make({ holder: "intruder", nodeTimeoutMs: 300 });
+  let tries = 0;
+  let isOver = false;
+  const over = until.finally(() => (isOver = true));
+  while (!isOver) {
+    const lease: QuorumLease | null = await intruder.tryAcquire(name).catch(() => null);
+    expect(lease).toBeNull();
+    tries++;
+    // One command takes its time.
+    await fixture
+      .node(0)
+      .call("PING")
+      .catch(() => undefined);
+  }
+  await over;
+  return tries;
+};
+
+/** A lock whose connections are all open. */
+const warm = async (lock: QuorumLock): Promise<QuorumLock> => {
+  await (await lock.acquire("warm")).release();
+  await fixture.untilHeld("warm", [null, null, null]);
+  return lock;
+};
+
+describe("answers that come too slowly", () => {
+  it("are no grant, and everything is released, also what is granted late", async () => {
+    const { clients, proxies } = await fixture.proxied();
+    const lock = await warm(fixture.make({ holder: "me" }, clients));
+    for (const { down } of proxies) down.latencyMs = 400;
+    const error = await rejection(lock.acquire("chest", { leaseMs: 600, waitMs: 0 }));
+    expect(votesOf(error).filter((vote) => vote === "granted").length).toBeGreaterThanOrEqual(2);
+    await fixture.untilHeld("chest", [null, null, null]);
+  });
+});
+
+describe("servers that hang", () => {
+  it("as a majority end the try, and leave nothing behind", async () => {
+    const { clients, proxies } = await fixture.proxied();
+    const lock = await warm(fixture.make({ nodeTimeoutMs: 300, leaseMs: 5_000 }, clients));
+    // The commands arrive, the answers do not.
+    for (const proxy of proxies.slice(0, 2)) proxy.down.hole = true;
+    const error = await rejection(lock.tryAcquire("chest"));
+    expect(votesOf(error).slice(0, 2)).toEqual(["no-answer", "no-answer"]);
+    expect(error).toMatchObject({ code: "KIT_LOCK_QUORUM", retryable: true });
+    for (const proxy of proxies) proxy.heal();
+    await fixture.untilHeld("chest", [null, null, null]);
+    // They vote again as soon as they answer.
+    const lease = await lock.acquire("chest", { waitMs: 20_000 });
+    await lease.release();
+  });
+
+  it("as a minority delay nothing, after their first timeout", async () => {
+    const { clients, proxies } = await fixture.proxied();
+    const lock = await warm(fixture.make({ nodeTimeoutMs: 60_000 }, clients));
+    black(proxies[2]);
+    // Two votes decide: the third is not waited for.
+    for (let round = 0; round < 20; round++) await (await lock.acquire("chest")).release();
+    const impatient = await warm(fixture.make({ nodeTimeoutMs: 1_000 }, clients));
+    await fixture.occupy("lamp", 0);
+    expect(await impatient.tryAcquire("lamp")).toBeNull();
+    // It is known to be away: a hundred refusals take less than one timeout each.
+    const startedAt = performance.now();
+    for (let round = 0; round < 100; round++) expect(await impatient.tryAcquire("lamp")).toBeNull();
+    expect(performance.now() - startedAt).toBeLessThan(50_000);
+    for (const proxy of proxies) proxy.heal();
+  });
+});
+
+describe("a release", () => {
+  it("that a majority does not answer rejects, and frees the others and later all", async () => {
+    const { clients, proxies } = await fixture.proxied();
+    const lock = await warm(fixture.make({ nodeTimeoutMs: 300, holder: "me", leaseMs: 60_000, renew: false }, clients));
+    const lease = await lock.acquire("chest");
+    await fixture.untilHeld("chest", ["me", "me", "me"]);
+    black(proxies[0], proxies[1]);
+    const error = await rejection(lease.release());
+    expect(error).toMatchObject({ code: "KIT_LOCK_QUORUM" });
+    await fixture.untilHeld("chest", ["me", "me", null]);
+    for (const proxy of proxies) proxy.heal();
+    await fixture.untilHeld("chest", [null, null, null]);
+  });
+
+  it("that a minority does not answer succeeds, and frees that server later", async () => {
+    const { clients, proxies } = await fixture.proxied();
+    const lock = await warm(fixture.make({ nodeTimeoutMs: 300, holder: "me", leaseMs: 60_000, renew: false }, clients));
+    const lease = await lock.acquire("chest");
+    await fixture.untilHeld("chest", ["me", "me", "me"]);
+    black(proxies[1]);
+    expect(await lease.release()).toBe("released");
+    expect(await fixture.holders("chest")).toEqual([null, "me", null]);
+    for (const proxy of proxies) proxy.heal();
+    await fixture.untilHeld("chest", [null, null, null]);
+  });
+});
+
+describe("a restart without data", () => {
+  it("of each server in turn loses nothing: the holder keeps it, nobody comes in, each server is refilled", async () => {
+    const lock = fixture.make({ holder: "me", leaseMs: 5_000 });
+    const lease = await lock.acquire("chest");
+    await fixture.untilHeld("chest", ["me", "me", "me"]);
+    const rolling = (async () => {
+      for (const index of [0, 1, 2]) {
+        await fixture.restart(index);
+        await fixture.untilHeld("chest", ["me", "me", "me"]);
+      }
+    })();
+    expect(await intrude("chest", rolling)).toBeGreaterThan(0);
+    lease.assertHeld();
+    expect(await lease.release()).toBe("released");
+    await fixture.untilHeld("chest", [null, null, null]);
+  });
+
+  /** A lease whose holder is cut off, and of which the servers that had it have forgotten all. */
+  const forgotten = async (options: QuorumLockOptions): Promise<QuorumLease> => {
+    const { clients, proxies } = await fixture.proxied();
+    // The servers of this file may have started just now.
+    const lease = await fixture.make(options, clients).acquire("chest", { waitMs: 60_000 });
+    await eventually(async () => {
+      await lease.extend();
+      expect(await fixture.holders("chest")).not.toContain(null);
+    });
+    black(...proxies);
+    await fixture.restart(0);
+    await fixture.restart(1);
+    return lease;
+  };
+
+  it("keeps a server from voting for as long as a lease it may have forgotten lasts", async () => {
+    const guard = { restartGuardMs: 10_000, leaseMs: 10_000 };
+    const lease = await forgotten(guard);
+    const intruder = fixture.make({ ...guard, holder: "intruder" });
+    const error = await rejection(intruder.acquire("chest", { waitMs: 0 }));
+    expect(votesOf(error)).toContain("abstained");
+    expect(lease.isHeld).toBe(true);
+    const next = await intruder.acquire("chest", { waitMs: 60_000 });
+    expect(lease.isHeld).toBe(false);
+    await next.release();
+  });
+
+  it("gives a held lease away where no server abstains", async () => {
+    const lease = await forgotten({ leaseMs: 60_000 });
+    const second = await fixture.make().acquire("chest");
+    expect([lease.isHeld, second.isHeld]).toEqual([true, true]);
+    await second.release();
+  });
+
+  it("does not keep a server from taking the lease of a valid holder back", async () => {
+    const lock = fixture.make({ restartGuardMs: 60_000, leaseMs: 5_000, holder: "me" }, fixture.clients());
+    const lax = fixture.make({ leaseMs: 5_000, holder: "me" });
+    const lease = await lock.resume((await lax.acquire("chest")).handOver());
+    await fixture.restart(0);
+    await fixture.restart(1);
+    await fixture.untilHeld("chest", ["me", "me", "me"]);
+    lease.assertHeld();
+    await lease.release();
+  });
+
+  it("of a server between the request and its vote makes the vote void", async () => {
+    const { clients, proxies } = await fixture.proxied();
+    const guard = { restartGuardMs: 3_000, leaseMs: 2_000, nodeTimeoutMs: 60_000 };
+    const lock = fixture.make({ ...guard, holder: "me" }, clients);
+    await (await lock.acquire("chest", { waitMs: 60_000 })).release();
+    await fixture.untilHeld("chest", [null, null, null]);
+    // The requests are held up until the servers have restarted; the clients send them again.
+    for (const index of [0, 1]) black(proxies[index]);
+    const trying = lock.tryAcquire("chest").then(
+      () => [],
+      (error: unknown) => votesOf(error),
+    );
+    await eventually(async () => expect((await fixture.holders("chest"))[2]).toBe("me"));
+    for (const index of [0, 1]) {
+      await fixture.restart(index);
+      proxies[index]!.heal();
+      proxies[index]!.resetAll();
+    }
+    expect((await trying).filter((vote) => vote === "granted").length).toBeLessThan(2);
+  });
+});
+
+describe("a lease", () => {
+  it("is lost when two of three servers are down, and released on the third", async () => {
+    const lock = fixture.make({ holder: "me", leaseMs: 3_000, nodeTimeoutMs: 500 });
+    const lease = await lock.acquire("chest");
+    const lost = new Promise((resolve) => lock.once("lost", resolve));
+    await fixture.node(0).kill();
+    await fixture.node(1).kill();
+    expect(await lost).toEqual({ name: "chest", reason: "deadline" });
+    expect(lease.signal.reason).toBeInstanceOf(LockLostError);
+    await fixture.untilHeld("chest", [undefined, undefined, null]);
+    await fixture.node(0).start();
+    await fixture.node(1).start();
+  });
+
+  it("is kept while renewals are inconclusive, until its deadline", async () => {
+    const { clients, proxies } = await fixture.proxied();
+    const lock = fixture.make({ holder: "me", leaseMs: 20_000, nodeTimeoutMs: 300 }, clients);
+    const lease = await lock.acquire("chest");
+    black(proxies[0], proxies[1]);
+    expect(await rejection(lease.extend())).toMatchObject({ code: "KIT_LOCK_QUORUM" });
+    lease.assertHeld();
+    for (const proxy of proxies) proxy.heal();
+    await eventually(async () => expect(await lease.extend().then(() => true)).toBe(true));
+    await lease.release();
+  });
+
+  it("is not released elsewhere by the failure of one server", async () => {
+    const lock = fixture.make({ holder: "me", leaseMs: 5_000, nodeTimeoutMs: 500 });
+    const lease = await lock.acquire("chest");
+    await fixture.untilHeld("chest", ["me", "me", "me"]);
+    await fixture.node(0).kill();
+    await lease.extend();
+    expect(await fixture.holders("chest")).toEqual([undefined, "me", "me"]);
+    await fixture.node(0).start();
+    await fixture.untilHeld("chest", ["me", "me", "me"]);
+    await lease.release();
+  });
+
+  it("survives a partition of a minority, one that moves, and one in a single direction", async () => {
+    const { clients, proxies } = await fixture.proxied();
+    const lock = fixture.make({ holder: "me", leaseMs: 6_000, nodeTimeoutMs: 300 }, clients);
+    const lease = await lock.acquire("chest");
+    const moving = (async () => {
+      for (const [index, proxy] of proxies.entries()) {
+        const direction = index === 1 ? proxy.down : proxy.up;
+        direction.hole = true;
+        await lease.extend();
+        proxy.heal();
+        await eventually(async () => {
+          await lease.extend();
+          expect(await fixture.holders("chest")).toEqual(["me", "me", "me"]);
+        });
+      }
+    })();
+    await intrude("chest", moving);
+    lease.assertHeld();
+    await lease.release();
+    await fixture.untilHeld("chest", [null, null, null]);
+  });
+});
+
+describe("a lost reply", () => {
+  it("to an acquire leaves no lease that nobody has", async () => {
+    const { clients, proxies } = await fixture.proxied();
+    const lock = await warm(fixture.make({ holder: "me" }, clients));
+    for (const proxy of proxies.slice(0, 2)) proxy.down.cutNext = 1;
+    const lease = await lock.acquire("chest", { waitMs: 20_000 });
+    await lease.release();
+    await fixture.untilHeld("chest", [null, null, null]);
+  });
+
+  it("to a release counts as released", async () => {
+    const { clients, proxies } = await fixture.proxied();
+    const lock = await warm(fixture.make({ holder: "me" }, clients));
+    const lease = await lock.acquire("chest");
+    await fixture.untilHeld("chest", ["me", "me", "me"]);
+    for (const proxy of proxies) proxy.down.cutNext = 1;
+    expect(await lease.release().catch(() => lease.release())).toBe("released");
+    await fixture.untilHeld("chest", [null, null, null]);
+  });
+});
+
+describe("a server without the right to INFO", () => {
+  it("votes, and is reported once", async () => {
+    await fixture.node(0).call("ACL", "SETUSER", "blind", "on", "nopass", "~*", "&*", "+@all", "-info");
+    const clients = fixture.clients();
+    const blind = fixture.servers[0]!.connect({ username: "blind", password: "x", enableReadyCheck: false });
+    const lock = fixture.make({ restartGuardMs: 10_000 }, [blind, ...clients.slice(1)]);
+    const seen: string[] = [];
+    lock.on("unguarded", ({ server }) => seen.push(server));
+    for (let round = 0; round < 3; round++)
+      await lock.acquire("chest", { waitMs: 60_000 }).then((lease) => lease.release());
+    await eventually(() => expect(seen).toEqual([`127.0.0.1:${String(fixture.node(0).port)}`]));
+  });
+});
