@@ -1,4 +1,5 @@
 import { createLock } from "@kit/lock";
+import { createQuorumLock } from "@kit/lock/quorum";
 import { createReadWriteLock } from "@kit/lock/read-write";
 import { eventually, startRedis, type RedisServer } from "@kit/testing";
 import { afterAll, beforeAll, describe, expect, it, onTestFinished } from "vitest";
@@ -70,6 +71,16 @@ describe("kit inspect lock", () => {
     ]);
     await lease.release();
     await (await waiting).release();
+  });
+
+  it("says who has a quorum lock of that name on this server", async () => {
+    const locks = createQuorumLock([server.client()], { holder: "web-1", restartGuardMs: 0 });
+    onTestFinished(() => locks.close({ timeoutMs: 0 }));
+    await locks.acquire("nightly", { leaseMs: 30_000 });
+    expect((await inspect("nightly", "--keys")).stdout).toMatch(
+      /^lock +nightly\nquorum +held on this server\nholder +web-1, ends in \d+ s unless renewed\nkey +kit:lock:\{nightly\}:quorum +string, /,
+    );
+    expect(await inspectJson("nightly")).toMatchObject({ state: "free", quorum: { holder: "web-1" } });
   });
 
   it("says who holds a read/write lock of that name, and who waits in which mode", async () => {

@@ -5,6 +5,7 @@ import { createChat } from "@kit/chat";
 import { connect, type Connection } from "@kit/core";
 import { importGeoIp } from "@kit/geoip";
 import { createLock } from "@kit/lock";
+import { createQuorumLock } from "@kit/lock/quorum";
 import { createReadWriteLock } from "@kit/lock/read-write";
 import { createShipper } from "@kit/logship";
 import { createQueue } from "@kit/queue";
@@ -48,6 +49,14 @@ describe.each(["single", "cluster"] as const)("kit list on a %s", (mode) => {
     const readers = createReadWriteLock(redis, { holder: "web-2" });
     await readers.read.acquire("prices");
     expect((await list("locks")).stdout).toMatch(/^locks {2}4\n[^]*\nprices +web-2, ends/);
+    if (mode === "single") {
+      const quorum = createQuorumLock([redis], { holder: "web-3", restartGuardMs: 0 });
+      onTestFinished(() => quorum.close({ timeoutMs: 0 }));
+      await quorum.acquire("report");
+    }
+    expect((await list("locks")).stdout).toMatch(
+      mode === "single" ? /^locks {2}5\n[^]*\nreport +web-3, ends/ : /^locks {2}4\n/,
+    );
     expect((await list("semaphores")).stdout).toMatch(/\ntables +3, 1 in use, 2 free/);
     expect((await list("locks", "--prefix", "other")).stdout).toMatch(/\nhidden /);
     await Promise.all([lock, elsewhere, tables, readers].map((one) => one.close({ timeoutMs: 0 })));

@@ -1,7 +1,8 @@
 import type { Connection } from "@kit/core";
 import { countText, type Facts, type Inspector, secondsText } from "@kit/core/toolkit";
 import { createLock, type LockInspection } from "../index.js";
-import { lockKeys, readWriteKeys } from "../keys.js";
+import { lockKeys, quorumKey, readWriteKeys } from "../keys.js";
+import { quorumFacts, type QuorumReport, quorumReportOf, quorumText } from "./quorum.js";
 import { readWriteFacts, type ReadWriteReport, readWriteReportOf, readWriteText } from "./read-write.js";
 
 /** A lock at one instant; what `kit inspect lock NAME --json` prints. */
@@ -19,6 +20,8 @@ interface LockReport {
   readonly queue: readonly string[];
   /** The read/write lock of the same name; only while it is held or waited for. */
   readonly readWrite?: ReadWriteReport;
+  /** The part that this server has of the quorum lock of the same name; only while it has one. */
+  readonly quorum?: QuorumReport;
 }
 
 /** A fencing token is the server's microseconds at the grant, unless its clock has gone back since an earlier one. */
@@ -32,6 +35,7 @@ const reportOf = async (
   name: string,
   seen: LockInspection,
   readWrite: ReadWriteReport | undefined,
+  quorum: QuorumReport | undefined,
 ): Promise<LockReport> => {
   const { state, holder, msLeft, fencingToken, waiters, queue } = seen;
   let since: string | null = null;
@@ -49,6 +53,7 @@ const reportOf = async (
     waiters,
     queue: queue.map((waiter) => waiter.holder),
     ...(readWrite ? { readWrite } : {}),
+    ...(quorum ? { quorum } : {}),
   };
 };
 
@@ -58,8 +63,9 @@ const leaseText = (msLeft: number | null): string =>
 const isUsed = ({ state, waiters }: LockReport): boolean => state === "held" || waiters > 0;
 
 const summaryOf = (report: LockReport): string => {
-  const { state, holder, msLeft, waiters, readWrite } = report;
+  const { state, holder, msLeft, waiters, readWrite, quorum } = report;
   if (readWrite && !isUsed(report)) return readWriteText(readWrite);
+  if (quorum && !isUsed(report)) return quorumText(quorum);
   return state === "free" ? "free" : `held by ${holder ?? ""}, ${leaseText(msLeft)}, ${String(waiters)} waiting`;
 };
 
@@ -75,13 +81,14 @@ const lockFacts = ({ state, holder, since, msLeft, fencingToken, waiters, queue 
   return [...held, ["fence", fencingToken ?? "none is stored"], ["waiters", countText(waiters, queue)]];
 };
 
-/** A lock and a read/write lock of the same name are two. */
+/** Locks of different kinds with the same name are different locks. */
 const factsOf = (report: LockReport): Facts => {
-  const { lock, readWrite } = report;
+  const { lock, readWrite, quorum } = report;
   return [
     ["lock", lock],
-    ...(readWrite && !isUsed(report) ? [] : lockFacts(report)),
+    ...((readWrite ?? quorum) && !isUsed(report) ? [] : lockFacts(report)),
     ...(readWrite ? readWriteFacts(readWrite) : []),
+    ...(quorum ? quorumFacts(quorum) : []),
   ];
 };
 
@@ -92,7 +99,8 @@ export const lockInspector: Inspector = {
     const lock = createLock(redis, { prefix });
     try {
       const readWrite = await readWriteReportOf(redis, prefix, name);
-      const data = await reportOf(redis, name, await lock.inspect(name), readWrite);
+      const quorum = await quorumReportOf(redis, prefix, name);
+      const data = await reportOf(redis, name, await lock.inspect(name), readWrite, quorum);
       return { data, facts: factsOf(data), summary: summaryOf(data) };
     } finally {
       await lock.close();
@@ -100,11 +108,12 @@ export const lockInspector: Inspector = {
   },
   listed: {
     things: "locks",
-    keys: ["{NAME}:lease", "{NAME}:rw-leases"],
+    keys: ["{NAME}:lease", "{NAME}:rw-leases", "{NAME}:quorum"],
     columns: ["holder", "since", "lease", "waiters"],
   },
   keys: (prefix, name: string) => [
     ...Object.values(lockKeys(prefix)(name)),
     ...Object.values(readWriteKeys(prefix)(name)),
+    quorumKey(prefix)(name),
   ],
 };
