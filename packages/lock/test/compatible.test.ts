@@ -9,6 +9,7 @@ import * as vitest from "vitest";
 import { beforeEach, describe, expect, it } from "vitest";
 import { type CompatibleLock, type CompatibleLockOptions, createCompatibleLock } from "../src/compatible/index.js";
 import * as scripts from "../src/compatible/scripts/index.js";
+import { createLock } from "../src/index.js";
 
 const redis = useRedis(vitest, { permanentKeys: ["*"] });
 const connect = (): Redis => redis.connect();
@@ -87,6 +88,24 @@ const ours = (options?: CompatibleLockOptions): Member => {
     return () => lease.release();
   };
 };
+/** The new lock alone, and the release of a roll-over that holds both. */
+const alone = (): Member => {
+  const lock = createLock(connect(), { prefix: redis.prefix, deadlineMs: 10_000 });
+  redis.defer(() => lock.close({ timeoutMs: 0 }));
+  return async () => {
+    const lease = await lock.acquire(name);
+    return () => lease.release();
+  };
+};
+const both = (): Member => {
+  const [first, second] = [alone(), ours()];
+  return async () => {
+    const releases = [await first(), await second()];
+    return async () => {
+      for (const release of releases.toReversed()) await release();
+    };
+  };
+};
 const settings = { retryCount: -1, retryDelay: 20, retryJitter: 10 };
 const redlock4 = (resource: string): Member => {
   const redlock = new Redlock4([connect()], settings);
@@ -111,21 +130,24 @@ const mutex = (key: string): Member => {
   };
 };
 
-/** Enters and leaves in the order in which the server saw them; `turns` of each member. */
+/** Enters and leaves in the order in which the server saw them: `turns` of each member, and more until `isEnough`. */
 const historyOf = async (
   members: Readonly<Record<string, Member>>,
   turns: number,
+  isEnough: (history: readonly string[]) => boolean = () => true,
   work: (key: string) => Promise<unknown> = async () => undefined,
 ): Promise<readonly string[]> => {
   const key = `${name}:history`;
-  await redis.client.del(key);
+  const soFar: string[] = [];
   const loops = Object.entries(members).map(async ([who, acquire]) => {
     const client = connect();
-    for (let turn = 0; turn < turns; turn++) {
+    for (let turn = 0; turn < turns || !isEnough(soFar); turn++) {
       const release = await acquire();
+      soFar.push(`${who} enters`);
       await client.rpush(key, `${who} enters`);
       await work(key);
       const length = await client.rpush(key, `${who} leaves`);
+      soFar.push(`${who} leaves`);
       await release();
       // Whoever came in again at once would leave the others no chance.
       await seen(async () => (await client.llen(key)) - length, 100);
@@ -161,6 +183,8 @@ const handOffsOf = (history: readonly string[]): ReadonlySet<string> => {
   return new Set(order.slice(1).map((who, index) => `${order[index]} ${who}`));
 };
 
+const bothWays: readonly string[] = ["old new", "new old"];
+
 describe("a fleet of old and new holders", () => {
   const turns = 20;
   const fleets: Readonly<Record<string, () => Readonly<Record<string, Member>>>> = {
@@ -171,6 +195,18 @@ describe("a fleet of old and new holders", () => {
       "old-2": mutex(name),
       "new-1": ours({ keyPrefix: "mutex:" }),
       "new-2": ours({ keyPrefix: "mutex:" }),
+    }),
+    "redlock 5, beside the release that holds both locks": () => ({
+      "old-1": redlock5(name),
+      "old-2": redlock5(name),
+      "new-1": both(),
+      "new-2": both(),
+    }),
+    "the release that holds both locks, beside the new lock": () => ({
+      "old-1": both(),
+      "old-2": both(),
+      "new-1": alone(),
+      "new-2": alone(),
     }),
     "all of them": () => ({
       "old-1": redlock4(`mutex:${name}`),
@@ -183,15 +219,10 @@ describe("a fleet of old and new holders", () => {
 
   it.each(Object.keys(fleets))("of %s has one holder at a time, and each side follows the other", async (kind) => {
     const members = fleets[kind]!();
-    const handOffs = new Set<string>();
-    // Who polls more often gets more turns, so a round may end without one of both.
-    for (let rounds = 0; !handOffs.has("old new") || !handOffs.has("new old"); rounds++) {
-      expect(rounds).toBeLessThan(20);
-      const history = await historyOf(members, turns);
-      expect(overlapsOf(history)).toEqual([]);
-      expect(history).toHaveLength(2 * turns * Object.keys(members).length);
-      for (const handOff of handOffsOf(history)) handOffs.add(handOff);
-    }
+    const history = await historyOf(members, turns, (soFar) => bothWays.every((way) => handOffsOf(soFar).has(way)));
+    expect(overlapsOf(history)).toEqual([]);
+    for (const who of Object.keys(members))
+      expect(history.filter((entry) => entry === `${who} leaves`).length).toBeGreaterThanOrEqual(turns);
     expect(await redis.client.exists(name, `mutex:${name}`)).toBe(0);
   });
 
@@ -214,7 +245,9 @@ describe("a fleet of old and new holders", () => {
       };
     };
     // Each stays until another comes in, or for so long that one would have.
-    const history = await historyOf({ "new-1": ours(), "new-2": ours(), "new-3": late }, 2, async (key) => {
+    const members = { "new-1": ours(), "new-2": ours(), "new-3": late };
+    const isSeen = (soFar: readonly string[]): boolean => overlapsOf(soFar).length > 2;
+    const history = await historyOf(members, 1, isSeen, async (key) => {
       const length = await redis.client.llen(key);
       await seen(async () => (await redis.client.llen(key)) - length, 100);
     });
