@@ -14,6 +14,11 @@ describeMigration(
   new URL("migration/", import.meta.url),
   (source) => source.replace(/"redlock[45]"/, '"redlock"'),
 );
+describeMigration(
+  startRedis,
+  new URL("../../../apps/docs/migration/redis-semaphore.md", import.meta.url),
+  new URL("migration-mutex/", import.meta.url),
+);
 
 describe("what differs from redlock", () => {
   const redis = useRedis(vitest, { permanentKeys: ["*"] });

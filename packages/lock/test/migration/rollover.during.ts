@@ -1,21 +1,24 @@
 import { createLock } from "@kit/lock";
+import { createCompatibleLock } from "@kit/lock/compatible";
 import { Redis } from "ioredis";
 import Redlock from "redlock5";
 
 const redis = new Redis(process.env["REDIS_URL"]!);
 const lock = createLock(redis);
-// It waits without an end, as ours does.
-const redlock = new Redlock([redis], { retryCount: -1 });
+const compatible = createCompatibleLock(redis);
 
 /** Holds both, the new one first: everywhere in this order. */
 async function exclusively(name: string, routine: () => Promise<void>): Promise<void> {
-  await lock.using(name, () => redlock.using([name], 10_000, routine));
+  await lock.using(name, () => compatible.using(name, routine));
 }
 
 await exclusively("item:42", async () => {
-  const { state } = await lock.inspect("item:42");
-  console.log(state, await redis.exists("item:42")); // prints: held 1
+  // Neither a process with the old code nor one with the new code alone gets in.
+  const old = new Redlock([redis], { retryCount: 0 });
+  await old.acquire(["item:42"], 10_000).catch(() => console.log("held")); // prints: held
+  console.log(await lock.tryAcquire("item:42")); // prints: null
 });
 
+await compatible.close();
 await lock.close();
 redis.disconnect();
