@@ -2,7 +2,8 @@ import { KitError } from "@kit/core";
 import { lastWords, type LossReason, lossWords, shown } from "@kit/core/leasing";
 
 /** Codes of the lock's own errors. */
-export type LockErrorCode = "KIT_LOCK_TIMEOUT" | "KIT_LOCK_LOST" | "KIT_LOCK_QUEUE_FULL" | "KIT_LOCK_NOT_DURABLE";
+export type LockErrorCode =
+  "KIT_LOCK_TIMEOUT" | "KIT_LOCK_LOST" | "KIT_LOCK_QUEUE_FULL" | "KIT_LOCK_NOT_DURABLE" | "KIT_LOCK_SELF_DEADLOCK";
 
 declare module "@kit/core" {
   interface KitErrorCodes {
@@ -100,6 +101,25 @@ export class LockNotDurableError extends KitError {
 
   constructor(resource: string, why: string) {
     super("KIT_LOCK_NOT_DURABLE", `Lock ${shown(resource)} was granted, but not durably: ${why}`, { retryable: true });
+    this.resource = resource;
+  }
+}
+
+/**
+ * The caller is inside a section that holds this lock, and would wait for its own end. Only of a lock with `reentrant`. Use the lease of
+ * the section, or `using` inside it. Not retryable.
+ */
+export class LockSelfDeadlockError extends KitError {
+  /** @internal */
+  static override readonly brand: string = "LockSelfDeadlockError";
+  /** The lock's name. */
+  readonly resource: string;
+
+  constructor(resource: string) {
+    super(
+      "KIT_LOCK_SELF_DEADLOCK",
+      `Lock ${shown(resource)} is held by the section that acquires it: it would wait for itself`,
+    );
     this.resource = resource;
   }
 }

@@ -1,4 +1,10 @@
-export { LockLostError, LockNotDurableError, LockQueueFullError, LockTimeoutError } from "./errors.js";
+export {
+  LockLostError,
+  LockNotDurableError,
+  LockQueueFullError,
+  LockSelfDeadlockError,
+  LockTimeoutError,
+} from "./errors.js";
 export { createLock } from "./lock.js";
 
 export type { LeaseOptions, LossReason, ReleaseOutcome } from "@kit/core/leasing";

@@ -23,6 +23,7 @@ import {
   tryRules,
 } from "./options.js";
 import type { Held } from "./scripts/index.js";
+import { Sections } from "./sections.js";
 
 const inspectedWaiters = 10;
 const noOptions: AcquireOptions = {};
@@ -91,6 +92,8 @@ export class Lock extends TypedEmitter<LockEvents> implements AsyncDisposable {
   readonly #life: ObjectLife;
   readonly #commands: LockCommands;
   readonly #leaser: Leaser<ResolvedLock, Held, Lease>;
+  /** Undefined: the lock is not reentrant. */
+  readonly #sections: Sections | undefined;
 
   /** Made by this package only. */
   constructor(redis: RedisLike, options: LockOptions) {
@@ -98,6 +101,7 @@ export class Lock extends TypedEmitter<LockEvents> implements AsyncDisposable {
     const settings = resolve("options", options, lockRules);
     const { lockDelayMs, minHoldMs } = settings;
     this.#defaults = { ...defaultsOf(acquireRules, settings), lockDelayMs, minHoldMs };
+    this.#sections = settings.reentrant ? new Sections() : undefined;
     this.#life = new ObjectLife(redis, settings, "The lock");
     const { context } = this.#life;
     this.#commands = new LockCommands(context, settings);
@@ -142,7 +146,16 @@ export class Lock extends TypedEmitter<LockEvents> implements AsyncDisposable {
     options: AcquireOptions = noOptions,
   ): Promise<T> {
     checkRoutine(routine);
-    return await this.#leaser.using(name, this.#termsOf(options), routine);
+    const terms = this.#termsOf(options);
+    const sections = this.#sections;
+    if (!sections) return await this.#leaser.using(name, terms, routine);
+    const section = sections.around(name);
+    if (section) {
+      this.#life.assertOpen();
+      terms.signal?.throwIfAborted();
+      return await sections.nest(name, section, routine);
+    }
+    return await this.#leaser.using(name, terms, (lease) => sections.run([name], lease, () => routine(lease)));
   }
 
   /**
@@ -158,6 +171,7 @@ export class Lock extends TypedEmitter<LockEvents> implements AsyncDisposable {
    * @throws {LockLostError} the server's reply came after the lease was over. The acquire is being undone; call again.
    * @throws `signal.reason` if `signal` aborts first; if it has aborted before the call, no command is sent.
    * @throws {LockQueueFullError} `maxWaiters` wait already.
+   * @throws {LockSelfDeadlockError} the lock is `reentrant`, and the caller is inside a section that holds this name.
    * @throws {LockNotDurableError} the grant did not reach the replicas or disks that `durable` requires. It is being undone; call again.
    * @throws {KitUnavailableError} no server answered the first command within `deadlineMs`, or `waitMs` if that is shorter.
    * Once in the queue, the wait continues through outages.
@@ -176,7 +190,9 @@ export class Lock extends TypedEmitter<LockEvents> implements AsyncDisposable {
    * }
    */
   async acquire(name: string, options: AcquireOptions = noOptions): Promise<Lease> {
-    return await this.#leaser.acquire(name, this.#termsOf(options));
+    const terms = this.#termsOf(options);
+    this.#sections?.assertOutside([name]);
+    return await this.#leaser.acquire(name, terms);
   }
 
   /**
@@ -210,7 +226,10 @@ export class Lock extends TypedEmitter<LockEvents> implements AsyncDisposable {
   ): Promise<T> {
     checkRoutine(routine);
     const set = await this.acquireAll(names, options);
-    const { result, outcome } = await runAndRelease(set, routine);
+    const sections = this.#sections;
+    const { result, outcome } = await runAndRelease(set, () =>
+      sections ? sections.run(set.names, undefined, () => routine(set)) : routine(set),
+    );
     if (outcome === "not-held") set.assertHeld();
     return result;
   }
@@ -234,7 +253,9 @@ export class Lock extends TypedEmitter<LockEvents> implements AsyncDisposable {
    * await sell(set.fencingTokens.get("item:42"), set.signal);
    */
   async acquireAll(names: readonly string[], options: AcquireOptions = noOptions): Promise<LeaseSet> {
-    return await acquireAll(this.#leaser, names, this.#termsOf(options));
+    const terms = this.#termsOf(options);
+    this.#sections?.assertOutside(names);
+    return await acquireAll(this.#leaser, names, terms);
   }
 
   /**

@@ -16,6 +16,7 @@ import type {
   LockOptions,
   LockNotDurableError,
   LockQueueFullError,
+  LockSelfDeadlockError,
   LockTimeoutError,
   LossReason,
   ReleaseOutcome,
@@ -47,6 +48,7 @@ export type Pins = [
       | "durable"
       | "lockDelayMs"
       | "minHoldMs"
+      | "reentrant"
     >
   >,
   Check<Same<keyof AcquireOptions, keyof LeaseOptions | "waitMs" | "signal">>,
@@ -139,8 +141,17 @@ export type Pins = [
   Check<
     Same<LossReason, "expired" | "taken" | "deadline" | "max-hold" | "stopped" | "closed" | "released" | "handed-over">
   >,
-  Check<Same<LockErrorCode, "KIT_LOCK_TIMEOUT" | "KIT_LOCK_LOST" | "KIT_LOCK_QUEUE_FULL" | "KIT_LOCK_NOT_DURABLE">>,
-  Check<LockLostError | LockTimeoutError | LockQueueFullError | LockNotDurableError extends KitError ? true : false>,
+  Check<
+    Same<
+      LockErrorCode,
+      "KIT_LOCK_TIMEOUT" | "KIT_LOCK_LOST" | "KIT_LOCK_QUEUE_FULL" | "KIT_LOCK_NOT_DURABLE" | "KIT_LOCK_SELF_DEADLOCK"
+    >
+  >,
+  Check<
+    LockLostError | LockTimeoutError | LockQueueFullError | LockNotDurableError | LockSelfDeadlockError extends KitError
+      ? true
+      : false
+  >,
   Check<Same<LockTimeoutError["holder"], string | undefined>>,
   Check<Same<LockTimeoutError["msLeft"], number | undefined>>,
   Check<Same<LockLostError["reason"], LossReason>>,

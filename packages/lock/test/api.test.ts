@@ -3,7 +3,14 @@ import { describe, expect, it } from "vitest";
 import * as built from "@kit/lock";
 import * as source from "../src/index.js";
 
-const surface = ["LockLostError", "LockNotDurableError", "LockQueueFullError", "LockTimeoutError", "createLock"];
+const surface = [
+  "LockLostError",
+  "LockNotDurableError",
+  "LockQueueFullError",
+  "LockSelfDeadlockError",
+  "LockTimeoutError",
+  "createLock",
+];
 
 describe("@kit/lock", () => {
   it("exports these names and no others", () => {
@@ -24,6 +31,7 @@ describe("its errors", () => {
     new source.LockLostError("chest", "taken", "7"),
     new source.LockQueueFullError("chest", 3),
     new source.LockNotDurableError("chest", "0 of 1 replicas acknowledged"),
+    new source.LockSelfDeadlockError("chest"),
   ];
 
   it("say what happened, to which lock, in one sentence", () => {
@@ -33,6 +41,7 @@ describe("its errors", () => {
       'LockLostError: Lock "chest" was lost: another holder has it',
       'LockQueueFullError: Lock "chest" already has 3 waiters: try later, or raise maxWaiters',
       'LockNotDurableError: Lock "chest" was granted, but not durably: 0 of 1 replicas acknowledged',
+      'LockSelfDeadlockError: Lock "chest" is held by the section that acquires it: it would wait for itself',
     ]);
   });
 
@@ -64,6 +73,7 @@ describe("its errors", () => {
       },
       { name: "LockQueueFullError", code: "KIT_LOCK_QUEUE_FULL", retryable: true, resource: "chest", maxWaiters: 3 },
       { name: "LockNotDurableError", code: "KIT_LOCK_NOT_DURABLE", retryable: true, resource: "chest" },
+      { name: "LockSelfDeadlockError", code: "KIT_LOCK_SELF_DEADLOCK", retryable: false, resource: "chest" },
     ]);
   });
 });

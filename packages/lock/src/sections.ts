@@ -1,0 +1,69 @@
+import { AsyncLocalStorage } from "node:async_hooks";
+import { LockSelfDeadlockError } from "./errors.js";
+import type { Lease } from "./lease.js";
+
+/** A routine of `using` or `usingAll` that runs, and the names that it holds. */
+interface Section {
+  readonly names: readonly string[];
+  /** Undefined: it holds a set of leases. */
+  readonly lease: Lease | undefined;
+  /** The section that it was begun in. */
+  readonly outer: Section | undefined;
+  /** The routines that run in its lease, too. */
+  readonly nested: Set<Promise<unknown>>;
+  isOver: boolean;
+}
+
+/** The sections of a lock object, each known to all that is called in it. */
+export class Sections {
+  readonly #storage = new AsyncLocalStorage<Section>();
+
+  /** The section around this call that holds the name. What a section has left running does not count once it is over. */
+  around(name: string): Section | undefined {
+    let section = this.#storage.getStore();
+    while (section && (section.isOver || !section.names.includes(name))) section = section.outer;
+    return section;
+  }
+
+  /** @throws {LockSelfDeadlockError} the caller is inside a section that holds one of the names, and would wait for itself. */
+  assertOutside(names: readonly string[]): void {
+    // Bad input has its own error.
+    if (!Array.isArray(names)) return;
+    for (const name of new Set<string>(names)) if (this.around(name)) throw new LockSelfDeadlockError(name);
+  }
+
+  /** Runs `routine` as a section. It ends when the routine and all nested ones have ended: its lease may be released then. */
+  async run<T>(names: readonly string[], lease: Lease | undefined, routine: () => Promise<T> | T): Promise<T> {
+    let outer = this.#storage.getStore();
+    // So a chain of sections, each begun by the one before it and left running, does not grow.
+    while (outer?.isOver) outer = outer.outer;
+    const section: Section = { names, lease, outer, nested: new Set(), isOver: false };
+    try {
+      return await this.#storage.run(section, routine);
+    } finally {
+      while (section.nested.size > 0) await Promise.allSettled(section.nested);
+      section.isOver = true;
+    }
+  }
+
+  /**
+   * Runs `routine` in the lease of a section around it.
+   *
+   * @throws the routine's error.
+   * @throws {LockSelfDeadlockError} the section holds a set of leases.
+   * @throws {LockLostError} the lease is lost, or was lost meanwhile.
+   */
+  async nest<T>(name: string, { lease, nested }: Section, routine: (lease: Lease) => Promise<T> | T): Promise<T> {
+    if (!lease) throw new LockSelfDeadlockError(name);
+    lease.assertHeld();
+    const running = (async () => await routine(lease))();
+    nested.add(running);
+    try {
+      const result = await running;
+      lease.signal.throwIfAborted();
+      return result;
+    } finally {
+      nested.delete(running);
+    }
+  }
+}
