@@ -1,4 +1,5 @@
 import { KitError } from "@kit/core";
+import { longestWaitMs, msOption } from "./add/backoff.js";
 import type { StoredError } from "./failure.js";
 
 /** Codes of the queue's own errors. */
@@ -9,6 +10,7 @@ export type QueueErrorCode =
   | "KIT_JOB_LEASE_LOST"
   | "KIT_JOB_TIMEOUT"
   | "KIT_JOB_UNRECOVERABLE"
+  | "KIT_JOB_SNOOZED"
   | "KIT_JOB_BACKOFF"
   | "KIT_JOB_FAILED"
   | "KIT_JOB_OUTCOME_LOST"
@@ -115,6 +117,26 @@ export class UnrecoverableError extends KitError {
 
   constructor(message: string, options: { readonly cause?: unknown } = {}) {
     super("KIT_JOB_UNRECOVERABLE", message, options);
+  }
+}
+
+/**
+ * Your handler throws it to run its job again after `retryAfterMs`, without an attempt: a partner replied with 429 and Retry-After. A job
+ * can be snoozed `maxSnoozes` times, see the options of the worker; after that each snooze is a failed attempt.
+ *
+ * @example
+ * if (reply.status === 429) throw new SnoozeError(1_000 * Number(reply.headers.get("retry-after") ?? 60));
+ */
+export class SnoozeError extends KitError {
+  /** @internal */
+  static override readonly brand: string = "SnoozeError";
+  /** How long the job waits, in milliseconds of the server's clock. Fractions are rounded up. */
+  readonly retryAfterMs: number;
+
+  /** @throws {TypeError | RangeError} `retryAfterMs` is not a number from 0: that is a failed attempt like any other. */
+  constructor(retryAfterMs: number, options: { readonly cause?: unknown } = {}) {
+    super("KIT_JOB_SNOOZED", `The job was snoozed for ${String(retryAfterMs)} ms`, options);
+    this.retryAfterMs = msOption("retryAfterMs", retryAfterMs, 0, longestWaitMs);
   }
 }
 

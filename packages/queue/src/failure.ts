@@ -54,20 +54,33 @@ const stored = (error: unknown, depth: number, nested: { left: number }, stackLe
   }
 };
 
-/** The record of a job in `failures`: one line. `begin.lua` writes the take id under which the job began behind the crashes. */
-export const recordOf = (attempts: number, crashes: number, error: StoredError): string =>
-  `${String(attempts)}\t${String(crashes)}\t${JSON.stringify(error)}`;
+/**
+ * The record of a job in `failures`: one line. `begin.lua` writes the take id under which the job began behind the crashes. Scripts keep what
+ * is behind the crashes as it is.
+ */
+export const recordOf = (attempts: number, crashes: number, error: StoredError, snoozes = 0): string =>
+  `${String(attempts)}\t${String(crashes)}\t${JSON.stringify(error)}${snoozes === 0 ? "" : `\t${String(snoozes)}`}`;
 
 /** The parts of a record. */
 export const parseRecord = (
   record: string,
-): { readonly attempts: number; readonly crashes: number; readonly error: StoredError | undefined } => {
-  const [attempts, crashes, text = ""] = record.split("\t");
+): {
+  readonly attempts: number;
+  readonly crashes: number;
+  readonly snoozes: number;
+  readonly error: StoredError | undefined;
+} => {
+  const [attempts, crashes, text = "", snoozes] = record.split("\t");
   let error: StoredError | undefined;
   try {
     error = text === "" ? undefined : (JSON.parse(text) as StoredError);
   } catch {
     error = undefined;
   }
-  return { attempts: Number(attempts ?? 0), crashes: Number.parseInt(crashes ?? "0", 10), error };
+  return {
+    attempts: Number(attempts ?? 0),
+    crashes: Number.parseInt(crashes ?? "0", 10),
+    snoozes: Number(snoozes ?? 0),
+    error,
+  };
 };

@@ -10,6 +10,7 @@ export {
   JobTimeoutError,
   QueueEvictionError,
   QueueFullError,
+  SnoozeError,
   UnrecoverableError,
 } from "./errors.js";
 

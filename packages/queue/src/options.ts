@@ -372,6 +372,13 @@ export interface WorkOptions {
    */
   readonly backoff?: Backoff | BackoffFunction | undefined;
   /**
+   * How often handlers may snooze a job by a SnoozeError, in all its attempts together. Each further snooze is a failed attempt, so that
+   * `maxAttempts` ends a job that is snoozed for ever. With 0 every snooze is a failed attempt.
+   *
+   * @default 100
+   */
+  readonly maxSnoozes?: number | undefined;
+  /**
    * How long a handler may take to end after `close()` has aborted its signal, in milliseconds, 0 to 86,400,000 (a day). Until then its
    * job stays leased. After that the job is handed back, and may run twice at the same time.
    *
@@ -389,6 +396,7 @@ export const workRules = {
   backoff: custom((name, backoff: Backoff | BackoffFunction): ResolvedBackoff | BackoffFunction | undefined =>
     typeof backoff === "function" ? backoff : jobRules.backoff.check(name, backoff),
   ),
+  maxSnoozes: integer(0, 1_000_000, 100),
   abortGraceMs: milliseconds(0, dayMs, 5_000),
 } satisfies RulesOf<WorkOptions>;
 

@@ -10,6 +10,7 @@ import {
   JobPayloadError,
   JobTimeoutError,
   QueueFullError,
+  SnoozeError,
   UnrecoverableError,
   type Worker,
   type WorkerEvents,
@@ -22,7 +23,7 @@ import { user } from "./acl.js";
 import { fixtureOf, latch, name, permanentKeys, type QueueFixture, Runs } from "./harness.js";
 
 /** The next event of a kind. */
-const next = <Name extends "completed" | "failed" | "dead" | "crashed" | "lost">(
+const next = <Name extends "completed" | "failed" | "snoozed" | "dead" | "crashed" | "lost">(
   worker: Worker,
   event: Name,
 ): Promise<unknown> => new Promise((resolve) => worker.once(event, (...[fact]: WorkerEvents[Name]) => resolve(fact)));
@@ -560,6 +561,72 @@ export const queueBehaviour = (mode: RedisMode, login?: Login): void => {
         expect(letters[0]!.diedAt).toBeGreaterThanOrEqual(letters[0]!.addedAt);
         expect(await fixture().counts()).toMatchObject({ jobs: 1, dead: 1, failures: 1, leases: 0, delayed: 0 });
         expect(await fixture().db.hget(fixture().keysOf().meta, "deadBytes")).not.toBe("0");
+      });
+
+      it("runs a snoozed job again no sooner than its handler wants, without an attempt", async () => {
+        const queue = make();
+        const seen: { attempt: number; snoozes: number; at: number }[] = [];
+        const events: unknown[] = [];
+        const worker = work(queue, ({ attempt, snoozes, takenAt }) => {
+          seen.push({ attempt, snoozes, at: takenAt });
+          if (snoozes < 2) throw new SnoozeError(snoozes === 0 ? 299.5 : 0, { cause: new Error("429") });
+          return "sent";
+        });
+        worker.on("failed", (event) => events.push(event));
+        worker.on("snoozed", ({ job, error, retryInMs }) => events.push([job.id, retryInMs, error]));
+        expect(await queue.call("job", 1)).toBe("sent");
+        expect(seen).toMatchObject([0, 1, 2].map((snoozes) => ({ attempt: 1, snoozes })));
+        expect(seen[1]!.at - seen[0]!.at).toBeGreaterThanOrEqual(300);
+        const of = expect.any(String);
+        expect(events).toEqual([300, 0].map((ms) => [of, ms, expect.objectContaining({ code: "KIT_JOB_SNOOZED" })]));
+        await fixture().untilEmpty();
+        expect(await fixture().counts()).toMatchObject({ jobs: 0, failures: 0, dead: 0 });
+      });
+
+      it("counts snoozes beyond maxSnoozes as failed attempts, so that no job is snoozed for ever", async () => {
+        const queue = make({ maxAttempts: 2, backoff: { firstMs: 600_000 } });
+        const events: unknown[] = [];
+        const handler = (): never => {
+          throw new SnoozeError(5, { cause: new Error("429") });
+        };
+        const worker = work(queue, handler, { maxSnoozes: 3 });
+        worker.on("snoozed", ({ job, retryInMs }) => events.push(["snoozed", job.attempt, retryInMs]));
+        worker.on("failed", ({ job, retryInMs }) => events.push(["failed", job.attempt, retryInMs]));
+        await queue.add("job", 1);
+        await next(worker, "dead");
+        const snoozed = ["snoozed", 1, 5];
+        expect(events).toEqual([snoozed, snoozed, snoozed, ["failed", 1, 5], ["failed", 2, undefined]]);
+        expect(await queue.deadLetters()).toMatchObject([
+          { attempts: 2, snoozes: 3, error: { name: "SnoozeError", cause: { message: "429" } } },
+        ]);
+        expect(await queue.redrive()).toBe(1);
+        await next(worker, "dead");
+        expect(events).toHaveLength(10);
+      });
+
+      it("keeps the snoozes of a job whose lease ends, or whose last crash is near", async () => {
+        const [queue, held] = [make(), latch()];
+        redis.defer(held.open);
+        const worker = work(
+          queue,
+          async ({ snoozes }) => {
+            if (snoozes === 0) throw new SnoozeError(1);
+            await held.promise;
+          },
+          { leaseMs: 60_000, abortGraceMs: 0 },
+        );
+        await queue.add("job", 1);
+        await next(worker, "snoozed");
+        const runs = new Runs();
+        for (const crashes of [1, 2]) {
+          await eventually(async () => expect(await fixture().counts()).toMatchObject({ leases: 1 }));
+          await fixture().expireLeases();
+          const handler = crashes === 1 ? () => held.promise : runs.handler;
+          const other = work(queue, handler, { leaseMs: 60_000, abortGraceMs: 0 });
+          await next(other, "crashed");
+        }
+        await runs.until(1);
+        expect(runs.jobs[0]).toMatchObject({ attempt: 1, snoozes: 1, crashes: 2 });
       });
 
       it("redrives dead letters with all their attempts, and their priority; others are left alone", async () => {

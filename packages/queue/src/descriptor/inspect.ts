@@ -44,7 +44,8 @@ const atNames = { dead: "died", delayed: "due", active: "lease ends", ready: "",
 
 /** The facts of a job. */
 export const jobFacts = (report: JobReport): Facts => {
-  const { queue, id, state, name, addedAt, priority, maxAttempts, attempts, crashes, error, at, bytes } = report;
+  const { queue, id, state, name, addedAt, priority, maxAttempts, attempts, crashes, snoozes, error, at, bytes } =
+    report;
   const head: Facts = [
     ["queue", queue],
     ["job", id],
@@ -58,6 +59,7 @@ export const jobFacts = (report: JobReport): Facts => {
     ["added", addedAt ?? "cannot be read"],
     ["priority", String(priority)],
     ["attempts", `${String(attempts)} failed of ${String(maxAttempts)}, ${counted(crashes, "crash", "crashes")}`],
+    ...(snoozes === 0 ? [] : [["snoozed", counted(snoozes, "time")] as const]),
     ...(error === null ? [] : [["last error", `${error.name}: ${error.message}`] as const]),
     ["data", counted(bytes, "byte")],
   ];

@@ -12,6 +12,8 @@ export interface StoredFacts {
   readonly attempts: number;
   /** How often its worker died, or stopped renewing its lease, while it had the job. */
   readonly crashes: number;
+  /** How often a handler snoozed it, see `SnoozeError`. */
+  readonly snoozes: number;
   /** The error of the last attempt; undefined if no attempt failed and only its workers crashed. */
   readonly error: StoredError | undefined;
   /** In epoch ms: the server's time as its producer estimated it. */

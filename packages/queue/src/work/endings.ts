@@ -10,6 +10,8 @@ export interface Ending {
   /** Its record for `failures`; empty if it is done. */
   readonly record: string;
   readonly error: unknown;
+  /** It is tried again without an attempt. */
+  readonly isSnoozed?: boolean;
   /** The outcome for its caller, as `outcomes.lua` returns it; undefined if no call waits for it. */
   readonly outcome?: string | Buffer | undefined;
 }

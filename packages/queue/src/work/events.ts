@@ -9,6 +9,10 @@ export interface WorkerEvents<Jobs = AnyJobs> {
   readonly failed: readonly [
     event: { readonly job: AnyJob<Jobs>; readonly error: unknown; readonly retryInMs: number | undefined },
   ];
+  /** A handler threw a SnoozeError: no attempt. The job is tried again after `retryInMs`. */
+  readonly snoozed: readonly [
+    event: { readonly job: AnyJob<Jobs>; readonly error: unknown; readonly retryInMs: number },
+  ];
   /** The job became a dead letter. */
   readonly dead: readonly [event: { readonly job: AnyJob<Jobs>; readonly error: unknown }];
   /** The server took a job back, since its worker died or did not renew the lease. The job is ready again, or dead. */

@@ -1,7 +1,7 @@
 import { KitClosedError, KitError } from "@kit/core";
 import { checkedWait, type ResolvedBackoff, waitAfter } from "../add/backoff.js";
 import { failedOutcome, outcomeOf } from "../call/outcomes.js";
-import { JobBackoffError, JobLeaseLostError, UnrecoverableError } from "../errors.js";
+import { JobBackoffError, JobLeaseLostError, type SnoozeError, UnrecoverableError } from "../errors.js";
 import { recordOf, storedError } from "../failure.js";
 import type { Ending } from "./endings.js";
 import type { Fetcher } from "./fetcher.js";
@@ -13,6 +13,7 @@ export interface FateHost {
   readonly completed: (job: TakenJob) => void;
   /** `retryInMs`: undefined if the job is dead. */
   readonly failed: (job: TakenJob, error: unknown, retryInMs: number | undefined) => void;
+  readonly snoozed: (job: TakenJob, error: unknown, retryInMs: number) => void;
   readonly lost: (job: TakenJob) => void;
   readonly error: (error: KitError) => void;
   /** `close()` waits for it. */
@@ -24,16 +25,18 @@ export interface FateHost {
  *
  * - done, when its handler has returned
  * - tried again, when its handler failed and attempts are left
+ * - snoozed, when its handler requested that, and has not done so too often: it is tried again, and that is no attempt
  * - dead, when its last attempt failed, or it cannot run
  * - handed back, when its handler stopped because the worker closes or its lease is lost: that is no attempt
  * - lost, when its lease has ended: another worker may run it, and this one must not end it
  *
- * The first three hold once the server has confirmed them; until then the lease may still be lost.
+ * The first four hold once the server has confirmed them; until then the lease may still be lost.
  */
 export class Fates {
   readonly #fetcher: Fetcher;
   readonly #host: FateHost;
   readonly #backoff: ResolvedBackoff | BackoffFunction | undefined;
+  readonly #maxSnoozes: number;
   readonly #maxResultBytes: number;
 
   /** `backoff`: for jobs that were added without one. */
@@ -41,11 +44,13 @@ export class Fates {
     fetcher: Fetcher,
     host: FateHost,
     backoff: ResolvedBackoff | BackoffFunction | undefined,
+    maxSnoozes: number,
     maxResultBytes: number,
   ) {
     this.#fetcher = fetcher;
     this.#host = host;
     this.#backoff = backoff;
+    this.#maxSnoozes = maxSnoozes;
     this.#maxResultBytes = maxResultBytes;
   }
 
@@ -62,10 +67,14 @@ export class Fates {
     const { stopReason, header } = job;
     const isStopped = stopReason instanceof KitClosedError || stopReason instanceof JobLeaseLostError;
     if (isStopped || job.isHandedOver(error)) return void this.#fetcher.handBack([job]);
+    const snoozeMs = snoozeOf(error);
+    if (snoozeMs !== undefined && job.snoozes < this.#maxSnoozes)
+      return this.#end(job, snoozeMs, error, job.failures, true);
     const attempt = job.failures + (job.isInvalid ? 0 : 1);
     const isFinal = attempt >= header.maxAttempts || (KitError.is(error) && error.code === "KIT_JOB_UNRECOVERABLE");
     const backoff = header.backoff ?? this.#backoff;
     if (isFinal) this.#end(job, "dead", error, attempt);
+    else if (snoozeMs !== undefined) this.#end(job, snoozeMs, error, attempt);
     else if (typeof backoff !== "function") this.#end(job, waitAfter(attempt, backoff), error, attempt);
     else {
       job.state = "retrying";
@@ -87,12 +96,13 @@ export class Fates {
   }
 
   /** The server has ended it, or has refused since it took the lease back. */
-  ended({ job, verdict, error }: Ending, isAccepted: boolean): void {
+  ended({ job, verdict, error, isSnoozed }: Ending, isAccepted: boolean): void {
     if (!isAccepted) {
       // Even if its end was sent before: that call did not arrive.
       job.isRepeat = false;
       this.lost(job);
     } else if (verdict === "done") this.#host.completed(job);
+    else if (isSnoozed && typeof verdict === "number") this.#host.snoozed(job, error, verdict);
     else this.#host.failed(job, error, verdict === "dead" ? undefined : verdict);
   }
 
@@ -109,10 +119,14 @@ export class Fates {
     this.#end(job, waitMs === -1 ? "dead" : waitMs, error, attempt);
   }
 
-  #end(job: TakenJob, verdict: "dead" | number, error: unknown, attempts: number): void {
+  #end(job: TakenJob, verdict: "dead" | number, error: unknown, attempts: number, isSnoozed = false): void {
     job.state = "ending";
-    const record = recordOf(attempts, job.crashes, storedError(error));
+    const record = recordOf(attempts, job.crashes, storedError(error), job.snoozes + Number(isSnoozed));
     const outcome = verdict === "dead" ? failedOutcome(record) : undefined;
-    this.#fetcher.end({ job, verdict, record, error, outcome });
+    this.#fetcher.end({ job, verdict, record, error, outcome, isSnoozed });
   }
 }
+
+/** How long a handler wants to snooze its job, if it does. The error may come from another copy of this package. */
+const snoozeOf = (error: unknown): number | undefined =>
+  KitError.is(error) && error.code === "KIT_JOB_SNOOZED" ? (error as SnoozeError).retryAfterMs : undefined;

@@ -8,6 +8,8 @@ export interface Job<Name extends string = string, Data = unknown> {
   readonly maxAttempts: number;
   /** How often a worker died, or stopped renewing its lease, while it had this job. */
   readonly crashes: number;
+  /** How often a handler snoozed this job, see SnoozeError. */
+  readonly snoozes: number;
   readonly priority: number;
   /** When the job was added, in epoch ms: the server's time as its producer estimated it. */
   readonly addedAt: number;

@@ -34,6 +34,7 @@ export class TakenJob implements Job {
   /** Attempts that have failed. */
   readonly failures: number = 0;
   readonly crashes: number = 0;
+  readonly snoozes: number = 0;
   data: unknown;
   state: JobState = "held";
   /** Its handler has begun and has not ended, whatever became of the job meanwhile. */
@@ -77,7 +78,7 @@ export class TakenJob implements Job {
     this.leaseUntil = take.leaseUntil;
     this.startedAt = take.receivedAt;
     if (record === "") return;
-    ({ attempts: this.failures, crashes: this.crashes } = parseRecord(record));
+    ({ attempts: this.failures, crashes: this.crashes, snoozes: this.snoozes } = parseRecord(record));
   }
 
   get name(): string {

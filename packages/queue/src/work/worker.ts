@@ -74,7 +74,7 @@ export class Worker extends TypedEmitter<WorkerEvents> implements AsyncDisposabl
     this.#queue = settings;
     this.#turn = turn;
     const functions = handlerMap(handlers, settings.schemas);
-    const { backoff, maxCrashes } = this.#settings;
+    const { backoff, maxCrashes, maxSnoozes } = this.#settings;
     const events = { error: (error: KitError): void => this.emit("error", error), evictable: () => undefined };
     const what = `The worker of queue ${JSON.stringify(name)}`;
     this.#commands = new QueueCommands(redis, name, settings, events, what, true);
@@ -96,11 +96,12 @@ export class Worker extends TypedEmitter<WorkerEvents> implements AsyncDisposabl
         this.emit("failed", { job, error, retryInMs });
         if (retryInMs === undefined) this.emit("dead", { job, error });
       },
+      snoozed: (job, error, retryInMs) => this.emit("snoozed", { job, error, retryInMs }),
       lost: (job) => this.emit("lost", { job }),
       error: events.error,
       waitFor: (decision) => void this.#waitFor(decision),
     };
-    const fates = new Fates(this.#fetcher, host, backoff, settings.maxPayloadBytes);
+    const fates = new Fates(this.#fetcher, host, backoff, maxSnoozes, settings.maxPayloadBytes);
     this.#isolation = new Isolation(this.#commands, maxCrashes, (job) => fates.lost(job));
     this.#runner = new Runner(functions, turn, this.#pace, fates, () => this.#onFreed());
     this.#prefetched = new Prefetched(this.#settings, this.#fetcher, this.#runner, this.#pace, turn);
