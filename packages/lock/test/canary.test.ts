@@ -106,6 +106,12 @@ describe("neither password nor token nor stored text is shown by any error, even
     expectSilence();
   });
 
+  it("of a section that would wait for itself", async () => {
+    const { lock, raises, expectSilence } = await guarded({}, { reentrant: true });
+    await lock.using(name, () => raises("KIT_LOCK_SELF_DEADLOCK", lock.acquire(name)));
+    expectSilence();
+  });
+
   it("of a queue that is full", async () => {
     const { lock, raises, expectSilence } = await guarded({}, { maxWaiters: 0 });
     await lock.acquire(name);
@@ -314,8 +320,11 @@ describe("the search", () => {
 
 it("every code that a lock can raise was raised", () => {
   // Those of transactions and of connect(); of a server that forgets a script while it loads it; of faults; of configuration; of
-  // workers.
-  const others = ["KIT_CONFLICT", "KIT_TARGET", "KIT_NOSCRIPT", "KIT_UNEXPECTED", "KIT_RECOVERED"];
+  // workers; of a lock on several servers.
+  const others = [
+    ...["KIT_CONFLICT", "KIT_TARGET", "KIT_NOSCRIPT", "KIT_UNEXPECTED", "KIT_RECOVERED"],
+    ...["KIT_LOCK_QUORUM", "KIT_LOCK_SAME_SERVER"],
+  ];
   const isOthers = (code: string): boolean => others.includes(code) || /^KIT_(CONFIG|COMPONENT)_/.test(code);
   const sources = ["../src", "../../core/src"].flatMap((path) => {
     const folder = fileURLToPath(new URL(path, import.meta.url));

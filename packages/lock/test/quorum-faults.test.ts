@@ -244,6 +244,9 @@ describe("a lease", () => {
         await eventually(async () => {
           await lease.extend();
           expect(await fixture.holders("chest")).toEqual(["me", "me", "me"]);
+          // What is left of a lease from before the partition does not count.
+          const left = await fixture.node(index).call("PTTL", fixture.keyOf("chest"));
+          expect(left).toBeGreaterThan(4_500);
         });
       }
     })();
