@@ -6,7 +6,8 @@ import type { PriceList, PriceLine } from "../market/price-list.js";
 // Long enough to be watched.
 const readLineMs = 120;
 const writeLineMs = 300;
-const calmMs = 2_000;
+/** How long the writer waits for a list to be read the second time, at most. */
+const calmMs = 10_000;
 const restMs = 400;
 const waitMs = 60_000;
 
@@ -64,18 +65,24 @@ export class Repricing {
     const pause = (ms: number): Promise<unknown> => delay(ms, undefined, { signal });
     let isRepriced = false;
     let mixed = 0;
+    let letWriterIn = (): void => undefined;
+    const isReadAgain = new Promise<void>((resolve) => (letWriterIn = resolve));
     const reader = async (holder: string, at: number): Promise<void> => {
       await pause(at * readLineMs);
-      do {
-        const lines = await this.#list.read({ holder, waitMs, signal }, () => pause(readLineMs));
+      for (let round = 1; ; round++) {
+        const lines = await this.#list.read({ holder, waitMs, signal }, () => {
+          if (round === 2) letWriterIn();
+          return pause(readLineMs);
+        });
         this.#state = { ...this.#state, lists: this.#state.lists + 1 };
         if (isMixed(lines)) mixed++;
         await pause(restMs);
-      } while (!isRepriced);
+        if (isRepriced) return;
+      }
     };
     const writer = async (): Promise<{ edition: number; waitedMs: number }> => {
       try {
-        await pause(calmMs);
+        await Promise.race([isReadAgain, pause(calmMs)]);
         return await this.#list.reprice({ holder: "the shop", waitMs, signal }, () => pause(writeLineMs));
       } finally {
         isRepriced = true;
