@@ -117,8 +117,14 @@ describe("The checker of read/write locks", () => {
     expect(brokenBy(runOf(skipped, { outages }))).toEqual([]);
     const polling = skipped.map((one) => one.replace(/(stand w.*) inbox$/, "$1 -"));
     expect(brokenBy(runOf(polling))).toEqual([]);
-    const workers = [workerOf("w1", []), workerOf("w2", []), { ...workerOf("w3", []), killedAt: epoch + 20 }];
-    expect(brokenBy(runOf(skipped, { workers }))).toEqual([]);
+    const killed = { ...workerOf("w3", []), killedAt: epoch + 20 };
+    const stalled = workerOf("w3", [{ kind: "stall", from: epoch - 80, to: epoch - 20 }]);
+    for (const worker of [killed, stalled]) {
+      const workers = [workerOf("w1", []), workerOf("w2", []), worker];
+      expect(brokenBy(runOf(skipped, { workers }))).toEqual([]);
+    }
+    const workers = ["w1", "w2", "w3"].map((id) => workerOf(id, [{ kind: "stall", from: epoch - 60, to: epoch - 20 }]));
+    expect(brokenBy(runOf(skipped, { workers }))).toEqual(["arrival"]);
   });
 
   it("sees a writer's token that does not grow, or is none", () => {

@@ -32,9 +32,15 @@ export const confirm = (token, endsAt) => {
 };
 
 /** The confirmed end of a lease, and a listener for each later one. */
-const follow = (token, listener) => {
+export const follow = (token, listener) => {
   endListeners.set(token, [...(endListeners.get(token) ?? []), listener]);
   return () => leaseEnds.get(token);
+};
+
+/** Ends what is known of a lease. */
+export const forget = (token) => {
+  endListeners.delete(token);
+  leaseEnds.delete(token);
 };
 
 /** Calls `note(keys, args, answer, sentAt)` for each reply to a script. */
@@ -105,8 +111,7 @@ const watch = ({ name, grantOf, tokenOf = ({ token }) => token }, lease) => {
     clearTimeout(timer);
     lease.signal.removeEventListener("abort", aborted);
     log("hold", { ...facts, endsAt: confirmedEnd(), endedAt: clock() });
-    endListeners.delete(token);
-    leaseEnds.delete(token);
+    forget(token);
   };
 };
 

@@ -20,13 +20,14 @@ import {
   type AccessRecord,
   type CallRecord,
   type Death,
-  documents,
+  isLockName,
   type LogRecord,
   partOf,
   type RunHistory,
   type WorkerHistory,
 } from "./history.js";
 import { checkReadWrite } from "./read-write/checker.js";
+import { checkSets, Forces } from "./several-names/checker.js";
 
 /**
  * The invariants that the checker judges a run by.
@@ -42,6 +43,8 @@ import { checkReadWrite } from "./read-write/checker.js";
  * - `linearizable` calls, as their callers saw them, are those of a mutex whose fencing tokens grow
  * - `sharing` nobody reads or writes a read/write lock while another writes
  * - `arrival` nobody is granted a read/write lock before a waiter that came earlier, unless its turn had come and no message reached it
+ * - `whole` a set that is held has all of its names
+ * - `rest` a set that is over has none of its names: without a fault as soon as it must have been released, in any case after a lease
  * - `U1` every promise settles by its deadline and 100 ms
  * - `U2` a repeated request has one effect and one answer
  * - `U3` work goes on within a second after an outage
@@ -60,6 +63,8 @@ export const invariants = [
   "linearizable",
   "sharing",
   "arrival",
+  "whole",
+  "rest",
   "U1",
   "U2",
   "U3",
@@ -74,14 +79,15 @@ type Judge = AnyJudge<Invariant>;
 export const verdictOn = (run: RunHistory): AnyVerdict<Invariant> =>
   judged(invariants, (judge) => {
     for (const [name, accesses] of run.registers) checkRegister(name, accesses, judge);
-    const isDocument = (name: string): boolean => documents.includes(name);
-    const locks = partOf(run, (name) => !isDocument(name));
+    const locks = partOf(run, isLockName);
     checkGrantOrder(run, judge);
     checkEchoes(run, judge);
     checkMutex(locks, judge);
     for (const death of run.deaths) checkRecovery(locks, death, judge);
     checkHandOver(locks, judge);
     checkReadWrite(run, judge);
+    checkSets(run, judge);
+    const forced = new Forces(run);
     // Here a failover gets no more time than any fault.
     const heals = run.heals.filter(({ name }) => name === undefined).map(({ kind, at }) => ({ kind, at }));
     checkResumption({ ...run, heals }, workOf(run), judge);
@@ -89,7 +95,7 @@ export const verdictOn = (run: RunHistory): AnyVerdict<Invariant> =>
     for (const worker of run.workers) {
       checkWorker(worker, judge);
       const stalls = stallsOf(worker);
-      for (const record of worker.records) checkRecord(run, worker, stalls, record, judge);
+      for (const record of worker.records) checkRecord(run, worker, stalls, record, forced, judge);
     }
   });
 
@@ -98,13 +104,16 @@ const checkRecord = (
   { id }: WorkerHistory,
   stalls: readonly Span[],
   record: LogRecord,
+  forced: Forces,
   judge: Judge,
 ): void => {
   switch (record.kind) {
     case "call":
       return checkStaleCall(run, id, record, judge);
     case "hold":
-      return checkHold(run, stalls, record, `${id} with ${record.token ?? record.fence}`, judge);
+      // Who ends a lease by force is not its owner.
+      if (record.abortedAt !== undefined && forced.concern(record.name, record.abortedAt)) return;
+      return checkHold(run, stalls, record, `${id} with ${record.set ?? record.token ?? record.fence}`, judge);
     case "access":
       return checkAccess(run, id, record, judge);
   }

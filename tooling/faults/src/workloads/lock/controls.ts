@@ -67,6 +67,7 @@ export const controls: readonly Control<Invariant>[] = [
       ),
     },
   },
+  { name: "set-keeps-half", invariants: ["rest"], kind: "scripts flushed", injections: 6 },
   {
     name: "takes-late-offers",
     invariants: ["L1", "L2", "exclusion"],

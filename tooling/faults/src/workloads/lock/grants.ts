@@ -14,11 +14,13 @@ export const grantsOf = (run: RunHistory): Map<string, KnownGrant[]> => {
   const byName = new Map<string, KnownGrant[]>();
   for (const { id, records } of run.workers)
     for (const record of records) {
-      if (record.kind !== "call" || record.fence === undefined) continue;
-      const { name, startedAt, settledAt } = record;
-      const grants = byName.get(name) ?? [];
-      byName.set(name, grants);
-      grants.push({ worker: id, fence: BigInt(record.fence), startedAt, settledAt });
+      if (record.kind !== "call") continue;
+      const { startedAt, settledAt, fence, fences = fence === undefined ? {} : { [record.name]: fence } } = record;
+      for (const [name, token] of Object.entries(fences)) {
+        const grants = byName.get(name) ?? [];
+        byName.set(name, grants);
+        grants.push({ worker: id, fence: BigInt(token), startedAt, settledAt });
+      }
     }
   return byName;
 };

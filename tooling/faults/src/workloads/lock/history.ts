@@ -5,6 +5,11 @@ import type { Step } from "./read-write/history.js";
 /** The names of read/write locks. */
 export const documents: readonly string[] = ["document-1", "document-2"];
 
+/** The names of locks that are taken several at once. A set is named by its names. */
+export const setNames: readonly string[] = ["set-1", "set-2", "set-3", "set-4", "set-5"];
+
+export const isLockName = (name: string): boolean => !documents.includes(name) && !name.startsWith("set-");
+
 /** One line of the register's history, in the order in which the server saw it. */
 export interface Access {
   /** Server time, epoch milliseconds with their fraction. */
@@ -27,6 +32,8 @@ export interface Access {
 export interface CallRecord extends LeaseCall {
   /** The fencing token of the granted lease. */
   readonly fence?: string;
+  /** Of a set: each name with its fencing token. */
+  readonly fences?: Readonly<Record<string, string>>;
 }
 
 /** A lease that a worker held. */
@@ -34,6 +41,8 @@ export interface HoldRecord extends Hold {
   readonly fence: string;
   /** Of a read/write lock: the lease itself. A reader has no fencing token. */
   readonly token?: string;
+  /** Of a set: its holder, which has no other lease. */
+  readonly set?: string;
 }
 
 /** A reply of the register, with the state of the lease when the reply arrived. */
@@ -57,7 +66,42 @@ export interface ShareRecord extends Span {
   readonly mode: "read" | "write";
 }
 
-export type LogRecord = LeaseRecord | CallRecord | HoldRecord | AccessRecord | ShareRecord;
+/** A read of the server's data about one name of a set. */
+interface MemberRecord {
+  readonly kind: "member";
+  readonly name: string;
+  readonly set: string;
+  /** When the read was sent, and when its reply arrived. */
+  readonly from: number;
+  readonly at: number;
+  /** Whether the set has the name by the server's data. */
+  readonly isOwn: boolean;
+  /** `isHeld` of the set when the reply arrived. */
+  readonly isHeld: boolean;
+}
+
+/** What was left of a set that was over. */
+export interface RestRecord {
+  readonly kind: "rest";
+  readonly name: string;
+  readonly set: string;
+  readonly endedAt: number;
+  readonly seenAt: number;
+  /** How many names it had when all must have been released; and when every lease that nobody renews had ended. */
+  readonly left: number;
+  readonly lasting: number;
+}
+
+/** From here on the worker ends the lease of a name by force, whoever has it. */
+interface ForcedRecord {
+  readonly kind: "forced";
+  readonly name: string;
+  readonly at: number;
+}
+
+type SetRecord = MemberRecord | RestRecord | ForcedRecord;
+
+export type LogRecord = LeaseRecord | CallRecord | HoldRecord | AccessRecord | ShareRecord | SetRecord;
 
 export type WorkerHistory = AnyWorkerHistory<LogRecord>;
 
@@ -119,7 +163,7 @@ export const parseAccess = (line: string): Access => {
   };
 };
 
-/** A run with only the records of some names: of the locks, or of the read/write locks. */
+/** A run with only the records of some names: for example of the locks alone. */
 export const partOf = (run: RunHistory, isOfPart: (name: string) => boolean): RunHistory => ({
   ...run,
   workers: run.workers.map((worker) => ({

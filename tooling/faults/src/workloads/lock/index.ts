@@ -3,12 +3,12 @@ import { isRecorded } from "../../lab/recorder.js";
 import type { Workload } from "../../workload.js";
 import { invariants, verdictOn, workOf } from "./checker.js";
 import { controls } from "./controls.js";
-import { documents, partOf } from "./history.js";
+import { isLockName, partOf } from "./history.js";
 import { LockLab } from "./lab.js";
 import { recorders } from "./read-write/recorder.js";
 import { sectionsOf } from "./sections.js";
 
-/** Workers contend for locks, each of which guards a register, and for read/write locks. */
+/** Workers contend for locks, each of which guards a register, for read/write locks, and for sets of locks. */
 export const workload: Workload = defineWorkload({
   name: "lock",
   modules: ["@kit/lock", "@kit/lock/read-write"],
@@ -24,7 +24,6 @@ export const workload: Workload = defineWorkload({
     operations: [...run.registers.values()].flat().filter(({ action }) => action === "write").length,
     duplicates: run.copiedAcquires.length,
     // Where no process stands still, sections have no excuse.
-    ...(run.losesNothing &&
-      !run.isRegisterBeside && { remarks: sectionsOf(partOf(run, (name) => !documents.includes(name))) }),
+    ...(run.losesNothing && !run.isRegisterBeside && { remarks: sectionsOf(partOf(run, isLockName)) }),
   }),
 });

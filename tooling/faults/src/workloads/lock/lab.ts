@@ -16,6 +16,7 @@ import {
   type LogRecord,
   parseAccess,
   type RunHistory,
+  setNames,
 } from "./history.js";
 import { parseSteps, type Step } from "./read-write/history.js";
 
@@ -79,6 +80,8 @@ export class LockLab extends LeaseLab<LogRecord, Holder> {
       registerUrl: this.around.resource.url,
       names: this.names,
       documents,
+      setNames,
+      ...this.lookSettings,
       hotNames: 3,
       hotChance: this.server.mode === "cluster" ? 1 : 0.4,
       isClockTrue: this.setting !== "shifted",
@@ -164,7 +167,9 @@ export class LockLab extends LeaseLab<LogRecord, Holder> {
     const lives = { lease: this.leaseMs, fence: fenceLifeMs, ...waiting };
     const sharedLives = { leases: 2 * this.leaseMs + 1_000, fence: fenceLifeMs, ...waiting };
     const keys = [
-      ...this.names.flatMap((name) => Object.entries(lives).map(([part, life]) => ({ name, part, life }))),
+      ...[...this.names, ...setNames].flatMap((name) =>
+        Object.entries(lives).map(([part, life]) => ({ name, part, life })),
+      ),
       ...documents.flatMap((name) =>
         Object.entries(sharedLives).map(([part, life]) => ({ name, part: `rw-${part}`, life })),
       ),
@@ -179,7 +184,7 @@ export class LockLab extends LeaseLab<LogRecord, Holder> {
     const lock = createLock(client, options);
     const shared = createReadWriteLock(client, options);
     const waitMs = Math.ceil(this.leaseMs * 1.1) + 100;
-    for (const name of [...this.names, ...documents])
+    for (const name of [...this.names, ...setNames, ...documents])
       try {
         const lease = await (documents.includes(name) ? shared.write : lock).acquire(name, { waitMs });
         await lease.release();

@@ -1,5 +1,5 @@
 // A contender: acquires locks again and again, and works on the register that each of them guards. One loop acquires
-// read/write locks.
+// read/write locks, and one takes several locks at once.
 //
 // On purpose it reads and writes the register even after its lease was lost. The fencing token must make the register
 // refuse that.
@@ -8,6 +8,7 @@ import { pause } from "@kit/core/toolkit";
 import { connected, log, noteBackground, pick, settings, subject } from "../../lab/contender.mjs";
 import { confirm, contendAll, endure, loopsOf, overhear } from "../../lab/leases.mjs";
 import { noteReadWrite, readWriteSource } from "./read-write/source.mjs";
+import { setSource } from "./several-names/source.mjs";
 
 const { id, prefix, names, leaseMs, deadlineMs, isClockTrue } = settings;
 const { createLock, createReadWriteLock } = subject;
@@ -116,4 +117,5 @@ const sourceOf = (random) => {
     nameOf: (lease) => lease.fencingToken,
   };
 };
-await contendAll([...loopsOf(sourceOf), readWriteSource(readWriteLock)], [lock, readWriteLock]);
+const sources = [...loopsOf(sourceOf), readWriteSource(readWriteLock), setSource(lock)];
+await contendAll(sources, [lock, readWriteLock]);

@@ -1,6 +1,6 @@
-import { type Judge as AnyJudge, lateMs, resumeMs, stalledByAll } from "../../../common-invariants.js";
+import { type Judge as AnyJudge, lateMs, resumeMs, stalledByAll, stallsOf } from "../../../common-invariants.js";
 import { lostDataBetween } from "../../../lease-invariants.js";
-import { clockErrorMs } from "../../../records.js";
+import { callsOf, clockErrorMs, type Span } from "../../../records.js";
 import type { RunHistory, ShareRecord } from "../history.js";
 import type { Caller, Step } from "./history.js";
 import { type Effect, Replay, type Waiter } from "./replay.js";
@@ -17,10 +17,10 @@ export const checkReadWrite = (run: RunHistory, judge: Judge): void => {
 
 const checkSteps = (run: RunHistory, name: string, steps: readonly Step[], judge: Judge): void => {
   const replay = new Replay();
-  const killedAt = new Map(run.workers.map((worker) => [worker.id, worker.killedAt ?? Infinity]));
+  const contacts = contactsOf(run);
   let before = steps[0]?.at ?? 0;
   for (const step of steps) {
-    checkHandOver(run, name, replay, killedAt, before, step.at, judge);
+    checkHandOver(run, name, replay, contacts, before, step.at, judge);
     const known = replay.newestToken;
     const effect = replay.apply(step);
     checkTokens(name, step, known, effect, judge);
@@ -28,7 +28,7 @@ const checkSteps = (run: RunHistory, name: string, steps: readonly Step[], judge
     const isUndisturbed = isCalm(run, step.at, step.at);
     for (const caller of effect.granted) {
       const passed = passedBy(caller, step, replay, effect).filter(
-        (waiter) => !isDue(waiter, effect) || (isUndisturbed && isReachable(waiter, killedAt, step.at)),
+        (waiter) => !isDue(waiter, effect) || (isUndisturbed && isReachable(waiter, contacts, step.at)),
       );
       const texts = passed.map((waiter) => waiter.caller.text).join();
       judge("arrival", passed.length > 0 && `${name}: ${step.script} granted ${caller.text} before ${texts}`);
@@ -68,8 +68,27 @@ const passedBy = ({ text }: Caller, { at }: Step, replay: Replay, { tickets }: E
 const isDue = ({ caller }: Waiter, { beside }: Effect): boolean =>
   beside.length === 0 || (!caller.isWriter && beside.every(({ isWriter }) => !isWriter));
 
-const isReachable = ({ caller, inbox }: Waiter, killedAt: ReadonlyMap<string, number>, at: number): boolean =>
-  inbox !== "-" && (killedAt.get(caller.worker) ?? 0) > at;
+/** Until when each worker was there, and the spans in which its client may have had no connection. */
+type Contacts = ReadonlyMap<string, { readonly until: number; readonly outOfReach: readonly Span[] }>;
+
+/** Shorter stalls let no command of a client time out. */
+const stallMs = 50;
+
+const contactsOf = ({ workers }: RunHistory): Contacts =>
+  new Map(
+    workers.map((worker) => {
+      const stalls = stallsOf(worker).filter(({ from, to }) => to - from > stallMs);
+      const failures = callsOf(worker)
+        .filter(({ code, outcome }) => code === "KIT_UNAVAILABLE" || outcome === "unknown")
+        .map(({ startedAt, settledAt }) => ({ from: startedAt, to: settledAt }));
+      return [worker.id, { until: worker.killedAt ?? Infinity, outOfReach: [...stalls, ...failures] }];
+    }),
+  );
+
+const isReachable = ({ caller, inbox }: Waiter, contacts: Contacts, at: number): boolean => {
+  const { until = 0, outOfReach = [] } = contacts.get(caller.worker) ?? {};
+  return inbox !== "-" && until > at && !outOfReach.some(({ from, to }) => from <= at && at <= to + 2 * resumeMs);
+};
 
 /** Whether no fault was active, nor in the second before. A killed worker keeps no other one from its messages. */
 const isCalm = ({ outages }: RunHistory, from: number, to: number): boolean =>
@@ -80,14 +99,14 @@ const checkHandOver = (
   run: RunHistory,
   name: string,
   replay: Replay,
-  killedAt: ReadonlyMap<string, number>,
+  contacts: Contacts,
   from: number,
   to: number,
   judge: Judge,
 ): void => {
   if (to - from < 0.1 * run.leaseMs + lateMs) return;
   const waiting = replay.waiting(to);
-  const head = waiting.findIndex((waiter) => isReachable(waiter, killedAt, to));
+  const head = waiting.findIndex((waiter) => isReachable(waiter, contacts, to));
   const first = waiting[head];
   if (!first) return;
   // A waiter that cannot be notified is passed only when its own turn has come.
