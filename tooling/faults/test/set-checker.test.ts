@@ -104,6 +104,9 @@ it("sees a lease that another ended, unless by force", () => {
 it("sees names that stay with a set that is over: at once where no fault was near, else a lease later", () => {
   expect(brokenBy([rest(1, 0)])).toEqual(["rest"]);
   expect(brokenBy([rest(1, 1)])).toEqual(["rest"]);
+  const stall: LogRecord = { kind: "stall", from: epoch + 1_400, to: epoch + 1_600 };
+  expect(brokenBy([rest(1, 0), stall])).toEqual([]);
+  expect(brokenBy([rest(1, 1), stall])).toEqual(["rest"]);
   for (const from of [600, 1_600]) {
     const outages = [{ kind: "link cut", from: epoch + from, to: epoch + from + 1 }];
     expect(brokenBy([rest(1, 0)], { outages })).toEqual([]);

@@ -1,6 +1,7 @@
-import { type Judge as AnyJudge, lateMs, resumeMs, stalledByAll, stallsOf } from "../../../common-invariants.js";
+import { type Judge as AnyJudge, lateMs, resumeMs, stalledByAll } from "../../../common-invariants.js";
 import { lostDataBetween } from "../../../lease-invariants.js";
-import { callsOf, clockErrorMs, type Span } from "../../../records.js";
+import { clockErrorMs } from "../../../records.js";
+import { type Contacts, contactsOf, wasInReach } from "../contacts.js";
 import type { RunHistory, ShareRecord } from "../history.js";
 import type { Caller, Step } from "./history.js";
 import { type Effect, Replay, type Waiter } from "./replay.js";
@@ -68,27 +69,8 @@ const passedBy = ({ text }: Caller, { at }: Step, replay: Replay, { tickets }: E
 const isDue = ({ caller }: Waiter, { beside }: Effect): boolean =>
   beside.length === 0 || (!caller.isWriter && beside.every(({ isWriter }) => !isWriter));
 
-/** Until when each worker was there, and the spans in which its client may have had no connection. */
-type Contacts = ReadonlyMap<string, { readonly until: number; readonly outOfReach: readonly Span[] }>;
-
-/** Shorter stalls let no command of a client time out. */
-const stallMs = 50;
-
-const contactsOf = ({ workers }: RunHistory): Contacts =>
-  new Map(
-    workers.map((worker) => {
-      const stalls = stallsOf(worker).filter(({ from, to }) => to - from > stallMs);
-      const failures = callsOf(worker)
-        .filter(({ code, outcome }) => code === "KIT_UNAVAILABLE" || outcome === "unknown")
-        .map(({ startedAt, settledAt }) => ({ from: startedAt, to: settledAt }));
-      return [worker.id, { until: worker.killedAt ?? Infinity, outOfReach: [...stalls, ...failures] }];
-    }),
-  );
-
-const isReachable = ({ caller, inbox }: Waiter, contacts: Contacts, at: number): boolean => {
-  const { until = 0, outOfReach = [] } = contacts.get(caller.worker) ?? {};
-  return inbox !== "-" && until > at && !outOfReach.some(({ from, to }) => from <= at && at <= to + 2 * resumeMs);
-};
+const isReachable = ({ caller, inbox }: Waiter, contacts: Contacts, at: number): boolean =>
+  inbox !== "-" && wasInReach(contacts, caller.worker, at, at);
 
 /** Whether no fault was active, nor in the second before. A killed worker keeps no other one from its messages. */
 const isCalm = ({ outages }: RunHistory, from: number, to: number): boolean =>

@@ -1,6 +1,7 @@
 import { type Judge as AnyJudge, resumeMs } from "../../../common-invariants.js";
 import { lostDataBetween } from "../../../lease-invariants.js";
 import { clockErrorMs, type Span } from "../../../records.js";
+import { contactsOf, wasInReach } from "../contacts.js";
 import type { RestRecord, RunHistory } from "../history.js";
 
 type Judge = AnyJudge<"whole" | "rest">;
@@ -30,9 +31,11 @@ export class Forces {
 /** Checks the sets of locks that workers took at once, by what the server had of them. */
 export const checkSets = (run: RunHistory, judge: Judge): void => {
   const forced = new Forces(run);
-  for (const { records } of run.workers)
+  const contacts = contactsOf(run);
+  for (const { id, records } of run.workers)
     for (const record of records) {
-      if (record.kind === "rest") checkRest(run, record, judge);
+      if (record.kind === "rest")
+        checkRest(run, record, wasInReach(contacts, id, record.endedAt, record.seenAt), judge);
       if (record.kind !== "member" || !record.isHeld) continue;
       const { name, set, from, at, isOwn } = record;
       // When the server loses data, a holder may keep its lease for up to a lease's length before it learns of the loss.
@@ -41,9 +44,14 @@ export const checkSets = (run: RunHistory, judge: Judge): void => {
     }
 };
 
-const checkRest = (run: RunHistory, { name, set, endedAt, seenAt, left, lasting }: RestRecord, judge: Judge): void => {
+const checkRest = (
+  run: RunHistory,
+  { name, set, endedAt, seenAt, left, lasting }: RestRecord,
+  isInReach: boolean,
+  judge: Judge,
+): void => {
   const { outages, leaseMs } = run;
-  const isCalm = !outages.some(({ from, to }) => from <= seenAt && endedAt <= to + resumeMs);
+  const isCalm = isInReach && !outages.some(({ from, to }) => from <= seenAt && endedAt <= to + resumeMs);
   if (isCalm) judge("rest", left > 0 && `${name}: ${set} had ${String(left)} names when its set was over`);
   if (lostDataBetween(run, endedAt - leaseMs, seenAt + 2 * leaseMs)) return;
   judge("rest", lasting > 0 && `${name}: ${set} had ${String(lasting)} names a lease after its set was over`);
