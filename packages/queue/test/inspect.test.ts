@@ -214,6 +214,18 @@ describe("kit queue", () => {
     expect(await run("queue show", [name, "nobody"])).toMatchObject({ state: "none" });
   });
 
+  it("promotes a delayed job, and no other", async () => {
+    for (const [id, state] of [
+      [ids.delayed, "ready"],
+      [ids.active, "active"],
+      [ids.dead, "dead"],
+      ["nobody", "none"],
+    ] as const)
+      expect(await run("queue promote", [name, id])).toMatchObject({ id, state });
+    expect(await fixture.counts()).toMatchObject({ jobs: 6, prioritised: 2, delayed: 0, dead: 2 });
+    open();
+  });
+
   it("removes a ready or delayed job only with --run, and no other", async () => {
     for (const [one, outcome] of [
       ["waiting", "ready"],

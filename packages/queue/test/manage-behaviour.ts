@@ -3,7 +3,7 @@ import { onMovingSlots, rejection } from "@tooling/vitest/helpers";
 import * as vitest from "vitest";
 import { describe, expect, it } from "vitest";
 import { JobOutcomeLostError } from "../src/index.js";
-import { type QueueAddress, removeJob } from "../src/manage/index.js";
+import { type QueueAddress, promoteJob, removeJob, rescheduleJob } from "../src/manage/index.js";
 import * as looks from "../src/manage/scripts.js";
 import * as scripts from "../src/scripts/index.js";
 import { fixtureOf, latch, name, permanentKeys, Runs } from "./harness.js";
@@ -17,6 +17,79 @@ export const manageBehaviour = (mode: RedisMode): void => {
     const { make, work } = fixture;
     const address = (): QueueAddress => ({ queue: name, prefix: redis.prefix });
     const remove = (id: string): ReturnType<typeof removeJob> => removeJob(redis.client, address(), id);
+
+    describe("another due time", () => {
+      it("moves jobs between ready and delayed, with their priority, and wakes workers at the instant", async () => {
+        const [queue, runs] = [make(), new Runs()];
+        const reschedule = (id: string, due: object): ReturnType<typeof rescheduleJob> =>
+          rescheduleJob(redis.client, address(), id, due);
+        const add = async (data: string, options = {}): Promise<string> => await queue.add("job", data, options);
+        const waiting = await add("waiting");
+        const urgent = await add("urgent", { priority: -1 });
+        const later = await add("later", { delayMs: 600_000, priority: 4, id: "own" });
+        const own = await add("kept", { delayMs: 600_000 });
+        for (const id of [waiting, urgent]) expect(await reschedule(id, { dueAt: new Date() })).toBe("ready");
+        expect(await fixture.counts()).toMatchObject({ waiting: 1, prioritised: 1, delayed: 2 });
+        for (const id of [waiting, urgent]) expect(await reschedule(id, { delayMs: 600_000 })).toBe("delayed");
+        expect(await fixture.counts()).toMatchObject({ jobs: 4, waiting: 0, prioritised: 0, delayed: 4 });
+        work(queue, runs.handler);
+        await fixture.untilIdle(1);
+        for (const id of [later, own, waiting]) expect(await promoteJob(redis.client, address(), id)).toBe("ready");
+        await runs.until(3);
+        expect(runs.jobs.find(({ id }) => id === later)).toMatchObject({ priority: 4, data: "later" });
+        await fixture.untilIdle(1);
+        const [seconds] = (await (await fixture.nodeOf()).call("TIME")) as [string, string];
+        const dueAt = (Number(seconds) + 2) * 1_000;
+        expect(await reschedule(urgent, { dueAt })).toBe("delayed");
+        await runs.until(4);
+        expect(runs.jobs[3]).toMatchObject({ priority: -1, data: "urgent" });
+        // A worker that nobody wakes looks after 15 s.
+        expect(runs.jobs[3]!.takenAt - dueAt).toBeGreaterThanOrEqual(0);
+        expect(runs.jobs[3]!.takenAt - dueAt).toBeLessThan(8_000);
+        await fixture.untilEmpty();
+      });
+
+      it("is refused to active jobs, dead letters and unknown ones, and as a value that is none", async () => {
+        const [queue, held] = [make(), latch()];
+        redis.defer(held.open);
+        const worker = work(queue, async ({ data }) => {
+          if (data === "broken") throw new Error("broken");
+          await held.promise;
+        });
+        const died = new Promise((resolve) => worker.once("dead", resolve));
+        const dead = await queue.add("job", "broken");
+        await died;
+        const active = await queue.add("job", "held");
+        await eventually(() => expect(worker.running).toBe(1));
+        for (const [id, state] of [
+          [dead, "dead"],
+          [active, "active"],
+          ["nobody", "none"],
+        ] as const)
+          for (const due of [{ delayMs: 0 }, { delayMs: 600_000 }, { dueAt: 1 }])
+            expect(await rescheduleJob(redis.client, address(), id, due)).toBe(state);
+        expect(await fixture.counts()).toMatchObject({ jobs: 2, leases: 1, dead: 1, waiting: 0, delayed: 0 });
+        for (const due of [{}, { delayMs: 1, dueAt: 1 }, { delayMs: -1 }, { dueAt: new Date(NaN) }, { delay: 1 }])
+          expect(String(await rejection(rescheduleJob(redis.client, address(), dead, due)))).toMatch(
+            /^(Type|Range)Error: Expected /,
+          );
+      });
+
+      it("ends the wait of a failed job for its next attempt", async () => {
+        const queue = make({ maxAttempts: 2, backoff: { firstMs: 600_000, jitter: 0 } });
+        const runs = new Runs();
+        const worker = work(queue, (job) => {
+          runs.handler(job);
+          if (job.attempt === 1) throw new Error("broken");
+        });
+        const failed = new Promise((resolve) => worker.once("failed", resolve));
+        const id = await queue.add("job", 1);
+        await failed;
+        expect(await promoteJob(redis.client, address(), id)).toBe("ready");
+        await runs.until(2);
+        expect(runs.jobs[1]).toMatchObject({ attempt: 2 });
+      });
+    });
 
     describe("removal", () => {
       it("deletes ready and delayed jobs, which never run, and leaves those around them as they are", async () => {

@@ -2,7 +2,15 @@ import type { CliArgument, CliCommand, CliOption, CommandCall } from "@kit/core/
 import { createQueue } from "../index.js";
 import type { StoredError } from "../failure.js";
 import { isQueue, jobFacts, unknownQueue } from "./inspect.js";
-import { inspectJob, type JobFacts, listJobs, type ListedState, removeJob, repairQueue } from "../manage/index.js";
+import {
+  inspectJob,
+  type JobFacts,
+  listJobs,
+  type ListedState,
+  promoteJob,
+  removeJob,
+  repairQueue,
+} from "../manage/index.js";
 
 const queueArgument: CliArgument = { name: "queue", about: "name of the queue", listedIn: "queues" };
 const idArgument: CliArgument = { name: "id", about: "id of the job" };
@@ -163,6 +171,20 @@ const removeCommand: CliCommand = {
   },
 };
 
+const promoteCommand: CliCommand = {
+  path: "queue promote",
+  about: "makes a delayed job ready now",
+  args: [queueArgument, idArgument],
+  run: async ({ redis, prefix, output }, queue: string, id: string) => {
+    const state = await promoteJob(redis, { queue, prefix }, id);
+    await output.report({
+      data: { queue, id, state },
+      facts: [["state", state === "none" ? "not known" : state]],
+      isUnknown: state === "none",
+    });
+  },
+};
+
 const repairCommand: CliCommand = {
   path: "queue repair",
   about: "makes jobs ready that are in no list of work; a dry run unless --run is given",
@@ -190,6 +212,7 @@ export const commands: readonly CliCommand[] = [
   showCommand,
   moveCommand("retry", "moves dead letters back to the queue, with all their attempts", "moved back"),
   moveCommand("drop", "deletes dead letters", "deleted"),
+  promoteCommand,
   removeCommand,
   repairCommand,
 ];

@@ -1,7 +1,8 @@
 import type { RedisLike } from "@kit/core";
-import { type ClientContext, textOption, withContext } from "@kit/core/toolkit";
+import { type ClientContext, resolve, type RulesOf, textOption, withContext } from "@kit/core/toolkit";
 import { type QueueAddress, type QueueKeys, queueKeys } from "../keys.js";
-import { remove } from "./scripts.js";
+import { addRules } from "../options.js";
+import { type JobState, remove, reschedule } from "./scripts.js";
 import { located } from "./search.js";
 
 /** How often a job is looked for that moves between the leases and the lists of work. */
@@ -52,3 +53,45 @@ export const removeJob = async (
   id: string,
 ): Promise<"removed" | "active" | "dead" | "none" | "lost"> =>
   await changed(redis, address, id, (context, keys) => remove.run(context, keys, { id }));
+
+/** When a job is due. One of the two. */
+interface NewDue {
+  /** In so many milliseconds from now, by the server's clock. */
+  readonly delayMs?: number | undefined;
+  /** At this instant by the server's clock: a Date, or epoch ms. */
+  readonly dueAt?: number | Date | undefined;
+}
+
+const dueRules = { delayMs: addRules.delayMs, dueAt: addRules.dueAt } satisfies RulesOf<NewDue>;
+
+/**
+ * Gives a ready or delayed job another due time. An instant in the past means now: a delayed job then goes to the end of its priority, and a
+ * ready one keeps its place. Resolves with what the job is from now on, `ready` or `delayed`; or with why nothing was changed: `active`,
+ * `dead`, `none` or `lost`, as `removeJob()`. A job that waits for its next attempt is delayed, too.
+ *
+ * @throws {KitUnavailableError | KitUnknownOutcomeError} as every command. Calling it again does no harm.
+ * @throws {TypeError | RangeError} an argument is not what it should be, or there are both `delayMs` and `dueAt`, or none.
+ *
+ * @example
+ * await rescheduleJob(redis, { queue: "mail" }, id, { dueAt: new Date("2030-01-01T09:00:00Z") });
+ */
+export const rescheduleJob = async (
+  redis: RedisLike,
+  address: QueueAddress,
+  id: string,
+  due: NewDue,
+): Promise<JobState> => {
+  const { delayMs, dueAt } = resolve("due", due, dueRules);
+  if ((delayMs === undefined) === (dueAt === undefined)) throw new TypeError("Expected either `delayMs` or `dueAt`");
+  const args = { id, due: dueAt === undefined ? `d${String(delayMs)}` : `@${String(dueAt)}` };
+  return await changed(redis, address, id, (context, keys) => reschedule.run(context, keys, args));
+};
+
+/**
+ * Makes a delayed job ready now, also one that waits for its next attempt. As `rescheduleJob()` with `delayMs: 0`: `ready` if it is.
+ *
+ * @throws {KitUnavailableError | KitUnknownOutcomeError} as every command. Calling it again does no harm.
+ * @throws {TypeError | RangeError} an argument is not what it should be.
+ */
+export const promoteJob = (redis: RedisLike, address: QueueAddress, id: string): Promise<JobState> =>
+  rescheduleJob(redis, address, id, { delayMs: 0 });

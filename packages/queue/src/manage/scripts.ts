@@ -8,6 +8,7 @@ import prioritiseSource from "../scripts/prioritise.lua";
 import readySource from "../scripts/ready.lua";
 import removeSource from "../scripts/remove.lua";
 import repairSource from "../scripts/repair.lua";
+import rescheduleSource from "../scripts/reschedule.lua";
 import scanSource from "../scripts/scan.lua";
 
 /** In epoch ms; null if there is none. */
@@ -178,4 +179,14 @@ export const remove = defineScript({
   args: ["id"],
   idempotent: true,
   reply: (raw) => String(raw) as "removed" | "none" | "dead" | "elsewhere",
+});
+
+/** Gives a ready or delayed job another due time. See `reschedule.lua`. */
+export const reschedule = defineScript({
+  name: "queue.reschedule",
+  source: [entriesSource, placesSource, readySource, rescheduleSource],
+  keys: ["jobs", "waiting", "prioritised", "delayed", "wake", "dead"],
+  args: ["id", "due"],
+  idempotent: true,
+  reply: (raw) => String(raw) as "ready" | "delayed" | "none" | "dead" | "elsewhere",
 });

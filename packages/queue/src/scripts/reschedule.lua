@@ -1,0 +1,51 @@
+-- reschedule.lua - gives a job that is ready or delayed another due time.
+--
+-- KEYS[1]  jobs         hash    id to header and payload
+-- KEYS[2]  waiting      list    ids of ready jobs of priority 0
+-- KEYS[3]  prioritised  zset    ids of the other ready jobs
+-- KEYS[4]  delayed      zset    entry to the instant at which it is due, ms
+-- KEYS[5]  wake         zset    markers that wake workers
+-- KEYS[6]  dead         zset    id to the instant of its death
+-- ARGV[1]  id           string  of the job
+-- ARGV[2]  due          string  `d500` ms from now, or `@1700000000000` an instant; one in the past means now
+--
+-- Reply     `ready` or `delayed`: what the job is from now on; a ready job that is due now keeps its place. `none` there is no such job;
+--           `dead` it is a dead letter; `elsewhere` it is active, or in no list of work: only a search of `leases` can tell. These three
+--           changed nothing
+local jobs = KEYS[1]
+local waiting = KEYS[2]
+local prioritised = KEYS[3]
+local delayed = KEYS[4]
+local wake = KEYS[5]
+local dead = KEYS[6]
+local id = ARGV[1]
+local due = ARGV[2]
+
+-- Libraries
+
+redis.call('ZCARD', wake)
+local blob = redis.call('HGET', jobs, id)
+if not blob then return 'none' end
+if redis.call('ZSCORE', dead, id) then return 'dead' end
+local entry = entryOfBlob(id, blob)
+local place = placeOf(waiting, prioritised, delayed, id, entry)
+if not place then return 'elsewhere' end
+local time = redis.call('TIME')
+local now = time[1] * 1000 + math.floor(time[2] / 1000)
+local at = tonumber(string.sub(due, 2))
+if string.sub(due, 1, 1) == 'd' then at = now + at end
+-- Removes nothing. At maxmemory Redis allows writes in a script after one that can only free memory.
+redis.call('ZREM', delayed, '')
+if at > now then
+  local earliest = redis.call('ZRANGE', delayed, 0, 0, 'WITHSCORES')[2]
+  redis.call('ZADD', delayed, string.format('%.0f', at), entry)
+  if not earliest or at < tonumber(earliest) then wakeTimers(wake) end
+  if place ~= 'delayed' then leave(place, waiting, prioritised, delayed, id, entry) end
+  return 'delayed'
+end
+if place == 'delayed' then
+  makeReady(waiting, prioritised, { entry }, false)
+  wakeWorker(wake)
+  leave(place, waiting, prioritised, delayed, id, entry)
+end
+return 'ready'
