@@ -101,7 +101,10 @@ describe("neither password nor token nor stored text is shown by any error, even
   });
 
   it("of a server without a replica that a grant must reach", async () => {
-    const { lock, raises, expectSilence } = await guarded({}, { durable: { replicas: 1, timeoutMs: 20 } });
+    const { lock, raises, expectSilence } = await guarded(
+      {},
+      { durable: { replicas: 1, timeoutMs: 20 }, deadlineMs: 10_000 },
+    );
     await raises("KIT_LOCK_NOT_DURABLE", lock.acquire(name));
     expectSilence();
   });
