@@ -48,6 +48,7 @@ const forAuthors = [
   "infoFields",
   "integer",
   "integerOption",
+  "isClusterClient",
   "isForbidden",
   "isReplyError",
   "isSlotMoving",
