@@ -170,7 +170,7 @@ const violationsOf = (run: RunHistory): readonly Violation[] => verdictOn(run).v
 const invariantsBrokenBy = (run: RunHistory): Invariant[] => [
   ...new Set(violationsOf(run).map(({ invariant }) => invariant)),
 ];
-const seeds = Array.from({ length: 20 }, (_, index) => index + 1);
+const seeds = Array.from({ length: 10 }, (_, index) => index + 1);
 
 /** Puts lines of a history into it, after so many steps; each at the instant of the step before. */
 const insert = (list: Step[], index: number, ...lines: readonly string[]): void => {
