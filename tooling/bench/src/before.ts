@@ -42,7 +42,7 @@ export const runSlices = async (
   operation: unknown,
   { rounds, scale, say }: Plan,
 ): Promise<readonly CaseRun[]> => {
-  const sides = lab.start(one.implementations, one).map((team) => ({ team, rounds: [] as Ran[], error: "" }));
+  const sides = (await lab.start(one.implementations, one)).map((team) => ({ team, rounds: [] as Ran[], error: "" }));
   const attempt = async (side: (typeof sides)[number], work: (team: Team) => Promise<unknown>): Promise<void> => {
     if (side.error !== "") return;
     await work(side.team).catch((error: unknown) => (side.error = messageOf(error)));

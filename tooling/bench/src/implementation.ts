@@ -23,7 +23,8 @@ export interface Definition<Opened, Setup = void> {
   /** @default false */
   readonly isDefaults?: boolean;
   readonly settings: string | ((setup: Setup) => string);
-  readonly open: (url: string, setup: Setup) => Opened | Promise<Opened>;
+  /** `urlsBeside`: of further servers, if the case has them. */
+  readonly open: (url: string, setup: Setup, urlsBeside: readonly string[]) => Opened | Promise<Opened>;
 }
 
 /** The implementations of a package. */
@@ -31,7 +32,12 @@ export interface Catalog<Opened, Setup> {
   /** Those of a case, which are opened with `setup`: for the parent process. */
   pick(ids: readonly string[], setup: Setup): { readonly implementations: Implementation[]; readonly setup: Setup };
   /** Opens one in a client process. */
-  open(opening: { readonly implementation: string; readonly url: string; readonly setup: unknown }): Promise<Opened>;
+  open(opening: {
+    readonly implementation: string;
+    readonly url: string;
+    readonly urlsBeside: readonly string[];
+    readonly setup: unknown;
+  }): Promise<Opened>;
 }
 
 export const catalogOf = <Opened, Setup = void>(
@@ -48,6 +54,7 @@ export const catalogOf = <Opened, Setup = void>(
   };
   return {
     pick: (ids, setup) => ({ implementations: ids.map((id) => implementationOf(id, setup)), setup }),
-    open: async ({ implementation, url, setup }) => await find(implementation).open(url, setup as Setup),
+    open: async ({ implementation, url, urlsBeside, setup }) =>
+      await find(implementation).open(url, setup as Setup, urlsBeside),
   };
 };

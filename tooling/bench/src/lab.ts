@@ -1,4 +1,4 @@
-// The server, and the processes that are its clients.
+// The servers, and the processes that are their clients.
 import { type ChildProcess, fork } from "node:child_process";
 import { type RedisNode, type RedisServer, startRedis } from "@kit/testing";
 import { end } from "@tooling/lab";
@@ -11,6 +11,8 @@ export interface Opening {
   /** The checkouts whose builds of our packages are loaded, one for each side; undefined is this one. */
   readonly checkouts: readonly (string | undefined)[];
   readonly url: string;
+  /** Of the further servers. */
+  readonly urlsBeside: readonly string[];
   readonly setup: unknown;
   /** Its number within its team, from 0. */
   readonly index: number;
@@ -131,10 +133,11 @@ export interface ServerWork {
 /** The commands of a reading; no implementation uses them. */
 const ours = /^cmdstat_(info|config|flushall|ping|debug|time)\b/;
 
-/** One Redis server of the run's own, and client processes on demand. */
+/** One Redis server of the run's own, further ones for a case that needs them, and client processes on demand. */
 export class Lab implements AsyncDisposable {
   readonly server: RedisServer<"single">;
   readonly #package: string;
+  readonly #beside: RedisServer<"single">[] = [];
   readonly #workers = new Set<Worker>();
 
   private constructor(packageName: string, server: RedisServer<"single">) {
@@ -147,13 +150,20 @@ export class Lab implements AsyncDisposable {
   }
 
   /** Starts the processes of an implementation, or of several builds of one: they share the processes, and each is a team. */
-  start(
+  async start(
     builds: readonly Implementation[],
-    { processes = 1, setup }: { readonly processes?: number; readonly setup?: unknown },
-  ): Team[] {
+    {
+      processes = 1,
+      servers = 1,
+      setup,
+    }: { readonly processes?: number; readonly servers?: number; readonly setup?: unknown },
+  ): Promise<Team[]> {
+    while (this.#servers.length < servers) this.#beside.push(await startRedis());
     const [{ id, opens = id } = { id: "" }] = builds;
     const checkouts = builds.map(({ checkout }) => checkout);
-    const opening = { package: this.#package, implementation: opens, checkouts, url: this.server.url, setup };
+    const urlsBeside = this.#beside.slice(0, servers - 1).map(({ url }) => url);
+    const { url } = this.server;
+    const opening = { package: this.#package, implementation: opens, checkouts, url, urlsBeside, setup };
     const workers = Array.from({ length: processes }, (_, index) => new Worker({ ...opening, index }));
     for (const worker of workers) this.#workers.add(worker);
     return builds.map((build, side) => new Team(build, workers, side));
@@ -174,10 +184,18 @@ export class Lab implements AsyncDisposable {
     return node;
   }
 
-  /** A number of INFO. */
+  get #servers(): readonly RedisServer<"single">[] {
+    return [this.server, ...this.#beside];
+  }
+
+  /** A number of INFO, the sum of all servers. */
   async info(section: string, name: string): Promise<number> {
-    const info = String(await this.server.call("INFO", section));
-    return Number(new RegExp(`^${name}:([\\d.]+)`, "m").exec(info)?.[1]);
+    let sum = 0;
+    for (const server of this.#servers) {
+      const info = String(await server.call("INFO", section));
+      sum += Number(new RegExp(`^${name}:([\\d.]+)`, "m").exec(info)?.[1]);
+    }
+    return sum;
   }
 
   /** The bytes that the server has allocated. */
@@ -185,13 +203,15 @@ export class Lab implements AsyncDisposable {
     return this.info("memory", "used_memory");
   }
 
-  /** An empty server with its counters at zero. */
+  /** Empty servers with their counters at zero. */
   async clear(): Promise<void> {
-    await this.server.call("FLUSHALL");
-    await this.server.call("CONFIG", "RESETSTAT");
+    for (const server of this.#servers) {
+      await server.call("FLUSHALL");
+      await server.call("CONFIG", "RESETSTAT");
+    }
   }
 
-  /** Starts to measure the server's work; the returned function ends it. */
+  /** Starts to measure the servers' work; the returned function ends it. */
   async watch(): Promise<() => Promise<ServerWork>> {
     const cpuBefore = await this.#cpuMicros();
     const before = await this.#commands();
@@ -202,9 +222,10 @@ export class Lab implements AsyncDisposable {
   }
 
   async #commands(): Promise<number> {
-    const info = String(await this.server.call("INFO", "commandstats"));
+    const infos = await Promise.all(this.#servers.map((server) => server.call("INFO", "commandstats")));
     let sum = 0;
-    for (const line of info.split("\r\n")) if (!ours.test(line)) sum += Number(/calls=(\d+)/.exec(line)?.[1] ?? 0);
+    for (const line of infos.join("\r\n").split("\r\n"))
+      if (!ours.test(line)) sum += Number(/calls=(\d+)/.exec(line)?.[1] ?? 0);
     return sum;
   }
 
@@ -215,6 +236,6 @@ export class Lab implements AsyncDisposable {
 
   async [Symbol.asyncDispose](): Promise<void> {
     await Promise.all([...this.#workers].map((worker) => worker.kill()));
-    await this.server.stop();
+    await Promise.all(this.#servers.map((server) => server.stop()));
   }
 }

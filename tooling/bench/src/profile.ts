@@ -45,7 +45,7 @@ export const hottest = ({ nodes, samples = [], timeDeltas = [] }: Profiler.Profi
 export const profileOurs = async (lab: Lab, one: Case, scale: number): Promise<Profiler.Profile> => {
   const ours = one.implementations.find(({ peer }) => peer === "kit");
   if (!ours) throw new Error("the case is not about us");
-  const [team] = lab.start([ours], one);
+  const [team] = await lab.start([ours], one);
   const watched = team?.workers.at(-1);
   if (!team || !watched) throw new Error("no process to look at");
   try {

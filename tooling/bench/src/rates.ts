@@ -14,7 +14,7 @@ const sum = (values: readonly number[]): number => values.reduce((total, value) 
 export const rateOf = (results: readonly RunResult[]): number =>
   (1_000 * sum(results.map(({ operations }) => operations))) / Math.max(...results.map(({ elapsedMs }) => elapsedMs));
 
-export interface RateSettings extends Pick<Case, "implementations" | "setup" | "processes" | "rounds"> {
+export interface RateSettings extends Pick<Case, "implementations" | "setup" | "processes" | "servers" | "rounds"> {
   /** The task from which the jobs of the package make an operation. */
   readonly task: unknown;
   readonly prepare?: Prepare;

@@ -47,7 +47,7 @@ export const runCase = async (lab: Lab, one: Case, { rounds, scale, say }: Plan)
     const { id } = implementation;
     let team = teams.get(id);
     if (team) return team;
-    [team] = lab.start([implementation], one);
+    [team] = await lab.start([implementation], one);
     if (!team) throw new Error("no processes");
     teams.set(id, team);
     await team.all("ready");

@@ -57,6 +57,8 @@ interface AnyCase {
   readonly rounds?: number;
   /** Client processes per implementation. @default 1 */
   readonly processes?: number;
+  /** Independent servers. @default 1 */
+  readonly servers?: number;
   /** Whether each measurement needs new processes, because they cannot continue after it. */
   readonly isFinal?: boolean;
   /** The operation that it counts, if that is all it does: two builds then take turns in slices of it. */

@@ -40,7 +40,9 @@ const open = async (opening: Opening, side: number): Promise<Jobs> => {
   const checkout = opening.checkouts[side];
   const jobs = await loadJobs(opening.package, checkout);
   // Builds have the same keys, so each has a database of its own.
-  return withCommon(await jobs({ ...opening, url: side === 0 ? opening.url : `${opening.url}/${String(side)}` }));
+  const databaseOf = (url: string): string => (side === 0 ? url : `${url}/${String(side)}`);
+  const { url, urlsBeside } = opening;
+  return withCommon(await jobs({ ...opening, url: databaseOf(url), urlsBeside: urlsBeside.map(databaseOf) }));
 };
 
 process.once("message", (opening: Opening) => {

@@ -8,6 +8,8 @@ import { sent } from "../sent.js";
 export interface PairsTask {
   readonly callers: number;
   readonly namesPerCaller: number;
+  /** @default false */
+  readonly isTimed?: boolean;
 }
 
 export interface LoopsTask {
@@ -47,8 +49,9 @@ export const until = async (instant: number): Promise<void> => {
 
 export const loopJobs = (callerOf: (index: number) => Caller): LoopJobs => ({
   /** Pairs of acquire and release; each caller has names of its own, in turn. */
-  operation: ({ callers, namesPerCaller }) => ({
+  operation: ({ callers, namesPerCaller, isTimed = false }) => ({
     callers,
+    isTimed,
     call: (caller, number) => callerOf(caller).using(`pair:${String(caller)}:${String(number % namesPerCaller)}`, idle),
   }),
 

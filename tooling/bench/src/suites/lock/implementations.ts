@@ -14,6 +14,7 @@ import {
   neverTold,
   toldBy,
 } from "./lock-caller.js";
+import { quorumDefinitions } from "./quorum.js";
 import { readWriteDefinitions } from "./read-write.js";
 import { severalNamesDefinitions } from "./several-names.js";
 
@@ -306,4 +307,5 @@ export const implementations = catalogOf<LockImplementation, LockSetup>([
   scriptPerLock,
   ...readWriteDefinitions,
   ...severalNamesDefinitions,
+  ...quorumDefinitions,
 ]);

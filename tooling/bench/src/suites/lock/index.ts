@@ -2,8 +2,9 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { now } from "@tooling/lab";
 import { implementations } from "./implementations.js";
 import type { LockSetup } from "./lock-caller.js";
+import { nodeTimeoutMs } from "./quorum.js";
 import type { Lab, Team } from "../../lab.js";
-import { rateCase } from "../../rates.js";
+import { rateCase, runAll } from "../../rates.js";
 import { median, percentile } from "../../statistics.js";
 import { atLeast, atMost, type Case, type Check, type Entry, type Measurement, type Suite } from "../../suite.js";
 import { unfairness } from "../../loops/loops-run.js";
@@ -199,6 +200,47 @@ const severalNames = (names: number, goal: readonly Check[]): Case =>
       rounds: 3,
     },
   );
+
+const quorum = (setup: LockSetup): Pick<Case, "implementations" | "setup" | "servers" | "rounds"> => ({
+  ...implementations.pick(["quorum lock", "redlock5 of 3 servers", "raw quorum"], setup),
+  servers: 3,
+  rounds: 3,
+});
+
+const onePair: PairsTask = { callers: 1, namesPerCaller: 50, isTimed: true };
+
+const quorumUncontended = rateCase(
+  {
+    name: "quorum 3 nodes uncontended",
+    unit: "pairs/s",
+    about: "one caller, one pair of acquire and release on three servers after the other, 50 names in turn",
+    goal: atLeast({ redlock: 1 }),
+  },
+  { ...quorum(usual), task: onePair },
+);
+
+const quorumOneSilent: Case = {
+  entries: [
+    {
+      name: "quorum one node black-holed p99",
+      unit: "ms",
+      about:
+        "the same, while one of the three servers is behind a link that swallows everything: a pair of acquire and " +
+        "release, once it has been noticed. The goal is one limit of a node and a round trip",
+      goal: atMost(nodeTimeoutMs + 1, "max"),
+    },
+  ],
+  ...quorum({ ...usual, isLastSilent: true }),
+  warmUp: (team, _lab, scale) => runAll(team, onePair, 800 * scale),
+  measure: async (team, _lab, scale) => {
+    const waits = (await runAll(team, onePair, 900 * scale)).flatMap((result) => [...result.waits]);
+    return {
+      values: [percentile(waits, 0.99)],
+      operations: waits.length,
+      details: { p50Ms: median(waits), maxMs: Math.max(...waits) },
+    };
+  },
+};
 
 const total = (counts: readonly number[]): number => counts.reduce((sum, count) => sum + count, 0);
 
@@ -491,6 +533,8 @@ export const suite: Suite = {
     mix(50),
     severalNames(2, atLeast({ "acquires in turn": 1.3 })),
     severalNames(8, atLeast({ "acquires in turn": 2 })),
+    quorumUncontended,
+    quorumOneSilent,
     idleWaiters,
     renewals,
     killed,

@@ -11,6 +11,8 @@ export interface LockSetup {
   readonly renewEachThird?: boolean;
   /** redlock's renewals share their retries with the acquire, which must be unbounded in every other case. */
   readonly defaultRetries?: boolean;
+  /** Of a lock on several servers: the last one falls silent as soon as all are connected. */
+  readonly isLastSilent?: boolean;
 }
 
 /** A held lock. */
