@@ -31,6 +31,7 @@ const loaded = async <T>(file: string): Promise<T> => (await import(new URL(file
 const modulesOf: Readonly<Record<string, readonly string[]>> = {
   core: ["@kit/core/config"],
   lock: ["@kit/lock", "@kit/lock/read-write"],
+  quorum: ["@kit/lock/quorum"],
 };
 
 it.each(readdirSync(folder))("finds the scripts and the lie of each control of %s", async (name) => {
