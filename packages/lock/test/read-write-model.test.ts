@@ -120,7 +120,9 @@ const play = async (steps: readonly Step[]): Promise<void> => {
         );
         break;
       case "downgrade":
-        expect(await scripts.downgrade.run(db, keys, { record, shared: 0 })).toBe(model.downgrade(token));
+        expect(await scripts.downgrade.run(db, keys, { record, terms: { shared: 0, newest: "" } })).toBe(
+          model.downgrade(token),
+        );
         break;
       case "upgrade": {
         const wasReader = model.held.get(token)?.mode === "read";

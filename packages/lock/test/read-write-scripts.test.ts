@@ -42,8 +42,8 @@ const release = (who: string, shared = 0, keepMs: number | "" = ""): Promise<Rel
   scripts.release.run(db, keys, { record: recordOf(who), terms: { shared, keepMs } });
 const heartbeat = (whom: readonly string[], inbox = "-"): Promise<HeartbeatReply<scripts.Held>> =>
   scripts.heartbeat.run(db, keys, { shared: 0, aliveMs: 15_000, inbox, records: whom.map(recordOf) });
-const downgrade = (who: string): Promise<boolean> =>
-  scripts.downgrade.run(db, keys, { record: recordOf(who), shared: 0 });
+const downgrade = (who: string, newest = ""): Promise<boolean> =>
+  scripts.downgrade.run(db, keys, { record: recordOf(who), terms: { shared: 0, newest } });
 const upgrade = (who: string): Promise<scripts.UpgradeReply> =>
   scripts.upgrade.run(db, keys, { record: recordOf(who) });
 const renew = (
@@ -389,6 +389,18 @@ describe("readers that died", () => {
 });
 
 describe("downgrade", () => {
+  it("leaves alone a writer of a later upgrade, when it arrives late", async () => {
+    const first = tokenOf(await acquire("w1"));
+    await downgrade("w1", first);
+    const { fencingToken: second } = (await upgrade("w1")) as { fencingToken: string };
+    expect(BigInt(second)).toBeGreaterThan(BigInt(first));
+    expect(await unchanged(() => downgrade("w1", first))).toBe(true);
+    expect(await acquire("r1")).toMatchObject({ state: "held" });
+    // One that was sent since then counts, and so does one of a caller that does not know the token.
+    await downgrade("w1", second);
+    expect(await acquire("r2")).toMatchObject({ state: "granted" });
+  });
+
   it("keeps the lease, lets readers in, and keeps writers out", async () => {
     const { channel } = await anInbox();
     await acquire("w1");

@@ -102,9 +102,9 @@ export class ReadWriteCommands implements LeaseKind<ResolvedReadWrite, scripts.H
   }
 
   /** Makes a lease a reader's. Resolves with whether there is such a lease. */
-  downgrade(request: Request, shared: Attempt["shared"]): Promise<boolean> {
+  downgrade(request: Request, newest: string, shared: Attempt["shared"]): Promise<boolean> {
     const { deadlineMs } = this.#settings;
-    const args = { record: recordOf(request), shared };
+    const args = { record: recordOf(request), terms: { shared, newest } };
     return scripts.downgrade.run(this.#context, this.#keysOf(request.name), args, { deadlineMs, op: request.token });
   }
 

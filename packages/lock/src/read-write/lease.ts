@@ -5,7 +5,7 @@ import type { Mode, UpgradeReply } from "./scripts/index.js";
 
 /** The commands that change a lease's mode. */
 interface ModeChanges {
-  readonly downgrade: (request: Request) => Promise<boolean>;
+  readonly downgrade: (request: Request, newest: string) => Promise<boolean>;
   readonly upgrade: (request: Request) => Promise<UpgradeReply>;
 }
 
@@ -25,6 +25,8 @@ export class ReadWriteLease extends Lease {
   readonly #changes: ModeChanges;
   /** How many downgrades were sent: the reply to an upgrade that was sent before does not count. */
   #downgrades = 0;
+  /** Whether an upgrade had no reply that counts: the server may have given it a fencing token that is not known here. */
+  #isUnsure = false;
 
   /** @internal */
   constructor(held: HeldLease<ResolvedReadWrite>, changes: ModeChanges) {
@@ -60,7 +62,8 @@ export class ReadWriteLease extends Lease {
     this.assertHeld();
     this.#downgrades++;
     this.#become("read");
-    if (!(await this.#changes.downgrade(this.#held.request))) this.#held.lose("expired");
+    const newest = this.#isUnsure ? "" : this.#held.fencingToken || "0";
+    if (!(await this.#changes.downgrade(this.#held.request, newest))) this.#held.lose("expired");
     this.assertHeld();
   }
 
@@ -76,10 +79,14 @@ export class ReadWriteLease extends Lease {
   async tryUpgrade(): Promise<boolean> {
     this.assertHeld();
     const downgrades = this.#downgrades;
+    this.#isUnsure = true;
     const reply = await this.#changes.upgrade(this.#held.request);
     if (reply === "gone") this.#held.lose("expired");
     this.assertHeld();
-    if (typeof reply === "object" && downgrades === this.#downgrades) this.#become("write", reply.fencingToken);
+    if (downgrades === this.#downgrades) {
+      this.#isUnsure = false;
+      if (typeof reply === "object") this.#become("write", reply.fencingToken);
+    }
     return this.mode === "write";
   }
 

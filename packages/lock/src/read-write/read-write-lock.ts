@@ -94,7 +94,8 @@ export class ReadWriteLock extends TypedEmitter<ReadWriteLockEvents> implements 
     const commands = new ReadWriteCommands(life.context, settings);
     this.#commands = commands;
     const changes = {
-      downgrade: (request: Request) => life.track(commands.downgrade(request, this.#leaser.commands.shared)),
+      downgrade: (request: Request, newest: string) =>
+        life.track(commands.downgrade(request, newest, this.#leaser.commands.shared)),
       upgrade: (request: Request) => life.track(commands.upgrade(request)),
     };
     this.#leaser = new Leaser(life, commands, settings, (held) => new ReadWriteLease(held, changes), {

@@ -109,7 +109,7 @@ export const downgrade = defineScript({
   name: "read-write-lock.downgrade",
   source: [...libraries, downgradeSource],
   keys: readWriteKeys,
-  args: ["record", "shared"],
+  args: ["record", "terms: shared newest"],
   idempotent: true,
   reply: (raw): boolean => Number(raw) === 1,
 });
