@@ -1,4 +1,4 @@
-// What every file ends with. Files share workers and their modules, so this is no part of a module.
+// The end of every file. Files share workers and their modules, so this is no part of a module.
 import { afterAll, afterEach } from "vitest";
 import { endShops } from "./program.js";
 import { leaveAll } from "./shop.js";

@@ -149,7 +149,7 @@ const historyOf = async (
       const length = await client.rpush(key, `${who} leaves`);
       soFar.push(`${who} leaves`);
       await release();
-      // Whoever came in again at once would leave the others no chance.
+      // A member that came in again at once would leave the others no chance.
       await seen(async () => (await client.llen(key)) - length, 100);
     }
   });

@@ -1,4 +1,4 @@
-// What the scripts of every package of leases reply, by numbers.
+// The numbers that the scripts of every package of leases reply.
 import type { ReleaseReply, RenewReply, RenewState } from "./kind.js";
 
 const releases: readonly ReleaseReply[] = ["not-held", "released", "left", "unaccepted"];

@@ -9,14 +9,14 @@ import { failedVote, isSilence, type Vote } from "./votes.js";
 const probeMs = 1_000;
 const probePauseMs = 100;
 
-/** What the servers of one quorum share. */
+/** The parts that the servers of one quorum share. */
 export interface Servers {
   /** A server that started less than this many milliseconds ago abstains. */
   readonly guardMs: number;
   readonly keyOf: (name: string) => string;
   /** Aborts when the object has been closed. */
   readonly signal: AbortSignal;
-  /** Who was last seen under a run id. */
+  /** The server that was last seen under a run id. */
   readonly byRunId: Map<string, QuorumServer>;
   /** A server does not tell its age, since the user may not run INFO. */
   readonly unguarded: (server: string) => void;

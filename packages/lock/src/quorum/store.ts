@@ -94,7 +94,7 @@ export class QuorumStore implements LeaseStore<ResolvedAcquire> {
       },
     );
     if (state instanceof QuorumError) throw state;
-    // What is left of it on the others would only delay the next holder.
+    // Its rest on the others would only delay the next holder.
     if (state !== "extended") this.cancel(request);
     return state;
   }

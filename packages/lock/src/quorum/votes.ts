@@ -2,7 +2,7 @@ import { KitError } from "@kit/core";
 import { asKitError, type Limit, settled } from "@kit/core/toolkit";
 
 /**
- * What one server said of a lease.
+ * The answer of one server about a lease.
  *
  * - `granted`: the caller has it there
  * - `held`: another has it; `msLeft` is Infinity where its expiry was removed (PERSIST)

@@ -45,7 +45,7 @@ const changed = async <Outcome extends string>(
  * @throws {TypeError | RangeError} an argument is not what it should be.
  *
  * @example
- * if ((await removeJob(redis, { queue: "mail" }, id)) === "active") console.log("too late");
+ * const isTooLate = (await removeJob(redis, { queue: "mail" }, id)) === "active";
  */
 export const removeJob = async (
   redis: RedisLike,

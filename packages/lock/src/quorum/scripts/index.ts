@@ -20,7 +20,7 @@ const storedOf = (value: unknown, msLeft: unknown): Stored => {
   return { token: text.slice(0, bar), holder: text.slice(bar + 1), msLeft: left === -1 ? Infinity : left };
 };
 
-/** What a server has said of itself: its run id, if it could, and its age in milliseconds; undefined if it was not asked. */
+/** The facts that a server has told of itself: its run id, if it could, and its age in milliseconds; undefined if it was not asked. */
 export interface ServerFacts {
   readonly runId: string | undefined;
   readonly ageMs: number;
