@@ -41,7 +41,7 @@ export function tallyReporter(name) {
   }
 }
 
-/** The beginning of the first error of a test, and the last line of our code that it passed: the end of a log must do. */
+/** The beginning of the first error of a test or a hook, and the last line of our code that it passed: the end of a log must do. */
 const why = ([error]) => {
   if (!error) return "";
   const place = error.stacks?.find(({ file }) => !file.includes("node_modules"));
@@ -51,8 +51,8 @@ const why = ([error]) => {
 
 /** Modules and suites with an error of their own: a failed import or hook. */
 const brokenParts = (module) => [
-  ...(module.errors().length > 0 ? [""] : []),
+  ...(module.errors().length > 0 ? [why(module.errors())] : []),
   ...[...module.children.allSuites()]
     .filter((suite) => suite.errors().length > 0)
-    .map((suite) => ` > ${suite.fullName}: a hook failed`),
+    .map((suite) => ` > ${suite.fullName}: a hook failed${why(suite.errors())}`),
 ];

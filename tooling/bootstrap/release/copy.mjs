@@ -1,18 +1,18 @@
 import { cpSync, existsSync, mkdirSync, readdirSync, symlinkSync } from "node:fs";
-import { basename, dirname, join } from "node:path";
-import { publicPackages } from "../pack.mjs";
-import { root, SetupError } from "../repo.mjs";
+import { basename, dirname, join, relative } from "node:path";
+import { root, SetupError, workspaces } from "../repo.mjs";
 import { capture } from "../run.mjs";
 
 /** Not copied: what tests write at the same time. */
 const left = new Set([".vite", ".vite-temp", ".cache", ".test"]);
 
 /**
- * Copies the built repository into an empty folder, as a git repository of one commit, in which a release can be tried.
+ * Copies the built repository into an empty folder: what git knows, and of each workspace what was built and its
+ * dependencies. What other tests write and remove meanwhile is not among it.
  * @param {string} target
  * @param {NodeJS.ProcessEnv} env
  */
-export async function copyRepository(target, env) {
+export async function copyTree(target, env) {
   const { code, stdout, output } = await capture(
     "git",
     ["ls-files", "-z", "--cached", "--others", "--exclude-standard"],
@@ -26,17 +26,27 @@ export async function copyRepository(target, env) {
     mkdirSync(dirname(join(target, path)), { recursive: true });
     cpSync(join(root, path), join(target, path));
   }
-  for (const { folder } of publicPackages(target)) {
-    const original = join(root, "packages", basename(folder));
-    cpSync(join(original, "dist"), join(folder, "dist"), { recursive: true });
-    // The links in it lead to the same places from the copy.
-    cpSync(join(original, "node_modules"), join(folder, "node_modules"), {
-      recursive: true,
-      verbatimSymlinks: true,
-      filter: (path) => !left.has(basename(path)),
-    });
+  for (const { folder } of workspaces(target)) {
+    const original = join(root, relative(target, folder));
+    // The links in `node_modules` lead to the same places from the copy.
+    for (const name of ["dist", "node_modules"])
+      if (existsSync(join(original, name)))
+        cpSync(join(original, name), join(folder, name), {
+          recursive: true,
+          verbatimSymlinks: true,
+          filter: (path) => !left.has(basename(path)),
+        });
   }
   symlinkSync(join(root, "node_modules"), join(target, "node_modules"));
+}
+
+/**
+ * Copies the built repository into an empty folder, as a git repository of one commit, in which a release can be tried.
+ * @param {string} target
+ * @param {NodeJS.ProcessEnv} env
+ */
+export async function copyRepository(target, env) {
+  await copyTree(target, env);
   await commit(target, env, "as it is");
 }
 

@@ -4,30 +4,15 @@ import { execFile, spawn } from "node:child_process";
 import { once } from "node:events";
 import { cpSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
-import { basename, join } from "node:path";
+import { join } from "node:path";
 import { type RedisServer, startRedis } from "@kit/testing";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { filesOfPackage } from "../checks/packed.mjs";
 import { measureSizes } from "../checks/sizes.mjs";
 import { publishedProblems } from "../checks/supplies.mjs";
+import { copyTree } from "../release/copy.mjs";
 import { root, workspaces } from "../repo.mjs";
 import { writeFiles } from "./temp.js";
-
-/** Not copied: caches, results, and files that other tests write at the same time. */
-const left = new Set([".cache", ".git", ".turbo", ".vite", ".vite-temp", ".test", "test-results", "coverage"]);
-
-/** Copies the built repository. The links in `node_modules` lead to the same places from the copy. */
-const copyOf = (): string => {
-  const tree = mkdtempSync(join(tmpdir(), "kit-bootstrap-"));
-  symlinkSync(join(root, "node_modules"), join(tree, "node_modules"));
-  for (const name of ["packages", "tooling", "apps", "package.json", "pnpm-workspace.yaml", "knip.json"])
-    cpSync(join(root, name), join(tree, name), {
-      recursive: true,
-      verbatimSymlinks: true,
-      filter: (path) => !left.has(basename(path)),
-    });
-  return tree;
-};
 
 const descriptor = `
 import type { PackageDescriptor } from "@kit/core/toolkit";
@@ -166,7 +151,8 @@ describe("a package that was added by the steps of CONTRIBUTING.md", () => {
   const built: Ended[] = [];
 
   beforeAll(async () => {
-    tree = copyOf();
+    tree = mkdtempSync(join(tmpdir(), "kit-bootstrap-"));
+    await copyTree(tree, process.env);
     addPackage(tree);
     server = await startRedis();
     for (const folder of ["packages/parrot", "tooling/bench", "tooling/faults"])
