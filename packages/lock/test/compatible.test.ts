@@ -299,8 +299,9 @@ describe("a compatible lock and a holder of redlock", () => {
   });
 
   it("a lease that another has taken is lost, with its signal", async () => {
-    const lease = await make({ leaseMs: 1_500 }).acquire(name);
+    const lease = await make({ leaseMs: 6_000 }).acquire(name);
     await redis.client.set(name, "another", "PX", 30_000);
+    // A renewal finds it.
     await eventually(() => expect(lease.signal.reason).toMatchObject({ code: "KIT_LOCK_LOST", reason: "taken" }));
   });
 });
