@@ -2,7 +2,7 @@ import { eventually, FaultProxy, type RedisNode, type TestRedis, useRedis } from
 import type { Redis } from "ioredis";
 import * as vitest from "vitest";
 import { quorumKey } from "../src/keys.js";
-import { createQuorumLock, type QuorumLock, type QuorumLockOptions } from "../src/quorum/index.js";
+import { createQuorumLock, type QuorumLease, type QuorumLock, type QuorumLockOptions } from "../src/quorum/index.js";
 
 /** Several servers for the quorum locks of one test file. */
 export interface QuorumFixture {
@@ -17,8 +17,13 @@ export interface QuorumFixture {
   keyOf(name: string): string;
   /** The holder of a name on each server; null: nobody; undefined: the server is down. */
   holders(name: string): Promise<(string | null | undefined)[]>;
-  /** Waits until the servers have these holders. */
-  untilHeld(name: string, wanted: readonly unknown[]): Promise<void>;
+  /**
+   * Waits until the servers have these holders. An acquire returns at the majority, and a server that was late has the lease only
+   * after a renewal: so `lease` is extended before each look.
+   */
+  untilHeld(name: string, wanted: readonly unknown[], lease?: QuorumLease): Promise<void>;
+  /** How many leases a server has granted so far. */
+  grants(index: number): Promise<number>;
   /** Makes a key another holder's on these servers. */
   occupy(name: string, ...servers: readonly number[]): Promise<void>;
   /** Kills a server, which loses its data, and starts it again. */
@@ -66,7 +71,15 @@ export const quorumFixture = (count = 3): QuorumFixture => {
     },
     keyOf,
     holders,
-    untilHeld: (name, wanted) => eventually(async () => vitest.expect(await holders(name)).toEqual(wanted)),
+    untilHeld: (name, wanted, lease) =>
+      eventually(async () => {
+        await lease?.extend();
+        vitest.expect(await holders(name)).toEqual(wanted);
+      }),
+    grants: async (index) => {
+      const stats = String(await node(index).call("INFO", "commandstats"));
+      return Number(/cmdstat_set:calls=(\d+)/.exec(stats)?.[1] ?? 0);
+    },
     occupy: async (name, ...indexes) => {
       for (const index of indexes) await node(index).call("SET", keyOf(name), "other|other", "PX", "100000");
     },
