@@ -44,11 +44,7 @@ export class LockCommands implements LeaseKind<ResolvedLock, scripts.Held> {
       settings,
       (name) => this.keyOf(name),
       (scope, request, lease) =>
-        scope.run(
-          scripts.renew,
-          { leases: [lease] },
-          { promptUntil: 0, terms: [{ sign: "", termMs: 0, owner: ownerOf(request) }] },
-        ),
+        scope.run(scripts.renew, { leases: [lease] }, { terms: [{ termMs: 0, owner: ownerOf(request) }] }),
       (name, why) => new LockNotDurableError(name, why),
     );
   }
@@ -78,13 +74,13 @@ export class LockCommands implements LeaseKind<ResolvedLock, scripts.Held> {
     return scripts.release.run(this.#context, this.#keysOf(name), args, { deadlineMs, op: token, signal });
   }
 
-  renew(renewals: readonly Renewal<ResolvedLock>[], promptUntil: number, deadlineMs: number): Promise<RenewReply> {
+  renew(renewals: readonly Renewal<ResolvedLock>[], deadlineMs: number): Promise<RenewReply> {
     const leases = renewals.map(({ key }) => key);
-    const terms = renewals.map(({ request, sign, termMs }) => {
+    const terms = renewals.map(({ request, termMs }) => {
       const keptMs = termMs > 0 ? termMs + request.resolved.lockDelayMs : 0;
-      return { sign, termMs: keptMs, owner: ownerOf(request) };
+      return { termMs: keptMs, owner: ownerOf(request) };
     });
-    return scripts.renew.run(this.#context, { leases }, { promptUntil, terms }, { deadlineMs });
+    return scripts.renew.run(this.#context, { leases }, { terms }, { deadlineMs });
   }
 
   heartbeat(

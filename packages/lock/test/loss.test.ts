@@ -239,4 +239,17 @@ describe("a renewal of which a copy comes late", () => {
     expect(await fixture.db.pttl(key())).toBeGreaterThan(30_000);
     expect(await lease.release()).toBe("released");
   });
+
+  it("takes nothing from an extension that was made meanwhile, also if it was one to less", async () => {
+    const { proxy, client } = await behindProxy();
+    const lease = await fixture.on(client).acquire(name, { leaseMs: 30_000, renew: false });
+    // From here on the server has the script.
+    await lease.extend();
+    const before = await evals();
+    await sentTwice(proxy, client, 1_500, () => lease.extend(20_000));
+    await lease.extend(60_000);
+    await eventually(async () => expect(await evals()).toBeGreaterThanOrEqual(before + 3));
+    expect(await fixture.db.pttl(key())).toBeGreaterThan(30_000);
+    expect(await lease.release()).toBe("released");
+  });
 });

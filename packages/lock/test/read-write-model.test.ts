@@ -135,7 +135,7 @@ const play = async (steps: readonly Step[]): Promise<void> => {
         const { states } = await scripts.renew.run(
           db,
           { leases: [keys.leases] },
-          { promptUntil: 9e15, terms: [{ sign: "", termMs: 600_000, record }] },
+          { terms: [{ termMs: 600_000, record }] },
         );
         expect(states).toEqual([model.isHeldBy(token) ? "extended" : "gone"]);
         break;

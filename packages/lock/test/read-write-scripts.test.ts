@@ -46,12 +46,8 @@ const downgrade = (who: string, newest = ""): Promise<boolean> =>
   scripts.downgrade.run(db, keys, { record: recordOf(who), terms: { shared: 0, newest } });
 const upgrade = (who: string): Promise<scripts.UpgradeReply> =>
   scripts.upgrade.run(db, keys, { record: recordOf(who) });
-const renew = (
-  record: string,
-  termMs: number,
-  { promptUntil = 9e15, sign = "" as "" | "=" } = {},
-): ReturnType<typeof scripts.renew.run> =>
-  scripts.renew.run(db, { leases: [keys.leases] }, { promptUntil, terms: [{ sign, termMs, record }] });
+const renew = (record: string, termMs: number): ReturnType<typeof scripts.renew.run> =>
+  scripts.renew.run(db, { leases: [keys.leases] }, { terms: [{ termMs, record }] });
 const inspect = (first = 10): Promise<scripts.InspectReply> => scripts.inspect.run(db, keys, { first });
 
 /** The holders of the lock, by leases that have not ended. */
@@ -381,7 +377,7 @@ describe("readers that died", () => {
   it("end alone: a short lease shortens no other", async () => {
     await acquire("r1", { leaseMs: 60_000 });
     await acquire("r2", { leaseMs: 10 });
-    await renew(recordOf("r2"), 10, { sign: "=" });
+    await renew(recordOf("r2"), 10);
     await expect.poll(() => held()).toEqual(["r1"]);
     expect(await db.pttl(keys.leases)).toEqual(about(61_000));
     expect(await acquire("w1")).toMatchObject({ state: "held", msLeft: about(60_000) });
@@ -471,25 +467,23 @@ describe("renew", () => {
     const reply = await scripts.renew.run(
       db,
       { leases: [keys.leases, keys.leases, keys.leases, corrupt] },
-      { promptUntil: 9e15, terms: [...records, "r|x|X"].map((record) => ({ sign: "", termMs: 70_000, record })) },
+      { terms: [...records, "r|x|X"].map((record) => ({ termMs: 70_000, record })) },
     );
     expect(reply).toEqual({ now: expect.any(Number), states: ["extended", "extended", "gone", "corrupt"] });
     expect(await msLeftOf(other(recordOf("w1")))).toBeGreaterThan(50_000);
     expect(await db.pttl(keys.leases)).toBeGreaterThan(70_000);
   });
 
-  it("shortens a lease when it runs in time, and when it runs late only on request", async () => {
-    const left = async (promptUntil: number, termMs: number, sign: "" | "=" = ""): Promise<number> => {
-      await acquire("r1", { leaseMs: 50_000 });
-      expect((await renew(recordOf("r1"), termMs, { promptUntil, sign })).states).toEqual(["extended"]);
+  it("lengthens a lease, and never shortens one", async () => {
+    await acquire("r1", { leaseMs: 50_000 });
+    const left = async (termMs: number): Promise<number> => {
+      expect((await renew(recordOf("r1"), termMs)).states).toEqual(["extended"]);
       return await msLeftOf(recordOf("r1"));
     };
-    const [prompt, late] = [9e15, 1];
-    expect(await left(prompt, 9_000)).toBeLessThan(10_001);
-    expect(await left(late, 9_000)).toBeGreaterThan(10_001);
-    expect(await left(late, 9_000, "=")).toBeLessThan(10_001);
+    expect(await left(9_000)).toBeGreaterThan(40_000);
     // Only looked up.
-    expect(await left(prompt, 0)).toBeGreaterThan(10_001);
+    expect(await left(0)).toBeGreaterThan(40_000);
+    expect(await left(90_000)).toBeGreaterThan(80_000);
   });
 });
 

@@ -53,13 +53,12 @@ const force = (owner = "a|A", op = "", keepMs: number | "" = ""): Promise<Releas
   scripts.release.run(db, keys, { owner, terms: { shared: 0, fencingToken: "*", op, keepMs, minHoldMs: "" } });
 const heartbeat = (tokens: readonly string[], inbox = "-"): Promise<HeartbeatReply<scripts.Held>> =>
   scripts.heartbeat.run(db, keys, { shared: 0, aliveMs: 15_000, inbox, tokens });
-type RenewTerms = readonly (readonly [lease: string, owner: string, termMs: number, sign?: "=" | undefined])[];
-const renew = (...terms: RenewTerms): ReturnType<typeof scripts.renew.run> => renewUntil(9e15, ...terms);
-const renewUntil = (promptUntil: number, ...terms: RenewTerms): ReturnType<typeof scripts.renew.run> =>
+type RenewTerms = readonly (readonly [lease: string, owner: string, termMs: number])[];
+const renew = (...terms: RenewTerms): ReturnType<typeof scripts.renew.run> =>
   scripts.renew.run(
     db,
     { leases: terms.map(([lease]) => lease) },
-    { promptUntil, terms: terms.map(([, owner, termMs, sign = ""]) => ({ sign, termMs, owner })) },
+    { terms: terms.map(([, owner, termMs]) => ({ termMs, owner })) },
   );
 
 /** The keys in Redis, with expiries only as "about so much". */
@@ -583,19 +582,16 @@ describe("renew", () => {
     expect([await db.get(mine), await db.get(taken)]).toEqual(["a|A", "b|B"]);
   });
 
-  it("shortens a lease when it runs in time, and when it runs late only on request", async () => {
-    const [prompt, late] = [9e15, 1];
-    const left = async (promptUntil: number, termMs: number, sign?: "="): Promise<number> => {
+  it("lengthens a lease, and never shortens one", async () => {
+    const left = async (termMs: number): Promise<number> => {
       await db.set(keys.lease, "a|A", "PX", 50_000);
-      expect((await renewUntil(promptUntil, [keys.lease, "a|A", termMs, sign])).states).toEqual(["extended"]);
+      expect((await renew([keys.lease, "a|A", termMs])).states).toEqual(["extended"]);
       return await db.pttl(keys.lease);
     };
-    expect(await left(prompt, 3_000)).toEqual(about(3_000));
-    expect(await left(late, 3_000)).toEqual(about(50_000));
-    expect(await left(late, 3_000, "=")).toEqual(about(3_000));
-    expect(await left(late, 90_000)).toEqual(about(90_000));
+    expect(await left(3_000)).toEqual(about(50_000));
+    expect(await left(90_000)).toEqual(about(90_000));
     // Only looked up.
-    expect(await left(prompt, 0)).toEqual(about(50_000));
+    expect(await left(0)).toEqual(about(50_000));
   });
 
   it("gives a lease without an end one", async () => {

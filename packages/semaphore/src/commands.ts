@@ -84,14 +84,13 @@ export class SemaphoreCommands implements LeaseKind<ResolvedPermit, scripts.Usag
     return scripts.release.run(this.#context, this.#keys, args, { deadlineMs, op: request.token, signal });
   }
 
-  renew(renewals: readonly Renewal<ResolvedPermit>[], promptUntil: number, deadlineMs: number): Promise<RenewReply> {
+  renew(renewals: readonly Renewal<ResolvedPermit>[], deadlineMs: number): Promise<RenewReply> {
     const permits = renewals.map(({ key }) => key);
-    const terms = renewals.map(({ request, sign, termMs }) => ({
-      sign,
+    const terms = renewals.map(({ request, termMs }) => ({
       termMs,
       permitRecord: permitRecordOf(request),
     }));
-    return scripts.renew.run(this.#context, { permits }, { promptUntil, terms }, { deadlineMs });
+    return scripts.renew.run(this.#context, { permits }, { terms }, { deadlineMs });
   }
 
   async heartbeat(

@@ -139,8 +139,7 @@ const play = async (steps: readonly Step[], permits: number, perTenant: number |
         const asked = [...model.held.keys(), permitRecordOf(one.who).permitRecord];
         const names = { permits: asked.map(() => keys.permits) };
         const { states } = await scripts.renew.run(db, names, {
-          promptUntil: 9e15,
-          terms: asked.map((permitRecord) => ({ sign: "", termMs: 60_000, permitRecord })),
+          terms: asked.map((permitRecord) => ({ termMs: 60_000, permitRecord })),
         });
         expect(states).toEqual(asked.map((permitRecord) => model.renew(permitRecord)));
         break;

@@ -57,13 +57,12 @@ const heartbeatOf = (permitRecords: readonly string[], inbox = "-"): Promise<Hea
   scripts.heartbeat.run(db, keys, { shared: 0, aliveMs: 15_000, limit: 2, perTenant: "", inbox, permitRecords });
 const heartbeat = (...tokens: readonly string[]): Promise<HeartbeatReply<scripts.Usage>> =>
   heartbeatOf(tokens.map((token) => permitRecordOf(token)));
-type RenewTerms = readonly (readonly [permits: string, permitRecord: string, termMs: number, sign?: "=" | undefined])[];
-const renew = (...terms: RenewTerms): ReturnType<typeof renewUntil> => renewUntil(9e15, ...terms);
-const renewUntil = (promptUntil: number, ...terms: RenewTerms) =>
+type RenewTerms = readonly (readonly [permits: string, permitRecord: string, termMs: number])[];
+const renew = (...terms: RenewTerms): ReturnType<typeof scripts.renew.run> =>
   scripts.renew.run(
     db,
     { permits: terms.map(([permits]) => permits) },
-    { promptUntil, terms: terms.map(([, permitRecord, termMs, sign = ""]) => ({ sign, termMs, permitRecord })) },
+    { terms: terms.map(([, permitRecord, termMs]) => ({ termMs, permitRecord })) },
   );
 const resize = (
   limit: number | "",
@@ -599,21 +598,17 @@ describe("renew", () => {
     expect([await db.exists(elsewhere), await db.type(corrupt)]).toEqual([0, "list"]);
   });
 
-  it("shortens a permit when it runs in time, and when it runs late only on request", async () => {
-    const [prompt, late] = [9e15, 1];
+  it("lengthens a permit, and never shortens one", async () => {
     await acquire("a", { leaseMs: 50_000 });
-    const left = async (promptUntil: number, termMs: number, sign?: "="): Promise<number> => {
-      await renew([keys.permits, "a|1||A", 50_000]);
-      const { now, states } = await renewUntil(promptUntil, [keys.permits, "a|1||A", termMs, sign]);
+    const left = async (termMs: number): Promise<number> => {
+      const { now, states } = await renew([keys.permits, "a|1||A", termMs]);
       expect(states).toEqual(["extended"]);
       return Number(await db.zscore(keys.permits, "a|1||A")) - now;
     };
-    expect(await left(prompt, 3_000)).toBe(3_000);
-    expect(await left(late, 3_000)).toEqual(about(50_000));
-    expect(await left(late, 3_000, "=")).toBe(3_000);
-    expect(await left(late, 90_000)).toBe(90_000);
+    expect(await left(3_000)).toEqual(about(50_000));
     // Only looked up.
-    expect(await left(prompt, 0)).toEqual(about(50_000));
+    expect(await left(0)).toEqual(about(50_000));
+    expect(await left(90_000)).toBe(90_000);
   });
 
   it("finds a permit that ran out gone, though nobody has dropped it yet", async () => {

@@ -26,12 +26,6 @@ import type { LeaseStore } from "./store.js";
 /** The error of our estimate of the server's clock, in milliseconds: a repeat may be refused that much later. */
 const repeatMarginMs = 50;
 
-/**
- * A renewal that the server runs this long after it was sent may be a repeat that a longer extension has superseded: it
- * shortens nothing. A renewal in time may, since a server's clock that was set back has stretched the lease.
- */
-const promptMs = 100;
-
 /** An attempt, and the state of the connection when it began. */
 interface BegunAttempt extends Attempt {
   readonly clock: ServerClock;
@@ -184,9 +178,7 @@ export class LeaseCommands<Resolved extends ResolvedAcquire, S extends Seen> imp
     const [first] = renewals;
     if (!first) return [];
     this.#onUse(first.key);
-    const sentServerMs = this.context.clockOf(first.key).serverMsAt(sentAt);
-    const promptUntil = sentServerMs === undefined ? 0 : sentServerMs + promptMs;
-    const { now, states } = await this.kind.renew(renewals, promptUntil, deadlineMs);
+    const { now, states } = await this.kind.renew(renewals, deadlineMs);
     this.context.clockOf(first.key).observe(sentAt, now);
     return states;
   }

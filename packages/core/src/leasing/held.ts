@@ -100,7 +100,6 @@ export class HeldLease<Resolved extends ResolvedAcquire = ResolvedAcquire> imple
     this.#holder.expiry.changed(this);
     const [state] = await this.#renew([this], this.#holder.store.settings.deadlineMs, leaseMs);
     if (state === "corrupt") throw this.#corrupt();
-    this.term.isShortening = false;
     this.assertHeld();
   }
 
@@ -152,8 +151,9 @@ export class HeldLease<Resolved extends ResolvedAcquire = ResolvedAcquire> imple
     this.#loss = this.#error(reason);
     this.#controller?.abort(this.#loss);
     const { lockDelayMs = 0 } = this.request.resolved;
+    const mayBeKept = reason === "deadline" || reason === "max-hold" || (reason === "stopped" && this.term.isShortened);
     // A record that is left on the server would only delay the next holder, which `lockDelayMs` wants.
-    if (reason === "closed" || (lockDelayMs === 0 && (reason === "deadline" || reason === "max-hold")))
+    if (reason === "closed" || (lockDelayMs === 0 && mayBeKept))
       this.#holder.store.cancel(this.request, this.term.leaseMs);
     this.#holder.lost(this, reason);
   }
@@ -222,7 +222,6 @@ export class HeldLease<Resolved extends ResolvedAcquire = ResolvedAcquire> imple
       request: lease.request,
       key: lease.#key,
       termMs: lease.term.requestedMs(extendedMs),
-      sign: lease.term.isShortening ? ("=" as const) : ("" as const),
       heldUntil: lease.term.isConfirmed ? lease.deadlineAt : 0,
     }));
     const sentAt = performance.now();

@@ -91,8 +91,6 @@ export interface Renewal<Resolved extends ResolvedLease> {
   readonly key: string;
   /** 0: it is only looked up. */
   readonly termMs: number;
-  /** `=`: the lease becomes shorter, also where the server runs this late. */
-  readonly sign: "=" | "";
   /** Until when it is certainly held, on our monotonic clock; 0: nothing has shown yet that it is held. */
   readonly heldUntil: number;
 }
@@ -126,11 +124,8 @@ export interface LeaseKind<Resolved extends ResolvedAcquire, S extends Seen> {
   acquire(request: LeaseRequest<Resolved>, attempt: Attempt): Promise<AcquireReply<S>>;
   /** Releases the lease of the token, or leaves the queue. */
   release(request: LeaseRequest<Resolved>, release: Release): Promise<ReleaseReply>;
-  /**
-   * If the server runs it after `promptUntil`, in its epoch milliseconds (0: unknown), it shortens only leases with the sign
-   * `=`.
-   */
-  renew(renewals: readonly Renewal<Resolved>[], promptUntil: number, deadlineMs: number): Promise<RenewReply>;
+  /** Extends leases that are held, and never shortens one. */
+  renew(renewals: readonly Renewal<Resolved>[], deadlineMs: number): Promise<RenewReply>;
   /** Keeps waiters of one name alive. From now on they are notified on `inbox`. */
   heartbeat(
     name: string,

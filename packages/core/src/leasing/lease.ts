@@ -81,8 +81,9 @@ export abstract class Lease implements AsyncDisposable {
    * Makes the lease last `leaseMs` from now, and sets the length for later renewals. It never creates a lease that is gone. One
    * round trip. `maxHoldMs` still ends the lease.
    *
-   * A shorter length counts locally from the moment it is sent, whether or not a reply comes. Waiters were notified of the
-   * former end; they may notice the new one up to six seconds late.
+   * A shorter length counts here from the moment it is sent, whether or not a reply comes. The server keeps the former end, so that
+   * no late copy of a command can end a lease that was made longer since; when the lease ends here, this process releases it. If the
+   * process ends before, others wait until the former end.
    *
    * @throws {LockLostError | PermitLostError} it is lost, released or handed over.
    * @throws {KitError} no reply in time: then the lease counts as held until its former end or for `leaseMs`, whichever is
@@ -133,7 +134,7 @@ export abstract class Lease implements AsyncDisposable {
 
   /**
    * The text from which `resume(text)` makes another handle of this lease, here or in another process: for example a record
-   * in case this process is lost. A release, a `close()`, the end of `maxHoldMs` or a shorter length by one handle holds for
+   * in case this process is lost. A release, a `close()`, the end of `maxHoldMs` or of a shorter length by one handle holds for
    * all of them; the other handles notice at their next renewal. To pass a lease on use {@link handOver}. With the text anyone
    * can release the lease.
    *

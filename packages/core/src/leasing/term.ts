@@ -12,10 +12,10 @@ export class LeaseTerm {
   renewAt: number = Infinity;
   /** Whether it is renewed until it ends. */
   isRenewing: boolean;
-  /** Whether a shorter length was requested that the server may not have received. */
-  isShortening: boolean = false;
   /** Whether the server has confirmed that it is held. */
   isConfirmed: boolean;
+  /** The latest deadline so far: the server keeps the lease that long, also after an extension to a shorter length. */
+  #keptUntil: number;
   /** When `maxHoldMs` is over. */
   readonly #holdEndsAt: number;
   /** Whether the current length is the last that `maxHoldMs` allows. */
@@ -29,6 +29,7 @@ export class LeaseTerm {
     this.isRenewing = resolved.renew;
     this.#holdEndsAt = resolved.maxHoldMs === undefined ? Infinity : now + resolved.maxHoldMs;
     this.deadlineAt = Math.min(deadlineAt, this.#holdEndsAt);
+    this.#keptUntil = isConfirmed ? this.deadlineAt : 0;
     this.#plan(now, grantedMs);
   }
 
@@ -45,6 +46,11 @@ export class LeaseTerm {
   /** Whether it only runs out: nothing renews it any more. */
   get isUnattended(): boolean {
     return !this.isRenewing || this.#isLast;
+  }
+
+  /** Whether it ends here before it ends on the server. */
+  get isShortened(): boolean {
+    return this.deadlineAt < this.#keptUntil;
   }
 
   /** Why it ended, if it ends at its deadline. */
@@ -64,11 +70,12 @@ export class LeaseTerm {
   confirmed(sentAt: number, termMs: number): boolean {
     this.#failures = 0;
     this.isConfirmed = true;
-    // A shorter length was requested since: it may count already.
-    const sureMs = Math.min(termMs, this.leaseMs);
-    this.deadlineAt = Math.min(sentAt + lowerBoundMs(sureMs), this.#holdEndsAt);
+    // A shorter length may have been requested since.
+    const countedMs = Math.min(termMs, this.leaseMs);
+    this.deadlineAt = Math.min(sentAt + lowerBoundMs(countedMs), this.#holdEndsAt);
+    this.#keptUntil = Math.max(this.#keptUntil, this.deadlineAt);
     if (this.deadlineAt <= performance.now()) return false;
-    this.#plan(sentAt, sureMs);
+    this.#plan(sentAt, countedMs);
     return true;
   }
 
@@ -81,7 +88,6 @@ export class LeaseTerm {
   /** An extension to `leaseMs` is about to be sent: a shorter length counts from now on, also for renewals that are under way. */
   extending(leaseMs: number): void {
     const now = performance.now();
-    this.isShortening ||= leaseMs < this.leaseMs;
     this.leaseMs = Math.min(this.leaseMs, leaseMs);
     if (now + lowerBoundMs(leaseMs) >= this.deadlineAt) return;
     this.deadlineAt = now + lowerBoundMs(leaseMs);

@@ -77,10 +77,10 @@ export class CompatibleCommands implements LeaseKind<ResolvedAcquire, Seen> {
     );
   }
 
-  renew(renewals: readonly Renewal<ResolvedAcquire>[], promptUntil: number, deadlineMs: number): Promise<RenewReply> {
+  renew(renewals: readonly Renewal<ResolvedAcquire>[], deadlineMs: number): Promise<RenewReply> {
     const leases = renewals.map(({ key }) => key);
-    const terms = renewals.map(({ request, sign, termMs }) => ({ sign, termMs, owner: request.token }));
-    return renew.run(this.#context, { leases }, { promptUntil, terms }, { deadlineMs });
+    const terms = renewals.map(({ request, termMs }) => ({ termMs, owner: request.token }));
+    return renew.run(this.#context, { leases }, { terms }, { deadlineMs });
   }
 
   async heartbeat(name: string, waiters: readonly Request[]): Promise<HeartbeatReply<Seen>> {

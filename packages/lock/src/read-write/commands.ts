@@ -47,11 +47,7 @@ export class ReadWriteCommands implements LeaseKind<ResolvedReadWrite, scripts.H
       settings,
       (name) => this.keyOf(name),
       (scope, request, lease) =>
-        scope.run(
-          scripts.renew,
-          { leases: [lease] },
-          { promptUntil: 0, terms: [{ sign: "", termMs: 0, record: recordOf(request) }] },
-        ),
+        scope.run(scripts.renew, { leases: [lease] }, { terms: [{ termMs: 0, record: recordOf(request) }] }),
       (name, why) => new LockNotDurableError(name, why),
     );
   }
@@ -80,13 +76,13 @@ export class ReadWriteCommands implements LeaseKind<ResolvedReadWrite, scripts.H
     return scripts.release.run(this.#context, this.#keysOf(name), args, { deadlineMs, op: token, signal });
   }
 
-  renew(renewals: readonly Renewal<ResolvedReadWrite>[], promptUntil: number, deadlineMs: number): Promise<RenewReply> {
+  renew(renewals: readonly Renewal<ResolvedReadWrite>[], deadlineMs: number): Promise<RenewReply> {
     const leases = renewals.map(({ key }) => key);
-    const terms = renewals.map(({ request, sign, termMs }) => {
+    const terms = renewals.map(({ request, termMs }) => {
       const keptMs = termMs > 0 ? termMs + request.resolved.lockDelayMs : 0;
-      return { sign, termMs: keptMs, record: recordOf(request) };
+      return { termMs: keptMs, record: recordOf(request) };
     });
-    return scripts.renew.run(this.#context, { leases }, { promptUntil, terms }, { deadlineMs });
+    return scripts.renew.run(this.#context, { leases }, { terms }, { deadlineMs });
   }
 
   heartbeat(

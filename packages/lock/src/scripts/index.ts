@@ -71,7 +71,7 @@ export const renew = defineScript({
   name: "lock.renew",
   source: renewSource,
   keys: ["...leases"],
-  args: ["promptUntil", "...terms: sign termMs owner"],
+  args: ["...terms: termMs owner"],
   idempotent: true,
   reply: renewReply,
 });

@@ -84,7 +84,7 @@ export const renew = defineScript({
   name: "semaphore.renew",
   source: renewSource,
   keys: ["...permits"],
-  args: ["promptUntil", "...terms: sign termMs permitRecord"],
+  args: ["...terms: termMs permitRecord"],
   idempotent: true,
   reply: renewReply,
 });

@@ -79,7 +79,7 @@ export const renew = defineScript({
   name: "read-write-lock.renew",
   source: renewSource,
   keys: ["...leases"],
-  args: ["promptUntil", "...terms: sign termMs record"],
+  args: ["...terms: termMs record"],
   idempotent: true,
   reply: renewReply,
 });

@@ -56,20 +56,22 @@ export const describeHolding = (leasing: Leasing): void => {
       }
     });
 
-    it("has the length that an extend gave it, more or less, and each renewal gives it as much again", async () => {
+    it("has the length that an extend gave it, longer or shorter, and each renewal gives it as much again", async () => {
       const held = await make().acquire({ leaseMs: 30_000 });
       await held.extend(60_000);
       expectWithin(await leasing.msLeft(), 30_001, 60_000);
       await held.extend(2_000);
       expect(held.leaseMs).toBe(2_000);
-      expectWithin(await leasing.msLeft(), 1, 2_000);
+      // The server keeps the former end.
+      expectWithin(await leasing.msLeft(), 30_001, 60_000);
       let least = 2_000;
       await eventually(() => {
         expectWithin(held.remainingMs, 1, 2_000);
         least = Math.min(least, held.remainingMs);
         if (least > 1_800 || held.remainingMs < least + 50) throw new Error("not renewed yet");
       });
-      expect(await leasing.msLeft()).toBeLessThanOrEqual(2_000);
+      expect(await held.release()).toBe("released");
+      expect(await leasing.used()).toBe(0);
     });
 
     it("stays held through its renewals, and ends after stopRenewal, also where it is extended then", async () => {
@@ -79,6 +81,8 @@ export const describeHolding = (leasing: Leasing): void => {
       expect(await rejection(other.acquire({ waitMs: 2_000 }))).toMatchObject(timeout);
       expect(await other.tryAcquire()).toBeNull();
       expect([held.isHeld, held.signal.aborted]).toEqual([true, false]);
+      // Longer than a test.
+      await held.extend(600_000);
       held.stopRenewal();
       await held.extend(500);
       const waiter = await other.enqueue();
