@@ -93,6 +93,22 @@ export const lockBehaviour = (mode: RedisMode, login?: Login): void => {
         tokens.push(BigInt((await waiter.promise).fencingToken));
         expect(tokens).toEqual([...new Set(tokens)].sort((a, b) => (a < b ? -1 : 1)));
       });
+
+      it("stays taken for minHoldMs after a short job, and is the first waiter's then", async () => {
+        const { db } = fixture;
+        const lock = make({ minHoldMs: 3_600_000, holder: "me" });
+        const token = await lock.using(name, ({ fencingToken }) => fencingToken);
+        expect(await make().tryAcquire(name)).toBeNull();
+        expect(await lock.inspect(name)).toMatchObject({ state: "held", holder: "me", fencingToken: token });
+        await lapse(db, key());
+        const short = await make({ minHoldMs: 500 }).acquire(name, { leaseMs: 3_600_000 });
+        const waiter = await enqueue(make(), name);
+        expect(await short.release()).toBe("released");
+        const next = await waiter.promise;
+        // Microseconds of the server.
+        expect(BigInt(next.fencingToken) - BigInt(short.fencingToken)).toBeGreaterThanOrEqual(499_000n);
+        expect(await next.release()).toBe("released");
+      });
     });
 
     describe("waiting", () => {

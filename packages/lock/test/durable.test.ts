@@ -31,6 +31,17 @@ describe("a lock with the option durable", () => {
     await (await fixture.make().acquire(name, { waitMs: 60_000 })).release();
   });
 
+  it("emits no loss of a lease that ends before it is confirmed, since nobody had it", async () => {
+    const lock = fixture.make({ durable: { replicas: 1, timeoutMs: 3_600_000 } });
+    const events: unknown[] = [];
+    for (const event of ["acquired", "lost", "released"] as const) lock.on(event, (fact) => events.push(fact));
+    const acquiring = rejection(lock.acquire(name, { leaseMs: 1_500 }));
+    const { db } = fixture;
+    await expect.poll(() => db.del(fixture.keysOf(name).lease)).toBe(1);
+    expect(await acquiring).toMatchObject({ code: "KIT_LOCK_LOST", reason: "expired" });
+    expect(events).toEqual([]);
+  });
+
   it("gives a lease that the disk has confirmed, at once and by push", async () => {
     const lock = fixture.make({ durable: local });
     const first = await lock.acquire(name);

@@ -77,6 +77,7 @@ export class HeldLeases<Resolved extends ResolvedAcquire, L extends Lease> {
 
   /** The lease for the caller. */
   given(held: HeldLease<Resolved>, startedAt: number): L {
+    held.isGiven = true;
     const lease = this.#make(held);
     this.#acquired(held, performance.now() - startedAt);
     return lease;
@@ -98,6 +99,7 @@ export class HeldLeases<Resolved extends ResolvedAcquire, L extends Lease> {
     const request = { name, token, resolved };
     // Another object may hold and release the same token.
     const held = this.#hold({ request, fencingToken, grantedMs, deadlineAt, isConfirmed: false }, newToken());
+    held.isGiven = true;
     try {
       await held.extend(held.term.leaseMs);
     } catch (error) {

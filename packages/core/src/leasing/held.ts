@@ -36,6 +36,8 @@ export class HeldLease<Resolved extends ResolvedAcquire = ResolvedAcquire> imple
   readonly term: LeaseTerm;
   readonly group: string;
   heapIndex: number = -1;
+  /** Whether a caller has it: only then its loss is an event. */
+  isGiven: boolean = false;
   readonly #holder: LeaseHolder<Resolved>;
   /** The key with its holder. */
   readonly #key: string;
@@ -155,7 +157,7 @@ export class HeldLease<Resolved extends ResolvedAcquire = ResolvedAcquire> imple
     // A record that is left on the server would only delay the next holder, which `lockDelayMs` wants.
     if (reason === "closed" || (lockDelayMs === 0 && mayBeKept))
       this.#holder.store.cancel(this.request, this.term.leaseMs);
-    this.#holder.lost(this, reason);
+    if (this.isGiven) this.#holder.lost(this, reason);
   }
 
   /** Removes it from the scheduler, without an event. For a lease that no caller has received. */
