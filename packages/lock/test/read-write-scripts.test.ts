@@ -7,6 +7,7 @@ import type { Redis } from "ioredis";
 import * as vitest from "vitest";
 import { beforeEach, describe, expect, it } from "vitest";
 import { type ReadWriteKeys, readWriteKeys } from "../src/keys.js";
+import { createReadWriteLock } from "../src/read-write/index.js";
 import * as scripts from "../src/read-write/scripts/index.js";
 
 const redis = useRedis(vitest);
@@ -395,6 +396,25 @@ describe("downgrade", () => {
     // One that was sent since then counts, and so does one of a caller that does not know the token.
     await downgrade("w1", second);
     expect(await acquire("r2")).toMatchObject({ state: "granted" });
+  });
+
+  it("that had no reply, and arrives after an upgrade of its lease, leaves that writer alone", async () => {
+    const client = redis.connect();
+    redis.defer(() => client.disconnect());
+    const lock = createReadWriteLock(client, { prefix: redis.prefix, deadlineMs: 10_000 });
+    redis.defer(() => lock.close({ timeoutMs: 0 }));
+    const lease = await lock.write.acquire("prices", { leaseMs: 60_000, renew: false, holder: "me" });
+    const { fencingToken: first } = lease;
+    const send = client.call.bind(client) as (...command: unknown[]) => Promise<unknown>;
+    client.call = () => {
+      client.call = send;
+      return Promise.reject(Object.assign(new Error("ERR no reply"), { name: "ReplyError" }));
+    };
+    await rejection(lease.downgrade());
+    expect([await lease.tryUpgrade(), lease.mode]).toEqual([true, "write"]);
+    const copy = { record: `w|${lease.token}|me`, terms: { shared: 0, newest: first } };
+    await scripts.downgrade.run(db, keys, copy);
+    expect(await lock.inspect("prices")).toMatchObject({ state: "write", fencingToken: lease.fencingToken });
   });
 
   it("keeps the lease, lets readers in, and keeps writers out", async () => {

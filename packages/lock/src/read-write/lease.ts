@@ -25,6 +25,8 @@ export class ReadWriteLease extends Lease {
   readonly #changes: ModeChanges;
   /** How many downgrades were sent: the reply to an upgrade that was sent before does not count. */
   #downgrades = 0;
+  /** The latest of them that had a reply. */
+  #downgraded = 0;
   /** Whether an upgrade had no reply that counts: the server may have given it a fencing token that is not known here. */
   #isUnsure = false;
 
@@ -60,10 +62,11 @@ export class ReadWriteLease extends Lease {
    */
   async downgrade(): Promise<void> {
     this.assertHeld();
-    this.#downgrades++;
+    const downgrade = ++this.#downgrades;
     this.#become("read");
     const newest = this.#isUnsure ? "" : this.#held.fencingToken || "0";
     if (!(await this.#changes.downgrade(this.#held.request, newest))) this.#held.lose("expired");
+    this.#downgraded = Math.max(this.#downgraded, downgrade);
     this.assertHeld();
   }
 
@@ -78,6 +81,8 @@ export class ReadWriteLease extends Lease {
    */
   async tryUpgrade(): Promise<boolean> {
     this.assertHeld();
+    // Without a reply a downgrade may still be under way. Once one has a reply, an upgrade has a token that late copies leave alone.
+    if (this.#downgraded < this.#downgrades) await this.downgrade();
     const downgrades = this.#downgrades;
     this.#isUnsure = true;
     const reply = await this.#changes.upgrade(this.#held.request);
