@@ -32,6 +32,7 @@ const parts = [
   "wake",
   "revoked",
   "producers",
+  "limits",
   "meta",
 ] as const;
 
@@ -56,6 +57,7 @@ const parts = [
  * | `kit:queue:{name}:producers`   | zset   | producer → sequence number of its last add; a repeated add → that of the first                  | a day after the last new one |
  * | `kit:queue:{name}:answered:…`  | string | sequence number and answers of a producer's last add with an `addOnce`                          | 10 minutes                   |
  * | `kit:queue:{name}:replies:…`   | hash   | id → outcome of a job that one queue object called                                              | until read, or 10 minutes    |
+ * | `kit:queue:{name}:limits`      | hash   | `paused` → server ms of the pause                                                               | while the queue has limits   |
  * | `kit:queue:{name}:meta`        | hash   | `layout`, `watchedAt`, `deadBytes`, counters                                                    | for good                     |
  */
 export type QueueKeys = Readonly<Record<(typeof parts)[number], string>>;

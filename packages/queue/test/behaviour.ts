@@ -1319,7 +1319,7 @@ export const queueBehaviour = (mode: RedisMode, login?: Login): void => {
         await seed();
         await fixture().db.hset(keys().jobs, strayId, "k1 job p1\n1");
       };
-      const { find, list, overview, prioritise, remove, repair, reschedule, scan } = looks;
+      const { find, limit, list, overview, prioritise, remove, repair, reschedule, scan } = looks;
       const { add, begin, handBack, heartbeat, letters, outcomes, recover, redrive, step } = scripts;
       slots.itRanAll(keys, () => [
         { script: add, args: ["AAAAAAAAA", 5, 0, `${id}2\tp1\tu\t?`, 'k1 job\n"2"'], seed },
@@ -1327,6 +1327,7 @@ export const queueBehaviour = (mode: RedisMode, login?: Login): void => {
         { script: remove, args: [id], seed: onlyRanked },
         { script: reschedule, args: [id, "d600000"], seed: onlyRanked },
         { script: find, args: [id], seed },
+        { script: limit, args: ["0"], seed },
         { script: letters, args: ["+inf", 0, ""], seed },
         { script: list, args: ["ids", 0, 10], seed },
         { script: overview, args: [], seed },

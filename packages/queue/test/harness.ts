@@ -17,7 +17,7 @@ export const name = "mail";
 
 /** Keys of a queue that have no expiry, as `keys.ts` says. */
 export const permanentKeys: readonly string[] = [
-  ...["jobs", "waiting", "prioritised", "delayed", "leases", "failures", "dead", "wake", "meta"].map(
+  ...["jobs", "waiting", "prioritised", "delayed", "leases", "failures", "dead", "wake", "limits", "meta"].map(
     (part) => `queue:{*}:${part}`,
   ),
 ];

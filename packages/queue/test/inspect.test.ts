@@ -74,6 +74,28 @@ describe("kit inspect queue", () => {
   });
 });
 
+describe("kit queue pause", () => {
+  it("pauses a queue, which reports and lists say, until it is resumed", async () => {
+    expect(await run("queue pause", [name])).toMatchObject({ queue: name, ready: 2, active: 1 });
+    const { data, facts, summary } = await look("queue", name);
+    expect(data).toMatchObject({ pausedAt: expect.any(Number) });
+    expect(facts).toContainEqual(["limits", expect.stringMatching(/^paused for /)]);
+    expect(summary).toMatch(/^paused: 2 ready/);
+    const [check] = descriptor.checks!;
+    const checked = () => check!.look({ redis: client(), prefix: redis.prefix, signal: new AbortController().signal });
+    expect(await checked()).toEqual([
+      {
+        severity: "warning",
+        text: expect.stringMatching(/^queue mail has been paused for .*, with 2 ready jobs$/),
+        fix: "kit queue resume mail",
+      },
+    ]);
+    expect(await run("queue resume", [name])).toMatchObject({ queue: name, pausedAt: null });
+    expect(await checked()).toEqual([{ severity: "ok", text: "no queue is paused" }]);
+    expect((await look("queue", name)).summary).toMatch(/^2 ready/);
+  });
+});
+
 describe("@kit/queue/manage", () => {
   it("counts ready jobs of each priority", async () => {
     await queue.addAll([5, -4, 5, 1_048_575, -1_048_575].map((priority) => ({ name: "job", data: 1, priority })));

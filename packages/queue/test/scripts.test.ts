@@ -1,5 +1,5 @@
 import { contract, useRedis } from "@kit/testing";
-import { onMovingSlots } from "@tooling/vitest/helpers";
+import { onMovingSlots, rejection } from "@tooling/vitest/helpers";
 import * as vitest from "vitest";
 import { describe, expect, it } from "vitest";
 import * as looks from "../src/manage/scripts.js";
@@ -11,6 +11,7 @@ import { permanentKeys } from "./harness.js";
 const redis = useRedis(vitest, { permanentKeys });
 onMovingSlots(redis, { ...all, ...looks, popIfScript });
 const { add, begin, heartbeat, recover, redrive, step } = all;
+const { limit } = looks;
 
 describe("scripts", () => {
   it("keep the contract that the test kit checks", async () => {
@@ -207,6 +208,24 @@ describe("step", () => {
     await redis.client.del(keys().wake);
     expect(await run(3, { count: 2, sure: 0 })).toMatchObject({ entries: [], isMore: false });
     expect(await redis.client.exists(keys().wake)).toBe(0);
+  });
+
+  it("takes nothing while the queue is paused, and nothing for the repeat of such a call", async () => {
+    await addSome(a, b);
+    await redis.client.hset(keys().failures, a, "1\t0\t{}");
+    await limit.run(redis.client, keys(), { paused: "1" });
+    await redis.client.del(keys().wake);
+    expect(await run(1, { count: 1, flags: "wl" })).toMatchObject({ entries: [], isMore: false });
+    // Otherwise the worker would wake itself again and again.
+    expect(await redis.client.exists(keys().wake)).toBe(0);
+    await limit.run(redis.client, keys(), { paused: "0" });
+    expect(await redis.client.zrange(keys().wake, "0", "-1")).toEqual(["job"]);
+    expect(await redis.client.exists(keys().limits)).toBe(0);
+    expect(await run(1, { count: 1, flags: "wl" })).toMatchObject({ entries: [] });
+    expect(await run(2, { count: 1 })).toMatchObject({ entries: [a], records: ["1\t0\t{}"] });
+    await redis.client.set(keys().limits, "spoilt", "EX", 60);
+    expect(await rejection(run(3, { count: 1 }))).toMatchObject({ code: "KIT_KEY_TYPE" });
+    expect(await redis.client.zrange(keys().leases, "0", "-1")).toEqual([takeId(2) + a]);
   });
 
   it("takes nothing for the repeat of a call that found the queue idle, once there are jobs", async () => {

@@ -4,12 +4,15 @@ import type { StoredError } from "../failure.js";
 import { isQueue, jobFacts, unknownQueue } from "./inspect.js";
 import {
   inspectJob,
+  inspectQueue,
   type JobFacts,
   listJobs,
   type ListedState,
+  pauseQueue,
   promoteJob,
   removeJob,
   repairQueue,
+  resumeQueue,
 } from "../manage/index.js";
 
 const queueArgument: CliArgument = { name: "queue", about: "name of the queue", listedIn: "queues" };
@@ -185,6 +188,26 @@ const promoteCommand: CliCommand = {
   },
 };
 
+/** A queue can be paused before its first add. */
+const pauseCommand = (verb: "pause" | "resume", about: string, change: typeof pauseQueue): CliCommand => ({
+  path: `queue ${verb}`,
+  about,
+  args: [queueArgument],
+  run: async ({ redis, prefix, output }, queue: string) => {
+    await change(redis, { queue, prefix });
+    const { waiting, prioritised, active, pausedAt } = await inspectQueue(redis, { queue, prefix });
+    await output.report({
+      data: { queue, pausedAt, ready: waiting + prioritised, active },
+      facts: [
+        ["queue", queue],
+        ["state", pausedAt === null ? "its jobs begin" : "paused: no job begins"],
+        ["ready", String(waiting + prioritised)],
+        ["active", String(active)],
+      ],
+    });
+  },
+});
+
 const repairCommand: CliCommand = {
   path: "queue repair",
   about: "makes jobs ready that are in no list of work; a dry run unless --run is given",
@@ -212,6 +235,8 @@ export const commands: readonly CliCommand[] = [
   showCommand,
   moveCommand("retry", "moves dead letters back to the queue, with all their attempts", "moved back"),
   moveCommand("drop", "deletes dead letters", "deleted"),
+  pauseCommand("pause", "lets no job begin until the queue is resumed", pauseQueue),
+  pauseCommand("resume", "lets a paused queue go on", resumeQueue),
   promoteCommand,
   removeCommand,
   repairCommand,

@@ -1,6 +1,7 @@
 import type { PackageDescriptor } from "@kit/core/toolkit";
 import { commands } from "./commands.js";
 import { jobInspector, queueInspector } from "./inspect.js";
+import { pausedCheck } from "./paused.js";
 
 /** The contribution of this package to the command line. */
 export const descriptor: PackageDescriptor = {
@@ -45,7 +46,8 @@ export const descriptor: PackageDescriptor = {
       ["SET", key, ""],
     ],
   },
-  endlessKeys: [{ key: /^\{.*\}:(?:jobs|waiting|prioritised|delayed|leases|failures|dead|wake|meta)$/s }],
+  endlessKeys: [{ key: /^\{.*\}:(?:jobs|waiting|prioritised|delayed|leases|failures|dead|wake|limits|meta)$/s }],
   inspectors: [queueInspector, jobInspector],
   commands,
+  checks: [pausedCheck],
 };

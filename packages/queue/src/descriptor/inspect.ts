@@ -5,8 +5,8 @@ import { inspectJob, inspectQueue, type JobReport, type Overview } from "../mana
 const countOf = (count: number, at: number | null, text: (ms: number) => string): string =>
   at === null ? String(count) : `${String(count)}, ${text(at)}`;
 
-const summaryOf = ({ waiting, prioritised, delayed, active, dead }: Overview): string =>
-  `${String(waiting + prioritised)} ready, ${String(delayed)} delayed, ${String(active)} active, ${String(dead)} dead`;
+const summaryOf = ({ waiting, prioritised, delayed, active, dead, pausedAt }: Overview): string =>
+  `${pausedAt === null ? "" : "paused: "}${String(waiting + prioritised)} ready, ${String(delayed)} delayed, ${String(active)} active, ${String(dead)} dead`;
 
 /** Whether there is such a queue: it exists from its first add, or its first worker. */
 export const isQueue = async ({ redis, prefix }: InspectCall, queue: string): Promise<boolean> =>
@@ -22,6 +22,10 @@ export const unknownQueue = (queue: string): Report => ({
   isUnknown: true,
 });
 
+/** What keeps jobs from beginning. */
+const limitsOf = ({ pausedAt, now }: Overview): readonly string[] =>
+  pausedAt === null ? [] : [`paused for ${secondsText(Math.max(0, now - pausedAt))}`];
+
 const queueFacts = (queue: string, seen: Overview): Facts => {
   const { waiting, prioritised, delayed, active, dead, now, nextDue, firstLeaseEnd, oldestDead } = seen;
   const { completed, died, crashed, deadDropped, deadBytes, lost } = seen;
@@ -32,6 +36,7 @@ const queueFacts = (queue: string, seen: Overview): Facts => {
     ["delayed", countOf(delayed, nextDue, (at) => `the first due ${until(at)}`)],
     ["active", countOf(active, firstLeaseEnd, (at) => `the first lease ends ${until(at)} unless renewed`)],
     ["dead", countOf(dead, oldestDead, (at) => `the oldest died ${until(at)}, ${counted(deadBytes, "byte")} in all`)],
+    ...(limitsOf(seen).length === 0 ? [] : [["limits", limitsOf(seen).join(", ")] as const]),
     ...(lost === 0 ? [] : [["lost", `${String(lost)}, in no list of work: kit queue repair ${queue}`] as const]),
     [
       "so far",
@@ -73,7 +78,7 @@ export const queueInspector: Inspector = {
     const data = await inspectQueue(call.redis, { queue: name, prefix: call.prefix });
     return { data: { queue: name, ...data }, facts: queueFacts(name, data), summary: summaryOf(data) };
   },
-  listed: { things: "queues", keys: ["{NAME}:meta"], columns: ["ready", "delayed", "active", "dead"] },
+  listed: { things: "queues", keys: ["{NAME}:meta"], columns: ["ready", "delayed", "active", "dead", "limits"] },
   keys: (prefix, name: string) => Object.values(queueKeys(prefix, name)),
 };
 

@@ -1,6 +1,7 @@
 import { defineScript } from "@kit/core";
 import entriesSource from "../scripts/entries.lua";
 import findSource from "../scripts/find.lua";
+import limitSource from "../scripts/limit.lua";
 import listSource from "../scripts/list.lua";
 import overviewSource from "../scripts/overview.lua";
 import placesSource from "../scripts/places.lua";
@@ -30,6 +31,8 @@ export interface Overview {
   readonly nextDue: Instant;
   readonly firstLeaseEnd: Instant;
   readonly oldestDead: Instant;
+  /** When the queue was paused. */
+  readonly pausedAt: Instant;
   readonly completed: number;
   readonly died: number;
   readonly crashed: number;
@@ -42,7 +45,7 @@ export interface Overview {
 export const overview = defineScript({
   name: "queue.overview",
   source: overviewSource,
-  keys: ["jobs", "waiting", "prioritised", "delayed", "leases", "dead", "meta"],
+  keys: ["jobs", "waiting", "prioritised", "delayed", "leases", "dead", "meta", "limits"],
   args: [],
   readonly: true,
   reply: (raw): Overview => {
@@ -61,7 +64,12 @@ export const overview = defineScript({
     return {
       ...{ jobs, waiting, prioritised, delayed, active, dead, now },
       lost: Math.max(0, jobs - waiting - prioritised - delayed - active - dead),
-      ...{ nextDue: instant(all[7]), firstLeaseEnd: instant(all[8]), oldestDead: instant(all[9]) },
+      ...{
+        nextDue: instant(all[7]),
+        firstLeaseEnd: instant(all[8]),
+        oldestDead: instant(all[9]),
+        pausedAt: instant(all[12]),
+      },
       ...{ completed, died, crashed, deadDropped, deadBytes, byPriority },
     };
   },
@@ -189,4 +197,14 @@ export const reschedule = defineScript({
   args: ["id", "due"],
   idempotent: true,
   reply: (raw) => String(raw) as "ready" | "delayed" | "none" | "dead" | "elsewhere",
+});
+
+/** Changes the limits of a queue. See `limit.lua`. */
+export const limit = defineScript({
+  name: "queue.limit",
+  source: [entriesSource, readySource, limitSource],
+  keys: ["limits", "wake"],
+  args: ["paused"],
+  idempotent: true,
+  reply: (raw): boolean => Number(raw) === 1,
 });

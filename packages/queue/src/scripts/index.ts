@@ -140,6 +140,7 @@ const stepKeys = [
   "revoked",
   "meta",
   "taken",
+  "limits",
 ] as const;
 
 /** The one call of a worker. Its take id makes it safe to lose a reply: `recover` returns the jobs that the reply carried. */

@@ -7,10 +7,11 @@
 -- KEYS[5]  leases       zset  take id and entry to the instant at which the lease ends, ms
 -- KEYS[6]  dead         zset  id to the instant of its death
 -- KEYS[7]  meta         hash  counters
+-- KEYS[8]  limits       hash  `paused`
 --
--- Reply     {jobs, waiting, prioritised, delayed, leases, dead, now, nextDue, firstEnd, oldestDead, counters, ranks}: instants
+-- Reply     {jobs, waiting, prioritised, delayed, leases, dead, now, nextDue, firstEnd, oldestDead, counters, ranks, paused}: instants
 --           are text in epoch ms, empty if there is none; counters are completed, died, crashed, deadDropped, deadBytes as text; ranks
---           are the first 100 priorities other than 0 of ready jobs, each with its number of jobs
+--           are the first 100 priorities other than 0 of ready jobs, each with its number of jobs; paused is the instant of the pause
 local jobs = KEYS[1]
 local waiting = KEYS[2]
 local prioritised = KEYS[3]
@@ -18,6 +19,7 @@ local delayed = KEYS[4]
 local leases = KEYS[5]
 local dead = KEYS[6]
 local meta = KEYS[7]
+local limits = KEYS[8]
 
 local time = redis.call('TIME')
 local function first(key)
@@ -47,4 +49,5 @@ return {
   first(dead),
   table.concat(counters, ' '),
   table.concat(ranks, ' '),
+  redis.call('HGET', limits, 'paused') or '',
 }

@@ -12,6 +12,7 @@
 -- KEYS[9]   revoked      zset     leases that ended without their holder
 -- KEYS[10]  meta         hash     counters
 -- KEYS[11]  taken        string   the last take in this slot of its worker: its take id, then its entries, one per line
+-- KEYS[12]  limits       hash     `paused`; the key exists only while the queue has limits
 -- KEYS[n]   replies      hash     for each caller: id to what became of the job
 -- ARGV[1]   takeId       string   12 characters, of this call alone
 -- ARGV[2]   count        integer  how many jobs to take at most, up to 500
@@ -43,7 +44,8 @@ local dead = KEYS[8]
 local revoked = KEYS[9]
 local meta = KEYS[10]
 local taken = KEYS[11]
-local replies = { unpack(KEYS, 12) }
+local limits = KEYS[12]
+local replies = { unpack(KEYS, 13) }
 local takeId = ARGV[1]
 local count = tonumber(ARGV[2])
 local sure = tonumber(ARGV[3])
@@ -83,28 +85,32 @@ end
 readClock()
 -- Removes nothing. At maxmemory Redis allows writes in a script after one that can only free memory.
 redis.call('ZREM', leases, '')
--- Counts the rare keys, and three times `wake`, which exists only while no worker is idle: an idle worker pops its markers.
-local found = redis.call('EXISTS', prioritised, failures, wake, wake, wake)
-local isRare = found % 3 > 0
-local isLimited = found < 3 and sure < count
-if isLimited then count = sure end
-local takes = count > 0 or isLimited
+-- Counts the rare keys, and four times `wake`, which exists only while no worker is idle: an idle worker pops its markers.
+local found = redis.call('EXISTS', prioritised, failures, limits, wake, wake, wake, wake)
+local isRare, isLimited = found % 4 > 0, false
+local onlySure = found < 4 and sure < count
+local takes = count > 0
+if onlySure then count = sure end
 local isFull = isRare or looks or maintenance ~= '' or #others > 0
 if isFull or count == 0 then
   redis.call('LLEN', waiting)
   redis.call('HLEN', jobs)
 end
 if isFull then
-  redis.call('ZCARD', prioritised)
+  local ranks = redis.call('ZCARD', prioritised)
   redis.call('ZCARD', delayed)
   redis.call('ZCARD', wake)
   redis.call('ZCARD', dead)
   redis.call('ZCARD', revoked)
-  redis.call('HLEN', failures)
+  local failed = redis.call('HLEN', failures)
+  isLimited = found % 4 > math.min(ranks, 1) + math.min(failed, 1)
   redis.call('HLEN', meta)
   redis.call('STRLEN', taken)
   for _, key in ipairs(replies) do redis.call('HLEN', key) end
 end
+-- How many jobs may begin.
+local allowed = isLimited and redis.call('HEXISTS', limits, 'paused') == 1 and 0 or math.huge
+count = math.min(count, allowed)
 
 local refused, reclaimed, ready = {}, {}, {}
 -- Kept for ten minutes: longer than any worker is paused before it reports the end of its job.
@@ -294,7 +300,7 @@ if #entries > 0 then
   if string.find(flags, 's', 1, true) then watchLeases(meta, wake, now, leaseMs) end
 end
 local isMore = false
-if isWoken or isLimited or promoted > 0 or #ready > 0 then
+if allowed > 0 and (isWoken or isLimited or onlySure or promoted > 0 or #ready > 0) then
   isMore = redis.call('LLEN', waiting) + rankedLeft > plain + #ranked
   if isMore then wakeWorker(wake) end
 end
@@ -343,5 +349,5 @@ reply[n + 1] = table.concat(entries, '\n')
 reply[n + 2] = records
 reply[n + 3] = table.concat(refused, '\n')
 reply[n + 4] = table.concat(reclaimed, '\n')
-reply[n + 5] = string.format('%s %.0f %.0f %d %d', micros, nextDue, nextEnd, promoted, isLimited and isMore and 1 or 0)
+reply[n + 5] = string.format('%s %.0f %.0f %d %d', micros, nextDue, nextEnd, promoted, onlySure and isMore and 1 or 0)
 return reply

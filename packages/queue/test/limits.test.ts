@@ -1,0 +1,3 @@
+import { limitsBehaviour } from "./limits-behaviour.js";
+
+limitsBehaviour("single");
