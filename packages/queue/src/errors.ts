@@ -8,6 +8,7 @@ export type QueueErrorCode =
   | "KIT_QUEUE_FULL"
   | "KIT_QUEUE_EVICTION"
   | "KIT_JOB_LEASE_LOST"
+  | "KIT_JOB_CANCELLED"
   | "KIT_JOB_TIMEOUT"
   | "KIT_JOB_UNRECOVERABLE"
   | "KIT_JOB_SNOOZED"
@@ -190,6 +191,16 @@ export class JobFailedError extends CallError {
     this.attempts = of.attempts;
     this.crashes = of.crashes;
     this.error = of.error;
+  }
+}
+
+/** The job was cancelled, see `cancelJob()`. It is the reason of `job.signal`, and `call()` rejects with it. */
+export class JobCancelledError extends CallError {
+  /** @internal */
+  static override readonly brand: string = "JobCancelledError";
+
+  constructor(job: string, id: string) {
+    super("KIT_JOB_CANCELLED", job, id, "was cancelled");
   }
 }
 

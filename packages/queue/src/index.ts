@@ -3,6 +3,7 @@ export { createOrderedWorker } from "./work/ordered.js";
 export {
   CallTimeoutError,
   JobBackoffError,
+  JobCancelledError,
   JobFailedError,
   JobLeaseLostError,
   JobOutcomeLostError,

@@ -52,7 +52,7 @@ const parts = [
  * | `kit:queue:{name}:failures`    | hash   | id → attempts, crashes and last error, after a failure only                                     | a field as long as its job   |
  * | `kit:queue:{name}:dead`        | zset   | id → server ms at which it died; the job stays in `jobs`                                        | bounded by `deadLetters`     |
  * | `kit:queue:{name}:wake`        | zset   | markers that wake workers: `job` (work is ready), `timer` and `backup` (an instant to wait for) | until a worker pops them     |
- * | `kit:queue:{name}:revoked`     | zset   | leases that ended without their holder → server ms of that                                      | 10 minutes after each        |
+ * | `kit:queue:{name}:revoked`     | zset   | leases that ended without their holder → server ms of that; a half more: the job was cancelled  | 10 minutes after each        |
  * | `kit:queue:{name}:taken:…`     | string | the last take in one slot of a worker: its take id, and the entries it took                     | 10 minutes                   |
  * | `kit:queue:{name}:producers`   | zset   | producer → sequence number of its last add; a repeated add → that of the first                  | a day after the last new one |
  * | `kit:queue:{name}:answered:…`  | string | sequence number and answers of a producer's last add with an `addOnce`                          | 10 minutes                   |

@@ -269,6 +269,27 @@ describe("kit queue", () => {
     open();
   });
 
+  it("cancels a job that is ready, delayed or active only with --run, and no other", async () => {
+    for (const [one, outcome] of [
+      ["waiting", "ready"],
+      ["delayed", "delayed"],
+      ["active", "active"],
+    ] as const) {
+      expect(await run("queue cancel", [name, ids[one]])).toMatchObject({ isDryRun: true, count: 1, outcome });
+      expect((await look("job", name, ids[one])).data).toMatchObject({ state: outcome });
+      const done = { isDryRun: false, count: 1, outcome: one === "active" ? "cancelled" : "removed" };
+      expect(await run("queue cancel", [name, ids[one]], { run: true })).toMatchObject(done);
+      expect((await look("job", name, ids[one])).data).toMatchObject({ state: "none" });
+    }
+    for (const [id, outcome] of [
+      [ids.dead, "dead"],
+      ["nobody", "none"],
+    ] as const)
+      expect(await run("queue cancel", [name, id], { run: true })).toMatchObject({ count: 0, outcome });
+    expect(await fixture.counts()).toMatchObject({ jobs: 3, leases: 0, dead: 2 });
+    open();
+  });
+
   it("shows what it would move or delete, and does so only with --run", async () => {
     for (const path of ["queue retry", "queue drop"]) {
       expect(await run(path, [name])).toMatchObject({ isDryRun: true, count: 2, ids: [ids.dead, ids.odd] });

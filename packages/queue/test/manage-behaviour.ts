@@ -2,8 +2,8 @@ import { eventually, type RedisMode, useRedis } from "@kit/testing";
 import { onMovingSlots, rejection } from "@tooling/vitest/helpers";
 import * as vitest from "vitest";
 import { describe, expect, it } from "vitest";
-import { JobOutcomeLostError } from "../src/index.js";
-import { type QueueAddress, promoteJob, removeJob, rescheduleJob } from "../src/manage/index.js";
+import { JobCancelledError, JobOutcomeLostError } from "../src/index.js";
+import { type QueueAddress, cancelJob, promoteJob, removeJob, rescheduleJob } from "../src/manage/index.js";
 import * as looks from "../src/manage/scripts.js";
 import * as scripts from "../src/scripts/index.js";
 import { fixtureOf, latch, name, permanentKeys, Runs } from "./harness.js";
@@ -88,6 +88,159 @@ export const manageBehaviour = (mode: RedisMode): void => {
         expect(await promoteJob(redis.client, address(), id)).toBe("ready");
         await runs.until(2);
         expect(runs.jobs[1]).toMatchObject({ attempt: 2 });
+      });
+    });
+
+    describe("cancellation", () => {
+      const cancel = (id: string): ReturnType<typeof cancelJob> => cancelJob(redis.client, address(), id);
+
+      it("deletes jobs that wait, also for their next attempt, and leaves dead, lost and unknown ones", async () => {
+        const [queue, runs] = [make({ maxAttempts: 2, backoff: { firstMs: 600_000, jitter: 0 } }), new Runs()];
+        const ended: unknown[] = [];
+        const first = work(queue, ({ data }) => {
+          if (data === "broken") throw new Error("broken");
+        });
+        for (const event of ["failed", "dead"] as const) first.on(event, ({ job: { id } }) => ended.push(id));
+        const failed = await queue.add("job", "broken");
+        const dead = await queue.add("job", "broken", { maxAttempts: 1 });
+        await eventually(() => expect(ended).toHaveLength(3));
+        await first.close();
+        const waiting = [failed, await queue.add("job", 1), await queue.add("job", 2, { id: "own", priority: 3 })];
+        waiting.push(await queue.add("job", 3, { delayMs: 600_000, priority: -2 }));
+        const kept = await queue.add("job", "kept");
+        for (const id of waiting) expect(await cancel(id)).toBe("removed");
+        for (const id of [...waiting, "nobody"]) expect(await cancel(id)).toBe("none");
+        expect(await cancel(dead)).toBe("dead");
+        await fixture.db.lrem(fixture.keysOf().waiting, 1, kept);
+        expect(await cancel(kept)).toBe("lost");
+        expect(await fixture.counts()).toMatchObject({ jobs: 2, failures: 1, dead: 1, delayed: 0, prioritised: 0 });
+        expect(await queue.addOnce("job", "again", { id: "own" })).toEqual({ id: "own", isAdded: true });
+        work(queue, runs.handler);
+        await runs.until(1);
+        expect(runs.data).toEqual(["again"]);
+        for (const id of ["", "x".repeat(161), 5 as unknown as string])
+          expect(String(await rejection(cancel(id)))).toMatch(/^(Type|Range)Error: Expected `id`/);
+      });
+
+      it("aborts the handlers of running jobs at the next heartbeat, and ignores what they return and throw", async () => {
+        const [queue, events, reasons] = [make(), [] as unknown[], [] as unknown[]];
+        const worker = work(
+          queue,
+          async ({ data, signal }) => {
+            if (data === "again") return;
+            await new Promise((resolve) => signal.addEventListener("abort", resolve));
+            reasons.push(signal.reason);
+            if (data === "throws") throw signal.reason;
+          },
+          { concurrency: 3, leaseMs: 6_000 },
+        );
+        for (const event of ["completed", "failed", "lost", "cancelled"] as const)
+          worker.on(event, ({ job }) => events.push([event, job.data]));
+        const ids = [await queue.add("job", "returns"), await queue.add("job", "throws", { id: "own", priority: 2 })];
+        const call = rejection(queue.call("job", "called"));
+        await eventually(() => expect(worker.running).toBe(3));
+        ids.push(...(await fixture.db.hkeys(fixture.keysOf().jobs)).filter((id) => !ids.includes(id)));
+        for (const id of ids) expect(await cancel(id)).toBe("cancelled");
+        expect(await fixture.counts()).toMatchObject({ jobs: 0, leases: 0, failures: 0 });
+        // The call rejects though the handler still runs.
+        expect(await call).toBeInstanceOf(JobCancelledError);
+        // A later job of the same id is not touched by the end of the former one.
+        await queue.add("job", "again", { id: "own" });
+        await eventually(() => expect(events).toHaveLength(4));
+        expect(reasons.map((reason) => reason instanceof JobCancelledError)).toEqual([true, true, true]);
+        expect(reasons[0]).toMatchObject({ code: "KIT_JOB_CANCELLED", job: "job", id: ids[0] });
+        const expected = ["cancelled,called", "cancelled,returns", "cancelled,throws", "completed,again"];
+        expect(events.map(String).toSorted()).toEqual(expected);
+        await worker.close();
+        expect(await fixture.counts()).toMatchObject({ jobs: 0, leases: 0, failures: 0, dead: 0 });
+      });
+
+      it("refuses the end of a job that is reported before the next heartbeat", async () => {
+        const [queue, held, events] = [make({ maxAttempts: 2 }), latch(), [] as unknown[]];
+        redis.defer(held.open);
+        const worker = work(
+          queue,
+          async ({ data }) => {
+            await held.promise;
+            if (data === "broken") throw new Error("broken");
+          },
+          { concurrency: 3, leaseMs: 60_000 },
+        );
+        for (const event of ["completed", "failed", "lost", "cancelled"] as const)
+          worker.on(event, ({ job }) => events.push([event, job.data]));
+        const ids = [await queue.add("job", "plain"), await queue.add("job", "own", { id: "own" })];
+        ids.push(await queue.add("job", "broken"));
+        await eventually(() => expect(worker.running).toBe(3));
+        for (const id of ids) expect(await cancel(id)).toBe("cancelled");
+        expect(await queue.addOnce("job", "later", { id: "own", delayMs: 600_000 })).toMatchObject({ isAdded: true });
+        held.open();
+        await eventually(() => expect(events).toHaveLength(3));
+        expect(events.map(String).toSorted()).toEqual(["broken", "own", "plain"].map((data) => `cancelled,${data}`));
+        expect(await fixture.counts()).toMatchObject({ jobs: 1, delayed: 1, leases: 0, failures: 0 });
+      });
+
+      it("reaches jobs that a worker has taken ahead: they go back, and do not run", async () => {
+        const [queue, held, runs] = [make(), latch(), new Runs()];
+        redis.defer(held.open);
+        const worker = work(queue, async (job) => {
+          runs.handler(job);
+          if (job.data === "held") await held.promise;
+        });
+        await queue.addAll(Array.from({ length: 50 }, () => ({ name: "job", data: "quick" })));
+        await fixture.untilEmpty();
+        const data = ["held", "kept", ...Array.from({ length: 20 }, (_, index) => index)];
+        const [, , ...behind] = await queue.addAll(data.map((one) => ({ name: "job", data: one })));
+        await runs.until(51);
+        for (const id of behind) expect(["cancelled", "removed"]).toContain(await cancel(id));
+        // Those that it had taken ahead go back after 0.1 s, all together.
+        await eventually(async () => expect(await fixture.counts()).toMatchObject({ leases: 1, waiting: 1 }));
+        held.open();
+        await runs.until(52);
+        expect(runs.data.slice(50)).toEqual(["held", "kept"]);
+        await worker.close();
+      });
+
+      it("tells the caller of a called job that waits", async () => {
+        const queue = make();
+        const outcome = rejection(queue.call("job", 1, { delayMs: 600_000 }));
+        const [id] = await eventually(async () => {
+          const ids = await fixture.db.hkeys(fixture.keysOf().jobs);
+          expect(ids).toHaveLength(1);
+          return ids;
+        });
+        expect(await cancel(id!)).toBe("removed");
+        expect(await outcome).toMatchObject({ code: "KIT_JOB_CANCELLED", job: "job", id });
+      });
+
+      it("lets each job either complete or be cancelled, never both, while workers take them", async () => {
+        const [queue, completed] = [make(), [] as string[]];
+        const ids = await queue.addAll(Array.from({ length: 300 }, (_, data) => ({ name: "job", data })));
+        const worker = work(queue, () => undefined, { concurrency: 5 });
+        worker.on("completed", ({ job: { id } }) => completed.push(id));
+        const outcomes = await Promise.all(ids.toReversed().map((id) => cancel(id)));
+        await fixture.untilEmpty();
+        await worker.close();
+        const cancelled = ids.toReversed().filter((_, index) => outcomes[index] !== "none");
+        expect(cancelled.length).toBeGreaterThan(0);
+        expect([...completed, ...cancelled].toSorted()).toEqual(ids.toSorted());
+      });
+
+      it("searches many leases page by page, and leaves a later job of the same id alone", async () => {
+        const [queue, keys] = [make(), fixture.keysOf()];
+        await queue.add("job", 1, { id: "own" });
+        await fixture.db.del(keys.waiting);
+        const members = Array.from({ length: 5_000 }, (_, index) => [9e12, `workerX${String(10_000 + index)}other`]);
+        await fixture.db.zadd(keys.leases, ...(members.flat() as [number, string]));
+        await fixture.db.zadd(keys.leases, 9e12, "workerY00001own");
+        expect(await cancel("own")).toBe("cancelled");
+        expect(await fixture.db.zscore(keys.revoked, "workerY00001own")).toMatch(/^\d+\.5$/);
+        expect(await fixture.db.zcard(keys.leases)).toBe(5_000);
+        await fixture.db.del(keys.leases);
+        await queue.add("job", 2, { id: "own" });
+        const late = { id: "own", header: "k1 job", cursor: "0", channel: "", caller: "" };
+        const reply = await looks.cancel.run(redis.client, { ...keys, replies: [] }, late);
+        expect(reply).toEqual({ outcome: "elsewhere", cursor: "0" });
+        expect(await fixture.counts()).toMatchObject({ jobs: 1, waiting: 1 });
       });
     });
 

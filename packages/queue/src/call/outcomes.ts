@@ -2,8 +2,8 @@ import { encodePayload } from "../add/payload.js";
 import { parseRecord, recordOf, storedError } from "../failure.js";
 
 /**
- * The outcome of a called job, as the server stores it: the result as `jJSON` or `bBYTES`; or `xRECORD`, the record of a job that
- * failed for good.
+ * The outcome of a called job, as the server stores it: the result as `jJSON` or `bBYTES`; `xRECORD`, the record of a job that
+ * failed for good; or `c`, the job was cancelled.
  */
 export type Outcome = string | Buffer;
 
@@ -23,6 +23,12 @@ export const outcomeOf = (
 
 /** The outcome of a job that failed for good. */
 export const failedOutcome = (record: string): Outcome => `x${record}`;
+
+/** Where the outcome of a job goes whose header has this `replyTo`: the channel of an inbox, and the name of the caller there. */
+export const addresseeOf = (replyTo: string, prefix: string): { readonly channel: string; readonly caller: string } => {
+  const [inbox = "", caller = ""] = replyTo.split(".");
+  return { channel: `${prefix}:inbox:${inbox}`, caller };
+};
 
 /** The first character of an outcome, or of `waiting`, `gone` or `later`; see `outcomes.lua`. */
 export const kindOf = (outcome: Buffer): string => String.fromCharCode(outcome[0] ?? 0);

@@ -3,6 +3,7 @@ import { createQueue } from "../index.js";
 import type { StoredError } from "../failure.js";
 import { isQueue, jobFacts, unknownQueue } from "./inspect.js";
 import {
+  cancelJob,
   inspectJob,
   inspectQueue,
   type JobFacts,
@@ -149,21 +150,28 @@ const moveCommand = (verb: "retry" | "drop", about: string, done: string): CliCo
   },
 });
 
-const removeCommand: CliCommand = {
-  path: "queue remove",
-  about: "deletes a job that is ready or delayed; a dry run unless --run is given",
+/** A command that ends one job. `states`: those of jobs that it ends. `done`: what became of the job. */
+const endCommand = (
+  verb: "remove" | "cancel",
+  about: string,
+  states: readonly string[],
+  done: string,
+  end: typeof removeJob | typeof cancelJob,
+): CliCommand => ({
+  path: `queue ${verb}`,
+  about: `${about}; a dry run unless --run is given`,
   args: [queueArgument, idArgument],
   options: [runOption],
   run: async ({ redis, prefix, isSet, output }, queue: string, id: string) => {
     const isDryRun = !isSet("run");
     const report = isDryRun ? await inspectJob(redis, { queue, prefix }, id) : undefined;
-    const outcome = report?.state ?? (await removeJob(redis, { queue, prefix }, id));
-    const count = ["removed", "ready", "delayed"].includes(outcome) ? 1 : 0;
+    const outcome = report?.state ?? (await end(redis, { queue, prefix }, id));
+    const count = ["removed", "cancelled", ...states].includes(outcome) ? 1 : 0;
     await output.report({
       data: { queue, id, isDryRun, count, outcome },
       facts: [
         [
-          isDryRun ? "would be removed" : "removed",
+          isDryRun ? `would be ${done}` : done,
           count === 1 ? id : `nothing, since the job is ${outcome === "none" ? "not known" : outcome}`,
         ],
         ...(isDryRun && count === 1 ? [["to do it", "the same command with --run"] as const] : []),
@@ -172,7 +180,7 @@ const removeCommand: CliCommand = {
       isUnknown: outcome === "none",
     });
   },
-};
+});
 
 const promoteCommand: CliCommand = {
   path: "queue promote",
@@ -238,6 +246,13 @@ export const commands: readonly CliCommand[] = [
   pauseCommand("pause", "lets no job begin until the queue is resumed", pauseQueue),
   pauseCommand("resume", "lets a paused queue go on", resumeQueue),
   promoteCommand,
-  removeCommand,
+  endCommand("remove", "deletes a job that is ready or delayed", ["ready", "delayed"], "removed", removeJob),
+  endCommand(
+    "cancel",
+    "deletes a job, and aborts its handler if it is active",
+    ["ready", "delayed", "active"],
+    "cancelled",
+    cancelJob,
+  ),
   repairCommand,
 ];

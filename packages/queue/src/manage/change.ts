@@ -1,8 +1,10 @@
 import type { RedisLike } from "@kit/core";
 import { type ClientContext, resolve, type RulesOf, textOption, withContext } from "@kit/core/toolkit";
-import { type QueueAddress, type QueueKeys, queueKeys } from "../keys.js";
+import { parseBlob } from "../add/payload.js";
+import { addresseeOf } from "../call/outcomes.js";
+import { keyHead, type QueueAddress, type QueueKeys, queueKeys, repliesKey } from "../keys.js";
 import { addRules } from "../options.js";
-import { type JobState, remove, reschedule } from "./scripts.js";
+import { cancel, find, type Found, type JobState, remove, reschedule } from "./scripts.js";
 import { located } from "./search.js";
 
 /** How often a job is looked for that moves between the leases and the lists of work. */
@@ -53,6 +55,78 @@ export const removeJob = async (
   id: string,
 ): Promise<"removed" | "active" | "dead" | "none" | "lost"> =>
   await changed(redis, address, id, (context, keys) => remove.run(context, keys, { id }));
+
+/** Who waits for the outcome of a stored job; undefined if nobody does. */
+const callerOf = (blob: Buffer, prefix: string): ReturnType<typeof addresseeOf> | undefined => {
+  try {
+    const { replyTo } = parseBlob(blob).header;
+    return replyTo === undefined ? undefined : addresseeOf(replyTo, prefix);
+  } catch {
+    return undefined;
+  }
+};
+
+/** Cancels the job that was found, if it still is the same one. Searches the leases page by page. */
+const cancelFound = async (
+  context: ClientContext,
+  { queue, prefix = "kit" }: QueueAddress,
+  id: string,
+  { blob }: Found,
+): Promise<Awaited<ReturnType<typeof cancel.run>>["outcome"]> => {
+  const to = callerOf(blob, prefix);
+  const keys = { ...queueKeys(prefix, queue), replies: to ? [repliesKey(keyHead(prefix, queue), to.caller)] : [] };
+  const [header = ""] = blob.toString("latin1").split("\n", 1);
+  for (let cursor = "0"; ;) {
+    const args = {
+      id,
+      header: Buffer.from(header, "latin1"),
+      cursor,
+      channel: to?.channel ?? "",
+      caller: to?.caller ?? "",
+    };
+    const reply = await cancel.run(context, keys, args);
+    ({ cursor } = reply);
+    if (cursor === "0") return reply.outcome;
+  }
+};
+
+/**
+ * Ends a job wherever it is, from any process. Resolves with what it did:
+ *
+ * - `removed`: the job was ready or delayed, and is deleted. It never runs
+ * - `cancelled`: a worker had the job. The job is deleted and does not run again. The handler's `signal` aborts with a JobCancelledError at
+ *   the worker's next heartbeat: after 0.3 of its `leaseMs`, within 0.6 of it if the job has just been taken. The worker then emits
+ *   `cancelled`. A job that it had taken ahead may begin until then. What the handler returns or throws is ignored
+ * - `dead`, `none`, `lost`: nothing was done, as `removeJob()`. `none` is also the answer to a call that is made again
+ *
+ * If the job was called, the call rejects with a JobCancelledError at once. An id of your own is free at once, too: while the handler of
+ * the former job ends, a new job of this id may run. With more than 2,000 active jobs the leases are searched in several calls.
+ *
+ * @throws {KitUnavailableError | KitUnknownOutcomeError} as every command. Calling it again does no harm.
+ * @throws {TypeError | RangeError} an argument is not what it should be.
+ *
+ * @example
+ * await cancelJob(redis, { queue: "mail" }, id);
+ */
+export const cancelJob = async (
+  redis: RedisLike,
+  address: QueueAddress,
+  id: string,
+): Promise<"removed" | "cancelled" | "dead" | "none" | "lost"> => {
+  textOption("id", id, 160);
+  const keys = queueKeys(address.prefix ?? "kit", address.queue);
+  return await withContext(redis, async (context) => {
+    for (let looks = 1; ; looks++) {
+      const found = await find.run(context, keys, { id });
+      const { state } = found;
+      if (state === "none" || state === "dead") return state;
+      const outcome = await cancelFound(context, address, id, found);
+      if (outcome !== "elsewhere") return outcome;
+      // It moves between the leases and the lists of work, or was added again under this id.
+      if (looks === maxLooks) return "lost";
+    }
+  });
+};
 
 /** When a job is due. One of the two. */
 interface NewDue {

@@ -8,7 +8,7 @@ import { partsOf } from "../add/ids.js";
 import { type JobState, list, overview, type Overview, prioritise, repair } from "./scripts.js";
 import { located, pagesOf } from "./search.js";
 
-export { promoteJob, removeJob, rescheduleJob } from "./change.js";
+export { cancelJob, promoteJob, removeJob, rescheduleJob } from "./change.js";
 export { pauseQueue, resumeQueue } from "./limits.js";
 export type { Overview, QueueAddress };
 

@@ -1,4 +1,5 @@
 import { defineScript } from "@kit/core";
+import cancelSource from "../scripts/cancel.lua";
 import entriesSource from "../scripts/entries.lua";
 import findSource from "../scripts/find.lua";
 import limitSource from "../scripts/limit.lua";
@@ -10,6 +11,7 @@ import readySource from "../scripts/ready.lua";
 import removeSource from "../scripts/remove.lua";
 import repairSource from "../scripts/repair.lua";
 import rescheduleSource from "../scripts/reschedule.lua";
+import revokedSource from "../scripts/revoked.lua";
 import scanSource from "../scripts/scan.lua";
 
 /** In epoch ms; null if there is none. */
@@ -187,6 +189,19 @@ export const remove = defineScript({
   args: ["id"],
   idempotent: true,
   reply: (raw) => String(raw) as "removed" | "none" | "dead" | "elsewhere",
+});
+
+/** Ends a job, also an active one. See `cancel.lua`. */
+export const cancel = defineScript({
+  name: "queue.cancel",
+  source: [entriesSource, placesSource, revokedSource, cancelSource],
+  keys: ["jobs", "waiting", "prioritised", "delayed", "leases", "failures", "dead", "revoked", "...replies"],
+  args: ["id", "header", "cursor", "channel", "caller"],
+  idempotent: true,
+  reply: (raw) => {
+    const [outcome, cursor] = (raw as unknown[]).map(String);
+    return { outcome: outcome as "removed" | "cancelled" | "none" | "dead" | "elsewhere", cursor: cursor ?? "0" };
+  },
 });
 
 /** Gives a ready or delayed job another due time. See `reschedule.lua`. */

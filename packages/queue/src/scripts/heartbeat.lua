@@ -4,13 +4,16 @@
 -- KEYS[1]  leases   zset     take id and entry to the instant at which the lease ends, ms
 -- KEYS[2]  wake     zset     markers that wake workers
 -- KEYS[3]  meta     hash     counters
+-- KEYS[4]  revoked  zset     leases that ended without their holder
 -- ARGV[1]  leaseMs  integer  length of the leases from now on
 -- ARGV[2]  members  string   of `leases`, one per line, at most 500
 --
--- Reply     {now, lost}  server time, epoch ms; members that are no longer held, one per line
+-- Reply     {now, lost}  server time, epoch ms; members that are no longer held, one per line; with a tab and `cancelled` if their
+--           jobs were cancelled
 local leases = KEYS[1]
 local wake = KEYS[2]
 local meta = KEYS[3]
+local revoked = KEYS[4]
 local leaseMs = tonumber(ARGV[1])
 local members = ARGV[2]
 
@@ -32,7 +35,7 @@ local lost = {}
 if redis.call('ZADD', leases, 'XX', 'CH', unpack(scores)) < #list then
   -- ZADD does not count a lease whose end was already this millisecond.
   for i, score in ipairs(redis.call('ZMSCORE', leases, unpack(list))) do
-    if not score then lost[#lost + 1] = list[i] end
+    if not score then lost[#lost + 1] = revokedAs(revoked, list[i]) or list[i] end
   end
 end
 watchLeases(meta, wake, now, leaseMs)

@@ -11,6 +11,7 @@ import outcomesSource from "./outcomes.lua";
 import readySource from "./ready.lua";
 import recoverSource from "./recover.lua";
 import redriveSource from "./redrive.lua";
+import revokedSource from "./revoked.lua";
 import stepSource from "./step.lua";
 import takesSource from "./takes.lua";
 import watchSource from "./watch.lua";
@@ -28,6 +29,26 @@ export const maxWanted = 100;
 const lines = (text: unknown): string[] => {
   const all = String(text);
   return all === "" ? [] : all.split("\n");
+};
+
+const cancelledMark = "\tcancelled";
+
+/** Members of `leases` that their worker no longer has. */
+interface LostLeases {
+  readonly lost: readonly string[];
+  /** Those whose jobs were cancelled. */
+  readonly cancelled: readonly string[];
+}
+
+const nothingLost: LostLeases = { lost: [], cancelled: [] };
+
+const lostOf = (text: unknown): LostLeases => {
+  const all = lines(text);
+  if (all.length === 0) return nothingLost;
+  const cancelled = all
+    .filter((line) => line.endsWith(cancelledMark))
+    .map((line) => line.slice(0, -cancelledMark.length));
+  return { lost: all.map((line) => line.split("\t", 1)[0] ?? ""), cancelled };
 };
 
 /** Refuses data of a newer layout. Replies with the server's time in epoch ms. */
@@ -79,8 +100,10 @@ export interface StepReply {
   readonly entries: readonly string[];
   /** Their records in `failures`, empty for jobs without one. No list at all if no job has one. */
   readonly records: readonly string[];
-  /** Members of ended jobs whose leases had been reclaimed: their ends are refused. */
+  /** Members of ended jobs whose leases had been revoked: their ends are refused. */
   readonly refused: readonly string[];
+  /** Those of them whose jobs were cancelled. */
+  readonly cancelled: readonly string[];
   /** Leases that ended without their holder, and what became of their jobs. */
   readonly reclaimed: readonly Reclaimed[];
   /** The server's time in epoch microseconds; 0: the queue is idle, and the step did not request the time. */
@@ -114,11 +137,13 @@ const decodeStep = (raw: unknown): StepReply => {
   const all = raw as Buffer[];
   const [entries, records, refused, reclaimed, state] = all.splice(-5);
   const [nowMicros = 0, nextDue = -2, nextEnd = -2, promoted = 0, isMore = 0] = String(state).split(" ").map(Number);
+  const { lost, cancelled } = lostOf(refused);
   return {
     blobs: all,
     entries: lines(entries),
     records: lines(records),
-    refused: lines(refused),
+    refused: lost,
+    cancelled,
     reclaimed: lines(reclaimed).map(reclaimedOf),
     nowMicros,
     nextDue: instant(nextDue),
@@ -146,7 +171,7 @@ const stepKeys = [
 /** The one call of a worker. Its take id makes it safe to lose a reply: `recover` returns the jobs that the reply carried. */
 export const step = defineScript({
   name: "queue.step",
-  source: [entriesSource, readySource, deadSource, watchSource, takesSource, stepSource],
+  source: [entriesSource, readySource, deadSource, revokedSource, watchSource, takesSource, stepSource],
   keys: [...stepKeys, "...replies"],
   args: [
     "takeId",
@@ -166,13 +191,13 @@ export const step = defineScript({
 /** Extends leases. */
 export const heartbeat = defineScript({
   name: "queue.heartbeat",
-  source: [entriesSource, readySource, watchSource, heartbeatSource],
-  keys: ["leases", "wake", "meta"],
+  source: [entriesSource, readySource, watchSource, revokedSource, heartbeatSource],
+  keys: ["leases", "wake", "meta", "revoked"],
   args: ["leaseMs", "members"],
   idempotent: true,
-  reply: (raw): { readonly now: number; readonly lost: readonly string[] } => {
+  reply: (raw): LostLeases & { readonly now: number } => {
     const [now, lost] = raw as unknown[];
-    return { now: Number(now), lost: lines(lost) };
+    return { now: Number(now), ...lostOf(lost) };
   },
 });
 

@@ -30,9 +30,10 @@
 --
 -- Reply     {blob, …, entries, records, refused, reclaimed, state}: the jobs that were taken, in order (of a repeat: those still leased);
 --           their entries, one per line; their records in `failures`, one per line, empty if no job has one; members whose ends are
---           refused, since their leases had been reclaimed, one per line; members that this call reclaimed, one per line, each with a
---           blank and its crashes, then `x` if it is dead, or `gone` if there is no such job; `now nextDue nextEnd promoted isMore` in
---           epoch microseconds (0: idle) and ms, -1 for none, -2 for not looked
+--           refused, since their leases had been reclaimed, one per line, with a tab and `cancelled` if their jobs were cancelled;
+--           members that this call reclaimed, one per line, each with a blank and its crashes, then `x` if it is dead, or `gone` if
+--           there is no such job; `now nextDue nextEnd promoted isMore` in epoch microseconds (0: idle) and ms, -1 for none, -2 for
+--           not looked
 local jobs = KEYS[1]
 local waiting = KEYS[2]
 local prioritised = KEYS[3]
@@ -113,13 +114,6 @@ local allowed = isLimited and redis.call('HEXISTS', limits, 'paused') == 1 and 0
 count = math.min(count, allowed)
 
 local refused, reclaimed, ready = {}, {}, {}
--- Kept for ten minutes: longer than any worker is paused before it reports the end of its job.
-local function revoke(member)
-  redis.call('ZADD', revoked, string.format('%.0f', now), member)
-  redis.call('ZREMRANGEBYSCORE', revoked, '-inf', string.format('(%.0f', now - 600000))
-  redis.call('PEXPIRE', revoked, 600000)
-end
-
 -- Removals come last, and a key that they may empty is not touched after that: while its slot moves to another node, a script fails at
 -- a key that is gone.
 local endedMembers, goneIds, isEnding = {}, {}, {}
@@ -145,7 +139,7 @@ for i = 1, #others, 4 do
   local entry = leasedEntry(member)
   local id = idOf(entry)
   if isEnding[member] or not redis.call('ZSCORE', leases, member) then
-    if redis.call('ZSCORE', revoked, member) then refused[#refused + 1] = member end
+    refused[#refused + 1] = revokedAs(revoked, member)
   else
     isEnding[member] = true
     endedMembers[#endedMembers + 1] = member
@@ -184,7 +178,7 @@ if looks then
     local entry = leasedEntry(member)
     local id = idOf(entry)
     endedMembers[#endedMembers + 1] = member
-    revoke(member)
+    revoke(revoked, now, member)
     if redis.call('HEXISTS', jobs, id) == 0 then return ' gone' end
     local attempts, crashes, last, begun = parseRecord(redis.call('HGET', failures, id))
     -- The last crash is charged only to a job that began.
@@ -321,11 +315,8 @@ if done ~= '' then
     -- were lost in a failover: in both cases their jobs are done. The lease of a dead letter was reclaimed so long ago that `revoked`
     -- no longer has it.
     local id = string.sub(member, -14)
-    if held < #members and (redis.call('ZSCORE', revoked, member) or redis.call('ZSCORE', dead, id)) then
-      refused[#refused + 1] = member
-    else
-      goneIds[#goneIds + 1] = id
-    end
+    local refusal = held < #members and (revokedAs(revoked, member) or redis.call('ZSCORE', dead, id) and member)
+    if refusal then refused[#refused + 1] = refusal else goneIds[#goneIds + 1] = id end
   end
 end
 if #endedMembers > 0 then redis.call('ZREM', leases, unpack(endedMembers)) end

@@ -1,4 +1,5 @@
 import { isMade } from "../add/ids.js";
+import { addresseeOf } from "../call/outcomes.js";
 import type { EndedJob } from "../commands.js";
 import { maxEnded } from "../scripts/index.js";
 import type { TakenJob } from "./taken.js";
@@ -56,9 +57,9 @@ export const operandsOf = (
 const answerTo = ({ job, outcome }: Ending, prefix: string, callers: string[]): string | Buffer => {
   const { replyTo } = job.header;
   if (outcome === undefined || replyTo === undefined) return "";
-  const [inbox = "", caller = ""] = replyTo.split(".");
+  const { channel, caller } = addresseeOf(replyTo, prefix);
   if (!callers.includes(caller)) callers.push(caller);
-  const head = `${String(callers.indexOf(caller) + 1)} ${prefix}:inbox:${inbox} ${caller} `;
+  const head = `${String(callers.indexOf(caller) + 1)} ${channel} ${caller} `;
   return typeof outcome === "string" ? head + outcome : Buffer.concat([Buffer.from(head), outcome]);
 };
 

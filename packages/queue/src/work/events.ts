@@ -19,6 +19,8 @@ export interface WorkerEvents<Jobs = AnyJobs> {
   readonly crashed: readonly [event: { readonly id: string; readonly crashes: number; readonly isDead: boolean }];
   /** The lease of a job ended while its handler ran. Another worker may run the job, too. */
   readonly lost: readonly [event: { readonly job: AnyJob<Jobs> }];
+  /** A job was cancelled after its handler had begun. The handler's signal has aborted; what it returns or throws is ignored. */
+  readonly cancelled: readonly [event: { readonly job: AnyJob<Jobs> }];
   /**
    * A background operation failed. The worker retries until it is closed, whatever the error. An outage, or a refusal such as a missing
    * permission, emits one error when it begins, and one with the code `KIT_RECOVERED` when it is over.

@@ -1,7 +1,13 @@
 import { KitClosedError, KitError } from "@kit/core";
 import { checkedWait, type ResolvedBackoff, waitAfter } from "../add/backoff.js";
 import { failedOutcome, outcomeOf } from "../call/outcomes.js";
-import { JobBackoffError, JobLeaseLostError, type SnoozeError, UnrecoverableError } from "../errors.js";
+import {
+  JobBackoffError,
+  JobCancelledError,
+  JobLeaseLostError,
+  type SnoozeError,
+  UnrecoverableError,
+} from "../errors.js";
 import { recordOf, storedError } from "../failure.js";
 import type { Ending } from "./endings.js";
 import type { Fetcher } from "./fetcher.js";
@@ -15,6 +21,7 @@ export interface FateHost {
   readonly failed: (job: TakenJob, error: unknown, retryInMs: number | undefined) => void;
   readonly snoozed: (job: TakenJob, error: unknown, retryInMs: number) => void;
   readonly lost: (job: TakenJob) => void;
+  readonly cancelled: (job: TakenJob) => void;
   readonly error: (error: KitError) => void;
   /** `close()` waits for it. */
   readonly waitFor: (decision: Promise<void>) => void;
@@ -28,6 +35,7 @@ export interface FateHost {
  * - snoozed, when its handler requested that, and has not done so too often: it is tried again, and that is no attempt
  * - dead, when its last attempt failed, or it cannot run
  * - handed back, when its handler stopped because the worker closes or its lease is lost: that is no attempt
+ * - cancelled, when somebody cancelled it: the server has deleted it, and what its handler returns or throws is ignored
  * - lost, when its lease has ended: another worker may run it, and this one must not end it
  *
  * The first four hold once the server has confirmed them; until then the lease may still be lost.
@@ -93,6 +101,15 @@ export class Fates {
     job.stop(new JobLeaseLostError(job.name, job.id));
     if (job.state === "held") job.state = "ended";
     else this.#host.lost(job);
+  }
+
+  /** It was cancelled, and the server has deleted it. If its end is under way, the server refuses that, and says so again. */
+  cancelled(job: TakenJob): void {
+    job.stop(new JobCancelledError(job.name, job.id));
+    if (job.state === "ending") return;
+    const hasBegun = job.state !== "held";
+    job.state = "ended";
+    if (hasBegun) this.#host.cancelled(job);
   }
 
   /** The server has ended it, or has refused since it took the lease back. */

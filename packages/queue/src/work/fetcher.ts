@@ -29,6 +29,8 @@ export interface FetcherHost {
   /** The server has ended the job. Not accepted: it refused, since it had taken the lease back. */
   ended(ending: Ending, isAccepted: boolean): void;
   lost(job: TakenJob): void;
+  /** The job was cancelled. If its end was sent, the server refused that. */
+  cancelled(job: TakenJob): void;
   /** The queue is empty or the server cannot be reached: the fetcher waits. */
   emptied(): void;
   reclaimed(leases: readonly Reclaimed[]): void;
@@ -83,7 +85,9 @@ export class Fetcher {
     this.#settings = settings;
     this.#bounds = `${String(maxCrashes)} ${deadLetters}`;
     this.#host = host;
-    this.leases = new JobLeases(commands, leaseMs, (job) => host.lost(job));
+    this.leases = new JobLeases(commands, leaseMs, (job, isCancelled) =>
+      isCancelled ? host.cancelled(job) : host.lost(job),
+    );
     this.#returns = new Returns(commands, this.leases, () => this.#rest.look());
     this.#takes = new Takes(commands, () => this.#proceed());
     this.#maintenance = new Maintenance(leaseMs, () => this.pump());
@@ -218,7 +222,7 @@ export class Fetcher {
     } else {
       this.#failures = 0;
       this.#commands.outage.worked("taking");
-      this.#confirm(endings, outcome.refused);
+      this.#confirm(endings, outcome);
       this.#receive(outcome, request, sentAt, undefined);
     }
     this.#takes.settled(request.takeId);
@@ -235,7 +239,7 @@ export class Fetcher {
     this.pump();
   }
 
-  #confirm(endings: readonly Ending[], refused: readonly string[]): void {
+  #confirm(endings: readonly Ending[], { refused, cancelled }: StepReply): void {
     const isRefused = refused.length === 0 ? undefined : new Set(refused);
     this.#unconfirmed -= endings.length;
     for (const ending of endings) {
@@ -244,7 +248,8 @@ export class Fetcher {
       this.leases.release(job);
       const isAccepted = !isRefused?.has(job.member);
       if (isAccepted && ending.verdict === "done") this.#maintenance.completed++;
-      this.#host.ended(ending, isAccepted);
+      if (!isAccepted && cancelled.includes(job.member)) this.#host.cancelled(job);
+      else this.#host.ended(ending, isAccepted);
     }
     this.#maintenance.schedule();
   }

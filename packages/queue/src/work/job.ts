@@ -21,8 +21,8 @@ export interface Job<Name extends string = string, Data = unknown> {
    */
   readonly closing: AbortSignal;
   /**
-   * Aborts when the handler should stop. Reasons: the lease is lost (JobLeaseLostError), the handler timed out (JobTimeoutError), or the
-   * worker has been closing for `timeoutMs` (KitClosedError). In the last case the job stays leased until the handler has ended, for
+   * Aborts when the handler should stop. Reasons: the lease is lost (JobLeaseLostError), the job was cancelled (JobCancelledError), the
+   * handler timed out (JobTimeoutError), or the worker has been closing for `timeoutMs` (KitClosedError). In the last case the job stays leased until the handler has ended, for
    * `abortGraceMs` at most.
    */
   readonly signal: AbortSignal;

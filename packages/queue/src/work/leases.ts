@@ -23,11 +23,11 @@ export class JobLeases implements ScheduledLease {
   readonly #commands: QueueCommands;
   readonly #expiry: ExpiryScheduler;
   readonly #leaseMs: number;
-  readonly #onLost: (job: TakenJob) => void;
+  readonly #onLost: (job: TakenJob, isCancelled: boolean) => void;
   #isClosed = false;
 
-  /** `onLost`: by our own clock the lease may have ended, or the server replied that it has. */
-  constructor(commands: QueueCommands, leaseMs: number, onLost: (job: TakenJob) => void) {
+  /** `onLost`: by our own clock the lease may have ended, or the server replied that it has, or that the job was cancelled. */
+  constructor(commands: QueueCommands, leaseMs: number, onLost: (job: TakenJob, isCancelled: boolean) => void) {
     this.#commands = commands;
     this.#expiry = expiryOf(commands.context);
     this.#leaseMs = leaseMs;
@@ -110,13 +110,13 @@ export class JobLeases implements ScheduledLease {
     try {
       const members = jobs.map(({ member }) => member);
       const args = { leaseMs: this.#leaseMs, members: members.join("\n") };
-      const { now, lost } = await this.#commands.run(heartbeat, args, this.#heartbeatMs);
+      const { now, lost, cancelled } = await this.#commands.run(heartbeat, args, this.#heartbeatMs);
       this.#commands.outage.worked("renewing");
       this.#commands.clock.observe(sentAt, now);
       const until = this.endOf(now, sentAt);
       const gone = new Set(lost);
       for (const job of jobs)
-        if (gone.has(job.member)) this.#lose(job);
+        if (gone.has(job.member)) this.#lose(job, cancelled.includes(job.member));
         else job.leaseUntil = until;
       return true;
     } catch (error) {
@@ -125,8 +125,8 @@ export class JobLeases implements ScheduledLease {
     }
   }
 
-  #lose(job: TakenJob): void {
-    if (this.#remove(job)) this.#onLost(job);
+  #lose(job: TakenJob, isCancelled = false): void {
+    if (this.#remove(job)) this.#onLost(job, isCancelled);
   }
 
   #remove(job: TakenJob): boolean {

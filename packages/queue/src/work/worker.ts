@@ -87,6 +87,7 @@ export class Worker extends TypedEmitter<WorkerEvents> implements AsyncDisposabl
         if (this.#settings.ackEach) this.#prefetched.start();
       },
       lost: (job) => fates.lost(job),
+      cancelled: (job) => fates.cancelled(job),
       emptied: () => this.#turn?.changed(),
       reclaimed: (leases) => this.#onReclaimed(leases),
     });
@@ -98,6 +99,7 @@ export class Worker extends TypedEmitter<WorkerEvents> implements AsyncDisposabl
       },
       snoozed: (job, error, retryInMs) => this.emit("snoozed", { job, error, retryInMs }),
       lost: (job) => this.emit("lost", { job }),
+      cancelled: (job) => this.emit("cancelled", { job }),
       error: events.error,
       waitFor: (decision) => void this.#waitFor(decision),
     };

@@ -1,0 +1,75 @@
+-- cancel.lua - ends a job, wherever it is.
+-- If a worker has the job, its lease is revoked: the worker learns that with its next heartbeat, and can no longer end the job.
+--
+-- KEYS[1]  jobs         hash    id to header and payload
+-- KEYS[2]  waiting      list    ids of ready jobs of priority 0
+-- KEYS[3]  prioritised  zset    ids of the other ready jobs
+-- KEYS[4]  delayed      zset    entry to the instant at which it is due, ms
+-- KEYS[5]  leases       zset    take id and entry to the instant at which the lease ends, ms
+-- KEYS[6]  failures     hash    id to attempts, crashes, last error
+-- KEYS[7]  dead         zset    id to the instant of its death
+-- KEYS[8]  revoked      zset    leases that ended without their holder
+-- KEYS[n]  replies      hash    of the caller, only if the job was called: id to what became of the job
+-- ARGV[1]  id           string  of the job
+-- ARGV[2]  header       string  its header line: a later job may have the same id
+-- ARGV[3]  cursor       string  `0`, then that of the last reply: the leases are searched page by page
+-- ARGV[4]  channel      string  of the caller's inbox, empty if the job was not called
+-- ARGV[5]  caller       string  its name there
+--
+-- Reply     {outcome, cursor}  `removed` it was ready or delayed; `cancelled` it was active; `none` there is no such job; `dead` it is a
+--           dead letter; `elsewhere` it was not found, or has another header. A cursor that is not 0: it may be on the next page. Only
+--           the first two changed something
+local jobs = KEYS[1]
+local waiting = KEYS[2]
+local prioritised = KEYS[3]
+local delayed = KEYS[4]
+local leases = KEYS[5]
+local failures = KEYS[6]
+local dead = KEYS[7]
+local revoked = KEYS[8]
+local replies = { unpack(KEYS, 9) }
+local id = ARGV[1]
+local header = ARGV[2]
+local cursor = ARGV[3]
+local channel = ARGV[4]
+local caller = ARGV[5]
+
+-- Libraries
+
+redis.call('HLEN', failures)
+redis.call('ZCARD', revoked)
+for _, key in ipairs(replies) do redis.call('HLEN', key) end
+local blob = redis.call('HGET', jobs, id)
+if not blob then return { 'none', '0' } end
+if redis.call('ZSCORE', dead, id) then return { 'dead', '0' } end
+if string.match(blob, '^[^\n]*') ~= header then return { 'elsewhere', '0' } end
+local entry = entryOfBlob(id, blob)
+local page = redis.call('ZSCAN', leases, cursor, 'COUNT', 2000)
+local member, place
+for i = 1, #page[2], 2 do
+  if leasedEntry(page[2][i]) == entry then member = page[2][i] end
+end
+if not member then
+  if page[1] ~= '0' then return { 'elsewhere', page[1] } end
+  place = placeOf(waiting, prioritised, delayed, id, entry)
+  if not place then return { 'elsewhere', '0' } end
+end
+
+-- Removes nothing. At maxmemory Redis allows writes in a script after one that can only free memory.
+redis.call('ZREM', leases, '')
+for _, key in ipairs(replies) do
+  redis.call('HSET', key, id, 'c')
+  redis.call('PEXPIRE', key, 600000)
+end
+if member then
+  local time = redis.call('TIME')
+  revoke(revoked, time[1] * 1000 + math.floor(time[2] / 1000), member, true)
+  redis.call('ZREM', leases, member)
+else
+  leave(place, waiting, prioritised, delayed, id, entry)
+end
+redis.call('HDEL', failures, id)
+redis.call('HDEL', jobs, id)
+-- Publishing is only a hint, so an error is ignored: the user may lack the permission.
+if channel ~= '' then redis.pcall('PUBLISH', channel, caller .. '\t' .. id) end
+return { member and 'cancelled' or 'removed', '0' }
