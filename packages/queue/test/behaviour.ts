@@ -1324,12 +1324,13 @@ export const queueBehaviour = (mode: RedisMode, login?: Login): void => {
         await fixture().db.del(keys().prioritised, keys().revoked);
         await fixture().db.zadd(keys().prioritised, 1, strayId);
       };
-      const { cancel, find, limit, list, overview, prioritise, remove, repair, reschedule, scan } = looks;
+      const { cancel, edit, find, limit, list, overview, prioritise, remove, repair, reschedule, scan } = looks;
       const { add, begin, handBack, heartbeat, letters, outcomes, recover, redrive, step } = scripts;
       slots.itRanAll(keys, () => [
         { script: add, args: ["AAAAAAAAA", 5, 0, `${id}2\tp1\tu\t?`, 'k1 job\n"2"'], seed },
         { script: prioritise, args: [id, 2], seed: onlyRanked },
         { script: remove, args: [id], seed: onlyRanked },
+        { script: edit, args: [id, "", "k1 job\n2"], seed: onlyRanked },
         { script: cancel, args: [strayId, "k1 job p1", "0", "", ""], seed: onlyStray },
         { script: reschedule, args: [id, "d600000"], seed: onlyRanked },
         { script: find, args: [id], seed },

@@ -1,9 +1,18 @@
+import { createHash } from "node:crypto";
 import { eventually, type RedisMode, useRedis } from "@kit/testing";
 import { onMovingSlots, rejection } from "@tooling/vitest/helpers";
 import * as vitest from "vitest";
 import { describe, expect, it } from "vitest";
-import { JobCancelledError, JobOutcomeLostError } from "../src/index.js";
-import { type QueueAddress, cancelJob, promoteJob, removeJob, rescheduleJob } from "../src/manage/index.js";
+import { JobCancelledError, JobOutcomeLostError, JobPayloadError } from "../src/index.js";
+import {
+  type QueueAddress,
+  cancelJob,
+  editJob,
+  type JobEdit,
+  promoteJob,
+  removeJob,
+  rescheduleJob,
+} from "../src/manage/index.js";
 import * as looks from "../src/manage/scripts.js";
 import * as scripts from "../src/scripts/index.js";
 import { fixtureOf, latch, name, permanentKeys, Runs } from "./harness.js";
@@ -241,6 +250,115 @@ export const manageBehaviour = (mode: RedisMode): void => {
         const reply = await looks.cancel.run(redis.client, { ...keys, replies: [] }, late);
         expect(reply).toEqual({ outcome: "elsewhere", cursor: "0" });
         expect(await fixture.counts()).toMatchObject({ jobs: 1, waiting: 1 });
+      });
+    });
+
+    describe("an edit", () => {
+      const edit = (id: string, changes: JobEdit, checks = {}): ReturnType<typeof editJob> =>
+        editJob(redis.client, address(), id, changes, checks);
+
+      it("changes data and options of ready and delayed jobs, which keep their place and all else", async () => {
+        const [queue, runs] = [make(), new Runs()];
+        const add = async (data: unknown, options = {}): Promise<string> => await queue.add("job", data, options);
+        const first = await add("first", { maxAttempts: 3, timeoutMs: 60_000 });
+        await add("second");
+        const moved = await add("moved");
+        const urgent = await add("urgent", { priority: -2 });
+        await add("late", { priority: 5 });
+        const delayed = await add("delayed", { delayMs: 600_000, priority: 1 });
+        expect(await edit(first, { data: Buffer.from([1, 2]) })).toBe("edited");
+        expect(await edit(moved, { priority: 5, maxAttempts: 7 })).toBe("edited");
+        expect(await edit(urgent, { data: { now: "an object" }, priority: -2, maxAttempts: undefined })).toBe("edited");
+        expect(await edit(delayed, { data: "x", priority: 0, backoff: { firstMs: 5 } })).toBe("edited");
+        expect(await fixture.counts()).toMatchObject({ jobs: 6, waiting: 2, prioritised: 3, delayed: 1 });
+        expect(await promoteJob(redis.client, address(), delayed)).toBe("ready");
+        work(queue, runs.handler);
+        await fixture.untilEmpty();
+        expect(runs.data).toEqual([{ now: "an object" }, Buffer.from([1, 2]), "second", "x", "late", "moved"]);
+        expect(runs.jobs[1]).toMatchObject({ id: first, maxAttempts: 3, priority: 0 });
+        expect(runs.jobs[3]).toMatchObject({ id: delayed, maxAttempts: 1, priority: 0 });
+        expect(runs.jobs[5]).toMatchObject({ id: moved, maxAttempts: 7, priority: 5 });
+      });
+
+      it("of a dead letter holds when it is redriven, and a called job keeps its caller", async () => {
+        const [queue, runs] = [make(), new Runs()];
+        const worker = work(queue, (job) => {
+          runs.handler(job);
+          if (job.data === "broken") throw new Error("broken");
+          return job.data;
+        });
+        const died = new Promise((resolve) => worker.once("dead", resolve));
+        const dead = await queue.add("job", "broken");
+        await died;
+        const keys = fixture.keysOf();
+        const sizes = async (): Promise<number> =>
+          (await fixture.db.hstrlen(keys.jobs, dead)) + (await fixture.db.hstrlen(keys.failures, dead));
+        expect(await edit(dead, { data: "x".repeat(1_000), priority: 3 })).toBe("edited");
+        expect(Number(await fixture.db.hget(keys.meta, "deadBytes"))).toBe(await sizes());
+        expect(await fixture.counts()).toMatchObject({ jobs: 1, dead: 1 });
+        expect(await queue.redrive()).toBe(1);
+        await runs.until(2);
+        expect(runs.jobs[1]).toMatchObject({ data: "x".repeat(1_000), priority: 3 });
+        await fixture.untilEmpty();
+        const call = queue.call("job", "asked", { delayMs: 600_000 });
+        const [id] = await eventually(async () => {
+          const ids = await fixture.db.hkeys(keys.jobs);
+          expect(ids).toHaveLength(1);
+          return ids;
+        });
+        expect(await edit(id!, { data: "answered" })).toBe("edited");
+        await promoteJob(redis.client, address(), id!);
+        expect(await call).toBe("answered");
+      });
+
+      it("is refused to jobs that are active, lost or unknown, and as data that an add would refuse", async () => {
+        const [queue, held] = [make(), latch()];
+        redis.defer(held.open);
+        const worker = work(queue, () => held.promise);
+        const active = await queue.add("job", "held");
+        await eventually(() => expect(worker.running).toBe(1));
+        const lost = await queue.add("job", "lost");
+        await fixture.db.lrem(fixture.keysOf().waiting, 1, lost);
+        for (const [id, outcome] of [
+          [active, "active"],
+          [lost, "lost"],
+          ["nobody", "none"],
+        ] as const)
+          expect(await edit(id, { data: 1 })).toBe(outcome);
+        const before = await fixture.db.hgetall(fixture.keysOf().jobs);
+        const refused: [JobEdit, object?][] = [[{}], [{ data: undefined }], [{ priority: 1.5 }], [{ maxAttempts: 0 }]];
+        refused.push([{ dta: 1 } as JobEdit], [{ data: 1 }, { maxPayloadBytes: 0 }], [{ timeoutMs: -1 }]);
+        for (const [changes, checks] of refused)
+          expect(String(await rejection(edit(lost, changes, checks)))).toMatch(/^(Type|Range)Error: Expected/);
+        const schema = {
+          "~standard": { version: 1, vendor: "test", validate: () => ({ issues: [{ message: "never" }] }) },
+        };
+        for (const [data, checks] of [
+          ["x".repeat(300_000), {}],
+          ["x".repeat(20), { maxPayloadBytes: 20 }],
+          [5n, {}],
+          ["x", { schemas: { job: schema } }],
+        ] as const)
+          expect(await rejection(edit(lost, { data }, checks))).toBeInstanceOf(JobPayloadError);
+        expect(await fixture.db.hgetall(fixture.keysOf().jobs)).toEqual(before);
+      });
+
+      it("loses none of several edits at a time, and a copy of one that comes late changes nothing", async () => {
+        const [queue, keys] = [make(), fixture.keysOf()];
+        const id = await queue.add("job", "first", { delayMs: 600_000 });
+        const digest = createHash("sha1")
+          .update((await fixture.db.hget(keys.jobs, id))!)
+          .digest("hex");
+        const changes: JobEdit[] = [{ data: "new" }, { maxAttempts: 9 }, { priority: 4 }, { timeoutMs: 700 }];
+        expect(await Promise.all(changes.map((one) => edit(id, one)))).toEqual(changes.map(() => "edited"));
+        const after = (await fixture.db.hget(keys.jobs, id))!;
+        expect(after).toMatch(/^\w+ job a9 t700 p4\n"new"$/);
+        const late = { id, digest, blob: 'k1 job\n"late"' };
+        expect(await looks.edit.run(redis.client, keys, late)).toBe("changed");
+        // A repeat after a lost reply finds what it wrote.
+        expect(await looks.edit.run(redis.client, keys, { ...late, blob: after })).toBe("edited");
+        expect(await fixture.db.hget(keys.jobs, id)).toBe(after);
+        expect(await fixture.db.zrange(keys.delayed, "0", "-1")).toEqual([`!4!${id}`]);
       });
     });
 

@@ -11,7 +11,7 @@ import { located } from "./search.js";
 const maxLooks = 3;
 
 /** Runs a script that changes a job unless it is active. If the script finds the job in no list of work, the leases are searched. */
-const changed = async <Outcome extends string>(
+export const changed = async <Outcome extends string>(
   redis: RedisLike,
   { queue, prefix = "kit" }: QueueAddress,
   id: string,

@@ -9,6 +9,7 @@ import { type JobState, list, overview, type Overview, prioritise, repair } from
 import { located, pagesOf } from "./search.js";
 
 export { cancelJob, promoteJob, removeJob, rescheduleJob } from "./change.js";
+export { editJob, type JobEdit } from "./edit.js";
 export { pauseQueue, resumeQueue } from "./limits.js";
 export type { Overview, QueueAddress };
 

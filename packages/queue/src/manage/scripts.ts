@@ -1,12 +1,14 @@
 import { defineScript } from "@kit/core";
 import cancelSource from "../scripts/cancel.lua";
 import entriesSource from "../scripts/entries.lua";
+import editSource from "../scripts/edit.lua";
 import findSource from "../scripts/find.lua";
 import limitSource from "../scripts/limit.lua";
 import listSource from "../scripts/list.lua";
 import overviewSource from "../scripts/overview.lua";
 import placesSource from "../scripts/places.lua";
 import prioritiseSource from "../scripts/prioritise.lua";
+import rankSource from "../scripts/rank.lua";
 import readySource from "../scripts/ready.lua";
 import removeSource from "../scripts/remove.lua";
 import repairSource from "../scripts/repair.lua";
@@ -174,7 +176,7 @@ export const list = defineScript({
 /** Gives a ready or delayed job another priority. Replies with whether there is such a job. */
 export const prioritise = defineScript({
   name: "queue.prioritise",
-  source: [entriesSource, placesSource, readySource, prioritiseSource],
+  source: [entriesSource, placesSource, readySource, rankSource, prioritiseSource],
   keys: ["jobs", "waiting", "prioritised", "delayed", "wake"],
   args: ["id", "priority"],
   idempotent: true,
@@ -189,6 +191,16 @@ export const remove = defineScript({
   args: ["id"],
   idempotent: true,
   reply: (raw) => String(raw) as "removed" | "none" | "dead" | "elsewhere",
+});
+
+/** Replaces what is stored of a job. See `edit.lua`. */
+export const edit = defineScript({
+  name: "queue.edit",
+  source: [entriesSource, placesSource, readySource, rankSource, editSource],
+  keys: ["jobs", "waiting", "prioritised", "delayed", "wake", "dead", "meta"],
+  args: ["id", "digest", "blob"],
+  idempotent: true,
+  reply: (raw) => String(raw) as "edited" | "none" | "changed" | "elsewhere",
 });
 
 /** Ends a job, also an active one. See `cancel.lua`. */

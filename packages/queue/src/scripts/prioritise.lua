@@ -33,14 +33,5 @@ redis.call('ZREM', delayed, '')
 local word = priority == 0 and '' or string.format(' p%d', priority)
 local others = string.gsub(words, ' p%-?%d+', '', 1)
 redis.call('HSET', jobs, id, stamp .. ' ' .. name .. word .. others .. payload)
-local entry = entryOf(id, priority)
-if due then
-  redis.call('ZADD', delayed, due, entry)
-  if entry ~= former then redis.call('ZREM', delayed, former) end
-  return 1
-end
-makeReady(waiting, prioritised, { entry }, false)
-wakeWorker(wake)
--- Removes its former entry. If both are in `waiting`, the former one is the first.
-if place == 'waiting' or priority == 0 then leave(place, waiting, prioritised, delayed, id, former) end
+moveTo(entryOf(id, priority), place, due, waiting, prioritised, delayed, wake, id, former)
 return 1

@@ -1,0 +1,106 @@
+import { createHash } from "node:crypto";
+import type { RedisLike } from "@kit/core";
+import { custom, resolve, type Resolved, type RulesOf } from "@kit/core/toolkit";
+import type { Backoff } from "../add/backoff.js";
+import { blobOf, encodePayload, headOf, parseBlob, readPayload, type StoredJob } from "../add/payload.js";
+import { assertFits } from "../add/schemas.js";
+import { JobPayloadError } from "../errors.js";
+import type { QueueAddress } from "../keys.js";
+import { addRules, type QueueOptions, queueRules } from "../options.js";
+import { changed } from "./change.js";
+import { edit, find } from "./scripts.js";
+
+/** What to change of a job; the rest stays as it is. */
+export interface JobEdit {
+  /** Its new data. */
+  readonly data?: unknown;
+  /** Its new priority. If that is another one, the job goes behind all other jobs of it. */
+  readonly priority?: number | undefined;
+  /** How often it runs until it is a dead letter, including the runs before. */
+  readonly maxAttempts?: number | undefined;
+  /** How long it waits for its next attempt after it failed. */
+  readonly backoff?: Backoff | undefined;
+  /** How long its handler may take, in milliseconds. */
+  readonly timeoutMs?: number | undefined;
+}
+
+const editRules = {
+  data: custom((_name, data: unknown) => data),
+  priority: custom((name, value: number) => addRules.priority.check(name, value)),
+  maxAttempts: addRules.maxAttempts,
+  backoff: addRules.backoff,
+  timeoutMs: addRules.timeoutMs,
+} satisfies RulesOf<JobEdit>;
+
+/** How new data is checked, as the queue object checks that of an `add`. */
+type EditChecks = Pick<QueueOptions, "maxPayloadBytes" | "schemas">;
+
+const checkRules = {
+  maxPayloadBytes: queueRules.maxPayloadBytes,
+  schemas: queueRules.schemas,
+} satisfies RulesOf<EditChecks>;
+
+/**
+ * Changes the data and the options of a job that is ready, delayed or dead. An edited dead letter stays one until it is redriven. Resolves
+ * with `edited`, or with why nothing was changed: `active`, `none` or `lost`, as `removeJob()`. Of several edits of one job at a time each
+ * is made on the result of the one before.
+ *
+ * @param checks the `maxPayloadBytes` and `schemas` of the queue: without them the data is checked by the default size only.
+ * @throws {JobPayloadError} the data cannot be stored, is larger than `maxPayloadBytes`, or does not fit its schema; or the stored job
+ * cannot be read.
+ * @throws {KitUnavailableError | KitUnknownOutcomeError} as every command. Calling it again does no harm.
+ * @throws {TypeError | RangeError} an argument is not what it should be, or there is nothing to change.
+ *
+ * @example
+ * await editJob(redis, { queue: "mail" }, id, { data: { to: "bob@example.org" }, maxAttempts: 10 });
+ */
+export const editJob = async (
+  redis: RedisLike,
+  address: QueueAddress,
+  id: string,
+  changes: JobEdit,
+  checks: EditChecks = {},
+): Promise<"edited" | "active" | "none" | "lost"> => {
+  const wanted = resolve("changes", changes, editRules);
+  if (Object.values(wanted).every((value) => value === undefined)) throw new TypeError("Expected something to change");
+  const rules = resolve("checks", checks, checkRules);
+  return await changed(redis, address, id, async (context, keys) => {
+    for (;;) {
+      const { state, blob } = await find.run(context, keys, { id });
+      if (state === "none") return state;
+      const digest = createHash("sha1").update(blob).digest("hex");
+      const outcome = await edit.run(context, keys, { id, digest, blob: await editedBlob(blob, wanted, rules) });
+      // Otherwise somebody else has edited it.
+      if (outcome !== "changed") return outcome;
+    }
+  });
+};
+
+const editedBlob = async (
+  blob: Buffer,
+  { data, priority, maxAttempts, backoff, timeoutMs }: Resolved<typeof editRules>,
+  { maxPayloadBytes, schemas }: Resolved<typeof checkRules>,
+): Promise<string | Buffer> => {
+  const { header, start, addedAt } = readBlob(blob);
+  const { name } = header;
+  const policy = {
+    maxAttempts: maxAttempts ?? header.maxAttempts,
+    backoff: backoff ?? header.backoff,
+    timeoutMs: timeoutMs ?? header.timeoutMs,
+  };
+  const head = (isBytes: boolean): string => headOf(name, policy, priority ?? header.priority, isBytes, header.replyTo);
+  const stamp = addedAt.toString(36);
+  if (data === undefined) return blobOf(stamp, head(header.isBytes), blob.subarray(start));
+  const payload = encodePayload(name, data, maxPayloadBytes);
+  const schema = schemas.get(name);
+  if (schema) await assertFits(schema, name, readPayload(payload));
+  return blobOf(stamp, head(typeof payload !== "string"), payload);
+};
+
+const readBlob = (blob: Buffer): StoredJob => {
+  try {
+    return parseBlob(blob);
+  } catch (error) {
+    throw new JobPayloadError("", "cannot be read", error);
+  }
+};

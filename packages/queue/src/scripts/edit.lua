@@ -1,0 +1,47 @@
+-- edit.lua - replaces what is stored of a job that is not active.
+-- If its priority changes, it goes behind all other jobs of that priority.
+--
+-- KEYS[1]  jobs         hash    id to header and payload
+-- KEYS[2]  waiting      list    ids of ready jobs of priority 0
+-- KEYS[3]  prioritised  zset    ids of the other ready jobs
+-- KEYS[4]  delayed      zset    entry to the instant at which it is due, ms
+-- KEYS[5]  wake         zset    markers that wake workers
+-- KEYS[6]  dead         zset    id to the instant of its death
+-- KEYS[7]  meta         hash    counters
+-- ARGV[1]  id           string  of the job
+-- ARGV[2]  digest       string  SHA-1 of the header and payload that the caller has read, hexadecimal
+-- ARGV[3]  blob         string  its header and payload from now on
+--
+-- Reply     `edited` it has them now; `none` there is no such job; `changed` it has other ones than the caller has read; `elsewhere` it
+--           is active, or in no list of work: only a search of `leases` can tell. Only `edited` may have changed something
+local jobs = KEYS[1]
+local waiting = KEYS[2]
+local prioritised = KEYS[3]
+local delayed = KEYS[4]
+local wake = KEYS[5]
+local dead = KEYS[6]
+local meta = KEYS[7]
+local id = ARGV[1]
+local digest = ARGV[2]
+local blob = ARGV[3]
+
+-- Libraries
+
+redis.call('ZCARD', wake)
+redis.call('HLEN', meta)
+local stored = redis.call('HGET', jobs, id)
+if not stored then return 'none' end
+-- An earlier arrival of this call.
+if stored == blob then return 'edited' end
+if redis.sha1hex(stored) ~= digest then return 'changed' end
+if redis.call('ZSCORE', dead, id) then
+  redis.call('HINCRBY', meta, 'deadBytes', #blob - #stored)
+  redis.call('HSET', jobs, id, blob)
+  return 'edited'
+end
+local former, entry = entryOfBlob(id, stored), entryOfBlob(id, blob)
+local place, due = placeOf(waiting, prioritised, delayed, id, former)
+if not place then return 'elsewhere' end
+redis.call('HSET', jobs, id, blob)
+if entry ~= former then moveTo(entry, place, due, waiting, prioritised, delayed, wake, id, former) end
+return 'edited'

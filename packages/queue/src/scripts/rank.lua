@@ -1,0 +1,17 @@
+-- rank.lua - moves a job to another priority.
+--
+-- Needs makeReady, wakeWorker, leave
+-- Defines moveTo
+
+-- From where `placeOf` found it to the end of the priority that `entry` has. A delayed job keeps its due time.
+local function moveTo(entry, place, due, waiting, prioritised, delayed, wake, id, former)
+  if due then
+    redis.call('ZADD', delayed, due, entry)
+    if entry ~= former then redis.call('ZREM', delayed, former) end
+    return
+  end
+  makeReady(waiting, prioritised, { entry }, false)
+  wakeWorker(wake)
+  -- Removes its former entry. If both are in `waiting`, the former one is the first.
+  if place == 'waiting' or entry == id then leave(place, waiting, prioritised, delayed, id, former) end
+end
