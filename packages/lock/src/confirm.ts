@@ -3,13 +3,35 @@ import type { LeaseKind, LeaseRequest, RenewReply, ResolvedAcquire } from "@kit/
 import type { ClientContext } from "@kit/core/toolkit";
 import type { LockSettings } from "./options.js";
 
+/** How long a confirmation may take. */
+interface Patience {
+  readonly deadlineMs: number;
+  readonly withinMs: number;
+  readonly signal: AbortSignal;
+}
+
 /**
- * Confirms grants as the settings require; undefined if they require nothing.
+ * Resolves with what `look` found, and the reason why replicas or disks do not have that; undefined: they have it.
  *
  * A grant is often written by another connection: that of the holder before. Replication is one stream, so a look at the lease and
- * a mark behind it are enough. They go to one server over one connection, and confirm the grant that this server has.
- *
- * `look` only looks the lease up, and `notDurable` makes the error of a grant that is not confirmed.
+ * a mark behind it are enough. They go to one server over one connection, and confirm what this server has.
+ */
+export const lookedUp = async <T>(
+  context: ClientContext,
+  durability: NonNullable<LockSettings["durable"]>,
+  key: string,
+  { deadlineMs, withinMs, signal }: Patience,
+  look: (scope: DurableScope) => Promise<T>,
+): Promise<{ readonly value: T; readonly missing: string | undefined }> => {
+  const within = Math.ceil(Math.min(durability.timeoutMs + deadlineMs, withinMs));
+  const options = { ...durability, key, deadlineMs: within, signal };
+  const { value, outcome, why } = await durable(context, options, look);
+  return { value, missing: outcome === "safe" ? undefined : (why ?? outcome) };
+};
+
+/**
+ * Confirms grants as the settings require; undefined if they require nothing. `look` only looks the lease up, and `notDurable`
+ * makes the error of a grant that is not confirmed.
  */
 export const confirmer = <Resolved extends ResolvedAcquire>(
   context: ClientContext,
@@ -22,13 +44,9 @@ export const confirmer = <Resolved extends ResolvedAcquire>(
   return async (request, withinMs, signal) => {
     const { name } = request;
     const key = keyOf(name);
-    const within = Math.ceil(Math.min(durability.timeoutMs + deadlineMs, withinMs));
-    const { value, outcome, why } = await durable(
-      context,
-      { ...durability, key, deadlineMs: within, signal },
-      (scope) => look(scope, request, key),
-    );
+    const patience = { deadlineMs, withinMs, signal };
+    const { value, missing } = await lookedUp(context, durability, key, patience, (scope) => look(scope, request, key));
     if (value.states[0] !== "extended") throw notDurable(name, "the server no longer has it");
-    if (outcome !== "safe") throw notDurable(name, why ?? outcome);
+    if (missing !== undefined) throw notDurable(name, missing);
   };
 };

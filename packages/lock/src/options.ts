@@ -88,7 +88,7 @@ export interface LockOptions extends LeaserOptions {
   /**
    * An acquire resolves once its grant is replicated like this; otherwise the grant is undone, and the acquire rejects with
    * LockNotDurableError. Each acquire costs three more round trips, with `fsync` up to four, on a dedicated connection, of
-   * which a client has eight. Renewals are not confirmed.
+   * which a client has eight. The same holds for `tryUpgrade()` of a read/write lock. Renewals are not confirmed.
    *
    * @default off: an acquire resolves once the master has granted it
    */

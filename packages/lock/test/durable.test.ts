@@ -65,6 +65,31 @@ describe("a lock with the option durable", () => {
     }
   });
 
+  it("confirms an upgrade, and makes a lease whose upgrade is not confirmed a reader's again", async () => {
+    const { client, prefix } = redis;
+    const options = { prefix, deadlineMs: 10_000 };
+    await using unsafe = createReadWriteLock(client, { ...options, durable: short });
+    await using safe = createReadWriteLock(client, { ...options, durable: local });
+    await using plain = createReadWriteLock(client, options);
+    const reader = await safe.read.acquire(name);
+    // No replica here confirms it.
+    const refused = await unsafe.resume(reader.serialise());
+    expect(await rejection(refused.tryUpgrade())).toMatchObject(refusal);
+    expect([refused.mode, refused.isHeld]).toEqual(["read", true]);
+    const upgrading = reader.tryUpgrade();
+    await reader.downgrade();
+    expect([await upgrading, reader.mode]).toEqual([false, "read"]);
+    const beside = await plain.read.acquire(name);
+    expect(await reader.tryUpgrade()).toBe(false);
+    await beside.release();
+    expect([await reader.tryUpgrade(), reader.mode]).toEqual([true, "write"]);
+    expect(await plain.inspect(name)).toMatchObject({ state: "write", fencingToken: reader.fencingToken });
+    // It is a writer's already, and stays one.
+    const writer = await unsafe.resume(reader.handOver());
+    expect([await writer.tryUpgrade(), writer.mode]).toEqual([true, "write"]);
+    expect(await writer.release()).toBe("released");
+  });
+
   it("ends the confirmation with waitMs, the caller's signal, and close()", async () => {
     const lock = fixture.make({ durable: { replicas: 1, timeoutMs: 3_600_000 } });
     expect(await rejection(lock.acquire(name, { waitMs: 200 }))).toMatchObject({ retryable: true });

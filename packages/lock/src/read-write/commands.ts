@@ -14,7 +14,7 @@ import {
   type Renewal,
   type RenewReply,
 } from "@kit/core/leasing";
-import { confirmer } from "../confirm.js";
+import { confirmer, lookedUp } from "../confirm.js";
 import { LockLostError, LockNotDurableError, LockQueueFullError, LockTimeoutError } from "../index.js";
 import { type ReadWriteKeys, readWriteKeys } from "../keys.js";
 import { keepTerm, type ReadWriteLockSettings } from "../options.js";
@@ -109,6 +109,26 @@ export class ReadWriteCommands implements LeaseKind<ResolvedReadWrite, scripts.H
     const { deadlineMs } = this.#settings;
     const args = { record: recordOf(request) };
     return scripts.upgrade.run(this.#context, this.#keysOf(request.name), args, { deadlineMs, op: request.token });
+  }
+
+  /**
+   * Makes an upgrade again, and resolves with its reply once replicas or disks have it. At once, and without a reply, where nothing
+   * is to be confirmed.
+   *
+   * @throws {LockNotDurableError} they do not have it in time.
+   */
+  async confirmUpgrade(request: Request, signal: AbortSignal): Promise<scripts.UpgradeReply | undefined> {
+    const { durable, deadlineMs } = this.#settings;
+    if (!durable) return undefined;
+    const { name } = request;
+    const keys = this.#keysOf(name);
+    const patience = { deadlineMs, withinMs: Infinity, signal };
+    // A look at the lease would not do: after a failover it may be a reader's again.
+    const { value, missing } = await lookedUp(this.#context, durable, keys.leases, patience, (scope) =>
+      scope.run(scripts.upgrade, keys, { record: recordOf(request) }),
+    );
+    if (typeof value === "object" && missing !== undefined) throw new LockNotDurableError(name, missing);
+    return value;
   }
 
   inspect(name: string, first: number): Promise<scripts.InspectReply> {

@@ -3,10 +3,14 @@ import type { Request } from "./commands.js";
 import type { ResolvedReadWrite } from "./options.js";
 import type { Mode, UpgradeReply } from "./scripts/index.js";
 
+type Upgraded = Exclude<UpgradeReply, string>;
+
 /** The commands that change a lease's mode. */
 interface ModeChanges {
   readonly downgrade: (request: Request, newest: string) => Promise<boolean>;
   readonly upgrade: (request: Request) => Promise<UpgradeReply>;
+  /** Rejects if replicas or disks do not have the upgrade; undefined: they need not. */
+  readonly confirmUpgrade: (request: Request, signal: AbortSignal) => Promise<UpgradeReply | undefined>;
 }
 
 /**
@@ -62,20 +66,16 @@ export class ReadWriteLease extends Lease {
    */
   async downgrade(): Promise<void> {
     this.assertHeld();
-    const downgrade = ++this.#downgrades;
-    this.#become("read");
-    const newest = this.#isUnsure ? "" : this.#held.fencingToken || "0";
-    if (!(await this.#changes.downgrade(this.#held.request, newest))) this.#held.lose("expired");
-    this.#downgraded = Math.max(this.#downgraded, downgrade);
-    this.assertHeld();
+    await this.#downgrade(this.#isUnsure ? "" : this.#held.fencingToken || "0");
   }
 
   /**
    * Makes a reader's lease a writer's, if it is the only lease of the lock; what was read stays true. Resolves with whether it is a
    * writer's now, with a new `fencingToken`. It never waits: two readers that wait for each other's end would wait for ever. Writers in
-   * the queue are served later.
+   * the queue are served later. With `durable` it is a writer's once replicas or disks have that.
    *
    * @throws {LockLostError} it is lost, released or handed over.
+   * @throws {LockNotDurableError} the upgrade did not reach the replicas or disks that `durable` requires. It is a reader's again.
    * @throws {KitError} no reply in time. It counts as a reader's here; call it again, or `downgrade()`, or release the lease: others may be
    * kept out.
    */
@@ -85,7 +85,10 @@ export class ReadWriteLease extends Lease {
     if (this.#downgraded < this.#downgrades) await this.downgrade();
     const downgrades = this.#downgrades;
     this.#isUnsure = true;
-    const reply = await this.#changes.upgrade(this.#held.request);
+    const wasWriter = this.mode === "write";
+    let reply = await this.#changes.upgrade(this.#held.request);
+    const isNew = !wasWriter && downgrades === this.#downgrades;
+    if (typeof reply === "object" && isNew) reply = await this.#confirmed(reply);
     if (reply === "gone") this.#held.lose("expired");
     this.assertHeld();
     if (downgrades === this.#downgrades) {
@@ -93,6 +96,34 @@ export class ReadWriteLease extends Lease {
       if (typeof reply === "object") this.#become("write", reply.fencingToken);
     }
     return this.mode === "write";
+  }
+
+  /** An upgrade that is not confirmed is undone. */
+  async #confirmed(upgraded: Upgraded): Promise<UpgradeReply> {
+    const downgrades = this.#downgrades;
+    let reply;
+    try {
+      reply = await this.#changes.confirmUpgrade(this.#held.request, this.signal);
+    } catch (error) {
+      await this.#undo(upgraded);
+      throw error;
+    }
+    // The server may have run it after a downgrade that was called meanwhile.
+    if (typeof reply === "object" && downgrades !== this.#downgrades) await this.#undo(reply);
+    return reply ?? upgraded;
+  }
+
+  /** Without a reply the next upgrade sends it again. */
+  async #undo({ fencingToken }: Upgraded): Promise<void> {
+    if (this.isHeld && this.mode === "read") await this.#downgrade(fencingToken).catch(() => undefined);
+  }
+
+  async #downgrade(newest: string): Promise<void> {
+    const downgrade = ++this.#downgrades;
+    this.#become("read");
+    if (!(await this.#changes.downgrade(this.#held.request, newest))) this.#held.lose("expired");
+    this.#downgraded = Math.max(this.#downgraded, downgrade);
+    this.assertHeld();
   }
 
   #become(mode: Mode, fencingToken: string = this.#held.fencingToken): void {

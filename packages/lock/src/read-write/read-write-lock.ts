@@ -97,6 +97,7 @@ export class ReadWriteLock extends TypedEmitter<ReadWriteLockEvents> implements 
       downgrade: (request: Request, newest: string) =>
         life.track(commands.downgrade(request, newest, this.#leaser.commands.shared)),
       upgrade: (request: Request) => life.track(commands.upgrade(request)),
+      confirmUpgrade: (request: Request, signal: AbortSignal) => life.track(commands.confirmUpgrade(request, signal)),
     };
     this.#leaser = new Leaser(life, commands, settings, (held) => new ReadWriteLease(held, changes), {
       acquired: (lease, waitedMs) => this.emit("acquired", { ...factsOf(lease), waitedMs }),
