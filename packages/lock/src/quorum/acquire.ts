@@ -1,5 +1,5 @@
 import type { KitError } from "@kit/core";
-import { backoffMs, Deadline, inTime, newToken } from "@kit/core/toolkit";
+import { backoffMs, Deadline, inTime, type Limit, newToken } from "@kit/core/toolkit";
 import { firstTermMs, type Grant, grantOf, type LeaseRequest, type ResolvedAcquire } from "@kit/core/leasing";
 import { QuorumError, SameServerError } from "./errors.js";
 import type { QuorumStore } from "./store.js";
@@ -11,7 +11,7 @@ const longestPauseMs = 200;
 
 /** The outcome of one try. */
 interface Round {
-  readonly votes: readonly Vote[];
+  readonly votes: readonly (Vote | undefined)[];
   /** Whether so few servers failed that others decided: holders, or tries at the same instant. */
   readonly isAnswered: boolean;
   readonly grant: Grant<ResolvedAcquire> | undefined;
@@ -33,12 +33,7 @@ const isDoubled = (vote: Vote | undefined): boolean => vote?.vote === "error" &&
  * Asks all servers at once for the lease, under a token of this try alone: a removal of an earlier try that arrives late must not
  * meet it. Without a grant everything is removed in the background.
  */
-const tryOnce = async (
-  store: QuorumStore,
-  name: string,
-  resolved: ResolvedAcquire,
-  limit: { readonly deadline: Deadline; readonly signal: readonly (AbortSignal | undefined)[] },
-): Promise<Round> => {
+const tryOnce = async (store: QuorumStore, name: string, resolved: ResolvedAcquire, limit: Limit): Promise<Round> => {
   const { servers, quorum } = store;
   const request: LeaseRequest<ResolvedAcquire> = { name, token: newToken(), resolved };
   const leaseMs = firstTermMs(resolved);
@@ -76,12 +71,12 @@ const tryOnce = async (
         leaseMs,
       );
   }
-  return { votes: store.completed(seen), isAnswered: servers.length - countOf(seen, hasFailed) >= quorum, grant };
+  return { votes: seen, isAnswered: servers.length - countOf(seen, hasFailed) >= quorum, grant };
 };
 
 /** The error that no further try can mend. */
 const lastingError = ({ votes }: Round, error: QuorumError): KitError | undefined =>
-  votes.flatMap((vote) => (vote.vote === "error" && isDoubled(vote) ? [vote.error] : []))[0] ??
+  votes.flatMap((vote) => (vote?.vote === "error" && isDoubled(vote) ? [vote.error] : []))[0] ??
   (error.retryable ? undefined : error);
 
 /**
@@ -102,25 +97,27 @@ export const acquireQuorum = async <L, Refused = never>(
 ): Promise<L | Refused> => {
   const { waitMs } = resolved;
   const deadline = new Deadline(performance.now() + waitMs);
-  const signal = [resolved.signal, closing];
-  const loop = newToken();
+  const signal = resolved.signal ? [resolved.signal, closing] : closing;
+  let loop: string | undefined;
   try {
     for (let attempt = 2; ; attempt++) {
       resolved.signal?.throwIfAborted();
       // A single try has the time of its servers.
-      const end = waitMs > 0 ? deadline : new Deadline(Infinity);
+      const end = waitMs > 0 && waitMs < Infinity ? deadline : undefined;
       const round = await tryOnce(store, name, resolved, { deadline: end, signal });
       if (round.grant) {
-        store.outage.worked(loop);
+        if (loop !== undefined) store.outage.worked(loop);
         return granted(round.grant);
       }
-      const error = new QuorumError(name, `was not granted within ${String(waitMs)} ms`, store.quorum, round.votes);
+      const within = end ? ` within ${String(waitMs)} ms` : "";
+      const error = new QuorumError(name, `was not granted${within}`, store.quorum, store.completed(round.votes));
       const lasting = lastingError(round, error);
       if (lasting) throw lasting;
       if (refused && round.isAnswered) return refused();
       if (deadline.remainingMs < firstPauseMs) throw error;
       // The last tries are closer together.
       const pauseMs = Math.min(backoffMs(attempt, firstPauseMs, longestPauseMs), deadline.remainingMs / 2);
+      loop ??= newToken();
       if (round.isAnswered) store.outage.worked(loop);
       else store.outage.failed(loop, error);
       await inTime(new Promise<never>(() => undefined), {
@@ -129,6 +126,6 @@ export const acquireQuorum = async <L, Refused = never>(
       });
     }
   } finally {
-    store.outage.ended(loop);
+    if (loop !== undefined) store.outage.ended(loop);
   }
 };

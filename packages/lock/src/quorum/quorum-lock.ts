@@ -8,6 +8,7 @@ import {
   expiryOf,
   isClusterClient,
   ObjectLife,
+  onAbort,
   resolve,
   TypedEmitter,
   watchEviction,
@@ -139,6 +140,8 @@ export class QuorumLock extends TypedEmitter<QuorumLockEvents> implements AsyncD
         (policy) => this.emit("evictable", { server, policy }),
       ),
     );
+    // The signal keeps its listener between two acquires.
+    onAbort(this.#closing.signal, () => undefined);
     this.#used = (name) => {
       for (const use of uses) use(keyOf(name));
     };
@@ -295,14 +298,14 @@ export class QuorumLock extends TypedEmitter<QuorumLockEvents> implements AsyncD
     return this.#life.call(
       "quorum-lock.acquire",
       () => ({ name, waitMs }),
-      async () => {
+      () => {
         resolved.signal?.throwIfAborted();
         this.#checkLength(resolved.leaseMs);
         // Throws for a name that cannot be a key: nothing was sent.
         this.#used(name);
         const closing = this.#closing.signal;
         const granted = (grant: Grant<ResolvedAcquire>): QuorumLease => this.#held.granted(grant, startedAt);
-        return await acquireQuorum(this.#store, name, resolved, closing, granted, refused);
+        return acquireQuorum(this.#store, name, resolved, closing, granted, refused);
       },
     );
   }

@@ -23,11 +23,10 @@ export interface Servers {
   readonly onError: (error: KitError) => void;
 }
 
-/** A vote on a release, and whether the lease was there; undefined: unknown. */
-export interface Removal {
-  readonly vote: Vote;
-  readonly wasThere: boolean | undefined;
-}
+/** Whether the lease was there; or the vote of a server that did not say so. */
+export type Removal = boolean | Vote;
+
+type Clock = ReturnType<ClientContext["clockOf"]>;
 
 const ownerOf = ({ token, resolved: { holder } }: LeaseRequest): string => `${token}|${holder}`;
 
@@ -67,7 +66,7 @@ export class QuorumServer {
   }
 
   /** Its vote on a new lease. Never rejects. */
-  async acquire(
+  acquire(
     request: LeaseRequest<ResolvedAcquire>,
     leaseMs: number,
     deadlineMs: number,
@@ -77,23 +76,26 @@ export class QuorumServer {
     const lease = this.#shared.keyOf(request.name);
     const { guardMs } = this.#shared;
     const { epoch, until } = this.#young;
-    const msLeft = until - performance.now();
-    if (epoch === this.context.executor.connectionEpoch && msLeft > 0) return { server, vote: "abstained", msLeft };
-    try {
-      const reply = await this.#counted(lease, (isAsked, clock) => {
-        const notAfter = clock.serverMsAt(performance.now() + deadlineMs) ?? 0;
+    if (epoch === this.context.executor.connectionEpoch) {
+      const msLeft = until - performance.now();
+      if (msLeft > 0) return Promise.resolve({ server, vote: "abstained", msLeft });
+    }
+    return this.#counted<scripts.AcquireReply>(
+      lease,
+      (isAsked, clock, sentAt) => {
+        const notAfter = clock.serverMsAt(sentAt + deadlineMs) ?? 0;
         const args = { owner: ownerOf(request), terms: { leaseMs, notAfter, guardMs, isAsked } };
         return scripts.acquire.run(this.context, { lease }, args, { deadlineMs, op: request.token, isWanted });
-      });
-      if (reply.state === "granted") return { server, vote: "granted" };
-      if (reply.state === "held") return { server, vote: "held", holder: reply.by.holder, msLeft: reply.by.msLeft };
-      if (reply.state === "abstained") return { server, vote: "abstained", msLeft: reply.msLeft };
-      // Our estimate of its clock was wrong: without one it refuses nothing as late.
-      this.context.clockOf(lease).reset();
-      return { server, vote: "no-answer" };
-    } catch (error) {
-      return failedVote(server, error);
-    }
+      },
+      (reply, clock) => {
+        if (reply.state === "granted") return { server, vote: "granted" };
+        if (reply.state === "held") return { server, vote: "held", holder: reply.by.holder, msLeft: reply.by.msLeft };
+        if (reply.state === "abstained") return { server, vote: "abstained", msLeft: reply.msLeft };
+        // Our estimate of its clock was wrong: without one it refuses nothing as late.
+        clock.reset();
+        return { server, vote: "no-answer" };
+      },
+    );
   }
 
   /**
@@ -110,35 +112,37 @@ export class QuorumServer {
     const lease = this.#shared.keyOf(request.name);
     const mayRefill = (): boolean => termMs > 0 && performance.now() < heldUntil;
     let hasClock = true;
-    const run = (): Promise<scripts.RenewReply> =>
-      this.#counted(lease, (isAsked, clock) => {
-        const until = mayRefill() ? clock.serverMsAt(heldUntil) : 0;
-        hasClock = until !== undefined;
-        const args = { owner: ownerOf(request), terms: { termMs, refillUntil: until ?? 0, isAsked } };
-        return scripts.renew.run(this.context, { lease }, args, { deadlineMs, op: request.token, isWanted });
-      });
-    try {
-      let reply = await run();
-      // The first answer on a connection shows the server's clock.
-      if (reply.state === "gone" && !hasClock && mayRefill() && isWanted()) reply = await run();
-      if (reply.state === "taken") return { server, vote: "held", holder: reply.by.holder, msLeft: reply.by.msLeft };
-      // Another may have held it, and released it, before a refill after the end of ours.
-      if (reply.state === "refilled" && !mayRefill()) return { server, vote: "no-answer" };
-      return { server, vote: reply.state === "gone" ? "free" : "granted" };
-    } catch (error) {
-      return failedVote(server, error);
-    }
+    const ask = (): Promise<Vote> =>
+      this.#counted<scripts.RenewReply>(
+        lease,
+        (isAsked, clock) => {
+          const until = mayRefill() ? clock.serverMsAt(heldUntil) : 0;
+          hasClock = until !== undefined;
+          const args = { owner: ownerOf(request), terms: { termMs, refillUntil: until ?? 0, isAsked } };
+          return scripts.renew.run(this.context, { lease }, args, { deadlineMs, op: request.token, isWanted });
+        },
+        (reply) => {
+          if (reply.state === "taken")
+            return { server, vote: "held", holder: reply.by.holder, msLeft: reply.by.msLeft };
+          // Another may have held it, and released it, before a refill after the end of ours.
+          if (reply.state === "refilled" && !mayRefill()) return { server, vote: "no-answer" };
+          return { server, vote: reply.state === "gone" ? "free" : "granted" };
+        },
+      );
+    const vote = await ask();
+    // The first answer on a connection shows the server's clock.
+    return vote.vote === "free" && !hasClock && mayRefill() && isWanted() ? await ask() : vote;
   }
 
-  /** Removes a lease. A server that is away is not asked. Never rejects. */
-  async release(request: LeaseRequest<ResolvedAcquire>, deadlineMs: number): Promise<Removal> {
-    const server = this.address;
-    const lease = this.#shared.keyOf(request.name);
+  /** Removes a lease. A server that is away is not asked. Never rejects; calls `unknown` where the lease may be left. */
+  async release(request: LeaseRequest<ResolvedAcquire>, deadlineMs: number, unknown: () => void): Promise<Removal> {
     try {
-      const wasThere = await this.#answered(lease, () => this.remove(request, deadlineMs));
-      return { vote: { server, vote: "free" }, wasThere };
+      if (this.#away) throw this.#away;
+      return await this.remove(request, deadlineMs);
     } catch (error) {
-      return { vote: failedVote(server, error), wasThere: undefined };
+      this.#failed(this.#shared.keyOf(request.name), error);
+      unknown();
+      return failedVote(this.address, error);
     }
   }
 
@@ -155,24 +159,29 @@ export class QuorumServer {
   }
 
   /**
-   * A command whose reply counts only if the server is known: the same connection as the one on which it said who it is.
-   *
-   * @throws as a script; {@link SameServerError}.
+   * The vote in the reply to a command, which counts only if the server is known: the same connection as the one on which it said who
+   * it is. Never rejects.
    */
-  async #counted<Reply extends { readonly now: number; readonly server: scripts.ServerFacts | undefined }>(
+  async #counted<Reply extends scripts.Voted>(
     lease: string,
-    run: (isAsked: 0 | 1, clock: ReturnType<ClientContext["clockOf"]>) => Promise<Reply>,
-  ): Promise<Reply> {
+    run: (isAsked: 0 | 1, clock: Clock, sentAt: number) => Promise<Reply>,
+    voteOf: (reply: Reply, clock: Clock) => Vote,
+  ): Promise<Vote> {
     const { executor } = this.context;
     const epoch = executor.connectionEpoch;
     const clock = this.context.clockOf(lease);
     const sentAt = performance.now();
-    const reply = await this.#answered(lease, () => run(this.#knownEpoch === epoch ? 0 : 1, clock));
-    if (executor.connectionEpoch !== epoch)
-      throw new KitUnknownOutcomeError(`The connection to ${this.address} was lost before the vote`, undefined);
-    clock.observe(sentAt, reply.now);
-    if (reply.server) this.#saw(reply.server, epoch);
-    return reply;
+    try {
+      if (this.#away) throw this.#away;
+      const reply = await run(this.#knownEpoch === epoch ? 0 : 1, clock, sentAt);
+      if (executor.connectionEpoch !== epoch) return this.#lostBefore();
+      clock.observe(sentAt, reply.now);
+      if (reply.server) this.#saw(reply.server, epoch);
+      return voteOf(reply, clock);
+    } catch (error) {
+      this.#failed(lease, error);
+      return failedVote(this.address, error);
+    }
   }
 
   #saw({ runId, ageMs }: scripts.ServerFacts, epoch: number): void {
@@ -195,18 +204,17 @@ export class QuorumServer {
     else this.#young = { epoch, until: performance.now() + guardMs - ageMs };
   }
 
-  /** Runs a command, unless the server is away. A server that does not answer is away until it does. */
-  async #answered<T>(lease: string, run: () => Promise<T>): Promise<T> {
-    if (this.#away) throw this.#away;
-    try {
-      return await run();
-    } catch (error) {
-      if (isSilence(error) && !this.#away) {
-        this.#away = new KitUnavailableError(`No answer from Redis at ${this.address}`, this.address, error);
-        void this.#probe(lease);
-      }
-      throw error;
-    }
+  /** It may be another server by now, or the same one without its data. */
+  #lostBefore(): Vote {
+    const message = `The connection to ${this.address} was lost before the vote`;
+    return failedVote(this.address, new KitUnknownOutcomeError(message, undefined));
+  }
+
+  /** A server that does not answer is away until it does. */
+  #failed(lease: string, error: unknown): void {
+    if (!isSilence(error) || this.#away) return;
+    this.#away = new KitUnavailableError(`No answer from Redis at ${this.address}`, this.address, error);
+    void this.#probe(lease);
   }
 
   async #probe(lease: string): Promise<void> {

@@ -12,7 +12,7 @@ import { asKitError, newToken, type ObjectLife, OutageReporter } from "@kit/core
 import { LockLostError } from "../index.js";
 import { QuorumError } from "./errors.js";
 import { nodeTimeoutOf, type QuorumSettings } from "./options.js";
-import type { QuorumServer } from "./server.js";
+import type { QuorumServer, Removal } from "./server.js";
 import { countOf, isRefusal, poll, quorumOf, type Vote } from "./votes.js";
 
 type Request = LeaseRequest<ResolvedAcquire>;
@@ -75,6 +75,16 @@ export class QuorumStore implements LeaseStore<ResolvedAcquire> {
     return this.servers.map(({ address: server }, index) => votes[index] ?? { server, vote: "no-answer" });
   }
 
+  #votesOf(removals: readonly (Removal | undefined)[]): readonly Vote[] {
+    const free = ({ address: server }: QuorumServer): Vote => ({ server, vote: "free" });
+    return this.completed(
+      this.servers.map((server, index) => {
+        const removal = removals[index];
+        return typeof removal === "boolean" ? free(server) : removal;
+      }),
+    );
+  }
+
   renew(renewals: readonly Renewal<ResolvedAcquire>[], deadlineMs: number): Promise<readonly RenewState[]> {
     return Promise.all(renewals.map((renewal) => this.#renew(renewal, deadlineMs)));
   }
@@ -85,15 +95,14 @@ export class QuorumStore implements LeaseStore<ResolvedAcquire> {
     const state = await poll(
       this.servers,
       (server) => this.#renewOn(server, renewal, limitMs),
-      (votes, isOver): RenewState | QuorumError | undefined => {
+      (votes, isOver): RenewState | undefined => {
         if (countOf(votes, ({ vote }) => vote === "granted") >= this.quorum) return "extended";
         if (this.servers.length - countOf(votes, isRefusal) < this.quorum)
           return votes.some((vote) => vote?.vote === "held") ? "taken" : "gone";
         if (!isOver) return undefined;
-        return new QuorumError(request.name, "was not renewed", this.quorum, this.completed(votes));
+        throw new QuorumError(request.name, "was not renewed", this.quorum, this.completed(votes));
       },
     );
-    if (state instanceof QuorumError) throw state;
     // Its rest on the others would only delay the next holder.
     if (state !== "extended") this.cancel(request);
     return state;
@@ -109,30 +118,24 @@ export class QuorumStore implements LeaseStore<ResolvedAcquire> {
     return vote;
   }
 
-  async release(request: Request): Promise<ReleaseReply> {
+  release(request: Request): Promise<ReleaseReply> {
     this.#endRenewal(request);
     const { leaseMs } = request.resolved;
     const most = this.servers.length - this.quorum;
-    const outcome = await poll(
+    const limitMs = this.limitOf(leaseMs);
+    return poll(
       this.servers,
-      async (server) => {
-        const removal = await server.release(request, this.limitOf(leaseMs));
-        if (removal.wasThere === undefined) this.#removeLater(server, request, leaseMs);
-        return removal;
-      },
-      (removals, isOver): ReleaseReply | QuorumError | undefined => {
-        const gone = countOf(removals, ({ wasThere }) => wasThere === false);
-        const removed = countOf(removals, ({ wasThere }) => wasThere === true);
+      (server) => server.release(request, limitMs, () => this.#removeLater(server, request, leaseMs)),
+      (removals, isOver): ReleaseReply | undefined => {
+        const gone = countOf(removals, (removal) => removal === false);
+        const removed = countOf(removals, (removal) => removal === true);
         if (gone > most) return "not-held";
         const missing = isOver ? 0 : this.servers.length - countOf(removals, () => true);
         if (removed + gone >= this.quorum && gone + missing <= most) return "released";
         if (!isOver) return undefined;
-        const votes = this.completed(removals.map((removal) => removal?.vote));
-        return new QuorumError(request.name, "was not released", this.quorum, votes);
+        throw new QuorumError(request.name, "was not released", this.quorum, this.#votesOf(removals));
       },
     );
-    if (outcome instanceof QuorumError) throw outcome;
-    return outcome;
   }
 
   cancel(request: Request, leaseMs: number = request.resolved.leaseMs): void {

@@ -39,13 +39,16 @@ export const failedVote = (server: string, reason: unknown): Vote => {
 export const isRefusal = (vote: Vote | undefined): boolean => vote?.vote === "held" || vote?.vote === "free";
 
 /** How many of the votes are in, and are these. */
-export const countOf = <V>(votes: readonly (V | undefined)[], is: (vote: V) => boolean): number =>
-  votes.filter((vote) => vote !== undefined && is(vote)).length;
+export const countOf = <V>(votes: readonly (V | undefined)[], is: (vote: V) => boolean): number => {
+  let count = 0;
+  for (const vote of votes) if (vote !== undefined && is(vote)) count++;
+  return count;
+};
 
 /**
- * Asks all servers at once, and resolves with the first result of `decide`, which is called after each answer with all so far, in
- * the order of the servers; when all are in, it must have one. At the limit's deadline it is `decide`'s with `isOver`. Answers that
- * come later change nothing. `ask` does not reject.
+ * Asks all servers at once, and settles with the first result or error of `decide`, which is called after each answer with all so
+ * far, in the order of the servers; when all are in, it must have one. At the limit's deadline it is `decide`'s with `isOver`.
+ * Answers that come later change nothing. `ask` does not reject.
  */
 export const poll = <Server, V, R>(
   servers: readonly Server[],
@@ -63,8 +66,12 @@ export const poll = <Server, V, R>(
         ask(server).then((vote) => {
           votes[index] = vote;
           missing--;
-          const result = decide(votes, missing === 0);
-          if (result !== undefined) resolve(result);
+          try {
+            const result = decide(votes, missing === 0);
+            if (result !== undefined) resolve(result);
+          } catch (error) {
+            reject(error);
+          }
         }, reject);
     },
   );

@@ -43,7 +43,7 @@ export const settled = <T>(
     const keep = (stop: Stop): void => void (isOver ? stop?.() : stops.push(stop));
     keep(begin(settle));
     if (deadline && !isOver) keep(atDeadline(deadline, () => late(settle)));
-    for (const one of [signal].flat()) if (!isOver) keep(onAbort(one, () => settle.reject(one?.reason)));
+    if (signal) for (const one of [signal].flat()) if (!isOver) keep(onAbort(one, () => settle.reject(one?.reason)));
   });
 
 /**

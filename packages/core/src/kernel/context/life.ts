@@ -78,7 +78,10 @@ export class ObjectLife {
    */
   track<T>(work: Promise<T>): Promise<T> {
     this.#calls++;
-    return work.finally(() => this.#ended());
+    const ended = (): void => this.#ended();
+    // Before the caller's own reaction, and cheaper than `finally`.
+    work.then(ended, ended);
+    return work;
   }
 
   /** Makes the end of `close()` call each of these functions before it detaches. They remove listeners of this object. */

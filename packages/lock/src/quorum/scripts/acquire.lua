@@ -5,7 +5,8 @@
 -- ARGV[2]  terms  string  `leaseMs notAfter guardMs isAsked`: its length; server epoch ms after which the server refuses it, 0 if
 --                         not known; if `isAsked` is 1 the server says who it is, and abstains below this age
 --
--- Reply     {code, now, server, msLeft, owner}, `server` as from serverFacts
+-- Reply     now  granted to a caller that does not ask who the server is
+--           {code, now, server, msLeft, owner}, `server` as from serverFacts
 --            1  granted, or granted before to the same token
 --            2  another holds it, for so long; -1: for ever
 --            3  it abstains, for so long
@@ -25,4 +26,5 @@ if found then return { 2, now, server, redis.call('PTTL', lease), found } end
 if notAfter ~= '0' and now > tonumber(notAfter) then return { 4, now, server } end
 if ageMs < tonumber(guardMs) then return { 3, now, server, tonumber(guardMs) - ageMs } end
 redis.call('SET', lease, owner, 'PX', leaseMs)
+if server == '' then return now end
 return { 1, now, server }

@@ -27,14 +27,13 @@ export interface ServerFacts {
 }
 
 const factsOf = (value: unknown): ServerFacts | undefined => {
-  const text = String(value);
-  if (text === "") return undefined;
-  const [runId, ageMs] = text.split(" ");
+  if (value === "") return undefined;
+  const [runId, ageMs] = String(value).split(" ");
   return ageMs === undefined ? { runId: undefined, ageMs: Infinity } : { runId, ageMs: Number(ageMs) };
 };
 
 /** The reply of a server that votes. `now` is its clock's, in epoch milliseconds. */
-interface Voted {
+export interface Voted {
   readonly now: number;
   readonly server: ServerFacts | undefined;
 }
@@ -53,11 +52,13 @@ export const acquire = defineScript({
   keys: ["lease"],
   args: ["owner", "terms: leaseMs notAfter guardMs isAsked"],
   reply: (raw): AcquireReply => {
-    const [code, at, server, msLeft, owner] = raw as unknown[];
-    const voted = { now: Number(at), server: factsOf(server) };
-    if (Number(code) === 2) return { ...voted, state: "held", by: storedOf(owner, msLeft) };
-    if (Number(code) === 3) return { ...voted, state: "abstained", msLeft: Number(msLeft) };
-    return { ...voted, state: Number(code) === 1 ? "granted" : "late" };
+    if (!Array.isArray(raw)) return { now: Number(raw), server: undefined, state: "granted" };
+    const [code, at, facts, msLeft, owner] = raw as unknown[];
+    const now = Number(at);
+    const server = factsOf(facts);
+    if (Number(code) === 2) return { now, server, state: "held", by: storedOf(owner, msLeft) };
+    if (Number(code) === 3) return { now, server, state: "abstained", msLeft: Number(msLeft) };
+    return { now, server, state: Number(code) === 1 ? "granted" : "late" };
   },
 });
 
@@ -71,10 +72,11 @@ export const renew = defineScript({
   keys: ["lease"],
   args: ["owner", "terms: termMs refillUntil isAsked"],
   reply: (raw): RenewReply => {
-    const [code, at, server, msLeft, owner] = raw as unknown[];
-    const voted = { now: Number(at), server: factsOf(server) };
-    if (Number(code) === 2) return { ...voted, state: "taken", by: storedOf(owner, msLeft) };
-    return { ...voted, state: Number(code) === 1 ? "extended" : Number(code) === 5 ? "refilled" : "gone" };
+    const [code, at, facts, msLeft, owner] = raw as unknown[];
+    const now = Number(at);
+    const server = factsOf(facts);
+    if (Number(code) === 2) return { now, server, state: "taken", by: storedOf(owner, msLeft) };
+    return { now, server, state: Number(code) === 1 ? "extended" : Number(code) === 5 ? "refilled" : "gone" };
   },
 });
 
