@@ -15,7 +15,8 @@ export type QueueErrorCode =
   | "KIT_JOB_BACKOFF"
   | "KIT_JOB_FAILED"
   | "KIT_JOB_OUTCOME_LOST"
-  | "KIT_QUEUE_CALL_TIMEOUT";
+  | "KIT_QUEUE_CALL_TIMEOUT"
+  | "KIT_QUEUE_SCHEDULE";
 
 declare module "@kit/core" {
   interface KitErrorCodes {

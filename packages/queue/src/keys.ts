@@ -34,6 +34,9 @@ const parts = [
   "producers",
   "limits",
   "meta",
+  "schedules",
+  "templates",
+  "upcoming",
 ] as const;
 
 /**
@@ -59,6 +62,9 @@ const parts = [
  * | `kit:queue:{name}:replies:…`   | hash   | id → outcome of a job that one queue object called                                              | until read, or 10 minutes    |
  * | `kit:queue:{name}:limits`      | hash   | `paused` → server ms of the pause                                                               | while the queue has limits   |
  * | `kit:queue:{name}:meta`        | hash   | `layout`, `watchedAt`, `deadBytes`, counters                                                    | for good                     |
+ * | `kit:queue:{name}:schedules`   | hash   | id of a schedule → version, revision, runs left, and timing as JSON                             | until it is removed          |
+ * | `kit:queue:{name}:templates`   | hash   | id of a schedule → header and payload of its jobs                                               | until it is removed          |
+ * | `kit:queue:{name}:upcoming`    | zset   | id of a schedule → server ms of its next run; inf: it has ended                                 | until it is removed          |
  */
 export type QueueKeys = Readonly<Record<(typeof parts)[number], string>>;
 

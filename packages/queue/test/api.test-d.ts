@@ -3,6 +3,7 @@ import type { RedisLike } from "@kit/core";
 import type { StandardSchema } from "@kit/core/config";
 import type { Cluster, Redis } from "ioredis";
 import { createOrderedWorker, createQueue, type Job, type Queue, type Worker } from "../src/index.js";
+import { createSchedules } from "../src/schedules/index.js";
 import { drain } from "../src/testing/index.js";
 
 type Same<A, B> = (<T>() => T extends A ? 1 : 2) extends <T>() => T extends B ? 1 : 2 ? true : false;
@@ -142,3 +143,16 @@ createQueue<Jobs>(redis, "mail", { schemas: { emial: emailSchema } });
 const untyped: Queue = createQueue(clients[0]!, "any");
 void untyped.add("whatever", { of: "any kind" });
 untyped.work({ whatever: ({ data }) => String(data) });
+
+const schedules = createSchedules<Jobs>(redis, "mail", { lookEveryMs: 1_000 });
+export const upserted: Promise<number | undefined>[] = [
+  schedules.upsert("a", { everyMs: 5, name: "email", data: { to: "ann" } }).then(({ nextAt }) => nextAt),
+  schedules.upsert("b", { cron: "* * * * *", timezone: "UTC", name: "cleanUp", count: 3, missed: "all" }).then(() => 1),
+  // @ts-expect-error the data of another job
+  schedules.upsert("c", { everyMs: 5, name: "resize", data: { to: "ann" } }),
+  // @ts-expect-error no such job
+  schedules.upsert("d", { everyMs: 5, name: "emial" }),
+  // @ts-expect-error its job has an id of its own
+  schedules.upsert("e", { everyMs: 5, name: "cleanUp", options: { id: "own" } }),
+];
+schedules.on("added", ({ schedule, jobs }) => schedule + jobs.join());

@@ -9,6 +9,8 @@ import {
   type WorkOptions,
 } from "../src/index.js";
 import { addOnceRules, addRules, callRules, letterRules, queueRules, redriveRules, workRules } from "../src/options.js";
+import { createSchedules, type Schedules } from "../src/schedules/index.js";
+import { listRules, scheduleRules, schedulesRules } from "../src/schedules/options.js";
 import { name, permanentKeys, Runs } from "./harness.js";
 
 const backoff = [{ firstMs: -1 }, { firstMs: 1, jitter: 2 }, { firstMs: 1, factor: Number.NaN }, null];
@@ -36,7 +38,14 @@ const deadLetter = async (queue: Queue): Promise<string[]> => {
   return letters.map(({ id }) => id);
 };
 
-/** A queue, for the conformance suites. */
+const hourly = { everyMs: 3_600_000, name: "job", data } as const;
+const scheduled = (schedules: Schedules): Promise<unknown> => schedules.upsert("hourly", hourly);
+const scheduleTrace = (operation: string): [string, object] => [
+  `kit:queue.schedules.${operation}`,
+  { queue: name, schedule: "hourly" },
+];
+
+/** A queue and its schedules, for the conformance suites. */
 export const conformance: Conformance = {
   name: "queue",
   permanentKeys,
@@ -145,6 +154,53 @@ export const conformance: Conformance = {
         },
       },
       others: ["workInTurn"],
+    }),
+    conforming<Schedules>({
+      what: "schedules",
+      make: (client, options) => createSchedules(client, name, options),
+      named: (client, named) => createSchedules(client, named),
+      options: schedulesRules,
+      refused: { backoff },
+      works: async (schedules) => {
+        await scheduled(schedules);
+        const { id, left, everyMs } = (await schedules.get("hourly"))!;
+        return [id, left, everyMs, await schedules.list({ start: 1 }), await schedules.remove("hourly")];
+      },
+      calls: {
+        upsert: {
+          options: scheduleRules,
+          required: hourly,
+          refused: {
+            // Whatever JSON can hold.
+            data: [],
+            name: ["", "x".repeat(129), 7, null],
+            startAt: refused.dueAt,
+            endAt: refused.dueAt,
+            options: [1, { lifo: true }],
+          },
+          run: (schedules, options: object) => schedules.upsert("hourly", options as typeof hourly),
+          trace: scheduleTrace("upsert"),
+        },
+        remove: {
+          prepare: scheduled,
+          run: (schedules) => schedules.remove("hourly"),
+          trace: scheduleTrace("remove"),
+        },
+        get: { prepare: scheduled, run: (schedules) => schedules.get("hourly"), trace: scheduleTrace("get") },
+        next: { prepare: scheduled, run: (schedules) => schedules.next("hourly", 3), trace: scheduleTrace("next") },
+        list: {
+          options: listRules,
+          prepare: scheduled,
+          run: (schedules, options) => schedules.list(options),
+          trace: ["kit:queue.schedules.list", { queue: name }],
+        },
+        run: { run: (schedules) => schedules.run(), isLocal: true },
+        runDue: {
+          prepare: scheduled,
+          run: (schedules) => schedules.runDue(),
+          trace: ["kit:queue.schedules.runDue", { queue: name }],
+        },
+      },
     }),
   ],
 };

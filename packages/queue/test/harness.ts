@@ -17,10 +17,9 @@ export const name = "mail";
 
 /** Keys of a queue that have no expiry, as `keys.ts` says. */
 export const permanentKeys: readonly string[] = [
-  ...["jobs", "waiting", "prioritised", "delayed", "leases", "failures", "dead", "wake", "limits", "meta"].map(
-    (part) => `queue:{*}:${part}`,
-  ),
-];
+  ...["jobs", "waiting", "prioritised", "delayed", "leases", "failures", "dead", "wake", "limits", "meta"],
+  ...["schedules", "templates", "upcoming"],
+].map((part) => `queue:{*}:${part}`);
 
 type MadeWith = QueueOptions & { readonly name?: string };
 

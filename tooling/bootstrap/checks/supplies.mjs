@@ -23,10 +23,11 @@ const pnpmfile = "tooling/bootstrap/pnpm/hooks.cjs"; // admits one peer of the b
 /** The packages that a published package may depend on. */
 const mayDependOn = ["@kit/core", "uuid"];
 const mayAskFor = ["ioredis"];
-/** Further dependencies: those of programs, and optional ones for tracing. */
+/** Further dependencies: those of programs, and optional ones for tracing and cron expressions. */
 const more = /** @type {Record<string, readonly string[]>} */ ({
   "@kit/cli": ["commander", "ioredis"],
   "@kit/core": ["@opentelemetry/api"],
+  "@kit/queue": ["croner"],
 });
 
 /**

@@ -46,7 +46,11 @@ export const descriptor: PackageDescriptor = {
       ["SET", key, ""],
     ],
   },
-  endlessKeys: [{ key: /^\{.*\}:(?:jobs|waiting|prioritised|delayed|leases|failures|dead|wake|limits|meta)$/s }],
+  endlessKeys: [
+    {
+      key: /^\{.*\}:(?:jobs|waiting|prioritised|delayed|leases|failures|dead|wake|limits|meta|schedules|templates|upcoming)$/s,
+    },
+  ],
   inspectors: [queueInspector, jobInspector],
   commands,
   checks: [pausedCheck],

@@ -1,0 +1,14 @@
+export { createSchedules } from "./schedules.js";
+export { ScheduleError } from "./errors.js";
+export { runOf } from "./job-id.js";
+
+export type { ScheduledRun } from "./job-id.js";
+export type {
+  ListOptions,
+  MissedRuns,
+  Schedule,
+  ScheduledJobOptions,
+  ScheduleOptions,
+  SchedulesOptions,
+} from "./options.js";
+export type { ScheduleFacts, Schedules, SchedulesEvents, StoredSchedule, UpsertedSchedule } from "./schedules.js";

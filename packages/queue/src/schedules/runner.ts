@@ -1,0 +1,176 @@
+import { KitClosedError, type KitError } from "@kit/core";
+import { asKitError, backoffMs, type Deadline, inTime, pause } from "@kit/core/toolkit";
+import type { QueueCommands } from "../commands.js";
+import { ScheduleError } from "./errors.js";
+import { jobIdOf } from "./job-id.js";
+import { type Plan, planRuns } from "./plan.js";
+import { recordOf, timingOf } from "./record.js";
+import { due, type DueSchedule, fire, maxSchedules } from "./scripts/index.js";
+import { runsOf } from "./times.js";
+
+/** The most jobs that one call adds, and about how many bytes. */
+const maxJobs = 500;
+const maxBytes = 1_024 * 1_024;
+
+/** How much later the other processes look, in case the one that adds the jobs is gone. */
+const backupMs = { least: 50, spread: 200 };
+
+/** What the runner reports. */
+export interface RunnerEvents {
+  readonly added: (schedule: string, jobs: readonly string[]) => void;
+  readonly missed: (schedule: string, from: number, to: number) => void;
+  readonly error: (error: KitError) => void;
+}
+
+/** A due schedule with its plan, and its line in `plan` of `fire.lua`. */
+interface Row {
+  readonly found: DueSchedule;
+  readonly plan: Plan;
+  readonly line: string;
+}
+
+const scoreOf = (at: number): string => (at === Infinity ? "inf" : String(at));
+
+/**
+ * Adds the jobs of runs that are due. The server decides what is due, and a call adds jobs only if the schedule is still as it was read:
+ * of several processes, and of repeats of a call, one adds the jobs of a run.
+ */
+export class Runner {
+  readonly #commands: QueueCommands;
+  readonly #lookEveryMs: number;
+  readonly #events: RunnerEvents;
+  #loop: Promise<void> | undefined;
+  #wake: () => void = () => undefined;
+  /** The last due runs were added by this process, so it looks first the next time, too. */
+  #isFirst = true;
+  /** Schedules that cannot be run here, each of which was reported. */
+  readonly #refused = new Set<string>();
+
+  constructor(commands: QueueCommands, lookEveryMs: number, events: RunnerEvents) {
+    this.#commands = commands;
+    this.#lookEveryMs = lookEveryMs;
+    this.#events = events;
+  }
+
+  /** Looks for due runs until the object is closed. */
+  start(): void {
+    this.#loop ??= this.#run();
+  }
+
+  /** A schedule was added or changed by this process. */
+  wake(): void {
+    this.#wake();
+  }
+
+  /** Resolves when the call that is under way has ended, or at the deadline. */
+  async stop(deadline: Deadline): Promise<void> {
+    this.#wake();
+    if (this.#loop) await inTime(this.#loop, { deadline });
+  }
+
+  /** Adds the jobs of all runs that are due now. Resolves with their number, and in how many milliseconds the next one is due. */
+  async runDue(): Promise<{ readonly added: number; readonly nextInMs: number }> {
+    const { life } = this.#commands;
+    await this.#commands.open();
+    const tried = new Set<string>();
+    let added = 0;
+    for (let skip = 0; ;) {
+      const { now, next, found } = await this.#commands.run(due, { skip, count: maxSchedules });
+      if (found.length === 0 || life.signal.aborted) return { added, nextInMs: next - now };
+      const fresh = found.filter(({ id, at, field }) => !tried.has(`${id}\n${at}\n${field}`));
+      const rows = await this.#planned(fresh, now);
+      for (const { found: one } of rows) tried.add(`${one.id}\n${one.at}\n${one.field}`);
+      // Those that cannot be run here stay in front of the others.
+      skip += found.length - fresh.length + fresh.filter(({ id }) => this.#refused.has(id)).length;
+      if (rows.length > 0) added += await this.#fire(rows, now);
+    }
+  }
+
+  async #run(): Promise<void> {
+    const { life, outage, context } = this.#commands;
+    for (let attempt = 1; !life.isClosed; attempt++)
+      try {
+        const { added, nextInMs } = await this.runDue();
+        outage.worked("schedules");
+        attempt = 0;
+        if (added > 0) this.#isFirst = true;
+        await this.#wait(nextInMs);
+      } catch (reason) {
+        if (life.isClosed) return;
+        const error = asKitError(reason, "Running schedules");
+        if (context.executor.isEnded) return this.#events.error(new KitClosedError("The client"));
+        outage.failed("schedules", error);
+        await pause(backoffMs(attempt, 50, error.retryable ? 2_000 : 5_000), life.signal).catch(() => undefined);
+      }
+  }
+
+  /** Waits for the next due run, a wake-up, or the next look for what other processes have changed. */
+  async #wait(nextInMs: number): Promise<void> {
+    if (this.#commands.life.isClosed) return;
+    const laterMs = this.#isFirst ? 0 : backupMs.least + Math.random() * backupMs.spread;
+    let timer: NodeJS.Timeout | undefined;
+    await new Promise<void>((resolve) => {
+      this.#wake = resolve;
+      timer = setTimeout(resolve, Math.min(this.#lookEveryMs, Math.max(0, nextInMs) + laterMs)).unref();
+    });
+    clearTimeout(timer);
+  }
+
+  /** The plans of as many schedules as one call carries. */
+  async #planned(found: readonly DueSchedule[], now: number): Promise<Row[]> {
+    const rows: Row[] = [];
+    let jobs = 0;
+    let bytes = 0;
+    for (const one of found) {
+      const room = Math.min(maxJobs - jobs, Math.floor((maxBytes - bytes) / Math.max(1, one.bytes)));
+      if (room < 1 && rows.length > 0) break;
+      const row = await this.#rowOf(one, now, Math.max(1, room));
+      if (!row) continue;
+      rows.push(row);
+      jobs += row.plan.runs.length;
+      bytes += row.plan.runs.length * one.bytes;
+    }
+    return rows;
+  }
+
+  async #rowOf(found: DueSchedule, now: number, most: number): Promise<Row | undefined> {
+    const { id, at, field } = found;
+    const gone: Plan = { runs: [], next: Infinity, left: undefined, missed: undefined };
+    if (field === "") return { found, plan: gone, line: [id, "", at, "inf", "", ""].join("\t") };
+    try {
+      const record = recordOf(id, field);
+      const timing = timingOf(id, record);
+      const after = await runsOf(timing);
+      const plan = planRuns(after, { at: Number(at), now, missed: timing.missed, left: record.left, most });
+      this.#refused.delete(id);
+      const { runs, next, left } = plan;
+      const line = [id, record.revision, at, scoreOf(next), left ?? "", runs.join()].join("\t");
+      return { found, plan, line };
+    } catch (error) {
+      if (!this.#refused.has(id)) {
+        this.#refused.add(id);
+        const own = error instanceof ScheduleError ? error : new ScheduleError(id, "cannot be run here", error);
+        this.#events.error(own);
+      }
+      return undefined;
+    }
+  }
+
+  async #fire(rows: readonly Row[], now: number): Promise<number> {
+    const plan = rows.map(({ line }) => line).join("\n");
+    const isDone = await this.#commands.run(fire, { stamp: now.toString(36), plan });
+    this.#isFirst = isDone.includes(true);
+    let added = 0;
+    for (const [index, { found, plan: own }] of rows.entries()) {
+      if (!isDone[index]) continue;
+      added += own.runs.length;
+      if (own.missed) this.#events.missed(found.id, own.missed.from, own.missed.to);
+      if (own.runs.length > 0)
+        this.#events.added(
+          found.id,
+          own.runs.map((run) => jobIdOf(found.id, run)),
+        );
+    }
+    return added;
+  }
+}

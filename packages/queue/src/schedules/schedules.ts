@@ -1,0 +1,378 @@
+import type { KitError, RedisLike } from "@kit/core";
+import { type CloseOptions, integer, newToken, type ObjectLife, resolve, TypedEmitter } from "@kit/core/toolkit";
+import { decodePayload, encodePayload, headOf, parseBlob } from "../add/payload.js";
+import { QueueCommands } from "../commands.js";
+import { type QueueSettings, queueSettings } from "../options.js";
+import type { AnyJobs, JobTypes } from "../work/handlers.js";
+import { ScheduleError } from "./errors.js";
+import {
+  type ListOptions,
+  listRules,
+  type MissedRuns,
+  type ResolvedSchedule,
+  type Schedule,
+  scheduleId,
+  scheduleRules,
+  type SchedulesOptions,
+  schedulesRules,
+} from "./options.js";
+import { fieldOf, recordOf, type ScheduleRecord, timingOf, timingText } from "./record.js";
+import { Runner } from "./runner.js";
+import { dropSchedule, listSchedules, putSchedule, readSchedule, type ReadSchedule } from "./scripts/index.js";
+import { type RunAfter, runsOf } from "./times.js";
+
+/** Events of the schedules of a queue. */
+export interface SchedulesEvents {
+  /** This process added the jobs of due runs. If the reply of that call is lost, there is no event. */
+  readonly added: readonly [event: { readonly schedule: string; readonly jobs: readonly string[] }];
+  /** The runs from one instant until another, both epoch ms, add no job, by the policy of the schedule. */
+  readonly missed: readonly [event: { readonly schedule: string; readonly from: number; readonly to: number }];
+  /**
+   * A background operation failed; `run()` tries again until it is closed. An outage emits one error when it begins, and one with the code
+   * `KIT_RECOVERED` when it is over. A ScheduleError: this process cannot run one schedule; emitted once for each.
+   */
+  readonly error: readonly [error: KitError];
+  /** The server may evict keys when its memory is full, as the event of the queue. */
+  readonly evictable: readonly [event: { readonly policy: string }];
+}
+
+/** What an `upsert` did. */
+export interface UpsertedSchedule {
+  /** `kept`: it was there and equal. `older`: the stored one has a higher version, and holds. */
+  readonly outcome: "added" | "changed" | "kept" | "older";
+  /** The next run, epoch ms by the server's clock; undefined: there is none. */
+  readonly nextAt: number | undefined;
+}
+
+/** A schedule as it is stored. Instants are epoch ms. */
+export interface ScheduleFacts {
+  readonly id: string;
+  /** The name of its jobs. */
+  readonly name: string;
+  readonly everyMs: number | undefined;
+  readonly cron: string | undefined;
+  readonly timezone: string | undefined;
+  readonly startAt: number | undefined;
+  readonly endAt: number | undefined;
+  readonly count: number | undefined;
+  readonly missed: MissedRuns;
+  readonly version: number;
+  /** The next run; undefined: the schedule has ended. */
+  readonly nextAt: number | undefined;
+  /** How many jobs it will still add; undefined: there is no bound. */
+  readonly left: number | undefined;
+}
+
+/** A schedule with the data of its jobs. */
+export interface StoredSchedule extends ScheduleFacts {
+  readonly data: unknown;
+}
+
+const nextCount = integer(1, 1_000);
+
+const instantOf = (score: string): number | undefined => (score === "" || score === "inf" ? undefined : Number(score));
+
+const factsOf = (id: string, field: string, score: string, name: string): ScheduleFacts => {
+  const record = recordOf(id, field);
+  const { everyMs, cron, timezone, startAt, endAt, count, missed } = timingOf(id, record);
+  const { version, left } = record;
+  return {
+    ...{ id, name, everyMs, cron, timezone, startAt, endAt, count, missed, version, left },
+    nextAt: instantOf(score),
+  };
+};
+
+/**
+ * The schedules of one queue: stores them, and adds a job for each of their runs. Made by {@link createSchedules}.
+ *
+ * A run has its instant by the schedule alone, and the server's clock decides whether it is due. Its job is an ordinary job of the queue
+ * with the id `SCHEDULE@INSTANT`; whether it fails does not matter to the schedule. The job is added in one step with the next run, so each
+ * run adds its job once, however many processes run schedules and whenever one of them dies.
+ */
+export class Schedules<Jobs extends JobTypes<Jobs> = AnyJobs>
+  extends TypedEmitter<SchedulesEvents>
+  implements AsyncDisposable
+{
+  /** The name of the queue. */
+  readonly queue: string;
+  readonly #settings: QueueSettings;
+  readonly #commands: QueueCommands;
+  readonly #life: ObjectLife;
+  readonly #runner: Runner;
+
+  /** Only this package calls it. */
+  constructor(redis: RedisLike, queue: string, options: SchedulesOptions) {
+    super();
+    this.queue = queue;
+    const { lookEveryMs, ...shared } = resolve("options", options, schedulesRules);
+    this.#settings = queueSettings(shared);
+    const error = (one: KitError): void => this.emit("error", one);
+    const events = { error, evictable: (policy: string) => this.emit("evictable", { policy }) };
+    const what = `The schedules of queue ${JSON.stringify(queue)}`;
+    this.#commands = new QueueCommands(redis, queue, this.#settings, events, what);
+    this.#life = this.#commands.life;
+    this.#runner = new Runner(this.#commands, lookEveryMs, {
+      added: (schedule, jobs) => this.emit("added", { schedule, jobs }),
+      missed: (schedule, from, to) => this.emit("missed", { schedule, from, to }),
+      error,
+    });
+  }
+
+  /**
+   * Adds a schedule, or changes the one of this id. An equal one stays as it is, so that every process can call this when it starts. A new
+   * timing holds from now on and begins its `count` anew; a run that is due already still adds its job. With a change of anything else the
+   * next run stays.
+   *
+   * A schedule that has ended stays, without a next run, until it is removed: a restart does not begin it again.
+   *
+   * @throws {JobPayloadError} the data cannot be stored, or is larger than `maxPayloadBytes`.
+   * @throws {ScheduleError} there is a `cron`, and croner is not installed.
+   * @throws {KitUnavailableError | KitUnknownOutcomeError} as every command. Calling it again does no harm.
+   * @throws {QueueEvictionError} the server may evict jobs.
+   * @throws {TypeError | RangeError} a part of the schedule is not what it should be.
+   *
+   * @example
+   * await schedules.upsert("nightly", { cron: "0 3 * * *", timezone: "Europe/Berlin", name: "report", data: {} });
+   */
+  async upsert(id: string, schedule: Schedule<Jobs>): Promise<UpsertedSchedule> {
+    scheduleId(id);
+    const given = resolve("schedule", schedule as object, scheduleRules);
+    return await this.#call("upsert", id, async () => {
+      const wanted = await this.#wanted(id, given);
+      await this.#commands.open();
+      const upserted = await this.#upsert(id, wanted);
+      if (upserted.outcome !== "kept") this.#runner.wake();
+      return upserted;
+    });
+  }
+
+  /**
+   * Removes a schedule. Resolves with whether there was one. Jobs that it has added stay.
+   *
+   * @throws {KitUnavailableError | KitUnknownOutcomeError} as every command. Calling it again does no harm.
+   */
+  async remove(id: string): Promise<boolean> {
+    scheduleId(id);
+    return await this.#call("remove", id, async () => {
+      await this.#commands.open();
+      for (let isThere = false; ;) {
+        const { field } = await this.#read(id);
+        if (field === "") return isThere;
+        isThere = true;
+        const { revision } = recordOf(id, field);
+        if (await this.#commands.run(dropSchedule, { id, revision })) return true;
+      }
+    });
+  }
+
+  /**
+   * Reads one schedule, with the data of its jobs; undefined if there is none.
+   *
+   * @throws {ScheduleError} a newer version has stored it.
+   * @throws {KitUnavailableError} no server answered in time.
+   */
+  async get(id: string): Promise<StoredSchedule | undefined> {
+    scheduleId(id);
+    return await this.#privateCall("get", id, async () => {
+      const { field, template, at } = await this.#read(id);
+      if (field === "") return undefined;
+      const blob = Buffer.concat([Buffer.from("0 "), template]);
+      const job = parseBlob(blob);
+      return { ...factsOf(id, field, at, job.header.name), data: decodePayload(blob, job) };
+    });
+  }
+
+  /**
+   * Reads schedules in the order of their next runs, without data; those that have ended come last.
+   *
+   * @throws {ScheduleError} a newer version has stored one of them.
+   * @throws {KitUnavailableError} no server answered in time.
+   * @throws {TypeError | RangeError} an option is not what it should be.
+   */
+  async list(options: ListOptions = {}): Promise<ScheduleFacts[]> {
+    const page = resolve("options", options, listRules);
+    return await this.#life.privateCall(
+      "queue.schedules.list",
+      () => ({ queue: this.queue }),
+      async () => {
+        const found = await this.#commands.run(listSchedules, page);
+        return found.page
+          .filter(({ field }) => field !== "")
+          .map(({ id, field, at, head }) => factsOf(id, field, at, decodeURIComponent(head.split(" ", 1)[0] ?? "")));
+      },
+    );
+  }
+
+  /**
+   * Computes the instants of the next runs, in epoch ms. The first of them may be past: then it is due. Fewer than `count`: the schedule
+   * ends. None: it has ended, or there is none of this id.
+   *
+   * @param count how many, at most 1,000.
+   * @throws {ScheduleError} croner is not installed, or a newer version has stored the schedule.
+   * @throws {KitUnavailableError} no server answered in time.
+   * @throws {TypeError | RangeError} an argument is not what it should be.
+   */
+  async next(id: string, count = 1): Promise<number[]> {
+    scheduleId(id);
+    nextCount.check("count", count);
+    return await this.#privateCall("next", id, async () => {
+      const { field, at } = await this.#read(id);
+      if (field === "") return [];
+      const record = recordOf(id, field);
+      const after = await this.#runs(id, timingOf(id, record));
+      const runs: number[] = [];
+      const most = Math.min(count, record.left ?? Infinity);
+      for (let run = instantOf(at); run !== undefined && runs.length < most; run = after(run)) runs.push(run);
+      return runs;
+    });
+  }
+
+  /**
+   * Adds the jobs of the runs that are due, at their instants, until `close()`. Any number of processes may do so, and one is
+   * enough: each run adds its job once. Calling it again does nothing.
+   */
+  run(): void {
+    this.#life.assertOpen();
+    this.#runner.start();
+  }
+
+  /**
+   * Adds the jobs of the runs that are due now, once, and resolves with their number: for a process that something else starts at
+   * times, instead of `run()`.
+   *
+   * @throws {KitUnavailableError | KitUnknownOutcomeError} as every command. Calling it again does no harm.
+   * @throws {QueueEvictionError} the server may evict jobs.
+   */
+  async runDue(): Promise<number> {
+    return await this.#life.call(
+      "queue.schedules.runDue",
+      () => ({ queue: this.queue }),
+      async () => (await this.#runner.runDue()).added,
+    );
+  }
+
+  /**
+   * Closes this object, within `timeoutMs`. The schedules stay. The client stays open. Idempotent: the options of the first call hold.
+   *
+   * @throws {TypeError | RangeError} an option is not what it should be; nothing else.
+   */
+  async close(options: CloseOptions = {}): Promise<void> {
+    await this.#life.close(options, async (deadline) => {
+      this.#life.cancel();
+      await Promise.all([this.#runner.stop(deadline), this.#life.untilIdle(deadline)]);
+    });
+  }
+
+  /** As `close()`. */
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.close();
+  }
+
+  /** Checks a schedule as far as that is possible without the server, and brings it into the form in which it is stored. */
+  async #wanted(id: string, given: ResolvedSchedule): Promise<Wanted> {
+    const { name, data, options, version, everyMs, cron, timezone, startAt, endAt } = given;
+    if ((everyMs === undefined) === (cron === undefined)) throw new TypeError("Expected either `everyMs` or `cron`");
+    if (timezone !== undefined && cron === undefined) throw new TypeError("Expected `timezone` only with `cron`");
+    if (startAt !== undefined && endAt !== undefined && startAt > endAt)
+      throw new RangeError("Expected `startAt` to be at most `endAt`");
+    const timing = { ...given, timezone: cron === undefined ? undefined : (timezone ?? "UTC") };
+    const after = await this.#runs(id, timing, true);
+    const payload = encodePayload(name, data, this.#settings.maxPayloadBytes);
+    const { maxAttempts, backoff, timeoutMs } = this.#settings;
+    const policy = {
+      maxAttempts: options?.maxAttempts ?? maxAttempts,
+      backoff: options?.backoff ?? backoff,
+      timeoutMs: options?.timeoutMs ?? timeoutMs,
+    };
+    const head = headOf(name, policy, options?.priority ?? 0, typeof payload !== "string");
+    const template = Buffer.concat([Buffer.from(`${head}\n`), Buffer.from(payload)]);
+    return { version, count: given.count, startAt, endAt, timing: timingText(timing), template, after };
+  }
+
+  async #upsert(id: string, wanted: Wanted): Promise<UpsertedSchedule> {
+    const { version, timing, template, count } = wanted;
+    const revision = newToken();
+    for (;;) {
+      const read = await this.#read(id);
+      const stored = read.field === "" ? undefined : recordOf(id, read.field);
+      const nextAt = instantOf(read.at);
+      if (stored && stored.version > version) return { outcome: "older", nextAt };
+      const isSameTiming = stored?.timing === timing && read.at !== "";
+      if (isSameTiming && stored.version === version && template.equals(read.template))
+        return { outcome: "kept", nextAt };
+      const next = isSameTiming ? nextAt : firstRun(wanted, read.now, nextAt);
+      const left = isSameTiming ? stored.left : count;
+      const isStored = await this.#commands.run(putSchedule, {
+        ...{ id, revision: stored?.revision ?? "", at: read.at, removed: read.removed },
+        schedule: fieldOf({ version, revision, left, timing }),
+        template,
+        next: next === undefined ? "inf" : String(next),
+      });
+      if (isStored) return { outcome: stored ? "changed" : "added", nextAt: next };
+    }
+  }
+
+  /** `isNew`: the caller gave the expression just now, and gets a RangeError. */
+  async #runs(id: string, timing: Parameters<typeof runsOf>[0], isNew = false): Promise<RunAfter> {
+    try {
+      const after = await runsOf(timing);
+      after(0);
+      return after;
+    } catch (error) {
+      if (isMissing(error)) throw new ScheduleError(id, "has a cron expression: install the package croner", error);
+      if (!isNew) throw new ScheduleError(id, "cannot be computed here", error);
+      const reason = error instanceof Error ? error.message : String(error);
+      throw new RangeError(`Expected \`cron\` and \`timezone\` as croner reads them: ${reason}`, { cause: error });
+    }
+  }
+
+  #read(id: string): Promise<ReadSchedule> {
+    return this.#commands.run(readSchedule, { id });
+  }
+
+  #call<T>(operation: string, schedule: string, run: () => Promise<T>): Promise<T> {
+    return this.#life.call(`queue.schedules.${operation}`, () => ({ queue: this.queue, schedule }), run);
+  }
+
+  /** A call whose result traces do not show. */
+  #privateCall<T>(operation: string, schedule: string, run: () => Promise<T>): Promise<T> {
+    return this.#life.privateCall(`queue.schedules.${operation}`, () => ({ queue: this.queue, schedule }), run);
+  }
+}
+
+/** A schedule in the form in which it is stored. */
+interface Wanted extends Pick<ScheduleRecord, "version" | "timing"> {
+  readonly count: number | undefined;
+  readonly startAt: number | undefined;
+  readonly endAt: number | undefined;
+  readonly template: Buffer;
+  readonly after: RunAfter;
+}
+
+/** The first run of a new timing: a run of the former one that is due already, within the new bounds; otherwise the first one from now on. */
+const firstRun = ({ after, startAt = 0, endAt = Infinity }: Wanted, now: number, due = Infinity): number | undefined =>
+  due <= now && due >= startAt && due <= endAt ? due : after(now);
+
+const isMissing = (error: unknown): boolean => {
+  const { code } = error as { readonly code?: unknown };
+  return code === "ERR_MODULE_NOT_FOUND" || code === "MODULE_NOT_FOUND";
+};
+
+/**
+ * Makes the schedules of the queue of this name, on one Redis. Any number of processes may change and run them.
+ *
+ * `redis` is any ioredis `Redis` or `Cluster`, or a client of core's `connect()`. It is borrowed: never closed, never blocked.
+ *
+ * @throws {TypeError | RangeError} `redis` or an option is not what it should be.
+ * @throws {KitError} `KIT_NAME`: the name cannot be a key.
+ *
+ * @example
+ * const schedules = createSchedules(redis, "mail");
+ * await schedules.upsert("digest", { everyMs: 3_600_000, name: "digest" });
+ * schedules.run();
+ */
+export const createSchedules = <Jobs extends JobTypes<Jobs> = AnyJobs>(
+  redis: RedisLike,
+  queue: string,
+  options: SchedulesOptions = {},
+): Schedules<Jobs> => new Schedules<Jobs>(redis, queue, options);

@@ -1,0 +1,135 @@
+import { defineScript } from "@kit/core";
+import entriesSource from "../../scripts/entries.lua";
+import readySource from "../../scripts/ready.lua";
+import dropSource from "./dropSchedule.lua";
+import dueSource from "./due.lua";
+import fireSource from "./fire.lua";
+import listSource from "./listSchedules.lua";
+import putSource from "./putSchedule.lua";
+import readSource from "./readSchedule.lua";
+
+/** The most schedules that one call of `due`, of `fire` and of `listSchedules` carries. */
+export const maxSchedules = 100;
+
+/** Rows of four in a flat reply, after its first `skip` values. */
+const rowsOf = (all: readonly string[], skip: number): (readonly [string, string, string, string])[] =>
+  Array.from({ length: (all.length - skip) / 4 }, (_, row) => {
+    const [a = "", b = "", c = "", d = ""] = all.slice(skip + 4 * row, skip + 4 * row + 4);
+    return [a, b, c, d];
+  });
+
+/** A schedule whose next run is due. */
+export interface DueSchedule {
+  readonly id: string;
+  /** The instant of the run, as the server has it. */
+  readonly at: string;
+  /** Empty: it is gone. */
+  readonly field: string;
+  /** The size of its template. */
+  readonly bytes: number;
+}
+
+export const due = defineScript({
+  name: "queue.due",
+  source: dueSource,
+  keys: ["schedules", "templates", "upcoming"],
+  args: ["skip", "count"],
+  readonly: true,
+  reply: (raw): { readonly now: number; readonly next: number; readonly found: readonly DueSchedule[] } => {
+    const all = (raw as unknown[]).map(String);
+    const [now = "", next = ""] = all;
+    return {
+      now: Number(now),
+      next: next === "" ? Infinity : Number(next),
+      found: rowsOf(all, 2).map(([id, at, field, bytes]) => ({ id, at, field, bytes: Number(bytes) })),
+    };
+  },
+});
+
+/** Adds the jobs of due runs. Replies with whether each schedule was as its line has it. */
+export const fire = defineScript({
+  name: "queue.fire",
+  source: [entriesSource, readySource, fireSource],
+  keys: ["jobs", "waiting", "prioritised", "wake", "schedules", "templates", "upcoming"],
+  args: ["stamp", "plan"],
+  idempotent: true,
+  reply: (raw): readonly boolean[] => Array.from(String(raw), (digit) => digit === "1"),
+});
+
+/** Adds a schedule, or replaces it. Replies with whether it was still as the caller has read it. */
+export const putSchedule = defineScript({
+  name: "queue.putSchedule",
+  source: putSource,
+  keys: ["schedules", "templates", "upcoming", "meta"],
+  args: ["id", "revision", "at", "removed", "schedule", "template", "next"],
+  idempotent: true,
+  reply: (raw): boolean => Number(raw) === 1,
+});
+
+/** Removes a schedule. Replies with whether it was still the one that the caller has read. */
+export const dropSchedule = defineScript({
+  name: "queue.dropSchedule",
+  source: dropSource,
+  keys: ["schedules", "templates", "upcoming", "meta"],
+  args: ["id", "revision"],
+  idempotent: true,
+  reply: (raw): boolean => Number(raw) === 1,
+});
+
+/** One schedule as it is stored, and the server's time. */
+export interface ReadSchedule {
+  readonly now: number;
+  readonly removed: string;
+  /** Empty: there is none. */
+  readonly field: string;
+  readonly template: Buffer;
+  readonly at: string;
+}
+
+export const readSchedule = defineScript({
+  name: "queue.readSchedule",
+  source: readSource,
+  keys: ["schedules", "templates", "upcoming", "meta"],
+  args: ["id"],
+  readonly: true,
+  bytes: true,
+  reply: (raw): ReadSchedule => {
+    const [now, removed, field, template, at] = raw as [Buffer, Buffer, Buffer, Buffer, Buffer];
+    return { now: Number(now), removed: String(removed), field: String(field), template, at: String(at) };
+  },
+});
+
+/** One schedule of a page. */
+interface ListedSchedule {
+  readonly id: string;
+  readonly at: string;
+  readonly field: string;
+  readonly head: string;
+}
+
+/** A page of the schedules, and what holds for all. */
+export interface SchedulePage {
+  readonly now: number;
+  readonly total: number;
+  /** When the first of all is due; Infinity: none is. */
+  readonly first: number;
+  readonly page: readonly ListedSchedule[];
+}
+
+export const listSchedules = defineScript({
+  name: "queue.listSchedules",
+  source: listSource,
+  keys: ["schedules", "templates", "upcoming"],
+  args: ["start", "count"],
+  readonly: true,
+  reply: (raw): SchedulePage => {
+    const all = (raw as unknown[]).map(String);
+    const [now = "", total = "", first = ""] = all;
+    return {
+      now: Number(now),
+      total: Number(total),
+      first: first === "" || first === "inf" ? Infinity : Number(first),
+      page: rowsOf(all, 3).map(([id, at, field, head]) => ({ id, at, field, head })),
+    };
+  },
+});

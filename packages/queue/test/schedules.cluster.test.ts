@@ -1,0 +1,3 @@
+import { schedulesBehaviour } from "./schedules-behaviour.js";
+
+schedulesBehaviour("cluster");
