@@ -1,7 +1,6 @@
-import { type ChildProcess, fork } from "node:child_process";
-import { once } from "node:events";
 import { readdirSync, readFileSync } from "node:fs";
 import { eventually, startRedis } from "@kit/testing";
+import { Program } from "@tooling/vitest/helpers";
 import { Redis } from "ioredis";
 import { beforeEach, describe, expect, it, onTestFinished } from "vitest";
 import { lockKeys } from "../src/keys.js";
@@ -9,45 +8,6 @@ import { lockKeys } from "../src/keys.js";
 const folder = new URL("../examples/leader-election/", import.meta.url);
 /** Longer than a lease, with the time of a busy machine. */
 const patient = { timeoutMs: 30_000 };
-
-/** A process that runs a program of the recipe. */
-class Program {
-  readonly #child: ChildProcess;
-  readonly #texts: string[] = [];
-  #rest = "";
-
-  constructor(file: string, env: Readonly<Record<string, string>>) {
-    const settings = { silent: true, execArgv: [], env: { ...process.env, REDIS_URL: server.url, ...env } };
-    this.#child = fork(new URL(file, folder), [], settings);
-    for (const stream of [this.#child.stdout, this.#child.stderr])
-      stream?.on("data", (chunk) => {
-        const lines = (this.#rest + String(chunk)).split("\n");
-        this.#rest = lines.pop() ?? "";
-        this.#texts.push(...lines);
-      });
-  }
-
-  /** What it has printed after `start: `, in order. */
-  said(start: string): readonly string[] {
-    return this.#texts.filter((text) => text.startsWith(`${start}: `)).map((text) => text.slice(start.length + 2));
-  }
-
-  get pid(): string {
-    return String(this.#child.pid);
-  }
-
-  signal(signal: NodeJS.Signals): void {
-    this.#child.kill(signal);
-  }
-
-  /** Ends it, and resolves with its exit code. */
-  async end(signal: NodeJS.Signals): Promise<number | null> {
-    if (this.#child.exitCode !== null || this.#child.signalCode !== null) return this.#child.exitCode;
-    const ended = once(this.#child, "close") as Promise<[number | null]>;
-    this.signal(signal);
-    return (await ended)[0];
-  }
-}
 
 let server: Awaited<ReturnType<typeof startRedis>>;
 let db: Redis;
@@ -62,7 +22,7 @@ beforeEach(async () => {
 });
 
 const spawn = (file: string, env: Readonly<Record<string, string>> = {}): Program => {
-  const program = new Program(file, env);
+  const program = new Program(new URL(file, folder), { REDIS_URL: server.url, ...env });
   onTestFinished(async () => {
     await program.end("SIGKILL");
   });

@@ -17,7 +17,7 @@ export { drawing, guardPrototypes, hostileNames, polluted } from "./hostile.js";
 export { about, anInbox, type KeyState, nothing, stateOf, unchanged } from "./keys.js";
 export { describeMigration } from "./migration.js";
 export { onMovingSlots, type RareCall } from "./moving-slots.js";
-export { Peer, runProgram } from "./programs.js";
+export { Peer, Program, runProgram } from "./programs.js";
 export { aborted, rejection, type Watched, watched } from "./promises.js";
 export { expectRefusal } from "./refusals.js";
 export { recordTold, tappedTokens, tokenPattern, withoutOp } from "./secrets.js";

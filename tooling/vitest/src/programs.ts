@@ -50,6 +50,57 @@ export class Peer {
   }
 }
 
+/** A process that runs a program. */
+export class Program {
+  readonly #child: ChildProcess;
+  readonly #texts: string[] = [];
+  #rest = "";
+
+  constructor(program: URL, env: Readonly<Record<string, string>>, execArgv: readonly string[] = []) {
+    this.#child = fork(program, [], { silent: true, execArgv: [...execArgv], env: { ...process.env, ...env } });
+    for (const stream of [this.#child.stdout, this.#child.stderr])
+      stream?.on("data", (chunk) => {
+        const lines = (this.#rest + String(chunk)).split("\n");
+        this.#rest = lines.pop() ?? "";
+        this.#texts.push(...lines);
+      });
+  }
+
+  /** All that it has printed, by lines. */
+  get printed(): string {
+    return this.#texts.join("\n");
+  }
+
+  /** What it has printed after `start: `, in order. */
+  said(start: string): readonly string[] {
+    return this.#texts.filter((text) => text.startsWith(`${start}: `)).map((text) => text.slice(start.length + 2));
+  }
+
+  get pid(): string {
+    return String(this.#child.pid);
+  }
+
+  get hasEnded(): boolean {
+    return this.#child.exitCode !== null || this.#child.signalCode !== null;
+  }
+
+  signal(signal: NodeJS.Signals): void {
+    this.#child.kill(signal);
+  }
+
+  /** Resolves with its exit code, or the signal that ended it. */
+  async ended(): Promise<number | NodeJS.Signals | null> {
+    if (!this.hasEnded) await once(this.#child, "close");
+    return this.#child.exitCode ?? this.#child.signalCode;
+  }
+
+  /** Ends it, and resolves as {@link ended}. */
+  async end(signal: NodeJS.Signals): Promise<number | NodeJS.Signals | null> {
+    if (!this.hasEnded) this.signal(signal);
+    return await this.ended();
+  }
+}
+
 /** Runs a program to its end. Resolves with its output and its exit. */
 export const runProgram = async (
   redis: { defer(close: () => unknown): void },
