@@ -5,6 +5,7 @@ import { type Invariant, verdictOn } from "../src/workloads/queue/checker.js";
 import type {
   AccessRecord,
   AddCall,
+  ChangeCall,
   JobRecord,
   Letter,
   LogRecord,
@@ -53,7 +54,17 @@ const failure = (key: string, at: number, attempt: number): LogRecord[] => [
   later("ran", key, at + 20, [attempt, 0], "failed"),
 ];
 
-/** A job each: ends at once; fails once; loses its lease at 300; fails for good; is called; waits; dies with its worker. */
+type Change = Partial<Omit<ChangeCall, "kind" | "key">> & { readonly said?: string };
+/** A change that is asked for, and its call. */
+const changed = (what: ChangeCall["what"], key: string, from: number, facts: Change): LogRecord[] => {
+  const { jobs: _, ...call } = add(key, from);
+  return [
+    { kind: "asked", what, name: "ahead", key, at: epoch + from },
+    { ...call, what, key, ...facts },
+  ];
+};
+
+/** A job each: ends at once; fails once; loses its lease at 300; fails for good; is called; waits; dies with its worker; is removed; is cancelled as it runs. */
 const aRun = (): Draft => {
   const left = { kind: "left", open: [], stalledMs: 0 } as const;
   const first = [
@@ -61,11 +72,15 @@ const aRun = (): Draft => {
     ...[add("called", 0, { what: "call", isOwn: true, dueMs: 5_000 }), add("later", 0, { delayMs: 200 })],
     ...[...success("plain", 100), ...failure("again", 100, 1), begun("slow", 120), later("lost", "slow", 305)],
     ...[later("ran", "slow", 340), ...failure("bad", 150, 1), ...failure("bad", 200, 2), ...failure("bad", 250, 3)],
-    ...[later("dead", "bad", 275, [3, 0]), ...success("held", 900, [1, 1]), left],
+    ...[later("dead", "bad", 275, [3, 0]), ...success("held", 900, [1, 1])],
+    ...[add("unborn", 0), ...changed("remove", "unborn", 100, { said: "removed" })],
+    ...[add("over", 0), ...success("over", 600), ...changed("cancel", "over", 650, { said: "none" })],
+    ...[add("gone", 0), ...changed("cancel", "gone", 300, { said: "cancelled" }), left],
   ];
   const second = [
     ...[add("held", 0), add("durable", 0, { name: "strict" }), ...success("again", 200, [2, 0])],
     ...[...success("called", 130), ...success("later", 230), ...success("slow", 300, [1, 1])],
+    ...[begun("gone", 200), later("cancelled", "gone", 420), later("ran", "gone", 430, [1, 0], "failed")],
     ...[begun("durable", 150, [1, 0], "strict"), { ...later("ran", "durable", 160), name: "strict" }, left],
   ];
   const worker = { printed: "", end: "exit 0" };
@@ -219,6 +234,53 @@ describe("The checker of queues finds", () => {
       ({ letters }) => void letters.get("ahead")?.push({ key: "again", attempts: 1, crashes: 3 }),
     ],
     [
+      "a removed job that runs",
+      "cancelled",
+      ({ workers }) => void workers.w2.records.push(begun("unborn", 200), later("ran", "unborn", 210)),
+    ],
+    [
+      "a cancelled job that runs again",
+      "cancelled",
+      ({ workers }) => void workers.w1.records.push(begun("gone", 600, [1, 1]), later("ran", "gone", 610, [1, 1])),
+    ],
+    [
+      "a cancelled job whose end counted",
+      "cancelled",
+      ({ workers }) => void workers.w2.records.push(later("done", "gone", 320)),
+    ],
+    [
+      "a cancelled job that is a dead letter",
+      "cancelled",
+      ({ workers, letters }) => {
+        workers.w1.records = workers.w1.records.map((one) =>
+          "jobs" in one && one.jobs[0]?.key === "gone" ? add("gone", 0, { fails: 3 }) : one,
+        );
+        letters.get("ahead")?.push({ key: "gone", attempts: 3, crashes: 0 });
+      },
+    ],
+    [
+      "a handler that learns late of its cancellation",
+      "cancelled",
+      ({ workers: { w2 } }) => {
+        forgetEnd(w2, "gone");
+        w2.records.push(later("ran", "gone", 720 + 100 * patience));
+      },
+    ],
+    [
+      "a cancellation that did not find its job",
+      "cancelled",
+      (draft) => {
+        without(draft, "ran", "over");
+      },
+    ],
+    [
+      "a job that could not be removed, and is lost",
+      "kept",
+      (draft) => {
+        draft.workers.w1.records.push(add("busy", 0), ...changed("remove", "busy", 20, { said: "active" }));
+      },
+    ],
+    [
       "a dead worker's job that waits for longer than its lease",
       "lease",
       (draft) => {
@@ -271,6 +333,20 @@ describe("The checker of queues excuses", () => {
     [
       "a job whose add was not acknowledged",
       (draft) => (without(draft, "ran", "plain"), put(draft, "plain", { outcome: "unknown" })),
+    ],
+    [
+      "a job that may have been cancelled",
+      ({ workers: { w1 } }) => {
+        w1.records.push(add("unknown", 0), ...changed("cancel", "unknown", 20, { outcome: "unknown" }));
+        w1.records.push(add("asked", 0), ...changed("cancel", "asked", 20, {}).slice(0, 1));
+      },
+    ],
+    [
+      "a cancellation that did not find its job after it was sent twice",
+      (draft) => {
+        draft.outages = [...draft.outages, { kind: "replies lost", from: epoch + 640, to: epoch + 655 }];
+        without(draft, "access", "over");
+      },
     ],
     [
       "a crash that a stalled worker explains",

@@ -9,16 +9,9 @@ import {
 import { patience } from "../../patience.js";
 import { clockErrorMs } from "../../records.js";
 import { checkResumption, type Progress, type Work, workIn } from "../../work.js";
-import {
-  type AccessRecord,
-  type AddCall,
-  type Death,
-  type JobRecord,
-  type LogRecord,
-  maxAttempts,
-  type RunHistory,
-  type WorkerHistory,
-} from "./history.js";
+import { checkCancels, mayBeCancelled } from "./cancels.js";
+import { type AddCall, type Death, type LogRecord, maxAttempts, type RunHistory } from "./history.js";
+import { type Begun, mayBeLost, saw, storiesOf, type Story } from "./stories.js";
 
 /**
  * The invariants that the checker judges a run by.
@@ -33,6 +26,8 @@ import {
  * - `charged` a crash is charged only if a worker was killed or stalled, or the server was unreachable
  * - `called` a call resolves with the result of its own finished job; it rejects if the job failed for good
  * - `dead` a dead letter has failed `maxAttempts` times, or was charged its last crash
+ * - `cancelled` a job that was removed or cancelled is not taken again, and no end of it counts; its handler's signal
+ *   aborts within a lease
  * - `lease` the jobs of a killed worker begin again within their lease plus 10 %
  * - `U2` the copies of a step get jobs of one take
  * - `U1`, `U3`, `U4`, `U5` as for every package: calls settle in time, work continues, nothing is left, errors are
@@ -48,6 +43,7 @@ export const invariants = [
   "charged",
   "called",
   "dead",
+  "cancelled",
   "lease",
   "U1",
   "U2",
@@ -57,48 +53,6 @@ export const invariants = [
 ] as const;
 export type Invariant = (typeof invariants)[number];
 type Judge = AnyJudge<Invariant>;
-
-type Begun = AccessRecord & { readonly worker: WorkerHistory; readonly after: readonly JobRecord[] };
-
-/** All records of one job. */
-interface Story {
-  readonly job: string;
-  /** The job's runs in order, each with the later events at its worker. */
-  readonly runs: readonly Begun[];
-  readonly adds: readonly AddCall[];
-}
-
-const storiesOf = ({ workers }: RunHistory): Story[] => {
-  const stories = new Map<string, { job: string; runs: Begun[]; adds: AddCall[] }>();
-  const storyOf = (job: string): { runs: Begun[]; adds: AddCall[] } => {
-    const known = stories.get(job);
-    if (known) return known;
-    const made = { job, runs: [], adds: [] };
-    stories.set(job, made);
-    return made;
-  };
-  for (const worker of workers) {
-    const open = new Map<string, JobRecord[]>();
-    for (const record of worker.records) {
-      if (record.kind === "call" && "jobs" in record)
-        for (const { key } of record.jobs) storyOf(`${record.name} ${key}`).adds.push(record);
-      if (record.kind === "access") {
-        const after: JobRecord[] = [];
-        open.set(runOf(record), after);
-        storyOf(`${record.name} ${record.key}`).runs.push({ ...record, worker, after });
-      } else if (isOfJob(record)) open.get(runOf(record))?.push(record);
-    }
-  }
-  return [...stories.values()].map(({ runs, ...story }) => ({ ...story, runs: runs.toSorted((a, b) => a.at - b.at) }));
-};
-
-const jobKinds: readonly string[] = ["ran", "lost", "done", "dead"];
-const isOfJob = (record: { readonly kind: string }): record is JobRecord => jobKinds.includes(record.kind);
-const runOf = ({ name, key, attempt, crashes }: AccessRecord | JobRecord): string =>
-  [name, key, attempt, crashes].join(" ");
-
-const saw = ({ after }: Begun, kind: JobRecord["kind"]): JobRecord | undefined =>
-  after.find((one) => one.kind === kind);
 
 /** Checks a run against the invariants. */
 export const verdictOn = (run: RunHistory): AnyVerdict<Invariant> =>
@@ -111,6 +65,7 @@ export const verdictOn = (run: RunHistory): AnyVerdict<Invariant> =>
       checkKept(run, story, judge);
       checkRuns(run, story, judge);
       checkCrashes(run, story, judge);
+      checkCancels(run, story, judge);
       for (const add of story.adds) if (add.what === "call") checkCall(run, story, add, judge);
     }
     if (run.losses.length === 0) checkCopies(run, judge);
@@ -144,13 +99,10 @@ const checkCopies = ({ copiedTakes }: RunHistory, judge: Judge): void => {
 const failsOf = (story: Story | undefined, key: string): number =>
   story?.adds.flatMap(({ jobs }) => jobs).find((job) => job.key === key)?.fails ?? 0;
 
-/** An acknowledged job may be gone if its server then lost its last writes, or all data. */
-const mayBeLost = ({ losses }: Pick<RunHistory, "losses">, from: number, to: number): boolean =>
-  losses.some(({ what, ...loss }) => from <= loss.to && (what !== "unreplicated" || to >= loss.from));
-
-const checkKept = (run: RunHistory, { job, runs, adds }: Story, judge: Judge): void => {
+const checkKept = (run: RunHistory, story: Story, judge: Judge): void => {
+  const { job, runs, adds } = story;
   const acknowledged = adds.find(({ outcome }) => outcome === "ok");
-  if (!acknowledged || run.letters.size === 0) return;
+  if (!acknowledged || run.letters.size === 0 || mayBeCancelled(story)) return;
   const [name = "", key = ""] = job.split(" ");
   const isDurable = run.specs.some((spec) => spec.name === name && spec.isDurable);
   const losses = isDurable ? run.losses.filter(({ what }) => what === "all" || what === "newest") : run.losses;

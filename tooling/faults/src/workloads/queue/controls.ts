@@ -67,6 +67,12 @@ export const controls: readonly Control<Invariant>[] = [
     },
   },
   {
+    name: "cancel-leaves-the-lease",
+    invariants: ["cancelled"],
+    kind: anyTime,
+    lua: { "manage/cancel(leases)": inAll("if command == 'ZREM' and key == leases then return 0 end") },
+  },
+  {
     name: "ends-are-forgotten",
     invariants: ["ended"],
     kind: anyTime,

@@ -33,6 +33,25 @@ export interface AddCall extends Call {
   readonly crashes?: number;
 }
 
+/** Changes of one job by another process. */
+type Change = "cancel" | "remove";
+
+/** A process is about to send a change. */
+export interface AskRecord {
+  readonly kind: "asked";
+  readonly what: Change;
+  readonly name: string;
+  readonly key: string;
+  readonly at: number;
+}
+
+export interface ChangeCall extends Call {
+  readonly what: Change;
+  readonly key: string;
+  /** What it resolved with. */
+  readonly said?: string;
+}
+
 /** The start of a handler. The key identifies a job across all its runs. */
 export interface AccessRecord {
   readonly kind: "access";
@@ -45,9 +64,12 @@ export interface AccessRecord {
   readonly at: number;
 }
 
-/** A later event of a job at its worker: its handler ended, its signal aborted, or the server acknowledged its end. */
+/**
+ * A later event of a job at its worker: its handler ended, its signal aborted, somebody had cancelled it, or the server
+ * acknowledged its end.
+ */
 export interface JobRecord {
-  readonly kind: "ran" | "lost" | "done" | "dead";
+  readonly kind: "ran" | "lost" | "cancelled" | "done" | "dead";
   readonly name: string;
   readonly key: string;
   readonly attempt: number;
@@ -57,7 +79,7 @@ export interface JobRecord {
   readonly how?: "ok" | "failed";
 }
 
-export type LogRecord = CommonRecord | AddCall | AccessRecord | JobRecord;
+export type LogRecord = CommonRecord | AddCall | AskRecord | ChangeCall | AccessRecord | JobRecord;
 export type WorkerHistory = AnyWorkerHistory<LogRecord>;
 
 /** A dead letter at the end of the run. */

@@ -7,6 +7,7 @@ import { QueueLab } from "./lab.js";
 /** Producers and workers of two queues: one with prefetch, and a strict one with durable adds. */
 export const workload: Workload = defineWorkload({
   name: "queue",
+  modules: ["@kit/queue", "@kit/queue/manage"],
   invariants,
   controls,
   workers: 5,

@@ -17,6 +17,7 @@ import {
   timed,
   upTo,
 } from "../../lab/contender.mjs";
+import { change, changeOf } from "./manage.mjs";
 
 const { id, specs, leaseMs, deadlineMs, maxAttempts } = settings;
 const { createQueue } = subject;
@@ -49,6 +50,7 @@ const work = (queue, { name, work: options }) => {
   worker.on("completed", ({ job }) => log("done", { name, ...factsOf(job), at: clock() }));
   worker.on("dead", ({ job }) => log("dead", { name, ...factsOf(job), at: clock() }));
   worker.on("lost", ({ job }) => log("lost", { name, ...factsOf(job), at: clock() }));
+  worker.on("cancelled", ({ job }) => log("cancelled", { name, ...factsOf(job), at: clock() }));
   worker.on("error", noteBackground);
   return worker;
 };
@@ -57,25 +59,28 @@ const work = (queue, { name, work: options }) => {
 
 let made = 0;
 
-const newJob = (random) => {
+/** `wanted`: what the job is made for, and how it differs from others. */
+const newJob = (random, { what, ...wanted } = {}) => {
   const key = `${id}-${++made}`;
   const roll = random();
   const fails = random() < 0.88 ? 0 : random() < 0.6 ? 1 : maxAttempts;
-  const ms = roll < 0.75 ? random() * 10 : roll < 0.97 ? random() * 60 : leaseMs * (0.5 + random());
-  const delayMs = random() < 0.85 ? 0 : Math.ceil(random() * 300);
+  const usualMs = roll < 0.75 ? random() * 10 : roll < 0.97 ? random() * 60 : leaseMs * (0.5 + random());
+  const usualDelayMs = random() < 0.85 ? 0 : Math.ceil(random() * 300);
+  const { ms = usualMs, delayMs = usualDelayMs } = wanted;
   const priority = random() < 0.85 ? 0 : Math.floor(random() * 7) - 3;
   const own = random() < 0.1 ? { id: `own-${key}` } : {};
   const options = { ...(delayMs > 0 && { delayMs }), ...(priority !== 0 && { priority }), ...own };
-  return { about: { key, fails, delayMs }, data: { key, fails, ms, isDeaf: random() < 0.5 }, options };
+  return { what, about: { key, fails, delayMs }, data: { key, fails, ms, isDeaf: random() < 0.5 }, options };
 };
 
 /** Repeats an add until its outcome is known. */
-const add = async (queue, name, { about, data, options }, random) => {
+const add = async (queue, name, { what, about, data, options }, random) => {
   for (let op, tries = 1; tries <= 6; tries++) {
     const settled = timed("add", name, deadlineMs);
     try {
-      await queue.add("job", data, op === undefined ? options : { ...options, op });
-      return settled("ok", { jobs: [about] });
+      const jobId = await queue.add("job", data, op === undefined ? options : { ...options, op });
+      settled("ok", { jobs: [about] });
+      return what && (await change(client, name, jobId, about.key, what, random));
     } catch (error) {
       const outcome = outcomeOf(error);
       settled(outcome, { jobs: [about], ...detail(error) });
@@ -113,8 +118,8 @@ const addMany = async (queue, name, jobs) => {
 const produce = repeating(async (random) => {
   const [name, queue] = pick(random, queues);
   const count = random() < 0.8 ? 1 : 1 + upTo(random, 10);
-  const jobs = Array.from({ length: count }, () => newJob(random));
   const roll = random();
+  const jobs = Array.from({ length: count }, () => newJob(random, roll < 0.4 ? {} : changeOf(random)));
   if (roll < 0.25) await addMany(queue, name, jobs);
   else if (roll < 0.4) await Promise.all(jobs.map((job) => call(queue, name, job)));
   else await Promise.all(jobs.map((job) => add(queue, name, job, random)));

@@ -1,0 +1,45 @@
+// Changes of jobs, as another process would make them. What is asked for is logged before it is sent, since a kill may come between.
+import { pause } from "@kit/core/toolkit";
+import { clock } from "@tooling/lab";
+import { attempt, log, settings, subject } from "../../lab/contender.mjs";
+
+/** Twice the deadline of the client: a cancellation first looks the job up. */
+const dueMs = 10_000;
+
+const ask = async (what, name, about, call) => {
+  log("asked", { what, name, ...about, at: clock() });
+  return await attempt(what, name, dueMs, call, (said) => ({ said }), about);
+};
+
+const { leaseMs } = settings;
+const { cancelJob, removeJob } = subject;
+
+/** By its name: what it is like to be a job that is changed so, how soon it is, and the call. */
+const changes = {
+  cancel: {
+    share: 0.05,
+    job: (random) => ({ ms: random() < 0.5 ? 20 : leaseMs * (0.5 + 1.5 * random()) }),
+    afterMs: 60,
+    call: cancelJob,
+  },
+  remove: { share: 0.03, job: (random) => ({ delayMs: Math.ceil(random() * 100) }), afterMs: 60, call: removeJob },
+};
+
+/** The change that a job is made for, and what it is like; most jobs are made for none. */
+export const changeOf = (random) => {
+  let roll = random();
+  for (const [what, change] of Object.entries(changes))
+    if ((roll -= change.share) < 0) return { what, ...change.job(random) };
+  return {};
+};
+
+/** Makes the change of a job that was added, until its outcome is known. */
+export const change = async (client, queue, id, key, what, random) => {
+  const { afterMs, call } = changes[what];
+  await pause(random() * afterMs);
+  for (let tries = 1; tries <= 3; tries++) {
+    const said = await ask(what, queue, { key }, () => call(client, { queue }, id));
+    if (said !== undefined) return;
+    await pause(20 * tries);
+  }
+};
