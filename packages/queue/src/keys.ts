@@ -21,7 +21,8 @@ export interface QueueAddress {
   readonly prefix?: string | undefined;
 }
 
-const parts = [
+/** Parts of a queue that never expire; without data a key is gone. */
+export const endlessParts = [
   "jobs",
   "waiting",
   "prioritised",
@@ -30,14 +31,14 @@ const parts = [
   "failures",
   "dead",
   "wake",
-  "revoked",
-  "producers",
   "limits",
   "meta",
   "schedules",
   "templates",
   "upcoming",
 ] as const;
+
+const parts = [...endlessParts, "revoked", "producers"] as const;
 
 /**
  * Every key that this package writes. All of one queue share the hash tag `{name}`, so one slot.

@@ -10,16 +10,13 @@ import {
   type Worker,
   type WorkOptions,
 } from "../src/index.js";
-import { type QueueKeys, queueKeys } from "../src/keys.js";
+import { endlessParts, type QueueKeys, queueKeys } from "../src/keys.js";
 
 /** The queue of a test, unless it has several. */
 export const name = "mail";
 
-/** Keys of a queue that have no expiry, as `keys.ts` says. */
-export const permanentKeys: readonly string[] = [
-  ...["jobs", "waiting", "prioritised", "delayed", "leases", "failures", "dead", "wake", "limits", "meta"],
-  ...["schedules", "templates", "upcoming"],
-].map((part) => `queue:{*}:${part}`);
+/** Keys of a queue that have no expiry. */
+export const permanentKeys: readonly string[] = endlessParts.map((part) => `queue:{*}:${part}`);
 
 type MadeWith = QueueOptions & { readonly name?: string };
 

@@ -1,4 +1,5 @@
 import type { PackageDescriptor } from "@kit/core/toolkit";
+import { endlessParts } from "../keys.js";
 import { commands } from "./commands.js";
 import { jobInspector, queueInspector } from "./inspect.js";
 import { pausedCheck } from "./paused.js";
@@ -46,11 +47,7 @@ export const descriptor: PackageDescriptor = {
       ["SET", key, ""],
     ],
   },
-  endlessKeys: [
-    {
-      key: /^\{.*\}:(?:jobs|waiting|prioritised|delayed|leases|failures|dead|wake|limits|meta|schedules|templates|upcoming)$/s,
-    },
-  ],
+  endlessKeys: [{ key: new RegExp(`^\\{.*\\}:(?:${endlessParts.join("|")})$`, "s") }],
   inspectors: [queueInspector, jobInspector],
   commands,
   checks: [pausedCheck],
