@@ -112,6 +112,26 @@ describe("a release", () => {
   });
 });
 
+describe("releases while a server is away", () => {
+  it("send it one removal at a time, and remove all once it answers", async () => {
+    const { clients, proxies } = await fixture.proxied();
+    const lock = fixture.make({ nodeTimeoutMs: 300, holder: "me", leaseMs: 60_000, renew: false }, clients);
+    const names = Array.from({ length: 40 }, (_, index) => `chest-${String(index)}`);
+    const leases = await Promise.all(names.map((name) => lock.acquire(name)));
+    for (const lease of leases) await fixture.untilHeld(lease.name, ["me", "me", "me"], lease);
+    black(proxies[2]);
+    // A refusal needs the votes of all, so that the third server counts as away afterwards.
+    await fixture.occupy("lamp", 0);
+    await eventually(async () => expect(await lock.tryAcquire("lamp")).toBeNull());
+    const { commandQueue } = clients[2] as unknown as { commandQueue: { length: number } };
+    const before = commandQueue.length;
+    for (const lease of leases) await lease.release().catch(() => undefined);
+    expect(commandQueue.length - before).toBeLessThan(names.length / 2);
+    proxies[2]!.heal();
+    for (const name of names) await fixture.untilHeld(name, [null, null, null]);
+  });
+});
+
 describe("a restart without data", () => {
   it("of each server in turn loses nothing: the holder keeps it, nobody comes in, each server is refilled", async () => {
     const lock = fixture.make({ holder: "me", leaseMs: 9_000 });

@@ -60,6 +60,11 @@ export class QuorumServer {
     return this.#fault !== undefined;
   }
 
+  /** Whether it counts as away. */
+  get isAway(): boolean {
+    return this.#away !== undefined;
+  }
+
   /** It has a connection again: the next command shows whether it answers. */
   connected(): void {
     this.#away = undefined;

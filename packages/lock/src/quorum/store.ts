@@ -1,4 +1,4 @@
-import { type KitError, retry } from "@kit/core";
+import type { KitError } from "@kit/core";
 import type {
   LeaseRequest,
   LeaseStore,
@@ -12,6 +12,7 @@ import { asKitError, newToken, type ObjectLife, OutageReporter } from "@kit/core
 import { LockLostError } from "../index.js";
 import { QuorumError } from "./errors.js";
 import { nodeTimeoutOf, type QuorumSettings } from "./options.js";
+import { Removals } from "./removals.js";
 import type { QuorumServer, Removal } from "./server.js";
 import { countOf, isRefusal, poll, quorumOf, type Vote } from "./votes.js";
 
@@ -25,6 +26,7 @@ export class QuorumStore implements LeaseStore<ResolvedAcquire> {
   readonly outage: OutageReporter;
   readonly servers: readonly QuorumServer[];
   readonly quorum: number;
+  readonly #removals: ReadonlyMap<QuorumServer, Removals>;
   /** By token: how many renewals are under way, and whether the lease has ended; then they are not sent any more. */
   readonly #renewing = new Map<string, { underWay: number; isOver: boolean }>();
 
@@ -39,6 +41,7 @@ export class QuorumStore implements LeaseStore<ResolvedAcquire> {
     this.servers = servers;
     this.settings = settings;
     this.quorum = quorumOf(servers.length);
+    this.#removals = new Map(servers.map((server) => [server, new Removals(server, life, settings.deadlineMs)]));
     this.outage = new OutageReporter(onError);
     this.kind = {
       what: "quorum-lock",
@@ -149,12 +152,7 @@ export class QuorumStore implements LeaseStore<ResolvedAcquire> {
   }
 
   #removeLater(server: QuorumServer, request: Request, leaseMs: number): void {
-    if (server.context.executor.isEnded) return;
-    const { signal } = this.life;
-    const remove = (): Promise<boolean> => server.remove(request, this.settings.deadlineMs, signal);
-    const removed = retry(remove, { waitMs: leaseMs, baseMs: 50, capMs: 1_000, signal });
-    // A server without an answer needs no report: the lease ends there by itself.
-    this.life.track(removed).catch(() => undefined);
+    this.#removals.get(server)?.add(request, leaseMs);
   }
 
   /** A renewal that is sent after the release would write the lease anew. */
