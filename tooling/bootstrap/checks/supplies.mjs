@@ -18,7 +18,7 @@ const unbuilt = ["esbuild", "msgpackr-extract"];
 
 /** Exceptions to the dependency tree, each with its reason. */
 const overrides = ["rollup"]; // the newest lacks programs for some platforms
-const pnpmfile = "tooling/bootstrap/pnpm/hooks.cjs"; // admits one peer of the benchmarks, whose `engines` is too strict
+const pnpmfile = "tooling/bootstrap/pnpm/hooks.cjs"; // admits two packages of tests, whose `engines` is too strict
 
 /** The packages that a published package may depend on. */
 const mayDependOn = ["@kit/core", "uuid"];
