@@ -7,6 +7,7 @@ import type {
   AddCall,
   ChangeCall,
   JobRecord,
+  PauseCall,
   Letter,
   LogRecord,
   RunHistory,
@@ -64,6 +65,18 @@ const changed = (what: ChangeCall["what"], key: string, from: number, facts: Cha
   ];
 };
 
+/** A pause or a resume that is asked for, and its call. */
+const pausing = (what: PauseCall["what"], from: number, outcome: PauseCall["outcome"] = "ok"): LogRecord[] => {
+  const { jobs: _, ...call } = add("", from);
+  const name = "paused";
+  return [
+    { kind: "asked", what, name, at: epoch + from },
+    { ...call, what, name, outcome },
+  ];
+};
+/** A job of the queue that is paused from 310 to 900, and from 1,510 to 2,000. */
+const inPause = (key: string, at: number): AccessRecord => begun(key, at, [1, 0], "paused");
+
 /** A job each: ends at once; fails once; loses its lease at 300; fails for good; is called; waits; dies with its worker; is removed; is cancelled as it runs. */
 const aRun = (): Draft => {
   const left = { kind: "left", open: [], stalledMs: 0 } as const;
@@ -75,6 +88,8 @@ const aRun = (): Draft => {
     ...[later("dead", "bad", 275, [3, 0]), ...success("held", 900, [1, 1])],
     ...[add("unborn", 0), ...changed("remove", "unborn", 100, { said: "removed" })],
     ...[add("over", 0), ...success("over", 600), ...changed("cancel", "over", 650, { said: "none" })],
+    ...[...pausing("pause", 300), ...pausing("resume", 900)],
+    ...[...pausing("pause", 1_500), ...pausing("resume", 2_000), inPause("early", 200), inPause("late", 920)],
     ...[add("gone", 0), ...changed("cancel", "gone", 300, { said: "cancelled" }), left],
   ];
   const second = [
@@ -88,8 +103,9 @@ const aRun = (): Draft => {
   return {
     leaseMs,
     specs: [
-      { name: "ahead", isDurable: false, work },
-      { name: "strict", isDurable: true, work: { concurrency: 5, maxCrashes: 1 } },
+      { name: "ahead", isDurable: false, isPaused: false, work },
+      { name: "paused", isDurable: false, isPaused: true, work },
+      { name: "strict", isDurable: true, isPaused: false, work: { concurrency: 5, maxCrashes: 1 } },
     ],
     workers: {
       w1: { id: "w1", records: first, ...worker },
@@ -281,6 +297,16 @@ describe("The checker of queues finds", () => {
       },
     ],
     [
+      "a job that is taken in a pause",
+      "paused",
+      ({ workers }) => void workers.w1.records.push(inPause("wrong", 1_520)),
+    ],
+    [
+      "a job that is taken a lease after an interrupted pause",
+      "paused",
+      ({ workers }) => void workers.w1.records.push(inPause("wrong", 720)),
+    ],
+    [
       "a dead worker's job that waits for longer than its lease",
       "lease",
       (draft) => {
@@ -346,6 +372,25 @@ describe("The checker of queues excuses", () => {
       (draft) => {
         draft.outages = [...draft.outages, { kind: "replies lost", from: epoch + 640, to: epoch + 655 }];
         without(draft, "access", "over");
+      },
+    ],
+    [
+      "a job that is taken in an interrupted pause, within a lease",
+      ({ workers }) => void workers.w1.records.push(inPause("repeated", 700)),
+    ],
+    [
+      "a job that is taken after a resume that may have come",
+      ({ workers }) => {
+        const [asked] = pausing("resume", 400);
+        if (asked) workers.dead.records.push(asked);
+        workers.w1.records.push(inPause("after", 800));
+      },
+    ],
+    [
+      "a job that is taken in a pause that the server lost",
+      (draft) => {
+        draft.losses = [{ ...lost, what: "all" }];
+        draft.workers.w1.records.push(inPause("lost", 800));
       },
     ],
     [

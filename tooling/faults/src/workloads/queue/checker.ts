@@ -11,6 +11,7 @@ import { clockErrorMs } from "../../records.js";
 import { checkResumption, type Progress, type Work, workIn } from "../../work.js";
 import { checkCancels, mayBeCancelled } from "./cancels.js";
 import { type AddCall, type Death, type LogRecord, maxAttempts, type RunHistory } from "./history.js";
+import { checkPauses } from "./pauses.js";
 import { type Begun, mayBeLost, saw, storiesOf, type Story } from "./stories.js";
 
 /**
@@ -28,6 +29,7 @@ import { type Begun, mayBeLost, saw, storiesOf, type Story } from "./stories.js"
  * - `dead` a dead letter has failed `maxAttempts` times, or was charged its last crash
  * - `cancelled` a job that was removed or cancelled is not taken again, and no end of it counts; its handler's signal
  *   aborts within a lease
+ * - `paused` the server takes no job between a confirmed pause and the resume
  * - `lease` the jobs of a killed worker begin again within their lease plus 10 %
  * - `U2` the copies of a step get jobs of one take
  * - `U1`, `U3`, `U4`, `U5` as for every package: calls settle in time, work continues, nothing is left, errors are
@@ -44,6 +46,7 @@ export const invariants = [
   "called",
   "dead",
   "cancelled",
+  "paused",
   "lease",
   "U1",
   "U2",
@@ -59,6 +62,7 @@ export const verdictOn = (run: RunHistory): AnyVerdict<Invariant> =>
   judged(invariants, (judge) => {
     for (const worker of run.workers) if (worker.id !== "lab") checkWorker(worker, judge);
     checkResumption(run, workOf(run), judge);
+    checkPauses(run, judge);
     const stories = storiesOf(run);
     const byJob = new Map(stories.map((story) => [story.job, story]));
     for (const story of stories) {
@@ -81,7 +85,9 @@ export const verdictOn = (run: RunHistory): AnyVerdict<Invariant> =>
         const isRight = attempts === maxAttempts ? fails >= maxAttempts : crashes >= (spec?.work.maxCrashes ?? 0);
         if (run.losses.length === 0) judge("dead", !isRight && `${name}: ${JSON.stringify(letter)} should not be dead`);
       }
-    for (const death of run.deaths) checkDeath(run, death, byJob.get(`${death.name} ${death.key}`), judge);
+    const paused = run.specs.filter(({ isPaused }) => isPaused).map(({ name }) => name);
+    for (const death of run.deaths)
+      if (!paused.includes(death.name)) checkDeath(run, death, byJob.get(`${death.name} ${death.key}`), judge);
   });
 
 /** A copy may get fewer jobs, since leases have ended meanwhile, and no others. */

@@ -73,6 +73,12 @@ export const controls: readonly Control<Invariant>[] = [
     lua: { "manage/cancel(leases)": inAll("if command == 'ZREM' and key == leases then return 0 end") },
   },
   {
+    name: "pauses-are-not-read",
+    invariants: ["paused"],
+    kind: anyTime,
+    lua: { "step(limits)": inAll("if command == 'HEXISTS' and key == limits then return 0 end") },
+  },
+  {
     name: "ends-are-forgotten",
     invariants: ["ended"],
     kind: anyTime,

@@ -5,6 +5,8 @@ export interface Spec {
   readonly name: string;
   /** Whether adds wait for all replicas, or for the disk of a server without replicas. */
   readonly isDurable: boolean;
+  /** Whether one of the workers pauses and resumes it, again and again. */
+  readonly isPaused: boolean;
   readonly work: {
     readonly concurrency: number;
     readonly maxCrashes: number;
@@ -36,12 +38,13 @@ export interface AddCall extends Call {
 /** Changes of one job by another process. */
 type Change = "cancel" | "remove";
 
-/** A process is about to send a change. */
+/** A process is about to send a change of a job, or of the queue. */
 export interface AskRecord {
   readonly kind: "asked";
-  readonly what: Change;
+  readonly what: Change | "pause" | "resume";
   readonly name: string;
-  readonly key: string;
+  /** Of a job. */
+  readonly key?: string;
   readonly at: number;
 }
 
@@ -50,6 +53,10 @@ export interface ChangeCall extends Call {
   readonly key: string;
   /** What it resolved with. */
   readonly said?: string;
+}
+
+export interface PauseCall extends Call {
+  readonly what: "pause" | "resume";
 }
 
 /** The start of a handler. The key identifies a job across all its runs. */
@@ -79,7 +86,7 @@ export interface JobRecord {
   readonly how?: "ok" | "failed";
 }
 
-export type LogRecord = CommonRecord | AddCall | AskRecord | ChangeCall | AccessRecord | JobRecord;
+export type LogRecord = CommonRecord | AddCall | AskRecord | ChangeCall | PauseCall | AccessRecord | JobRecord;
 export type WorkerHistory = AnyWorkerHistory<LogRecord>;
 
 /** A dead letter at the end of the run. */

@@ -1,6 +1,6 @@
 import { connect } from "@kit/core";
 import { createQueue, type Job } from "@kit/queue";
-import { inspectQueue } from "@kit/queue/manage";
+import { inspectQueue, resumeQueue } from "@kit/queue/manage";
 import { eventually } from "@kit/testing";
 import { patience } from "../../patience.js";
 import { Lab, type LabOptions } from "../../lab/lab.js";
@@ -22,8 +22,12 @@ import {
 } from "./history.js";
 
 const specs: readonly Spec[] = [
-  { name: "ahead", isDurable: false, work: { concurrency: 5, maxCrashes: 1_000_000 } },
-  { name: "strict", isDurable: true, work: { concurrency: 5, maxCrashes: 4, strict: true, ack: "each" } },
+  { name: "ahead", isDurable: false, isPaused: false, work: { concurrency: 5, maxCrashes: 1_000_000 } },
+  {
+    ...{ name: "strict", isDurable: true, isPaused: false },
+    work: { concurrency: 5, maxCrashes: 4, strict: true, ack: "each" },
+  },
+  { name: "paused", isDurable: false, isPaused: true, work: { concurrency: 3, maxCrashes: 1_000_000 } },
 ];
 const keyOf = (name: string, part: string): string => `kit:queue:{${name}}:${part}`;
 
@@ -44,6 +48,8 @@ export class QueueLab extends Lab<LogRecord> {
   /** Jobs with a running handler, by worker, as `queue key`. */
   readonly #running = new Map<Worker, Set<string>>();
   readonly #own: LogRecord[] = [];
+  /** One worker at a time pauses and resumes queues. */
+  #pauser: Worker | undefined;
 
   constructor(options: LabOptions, around: Surroundings) {
     super(options, around);
@@ -55,7 +61,15 @@ export class QueueLab extends Lab<LogRecord> {
     const replicas = this.server.replicas.length / this.server.nodes.length;
     const durable = { replicas, fsync: replicas > 0 ? "none" : "local", timeoutMs: 300 };
     // Nobody has a copy, nor a disk, where nodes come and go.
-    return { specs, maxAttempts, loops: 3, restMs: 25, ...(this.setting !== "resharded" && { durable }) };
+    const isPausing = this.#pauser?.hasEnded ?? true;
+    return { specs, maxAttempts, isPausing, loops: 3, restMs: 25, ...(this.setting !== "resharded" && { durable }) };
+  }
+
+  override spawn(): Worker {
+    const isPausing = this.#pauser?.hasEnded ?? true;
+    const worker = super.spawn();
+    if (isPausing) this.#pauser = worker;
+    return worker;
   }
 
   protected override progressIn(record: LogRecord): readonly Progress[] {
@@ -64,7 +78,8 @@ export class QueueLab extends Lab<LogRecord> {
 
   protected override awaited(): readonly string[] {
     // A failover may concern one slot only, so every queue must go on.
-    return this.server.mode === "single" ? [""] : specs.map(({ name }) => name);
+    const always = specs.filter(({ isPaused }) => !isPaused).map(({ name }) => name);
+    return this.server.mode === "single" ? [""] : always;
   }
 
   protected override hear(record: LogRecord, worker: Worker): void {
@@ -154,6 +169,8 @@ export class QueueLab extends Lab<LogRecord> {
   async #workOff(name: string, leftovers: string[]): Promise<Letter[]> {
     await using client = await connect(this.ownUrl);
     const queue = createQueue(client, name, { maxAttempts });
+    this.#own.push({ kind: "asked", what: "resume", name, at: clock() });
+    await eventually(() => resumeQueue(client, { queue: name }));
     const note = (kind: JobRecord["kind"] | "access", job: Job, facts: object = {}): void => {
       const { key } = job.data as { key: string };
       const { attempt, crashes, takenAt } = job;

@@ -1,7 +1,7 @@
-// Changes of jobs, as another process would make them. What is asked for is logged before it is sent, since a kill may come between.
+// Changes of jobs and queues, as another process would make them. What is asked for is logged before it is sent, since a kill may come between.
 import { pause } from "@kit/core/toolkit";
 import { clock } from "@tooling/lab";
-import { attempt, log, settings, subject } from "../../lab/contender.mjs";
+import { attempt, isLeaving, log, repeating, settings, subject } from "../../lab/contender.mjs";
 
 /** Twice the deadline of the client: a cancellation first looks the job up. */
 const dueMs = 10_000;
@@ -12,7 +12,7 @@ const ask = async (what, name, about, call) => {
 };
 
 const { leaseMs } = settings;
-const { cancelJob, removeJob } = subject;
+const { cancelJob, pauseQueue, removeJob, resumeQueue } = subject;
 
 /** By its name: what it is like to be a job that is changed so, how soon it is, and the call. */
 const changes = {
@@ -42,4 +42,14 @@ export const change = async (client, queue, id, key, what, random) => {
     if (said !== undefined) return;
     await pause(20 * tries);
   }
+};
+
+/** A loop that pauses a queue for longer than a lease, and resumes it, again and again. */
+export const pausing = (client, queue) => {
+  const isDone = async (what, call) =>
+    (await ask(what, queue, {}, async () => (await call(client, { queue }), what))) === what;
+  return repeating(async (random) => {
+    if (await isDone("pause", pauseQueue)) await pause(leaseMs * (1.2 + random()));
+    while (!(await isDone("resume", resumeQueue)) && !isLeaving()) await pause(20);
+  }, leaseMs * 2);
 };

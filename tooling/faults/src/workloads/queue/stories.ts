@@ -40,7 +40,8 @@ export const storiesOf = ({ workers }: RunHistory): Story[] => {
       if (record.kind === "call" && "jobs" in record)
         for (const { key } of record.jobs) storyOf(`${record.name} ${key}`).adds.push(record);
       else if (isChange(record)) storyOf(`${record.name} ${record.key}`).changes.push(record);
-      else if (record.kind === "asked") storyOf(`${record.name} ${record.key}`).asked.push(record);
+      else if (record.kind === "asked" && record.key !== undefined)
+        storyOf(`${record.name} ${record.key}`).asked.push(record);
       else if (record.kind === "access") {
         const after: JobRecord[] = [];
         open.set(runOf(record), after);

@@ -17,7 +17,7 @@ import {
   timed,
   upTo,
 } from "../../lab/contender.mjs";
-import { change, changeOf } from "./manage.mjs";
+import { change, changeOf, pausing } from "./manage.mjs";
 
 const { id, specs, leaseMs, deadlineMs, maxAttempts } = settings;
 const { createQueue } = subject;
@@ -140,6 +140,8 @@ const queues = specs.map((spec) => {
   return [spec.name, queue];
 });
 const timeoutMs = 500;
-await run([obey, ...Array.from({ length: settings.loops }, () => produce)], () =>
+const pauses = settings.isPausing ? specs.filter(({ isPaused }) => isPaused) : [];
+const loops = [obey, ...pauses.map(({ name }) => pausing(client, name))];
+await run([...loops, ...Array.from({ length: settings.loops }, () => produce)], () =>
   closing(timeoutMs + 3 * deadlineMs + 500, () => Promise.all(queues.map(([, queue]) => queue.close({ timeoutMs })))),
 );
