@@ -70,6 +70,8 @@ export class QueueCommands {
   #checked = 0;
   /** The server was checked, and is not being checked again. */
   #isOpen = false;
+  /** Server time minus our wall clock, in milliseconds; from the first check on. */
+  offsetMs = 0;
   /** The eviction policy that was emitted last. */
   #policy: string | undefined;
 
@@ -214,7 +216,7 @@ export class QueueCommands {
   }
 
   async #open(deadlineMs: number): Promise<void> {
-    await this.run(scripts.open, { layout: scripts.layout }, deadlineMs);
+    this.offsetMs = (await this.run(scripts.open, { layout: scripts.layout }, deadlineMs)) - wallMs();
     const policy = await this.#evictionPolicy(deadlineMs);
     if (policy?.startsWith("allkeys") && !this.#settings.allowEviction)
       throw new QueueEvictionError(this.#name, policy);
@@ -251,6 +253,9 @@ export class QueueCommands {
       }
   }
 }
+
+/** Only labels of jobs, expiries and the order of producers depend on it. */
+export const wallMs = (): number => performance.timeOrigin + performance.now();
 
 /** Whether the call may have had an effect. */
 export const isUnknown = (error: unknown): boolean => error instanceof KitUnknownOutcomeError;

@@ -9,6 +9,7 @@ export type QueueErrorCode =
   | "KIT_QUEUE_EVICTION"
   | "KIT_JOB_LEASE_LOST"
   | "KIT_JOB_CANCELLED"
+  | "KIT_JOB_EXPIRED"
   | "KIT_JOB_TIMEOUT"
   | "KIT_JOB_UNRECOVERABLE"
   | "KIT_JOB_SNOOZED"
@@ -202,6 +203,16 @@ export class JobCancelledError extends CallError {
 
   constructor(job: string, id: string) {
     super("KIT_JOB_CANCELLED", job, id, "was cancelled");
+  }
+}
+
+/** `call()` rejects with it: no worker took the job within its `expiresMs`. It has not run, and is deleted. */
+export class JobExpiredError extends CallError {
+  /** @internal */
+  static override readonly brand: string = "JobExpiredError";
+
+  constructor(job: string, id: string) {
+    super("KIT_JOB_EXPIRED", job, id, "was not taken in time");
   }
 }
 

@@ -4,6 +4,7 @@ export {
   CallTimeoutError,
   JobBackoffError,
   JobCancelledError,
+  JobExpiredError,
   JobFailedError,
   JobLeaseLostError,
   JobOutcomeLostError,

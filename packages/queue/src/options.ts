@@ -28,6 +28,7 @@ import {
 } from "./add/backoff.js";
 import { isMade } from "./add/ids.js";
 import { encodedName } from "./add/names.js";
+import type { Expiry } from "./add/payload.js";
 import { priority } from "./add/priority.js";
 import { schemaMap } from "./add/schemas.js";
 import type { BackoffFunction } from "./work/handlers.js";
@@ -112,6 +113,7 @@ const jobRules = {
   maxAttempts: integer(1, 1_000_000),
   backoff: nested(backoffRules),
   timeoutMs: milliseconds(1),
+  expiresMs: milliseconds(1, longestWaitMs),
 };
 
 /** Settings of a queue object. Those about jobs are defaults for each `add`. */
@@ -166,6 +168,12 @@ export interface QueueOptions extends ClientOptions {
    * @default unlimited
    */
   readonly timeoutMs?: number | undefined;
+  /**
+   * How long a job may wait to be taken, in milliseconds. A job that no worker has taken by then does not run.
+   *
+   * @default unlimited
+   */
+  readonly expiresMs?: number | undefined;
   /**
    * Standard Schemas (Zod, Valibot, ArkType and others) by names of jobs. Each checks the data, as JSON leaves it, when a job is
    * added and again before it runs. An add with data that does not fit rejects. A job whose data does not fit when it is to run becomes
@@ -239,6 +247,13 @@ export interface AddOptions {
    * @default that of the queue
    */
   readonly timeoutMs?: number | undefined;
+  /**
+   * How long the job may wait to be taken, in milliseconds of the server's clock, from its add, or from the instant at which it is due. If no
+   * worker has taken it by then, it does not run. A job that has run before does not expire.
+   *
+   * @default that of the queue
+   */
+  readonly expiresMs?: number | undefined;
   /**
    * The `op` of a KitUnknownOutcomeError. The add then settles the outcome of that call: it adds the job only if that call did not.
    * Together with an `id`, `op` must come from an add of that id.
@@ -403,6 +418,7 @@ export const workRules = {
 /** How one job runs. */
 export interface JobPolicy extends RetryPolicy {
   readonly timeoutMs: number | undefined;
+  readonly expires: Expiry | undefined;
 }
 
 /** The checked options of one add. */
@@ -456,17 +472,30 @@ export const resolveCall = (
 };
 
 const addOf = (add: Resolved<typeof addRules>): ResolvedAdd => {
-  const { id, delayMs, dueAt, priority: rank, lifo, maxAttempts, backoff, timeoutMs, op, signal: ended } = add;
+  const {
+    id,
+    delayMs,
+    dueAt,
+    priority: rank,
+    lifo,
+    maxAttempts,
+    backoff,
+    timeoutMs,
+    expiresMs,
+    op,
+    signal: ended,
+  } = add;
   if (delayMs !== undefined && dueAt !== undefined) throw new TypeError("Expected `delayMs` or `dueAt`, got both");
   const due = dueAt !== undefined ? `\t@${String(dueAt)}` : delayMs ? `\td${String(delayMs)}` : "";
   if (lifo && (rank !== 0 || due !== ""))
     throw new TypeError("Expected `lifo` without a delay and without another priority");
   const words = `${rank === 0 ? "" : `\tp${String(rank)}`}${lifo ? "\tl" : ""}${due}`;
+  const expires = expiresMs === undefined ? undefined : { afterMs: expiresMs + (delayMs ?? 0), from: dueAt ?? 0 };
   return {
     id,
     priority: rank,
     words,
-    policy: { maxAttempts: maxAttempts ?? 1, backoff, timeoutMs },
+    policy: { maxAttempts: maxAttempts ?? 1, backoff, timeoutMs, expires },
     op,
     signal: ended,
   };

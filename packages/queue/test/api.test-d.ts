@@ -68,7 +68,7 @@ queue.work({ email: () => undefined, resize: () => new Uint8Array() });
 // @ts-expect-error the result of another job
 queue.work({ email: () => undefined, resize: () => "text", cleanUp: () => undefined });
 
-for (const event of ["completed", "failed", "snoozed", "dead", "lost", "cancelled"] as const)
+for (const event of ["completed", "failed", "snoozed", "dead", "lost", "cancelled", "expired"] as const)
   worker.on(event, ({ job }) => {
     if (job.name === "resize") return job.data.width;
     const isSame: Check<Same<typeof job.name, "email" | "cleanUp">> = true;

@@ -3,12 +3,20 @@ import { JobPayloadError } from "../errors.js";
 import { encodedName } from "./names.js";
 import type { JobPolicy } from "../options.js";
 
+/** When a job that no worker took is not run any more: so long after its add, or after `from`, whichever is later. */
+export interface Expiry {
+  readonly afterMs: number;
+  /** In epoch ms of the server's clock; 0: none. */
+  readonly from: number;
+}
+
 /** The options of a job, as its stored header has them. */
 export interface JobHeader {
   readonly name: string;
   readonly maxAttempts: number;
   readonly backoff: ResolvedBackoff | undefined;
   readonly timeoutMs: number | undefined;
+  readonly expires: Expiry | undefined;
   readonly priority: number;
   readonly isBytes: boolean;
   /** The caller that waits for the outcome, as `inbox.caller`. */
@@ -23,11 +31,12 @@ export const headOf = (
   isBytes: boolean,
   replyTo?: string,
 ): string => {
-  const { maxAttempts, backoff, timeoutMs } = policy;
+  const { maxAttempts, backoff, timeoutMs, expires } = policy;
   let head = encodedName(name);
   if (maxAttempts !== 1) head += ` a${String(maxAttempts)}`;
   if (backoff) head += ` b${[backoff.firstMs, backoff.factor, backoff.maxMs, backoff.jitter].join()}`;
   if (timeoutMs !== undefined) head += ` t${String(timeoutMs)}`;
+  if (expires) head += ` e${String(expires.afterMs)}${expires.from > 0 ? `@${String(expires.from)}` : ""}`;
   if (priority !== 0) head += ` p${String(priority)}`;
   if (replyTo !== undefined) head += ` r${replyTo}`;
   return isBytes ? `${head} y` : head;
@@ -41,11 +50,13 @@ const parseHead = (head: string): JobHeader => {
     return text === undefined ? undefined : Number(text);
   };
   const [firstMs = 0, factor = 1, maxMs = 0, jitter = 0] = (word("b") ?? "").split(",").map(Number);
+  const [afterMs = 0, from = 0] = (word("e") ?? "").split("@").map(Number);
   return {
     name: decodeURIComponent(name),
     maxAttempts: number("a") ?? 1,
     backoff: word("b") === undefined ? undefined : { firstMs, factor, maxMs, jitter },
     timeoutMs: number("t"),
+    expires: word("e") === undefined ? undefined : { afterMs, from },
     priority: number("p") ?? 0,
     isBytes: words.includes("y"),
     replyTo: word("r"),
@@ -116,6 +127,10 @@ export interface StoredJob {
   /** Where the payload begins. */
   readonly start: number;
 }
+
+/** In epoch ms of the server's clock; undefined if it does not expire. */
+export const expiresAt = (addedAt: number, { expires }: { readonly expires: Expiry | undefined }): number | undefined =>
+  expires && Math.max(addedAt, expires.from) + expires.afterMs;
 
 /** @throws {Error} this package did not store it. */
 export const parseBlob = (blob: Buffer): StoredJob => {

@@ -1,7 +1,7 @@
 import { type KitUnavailableError, KitUnknownOutcomeError } from "@kit/core";
 import { Batcher } from "@kit/core/batching";
 import { type Deadline, noAnswer } from "@kit/core/toolkit";
-import { isUnknown, type QueueCommands } from "../commands.js";
+import { isUnknown, type QueueCommands, wallMs } from "../commands.js";
 import { QueueFullError } from "../errors.js";
 import { IdSource } from "./ids.js";
 import type { QueueSettings } from "../options.js";
@@ -61,8 +61,6 @@ export class Producer {
   readonly #full: () => QueueFullError;
   /** How many jobs of groups wait or are under way. */
   #grouped = 0;
-  /** Server time minus our wall clock, in milliseconds; 0 until the first reply. */
-  #offsetMs = 0;
   #mustRetire = false;
   #stampedAt = -1;
   #stamp = "";
@@ -167,7 +165,7 @@ export class Producer {
         answeredTo,
         deadline,
       );
-      this.#offsetMs = now - wallMs();
+      this.#commands.offsetMs = now - wallMs();
       if (once.length === 0) return ids;
       let next = 0;
       return jobs.map(({ isOnce, id = "" }) => {
@@ -204,9 +202,9 @@ export class Producer {
     return noAnswer(this.#commands.context.client, "the job was not added", reason, cause);
   }
 
-  /** The server's time; our own before the first reply. For `addedAt`, and for the order of producers. */
+  /** The server's time as we estimate it by its last reply. For `addedAt`, and for the order of producers. */
   #now(): number {
-    return Math.round(wallMs() + this.#offsetMs);
+    return Math.round(wallMs() + this.#commands.offsetMs);
   }
 
   #currentStamp(): string {
@@ -225,6 +223,3 @@ const unknownOutcome = (job?: NewJob, cause?: unknown, reason = ""): KitUnknownO
     job && (job.op ?? `${job.call ?? ""}:${job.id ?? ""}`),
     cause,
   );
-
-/** Only a label for people and for sorting; no duration or order depends on it. */
-const wallMs = (): number => performance.timeOrigin + performance.now();

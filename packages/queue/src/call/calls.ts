@@ -1,7 +1,13 @@
 import { KitClosedError, type KitError, KitUnknownOutcomeError } from "@kit/core";
 import { asKitError, backoffMs, Deadline, pause, settled } from "@kit/core/toolkit";
 import type { QueueCommands } from "../commands.js";
-import { CallTimeoutError, JobCancelledError, JobFailedError, JobOutcomeLostError } from "../errors.js";
+import {
+  CallTimeoutError,
+  JobCancelledError,
+  JobExpiredError,
+  JobFailedError,
+  JobOutcomeLostError,
+} from "../errors.js";
 import { randomText } from "../add/ids.js";
 import { maxWanted } from "../scripts/index.js";
 import { failureOf, kindOf, resultOf } from "./outcomes.js";
@@ -207,6 +213,7 @@ export class Calls {
     this.#open.delete(id);
     if (kind === "g") call.reject(new JobOutcomeLostError(call.job, id));
     else if (kind === "c") call.reject(new JobCancelledError(call.job, id));
+    else if (kind === "e") call.reject(new JobExpiredError(call.job, id));
     else if (kind === "x") call.reject(new JobFailedError(call.job, id, failureOf(outcome)));
     else call.resolve(resultOf(outcome));
   }

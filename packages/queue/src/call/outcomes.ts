@@ -3,7 +3,7 @@ import { parseRecord, recordOf, storedError } from "../failure.js";
 
 /**
  * The outcome of a called job, as the server stores it: the result as `jJSON` or `bBYTES`; `xRECORD`, the record of a job that
- * failed for good; or `c`, the job was cancelled.
+ * failed for good; `c`, the job was cancelled; or `e`, it has expired.
  */
 export type Outcome = string | Buffer;
 

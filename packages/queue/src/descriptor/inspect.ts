@@ -49,8 +49,8 @@ const atNames = { dead: "died", delayed: "due", active: "lease ends", ready: "",
 
 /** The facts of a job. */
 export const jobFacts = (report: JobReport): Facts => {
-  const { queue, id, state, name, addedAt, priority, maxAttempts, attempts, crashes, snoozes, error, at, bytes } =
-    report;
+  const { queue, id, state, name, addedAt, priority, maxAttempts, attempts, crashes, snoozes, error } = report;
+  const { at, bytes, expiresAt } = report;
   const head: Facts = [
     ["queue", queue],
     ["job", id],
@@ -62,6 +62,7 @@ export const jobFacts = (report: JobReport): Facts => {
     ["state", state === "lost" ? `lost: in no list of work, so it does not run; kit queue repair ${queue}` : state],
     ...(at === null ? [] : [[atNames[state], at] as const]),
     ["added", addedAt ?? "cannot be read"],
+    ...(expiresAt === null ? [] : [["expires", `${expiresAt} unless a worker takes it before`] as const]),
     ["priority", String(priority)],
     ["attempts", `${String(attempts)} failed of ${String(maxAttempts)}, ${counted(crashes, "crash", "crashes")}`],
     ...(snoozes === 0 ? [] : [["snoozed", counted(snoozes, "time")] as const]),

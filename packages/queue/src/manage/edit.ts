@@ -87,6 +87,7 @@ const editedBlob = async (
     maxAttempts: maxAttempts ?? header.maxAttempts,
     backoff: backoff ?? header.backoff,
     timeoutMs: timeoutMs ?? header.timeoutMs,
+    expires: header.expires,
   };
   const head = (isBytes: boolean): string => headOf(name, policy, priority ?? header.priority, isBytes, header.replyTo);
   const stamp = addedAt.toString(36);

@@ -2,7 +2,7 @@ import type { RedisLike } from "@kit/core";
 import { boolean, choice, integer, resolve, textOption, withContext } from "@kit/core/toolkit";
 import type { StoredError } from "../failure.js";
 import { type QueueAddress, type QueueKeys, queueKeys } from "../keys.js";
-import { dataOf, factsOf, type StoredFacts } from "./letters.js";
+import { dataOf, expiryOf, factsOf, type StoredFacts } from "./letters.js";
 import { priority as priorityRule } from "../add/priority.js";
 import { partsOf } from "../add/ids.js";
 import { type JobState, list, overview, type Overview, prioritise, repair } from "./scripts.js";
@@ -38,6 +38,8 @@ export interface JobFacts extends Omit<StoredFacts, "error" | "addedAt"> {
   readonly id: string;
   readonly addedAt: string | null;
   readonly error: StoredError | null;
+  /** After that it does not run, if no worker has taken it before; null: it does not expire. */
+  readonly expiresAt: string | null;
   /** When it died, is due, or its lease ends; null for other states. */
   readonly at: string | null;
   readonly bytes: number;
@@ -56,7 +58,15 @@ const dated = (ms: number | null): string | null =>
 
 const jobFacts = (id: string, at: number | null, blob: Buffer, bytes: number, record: string): JobFacts => {
   const { error = null, addedAt, ...facts } = factsOf(blob, record);
-  return { id, ...facts, error, addedAt: dated(addedAt || null), at: dated(at), bytes };
+  return {
+    id,
+    ...facts,
+    error,
+    addedAt: dated(addedAt || null),
+    expiresAt: dated(expiryOf(blob)),
+    at: dated(at),
+    bytes,
+  };
 };
 
 const shown = (data: unknown): unknown => (Buffer.isBuffer(data) ? data.toString("base64") : data);

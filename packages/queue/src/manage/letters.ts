@@ -1,5 +1,5 @@
 import { parseRecord, type StoredError } from "../failure.js";
-import { decodePayload, parseBlob } from "../add/payload.js";
+import { decodePayload, expiresAt, parseBlob } from "../add/payload.js";
 import type { QueueCommands } from "../commands.js";
 import { letters, type StoredLetter } from "../scripts/index.js";
 
@@ -38,6 +38,16 @@ export const factsOf = (blob: Buffer, record: string): StoredFacts => {
     return { ...known, name, priority, maxAttempts, addedAt };
   } catch {
     return { ...known, name: "", priority: 0, maxAttempts: 1, addedAt: 0 };
+  }
+};
+
+/** When a stored job expires; null if it does not, or cannot be read. */
+export const expiryOf = (blob: Buffer): number | null => {
+  try {
+    const { addedAt, header } = parseBlob(blob);
+    return expiresAt(addedAt, header) ?? null;
+  } catch {
+    return null;
   }
 };
 

@@ -44,13 +44,16 @@ local now = time[1] * 1000 + math.floor(time[2] / 1000)
 if begun == '' then begun = string.format('%.0f', now) end
 if ids == '' then ids = table.concat(redis.call('ZRANGEBYSCORE', dead, '-inf', begun, 'LIMIT', 0, 100), '\n') end
 math.randomseed(time[2])
-local letters, moved, later, dropped, bytes = {}, {}, {}, {}, 0
+local letters, moved, later, dropped, forgotten, bytes = {}, {}, {}, {}, {}, 0
 for id in string.gmatch(ids, '[^\n]+') do
   if not letters[id] and redis.call('ZSCORE', dead, id) then
     letters[id] = true
     letters[#letters + 1] = id
     bytes = bytes + sizeOf(jobs, failures, id)
     local blob = verb == 'redrive' and redis.call('HGET', jobs, id)
+    -- A job without a record may have expired: this one was taken.
+    if blob and string.match(blob, '^[^\n]* e%d') then redis.call('HSET', failures, id, '0\t0\t')
+    else forgotten[#forgotten + 1] = id end
     if blob and spreadMs > 0 then
       later[#later + 1] = string.format('%.0f', now + math.random() * spreadMs)
       later[#later + 1] = entryOfBlob(id, blob)
@@ -69,6 +72,6 @@ if #later > 0 then
   wakeTimers(wake)
 end
 redis.call('ZREM', dead, unpack(letters))
-redis.call('HDEL', failures, unpack(letters))
+if #forgotten > 0 then redis.call('HDEL', failures, unpack(forgotten)) end
 if #dropped > 0 then redis.call('HDEL', jobs, unpack(dropped)) end
 return { #letters, begun }

@@ -13,6 +13,8 @@ export interface Ending {
   readonly error: unknown;
   /** It is tried again without an attempt. */
   readonly isSnoozed?: boolean;
+  /** It is done without having run: no worker took it in time. */
+  readonly isExpired?: boolean;
   /** The outcome for its caller, as `outcomes.lua` returns it; undefined if no call waits for it. */
   readonly outcome?: string | Buffer | undefined;
 }

@@ -21,6 +21,8 @@ export interface WorkerEvents<Jobs = AnyJobs> {
   readonly lost: readonly [event: { readonly job: AnyJob<Jobs> }];
   /** A job was cancelled after its handler had begun. The handler's signal has aborted; what it returns or throws is ignored. */
   readonly cancelled: readonly [event: { readonly job: AnyJob<Jobs> }];
+  /** No worker took the job within its `expiresMs`. It has not run, and is deleted. */
+  readonly expired: readonly [event: { readonly job: AnyJob<Jobs> }];
   /**
    * A background operation failed. The worker retries until it is closed, whatever the error. An outage, or a refusal such as a missing
    * permission, emits one error when it begins, and one with the code `KIT_RECOVERED` when it is over.

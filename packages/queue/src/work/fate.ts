@@ -22,6 +22,7 @@ export interface FateHost {
   readonly snoozed: (job: TakenJob, error: unknown, retryInMs: number) => void;
   readonly lost: (job: TakenJob) => void;
   readonly cancelled: (job: TakenJob) => void;
+  readonly expired: (job: TakenJob) => void;
   readonly error: (error: KitError) => void;
   /** `close()` waits for it. */
   readonly waitFor: (decision: Promise<void>) => void;
@@ -33,12 +34,13 @@ export interface FateHost {
  * - done, when its handler has returned
  * - tried again, when its handler failed and attempts are left
  * - snoozed, when its handler requested that, and has not done so too often: it is tried again, and that is no attempt
+ * - expired, when no worker took it in time: it is done, and has not run
  * - dead, when its last attempt failed, or it cannot run
  * - handed back, when its handler stopped because the worker closes or its lease is lost: that is no attempt
  * - cancelled, when somebody cancelled it: the server has deleted it, and what its handler returns or throws is ignored
  * - lost, when its lease has ended: another worker may run it, and this one must not end it
  *
- * The first four hold once the server has confirmed them; until then the lease may still be lost.
+ * The first five hold once the server has confirmed them; until then the lease may still be lost.
  */
 export class Fates {
   readonly #fetcher: Fetcher;
@@ -90,6 +92,13 @@ export class Fates {
     }
   }
 
+  /** No worker took it in time. */
+  expired(job: TakenJob): void {
+    job.state = "ending";
+    const outcome = job.header.replyTo === undefined ? undefined : "e";
+    this.#fetcher.end({ job, verdict: "done", record: "", error: undefined, isExpired: true, outcome });
+  }
+
   /** It cannot run. */
   refused(job: TakenJob, reason: string): void {
     this.#end(job, "dead", new UnrecoverableError(reason), job.failures);
@@ -113,12 +122,13 @@ export class Fates {
   }
 
   /** The server has ended it, or has refused since it took the lease back. */
-  ended({ job, verdict, error, isSnoozed }: Ending, isAccepted: boolean): void {
+  ended({ job, verdict, error, isSnoozed, isExpired }: Ending, isAccepted: boolean): void {
     if (!isAccepted) {
       // Even if its end was sent before: that call did not arrive.
       job.isRepeat = false;
       this.lost(job);
-    } else if (verdict === "done") this.#host.completed(job);
+    } else if (isExpired) this.#host.expired(job);
+    else if (verdict === "done") this.#host.completed(job);
     else if (isSnoozed && typeof verdict === "number") this.#host.snoozed(job, error, verdict);
     else this.#host.failed(job, error, verdict === "dead" ? undefined : verdict);
   }

@@ -247,7 +247,7 @@ export class Fetcher {
       job.state = "ended";
       this.leases.release(job);
       const isAccepted = !isRefused?.has(job.member);
-      if (isAccepted && ending.verdict === "done") this.#maintenance.completed++;
+      if (isAccepted && ending.verdict === "done" && !ending.isExpired) this.#maintenance.completed++;
       if (!isAccepted && cancelled.includes(job.member)) this.#host.cancelled(job);
       else this.#host.ended(ending, isAccepted);
     }

@@ -81,6 +81,7 @@ export class Runner {
     } catch {
       return this.#fates.refused(job, "The stored data cannot be read");
     }
+    if (job.isExpired) return this.#fates.expired(job);
     const handler = this.#handlers.get(job.name);
     if (!handler) return this.#fates.refused(job, "There is no handler of this name");
     job.state = "running";

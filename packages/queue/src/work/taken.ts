@@ -1,7 +1,7 @@
 import { parseRecord } from "../failure.js";
 import { partsOf } from "../add/ids.js";
 import type { Job } from "./job.js";
-import type { JobHeader, StoredJob } from "../add/payload.js";
+import { expiresAt, type JobHeader, type StoredJob } from "../add/payload.js";
 
 /**
  * The state of a taken job. `held`: its handler has not begun. `running`: the handler decides its fate. `retrying`: the caller's
@@ -35,6 +35,8 @@ export class TakenJob implements Job {
   readonly failures: number = 0;
   readonly crashes: number = 0;
   readonly snoozes: number = 0;
+  /** Nobody took it in time. A job with a record has run before, or was taken by a worker that died. */
+  readonly isExpired: boolean;
   data: unknown;
   state: JobState = "held";
   /** Its handler has begun and has not ended, whatever became of the job meanwhile. */
@@ -77,6 +79,7 @@ export class TakenJob implements Job {
     this.takenAt = take.takenAt;
     this.leaseUntil = take.leaseUntil;
     this.startedAt = take.receivedAt;
+    this.isExpired = record === "" && take.takenAt > (expiresAt(addedAt, header) ?? Infinity);
     if (record === "") return;
     ({ attempts: this.failures, crashes: this.crashes, snoozes: this.snoozes } = parseRecord(record));
   }

@@ -100,6 +100,7 @@ export class Worker extends TypedEmitter<WorkerEvents> implements AsyncDisposabl
       snoozed: (job, error, retryInMs) => this.emit("snoozed", { job, error, retryInMs }),
       lost: (job) => this.emit("lost", { job }),
       cancelled: (job) => this.emit("cancelled", { job }),
+      expired: (job) => this.emit("expired", { job }),
       error: events.error,
       waitFor: (decision) => void this.#waitFor(decision),
     };
