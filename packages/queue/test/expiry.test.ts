@@ -3,7 +3,7 @@ import { rejection } from "@tooling/vitest/helpers";
 import * as vitest from "vitest";
 import { describe, expect, it } from "vitest";
 import { JobExpiredError } from "../src/index.js";
-import { editJob, inspectJob, inspectQueue, promoteJob } from "../src/manage/index.js";
+import { editJob, inspectJob, inspectQueue, promoteJob, rescheduleJob } from "../src/manage/index.js";
 import { fixtureOf, name, permanentKeys, Runs } from "./harness.js";
 
 describe("a job that expires", () => {
@@ -67,6 +67,25 @@ describe("a job that expires", () => {
     expect(again.jobs.find(({ id }) => id === dead)).toMatchObject({ attempt: 1 });
     expect(expired).toEqual([]);
     expect(await fixture.counts()).toMatchObject({ jobs: 0, failures: 0 });
+  });
+
+  it("has its time again when it is rescheduled", async () => {
+    const queue = make();
+    const expires = async (id: string): Promise<number> =>
+      Date.parse((await inspectJob(redis.client, address(), id)).expiresAt ?? "");
+    const dueAt = new Date("2100-01-01");
+    const ids = [
+      await queue.add("e5 e6", " e7", long),
+      await queue.add("job", 1, { ...long, dueAt: 4e12, priority: 2 }),
+    ];
+    for (const id of ids) {
+      expect(await rescheduleJob(redis.client, address(), id, { dueAt })).toBe("delayed");
+      expect(await expires(id)).toBe(dueAt.getTime() + long.expiresMs);
+    }
+    const never = await queue.add("e5", " e7");
+    await rescheduleJob(redis.client, address(), never, { dueAt });
+    expect(await fixture.db.hget(fixture.keysOf().jobs, never)).toMatch(/^\w+ e5\n" e7"$/);
+    expect(await fixture.db.hget(fixture.keysOf().jobs, ids[0]!)).toMatch(/^\w+ e5%20e6 e600000@\d+\n" e7"$/);
   });
 
   it("rejects its call", async () => {

@@ -19,7 +19,7 @@ import type { JobData, JobName } from "../work/handlers.js";
 export interface SchedulesOptions
   extends
     ClientOptions,
-    Pick<QueueOptions, "maxPayloadBytes" | "allowEviction" | "maxAttempts" | "backoff" | "timeoutMs"> {
+    Pick<QueueOptions, "maxPayloadBytes" | "allowEviction" | "maxAttempts" | "backoff" | "timeoutMs" | "expiresMs"> {
   /**
    * How long `run()` waits at most until it looks for schedules that other processes have added or changed, in milliseconds, 100 to
    * 60,000. Each look is one command, however many schedules there are.
@@ -29,10 +29,14 @@ export interface SchedulesOptions
   readonly lookEveryMs?: number | undefined;
 }
 
-const { maxPayloadBytes, allowEviction, maxAttempts, backoff, timeoutMs, prefix, deadlineMs, isolate } = queueRules;
+const { maxPayloadBytes, allowEviction, prefix, deadlineMs, isolate } = queueRules;
+const { maxAttempts, backoff, timeoutMs, expiresMs } = queueRules;
 
 /** The rules of the settings that a queue has, too. */
-const sharedRules = { prefix, deadlineMs, isolate, maxPayloadBytes, allowEviction, maxAttempts, backoff, timeoutMs };
+const sharedRules = {
+  ...{ prefix, deadlineMs, isolate, maxPayloadBytes, allowEviction },
+  ...{ maxAttempts, backoff, timeoutMs, expiresMs },
+};
 
 export const schedulesRules = {
   ...sharedRules,
@@ -40,13 +44,17 @@ export const schedulesRules = {
 } satisfies RulesOf<SchedulesOptions>;
 
 /** How the jobs of a schedule run, as in `queue.add()`. */
-export interface ScheduledJobOptions extends Pick<AddOptions, "priority" | "maxAttempts" | "backoff" | "timeoutMs"> {}
+export interface ScheduledJobOptions extends Pick<
+  AddOptions,
+  "priority" | "maxAttempts" | "backoff" | "timeoutMs" | "expiresMs"
+> {}
 
 const jobRules = {
   priority: addRules.priority,
   maxAttempts: addRules.maxAttempts,
   backoff: addRules.backoff,
   timeoutMs: addRules.timeoutMs,
+  expiresMs: addRules.expiresMs,
 } satisfies RulesOf<ScheduledJobOptions>;
 
 /** What becomes of runs whose instants passed while no process could add their jobs. */

@@ -278,11 +278,13 @@ export class Schedules<Jobs extends JobTypes<Jobs> = AnyJobs>
     const timing = { ...given, timezone: cron === undefined ? undefined : (timezone ?? "UTC") };
     const after = await this.#runs(id, timing, true);
     const payload = encodePayload(name, data, this.#settings.maxPayloadBytes);
-    const { maxAttempts, backoff, timeoutMs } = this.#settings;
+    const { maxAttempts, backoff, timeoutMs, expiresMs } = this.#settings;
+    const afterMs = options?.expiresMs ?? expiresMs;
     const policy = {
       maxAttempts: options?.maxAttempts ?? maxAttempts,
       backoff: options?.backoff ?? backoff,
       timeoutMs: options?.timeoutMs ?? timeoutMs,
+      expires: afterMs === undefined ? undefined : { afterMs, from: 0 },
     };
     const head = headOf(name, policy, options?.priority ?? 0, typeof payload !== "string");
     const template = Buffer.concat([Buffer.from(`${head}\n`), Buffer.from(payload)]);
