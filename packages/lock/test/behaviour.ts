@@ -57,10 +57,10 @@ export const lockBehaviour = (mode: RedisMode, login?: Login): void => {
       it("distinguishes a lease that was deleted from one that another took", async () => {
         const { db } = fixture;
         const lock = make();
-        const deleted = await lock.acquire(name, { leaseMs: 900 });
+        const deleted = await lock.acquire(name, { leaseMs: 3_000 });
         await db.del(key());
         expect(await aborted(deleted.signal)).toMatchObject({ reason: "expired", fencingToken: deleted.fencingToken });
-        const taken = await lock.acquire(name, { leaseMs: 900 });
+        const taken = await lock.acquire(name, { leaseMs: 3_000 });
         await db.set(key(), "somebody|else", "PX", 5_000);
         expect(await aborted(taken.signal)).toMatchObject({ reason: "taken", fencingToken: taken.fencingToken });
         expect(await taken.release()).toBe("not-held");

@@ -259,7 +259,7 @@ describe("a process that dies of an error prints neither password nor token nor 
   it.each([
     [
       "a lock that is held",
-      "await lock.acquire('chest'); await lock.acquire('chest', { waitMs: 50 });",
+      "await lock.acquire('chest'); await lock.acquire('chest', { waitMs: 0 });",
       "KIT_LOCK_TIMEOUT",
     ],
     [
@@ -280,7 +280,7 @@ describe("a process that dies of an error prints neither password nor token nor 
     ["a client that has ended", "redis.disconnect(); await lock.inspect('chest');", "KIT_UNAVAILABLE"],
     [
       "an error that is logged as an object",
-      "await lock.acquire('chest'); await lock.acquire('chest', { waitMs: 50 }).catch((error) => { console.error(error); console.dir(error, { depth: 9, showHidden: true }); process.exit(1); });",
+      "await lock.acquire('chest'); await lock.acquire('chest', { waitMs: 0 }).catch((error) => { console.error(error); console.dir(error, { depth: 9, showHidden: true }); process.exit(1); });",
       "KIT_LOCK_TIMEOUT",
     ],
   ])("%s", async (_, failing, code) => {

@@ -138,13 +138,13 @@ export const describeHolding = (leasing: Leasing): void => {
     it("moves to another process by its text", async () => {
       const peer = await leasing.spawn();
       const leaser = make();
-      const held = await leaser.acquire({ leaseMs: 1_000 });
+      const held = await leaser.acquire({ leaseMs: 3_000 });
       const resumed = await peer.resume(held.serialise());
       expect(resumed.token).toBe(held.token);
       held.stopRenewal();
       // Ours would end now. The other process keeps it alive, for longer than one lease.
       expect(await aborted(held.signal)).toMatchObject({ reason: "stopped" });
-      expect(await rejection(leaser.acquire({ waitMs: 1_300 }))).toMatchObject(timeout);
+      expect(await rejection(leaser.acquire({ waitMs: 500 }))).toMatchObject(timeout);
       expect(await peer.release(resumed)).toBe("released");
       expect(await leasing.used()).toBe(0);
     });
