@@ -133,7 +133,7 @@ export class QueueCommands {
 
   /**
    * Adds jobs. Rejects with KitUnknownOutcomeError also if the jobs are stored, but not replicated as `durable` requires. `answeredTo`: the
-   * producers whose answers to `addOnce` are stored or read; none without an `addOnce`.
+   * producers whose answers are stored or read; none without an `addOnce` or a key.
    */
   async add(
     args: {
@@ -148,7 +148,7 @@ export class QueueCommands {
   ): Promise<scripts.AddReply> {
     const deadlineMs = Math.max(1, Math.ceil(deadline.remainingMs));
     const { durable: replication } = this.#settings;
-    const keys = answeredTo.length === 0 ? this.#keysOfAdd : this.#keysOfOnce(answeredTo);
+    const keys = answeredTo.length === 0 ? this.#keysOfAdd : this.#keysOfOnce(answeredTo, args.plan);
     if (!replication) return await scripts.add.run(this.context, keys, args, { deadlineMs });
     const durability = { ...replication, key: this.keys.jobs, deadlineMs };
     const { value, outcome, why } = await durable(this.context, durability, (scope) =>
@@ -206,9 +206,10 @@ export class QueueCommands {
     return takenKey(this.#head, takeId);
   }
 
-  #keysOfOnce(answeredTo: readonly string[]): AddKeys {
+  #keysOfOnce(answeredTo: readonly string[], plan: string): AddKeys {
+    const { leases, dead, unique, failures } = this.keys;
     const answered = answeredTo.map((producer) => answeredKey(this.#head, producer));
-    return { ...this.keys, once: [this.keys.leases, this.keys.dead, ...answered] };
+    return { ...this.keys, once: [leases, dead, ...answered, ...(plan.includes("\tk") ? [unique, failures] : [])] };
   }
 
   #repliesOf(caller: string): string {

@@ -17,6 +17,7 @@ export {
 } from "./errors.js";
 
 export type { Backoff } from "./add/backoff.js";
+export type { Unique } from "./add/unique.js";
 export type { QueueErrorCode } from "./errors.js";
 export type { StoredError } from "./failure.js";
 export type {

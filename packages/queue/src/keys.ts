@@ -11,7 +11,7 @@ export const repliesKey = (head: string, caller: string): string => `${head}repl
 export const takenKey = (head: string, takeId: string): string =>
   `${head}taken:${takeId.slice(0, workerWidth)}${String(slotOf(takeId))}`;
 
-/** The answers to the `addOnce` calls in a producer's last call that had any. */
+/** The answers to the adds with an `addOnce` or a key in a producer's last call that had any. */
 export const answeredKey = (head: string, producer: string): string => `${head}answered:${producer}`;
 
 /** The address of a queue. */
@@ -32,6 +32,7 @@ export const endlessParts = [
   "dead",
   "wake",
   "limits",
+  "unique",
   "meta",
   "schedules",
   "templates",
@@ -59,9 +60,10 @@ const parts = [...endlessParts, "revoked", "producers"] as const;
  * | `kit:queue:{name}:revoked`     | zset   | leases that ended without their holder → server ms of that; a half more: the job was cancelled  | 10 minutes after each        |
  * | `kit:queue:{name}:taken:…`     | string | the last take in one slot of a worker: its take id, and the entries it took                     | 10 minutes                   |
  * | `kit:queue:{name}:producers`   | zset   | producer → sequence number of its last add; a repeated add → that of the first                  | a day after the last new one |
- * | `kit:queue:{name}:answered:…`  | string | sequence number and answers of a producer's last add with an `addOnce`                          | 10 minutes                   |
+ * | `kit:queue:{name}:answered:…`  | string | sequence number and answers of a producer's last add with an `addOnce` or a key                 | 10 minutes                   |
  * | `kit:queue:{name}:replies:…`   | hash   | id → outcome of a job that one queue object called                                              | until read, or 10 minutes    |
  * | `kit:queue:{name}:limits`      | hash   | `paused` → server ms of the pause                                                               | while the queue has limits   |
+ * | `kit:queue:{name}:unique`      | hash   | key → its last job, the end of its `ttlMs`, the job before that it waits for                    | until unused and swept       |
  * | `kit:queue:{name}:meta`        | hash   | `layout`, `watchedAt`, `deadBytes`, counters                                                    | for good                     |
  * | `kit:queue:{name}:schedules`   | hash   | id of a schedule → version, revision, runs left, and timing as JSON                             | until it is removed          |
  * | `kit:queue:{name}:templates`   | hash   | id of a schedule → header and payload of its jobs                                               | until it is removed          |

@@ -9,7 +9,6 @@ import {
   integer,
   integerOption,
   nested,
-  required,
   resolve,
   type Resolved,
   type RulesOf,
@@ -26,21 +25,19 @@ import {
   type ResolvedBackoff,
   type RetryPolicy,
 } from "./add/backoff.js";
-import { isMade } from "./add/ids.js";
+import { idText, isMade } from "./add/ids.js";
 import { encodedName } from "./add/names.js";
 import type { Expiry } from "./add/payload.js";
 import { priority } from "./add/priority.js";
 import { schemaMap } from "./add/schemas.js";
+import { type ResolvedUnique, type Unique, uniqueOption, uniqueWords } from "./add/unique.js";
 import type { BackoffFunction } from "./work/handlers.js";
 
 const dayMs = 86_400_000;
 
 const idOption = (name: string, id: string): string => {
-  textOption(name, id, 128);
-  if (id.startsWith("!") || isMade(id) || /[\p{Cc}\p{Surrogate}]/u.test(id))
-    throw new RangeError(
-      `Expected \`${name}\` without control characters and lone surrogates, without \`!\` in front, and unlike a made id`,
-    );
+  if (isMade(idText(name, id)) || id.startsWith("!"))
+    throw new RangeError(`Expected \`${name}\` without \`!\` in front, and unlike a made id`);
   return id;
 };
 
@@ -206,6 +203,11 @@ export interface AddOptions {
    */
   readonly id?: string | undefined;
   /**
+   * At most one job of a key at a time. The job gets a made id. An add that adds no job resolves with the id of the one that has the key.
+   * Not together with an `id`.
+   */
+  readonly unique?: Unique | undefined;
+  /**
    * How long the job waits before it may run, in milliseconds of the server's clock. Fractions of a millisecond are rounded up, here
    * and in all other times of jobs and workers.
    *
@@ -265,6 +267,7 @@ export interface AddOptions {
 
 export const addRules = {
   id: custom(idOption),
+  unique: custom(uniqueOption),
   delayMs: milliseconds(0, longestWaitMs),
   // An invalid Date has NaN.
   dueAt: custom((name, at: number | Date) => msOption(name, at instanceof Date ? at.getTime() : at, 0)),
@@ -275,29 +278,27 @@ export const addRules = {
   signal,
 } satisfies RulesOf<AddOptions>;
 
-/** Options of a job that is added unless there is a job of its id. */
-export interface AddOnceOptions extends AddOptions {
-  /** An id of your own, 1 to 128 characters. */
-  readonly id: string;
-}
-
-export const addOnceRules = { ...addRules, id: required(addRules.id) } satisfies RulesOf<AddOnceOptions>;
+/** Options of a job that is added unless there is one of its `id`, or of the key of `unique`. One of the two is required. */
+export type AddOnceOptions = AddOptions & ({ readonly id: string } | { readonly unique: Unique });
 
 /**
- * Where the job of an id is: `ready` to be taken, `active`, `delayed`, or `dead`. `unsure`: it is ready or active; the answer while more
+ * Where the job of an id or a key is: `ready` to be taken, `active`, `delayed`, or `dead`. `unsure`: it is ready or active; the answer while more
  * than 1,000 jobs are active, and `inspectJob()` searches for it. `lost`: it is in no list of work, since its entry was deleted by hand or
  * evicted, and does not run until `repairQueue()` finds it. For a lost job of priority 0 the answer is `ready` or `unsure`, since no list
- * is searched.
+ * is searched. `ended`: it is done or removed, and its `ttlMs` is not over.
  */
-export type HeldState = "ready" | "active" | "delayed" | "dead" | "lost" | "unsure";
+export type HeldState = "ready" | "active" | "delayed" | "dead" | "lost" | "unsure" | "ended";
 
-/** The answer of `addOnce()`. */
+/**
+ * The answer of `addOnce()`. `id`: the job that was added, or else the one that has the id or key. `isReplaced`: that one has the data of
+ * this add from now on.
+ */
 export type AddedOnce =
-  | { readonly id: string; readonly isAdded: true; readonly state?: never }
-  | { readonly id: string; readonly isAdded: false; readonly state: HeldState };
+  | { readonly id: string; readonly isAdded: true; readonly state?: never; readonly isReplaced?: never }
+  | { readonly id: string; readonly isAdded: false; readonly state: HeldState; readonly isReplaced?: true };
 
 /** Options of a job whose caller waits for the outcome. */
-export interface CallOptions extends Omit<AddOptions, "id" | "op"> {
+export interface CallOptions extends Omit<AddOptions, "id" | "unique" | "op"> {
   /**
    * How long the call waits for the outcome, in milliseconds, 1 to 86,400,000 (a day). After that the job stays in the queue.
    *
@@ -306,7 +307,7 @@ export interface CallOptions extends Omit<AddOptions, "id" | "op"> {
   readonly waitMs?: number | undefined;
 }
 
-const { id: _id, op: _op, ...callable } = addRules;
+const { id: _id, unique: _unique, op: _op, ...callable } = addRules;
 export const callRules = { ...callable, waitMs: milliseconds(1, dayMs, 30_000) } satisfies RulesOf<CallOptions>;
 
 /** Which dead letters to read. */
@@ -424,6 +425,7 @@ export interface JobPolicy extends RetryPolicy {
 /** The checked options of one add. */
 export interface ResolvedAdd {
   readonly id: string | undefined;
+  readonly unique: ResolvedUnique | undefined;
   readonly priority: number;
   /** The words behind the id in `plan` of `add.lua`, without those for a caller's id and for `op`. */
   readonly words: string;
@@ -459,8 +461,12 @@ export const idsOption = (ids: readonly string[]): readonly string[] => {
 };
 
 /** @throws {TypeError | RangeError} an option is not what it should be. */
-export const resolveAdd = (options: AddOptions, { add }: QueueSettings, isOnce = false): ResolvedAdd =>
-  addOf(resolve("options", options, isOnce ? addOnceRules : addRules, add));
+export const resolveAdd = (options: AddOptions, { add }: QueueSettings, isOnce = false): ResolvedAdd => {
+  const settings = resolve("options", options, addRules, add);
+  const { id, unique } = settings;
+  if (id === undefined ? isOnce && !unique : unique) throw new TypeError("Expected either `id` or `unique`");
+  return addOf(settings);
+};
 
 /** @throws {TypeError | RangeError} an option is not what it should be. */
 export const resolveCall = (
@@ -468,12 +474,13 @@ export const resolveCall = (
   { call }: QueueSettings,
 ): { readonly waitMs: number; readonly resolved: ResolvedAdd } => {
   const { waitMs, ...others } = resolve("options", options, callRules, call);
-  return { waitMs, resolved: addOf({ ...others, id: undefined, op: undefined }) };
+  return { waitMs, resolved: addOf({ ...others, id: undefined, unique: undefined, op: undefined }) };
 };
 
 const addOf = (add: Resolved<typeof addRules>): ResolvedAdd => {
   const {
     id,
+    unique,
     delayMs,
     dueAt,
     priority: rank,
@@ -489,10 +496,11 @@ const addOf = (add: Resolved<typeof addRules>): ResolvedAdd => {
   const due = dueAt !== undefined ? `\t@${String(dueAt)}` : delayMs ? `\td${String(delayMs)}` : "";
   if (lifo && (rank !== 0 || due !== ""))
     throw new TypeError("Expected `lifo` without a delay and without another priority");
-  const words = `${rank === 0 ? "" : `\tp${String(rank)}`}${lifo ? "\tl" : ""}${due}`;
+  const words = `${rank === 0 ? "" : `\tp${String(rank)}`}${lifo ? "\tl" : ""}${due}${unique ? uniqueWords(unique) : ""}`;
   const expires = expiresMs === undefined ? undefined : { afterMs: expiresMs + (delayMs ?? 0), from: dueAt ?? 0 };
   return {
     id,
+    unique,
     priority: rank,
     words,
     policy: { maxAttempts: maxAttempts ?? 1, backoff, timeoutMs, expires },

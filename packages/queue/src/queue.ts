@@ -19,7 +19,6 @@ import {
   type AddOptions,
   type CallOptions,
   type DeadLetterOptions,
-  type HeldState,
   idsOption,
   resolveAdd,
   resolveCall,
@@ -33,8 +32,9 @@ import {
   type WorkOptions,
 } from "./options.js";
 import { encodePayload, headOf, type Payload, readPayload } from "./add/payload.js";
-import { type NewJob, parseOp, Producer } from "./add/producer.js";
+import { type Added, idOf, type NewJob, parseOp, Producer } from "./add/producer.js";
 import { assertFits } from "./add/schemas.js";
+import { keyWordOf } from "./add/unique.js";
 import { maxRedriven, redrive } from "./scripts/index.js";
 import type { Turn } from "./work/turn.js";
 import { Worker, type WorkerOf } from "./work/worker.js";
@@ -129,12 +129,13 @@ export class Queue<Jobs extends JobTypes<Jobs> = AnyJobs, Handled = Received<Job
     name: Name,
     ...[data, options]: AddArguments<JobData<Jobs, Name>>
   ): Promise<string> {
-    return await this.#add(name, data, options === undefined ? this.#usual : resolveAdd(options, this.#settings));
+    const resolved = options === undefined ? this.#usual : resolveAdd(options, this.#settings);
+    return idOf(await this.#add(name, data, resolved));
   }
 
   /**
-   * Adds a job with an `id` of your own, as {@link add} does, and resolves with whether this call added it. If not, `state` is where
-   * the job of this id was at that moment. Of several callers with one id exactly one adds.
+   * Adds a job with an `id` of your own or a `unique` key, as {@link add} does, and resolves with whether this call added it. If not,
+   * `state` is where the job of this id or key was at that moment. Of several callers with one id exactly one adds.
    *
    * A call that is sent again after a lost reply gets the answer of the first. The server keeps an answer for ten minutes. A call with an
    * `op` after that rejects with a KitUnknownOutcomeError that has no `op`.
@@ -150,9 +151,7 @@ export class Queue<Jobs extends JobTypes<Jobs> = AnyJobs, Handled = Received<Job
     options: AddOnceOptions,
   ): Promise<AddedOnce> {
     const resolved = resolveAdd(options, this.#settings, true);
-    const id = resolved.id as string;
-    const answer = await this.#add(name, data, resolved, true);
-    return answer === "added" ? { id, isAdded: true } : { id, isAdded: false, state: answer as HeldState };
+    return (await this.#add(name, data, resolved, true)) as AddedOnce;
   }
 
   /**
@@ -181,7 +180,7 @@ export class Queue<Jobs extends JobTypes<Jobs> = AnyJobs, Handled = Received<Job
     const payload = encodePayload(name, data, this.#settings.maxPayloadBytes);
     await this.#fits(name, payload);
     const add = (replyTo: string, op: string | undefined): Promise<string> =>
-      this.#producer.add(this.#newJob(name, payload, { ...resolved, op }, replyTo), resolved.signal);
+      this.#producer.add(this.#newJob(name, payload, { ...resolved, op }, replyTo), resolved.signal) as Promise<string>;
     const call = { job: name, waitMs, signal: resolved.signal, add };
     return await this.#privateCall(
       "queue.call",
@@ -295,12 +294,11 @@ export class Queue<Jobs extends JobTypes<Jobs> = AnyJobs, Handled = Received<Job
   }
 
   /** Its callers are asynchronous: what it throws becomes a rejection. */
-  #add(name: string, data: unknown, resolved: ResolvedAdd, isOnce = false): Promise<string> {
+  #add(name: string, data: unknown, resolved: ResolvedAdd, isOnce = false): Promise<Added> {
     const payload = encodePayload(name, data, this.#settings.maxPayloadBytes);
-    const send = (): Promise<string> => {
-      const job = this.#newJob(name, payload, resolved);
-      const sent = isOnce ? { ...job, isOnce, words: `${job.words}\t?` } : job;
-      return this.#call("queue.add", { job: name }, () => this.#producer.add(sent, resolved.signal));
+    const send = (): Promise<Added> => {
+      const job = this.#newJob(name, payload, resolved, undefined, isOnce);
+      return this.#call("queue.add", { job: name }, () => this.#producer.add(job, resolved.signal));
     };
     const fits = this.#fits(name, payload);
     // Adds without an asynchronous schema keep the order of their calls, even within one turn.
@@ -313,17 +311,19 @@ export class Queue<Jobs extends JobTypes<Jobs> = AnyJobs, Handled = Received<Job
     return schema && assertFits(schema, name, readPayload(payload));
   }
 
-  #newJob(name: string, payload: Payload, resolved: ResolvedAdd, replyTo?: string): NewJob {
+  #newJob(name: string, payload: Payload, resolved: ResolvedAdd, replyTo?: string, isAsked = false): NewJob {
+    const { id, unique, op, policy, priority } = resolved;
     const isBytes = typeof payload !== "string";
     const isUsual = resolved === this.#usual && !isBytes && replyTo === undefined;
-    const head = isUsual ? this.#usualHead(name) : headOf(name, resolved.policy, resolved.priority, isBytes, replyTo);
-    const { id, words, op } = resolved;
-    if (op !== undefined) {
-      const former = parseOp(op);
-      if (id !== undefined && id !== former.id) throw new TypeError(`Expected \`op\` to come from an add of \`id\``);
-      return { head, payload, words: `\tu${words}${former.word}`, id: former.id, op, isRepeat: true };
-    }
-    return { head, payload, words: id === undefined ? words : `\tu${words}`, id, op, isRepeat: false };
+    const keyWords = unique && [keyWordOf(unique)];
+    const head = isUsual ? this.#usualHead(name) : headOf(name, policy, priority, isBytes, replyTo, keyWords);
+    const isOnce = isAsked || unique !== undefined;
+    const all = isAsked ? `${resolved.words}\t?` : resolved.words;
+    const words = id === undefined && op === undefined ? all : `\tu${all}`;
+    if (op === undefined) return { head, payload, words, id, op, isRepeat: false, isOnce };
+    const former = parseOp(op);
+    if (id !== undefined && id !== former.id) throw new TypeError(`Expected \`op\` to come from an add of \`id\``);
+    return { head, payload, words: words + former.word, id: former.id, op, isRepeat: true, isOnce };
   }
 
   #usualHead(name: string): string {

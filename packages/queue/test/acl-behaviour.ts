@@ -39,7 +39,7 @@ export const aclBehaviour = (mode: RedisMode): void => {
         { name: "job", data: "last", lifo: true },
         { name: "job", data: "urgent", priority: -1 },
       ]);
-      await queue.add("job", "op", { op: "AAAAAAAAA:5:AAAAAAAAA.0000" });
+      await queue.add("job", "op", { op: "AAAAAAAAA:5:AAAAAAAAA.0000", unique: { key: "op" } });
       await eventually(async () => expect(await queue.deadLetters()).toHaveLength(1));
       await eventually(() => expect(runs.data.filter((data) => data === "broken")).toHaveLength(4));
       await queue.redrive();

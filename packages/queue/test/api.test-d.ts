@@ -33,12 +33,15 @@ export const added: Promise<string>[] = [
   // @ts-expect-error no such option
   queue.add("email", { to: "ann" }, { delay: 5 }),
 ];
-export const once: Promise<true | "ready" | "active" | "delayed" | "dead" | "lost" | "unsure">[] = [
+export const once: Promise<true | "ready" | "active" | "delayed" | "dead" | "lost" | "unsure" | "ended">[] = [
   queue
     .addOnce("email", { to: "ann" }, { id: "own", delayMs: 5 })
     .then((added) => (added.isAdded ? true : added.state)),
   queue.addOnce("cleanUp", undefined, { id: "own" }).then((added) => added.state ?? true),
-  // @ts-expect-error no id
+  queue
+    .addOnce("cleanUp", undefined, { unique: { key: "own", mode: "keepLast" } })
+    .then((added) => added.isReplaced ?? "dead"),
+  // @ts-expect-error neither an id nor a key
   queue.addOnce("email", { to: "ann" }, {}),
 ];
 export const several: Promise<string[]> = queue.addAll([
@@ -132,6 +135,8 @@ export const called: Promise<Uint8Array> = queue.call("resize", { url: "", width
 export const nothing: Promise<void> = queue.call("cleanUp");
 // @ts-expect-error an id that may be known already
 void queue.call("resize", { url: "", width: 1 }, { id: "own" });
+// @ts-expect-error a key that another job may have
+void queue.call("resize", { url: "", width: 1 }, { unique: { key: "own" } });
 
 declare const emailSchema: StandardSchema<{ to: string; cc?: string }, { to: string }>;
 createQueue<Jobs>(redis, "mail", { schemas: { email: emailSchema } });

@@ -1293,10 +1293,13 @@ export const queueBehaviour = (mode: RedisMode, login?: Login): void => {
           fixture().keysOf().leases,
           fixture().keysOf().dead,
           answeredKey(keyHead(redis.prefix, name), "AAAAAAAAA"),
+          fixture().keysOf().unique,
+          fixture().keysOf().failures,
         ],
       });
       const seed = async (): Promise<void> => {
-        const { jobs, leases, dead, failures, replies, taken } = keys();
+        const { jobs, leases, dead, failures, replies, taken, unique } = keys();
+        await fixture().db.hset(unique, "key", `${id} 0 `);
         await fixture().db.hset(jobs, id, `k1 job\n"${id}"`);
         await fixture().db.zadd(leases, Date.now() + 600_000, member);
         await fixture().db.zadd(dead, 1, id);
@@ -1327,7 +1330,11 @@ export const queueBehaviour = (mode: RedisMode, login?: Login): void => {
       const { cancel, edit, find, limit, list, overview, prioritise, remove, repair, reschedule, scan } = looks;
       const { add, begin, handBack, heartbeat, letters, outcomes, recover, redrive, step } = scripts;
       slots.itRanAll(keys, () => [
-        { script: add, args: ["AAAAAAAAA", 5, 0, `${id}2\tp1\tu\t?`, 'k1 job\n"2"'], seed },
+        {
+          script: add,
+          args: ["AAAAAAAAA", 5, 0, `${id}2\tp1\tu\t?\n${id}3\tkother\t?`, 'k1 job\n"2"', 'k1 job\n"3"'],
+          seed,
+        },
         { script: prioritise, args: [id, 2], seed: onlyRanked },
         { script: remove, args: [id], seed: onlyRanked },
         { script: edit, args: [id, "", "k1 job\n2"], seed: onlyRanked },

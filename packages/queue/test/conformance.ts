@@ -8,7 +8,7 @@ import {
   type Queue,
   type WorkOptions,
 } from "../src/index.js";
-import { addOnceRules, addRules, callRules, letterRules, queueRules, redriveRules, workRules } from "../src/options.js";
+import { addRules, callRules, letterRules, queueRules, redriveRules, workRules } from "../src/options.js";
 import { createSchedules, type Schedules } from "../src/schedules/index.js";
 import { listRules, scheduleRules, schedulesRules } from "../src/schedules/options.js";
 import { name, permanentKeys, Runs } from "./harness.js";
@@ -17,6 +17,15 @@ const backoff = [{ firstMs: -1 }, { firstMs: 1, jitter: 2 }, { firstMs: 1, facto
 const refused = {
   backoff,
   id: ["", "x".repeat(129), "!5!x", "a\nb", "\ud800", "x7Kp2mQ9a.001f", 42, null],
+  unique: [
+    {},
+    { key: "" },
+    { key: "a\nb" },
+    { key: "a", mode: "keepLast", ttlMs: 5 },
+    { key: "a", extend: true },
+    "a",
+    null,
+  ],
   dueAt: [-1, Number.NaN, Infinity, "1", null, new Date(Number.NaN)],
 };
 const data = { card: canary };
@@ -99,7 +108,7 @@ export const conformance: Conformance = {
           trace: ["kit:queue.add", { queue: name, job: "job" }],
         },
         addOnce: {
-          options: addOnceRules,
+          options: addRules,
           refused,
           run: (queue, options: AddOptions) => {
             const isObject = options === undefined || Object.getPrototypeOf(options) === Object.prototype;

@@ -25,10 +25,11 @@ const exceptionsKiB = {
   // Recognises contents in another container, by comparing them: jobs and shippers each with their records; and contents that it cannot read.
   "@kit/logship": 33.75,
   // Checks its server again after each lost connection; records each take, and looks for idle workers; says whether an add
-  // added, also when it is repeated; lets a handler snooze its job; learns that a job was cancelled.
-  "@kit/queue": 26,
+  // added, also when it is repeated; lets a handler snooze its job; learns that a job was cancelled; adds one job of a key, or
+  // the last.
+  "@kit/queue": 27,
   // Opens its queue as a queue does, and carries what that needs.
-  "@kit/queue/schedules": 17,
+  "@kit/queue/schedules": 18.5,
   "@kit/stats": 24,
   "@kit/testing": null,
 };

@@ -1,4 +1,5 @@
 import { randomInt } from "node:crypto";
+import { textOption } from "@kit/core/toolkit";
 
 const alphabet = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
 
@@ -13,6 +14,17 @@ export const counted = (count: number, width: number): string => count.toString(
 const idsPerProducer = 36 ** 4;
 
 const madeId = /^[0-9A-Za-z]{9}\.[0-9a-z]{4}$/;
+
+/**
+ * Checks the text of an id or key of a caller.
+ *
+ * @throws {TypeError | RangeError} it is not what it should be.
+ */
+export const idText = (name: string, id: string): string => {
+  if (/[\p{Cc}\p{Surrogate}]/u.test(textOption(name, id, 128)))
+    throw new RangeError(`Expected \`${name}\` without control characters and lone surrogates`);
+  return id;
+};
 
 /** Whether a producer made the id; such ids are never reused. A caller's own id must not look like one. */
 export const isMade = (id: string): boolean => madeId.test(id);

@@ -21,15 +21,21 @@ export interface JobHeader {
   readonly isBytes: boolean;
   /** The caller that waits for the outcome, as `inbox.caller`. */
   readonly replyTo: string | undefined;
+  /** The key of a job that is unique, and whether another may wait for its end. */
+  readonly uniqueKey: string | undefined;
+  readonly keepsLast: boolean;
+  /** The words of its key, and of its successor. */
+  readonly keyWords: readonly string[];
 }
 
-/** The header of jobs of one kind: `name[ options]`, all ASCII. */
+/** The header of jobs of one kind: `name[ options]`, all ASCII. `keyWords`: see `unique.ts`. */
 export const headOf = (
   name: string,
   policy: JobPolicy,
   priority: number,
   isBytes: boolean,
   replyTo?: string,
+  keyWords: readonly string[] = [],
 ): string => {
   const { maxAttempts, backoff, timeoutMs, expires } = policy;
   let head = encodedName(name);
@@ -39,6 +45,7 @@ export const headOf = (
   if (expires) head += ` e${String(expires.afterMs)}${expires.from > 0 ? `@${String(expires.from)}` : ""}`;
   if (priority !== 0) head += ` p${String(priority)}`;
   if (replyTo !== undefined) head += ` r${replyTo}`;
+  for (const word of keyWords) head += ` ${word}`;
   return isBytes ? `${head} y` : head;
 };
 
@@ -49,6 +56,8 @@ const parseHead = (head: string): JobHeader => {
     const text = word(letter);
     return text === undefined ? undefined : Number(text);
   };
+  const last = word("k");
+  const key = last ?? word("u");
   const [firstMs = 0, factor = 1, maxMs = 0, jitter = 0] = (word("b") ?? "").split(",").map(Number);
   const [afterMs = 0, from = 0] = (word("e") ?? "").split("@").map(Number);
   return {
@@ -60,6 +69,9 @@ const parseHead = (head: string): JobHeader => {
     priority: number("p") ?? 0,
     isBytes: words.includes("y"),
     replyTo: word("r"),
+    uniqueKey: key === undefined ? undefined : decodeURIComponent(key),
+    keepsLast: last !== undefined,
+    keyWords: words.filter((one) => /^[ukn]/.test(one)),
   };
 };
 

@@ -4,7 +4,7 @@ import { type Deadline, noAnswer } from "@kit/core/toolkit";
 import { isUnknown, type QueueCommands, wallMs } from "../commands.js";
 import { QueueFullError } from "../errors.js";
 import { IdSource } from "./ids.js";
-import type { QueueSettings } from "../options.js";
+import type { AddedOnce, QueueSettings } from "../options.js";
 import { blobOf, type Payload } from "./payload.js";
 import { maxAdded } from "../scripts/index.js";
 
@@ -20,7 +20,7 @@ export interface NewJob {
   readonly op: string | undefined;
   /** The call that carries it: the producer and the call's number. */
   call?: string;
-  /** The job of an `addOnce`: it resolves with the answer of `add.lua` instead of the id. */
+  /** The job of an `addOnce`, or with a key: the server says whether it was added. */
   readonly isOnce?: boolean;
   /** The outcome of an earlier call is unknown: if this one fails, the job may still have been added. */
   readonly isRepeat: boolean;
@@ -32,6 +32,10 @@ export interface NewJob {
 const maxBytes = 1_024 * 1_024;
 /** About what the header, the plan and the protocol add to a payload, in bytes. */
 const overheadBytes = 100;
+
+/** The outcome of an add: the id, or whether the job was added. */
+export type Added = string | AddedOnce;
+export const idOf = (added: Added): string => (typeof added === "string" ? added : added.id);
 
 /** A job, or a group of jobs that are stored together or not at all. */
 type Item = NewJob | readonly NewJob[];
@@ -56,7 +60,7 @@ export const parseOp = (op: string): { readonly word: string; readonly id: strin
 export class Producer {
   readonly #commands: QueueCommands;
   readonly #ids = new IdSource();
-  readonly #batcher: Batcher<Item, string | readonly string[]>;
+  readonly #batcher: Batcher<Item, Added | readonly Added[]>;
   readonly #maxPending: number;
   readonly #full: () => QueueFullError;
   /** How many jobs of groups wait or are under way. */
@@ -69,7 +73,7 @@ export class Producer {
     this.#commands = commands;
     this.#maxPending = maxPending;
     this.#full = () => new QueueFullError(name, maxPending);
-    this.#batcher = new Batcher<Item, string | readonly string[]>({
+    this.#batcher = new Batcher<Item, Added | readonly Added[]>({
       send: (items, deadline) => this.#send(items, deadline),
       deadlineMs,
       late: (item, wasSent, stall) => this.#late(item, wasSent, stall && ` (no reply${stall})`),
@@ -83,9 +87,9 @@ export class Producer {
     });
   }
 
-  /** Resolves once the server has the job: with its id, or with the answer of the server to an `addOnce`. */
-  add(job: NewJob, signal?: AbortSignal): Promise<string> {
-    return this.#batcher.add(job, signal) as Promise<string>;
+  /** Resolves once the server has the job: with its id, or with the answer of the server if it is wanted. */
+  add(job: NewJob, signal?: AbortSignal): Promise<Added> {
+    return this.#batcher.add(job, signal) as Promise<Added>;
   }
 
   /** Adds jobs in groups, one after the other, so that each group has the whole deadline. Resolves with the ids in order. */
@@ -114,24 +118,24 @@ export class Producer {
     if (this.#batcher.pending + this.#grouped + jobs.length > this.#maxPending) throw this.#full();
     this.#grouped += jobs.length;
     try {
-      return (await this.#batcher.add(jobs)) as readonly string[];
+      return ((await this.#batcher.add(jobs)) as readonly Added[]).map(idOf);
     } finally {
       this.#grouped -= jobs.length;
     }
   }
 
-  async #send(items: readonly Item[], deadline: Deadline): Promise<readonly (string | readonly string[] | Error)[]> {
+  async #send(items: readonly Item[], deadline: Deadline): Promise<readonly (Added | readonly Added[] | Error)[]> {
     const refusal = this.#commands.isChecked ? undefined : await this.#refusal(deadline);
     if (refusal) return items.map((item) => this.#unsent(item, refusal));
     // Some adds have rejected meanwhile, and are not sent: no call carries their jobs.
     const wanted = (items.flat() as NewJob[]).filter(({ isGivenUp }) => isGivenUp !== true);
     const results = wanted.length === 0 ? [] : await this.#add(wanted, deadline);
     let next = 0;
-    const resultOf = ({ call }: NewJob): string | Error => (call === undefined ? "" : (results[next++] ?? ""));
+    const resultOf = ({ call }: NewJob): Added | Error => (call === undefined ? "" : (results[next++] ?? ""));
     return items.map((item) => {
       if (!isGroup(item)) return resultOf(item);
       const own = item.map(resultOf);
-      return own.find((one) => one instanceof Error) ?? (own as string[]);
+      return own.find((one) => one instanceof Error) ?? (own as Added[]);
     });
   }
 
@@ -142,7 +146,7 @@ export class Producer {
     );
   }
 
-  async #add(jobs: readonly NewJob[], deadline: Deadline): Promise<readonly (string | Error)[]> {
+  async #add(jobs: readonly NewJob[], deadline: Deadline): Promise<readonly (Added | Error)[]> {
     if (this.#mustRetire) this.#ids.retire();
     this.#mustRetire = false;
     const made = this.#ids.take(jobs.length);
@@ -170,9 +174,8 @@ export class Producer {
       let next = 0;
       return jobs.map(({ isOnce, id = "" }) => {
         if (!isOnce) return id;
-        const answer = answers[next++] ?? "gone";
         // The server keeps answers for ten minutes. So this call's `op` would not find it later either.
-        return answer === "gone" ? unknownOutcome() : answer;
+        return answers[next++] ?? unknownOutcome();
       });
     } catch (error) {
       this.#mustRetire ||= isUnknown(error);

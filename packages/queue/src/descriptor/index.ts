@@ -20,6 +20,7 @@ export const descriptor: PackageDescriptor = {
       ["HGET", key, "f"],
       ["HLEN", key],
       ["HMGET", key, "f"],
+      ["HRANDFIELD", key],
       ["HSTRLEN", key, "f"],
       ["LLEN", key],
       ["LINSERT", key, "AFTER", "m", "m"],

@@ -50,7 +50,7 @@ const atNames = { dead: "died", delayed: "due", active: "lease ends", ready: "",
 /** The facts of a job. */
 export const jobFacts = (report: JobReport): Facts => {
   const { queue, id, state, name, addedAt, priority, maxAttempts, attempts, crashes, snoozes, error } = report;
-  const { at, bytes, expiresAt } = report;
+  const { at, bytes, expiresAt, uniqueKey } = report;
   const head: Facts = [
     ["queue", queue],
     ["job", id],
@@ -61,6 +61,8 @@ export const jobFacts = (report: JobReport): Facts => {
     ["name", name === "" ? "cannot be read" : name],
     ["state", state === "lost" ? `lost: in no list of work, so it does not run; kit queue repair ${queue}` : state],
     ...(at === null ? [] : [[atNames[state], at] as const]),
+    ...(uniqueKey === null ? [] : [["unique key", uniqueKey] as const]),
+    ...(at === null && state === "delayed" ? [["due", "after the active job of its key"] as const] : []),
     ["added", addedAt ?? "cannot be read"],
     ...(expiresAt === null ? [] : [["expires", `${expiresAt} unless a worker takes it before`] as const]),
     ["priority", String(priority)],

@@ -89,7 +89,8 @@ const editedBlob = async (
     timeoutMs: timeoutMs ?? header.timeoutMs,
     expires: header.expires,
   };
-  const head = (isBytes: boolean): string => headOf(name, policy, priority ?? header.priority, isBytes, header.replyTo);
+  const head = (isBytes: boolean): string =>
+    headOf(name, policy, priority ?? header.priority, isBytes, header.replyTo, header.keyWords);
   const stamp = addedAt.toString(36);
   if (data === undefined) return blobOf(stamp, head(header.isBytes), blob.subarray(start));
   const payload = encodePayload(name, data, maxPayloadBytes);

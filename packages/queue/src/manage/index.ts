@@ -34,13 +34,15 @@ const listRules = {
 };
 
 /** A job without its data. Instants are ISO text. */
-export interface JobFacts extends Omit<StoredFacts, "error" | "addedAt"> {
+export interface JobFacts extends Omit<StoredFacts, "error" | "addedAt" | "uniqueKey"> {
   readonly id: string;
   readonly addedAt: string | null;
   readonly error: StoredError | null;
   /** After that it does not run, if no worker has taken it before; null: it does not expire. */
   readonly expiresAt: string | null;
-  /** When it died, is due, or its lease ends; null for other states. */
+  /** The key of a job that was added with `unique`. */
+  readonly uniqueKey: string | null;
+  /** When it died, is due, or its lease ends; null for other states, and for a job that waits for the end of the active one of its key. */
   readonly at: string | null;
   readonly bytes: number;
 }
@@ -57,11 +59,12 @@ const dated = (ms: number | null): string | null =>
   ms === null || !(Math.abs(ms) <= 8.64e15) ? null : new Date(ms).toISOString();
 
 const jobFacts = (id: string, at: number | null, blob: Buffer, bytes: number, record: string): JobFacts => {
-  const { error = null, addedAt, ...facts } = factsOf(blob, record);
+  const { error = null, uniqueKey = null, addedAt, ...facts } = factsOf(blob, record);
   return {
     id,
     ...facts,
     error,
+    uniqueKey,
     addedAt: dated(addedAt || null),
     expiresAt: dated(expiryOf(blob)),
     at: dated(at),

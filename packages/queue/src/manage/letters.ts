@@ -14,6 +14,8 @@ export interface StoredFacts {
   readonly crashes: number;
   /** How often a handler snoozed it, see `SnoozeError`. */
   readonly snoozes: number;
+  /** The key of a job that was added with `unique`. */
+  readonly uniqueKey: string | undefined;
   /** The error of the last attempt; undefined if no attempt failed and only its workers crashed. */
   readonly error: StoredError | undefined;
   /** In epoch ms: the server's time as its producer estimated it. */
@@ -34,10 +36,10 @@ export const factsOf = (blob: Buffer, record: string): StoredFacts => {
   const known = parseRecord(record);
   try {
     const { addedAt, header } = parseBlob(blob);
-    const { name, priority, maxAttempts } = header;
-    return { ...known, name, priority, maxAttempts, addedAt };
+    const { name, priority, maxAttempts, uniqueKey } = header;
+    return { ...known, name, priority, maxAttempts, addedAt, uniqueKey };
   } catch {
-    return { ...known, name: "", priority: 0, maxAttempts: 1, addedAt: 0 };
+    return { ...known, name: "", priority: 0, maxAttempts: 1, addedAt: 0, uniqueKey: undefined };
   }
 };
 

@@ -15,11 +15,18 @@ import repairSource from "../scripts/repair.lua";
 import rescheduleSource from "../scripts/reschedule.lua";
 import revokedSource from "../scripts/revoked.lua";
 import scanSource from "../scripts/scan.lua";
+import successorSource from "../scripts/successor.lua";
 
 /** In epoch ms; null if there is none. */
 type Instant = number | null;
 
-const instant = (text: unknown): Instant => (String(text) === "" ? null : Math.round(Number(String(text))));
+/** An instant from here on is that of a job that waits for the end of another, see `successor.lua`. */
+const behind = 1e15;
+
+const instant = (text: unknown): Instant => {
+  const ms = Math.round(Number(String(text)));
+  return String(text) === "" || ms >= behind ? null : ms;
+};
 
 /** A queue at one instant. */
 export interface Overview {
@@ -186,8 +193,8 @@ export const prioritise = defineScript({
 /** Deletes a ready or delayed job. See `remove.lua`. */
 export const remove = defineScript({
   name: "queue.remove",
-  source: [entriesSource, placesSource, removeSource],
-  keys: ["jobs", "waiting", "prioritised", "delayed", "failures", "dead"],
+  source: [entriesSource, placesSource, readySource, successorSource, removeSource],
+  keys: ["jobs", "waiting", "prioritised", "delayed", "failures", "dead", "wake"],
   args: ["id"],
   idempotent: true,
   reply: (raw) => String(raw) as "removed" | "none" | "dead" | "elsewhere",
@@ -206,8 +213,8 @@ export const edit = defineScript({
 /** Ends a job, also an active one. See `cancel.lua`. */
 export const cancel = defineScript({
   name: "queue.cancel",
-  source: [entriesSource, placesSource, revokedSource, cancelSource],
-  keys: ["jobs", "waiting", "prioritised", "delayed", "leases", "failures", "dead", "revoked", "...replies"],
+  source: [entriesSource, placesSource, readySource, revokedSource, successorSource, cancelSource],
+  keys: ["jobs", "waiting", "prioritised", "delayed", "leases", "failures", "dead", "revoked", "wake", "...replies"],
   args: ["id", "header", "cursor", "channel", "caller"],
   idempotent: true,
   reply: (raw) => {
@@ -219,7 +226,7 @@ export const cancel = defineScript({
 /** Gives a ready or delayed job another due time. See `reschedule.lua`. */
 export const reschedule = defineScript({
   name: "queue.reschedule",
-  source: [entriesSource, placesSource, readySource, rescheduleSource],
+  source: [entriesSource, placesSource, readySource, successorSource, rescheduleSource],
   keys: ["jobs", "waiting", "prioritised", "delayed", "wake", "dead"],
   args: ["id", "due"],
   idempotent: true,

@@ -8,14 +8,18 @@
 -- KEYS[5]  wake         zset     markers that wake workers
 -- KEYS[6]  producers    zset     producer to the sequence number of its last call
 -- KEYS[n]  once         any      only if a job has the word `?`: `leases` and `dead`, then the stored answers of this producer,
---                                and of the producer in the word `o` of each such job
+--                                and of the producer in the word `o` of each such job; then `unique` and `failures`, if a job has the
+--                                word `k`
 -- ARGV[1]  producer     string   9 characters; the ids of its jobs are these, a dot and a count in base 36
 -- ARGV[2]  sequence     integer  number of this call; calls of one producer come in order
 -- ARGV[3]  isNew        integer  1: this producer has not called for an hour; the oldest producers are dropped
 -- ARGV[4]  plan         string   one line per job: its id, then a tab before each word: `l` to the front, `p-1` priority, `d500` ms
 --                                to wait, `@1700000000000` due instant, `u` only if there is no job of this id, `oNAME:5` only
 --                                if call 5 of producer NAME did not arrive, which then is refused for ever, `?` reply with
---                                whether it was added. Without words the job goes to the end of `waiting`
+--                                whether it was added, `?-` without a search. Without words the job goes to the end of `waiting`.
+--                                `kKEY` only if no job has this key, and always with `?`: `w5000` the key stays taken for so many ms,
+--                                `e` also after an add that is refused; `r` a ready or delayed job gets the blob instead, and an active
+--                                one a successor
 -- ARGV[n]  blobs        string   header and payload of each
 --
 -- Reply     now                  server time, epoch ms; all jobs are stored, now or by an earlier arrival of this call
@@ -23,7 +27,8 @@
 --                                tab, and `added` or where the job of this id was: `ready`, `active`, `delayed`, `dead`;
 --                                `unsure` ready or active, if more than 1,000 are active; `lost` in no list of work, if no search
 --                                of `waiting` is needed to find out; `gone` if an earlier call had the job and its answer is no
---                                longer stored
+--                                longer stored. If a job has its key: the same of that job, `ended`, or `held` without a search; a tab
+--                                and its id; a tab and `r` if it has the blob now
 local jobs = KEYS[1]
 local waiting = KEYS[2]
 local prioritised = KEYS[3]
@@ -48,10 +53,17 @@ if not isPlain then
   redis.call('ZCARD', delayed)
 end
 local kept, leased = {}, 0
+local unique, failures
 if once[1] then
   leased = redis.call('ZCARD', once[1])
   redis.call('ZCARD', once[2])
-  for i = 3, #once do kept[i - 2] = redis.call('GET', once[i]) or '' end
+  local last = #once
+  if string.find(plan, '\tk', 1, true) then
+    unique, failures, last = once[last - 1], once[last], last - 2
+    redis.call('HLEN', unique)
+    redis.call('HLEN', failures)
+  end
+  for i = 3, last do kept[i - 2] = redis.call('GET', once[i]) or '' end
 end
 
 if redis.call('ZADD', producers, 'GT', 'CH', sequence, producer) == 0 then
@@ -94,6 +106,7 @@ local isEarlier, ready, fields, added = false, {}, {}, {}
 -- Read once for all jobs of the call.
 local active
 local function stateOf(id)
+  if added[id] then return added[id] end
   if redis.call('ZSCORE', once[2], id) then return 'dead' end
   local entry = entryOfBlob(id, redis.call('HGET', jobs, id))
   if redis.call('ZSCORE', delayed, entry) then return 'delayed' end
@@ -105,6 +118,58 @@ local function stateOf(id)
   if active[entry] then return 'active' end
   if leased > 1000 then return entry == id and 'unsure' or 'active' end
   return entry == id and 'ready' or 'lost'
+end
+
+local function delay(entry, due)
+  redis.call('ZADD', delayed, string.format('%.0f', due), entry)
+  isEarlier = isEarlier or due < earliest
+end
+
+local function takeKey(key, id, till, before)
+  redis.call('HSET', unique, key, string.format('%s %.0f %s', id, till, before))
+end
+
+-- Gives a job that is ready or delayed this blob and, if it waits for no further attempt, the due instant. It keeps its priority.
+local function replace(held, former, blob, due)
+  local entry = entryOfBlob(held.id, former)
+  local priority = string.match(entry, '^!(-?%d+)!')
+  redis.call('HSET', jobs, held.id, withWord(blob, 'p', priority and ' p' .. priority or ''))
+  local score = tonumber(redis.call('ZSCORE', delayed, entry) or nil)
+  if not score then return end
+  if score >= behind then
+    delay(entry, held.hasFormer and due + behind or due)
+  elseif redis.call('HEXISTS', failures, held.id) == 0 then
+    delay(entry, due)
+  end
+end
+
+-- `added` if a job may be added, or the state of the job that has its key; the id of either; `r` if that was replaced, `n` if the job is
+-- its successor.
+local claims = 0
+local function claim(word, id, blob, due)
+  claims = claims + 1
+  local key, till = word.k, word.w and now + word.w or 0
+  local held = holderOf(unique, jobs, once[2], key)
+  if not held.id and (held.till <= now or redis.call('ZSCORE', once[2], held.last)) then
+    takeKey(key, id, till, '')
+    return 'added', id
+  end
+  local isSearched = held.id and (word.r or word['?'] == '')
+  local state = isSearched and stateOf(held.id) or held.id and 'held' or 'ended'
+  if word.e then takeKey(key, held.last, till, held.before) end
+  if word.r and held.id then
+    local former = redis.call('HGET', jobs, held.id)
+    if state == 'ready' or state == 'delayed' then
+      replace(held, former, blob, due)
+      return state, held.id, 'r'
+    end
+    if state ~= 'lost' and string.find(former, '^%S+ %S+[^\n]- k%S') then
+      redis.call('HSET', jobs, held.id, withWord(former, 'n', ' n' .. id))
+      takeKey(key, id, 0, held.id)
+      return 'added', id, 'n'
+    end
+  end
+  return state, held.id or held.last
 end
 
 local answers = ''
@@ -125,7 +190,7 @@ for i, id in ipairs(ids) do
       if before then
         local all = string.match(before, '^' .. number .. '(\n.*)') or ''
         local _, last = string.find(all, '\n' .. id .. '\t', 1, true)
-        answer = last and string.match(all, '%a+', last) or 'gone'
+        answer = last and string.match(all, '[^\n]+', last + 1) or 'gone'
       end
     elseif redis.call('ZSCORE', producers, repeated) then
       isStored = true
@@ -137,17 +202,28 @@ for i, id in ipairs(ids) do
     isStored = true
     if wantsAnswer then answer = added[id] or stateOf(id) end
   end
+  local entry = entryOf(id, tonumber(word.p or 0))
+  local due = word.d and now + word.d or tonumber(word['@'] or now)
+  if not isStored and word.k then
+    due = math.min(due, behind - 1)
+    local state, holder, effect = claim(word, id, blobs[i], due)
+    isStored = state ~= 'added'
+    if isStored then answer = table.concat({ state, holder, effect }, '\t') end
+    if effect == 'n' then due = due + behind end
+  end
   if wantsAnswer then answers = answers .. '\n' .. id .. '\t' .. answer end
   if not isStored then
     if repeated then redis.call('ZADD', producers, number, repeated) end
-    fields[#fields + 1] = id
-    fields[#fields + 1] = blobs[i]
-    local entry = entryOf(id, tonumber(word.p or 0))
-    local due = word.d and now + word.d or tonumber(word['@'] or now)
+    if word.k then
+      -- At once, for a later job of the call with the same key.
+      redis.call('HSET', jobs, id, blobs[i])
+    else
+      fields[#fields + 1] = id
+      fields[#fields + 1] = blobs[i]
+    end
     added[id] = due > now and 'delayed' or 'ready'
     if due > now then
-      redis.call('ZADD', delayed, string.format('%.0f', due), entry)
-      isEarlier = isEarlier or due < earliest
+      delay(entry, due)
     elseif word.l then
       redis.call('LPUSH', waiting, id)
       wakeWorker(wake)
@@ -164,4 +240,5 @@ end
 if isEarlier then wakeTimers(wake) end
 if not once[1] then return now end
 redis.call('SET', once[3], sequence .. answers, 'PX', 600000)
+if claims > 0 then dropUnused(unique, jobs, once[2], 2 * claims, now) end
 return now .. answers

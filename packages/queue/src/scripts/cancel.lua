@@ -9,6 +9,7 @@
 -- KEYS[6]  failures     hash    id to attempts, crashes, last error
 -- KEYS[7]  dead         zset    id to the instant of its death
 -- KEYS[8]  revoked      zset    leases that ended without their holder
+-- KEYS[9]  wake         zset    markers that wake workers
 -- KEYS[n]  replies      hash    of the caller, only if the job was called: id to what became of the job
 -- ARGV[1]  id           string  of the job
 -- ARGV[2]  header       string  its header line: a later job may have the same id
@@ -27,7 +28,8 @@ local leases = KEYS[5]
 local failures = KEYS[6]
 local dead = KEYS[7]
 local revoked = KEYS[8]
-local replies = { unpack(KEYS, 9) }
+local wake = KEYS[9]
+local replies = { unpack(KEYS, 10) }
 local id = ARGV[1]
 local header = ARGV[2]
 local cursor = ARGV[3]
@@ -38,6 +40,7 @@ local caller = ARGV[5]
 
 redis.call('HLEN', failures)
 redis.call('ZCARD', revoked)
+redis.call('ZCARD', wake)
 for _, key in ipairs(replies) do redis.call('HLEN', key) end
 local blob = redis.call('HGET', jobs, id)
 if not blob then return { 'none', '0' } end
@@ -57,6 +60,7 @@ end
 
 -- Removes nothing. At maxmemory Redis allows writes in a script after one that can only free memory.
 redis.call('ZREM', leases, '')
+releaseSuccessor(jobs, delayed, wake, id)
 for _, key in ipairs(replies) do
   redis.call('HSET', key, id, 'c')
   redis.call('PEXPIRE', key, 600000)

@@ -1,4 +1,5 @@
 import { defineScript } from "@kit/core";
+import type { AddedOnce, HeldState } from "../options.js";
 import addSource from "./add.lua";
 import beginSource from "./begin.lua";
 import deadSource from "./dead.lua";
@@ -13,7 +14,9 @@ import recoverSource from "./recover.lua";
 import redriveSource from "./redrive.lua";
 import revokedSource from "./revoked.lua";
 import stepSource from "./step.lua";
+import successorSource from "./successor.lua";
 import takesSource from "./takes.lua";
+import uniqueSource from "./unique.lua";
 import watchSource from "./watch.lua";
 
 /** The layout of the data that this version writes. */
@@ -65,20 +68,28 @@ export const open = defineScript({
 export interface AddReply {
   /** The server's time in epoch ms. */
   readonly now: number;
-  /** For each job of an `addOnce`, in order: whether it was added, see `add.lua`. */
-  readonly answers: readonly string[];
+  /** For each job of an `addOnce` or with a key, in order; undefined: the answer is no longer stored. */
+  readonly answers: readonly (AddedOnce | undefined)[];
 }
+
+/** The answer in a line of the reply of `add.lua`. */
+const answerOf = (line: string): AddedOnce | undefined => {
+  const [own = "", state, id = own, replaced] = line.split("\t");
+  if (state === "added") return { id, isAdded: true };
+  if (state === "gone") return undefined;
+  return { id, isAdded: false, state: state as HeldState, ...(replaced && { isReplaced: true }) };
+};
 
 /** Stores jobs. */
 export const add = defineScript({
   name: "queue.add",
-  source: [entriesSource, readySource, addSource],
+  source: [entriesSource, readySource, successorSource, uniqueSource, addSource],
   keys: ["jobs", "waiting", "prioritised", "delayed", "wake", "producers", "...once"],
   args: ["producer", "sequence", "isNew", "plan", "...blobs"],
   idempotent: true,
   reply: (raw): AddReply => {
-    const text = String(raw);
-    return { now: Number.parseInt(text, 10), answers: text.match(/[a-z]+$/gm) ?? [] };
+    const [now, ...answers] = String(raw).split("\n");
+    return { now: Number(now), answers: answers.map(answerOf) };
   },
 });
 
@@ -171,7 +182,16 @@ const stepKeys = [
 /** The one call of a worker. Its take id makes it safe to lose a reply: `recover` returns the jobs that the reply carried. */
 export const step = defineScript({
   name: "queue.step",
-  source: [entriesSource, readySource, deadSource, revokedSource, watchSource, takesSource, stepSource],
+  source: [
+    entriesSource,
+    readySource,
+    deadSource,
+    revokedSource,
+    watchSource,
+    takesSource,
+    successorSource,
+    stepSource,
+  ],
   keys: [...stepKeys, "...replies"],
   args: [
     "takeId",

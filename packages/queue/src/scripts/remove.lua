@@ -6,6 +6,7 @@
 -- KEYS[4]  delayed      zset    entry to the instant at which it is due, ms
 -- KEYS[5]  failures     hash    id to attempts, crashes, last error
 -- KEYS[6]  dead         zset    id to the instant of its death
+-- KEYS[7]  wake         zset    markers that wake workers
 -- ARGV[1]  id           string  of the job
 --
 -- Reply     `removed`; `none` there is no such job; `dead` it is a dead letter; `elsewhere` it is active, or in no list of work: only a
@@ -16,17 +17,22 @@ local prioritised = KEYS[3]
 local delayed = KEYS[4]
 local failures = KEYS[5]
 local dead = KEYS[6]
+local wake = KEYS[7]
 local id = ARGV[1]
 
 -- Libraries
 
 redis.call('HLEN', failures)
+redis.call('ZCARD', wake)
 local blob = redis.call('HGET', jobs, id)
 if not blob then return 'none' end
 if redis.call('ZSCORE', dead, id) then return 'dead' end
 local entry = entryOfBlob(id, blob)
 local place = placeOf(waiting, prioritised, delayed, id, entry)
 if not place then return 'elsewhere' end
+-- Removes nothing. At maxmemory Redis allows writes in a script after one that can only free memory.
+redis.call('ZREM', delayed, '')
+releaseSuccessor(jobs, delayed, wake, id)
 leave(place, waiting, prioritised, delayed, id, entry)
 redis.call('HDEL', failures, id)
 redis.call('HDEL', jobs, id)

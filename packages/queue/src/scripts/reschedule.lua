@@ -28,7 +28,7 @@ local blob = redis.call('HGET', jobs, id)
 if not blob then return 'none' end
 if redis.call('ZSCORE', dead, id) then return 'dead' end
 local entry = entryOfBlob(id, blob)
-local place = placeOf(waiting, prioritised, delayed, id, entry)
+local place, former = placeOf(waiting, prioritised, delayed, id, entry)
 if not place then return 'elsewhere' end
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
@@ -36,6 +36,11 @@ local at = tonumber(string.sub(due, 2))
 if string.sub(due, 1, 1) == 'd' then at = now + at end
 -- Removes nothing. At maxmemory Redis allows writes in a script after one that can only free memory.
 redis.call('ZREM', delayed, '')
+if former and tonumber(former) >= behind then
+  -- It waits for the end of another job in any case.
+  redis.call('ZADD', delayed, string.format('%.0f', math.max(at, now) + behind), entry)
+  return 'delayed'
+end
 if at > now then
   -- A job that expires does so after it is due.
   local later, found = string.gsub(blob, '^(%S+ %S+[^\n]- e%d+)@?%d*', '%1@' .. string.format('%.0f', at), 1)

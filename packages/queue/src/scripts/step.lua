@@ -24,9 +24,10 @@
 --                                 many letters are kept
 -- ARGV[7]   maintenance  string   completed jobs to count, then drop old dead letters; empty: neither is due
 -- ARGV[8]   done         string   members of `leases` whose jobs are done, one per line; made ids only, which are never reused
--- ARGV[n]   others       string   `member verdict record answer` of each other job that ended: its member; `d` for done, `x` for dead, or
---                                 ms until the next attempt; its new record for `failures`, empty if it is done; the reply for its
---                                 caller, empty if no call waits: which of `replies`, its channel, its name, the outcome
+-- ARGV[n]   others       string   `member verdict record answer` of each other job that ended: its member; `d` for done, `x` for dead, both
+--                                 with a `k` if it may have a successor, or ms until the next attempt; its new record for `failures`,
+--                                 empty if it is done; the reply for its caller, empty if no call waits: which of `replies`, its
+--                                 channel, its name, the outcome
 --
 -- Reply     {blob, …, entries, records, refused, reclaimed, state}: the jobs that were taken, in order (of a repeat: those still leased);
 --           their entries, one per line; their records in `failures`, one per line, empty if no job has one; members whose ends are
@@ -143,6 +144,10 @@ for i = 1, #others, 4 do
   else
     isEnding[member] = true
     endedMembers[#endedMembers + 1] = member
+    if string.byte(verdict, 2) == 107 then
+      verdict = string.sub(verdict, 1, 1)
+      releaseSuccessor(jobs, delayed, wake, id)
+    end
     if verdict == 'd' then
       goneIds[#goneIds + 1] = id
       if answer ~= '' then notify(id, answer) end
@@ -186,6 +191,7 @@ if looks then
     redis.call('HSET', failures, id, string.format('%s\t%d\t%s', attempts, crashes, last))
     redis.call('HINCRBY', meta, 'crashed', 1)
     if crashes >= maxCrashes then
+      releaseSuccessor(jobs, delayed, wake, id)
       makeDead(jobs, failures, dead, meta, id, now)
       mayHaveDied = true
       return ' ' .. crashes .. 'x'

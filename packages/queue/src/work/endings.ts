@@ -19,10 +19,9 @@ export interface Ending {
   readonly outcome?: string | Buffer | undefined;
 }
 
-/** The most jobs of a call that the server ends one by one: failed jobs, jobs with an id of their caller, jobs that were called. */
+/** The most jobs of a call that the server ends one by one: failed or called ones, those with an id of their caller or a successor. */
 const maxOthers = 100;
 const maxOutcomeBytes = 1_024 * 1_024;
-const verdictWords: Readonly<Record<string, string>> = { done: "d", dead: "x" };
 
 /** Takes the ended jobs that one step can carry from the front of `waiting`. */
 export const takeFrom = (waiting: Ending[]): Ending[] => {
@@ -45,11 +44,11 @@ export const operandsOf = (
   const others: EndedJob[] = [];
   const callers: string[] = [];
   for (const ending of endings) {
-    const { job, verdict, record } = ending;
+    const { job, record } = ending;
     if (isSimple(ending)) done.push(job.member);
     else {
       const answer = answerTo(ending, prefix, callers);
-      others.push({ member: job.member, verdict: verdictWords[verdict] ?? verdict, record, answer });
+      others.push({ member: job.member, verdict: verdictOf(ending), record, answer });
     }
   }
   return { done: done.join("\n"), others, callers };
@@ -67,4 +66,8 @@ const answerTo = ({ job, outcome }: Ending, prefix: string, callers: string[]): 
 
 /** Whether the server may end the job together with others. */
 const isSimple = ({ job, verdict, outcome }: Ending): boolean =>
-  verdict === "done" && outcome === undefined && isMade(job.id);
+  verdict === "done" && outcome === undefined && !job.header.keepsLast && isMade(job.id);
+
+/** The `verdict` of `step.lua`. */
+const verdictOf = ({ job, verdict }: Ending): string | number =>
+  typeof verdict === "number" ? verdict : `${verdict === "done" ? "d" : "x"}${job.header.keepsLast ? "k" : ""}`;

@@ -1,0 +1,3 @@
+import { uniqueBehaviour } from "./unique-behaviour.js";
+
+uniqueBehaviour("cluster");
