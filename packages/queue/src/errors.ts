@@ -13,6 +13,7 @@ export type QueueErrorCode =
   | "KIT_JOB_TIMEOUT"
   | "KIT_JOB_UNRECOVERABLE"
   | "KIT_JOB_SNOOZED"
+  | "KIT_JOB_RATE_LIMITED"
   | "KIT_JOB_BACKOFF"
   | "KIT_JOB_FAILED"
   | "KIT_JOB_OUTCOME_LOST"
@@ -139,6 +140,26 @@ export class SnoozeError extends KitError {
   /** @throws {TypeError | RangeError} `retryAfterMs` is not a number from 0: that is a failed attempt like any other. */
   constructor(retryAfterMs: number, options: { readonly cause?: unknown } = {}) {
     super("KIT_JOB_SNOOZED", `The job was snoozed for ${String(retryAfterMs)} ms`, options);
+    this.retryAfterMs = msOption("retryAfterMs", retryAfterMs, 0, longestWaitMs);
+  }
+}
+
+/**
+ * Your handler throws it where a partner refuses all jobs of the queue for a while, not only this one: for `retryAfterMs` no worker begins any. Then
+ * this job is the first to run again, without an attempt; it counts as snoozed, see SnoozeError. Handlers that run go on.
+ *
+ * @example
+ * if (reply.status === 429) throw new RateLimitError(1_000 * Number(reply.headers.get("retry-after") ?? 60));
+ */
+export class RateLimitError extends KitError {
+  /** @internal */
+  static override readonly brand: string = "RateLimitError";
+  /** How long no job begins, in milliseconds of the server's clock. Fractions are rounded up. */
+  readonly retryAfterMs: number;
+
+  /** @throws {TypeError | RangeError} `retryAfterMs` is not a number from 0: that is a failed attempt like any other. */
+  constructor(retryAfterMs: number, options: { readonly cause?: unknown } = {}) {
+    super("KIT_JOB_RATE_LIMITED", `No job begins for ${String(retryAfterMs)} ms`, options);
     this.retryAfterMs = msOption("retryAfterMs", retryAfterMs, 0, longestWaitMs);
   }
 }

@@ -12,6 +12,7 @@ export {
   JobTimeoutError,
   QueueEvictionError,
   QueueFullError,
+  RateLimitError,
   SnoozeError,
   UnrecoverableError,
 } from "./errors.js";

@@ -11,7 +11,7 @@ import { permanentKeys } from "./harness.js";
 
 const redis = useRedis(vitest, { permanentKeys });
 onMovingSlots(redis, { ...all, ...looks, popIfScript });
-const { add, begin, heartbeat, recover, redrive, step } = all;
+const { add, begin, handBack, heartbeat, recover, redrive, step } = all;
 const { limit } = looks;
 
 describe("scripts", () => {
@@ -70,6 +70,9 @@ describe("step", () => {
     };
     return step.run(redis.client, { ...taking(n), replies: [replies()] }, args);
   };
+  const limits = (change: Partial<Record<"paused" | "concurrency" | "rate", string>>): Promise<unknown> =>
+    limit.run(redis.client, keys(), { paused: "", concurrency: "", rate: "", ...change });
+  const isWoken = async (): Promise<boolean> => (await redis.client.zpopmin(keys().wake)).length > 0;
   const expire = (member: string): Promise<unknown> => redis.client.zadd(keys().leases, "XX", 1, member);
 
   it("replies with the jobs that it took, in order, and looks for due jobs only with flag l", async () => {
@@ -214,12 +217,12 @@ describe("step", () => {
   it("takes nothing while the queue is paused, and nothing for the repeat of such a call", async () => {
     await addSome(a, b);
     await redis.client.hset(keys().failures, a, "1\t0\t{}");
-    await limit.run(redis.client, keys(), { paused: "1" });
+    await limits({ paused: "1" });
     await redis.client.del(keys().wake);
     expect(await run(1, { count: 1, flags: "wl" })).toMatchObject({ entries: [], isMore: false });
     // Otherwise the worker would wake itself again and again.
     expect(await redis.client.exists(keys().wake)).toBe(0);
-    await limit.run(redis.client, keys(), { paused: "0" });
+    await limits({ paused: "0" });
     expect(await redis.client.zrange(keys().wake, "0", "-1")).toEqual(["job"]);
     expect(await redis.client.exists(keys().limits)).toBe(0);
     expect(await run(1, { count: 1, flags: "wl" })).toMatchObject({ entries: [] });
@@ -227,6 +230,96 @@ describe("step", () => {
     await redis.client.set(keys().limits, "spoilt", "EX", 60);
     expect(await rejection(run(3, { count: 1 }))).toMatchObject({ code: "KIT_KEY_TYPE" });
     expect(await redis.client.zrange(keys().leases, "0", "-1")).toEqual([takeId(2) + a]);
+  });
+
+  it("keeps to the concurrency of the queue, counts what it ends itself once, and wakes a worker for a free slot", async () => {
+    const change = (concurrency: string): Promise<unknown> => limits({ concurrency });
+    await addSome(a, b, c);
+    await change("2");
+    // Nothing is taken ahead, though no worker is idle.
+    expect(await run(1, { count: 3, sure: 1 })).toMatchObject({ entries: [a], isMore: false, nextStart: Infinity });
+    expect(await isWoken()).toBe(true);
+    expect(await run(2, { count: 3 })).toMatchObject({ entries: [b] });
+    expect(await isWoken()).toBe(false);
+    expect(await run(3, { count: 3, flags: "wl" })).toMatchObject({ entries: [] });
+    expect(await isWoken()).toBe(false);
+    await run(4, { done: [takeId(1) + a] });
+    expect(await isWoken()).toBe(true);
+    await change("1");
+    // The first one is a repeat.
+    expect(await run(5, { count: 1, done: [takeId(1) + a] })).toMatchObject({ entries: [] });
+    await expire(takeId(2) + b);
+    expect(await run(6, { count: 9, flags: "l" })).toMatchObject({ entries: [b], promoted: 1 });
+    expect(await run(7, { count: 1, done: [takeId(6) + b] })).toMatchObject({ entries: [c] });
+    await change("0");
+    expect(await run(8, {})).toMatchObject({ nextStart: undefined });
+    expect(await redis.client.exists(keys().limits)).toBe(0);
+  });
+
+  it("keeps to the rate of the queue, replies when the next job may begin, and does not count jobs that went back", async () => {
+    await addSome(a, b, c);
+    // One per 1,000 s, and two at once.
+    await limits({ rate: "2 2000000 2" });
+    expect(await run(1, { count: 1 })).toMatchObject({ entries: [a], nextStart: Infinity });
+    const second = await run(2, { count: 3 });
+    expect(second.entries).toEqual([b]);
+    expect(second.nextStart! - second.nowMicros / 1_000).toBeGreaterThan(900_000);
+    expect(second.nextStart! - second.nowMicros / 1_000).toBeLessThanOrEqual(1_000_001);
+    // A repeat counts once.
+    expect(await run(2, { count: 3 })).toMatchObject({ entries: [b] });
+    await isWoken();
+    expect(await run(3, { count: 3, flags: "wl" })).toMatchObject({ entries: [], nextStart: second.nextStart });
+    expect(await isWoken()).toBe(false);
+    const back = { members: takeId(2) + b, after: "" };
+    for (let n = 0; n < 2; n++) await handBack.run(redis.client, keys(), { ...back, refunds: "1" });
+    expect((await run(4, { count: 3 })).entries).toEqual([b]);
+    expect(await undo(4)).toBe(1);
+    expect(await undo(4)).toBe(0);
+    expect((await run(5, { count: 3 })).entries).toEqual([b]);
+    await handBack.run(redis.client, keys(), { members: takeId(5) + b, after: "", refunds: "" });
+    expect((await run(6, { count: 3 })).entries).toEqual([]);
+    await limits({ rate: "2 2000000 2" });
+    expect((await run(7, { count: 3 })).entries).toEqual([]);
+    await limits({ rate: "3 2000000 1" });
+    expect((await run(8, { count: 3 })).entries).toEqual([b]);
+    await limits({ rate: "0" });
+    expect(await redis.client.exists(keys().limits)).toBe(0);
+    expect(await run(9, { count: 3 })).toMatchObject({ entries: [c], nextStart: undefined });
+  });
+
+  it("lets as many jobs begin as a model of the rate does", async () => {
+    // One per 2 ms.
+    const [pieceMicros, burst] = [2_000, 7];
+    await limits({ rate: `500 1000 ${String(burst)}` });
+    const ids = Array.from({ length: 400 }, (_, n) => `AAAAAAAAA.${String(n).padStart(4, "0")}`);
+    await addSome(...ids);
+    let [fullAt, began, n] = [0, 0, 0];
+    while (began < 150) {
+      const wanted = Math.floor(Math.random() * 12);
+      const { entries, nowMicros } = await run(++n, { count: wanted });
+      const missing = Math.max(0, fullAt - nowMicros);
+      const allowed = Math.floor((burst * pieceMicros - missing) / pieceMicros);
+      expect(entries).toHaveLength(Math.min(wanted, allowed));
+      if (entries.length > 0) fullAt = nowMicros + missing + entries.length * pieceMicros;
+      began += entries.length;
+    }
+  });
+
+  it("holds all jobs for as long as a handler wants, and puts its job to the front", async () => {
+    await addSome(a, b);
+    await run(1, { count: 2 });
+    await isWoken();
+    const { nextStart, nowMicros } = await run(2, { count: 2, others: [[takeId(1) + a, "h60000", "0\t0\t{}\t1"]] });
+    expect(nextStart! - Math.floor(nowMicros / 1_000)).toBe(60_000);
+    expect(await isWoken()).toBe(true);
+    // The shorter wait of another job does not end it.
+    await run(3, { others: [[takeId(1) + b, "h1", "0\t0\t{}\t1"]] });
+    await isWoken();
+    expect(await run(4, { count: 2, flags: "wl" })).toMatchObject({ entries: [], nextStart });
+    expect(await isWoken()).toBe(false);
+    await redis.client.hset(keys().limits, "heldUntil", 1);
+    expect(await run(5, { count: 2 })).toMatchObject({ entries: [b, a] });
+    expect(await redis.client.exists(keys().limits)).toBe(0);
   });
 
   it("takes nothing for the repeat of a call that found the queue idle, once there are jobs", async () => {

@@ -26,10 +26,10 @@ const exceptionsKiB = {
   "@kit/logship": 33.75,
   // Checks its server again after each lost connection; records each take, and looks for idle workers; says whether an add
   // added, also when it is repeated; lets a handler snooze its job; learns that a job was cancelled; adds one job of a key, or
-  // the last.
-  "@kit/queue": 27,
+  // the last; keeps to the limits of the queue, and wakes when a rate lets the next job begin.
+  "@kit/queue": 28,
   // Opens its queue as a queue does, and carries what that needs.
-  "@kit/queue/schedules": 18.5,
+  "@kit/queue/schedules": 19,
   "@kit/stats": 24,
   "@kit/testing": null,
 };

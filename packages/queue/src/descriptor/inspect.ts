@@ -23,8 +23,12 @@ export const unknownQueue = (queue: string): Report => ({
 });
 
 /** What keeps jobs from beginning. */
-const limitsOf = ({ pausedAt, now }: Overview): readonly string[] =>
-  pausedAt === null ? [] : [`paused for ${secondsText(Math.max(0, now - pausedAt))}`];
+const limitsOf = ({ pausedAt, concurrency, rate, heldUntil, now }: Overview): readonly string[] => [
+  ...(pausedAt === null ? [] : [`paused for ${secondsText(Math.max(0, now - pausedAt))}`]),
+  ...(concurrency === null ? [] : [`${counted(concurrency, "job")} at a time`]),
+  ...(rate === null ? [] : [`${String(rate.count)} per ${secondsText(rate.perMs)}, ${String(rate.burst)} at once`]),
+  ...(heldUntil === null || heldUntil <= now ? [] : [`none for ${secondsText(heldUntil - now)}, as a handler wanted`]),
+];
 
 const queueFacts = (queue: string, seen: Overview): Facts => {
   const { waiting, prioritised, delayed, active, dead, now, nextDue, firstLeaseEnd, oldestDead } = seen;

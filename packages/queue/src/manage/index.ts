@@ -10,7 +10,7 @@ import { located, pagesOf } from "./search.js";
 
 export { cancelJob, promoteJob, removeJob, rescheduleJob } from "./change.js";
 export { editJob, type JobEdit } from "./edit.js";
-export { pauseQueue, resumeQueue } from "./limits.js";
+export { pauseQueue, type QueueRate, resumeQueue, setLimits } from "./limits.js";
 export type { Overview, QueueAddress };
 
 /** States that can be listed. */

@@ -44,6 +44,11 @@ export interface Overview {
   readonly oldestDead: Instant;
   /** When the queue was paused. */
   readonly pausedAt: Instant;
+  /** See `setLimits()`. */
+  readonly concurrency: number | null;
+  readonly rate: { readonly count: number; readonly perMs: number; readonly burst: number } | null;
+  /** No job begins before, since a handler threw a RateLimitError. */
+  readonly heldUntil: Instant;
   readonly completed: number;
   readonly died: number;
   readonly crashed: number;
@@ -67,6 +72,7 @@ export const overview = defineScript({
     const [completed = 0, died = 0, crashed = 0, deadDropped = 0, deadBytes = 0] = String(all[10])
       .split(" ")
       .map(Number);
+    const [count = 0, perMs = 0, burst = 0] = String(all[14]).split(" ").map(Number);
     const ranks = String(all[11]).split(" ").map(Number);
     const byPriority = Array.from({ length: Math.floor(ranks.length / 2) }, (_, index) => ({
       priority: ranks[2 * index] ?? 0,
@@ -81,6 +87,9 @@ export const overview = defineScript({
         oldestDead: instant(all[9]),
         pausedAt: instant(all[12]),
       },
+      concurrency: Number(all[13]) || null,
+      rate: count === 0 ? null : { count, perMs, burst },
+      heldUntil: instant(all[15]),
       ...{ completed, died, crashed, deadDropped, deadBytes, byPriority },
     };
   },
@@ -238,7 +247,7 @@ export const limit = defineScript({
   name: "queue.limit",
   source: [entriesSource, readySource, limitSource],
   keys: ["limits", "wake"],
-  args: ["paused"],
+  args: ["paused", "concurrency", "rate"],
   idempotent: true,
   reply: (raw): boolean => Number(raw) === 1,
 });

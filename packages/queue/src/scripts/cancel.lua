@@ -66,6 +66,8 @@ for _, key in ipairs(replies) do
   redis.call('PEXPIRE', key, 600000)
 end
 if member then
+  -- Under a limit another job may begin.
+  redis.call('ZADD', wake, 0, 'job')
   local time = redis.call('TIME')
   revoke(revoked, time[1] * 1000 + math.floor(time[2] / 1000), member, true)
   redis.call('ZREM', leases, member)

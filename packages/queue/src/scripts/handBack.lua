@@ -5,16 +5,20 @@
 -- KEYS[2]  waiting      list    ids of ready jobs of priority 0
 -- KEYS[3]  prioritised  zset    ids of the other ready jobs
 -- KEYS[4]  wake         zset    markers that wake workers
+-- KEYS[5]  limits       hash    what keeps jobs from beginning
 -- ARGV[1]  members      string  of `leases`, one per line
 -- ARGV[2]  after        string  entries that were handed back before and belong in front of these, one per line, nearest first
+-- ARGV[3]  refunds      string  `1` the jobs were taken under limits and did not begin, so they do not count for the rate; else empty
 --
 -- Reply     n  how many were returned; the leases of the others were no longer held
 local leases = KEYS[1]
 local waiting = KEYS[2]
 local prioritised = KEYS[3]
 local wake = KEYS[4]
+local limits = KEYS[5]
 local members = ARGV[1]
 local after = ARGV[2]
+local refunds = ARGV[3]
 
 -- Libraries
 
@@ -38,6 +42,7 @@ local function frontTo(id, priority)
   local front = redis.call('ZRANGEBYSCORE', prioritised, string.format('%.0f', priority * band), score, 'LIMIT', 0, 100)
   return front[#front] == id and front
 end
+if refunds == '1' then refund(limits, #entries) end
 -- For each priority the nearest of them that is still ready.
 local pivots = {}
 for entry in string.gmatch(after, '[^\n]+') do

@@ -2,6 +2,7 @@ import { defineScript } from "@kit/core";
 import type { AddedOnce, HeldState } from "../options.js";
 import addSource from "./add.lua";
 import beginSource from "./begin.lua";
+import bucketSource from "./bucket.lua";
 import deadSource from "./dead.lua";
 import entriesSource from "./entries.lua";
 import handBackSource from "./handBack.lua";
@@ -129,6 +130,11 @@ export interface StepReply {
   readonly promoted: number;
   /** The step left ready jobs to idle workers. */
   readonly isMore: boolean;
+  /**
+   * When the next ready job may begin, in epoch ms of the server, if only time keeps it from that; otherwise Infinity. Undefined: the queue
+   * has no limits. With limits a step takes no jobs ahead.
+   */
+  readonly nextStart: number | undefined;
 }
 
 const instant = (ms: number): number | undefined => (ms === -2 ? undefined : ms === -1 ? Infinity : ms);
@@ -147,7 +153,9 @@ const reclaimedOf = (line: string): Reclaimed => {
 const decodeStep = (raw: unknown): StepReply => {
   const all = raw as Buffer[];
   const [entries, records, refused, reclaimed, state] = all.splice(-5);
-  const [nowMicros = 0, nextDue = -2, nextEnd = -2, promoted = 0, isMore = 0] = String(state).split(" ").map(Number);
+  const [nowMicros = 0, nextDue = -2, nextEnd = -2, promoted = 0, isMore = 0, nextStart = -2] = String(state)
+    .split(" ")
+    .map(Number);
   const { lost, cancelled } = lostOf(refused);
   return {
     blobs: all,
@@ -161,6 +169,7 @@ const decodeStep = (raw: unknown): StepReply => {
     nextEnd: instant(nextEnd),
     promoted,
     isMore: isMore === 1,
+    nextStart: instant(nextStart),
   };
 };
 
@@ -190,6 +199,7 @@ export const step = defineScript({
     watchSource,
     takesSource,
     successorSource,
+    bucketSource,
     stepSource,
   ],
   keys: [...stepKeys, "...replies"],
@@ -234,9 +244,9 @@ export const begin = defineScript({
 /** Returns jobs to the front of the queue. Replies with how many. */
 export const handBack = defineScript({
   name: "queue.handBack",
-  source: [entriesSource, readySource, handBackSource],
-  keys: ["leases", "waiting", "prioritised", "wake"],
-  args: ["members", "after"],
+  source: [entriesSource, readySource, bucketSource, handBackSource],
+  keys: ["leases", "waiting", "prioritised", "wake", "limits"],
+  args: ["members", "after", "refunds"],
   idempotent: true,
   reply: Number,
 });
@@ -244,8 +254,8 @@ export const handBack = defineScript({
 /** Undoes a take whose reply was lost. Replies with the number of jobs that went back. */
 export const recover = defineScript({
   name: "queue.recover",
-  source: [entriesSource, readySource, takesSource, recoverSource],
-  keys: ["leases", "waiting", "prioritised", "wake", "taken"],
+  source: [entriesSource, readySource, takesSource, bucketSource, recoverSource],
+  keys: ["leases", "waiting", "prioritised", "wake", "taken", "limits"],
   args: ["takeId"],
   idempotent: true,
   reply: Number,

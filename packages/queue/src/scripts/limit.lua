@@ -1,13 +1,18 @@
 -- limit.lua - changes the limits of a queue.
 --
--- KEYS[1]  limits  hash    `paused`: the instant of the pause, epoch ms
--- KEYS[2]  wake    zset    markers that wake workers
--- ARGV[1]  paused  string  `1` the queue is paused, `0` it goes on, empty: neither
+-- KEYS[1]  limits       hash    `paused`: the instant of the pause, epoch ms; `concurrency`: how many jobs may be active;
+--                               `rate`, `fullAt`: see `bucket.lua`; `heldUntil`: no job begins before, as a handler wanted, epoch ms
+-- KEYS[2]  wake         zset    markers that wake workers
+-- ARGV[1]  paused       string  `1` the queue is paused, `0` it goes on, empty: as before
+-- ARGV[2]  concurrency  string  the limit from now on, `0` for none, empty: as before
+-- ARGV[3]  rate         string  `count perMs burst` from now on, `0` for none, also none of a handler's; empty: as before
 --
 -- Reply     1  the limits are as they should be
 local limits = KEYS[1]
 local wake = KEYS[2]
 local paused = ARGV[1]
+local concurrency = ARGV[2]
+local rate = ARGV[3]
 
 -- Libraries
 
@@ -16,7 +21,16 @@ redis.call('ZCARD', wake)
 local time = redis.call('TIME')
 local now = string.format('%.0f', time[1] * 1000 + math.floor(time[2] / 1000))
 if paused == '1' and redis.call('HEXISTS', limits, 'paused') == 0 then redis.call('HSET', limits, 'paused', now) end
+if concurrency ~= '' and concurrency ~= '0' then redis.call('HSET', limits, 'concurrency', concurrency) end
+-- Another rate begins with a full bucket.
+if rate ~= '' and rate ~= '0' and redis.call('HGET', limits, 'rate') ~= rate then
+  redis.call('HSET', limits, 'rate', rate, 'fullAt', '0')
+end
 -- The workers look what they may do now.
 wakeWorker(wake)
-if paused == '0' then redis.call('HDEL', limits, 'paused') end
+local ended = {}
+if paused == '0' then ended[1] = 'paused' end
+if concurrency == '0' then ended[#ended + 1] = 'concurrency' end
+if rate == '0' then for _, field in ipairs({ 'rate', 'fullAt', 'heldUntil' }) do ended[#ended + 1] = field end end
+if #ended > 0 then redis.call('HDEL', limits, unpack(ended)) end
 return 1

@@ -7,11 +7,13 @@
 -- KEYS[5]  leases       zset  take id and entry to the instant at which the lease ends, ms
 -- KEYS[6]  dead         zset  id to the instant of its death
 -- KEYS[7]  meta         hash  counters
--- KEYS[8]  limits       hash  `paused`
+-- KEYS[8]  limits       hash  what keeps jobs from beginning, see `limit.lua`
 --
--- Reply     {jobs, waiting, prioritised, delayed, leases, dead, now, nextDue, firstEnd, oldestDead, counters, ranks, paused}: instants
+-- Reply     {jobs, waiting, prioritised, delayed, leases, dead, now, nextDue, firstEnd, oldestDead, counters, ranks, paused, concurrency, rate, heldUntil}:
+--           instants
 --           are text in epoch ms, empty if there is none; counters are completed, died, crashed, deadDropped, deadBytes as text; ranks
---           are the first 100 priorities other than 0 of ready jobs, each with its number of jobs; paused is the instant of the pause
+--           are the first 100 priorities other than 0 of ready jobs, each with its number of jobs; paused is the instant of the pause;
+--           concurrency and rate are empty if they are unlimited
 local jobs = KEYS[1]
 local waiting = KEYS[2]
 local prioritised = KEYS[3]
@@ -26,6 +28,7 @@ local function first(key)
   return redis.call('ZRANGE', key, 0, 0, 'WITHSCORES')[2] or ''
 end
 local counters = redis.call('HMGET', meta, 'completed', 'died', 'crashed', 'deadDropped', 'deadBytes')
+local limited = redis.call('HMGET', limits, 'paused', 'concurrency', 'rate', 'heldUntil')
 local band, ranks, low = 8589934592, {}, '-inf'
 for _ = 1, 100 do
   local found = redis.call('ZRANGEBYSCORE', prioritised, low, '+inf', 'WITHSCORES', 'LIMIT', 0, 1)
@@ -49,5 +52,8 @@ return {
   first(dead),
   table.concat(counters, ' '),
   table.concat(ranks, ' '),
-  redis.call('HGET', limits, 'paused') or '',
+  limited[1] or '',
+  limited[2] or '',
+  limited[3] or '',
+  limited[4] or '',
 }

@@ -6,6 +6,7 @@
 -- KEYS[3]  prioritised  zset    ids of the other ready jobs
 -- KEYS[4]  wake         zset    markers that wake workers
 -- KEYS[5]  taken        string  the last take in this slot of its worker: its take id, then its entries, one per line
+-- KEYS[6]  limits       hash    what keeps jobs from beginning
 -- ARGV[1]  takeId       string  of the lost call
 --
 -- Reply     n  how many jobs were returned
@@ -14,6 +15,7 @@ local waiting = KEYS[2]
 local prioritised = KEYS[3]
 local wake = KEYS[4]
 local taken = KEYS[5]
+local limits = KEYS[6]
 local takeId = ARGV[1]
 
 -- Libraries
@@ -31,6 +33,7 @@ end
 if takeIdOf(last) ~= takeId then return 0 end
 local entries, members = heldOf(leases, last)
 if #entries > 0 then
+  refund(limits, #entries)
   makeReady(waiting, prioritised, entries, true)
   wakeWorker(wake)
 end

@@ -12,7 +12,7 @@
 -- KEYS[9]   revoked      zset     leases that ended without their holder
 -- KEYS[10]  meta         hash     counters
 -- KEYS[11]  taken        string   the last take in this slot of its worker: its take id, then its entries, one per line
--- KEYS[12]  limits       hash     `paused`; the key exists only while the queue has limits
+-- KEYS[12]  limits       hash     what keeps jobs from beginning, see `limit.lua`; it exists only while something does
 -- KEYS[n]   replies      hash     for each caller: id to what became of the job
 -- ARGV[1]   takeId       string   12 characters, of this call alone
 -- ARGV[2]   count        integer  how many jobs to take at most, up to 500
@@ -25,16 +25,16 @@
 -- ARGV[7]   maintenance  string   completed jobs to count, then drop old dead letters; empty: neither is due
 -- ARGV[8]   done         string   members of `leases` whose jobs are done, one per line; made ids only, which are never reused
 -- ARGV[n]   others       string   `member verdict record answer` of each other job that ended: its member; `d` for done, `x` for dead, both
---                                 with a `k` if it may have a successor, or ms until the next attempt; its new record for `failures`,
---                                 empty if it is done; the reply for its caller, empty if no call waits: which of `replies`, its
---                                 channel, its name, the outcome
+--                                 with a `k` if it may have a successor; ms until the next attempt; or `h500`: no job begins for so many
+--                                 ms, and this one is the first; its new record for `failures`, empty if it is done; the reply for its
+--                                 caller, empty if no call waits: which of `replies`, its channel, its name, the outcome
 --
 -- Reply     {blob, …, entries, records, refused, reclaimed, state}: the jobs that were taken, in order (of a repeat: those still leased);
 --           their entries, one per line; their records in `failures`, one per line, empty if no job has one; members whose ends are
 --           refused, since their leases had been reclaimed, one per line, with a tab and `cancelled` if their jobs were cancelled;
 --           members that this call reclaimed, one per line, each with a blank and its crashes, then `x` if it is dead, or `gone` if
---           there is no such job; `now nextDue nextEnd promoted isMore` in epoch microseconds (0: idle) and ms, -1 for none, -2 for
---           not looked
+--           there is no such job; `now nextDue nextEnd promoted isMore nextStart` in epoch microseconds (0: idle) and ms, -1 for none,
+--           -2 for not looked; `nextStart`: when a ready job may begin if only time keeps it from that; -2: the queue has no limits
 local jobs = KEYS[1]
 local waiting = KEYS[2]
 local prioritised = KEYS[3]
@@ -81,7 +81,7 @@ local isMaintained = maintenance ~= '' and (maintenance ~= '0' or redis.call('EX
 if isWoken and not isMaintained and redis.call('EXISTS', waiting, prioritised, delayed, leases) == 0 then
   repeated(redis.pcall('SET', taken, takeId .. '\n', 'PX', 600000, 'GET'))
   if string.find(flags, 't', 1, true) then readClock() end
-  return { '', '', '', '', micros .. ' -1 -1 0 0' }
+  return { '', '', '', '', micros .. ' -1 -1 0 0 -2' }
 end
 
 readClock()
@@ -110,11 +110,13 @@ if isFull then
   redis.call('STRLEN', taken)
   for _, key in ipairs(replies) do redis.call('HLEN', key) end
 end
--- How many jobs may begin.
-local allowed = isLimited and redis.call('HEXISTS', limits, 'paused') == 1 and 0 or math.huge
-count = math.min(count, allowed)
+local paused, concurrency, rate, fullAt, heldUntil
+if isLimited then
+  paused, concurrency, rate, fullAt, heldUntil =
+    unpack(redis.call('HMGET', limits, 'paused', 'concurrency', 'rate', 'fullAt', 'heldUntil'), 1, 5)
+end
 
-local refused, reclaimed, ready = {}, {}, {}
+local refused, reclaimed, ready, first = {}, {}, {}, {}
 -- Removals come last, and a key that they may empty is not touched after that: while its slot moves to another node, a script fails at
 -- a key that is gone.
 local endedMembers, goneIds, isEnding = {}, {}, {}
@@ -160,6 +162,11 @@ for i = 1, #others, 4 do
         if answer ~= '' then notify(id, answer) end
       elseif verdict == '0' then
         ready[#ready + 1] = entry
+      elseif string.byte(verdict) == 104 then
+        first[#first + 1] = entry
+        isLimited = true
+        heldUntil = math.max(heldUntil or 0, now + string.sub(verdict, 2))
+        redis.call('HSET', limits, 'heldUntil', string.format('%.0f', heldUntil))
       else
         local earliest = redis.call('ZRANGE', delayed, 0, 0, 'WITHSCORES')[2]
         redis.call('ZADD', delayed, string.format('%.0f', now + verdict), entry)
@@ -169,6 +176,7 @@ for i = 1, #others, 4 do
   end
 end
 if #ready > 0 then makeReady(waiting, prioritised, ready, false) end
+if #first > 0 then makeReady(waiting, prioritised, first, true) end
 
 local nextDue, nextEnd, promoted, due = -2, -2, 0, {}
 if looks then
@@ -206,8 +214,34 @@ if looks then
   makeReady(waiting, prioritised, returned, true)
   promoted = promoted + #reclaimed
 end
-if promoted > 0 or #ready > 0 then isRare = true end
+if promoted > 0 or #ready > 0 or #first > 0 then isRare = true end
 local overdue = (mayHaveDied or maintenance ~= '') and overdueDead(jobs, failures, dead, meta, bounds, now) or {}
+
+local members, start = {}, 1
+while start < #done do
+  -- A take id and a made id have 26 characters. Only entries with a priority need a match of the line, which is slower.
+  local member = string.sub(done, start, start + 25)
+  if string.byte(member, 13) == 33 then member = string.match(done, '[^\n]+', start) end
+  start = start + #member + 1
+  members[#members + 1] = member
+end
+-- How many jobs may begin, and nothing is taken ahead. A repeat may name leases that have ended before.
+local allowed = paused and 0 or math.huge
+if concurrency and not paused then
+  local ended = #endedMembers
+  for _, ends in ipairs(#members > 0 and redis.call('ZMSCORE', leases, unpack(members)) or {}) do
+    if ends then ended = ended + 1 end
+  end
+  allowed = math.max(0, concurrency - redis.call('ZCARD', leases) + ended)
+end
+heldUntil = tonumber(heldUntil) or 0
+if heldUntil > now then allowed = 0 end
+local piece, full, missing
+if rate then
+  piece, full, missing = bucketOf(rate, fullAt, tonumber(micros))
+  allowed = math.min(allowed, math.max(0, math.floor((full - missing) / piece + 0.000001)))
+end
+if isLimited then count = math.min(sure, count, allowed) end
 
 local ranked, plain = {}, 0
 local rankedLeft = isRare and redis.call('ZCARD', prioritised) or 0
@@ -299,22 +333,31 @@ if #entries > 0 then
   end
   if string.find(flags, 's', 1, true) then watchLeases(meta, wake, now, leaseMs) end
 end
+if not recorded then
+  allowed = allowed - #entries
+  if rate and #entries > 0 then
+    missing = missing + #entries * piece
+    redis.call('HSET', limits, 'fullAt', string.format('%.0f', micros + missing))
+  end
+end
 local isMore = false
 if allowed > 0 and (isWoken or isLimited or onlySure or promoted > 0 or #ready > 0) then
   isMore = redis.call('LLEN', waiting) + rankedLeft > plain + #ranked
   if isMore then wakeWorker(wake) end
 end
 
-local leased, held = looks and redis.call('ZCARD', leases), 0
-if done ~= '' then
-  local members, start = {}, 1
-  while start < #done do
-    -- A take id and a made id have 26 characters. Only entries with a priority need a match of the line, which is slower.
-    local member = string.sub(done, start, start + 25)
-    if string.byte(member, 13) == 33 then member = string.match(done, '[^\n]+', start) end
-    start = start + #member + 1
-    members[#members + 1] = member
+local nextStart = isLimited and -1 or -2
+if isLimited and allowed <= 0 and not paused and redis.call('LLEN', waiting) + rankedLeft > plain + #ranked then
+  if heldUntil > now then nextStart = heldUntil end
+  if rate and full - missing < piece then
+    nextStart = math.max(nextStart, math.ceil((micros + missing - full + piece) / 1000))
   end
+  -- A worker that tries learns the instant.
+  if nextStart > 0 and promoted + #ready + #first > 0 then wakeWorker(wake) end
+end
+
+local leased, held = looks and redis.call('ZCARD', leases), 0
+if #members > 0 then
   held = redis.call('ZREM', leases, unpack(members))
   for _, member in ipairs(members) do
     -- Some leases may no longer be held. Ends of reclaimed ones are refused. The others ended with an earlier arrival of this call, or
@@ -338,6 +381,7 @@ if plain > 0 then redis.call('LTRIM', waiting, plain, -1) end
 if #ranked > 0 then redis.call('ZREM', prioritised, unpack(ranked)) end
 if #due > 0 then redis.call('ZREM', delayed, unpack(due)) end
 if #overdue > 0 then redis.call('ZREM', dead, unpack(overdue)) end
+if heldUntil > 0 and heldUntil <= now then redis.call('HDEL', limits, 'heldUntil') end
 -- Publishing is only a hint, so an error is ignored: the user may lack the permission.
 for _, ids in pairs(notified) do redis.pcall('PUBLISH', ids.channel, ids.caller .. '\t' .. table.concat(ids, '\n')) end
 
@@ -346,5 +390,8 @@ reply[n + 1] = table.concat(entries, '\n')
 reply[n + 2] = records
 reply[n + 3] = table.concat(refused, '\n')
 reply[n + 4] = table.concat(reclaimed, '\n')
-reply[n + 5] = string.format('%s %.0f %.0f %d %d', micros, nextDue, nextEnd, promoted, onlySure and isMore and 1 or 0)
+-- Under a limit a worker with free handlers waits: it is woken when another job may begin.
+local isMoreAhead = onlySure and isMore and not isLimited
+reply[n + 5] =
+  string.format('%s %.0f %.0f %d %d %.0f', micros, nextDue, nextEnd, promoted, isMoreAhead and 1 or 0, nextStart)
 return reply

@@ -15,6 +15,8 @@ export interface Ending {
   readonly isSnoozed?: boolean;
   /** It is done without having run: no worker took it in time. */
   readonly isExpired?: boolean;
+  /** No job of the queue begins until then. */
+  readonly isHeld?: boolean;
   /** The outcome for its caller, as `outcomes.lua` returns it; undefined if no call waits for it. */
   readonly outcome?: string | Buffer | undefined;
 }
@@ -69,5 +71,7 @@ const isSimple = ({ job, verdict, outcome }: Ending): boolean =>
   verdict === "done" && outcome === undefined && !job.header.keepsLast && isMade(job.id);
 
 /** The `verdict` of `step.lua`. */
-const verdictOf = ({ job, verdict }: Ending): string | number =>
-  typeof verdict === "number" ? verdict : `${verdict === "done" ? "d" : "x"}${job.header.keepsLast ? "k" : ""}`;
+const verdictOf = ({ job, verdict, isHeld }: Ending): string | number => {
+  if (typeof verdict === "number") return isHeld ? `h${String(verdict)}` : verdict;
+  return `${verdict === "done" ? "d" : "x"}${job.header.keepsLast ? "k" : ""}`;
+};

@@ -5,6 +5,7 @@ import {
   JobBackoffError,
   JobCancelledError,
   JobLeaseLostError,
+  type RateLimitError,
   type SnoozeError,
   UnrecoverableError,
 } from "../errors.js";
@@ -147,13 +148,18 @@ export class Fates {
   }
 
   #end(job: TakenJob, verdict: "dead" | number, error: unknown, attempts: number, isSnoozed = false): void {
+    const isHeld = isSnoozed && KitError.is(error) && error.code === rateLimited;
     job.state = "ending";
     const record = recordOf(attempts, job.crashes, storedError(error), job.snoozes + Number(isSnoozed));
     const outcome = verdict === "dead" ? failedOutcome(record) : undefined;
-    this.#fetcher.end({ job, verdict, record, error, outcome, isSnoozed });
+    this.#fetcher.end({ job, verdict, record, error, outcome, isSnoozed, isHeld });
   }
 }
 
+const rateLimited = "KIT_JOB_RATE_LIMITED";
+
 /** How long a handler wants to snooze its job, if it does. The error may come from another copy of this package. */
 const snoozeOf = (error: unknown): number | undefined =>
-  KitError.is(error) && error.code === "KIT_JOB_SNOOZED" ? (error as SnoozeError).retryAfterMs : undefined;
+  KitError.is(error) && (error.code === "KIT_JOB_SNOOZED" || error.code === rateLimited)
+    ? (error as SnoozeError | RateLimitError).retryAfterMs
+    : undefined;

@@ -72,6 +72,8 @@ export class Fetcher {
   #isWaiting = false;
   /** The last take found fewer jobs than it requested. */
   #isDrained = false;
+  /** At the last reply the queue had limits. */
+  #isLimited = false;
   #immediate: NodeJS.Immediate | undefined;
   #retryTimer: NodeJS.Timeout | undefined;
   #failures = 0;
@@ -187,7 +189,7 @@ export class Fetcher {
   #wanted(ending: number): Demand {
     const most = Math.max(1, Math.min(maxTaken, Math.floor(maxTakenBytes / this.#blobBytes)));
     const { count, sure } = this.#host.demand(this.#pending, ending);
-    return { count: Math.min(count, most), sure: Math.min(sure, most) };
+    return { count: Math.min(this.#isLimited ? sure : count, most), sure: Math.min(sure, most) };
   }
 
   #request({ count, sure }: Demand, isWoken: boolean): StepRequest {
@@ -288,16 +290,22 @@ export class Fetcher {
         this.#maintenance.timed();
       } else this.#maintenance.mustLook = true;
     }
+    const isLimited = reply.nextStart !== undefined;
+    this.#isLimited = isLimited;
     if (request.count > 0) this.#isDrained = reply.entries.length < request.count && !reply.isMore;
     if (reply.reclaimed.length > 0) {
       this.leases.loseAll(new Set(reply.reclaimed.map(({ member }) => member)));
       this.#host.reclaimed(reply.reclaimed);
     }
-    if (this.#isTaking) this.#timekeeper.observe(reply, marker);
+    if (this.#isTaking) {
+      this.#timekeeper.observe(reply, marker);
+      this.#timekeeper.observeStart(reply, request.count > 0);
+    }
     if (reply.entries.length === 0) return;
     if (request.flags.includes("s")) this.#maintenance.announced();
     const { takeId, leaseMs } = request;
-    const take = { takeId, takenAt, leaseUntil: this.leases.endOf(takenAt, sentAt), receivedAt: performance.now() };
+    const leaseUntil = this.leases.endOf(takenAt, sentAt);
+    const take = { takeId, takenAt, leaseUntil, receivedAt: performance.now(), isLimited };
     // These leases may be as old as the wait. The jobs are handed back and taken again.
     if (!isTimed && take.leaseUntil - take.receivedAt < leaseMs / 2) return this.#takes.lose(takeId);
     const { blobs, entries, records } = reply;

@@ -30,6 +30,8 @@ export class Returns {
    */
   async handBack(jobs: readonly TakenJob[]): Promise<void> {
     if (jobs.length === 0) return;
+    // They do not count for a rate of the queue.
+    const refunds = jobs.every(({ state, isLimited }) => isLimited && state === "held") ? "1" : "";
     for (const job of jobs) {
       job.state = "ended";
       this.#leases.release(job);
@@ -48,6 +50,7 @@ export class Returns {
       const args = {
         members: some.map(({ member }) => member).join("\n"),
         after: after.map(({ entry }) => entry).join("\n"),
+        refunds,
       };
       await this.#commands
         .run(handBack, args)

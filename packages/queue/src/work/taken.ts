@@ -17,6 +17,8 @@ export interface Take {
   /** This and the next are on our own monotonic clock, in milliseconds. */
   readonly leaseUntil: number;
   readonly receivedAt: number;
+  /** The queue had limits. */
+  readonly isLimited: boolean;
 }
 
 /** A job that this worker has taken. Its signals are created when the handler first reads them. */
@@ -31,6 +33,7 @@ export class TakenJob implements Job {
   readonly start: number;
   readonly addedAt: number;
   readonly takenAt: number;
+  readonly isLimited: boolean;
   /** Attempts that have failed. */
   readonly failures: number = 0;
   readonly crashes: number = 0;
@@ -77,6 +80,7 @@ export class TakenJob implements Job {
     this.start = start;
     this.addedAt = addedAt;
     this.takenAt = take.takenAt;
+    this.isLimited = take.isLimited;
     this.leaseUntil = take.leaseUntil;
     this.startedAt = take.receivedAt;
     this.isExpired = record === "" && take.takenAt > (expiresAt(addedAt, header) ?? Infinity);

@@ -3,6 +3,8 @@ import type { Marker } from "./waiter.js";
 
 /** How much longer the other workers wait, in case the timekeeper is gone. */
 const backupMs = { least: 50, spread: 200 };
+/** The same for the instant at which a rate lets the next job begin. */
+const startBackupMs = { least: 500, spread: 1_000 };
 const longestTimerMs = 1_000_000_000;
 
 /**
@@ -17,6 +19,9 @@ export class Timekeeper {
   #isForDueJob = false;
   /** The timer for a due job has fired, and no reply has come since that looked for due jobs. */
   #hasFired = false;
+  #startTimer: NodeJS.Timeout | undefined;
+  /** The timer for the next start is exact, and has not fired. */
+  #isStarter = false;
 
   constructor(leaseMs: number, onDue: () => void) {
     this.#leaseMs = leaseMs;
@@ -29,8 +34,26 @@ export class Timekeeper {
     this.#arm(reply, marker === "timer" || marker === "backup");
   }
 
+  /**
+   * Takes the instant at which the next job may begin. A worker whose own step found that none may begin yet wakes at that instant; one that
+   * only looked wakes later, in case the others are gone.
+   */
+  observeStart({ nextStart = Infinity, nowMicros }: StepReply, isTaker: boolean): void {
+    if (nextStart === Infinity || (this.#isStarter && !isTaker)) return;
+    clearTimeout(this.#startTimer);
+    this.#isStarter = isTaker;
+    const later = isTaker ? 0 : startBackupMs.least + Math.random() * startBackupMs.spread;
+    const waitMs = Math.min(longestTimerMs, Math.max(0, nextStart - nowMicros / 1_000) + later);
+    this.#startTimer = setTimeout(() => {
+      this.#isStarter = false;
+      this.#onDue();
+    }, Math.ceil(waitMs));
+    this.#startTimer.unref();
+  }
+
   stop(): void {
     clearTimeout(this.#timer);
+    clearTimeout(this.#startTimer);
   }
 
   /** A worker that popped the marker `timer`, or found due work, becomes the timekeeper; one that came too late loses the role. */

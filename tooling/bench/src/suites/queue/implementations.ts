@@ -28,6 +28,8 @@ export interface BenchQueue {
   addMany(all: readonly Data[]): Promise<unknown>;
   readonly addDelayed?: (data: Data, delayMs: number) => Promise<unknown>;
   readonly addRanked?: (all: readonly Data[], priorityOf: (data: Data) => number) => Promise<unknown>;
+  /** Lets so many jobs begin per second, and so many at once. */
+  readonly limit?: (perSecond: number, burst: number) => Promise<unknown>;
   /** Starts a worker. Resolves once it is ready, with the function that ends it. */
   work(concurrency: number, handler: Handler): Promise<() => Promise<unknown>>;
 }
@@ -41,6 +43,7 @@ const kit: Definition = {
   settings: "defaults but deadlineMs: 20000; where a case says strict or ack each: strict: true, ack: each",
   open: async (url, setup) => {
     const { createQueue } = await import("@kit/queue");
+    const { setLimits } = await import("@kit/queue/manage");
     const redis = await connected(url);
     // On a busy machine a bulk of megabytes can take long.
     const queue = createQueue<{ job: (data: Data) => unknown }>(redis, name, { deadlineMs: 20_000 });
@@ -50,6 +53,7 @@ const kit: Definition = {
       addDelayed: (data, delayMs) => queue.add("job", data, { delayMs }),
       addRanked: (all, priorityOf) =>
         Promise.all(all.map((data) => queue.add("job", data, { priority: priorityOf(data) }))),
+      limit: (count, burst) => setLimits(redis, { queue: name }, { rate: { count, perMs: 1_000, burst } }),
       work: async (concurrency, handler) => {
         const worker = queue.work({ job: ({ data }) => handler(data) }, { concurrency, ...setup });
         return () => worker.close();

@@ -16,7 +16,7 @@ import {
   type Suite,
 } from "../../suite.js";
 import { implementations, loadOf, type QueueSetup } from "./implementations.js";
-import type { ProcessTask, QueueTask, Rate, SpreadTask, TrickleTask } from "./jobs.js";
+import type { LimitTask, ProcessTask, QueueTask, Rate, SpreadTask, TrickleTask } from "./jobs.js";
 
 const withDelays = ["kit", "bullmq", "bullmq defaults", "bee-queue", "bee-queue defaults", "groupmq", "classic"];
 const everybody = [...withDelays, "floor"];
@@ -327,6 +327,27 @@ const soak = caseOf(
   },
 );
 
+const limit: LimitTask = { perSecond: 1_000, burst: 100 };
+const limited = caseOf(
+  [
+    [
+      "limited to 1,000 jobs/s: deviation",
+      "% of the limit",
+      "a handler that does nothing, all jobs queued before it starts, bursts of 100; from the end of the first burst to the last job",
+      atMost(1),
+    ],
+  ],
+  { ids: ["kit"], rounds: 3 },
+  async (team, _lab, scale) => {
+    const jobs = Math.ceil(5_000 * scale) + limit.burst;
+    await team.ask("fill", { jobs });
+    await team.ask("limit", limit);
+    const { elapsedMs } = await team.ask<Rate>("process", { jobs, concurrency: 100 } satisfies ProcessTask);
+    const rate = ((jobs - limit.burst) * 1_000) / elapsedMs;
+    return { values: [Math.abs(rate / limit.perSecond - 1) * 100], details: { rate } };
+  },
+);
+
 const serial = "one add after the other";
 const onceAcknowledged = "a slot starts its next job once the server has acknowledged the last";
 
@@ -397,6 +418,7 @@ export const suite: Suite = {
       400_000,
     ),
     lostReplies,
+    limited,
     recovery,
     idleCommands,
     soak,

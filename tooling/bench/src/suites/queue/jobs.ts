@@ -20,6 +20,12 @@ export interface ProcessTask {
   readonly handlerMs?: number;
 }
 
+export interface LimitTask {
+  readonly perSecond: number;
+  /** So many begin at once. */
+  readonly burst: number;
+}
+
 export interface Rate {
   readonly jobs: number;
   readonly elapsedMs: number;
@@ -115,6 +121,8 @@ export const jobs: OpenJobs = async (opening) => {
     },
 
     fill: ({ jobs: count, isRanked }: { readonly jobs: number; readonly isRanked?: boolean }) => fill(count, isRanked),
+
+    limit: ({ perSecond, burst }: LimitTask) => queue.limit?.(perSecond, burst),
 
     /** Works until `jobs` jobs have been handled; all of them are queued already. */
     process: async ({ jobs: count, concurrency, handlerMs = 0 }: ProcessTask): Promise<Rate> => {
