@@ -31,18 +31,23 @@ const add = (key: string, from: number, { fails = 0, delayMs = 0, ...facts }: Fa
   ...{ kind: "call", what: "add", name: "ahead", outcome: "ok", dueMs: 500, stalledMs: 0 },
   ...{ startedAt: epoch + from, settledAt: epoch + from + 10, jobs: [{ key, fails, delayMs }], ...facts },
 });
-type Run = readonly [attempt: number, crashes: number];
-const begun = (key: string, at: number, [attempt, crashes]: Run = [1, 0], name = "ahead"): AccessRecord => ({
-  ...{ kind: "access", name, key, attempt, crashes, takenAt: epoch + at, at: epoch + at },
+type Run = readonly [attempt: number, crashes: number, snoozes?: number];
+const begun = (
+  key: string,
+  at: number,
+  [attempt, crashes, snoozes = 0]: Run = [1, 0],
+  name = "ahead",
+): AccessRecord => ({
+  ...{ kind: "access", name, key, attempt, crashes, snoozes, takenAt: epoch + at, at: epoch + at },
 });
 const later = (
   kind: JobRecord["kind"],
   key: string,
   at: number,
-  [attempt, crashes]: Run = [1, 0],
+  [attempt, crashes, snoozes = 0]: Run = [1, 0],
   how: "ok" | "failed" = "ok",
 ): JobRecord => ({
-  ...{ kind, name: "ahead", key, attempt, crashes, at: epoch + at },
+  ...{ kind, name: "ahead", key, attempt, crashes, snoozes, at: epoch + at },
   ...(kind === "ran" ? { how } : {}),
 });
 const success = (key: string, at: number, run?: Run): LogRecord[] => [
@@ -56,11 +61,18 @@ const failure = (key: string, at: number, attempt: number): LogRecord[] => [
 ];
 
 type Change = Partial<Omit<ChangeCall, "kind" | "key">> & { readonly said?: string };
+/** A run that ends with a snooze of 100 ms. */
+const snooze = (key: string, at: number): LogRecord[] => [
+  begun(key, at),
+  { ...later("ran", key, at + 20), how: "snoozed", waitMs: 100 },
+];
+
 /** A change that is asked for, and its call. */
 const changed = (what: ChangeCall["what"], key: string, from: number, facts: Change): LogRecord[] => {
   const { jobs: _, ...call } = add(key, from);
+  const { delayMs } = facts;
   return [
-    { kind: "asked", what, name: "ahead", key, at: epoch + from },
+    { kind: "asked", what, name: "ahead", key, ...(delayMs !== undefined && { delayMs }), at: epoch + from },
     { ...call, what, key, ...facts },
   ];
 };
@@ -77,7 +89,7 @@ const pausing = (what: PauseCall["what"], from: number, outcome: PauseCall["outc
 /** A job of the queue that is paused from 310 to 900, and from 1,510 to 2,000. */
 const inPause = (key: string, at: number): AccessRecord => begun(key, at, [1, 0], "paused");
 
-/** A job each: ends at once; fails once; loses its lease at 300; fails for good; is called; waits; dies with its worker; is removed; is cancelled as it runs. */
+/** A job each: ends at once; fails once; loses its lease at 300; fails for good; is called; waits; dies with its worker; is removed; is cancelled as it runs; snoozes; is due later; is promoted. */
 const aRun = (): Draft => {
   const left = { kind: "left", open: [], stalledMs: 0 } as const;
   const first = [
@@ -88,6 +100,10 @@ const aRun = (): Draft => {
     ...[later("dead", "bad", 275, [3, 0]), ...success("held", 900, [1, 1])],
     ...[add("unborn", 0), ...changed("remove", "unborn", 100, { said: "removed" })],
     ...[add("over", 0), ...success("over", 600), ...changed("cancel", "over", 650, { said: "none" })],
+    ...[add("sleepy", 0), ...snooze("sleepy", 200), ...success("sleepy", 320, [1, 0, 1])],
+    ...[add("moved", 0, { delayMs: 200 }), ...changed("reschedule", "moved", 50, { said: "delayed", delayMs: 300 })],
+    ...[...success("moved", 350), add("soon", 0, { delayMs: 5_000 })],
+    ...[...changed("promote", "soon", 50, { said: "ready" }), ...success("soon", 60)],
     ...[...pausing("pause", 300), ...pausing("resume", 900)],
     ...[...pausing("pause", 1_500), ...pausing("resume", 2_000), inPause("early", 200), inPause("late", 920)],
     ...[add("gone", 0), ...changed("cancel", "gone", 300, { said: "cancelled" }), left],
@@ -204,7 +220,7 @@ describe("The checker of queues finds", () => {
     [
       "a job that began after its end",
       "ended",
-      ({ workers }) => void workers.w2.records.push(begun("plain", 160, [2, 0])),
+      ({ workers }) => void workers.w2.records.push(begun("plain", 160, [1, 1])),
     ],
     [
       "an end that counted though the lease was lost",
@@ -297,6 +313,46 @@ describe("The checker of queues finds", () => {
       },
     ],
     [
+      "a snooze that costs an attempt",
+      "snoozed",
+      (draft) => {
+        without(draft, "access", "sleepy");
+        draft.workers.w1.records.push(...snooze("sleepy", 200), ...success("sleepy", 320, [2, 0, 1]));
+      },
+    ],
+    [
+      "a snooze that nobody wanted",
+      "snoozed",
+      ({ workers: { w2 } }) => {
+        w2.records = w2.records.filter((one) => !("key" in one) || one.key !== "later");
+        w2.records.push(...success("later", 230, [1, 0, 1]));
+      },
+    ],
+    [
+      "a snooze that ends early",
+      "snoozed",
+      (draft) => {
+        without(draft, "access", "sleepy");
+        draft.workers.w1.records.push(...snooze("sleepy", 200), ...success("sleepy", 310, [1, 0, 1]));
+      },
+    ],
+    [
+      "a job before the time that it was given",
+      "due",
+      (draft) => {
+        without(draft, "access", "moved");
+        draft.workers.w1.records.push(...success("moved", 340));
+      },
+    ],
+    [
+      "a promoted job before it was promoted",
+      "due",
+      (draft) => {
+        without(draft, "access", "soon");
+        draft.workers.w1.records.push(...success("soon", 40));
+      },
+    ],
+    [
       "a job that is taken in a pause",
       "paused",
       ({ workers }) => void workers.w1.records.push(inPause("wrong", 1_520)),
@@ -377,6 +433,14 @@ describe("The checker of queues excuses", () => {
     [
       "a job that is taken in an interrupted pause, within a lease",
       ({ workers }) => void workers.w1.records.push(inPause("repeated", 700)),
+    ],
+    [
+      "a job whose change of time is unknown",
+      ({ workers: { w1 } }) => {
+        const unknown = { outcome: "unknown", delayMs: 10 } as const;
+        w1.records.push(add("maybe", 0, { delayMs: 200 }), ...changed("reschedule", "maybe", 20, unknown));
+        w1.records.push(...success("maybe", 40));
+      },
     ],
     [
       "a job that is taken after a resume that may have come",

@@ -7,11 +7,12 @@ import {
   type Verdict as AnyVerdict,
 } from "../../common-invariants.js";
 import { patience } from "../../patience.js";
-import { clockErrorMs } from "../../records.js";
 import { checkResumption, type Progress, type Work, workIn } from "../../work.js";
 import { checkCancels, mayBeCancelled } from "./cancels.js";
+import { checkDue } from "./due-times.js";
 import { type AddCall, type Death, type LogRecord, maxAttempts, type RunHistory } from "./history.js";
 import { checkPauses } from "./pauses.js";
+import { checkSnoozes } from "./snoozes.js";
 import { type Begun, mayBeLost, saw, storiesOf, type Story } from "./stories.js";
 
 /**
@@ -19,16 +20,18 @@ import { type Begun, mayBeLost, saw, storiesOf, type Story } from "./stories.js"
  *
  * - `kept` a job whose add was acknowledged runs to its end or becomes a dead letter, and nothing is left over; a durable
  *   add also survives a failover or a power cut
- * - `repeats` a job runs again only after a failed attempt, a charged crash, a lost lease, or the close of its worker
+ * - `repeats` a job runs again only after a failed attempt, a snooze, a charged crash, a lost lease, or the close of its
+ *   worker
  * - `ended` a job never begins again once its worker has the server's confirmation of its end
  * - `fenced` the end of a job is refused after its lease was revoked and another worker has begun it
  * - `aborted` a handler's signal has aborted when another worker begins its job
- * - `due` no delayed job begins before its time
+ * - `due` no delayed job begins before its time, nor one that was rescheduled before its new time
  * - `charged` a crash is charged only if a worker was killed or stalled, or the server was unreachable
  * - `called` a call resolves with the result of its own finished job; it rejects if the job failed for good
  * - `dead` a dead letter has failed `maxAttempts` times, or was charged its last crash
  * - `cancelled` a job that was removed or cancelled is not taken again, and no end of it counts; its handler's signal
  *   aborts within a lease
+ * - `snoozed` a snooze uses no attempt, and the job does not begin before its time
  * - `paused` the server takes no job between a confirmed pause and the resume
  * - `lease` the jobs of a killed worker begin again within their lease plus 10 %
  * - `U2` the copies of a step get jobs of one take
@@ -46,6 +49,7 @@ export const invariants = [
   "called",
   "dead",
   "cancelled",
+  "snoozed",
   "paused",
   "lease",
   "U1",
@@ -70,6 +74,8 @@ export const verdictOn = (run: RunHistory): AnyVerdict<Invariant> =>
       checkRuns(run, story, judge);
       checkCrashes(run, story, judge);
       checkCancels(run, story, judge);
+      checkDue(run, story, judge);
+      checkSnoozes(run, story, judge);
       for (const add of story.adds) if (add.what === "call") checkCall(run, story, add, judge);
     }
     if (run.losses.length === 0) checkCopies(run, judge);
@@ -118,13 +124,7 @@ const checkKept = (run: RunHistory, story: Story, judge: Judge): void => {
   judge("kept", !isDead && !isRun && `${job} was added, and neither ran to its end nor is a dead letter`);
 };
 
-const checkRuns = (run: RunHistory, { job, runs, adds }: Story, judge: Judge): void => {
-  const [first] = runs;
-  // The same data may be added twice, if the worker gave the first call up.
-  const delay = adds.flatMap(({ jobs }) => jobs).find(({ key }) => `${first?.name ?? ""} ${key}` === job)?.delayMs ?? 0;
-  const earliest = Math.min(...adds.map(({ startedAt }) => startedAt)) + delay - clockErrorMs;
-  if (first && delay > 0 && !run.isShifted)
-    judge("due", first.takenAt < Math.floor(earliest) && `${job} began ${String(earliest - first.takenAt)} ms early`);
+const checkRuns = (run: RunHistory, { job, runs }: Story, judge: Judge): void => {
   for (const [index, former] of runs.entries()) {
     const next = runs[index + 1];
     const done = saw(former, "done");
@@ -135,7 +135,8 @@ const checkRuns = (run: RunHistory, { job, runs, adds }: Story, judge: Judge): v
       (record) => record.kind === "call" && record.what === "close" && record.startedAt < next.at,
     );
     const isLost = saw(former, "lost") !== undefined;
-    const isExplained = next.attempt > former.attempt || next.crashes > former.crashes || isLost || isHandedBack;
+    const isCounted = (["attempt", "crashes", "snoozes"] as const).some((one) => next[one] > former[one]);
+    const isExplained = isCounted || isLost || isHandedBack;
     judge("repeats", !isExplained && `${job} ran again as attempt ${String(next.attempt)}, without a reason`);
     if (next.crashes === former.crashes) continue;
     judge(

@@ -73,6 +73,28 @@ export const controls: readonly Control<Invariant>[] = [
     lua: { "manage/cancel(leases)": inAll("if command == 'ZREM' and key == leases then return 0 end") },
   },
   {
+    name: "snoozes-cost-attempts",
+    invariants: ["snoozed"],
+    kind: anyTime,
+    lua: {
+      // The record of a snoozed job ends with a number.
+      "step(failures)": inAll(
+        "if command == 'HSET' and key == failures then local _, _, id, record = ... if string.find(record, '%c%d+$') then return call(command, key, id, (string.match(record, '^%d+') + 1) .. string.match(record, '%c.*')) end end",
+      ),
+    },
+  },
+  {
+    name: "due-times-stay",
+    invariants: ["due"],
+    kind: anyTime,
+    lua: {
+      // Only of a delayed job, since a ready one would be in no list.
+      "manage/reschedule(delayed)": inAll(
+        "if command == 'ZADD' and key == delayed and call('ZSCORE', key, (select(4, ...))) then return 0 end",
+      ),
+    },
+  },
+  {
     name: "pauses-are-not-read",
     invariants: ["paused"],
     kind: anyTime,

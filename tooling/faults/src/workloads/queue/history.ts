@@ -36,7 +36,7 @@ export interface AddCall extends Call {
 }
 
 /** Changes of one job by another process. */
-type Change = "cancel" | "remove";
+type Change = "cancel" | "remove" | "reschedule" | "promote";
 
 /** A process is about to send a change of a job, or of the queue. */
 export interface AskRecord {
@@ -45,12 +45,15 @@ export interface AskRecord {
   readonly name: string;
   /** Of a job. */
   readonly key?: string;
+  /** Of `reschedule`: the new delay. */
+  readonly delayMs?: number;
   readonly at: number;
 }
 
 export interface ChangeCall extends Call {
   readonly what: Change;
   readonly key: string;
+  readonly delayMs?: number;
   /** What it resolved with. */
   readonly said?: string;
 }
@@ -66,6 +69,7 @@ export interface AccessRecord {
   readonly key: string;
   readonly attempt: number;
   readonly crashes: number;
+  readonly snoozes: number;
   /** Server time, whole epoch milliseconds. */
   readonly takenAt: number;
   readonly at: number;
@@ -81,9 +85,12 @@ export interface JobRecord {
   readonly key: string;
   readonly attempt: number;
   readonly crashes: number;
+  readonly snoozes: number;
   readonly at: number;
   /** Of `ran`: how it ended. */
-  readonly how?: "ok" | "failed";
+  readonly how?: "ok" | "failed" | "snoozed";
+  /** Of `snoozed`: for how long. */
+  readonly waitMs?: number;
 }
 
 export type LogRecord = CommonRecord | AddCall | AskRecord | ChangeCall | PauseCall | AccessRecord | JobRecord;

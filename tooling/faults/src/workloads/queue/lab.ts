@@ -1,6 +1,6 @@
 import { connect } from "@kit/core";
 import { createQueue, type Job } from "@kit/queue";
-import { inspectQueue, resumeQueue } from "@kit/queue/manage";
+import { inspectQueue, promoteJob, resumeQueue } from "@kit/queue/manage";
 import { eventually } from "@kit/testing";
 import { patience } from "../../patience.js";
 import { Lab, type LabOptions } from "../../lab/lab.js";
@@ -19,6 +19,7 @@ import {
   maxAttempts,
   type RunHistory,
   type Spec,
+  type WorkerHistory,
 } from "./history.js";
 
 const specs: readonly Spec[] = [
@@ -29,6 +30,8 @@ const specs: readonly Spec[] = [
   },
   { name: "paused", isDurable: false, isPaused: true, work: { concurrency: 3, maxCrashes: 1_000_000 } },
 ];
+/** As the workers make it of the key of a job. */
+const ownId = (key: string): string => `own-${key}`;
 const keyOf = (name: string, part: string): string => `kit:queue:{${name}}:${part}`;
 
 /** The reply to a copy of a step; empty for other commands. */
@@ -151,7 +154,7 @@ export class QueueLab extends Lab<LogRecord> {
     const facts = await this.facts();
     const letters = new Map<string, readonly Letter[]>();
     const leftovers: string[] = [];
-    for (const { name } of specs) if (!isStuck) letters.set(name, await this.#workOff(name, leftovers));
+    for (const { name } of specs) if (!isStuck) letters.set(name, await this.#workOff(name, leftovers, facts.workers));
     return {
       ...facts,
       specs,
@@ -165,16 +168,27 @@ export class QueueLab extends Lab<LogRecord> {
     };
   }
 
+  /** The ids of jobs that nobody may have promoted. They are due long after the end of the run. */
+  #unpromoted(name: string, workers: readonly WorkerHistory[]): string[] {
+    const records = workers.flatMap((worker) => worker.records);
+    const promoted = records.flatMap((one) => ("said" in one && one.said === "ready" ? [one.key] : []));
+    return records.flatMap((one) => {
+      if (one.kind !== "asked" || one.what !== "promote" || one.name !== name || one.key === undefined) return [];
+      return this.losses.length > 0 || !promoted.includes(one.key) ? [ownId(one.key)] : [];
+    });
+  }
+
   /** Runs the remaining jobs, then returns the dead letters and adds all other remains to `leftovers`. */
-  async #workOff(name: string, leftovers: string[]): Promise<Letter[]> {
+  async #workOff(name: string, leftovers: string[], workers: readonly WorkerHistory[]): Promise<Letter[]> {
     await using client = await connect(this.ownUrl);
     const queue = createQueue(client, name, { maxAttempts });
     this.#own.push({ kind: "asked", what: "resume", name, at: clock() });
     await eventually(() => resumeQueue(client, { queue: name }));
+    for (const id of this.#unpromoted(name, workers)) await eventually(() => promoteJob(client, { queue: name }, id));
     const note = (kind: JobRecord["kind"] | "access", job: Job, facts: object = {}): void => {
       const { key } = job.data as { key: string };
-      const { attempt, crashes, takenAt } = job;
-      this.#own.push({ kind, name, key, attempt, crashes, takenAt, at: clock(), ...facts } as LogRecord);
+      const { attempt, crashes, snoozes, takenAt } = job;
+      this.#own.push({ kind, name, key, attempt, crashes, snoozes, takenAt, at: clock(), ...facts } as LogRecord);
     };
     const handler = (job: Job): void => {
       note("access", job);

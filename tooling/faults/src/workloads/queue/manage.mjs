@@ -12,7 +12,7 @@ const ask = async (what, name, about, call) => {
 };
 
 const { leaseMs } = settings;
-const { cancelJob, pauseQueue, removeJob, resumeQueue } = subject;
+const { cancelJob, pauseQueue, promoteJob, removeJob, rescheduleJob, resumeQueue } = subject;
 
 /** By its name: what it is like to be a job that is changed so, how soon it is, and the call. */
 const changes = {
@@ -23,7 +23,19 @@ const changes = {
     call: cancelJob,
   },
   remove: { share: 0.03, job: (random) => ({ delayMs: Math.ceil(random() * 100) }), afterMs: 60, call: removeJob },
+  reschedule: {
+    share: 0.03,
+    job: (random) => ({ delayMs: 100 + Math.ceil(random() * 100) }),
+    afterMs: 60,
+    facts: (random) => ({ delayMs: 200 + Math.ceil(random() * 200) }),
+    call: rescheduleJob,
+  },
+  // Nobody waits for its time: at the end it has run, or is left over.
+  promote: { share: 0.02, job: () => ({ delayMs: 600_000, isOwn: true }), afterMs: 60, call: promoteJob },
 };
+
+/** Before such a job is added, since a worker that is killed then cannot tell. */
+export const willAsk = (what, name, key) => log("asked", { what, name, key, at: clock() });
 
 /** The change that a job is made for, and what it is like; most jobs are made for none. */
 export const changeOf = (random) => {
@@ -35,10 +47,11 @@ export const changeOf = (random) => {
 
 /** Makes the change of a job that was added, until its outcome is known. */
 export const change = async (client, queue, id, key, what, random) => {
-  const { afterMs, call } = changes[what];
+  const { afterMs, call, facts = () => ({}) } = changes[what];
+  const own = facts(random);
   await pause(random() * afterMs);
   for (let tries = 1; tries <= 3; tries++) {
-    const said = await ask(what, queue, { key }, () => call(client, { queue }, id));
+    const said = await ask(what, queue, { key, ...own }, () => call(client, { queue }, id, own));
     if (said !== undefined) return;
     await pause(20 * tries);
   }

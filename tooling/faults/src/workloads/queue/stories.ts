@@ -55,8 +55,8 @@ export const storiesOf = ({ workers }: RunHistory): Story[] => {
 const isChange = (record: LogRecord): record is ChangeCall => record.kind === "call" && "key" in record;
 const jobKinds: readonly string[] = ["ran", "lost", "cancelled", "done", "dead"];
 const isOfJob = (record: { readonly kind: string }): record is JobRecord => jobKinds.includes(record.kind);
-const runOf = ({ name, key, attempt, crashes }: AccessRecord | JobRecord): string =>
-  [name, key, attempt, crashes].join(" ");
+const runOf = ({ name, key, attempt, crashes, snoozes }: AccessRecord | JobRecord): string =>
+  [name, key, attempt, crashes, snoozes].join(" ");
 
 export const saw = ({ after }: Begun, kind: JobRecord["kind"]): JobRecord | undefined =>
   after.find((one) => one.kind === kind);

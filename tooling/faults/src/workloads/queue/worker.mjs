@@ -17,20 +17,20 @@ import {
   timed,
   upTo,
 } from "../../lab/contender.mjs";
-import { change, changeOf, pausing } from "./manage.mjs";
+import { change, changeOf, pausing, willAsk } from "./manage.mjs";
 
 const { id, specs, leaseMs, deadlineMs, maxAttempts } = settings;
-const { createQueue } = subject;
+const { createQueue, SnoozeError } = subject;
 
 // ── working ─────────────────────────────────────────────────────────────────────────────────────────────────────────
 
-const factsOf = ({ data, attempt, crashes }) => ({ key: data.key, attempt, crashes });
+const factsOf = ({ data, attempt, crashes, snoozes }) => ({ key: data.key, attempt, crashes, snoozes });
 
 const handlerOf = (name) => async (job) => {
-  const { data, takenAt, attempt, signal } = job;
+  const { data, takenAt, attempt, snoozes, signal } = job;
   const facts = { name, ...factsOf(job) };
   log("access", { ...facts, takenAt, at: clock() });
-  const ended = (how) => log("ran", { ...facts, at: clock(), how });
+  const ended = (how, more = {}) => log("ran", { ...facts, at: clock(), how, ...more });
   const stopped = pause(data.ms, data.isDeaf ? undefined : signal).then(
     () => undefined,
     () => signal.reason,
@@ -39,6 +39,11 @@ const handlerOf = (name) => async (job) => {
   if (reason) {
     ended("failed");
     throw reason;
+  }
+  const [waitMs] = data.snoozes.slice(snoozes);
+  if (waitMs !== undefined) {
+    ended("snoozed", { waitMs });
+    throw new SnoozeError(waitMs);
   }
   ended(attempt <= data.fails ? "failed" : "ok");
   if (attempt <= data.fails) throw new Error("fails on purpose");
@@ -60,7 +65,7 @@ const work = (queue, { name, work: options }) => {
 let made = 0;
 
 /** `wanted`: what the job is made for, and how it differs from others. */
-const newJob = (random, { what, ...wanted } = {}) => {
+const newJob = (random, { what, isOwn = random() < 0.1, ...wanted } = {}) => {
   const key = `${id}-${++made}`;
   const roll = random();
   const fails = random() < 0.88 ? 0 : random() < 0.6 ? 1 : maxAttempts;
@@ -68,13 +73,16 @@ const newJob = (random, { what, ...wanted } = {}) => {
   const usualDelayMs = random() < 0.85 ? 0 : Math.ceil(random() * 300);
   const { ms = usualMs, delayMs = usualDelayMs } = wanted;
   const priority = random() < 0.85 ? 0 : Math.floor(random() * 7) - 3;
-  const own = random() < 0.1 ? { id: `own-${key}` } : {};
+  const own = isOwn ? { id: `own-${key}` } : {};
+  const isSnoozed = what !== "reschedule" && what !== "promote" && random() < 0.08;
+  const snoozes = Array.from({ length: isSnoozed ? upTo(random, 2) : 0 }, () => upTo(random, 150));
   const options = { ...(delayMs > 0 && { delayMs }), ...(priority !== 0 && { priority }), ...own };
-  return { what, about: { key, fails, delayMs }, data: { key, fails, ms, isDeaf: random() < 0.5 }, options };
+  return { what, about: { key, fails, delayMs }, data: { key, fails, ms, snoozes, isDeaf: random() < 0.5 }, options };
 };
 
 /** Repeats an add until its outcome is known. */
 const add = async (queue, name, { what, about, data, options }, random) => {
+  if (what === "promote") willAsk(what, name, about.key);
   for (let op, tries = 1; tries <= 6; tries++) {
     const settled = timed("add", name, deadlineMs);
     try {
