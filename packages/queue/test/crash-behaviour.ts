@@ -109,7 +109,7 @@ export const crashBehaviour = (mode: RedisMode): void => {
       );
       for (let round = 0; round < 30; round++) {
         if ((await fixture.counts()).jobs === 1 && (await queue.deadLetters()).length === 1) break;
-        const peer = await spawn({ leaseMs: 300, concurrency: 10, maxCrashes: 3 });
+        const peer = await spawn({ leaseMs: 1_500, concurrency: 10, maxCrashes: 3 });
         await eventually(
           async () => {
             const { jobs, dead } = await fixture.counts();
