@@ -48,6 +48,6 @@ export type Pins = [
   Check<Same<Vote["vote"], "granted" | "free" | "held" | "abstained" | "no-answer" | "error">>,
   Check<Same<Exclude<keyof QuorumError, keyof KitError>, "resource" | "quorum" | "votes">>,
   Check<Same<QuorumError["votes"], readonly Vote[]>>,
-  Check<Same<Exclude<keyof SameServerError, keyof KitError>, "servers">>,
+  Check<Same<Exclude<keyof SameServerError, keyof KitError>, "servers" | "positions">>,
   Check<Same<QuorumErrorCode, "KIT_LOCK_QUORUM" | "KIT_LOCK_SAME_SERVER">>,
 ];

@@ -25,8 +25,14 @@ describe("@kit/lock/quorum", () => {
     );
     expect(error).toMatchObject({ code: "KIT_LOCK_QUORUM", retryable: true, resource: "chest", quorum: 2 });
     expect(error.cause).toBeInstanceOf(KitUnavailableError);
-    const same = new source.SameServerError(["a:1", "b:2"]);
-    expect(String(same)).toBe("SameServerError: Two clients of a quorum lead to the same server: a:1 and b:2");
-    expect(same).toMatchObject({ code: "KIT_LOCK_SAME_SERVER", retryable: false, servers: ["a:1", "b:2"] });
+    const same = new source.SameServerError(["a:1", "b:2"], [0, 2]);
+    expect(String(same)).toBe(
+      "SameServerError: Two clients of a quorum lead to the same server: clients[0] (a:1) and clients[2] (b:2)",
+    );
+    const facts = { retryable: false, servers: ["a:1", "b:2"], positions: [0, 2] };
+    expect(same).toMatchObject({ code: "KIT_LOCK_SAME_SERVER", ...facts });
+    expect(String(new source.SameServerError(["b:2"], [2]))).toBe(
+      "SameServerError: clients[2] (b:2) of a quorum leads to the same server as another client",
+    );
   });
 });

@@ -38,7 +38,7 @@ describe("the scripts of a quorum lock", () => {
   it("acquire: take a free lease, once for a token, and refuse another", async () => {
     expect(await acquire("a|me")).toMatchObject({ state: "granted", server: undefined });
     expect(await redis.client.get(key())).toBe("a|me");
-    expect(await acquire("a|me", { leaseMs: 99_000 })).toMatchObject({ state: "granted" });
+    expect(await acquire("a|me", { leaseMs: 99_000 })).toMatchObject({ state: "repeated" });
     expect(await redis.client.pttl(key())).toBeLessThanOrEqual(10_000);
     expect(await acquire("b|you")).toMatchObject({ state: "held", by: { token: "a", holder: "me" } });
     await redis.client.persist(key());
@@ -60,6 +60,12 @@ describe("the scripts of a quorum lock", () => {
     expect(await redis.client.exists(key())).toBe(0);
     expect(await acquire("a|me", { guardMs: 80_000_000, isAsked: 0 })).toMatchObject({ state: "granted" });
     expect(await acquire("b|you", { guardMs: 80_000_000, isAsked: 1 })).toMatchObject({ state: "held" });
+  });
+
+  it("acquire: say who the server is with a grant, if they are asked", async () => {
+    const granted = await acquire("a|me", { isAsked: 1 });
+    expect(granted).toMatchObject({ state: "granted", server: { runId: expect.stringMatching(/^\w{40}$/) as string } });
+    expect(await acquire("a|me", { isAsked: 1 })).toMatchObject({ state: "repeated", server: granted.server });
   });
 
   it("acquire: count one second less than the server's uptime", async () => {

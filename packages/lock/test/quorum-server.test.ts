@@ -17,7 +17,7 @@ const behindProxy = async () => {
     closing.abort(new Error("over"));
     context.detach();
   });
-  const server = new QuorumServer(context, {
+  const server = new QuorumServer(context, 0, {
     guardMs: 0,
     keyOf: fixture.keyOf,
     signal: closing.signal,
@@ -29,6 +29,18 @@ const behindProxy = async () => {
   await server.renew(request, { termMs: 0, heldUntil: 0 }, 60_000, always);
   return { server, proxy: proxies[0]!, client: clients[0]! };
 };
+
+describe("a server's vote on a new lease", () => {
+  it("does not count when its connection was lost before the reply: the client itself has sent the request again", async () => {
+    const { server, proxy } = await behindProxy();
+    proxy.down.cutNext = 1;
+    const vote = await server.acquire({ ...request, token: "u" }, 60_000, 60_000, always);
+    expect(vote).toMatchObject({ vote: "no-answer", error: { code: "KIT_UNKNOWN_OUTCOME" } });
+    expect(String("error" in vote && vote.error)).toContain("was lost before the vote");
+    expect(server.isDouble).toBe(false);
+    await fixture.untilHeld("chest", ["me"]);
+  });
+});
 
 describe("a server's vote on a renewal", () => {
   it("writes a lease anew while it is held, and counts", async () => {

@@ -235,6 +235,10 @@ describe("what a quorum lock refuses", () => {
     expect(() => createQuorumLock([cluster])).toThrow(TypeError);
     expect(() => createQuorumLock([client!, client!])).toThrow(TypeError);
     expect(() => createQuorumLock([client!, {} as never])).toThrow(TypeError);
+    for (const nothing of [null, undefined])
+      expect(() => createQuorumLock([client!, nothing as never])).toThrow(
+        `Expected \`clients[1]\` to be an ioredis Redis, got ${String(nothing)}`,
+      );
     cluster.disconnect();
   });
 
@@ -253,8 +257,26 @@ describe("what a quorum lock refuses", () => {
     expect(await emitted).toBeInstanceOf(SameServerError);
     expect(error).toBeInstanceOf(SameServerError);
     expect((error as SameServerError).servers).toEqual([1, 1].map((index) => `127.0.0.1:${fixture.node(index).port}`));
+    expect((error as SameServerError).positions).toEqual([1, 2]);
     expect(await rejection(lock.tryAcquire("chest"))).toBeInstanceOf(SameServerError);
     await fixture.untilHeld("chest", [null, null, null]);
+  });
+});
+
+describe("two clients of one server that does not tell who it is", () => {
+  it("never make a quorum, and are refused", async () => {
+    await fixture.node(1).call("ACL", "SETUSER", "blind", "on", "nopass", "~*", "&*", "+@all", "-info");
+    const blind = (): Redis =>
+      fixture.servers[1]!.connect({ username: "blind", password: "x", enableReadyCheck: false });
+    const lock = fixture.make({ holder: "me" }, [fixture.clients()[0]!, blind(), blind()]);
+    // The first server is another's, so only the votes of the second would count.
+    await fixture.occupy("chest", 0);
+    const error = await rejection(lock.acquire("chest"));
+    expect(error).toBeInstanceOf(SameServerError);
+    const [position] = (error as SameServerError).positions;
+    expect([1, 2]).toContain(position);
+    expect(String(error)).toContain(`clients[${String(position)}] (127.0.0.1:${String(fixture.node(1).port)})`);
+    await fixture.untilHeld("chest", ["other", null, null]);
   });
 });
 

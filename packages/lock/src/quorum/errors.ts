@@ -56,14 +56,25 @@ export class QuorumError extends KitError {
   }
 }
 
-/** Two clients lead to one server, whose vote would count twice. `servers` are their addresses. Not retryable. */
+/**
+ * Two clients lead to one server, whose vote would count twice. `positions` are theirs in the list of clients, from 0, and `servers`
+ * their addresses; only one where the server does not tell who it is (a user without INFO). Not retryable.
+ */
 export class SameServerError extends KitError {
   /** @internal */
   static override readonly brand: string = "SameServerError";
-  readonly servers: readonly [string, string];
+  readonly servers: readonly string[];
+  readonly positions: readonly number[];
 
-  constructor(servers: readonly [string, string]) {
-    super("KIT_LOCK_SAME_SERVER", `Two clients of a quorum lead to the same server: ${servers.join(" and ")}`);
+  constructor(servers: readonly string[], positions: readonly number[]) {
+    const named = servers.map((server, index) => `clients[${String(positions[index])}] (${server})`);
+    super(
+      "KIT_LOCK_SAME_SERVER",
+      named.length > 1
+        ? `Two clients of a quorum lead to the same server: ${named.join(" and ")}`
+        : `${named.join("")} of a quorum leads to the same server as another client`,
+    );
     this.servers = servers;
+    this.positions = positions;
   }
 }

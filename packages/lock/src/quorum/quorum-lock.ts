@@ -81,8 +81,15 @@ const checkClients = (clients: readonly RedisLike[]): void => {
   if (!Array.isArray(clients))
     throw new TypeError(`Expected \`clients\` to be a list of clients, got ${typeof clients}`);
   if (clients.length === 0) throw new RangeError("Expected `clients` to have at least 1 client, got 0");
+  const wrong = clients.findIndex(
+    (client: { call?: unknown } | null | undefined) => typeof client?.call !== "function",
+  );
+  if (wrong >= 0) {
+    const type = clients[wrong] === null ? "null" : typeof clients[wrong];
+    throw new TypeError(`Expected \`clients[${String(wrong)}]\` to be an ioredis Redis, got ${type}`);
+  }
   if (new Set(clients).size < clients.length) throw new TypeError("Expected `clients` to be different clients");
-  if (clients.some((client) => typeof client === "object" && client !== null && isClusterClient(client)))
+  if (clients.some(isClusterClient))
     throw new TypeError("Expected each of `clients` to lead to one server, got a Cluster client");
 };
 
@@ -122,7 +129,7 @@ export class QuorumLock extends TypedEmitter<QuorumLockEvents> implements AsyncD
       unguarded: (server) => this.emit("unguarded", { server }),
       onError: (error) => this.emit("error", error),
     };
-    const servers = contexts.map((context) => new QuorumServer(context, shared));
+    const servers = contexts.map((context, position) => new QuorumServer(context, position, shared));
     this.#store = new QuorumStore(life, servers, settings, keyOf, (error) => this.emit("error", error));
     const expiry = expiryOf(life.context);
     for (const server of servers)

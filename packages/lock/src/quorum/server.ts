@@ -37,6 +37,8 @@ const ownerOf = ({ token, resolved: { holder } }: LeaseRequest): string => `${to
 export class QuorumServer {
   readonly context: ClientContext;
   readonly address: string;
+  /** Its place in the list of clients, from 0. */
+  readonly position: number;
   readonly #shared: Servers;
   /** The connection epoch in which it was old enough. */
   #knownEpoch = -1;
@@ -49,8 +51,9 @@ export class QuorumServer {
   /** The error of a command without an answer, until the server answers again. */
   #away: KitError | undefined;
 
-  constructor(context: ClientContext, shared: Servers) {
+  constructor(context: ClientContext, position: number, shared: Servers) {
     this.context = context;
+    this.position = position;
     this.address = addressOf(context.client);
     this.#shared = shared;
   }
@@ -94,10 +97,13 @@ export class QuorumServer {
       },
       (reply, clock) => {
         if (reply.state === "granted") return { server, vote: "granted" };
+        // Nobody else knows the token, and this client has sent it once on this connection: another client leads to the server. Where
+        // run ids are known, the vote of that client has the error.
+        if (reply.state === "repeated" && this.#runId === undefined) throw this.#doubled([this]);
         if (reply.state === "held") return { server, vote: "held", holder: reply.by.holder, msLeft: reply.by.msLeft };
         if (reply.state === "abstained") return { server, vote: "abstained", msLeft: reply.msLeft };
         // Our estimate of its clock was wrong: without one it refuses nothing as late.
-        clock.reset();
+        if (reply.state === "late") clock.reset();
         return { server, vote: "no-answer" };
       },
     );
@@ -190,23 +196,30 @@ export class QuorumServer {
   }
 
   #saw({ runId, ageMs }: scripts.ServerFacts, epoch: number): void {
-    const { byRunId, guardMs, unguarded, onError } = this.#shared;
+    const { byRunId, guardMs, unguarded } = this.#shared;
     if (runId === undefined && !this.#isUnguarded) {
       this.#isUnguarded = true;
       unguarded(this.address);
     }
     this.#runId = runId;
     const other = runId === undefined ? undefined : byRunId.get(runId);
-    if (other && other !== this && other.#runId === runId) {
-      const fault = new SameServerError([other.address, this.address]);
-      if (!this.#fault) onError(fault);
-      this.#fault = fault;
-      throw fault;
-    }
+    if (other && other !== this && other.#runId === runId)
+      throw this.#doubled([other, this].sort((one, another) => one.position - another.position));
     this.#fault = undefined;
     if (runId !== undefined) byRunId.set(runId, this);
     if (ageMs >= guardMs) this.#knownEpoch = epoch;
     else this.#young = { epoch, until: performance.now() + guardMs - ageMs };
+  }
+
+  /** Until it is connected anew, and says who it is, its votes do not count. */
+  #doubled(servers: readonly QuorumServer[]): SameServerError {
+    const fault = new SameServerError(
+      servers.map(({ address }) => address),
+      servers.map(({ position }) => position),
+    );
+    if (!this.#fault) this.#shared.onError(fault);
+    this.#fault = fault;
+    return fault;
   }
 
   /** It may be another server by now, or the same one without its data. */

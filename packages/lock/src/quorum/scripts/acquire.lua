@@ -7,7 +7,8 @@
 --
 -- Reply     now  granted to a caller that does not ask who the server is
 --           {code, now, server, msLeft, owner}, `server` as from serverFacts
---            1  granted, or granted before to the same token
+--            1  granted
+--            5  granted before to the same token
 --            2  another holds it, for so long; -1: for ever
 --            3  it abstains, for so long
 --            4  the request came too late
@@ -21,7 +22,7 @@ local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 local server, ageMs = serverFacts(isAsked)
 local found = redis.call('GET', lease)
-if found == owner then return { 1, now, server } end
+if found == owner then return { 5, now, server } end
 if found then return { 2, now, server, redis.call('PTTL', lease), found } end
 if notAfter ~= '0' and now > tonumber(notAfter) then return { 4, now, server } end
 if ageMs < tonumber(guardMs) then return { 3, now, server, tonumber(guardMs) - ageMs } end

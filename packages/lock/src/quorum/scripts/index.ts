@@ -40,7 +40,7 @@ export interface Voted {
 
 export type AcquireReply = Voted &
   (
-    | { readonly state: "granted" | "late" }
+    | { readonly state: "granted" | "repeated" | "late" }
     | { readonly state: "held"; readonly by: Stored }
     | { readonly state: "abstained"; readonly msLeft: number }
   );
@@ -58,7 +58,7 @@ export const acquire = defineScript({
     const server = factsOf(facts);
     if (Number(code) === 2) return { now, server, state: "held", by: storedOf(owner, msLeft) };
     if (Number(code) === 3) return { now, server, state: "abstained", msLeft: Number(msLeft) };
-    return { now, server, state: Number(code) === 1 ? "granted" : "late" };
+    return { now, server, state: Number(code) === 1 ? "granted" : Number(code) === 5 ? "repeated" : "late" };
   },
 });
 
