@@ -32,7 +32,8 @@ export const describeLeaseArrival = (leasing: Leasing): void => {
       const turns = Array.from({ length: 2_000 }, (_, index) => index);
       const served: number[] = [];
       const turn = async (index: number): Promise<void> => {
-        const lease = await leaser.acquire();
+        // A pushed grant lasts as long: one that ends while the machine stalls is asked for anew, at the end.
+        const lease = await leaser.acquire({ leaseMs: 600_000, renew: false });
         served.push(index);
         await lease.release();
       };

@@ -121,12 +121,15 @@ export const describeLeaseCancellation = (leasing: Leasing): void => {
         proxy.down.latencyMs = 300;
         await holder.release();
         const { holders, queue } = await near.inspect();
-        expect([holders, queue]).toEqual([[expect.anything()], [expect.anything()]]);
         abort();
-        expect(await rejection(crossing.promise)).toBe(reason);
+        const outcome = await crossing.promise.catch((error: unknown) => error);
+        // The message came before the abort: a round that shows nothing.
+        if (outcome !== reason) await (outcome as Held).release();
         const { awakeMs, value } = await timed(behind.promise);
         proxy.heal();
         await value.release();
+        expect([holders, queue]).toEqual([[expect.anything()], [expect.anything()]]);
+        expect(outcome).toBe(reason);
         return awakeMs;
       });
       await isFree(leasing);
