@@ -95,10 +95,10 @@ export const controls: readonly Control<Invariant>[] = [
     },
   },
   {
-    name: "pauses-are-not-read",
+    name: "pauses-are-not-kept",
     invariants: ["paused"],
     kind: anyTime,
-    lua: { "step(limits)": inAll("if command == 'HEXISTS' and key == limits then return 0 end") },
+    lua: { "manage/limit(limits)": inAll("if command == 'HSET' and key == limits then return 0 end") },
   },
   {
     name: "ends-are-forgotten",
