@@ -1,4 +1,5 @@
 import type { Connection } from "@kit/core";
+import type { Report } from "@kit/core/toolkit";
 import { eventually, useRedis } from "@kit/testing";
 import { commandCall, inspectCall, rejection } from "@tooling/vitest/helpers";
 import * as vitest from "vitest";
@@ -6,6 +7,7 @@ import { beforeEach, describe, expect, it } from "vitest";
 import { descriptor } from "../src/descriptor/index.js";
 import type { Queue } from "../src/index.js";
 import { inspectJob, inspectQueue, listJobs, repairQueue } from "../src/manage/index.js";
+import { createSchedules } from "../src/schedules/index.js";
 import { fixtureOf, latch, name, permanentKeys } from "./harness.js";
 
 const redis = useRedis(vitest, { permanentKeys });
@@ -304,5 +306,50 @@ describe("kit queue", () => {
     expect(await run("queue retry", [name], { run: true })).toEqual({ queue: name, isDryRun: false, count: 1 });
     expect(await fixture.counts()).toMatchObject({ jobs: 5, dead: 0, waiting: 2 });
     open();
+  });
+});
+
+describe("schedules", () => {
+  it("are listed with their next runs, and a run that nobody adds is found by kit inspect and kit doctor", async () => {
+    const doctor = async () =>
+      await descriptor
+        .checks!.find(({ id }) => id === "queue-schedules")!
+        .look({
+          redis: client(),
+          prefix: redis.prefix,
+          signal: new AbortController().signal,
+        });
+    expect(await run("queue schedules", [name])).toEqual({ queue: name, schedules: [] });
+    expect(await run("queue schedules", ["unknown"])).toEqual({ queue: "unknown" });
+    expect(await doctor()).toEqual([{ severity: "ok", text: "no schedule is overdue" }]);
+    const schedules = createSchedules(redis.client, name, { prefix: redis.prefix });
+    redis.defer(() => schedules.close());
+    await schedules.upsert("nightly", { cron: "0 3 * * *", timezone: "Asia/Tokyo", name: "job", count: 2 });
+    const { nextAt } = await schedules.upsert("hourly", { everyMs: 7_200_000, startAt: 1, name: "odd" });
+    const rows: (readonly string[])[] = [];
+    const call = commandCall(client(), redis.prefix);
+    const report = ({ table }: Report): Promise<void> => Promise.resolve(void rows.push(...table!.rows));
+    const command = descriptor.commands!.find(({ path }) => path === "queue schedules")!;
+    await command.run({ ...call, output: { ...call.output, report } }, name);
+    expect(rows.find(([id]) => id === "hourly")).toEqual([
+      "hourly",
+      "odd",
+      "every 2 h",
+      new Date(nextAt!).toISOString(),
+      "",
+    ]);
+    expect(rows.find(([id]) => id === "nightly")).toEqual([
+      ...["nightly", "job", "0 3 * * * (Asia/Tokyo)", expect.stringMatching(/T18:00:00/), "2"],
+    ]);
+    expect(await run("queue schedules", [name], { start: 1, count: 5 })).toMatchObject({ schedules: [{ version: 0 }] });
+    expect(await doctor()).toMatchObject([{ severity: "ok" }]);
+    const seen = await look("queue", name);
+    expect(seen.data).toMatchObject({ schedules: 2 });
+    expect(seen.facts!.at(-1)).toEqual(["schedules", expect.stringMatching(/^2, the next run in /)]);
+    await fixture.db.zadd(fixture.keysOf().upcoming, "XX", (seen.data as { now: number }).now - 600_000, "hourly");
+    expect(await doctor()).toMatchObject([
+      { severity: "warning", text: `queue ${name}: a run of a schedule is overdue by 10 min` },
+    ]);
+    expect((await look("queue", name)).facts!.at(-1)).toEqual(["schedules", "2, a run is overdue by 10 min"]);
   });
 });

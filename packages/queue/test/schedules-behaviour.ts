@@ -351,6 +351,9 @@ export const schedulesBehaviour = (mode: RedisMode): void => {
         expect(await fire("hourly\tsecond\t2000\t3000\t1\t1500,2000")).toEqual([false]);
         expect(await fire("hourly\tfirst\t3000\t4000\t\t3000\nnone\tfirst\t1\t2\t\t1")).toEqual([false, false]);
         expect(await fixture.db.hget(fixture.keysOf().schedules, "hourly")).toBe('0\tsecond\t1\t{"everyMs":3600000}');
+        // An upsert that read the schedule before it fired.
+        const stale = { ...second, revision: "second", at: "2000", schedule: "0\tthird\t\t{}" };
+        expect(await put(stale)).toBe(false);
         // A job that is still there is not added again.
         expect(await fire("hourly\tsecond\t3000\tinf\t0\t2000,3000")).toEqual([true]);
         expect(await jobIds()).toEqual(["hourly@1500", "hourly@2000", "hourly@3000"]);

@@ -28,6 +28,8 @@ const exceptionsKiB = {
   // added, also when it is repeated; lets a handler snooze its job; learns that a job was cancelled; adds one job of a key, or
   // the last; keeps to the limits of the queue, and wakes when a rate lets the next job begin.
   "@kit/queue": 28,
+  // Reads, changes and repairs queues for the command line, and lists schedules.
+  "@kit/queue/descriptor": 18,
   // Opens its queue as a queue does, and carries what that needs.
   "@kit/queue/schedules": 19,
   "@kit/stats": 24,

@@ -3,6 +3,7 @@ import { endlessParts } from "../keys.js";
 import { commands } from "./commands.js";
 import { jobInspector, queueInspector } from "./inspect.js";
 import { pausedCheck } from "./paused.js";
+import { schedulesCheck, schedulesCommand } from "./schedules.js";
 
 /** The contribution of this package to the command line. */
 export const descriptor: PackageDescriptor = {
@@ -50,6 +51,6 @@ export const descriptor: PackageDescriptor = {
   },
   endlessKeys: [{ key: new RegExp(`^\\{.*\\}:(?:${endlessParts.join("|")})$`, "s") }],
   inspectors: [queueInspector, jobInspector],
-  commands,
-  checks: [pausedCheck],
+  commands: [...commands, schedulesCommand],
+  checks: [pausedCheck, schedulesCheck],
 };

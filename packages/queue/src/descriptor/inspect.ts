@@ -1,5 +1,6 @@
 import { counted, type Facts, type InspectCall, type Inspector, type Report, secondsText } from "@kit/core/toolkit";
 import { queueKeys } from "../keys.js";
+import { overviewFacts, scheduleOverview } from "./overview.js";
 import { inspectJob, inspectQueue, type JobReport, type Overview } from "../manage/index.js";
 
 const countOf = (count: number, at: number | null, text: (ms: number) => string): string =>
@@ -83,7 +84,9 @@ export const queueInspector: Inspector = {
   look: async (call, name: string) => {
     if (!(await isQueue(call, name))) return unknownQueue(name);
     const data = await inspectQueue(call.redis, { queue: name, prefix: call.prefix });
-    return { data: { queue: name, ...data }, facts: queueFacts(name, data), summary: summaryOf(data) };
+    const planned = await scheduleOverview(call.redis, queueKeys(call.prefix, name).upcoming);
+    const facts = [...queueFacts(name, data), ...overviewFacts(planned, data.now)];
+    return { data: { queue: name, ...data, ...planned }, facts, summary: summaryOf(data) };
   },
   listed: { things: "queues", keys: ["{NAME}:meta"], columns: ["ready", "delayed", "active", "dead", "limits"] },
   keys: (prefix, name: string) => Object.values(queueKeys(prefix, name)),

@@ -1,40 +1,6 @@
-import type { Connection } from "@kit/core";
-import { counted, type DoctorCheck, nameIn, secondsText } from "@kit/core/toolkit";
+import { counted, type DoctorCheck, secondsText } from "@kit/core/toolkit";
 import { inspectQueue } from "../manage/index.js";
-
-/** Keys per step, steps on each node, and queues that are looked at: a few seconds at most. */
-const batch = 1_000;
-const maxSteps = 200;
-const maxQueues = 100;
-
-interface Node {
-  call(command: string, ...args: (string | number)[]): Promise<unknown>;
-}
-
-const mastersOf = (redis: Connection): readonly Node[] => {
-  const { nodes } = redis as unknown as { nodes?: (role: "master") => readonly Node[] };
-  return nodes ? nodes.call(redis, "master") : [redis as Node];
-};
-
-/** The queues that have limits. */
-const limitedQueues = async (redis: Connection, prefix: string, signal: AbortSignal): Promise<readonly string[]> => {
-  const [head, tail] = [`${prefix}:queue:`, ":limits"];
-  const pattern = `${head.replace(/[\\*?[\]]/g, "\\$&")}{*}${tail}`;
-  const found = new Set<string>();
-  for (const node of mastersOf(redis)) {
-    let cursor = "0";
-    for (let step = 0; step < maxSteps && !signal.aborted; step++) {
-      const [next, keys] = (await node.call("SCAN", cursor, "MATCH", pattern, "COUNT", batch)) as [string, string[]];
-      for (const key of keys) {
-        const name = nameIn(key.slice(head.length, -tail.length));
-        if (name !== undefined && found.size < maxQueues) found.add(name);
-      }
-      cursor = next;
-      if (cursor === "0") break;
-    }
-  }
-  return [...found].toSorted();
-};
+import { queuesWith } from "./queues.js";
 
 export const pausedCheck: DoctorCheck = {
   id: "queue-paused",
@@ -43,7 +9,7 @@ stays also when all workers are started anew.
 
 \`kit queue resume NAME\` lets the queue go on.`,
   look: async ({ redis, prefix, signal }) => {
-    const queues = await limitedQueues(redis, prefix, signal);
+    const queues = await queuesWith("limits", redis, prefix, signal);
     const findings = await Promise.all(
       queues.map(async (queue) => {
         const { pausedAt, now, waiting, prioritised } = await inspectQueue(redis, { queue, prefix });

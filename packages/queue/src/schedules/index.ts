@@ -11,4 +11,5 @@ export type {
   ScheduleOptions,
   SchedulesOptions,
 } from "./options.js";
-export type { ScheduleFacts, Schedules, SchedulesEvents, StoredSchedule, UpsertedSchedule } from "./schedules.js";
+export type { ScheduleFacts } from "./facts.js";
+export type { Schedules, SchedulesEvents, StoredSchedule, UpsertedSchedule } from "./schedules.js";

@@ -5,10 +5,10 @@ import { QueueCommands } from "../commands.js";
 import { type QueueSettings, queueSettings } from "../options.js";
 import type { AnyJobs, JobTypes } from "../work/handlers.js";
 import { ScheduleError } from "./errors.js";
+import { factsOf, factsOfPage, instantOf, type ScheduleFacts } from "./facts.js";
 import {
   type ListOptions,
   listRules,
-  type MissedRuns,
   type ResolvedSchedule,
   type Schedule,
   scheduleId,
@@ -44,43 +44,12 @@ export interface UpsertedSchedule {
   readonly nextAt: number | undefined;
 }
 
-/** A schedule as it is stored. Instants are epoch ms. */
-export interface ScheduleFacts {
-  readonly id: string;
-  /** The name of its jobs. */
-  readonly name: string;
-  readonly everyMs: number | undefined;
-  readonly cron: string | undefined;
-  readonly timezone: string | undefined;
-  readonly startAt: number | undefined;
-  readonly endAt: number | undefined;
-  readonly count: number | undefined;
-  readonly missed: MissedRuns;
-  readonly version: number;
-  /** The next run; undefined: the schedule has ended. */
-  readonly nextAt: number | undefined;
-  /** How many jobs it will still add; undefined: there is no bound. */
-  readonly left: number | undefined;
-}
-
 /** A schedule with the data of its jobs. */
 export interface StoredSchedule extends ScheduleFacts {
   readonly data: unknown;
 }
 
 const nextCount = integer(1, 1_000);
-
-const instantOf = (score: string): number | undefined => (score === "" || score === "inf" ? undefined : Number(score));
-
-const factsOf = (id: string, field: string, score: string, name: string): ScheduleFacts => {
-  const record = recordOf(id, field);
-  const { everyMs, cron, timezone, startAt, endAt, count, missed } = timingOf(id, record);
-  const { version, left } = record;
-  return {
-    ...{ id, name, everyMs, cron, timezone, startAt, endAt, count, missed, version, left },
-    nextAt: instantOf(score),
-  };
-};
 
 /**
  * The schedules of one queue: stores them, and adds a job for each of their runs. Made by {@link createSchedules}.
@@ -195,10 +164,7 @@ export class Schedules<Jobs extends JobTypes<Jobs> = AnyJobs>
       "queue.schedules.list",
       () => ({ queue: this.queue }),
       async () => {
-        const found = await this.#commands.run(listSchedules, page);
-        return found.page
-          .filter(({ field }) => field !== "")
-          .map(({ id, field, at, head }) => factsOf(id, field, at, decodeURIComponent(head.split(" ", 1)[0] ?? "")));
+        return factsOfPage(await this.#commands.run(listSchedules, page));
       },
     );
   }

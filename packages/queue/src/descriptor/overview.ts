@@ -1,0 +1,30 @@
+import type { Connection } from "@kit/core";
+import { type Facts, secondsText } from "@kit/core/toolkit";
+
+/** How many schedules there are, and when the next run of all is, by the server's clock. */
+interface ScheduleOverview {
+  readonly schedules: number;
+  readonly nextRun: number | null;
+}
+
+/** Reads the overview of a queue. It changes nothing. */
+export const scheduleOverview = async (redis: Connection, upcoming: string): Promise<ScheduleOverview> => {
+  const [count, first] = await Promise.all([
+    redis.call("ZCARD", upcoming),
+    redis.call("ZRANGE", upcoming, 0, 0, "WITHSCORES"),
+  ]);
+  const [, score = "inf"] = (first as unknown[]).flat().map(String);
+  return { schedules: Number(count), nextRun: /inf/i.test(score) ? null : Number(score) };
+};
+
+/** The line about schedules in the report of a queue; none without schedules. */
+export const overviewFacts = ({ schedules, nextRun }: ScheduleOverview, now: number): Facts => {
+  if (schedules === 0) return [];
+  const next =
+    nextRun === null
+      ? "all of them ended"
+      : nextRun > now
+        ? `the next run in ${secondsText(nextRun - now)}`
+        : `a run is overdue by ${secondsText(now - nextRun)}`;
+  return [["schedules", `${String(schedules)}, ${next}`]];
+};

@@ -1,0 +1,73 @@
+import type { CliCommand, DoctorCheck, Finding } from "@kit/core/toolkit";
+import { resolve, secondsText } from "@kit/core/toolkit";
+import { queueKeys } from "../keys.js";
+import { inspectQueue } from "../manage/index.js";
+import { factsOfPage, type ScheduleFacts } from "../schedules/facts.js";
+import { listRules } from "../schedules/options.js";
+import { listSchedules } from "../schedules/scripts/index.js";
+import { isQueue, unknownQueue } from "./inspect.js";
+import { scheduleOverview } from "./overview.js";
+import { queuesWith } from "./queues.js";
+
+/** A run that nobody has added for so long: no process runs the schedules. */
+const overdueMs = 60_000;
+
+const whenOf = ({ everyMs = 0, cron, timezone = "UTC" }: ScheduleFacts): string =>
+  cron === undefined ? `every ${secondsText(everyMs)}` : `${cron} (${timezone})`;
+
+const rowOf = (one: ScheduleFacts): readonly string[] => [
+  one.id,
+  one.name,
+  whenOf(one),
+  one.nextAt === undefined ? "ended" : new Date(one.nextAt).toISOString(),
+  one.left === undefined ? "" : String(one.left),
+];
+
+export const schedulesCommand: CliCommand = {
+  path: "queue schedules",
+  about: "lists the schedules of a queue, the next to run first",
+  args: [{ name: "queue", about: "name of the queue", listedIn: "queues" }],
+  options: [
+    { name: "start", takes: "integer", about: "how many to leave out (0)" },
+    { name: "count", takes: "integer", about: "how many to show (20), at most 100" },
+  ],
+  run: async (call, queue: string) => {
+    const { redis, prefix, integer, output } = call;
+    if (!(await isQueue(call, queue))) return await output.report(unknownQueue(queue));
+    const page = resolve("options", { start: integer("start"), count: integer("count") }, listRules);
+    const schedules = factsOfPage(await listSchedules.run(redis, queueKeys(prefix, queue), page));
+    await output.report({
+      data: { queue, schedules },
+      facts: [["schedules", schedules.length === 0 ? "none here" : `${String(schedules.length)} shown`]],
+      table:
+        schedules.length === 0
+          ? undefined
+          : { columns: ["id", "job", "when", "next run", "left"], rows: schedules.map(rowOf) },
+    });
+    return undefined;
+  },
+};
+
+export const schedulesCheck: DoctorCheck = {
+  id: "queue-schedules",
+  about: `
+**Warning** when a run of a schedule is overdue by more than a minute: no process runs the schedules of that queue, or none can. Its jobs are
+added late, or not at all, as the schedule's \`missed\` says. Start a process that calls \`run()\` or \`runDue()\` of \`@kit/queue/schedules\`.
+If there is one, its \`error\` events say why it cannot: the package \`croner\` is not installed, or a newer version stored the schedule.
+`,
+  look: async ({ redis, prefix, signal }) => {
+    const findings: Finding[] = [];
+    for (const queue of await queuesWith("upcoming", redis, prefix, signal)) {
+      const { nextRun } = await scheduleOverview(redis, queueKeys(prefix, queue).upcoming);
+      if (nextRun === null) continue;
+      const { now } = await inspectQueue(redis, { queue, prefix });
+      if (now - nextRun > overdueMs)
+        findings.push({
+          severity: "warning",
+          text: `queue ${queue}: a run of a schedule is overdue by ${secondsText(now - nextRun)}`,
+          fix: `start a process that runs its schedules; kit queue schedules ${queue} shows them`,
+        });
+    }
+    return findings.length > 0 ? findings : [{ severity: "ok", text: "no schedule is overdue" }];
+  },
+};

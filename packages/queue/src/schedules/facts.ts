@@ -1,0 +1,43 @@
+import type { MissedRuns } from "./options.js";
+import { recordOf, timingOf } from "./record.js";
+import type { SchedulePage } from "./scripts/index.js";
+
+/** A schedule as it is stored. Instants are epoch ms. */
+export interface ScheduleFacts {
+  readonly id: string;
+  /** The name of its jobs. */
+  readonly name: string;
+  readonly everyMs: number | undefined;
+  readonly cron: string | undefined;
+  readonly timezone: string | undefined;
+  readonly startAt: number | undefined;
+  readonly endAt: number | undefined;
+  readonly count: number | undefined;
+  readonly missed: MissedRuns;
+  readonly version: number;
+  /** The next run; undefined: the schedule has ended. */
+  readonly nextAt: number | undefined;
+  /** How many jobs it will still add; undefined: there is no bound. */
+  readonly left: number | undefined;
+}
+
+/** The instant in a score; undefined: there is no next run. */
+export const instantOf = (score: string): number | undefined =>
+  score === "" || score === "inf" ? undefined : Number(score);
+
+/** @throws {ScheduleError} this version cannot read it. */
+export const factsOf = (id: string, field: string, score: string, name: string): ScheduleFacts => {
+  const record = recordOf(id, field);
+  const { everyMs, cron, timezone, startAt, endAt, count, missed } = timingOf(id, record);
+  const { version, left } = record;
+  return {
+    ...{ id, name, everyMs, cron, timezone, startAt, endAt, count, missed, version, left },
+    nextAt: instantOf(score),
+  };
+};
+
+/** The schedules of a page, without data. */
+export const factsOfPage = ({ page }: SchedulePage): ScheduleFacts[] =>
+  page
+    .filter(({ field }) => field !== "")
+    .map(({ id, field, at, head }) => factsOf(id, field, at, decodeURIComponent(head.split(" ", 1)[0] ?? "")));
