@@ -1291,6 +1291,7 @@ export const queueBehaviour = (mode: RedisMode, login?: Login): void => {
       const keys = () => ({
         ...fixture().keysOf(name),
         listed: fixture().keysOf(name).dead,
+        ranked: fixture().keysOf(name).prioritised,
         replies: repliesKey(keyHead(redis.prefix, name), "c"),
         taken: takenKey(keyHead(redis.prefix, name), takeId),
         once: [
@@ -1331,7 +1332,7 @@ export const queueBehaviour = (mode: RedisMode, login?: Login): void => {
         await fixture().db.del(keys().prioritised, keys().revoked);
         await fixture().db.zadd(keys().prioritised, 1, strayId);
       };
-      const { cancel, edit, find, limit, list, overview, prioritise, remove, repair, reschedule, scan } = looks;
+      const { cancel, drain, edit, find, limit, list, overview, prioritise, remove, repair, reschedule, scan } = looks;
       const { add, begin, handBack, heartbeat, letters, outcomes, recover, redrive, step } = scripts;
       slots.itRanAll(keys, () => [
         {
@@ -1341,6 +1342,7 @@ export const queueBehaviour = (mode: RedisMode, login?: Login): void => {
         },
         { script: prioritise, args: [id, 2], seed: onlyRanked },
         { script: remove, args: [id], seed: onlyRanked },
+        { script: drain, args: ["ranked", 5], seed: onlyRanked },
         { script: edit, args: [id, "", "k1 job\n2"], seed: onlyRanked },
         { script: cancel, args: [strayId, "k1 job p1", "0", "", ""], seed: onlyStray },
         { script: reschedule, args: [id, "d600000"], seed: onlyRanked },

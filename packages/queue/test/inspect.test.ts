@@ -292,6 +292,20 @@ describe("kit queue", () => {
     open();
   });
 
+  it("drains ready jobs, and delayed ones if that is wanted, only with --run", async () => {
+    const before = await fixture.counts();
+    const ready = before.waiting + before.prioritised;
+    expect(ready).toBeGreaterThan(0);
+    expect(await run("queue drain", [name])).toMatchObject({ isDryRun: true, count: ready });
+    expect(await run("queue drain", [name], { delayed: true })).toMatchObject({ count: ready + before.delayed });
+    expect(await fixture.counts()).toEqual(before);
+    expect(await run("queue drain", [name], { run: true })).toMatchObject({ isDryRun: false, count: ready });
+    expect(await fixture.counts()).toMatchObject({ waiting: 0, prioritised: 0, delayed: before.delayed });
+    expect(await run("queue drain", [name], { run: true, delayed: true })).toMatchObject({ count: before.delayed });
+    expect(await fixture.counts()).toMatchObject({ jobs: before.leases + before.dead, delayed: 0 });
+    open();
+  });
+
   it("shows what it would move or delete, and does so only with --run", async () => {
     for (const path of ["queue retry", "queue drop"]) {
       expect(await run(path, [name])).toMatchObject({ isDryRun: true, count: 2, ids: [ids.dead, ids.odd] });

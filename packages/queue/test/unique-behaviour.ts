@@ -4,7 +4,15 @@ import * as vitest from "vitest";
 import { describe, expect, it } from "vitest";
 import { type AddedOnce, type AddOptions, type Queue, type Unique, UnrecoverableError } from "../src/index.js";
 import { answeredKey, keyHead, takenKey } from "../src/keys.js";
-import { cancelJob, editJob, inspectJob, inspectQueue, promoteJob, removeJob } from "../src/manage/index.js";
+import {
+  cancelJob,
+  drainQueue,
+  editJob,
+  inspectJob,
+  inspectQueue,
+  promoteJob,
+  removeJob,
+} from "../src/manage/index.js";
 import * as looks from "../src/manage/scripts.js";
 import * as scripts from "../src/scripts/index.js";
 import { fixtureOf, latch, name, permanentKeys, Runs } from "./harness.js";
@@ -316,6 +324,30 @@ export const uniqueBehaviour = (mode: RedisMode): void => {
       free();
       free();
       await fixture.untilEmpty();
+    });
+
+    it("lets its successor go on when it is drained while it waits for its next attempt", async () => {
+      const queue = make({ maxAttempts: 2, backoff: { firstMs: 600_000, jitter: 0 } });
+      const add = adding(queue, { mode: "keepLast" });
+      const held = latch();
+      redis.defer(held.open);
+      const worker = work(queue, async () => {
+        await held.promise;
+        throw new Error("once");
+      });
+      const first = await add("first");
+      await eventually(() => expect(worker.running).toBe(1));
+      const second = await add("second", later);
+      const failed = new Promise((resolve) => worker.once("failed", resolve));
+      held.open();
+      await failed;
+      await worker.close();
+      expect(await promoteJob(redis.client, address, first.id)).toBe("ready");
+      expect(await inspectJob(redis.client, address, second.id)).toMatchObject({ state: "delayed", at: null });
+      expect(await drainQueue(redis.client, address)).toBe(1);
+      expect((await inspectJob(redis.client, address, second.id)).at).not.toBeNull();
+      expect(await drainQueue(redis.client, address, { delayed: true })).toBe(1);
+      expect(await fixture.counts()).toMatchObject({ jobs: 0, delayed: 0 });
     });
 
     it("with the mode keepLast is not added beside an active one of the mode keepFirst", async () => {

@@ -4,6 +4,7 @@ import type { StoredError } from "../failure.js";
 import { isQueue, jobFacts, unknownQueue } from "./inspect.js";
 import {
   cancelJob,
+  drainQueue,
   inspectJob,
   inspectQueue,
   type JobFacts,
@@ -216,6 +217,31 @@ const pauseCommand = (verb: "pause" | "resume", about: string, change: typeof pa
   },
 });
 
+const drainCommand: CliCommand = {
+  path: "queue drain",
+  about: "deletes all ready jobs; a dry run unless --run is given",
+  args: [queueArgument],
+  options: [runOption, { name: "delayed", about: "delayed jobs, too" }],
+  run: async (call, queue: string) => {
+    const { redis, prefix, isSet, output } = call;
+    if (!(await isQueue(call, queue))) return await output.report(unknownQueue(queue));
+    const address = { queue, prefix };
+    const isDryRun = !isSet("run");
+    const { waiting, prioritised, delayed } = await inspectQueue(redis, address);
+    const count = isDryRun
+      ? waiting + prioritised + (isSet("delayed") ? delayed : 0)
+      : await drainQueue(redis, address, { delayed: isSet("delayed") });
+    await output.report({
+      data: { queue, isDryRun, count },
+      facts: [
+        [isDryRun ? "would be deleted" : "deleted", String(count)],
+        ...(isDryRun ? [["to do it", "the same command with --run"] as const] : []),
+      ],
+    });
+    return undefined;
+  },
+};
+
 const repairCommand: CliCommand = {
   path: "queue repair",
   about: "makes jobs ready that are in no list of work; a dry run unless --run is given",
@@ -254,5 +280,6 @@ export const commands: readonly CliCommand[] = [
     "cancelled",
     cancelJob,
   ),
+  drainCommand,
   repairCommand,
 ];

@@ -9,6 +9,7 @@ import { type JobState, list, overview, type Overview, prioritise, repair } from
 import { located, pagesOf } from "./search.js";
 
 export { cancelJob, promoteJob, removeJob, rescheduleJob } from "./change.js";
+export { drainQueue } from "./drain.js";
 export { editJob, type JobEdit } from "./edit.js";
 export { pauseQueue, type QueueRate, resumeQueue, setLimits } from "./limits.js";
 export type { Overview, QueueAddress };

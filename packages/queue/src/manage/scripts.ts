@@ -1,6 +1,7 @@
 import { defineScript } from "@kit/core";
 import cancelSource from "../scripts/cancel.lua";
 import entriesSource from "../scripts/entries.lua";
+import drainSource from "../scripts/drain.lua";
 import editSource from "../scripts/edit.lua";
 import findSource from "../scripts/find.lua";
 import limitSource from "../scripts/limit.lua";
@@ -217,6 +218,18 @@ export const edit = defineScript({
   args: ["id", "digest", "blob"],
   idempotent: true,
   reply: (raw) => String(raw) as "edited" | "none" | "changed" | "elsewhere",
+});
+
+/** Deletes some of the jobs that wait. Not idempotent: a second run deletes further ones. */
+export const drain = defineScript({
+  name: "queue.drain",
+  source: [entriesSource, readySource, successorSource, drainSource],
+  keys: ["jobs", "waiting", "ranked", "failures", "delayed", "wake", "unique"],
+  args: ["from", "count"],
+  reply: (raw): { readonly deleted: number; readonly left: number } => {
+    const [deleted = 0, left = 0] = (raw as unknown[]).map(Number);
+    return { deleted, left };
+  },
 });
 
 /** Ends a job, also an active one. See `cancel.lua`. */

@@ -1,0 +1,47 @@
+-- drain.lua - deletes some of the jobs that wait, the first ones.
+--
+-- KEYS[1]  jobs      hash     id to header and payload
+-- KEYS[2]  waiting   list     ids of ready jobs of priority 0
+-- KEYS[3]  ranked    zset     ids of the other ready jobs, or entries of delayed ones
+-- KEYS[4]  failures  hash     id to attempts, crashes, last error
+-- KEYS[5]  delayed   zset     entry to the instant at which it is due, ms
+-- KEYS[6]  wake      zset     markers that wake workers
+-- KEYS[7]  unique    hash     key to its last job; without it no job has a successor
+-- ARGV[1]  from      string   `waiting` or `ranked`
+-- ARGV[2]  count     integer  how many to delete at most, up to 500; fewer if they have more than 4 MiB
+--
+-- Reply     {n, left}  how many were deleted; how many wait there now
+local jobs = KEYS[1]
+local waiting = KEYS[2]
+local ranked = KEYS[3]
+local failures = KEYS[4]
+local delayed = KEYS[5]
+local wake = KEYS[6]
+local unique = KEYS[7]
+local from = ARGV[1]
+local count = tonumber(ARGV[2])
+
+-- Libraries
+
+redis.call('HLEN', failures)
+redis.call('ZCARD', delayed)
+redis.call('ZCARD', wake)
+local isList = from == 'waiting'
+local size = isList and redis.call('LLEN', waiting) or redis.call('ZCARD', ranked)
+local entries = isList and redis.call('LRANGE', waiting, 0, count - 1) or redis.call('ZRANGE', ranked, 0, count - 1)
+local ids, bytes = {}, 0
+for i, entry in ipairs(entries) do
+  if bytes > 4194304 then break end
+  ids[i] = idOf(entry)
+  bytes = bytes + redis.call('HSTRLEN', jobs, ids[i])
+end
+if #ids == 0 then return { 0, 0 } end
+if redis.call('EXISTS', unique) == 1 then
+  -- Removes nothing. At maxmemory Redis allows writes in a script after one that can only free memory.
+  redis.call('ZREM', ranked, '')
+  for _, id in ipairs(ids) do releaseSuccessor(jobs, delayed, wake, id) end
+end
+redis.call('HDEL', jobs, unpack(ids))
+redis.call('HDEL', failures, unpack(ids))
+if isList then redis.call('LTRIM', waiting, #ids, -1) else redis.call('ZREM', ranked, unpack(entries, 1, #ids)) end
+return { #ids, size - #ids }
