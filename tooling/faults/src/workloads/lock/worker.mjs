@@ -22,7 +22,7 @@ const note = (keys, args, answer, sentAt) => {
   if (noteReadWrite(keys, args, answer, sentAt)) return;
   if (keys.every((key) => key.endsWith(":lease"))) {
     for (let i = 0; i < keys.length; i++) {
-      const [, termMs, owner] = args[i + 1].split(" ");
+      const [termMs, owner] = args[i].split(" ");
       if (Number(answer?.[i + 1]) === 1) confirm(owner.split("|")[0], sentAt + Number(termMs));
     }
     return;

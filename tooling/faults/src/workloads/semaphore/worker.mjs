@@ -23,7 +23,7 @@ const tokenOf = (permitRecord) => permitRecord.split("|")[0];
 const note = (keys, args, answer, sentAt) => {
   if (keys.every((key) => key.endsWith(":permits"))) {
     for (let i = 0; i < keys.length; i++) {
-      const [, termMs, permitRecord] = args[i + 1].split(" ");
+      const [termMs, permitRecord] = args[i].split(" ");
       if (Number(answer?.[i + 1]) === 1) confirm(tokenOf(permitRecord), sentAt + Number(termMs));
     }
     return;

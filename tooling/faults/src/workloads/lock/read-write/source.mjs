@@ -13,7 +13,7 @@ export const noteReadWrite = (keys, args, answer, sentAt) => {
   if (!keys[0]?.includes(":rw-")) return false;
   if (keys.every((key) => key.endsWith(":rw-leases"))) {
     for (let i = 0; i < keys.length; i++) {
-      const [, termMs, record] = args[i + 1].split(" ");
+      const [termMs, record] = args[i].split(" ");
       if (Number(answer?.[i + 1]) === 1) confirm(tokenOf(record), sentAt + Number(termMs));
     }
     return true;
