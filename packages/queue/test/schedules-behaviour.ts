@@ -36,6 +36,16 @@ export const schedulesBehaviour = (mode: RedisMode): void => {
     const runsAt = async (): Promise<number[]> => (await jobIds()).map((id) => runOf(id)!.runAt);
     const aligned = (ms: number, everyMs: number): number => Math.floor(ms / everyMs) * everyMs;
 
+    it("add the runs that are due at a look, and leave what becomes due meanwhile to the next one", async () => {
+      const schedules = make();
+      for (const missed of ["all", "last"] as const)
+        await schedules.upsert(missed, { everyMs: 1, name: "job", missed });
+      for (let look = 0; look < 3; look++) {
+        await eventually(async () => expect(await serverMs()).toBeGreaterThan((await schedules.next("all"))[0]!));
+        expect(await schedules.runDue()).toBeGreaterThan(0);
+      }
+    });
+
     describe("that run", () => {
       it("add their jobs at the instants of the server's clock, with options and data, and a failed one stops nothing", async () => {
         const schedules = make({ maxAttempts: 2, backoff: { firstMs: 1 } });

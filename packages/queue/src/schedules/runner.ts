@@ -74,10 +74,14 @@ export class Runner {
     await this.#commands.open();
     const tried = new Set<string>();
     let added = 0;
+    let until: number | undefined;
     for (let skip = 0; ;) {
       const { now, next, found } = await this.#commands.run(due, { skip, count: maxSchedules });
       if (found.length === 0 || life.signal.aborted) return { added, nextInMs: next - now };
-      const fresh = found.filter(({ id, at, field }) => !tried.has(`${id}\n${at}\n${field}`));
+      // What becomes due meanwhile is for the next look: otherwise this one might never end.
+      const limit = (until ??= now);
+      if (found.every(({ at }) => Number(at) > limit)) return { added, nextInMs: 0 };
+      const fresh = found.filter(({ id, at, field }) => Number(at) <= limit && !tried.has(`${id}\n${at}\n${field}`));
       const rows = await this.#planned(fresh, now);
       for (const { found: one } of rows) tried.add(`${one.id}\n${one.at}\n${one.field}`);
       // Those that cannot be run here stay in front of the others.
