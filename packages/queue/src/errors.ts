@@ -129,7 +129,7 @@ export class UnrecoverableError extends KitError {
  * can be snoozed `maxSnoozes` times, see the options of the worker; after that each snooze is a failed attempt.
  *
  * @example
- * if (reply.status === 429) throw new SnoozeError(1_000 * Number(reply.headers.get("retry-after") ?? 60));
+ * if (reply.status === 429) throw new SnoozeError(1_000 * (Number(reply.headers.get("retry-after")) || 60));
  */
 export class SnoozeError extends KitError {
   /** @internal */
@@ -149,7 +149,7 @@ export class SnoozeError extends KitError {
  * this job is the first to run again, without an attempt; it counts as snoozed, see SnoozeError. Handlers that run go on.
  *
  * @example
- * if (reply.status === 429) throw new RateLimitError(1_000 * Number(reply.headers.get("retry-after") ?? 60));
+ * if (reply.status === 429) throw new RateLimitError(1_000 * (Number(reply.headers.get("retry-after")) || 60));
  */
 export class RateLimitError extends KitError {
   /** @internal */

@@ -1355,7 +1355,7 @@ export const queueBehaviour = (mode: RedisMode, login?: Login): void => {
         { script: repair, args: ["repair", strayId], seed: withStray },
         { script: begin, args: [member], seed },
         { script: heartbeat, args: [60_000, member], seed },
-        { script: handBack, args: [`${member}\n${takeId}other`, id, "1"], seed },
+        { script: handBack, args: [`${member}\n${takeId}other`, id, "1", ""], seed },
         { script: recover, args: [takeId], seed: withTake },
         { script: outcomes, args: [id, "other"], seed },
         { script: redrive, args: ["drop", `${id}\nother`, "", 0], seed },

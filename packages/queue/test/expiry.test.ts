@@ -88,6 +88,34 @@ describe("a job that expires", () => {
     expect(await fixture.db.hget(fixture.keysOf().jobs, ids[0]!)).toMatch(/^\w+ e5%20e6 e600000@\d+\n" e7"$/);
   });
 
+  it("runs again when its handler handed it over, or the worker closed before it had ended", async () => {
+    const [queue, runs] = [make(long), new Runs()];
+    const worker = work(
+      queue,
+      async (job) => {
+        runs.handler(job);
+        await new Promise((resolve) => job.closing.addEventListener("abort", resolve));
+        if (job.data === "handed over") throw job.closing.reason;
+        await new Promise((_, reject) => job.signal.addEventListener("abort", () => reject(new Error("aborted"))));
+      },
+      { concurrency: 2 },
+    );
+    const ids = [await queue.add("job", "handed over"), await queue.add("job", "aborted", { priority: 1 })];
+    await runs.until(2);
+    for (const id of ids) await age(id);
+    await worker.close({ timeoutMs: 0 });
+    const [again, expired] = [new Runs(), [] as unknown[]];
+    work(make(), again.handler).on("expired", ({ job }) => expired.push(job.data));
+    await again.until(2);
+    expect(again.data).toEqual(["handed over", "aborted"]);
+    expect(again.jobs.map(({ attempt, crashes }) => [attempt, crashes])).toEqual([
+      [1, 0],
+      [1, 0],
+    ]);
+    await fixture.untilEmpty();
+    expect(expired).toEqual([]);
+  });
+
   it("rejects its call", async () => {
     const queue = make();
     const call = rejection(queue.call("job", 1, { delayMs: 86_400_000, ...long }));

@@ -216,6 +216,32 @@ export const limitsBehaviour = (mode: RedisMode): void => {
       });
     });
 
+    describe("a handler that wants that no job begins", () => {
+      it("is heard at once: jobs that its worker has taken ahead go back, and do not begin", async () => {
+        const [queue, runs] = [make(), new Runs()];
+        const worker = work(
+          queue,
+          (job) => {
+            runs.handler(job);
+            if (job.data === "refused") throw new RateLimitError(3_600_000);
+          },
+          { concurrency: 1 },
+        );
+        // Quick jobs let the worker take ahead.
+        await queue.addAll(Array.from({ length: 200 }, (_, data) => ({ name: "job", data })));
+        await runs.until(200);
+        const snoozed = new Promise((resolve) => worker.once("snoozed", resolve));
+        const data = ["refused", ...Array(50).keys()];
+        const ids = await queue.addAll(data.map((one) => ({ name: "job", data: one })));
+        await snoozed;
+        await eventually(async () => expect(await fixture.counts()).toMatchObject({ leases: 0, waiting: 51 }));
+        const waiting = await fixture.db.lrange(fixture.keysOf().waiting, 0, -1);
+        expect(waiting.toSorted()).toEqual(ids.toSorted());
+        expect(runs.jobs).toHaveLength(201);
+        await setLimits(redis.client, address(), { rate: null });
+      });
+    });
+
     describe("a pause", () => {
       it("lets running jobs finish and none begin, for all workers, until the queue is resumed", async () => {
         const [queue, runs, held] = [make(), new Runs(), latch()];

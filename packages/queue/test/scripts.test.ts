@@ -270,13 +270,13 @@ describe("step", () => {
     await isWoken();
     expect(await run(3, { count: 3, flags: "wl" })).toMatchObject({ entries: [], nextStart: second.nextStart });
     expect(await isWoken()).toBe(false);
-    const back = { members: takeId(2) + b, after: "" };
+    const back = { members: takeId(2) + b, after: "", begun: "" };
     for (let n = 0; n < 2; n++) await handBack.run(redis.client, keys(), { ...back, refunds: "1" });
     expect((await run(4, { count: 3 })).entries).toEqual([b]);
     expect(await undo(4)).toBe(1);
     expect(await undo(4)).toBe(0);
     expect((await run(5, { count: 3 })).entries).toEqual([b]);
-    await handBack.run(redis.client, keys(), { members: takeId(5) + b, after: "", refunds: "" });
+    await handBack.run(redis.client, keys(), { members: takeId(5) + b, after: "", refunds: "", begun: "" });
     expect((await run(6, { count: 3 })).entries).toEqual([]);
     await limits({ rate: "2 2000000 2" });
     expect((await run(7, { count: 3 })).entries).toEqual([]);

@@ -326,6 +326,40 @@ export const uniqueBehaviour = (mode: RedisMode): void => {
       await fixture.untilEmpty();
     });
 
+    it("is cancelled, and never said to be lost, while adds of its key replace it again and again", async () => {
+      const queue = make();
+      const add = adding(make(), { mode: "keepLast" });
+      let isOver = false;
+      const storm = async (): Promise<void> => {
+        while (!isOver) await add("again", later);
+      };
+      const storms = [storm(), storm()];
+      const outcomes: string[] = [];
+      for (let round = 0; round < 60; round++) {
+        const { id } = await adding(queue, { mode: "keepLast" })("mine", later);
+        outcomes.push(await cancelJob(redis.client, address, id));
+      }
+      isOver = true;
+      await Promise.all(storms);
+      expect(outcomes.filter((outcome) => outcome !== "removed")).toEqual([]);
+    });
+
+    it("does not expire while it waits for the end of the active one", async () => {
+      const queue = make();
+      const add = adding(queue, { mode: "keepLast" });
+      const { runs, free } = holding(queue, { strict: true });
+      await add("first");
+      await runs.until(1);
+      const { id } = await add("second", { expiresMs: 600_000 });
+      const { jobs } = fixture.keysOf();
+      await fixture.db.hset(jobs, id, (await fixture.db.hget(jobs, id))!.replace(/^\w+/, "k1"));
+      free();
+      await runs.until(2);
+      expect(runs.data).toEqual(["first", "second"]);
+      free();
+      await fixture.untilEmpty();
+    });
+
     it("lets its successor go on when it is drained while it waits for its next attempt", async () => {
       const queue = make({ maxAttempts: 2, backoff: { firstMs: 600_000, jitter: 0 } });
       const add = adding(queue, { mode: "keepLast" });

@@ -27,11 +27,11 @@ const exceptionsKiB = {
   // Checks its server again after each lost connection; records each take, and looks for idle workers; says whether an add
   // added, also when it is repeated; lets a handler snooze its job; learns that a job was cancelled; adds one job of a key, or
   // the last; keeps to the limits of the queue, and wakes when a rate lets the next job begin.
-  "@kit/queue": 28,
+  "@kit/queue": 28.5,
   // Reads, changes and repairs queues for the command line, and lists schedules.
-  "@kit/queue/descriptor": 18,
+  "@kit/queue/descriptor": 18.5,
   // Opens its queue as a queue does, and carries what that needs.
-  "@kit/queue/schedules": 19,
+  "@kit/queue/schedules": 19.5,
   "@kit/stats": 24,
   "@kit/testing": null,
 };

@@ -1,5 +1,6 @@
 import type { RedisLike } from "@kit/core";
 import { type ClientContext, resolve, type RulesOf, textOption, withContext } from "@kit/core/toolkit";
+import { isMade } from "../add/ids.js";
 import { parseBlob } from "../add/payload.js";
 import { addresseeOf } from "../call/outcomes.js";
 import { keyHead, type QueueAddress, type QueueKeys, queueKeys, repliesKey } from "../keys.js";
@@ -75,7 +76,8 @@ const cancelFound = async (
 ): Promise<Awaited<ReturnType<typeof cancel.run>>["outcome"]> => {
   const to = callerOf(blob, prefix);
   const keys = { ...queueKeys(prefix, queue), replies: to ? [repliesKey(keyHead(prefix, queue), to.caller)] : [] };
-  const [header = ""] = blob.toString("latin1").split("\n", 1);
+  // A made id is never used again.
+  const [header = ""] = isMade(id) ? [] : blob.toString("latin1").split("\n", 1);
   for (let cursor = "0"; ;) {
     const args = {
       id,
@@ -99,8 +101,8 @@ const cancelFound = async (
  *   `cancelled`. A job that it had taken ahead may begin until then. What the handler returns or throws is ignored
  * - `dead`, `none`, `lost`: nothing was done, as `removeJob()`. `none` is also the answer to a call that is made again
  *
- * If the job was called, the call rejects with a JobCancelledError at once. An id of your own is free at once, too: while the handler of
- * the former job ends, a new job of this id may run. With more than 2,000 active jobs the leases are searched in several calls.
+ * If the job was called, the call rejects with a JobCancelledError at once. An id of your own, a `unique` key and a slot of the queue's
+ * `concurrency` are free at once, too: another job may run while the handler of this one ends. With more than 2,000 active jobs the leases are searched in several calls.
  *
  * @throws {KitUnavailableError | KitUnknownOutcomeError} as every command. Calling it again does no harm.
  * @throws {TypeError | RangeError} an argument is not what it should be.
@@ -162,7 +164,8 @@ export const rescheduleJob = async (
 };
 
 /**
- * Makes a delayed job ready now, also one that waits for its next attempt. As `rescheduleJob()` with `delayMs: 0`: `ready` if it is.
+ * Makes a delayed job ready now, also one that waits for its next attempt. As `rescheduleJob()` with `delayMs: 0`: `ready` if it is. One
+ * that waits for the end of another of its `unique` key stays `delayed`, and begins right after that.
  *
  * @throws {KitUnavailableError | KitUnknownOutcomeError} as every command. Calling it again does no harm.
  * @throws {TypeError | RangeError} an argument is not what it should be.

@@ -12,7 +12,7 @@
 -- KEYS[9]  wake         zset    markers that wake workers
 -- KEYS[n]  replies      hash    of the caller, only if the job was called: id to what became of the job
 -- ARGV[1]  id           string  of the job
--- ARGV[2]  header       string  its header line: a later job may have the same id
+-- ARGV[2]  header       string  its header line, if a later job may have the same id; else empty
 -- ARGV[3]  cursor       string  `0`, then that of the last reply: the leases are searched page by page
 -- ARGV[4]  channel      string  of the caller's inbox, empty if the job was not called
 -- ARGV[5]  caller       string  its name there
@@ -45,7 +45,7 @@ for _, key in ipairs(replies) do redis.call('HLEN', key) end
 local blob = redis.call('HGET', jobs, id)
 if not blob then return { 'none', '0' } end
 if redis.call('ZSCORE', dead, id) then return { 'dead', '0' } end
-if string.match(blob, '^[^\n]*') ~= header then return { 'elsewhere', '0' } end
+if header ~= '' and string.match(blob, '^[^\n]*') ~= header then return { 'elsewhere', '0' } end
 local entry = entryOfBlob(id, blob)
 local page = redis.call('ZSCAN', leases, cursor, 'COUNT', 2000)
 local member, place

@@ -6,9 +6,11 @@
 -- KEYS[3]  prioritised  zset    ids of the other ready jobs
 -- KEYS[4]  wake         zset    markers that wake workers
 -- KEYS[5]  limits       hash    what keeps jobs from beginning
+-- KEYS[6]  failures     hash    id to attempts, crashes, last error
 -- ARGV[1]  members      string  of `leases`, one per line
 -- ARGV[2]  after        string  entries that were handed back before and belong in front of these, one per line, nearest first
 -- ARGV[3]  refunds      string  `1` the jobs were taken under limits and did not begin, so they do not count for the rate; else empty
+-- ARGV[4]  begun        string  ids of those that have begun and could expire, one per line: they do not expire any more
 --
 -- Reply     n  how many were returned; the leases of the others were no longer held
 local leases = KEYS[1]
@@ -16,15 +18,18 @@ local waiting = KEYS[2]
 local prioritised = KEYS[3]
 local wake = KEYS[4]
 local limits = KEYS[5]
+local failures = KEYS[6]
 local members = ARGV[1]
 local after = ARGV[2]
 local refunds = ARGV[3]
+local begun = ARGV[4]
 
 -- Libraries
 
 redis.call('LLEN', waiting)
 redis.call('ZCARD', prioritised)
 redis.call('ZCARD', wake)
+if begun ~= '' then redis.call('HLEN', failures) end
 -- Removes nothing. At maxmemory Redis allows writes in a script after one that can only free memory.
 redis.call('ZREM', leases, '')
 local entries, held = {}, {}
@@ -43,6 +48,9 @@ local function frontTo(id, priority)
   return front[#front] == id and front
 end
 if refunds == '1' then refund(limits, #entries) end
+if #entries > 0 then
+  for id in string.gmatch(begun, '[^\n]+') do redis.call('HSETNX', failures, id, '0\t0\t') end
+end
 -- For each priority the nearest of them that is still ready.
 local pivots = {}
 for entry in string.gmatch(after, '[^\n]+') do

@@ -245,8 +245,8 @@ export const begin = defineScript({
 export const handBack = defineScript({
   name: "queue.handBack",
   source: [entriesSource, readySource, bucketSource, handBackSource],
-  keys: ["leases", "waiting", "prioritised", "wake", "limits"],
-  args: ["members", "after", "refunds"],
+  keys: ["leases", "waiting", "prioritised", "wake", "limits", "failures"],
+  args: ["members", "after", "refunds", "begun"],
   idempotent: true,
   reply: Number,
 });

@@ -42,9 +42,8 @@ if former and tonumber(former) >= behind then
   return 'delayed'
 end
 if at > now then
-  -- A job that expires does so after it is due.
-  local later, found = string.gsub(blob, '^(%S+ %S+[^\n]- e%d+)@?%d*', '%1@' .. string.format('%.0f', at), 1)
-  if found > 0 then redis.call('HSET', jobs, id, later) end
+  local later = expiringFrom(blob, at)
+  if later then redis.call('HSET', jobs, id, later) end
   local earliest = redis.call('ZRANGE', delayed, 0, 0, 'WITHSCORES')[2]
   redis.call('ZADD', delayed, string.format('%.0f', at), entry)
   if not earliest or at < tonumber(earliest) then wakeTimers(wake) end

@@ -3,9 +3,15 @@
 -- `behind`, later than any other.
 --
 -- Needs entryOfBlob, wakeTimers
--- Defines behind, releaseSuccessor
+-- Defines behind, expiringFrom, releaseSuccessor
 
 local behind = 1000000000000000
+
+-- The blob of a job that expires, which does so after it is due at this instant; nil: it does not expire.
+local function expiringFrom(blob, at)
+  local later, found = string.gsub(blob, '^(%S+ %S+[^\n]- e%d+)@?%d*', '%1@' .. string.format('%.0f', at), 1)
+  return found > 0 and later or nil
+end
 
 -- Called before the job is deleted.
 local function releaseSuccessor(jobs, delayed, wake, id)
@@ -13,6 +19,8 @@ local function releaseSuccessor(jobs, delayed, wake, id)
   local entry = next and entryOfBlob(next, redis.call('HGET', jobs, next) or '')
   local score = entry and tonumber(redis.call('ZSCORE', delayed, entry) or 0) or 0
   if score < behind then return end
+  local later = expiringFrom(redis.call('HGET', jobs, next), math.max(score - behind, redis.call('TIME')[1] * 1000))
+  if later then redis.call('HSET', jobs, next, later) end
   redis.call('ZADD', delayed, string.format('%.0f', score - behind), entry)
   wakeTimers(wake)
 end

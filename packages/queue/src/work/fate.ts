@@ -21,6 +21,8 @@ export interface FateHost {
   /** `retryInMs`: undefined if the job is dead. */
   readonly failed: (job: TakenJob, error: unknown, retryInMs: number | undefined) => void;
   readonly snoozed: (job: TakenJob, error: unknown, retryInMs: number) => void;
+  /** Its handler wants that no job begins for a while. Resolves once those that wait in this worker have gone back. */
+  readonly holding: (job: TakenJob) => Promise<void>;
   readonly lost: (job: TakenJob) => void;
   readonly cancelled: (job: TakenJob) => void;
   readonly expired: (job: TakenJob) => void;
@@ -152,7 +154,10 @@ export class Fates {
     job.state = "ending";
     const record = recordOf(attempts, job.crashes, storedError(error), job.snoozes + Number(isSnoozed));
     const outcome = verdict === "dead" ? failedOutcome(record) : undefined;
-    this.#fetcher.end({ job, verdict, record, error, outcome, isSnoozed, isHeld });
+    const ending = { job, verdict, record, error, outcome, isSnoozed, isHeld };
+    // They go back first, so that this job comes in front of them.
+    if (isHeld) this.#host.waitFor(this.#host.holding(job).then(() => this.#fetcher.end(ending)));
+    else this.#fetcher.end(ending);
   }
 }
 

@@ -13,6 +13,10 @@ export class Prefetched {
   readonly #pace: Pace;
   readonly #turn: Turn | undefined;
   readonly #jobs: TakenJob[] = [];
+  /** Their handlers want that no job begins for a while, and the server does not know yet. */
+  readonly #holding = new Set<TakenJob>();
+  /** When the server learned it for the last time, in its epoch milliseconds. */
+  #heldAt = 0;
   #isStarting = false;
   #timer: NodeJS.Timeout | undefined;
 
@@ -28,9 +32,16 @@ export class Prefetched {
     return this.#jobs.length;
   }
 
+  /** A handler wants that no job begins for a while, and the server does not know yet. */
+  get isHolding(): boolean {
+    return this.#holding.size > 0;
+  }
+
   /** Starts those for which handlers are free, and hands back those that would wait too long: other workers may be free. */
   add(jobs: readonly TakenJob[]): void {
-    for (const job of jobs) this.#jobs.push(job);
+    const isHeld = ({ takenAt }: TakenJob): boolean => this.isHolding || takenAt <= this.#heldAt;
+    void this.#fetcher.handBack(jobs.filter(isHeld));
+    for (const job of jobs) if (!isHeld(job)) this.#jobs.push(job);
     this.start();
     const late = this.#pace.firstLate(this.#jobs, this.#settings.concurrency);
     if (late >= 0) void this.#fetcher.handBack(this.#jobs.splice(late));
@@ -51,9 +62,21 @@ export class Prefetched {
     if (next > 0) this.#jobs.splice(0, next);
   }
 
-  /** Empties it: no job starts any more. Those whose lease is still held are returned. */
+  /** The handler of a job wants that no job begins for a while: those that wait go back. */
+  async hold(job: TakenJob): Promise<void> {
+    this.#holding.add(job);
+    await this.#fetcher.handBack(this.clear());
+  }
+
+  /** The server knows what became of a job since `at`. */
+  settled(job: TakenJob, at: number): void {
+    if (this.#holding.delete(job)) this.#heldAt = at;
+  }
+
+  /** Empties it: none of these jobs starts any more. Those whose lease is still held are returned. */
   clear(): TakenJob[] {
     clearTimeout(this.#timer);
+    this.#timer = undefined;
     return this.#jobs.splice(0).filter(({ state }) => state === "held");
   }
 

@@ -32,6 +32,7 @@ export class Returns {
     if (jobs.length === 0) return;
     // They do not count for a rate of the queue.
     const refunds = jobs.every(({ state, isLimited }) => isLimited && state === "held") ? "1" : "";
+    const begun = new Set(jobs.filter(({ state, header }) => state !== "held" && header.expires !== undefined));
     for (const job of jobs) {
       job.state = "ended";
       this.#leases.release(job);
@@ -51,6 +52,7 @@ export class Returns {
         members: some.map(({ member }) => member).join("\n"),
         after: after.map(({ entry }) => entry).join("\n"),
         refunds,
+        begun: some.flatMap((job) => (begun.has(job) ? [job.id] : [])).join("\n"),
       };
       await this.#commands
         .run(handBack, args)

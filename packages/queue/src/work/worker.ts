@@ -82,12 +82,16 @@ export class Worker extends TypedEmitter<WorkerEvents> implements AsyncDisposabl
     this.#fetcher = new Fetcher(this.#commands, this.#settings, settings.deadLetters, {
       demand: (pending, ending) => this.#demand(pending, ending),
       deliver: (jobs) => this.#deliver(jobs),
-      ended: (ending, isAccepted) => {
+      ended: (ending, isAccepted, at) => {
+        this.#prefetched.settled(ending.job, at);
         fates.ended(ending, isAccepted);
         if (this.#settings.ackEach) this.#prefetched.start();
       },
       lost: (job) => fates.lost(job),
-      cancelled: (job) => fates.cancelled(job),
+      cancelled: (job, at) => {
+        this.#prefetched.settled(job, at);
+        fates.cancelled(job);
+      },
       emptied: () => this.#turn?.changed(),
       reclaimed: (leases) => this.#onReclaimed(leases),
     });
@@ -98,6 +102,7 @@ export class Worker extends TypedEmitter<WorkerEvents> implements AsyncDisposabl
         if (retryInMs === undefined) this.emit("dead", { job, error });
       },
       snoozed: (job, error, retryInMs) => this.emit("snoozed", { job, error, retryInMs }),
+      holding: (job) => this.#prefetched.hold(job),
       lost: (job) => this.emit("lost", { job }),
       cancelled: (job) => this.emit("cancelled", { job }),
       expired: (job) => this.emit("expired", { job }),
@@ -220,7 +225,7 @@ export class Worker extends TypedEmitter<WorkerEvents> implements AsyncDisposabl
   }
 
   #demand(pending: number, ending: number): Demand {
-    if (this.#life.isClosed) return nothing;
+    if (this.#life.isClosed || this.#prefetched.isHolding) return nothing;
     const { concurrency, strict, ackEach } = this.#settings;
     const unconfirmed = ackEach ? this.#fetcher.unconfirmed - ending : 0;
     const atHand = this.#prefetched.count + pending;
