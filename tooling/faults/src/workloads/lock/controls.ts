@@ -28,7 +28,7 @@ export const controls: readonly Control<Invariant>[] = [
     kind: "scripts flushed",
     lua: {
       "renew(leases, terms)":
-        "for i, lease in ipairs(leases) do local found = redis.call('GET', lease) if found then terms[i] = string.match(terms[i], '^=? %d+ ') .. found end end",
+        "for i, lease in ipairs(leases) do local found = redis.call('GET', lease) if found then terms[i] = string.match(terms[i], '^%d+ ') .. found end end",
     },
   },
   { name: "fence-stands-still", invariants: ["L1"], kind: "scripts flushed" },

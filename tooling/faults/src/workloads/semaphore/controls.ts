@@ -31,7 +31,7 @@ export const controls: readonly Control<Invariant>[] = [
     kind: "scripts flushed",
     lua: {
       "renew(permits, terms)":
-        "for i, key in ipairs(permits) do local ms, record = string.match(terms[i], '^=? (%d+) (.*)$') if not redis.call('ZSCORE', key, record) then redis.call('ZADD', key, string.format('%.0f', redis.call('TIME')[1] * 1000 + 1000 + ms), record) end end",
+        "for i, key in ipairs(permits) do local ms, record = string.match(terms[i], '^(%d+) (.*)$') if not redis.call('ZSCORE', key, record) then redis.call('ZADD', key, string.format('%.0f', redis.call('TIME')[1] * 1000 + 1000 + ms), record) end end",
     },
   },
   {
