@@ -19,7 +19,7 @@ import { fixtureOf, latch, name, permanentKeys, Runs } from "./harness.js";
 /** A worker that nobody wakes looks for work when a lease could have ended, after 10 s, or when its wait ends, after 13 to 15 s. */
 const unwokenMs = 8_000;
 
-/** What keeps the jobs of a queue from beginning, on one server or on a Cluster. */
+/** The limits of a queue, on one server or on a Cluster. */
 export const limitsBehaviour = (mode: RedisMode): void => {
   describe(`limits of a queue on a ${mode === "cluster" ? "Cluster" : "single server"}`, () => {
     const redis = useRedis(vitest, { mode, permanentKeys });

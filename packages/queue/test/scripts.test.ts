@@ -287,6 +287,15 @@ describe("step", () => {
     expect(await run(9, { count: 3 })).toMatchObject({ entries: [c], nextStart: undefined });
   });
 
+  it("hands back jobs that have begun so that they do not expire, and leaves no record of one whose lease is gone", async () => {
+    await addSome(a, b);
+    expect((await run(1, { count: 1 })).entries).toEqual([a]);
+    const members = [takeId(1) + a, takeId(1) + b].join("\n");
+    const back = { members, after: "", refunds: "", begun: [a, b].join("\n") };
+    expect(await handBack.run(redis.client, keys(), back)).toBe(1);
+    expect(await redis.client.hgetall(keys().failures)).toEqual({ [a]: "0\t0\t" });
+  });
+
   it("lets as many jobs begin as a model of the rate does", async () => {
     // One per 2 ms.
     const [pieceMicros, burst] = [2_000, 7];

@@ -353,9 +353,12 @@ export const uniqueBehaviour = (mode: RedisMode): void => {
       const { id } = await add("second", { expiresMs: 600_000 });
       const { jobs } = fixture.keysOf();
       await fixture.db.hset(jobs, id, (await fixture.db.hget(jobs, id))!.replace(/^\w+/, "k1"));
+      const [seconds, micros] = (await (await fixture.nodeOf()).call("TIME")) as [string, string];
       free();
       await runs.until(2);
       expect(runs.data).toEqual(["first", "second"]);
+      const from = / e600000@(\d+)/.exec((await fixture.db.hget(jobs, id))!)?.[1];
+      expect(Number(from)).toBeGreaterThanOrEqual(Number(seconds) * 1_000 + Math.floor(Number(micros) / 1_000));
       free();
       await fixture.untilEmpty();
     });

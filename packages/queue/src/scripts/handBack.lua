@@ -32,12 +32,15 @@ redis.call('ZCARD', wake)
 if begun ~= '' then redis.call('HLEN', failures) end
 -- Removes nothing. At maxmemory Redis allows writes in a script after one that can only free memory.
 redis.call('ZREM', leases, '')
-local entries, held = {}, {}
+local entries, held, hasBegun = {}, {}, {}
+for id in string.gmatch(begun, '[^\n]+') do hasBegun[id] = true end
 for member in string.gmatch(members, '[^\n]+') do
   if not held[member] and redis.call('ZSCORE', leases, member) then
     held[member] = true
     held[#held + 1] = member
     entries[#held] = leasedEntry(member)
+    local id = idOf(entries[#held])
+    if hasBegun[id] then redis.call('HSETNX', failures, id, '0\t0\t') end
   end
 end
 -- The jobs from the front of a priority up to this one; false if it is not among the first 100.
@@ -48,9 +51,6 @@ local function frontTo(id, priority)
   return front[#front] == id and front
 end
 if refunds == '1' then refund(limits, #entries) end
-if #entries > 0 then
-  for id in string.gmatch(begun, '[^\n]+') do redis.call('HSETNX', failures, id, '0\t0\t') end
-end
 -- For each priority the nearest of them that is still ready.
 local pivots = {}
 for entry in string.gmatch(after, '[^\n]+') do

@@ -19,7 +19,9 @@ local function releaseSuccessor(jobs, delayed, wake, id)
   local entry = next and entryOfBlob(next, redis.call('HGET', jobs, next) or '')
   local score = entry and tonumber(redis.call('ZSCORE', delayed, entry) or 0) or 0
   if score < behind then return end
-  local later = expiringFrom(redis.call('HGET', jobs, next), math.max(score - behind, redis.call('TIME')[1] * 1000))
+  local time = redis.call('TIME')
+  local now = time[1] * 1000 + math.floor(time[2] / 1000)
+  local later = expiringFrom(redis.call('HGET', jobs, next), math.max(score - behind, now))
   if later then redis.call('HSET', jobs, next, later) end
   redis.call('ZADD', delayed, string.format('%.0f', score - behind), entry)
   wakeTimers(wake)

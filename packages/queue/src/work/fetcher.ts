@@ -26,11 +26,11 @@ export interface FetcherHost {
   /** How many jobs to take. Calls under way may bring `pending` more; this call ends `ending` jobs. */
   demand(pending: number, ending: number): Demand;
   deliver(jobs: readonly TakenJob[]): void;
-  /** The server has ended the job, at this instant of its clock. Not accepted: it refused, since it had taken the lease back. */
-  ended(ending: Ending, isAccepted: boolean, at: number): void;
+  /** The server has ended the job. Not accepted: it refused, since it had taken the lease back. */
+  ended(ending: Ending, isAccepted: boolean): void;
   lost(job: TakenJob): void;
   /** The job was cancelled. If its end was sent, the server refused that. */
-  cancelled(job: TakenJob, at: number): void;
+  cancelled(job: TakenJob): void;
   /** The queue is empty or the server cannot be reached: the fetcher waits. */
   emptied(): void;
   reclaimed(leases: readonly Reclaimed[]): void;
@@ -88,7 +88,7 @@ export class Fetcher {
     this.#bounds = `${String(maxCrashes)} ${deadLetters}`;
     this.#host = host;
     this.leases = new JobLeases(commands, leaseMs, (job, isCancelled) =>
-      isCancelled ? host.cancelled(job, 0) : host.lost(job),
+      isCancelled ? host.cancelled(job) : host.lost(job),
     );
     this.#returns = new Returns(commands, this.leases, () => this.#rest.look());
     this.#takes = new Takes(commands, () => this.#proceed());
@@ -241,8 +241,7 @@ export class Fetcher {
     this.pump();
   }
 
-  #confirm(endings: readonly Ending[], { refused, cancelled, nowMicros }: StepReply): void {
-    const at = Math.floor(nowMicros / 1_000);
+  #confirm(endings: readonly Ending[], { refused, cancelled }: StepReply): void {
     const isRefused = refused.length === 0 ? undefined : new Set(refused);
     this.#unconfirmed -= endings.length;
     for (const ending of endings) {
@@ -251,8 +250,8 @@ export class Fetcher {
       this.leases.release(job);
       const isAccepted = !isRefused?.has(job.member);
       if (isAccepted && ending.verdict === "done" && !ending.isExpired) this.#maintenance.completed++;
-      if (!isAccepted && cancelled.includes(job.member)) this.#host.cancelled(job, at);
-      else this.#host.ended(ending, isAccepted, at);
+      if (!isAccepted && cancelled.includes(job.member)) this.#host.cancelled(job);
+      else this.#host.ended(ending, isAccepted);
     }
     this.#maintenance.schedule();
   }

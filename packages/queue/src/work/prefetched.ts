@@ -15,8 +15,6 @@ export class Prefetched {
   readonly #jobs: TakenJob[] = [];
   /** Their handlers want that no job begins for a while, and the server does not know yet. */
   readonly #holding = new Set<TakenJob>();
-  /** When the server learned it for the last time, in its epoch milliseconds. */
-  #heldAt = 0;
   #isStarting = false;
   #timer: NodeJS.Timeout | undefined;
 
@@ -39,9 +37,8 @@ export class Prefetched {
 
   /** Starts those for which handlers are free, and hands back those that would wait too long: other workers may be free. */
   add(jobs: readonly TakenJob[]): void {
-    const isHeld = ({ takenAt }: TakenJob): boolean => this.isHolding || takenAt <= this.#heldAt;
-    void this.#fetcher.handBack(jobs.filter(isHeld));
-    for (const job of jobs) if (!isHeld(job)) this.#jobs.push(job);
+    if (this.isHolding) return void this.#fetcher.handBack(jobs);
+    for (const job of jobs) this.#jobs.push(job);
     this.start();
     const late = this.#pace.firstLate(this.#jobs, this.#settings.concurrency);
     if (late >= 0) void this.#fetcher.handBack(this.#jobs.splice(late));
@@ -68,9 +65,9 @@ export class Prefetched {
     await this.#fetcher.handBack(this.clear());
   }
 
-  /** The server knows what became of a job since `at`. */
-  settled(job: TakenJob, at: number): void {
-    if (this.#holding.delete(job)) this.#heldAt = at;
+  /** The server knows what became of that job: from now on it decides whether jobs begin. */
+  settled(job: TakenJob): void {
+    this.#holding.delete(job);
   }
 
   /** Empties it: none of these jobs starts any more. Those whose lease is still held are returned. */

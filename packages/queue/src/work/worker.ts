@@ -82,14 +82,14 @@ export class Worker extends TypedEmitter<WorkerEvents> implements AsyncDisposabl
     this.#fetcher = new Fetcher(this.#commands, this.#settings, settings.deadLetters, {
       demand: (pending, ending) => this.#demand(pending, ending),
       deliver: (jobs) => this.#deliver(jobs),
-      ended: (ending, isAccepted, at) => {
-        this.#prefetched.settled(ending.job, at);
+      ended: (ending, isAccepted) => {
+        if (ending.isHeld) this.#prefetched.settled(ending.job);
         fates.ended(ending, isAccepted);
         if (this.#settings.ackEach) this.#prefetched.start();
       },
       lost: (job) => fates.lost(job),
-      cancelled: (job, at) => {
-        this.#prefetched.settled(job, at);
+      cancelled: (job) => {
+        this.#prefetched.settled(job);
         fates.cancelled(job);
       },
       emptied: () => this.#turn?.changed(),
