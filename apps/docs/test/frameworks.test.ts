@@ -92,7 +92,7 @@ describe.each(["express.mjs", "fastify.mjs", "nest.ts"])("%s", (file) => {
     for (const { answer } of [order!, ...partner.held]) answer({});
     expect(await program.ended()).toBe(0);
 
-    // What it had not begun another process does.
+    // Another process does the jobs that it had not begun.
     const kept = (): Promise<number> => redis.hlen("kit:queue:{shop}:jobs");
     const theDead = 1;
     expect(await kept()).toBeGreaterThanOrEqual(theDead + 4);

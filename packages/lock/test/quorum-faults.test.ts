@@ -240,7 +240,7 @@ describe("a lease", () => {
         direction.hole = true;
         await lease.extend();
         proxy.heal();
-        // What is left of a lease from before the partition does not count.
+        // The rest of a lease from before the partition does not count.
         await fixture.node(index).call("PEXPIRE", fixture.keyOf("chest"), "30000");
         await eventually(async () => {
           await lease.extend();

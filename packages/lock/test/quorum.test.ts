@@ -60,7 +60,7 @@ describe("a quorum lock", () => {
     expect(await rejection(lease.extend())).toBeInstanceOf(LockLostError);
     expect(lease.signal.aborted).toBe(true);
     expect(seen).toEqual(["acquired chest", "released chest", "acquired lamp", "lost lamp: taken"]);
-    // What was left of it on the third server is released.
+    // Its rest on the third server is released.
     await fixture.untilHeld("lamp", ["other", "other", null]);
   });
 
