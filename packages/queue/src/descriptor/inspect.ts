@@ -23,7 +23,7 @@ export const unknownQueue = (queue: string): Report => ({
   isUnknown: true,
 });
 
-/** What keeps jobs from beginning. */
+/** The limits that keep jobs from beginning. */
 const limitsOf = ({ pausedAt, concurrency, rate, heldUntil, now }: Overview): readonly string[] => [
   ...(pausedAt === null ? [] : [`paused for ${secondsText(Math.max(0, now - pausedAt))}`]),
   ...(concurrency === null ? [] : [`${counted(concurrency, "job")} at a time`]),

@@ -57,7 +57,7 @@ export const removeJob = async (
 ): Promise<"removed" | "active" | "dead" | "none" | "lost"> =>
   await changed(redis, address, id, (context, keys) => remove.run(context, keys, { id }));
 
-/** Who waits for the outcome of a stored job; undefined if nobody does. */
+/** The caller that waits for the outcome of a stored job; undefined: nobody does. */
 const callerOf = (blob: Buffer, prefix: string): ReturnType<typeof addresseeOf> | undefined => {
   try {
     const { replyTo } = parseBlob(blob).header;
@@ -102,7 +102,8 @@ const cancelFound = async (
  * - `dead`, `none`, `lost`: nothing was done, as `removeJob()`. `none` is also the answer to a call that is made again
  *
  * If the job was called, the call rejects with a JobCancelledError at once. An id of your own, a `unique` key and a slot of the queue's
- * `concurrency` are free at once, too: another job may run while the handler of this one ends. With more than 2,000 active jobs the leases are searched in several calls.
+ * `concurrency` are free at once, too: another job may run while the handler of this one ends. With more than 2,000 active jobs the leases
+ * are searched in several calls.
  *
  * @throws {KitUnavailableError | KitUnknownOutcomeError} as every command. Calling it again does no harm.
  * @throws {TypeError | RangeError} an argument is not what it should be.

@@ -10,7 +10,7 @@ import { addRules, type QueueOptions, queueRules } from "../options.js";
 import { changed } from "./change.js";
 import { edit, find } from "./scripts.js";
 
-/** What to change of a job; the rest stays as it is. */
+/** Changes to a job; everything else of it stays as it is. */
 export interface JobEdit {
   /** Its new data. */
   readonly data?: unknown;

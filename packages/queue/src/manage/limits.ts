@@ -31,7 +31,7 @@ const rateText = (name: string, rate: QueueRate): string => {
   return [count, perMs, burst ?? Math.ceil(count / 10)].join(" ");
 };
 
-/** What bounds the jobs of a queue, of all workers together. A limit that is left out stays as it is; null removes it. */
+/** Bounds on the jobs of a queue, of all workers together. A limit that is left out stays as it is; null removes it. */
 interface QueueLimits {
   /**
    * How many jobs may be active at a time, 1 to 1,000,000. A lease that has ended counts until a worker has taken the job back.

@@ -57,7 +57,7 @@ const jobRules = {
   expiresMs: addRules.expiresMs,
 } satisfies RulesOf<ScheduledJobOptions>;
 
-/** What becomes of runs whose instants passed while no process could add their jobs. */
+/** The fate of runs whose instants passed while no process could add their jobs. */
 export type MissedRuns = "skip" | "last" | "all";
 
 /** When a schedule runs, by `everyMs` or `cron`, and the job that each run adds. */
@@ -86,7 +86,7 @@ export interface ScheduleOptions {
   /** The schedule ends after so many jobs. */
   readonly count?: number | undefined;
   /**
-   * What becomes of runs that could not begin in time, since no process ran schedules or the server was away. `"last"`: the
+   * The fate of runs that could not begin in time, since no process ran schedules or the server was away. `"last"`: the
    * latest one adds its job. `"all"`: each does. `"skip"`: the latest one does, if it is late by at most a minute.
    *
    * @default "last"

@@ -4,7 +4,7 @@ import { latestRun, type RunAfter } from "./times.js";
 /** How late the latest run may begin under `missed: "skip"`. */
 const graceMs = 60_000;
 
-/** What is due of a schedule. */
+/** The state of a schedule with due runs. */
 export interface Due {
   /** The instant of its next run, which has come. */
   readonly at: number;
@@ -17,7 +17,7 @@ export interface Due {
   readonly most: number;
 }
 
-/** What becomes of the due runs of a schedule. */
+/** The fate of the due runs of a schedule. */
 export interface Plan {
   /** The runs whose jobs are added. */
   readonly runs: readonly number[];

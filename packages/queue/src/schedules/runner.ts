@@ -15,7 +15,7 @@ const maxBytes = 1_024 * 1_024;
 /** How much later the other processes look, in case the one that adds the jobs is gone. */
 const backupMs = { least: 50, spread: 200 };
 
-/** What the runner reports. */
+/** Events of the runner. */
 export interface RunnerEvents {
   readonly added: (schedule: string, jobs: readonly string[]) => void;
   readonly missed: (schedule: string, from: number, to: number) => void;
@@ -78,7 +78,7 @@ export class Runner {
     for (let skip = 0; ;) {
       const { now, next, found } = await this.#commands.run(due, { skip, count: maxSchedules });
       if (found.length === 0 || life.signal.aborted) return { added, nextInMs: next - now };
-      // What becomes due meanwhile is for the next look: otherwise this one might never end.
+      // Runs that become due meanwhile are for the next look: otherwise this one might never end.
       const limit = (until ??= now);
       if (found.every(({ at }) => Number(at) > limit)) return { added, nextInMs: 0 };
       const fresh = found.filter(({ id, at, field }) => Number(at) <= limit && !tried.has(`${id}\n${at}\n${field}`));

@@ -36,7 +36,7 @@ export interface SchedulesEvents {
   readonly evictable: readonly [event: { readonly policy: string }];
 }
 
-/** What an `upsert` did. */
+/** The outcome of an `upsert`. */
 export interface UpsertedSchedule {
   /** `kept`: it was there and equal. `older`: the stored one has a higher version, and holds. */
   readonly outcome: "added" | "changed" | "kept" | "older";

@@ -8,7 +8,7 @@ local function isAlive(jobs, dead, id)
   return redis.call('HEXISTS', jobs, id) == 1 and not redis.call('ZSCORE', dead, id)
 end
 
--- What `unique` has of the key, and as `id` the job that has it: neither done, removed nor dead. `hasFormer`: nor is the job before.
+-- The record of a key, and as `id` the job that has it: neither done, removed nor dead. `hasFormer`: nor is the job before.
 local function holderOf(unique, jobs, dead, key)
   local last, till, before = string.match(redis.call('HGET', unique, key) or '! 0 ', '^(%S+) (%d+) (%S*)$')
   local held = { last = last, till = tonumber(till), before = before, hasFormer = isAlive(jobs, dead, before) }
