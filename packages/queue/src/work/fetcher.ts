@@ -1,6 +1,5 @@
 import type { KitError } from "@kit/core";
 import { asKitError, backoffMs, type Deadline } from "@kit/core/toolkit";
-import { parseBlob, type StoredJob } from "../add/payload.js";
 import { isUnknown, type QueueCommands, type StepRequest } from "../commands.js";
 import type { WorkSettings } from "../options.js";
 import { maxEnded, type Reclaimed, type StepReply } from "../scripts/index.js";
@@ -9,7 +8,7 @@ import { type Ending, operandsOf, takeFrom } from "./endings.js";
 import { JobLeases } from "./leases.js";
 import { Maintenance } from "./maintenance.js";
 import { Returns } from "./returns.js";
-import { TakenJob } from "./taken.js";
+import { jobsOf, type TakenJob } from "./taken.js";
 import { Takes } from "./takes.js";
 import { Timekeeper } from "./timekeeper.js";
 import { type Marker, Waiter } from "./waiter.js";
@@ -42,9 +41,6 @@ const maxInFlight = 2;
 const maxTaken = 250;
 const maxTakenBytes = 4 * 1_024 * 1_024;
 export const nothing: Demand = { count: 0, sure: 0 };
-
-/** A job whose header cannot be read: it has no name. */
-const damaged: StoredJob = parseBlob(Buffer.from("0  y\n"));
 
 /**
  * Connects one worker to one queue by a loop of steps: each ends jobs and takes others. Where there is none to take, the fetcher
@@ -80,6 +76,8 @@ export class Fetcher {
   /** The average size of a job, in bytes. */
   #blobBytes = 1_024;
   readonly #rest = new Condition(() => this.#isSettled);
+  /** Since it was stopped, no call under way takes jobs, and those that were handed back are ready; or it takes again. */
+  readonly stopped: Condition = new Condition(() => this.#isTaking || this.#hasNoTake);
 
   constructor(commands: QueueCommands, settings: WorkSettings, deadLetters: string, host: FetcherHost) {
     const { leaseMs, maxCrashes } = settings;
@@ -90,7 +88,7 @@ export class Fetcher {
     this.leases = new JobLeases(commands, leaseMs, (job, isCancelled) =>
       isCancelled ? host.cancelled(job) : host.lost(job),
     );
-    this.#returns = new Returns(commands, this.leases, () => this.#rest.look());
+    this.#returns = new Returns(commands, this.leases, () => this.#lookAtRest());
     this.#takes = new Takes(commands, () => this.#proceed());
     this.#maintenance = new Maintenance(leaseMs, () => this.pump());
     this.#timekeeper = new Timekeeper(leaseMs, () => this.#look());
@@ -112,9 +110,13 @@ export class Fetcher {
     return this.#failures > 0;
   }
 
-  /** Takes jobs from now on. Before this call `pump()` sends nothing. */
+  /** Takes jobs from now on. Before this call, and after `stopTaking()`, `pump()` takes none. */
   start(): void {
     this.#isTaking = true;
+    this.#isDrained = false;
+    this.#maintenance.mustLook = true;
+    this.#returns.keepsOrder = false;
+    this.#waiter.open();
     this.pump();
   }
 
@@ -160,6 +162,7 @@ export class Fetcher {
   /** Takes no more jobs, and ends the wait. */
   stopTaking(): void {
     this.#isTaking = false;
+    this.#returns.keepsOrder = true;
     this.#timekeeper.stop();
     this.#waiter.close();
   }
@@ -182,8 +185,17 @@ export class Fetcher {
   }
 
   get #isSettled(): boolean {
-    const isSending = this.#inFlight > 0 || this.#returns.pending > 0 || this.#isWaiting;
-    return this.#unconfirmed + this.#maintenance.completed === 0 && !isSending && !this.#takes.hasLost;
+    return this.#unconfirmed + this.#maintenance.completed + this.#inFlight === 0 && this.#hasNoTake;
+  }
+
+  /** Whether the server has no job of this worker but those that it is working on. */
+  get #hasNoTake(): boolean {
+    return this.#pending + this.#returns.pending === 0 && !this.#isWaiting && !this.#takes.hasLost;
+  }
+
+  #lookAtRest(): void {
+    this.#rest.look();
+    this.stopped.look();
   }
 
   #wanted(ending: number): Demand {
@@ -232,7 +244,7 @@ export class Fetcher {
   }
 
   #proceed(): void {
-    this.#rest.look();
+    this.#lookAtRest();
     this.pump();
   }
 
@@ -308,14 +320,11 @@ export class Fetcher {
     const take = { takeId, takenAt, leaseUntil, receivedAt: performance.now(), isLimited };
     // These leases may be as old as the wait. The jobs are handed back and taken again.
     if (!isTimed && take.leaseUntil - take.receivedAt < leaseMs / 2) return this.#takes.lose(takeId);
-    const { blobs, entries, records } = reply;
-    const jobs = blobs.map(
-      (blob, index) =>
-        new TakenJob(entries[index] ?? "", blob, parse(blob), take, records[index] ?? "", this.#received++),
-    );
-    const bytes = blobs.reduce((sum, { length }) => sum + length, 0);
+    const jobs = jobsOf(reply, take, this.#received);
+    this.#received += jobs.length;
+    const bytes = jobs.reduce((sum, { blob }) => sum + blob.length, 0);
     // A moving average over about 64 jobs.
-    this.#blobBytes += (bytes / blobs.length - this.#blobBytes) * Math.min(1, blobs.length / 64);
+    this.#blobBytes += (bytes / jobs.length - this.#blobBytes) * Math.min(1, jobs.length / 64);
     this.leases.hold(jobs);
     if (this.#isTaking) this.#host.deliver(jobs);
     else void this.handBack(jobs);
@@ -335,11 +344,3 @@ export class Fetcher {
     ).unref();
   }
 }
-
-const parse = (blob: Buffer): StoredJob => {
-  try {
-    return parseBlob(blob);
-  } catch {
-    return damaged;
-  }
-};

@@ -12,8 +12,9 @@ export class Returns {
   readonly #commands: QueueCommands;
   readonly #leases: JobLeases;
   readonly #onEnded: () => void;
-  /** While the worker closes: the jobs that were handed back, in the order in which they were taken. */
+  /** While `keepsOrder`: the jobs that were handed back, in the order in which they were taken. */
   readonly #returned: TakenJob[] = [];
+  #keepsOrder = false;
   /** Calls under way. */
   pending = 0;
 
@@ -24,8 +25,14 @@ export class Returns {
     this.#onEnded = onEnded;
   }
 
+  /** The worker closes or is paused: jobs that go back one by one keep the order in which they were taken. */
+  set keepsOrder(keeps: boolean) {
+    this.#keepsOrder = keeps;
+    if (!keeps) this.#returned.length = 0;
+  }
+
   /**
-   * Returns jobs to the front of the queue, in the order in which they were taken. While the worker closes, jobs that go back one by one
+   * Returns jobs to the front of the queue, in the order in which they were taken. With `keepsOrder` jobs that go back one by one
    * keep that order, too. Where this fails, their leases end by themselves.
    */
   async handBack(jobs: readonly TakenJob[]): Promise<void> {
@@ -47,7 +54,7 @@ export class Returns {
       const until = sorted.findIndex(({ order }) => order > next);
       const some = sorted.splice(0, until < 0 ? maxEnded : Math.min(until, maxEnded));
       const after = this.#returned.slice(Math.max(0, position - maxPivots), position).toReversed();
-      if (life.isClosed) this.#returned.splice(position, 0, ...some);
+      if (this.#keepsOrder) this.#returned.splice(position, 0, ...some);
       const args = {
         members: some.map(({ member }) => member).join("\n"),
         after: after.map(({ entry }) => entry).join("\n"),

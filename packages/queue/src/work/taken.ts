@@ -1,7 +1,8 @@
 import { parseRecord } from "../failure.js";
 import { partsOf } from "../add/ids.js";
 import type { Job } from "./job.js";
-import { expiresAt, type JobHeader, type StoredJob } from "../add/payload.js";
+import { expiresAt, type JobHeader, parseBlob, type StoredJob } from "../add/payload.js";
+import type { StepReply } from "../scripts/index.js";
 
 /**
  * The state of a taken job. `held`: its handler has not begun. `running`: the handler decides its fate. `retrying`: the caller's
@@ -143,3 +144,24 @@ const controllerOf = (reason: Error | undefined): AbortController => {
   if (reason) controller.abort(reason);
   return controller;
 };
+
+/** A job whose header cannot be read: it has no name. */
+const damaged: StoredJob = parseBlob(Buffer.from("0  y\n"));
+
+const parse = (blob: Buffer): StoredJob => {
+  try {
+    return parseBlob(blob);
+  } catch {
+    return damaged;
+  }
+};
+
+/** The jobs of a take. `order`: the number of the first. */
+export const jobsOf = (
+  { blobs, entries, records }: Pick<StepReply, "blobs" | "entries" | "records">,
+  take: Take,
+  order: number,
+): TakenJob[] =>
+  blobs.map(
+    (blob, index) => new TakenJob(entries[index] ?? "", blob, parse(blob), take, records[index] ?? "", order + index),
+  );

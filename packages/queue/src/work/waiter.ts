@@ -36,7 +36,7 @@ export interface Woken {
 export class Waiter {
   readonly #commands: QueueCommands;
   readonly #onLost: (takeId: string) => void;
-  readonly #closing = new AbortController();
+  #closing = new AbortController();
   #connection: ExclusiveConnection | undefined;
   #failures = 0;
 
@@ -48,9 +48,10 @@ export class Waiter {
 
   /** Resolves once woken, or at the end of the wait. Undefined: the connection broke, or the waiter was closed. */
   async wait(request: StepRequest): Promise<Woken | undefined> {
+    const { signal } = this.#closing;
     let woken: Woken | undefined;
     try {
-      const connection = await this.#checkOut();
+      const connection = await this.#checkOut(signal);
       woken = await this.#waitOn(connection, request);
       // The step may succeed though the pop is refused. Without a pause this would be a busy loop.
       if (woken.refusal && woken.reply.entries.length === 0) throw serverError(woken.refusal, "BZPOPMIN");
@@ -59,9 +60,9 @@ export class Waiter {
       return woken;
     } catch (error) {
       this.#return();
-      if (this.#closing.signal.aborted) return woken;
+      if (signal.aborted) return woken;
       this.#commands.outage.failed("waiting", asKitError(error, "Waiting for work"));
-      await pause(backoffMs(++this.#failures + 1, 50, 1_000), this.#closing.signal).catch(() => undefined);
+      await pause(backoffMs(++this.#failures + 1, 50, 1_000), signal).catch(() => undefined);
       return woken;
     }
   }
@@ -72,19 +73,24 @@ export class Waiter {
     this.#return();
   }
 
-  async #checkOut(): Promise<ExclusiveConnection> {
+  /** Lets it wait again. */
+  open(): void {
+    if (this.#closing.signal.aborted) this.#closing = new AbortController();
+  }
+
+  async #checkOut(signal: AbortSignal): Promise<ExclusiveConnection> {
     if (this.#connection?.isBroken) this.#return();
     if (this.#connection) return this.#connection;
     const { context, keys } = this.#commands;
     const pool = context.pool("queue-wait", 1_000);
-    const connection = await pool.checkOut(keys.wake, Deadline.in(graceMs), this.#closing.signal);
+    const connection = await pool.checkOut(keys.wake, Deadline.in(graceMs), signal);
     // The waiter was closed, or connecting took the whole deadline.
-    if (this.#closing.signal.aborted) {
+    if (signal.aborted) {
       connection.returnToPool(false);
-      this.#closing.signal.throwIfAborted();
+      signal.throwIfAborted();
     }
     this.#connection = connection;
-    await connection.executor.ready(reading("Waiting for work", Deadline.in(graceMs), this.#closing.signal));
+    await connection.executor.ready(reading("Waiting for work", Deadline.in(graceMs), signal));
     this.#commands.outage.connected("waiting");
     return connection;
   }

@@ -57,6 +57,9 @@ export class Worker extends TypedEmitter<WorkerEvents> implements AsyncDisposabl
   #undecided = 0;
   /** The last try to open the queue failed: the server is away or refuses, or the layout is newer. */
   #isShut = false;
+  /** The queue was opened once. */
+  #isOpen = false;
+  #isPaused = false;
   readonly #rest = new Condition(() => this.#isAtRest);
 
   /** Only this package calls it. */
@@ -139,14 +142,43 @@ export class Worker extends TypedEmitter<WorkerEvents> implements AsyncDisposabl
     return this.#runner.running;
   }
 
+  /** Whether it is paused: from `pause()` on, until `resume()`. */
+  get isPaused(): boolean {
+    return this.#isPaused;
+  }
+
+  /**
+   * Pauses this worker: at once it takes and begins no more jobs, and hands back those that it had taken ahead, to the front. Running
+   * handlers go on: their leases are renewed, and their ends recorded. This call does not wait for them; `running` counts them. Other
+   * workers of the queue go on. A restart forgets the pause; `pauseQueue()` of `@kit/queue/manage` pauses a queue for all workers.
+   *
+   * Resolves once the server has back every job that has not begun, or could not be reached for `deadlineMs`; their leases end by
+   * themselves then. Never rejects. Has no effect on a closed worker.
+   */
+  async pause(): Promise<void> {
+    if (this.#life.isClosed) return;
+    this.#isPaused = true;
+    this.#fetcher.stopTaking();
+    void this.#fetcher.handBack(this.#prefetched.clear());
+    this.#turn?.changed();
+    await this.#fetcher.stopped.until(Deadline.in(this.#queue.deadlineMs));
+  }
+
+  /** Ends `pause()`: the worker takes jobs again. Has no effect on one that is not paused, or closed. */
+  resume(): void {
+    if (!this.#isPaused || this.#life.isClosed) return;
+    this.#isPaused = false;
+    if (this.#isOpen) this.#fetcher.start();
+  }
+
   /** @internal Its queue was empty at its last look. */
   get isEmpty(): boolean {
     return this.#prefetched.count === 0 && this.#fetcher.isWaiting;
   }
 
-  /** @internal It has no job to begin: its queue is empty or cannot be reached, or the worker closes. */
+  /** @internal It has no job to begin: its queue is empty or cannot be reached, or the worker closes or is paused. */
   get isQuiet(): boolean {
-    if (this.#life.isClosed || this.#isShut) return true;
+    if (this.#life.isClosed || this.#isPaused || this.#isShut) return true;
     return this.isEmpty || (this.#prefetched.count === 0 && this.#fetcher.isFailing);
   }
 
@@ -180,7 +212,9 @@ export class Worker extends TypedEmitter<WorkerEvents> implements AsyncDisposabl
         await this.#commands.open();
         this.#isShut = false;
         this.#commands.outage.worked("opening");
-        if (!this.#life.isClosed) this.#fetcher.start();
+        if (this.#life.isClosed) return;
+        this.#isOpen = true;
+        if (!this.#isPaused) this.#fetcher.start();
         return;
       } catch (reason) {
         const error = asKitError(reason, "Opening the queue");
@@ -255,7 +289,7 @@ export class Worker extends TypedEmitter<WorkerEvents> implements AsyncDisposabl
 
   async #begin(suspect: TakenJob): Promise<void> {
     const isRecorded = await this.#isolation.begin(suspect);
-    if (isRecorded && !this.#life.isClosed) this.#prefetched.add([suspect]);
+    if (isRecorded && !this.#life.isClosed && !this.#isPaused) this.#prefetched.add([suspect]);
     else if (suspect.state === "held") return await this.#fetcher.handBack([suspect]);
     this.#fetcher.schedule();
   }

@@ -1,0 +1,3 @@
+import { workerPauseBehaviour } from "./worker-pause-behaviour.js";
+
+workerPauseBehaviour("single");
