@@ -1,8 +1,11 @@
+import { execFile } from "node:child_process";
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
+import { promisify } from "node:util";
 import { expect, it } from "vitest";
-import { pnpmPinFolder, pnpmVersion } from "../pnpm.mjs";
+import { npmCommand, pnpmPinFolder, pnpmVersion } from "../pnpm.mjs";
 import { readManifest, root, workspaces } from "../repo.mjs";
+import { tempFolder, writeFiles } from "./temp.js";
 
 const read = (...path: string[]) => readFileSync(join(root, ...path), "utf8");
 
@@ -42,4 +45,14 @@ it("every published package requires the same Node version as the bootstrap", ()
   const published = workspaces().filter(({ manifest }) => manifest.private !== true);
   expect(published.map(({ manifest }) => manifest.engines?.["node"])).toEqual(published.map(() => ">=20.19"));
   expect(readManifest(root).engines?.["node"]).toBe(">=20.19");
+});
+
+it("`npm install` at the root, which cannot work, names the command that does", async () => {
+  const folder = tempFolder();
+  writeFiles(folder, { "package.json": read("package.json") });
+  const [command, ...args] = npmCommand(process.env);
+  const { stderr } = await promisify(execFile)(command, [...args, "install"], { cwd: folder }).catch(
+    (error: unknown) => error as { stderr: string },
+  );
+  expect(stderr).toContain("use-npm-run-setup-instead-of-npm-install");
 });
