@@ -38,8 +38,11 @@ export const verdictOn = (run: QuorumRun): Verdict<Invariant> =>
       judge("exclusion", isShared && `${hold.name}: ${spanOf(before)}, and ${spanOf(hold)}`);
       if (before === undefined || hold.to > before.to) longest.set(hold.name, hold);
     }
-    for (const { from, to } of run.withoutMajority)
-      for (const hold of holds.filter((one) => one.to > from && one.from < to)) {
+    for (const { from, to } of run.withoutMajority) {
+      const during = holds.filter((one) => one.to > from && one.from < to);
+      // Nobody held a name, nor was granted one.
+      if (during.length === 0) judge("majority");
+      for (const hold of during) {
         const worker = run.workers.find(({ id }) => id === hold.worker);
         const stalledMs = worker ? stalledIn(worker, from, hold.from) : 0;
         // The last votes may have been under way.
@@ -49,4 +52,5 @@ export const verdictOn = (run: QuorumRun): Verdict<Invariant> =>
         judge("majority", isNew && `${hold.name}: granted to ${spanOf(hold)}, ${since}`);
         judge("majority", isKept && `${hold.name}: held by ${spanOf(hold)}, ${since}`);
       }
+    }
   });
