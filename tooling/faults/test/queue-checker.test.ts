@@ -5,9 +5,10 @@ import { type Invariant, verdictOn } from "../src/workloads/queue/checker.js";
 import type {
   AccessRecord,
   AddCall,
+  AskRecord,
   ChangeCall,
   JobRecord,
-  PauseCall,
+  QueueChangeCall,
   Letter,
   LogRecord,
   RunHistory,
@@ -25,11 +26,17 @@ interface Draft extends Mutable<Omit<RunHistory, "workers" | "letters">> {
 
 const epoch = 1_700_000_000_000;
 const leaseMs = 400;
-type Facts = Partial<Omit<AddCall, "kind">> & { readonly fails?: number; readonly delayMs?: number };
+type Facts = Partial<Omit<AddCall, "kind">> & {
+  readonly fails?: number;
+  readonly delayMs?: number;
+  readonly expiresMs?: number;
+};
 
-const add = (key: string, from: number, { fails = 0, delayMs = 0, ...facts }: Facts = {}): AddCall => ({
+const add = (key: string, from: number, { fails = 0, delayMs = 0, expiresMs, ...facts }: Facts = {}): AddCall => ({
   ...{ kind: "call", what: "add", name: "ahead", outcome: "ok", dueMs: 500, stalledMs: 0 },
-  ...{ startedAt: epoch + from, settledAt: epoch + from + 10, jobs: [{ key, fails, delayMs }], ...facts },
+  ...{ startedAt: epoch + from, settledAt: epoch + from + 10 },
+  jobs: [{ key, fails, delayMs, ...(expiresMs !== undefined && { expiresMs }) }],
+  ...facts,
 });
 type Run = readonly [attempt: number, crashes: number, snoozes?: number];
 const begun = (
@@ -78,7 +85,7 @@ const changed = (what: ChangeCall["what"], key: string, from: number, facts: Cha
 };
 
 /** A pause or a resume that is asked for, and its call. */
-const pausing = (what: PauseCall["what"], from: number, outcome: PauseCall["outcome"] = "ok"): LogRecord[] => {
+const pausing = (what: "pause" | "resume", from: number, outcome: QueueChangeCall["outcome"] = "ok"): LogRecord[] => {
   const { jobs: _, ...call } = add("", from);
   const name = "paused";
   return [
@@ -88,6 +95,48 @@ const pausing = (what: PauseCall["what"], from: number, outcome: PauseCall["outc
 };
 /** A job of the queue that is paused from 310 to 900, and from 1,510 to 2,000. */
 const inPause = (key: string, at: number): AccessRecord => begun(key, at, [1, 0], "paused");
+
+/** A change of a whole queue that is asked for, and its call. */
+const queueChanged = (from: number, facts: Omit<AskRecord, "kind" | "at">): LogRecord[] => {
+  const { jobs: _, ...call } = add("", from);
+  return [{ ...facts, kind: "asked", at: call.startedAt }, { ...call, ...facts } as QueueChangeCall];
+};
+const limited = (from: number, limits: Pick<AskRecord, "concurrency" | "rate">): LogRecord[] =>
+  queueChanged(from, { what: "limit", name: "limited", ...limits });
+const scheduled = (from: number, schedule: string, everyMs: number): LogRecord[] =>
+  queueChanged(from, { what: "schedule", name: "ahead", schedule, everyMs });
+
+/** Runs of another queue. */
+const inQueue = (name: string, records: readonly LogRecord[]): LogRecord[] =>
+  records.map((one) => ("name" in one ? { ...one, name } : one)) as LogRecord[];
+
+/** An add of a job with the key of this name. */
+const addOnce = (key: string, from: number, of: "first" | "last", facts: Partial<AddCall>): AddCall => ({
+  ...{ ...add(key, from), what: "addOnce", ...facts },
+  unique: { key: of, mode: of === "first" ? "keepFirst" : "keepLast" },
+});
+
+const rate = { count: 10, perMs: 1_000, burst: 2 };
+/** A schedule that is due each 50 ms from 100 on. */
+const steady = [100, 150, 200, 250, 300, 350].flatMap((at) => success(`steady@${String(epoch + at)}`, at));
+
+/** In a queue of two jobs at a time, and of ten per second; two jobs of one key, of which one is refused, and the last data of another; an expired job; an edited one; a schedule. */
+const withFeatures = (): LogRecord[] => [
+  ...[...limited(3_000, { concurrency: 2 }), ...limited(3_000, { rate })],
+  ...inQueue("limited", [...success("one", 3_100), ...success("two", 3_100), ...success("three", 3_200)]),
+  ...[addOnce("first", 0, "first", { id: "1", isAdded: true }), ...success("first", 100)],
+  ...[addOnce("refused", 50, "first", { id: "1", isAdded: false })],
+  ...[addOnce("second", 200, "first", { id: "2", isAdded: true }), ...success("second", 250)],
+  ...[addOnce("former", 0, "last", { id: "3", isAdded: true }), ...success("former", 100)],
+  ...[addOnce("replaced", 105, "last", { id: "4", isAdded: true })],
+  ...[addOnce("latest", 110, "last", { id: "4", isAdded: false, isReplaced: true }), ...success("latest", 150)],
+  ...[add("stale", 0, { expiresMs: 50 }), later("expired", "stale", 100)],
+  ...[add("fresh", 0, { expiresMs: 50 }), ...success("fresh", 40)],
+  ...[add("edited", 0, { delayMs: 100 }), ...changed("edit", "edited", 50, { said: "edited" })],
+  ...[{ ...begun("edited", 120), version: 2 }, later("ran", "edited", 130), later("done", "edited", 140)],
+  ...[add("taken", 0), ...changed("edit", "taken", 50, { said: "active" }), ...success("taken", 40)],
+  ...[...scheduled(60, "steady", 50), ...steady],
+];
 
 /** A job each: ends at once; fails once; loses its lease at 300; fails for good; is called; waits; dies with its worker; is removed; is cancelled as it runs; snoozes; is due later; is promoted. */
 const aRun = (): Draft => {
@@ -109,6 +158,7 @@ const aRun = (): Draft => {
     ...[add("gone", 0), ...changed("cancel", "gone", 300, { said: "cancelled" }), left],
   ];
   const second = [
+    ...withFeatures(),
     ...[add("held", 0), add("durable", 0, { name: "strict" }), ...success("again", 200, [2, 0])],
     ...[...success("called", 130), ...success("later", 230), ...success("slow", 300, [1, 1])],
     ...[begun("gone", 200), later("cancelled", "gone", 420), later("ran", "gone", 430, [1, 0], "failed")],
@@ -116,12 +166,14 @@ const aRun = (): Draft => {
   ];
   const worker = { printed: "", end: "exit 0" };
   const work = { concurrency: 5, maxCrashes: 4 };
+  const plain = { isDurable: false, isPaused: false, isLimited: false };
   return {
     leaseMs,
     specs: [
-      { name: "ahead", isDurable: false, isPaused: false, work },
-      { name: "paused", isDurable: false, isPaused: true, work },
-      { name: "strict", isDurable: true, isPaused: false, work: { concurrency: 5, maxCrashes: 1 } },
+      { name: "ahead", ...plain, work },
+      { name: "paused", ...plain, isPaused: true, work },
+      { name: "limited", ...plain, isLimited: true, work },
+      { name: "strict", ...plain, isDurable: true, work: { concurrency: 5, maxCrashes: 1 } },
     ],
     workers: {
       w1: { id: "w1", records: first, ...worker },
@@ -151,6 +203,7 @@ const aRun = (): Draft => {
       ["strict", []],
     ]),
     leftovers: [],
+    scheduledUntil: epoch + 400,
     echoes: 0,
     copiedTakes: [{ fence: "a", entries: ["plain"] }],
   };
@@ -167,6 +220,9 @@ const brokenBy = (spoil: (draft: Draft) => void): Invariant[] => [
 const without = (draft: Draft, kind: string, key: string): void => {
   for (const worker of Object.values(draft.workers))
     worker.records = worker.records.filter((one) => one.kind !== kind || !("key" in one) || one.key !== key);
+};
+const withoutRate = ({ workers: { w2 } }: Draft): void => {
+  w2.records = w2.records.filter((one) => !("rate" in one));
 };
 /** Leaves only the beginning of a job's run at a worker. */
 const forgetEnd = (worker: Draft["workers"]["w1"], key: string): void => {
@@ -363,6 +419,109 @@ describe("The checker of queues finds", () => {
       ({ workers }) => void workers.w1.records.push(inPause("wrong", 720)),
     ],
     [
+      "a job beyond the concurrency",
+      "concurrency",
+      (draft) => {
+        withoutRate(draft);
+        draft.workers.w1.records.push(...inQueue("limited", success("third", 3_110)));
+      },
+    ],
+    [
+      "a job beyond the concurrency beside one of a dead worker",
+      "concurrency",
+      (draft) => {
+        withoutRate(draft);
+        draft.workers.dead.records.push(...inQueue("limited", [begun("lost", 3_050)]));
+        draft.deaths = [...draft.deaths, { name: "limited", key: "lost", worker: "dead", endsAt: epoch + 3_400 }];
+      },
+    ],
+    [
+      "jobs beyond the rate",
+      "rate",
+      ({ workers }) => void workers.w1.records.push(...inQueue("limited", success("third", 3_140))),
+    ],
+    [
+      "a second job of a key",
+      "unique",
+      ({ workers }) =>
+        void workers.w1.records.push(
+          addOnce("beside", 85, "first", { id: "5", isAdded: true }),
+          ...success("beside", 200),
+        ),
+    ],
+    [
+      "two active jobs of a key",
+      "unique",
+      ({ workers }) =>
+        void workers.w1.records.push(
+          addOnce("beside", 95, "last", { id: "5", isAdded: true }),
+          ...success("beside", 110),
+        ),
+    ],
+    [
+      "a key that stays taken after its job",
+      "unique",
+      ({ workers }) => void workers.w1.records.push(addOnce("late", 140, "first", { id: "1", isAdded: false })),
+    ],
+    ["the last data that never ran", "unique", (draft) => without(draft, "access", "latest")],
+    [
+      "the last data that was refused",
+      "unique",
+      ({ workers }) => void workers.w1.records.push(addOnce("none", 120, "last", { id: "4", isAdded: false })),
+    ],
+    [
+      "a job that expires early",
+      "expired",
+      (draft) => {
+        without(draft, "expired", "stale");
+        draft.workers.w1.records.push(later("expired", "stale", 40));
+      },
+    ],
+    [
+      "an expired job that begins",
+      "expired",
+      ({ workers }) => void workers.w1.records.push(add("old", 0, { expiresMs: 50 }), ...success("old", 70)),
+    ],
+    [
+      "a job that is lost before it expires",
+      "kept",
+      ({ workers }) => void workers.w1.records.push(add("gone before", 500, { expiresMs: 50 })),
+    ],
+    [
+      "an edited job with its former data",
+      "edited",
+      (draft) => {
+        without(draft, "access", "edited");
+        draft.workers.w2.records.push(...success("edited", 120));
+      },
+    ],
+    [
+      "an edit that was refused, and made",
+      "edited",
+      (draft) => {
+        without(draft, "access", "taken");
+        draft.workers.w1.records.push({ ...begun("taken", 70), version: 2 }, later("ran", "taken", 80));
+      },
+    ],
+    [
+      "a run of a schedule that is left out",
+      "scheduled",
+      (draft) => without(draft, "access", `steady@${String(epoch + 250)}`),
+    ],
+    [
+      "a job of no run",
+      "scheduled",
+      ({ workers }) => void workers.w1.records.push(...success(`steady@${String(epoch + 260)}`, 260)),
+    ],
+    [
+      "a job before its run",
+      "scheduled",
+      (draft) => {
+        without(draft, "access", `steady@${String(epoch + 250)}`);
+        draft.workers.w1.records.push(...success(`steady@${String(epoch + 250)}`, 240));
+      },
+    ],
+    [
       "a dead worker's job that waits for longer than its lease",
       "lease",
       (draft) => {
@@ -455,6 +614,48 @@ describe("The checker of queues excuses", () => {
       (draft) => {
         draft.losses = [{ ...lost, what: "all" }];
         draft.workers.w1.records.push(inPause("lost", 800));
+      },
+    ],
+    [
+      "jobs beyond a limit that may not be in force any more",
+      ({ workers }) => {
+        const [asked] = limited(3_090, { concurrency: 5 });
+        if (asked) workers.dead.records.push(asked);
+        workers.w1.records.push(...inQueue("limited", success("third", 3_115)));
+        workers.w1.records.push(...limited(3_080, { rate: { ...rate, burst: 5 } }));
+      },
+    ],
+    [
+      "jobs of a take that may have been repeated",
+      (draft) => {
+        draft.outages = [...draft.outages, { kind: "replies lost", from: epoch + 3_000, to: epoch + 3_050 }];
+        draft.workers.w1.records.push(...inQueue("limited", success("third", 3_140)));
+      },
+    ],
+    [
+      "a job that may have expired at a worker that was killed",
+      ({ workers }) => void workers.w1.records.push(add("unseen", 0, { expiresMs: 50 })),
+    ],
+    [
+      "a late run of a job that began before",
+      ({ workers }) => {
+        workers.w1.records.push(add("again late", 0, { expiresMs: 50 }));
+        workers.w1.records.push(begun("again late", 300, [1, 1]), later("ran", "again late", 310, [1, 1]));
+      },
+    ],
+    [
+      "an edit whose outcome is unknown",
+      ({ workers: { w1 } }) => {
+        w1.records.push(add("maybe edited", 0), ...changed("edit", "maybe edited", 20, { outcome: "unknown" }));
+        w1.records.push({ ...begun("maybe edited", 40), version: 2 }, later("ran", "maybe edited", 50));
+      },
+    ],
+    [
+      "runs of a schedule that may have been changed before they were due",
+      (draft) => {
+        const [asked] = scheduled(200, "steady", 70);
+        if (asked) draft.workers.dead.records.push(asked);
+        for (const at of [250, 300, 350]) without(draft, "access", `steady@${String(epoch + at)}`);
       },
     ],
     [

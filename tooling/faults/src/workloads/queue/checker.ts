@@ -10,10 +10,15 @@ import { patience } from "../../patience.js";
 import { checkResumption, type Progress, type Work, workIn } from "../../work.js";
 import { checkCancels, mayBeCancelled } from "./cancels.js";
 import { checkDue } from "./due-times.js";
+import { checkEdits } from "./edits.js";
+import { checkExpiry, mayHaveExpired } from "./expiry.js";
 import { type AddCall, type Death, type LogRecord, maxAttempts, type RunHistory } from "./history.js";
+import { checkLimits } from "./limits.js";
 import { checkPauses } from "./pauses.js";
+import { checkSchedules } from "./schedules.js";
 import { checkSnoozes } from "./snoozes.js";
 import { type Begun, mayBeLost, saw, storiesOf, type Story } from "./stories.js";
+import { checkUnique } from "./unique.js";
 
 /**
  * The invariants that the checker judges a run by.
@@ -33,6 +38,12 @@ import { type Begun, mayBeLost, saw, storiesOf, type Story } from "./stories.js"
  *   aborts within a lease
  * - `snoozed` a snooze uses no attempt, and the job does not begin before its time
  * - `paused` the server takes no job between a confirmed pause and the resume
+ * - `concurrency` no more jobs are active than the limit of the queue allows
+ * - `rate` no more jobs begin in any span than the rate of the queue allows
+ * - `unique` of the jobs of one key no two are active, nor does one wait beside another; the last data runs, or the first
+ * - `expired` no job begins that nobody took in time, and none expires early
+ * - `edited` a confirmed edit holds for every later take; a refused one changes nothing
+ * - `scheduled` each run of a schedule has its job, once and not before its instant
  * - `lease` the jobs of a killed worker begin again within their lease plus 10 %
  * - `U2` the copies of a step get jobs of one take
  * - `U1`, `U3`, `U4`, `U5` as for every package: calls settle in time, work continues, nothing is left, errors are
@@ -51,6 +62,12 @@ export const invariants = [
   "cancelled",
   "snoozed",
   "paused",
+  "concurrency",
+  "rate",
+  "unique",
+  "expired",
+  "edited",
+  "scheduled",
   "lease",
   "U1",
   "U2",
@@ -69,6 +86,9 @@ export const verdictOn = (run: RunHistory): AnyVerdict<Invariant> =>
     checkPauses(run, judge);
     const stories = storiesOf(run);
     const byJob = new Map(stories.map((story) => [story.job, story]));
+    checkLimits(run, stories, judge);
+    checkUnique(run, stories, judge);
+    checkSchedules(run, stories, judge);
     for (const story of stories) {
       checkKept(run, story, judge);
       checkRuns(run, story, judge);
@@ -76,6 +96,8 @@ export const verdictOn = (run: RunHistory): AnyVerdict<Invariant> =>
       checkCancels(run, story, judge);
       checkDue(run, story, judge);
       checkSnoozes(run, story, judge);
+      checkExpiry(run, story, judge);
+      checkEdits(run, story, judge);
       for (const add of story.adds) if (add.what === "call") checkCall(run, story, add, judge);
     }
     if (run.losses.length === 0) checkCopies(run, judge);
@@ -91,9 +113,9 @@ export const verdictOn = (run: RunHistory): AnyVerdict<Invariant> =>
         const isRight = attempts === maxAttempts ? fails >= maxAttempts : crashes >= (spec?.work.maxCrashes ?? 0);
         if (run.losses.length === 0) judge("dead", !isRight && `${name}: ${JSON.stringify(letter)} should not be dead`);
       }
-    const paused = run.specs.filter(({ isPaused }) => isPaused).map(({ name }) => name);
+    const held = run.specs.filter(({ isPaused, isLimited }) => isPaused || isLimited).map(({ name }) => name);
     for (const death of run.deaths)
-      if (!paused.includes(death.name)) checkDeath(run, death, byJob.get(`${death.name} ${death.key}`), judge);
+      if (!held.includes(death.name)) checkDeath(run, death, byJob.get(`${death.name} ${death.key}`), judge);
   });
 
 /** A copy may get fewer jobs, since leases have ended meanwhile, and no others. */
@@ -113,8 +135,10 @@ const failsOf = (story: Story | undefined, key: string): number =>
 
 const checkKept = (run: RunHistory, story: Story, judge: Judge): void => {
   const { job, runs, adds } = story;
-  const acknowledged = adds.find(({ outcome }) => outcome === "ok");
-  if (!acknowledged || run.letters.size === 0 || mayBeCancelled(story)) return;
+  const acknowledged = adds.find(({ outcome, isAdded }) => outcome === "ok" && isAdded !== false);
+  // The last data of a key may replace this one: `checkUnique` judges that.
+  if (!acknowledged || acknowledged.unique?.mode === "keepLast" || run.letters.size === 0) return;
+  if (mayBeCancelled(story) || mayHaveExpired(run, story)) return;
   const [name = "", key = ""] = job.split(" ");
   const isDurable = run.specs.some((spec) => spec.name === name && spec.isDurable);
   const losses = isDurable ? run.losses.filter(({ what }) => what === "all" || what === "newest") : run.losses;
@@ -154,7 +178,8 @@ const isHarmless = (kind: string): boolean =>
 const checkCrashes = (run: RunHistory, { job, runs }: Story, judge: Judge): void => {
   for (const [index, { at, crashes }] of runs.entries()) {
     if (crashes <= (runs[index - 1]?.crashes ?? 0)) continue;
-    const from = at - 3 * run.leaseMs - lateMs;
+    // A lease that began while the server's clock was ahead ends that much later.
+    const from = run.isShifted ? -Infinity : at - 3 * run.leaseMs - lateMs;
     const isInterrupted = run.outages.some((one) => !isHarmless(one.kind) && one.from <= at && one.to >= from);
     const isStalled = run.workers.some((one) => stalledIn(one, from, at) > run.leaseMs / 4);
     judge("charged", !isInterrupted && !isStalled && `${job} was charged a crash without one`);

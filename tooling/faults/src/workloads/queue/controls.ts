@@ -4,6 +4,12 @@ import type { Invariant } from "./checker.js";
 /** As `misled`, also for the libraries of the script, which core puts at such a line. */
 const inAll = (lua: string): string => `${misled(lua)}${String.raw`\n`}-- Libraries`;
 
+/** Of the limits that `step` reads, the one at this place is not there. */
+const limitIsMissing = (place: number): string =>
+  inAll(
+    `if command == 'HMGET' and key == limits then local found = call(...) found[${String(place)}] = false return found end`,
+  );
+
 const anyTime = "scripts flushed";
 
 /** Deliberate faults of a queue, each of which the checker must detect. */
@@ -99,6 +105,64 @@ export const controls: readonly Control<Invariant>[] = [
     invariants: ["paused"],
     kind: anyTime,
     lua: { "manage/limit(limits)": inAll("if command == 'HSET' and key == limits then return 0 end") },
+  },
+  {
+    name: "concurrency-is-not-counted",
+    invariants: ["concurrency"],
+    kind: anyTime,
+    injections: 6,
+    lua: { "step(limits)": limitIsMissing(2) },
+  },
+  {
+    name: "rates-are-not-kept",
+    invariants: ["rate"],
+    kind: anyTime,
+    injections: 6,
+    lua: { "step(limits)": limitIsMissing(3) },
+  },
+  {
+    name: "keys-are-forgotten",
+    invariants: ["unique"],
+    kind: anyTime,
+    lua: { "add(once)": inAll("if command == 'HGET' and key == once[#once - 1] then return false end") },
+  },
+  {
+    name: "last-data-is-dropped",
+    invariants: ["unique"],
+    kind: anyTime,
+    lua: {
+      "add(jobs)": inAll(
+        "if command == 'HSET' and key == jobs and call('HEXISTS', key, (select(3, ...))) == 1 then return 0 end",
+      ),
+    },
+  },
+  {
+    name: "expiry-is-forgotten",
+    invariants: ["expired"],
+    kind: anyTime,
+    lua: {
+      "step(jobs)": inAll(
+        "if command == 'HMGET' and key == jobs then local blobs = call(...) for at, blob in ipairs(blobs) do blobs[at] = blob and string.gsub(blob, '^(%S+ %S+[^%c]-) e%d+', '%1', 1) end return blobs end",
+      ),
+    },
+  },
+  {
+    name: "edits-are-not-kept",
+    invariants: ["edited"],
+    kind: anyTime,
+    lua: { "manage/edit(jobs)": inAll("if command == 'HSET' and key == jobs then return 0 end") },
+  },
+  {
+    name: "runs-add-no-jobs",
+    invariants: ["scheduled"],
+    kind: anyTime,
+    lua: { "schedules/fire(jobs)": inAll("if command == 'HSET' and key == jobs then return 0 end") },
+  },
+  {
+    name: "runs-come-again",
+    invariants: ["ended"],
+    kind: anyTime,
+    lua: { "schedules/fire(upcoming)": inAll("if command == 'ZADD' and key == upcoming then return 0 end") },
   },
   {
     name: "ends-are-forgotten",

@@ -7,6 +7,8 @@ export interface Spec {
   readonly isDurable: boolean;
   /** Whether one of the workers pauses and resumes it, again and again. */
   readonly isPaused: boolean;
+  /** Whether one of the workers changes its limits, again and again. */
+  readonly isLimited: boolean;
   readonly work: {
     readonly concurrency: number;
     readonly maxCrashes: number;
@@ -23,11 +25,23 @@ interface Added {
   readonly key: string;
   readonly fails: number;
   readonly delayMs: number;
+  readonly expiresMs?: number;
+}
+
+/** The key of a unique job, and the add that wins. */
+export interface Unique {
+  readonly key: string;
+  readonly mode: "keepFirst" | "keepLast";
 }
 
 export interface AddCall extends Call {
-  readonly what: "add" | "addAll" | "call";
+  readonly what: "add" | "addAll" | "addOnce" | "call";
   readonly jobs: readonly Added[];
+  /** Of `addOnce`, and what it resolved with. */
+  readonly unique?: Unique;
+  readonly id?: string;
+  readonly isAdded?: boolean;
+  readonly isReplaced?: boolean;
   /** Of a `call`: whether it resolved with the result of its own job. */
   readonly isOwn?: boolean;
   /** Of a `call` whose job failed: `attempts` and `crashes` as the caller received them. */
@@ -36,12 +50,30 @@ export interface AddCall extends Call {
 }
 
 /** Changes of one job by another process. */
-type Change = "cancel" | "remove" | "reschedule" | "promote";
+type Change = "cancel" | "remove" | "reschedule" | "promote" | "edit";
+
+/** Pieces flow into the bucket of a queue: `count` per `perMs`, and it holds `burst` of them. */
+export interface Rate {
+  readonly count: number;
+  readonly perMs: number;
+  readonly burst: number;
+}
+
+/** What a change of the whole queue asks for. */
+interface QueueChange {
+  readonly what: "pause" | "resume" | "limit" | "schedule";
+  /** Of `limit`; null removes a limit, and one that is not there stays as it is. */
+  readonly concurrency?: number | null;
+  readonly rate?: Rate | null;
+  /** Of `schedule`. */
+  readonly schedule?: string;
+  readonly everyMs?: number;
+}
 
 /** A process is about to send a change of a job, or of the queue. */
-export interface AskRecord {
+export interface AskRecord extends Omit<QueueChange, "what"> {
   readonly kind: "asked";
-  readonly what: Change | "pause" | "resume";
+  readonly what: Change | QueueChange["what"];
   readonly name: string;
   /** Of a job. */
   readonly key?: string;
@@ -58,8 +90,8 @@ export interface ChangeCall extends Call {
   readonly said?: string;
 }
 
-export interface PauseCall extends Call {
-  readonly what: "pause" | "resume";
+export interface QueueChangeCall extends Call, Omit<QueueChange, "what"> {
+  readonly what: QueueChange["what"];
 }
 
 /** The start of a handler. The key identifies a job across all its runs. */
@@ -72,15 +104,17 @@ export interface AccessRecord {
   readonly snoozes: number;
   /** Server time, whole epoch milliseconds. */
   readonly takenAt: number;
+  /** Of a job that was edited: which data it has. @default 1 */
+  readonly version?: number;
   readonly at: number;
 }
 
 /**
  * A later event of a job at its worker: its handler ended, its signal aborted, somebody had cancelled it, or the server
- * acknowledged its end.
+ * acknowledged its end. `expired`: its handler never began.
  */
 export interface JobRecord {
-  readonly kind: "ran" | "lost" | "cancelled" | "done" | "dead";
+  readonly kind: "ran" | "lost" | "cancelled" | "done" | "dead" | "expired";
   readonly name: string;
   readonly key: string;
   readonly attempt: number;
@@ -93,7 +127,7 @@ export interface JobRecord {
   readonly waitMs?: number;
 }
 
-export type LogRecord = CommonRecord | AddCall | AskRecord | ChangeCall | PauseCall | AccessRecord | JobRecord;
+export type LogRecord = CommonRecord | AddCall | AskRecord | ChangeCall | QueueChangeCall | AccessRecord | JobRecord;
 export type WorkerHistory = AnyWorkerHistory<LogRecord>;
 
 /** A dead letter at the end of the run. */
@@ -120,6 +154,8 @@ export interface RunHistory extends Run<LogRecord> {
   /** By queue, after the lab has run all remaining jobs. */
   readonly letters: ReadonlyMap<string, readonly Letter[]>;
   readonly leftovers: readonly string[];
+  /** When the lab added the jobs of all runs of schedules that were due by then; undefined: there were no schedules. */
+  readonly scheduledUntil: number | undefined;
   /** What the copies of steps were told that they had taken. */
   readonly copiedTakes: readonly CopiedTake[];
 }

@@ -4,10 +4,13 @@ import { invariants, repeatsOf, verdictOn, workOf } from "./checker.js";
 import { controls } from "./controls.js";
 import { QueueLab } from "./lab.js";
 
-/** Producers and workers of two queues: one with prefetch, and a strict one with durable adds. */
+/**
+ * Producers and workers of four queues: one with prefetch and schedules, a strict one with durable adds, one that is paused, and one with
+ * limits, again and again.
+ */
 export const workload: Workload = defineWorkload({
   name: "queue",
-  modules: ["@kit/queue", "@kit/queue/manage"],
+  modules: ["@kit/queue", "@kit/queue/manage", "@kit/queue/schedules"],
   invariants,
   controls,
   workers: 5,

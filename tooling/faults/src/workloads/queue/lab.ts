@@ -1,6 +1,7 @@
 import { connect } from "@kit/core";
 import { createQueue, type Job } from "@kit/queue";
-import { inspectQueue, promoteJob, resumeQueue } from "@kit/queue/manage";
+import { inspectQueue, promoteJob, resumeQueue, setLimits } from "@kit/queue/manage";
+import { createSchedules } from "@kit/queue/schedules";
 import { eventually } from "@kit/testing";
 import { patience } from "../../patience.js";
 import { Lab, type LabOptions } from "../../lab/lab.js";
@@ -22,14 +23,16 @@ import {
   type WorkerHistory,
 } from "./history.js";
 
+const plain = { isDurable: false, isPaused: false, isLimited: false };
+const maxCrashes = 1_000_000;
 const specs: readonly Spec[] = [
-  { name: "ahead", isDurable: false, isPaused: false, work: { concurrency: 5, maxCrashes: 1_000_000 } },
-  {
-    ...{ name: "strict", isDurable: true, isPaused: false },
-    work: { concurrency: 5, maxCrashes: 4, strict: true, ack: "each" },
-  },
-  { name: "paused", isDurable: false, isPaused: true, work: { concurrency: 3, maxCrashes: 1_000_000 } },
+  { ...plain, name: "ahead", work: { concurrency: 5, maxCrashes } },
+  { ...plain, name: "strict", isDurable: true, work: { concurrency: 5, maxCrashes: 4, strict: true, ack: "each" } },
+  { ...plain, name: "paused", isPaused: true, work: { concurrency: 3, maxCrashes } },
+  { ...plain, name: "limited", isLimited: true, work: { concurrency: 3, maxCrashes } },
 ];
+/** The queue with schedules. */
+const scheduled = "ahead";
 /** As the workers make it of the key of a job. */
 const ownId = (key: string): string => `own-${key}`;
 const keyOf = (name: string, part: string): string => `kit:queue:{${name}}:${part}`;
@@ -51,8 +54,8 @@ export class QueueLab extends Lab<LogRecord> {
   /** Jobs with a running handler, by worker, as `queue key`. */
   readonly #running = new Map<Worker, Set<string>>();
   readonly #own: LogRecord[] = [];
-  /** One worker at a time pauses and resumes queues. */
-  #pauser: Worker | undefined;
+  /** One worker at a time changes whole queues. */
+  #manager: Worker | undefined;
 
   constructor(options: LabOptions, around: Surroundings) {
     super(options, around);
@@ -64,14 +67,24 @@ export class QueueLab extends Lab<LogRecord> {
     const replicas = this.server.replicas.length / this.server.nodes.length;
     const durable = { replicas, fsync: replicas > 0 ? "none" : "local", timeoutMs: 300 };
     // Nobody has a copy, nor a disk, where nodes come and go.
-    const isPausing = this.#pauser?.hasEnded ?? true;
-    return { specs, maxAttempts, isPausing, loops: 3, restMs: 25, ...(this.setting !== "resharded" && { durable }) };
+    const isManaging = this.#manager?.hasEnded ?? true;
+    // Each run that a jump of the clock leaves out would add its job.
+    const schedules = this.setting === "shifted" ? {} : { scheduled };
+    return {
+      specs,
+      maxAttempts,
+      isManaging,
+      ...schedules,
+      loops: 3,
+      restMs: 25,
+      ...(this.setting !== "resharded" && { durable }),
+    };
   }
 
   override spawn(): Worker {
-    const isPausing = this.#pauser?.hasEnded ?? true;
+    const isManaging = this.#manager?.hasEnded ?? true;
     const worker = super.spawn();
-    if (isPausing) this.#pauser = worker;
+    if (isManaging) this.#manager = worker;
     return worker;
   }
 
@@ -81,7 +94,7 @@ export class QueueLab extends Lab<LogRecord> {
 
   protected override awaited(): readonly string[] {
     // A failover may concern one slot only, so every queue must go on.
-    const always = specs.filter(({ isPaused }) => !isPaused).map(({ name }) => name);
+    const always = specs.filter(({ isPaused, isLimited }) => !isPaused && !isLimited).map(({ name }) => name);
     return this.server.mode === "single" ? [""] : always;
   }
 
@@ -154,6 +167,7 @@ export class QueueLab extends Lab<LogRecord> {
     const facts = await this.facts();
     const letters = new Map<string, readonly Letter[]>();
     const leftovers: string[] = [];
+    const scheduledUntil = isStuck || this.setting === "shifted" ? undefined : await this.#endSchedules();
     for (const { name } of specs) if (!isStuck) letters.set(name, await this.#workOff(name, leftovers, facts.workers));
     return {
       ...facts,
@@ -164,6 +178,7 @@ export class QueueLab extends Lab<LogRecord> {
       isShifted: this.setting === "shifted",
       letters,
       leftovers,
+      scheduledUntil,
       copiedTakes: this.around.tap?.echoes.flatMap(copiedTakeOf) ?? [],
     };
   }
@@ -178,17 +193,32 @@ export class QueueLab extends Lab<LogRecord> {
     });
   }
 
+  /** Adds the jobs of all runs that are due, and removes the schedules. Resolves with the instant until which they ran. */
+  async #endSchedules(): Promise<number> {
+    await using client = await connect(this.ownUrl);
+    await using schedules = createSchedules(client, scheduled);
+    schedules.on("error", () => undefined);
+    const until = clock();
+    await eventually(() => schedules.runDue());
+    for (const { id } of await eventually(() => schedules.list())) await eventually(() => schedules.remove(id));
+    return until;
+  }
+
   /** Runs the remaining jobs, then returns the dead letters and adds all other remains to `leftovers`. */
   async #workOff(name: string, leftovers: string[], workers: readonly WorkerHistory[]): Promise<Letter[]> {
     await using client = await connect(this.ownUrl);
     const queue = createQueue(client, name, { maxAttempts });
     this.#own.push({ kind: "asked", what: "resume", name, at: clock() });
     await eventually(() => resumeQueue(client, { queue: name }));
+    const unlimited = { concurrency: null, rate: null };
+    this.#own.push({ kind: "asked", what: "limit", name, ...unlimited, at: clock() });
+    await eventually(() => setLimits(client, { queue: name }, unlimited));
     for (const id of this.#unpromoted(name, workers)) await eventually(() => promoteJob(client, { queue: name }, id));
     const note = (kind: JobRecord["kind"] | "access", job: Job, facts: object = {}): void => {
-      const { key } = job.data as { key: string };
+      const { key = job.id, version } = job.data as { key?: string; version?: number };
       const { attempt, crashes, snoozes, takenAt } = job;
-      this.#own.push({ kind, name, key, attempt, crashes, snoozes, takenAt, at: clock(), ...facts } as LogRecord);
+      const about = { kind, name, key, version, attempt, crashes, snoozes, takenAt };
+      this.#own.push({ ...about, at: clock(), ...facts } as LogRecord);
     };
     const handler = (job: Job): void => {
       note("access", job);
@@ -198,6 +228,7 @@ export class QueueLab extends Lab<LogRecord> {
     };
     const worker = queue.work({ job: handler }, { leaseMs: this.leaseMs, backoff: { firstMs: 30 } });
     worker.on("completed", ({ job }) => note("done", job));
+    worker.on("expired", ({ job }) => note("expired", job));
     worker.on("error", () => undefined);
     const left = async (): Promise<string> => {
       const { jobs, dead, waiting, prioritised, delayed, active } = await inspectQueue(client, { queue: name });

@@ -1,10 +1,8 @@
 import type { Judge } from "../../common-invariants.js";
 import { clockErrorMs, type Span } from "../../records.js";
-import type { AccessRecord, AskRecord, PauseCall, RunHistory } from "./history.js";
+import { askedIn } from "./asked.js";
+import type { AccessRecord, RunHistory } from "./history.js";
 import { mayBeLost } from "./stories.js";
-
-/** How long a request may be under way whose caller has no reply. */
-const lateRequestMs = 5_000;
 
 interface Pause extends Span {
   readonly name: string;
@@ -12,24 +10,13 @@ interface Pause extends Span {
 }
 
 /** From the confirmation of each pause to the first resume that anybody may have sent. */
-const pausesOf = ({ workers }: RunHistory): Pause[] => {
-  const calls: PauseCall[] = [];
-  const resumes: (AskRecord & { readonly doneAt: number })[] = [];
-  for (const { records } of workers) {
-    const own = records.filter((one): one is PauseCall => one.kind === "call" && /^(pause|resume)$/.test(one.what));
-    calls.push(...own);
-    for (const one of records)
-      if (one.kind === "asked" && one.what === "resume") {
-        const call = own.find(({ what, startedAt }) => what === "resume" && startedAt >= one.at);
-        resumes.push({ ...one, doneAt: call?.outcome === "ok" ? call.settledAt : one.at + lateRequestMs });
-      }
-  }
-  return calls
-    .filter(({ what, outcome }) => what === "pause" && outcome === "ok")
-    .map(({ name, startedAt, settledAt }) => {
-      const later = resumes.filter((one) => one.name === name && one.doneAt >= startedAt);
-      return { name, askedAt: startedAt, from: settledAt, to: Math.min(...later.map(({ at }) => at)) };
-    });
+const pausesOf = (run: RunHistory): Pause[] => {
+  const resumes = askedIn(run, "resume");
+  return askedIn(run, "pause").flatMap(({ name, at, confirmedAt }) => {
+    if (confirmedAt === undefined) return [];
+    const later = resumes.filter((one) => one.name === name && one.doneAt >= at);
+    return [{ name, askedAt: at, from: confirmedAt, to: Math.min(...later.map((one) => one.at)) }];
+  });
 };
 
 /**

@@ -21,6 +21,8 @@ export interface Story {
   /** The calls that were to change the job; a worker that was killed may have settled fewer than it asked for. */
   readonly asked: readonly AskRecord[];
   readonly changes: readonly ChangeCall[];
+  /** Its ends without a run. */
+  readonly expired: readonly JobRecord[];
 }
 
 type Draft = { [K in keyof Story]: Story[K] extends readonly (infer One)[] ? One[] : Story[K] };
@@ -30,7 +32,7 @@ export const storiesOf = ({ workers }: RunHistory): Story[] => {
   const storyOf = (job: string): Draft => {
     const known = stories.get(job);
     if (known) return known;
-    const made: Draft = { job, runs: [], adds: [], asked: [], changes: [] };
+    const made: Draft = { job, runs: [], adds: [], asked: [], changes: [], expired: [] };
     stories.set(job, made);
     return made;
   };
@@ -46,7 +48,8 @@ export const storiesOf = ({ workers }: RunHistory): Story[] => {
         const after: JobRecord[] = [];
         open.set(runOf(record), after);
         storyOf(`${record.name} ${record.key}`).runs.push({ ...record, worker, after });
-      } else if (isOfJob(record)) open.get(runOf(record))?.push(record);
+      } else if (record.kind === "expired") storyOf(`${record.name} ${record.key}`).expired.push(record);
+      else if (isOfJob(record)) open.get(runOf(record))?.push(record);
     }
   }
   return [...stories.values()].map(({ runs, ...story }) => ({ ...story, runs: runs.toSorted((a, b) => a.at - b.at) }));

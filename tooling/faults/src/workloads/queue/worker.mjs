@@ -17,19 +17,23 @@ import {
   timed,
   upTo,
 } from "../../lab/contender.mjs";
-import { change, changeOf, pausing, willAsk } from "./manage.mjs";
+import { change, changeOf, limiting, pausing, willAsk } from "./manage.mjs";
+import { schedulesOf } from "./schedules.mjs";
+import { addingUnique } from "./unique.mjs";
 
 const { id, specs, leaseMs, deadlineMs, maxAttempts } = settings;
 const { createQueue, SnoozeError } = subject;
 
 // ── working ─────────────────────────────────────────────────────────────────────────────────────────────────────────
 
-const factsOf = ({ data, attempt, crashes, snoozes }) => ({ key: data.key, attempt, crashes, snoozes });
+const factsOf = ({ id: jobId, data, attempt, crashes, snoozes }) => ({
+  ...{ key: data.key ?? jobId, attempt, crashes, snoozes },
+});
 
 const handlerOf = (name) => async (job) => {
   const { data, takenAt, attempt, snoozes, signal } = job;
   const facts = { name, ...factsOf(job) };
-  log("access", { ...facts, takenAt, at: clock() });
+  log("access", { ...facts, version: data.version, takenAt, at: clock() });
   const ended = (how, more = {}) => log("ran", { ...facts, at: clock(), how, ...more });
   const stopped = pause(data.ms, data.isDeaf ? undefined : signal).then(
     () => undefined,
@@ -56,6 +60,7 @@ const work = (queue, { name, work: options }) => {
   worker.on("dead", ({ job }) => log("dead", { name, ...factsOf(job), at: clock() }));
   worker.on("lost", ({ job }) => log("lost", { name, ...factsOf(job), at: clock() }));
   worker.on("cancelled", ({ job }) => log("cancelled", { name, ...factsOf(job), at: clock() }));
+  worker.on("expired", ({ job }) => log("expired", { name, ...factsOf(job), at: clock() }));
   worker.on("error", noteBackground);
   return worker;
 };
@@ -75,20 +80,27 @@ const newJob = (random, { what, isOwn = random() < 0.1, ...wanted } = {}) => {
   const priority = random() < 0.85 ? 0 : Math.floor(random() * 7) - 3;
   const own = isOwn ? { id: `own-${key}` } : {};
   const isSnoozed = what !== "reschedule" && what !== "promote" && random() < 0.08;
+  const expires = what === undefined && random() < 0.06 ? { expiresMs: upTo(random, 150) } : {};
   const snoozes = Array.from({ length: isSnoozed ? upTo(random, 2) : 0 }, () => upTo(random, 150));
-  const options = { ...(delayMs > 0 && { delayMs }), ...(priority !== 0 && { priority }), ...own };
-  return { what, about: { key, fails, delayMs }, data: { key, fails, ms, snoozes, isDeaf: random() < 0.5 }, options };
+  const options = { ...(delayMs > 0 && { delayMs }), ...(priority !== 0 && { priority }), ...own, ...expires };
+  return {
+    what,
+    about: { key, fails, delayMs, ...expires },
+    data: { key, fails, ms, snoozes, isDeaf: random() < 0.5 },
+    options,
+  };
 };
 
 /** Repeats an add until its outcome is known. */
-const add = async (queue, name, { what, about, data, options }, random) => {
+const add = async (queue, name, job, random) => {
+  const { what, about, data, options } = job;
   if (what === "promote") willAsk(what, name, about.key);
   for (let op, tries = 1; tries <= 6; tries++) {
     const settled = timed("add", name, deadlineMs);
     try {
       const jobId = await queue.add("job", data, op === undefined ? options : { ...options, op });
       settled("ok", { jobs: [about] });
-      return what && (await change(client, name, jobId, about.key, what, random));
+      return what && (await change(client, name, jobId, job, random));
     } catch (error) {
       const outcome = outcomeOf(error);
       settled(outcome, { jobs: [about], ...detail(error) });
@@ -99,10 +111,10 @@ const add = async (queue, name, { what, about, data, options }, random) => {
   }
 };
 
-const call = async (queue, name, { about, data, options }) => {
+const call = async (queue, name, { data, options, ...job }) => {
   const waitMs = 3_000;
-  const callOptions = { ...options, waitMs };
-  delete callOptions.id;
+  const { id: _id, expiresMs: _expiresMs, ...callOptions } = { ...options, waitMs };
+  const about = { ...job.about, expiresMs: undefined };
   const settled = timed("call", name, waitMs + deadlineMs);
   try {
     settled("ok", { jobs: [about], isOwn: (await queue.call("job", data, callOptions)) === about.key });
@@ -124,7 +136,8 @@ const addMany = async (queue, name, jobs) => {
 };
 
 const produce = repeating(async (random) => {
-  const [name, queue] = pick(random, queues);
+  // A queue with limits gets less, so that they do not hold back more and more.
+  const [name, queue] = pick(random, random() < 0.4 ? queues : unlimited);
   const count = random() < 0.8 ? 1 : 1 + upTo(random, 10);
   const roll = random();
   const jobs = Array.from({ length: count }, () => newJob(random, roll < 0.4 ? {} : changeOf(random)));
@@ -147,9 +160,20 @@ const queues = specs.map((spec) => {
   work(queue, spec);
   return [spec.name, queue];
 });
+const unlimited = queues.filter((_, index) => !specs[index].isLimited);
+const managed = settings.isManaging ? specs : [];
+const pauses = managed.filter(({ isPaused }) => isPaused).map(({ name }) => pausing(client, name));
+const limits = managed.filter(({ isLimited }) => isLimited).map(({ name }) => limiting(client, name));
+const schedules = settings.scheduled === undefined ? undefined : schedulesOf(client, settings.scheduled);
+const adding = [
+  addingUnique(queues.map(([, queue]) => queue)),
+  ...Array.from({ length: settings.loops }, () => produce),
+];
 const timeoutMs = 500;
-const pauses = settings.isPausing ? specs.filter(({ isPaused }) => isPaused) : [];
-const loops = [obey, ...pauses.map(({ name }) => pausing(client, name))];
-await run([...loops, ...Array.from({ length: settings.loops }, () => produce)], () =>
-  closing(timeoutMs + 3 * deadlineMs + 500, () => Promise.all(queues.map(([, queue]) => queue.close({ timeoutMs })))),
+const close = async () => {
+  await schedules?.close({ timeoutMs });
+  await Promise.all(queues.map(([, queue]) => queue.close({ timeoutMs })));
+};
+await run([obey, ...pauses, ...limits, ...(schedules?.loops ?? []), ...adding], () =>
+  closing(2 * timeoutMs + 3 * deadlineMs + 500, close),
 );

@@ -1,0 +1,96 @@
+import type { Judge } from "../../common-invariants.js";
+import { clockErrorMs, type Span } from "../../records.js";
+import { type Asked, askedIn, inForce } from "./asked.js";
+import type { Rate, RunHistory } from "./history.js";
+import { saw, type Story } from "./stories.js";
+
+/**
+ * The limits of queues that a worker changes, again and again. Each is judged by the limits that may have been in force then.
+ *
+ * - `concurrency` when the server takes a job, no more jobs are surely active than the limit allows
+ * - `rate` no more jobs begin in any span than flow into the bucket, and were in it
+ *
+ * A run whose end the server confirmed was active from its take to the end of its handler. A job of a worker that was killed, or
+ * stopped, was active at least until the end of the lease that the server had for it then.
+ */
+export const checkLimits = (run: RunHistory, stories: readonly Story[], judge: Judge<"concurrency" | "rate">): void => {
+  if (run.isShifted) return;
+  const lostAt = Math.min(...run.losses.map(({ from }) => from));
+  const asked = askedIn(run, "limit");
+  for (const { name } of run.specs.filter(({ isLimited }) => isLimited)) {
+    const own = asked.filter((one) => one.name === name);
+    const jobs = stories.filter(({ job }) => job.startsWith(`${name} `));
+    checkConcurrency(
+      jobs.flatMap((story) => activeIn(run, story)).filter(({ from, to }) => from < to && from < lostAt),
+      own,
+      judge,
+    );
+    const begun = jobs.flatMap(({ runs }) => runs).filter(({ takenAt }) => takenAt < lostAt);
+    checkRate(
+      run,
+      begun.map(({ takenAt }) => takenAt).toSorted((a, b) => a - b),
+      own,
+      judge,
+    );
+  }
+};
+
+/** When a job was surely active, by its runs. The server's milliseconds are whole. */
+const activeIn = ({ deaths }: RunHistory, { job, runs, asked }: Story): Span[] =>
+  runs.map((one) => {
+    const { worker, takenAt } = one;
+    const ranAt = saw(one, "ran")?.at ?? Infinity;
+    const isLast = runs.findLast((other) => other.worker === worker) === one;
+    const death = deaths.find(({ name, key, worker: id }) => `${name} ${key}` === job && id === worker.id);
+    const isHeld = death && isLast && !asked.some(({ what }) => what === "cancel");
+    const heldUntil = isHeld ? death.endsAt : takenAt;
+    const to = (saw(one, "done") ?? saw(one, "dead")) ? ranAt : Math.min(ranAt, heldUntil);
+    return { from: takenAt + 1, to: to - clockErrorMs };
+  });
+
+const checkConcurrency = (active: readonly Span[], asked: readonly Asked[], judge: Judge<"concurrency">): void => {
+  const changes = asked.filter(({ concurrency }) => concurrency !== undefined);
+  for (const { from } of active) {
+    const allowed = inForce(changes, from).map(({ concurrency }) => concurrency ?? Infinity);
+    // Before the first change there is no limit.
+    const most = allowed.length === 0 ? Infinity : Math.max(...allowed);
+    if (most === Infinity) continue;
+    const count = active.filter((one) => one.from <= from && one.to > from).length;
+    judge("concurrency", count > most && `${String(count)} jobs were active at ${String(from)}, of ${String(most)}`);
+  }
+};
+
+const checkRate = (run: RunHistory, taken: readonly number[], asked: readonly Asked[], judge: Judge<"rate">): void => {
+  const changes = asked.filter(({ rate }) => rate !== undefined);
+  for (const { rate, takes } of stretches(run, taken, changes)) {
+    const { count, perMs, burst } = rate;
+    for (const [last, at] of takes.entries())
+      for (const [first, from] of takes.slice(0, last).entries()) {
+        const most = Math.floor(burst + ((at + 1 - from) * count) / perMs);
+        const began = last - first + 1;
+        const finding = `${String(began)} jobs began within ${String(at - from)} ms, of ${String(most)}`;
+        judge("rate", began > most && `${finding}, until ${String(at)}`);
+      }
+  }
+};
+
+/**
+ * The instants of takes under one and the same rate, without those that may be later than the server made them: the reply to a take that
+ * is sent again, since its connection was lost, has another instant.
+ */
+const stretches = (
+  { outages, leaseMs }: RunHistory,
+  taken: readonly number[],
+  changes: readonly Asked[],
+): { readonly rate: Rate; readonly takes: readonly number[] }[] => {
+  const found = new Map<Asked, number[]>();
+  for (const takenAt of taken) {
+    const [change, ...others] = inForce(changes, takenAt);
+    if (!change?.rate || others.length > 0) continue;
+    const isSure = !outages.some(
+      ({ kind, from, to }) => kind !== "scripts flushed" && from <= takenAt && to >= takenAt - leaseMs,
+    );
+    if (isSure) found.set(change, [...(found.get(change) ?? []), takenAt]);
+  }
+  return [...found].flatMap(([{ rate }, takes]) => (rate ? [{ rate, takes }] : []));
+};
