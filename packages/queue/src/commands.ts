@@ -62,7 +62,8 @@ export class QueueCommands {
   /** The background operations of a worker report here. An outage emits one error when it begins, and one when it is over. */
   readonly outage: OutageReporter;
   readonly #name: string;
-  readonly #head: string;
+  /** The beginning of every key. */
+  readonly head: string;
   readonly #settings: QueueSettings;
   readonly #events: CommandEvents;
   /** Grows when another server may have the queue; and its value at the last check. */
@@ -90,13 +91,18 @@ export class QueueCommands {
     this.life = new ObjectLife(redis, { prefix, isolate }, what);
     this.context = this.life.context;
     this.#name = name;
-    this.#head = keyHead(prefix, name);
+    this.head = keyHead(prefix, name);
     this.#settings = settings;
     this.#events = events;
     this.outage = new OutageReporter(events.error);
     const { executor } = this.context;
     const reopen = (): void => void this.#reopen();
     this.life.onClosed(executor.onReady(reopen), executor.onDrop(reopen));
+  }
+
+  /** The longest time of one command. */
+  get deadlineMs(): number {
+    return this.#settings.deadlineMs;
   }
 
   /** The clock of the server that has the queue. */
@@ -203,17 +209,17 @@ export class QueueCommands {
   }
 
   #takenBy(takeId: string): string {
-    return takenKey(this.#head, takeId);
+    return takenKey(this.head, takeId);
   }
 
   #keysOfOnce(answeredTo: readonly string[], plan: string): AddKeys {
     const { leases, dead, unique, failures } = this.keys;
-    const answered = answeredTo.map((producer) => answeredKey(this.#head, producer));
+    const answered = answeredTo.map((producer) => answeredKey(this.head, producer));
     return { ...this.keys, once: [leases, dead, ...answered, ...(plan.includes("\tk") ? [unique, failures] : [])] };
   }
 
   #repliesOf(caller: string): string {
-    return repliesKey(this.#head, caller);
+    return repliesKey(this.head, caller);
   }
 
   async #open(deadlineMs: number): Promise<void> {

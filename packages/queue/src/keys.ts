@@ -14,6 +14,9 @@ export const takenKey = (head: string, takeId: string): string =>
 /** The answers to the adds with an `addOnce` or a key in a producer's last call that had any. */
 export const answeredKey = (head: string, producer: string): string => `${head}answered:${producer}`;
 
+/** What handlers noted about one job, see `progress/`. */
+export const notesKey = (head: string, id: string): string => `${head}notes:${id}`;
+
 /** The address of a queue. */
 export interface QueueAddress {
   readonly queue: string;
@@ -39,7 +42,7 @@ export const endlessParts = [
   "upcoming",
 ] as const;
 
-const parts = [...endlessParts, "revoked", "producers"] as const;
+const parts = [...endlessParts, "revoked", "producers", "kept", "records"] as const;
 
 /**
  * Every key that this package writes. All of one queue share the hash tag `{name}`, so one slot.
@@ -68,6 +71,9 @@ const parts = [...endlessParts, "revoked", "producers"] as const;
  * | `kit:queue:{name}:schedules`   | hash   | id of a schedule → version, revision, runs left, and timing as JSON                             | until it is removed          |
  * | `kit:queue:{name}:templates`   | hash   | id of a schedule → header and payload of its jobs                                               | until it is removed          |
  * | `kit:queue:{name}:upcoming`    | zset   | id of a schedule → server ms of its next run; inf: it has ended                                 | until it is removed          |
+ * | `kit:queue:{name}:notes:ID`    | hash   | progress, checkpoint and log lines of a job                                                     | 14 days from the last write  |
+ * | `kit:queue:{name}:kept`        | zset   | id of an ended job → server ms of its end; only with `history`                                  | `maxAgeMs` of the history    |
+ * | `kit:queue:{name}:records`     | hash   | id of an ended job → take id, facts as JSON, result; `!bytes` → the bytes of all                | `maxAgeMs` of the history    |
  */
 export type QueueKeys = Readonly<Record<(typeof parts)[number], string>>;
 

@@ -4,6 +4,7 @@ import * as vitest from "vitest";
 import { describe, expect, it } from "vitest";
 import * as looks from "../src/manage/scripts.js";
 import { popIfScript } from "../src/pop-if/script.js";
+import * as notes from "../src/progress/scripts/index.js";
 import * as schedules from "../src/schedules/scripts/index.js";
 import * as all from "../src/scripts/index.js";
 import { keyHead, queueKeys, repliesKey, takenKey } from "../src/keys.js";
@@ -16,7 +17,7 @@ const { limit } = looks;
 
 describe("scripts", () => {
   it("keep the contract that the test kit checks", async () => {
-    expect(await contract({ ...all, ...looks, ...schedules, popIfScript }, redis.server)).toEqual([]);
+    expect(await contract({ ...all, ...looks, ...schedules, ...notes, popIfScript }, redis.server)).toEqual([]);
   });
 });
 

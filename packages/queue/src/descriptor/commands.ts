@@ -12,6 +12,7 @@ import {
   type ListedState,
   pauseQueue,
   promoteJob,
+  readLog,
   removeJob,
   repairQueue,
   resumeQueue,
@@ -83,6 +84,29 @@ const showCommand: CliCommand = {
         ...(error === null ? [] : reasonsOf(error)),
       ],
       isUnknown: state === "none",
+    });
+  },
+};
+
+const logCommand: CliCommand = {
+  path: "queue log",
+  about: "shows what the handler of a job has logged: the last lines, or those that follow one",
+  args: [queueArgument, idArgument],
+  options: [
+    { name: "after", takes: "integer", about: "number of a line: only those behind it" },
+    { name: "count", takes: "integer", about: "how many to show (100), at most 1000" },
+  ],
+  run: async ({ redis, prefix, integer, output }, queue: string, id: string) => {
+    const options = { after: integer("after"), count: integer("count") };
+    const log = await readLog(redis, { queue, prefix }, id, options);
+    const { lines, kept, dropped } = log;
+    await output.report({
+      data: { queue, id, ...log },
+      facts: [["lines", `${String(lines.length)} shown of ${String(kept)}, ${String(dropped)} dropped before`]],
+      table:
+        lines.length === 0
+          ? undefined
+          : { columns: ["line", "at", "text"], rows: lines.map(({ number, at, text }) => [String(number), at, text]) },
     });
   },
 };
@@ -267,6 +291,7 @@ const repairCommand: CliCommand = {
 export const commands: readonly CliCommand[] = [
   listCommand,
   showCommand,
+  logCommand,
   moveCommand("retry", "moves dead letters back to the queue, with all their attempts", "moved back"),
   moveCommand("drop", "deletes dead letters", "deleted"),
   pauseCommand("pause", "lets no job begin until the queue is resumed", pauseQueue),

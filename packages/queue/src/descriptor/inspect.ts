@@ -55,12 +55,16 @@ const atNames = { dead: "died", delayed: "due", active: "lease ends", ready: "",
 /** The facts of a job. */
 export const jobFacts = (report: JobReport): Facts => {
   const { queue, id, state, name, addedAt, priority, maxAttempts, attempts, crashes, snoozes, error } = report;
-  const { at, bytes, expiresAt, uniqueKey } = report;
+  const { at, bytes, expiresAt, uniqueKey, progress, progressAt, logLines } = report;
   const head: Facts = [
     ["queue", queue],
     ["job", id],
   ];
-  if (state === "none") return [...head, ["state", "not known: done, dropped, or never added"]];
+  const noted: Facts = [
+    ...(progressAt === null ? [] : [["progress", `${JSON.stringify(progress)}, reported at ${progressAt}`] as const]),
+    ...(logLines === 0 ? [] : [["log", `${counted(logLines, "line")}: kit queue log ${queue} ${id}`] as const]),
+  ];
+  if (state === "none") return [...head, ["state", "not known: done, dropped, or never added"], ...noted];
   return [
     ...head,
     ["name", name === "" ? "cannot be read" : name],
@@ -74,6 +78,7 @@ export const jobFacts = (report: JobReport): Facts => {
     ["attempts", `${String(attempts)} failed of ${String(maxAttempts)}, ${counted(crashes, "crash", "crashes")}`],
     ...(snoozes === 0 ? [] : [["snoozed", counted(snoozes, "time")] as const]),
     ...(error === null ? [] : [["last error", `${error.name}: ${error.message}`] as const]),
+    ...noted,
     ["data", counted(bytes, "byte")],
   ];
 };

@@ -1,8 +1,9 @@
 import type { RedisLike } from "@kit/core";
 import { boolean, choice, integer, resolve, textOption, withContext } from "@kit/core/toolkit";
 import type { StoredError } from "../failure.js";
-import { type QueueAddress, type QueueKeys, queueKeys } from "../keys.js";
+import { keyHead, notesKey, type QueueAddress, type QueueKeys, queueKeys } from "../keys.js";
 import { dataOf, expiryOf, factsOf, type StoredFacts } from "./letters.js";
+import { readNotes, type StoredNotes } from "../progress/scripts/index.js";
 import { priority as priorityRule } from "../add/priority.js";
 import { partsOf } from "../add/ids.js";
 import { type JobState, list, overview, type Overview, prioritise, repair } from "./scripts.js";
@@ -52,8 +53,15 @@ export interface JobFacts extends Omit<StoredFacts, "error" | "addedAt" | "uniqu
 export interface JobReport extends JobFacts {
   readonly queue: string;
   readonly state: JobState;
+  /** How far its handler has reported that the job is, see `@kit/queue/progress`; null: it has not. And when. */
+  readonly progress: unknown;
+  readonly progressAt: string | null;
+  /** How many lines its log has, see {@link readLog}. */
+  readonly logLines: number;
   /** Only with `withData`; bytes as base64. */
   readonly data?: unknown;
+  /** Only with `withData`, and if there is one: the state that its handler saved for the next run. */
+  readonly checkpoint?: unknown;
 }
 
 const dated = (ms: number | null): string | null =>
@@ -88,7 +96,8 @@ export const inspectQueue = async (redis: RedisLike, { queue, prefix = "kit" }: 
   await overview.run(redis, queueKeys(prefix, queue), {});
 
 /**
- * Reads where one job is, its attempts, crashes and last error. With `withData` also its data; bytes as base64.
+ * Reads where one job is, its attempts, crashes and last error, and how far it is. With `withData` also its data (bytes as base64), and its
+ * checkpoint.
  *
  * A job that is not dead, delayed or ready with a priority is searched for among the leases and the waiting jobs, in calls of at most
  * 4,000 entries, each some milliseconds of the server. A job that moves meanwhile is searched for again. `lost`: two searches did not
@@ -103,11 +112,85 @@ export const inspectJob = async (
   options: { readonly withData?: boolean | undefined } = {},
 ): Promise<JobReport> => {
   const { withData } = resolve("options", options, reportRules);
-  const { state, at, blob, record } = await withContext(redis, (context) =>
-    located(context, queueKeys(prefix, queue), id),
-  );
-  const bytes = state === "none" ? 0 : blob.length - blob.indexOf(10) - 1;
-  return { queue, state, ...jobFacts(id, at, blob, bytes, record), ...(withData ? { data: shown(dataOf(blob)) } : {}) };
+  return await withContext(redis, async (context) => {
+    const { state, at, blob, record } = await located(context, queueKeys(prefix, queue), id);
+    const notes = { notes: notesKey(keyHead(prefix, queue), id) };
+    const noted = await readNotes.run(context, notes, { of: stampOf(blob), after: 0, count: 0 });
+    const bytes = state === "none" ? 0 : blob.length - blob.indexOf(10) - 1;
+    const { checkpoint } = noted;
+    return {
+      ...{ queue, state, ...jobFacts(id, at, blob, bytes, record), ...progressOf(noted) },
+      ...(withData && { data: shown(dataOf(blob)) }),
+      ...(withData && checkpoint !== "" && { checkpoint: JSON.parse(checkpoint) as unknown }),
+    };
+  });
+};
+
+/** When a stored job was added, as it is written; empty if there is none. */
+const stampOf = (blob: Buffer): string => blob.toString("latin1").split(" ", 1)[0] ?? "";
+
+const progressOf = ({
+  progress,
+  progressAt,
+  kept,
+}: StoredNotes): Pick<JobReport, "progress" | "progressAt" | "logLines"> => ({
+  progress: progress === "" ? null : (JSON.parse(progress) as unknown),
+  progressAt: dated(progressAt || null),
+  logLines: kept,
+});
+
+/** A page of the log of a job. */
+export interface LogPage {
+  readonly lines: readonly LogLine[];
+  /** How many lines are kept, and how many before them were dropped. */
+  readonly kept: number;
+  readonly dropped: number;
+}
+
+/** A line that a handler has written. */
+export interface LogLine {
+  /** Counted from 1, through all attempts of the job. */
+  readonly number: number;
+  /** When the server received it, as ISO text. */
+  readonly at: string;
+  readonly text: string;
+}
+
+const logRules = { after: integer(0, undefined), count: integer(1, 1_000, 100) };
+
+/**
+ * Reads lines of the log of a job, the oldest first: the last ones; or with `after` those that follow the line of this number, so that a
+ * front end can follow the log. If several jobs had the id, the last of them that wrote something.
+ *
+ * @throws {KitUnavailableError} no server answered in time.
+ * @throws {TypeError | RangeError} an argument is not what it should be.
+ *
+ * @example
+ * const { lines } = await readLog(redis, { queue: "videos" }, id, { after: last });
+ */
+export const readLog = async (
+  redis: RedisLike,
+  { queue, prefix = "kit" }: QueueAddress,
+  id: string,
+  options: {
+    /** @default the last lines */
+    readonly after?: number | undefined;
+    /**
+     * At most 1,000.
+     *
+     * @default 100
+     */
+    readonly count?: number | undefined;
+  } = {},
+): Promise<LogPage> => {
+  const { after, count } = resolve("options", options, logRules);
+  const notes = notesKey(keyHead(prefix, queue), textOption("id", id, 160));
+  const args = { of: "", after: after ?? 0, count: after === undefined ? -count : count };
+  const { lines, kept, dropped } = await readNotes.run(redis, { notes }, args);
+  return {
+    lines: lines.map(({ number, at, text }) => ({ number, at: dated(at) ?? "", text })),
+    ...{ kept, dropped },
+  };
 };
 
 /** The most ids that one call of `repair` carries. */

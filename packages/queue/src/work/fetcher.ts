@@ -123,8 +123,9 @@ export class Fetcher {
   /** The server ends the job with the next step. */
   end(ending: Ending): void {
     this.#unconfirmed++;
-    this.#ended.push(ending);
-    this.schedule();
+    const noting = ending.job.notes?.settled;
+    if (noting) void noting.then(() => this.#queue(ending));
+    else this.#queue(ending);
   }
 
   /** Returns jobs to the front of the queue, in the order in which they were taken. `settle()` waits for it. */
@@ -178,6 +179,11 @@ export class Fetcher {
     clearTimeout(this.#retryTimer);
     this.#maintenance.close();
     this.leases.close();
+  }
+
+  #queue(ending: Ending): void {
+    this.#ended.push(ending);
+    this.schedule();
   }
 
   get #isClosed(): boolean {
@@ -261,7 +267,10 @@ export class Fetcher {
       job.state = "ended";
       this.leases.release(job);
       const isAccepted = !isRefused?.has(job.member);
-      if (isAccepted && ending.verdict === "done" && !ending.isExpired) this.#maintenance.completed++;
+      if (isAccepted && ending.verdict === "done" && !ending.isExpired) {
+        this.#maintenance.completed++;
+        job.notes?.close();
+      }
       if (!isAccepted && cancelled.includes(job.member)) this.#host.cancelled(job);
       else this.#host.ended(ending, isAccepted);
     }
@@ -317,7 +326,7 @@ export class Fetcher {
     if (request.flags.includes("s")) this.#maintenance.announced();
     const { takeId, leaseMs } = request;
     const leaseUntil = this.leases.endOf(takenAt, sentAt);
-    const take = { takeId, takenAt, leaseUntil, receivedAt: performance.now(), isLimited };
+    const take = { takeId, takenAt, leaseUntil, receivedAt: performance.now(), isLimited, commands: this.#commands };
     // These leases may be as old as the wait. The jobs are handed back and taken again.
     if (!isTimed && take.leaseUntil - take.receivedAt < leaseMs / 2) return this.#takes.lose(takeId);
     const jobs = jobsOf(reply, take, this.#received);

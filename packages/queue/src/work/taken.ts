@@ -1,3 +1,4 @@
+import type { QueueCommands } from "../commands.js";
 import { parseRecord } from "../failure.js";
 import { partsOf } from "../add/ids.js";
 import type { Job } from "./job.js";
@@ -20,6 +21,16 @@ export interface Take {
   readonly receivedAt: number;
   /** The queue had limits. */
   readonly isLimited: boolean;
+  /** Those of the worker. */
+  readonly commands: QueueCommands;
+}
+
+/** The notes of a job whose handler made some; see `progress/`. */
+export interface Notes {
+  /** Notes that are under way. The end of the job waits for them. */
+  readonly settled: Promise<void> | undefined;
+  /** The job is done. */
+  close(): void;
 }
 
 /** A job that this worker has taken. Its signals are created when the handler first reads them. */
@@ -34,7 +45,6 @@ export class TakenJob implements Job {
   readonly start: number;
   readonly addedAt: number;
   readonly takenAt: number;
-  readonly isLimited: boolean;
   /** Attempts that have failed. */
   readonly failures: number = 0;
   readonly crashes: number = 0;
@@ -58,6 +68,9 @@ export class TakenJob implements Job {
   leaseIndex = -1;
   /** Its number among all jobs that its worker took, in order. */
   readonly order: number;
+  /** Undefined until its handler makes notes. */
+  declare notes?: Notes;
+  readonly #take: Take;
   #controller: AbortController | undefined;
   #reason: Error | undefined;
   #closing: AbortController | undefined;
@@ -81,12 +94,21 @@ export class TakenJob implements Job {
     this.start = start;
     this.addedAt = addedAt;
     this.takenAt = take.takenAt;
-    this.isLimited = take.isLimited;
+    this.#take = take;
     this.leaseUntil = take.leaseUntil;
     this.startedAt = take.receivedAt;
     this.isExpired = record === "" && take.takenAt > (expiresAt(addedAt, header) ?? Infinity);
     if (record === "") return;
     ({ attempts: this.failures, crashes: this.crashes, snoozes: this.snoozes } = parseRecord(record));
+  }
+
+  get isLimited(): boolean {
+    return this.#take.isLimited;
+  }
+
+  /** Those of its worker. Not among the fields, so that a job can be printed. */
+  get commands(): QueueCommands {
+    return this.#take.commands;
   }
 
   get name(): string {

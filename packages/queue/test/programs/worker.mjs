@@ -1,7 +1,8 @@
 // A process with a worker that can be killed:
 //   worker.mjs <single|cluster> <ports> <prefix> <queue> <work options as JSON> <user name and password as JSON>
-// A job's data says what it does: { log, act: "end" | "hang" | "die" | "wait" | "block" | "stand", ms }.
+// A job's data says what it does: { log, act: "end" | "hang" | "die" | "wait" | "block" | "stand", ms, checkpoint }.
 import { createQueue } from "@kit/queue";
+import { saveCheckpoint } from "@kit/queue/progress";
 import { clientOf, obey } from "@tooling/vitest/peer";
 
 const ioredis = await import(process.env.KIT_IOREDIS === "5" ? "ioredis5" : "ioredis");
@@ -22,9 +23,11 @@ const acts = {
   },
 };
 
-const job = async ({ data, attempt, crashes }) => {
+const job = async (taken) => {
+  const { data, attempt, crashes } = taken;
   // In the turn in which the others of its take would begin.
   if (data.act === "stand") acts.block(data.ms);
+  if (data.checkpoint) await saveCheckpoint(taken, data.checkpoint);
   await redis.multi().rpush(log, `${data.log} ${attempt} ${crashes}`).pexpire(log, 60_000).exec();
   await acts[data.act ?? "end"]?.(data.ms ?? 0);
 };

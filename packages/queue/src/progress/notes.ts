@@ -1,0 +1,117 @@
+import { JobCancelledError, JobLeaseLostError } from "../index.js";
+import { notesKey } from "../keys.js";
+import type { TakenJob } from "../work/taken.js";
+import { closeNotes, note, readNotes } from "./scripts/index.js";
+
+/** How long the notes of a job that is not done stay after the last write: as long as dead letters by default. */
+const openMs = 14 * 86_400_000;
+/** Lines of one job, and their bytes. The oldest are dropped. */
+export const maxLines = 1_000;
+export const maxLineBytes = 65_536;
+
+/** Notes that travel in one call. */
+class Batch {
+  /** JSON; empty: it stays as it is. */
+  progress = "";
+  checkpoint = "";
+  lines: string[] = [];
+  resolve: () => void = () => undefined;
+  reject: (error: unknown) => void = () => undefined;
+  readonly written = new Promise<void>((resolve, reject) => {
+    this.resolve = resolve;
+    this.reject = reject;
+  });
+
+  constructor() {
+    // A handler need not wait for its notes.
+    this.written.catch(() => undefined);
+  }
+}
+
+/** The key of the notes of a job, and the text that tells it from another job of its id. */
+const addressOf = ({ commands, id, addedAt }: TakenJob): { readonly key: string; readonly of: string } => ({
+  key: notesKey(commands.head, id),
+  of: addedAt.toString(36),
+});
+
+/** Writes the notes of one job that a handler has. One call is under way at a time; notes that are made meanwhile travel with the next. */
+export class JobNotes {
+  readonly #job: TakenJob;
+  #next: Batch | undefined;
+  #isSending = false;
+  #last: Promise<void> | undefined;
+  #number = 0;
+  /** How long progress and lines stay after the job is done. */
+  keepMs = 86_400_000;
+
+  constructor(job: TakenJob) {
+    this.#job = job;
+  }
+
+  /** Resolves once the notes that were made so far are written, or have failed; undefined: none is under way. The end of the job waits for it. */
+  get settled(): Promise<void> | undefined {
+    return this.#last?.catch(() => undefined);
+  }
+
+  /** Resolves once the server has these notes, or later ones in their place. Nobody need wait for it. */
+  write(change: { readonly progress?: string; readonly checkpoint?: string; readonly line?: string }): Promise<void> {
+    const batch = (this.#next ??= new Batch());
+    const { progress, checkpoint, line } = change;
+    if (progress !== undefined) batch.progress = progress;
+    if (checkpoint !== undefined) batch.checkpoint = checkpoint;
+    // The server would drop those in front, too.
+    if (line !== undefined && batch.lines.push(line) > maxLines) batch.lines.shift();
+    if (!this.#isSending) void this.#send();
+    return (this.#last = batch.written);
+  }
+
+  /** The job is done: its checkpoint is of no use. If this fails, the notes expire later. */
+  close(): void {
+    const { commands } = this.#job;
+    const { key, of } = addressOf(this.#job);
+    const { deadlineMs } = commands;
+    void closeNotes
+      .run(commands.context, { notes: key }, { of, keepMs: this.keepMs }, { deadlineMs })
+      .catch(() => undefined);
+  }
+
+  async #send(): Promise<void> {
+    this.#isSending = true;
+    // Notes of the same turn of the event loop travel together.
+    await Promise.resolve();
+    for (let batch = this.#next; batch; batch = this.#next) {
+      this.#next = undefined;
+      try {
+        await this.#call(batch);
+        batch.resolve();
+      } catch (error) {
+        batch.reject(error);
+      }
+    }
+    this.#isSending = false;
+    this.#last = undefined;
+  }
+
+  async #call({ progress, checkpoint, lines }: Batch): Promise<void> {
+    const { commands, member, name, id, stopReason } = this.#job;
+    if (stopReason instanceof JobLeaseLostError || stopReason instanceof JobCancelledError) throw stopReason;
+    const { deadlineMs, keys, context } = commands;
+    const { key, of } = addressOf(this.#job);
+    const args = {
+      ...{ member, of, number: ++this.#number, keepMs: openMs, maxLines, maxBytes: maxLineBytes },
+      ...{ progress, checkpoint, lines },
+    };
+    const outcome = await note.run(context, { ...keys, notes: key }, args, { deadlineMs });
+    if (outcome === "cancelled") throw new JobCancelledError(name, id);
+    if (outcome === "lost") throw new JobLeaseLostError(name, id);
+  }
+}
+
+/** The checkpoint of a job as JSON; empty: there is none. */
+export const checkpointOf = async (job: TakenJob): Promise<string> => {
+  const { commands } = job;
+  const { key, of } = addressOf(job);
+  const { deadlineMs } = commands;
+  const args = { of, after: 0, count: 0 };
+  return (await readNotes.run(commands.context, { notes: key }, args, { deadlineMs })).checkpoint;
+};

@@ -1,0 +1,3 @@
+import { progressBehaviour } from "./progress-behaviour.js";
+
+progressBehaviour("single");
