@@ -27,8 +27,9 @@ describe("the reference page", () => {
     expect(options[4]!.doc).toMatch(/^How long to wait, in milliseconds/);
   });
 
-  it("is as the code in this repository", async () => {
-    expect(await referenceProblems()).toEqual([]);
+  // `npm run verify` asks it of all packages.
+  it("is as the code", async () => {
+    expect(await referenceProblems(some("@kit/geoip"))).toEqual([]);
   });
 
   it("shows ranges, defaults and the first paragraph of a comment", () => {
