@@ -71,8 +71,10 @@ export class QueueCommands {
   #checked = 0;
   /** The server was checked, and is not being checked again. */
   #isOpen = false;
-  /** Server time minus our wall clock, in milliseconds; from the first check on. */
+  /** Server time minus our wall clock, in milliseconds; from the first check on. Not less than it is. */
   offsetMs = 0;
+  /** The least that it may be. */
+  #leastOffsetMs = Infinity;
   /** The eviction policy that was emitted last. */
   #policy: string | undefined;
 
@@ -222,8 +224,20 @@ export class QueueCommands {
     return repliesKey(this.head, caller);
   }
 
+  /**
+   * Estimates the server's clock by its time in the reply to a call, which may have been long on its way. So the fastest calls count, until
+   * a reply contradicts them, since a clock was set. `sentAt`: by our wall clock.
+   */
+  learnOffset(now: number, sentAt: number): void {
+    const [least, most] = [now - wallMs(), now - sentAt];
+    const isSet = least > this.offsetMs || most < this.#leastOffsetMs;
+    this.#leastOffsetMs = isSet ? least : Math.max(least, this.#leastOffsetMs);
+    this.offsetMs = isSet ? most : Math.min(most, this.offsetMs);
+  }
+
   async #open(deadlineMs: number): Promise<void> {
-    this.offsetMs = (await this.run(scripts.open, { layout: scripts.layout }, deadlineMs)) - wallMs();
+    const sentAt = wallMs();
+    this.learnOffset(await this.run(scripts.open, { layout: scripts.layout }, deadlineMs), sentAt);
     const policy = await this.#evictionPolicy(deadlineMs);
     if (policy?.startsWith("allkeys") && !this.#settings.allowEviction)
       throw new QueueEvictionError(this.#name, policy);

@@ -1,4 +1,5 @@
-import { eventually, useRedis } from "@kit/testing";
+import { connect } from "@kit/core";
+import { eventually, FaultProxy, useRedis } from "@kit/testing";
 import { rejection } from "@tooling/vitest/helpers";
 import * as vitest from "vitest";
 import { describe, expect, it } from "vitest";
@@ -86,6 +87,22 @@ describe("a job that expires", () => {
     await rescheduleJob(redis.client, address(), never, { dueAt });
     expect(await fixture.db.hget(fixture.keysOf().jobs, never)).toMatch(/^\w+ e5\n" e7"$/);
     expect(await fixture.db.hget(fixture.keysOf().jobs, ids[0]!)).toMatch(/^\w+ e5%20e6 e600000@\d+\n" e7"$/);
+  });
+
+  it("has its whole time, however late the reply to an earlier add was", async () => {
+    const proxy = await FaultProxy.start({ port: redis.server.nodes[0]!.port });
+    redis.defer(() => proxy.close());
+    const client = await connect({ url: proxy.url });
+    redis.defer(() => client.close());
+    const queue = fixture.on(client, { deadlineMs: 20_000 });
+    await queue.add("job", "first");
+    proxy.down.latencyMs = 500;
+    await queue.add("job", "slow");
+    proxy.heal();
+    const [seconds, micros] = (await redis.server.call("TIME")) as [string, string];
+    const id = await queue.add("job", "last", long);
+    const expiresAt = Date.parse((await inspectJob(redis.client, address(), id)).expiresAt ?? "");
+    expect(expiresAt).toBeGreaterThan(Number(seconds) * 1_000 + Number(micros) / 1_000 + long.expiresMs - 2);
   });
 
   it("runs again when its handler handed it over, or the worker closed before it had ended", async () => {

@@ -164,12 +164,13 @@ export class Producer {
     const blobs = jobs.map(({ head, payload }) => blobOf(stamp, head, payload));
     try {
       const isNew = this.#ids.isNew ? "1" : "0";
+      const sentAt = wallMs();
       const { now, answers } = await this.#commands.add(
         { producer, sequence, isNew, plan, blobs },
         answeredTo,
         deadline,
       );
-      this.#commands.offsetMs = now - wallMs();
+      this.#commands.learnOffset(now, sentAt);
       if (once.length === 0) return ids;
       let next = 0;
       return jobs.map(({ isOnce, id = "" }) => {
@@ -205,7 +206,7 @@ export class Producer {
     return noAnswer(this.#commands.context.client, "the job was not added", reason, cause);
   }
 
-  /** The server's time as we estimate it by its last reply. For `addedAt`, and for the order of producers. */
+  /** The server's time as we estimate it by its replies. For `addedAt`, and for the order of producers. */
   #now(): number {
     return Math.round(wallMs() + this.#commands.offsetMs);
   }
