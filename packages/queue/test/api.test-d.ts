@@ -3,6 +3,7 @@ import type { RedisLike } from "@kit/core";
 import type { StandardSchema } from "@kit/core/config";
 import type { Cluster, Redis } from "ioredis";
 import { createOrderedWorker, createQueue, type Job, type Queue, type Worker } from "../src/index.js";
+import { batched } from "../src/batch/index.js";
 import { createSchedules } from "../src/schedules/index.js";
 import { drain } from "../src/testing/index.js";
 
@@ -70,6 +71,23 @@ export const worker: Worker<Jobs> = queue.work({
 queue.work({ email: () => undefined, resize: () => new Uint8Array() });
 // @ts-expect-error the result of another job
 queue.work({ email: () => undefined, resize: () => "text", cleanUp: () => undefined });
+queue.work({
+  email: batched({ size: 10 }, async (jobs, signal) => {
+    const isSame: Check<Same<typeof jobs, readonly Job<"email", { to: string }>[]>> = true;
+    await Promise.resolve([isSame, signal.aborted]);
+  }),
+  resize: batched({ size: 10, waitMs: 5 }, (jobs) =>
+    jobs.map(({ data }) => (data.width > 0 ? new Uint8Array(data.width) : new Error(data.url))),
+  ),
+  cleanUp: batched({ size: 10 }, (jobs) => jobs.map(({ id }) => id)),
+});
+queue.work({
+  email: batched({ size: 10 }, () => undefined),
+  // @ts-expect-error the result of another job
+  resize: batched({ size: 10 }, (jobs) => jobs.map(() => "text")),
+  // @ts-expect-error no such option
+  cleanUp: batched({ size: 10, wait: 5 }, () => undefined),
+});
 
 for (const event of ["completed", "failed", "snoozed", "dead", "lost", "cancelled", "expired"] as const)
   worker.on(event, ({ job }) => {

@@ -1,0 +1,90 @@
+import { types } from "node:util";
+import type { Job } from "../work/job.js";
+
+/** The function of the caller that runs a batch. */
+export type Gathering = (jobs: readonly Job[], signal: AbortSignal) => unknown;
+
+/** A job of a batch, and how to settle its handler. */
+interface Member {
+  readonly job: Job;
+  readonly settle: (outcome: unknown) => void;
+  readonly fail: (error: unknown) => void;
+}
+
+/** Gathers jobs, and runs them together. */
+export const gather = (size: number, waitMs: number, run: Gathering): ((job: Job) => Promise<unknown>) => {
+  /** Those of the next batch, each with a function that stops listening to its signals. */
+  const waiting = new Map<Member, () => void>();
+  let timer: NodeJS.Timeout | undefined;
+
+  const leave = (member: Member): void => {
+    waiting.get(member)?.();
+    waiting.delete(member);
+    if (waiting.size === 0) {
+      clearTimeout(timer);
+      timer = undefined;
+    }
+  };
+
+  const start = (): void => {
+    const members = [...waiting.keys()];
+    for (const member of members) leave(member);
+    void runBatch(members, run);
+  };
+
+  return (job) =>
+    new Promise((settle, fail) => {
+      const member = { job, settle, fail };
+      const { signal, closing } = job;
+      const stop = listen([signal, closing], ({ reason }) => {
+        leave(member);
+        fail(reason);
+      });
+      waiting.set(member, stop);
+      if (waiting.size >= size) start();
+      else timer ??= setTimeout(start, waitMs);
+    });
+};
+
+const runBatch = async (members: readonly Member[], run: Gathering): Promise<void> => {
+  const controller = new AbortController();
+  let left = members.length;
+  const stops = members.map(({ job }) =>
+    listen([job.signal], ({ reason }) => {
+      if (--left === 0) controller.abort(reason);
+    }),
+  );
+  try {
+    const jobs = members.map(({ job }) => job);
+    const outcomes = outcomesOf(await run(jobs, controller.signal), members.length);
+    for (const [index, { settle, fail }] of members.entries()) {
+      const outcome = outcomes[index];
+      if (isError(outcome)) fail(outcome);
+      else settle(outcome);
+    }
+  } catch (error) {
+    for (const { fail } of members) fail(error);
+  } finally {
+    for (const stop of stops) stop();
+  }
+};
+
+/** @throws {TypeError} they are not one for each job. */
+const outcomesOf = (outcomes: unknown, count: number): readonly unknown[] => {
+  if (outcomes === undefined) return [];
+  if (Array.isArray(outcomes) && outcomes.length === count) return outcomes;
+  const got = Array.isArray(outcomes) ? `an array of ${String(outcomes.length)}` : typeof outcomes;
+  throw new TypeError(`Expected a batch of ${String(count)} jobs to return as many outcomes in an array, got ${got}`);
+};
+
+/** Also one of another realm, as Jest makes them. */
+const isError = (value: unknown): boolean => types.isNativeError(value) || value instanceof Error;
+
+/** Calls `onAbort` once, with the first signal that aborts. Returns a function that stops listening. */
+const listen = (signals: readonly AbortSignal[], onAbort: (signal: AbortSignal) => void): (() => void) => {
+  const listeners = signals.map((signal) => [signal, (): void => onAbort(signal)] as const);
+  for (const [signal, listener] of listeners) signal.addEventListener("abort", listener, { once: true });
+  return () => {
+    for (const [signal, listener] of listeners) signal.removeEventListener("abort", listener);
+  };
+};

@@ -1,0 +1,3 @@
+import { batchBehaviour } from "./batch-behaviour.js";
+
+batchBehaviour("single");
