@@ -18,7 +18,8 @@ export type QueueErrorCode =
   | "KIT_JOB_FAILED"
   | "KIT_JOB_OUTCOME_LOST"
   | "KIT_QUEUE_CALL_TIMEOUT"
-  | "KIT_QUEUE_SCHEDULE";
+  | "KIT_QUEUE_SCHEDULE"
+  | "KIT_QUEUE_ADOPTION";
 
 declare module "@kit/core" {
   interface KitErrorCodes {

@@ -40,6 +40,7 @@ export const endlessParts = [
   "schedules",
   "templates",
   "upcoming",
+  "adopted",
 ] as const;
 
 const parts = [...endlessParts, "revoked", "producers", "kept", "records"] as const;
@@ -74,6 +75,7 @@ const parts = [...endlessParts, "revoked", "producers", "kept", "records"] as co
  * | `kit:queue:{name}:notes:ID`    | hash   | progress, checkpoint and log lines of a job                                                     | 14 days from the last write  |
  * | `kit:queue:{name}:kept`        | zset   | id of an ended job → server ms of its end; only with `history`                                  | `maxAgeMs` of the history    |
  * | `kit:queue:{name}:records`     | hash   | id of an ended job → take id, facts as JSON, result; `!bytes` → the bytes of all                | `maxAgeMs` of the history    |
+ * | `kit:queue:{name}:adopted`     | zset   | adoption of a BullMQ queue → number of the last slice that it added                             | for good, 30 bytes each      |
  */
 export type QueueKeys = Readonly<Record<(typeof parts)[number], string>>;
 

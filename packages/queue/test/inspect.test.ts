@@ -2,6 +2,7 @@ import type { Connection } from "@kit/core";
 import type { Report } from "@kit/core/toolkit";
 import { eventually, useRedis } from "@kit/testing";
 import { commandCall, inspectCall, rejection } from "@tooling/vitest/helpers";
+import { Queue as BullQueue } from "bullmq";
 import * as vitest from "vitest";
 import { beforeEach, describe, expect, it } from "vitest";
 import { descriptor } from "../src/descriptor/index.js";
@@ -10,7 +11,7 @@ import { inspectJob, inspectQueue, listJobs, repairQueue } from "../src/manage/i
 import { createSchedules } from "../src/schedules/index.js";
 import { fixtureOf, latch, name, permanentKeys } from "./harness.js";
 
-const redis = useRedis(vitest, { permanentKeys });
+const redis = useRedis(vitest, { permanentKeys: [...permanentKeys, "bull:*"] });
 const fixture = fixtureOf(redis);
 const client = (): Connection => redis.client as unknown as Connection;
 type Options = Parameters<typeof commandCall>[2];
@@ -303,6 +304,24 @@ describe("kit queue", () => {
     expect(await fixture.counts()).toMatchObject({ waiting: 0, prioritised: 0, delayed: before.delayed });
     expect(await run("queue drain", [name], { run: true, delayed: true })).toMatchObject({ count: before.delayed });
     expect(await fixture.counts()).toMatchObject({ jobs: before.leases + before.dead, delayed: 0 });
+    open();
+  });
+
+  it("adopts a BullMQ queue, only with --run", async () => {
+    const connection = redis.connect({ maxRetriesPerRequest: null });
+    const from = new BullQueue("old", { connection: connection as never, prefix: `${redis.prefix}:bull` });
+    redis.defer(() => from.close());
+    await from.addBulk([1, 2].map((data) => ({ name: "job", data, opts: { jobId: `own ${String(data)}` } })));
+    await from.add("x".repeat(129), 3, { jobId: "long" });
+    const options = { "bull-prefix": `${redis.prefix}:bull` };
+    const before = await fixture.counts();
+    const refused = [expect.objectContaining({ kind: "job", id: "long" })];
+    const moved = expect.objectContaining({ waiting: 2 });
+    expect(await run("queue adopt", ["old", name], options)).toMatchObject({ isDryRun: true, moved, refused });
+    expect(await fixture.counts()).toEqual(before);
+    const ran = await run("queue adopt", ["old", name], { ...options, run: true });
+    expect(ran).toMatchObject({ from: "old", queue: name, isDryRun: false, moved, refused });
+    expect(await fixture.counts()).toMatchObject({ jobs: before.jobs + 2 });
     open();
   });
 

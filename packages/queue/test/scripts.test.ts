@@ -2,6 +2,7 @@ import { contract, useRedis } from "@kit/testing";
 import { onMovingSlots, rejection } from "@tooling/vitest/helpers";
 import * as vitest from "vitest";
 import { describe, expect, it } from "vitest";
+import * as adoption from "../src/adopt/scripts/index.js";
 import * as looks from "../src/manage/scripts.js";
 import { popIfScript } from "../src/pop-if/script.js";
 import * as notes from "../src/progress/scripts/index.js";
@@ -17,7 +18,9 @@ const { limit } = looks;
 
 describe("scripts", () => {
   it("keep the contract that the test kit checks", async () => {
-    expect(await contract({ ...all, ...looks, ...schedules, ...notes, popIfScript }, redis.server)).toEqual([]);
+    expect(
+      await contract({ ...all, ...adoption, ...looks, ...schedules, ...notes, popIfScript }, redis.server),
+    ).toEqual([]);
   });
 });
 

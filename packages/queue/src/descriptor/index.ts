@@ -1,5 +1,6 @@
 import type { PackageDescriptor } from "@kit/core/toolkit";
 import { endlessParts } from "../keys.js";
+import { adoptCommand } from "./adopt.js";
 import { commands } from "./commands.js";
 import { jobInspector, queueInspector } from "./inspect.js";
 import { pausedCheck } from "./paused.js";
@@ -51,6 +52,6 @@ export const descriptor: PackageDescriptor = {
   },
   endlessKeys: [{ key: new RegExp(`^\\{.*\\}:(?:${endlessParts.join("|")})$`, "s") }],
   inspectors: [queueInspector, jobInspector],
-  commands: [...commands, schedulesCommand],
+  commands: [...commands, schedulesCommand, adoptCommand],
   checks: [pausedCheck, schedulesCheck],
 };

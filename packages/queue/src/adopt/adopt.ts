@@ -1,0 +1,324 @@
+import type { RedisLike } from "@kit/core";
+import { type ClientContext, Deadline, newToken, reading, resolve, withContext } from "@kit/core/toolkit";
+import { QueueCommands } from "../commands.js";
+import { answeredKey, keyHead, type QueueAddress } from "../keys.js";
+import { queueSettings } from "../options.js";
+import { createSchedules, type Schedules } from "../schedules/schedules.js";
+import { add, type AddReply } from "../scripts/index.js";
+import { AdoptionError } from "./errors.js";
+import { type AdoptOptions, adoptRules, type BullAddress } from "./options.js";
+import type { BullLook, Entry, Item, Kind } from "./scripts/index.js";
+import { BullQueue } from "./source.js";
+import { adoptedJob, type AdoptedJob, adoptedSchedule, hasOwnStrategy, refusalOf } from "./translate.js";
+
+/** The most jobs of a slice, and about the most bytes of their data. */
+const maxJobs = 100;
+const maxBytes = 1_024 * 1_024;
+
+/** A job or job scheduler that stays at BullMQ. */
+export interface Refused {
+  readonly id: string;
+  readonly kind: "job" | "scheduler";
+  readonly reason: string;
+}
+
+/** The outcome of an adoption, or what it would be. */
+export interface AdoptReport {
+  readonly isDryRun: boolean;
+  /** The BullMQ queue is paused. */
+  readonly isPaused: boolean;
+  /** How many were moved, or would be. */
+  readonly moved: {
+    readonly waiting: number;
+    readonly prioritised: number;
+    readonly delayed: number;
+    readonly schedules: number;
+  };
+  /** How many there are at BullMQ in the states that an adoption leaves alone. */
+  readonly left: { readonly active: number; readonly failed: number; readonly waitingChildren: number };
+  /** Ready and delayed jobs, and job schedulers, that stay at BullMQ. */
+  readonly refused: readonly Refused[];
+  /**
+   * The ids of jobs of which it is unknown whether the queue has had them: an earlier call died in the middle of their slice, more than ten
+   * minutes ago. They are no longer at BullMQ. Each was added, unless the queue had a job of its id or key at that time.
+   */
+  readonly unsure: readonly string[];
+  /** How many of the moved jobs wait between their attempts as a strategy of your BullMQ worker says: give `work()` a `backoff` function. */
+  readonly ownStrategies: number;
+}
+
+const movedAs = {
+  wait: "waiting",
+  paused: "waiting",
+  prioritized: "prioritised",
+  delayed: "delayed",
+  repeat: "schedules",
+} as const;
+const jobKinds = ["wait", "paused", "prioritized", "delayed"] as const;
+
+/** One call of {@link adoptBullQueue}. */
+class Adoption {
+  readonly #name: string;
+  readonly #from: BullQueue;
+  readonly #to: QueueCommands;
+  readonly #schedules: Schedules;
+  readonly #head: string;
+  readonly #options: Pick<AdoptOptions, "timezone" | "signal"> & { readonly run: boolean };
+  readonly #moved = { waiting: 0, prioritised: 0, delayed: 0, schedules: 0 };
+  readonly #refused = new Map<string, Refused>();
+  readonly #unsure: string[] = [];
+  #ownStrategies = 0;
+  #token = "";
+  #number = 0;
+
+  constructor(
+    name: string,
+    from: BullQueue,
+    to: QueueCommands,
+    schedules: Schedules,
+    head: string,
+    options: AdoptOptions,
+  ) {
+    this.#name = name;
+    this.#from = from;
+    this.#to = to;
+    this.#schedules = schedules;
+    this.#head = head;
+    this.#options = { ...options, run: options.run ?? false };
+  }
+
+  async adopt(seen: BullLook): Promise<AdoptReport> {
+    const isDryRun = !this.#options.run;
+    if (isDryRun) for (const { kind } of seen.items) this.#moved[movedAs[kind]]++;
+    else await this.#goOn(seen);
+    await this.#adoptSchedulers();
+    for (let before = -Infinity; this.#total - before >= maxJobs && (!isDryRun || before < 0);) {
+      before = this.#total;
+      for (const kind of jobKinds) await this.#adoptJobs(kind);
+    }
+    const { active, failed, waitingChildren, isPaused } = await this.#from.look();
+    return {
+      ...{ isDryRun, isPaused, moved: { ...this.#moved }, left: { active, failed, waitingChildren } },
+      ...{ refused: [...this.#refused.values()], unsure: this.#unsure, ownStrategies: this.#ownStrategies },
+    };
+  }
+
+  get #total(): number {
+    return Object.values(this.#moved).reduce((sum, count) => sum + count, 0);
+  }
+
+  /** Ends the slice that a call before this one, or beside it, holds. */
+  async #goOn({ token, target, number, items }: BullLook): Promise<void> {
+    if (items.length > 0 && target !== this.#head)
+      throw new AdoptionError(this.#name, `has jobs on their way into ${target}: adopt them there first`);
+    this.#token = token === "" ? newToken() : token;
+    this.#number = number;
+    if (items.length > 0) await this.#finish(items);
+  }
+
+  async #adoptSchedulers(): Promise<void> {
+    const entries: Entry[] = [];
+    for (let page: readonly Entry[] = [], start = 0; start === 0 || page.length === maxJobs; start += maxJobs)
+      entries.push(...(page = await this.#from.page("repeat", start, maxJobs)));
+    for (const entry of entries) {
+      const { id } = entry;
+      const { refusal } = await adoptedSchedule(entry, await this.#from.scheduler(id), this.#options.timezone);
+      if (refusal !== undefined) this.#refuse("scheduler", id, refusal);
+      else if (await this.#schedules.get(id))
+        this.#refuse("scheduler", id, "there is a schedule of this id: remove one");
+      else await this.#move("repeat", 0, [entry]);
+    }
+  }
+
+  /** Moves as many jobs of one list or sorted set as it has now, the next ones first. */
+  async #adoptJobs(kind: (typeof jobKinds)[number]): Promise<void> {
+    let wanted = (await this.#from.look())[kind];
+    for (let start = 0; wanted > 0;) {
+      const entries = await this.#from.page(kind, start, maxJobs);
+      if (entries.length === 0) return;
+      const chosen = await this.#movable(entries.filter(({ id }) => !this.#refused.has(`job ${id}`)));
+      if (chosen.length > 0) await this.#move(kind, start, chosen);
+      wanted -= Math.max(1, chosen.length);
+      // What is refused stays in front of the others.
+      if (chosen.length === 0 || !this.#options.run) start += entries.length;
+    }
+  }
+
+  /** Reads jobs, and refuses some of them. Of the others as many as a slice takes. */
+  async #movable(entries: readonly Entry[]): Promise<Entry[]> {
+    if (entries.length === 0) return [];
+    const jobs = await this.#from.jobs(
+      entries.map(({ id }) => id),
+      false,
+    );
+    const chosen: Entry[] = [];
+    let bytes = 0;
+    for (const [index, entry] of entries.entries()) {
+      const job = jobs[index];
+      const refusal = refusalOf(entry.id, job);
+      if (refusal !== undefined) this.#refuse("job", entry.id, refusal);
+      else {
+        bytes += job?.bytes ?? 0;
+        if (chosen.length > 0 && bytes > maxBytes && this.#options.run) break;
+        chosen.push(entry);
+      }
+    }
+    return chosen;
+  }
+
+  async #move(kind: Kind, start: number, entries: readonly Entry[]): Promise<void> {
+    this.#options.signal?.throwIfAborted();
+    if (!this.#options.run) {
+      this.#moved[movedAs[kind]] += entries.length;
+      return;
+    }
+    const slice = { token: this.#token, target: this.#head, number: this.#number + 1 };
+    const items = await this.#from.hold(slice, kind, start, entries);
+    // Workers were faster, or another adoption of this queue is.
+    if (items.length === 0) return await this.#goOn(await this.#from.look());
+    this.#number++;
+    await this.#finish(items);
+  }
+
+  /** Adds the jobs of the slice that is held, and then ends it. */
+  async #finish(items: readonly Item[]): Promise<void> {
+    const back = new Set<Item>();
+    const jobItems = items.filter(({ kind }) => kind !== "repeat");
+    const jobs =
+      jobItems.length === 0
+        ? []
+        : await this.#from.jobs(
+            jobItems.map(({ id }) => id),
+            true,
+          );
+    const moving: { readonly item: Item; readonly adopted: AdoptedJob }[] = [];
+    for (const [index, item] of jobItems.entries()) {
+      const job = jobs[index];
+      const refusal = refusalOf(item.id, job);
+      if (job && refusal === undefined) {
+        moving.push({ item, adopted: adoptedJob(item, job) });
+        if (hasOwnStrategy(job)) this.#ownStrategies++;
+      } else if (job) {
+        back.add(item);
+        this.#refuse("job", item.id, refusal ?? "");
+      } else this.#unsure.push(item.id);
+    }
+    const { answers } = await this.#add(moving.map(({ adopted }) => adopted));
+    for (const [index, { item }] of moving.entries()) {
+      const answer = answers[index];
+      if (answer?.isAdded === false) {
+        back.add(item);
+        this.#refuse(
+          "job",
+          item.id,
+          `the queue has a job of its ${answer.id === item.id ? "id" : "key"}: ${answer.id}`,
+        );
+      } else if (answer) this.#moved[movedAs[item.kind]]++;
+      else this.#unsure.push(item.id);
+    }
+    for (const item of items) if (item.kind === "repeat" && !(await this.#upsert(item))) back.add(item);
+    await this.#from.release({ token: this.#token, number: this.#number }, items, jobs, back);
+  }
+
+  /** A slice that was added before is not added again: its number is recorded together with its jobs. */
+  async #add(jobs: readonly AdoptedJob[]): Promise<AddReply> {
+    if (jobs.length === 0) return { now: 0, answers: [] };
+    const { keys, context } = this.#to;
+    const plan = jobs.map(({ id, words }) => `${id}${words}`).join("\n");
+    const isKeyed = plan.includes("\tk");
+    const once = [keys.leases, keys.dead, answeredKey(this.#head, this.#token)];
+    return await add.run(
+      context,
+      {
+        ...keys,
+        producers: keys.adopted,
+        once: [...once, ...(isKeyed ? [keys.unique, keys.failures] : [])],
+      },
+      { producer: this.#token, sequence: this.#number, isNew: "0", plan, blobs: jobs.map(({ blob }) => blob) },
+    );
+  }
+
+  /** Whether the schedule is there, or has ended. */
+  async #upsert(item: Item): Promise<boolean> {
+    const { schedule, refusal } = await adoptedSchedule(
+      item,
+      await this.#from.scheduler(item.id),
+      this.#options.timezone,
+    );
+    if (refusal !== undefined) this.#refuse("scheduler", item.id, refusal);
+    if (schedule) await this.#schedules.upsert(item.id, schedule);
+    if (refusal === undefined) this.#moved.schedules++;
+    return refusal === undefined;
+  }
+
+  #refuse(kind: Refused["kind"], id: string, reason: string): void {
+    this.#refused.set(`${kind} ${id}`, { id, kind, reason });
+  }
+}
+
+const isPaused = async ({ context, keys }: QueueCommands): Promise<boolean> =>
+  (await context.executor.run(
+    "hexists",
+    [keys.limits, "paused"],
+    reading("Reading the limits", Deadline.in(2_000)),
+  )) === 1;
+
+/**
+ * Moves a BullMQ queue (version 5 or 6) into a queue: ready and delayed jobs, and job schedulers as schedules. Its workers and producers can go on
+ * meanwhile. Active and failed jobs stay where they are, and so do flows. Without `run` it changes nothing, and reports what it would do.
+ *
+ * Jobs move in slices of at most 100 jobs and about 1 MiB, each in three steps: out of BullMQ's lists, into the queue, and out of BullMQ. Each job runs
+ * once, here or there, or the report names it, also if the process dies: the slice that it held waits until the next call, which ends
+ * it first. So call it again after a failure. It goes on until a round over all lists has moved fewer than 100 jobs, and leaves
+ * the few that were added meanwhile to another call.
+ *
+ * A job keeps its id, its data as it is stored, its order, priority, due time and the attempts that are left; its progress and log
+ * lines are gone. For the counterparts of all options see the guide.
+ *
+ * @throws {AdoptionError} the BullMQ queue is paused and the queue is not; or another queue is adopting it. Nothing was changed.
+ * @throws {KitUnavailableError | KitUnknownOutcomeError} as every command. Calling it again goes on.
+ * @throws {QueueEvictionError} the server may evict jobs.
+ * @throws {TypeError | RangeError} an argument is not what it should be.
+ *
+ * @example
+ * const report = await adoptBullQueue(redis, { from: "mail" }, { queue: "mail" }, { run: true });
+ * console.log(report.moved, report.refused);
+ */
+export const adoptBullQueue = async (
+  redis: RedisLike,
+  { from, bullPrefix = "bull", redis: source = redis }: BullAddress,
+  { queue, prefix = "kit" }: QueueAddress,
+  options: AdoptOptions = {},
+): Promise<AdoptReport> => {
+  const settings = resolve("options", options, adoptRules);
+  if (typeof from !== "string" || from === "") throw new TypeError("Expected `from` to be the name of a BullMQ queue");
+  if (typeof bullPrefix !== "string") throw new TypeError("Expected `bullPrefix` to be text");
+  const head = keyHead(prefix, queue);
+  const ignored = (): void => undefined;
+  const commands = new QueueCommands(
+    redis,
+    queue,
+    queueSettings({ prefix }),
+    { error: ignored, evictable: ignored },
+    `The adoption into queue ${JSON.stringify(queue)}`,
+  );
+  const schedules = createSchedules(redis, queue, { prefix });
+  try {
+    return await withContext(source, async (context: ClientContext) => {
+      const bull = new BullQueue(context, bullPrefix, from);
+      const seen = await bull.look();
+      if (settings.run) {
+        if (seen.isPaused && !(await isPaused(commands)))
+          throw new AdoptionError(
+            from,
+            `is paused, and queue ${JSON.stringify(queue)} is not: pause that, too, or resume it`,
+          );
+        await commands.open();
+      }
+      return await new Adoption(from, bull, commands, schedules, head, settings).adopt(seen);
+    });
+  } finally {
+    await schedules.close();
+    await commands.life.close({}, () => Promise.resolve());
+  }
+};

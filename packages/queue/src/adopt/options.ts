@@ -1,0 +1,27 @@
+import type { RedisLike } from "@kit/core";
+import { boolean, type RulesOf, signal, text } from "@kit/core/toolkit";
+
+/** The address of a BullMQ queue. */
+export interface BullAddress {
+  readonly from: string;
+  /** @default "bull" */
+  readonly bullPrefix?: string | undefined;
+  /** A client of the server that has it, if that is another one. */
+  readonly redis?: RedisLike | undefined;
+}
+
+/** How a BullMQ queue is adopted. */
+export interface AdoptOptions {
+  /**
+   * Moves jobs and job schedulers. Without it nothing is changed, and the report says what would be moved.
+   *
+   * @default false
+   */
+  readonly run?: boolean | undefined;
+  /** The time zone of job schedulers that have a pattern without `tz`, by its IANA name: that of your BullMQ processes. Without it they stay. */
+  readonly timezone?: string | undefined;
+  /** Ends the adoption between two slices. The call rejects with `signal.reason`, and another one goes on. */
+  readonly signal?: AbortSignal | undefined;
+}
+
+export const adoptRules = { run: boolean(false), timezone: text(64), signal } satisfies RulesOf<AdoptOptions>;

@@ -1,0 +1,67 @@
+-- hold.lua - takes a slice of jobs, or one job scheduler, out of a BullMQ queue, so that none of its workers can begin it.
+-- Their hashes stay. The slice stands in the state until `release` ends it. A call that arrives again gets the slice; a late one nothing.
+--
+-- KEYS[1]  state    hash     `token` of the adoption, `target` queue, `number` and `count` of the last slice; its items `1` to `count`:
+--                            kind, score, id
+-- KEYS[2]  listed   any      the list or sorted set that has them
+-- ARGV[1]  token    string   of the adoption
+-- ARGV[2]  target   string   the queue that adopts them
+-- ARGV[3]  number   integer  of the slice, one more than that of the last one
+-- ARGV[4]  kind     string   `wait`, `paused`, `prioritized`, `delayed` or `repeat`
+-- ARGV[5]  start    integer  of a list: how many stood behind them
+-- ARGV[n]  wanted   string   two for each, `id score`: its id, and its score as it was read
+--
+-- Reply     {item, …}  the slice, each as `kind score id`. Empty: nothing is held
+local state = KEYS[1]
+local listed = KEYS[2]
+local token = ARGV[1]
+local target = ARGV[2]
+local number = ARGV[3]
+local kind = ARGV[4]
+local start = tonumber(ARGV[5])
+local wanted = { unpack(ARGV, 6) }
+
+local known = redis.call('HMGET', state, 'token', 'target', 'number', 'count')
+local count = tonumber(known[4] or 0)
+if known[1] and (known[1] ~= token or known[2] ~= target and count > 0) then return {} end
+if count > 0 then
+  if known[3] ~= number then return {} end
+  local items = {}
+  for i = 1, count do items[i] = redis.call('HGET', state, i) end
+  return items
+end
+if tonumber(known[3] or 0) + 1 ~= tonumber(number) then return {} end
+
+local isList = kind == 'wait' or kind == 'paused'
+local places = {}
+if isList then
+  -- Workers take jobs from the end meanwhile, and put some back.
+  local last = math.max(1, start - 1000)
+  local window = redis.call('LRANGE', listed, -(start + 300), -last)
+  for i, id in ipairs(window) do places[id] = -last - (#window - i) end
+end
+local items, members, fields = {}, {}, { 'token', token, 'target', target, 'number', number }
+for at = 1, #wanted, 2 do
+  local id, score = unpack(wanted, at, at + 1)
+  if isList and places[id] or not isList and redis.call('ZSCORE', listed, id) == score then
+    items[#items + 1] = kind .. ' ' .. score .. ' ' .. id
+    members[#items] = id
+    fields[#fields + 1] = #items
+    fields[#fields + 1] = items[#items]
+  end
+end
+if #items == 0 then return {} end
+
+fields[#fields + 1] = 'count'
+fields[#fields + 1] = #items
+redis.call('HSET', state, unpack(fields))
+redis.call('PERSIST', state)
+if isList then
+  -- One search for all of them: each is replaced by its place, and the replacements are removed together.
+  local gone = '\0' .. token
+  for _, id in ipairs(members) do redis.call('LSET', listed, places[id], gone) end
+  redis.call('LREM', listed, -#members, gone)
+else
+  redis.call('ZREM', listed, unpack(members))
+end
+return items

@@ -1,0 +1,175 @@
+import { longestWaitMs, type ResolvedBackoff } from "../add/backoff.js";
+import { idText, isMade } from "../add/ids.js";
+import { encodedName } from "../add/names.js";
+import { blobOf, headOf, type Payload } from "../add/payload.js";
+import { priority as priorityRule } from "../add/priority.js";
+import { keyWordOf, type ResolvedUnique, uniqueWords } from "../add/unique.js";
+import { scheduleId, type ScheduleOptions } from "../schedules/options.js";
+import { runsOf } from "../schedules/times.js";
+import type { BullScheduler, Item } from "./scripts/index.js";
+import type { StoredBullJob } from "./source.js";
+
+/** A job in the form in which `add.lua` stores it. */
+export interface AdoptedJob {
+  readonly id: string;
+  /** The words behind its id in the plan. */
+  readonly words: string;
+  readonly blob: Payload;
+}
+
+/** What of the options of a job has a counterpart. BullMQ checks none of them when it reads them, so anything may be there. */
+interface BullOptions {
+  readonly attempts?: unknown;
+  readonly backoff?: unknown;
+  readonly priority?: unknown;
+  readonly de?: { readonly keepLastIfActive?: unknown; readonly replace?: unknown };
+}
+
+const maxAttempts = 1_000_000;
+const maxPriority = 2 ** 20 - 1;
+
+const number = (value: unknown, least: number, most: number): number =>
+  Math.min(most, Math.max(least, Math.ceil(Number(value)) || 0));
+
+const optionsOf = (text: string): BullOptions => {
+  const options: unknown = JSON.parse(text === "" ? "{}" : text);
+  return typeof options === "object" && options !== null ? options : {};
+};
+
+/** The back-off of BullMQ's own two kinds, as it is after so many attempts; undefined for a strategy of the user. */
+const backoffOf = (backoff: unknown, attempts: number): ResolvedBackoff | undefined => {
+  const given: { readonly type?: unknown; readonly delay?: unknown; readonly jitter?: unknown } =
+    typeof backoff === "object" && backoff !== null ? backoff : { type: "fixed", delay: backoff };
+  const delay = number(given.delay, 0, longestWaitMs);
+  const jitter = Math.min(1, Math.max(0, Number(given.jitter) || 0));
+  if (given.type === "fixed") return { firstMs: delay, factor: 1, maxMs: longestWaitMs, jitter };
+  if (given.type !== "exponential") return undefined;
+  return { firstMs: Math.min(longestWaitMs, delay * 2 ** attempts), factor: 2, maxMs: longestWaitMs, jitter };
+};
+
+/** The attempts that are left, and the waits before them. */
+const retriesOf = (
+  { attempts = 1, backoff }: BullOptions,
+  made: number,
+): { readonly maxAttempts: number; readonly backoff: ResolvedBackoff | undefined } => {
+  const left = number(number(attempts, 1, Infinity) - made, 1, maxAttempts);
+  return { maxAttempts: left, backoff: left === 1 ? undefined : backoffOf(backoff, made) };
+};
+
+/** BullMQ runs jobs without a priority first, then 1, 2 and so on; so does a queue with these numbers, up to its largest one. */
+const priorityOf = (value: unknown): number => number(value, 0, maxPriority);
+
+/** The key of a job that has its deduplication key at BullMQ. */
+const uniqueOf = ({ id, deduplication, holder }: StoredBullJob, { de }: BullOptions): ResolvedUnique | undefined => {
+  if (holder?.id !== id) return undefined;
+  const keepsLast = de?.keepLastIfActive === true || de?.replace === true;
+  const ttlMs = holder.ttlMs > 0 && !keepsLast ? holder.ttlMs : undefined;
+  return { key: deduplication, mode: keepsLast ? "keepLast" : "keepFirst", ttlMs, extend: false };
+};
+
+/** The reason why a job stays at BullMQ; undefined if it can move. */
+export const refusalOf = (id: string, job: StoredBullJob | undefined): string | undefined => {
+  if (!job) return "BullMQ has no data of it";
+  if (job.isParent) return "it has children: flows are not there";
+  if (job.parent !== "") return "it is a child of another job: flows are not there";
+  if (job.failure !== "") return "its next worker is to fail it";
+  if (job.at !== "" && id === `repeat:${job.scheduler}:${job.at}`) return "its job scheduler stays";
+  const isHolder = job.holder?.id === id;
+  if (isHolder && job.holder.hasNext) return "another job of its deduplication id waits for its end";
+  try {
+    encodedName(job.name);
+    idText("id", id);
+    if (isHolder) idText("deduplication id", job.deduplication);
+    optionsOf(job.opts);
+  } catch (error) {
+    return error instanceof Error ? error.message : String(error);
+  }
+  return isMade(id) ? "its id looks like one that a queue makes" : undefined;
+};
+
+/** Whether a job waits between its attempts as a function of its BullMQ worker says. */
+export const hasOwnStrategy = ({ opts, attempts }: StoredBullJob): boolean => {
+  const { maxAttempts: left, backoff } = retriesOf(optionsOf(opts), number(attempts, 0, maxAttempts));
+  return left > 1 && backoff === undefined;
+};
+
+/** The job of a queue for one of BullMQ that {@link refusalOf} lets move. */
+export const adoptedJob = ({ kind, score, id }: Item, job: StoredBullJob): AdoptedJob => {
+  const options = optionsOf(job.opts);
+  const policy = {
+    ...retriesOf(options, number(job.attempts, 0, maxAttempts)),
+    timeoutMs: undefined,
+    expires: undefined,
+  };
+  const rank = priorityOf(job.priority);
+  const unique = uniqueOf(job, options);
+  const head = headOf(job.name, policy, rank, false, undefined, unique ? [keyWordOf(unique)] : []);
+  // Twelve bits below the instant are for the order of jobs that are due together.
+  const due = kind === "delayed" ? `\t@${String(Math.floor(Number(score) / 4_096))}` : "";
+  // Without the word that replaces a job of the key: that one is newer.
+  const key = unique ? uniqueWords({ ...unique, mode: "keepFirst" }) : "\t?";
+  const stamp = number(job.timestamp, 0, 8.64e15).toString(36);
+  return { id, words: `${rank === 0 ? "" : `\tp${String(rank)}`}${due}\tu${key}`, blob: blobOf(stamp, head, job.data) };
+};
+
+/** The schedule for a job scheduler of BullMQ. */
+export interface AdoptedSchedule {
+  /** Undefined: it has ended. */
+  readonly schedule: ScheduleOptions | undefined;
+  /** The reason why it stays at BullMQ. */
+  readonly refusal?: string;
+}
+
+/**
+ * The schedule that goes on after the next job of a job scheduler, which is in its queue already. `timezone` is that of patterns without
+ * one: BullMQ takes the zone of whichever process computes them.
+ */
+export const adoptedSchedule = async (
+  { id, score }: Pick<Item, "id" | "score">,
+  stored: BullScheduler,
+  timezone: string | undefined,
+): Promise<AdoptedSchedule> => {
+  const refused = (refusal: string): AdoptedSchedule => ({ schedule: undefined, refusal });
+  const at = Number(score);
+  const everyMs = stored.every === "" ? undefined : Number(stored.every);
+  const zone = stored.tz || timezone;
+  try {
+    scheduleId(id);
+    encodedName(stored.name);
+    if (everyMs === undefined && stored.pattern === "") return refused("it has neither `every` nor a pattern");
+    const options = optionsOf(stored.opts);
+    const endAt = stored.endDate === "" ? undefined : Number(stored.endDate);
+    const left = stored.limit === "" ? undefined : Number(stored.limit) - Number(stored.runs);
+    const startAt = at + (everyMs ?? 1);
+    if (everyMs === undefined) {
+      if (zone === undefined) return refused("its pattern has no time zone: say which by `timezone`");
+      const timing = {
+        everyMs,
+        cron: stored.pattern,
+        timezone: zone,
+        startAt: undefined,
+        endAt: undefined,
+        count: undefined,
+      };
+      const next = (await runsOf({ ...timing, missed: "last" }))(at - 1);
+      if (next !== at)
+        return refused(
+          `BullMQ has its next job at ${textOf(at)}, and croner computes ${next === undefined ? "none" : textOf(next)}`,
+        );
+    }
+    if ((left !== undefined && left <= 0) || (endAt !== undefined && endAt < startAt)) return { schedule: undefined };
+    const { maxAttempts: most, backoff } = retriesOf(options, 0);
+    return {
+      schedule: {
+        ...{ name: stored.name, data: JSON.parse(stored.data === "" ? "{}" : stored.data) as unknown },
+        ...(everyMs === undefined ? { cron: stored.pattern, timezone: zone } : { everyMs }),
+        ...{ startAt, endAt, count: left },
+        options: { priority: priorityRule.check("priority", priorityOf(options.priority)), maxAttempts: most, backoff },
+      },
+    };
+  } catch (error) {
+    return refused(error instanceof Error ? error.message : String(error));
+  }
+};
+
+const textOf = (ms: number): string => new Date(ms).toISOString();

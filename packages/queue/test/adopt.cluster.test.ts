@@ -1,0 +1,3 @@
+import { adoptBehaviour } from "./adopt-behaviour.js";
+
+adoptBehaviour("cluster");
