@@ -47,6 +47,7 @@ export type {
   DeadLetterOptions,
   DurableOption,
   HeldState,
+  History,
   QueueOptions,
   WorkOptions,
 } from "./options.js";

@@ -71,6 +71,11 @@ const deadLetterRules = {
 
 const boundsText = (bounds: Resolved<typeof deadLetterRules>): string => Object.values(bounds).join(" ");
 
+/** Remembers jobs that have ended; made by `keepHistory()` of `@kit/queue/history`. */
+export interface History {
+  readonly bounds: object;
+}
+
 /** How a job must be replicated before its add resolves, as core's `durable()` confirms it. */
 export interface DurableOption {
   /**
@@ -141,6 +146,12 @@ export interface QueueOptions extends ClientOptions {
    */
   readonly deadLetters?: DeadLetterBounds | undefined;
   /**
+   * Workers of this object record jobs that are done or expired, in one further call for all that end together; see `@kit/queue/history`.
+   *
+   * @default none: a job that is done leaves nothing
+   */
+  readonly history?: History | undefined;
+  /**
    * Adds resolve once their jobs are replicated like this; otherwise they reject with KitUnknownOutcomeError. Each call costs three more
    * round trips, with `fsync` up to four, on a dedicated connection. Adds still travel together.
    *
@@ -189,6 +200,10 @@ export const queueRules = {
     (name, bounds: DeadLetterBounds) => boundsText(resolve(name, bounds, deadLetterRules, undefined, `${name}.`)),
     boundsText(defaultsOf(deadLetterRules)),
   ),
+  history: custom((name, history: History) => {
+    if (!("record" in Object(history))) throw new TypeError(`Expected \`${name}\` to be made by keepHistory()`);
+    return history;
+  }),
   durable: custom(durableOption),
   ...jobRules,
   maxAttempts: integer(1, 1_000_000, 1),

@@ -3,6 +3,8 @@ import { eventually, type RedisMode, useRedis } from "@kit/testing";
 import { describeUser, grantedCommands, rejection, usedCommands } from "@tooling/vitest/helpers";
 import * as vitest from "vitest";
 import { describe, expect, it } from "vitest";
+import { keepHistory } from "../src/history/index.js";
+import { readCheckpoint, saveCheckpoint } from "../src/progress/index.js";
 import { user } from "./acl.js";
 import { fixtureOf, latch, name, permanentKeys, Runs } from "./harness.js";
 
@@ -94,12 +96,17 @@ export const aclBehaviour = (mode: RedisMode): void => {
     });
 
     describeUser(user, redis, new URL("../docs/operations.md", import.meta.url), async (client) => {
-      const queue = fixture.on(client);
+      const queue = fixture.on(client, { history: keepHistory() });
       const runs = new Runs();
-      fixture.work(queue, runs.handler);
+      fixture.work(queue, async (job) => {
+        await saveCheckpoint(job, (await readCheckpoint(job)) ?? 1);
+        runs.handler(job);
+      });
       await queue.add("job", 1);
       await runs.until(1);
-      return fixture.keysOf(name).jobs;
+      const { jobs, kept } = fixture.keysOf(name);
+      await eventually(async () => expect(await fixture.db.zcard(kept)).toBe(1));
+      return jobs;
     });
   });
 };

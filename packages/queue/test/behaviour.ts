@@ -1349,7 +1349,7 @@ export const queueBehaviour = (mode: RedisMode, login?: Login): void => {
         { script: find, args: [id], seed },
         { script: limit, args: ["0", "", ""], seed },
         { script: letters, args: ["+inf", 0, ""], seed },
-        { script: list, args: ["ids", 0, 10], seed },
+        { script: list, args: ["ids", "start", 0, 10, ""], seed },
         { script: overview, args: [], seed },
         { script: scan, args: ["jobs", "0"], seed: withStray },
         { script: repair, args: ["repair", strayId], seed: withStray },

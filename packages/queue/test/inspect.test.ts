@@ -6,8 +6,10 @@ import { Queue as BullQueue } from "bullmq";
 import * as vitest from "vitest";
 import { beforeEach, describe, expect, it } from "vitest";
 import { descriptor } from "../src/descriptor/index.js";
+import { keepHistory } from "../src/history/index.js";
 import type { Queue } from "../src/index.js";
 import { inspectJob, inspectQueue, listJobs, repairQueue } from "../src/manage/index.js";
+import { reportProgress, saveCheckpoint, writeLog } from "../src/progress/index.js";
 import { createSchedules } from "../src/schedules/index.js";
 import { fixtureOf, latch, name, permanentKeys } from "./harness.js";
 
@@ -117,7 +119,10 @@ describe("@kit/queue/manage", () => {
     expect(await inspectJob(redis.client, address, ids.waiting)).not.toHaveProperty("data");
     const report = await inspectJob(redis.client, address, ids.waiting, { withData: true });
     expect(report).toMatchObject({ state: "ready", data: { secret: 1 } });
-    expect(await listJobs(redis.client, address, { start: 1, count: 5 })).toMatchObject([{ id: ids.odd, name: "odd" }]);
+    expect(await listJobs(redis.client, address, { start: 1, count: 5 })).toMatchObject({
+      jobs: [{ id: ids.odd, name: "odd" }],
+      next: undefined,
+    });
     for (const wrong of [{ count: 101 }, { start: -1 }, { state: "none" as "dead" }, { limit: 1 } as object])
       expect(String(await rejection(listJobs(redis.client, address, wrong)))).toMatch(/^(Type|Range)Error: Expected /);
   });
@@ -227,6 +232,58 @@ describe("kit queue", () => {
     expect(await run("queue list", [name], { state, start: 1, count: 5 })).toMatchObject({
       jobs: expected.slice(1).map((one) => ({ id: ids[one] })),
     });
+  });
+
+  it("lists jobs from the end, and of one name, and says where the next page begins", async () => {
+    const list = async (options: Options): Promise<string[]> => {
+      const { jobs } = (await run("queue list", [name], options)) as unknown as { jobs: readonly { id: string }[] };
+      return jobs.map(({ id }) => id);
+    };
+    expect(await list({ end: true })).toEqual([ids.odd, ids.dead]);
+    expect(await list({ name: "odd" })).toEqual([ids.odd]);
+    expect(await run("queue list", [name], { count: 1 })).toMatchObject({ next: 1 });
+    expect(await run("queue list", [name])).toMatchObject({ next: null });
+  });
+
+  it("shows what a handler noted, and jobs that have ended", async () => {
+    const other = fixture.make({ name: "other", history: keepHistory() });
+    const worker = fixture.work(other, async (job) => {
+      void writeLog(job, "first");
+      void writeLog(job, "second");
+      await reportProgress(job, { percent: 50 });
+      await saveCheckpoint(job, "half");
+      if (job.data === "dead") throw new Error("broken");
+      return { rows: 7 };
+    });
+    const ended = async (data: string, event: "completed" | "dead"): Promise<string> => {
+      const end = new Promise((resolve) => worker.once(event, resolve));
+      const id = await other.add("job", data);
+      await end;
+      return id;
+    };
+    const [done, dead] = [await ended("done", "completed"), await ended("dead", "dead")];
+    const { data, facts } = await look("job", "other", done);
+    expect(data).toMatchObject({ state: "completed", outcome: "completed", progress: { percent: 50 }, logLines: 2 });
+    const shown = Object.fromEntries(facts!) as Record<string, string>;
+    expect(shown).toMatchObject({
+      state: "completed",
+      ended: expect.any(String),
+      taken: expect.any(String),
+      result: "10 bytes",
+      log: `2 lines: kit queue log other ${done}`,
+      progress: expect.stringMatching(/^\{"percent":50\}, reported at /),
+    });
+    expect(Object.fromEntries((await look("queue", "other")).facts!)).toMatchObject({
+      kept: "1 ended job: kit queue list other --state completed",
+    });
+    expect(await run("queue show", ["other", done])).toMatchObject({ result: { rows: 7 } });
+    expect(await run("queue show", ["other", dead])).toMatchObject({ state: "dead", checkpoint: "half" });
+    expect(await run("queue log", ["other", dead])).toMatchObject({
+      kept: 2,
+      lines: [{ number: 1, text: "first" }, { text: "second" }],
+    });
+    expect(await run("queue log", ["other", dead], { after: 1, count: 5 })).toMatchObject({ lines: [{ number: 2 }] });
+    expect(await run("queue list", ["other"], { state: "completed" })).toMatchObject({ jobs: [{ id: done }] });
   });
 
   it("refuses an unknown state, and pages that are too long", async () => {

@@ -3,6 +3,7 @@ import { onMovingSlots, rejection } from "@tooling/vitest/helpers";
 import * as vitest from "vitest";
 import { describe, expect, it } from "vitest";
 import * as adoption from "../src/adopt/scripts/index.js";
+import * as history from "../src/history/scripts/index.js";
 import * as looks from "../src/manage/scripts.js";
 import { popIfScript } from "../src/pop-if/script.js";
 import * as notes from "../src/progress/scripts/index.js";
@@ -19,7 +20,7 @@ const { limit } = looks;
 describe("scripts", () => {
   it("keep the contract that the test kit checks", async () => {
     expect(
-      await contract({ ...all, ...adoption, ...looks, ...schedules, ...notes, popIfScript }, redis.server),
+      await contract({ ...all, ...adoption, ...history, ...looks, ...notes, ...schedules, popIfScript }, redis.server),
     ).toEqual([]);
   });
 });

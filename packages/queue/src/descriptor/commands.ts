@@ -8,6 +8,7 @@ import {
   inspectJob,
   inspectQueue,
   type JobFacts,
+  type JobPage,
   listJobs,
   type ListedState,
   pauseQueue,
@@ -43,18 +44,23 @@ const listCommand: CliCommand = {
   about: "lists jobs of one state, without their data",
   args: [queueArgument],
   options: [
-    { name: "state", takes: "text", about: "dead (default), waiting, prioritised, delayed or active" },
+    { name: "state", takes: "text", about: "dead (default), waiting, prioritised, delayed, active or completed" },
+    { name: "name", takes: "text", about: "only jobs of this name" },
+    { name: "end", about: "begins with the last one" },
     { name: "start", takes: "integer", about: "how many to leave out (0)" },
     { name: "count", takes: "integer", about: "how many to show (20), at most 100" },
   ],
   run: async (call, queue: string) => {
-    const { redis, prefix, text, integer, output } = call;
+    const { redis, prefix, text, integer, isSet, output } = call;
     if (!(await isQueue(call, queue))) return await output.report(unknownQueue(queue));
     const state = (text("state") ?? "dead") as ListedState;
-    const jobs = await listJobs(redis, { queue, prefix }, { state, start: integer("start"), count: integer("count") });
+    const from = isSet("end") ? ("end" as const) : ("start" as const);
+    const page = { state, name: text("name"), from, start: integer("start"), count: integer("count") };
+    const { jobs, next } = await listJobs(redis, { queue, prefix }, page);
+    const more = next === undefined ? "" : `; further ones with --start ${String(next)}`;
     await output.report({
-      data: { queue, state, jobs },
-      facts: [[state, jobs.length === 0 ? "none here" : `${String(jobs.length)} shown`]],
+      data: { queue, state, jobs, next: next ?? null },
+      facts: [[state, `${jobs.length === 0 ? "none here" : `${String(jobs.length)} shown`}${more}`]],
       table: jobs.length === 0 ? undefined : tableOf(jobs),
     });
     return undefined;
@@ -74,12 +80,17 @@ const showCommand: CliCommand = {
   args: [queueArgument, idArgument],
   run: async ({ redis, prefix, output }, queue: string, id: string) => {
     const report = await inspectJob(redis, { queue, prefix }, id, { withData: true });
-    const { data, error, state } = report;
+    const { data, error, state, result, checkpoint } = report;
+    const json = (value: unknown): string => JSON.stringify(value);
     await output.report({
       data: report,
       facts: [
         ...jobFacts(report),
-        ...(state === "none" ? [] : [["content", data === undefined ? "none" : JSON.stringify(data)] as const]),
+        ...(state === "none" || state === "completed"
+          ? []
+          : [["content", data === undefined ? "none" : json(data)] as const]),
+        ...("result" in report ? [["result", result === undefined ? "none" : json(result)] as const] : []),
+        ...(checkpoint === undefined ? [] : [["checkpoint", json(checkpoint)] as const]),
         ...(error?.stack === undefined ? [] : [["stack", error.stack] as const]),
         ...(error === null ? [] : reasonsOf(error)),
       ],
@@ -130,11 +141,11 @@ const chosen = async (
   const name = text("name");
   const letters: JobFacts[] = [];
   if (id === undefined)
-    for (let start = 0; ; start += pageSize) {
+    for (let start: number | undefined = 0; start !== undefined;) {
       signal.throwIfAborted();
-      const page = await listJobs(redis, { queue, prefix }, { start, count: pageSize });
-      letters.push(...page);
-      if (page.length < pageSize) break;
+      const page: JobPage = await listJobs(redis, { queue, prefix }, { start, name, count: pageSize });
+      letters.push(...page.jobs);
+      start = page.next;
     }
   else {
     const { state, ...letter } = await inspectJob(redis, { queue, prefix }, id);

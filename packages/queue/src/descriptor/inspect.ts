@@ -33,7 +33,7 @@ const limitsOf = ({ pausedAt, concurrency, rate, heldUntil, now }: Overview): re
 
 const queueFacts = (queue: string, seen: Overview): Facts => {
   const { waiting, prioritised, delayed, active, dead, now, nextDue, firstLeaseEnd, oldestDead } = seen;
-  const { completed, died, crashed, deadDropped, deadBytes, lost } = seen;
+  const { completed, died, crashed, deadDropped, deadBytes, kept, lost } = seen;
   const until = (at: number): string => (at > now ? `in ${secondsText(at - now)}` : `${secondsText(now - at)} ago`);
   return [
     ["queue", queue],
@@ -41,6 +41,9 @@ const queueFacts = (queue: string, seen: Overview): Facts => {
     ["delayed", countOf(delayed, nextDue, (at) => `the first due ${until(at)}`)],
     ["active", countOf(active, firstLeaseEnd, (at) => `the first lease ends ${until(at)} unless renewed`)],
     ["dead", countOf(dead, oldestDead, (at) => `the oldest died ${until(at)}, ${counted(deadBytes, "byte")} in all`)],
+    ...(kept === 0
+      ? []
+      : [["kept", `${counted(kept, "ended job")}: kit queue list ${queue} --state completed`] as const]),
     ...(limitsOf(seen).length === 0 ? [] : [["limits", limitsOf(seen).join(", ")] as const]),
     ...(lost === 0 ? [] : [["lost", `${String(lost)}, in no list of work: kit queue repair ${queue}`] as const]),
     [
@@ -50,11 +53,20 @@ const queueFacts = (queue: string, seen: Overview): Facts => {
   ];
 };
 
-const atNames = { dead: "died", delayed: "due", active: "lease ends", ready: "", none: "", lost: "" } as const;
+const atNames = {
+  dead: "died",
+  completed: "ended",
+  delayed: "due",
+  active: "lease ends",
+  ready: "",
+  none: "",
+  lost: "",
+} as const;
 
 /** The facts of a job. */
 export const jobFacts = (report: JobReport): Facts => {
   const { queue, id, state, name, addedAt, priority, maxAttempts, attempts, crashes, snoozes, error } = report;
+  const { outcome, takenAt } = report;
   const { at, bytes, expiresAt, uniqueKey, progress, progressAt, logLines } = report;
   const head: Facts = [
     ["queue", queue],
@@ -69,6 +81,8 @@ export const jobFacts = (report: JobReport): Facts => {
     ...head,
     ["name", name === "" ? "cannot be read" : name],
     ["state", state === "lost" ? `lost: in no list of work, so it does not run; kit queue repair ${queue}` : state],
+    ...(outcome === "expired" ? [["outcome", "expired: no worker took it in time"] as const] : []),
+    ...(takenAt === null ? [] : [["taken", takenAt] as const]),
     ...(at === null ? [] : [[atNames[state], at] as const]),
     ...(uniqueKey === null ? [] : [["unique key", uniqueKey] as const]),
     ...(at === null && state === "delayed" ? [["due", "after the active job of its key"] as const] : []),
@@ -79,7 +93,7 @@ export const jobFacts = (report: JobReport): Facts => {
     ...(snoozes === 0 ? [] : [["snoozed", counted(snoozes, "time")] as const]),
     ...(error === null ? [] : [["last error", `${error.name}: ${error.message}`] as const]),
     ...noted,
-    ["data", counted(bytes, "byte")],
+    [state === "completed" ? "result" : "data", counted(bytes, "byte")],
   ];
 };
 

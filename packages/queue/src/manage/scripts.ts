@@ -7,6 +7,7 @@ import findSource from "../scripts/find.lua";
 import limitSource from "../scripts/limit.lua";
 import listSource from "../scripts/list.lua";
 import overviewSource from "../scripts/overview.lua";
+import pageSource from "../scripts/page.lua";
 import placesSource from "../scripts/places.lua";
 import prioritiseSource from "../scripts/prioritise.lua";
 import rankSource from "../scripts/rank.lua";
@@ -55,6 +56,8 @@ export interface Overview {
   readonly crashed: number;
   readonly deadDropped: number;
   readonly deadBytes: number;
+  /** How many ended jobs are remembered, see `keepHistory()`. */
+  readonly kept: number;
   /** The number of ready jobs of each priority other than 0, lowest priority first; at most 100 priorities. */
   readonly byPriority: readonly { readonly priority: number; readonly jobs: number }[];
 }
@@ -62,7 +65,7 @@ export interface Overview {
 export const overview = defineScript({
   name: "queue.overview",
   source: overviewSource,
-  keys: ["jobs", "waiting", "prioritised", "delayed", "leases", "dead", "meta", "limits"],
+  keys: ["jobs", "waiting", "prioritised", "delayed", "leases", "dead", "meta", "limits", "kept"],
   args: [],
   readonly: true,
   reply: (raw): Overview => {
@@ -70,7 +73,7 @@ export const overview = defineScript({
     const [jobs = 0, waiting = 0, prioritised = 0, delayed = 0, active = 0, dead = 0, now = 0] = all
       .slice(0, 7)
       .map(Number);
-    const [completed = 0, died = 0, crashed = 0, deadDropped = 0, deadBytes = 0] = String(all[10])
+    const [completed = 0, died = 0, crashed = 0, deadDropped = 0, deadBytes = 0, kept = 0] = String(all[10])
       .split(" ")
       .map(Number);
     const [count = 0, perMs = 0, burst = 0] = String(all[14]).split(" ").map(Number);
@@ -91,7 +94,7 @@ export const overview = defineScript({
       concurrency: Number(all[13]) || null,
       rate: count === 0 ? null : { count, perMs, burst },
       heldUntil: instant(all[15]),
-      ...{ completed, died, crashed, deadDropped, deadBytes, byPriority },
+      ...{ completed, died, crashed, deadDropped, deadBytes, kept, byPriority },
     };
   },
 });
@@ -175,18 +178,27 @@ export interface Listed {
   readonly record: string;
 }
 
+/** A page, and how many to skip for the next one; undefined: there is none. */
+interface ListedPage {
+  readonly next: number | undefined;
+  readonly page: readonly Listed[];
+}
+
 export const list = defineScript({
   name: "queue.list",
-  source: [entriesSource, listSource],
+  source: [entriesSource, pageSource, listSource],
   keys: ["jobs", "failures", "listed"],
-  args: ["kind", "start", "count"],
+  args: ["kind", "from", "start", "count", "name"],
   readonly: true,
-  reply: (raw): readonly Listed[] => {
-    const all = (raw as unknown[]).map(String);
-    return Array.from({ length: all.length / 5 }, (_, index) => {
-      const [id = "", at = "", header = "", bytes = "", record = ""] = all.slice(5 * index, 5 * index + 5);
-      return { id, at: instant(at), header, bytes: Number(bytes), record };
-    });
+  reply: (raw): ListedPage => {
+    const [next = "-1", ...all] = (raw as unknown[]).map(String);
+    return {
+      next: next === "-1" ? undefined : Number(next),
+      page: Array.from({ length: all.length / 5 }, (_, index) => {
+        const [id = "", at = "", header = "", bytes = "", record = ""] = all.slice(5 * index, 5 * index + 5);
+        return { id, at: instant(at), header, bytes: Number(bytes), record };
+      }),
+    };
   },
 });
 

@@ -8,10 +8,11 @@
 -- KEYS[6]  dead         zset  id to the instant of its death
 -- KEYS[7]  meta         hash  counters
 -- KEYS[8]  limits       hash  what keeps jobs from beginning, see `limit.lua`
+-- KEYS[9]  kept         zset  id of an ended job to the instant of its end, ms
 --
 -- Reply     {jobs, waiting, prioritised, delayed, leases, dead, now, nextDue, firstEnd, oldestDead, counters, ranks, paused, concurrency, rate, heldUntil}:
 --           instants
---           are text in epoch ms, empty if there is none; counters are completed, died, crashed, deadDropped, deadBytes as text; ranks
+--           are text in epoch ms, empty if there is none; counters are completed, died, crashed, deadDropped, deadBytes and the number of kept jobs as text; ranks
 --           are the first 100 priorities other than 0 of ready jobs, each with its number of jobs; paused is the instant of the pause;
 --           concurrency and rate are empty if they are unlimited
 local jobs = KEYS[1]
@@ -22,6 +23,7 @@ local leases = KEYS[5]
 local dead = KEYS[6]
 local meta = KEYS[7]
 local limits = KEYS[8]
+local kept = KEYS[9]
 
 local time = redis.call('TIME')
 local function first(key)
@@ -39,6 +41,7 @@ for _ = 1, 100 do
   low = high
 end
 for i = 1, 5 do counters[i] = counters[i] or '0' end
+counters[6] = redis.call('ZCARD', kept)
 return {
   redis.call('HLEN', jobs),
   redis.call('LLEN', waiting),

@@ -17,6 +17,8 @@ export interface Ending {
   readonly isExpired?: boolean;
   /** No job of the queue begins until then. */
   readonly isHeld?: boolean;
+  /** The value that its handler returned. */
+  readonly result?: unknown;
   /** The outcome for its caller, as `outcomes.lua` returns it; undefined if no call waits for it. */
   readonly outcome?: string | Buffer | undefined;
 }

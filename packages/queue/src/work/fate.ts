@@ -71,7 +71,7 @@ export class Fates {
   done(job: TakenJob, result: unknown): void {
     job.state = "ending";
     const outcome = job.header.replyTo === undefined ? undefined : outcomeOf(job, result, this.#maxResultBytes);
-    this.#fetcher.end({ job, verdict: "done", record: "", error: undefined, outcome });
+    this.#fetcher.end({ job, verdict: "done", record: "", error: undefined, outcome, result });
   }
 
   /** Its handler has thrown, or has timed out. */

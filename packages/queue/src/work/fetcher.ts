@@ -1,10 +1,11 @@
 import type { KitError } from "@kit/core";
 import { asKitError, backoffMs, type Deadline } from "@kit/core/toolkit";
 import { isUnknown, type QueueCommands, type StepRequest } from "../commands.js";
-import type { WorkSettings } from "../options.js";
+import type { QueueSettings, WorkSettings } from "../options.js";
 import { maxEnded, type Reclaimed, type StepReply } from "../scripts/index.js";
 import { Condition } from "./condition.js";
 import { type Ending, operandsOf, takeFrom } from "./endings.js";
+import type { Recorder } from "./history.js";
 import { JobLeases } from "./leases.js";
 import { Maintenance } from "./maintenance.js";
 import { Returns } from "./returns.js";
@@ -52,6 +53,7 @@ export class Fetcher {
   readonly #settings: WorkSettings;
   readonly #bounds: string;
   readonly #host: FetcherHost;
+  readonly #recorder: Recorder | undefined;
   /** Ended jobs that wait for the next step. */
   readonly #ended: Ending[] = [];
   #unconfirmed = 0;
@@ -79,11 +81,12 @@ export class Fetcher {
   /** Since it was stopped, no call under way takes jobs, and those that were handed back are ready; or it takes again. */
   readonly stopped: Condition = new Condition(() => this.#isTaking || this.#hasNoTake);
 
-  constructor(commands: QueueCommands, settings: WorkSettings, deadLetters: string, host: FetcherHost) {
+  constructor(commands: QueueCommands, settings: WorkSettings, queue: QueueSettings, host: FetcherHost) {
     const { leaseMs, maxCrashes } = settings;
     this.#commands = commands;
     this.#settings = settings;
-    this.#bounds = `${String(maxCrashes)} ${deadLetters}`;
+    this.#bounds = `${String(maxCrashes)} ${queue.deadLetters}`;
+    this.#recorder = queue.history as Recorder | undefined;
     this.#host = host;
     this.leases = new JobLeases(commands, leaseMs, (job, isCancelled) =>
       isCancelled ? host.cancelled(job) : host.lost(job),
@@ -227,6 +230,7 @@ export class Fetcher {
     const operands = operandsOf(endings, this.#commands.context.prefix);
     this.#inFlight++;
     this.#pending += count;
+    if (this.#recorder && endings.length > 0) await this.#recorder.record(this.#commands, endings);
     const sentAt = performance.now();
     const outcome = await this.#commands.step(request, operands).catch((error: unknown) => ({ error }));
     this.#inFlight--;
@@ -261,6 +265,7 @@ export class Fetcher {
 
   #confirm(endings: readonly Ending[], { refused, cancelled }: StepReply): void {
     const isRefused = refused.length === 0 ? undefined : new Set(refused);
+    if (isRefused) void this.#recorder?.forget(this.#commands, refused);
     this.#unconfirmed -= endings.length;
     for (const ending of endings) {
       const { job } = ending;

@@ -82,7 +82,7 @@ export class Worker extends TypedEmitter<WorkerEvents> implements AsyncDisposabl
     const what = `The worker of queue ${JSON.stringify(name)}`;
     this.#commands = new QueueCommands(redis, name, settings, events, what, true);
     this.#life = this.#commands.life;
-    this.#fetcher = new Fetcher(this.#commands, this.#settings, settings.deadLetters, {
+    this.#fetcher = new Fetcher(this.#commands, this.#settings, settings, {
       demand: (pending, ending) => this.#demand(pending, ending),
       deliver: (jobs) => this.#deliver(jobs),
       ended: (ending, isAccepted) => {

@@ -1,0 +1,1 @@
+export { keepHistory, type HistoryBounds } from "./history.js";

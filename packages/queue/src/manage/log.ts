@@ -1,0 +1,59 @@
+import type { RedisLike } from "@kit/core";
+import { integer, resolve, textOption } from "@kit/core/toolkit";
+import { keyHead, notesKey, type QueueAddress } from "../keys.js";
+import { readNotes } from "../progress/scripts/index.js";
+import { dated } from "./report.js";
+
+/** A page of the log of a job. */
+export interface LogPage {
+  readonly lines: readonly LogLine[];
+  /** How many lines are kept, and how many before them were dropped. */
+  readonly kept: number;
+  readonly dropped: number;
+}
+
+/** A line that a handler has written. */
+export interface LogLine {
+  /** Counted from 1, through all attempts of the job. */
+  readonly number: number;
+  /** When the server received it, as ISO text. */
+  readonly at: string;
+  readonly text: string;
+}
+
+const logRules = { after: integer(0, undefined), count: integer(1, 1_000, 100) };
+
+/**
+ * Reads lines of the log of a job, the oldest first: the last ones; or with `after` those that follow the line of this number, so that a
+ * front end can follow the log. If several jobs had the id, the last of them that wrote something.
+ *
+ * @throws {KitUnavailableError} no server answered in time.
+ * @throws {TypeError | RangeError} an argument is not what it should be.
+ *
+ * @example
+ * const { lines } = await readLog(redis, { queue: "videos" }, id, { after: last });
+ */
+export const readLog = async (
+  redis: RedisLike,
+  { queue, prefix = "kit" }: QueueAddress,
+  id: string,
+  options: {
+    /** @default the last lines */
+    readonly after?: number | undefined;
+    /**
+     * At most 1,000.
+     *
+     * @default 100
+     */
+    readonly count?: number | undefined;
+  } = {},
+): Promise<LogPage> => {
+  const { after, count } = resolve("options", options, logRules);
+  const notes = notesKey(keyHead(prefix, queue), textOption("id", id, 160));
+  const args = { of: "", after: after ?? 0, count: after === undefined ? -count : count };
+  const { lines, kept, dropped } = await readNotes.run(redis, { notes }, args);
+  return {
+    lines: lines.map(({ number, at, text }) => ({ number, at: dated(at) ?? "", text })),
+    ...{ kept, dropped },
+  };
+};

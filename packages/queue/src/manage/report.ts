@@ -1,0 +1,132 @@
+import type { RedisLike } from "@kit/core";
+import { boolean, resolve, withContext } from "@kit/core/toolkit";
+import type { StoredError } from "../failure.js";
+import { parseRecord, type ParsedRecord } from "../history/record.js";
+import { readRecord } from "../history/scripts/index.js";
+import { keyHead, notesKey, type QueueAddress, queueKeys } from "../keys.js";
+import { readNotes, type StoredNotes } from "../progress/scripts/index.js";
+import { dataOf, expiryOf, factsOf, type StoredFacts } from "./letters.js";
+import type { JobState } from "./scripts.js";
+import { located } from "./search.js";
+
+const reportRules = { withData: boolean(false) };
+/** A job without its data. Instants are ISO text. */
+export interface JobFacts extends Omit<StoredFacts, "error" | "addedAt" | "uniqueKey"> {
+  readonly id: string;
+  readonly addedAt: string | null;
+  readonly error: StoredError | null;
+  /** After that it does not run, if no worker has taken it before; null: it does not expire. */
+  readonly expiresAt: string | null;
+  /** The key of a job that was added with `unique`. */
+  readonly uniqueKey: string | null;
+  /** When it died, is due, has ended, or its lease ends; null for other states, and for a job that waits for the end of the active one of its key. */
+  readonly at: string | null;
+  readonly bytes: number;
+}
+
+/** One job, as `kit inspect job QUEUE ID --json` prints it. */
+export interface JobReport extends JobFacts {
+  readonly queue: string;
+  /** `completed`: the job has ended, and a record of it is kept, see `keepHistory()`. */
+  readonly state: JobState | "completed";
+  /** Of a job that has ended: whether it is done, or expired without having run. */
+  readonly outcome: "completed" | "expired" | null;
+  /** When its worker took it, before it ended. */
+  readonly takenAt: string | null;
+  /** How far its handler has reported that the job is, see `@kit/queue/progress`; null: it has not. And when. */
+  readonly progress: unknown;
+  readonly progressAt: string | null;
+  /** How many lines its log has, see {@link readLog}. */
+  readonly logLines: number;
+  /** Only with `withData`; bytes as base64. */
+  readonly data?: unknown;
+  /** Only with `withData`, and if there is one: the state that its handler saved for the next run. */
+  readonly checkpoint?: unknown;
+  /** Only with `withData`, of a job that has ended, and if its result is kept: what its handler returned; bytes as base64. */
+  readonly result?: unknown;
+}
+
+export const dated = (ms: number | null): string | null =>
+  ms === null || !(Math.abs(ms) <= 8.64e15) ? null : new Date(ms).toISOString();
+
+export const jobFacts = (id: string, at: number | null, blob: Buffer, bytes: number, record: string): JobFacts => {
+  const { error = null, uniqueKey = null, addedAt, ...facts } = factsOf(blob, record);
+  return {
+    id,
+    ...facts,
+    error,
+    uniqueKey,
+    addedAt: dated(addedAt || null),
+    expiresAt: dated(expiryOf(blob)),
+    at: dated(at),
+    bytes,
+  };
+};
+
+const shown = (data: unknown): unknown => (Buffer.isBuffer(data) ? data.toString("base64") : data);
+
+/**
+ * Reads where one job is, its attempts, crashes and last error, and how far it is. With `withData` also its data (bytes as base64), and its
+ * checkpoint.
+ *
+ * A job that is not dead, delayed or ready with a priority is searched for among the leases and the waiting jobs, in calls of at most
+ * 4,000 entries, each some milliseconds of the server. A job that moves meanwhile is searched for again. `lost`: two searches did not
+ * find the job; see {@link repairQueue}. A job that has ended is `completed` if the queue keeps a record of it, otherwise `none`.
+ *
+ * @throws {KitUnavailableError} no server answered in time.
+ */
+export const inspectJob = async (
+  redis: RedisLike,
+  { queue, prefix = "kit" }: QueueAddress,
+  id: string,
+  options: { readonly withData?: boolean | undefined } = {},
+): Promise<JobReport> => {
+  const { withData } = resolve("options", options, reportRules);
+  return await withContext(redis, async (context) => {
+    const { state, at, blob, record } = await located(context, queueKeys(prefix, queue), id);
+    const notes = { notes: notesKey(keyHead(prefix, queue), id) };
+    const noted = await readNotes.run(context, notes, { of: stampOf(blob), after: 0, count: 0 });
+    const bytes = state === "none" ? 0 : blob.length - blob.indexOf(10) - 1;
+    const { checkpoint } = noted;
+    const kept = state === "none" ? await readRecord.run(context, queueKeys(prefix, queue), { id }) : undefined;
+    if (kept) return { queue, ...endedJob(id, kept.at, kept.record, withData), ...progressOf(noted) };
+    return {
+      ...{ queue, state, outcome: null, takenAt: null, ...jobFacts(id, at, blob, bytes, record), ...progressOf(noted) },
+      ...(withData && { data: shown(dataOf(blob)) }),
+      ...(withData && checkpoint !== "" && { checkpoint: JSON.parse(checkpoint) as unknown }),
+    };
+  });
+};
+
+/** A job that has ended. */
+const endedJob = (
+  id: string,
+  at: number,
+  record: Buffer,
+  withData: boolean,
+): Pick<JobReport, "state" | "outcome" | "takenAt" | "result" | keyof JobFacts> => {
+  const parsed = parseRecord(record);
+  return {
+    state: "completed",
+    ...{ outcome: parsed.outcome, takenAt: dated(parsed.takenAt), ...factsOfEnded(id, at, parsed, parsed.bytes) },
+    ...(withData && parsed.hasResult && { result: shown(parsed.result) }),
+  };
+};
+
+export const factsOfEnded = (id: string, at: number, { header, failures }: ParsedRecord, bytes: number): JobFacts => ({
+  ...jobFacts(id, at, header, bytes, failures),
+  expiresAt: null,
+});
+
+/** When a stored job was added, as it is written; empty if there is none. */
+const stampOf = (blob: Buffer): string => blob.toString("latin1").split(" ", 1)[0] ?? "";
+
+const progressOf = ({
+  progress,
+  progressAt,
+  kept,
+}: StoredNotes): Pick<JobReport, "progress" | "progressAt" | "logLines"> => ({
+  progress: progress === "" ? null : (JSON.parse(progress) as unknown),
+  progressAt: dated(progressAt || null),
+  logLines: kept,
+});

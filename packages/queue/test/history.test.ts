@@ -1,0 +1,3 @@
+import { historyBehaviour } from "./history-behaviour.js";
+
+historyBehaviour("single");
