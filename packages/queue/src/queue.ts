@@ -44,8 +44,8 @@ export interface QueueEvents {
   /** A background operation failed. No caller waits for it. */
   readonly error: readonly [error: KitError];
   /**
-   * The server may evict keys when its memory is full. Under a `volatile-…` policy these are the records of repeated adds and late ends,
-   * which have an expiry; no job. Under `allkeys-…`, with `allowEviction`, they are any keys. Emitted once for each policy.
+   * The server may evict keys when its memory is full. Under a `volatile-…` policy these are the records of repeated adds, late
+   * ends and ended jobs, and what handlers noted, which have an expiry; no job. Under `allkeys-…`, with `allowEviction`, they are any keys. Emitted once for each policy.
    */
   readonly evictable: readonly [event: { readonly policy: string }];
 }

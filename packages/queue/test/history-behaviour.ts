@@ -113,13 +113,13 @@ export const historyBehaviour = (mode: RedisMode): void => {
     });
 
     it("shows a job that runs again after a crash between record and end as it is, and then its new record", async () => {
-      // As a worker leaves it that dies after `keep` and before its `step`.
       const queue = make({ history: keepHistory() });
-      const id = await queue.add("job", "again", { id: "own" });
-      await lease(id);
-      expect(await keep([id], {}, '"first"')).toBe(1);
-      await fixture.db.zrem(fixture.keysOf().leases, `worker000001${id}`);
-      expect(await report(id)).toMatchObject({ state: "ready", outcome: null, data: "again" });
+      const peer = await fixture.spawn({ leaseMs: 2_000, diesRecording: true });
+      const id = await queue.add("job", { log: "first" }, { id: "own" });
+      await eventually(() => expect(peer.isAlive).toBe(false));
+      expect(await fixture.logged()).toEqual(["first 1 0"]);
+      expect(await fixture.db.hkeys(fixture.keysOf().records)).toEqual(expect.arrayContaining(["!bytes", id]));
+      expect(await report(id)).toMatchObject({ state: "active", outcome: null, data: { log: "first" } });
       expect(await report(id)).not.toHaveProperty("result");
       expect(await completed()).toEqual([]);
       const [held, begun] = [latch(), latch()];
@@ -134,7 +134,7 @@ export const historyBehaviour = (mode: RedisMode): void => {
       const done = next(worker, "completed");
       held.open();
       await done;
-      expect(await report(id)).toMatchObject({ state: "completed", result: "second" });
+      expect(await report(id)).toMatchObject({ state: "completed", result: "second", crashes: 1 });
       expect(await completed()).toEqual([id]);
     });
 

@@ -2,13 +2,26 @@
 //   worker.mjs <single|cluster> <ports> <prefix> <queue> <work options as JSON> <user name and password as JSON>
 // A job's data says what it does: { log, act: "end" | "hang" | "die" | "wait" | "block" | "stand", ms, checkpoint }.
 import { createQueue } from "@kit/queue";
+import { keepHistory } from "@kit/queue/history";
 import { saveCheckpoint } from "@kit/queue/progress";
 import { clientOf, obey } from "@tooling/vitest/peer";
 
 const ioredis = await import(process.env.KIT_IOREDIS === "5" ? "ioredis5" : "ioredis");
 const [mode, ports, prefix, name, options, login] = process.argv.slice(2);
 const redis = clientOf(ioredis, mode, ports, JSON.parse(login));
-const queue = createQueue(redis, name, { prefix });
+const { diesRecording, ...workOptions } = JSON.parse(options);
+
+/** A history whose process dies between the record of a job and its end. */
+const dying = () => {
+  const history = keepHistory();
+  const record = async (...args) => {
+    await history.record(...args);
+    process.kill(process.pid, "SIGKILL");
+    await new Promise(() => undefined);
+  };
+  return { bounds: history.bounds, record, forget: () => undefined };
+};
+const queue = createQueue(redis, name, { prefix, history: diesRecording ? dying() : undefined });
 const log = `${prefix}:queue:{log}:ran`;
 const events = [];
 
@@ -36,7 +49,7 @@ let worker;
 obey({
   ready: async () => {
     await redis.ping();
-    worker = queue.work({ job }, JSON.parse(options));
+    worker = queue.work({ job }, workOptions);
     for (const event of ["lost", "crashed", "dead"])
       worker.on(event, (fact) => events.push([event, fact.id ?? fact.job.id]));
   },
