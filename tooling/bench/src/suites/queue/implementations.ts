@@ -2,6 +2,7 @@
 // only when it is opened.
 import { setTimeout as sleep } from "node:timers/promises";
 import { enqueue, executeLater, moveDueOnce, workOnQueuesOnce } from "@tooling/classic";
+import type { Schedules } from "@kit/queue/schedules";
 import type { Redis } from "ioredis";
 import { connected, inWords, reconnecting } from "../../loops/caller.js";
 import { pinned } from "../../pins.js";
@@ -19,7 +20,8 @@ export interface QueueSetup {
   readonly ack?: "batched" | "each";
 }
 
-type Handler = (data: Data) => unknown;
+/** Only ours passes the job. Its signal is made when it is read. */
+type Handler = (data: Data, job: { readonly signal: AbortSignal }) => unknown;
 
 /** A queue in this process. */
 export interface BenchQueue {
@@ -30,6 +32,12 @@ export interface BenchQueue {
   readonly addRanked?: (all: readonly Data[], priorityOf: (data: Data) => number) => Promise<unknown>;
   /** Lets so many jobs begin per second, and so many at once. */
   readonly limit?: (perSecond: number, burst: number) => Promise<unknown>;
+  /** Cancels a job by the id that `add` resolved with. */
+  readonly cancel?: (id: string) => Promise<unknown>;
+  /** Stores so many schedules that are not due for years; and runs them. */
+  readonly schedules?: { store(count: number): Promise<unknown>; run(): void };
+  /** Deletes what waits. Resolves with the number of jobs. */
+  readonly drain?: () => Promise<number>;
   /** Starts a worker. Resolves once it is ready, with the function that ends it. */
   work(concurrency: number, handler: Handler): Promise<() => Promise<unknown>>;
 }
@@ -38,24 +46,45 @@ type Definition = AnyDefinition<BenchQueue, QueueSetup>;
 
 const name = "bench";
 
+/** For implementations whose jobs have no signal. */
+const noSignal = { signal: new AbortController().signal };
+
+const schedulesOn = (schedules: Schedules): NonNullable<BenchQueue["schedules"]> => ({
+  store: async (count) => {
+    const startAt = Date.now() + 3e11;
+    for (let first = 0; first < count; first += 500)
+      await Promise.all(
+        Array.from({ length: Math.min(500, count - first) }, (_, index) =>
+          schedules.upsert(`s${String(first + index)}`, { name: "job", data: {}, everyMs: 60_000, startAt }),
+        ),
+      );
+  },
+  run: () => schedules.run(),
+});
+
 const kit: Definition = {
   id: "kit",
   settings: "defaults but deadlineMs: 20000; where a case says strict or ack each: strict: true, ack: each",
   open: async (url, setup) => {
     const { createQueue } = await import("@kit/queue");
-    const { setLimits } = await import("@kit/queue/manage");
+    const { cancelJob, drainQueue, setLimits } = await import("@kit/queue/manage");
+    const { createSchedules } = await import("@kit/queue/schedules");
     const redis = await connected(url);
     // On a busy machine a bulk of megabytes can take long.
     const queue = createQueue<{ job: (data: Data) => unknown }>(redis, name, { deadlineMs: 20_000 });
+    const address = { queue: name };
     return {
       add: (data) => queue.add("job", data),
       addMany: (all) => queue.addAll(all.map((data) => ({ name: "job", data }))),
       addDelayed: (data, delayMs) => queue.add("job", data, { delayMs }),
       addRanked: (all, priorityOf) =>
         Promise.all(all.map((data) => queue.add("job", data, { priority: priorityOf(data) }))),
-      limit: (count, burst) => setLimits(redis, { queue: name }, { rate: { count, perMs: 1_000, burst } }),
+      limit: (count, burst) => setLimits(redis, address, { rate: { count, perMs: 1_000, burst } }),
+      cancel: (id) => cancelJob(redis, address, id),
+      schedules: schedulesOn(createSchedules(redis, name, { deadlineMs: 20_000 })),
+      drain: () => drainQueue(redis, address),
       work: async (concurrency, handler) => {
-        const worker = queue.work({ job: ({ data }) => handler(data) }, { concurrency, ...setup });
+        const worker = queue.work({ job: (job) => handler(job.data, job) }, { concurrency, ...setup });
         return () => worker.close();
       },
     };
@@ -81,7 +110,7 @@ const bullmq = (id: string, isDefaults: boolean, settings: object): Definition =
         // Added so that every priority is at least 1.
         Promise.all(all.map((data) => queue.add("job", data, { priority: priorityOf(data) + 100 }))),
       work: async (concurrency, handler) => {
-        const worker = new Worker<Data>(name, async ({ data }) => handler(data), {
+        const worker = new Worker<Data>(name, async ({ data }) => handler(data, noSignal), {
           connection: blocking as never,
           concurrency,
         });
@@ -117,7 +146,7 @@ const bee = (id: string, isDefaults: boolean, settings: object): Definition => (
       work: async (concurrency, handler) => {
         const worker = await new BeeQueue<Data>(name, own).ready();
         worker.on("error", () => undefined);
-        worker.process(concurrency, async ({ data }) => handler(data));
+        worker.process(concurrency, async ({ data }) => handler(data, noSignal));
         return () => worker.close(1_000).catch(() => undefined);
       },
     };
@@ -139,7 +168,7 @@ const groupmq: Definition = {
       addMany: (all) => Promise.all(all.map((data) => add(data))),
       addDelayed: add,
       work: async (concurrency, handler) => {
-        const worker = new Worker<Data>({ queue, concurrency, handler: async ({ data }) => handler(data) });
+        const worker = new Worker<Data>({ queue, concurrency, handler: async ({ data }) => handler(data, noSignal) });
         worker.on("error", () => undefined);
         void worker.run();
         return () => worker.close(1_000);
@@ -164,7 +193,7 @@ const classic: Definition = {
           // A delayed item makes the round throw, so the loop starts the next one.
           while (!isOver) await round().catch(() => undefined);
         };
-        const callbacks = { job: (data: unknown): unknown => handler(data as Data) };
+        const callbacks = { job: (data: unknown): unknown => handler(data as Data, noSignal) };
         const [mover, ...workers] = slots as [Redis, ...Redis[]];
         for (const slot of workers) void untilOver(() => workOnQueuesOnce(slot, [name], callbacks));
         void untilOver(() => moveDueOnce(mover));
@@ -209,12 +238,12 @@ const floor: Definition = {
           while (!isOver) {
             const all = await redis.lpop(waiting, 250);
             if (!all) await waitForOne();
-            else for (const text of all) handler(JSON.parse(text) as Data);
+            else for (const text of all) handler(JSON.parse(text) as Data, noSignal);
           }
         };
         const waitForOne = async (): Promise<void> => {
           const popped = await blocking.blpop(waiting, 1).catch(() => null);
-          if (popped) handler(JSON.parse(popped[1]) as Data);
+          if (popped) handler(JSON.parse(popped[1]) as Data, noSignal);
         };
         const each = async (slot: number): Promise<void> => {
           let done = "";
@@ -224,7 +253,7 @@ const floor: Definition = {
             await removing;
             done = text ?? "";
             if (text === null) await sleep(1);
-            else handler(JSON.parse(text) as Data);
+            else handler(JSON.parse(text) as Data, noSignal);
           }
         };
         if (strict) for (let slot = 0; slot < concurrency; slot++) void each(slot);

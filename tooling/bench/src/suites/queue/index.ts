@@ -1,68 +1,24 @@
-import { execFileSync } from "node:child_process";
 import { setTimeout as sleep } from "node:timers/promises";
 import { eventually, FaultProxy } from "@kit/testing";
 import { now } from "@tooling/lab";
-import type { Lab, Team, Worker } from "../../lab.js";
+import type { Team, Worker } from "../../lab.js";
 import { rateCase } from "../../rates.js";
 import { percentile } from "../../statistics.js";
+import { atLeast, atMost, type Case, type Entry, type Measurement, type Prepare, type Suite } from "../../suite.js";
 import {
-  atLeast,
-  atMost,
-  type Case,
-  type Check,
-  type Entry,
-  type Measurement,
-  type Prepare,
-  type Suite,
-} from "../../suite.js";
+  type CaseSettings,
+  caseOf,
+  everybody,
+  goal,
+  jobsASecond,
+  type Measure,
+  pinned,
+  type Row,
+  withDelays,
+} from "./cases.js";
+import { cancel, drain, limited, schedules } from "./features.js";
 import { implementations, loadOf, type QueueSetup } from "./implementations.js";
-import type { LimitTask, ProcessTask, QueueTask, Rate, SpreadTask, TrickleTask } from "./jobs.js";
-
-const withDelays = ["kit", "bullmq", "bullmq defaults", "bee-queue", "bee-queue defaults", "groupmq", "classic"];
-const everybody = [...withDelays, "floor"];
-
-/** Ratios against bullmq and bee-queue, with further checks. */
-const goal = (bullmq: number, bee?: number, ...more: readonly Check[]): Check[] => [
-  ...atLeast({ bullmq, ...(bee !== undefined && { "bee-queue": bee }) }),
-  ...more,
-];
-
-type Row = readonly [name: string, unit: string, about: string, goal?: readonly Check[]];
-const jobsASecond = "jobs/s";
-
-interface CaseSettings {
-  readonly ids?: readonly string[];
-  readonly setup?: QueueSetup;
-  readonly rounds?: number;
-  readonly processes?: number;
-  readonly isOneCore?: boolean;
-  readonly isFinal?: boolean;
-}
-
-/**
- * Every case pins its processes. Round trips between processes on one core are eight times as fast as on two, and
- * unpinned processes move between both placements.
- */
-const pinned = (rows: readonly Row[], { ids = everybody, setup = {}, isOneCore, ...rest }: CaseSettings) => {
-  const placement = isOneCore ? "server and clients on one core" : "server and clients on a core each";
-  const pin: Prepare = async (team, lab) => {
-    execFileSync("taskset", ["-acp", "0", String(lab.node.pid)]);
-    await team.all("pin", { core: isOneCore ? 0 : 1 });
-  };
-  const entries = rows.map(([name, unit, about, checks]): Entry => ({
-    name,
-    unit,
-    about: `${about}; ${placement}`,
-    goal: checks,
-  }));
-  return { ...rest, ...implementations.pick(ids, setup), entries, prepare: pin };
-};
-
-type Measure = (team: Team, lab: Lab, scale: number) => Promise<Measurement>;
-const caseOf = (rows: readonly Row[], settings: CaseSettings, measure: Measure): Case => ({
-  ...pinned(rows, settings),
-  measure,
-});
+import type { ProcessTask, QueueTask, Rate, SpreadTask, TrickleTask } from "./jobs.js";
 
 const addCase = (row: Row, task: QueueTask, settings: CaseSettings = {}, backlog = 0): Case => {
   const { entries, prepare: pin, ...rest } = pinned([row], settings);
@@ -327,27 +283,6 @@ const soak = caseOf(
   },
 );
 
-const limit: LimitTask = { perSecond: 1_000, burst: 100 };
-const limited = caseOf(
-  [
-    [
-      "limited to 1,000 jobs/s: deviation",
-      "% of the limit",
-      "a handler that does nothing, all jobs queued before it starts, bursts of 100; from the end of the first burst to the last job",
-      atMost(1),
-    ],
-  ],
-  { ids: ["kit"], rounds: 3 },
-  async (team, _lab, scale) => {
-    const jobs = Math.ceil(5_000 * scale) + limit.burst;
-    await team.ask("fill", { jobs });
-    await team.ask("limit", limit);
-    const { elapsedMs } = await team.ask<Rate>("process", { jobs, concurrency: 100 } satisfies ProcessTask);
-    const rate = ((jobs - limit.burst) * 1_000) / elapsedMs;
-    return { values: [Math.abs(rate / limit.perSecond - 1) * 100], details: { rate } };
-  },
-);
-
 const serial = "one add after the other";
 const onceAcknowledged = "a slot starts its next job once the server has acknowledged the last";
 
@@ -419,6 +354,9 @@ export const suite: Suite = {
     ),
     lostReplies,
     limited,
+    cancel,
+    schedules,
+    drain,
     recovery,
     idleCommands,
     soak,

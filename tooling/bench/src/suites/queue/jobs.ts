@@ -7,6 +7,7 @@ import { runInNewContext } from "node:vm";
 import { now } from "@tooling/lab";
 import type { Operation } from "../../operation.js";
 import type { OpenJobs } from "../../suite.js";
+import { featureJobs } from "./features-jobs.js";
 import { type BenchQueue, type Data, implementations } from "./implementations.js";
 
 /** Adds, or batches of jobs that a worker handles, which are added first. */
@@ -18,12 +19,6 @@ export interface ProcessTask {
   readonly jobs: number;
   readonly concurrency: number;
   readonly handlerMs?: number;
-}
-
-export interface LimitTask {
-  readonly perSecond: number;
-  /** So many begin at once. */
-  readonly burst: number;
 }
 
 export interface Rate {
@@ -122,7 +117,7 @@ export const jobs: OpenJobs = async (opening) => {
 
     fill: ({ jobs: count, isRanked }: { readonly jobs: number; readonly isRanked?: boolean }) => fill(count, isRanked),
 
-    limit: ({ perSecond, burst }: LimitTask) => queue.limit?.(perSecond, burst),
+    ...featureJobs(queue, data),
 
     /** Works until `jobs` jobs have been handled; all of them are queued already. */
     process: async ({ jobs: count, concurrency, handlerMs = 0 }: ProcessTask): Promise<Rate> => {

@@ -1,0 +1,114 @@
+// The cases of limits, cancellation, schedules and bulk changes, which only ours is measured in: no peer has the same.
+import { setTimeout as sleep } from "node:timers/promises";
+import type { Lab } from "../../lab.js";
+import { percentile } from "../../statistics.js";
+import { atMost } from "../../suite.js";
+import { caseOf } from "./cases.js";
+import type { CancelTask, Drained, LimitTask, ScheduleTask } from "./features-jobs.js";
+import type { ProcessTask, Rate } from "./jobs.js";
+
+const ids = ["kit"];
+
+const limit: LimitTask = { perSecond: 1_000, burst: 100 };
+export const limited = caseOf(
+  [
+    [
+      "limited to 1,000 jobs/s: deviation",
+      "% of the limit",
+      "a handler that does nothing, all jobs queued before it starts, bursts of 100; from the end of the first burst to the last job",
+      atMost(1),
+    ],
+  ],
+  { ids: ["kit"], rounds: 3 },
+  async (team, _lab, scale) => {
+    const jobs = Math.ceil(5_000 * scale) + limit.burst;
+    await team.ask("fill", { jobs });
+    await team.ask("limit", limit);
+    const { elapsedMs } = await team.ask<Rate>("process", { jobs, concurrency: 100 } satisfies ProcessTask);
+    const rate = ((jobs - limit.burst) * 1_000) / elapsedMs;
+    return { values: [Math.abs(rate / limit.perSecond - 1) * 100], details: { rate } };
+  },
+);
+
+const beforeCancel = "from the call of cancelJob() until the signal of the handler aborts";
+const byHeartbeat = "told by the next heartbeat, so up to 0.3 of the lease, 3 s by default";
+
+export const cancel = caseOf(
+  [
+    ["cancel latency p50", "ms", `${beforeCancel}; ${byHeartbeat}`],
+    ["cancel latency p99", "ms", `${beforeCancel}; ${byHeartbeat}`, atMost(3_500)],
+  ],
+  { ids, rounds: 3, isFinal: true },
+  async (team, _lab, scale) => {
+    const jobs = Math.ceil(200 * scale);
+    const late = await team.ask<readonly number[]>("cancel", { jobs, withinMs: 6_000 } satisfies CancelTask);
+    return { values: [percentile(late, 0.5), percentile(late, 0.99)] };
+  },
+);
+
+const stored = 10_000;
+const idleAbout = "none is due; one process runs them; over 30 s, commands inside scripts too";
+
+export const schedules = caseOf(
+  [
+    ["10,000 idle schedules: commands per minute", "commands", idleAbout],
+    [
+      "10,000 idle schedules: server CPU per minute",
+      "ms",
+      `${idleAbout}; \`details\` has that of the idle server before`,
+    ],
+  ],
+  { ids, rounds: 2, isFinal: true },
+  async (team, lab, scale) => {
+    await team.ask("storeSchedules", { count: Math.ceil(stored * scale) } satisfies ScheduleTask);
+    const windowMs = 30_000 * scale;
+    const perMinute = 60_000 / windowMs;
+    const idle = await lab.watch();
+    await sleep(windowMs);
+    const idleCpu = (await idle()).cpuMicros;
+    await team.ask("runSchedules");
+    await sleep(1_000);
+    const watched = await lab.watch();
+    await sleep(windowMs);
+    const { commands, cpuMicros } = await watched();
+    return {
+      values: [commands * perMinute, (cpuMicros / 1_000) * perMinute],
+      details: { idleCpuMs: (idleCpu / 1_000) * perMinute },
+    };
+  },
+);
+
+/** The milliseconds of each call that took at least half of one, since the server began to note calls: on the clock, not of its CPU. */
+const slowCalls = async (lab: Lab): Promise<readonly number[]> => {
+  const slow = (await lab.server.call("SLOWLOG", "GET", "-1")) as [id: number, at: number, micros: number][];
+  return slow.map(([, , micros]) => micros / 1_000);
+};
+
+const drained = "a million ready jobs; a worker of ten handlers of 20 ms goes on";
+
+export const drain = caseOf(
+  [
+    ["drain of a million jobs: duration", "ms", drained],
+    ["drain of a million jobs: longest script", "ms", `${drained}; by the server's slow log`, atMost(5, "max")],
+    ["drain of a million jobs: add beside it p99", "ms", `${drained}; another process adds one job after the other`],
+  ],
+  { ids, rounds: 2, processes: 2, isFinal: true },
+  async (team, lab, scale) => {
+    for (let part = 0; part < 20; part++) await team.ask("fill", { jobs: Math.ceil(50_000 * scale) });
+    const [drainer, other] = [team.worker(0), team.worker(1)];
+    await drainer.ask("workSlowly");
+    const before = await other.ask<readonly number[]>("addFor", { ms: 1_000 * scale });
+    await lab.server.call("CONFIG", "SET", "slowlog-log-slower-than", "500", "slowlog-max-len", "10000");
+    await lab.server.call("SLOWLOG", "RESET");
+    const adding = other.ask("addUntilStopped");
+    const { jobs, elapsedMs } = await drainer.ask<Drained>("drain");
+    await other.ask("stopAdding");
+    const during = (await adding) as readonly number[];
+    const slow = await slowCalls(lab);
+    const over5Ms = slow.filter((ms) => ms > 5).length;
+    return {
+      values: [elapsedMs, Math.max(0, ...slow), percentile(during, 0.99)],
+      details: { jobs, over5Ms, p99BeforeMs: percentile(before, 0.99), p50Ms: percentile(during, 0.5) },
+    };
+  },
+);
