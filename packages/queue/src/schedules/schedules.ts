@@ -89,8 +89,8 @@ export class Schedules<Jobs extends JobTypes<Jobs> = AnyJobs>
 
   /**
    * Adds a schedule, or changes the one of this id. An equal one stays as it is, so that every process can call this when it starts. A new
-   * timing holds from now on and begins its `count` anew; a run that is due already still adds its job. With a change of anything else the
-   * next run stays.
+   * timing holds from now on and begins its `count` anew. If a run is due already and has not added its job, the new timing holds from that
+   * run on; the late runs are treated as `missed` says. With a change of anything else the next run stays.
    *
    * A schedule that has ended stays, without a next run, until it is removed: a restart does not begin it again.
    *
