@@ -43,7 +43,7 @@ export const endlessParts = [
   "adopted",
 ] as const;
 
-const parts = [...endlessParts, "revoked", "producers", "kept", "records"] as const;
+const parts = [...endlessParts, "revoked", "producers", "kept", "records", "events"] as const;
 
 /**
  * Every key that this package writes. All of one queue share the hash tag `{name}`, so one slot.
@@ -66,7 +66,8 @@ const parts = [...endlessParts, "revoked", "producers", "kept", "records"] as co
  * | `kit:queue:{name}:producers`   | zset   | producer → sequence number of its last add; a repeated add → that of the first                  | a day after the last new one |
  * | `kit:queue:{name}:answered:…`  | string | sequence number and answers of a producer's last add with an `addOnce` or a key                 | 10 minutes                   |
  * | `kit:queue:{name}:replies:…`   | hash   | id → outcome of a job that one queue object called                                              | until read, or 10 minutes    |
- * | `kit:queue:{name}:limits`      | hash   | `paused`, `concurrency`, `rate`, `fullAt`, `heldUntil`: what keeps jobs from beginning          | while the queue has limits   |
+ * | `kit:queue:{name}:limits`      | hash   | `paused`, `concurrency`, `rate`, `fullAt`, `heldUntil`: what keeps jobs from beginning; `listened`: until when events are recorded | while the queue has any |
+ * | `kit:queue:{name}:events`      | stream | `e` → what happened, a line for each event                                                      | `recordMs` after the last listener |
  * | `kit:queue:{name}:unique`      | hash   | key → its last job, the end of its `ttlMs`, the job before that it waits for                    | until unused and swept       |
  * | `kit:queue:{name}:meta`        | hash   | `layout`, `watchedAt`, `deadBytes`, counters                                                    | for good                     |
  * | `kit:queue:{name}:schedules`   | hash   | id of a schedule → version, revision, runs left, and timing as JSON                             | until it is removed          |

@@ -3,6 +3,7 @@ import cancelSource from "../scripts/cancel.lua";
 import entriesSource from "../scripts/entries.lua";
 import drainSource from "../scripts/drain.lua";
 import editSource from "../scripts/edit.lua";
+import eventsSource from "../scripts/events.lua";
 import findSource from "../scripts/find.lua";
 import limitSource from "../scripts/limit.lua";
 import listSource from "../scripts/list.lua";
@@ -159,8 +160,8 @@ export const scan = defineScript({
 /** Makes jobs ready that are in no list of work. Replies with their ids. */
 export const repair = defineScript({
   name: "queue.repair",
-  source: [entriesSource, readySource, repairSource],
-  keys: ["jobs", "waiting", "prioritised", "delayed", "leases", "wake", "dead"],
+  source: [entriesSource, readySource, eventsSource, repairSource],
+  keys: ["jobs", "waiting", "prioritised", "delayed", "leases", "wake", "dead", "limits", "events"],
   args: ["verb", "ids"],
   idempotent: true,
   reply: (raw): readonly string[] => {
@@ -215,8 +216,8 @@ export const prioritise = defineScript({
 /** Deletes a ready or delayed job. See `remove.lua`. */
 export const remove = defineScript({
   name: "queue.remove",
-  source: [entriesSource, placesSource, readySource, successorSource, removeSource],
-  keys: ["jobs", "waiting", "prioritised", "delayed", "failures", "dead", "wake"],
+  source: [entriesSource, placesSource, readySource, successorSource, eventsSource, removeSource],
+  keys: ["jobs", "waiting", "prioritised", "delayed", "failures", "dead", "wake", "limits", "events"],
   args: ["id"],
   idempotent: true,
   reply: (raw) => String(raw) as "removed" | "none" | "dead" | "elsewhere",
@@ -235,8 +236,8 @@ export const edit = defineScript({
 /** Deletes some of the jobs that wait. Not idempotent: a second run deletes further ones. */
 export const drain = defineScript({
   name: "queue.drain",
-  source: [entriesSource, readySource, successorSource, drainSource],
-  keys: ["jobs", "waiting", "ranked", "failures", "delayed", "wake", "unique"],
+  source: [entriesSource, readySource, successorSource, eventsSource, drainSource],
+  keys: ["jobs", "waiting", "ranked", "failures", "delayed", "wake", "unique", "limits", "events"],
   args: ["from", "count"],
   reply: (raw): { readonly deleted: number; readonly left: number } => {
     const [deleted = 0, left = 0] = (raw as unknown[]).map(Number);
@@ -247,8 +248,21 @@ export const drain = defineScript({
 /** Ends a job, also an active one. See `cancel.lua`. */
 export const cancel = defineScript({
   name: "queue.cancel",
-  source: [entriesSource, placesSource, readySource, revokedSource, successorSource, cancelSource],
-  keys: ["jobs", "waiting", "prioritised", "delayed", "leases", "failures", "dead", "revoked", "wake", "...replies"],
+  source: [entriesSource, placesSource, readySource, revokedSource, successorSource, eventsSource, cancelSource],
+  keys: [
+    "jobs",
+    "waiting",
+    "prioritised",
+    "delayed",
+    "leases",
+    "failures",
+    "dead",
+    "revoked",
+    "wake",
+    "limits",
+    "events",
+    "...replies",
+  ],
   args: ["id", "header", "cursor", "channel", "caller"],
   idempotent: true,
   reply: (raw) => {
@@ -260,8 +274,8 @@ export const cancel = defineScript({
 /** Gives a ready or delayed job another due time. See `reschedule.lua`. */
 export const reschedule = defineScript({
   name: "queue.reschedule",
-  source: [entriesSource, placesSource, readySource, successorSource, rescheduleSource],
-  keys: ["jobs", "waiting", "prioritised", "delayed", "wake", "dead"],
+  source: [entriesSource, placesSource, readySource, successorSource, eventsSource, rescheduleSource],
+  keys: ["jobs", "waiting", "prioritised", "delayed", "wake", "dead", "limits", "events"],
   args: ["id", "due"],
   idempotent: true,
   reply: (raw) => String(raw) as "ready" | "delayed" | "none" | "dead" | "elsewhere",
@@ -270,8 +284,8 @@ export const reschedule = defineScript({
 /** Changes the limits of a queue. See `limit.lua`. */
 export const limit = defineScript({
   name: "queue.limit",
-  source: [entriesSource, readySource, limitSource],
-  keys: ["limits", "wake"],
+  source: [entriesSource, readySource, eventsSource, limitSource],
+  keys: ["limits", "wake", "events"],
   args: ["paused", "concurrency", "rate"],
   idempotent: true,
   reply: (raw): boolean => Number(raw) === 1,

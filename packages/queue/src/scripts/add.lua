@@ -7,6 +7,8 @@
 -- KEYS[4]  delayed      zset     entry to the instant at which it is due, ms
 -- KEYS[5]  wake         zset     markers that wake workers
 -- KEYS[6]  producers    zset     producer to the sequence number of its last call
+-- KEYS[7]  limits       hash     what keeps jobs from beginning; `listened`
+-- KEYS[8]  events       stream   what happened, for those who listen
 -- KEYS[n]  once         any      only if a job has the word `?`: `leases` and `dead`, then the stored answers of this producer,
 --                                and of the producer in the word `o` of each such job; then `unique` and `failures`, if a job has the
 --                                word `k`
@@ -35,7 +37,9 @@ local prioritised = KEYS[3]
 local delayed = KEYS[4]
 local wake = KEYS[5]
 local producers = KEYS[6]
-local once = { unpack(KEYS, 7) }
+local limits = KEYS[7]
+local events = KEYS[8]
+local once = { unpack(KEYS, 9) }
 local producer = ARGV[1]
 local sequence = ARGV[2]
 local isNew = ARGV[3]
@@ -44,13 +48,18 @@ local blobs = { unpack(ARGV, 5) }
 
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
-local isPlain = not string.find(plan, '\t', 1, true)
+local lines = redis.call('HGET', limits, 'listened') and {}
+local isPlain = not lines and not string.find(plan, '\t', 1, true)
 redis.call('HLEN', jobs)
 redis.call('LLEN', waiting)
-redis.call('ZCARD', wake)
-if not isPlain then
+local first
+if isPlain then
+  -- A repeat wakes a worker, too. As the first write it checks the type of the key.
+  redis.call('ZADD', wake, 0, 'job')
+else
+  redis.call('ZCARD', wake)
   redis.call('ZCARD', prioritised)
-  redis.call('ZCARD', delayed)
+  first = redis.call('ZRANGE', delayed, 0, 0, 'WITHSCORES')
 end
 local kept, leased = {}, 0
 local unique, failures
@@ -88,7 +97,6 @@ if isPlain then
     redis.call('HSET', jobs, unpack(fields, 2 * start - 1, 2 * last))
     redis.call('RPUSH', waiting, unpack(ids, start, last))
   end
-  redis.call('ZADD', wake, 0, 'job')
   return now
 end
 
@@ -99,7 +107,6 @@ for id, rest in string.gmatch(plan, '([^\n\t]+)([^\n]*)') do
   ids[#ids + 1] = id
   words[#ids] = rest
 end
-local first = redis.call('ZRANGE', delayed, 0, 0, 'WITHSCORES')
 local earliest = tonumber(first[2] or nil) or math.huge
 local isEarlier, ready, fields, added = false, {}, {}, {}
 
@@ -222,6 +229,7 @@ for i, id in ipairs(ids) do
       fields[#fields + 1] = blobs[i]
     end
     added[id] = due > now and 'delayed' or 'ready'
+    tell(lines, 'added', id, nameOf(blobs[i]), added[id])
     if due > now then
       delay(entry, due)
     elseif word.l then
@@ -238,7 +246,10 @@ if #ready > 0 then
   wakeWorker(wake)
 end
 if isEarlier then wakeTimers(wake) end
+if once[1] then
+  redis.call('SET', once[3], sequence .. answers, 'PX', 600000)
+  if claims > 0 then dropUnused(unique, jobs, once[2], 2 * claims, now) end
+end
+recordEvents(events, lines)
 if not once[1] then return now end
-redis.call('SET', once[3], sequence .. answers, 'PX', 600000)
-if claims > 0 then dropUnused(unique, jobs, once[2], 2 * claims, now) end
 return now .. answers

@@ -10,6 +10,8 @@
 -- KEYS[7]  dead         zset    id to the instant of its death
 -- KEYS[8]  revoked      zset    leases that ended without their holder
 -- KEYS[9]  wake         zset    markers that wake workers
+-- KEYS[10]  limits      hash    what keeps jobs from beginning; `listened`
+-- KEYS[11]  events      stream  what happened, for those who listen
 -- KEYS[n]  replies      hash    of the caller, only if the job was called: id to what became of the job
 -- ARGV[1]  id           string  of the job
 -- ARGV[2]  header       string  its header line, if a later job may have the same id; else empty
@@ -29,7 +31,9 @@ local failures = KEYS[6]
 local dead = KEYS[7]
 local revoked = KEYS[8]
 local wake = KEYS[9]
-local replies = { unpack(KEYS, 10) }
+local limits = KEYS[10]
+local events = KEYS[11]
+local replies = { unpack(KEYS, 12) }
 local id = ARGV[1]
 local header = ARGV[2]
 local cursor = ARGV[3]
@@ -41,6 +45,7 @@ local caller = ARGV[5]
 redis.call('HLEN', failures)
 redis.call('ZCARD', revoked)
 redis.call('ZCARD', wake)
+local lines = listen(limits)
 for _, key in ipairs(replies) do redis.call('HLEN', key) end
 local blob = redis.call('HGET', jobs, id)
 if not blob then return { 'none', '0' } end
@@ -76,6 +81,8 @@ else
 end
 redis.call('HDEL', failures, id)
 redis.call('HDEL', jobs, id)
+tell(lines, member and 'cancelled' or 'removed', id, nameOf(blob))
+recordEvents(events, lines)
 -- Publishing is only a hint, so an error is ignored: the user may lack the permission.
 if channel ~= '' then redis.pcall('PUBLISH', channel, caller .. '\t' .. id) end
 return { member and 'cancelled' or 'removed', '0' }

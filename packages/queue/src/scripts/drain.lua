@@ -7,6 +7,8 @@
 -- KEYS[5]  delayed   zset     entry to the instant at which it is due, ms
 -- KEYS[6]  wake      zset     markers that wake workers
 -- KEYS[7]  unique    hash     key to its last job; without it no job has a successor
+-- KEYS[8]  limits    hash     what keeps jobs from beginning; `listened`
+-- KEYS[9]  events    stream   what happened, for those who listen
 -- ARGV[1]  from      string   `waiting` or `ranked`
 -- ARGV[2]  count     integer  how many to delete at most, up to 500; fewer if they have more than 4 MiB
 --
@@ -18,6 +20,8 @@ local failures = KEYS[4]
 local delayed = KEYS[5]
 local wake = KEYS[6]
 local unique = KEYS[7]
+local limits = KEYS[8]
+local events = KEYS[9]
 local from = ARGV[1]
 local count = tonumber(ARGV[2])
 
@@ -26,6 +30,7 @@ local count = tonumber(ARGV[2])
 redis.call('HLEN', failures)
 redis.call('ZCARD', delayed)
 redis.call('ZCARD', wake)
+local lines = listen(limits)
 local isList = from == 'waiting'
 local size = isList and redis.call('LLEN', waiting) or redis.call('ZCARD', ranked)
 local entries = isList and redis.call('LRANGE', waiting, 0, count - 1) or redis.call('ZRANGE', ranked, 0, count - 1)
@@ -44,4 +49,6 @@ end
 redis.call('HDEL', jobs, unpack(ids))
 redis.call('HDEL', failures, unpack(ids))
 if isList then redis.call('LTRIM', waiting, #ids, -1) else redis.call('ZREM', ranked, unpack(entries, 1, #ids)) end
+for i = 1, lines and #ids or 0 do tell(lines, 'removed', ids[i]) end
+recordEvents(events, lines)
 return { #ids, size - #ids }

@@ -7,6 +7,7 @@
 -- KEYS[4]  wake         zset    markers that wake workers
 -- KEYS[5]  limits       hash    what keeps jobs from beginning
 -- KEYS[6]  failures     hash    id to attempts, crashes, last error
+-- KEYS[7]  events       stream  what happened, for those who listen
 -- ARGV[1]  members      string  of `leases`, one per line
 -- ARGV[2]  after        string  entries that were handed back before and belong in front of these, one per line, nearest first
 -- ARGV[3]  refunds      string  `1` the jobs were taken under limits and did not begin, so they do not count for the rate; else empty
@@ -19,6 +20,7 @@ local prioritised = KEYS[3]
 local wake = KEYS[4]
 local limits = KEYS[5]
 local failures = KEYS[6]
+local events = KEYS[7]
 local members = ARGV[1]
 local after = ARGV[2]
 local refunds = ARGV[3]
@@ -29,6 +31,7 @@ local begun = ARGV[4]
 redis.call('LLEN', waiting)
 redis.call('ZCARD', prioritised)
 redis.call('ZCARD', wake)
+local lines = listen(limits)
 if begun ~= '' then redis.call('HLEN', failures) end
 -- Removes nothing. At maxmemory Redis allows writes in a script after one that can only free memory.
 redis.call('ZREM', leases, '')
@@ -40,6 +43,7 @@ for member in string.gmatch(members, '[^\n]+') do
     held[#held + 1] = member
     entries[#held] = leasedEntry(member)
     local id = idOf(entries[#held])
+    tell(lines, 'ready', id)
     if hasBegun[id] then redis.call('HSETNX', failures, id, '0\t0\t') end
   end
 end
@@ -76,4 +80,5 @@ end
 makeReady(waiting, prioritised, others, true)
 if #entries > 0 then wakeWorker(wake) end
 inBatches(held, function(...) redis.call('ZREM', leases, ...) end)
+recordEvents(events, lines)
 return #entries

@@ -5,6 +5,7 @@ import beginSource from "./begin.lua";
 import bucketSource from "./bucket.lua";
 import deadSource from "./dead.lua";
 import entriesSource from "./entries.lua";
+import eventsSource from "./events.lua";
 import handBackSource from "./handBack.lua";
 import heartbeatSource from "./heartbeat.lua";
 import lettersSource from "./letters.lua";
@@ -84,8 +85,8 @@ const answerOf = (line: string): AddedOnce | undefined => {
 /** Stores jobs. */
 export const add = defineScript({
   name: "queue.add",
-  source: [entriesSource, readySource, successorSource, uniqueSource, addSource],
-  keys: ["jobs", "waiting", "prioritised", "delayed", "wake", "producers", "...once"],
+  source: [entriesSource, readySource, successorSource, uniqueSource, eventsSource, addSource],
+  keys: ["jobs", "waiting", "prioritised", "delayed", "wake", "producers", "limits", "events", "...once"],
   args: ["producer", "sequence", "isNew", "plan", "...blobs"],
   idempotent: true,
   reply: (raw): AddReply => {
@@ -186,6 +187,7 @@ const stepKeys = [
   "meta",
   "taken",
   "limits",
+  "events",
 ] as const;
 
 /** The one call of a worker. Its take id makes it safe to lose a reply: `recover` returns the jobs that the reply carried. */
@@ -200,6 +202,7 @@ export const step = defineScript({
     takesSource,
     successorSource,
     bucketSource,
+    eventsSource,
     stepSource,
   ],
   keys: [...stepKeys, "...replies"],
@@ -244,8 +247,8 @@ export const begin = defineScript({
 /** Returns jobs to the front of the queue. Replies with how many. */
 export const handBack = defineScript({
   name: "queue.handBack",
-  source: [entriesSource, readySource, bucketSource, handBackSource],
-  keys: ["leases", "waiting", "prioritised", "wake", "limits", "failures"],
+  source: [entriesSource, readySource, bucketSource, eventsSource, handBackSource],
+  keys: ["leases", "waiting", "prioritised", "wake", "limits", "failures", "events"],
   args: ["members", "after", "refunds", "begun"],
   idempotent: true,
   reply: Number,
@@ -254,8 +257,8 @@ export const handBack = defineScript({
 /** Undoes a take whose reply was lost. Replies with the number of jobs that went back. */
 export const recover = defineScript({
   name: "queue.recover",
-  source: [entriesSource, readySource, takesSource, bucketSource, recoverSource],
-  keys: ["leases", "waiting", "prioritised", "wake", "taken", "limits"],
+  source: [entriesSource, readySource, takesSource, bucketSource, eventsSource, recoverSource],
+  keys: ["leases", "waiting", "prioritised", "wake", "taken", "limits", "events"],
   args: ["takeId"],
   idempotent: true,
   reply: Number,
@@ -291,8 +294,8 @@ export const letters = defineScript({
 /** Moves dead letters back to the queue, or drops them. Replies with how many, and when the operation began. */
 export const redrive = defineScript({
   name: "queue.redrive",
-  source: [entriesSource, readySource, deadSource, redriveSource],
-  keys: ["jobs", "waiting", "prioritised", "delayed", "wake", "failures", "dead", "meta"],
+  source: [entriesSource, readySource, deadSource, eventsSource, redriveSource],
+  keys: ["jobs", "waiting", "prioritised", "delayed", "wake", "failures", "dead", "meta", "limits", "events"],
   args: ["verb", "ids", "begun", "spreadMs"],
   idempotent: true,
   reply: (raw): { readonly moved: number; readonly begun: string } => {

@@ -1,8 +1,10 @@
 -- limit.lua - changes the limits of a queue.
 --
 -- KEYS[1]  limits       hash    `paused`: the instant of the pause, epoch ms; `concurrency`: how many jobs may be active;
---                               `rate`, `fullAt`: see `bucket.lua`; `heldUntil`: no job begins before, as a handler wanted, epoch ms
+--                               `rate`, `fullAt`: see `bucket.lua`; `heldUntil`: no job begins before, as a handler wanted, epoch ms;
+--                               `listened`: see `events.lua`
 -- KEYS[2]  wake         zset    markers that wake workers
+-- KEYS[3]  events       stream  what happened, for those who listen
 -- ARGV[1]  paused       string  `1` the queue is paused, `0` it goes on, empty: as before
 -- ARGV[2]  concurrency  string  the limit from now on, `0` for none, empty: as before
 -- ARGV[3]  rate         string  `count perMs burst` from now on, `0` for none, also none of a handler's; empty: as before
@@ -10,6 +12,7 @@
 -- Reply     1  the limits are as they should be
 local limits = KEYS[1]
 local wake = KEYS[2]
+local events = KEYS[3]
 local paused = ARGV[1]
 local concurrency = ARGV[2]
 local rate = ARGV[3]
@@ -18,9 +21,15 @@ local rate = ARGV[3]
 
 redis.call('HLEN', limits)
 redis.call('ZCARD', wake)
+local lines = listen(limits)
+local wasPaused = redis.call('HEXISTS', limits, 'paused') == 1
 local time = redis.call('TIME')
 local now = string.format('%.0f', time[1] * 1000 + math.floor(time[2] / 1000))
-if paused == '1' and redis.call('HEXISTS', limits, 'paused') == 0 then redis.call('HSET', limits, 'paused', now) end
+if paused == '1' and not wasPaused then
+  redis.call('HSET', limits, 'paused', now)
+  tell(lines, 'paused')
+end
+if paused == '0' and wasPaused then tell(lines, 'resumed') end
 if concurrency ~= '' and concurrency ~= '0' then redis.call('HSET', limits, 'concurrency', concurrency) end
 -- Another rate begins with a full bucket.
 if rate ~= '' and rate ~= '0' and redis.call('HGET', limits, 'rate') ~= rate then
@@ -33,4 +42,5 @@ if paused == '0' then ended[1] = 'paused' end
 if concurrency == '0' then ended[#ended + 1] = 'concurrency' end
 if rate == '0' then for _, field in ipairs({ 'rate', 'fullAt', 'heldUntil' }) do ended[#ended + 1] = field end end
 if #ended > 0 then redis.call('HDEL', limits, unpack(ended)) end
+recordEvents(events, lines)
 return 1

@@ -7,6 +7,7 @@
 -- KEYS[4]  wake         zset    markers that wake workers
 -- KEYS[5]  taken        string  the last take in this slot of its worker: its take id, then its entries, one per line
 -- KEYS[6]  limits       hash    what keeps jobs from beginning
+-- KEYS[7]  events       stream  what happened, for those who listen
 -- ARGV[1]  takeId       string  of the lost call
 --
 -- Reply     n  how many jobs were returned
@@ -16,6 +17,7 @@ local prioritised = KEYS[3]
 local wake = KEYS[4]
 local taken = KEYS[5]
 local limits = KEYS[6]
+local events = KEYS[7]
 local takeId = ARGV[1]
 
 -- Libraries
@@ -23,6 +25,7 @@ local takeId = ARGV[1]
 redis.call('LLEN', waiting)
 redis.call('ZCARD', prioritised)
 redis.call('ZCARD', wake)
+local lines = listen(limits)
 -- Removes nothing. At maxmemory Redis allows writes in a script after one that can only free memory.
 redis.call('ZREM', leases, '')
 local last = redis.call('GET', taken)
@@ -38,4 +41,6 @@ if #entries > 0 then
   wakeWorker(wake)
 end
 inBatches(members, function(...) redis.call('ZREM', leases, ...) end)
+for _, entry in ipairs(entries) do tell(lines, 'ready', (idOf(entry))) end
+recordEvents(events, lines)
 return #entries

@@ -9,6 +9,8 @@
 -- KEYS[6]  failures     hash    id to attempts, crashes, last error
 -- KEYS[7]  dead         zset    id to the instant of its death
 -- KEYS[8]  meta         hash    counters
+-- KEYS[9]  limits       hash    what keeps jobs from beginning; `listened`
+-- KEYS[10]  events      stream  what happened, for those who listen
 -- ARGV[1]  verb         string  `redrive` or `drop`
 -- ARGV[2]  ids          string  one per line, at most 100; empty: of the 100 oldest letters that died before this operation
 -- ARGV[3]  begun        string  server time at which the operation began, epoch ms; empty: now
@@ -23,6 +25,8 @@ local wake = KEYS[5]
 local failures = KEYS[6]
 local dead = KEYS[7]
 local meta = KEYS[8]
+local limits = KEYS[9]
+local events = KEYS[10]
 local verb = ARGV[1]
 local ids = ARGV[2]
 local begun = ARGV[3]
@@ -37,6 +41,7 @@ redis.call('ZCARD', delayed)
 redis.call('ZCARD', wake)
 redis.call('HLEN', failures)
 redis.call('HLEN', meta)
+local lines = listen(limits)
 -- Removes nothing. At maxmemory Redis allows writes in a script after one that can only free memory.
 redis.call('ZREM', dead, '')
 local time = redis.call('TIME')
@@ -59,6 +64,7 @@ for id in string.gmatch(ids, '[^\n]+') do
       later[#later + 1] = entryOfBlob(id, blob)
     elseif blob then moved[#moved + 1] = entryOfBlob(id, blob)
     else dropped[#dropped + 1] = id end
+    tell(lines, not blob and 'removed' or spreadMs > 0 and 'delayed' or 'ready', id)
   end
 end
 if #letters == 0 then return { 0, begun } end
@@ -74,4 +80,5 @@ end
 redis.call('ZREM', dead, unpack(letters))
 if #forgotten > 0 then redis.call('HDEL', failures, unpack(forgotten)) end
 if #dropped > 0 then redis.call('HDEL', jobs, unpack(dropped)) end
+recordEvents(events, lines)
 return { #letters, begun }

@@ -7,6 +7,8 @@
 -- KEYS[5]  failures     hash    id to attempts, crashes, last error
 -- KEYS[6]  dead         zset    id to the instant of its death
 -- KEYS[7]  wake         zset    markers that wake workers
+-- KEYS[8]  limits       hash    what keeps jobs from beginning; `listened`
+-- KEYS[9]  events       stream  what happened, for those who listen
 -- ARGV[1]  id           string  of the job
 --
 -- Reply     `removed`; `none` there is no such job; `dead` it is a dead letter; `elsewhere` it is active, or in no list of work: only a
@@ -18,12 +20,15 @@ local delayed = KEYS[4]
 local failures = KEYS[5]
 local dead = KEYS[6]
 local wake = KEYS[7]
+local limits = KEYS[8]
+local events = KEYS[9]
 local id = ARGV[1]
 
 -- Libraries
 
 redis.call('HLEN', failures)
 redis.call('ZCARD', wake)
+local lines = listen(limits)
 local blob = redis.call('HGET', jobs, id)
 if not blob then return 'none' end
 if redis.call('ZSCORE', dead, id) then return 'dead' end
@@ -36,4 +41,6 @@ releaseSuccessor(jobs, delayed, wake, id)
 leave(place, waiting, prioritised, delayed, id, entry)
 redis.call('HDEL', failures, id)
 redis.call('HDEL', jobs, id)
+tell(lines, 'removed', id, nameOf(blob))
+recordEvents(events, lines)
 return 'removed'

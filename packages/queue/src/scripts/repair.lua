@@ -8,6 +8,8 @@
 -- KEYS[5]  leases       zset    take id and entry to the instant at which the lease ends, ms
 -- KEYS[6]  wake         zset    markers that wake workers
 -- KEYS[7]  dead         zset    id to the instant of its death
+-- KEYS[8]  limits       hash    what keeps jobs from beginning; `listened`
+-- KEYS[9]  events       stream  what happened, for those who listen
 -- ARGV[1]  verb         string  `repair`, or `show` to change nothing
 -- ARGV[2]  ids          string  one per line, at most 100
 --
@@ -19,12 +21,15 @@ local delayed = KEYS[4]
 local leases = KEYS[5]
 local wake = KEYS[6]
 local dead = KEYS[7]
+local limits = KEYS[8]
+local events = KEYS[9]
 local verb = ARGV[1]
 local ids = ARGV[2]
 
 -- Libraries
 
 redis.call('ZCARD', wake)
+local lines = listen(limits)
 local wanted, missing = {}, {}
 for id in string.gmatch(ids, '[^\n]+') do
   local blob = not missing[id] and redis.call('HGET', jobs, id)
@@ -61,5 +66,7 @@ end
 if verb == 'repair' and #lost > 0 then
   makeReady(waiting, prioritised, lost, false)
   wakeWorker(wake)
+  for _, id in ipairs(names) do tell(lines, 'ready', id) end
+  recordEvents(events, lines)
 end
 return table.concat(names, '\n')

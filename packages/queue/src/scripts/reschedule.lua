@@ -6,6 +6,8 @@
 -- KEYS[4]  delayed      zset    entry to the instant at which it is due, ms
 -- KEYS[5]  wake         zset    markers that wake workers
 -- KEYS[6]  dead         zset    id to the instant of its death
+-- KEYS[7]  limits       hash    what keeps jobs from beginning; `listened`
+-- KEYS[8]  events       stream  what happened, for those who listen
 -- ARGV[1]  id           string  of the job
 -- ARGV[2]  due          string  `d500` ms from now, or `@1700000000000` an instant; one in the past means now
 --
@@ -18,12 +20,15 @@ local prioritised = KEYS[3]
 local delayed = KEYS[4]
 local wake = KEYS[5]
 local dead = KEYS[6]
+local limits = KEYS[7]
+local events = KEYS[8]
 local id = ARGV[1]
 local due = ARGV[2]
 
 -- Libraries
 
 redis.call('ZCARD', wake)
+local lines = listen(limits)
 local blob = redis.call('HGET', jobs, id)
 if not blob then return 'none' end
 if redis.call('ZSCORE', dead, id) then return 'dead' end
@@ -48,11 +53,15 @@ if at > now then
   redis.call('ZADD', delayed, string.format('%.0f', at), entry)
   if not earliest or at < tonumber(earliest) then wakeTimers(wake) end
   if place ~= 'delayed' then leave(place, waiting, prioritised, delayed, id, entry) end
+  tell(lines, 'delayed', id, nameOf(blob))
+  recordEvents(events, lines)
   return 'delayed'
 end
 if place == 'delayed' then
   makeReady(waiting, prioritised, { entry }, false)
   wakeWorker(wake)
   leave(place, waiting, prioritised, delayed, id, entry)
+  tell(lines, 'ready', id, nameOf(blob))
+  recordEvents(events, lines)
 end
 return 'ready'

@@ -13,6 +13,7 @@
 -- KEYS[10]  meta         hash     counters
 -- KEYS[11]  taken        string   the last take in this slot of its worker: its take id, then its entries, one per line
 -- KEYS[12]  limits       hash     what keeps jobs from beginning, see `limit.lua`; it exists only while something does
+-- KEYS[13]  events       stream   what happened, for those who listen
 -- KEYS[n]   replies      hash     for each caller: id to what became of the job
 -- ARGV[1]   takeId       string   12 characters, of this call alone
 -- ARGV[2]   count        integer  how many jobs to take at most, up to 500
@@ -25,9 +26,10 @@
 -- ARGV[7]   maintenance  string   completed jobs to count, then drop old dead letters; empty: neither is due
 -- ARGV[8]   done         string   members of `leases` whose jobs are done, one per line; made ids only, which are never reused
 -- ARGV[n]   others       string   `member verdict record answer` of each other job that ended: its member; `d` for done, `x` for dead, both
---                                 with a `k` if it may have a successor; ms until the next attempt; or `h500`: no job begins for so many
---                                 ms, and this one is the first; its new record for `failures`, empty if it is done; the reply for its
---                                 caller, empty if no call waits: which of `replies`, its channel, its name, the outcome
+--                                 with a `k` if it may have a successor; ms until the next attempt, with an `s` in front if it was snoozed;
+--                                 or `h500`: no job begins for so many ms, and this one is the first; its new record for `failures`; of
+--                                 one that is done empty, or `e` if it expired; the reply for its caller, empty if no call waits: which
+--                                 of `replies`, its channel, its name, the outcome
 --
 -- Reply     {blob, …, entries, records, refused, reclaimed, state}: the jobs that were taken, in order (of a repeat: those still leased);
 --           their entries, one per line; their records in `failures`, one per line, empty if no job has one; members whose ends are
@@ -47,7 +49,8 @@ local revoked = KEYS[9]
 local meta = KEYS[10]
 local taken = KEYS[11]
 local limits = KEYS[12]
-local replies = { unpack(KEYS, 13) }
+local events = KEYS[13]
+local replies = { unpack(KEYS, 14) }
 local takeId = ARGV[1]
 local count = tonumber(ARGV[2])
 local sure = tonumber(ARGV[3])
@@ -110,11 +113,13 @@ if isFull then
   redis.call('STRLEN', taken)
   for _, key in ipairs(replies) do redis.call('HLEN', key) end
 end
-local paused, concurrency, rate, fullAt, heldUntil
+local paused, concurrency, rate, fullAt, heldUntil, listened
 if isLimited then
-  paused, concurrency, rate, fullAt, heldUntil =
-    unpack(redis.call('HMGET', limits, 'paused', 'concurrency', 'rate', 'fullAt', 'heldUntil'), 1, 5)
+  paused, concurrency, rate, fullAt, heldUntil, listened =
+    unpack(redis.call('HMGET', limits, 'paused', 'concurrency', 'rate', 'fullAt', 'heldUntil', 'listened'), 1, 6)
+  isLimited = paused or concurrency or rate or heldUntil
 end
+local lines = listened and now < tonumber(listened) and {}
 
 local refused, reclaimed, ready, first = {}, {}, {}, {}
 -- Removals come last, and a key that they may empty is not touched after that: while its slot moves to another node, a script fails at
@@ -150,27 +155,31 @@ for i = 1, #others, 4 do
       verdict = string.sub(verdict, 1, 1)
       releaseSuccessor(jobs, delayed, wake, id)
     end
-    if verdict == 'd' then
+    local way, wait = string.match(verdict, '^(%a?)(.*)')
+    if way == 'd' then
+      tell(lines, record == 'e' and 'expired' or 'completed', id)
       goneIds[#goneIds + 1] = id
       if answer ~= '' then notify(id, answer) end
     elseif redis.call('HEXISTS', jobs, id) == 1 then
       redis.call('HSET', failures, id, record)
       isRare = true
-      if verdict == 'x' then
+      -- Without the stacks.
+      if lines then tell(lines, 'failed', id, verdict, (string.gsub(record, ',"stack":".-[^\\]"', ''))) end
+      if way == 'x' then
         makeDead(jobs, failures, dead, meta, id, now)
         mayHaveDied = true
         if answer ~= '' then notify(id, answer) end
-      elseif verdict == '0' then
-        ready[#ready + 1] = entry
-      elseif string.byte(verdict) == 104 then
+      elseif way == 'h' then
         first[#first + 1] = entry
         isLimited = true
-        heldUntil = math.max(heldUntil or 0, now + string.sub(verdict, 2))
+        heldUntil = math.max(heldUntil or 0, now + wait)
         redis.call('HSET', limits, 'heldUntil', string.format('%.0f', heldUntil))
+      elseif wait == '0' then
+        ready[#ready + 1] = entry
       else
         local earliest = redis.call('ZRANGE', delayed, 0, 0, 'WITHSCORES')[2]
-        redis.call('ZADD', delayed, string.format('%.0f', now + verdict), entry)
-        if not earliest or tonumber(earliest) > now + verdict then wakeTimers(wake) end
+        redis.call('ZADD', delayed, string.format('%.0f', now + wait), entry)
+        if not earliest or tonumber(earliest) > now + wait then wakeTimers(wake) end
       end
     end
   end
@@ -184,6 +193,7 @@ if looks then
   nextDue = tonumber(redis.call('ZRANGE', delayed, #due, #due, 'WITHSCORES')[2] or -1)
   makeReady(waiting, prioritised, due, false)
   promoted = #due
+  for i = 1, lines and #due or 0 do tell(lines, 'ready', (idOf(due[i]))) end
   local maxCrashes = tonumber(string.match(bounds, '^%d+'))
   local ended = redis.call('ZRANGEBYSCORE', leases, '-inf', string.format('%.0f', now), 'LIMIT', 0, 100)
   local returned = {}
@@ -198,6 +208,7 @@ if looks then
     if crashes == 0 or crashes + 1 < maxCrashes or begun == takeIdOf(member) then crashes = crashes + 1 end
     redis.call('HSET', failures, id, string.format('%s\t%d\t%s', attempts, crashes, last))
     redis.call('HINCRBY', meta, 'crashed', 1)
+    tell(lines, 'crashed', id, crashes, crashes >= maxCrashes and 'x' or '')
     if crashes >= maxCrashes then
       releaseSuccessor(jobs, delayed, wake, id)
       makeDead(jobs, failures, dead, meta, id, now)
@@ -356,7 +367,17 @@ if isLimited and allowed <= 0 and not paused and redis.call('LLEN', waiting) + r
   if nextStart > 0 and promoted + #ready + #first > 0 then wakeWorker(wake) end
 end
 
-local leased, held = looks and redis.call('ZCARD', leases), 0
+-- Nothing is ready, and nothing was taken.
+local isIdle = false
+if lines then
+  for i = 1, recorded and 0 or #entries do tell(lines, 'active', (idOf(entries[i])), nameOf(reply[i])) end
+  for i, ends in ipairs(#members > 0 and redis.call('ZMSCORE', leases, unpack(members)) or {}) do
+    if ends then tell(lines, 'completed', string.sub(members[i], -14)) end
+  end
+  for _, id in ipairs(overdue) do tell(lines, 'removed', id) end
+  isIdle = #entries == 0 and redis.call('LLEN', waiting) + redis.call('ZCARD', prioritised) == plain + #ranked
+end
+local leased, held = (looks or isIdle) and redis.call('ZCARD', leases), 0
 if #members > 0 then
   held = redis.call('ZREM', leases, unpack(members))
   for _, member in ipairs(members) do
@@ -382,6 +403,12 @@ if #ranked > 0 then redis.call('ZREM', prioritised, unpack(ranked)) end
 if #due > 0 then redis.call('ZREM', delayed, unpack(due)) end
 if #overdue > 0 then redis.call('ZREM', dead, unpack(overdue)) end
 if heldUntil > 0 and heldUntil <= now then redis.call('HDEL', limits, 'heldUntil') end
+if listened and not lines then redis.call('HDEL', limits, 'listened') end
+if lines then
+  local ended = held + #endedMembers
+  if isIdle and ended > 0 and leased == ended then tell(lines, 'drained') end
+  recordEvents(events, lines)
+end
 -- Publishing is only a hint, so an error is ignored: the user may lack the permission.
 for _, ids in pairs(notified) do redis.pcall('PUBLISH', ids.channel, ids.caller .. '\t' .. table.concat(ids, '\n')) end
 

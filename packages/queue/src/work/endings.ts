@@ -8,7 +8,7 @@ import type { TakenJob } from "./taken.js";
 export interface Ending {
   readonly job: TakenJob;
   readonly verdict: "done" | "dead" | number;
-  /** Its record for `failures`; empty if it is done. */
+  /** Its record for `failures`. Of one that is done: empty, or `e` if it expired. */
   readonly record: string;
   readonly error: unknown;
   /** It is tried again without an attempt. */
@@ -69,11 +69,11 @@ const answerTo = ({ job, outcome }: Ending, prefix: string, callers: string[]): 
 };
 
 /** Whether the server may end the job together with others. */
-const isSimple = ({ job, verdict, outcome }: Ending): boolean =>
-  verdict === "done" && outcome === undefined && !job.header.keepsLast && isMade(job.id);
+const isSimple = ({ job, verdict, record, outcome }: Ending): boolean =>
+  verdict === "done" && record === "" && outcome === undefined && !job.header.keepsLast && isMade(job.id);
 
 /** The `verdict` of `step.lua`. */
-const verdictOf = ({ job, verdict, isHeld }: Ending): string | number => {
-  if (typeof verdict === "number") return isHeld ? `h${String(verdict)}` : verdict;
+const verdictOf = ({ job, verdict, isSnoozed, isHeld }: Ending): string | number => {
+  if (typeof verdict === "number") return `${isHeld ? "h" : isSnoozed ? "s" : ""}${String(verdict)}`;
   return `${verdict === "done" ? "d" : "x"}${job.header.keepsLast ? "k" : ""}`;
 };

@@ -99,7 +99,7 @@ export class Fates {
   expired(job: TakenJob): void {
     job.state = "ending";
     const outcome = job.header.replyTo === undefined ? undefined : "e";
-    this.#fetcher.end({ job, verdict: "done", record: "", error: undefined, isExpired: true, outcome });
+    this.#fetcher.end({ job, verdict: "done", record: "e", error: undefined, isExpired: true, outcome });
   }
 
   /** It cannot run. */

@@ -8,6 +8,8 @@
 -- KEYS[5]  schedules    hash    id to version, revision, runs left, and timing as JSON
 -- KEYS[6]  templates    hash    id to header without its first word, and payload, of its jobs
 -- KEYS[7]  upcoming     zset    id to the instant of its next run, ms; inf: it has ended
+-- KEYS[8]  limits       hash    what keeps jobs from beginning; `listened`
+-- KEYS[9]  events       stream  what happened, for those who listen
 -- ARGV[1]  stamp        string  first word of the headers
 -- ARGV[2]  plan         string  one line per schedule, six parts between tabs: id, revision, score, score of the next run, runs left
 --                               (empty: no bound), instants of the runs between commas, for each of which a job is added; its id
@@ -21,6 +23,8 @@ local wake = KEYS[4]
 local schedules = KEYS[5]
 local templates = KEYS[6]
 local upcoming = KEYS[7]
+local limits = KEYS[8]
+local events = KEYS[9]
 local stamp = ARGV[1]
 local plan = ARGV[2]
 
@@ -30,6 +34,7 @@ redis.call('HLEN', jobs)
 redis.call('LLEN', waiting)
 redis.call('ZCARD', prioritised)
 redis.call('ZCARD', wake)
+local lines = listen(limits)
 local fields, ready, counts, scores, gone, reply = {}, {}, {}, {}, {}, ''
 for line in string.gmatch(plan, '[^\n]+') do
   local id, revision, at, next, left, runs = string.match(line, '^([^\t]+)\t([^\t]*)\t([^\t]+)\t([^\t]+)\t(%d*)\t([%d,]*)$')
@@ -46,6 +51,7 @@ for line in string.gmatch(plan, '[^\n]+') do
         fields[#fields + 1] = job
         fields[#fields + 1] = blob
         ready[#ready + 1] = entryOfBlob(job, blob)
+        tell(lines, 'added', job, nameOf(blob), 'ready')
       end
     end
     if left ~= '' then
@@ -66,4 +72,5 @@ end
 inBatches(counts, function(...) redis.call('HSET', schedules, ...) end)
 inBatches(scores, function(...) redis.call('ZADD', upcoming, ...) end)
 if #gone > 0 then redis.call('ZREM', upcoming, unpack(gone)) end
+recordEvents(events, lines)
 return reply

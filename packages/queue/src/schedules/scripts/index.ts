@@ -1,5 +1,6 @@
 import { defineScript } from "@kit/core";
 import entriesSource from "../../scripts/entries.lua";
+import eventsSource from "../../scripts/events.lua";
 import readySource from "../../scripts/ready.lua";
 import dropSource from "./dropSchedule.lua";
 import dueSource from "./due.lua";
@@ -49,8 +50,8 @@ export const due = defineScript({
 /** Adds the jobs of due runs. Replies with whether each schedule was as its line has it. */
 export const fire = defineScript({
   name: "queue.fire",
-  source: [entriesSource, readySource, fireSource],
-  keys: ["jobs", "waiting", "prioritised", "wake", "schedules", "templates", "upcoming"],
+  source: [entriesSource, readySource, eventsSource, fireSource],
+  keys: ["jobs", "waiting", "prioritised", "wake", "schedules", "templates", "upcoming", "limits", "events"],
   args: ["stamp", "plan"],
   idempotent: true,
   reply: (raw): readonly boolean[] => Array.from(String(raw), (digit) => digit === "1"),
