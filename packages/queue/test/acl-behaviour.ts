@@ -3,6 +3,7 @@ import { eventually, type RedisMode, useRedis } from "@kit/testing";
 import { describeUser, grantedCommands, rejection, usedCommands } from "@tooling/vitest/helpers";
 import * as vitest from "vitest";
 import { describe, expect, it } from "vitest";
+import { createQueueEvents } from "../src/events/index.js";
 import { keepHistory } from "../src/history/index.js";
 import { readCheckpoint, saveCheckpoint } from "../src/progress/index.js";
 import { user } from "./acl.js";
@@ -22,6 +23,12 @@ export const aclBehaviour = (mode: RedisMode): void => {
 
       const client = await connect({ url: redis.url, deadlineMs: 10_000 });
       redis.defer(() => client.close());
+      const events = createQueueEvents(client, name, { prefix: redis.prefix });
+      redis.defer(() => events.close());
+      await events.ready();
+      const reading = (async () => {
+        for await (const event of events) if (event.type === "completed") return event.id;
+      })();
       const queue = fixture.on(client, { maxAttempts: 2, backoff: { firstMs: 5 }, deadLetters: { maxCount: 1 } });
       const runs = new Runs();
       const { promise, open } = latch();
@@ -65,6 +72,7 @@ export const aclBehaviour = (mode: RedisMode): void => {
         code: "KIT_KEY_TYPE",
       });
 
+      expect(await reading).not.toBe("");
       const granted = grantedCommands(user.grants(mode));
       const used = await usedCommands(server.nodes);
       // Commands of the tests themselves, and of rare paths that other tests cover.

@@ -1,0 +1,145 @@
+import { parseRecord, type StoredError } from "../failure.js";
+
+/** An error as the queue stores it, without stacks. */
+export type EventError = Omit<StoredError, "stack">;
+
+/** The facts of each type of event. `id` is that of the job. */
+interface Facts {
+  /** A job was added; `delayed` also if it waits for the end of another of its `unique` key. */
+  readonly added: { readonly id: string; readonly name: string; readonly state: "ready" | "delayed" };
+  /** A job is ready again, or from now on: it was due, handed back, promoted, redriven or repaired. */
+  readonly ready: { readonly id: string };
+  /** A ready job or a dead letter was moved to the delayed jobs, or a delayed one got another due time. */
+  readonly delayed: { readonly id: string };
+  /** A worker took a job. Its handler begins as soon as one is free. */
+  readonly active: { readonly id: string; readonly name: string };
+  /** A handler succeeded, and the job is gone. */
+  readonly completed: { readonly id: string };
+  /** An attempt failed; `attempts` have failed until now. The next one follows after `retryInMs`; undefined: the job is dead. */
+  readonly failed: {
+    readonly id: string;
+    readonly attempts: number;
+    readonly error: EventError | undefined;
+    readonly retryInMs: number | undefined;
+  };
+  /** A handler threw a SnoozeError or a RateLimitError: no attempt. The job is tried again after `retryInMs`. */
+  readonly snoozed: { readonly id: string; readonly error: EventError | undefined; readonly retryInMs: number };
+  /** A job became a dead letter, right after its last `failed` or `crashed`. */
+  readonly dead: { readonly id: string };
+  /** The lease of a job ended without its worker: it died, or did not renew the lease. The job is ready again, or dead. */
+  readonly crashed: { readonly id: string; readonly crashes: number; readonly isDead: boolean };
+  /** An active job was cancelled. One that was ready or delayed is `removed`. */
+  readonly cancelled: { readonly id: string; readonly name: string };
+  /** A job that was ready, delayed or dead was deleted. */
+  readonly removed: { readonly id: string };
+  /** No worker took the job in time. It has not run, and is gone. */
+  readonly expired: { readonly id: string };
+  readonly paused: object;
+  readonly resumed: object;
+  /** The last active job ended, and none is ready. Delayed ones may be left. */
+  readonly drained: object;
+  /** Events before this one are lost to this reader, or may be: they were trimmed, were not recorded, or their server is gone. */
+  readonly gap: object;
+}
+
+export type QueueEventType = keyof Facts;
+
+/** Something that happened in a queue. `switch (event.type)` tells which facts it has. */
+export type QueueEvent = {
+  readonly [Type in QueueEventType]: {
+    readonly type: Type;
+    /** Where it stands: a reader with this as its `after` begins with the next event. */
+    readonly position: string;
+    /** When it was recorded, in epoch ms of the server's clock. */
+    readonly at: number;
+  } & Facts[Type];
+}[QueueEventType];
+
+/** An event without its place. */
+type Content = { readonly [Type in QueueEventType]: { readonly type: Type } & Facts[Type] }[QueueEventType];
+
+/** The line of the first entry after a time without a recording. */
+const began = "began";
+
+/** The events of a line. An unknown type is of a newer version: it has none. */
+const contentsOf = (line: string): readonly Content[] => {
+  const [type = "", id = "", first = "", ...record] = line.split("\t");
+  const [second = ""] = record;
+  switch (type) {
+    case "added":
+      return [{ type, id, name: decodeURIComponent(first), state: second === "delayed" ? second : "ready" }];
+    case "active":
+    case "cancelled":
+      return [{ type, id, name: decodeURIComponent(first) }];
+    case "failed": {
+      // The verdict of `step.lua`, and the record of the job.
+      const { attempts, error } = parseRecord(record.join("\t"));
+      const retryInMs = Number.parseInt(first.replace(/^[hs]/, ""), 10);
+      if (/^[hs]/.test(first)) return [{ type: "snoozed", id, error, retryInMs }];
+      if (first !== "x") return [{ type, id, attempts, error, retryInMs }];
+      return [
+        { type, id, attempts, error, retryInMs: undefined },
+        { type: "dead", id },
+      ];
+    }
+    case "crashed": {
+      const isDead = second === "x";
+      const crashed = { type, id, crashes: Number(first), isDead } as const;
+      return isDead ? [crashed, { type: "dead", id }] : [crashed];
+    }
+    case "ready":
+    case "delayed":
+    case "completed":
+    case "removed":
+    case "expired":
+      return [{ type, id }];
+    case "paused":
+    case "resumed":
+    case "drained":
+      return [{ type }];
+    case began:
+      return [{ type: "gap" }];
+    default:
+      return [];
+  }
+};
+
+/** An entry of the stream. */
+export interface Entry {
+  readonly id: string;
+  readonly text: string;
+}
+
+/** The event `index` of an entry. */
+export const placed = (content: Content, entry: string, index: number): QueueEvent => ({
+  ...content,
+  position: `${entry}.${String(index)}`,
+  at: Number(entry.split("-", 1)[0]),
+});
+
+export const eventsOf = ({ id, text }: Entry): readonly QueueEvent[] =>
+  text
+    .split("\n")
+    .flatMap(contentsOf)
+    .map((content, index) => placed(content, id, index));
+
+/** An entry, and the index of an event in it. */
+export interface Place {
+  readonly entry: string;
+  readonly index: number;
+}
+
+/** @throws {TypeError} it is not the position of an event. */
+export const placeOf = (name: string, position: unknown): Place => {
+  const [, entry = "", index = ""] = /^(\d{1,20}-\d{1,20})\.(\d{1,9})$/.exec(String(position)) ?? [];
+  if (typeof position !== "string" || entry === "")
+    throw new TypeError(`Expected \`${name}\` to be the \`position\` of an event`);
+  return { entry, index: Number(index) };
+};
+
+/** Whether one entry stands before another in a stream. */
+export const isBefore = (one: string, other: string): boolean => {
+  const [ms = 0n, count = 0n] = one.split("-").map(BigInt);
+  const [otherMs = 0n, otherCount = 0n] = other.split("-").map(BigInt);
+  return ms === otherMs ? count < otherCount : ms < otherMs;
+};

@@ -1,0 +1,215 @@
+import type { KitError, RedisLike } from "@kit/core";
+import {
+  asKitError,
+  backoffMs,
+  clientRules,
+  type ClientOptions,
+  custom,
+  integer,
+  ObjectLife,
+  onAbort,
+  OutageReporter,
+  pause,
+  resolve,
+  type RulesOf,
+  signal,
+  TypedEmitter,
+} from "@kit/core/toolkit";
+import { queueKeys } from "../keys.js";
+import { eventsOf, isBefore, type Place, placed, placeOf, type QueueEvent } from "./event.js";
+import { EventStream } from "./stream.js";
+
+/** How to read events. */
+export interface QueueEventsOptions extends ClientOptions {
+  /** The `position` of an event: begins with the next one. By default it begins with what happens from now on. */
+  readonly after?: string | undefined;
+  /**
+   * How long events are recorded after the last reader has gone, in milliseconds, 1,000 to 86,400,000 (a day). A reader that begins within
+   * this time misses none. With several readers the longest time counts.
+   *
+   * @default 60000
+   */
+  readonly recordMs?: number | undefined;
+  /** Ends the reading: the loop throws `signal.reason`. */
+  readonly signal?: AbortSignal | undefined;
+}
+
+const eventsRules = {
+  ...clientRules,
+  after: custom((name, after: string) => placeOf(name, after)),
+  recordMs: integer(1_000, 86_400_000, 60_000),
+  signal,
+} satisfies RulesOf<QueueEventsOptions>;
+
+/** Events of a reader itself. */
+export interface QueueEventReaderEvents {
+  /**
+   * The server cannot be reached, or refuses. The reader tries again until it is closed. An outage emits one error when it begins, and one
+   * with the code `KIT_RECOVERED` when it is over.
+   */
+  readonly error: readonly [error: KitError];
+}
+
+/** Before every entry. */
+const start = "0-0";
+
+/**
+ * Reads the events of one queue, of all its producers and workers. Made by {@link createQueueEvents}. Read it in one `for await`.
+ *
+ * The queue records events only while somebody reads, and for `recordMs` after that. The first reader after such a time gets what happens
+ * from its beginning on. Events come in the order in which the server did the changes, each once; an event that the reader has not got
+ * because about 10,000 later calls came meanwhile, because nobody read, or because the server lost data, is announced by a `gap`.
+ */
+export class QueueEventReader
+  extends TypedEmitter<QueueEventReaderEvents>
+  implements AsyncIterable<QueueEvent>, AsyncDisposable
+{
+  readonly #life: ObjectLife;
+  readonly #stream: EventStream;
+  readonly #outage: OutageReporter;
+  readonly #signal: AbortSignal | undefined;
+  /** The last entry that was read; undefined: reading has not begun. */
+  #entry: string | undefined;
+  /** The entry that was read last should still be there. */
+  #isAnchored = true;
+  /** The events behind this one in its entry come first. */
+  #rest: Place | undefined;
+  /** The last event was a gap. */
+  #hasToldGap = false;
+  #isRead = false;
+
+  /** Only this package calls it. */
+  constructor(redis: RedisLike, queue: string, options: QueueEventsOptions) {
+    super();
+    const { after, recordMs, signal: ended, ...shared } = resolve("options", options, eventsRules);
+    const keys = queueKeys(shared.prefix, queue);
+    this.#life = new ObjectLife(redis, shared, `The events of queue ${JSON.stringify(queue)}`);
+    const { context, signal: closing } = this.#life;
+    this.#stream = new EventStream(context, keys, recordMs, shared.deadlineMs, closing);
+    this.#outage = new OutageReporter((error) => this.emit("error", error));
+    this.#signal = ended;
+    this.#entry = after?.entry;
+    this.#rest = after;
+    this.#life.onClosed(onAbort(ended, () => void this.close()));
+  }
+
+  /**
+   * Resolves once events are recorded, and nothing that happens from then on is missed. The loop does the same at its beginning.
+   *
+   * @throws {KitUnavailableError} no server answered within `deadlineMs`, and every other error of a command.
+   * @throws {KitClosedError} the reader is closed.
+   */
+  async ready(): Promise<void> {
+    this.#life.assertOpen();
+    const last = await this.#life.track(this.#stream.renew());
+    this.#entry ??= last;
+  }
+
+  /** @throws {TypeError} it is read already. {@link KitClosedError}: it is closed. */
+  [Symbol.asyncIterator](): AsyncIterator<QueueEvent, undefined> {
+    this.#life.assertOpen();
+    if (this.#isRead) throw new TypeError("Expected events to be read by one loop");
+    this.#isRead = true;
+    return this.#read();
+  }
+
+  /** Ends the loop at once, and the connection. Events are recorded for another `recordMs`. Idempotent. */
+  async close(): Promise<void> {
+    this.#life.cancel();
+    this.#stream.drop();
+    await this.#life.close({}, () => Promise.resolve());
+  }
+
+  /** As `close()`. */
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.close();
+  }
+
+  get #isEnded(): boolean {
+    return this.#life.signal.aborted;
+  }
+
+  async *#read(): AsyncGenerator<QueueEvent, undefined> {
+    try {
+      for (let failures = 0; !this.#isEnded;) {
+        const page = await this.#page().catch((reason: unknown) => this.#failed(reason, ++failures));
+        if (page.length > 0) failures = 0;
+        for (const event of page) {
+          yield event;
+          if (this.#isEnded) break;
+          // A consumer may take longer for a page than events are recorded. A failure shows when the next page is read.
+          await this.#stream.renew().catch(() => undefined);
+        }
+      }
+      this.#signal?.throwIfAborted();
+      return undefined;
+    } finally {
+      await this.close();
+    }
+  }
+
+  async #failed(reason: unknown, failures: number): Promise<readonly QueueEvent[]> {
+    this.#stream.drop();
+    if (this.#isEnded) return [];
+    this.#outage.failed("reading", asKitError(reason, "Reading events"));
+    await pause(backoffMs(failures + 1, 50, 2_000), this.#life.signal).catch(() => undefined);
+    return [];
+  }
+
+  /** The next events; none if the wait ended by its time. */
+  async #page(): Promise<readonly QueueEvent[]> {
+    await this.#stream.connect();
+    const last = await this.#stream.renew();
+    const after = (this.#entry ??= last ?? start);
+    const events: QueueEvent[] = [];
+    const tellGap = (): void => void events.push(placed({ type: "gap" }, after, 0));
+    if (last !== undefined && isBefore(last, after)) {
+      // It is another stream, and all of it is new.
+      tellGap();
+      this.#rest = undefined;
+      this.#isAnchored = false;
+      this.#entry = start;
+    } else if (this.#rest) {
+      const { entry, index } = this.#rest;
+      const found = await this.#stream.entry(entry);
+      this.#rest = undefined;
+      this.#isAnchored = found !== undefined;
+      if (found) events.push(...eventsOf(found).slice(index + 1));
+      else tellGap();
+    } else {
+      const { entries, isComplete } = await this.#stream.page(after);
+      if (this.#isAnchored && !isComplete) tellGap();
+      this.#isAnchored = entries.length > 0 || (this.#isAnchored && isComplete);
+      this.#entry = entries.at(-1)?.id ?? after;
+      events.push(...entries.flatMap(eventsOf));
+    }
+    this.#outage.worked("reading");
+    // A gap that two signs announce is one.
+    return events.filter(({ type }) => {
+      const isAgain = type === "gap" && this.#hasToldGap;
+      this.#hasToldGap = type === "gap";
+      return !isAgain;
+    });
+  }
+}
+
+/**
+ * Reads the events of a queue, in any process, while others add and work. `after` replays what a former reader has not seen.
+ *
+ * It opens one connection, which waits for events. While somebody reads, each call of a producer or worker that changes something costs the
+ * server a little more. Without readers the queue records nothing, and costs nothing. Events have ids and names, never data or results.
+ *
+ * @throws {TypeError | RangeError} `redis` or an option is not what it should be.
+ * @throws {KitError} `KIT_NAME`: the name cannot be a key.
+ *
+ * @example
+ * for await (const event of createQueueEvents(redis, "mail", { after: saved })) {
+ *   if (event.type === "dead") await alert(event.id);
+ *   await save(event.position);
+ * }
+ */
+export const createQueueEvents = (
+  redis: RedisLike,
+  queue: string,
+  options: QueueEventsOptions = {},
+): QueueEventReader => new QueueEventReader(redis, queue, options);

@@ -1,0 +1,107 @@
+import { type ClientContext, Deadline, type ExclusiveConnection, reading } from "@kit/core/toolkit";
+import type { QueueKeys } from "../keys.js";
+import type { Entry } from "./event.js";
+import { listen } from "./scripts/index.js";
+
+/** The longest wait for events, in milliseconds. */
+const longestWaitMs = 10_000;
+/** A connection that is silent for this much longer than its wait counts as dead. */
+const graceMs = 2_000;
+/** The most entries of a page; each has about 4 KiB at most. */
+const pageSize = 100;
+
+/** A page of the stream. */
+export interface Page {
+  readonly entries: readonly Entry[];
+  /** The entry from which on it was read is still there, so no entry between was trimmed. */
+  readonly isComplete: boolean;
+}
+
+type RawEntry = readonly [id: string, fields: readonly string[]];
+const entryOf = ([id, fields]: RawEntry): Entry => ({ id, text: fields[1] ?? "" });
+
+/** In a reply of XREAD: `[[key, entries]]` in RESP2, `[key, entries]` in RESP3. */
+const entriesOf = (reply: unknown): readonly RawEntry[] => {
+  const [first, second] = (reply ?? []) as readonly unknown[];
+  const entries = Array.isArray(first) ? (first[1] as unknown) : second;
+  return (entries ?? []) as readonly RawEntry[];
+};
+
+/** The recorded events of a queue, read on a dedicated connection. */
+export class EventStream {
+  readonly #context: ClientContext;
+  readonly #keys: QueueKeys;
+  readonly #recordMs: number;
+  readonly #deadlineMs: number;
+  readonly #signal: AbortSignal;
+  #connection: ExclusiveConnection | undefined;
+  #renewAt = -Infinity;
+
+  constructor(context: ClientContext, keys: QueueKeys, recordMs: number, deadlineMs: number, signal: AbortSignal) {
+    this.#context = context;
+    this.#keys = keys;
+    this.#recordMs = recordMs;
+    this.#deadlineMs = deadlineMs;
+    this.#signal = signal;
+  }
+
+  /**
+   * Lets events be recorded for `recordMs` from now on, if a third of that is over, or if another server may have the queue. Resolves with
+   * the id of the last entry; undefined: it was not due.
+   */
+  async renew(): Promise<string | undefined> {
+    const now = performance.now();
+    if (now < this.#renewAt) return undefined;
+    const options = { deadlineMs: this.#deadlineMs, signal: this.#signal };
+    const last = await listen.run(this.#context, this.#keys, { recordMs: this.#recordMs }, options);
+    this.#renewAt = now + this.#recordMs / 3;
+    return last;
+  }
+
+  /** Connects if there is no connection. Then `renew()` is due. */
+  async connect(): Promise<void> {
+    if (this.#connection?.isBroken) this.drop();
+    if (this.#connection) return;
+    const pool = this.#context.pool("queue-events", 1_000);
+    const connection = await pool.checkOut(this.#keys.events, Deadline.in(this.#deadlineMs), this.#signal);
+    this.#connection = connection;
+    await connection.executor.ready(reading("Reading events", Deadline.in(this.#deadlineMs), this.#signal));
+    this.#renewAt = -Infinity;
+  }
+
+  /** Reads what follows the entry `after`; waits if there is nothing, until `renew()` is due. */
+  async page(after: string): Promise<Page> {
+    const waitMs = Math.ceil(Math.min(longestWaitMs, Math.max(1, this.#renewAt - performance.now())));
+    const { events } = this.#keys;
+    const wait = ["COUNT", String(pageSize), "BLOCK", String(waitMs), "STREAMS", events, after];
+    // Both are sent in one turn of the event loop, so the second runs right behind the first.
+    const [found, former] = await Promise.all([
+      this.#call("XREAD", wait, waitMs + graceMs),
+      this.#call("XRANGE", [events, after, after], waitMs + graceMs),
+    ]);
+    return { entries: entriesOf(found).map(entryOf), isComplete: (former as readonly unknown[]).length > 0 };
+  }
+
+  /** Reads one entry; undefined: it is gone. */
+  async entry(id: string): Promise<Entry | undefined> {
+    const [found] = (await this.#call("XRANGE", [this.#keys.events, id, id], graceMs)) as readonly RawEntry[];
+    return found && entryOf(found);
+  }
+
+  /** Ends the connection, and with it a wait. */
+  drop(): void {
+    this.#connection?.returnToPool(false);
+    this.#connection = undefined;
+  }
+
+  async #call(command: string, args: readonly string[], deadlineMs: number): Promise<unknown> {
+    const connection = this.#connection;
+    if (!connection) throw new Error("It is not connected");
+    try {
+      return await connection.call(command, args, deadlineMs);
+    } catch (error) {
+      connection.misrouted((error as Error).message);
+      throw error;
+    }
+  }
+}

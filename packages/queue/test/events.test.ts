@@ -1,0 +1,3 @@
+import { eventsBehaviour } from "./events-behaviour.js";
+
+eventsBehaviour("single");
