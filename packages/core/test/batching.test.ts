@@ -88,6 +88,18 @@ describe("Batcher", () => {
     expect(await Promise.all(all)).toEqual(["a!", "b!", "c!", "d!"]);
   });
 
+  it("settles an item by its deadline beside an older one whose deadline a stall of the event loop has postponed", async () => {
+    const { batcher, call } = fixture({ deadlineMs: 200 });
+    const settled: string[] = [];
+    const settles = (item: string): Promise<unknown> => rejection(batcher.add(item)).then(() => settled.push(item));
+    const former = settles("postponed");
+    await call(0);
+    Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 400);
+    const next = settles("in time");
+    await Promise.all([former, next]);
+    expect(settled).toEqual(["in time", "postponed"]);
+  });
+
   it("cuts batches by items and by bytes, and sends an item that is over by itself", async () => {
     const { batcher, echo } = fixture({ maxItems: 2, maxBytes: 10 });
     const all = ["1", "2", "3", "x".repeat(20), "4", "123456789", "5"].map((item) => batcher.add(item));

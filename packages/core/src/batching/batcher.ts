@@ -204,21 +204,26 @@ export class Batcher<Item, Result> {
     }
   }
 
-  /** One timer for all, since deadlines come in the order of the items. */
+  /** One timer for all, since deadlines come in the order of the items, but for those that a stall of the event loop postponed. */
   #watchLate(): void {
     if (this.#cancelLate) return;
     const oldest =
       this.#inFlight?.find(({ state }) => state === "sent") ?? this.#pending.find(({ state }) => state === "waiting");
-    if (!oldest) return;
-    this.#cancelLate = atDeadline(oldest.deadline, () => {
+    if (oldest) this.#lookAt(oldest.deadline.at);
+  }
+
+  /** Looks for late items at this instant, and then at the next deadline. */
+  #lookAt(at: number): void {
+    this.#cancelLate = atDeadline(new Deadline(at), () => {
       this.#cancelLate = undefined;
+      let next = Infinity;
       for (const entry of [...(this.#inFlight ?? []), ...this.#pending.slice(this.#first)]) {
         // An item under way may have settled before the others.
         if (entry.state === "settled") continue;
-        if (entry.deadline.remainingMs > 1) break;
-        this.#fail(entry, this.#options.late(entry.item, entry.state === "sent", entry.deadline.stall));
+        if (entry.deadline.remainingMs > 1) next = Math.min(next, entry.deadline.at);
+        else this.#fail(entry, this.#options.late(entry.item, entry.state === "sent", entry.deadline.stall));
       }
-      this.#watchLate();
+      if (next < Infinity) this.#lookAt(next);
     });
   }
 
