@@ -2,6 +2,7 @@ import { eventually, type RedisNode, useRedis } from "@kit/testing";
 import { endMigrations, moveSlot } from "@tooling/vitest/helpers";
 import * as vitest from "vitest";
 import { describe, expect, it } from "vitest";
+import { createQueueEvents } from "../src/events/index.js";
 import { fixtureOf, name, permanentKeys, Runs } from "./harness.js";
 
 const redis = useRedis(vitest, { mode: "cluster", permanentKeys });
@@ -13,6 +14,17 @@ describe("a queue whose slot moves to another node", () => {
     const runs = new Runs();
     const worker = fixture.work(queue, runs.handler, { concurrency: 3 });
     worker.on("error", () => undefined);
+    const events = createQueueEvents(redis.client, name, { prefix: redis.prefix, deadlineMs: 5_000 });
+    redis.defer(() => events.close());
+    await events.ready();
+    const completed: string[] = [];
+    const reading = (async () => {
+      for await (const event of events) {
+        if (event.type === "gap") return "gap";
+        if (event.type === "completed") completed.push(event.id);
+      }
+      return "closed";
+    })();
     await queue.add("job", "before");
     await runs.until(1);
     await queue.add("job", "delayed", { delayMs: 1_500 });
@@ -35,6 +47,10 @@ describe("a queue whose slot moves to another node", () => {
     await eventually(() => expect(runs.data).toContain("delayed"), { timeoutMs: 20_000 });
     await fixture.untilEmpty();
     expect(new Set(runs.data).size).toBe(runs.data.length);
+    await eventually(() => expect(completed).toHaveLength(runs.jobs.length));
+    expect(new Set(completed)).toEqual(new Set(runs.jobs.map(({ id }) => id)));
+    await events.close();
+    expect(await reading).toBe("closed");
     expect(await to.call("HLEN", fixture.keysOf(name).jobs)).toBe(0);
     await moveSlot(redis.server.nodes, { slot, from: to, to: from, login: [] });
   });

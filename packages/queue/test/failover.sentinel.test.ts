@@ -3,6 +3,7 @@ import { eventually, type RedisNode, useRedis } from "@kit/testing";
 import { inStep, rejection } from "@tooling/vitest/helpers";
 import * as vitest from "vitest";
 import { describe, expect, it } from "vitest";
+import { createQueueEvents } from "../src/events/index.js";
 import { fixtureOf, latch, permanentKeys, Runs } from "./harness.js";
 
 const redis = useRedis(vitest, { mode: "sentinel", permanentKeys });
@@ -51,6 +52,13 @@ describe("a queue whose master fails", () => {
       fixture.on(fixture.connect(), { name: "borrowed", deadlineMs: 1_000 }),
     ];
     const all = [];
+    const events = createQueueEvents(owned, "owned", { prefix: redis.prefix, deadlineMs: 1_000, recordMs: 600_000 });
+    redis.defer(() => events.close());
+    await events.ready();
+    const seen: string[] = [];
+    void (async () => {
+      for await (const event of events) seen.push("id" in event ? `${event.type} ${event.id}` : event.type);
+    })();
     for (const queue of queues) {
       const [runs, { promise, open }] = [new Runs(), latch()];
       const worker = fixture.work(
@@ -91,6 +99,9 @@ describe("a queue whose master fails", () => {
       expect(await call).toBe("outcome");
       expect(lost).toEqual([]);
       expect(runs.data.filter((data) => data === "running")).toHaveLength(1);
+      if (queue.name !== "owned") continue;
+      await eventually(() => expect(seen).toContain("completed after"), { timeoutMs: 20_000 });
+      expect(seen.filter((event) => event === "added after")).toHaveLength(1);
     }
   });
 });

@@ -43,7 +43,8 @@ export {
 export { OutageReporter } from "./base/outage.js";
 export { backoffMs, pause, retry } from "./base/retry.js";
 export { newToken } from "./base/token.js";
-export { onTraced, traced } from "./base/tracing.js";
+export { carryTraces, onTraced, traceCarrier, traced } from "./base/tracing.js";
+export type { TraceCarrier } from "./base/tracing.js";
 export {
   addressOf,
   connectionsOf,

@@ -4,14 +4,17 @@ import {
   type Attributes,
   type Context,
   context as contexts,
+  isSpanContextValid,
+  ROOT_CONTEXT,
   type Span,
+  type SpanContext,
   SpanKind,
   SpanStatusCode,
   trace,
   type Tracer,
 } from "@opentelemetry/api";
 import { KitError } from "../index.js";
-import { onTraced, optionsObject } from "../toolkit/index.js";
+import { carryTraces, onTraced, optionsObject } from "../toolkit/index.js";
 
 /** How to trace. */
 export interface TraceOptions {
@@ -40,6 +43,9 @@ interface Place {
  * OpenTelemetry's active context, or that of the kit operation in which it runs. One that fails has status ERROR and
  * `error.type`: the error's code. Packages need no setting for it, and need not be loaded before.
  *
+ * A job of `@kit/queue` carries the span that added it: its handler runs in a span `queue.run` of that trace, in whatever process. This
+ * needs a context manager of OpenTelemetry, as its SDK for Node sets one. With several calls at a time the last one carries jobs.
+ *
  * Spans that are under way when it is stopped end at that moment.
  *
  * @throws {TypeError} an option is not what it should be.
@@ -52,12 +58,15 @@ export const traceKit = (options: TraceOptions = {}): (() => void) => {
   const places = new AsyncLocalStorage<Place>();
   const underWay = new Map<object, Place>();
 
+  // The innermost span of ours and of the caller: one that the caller opened since then is inside of ours.
+  const innermost = (outside: Context): Context => {
+    const around = places.getStore();
+    const isInside = around !== undefined && !around.isOver && around.outside === outside;
+    return isInside ? trace.setSpan(outside, around.span) : outside;
+  };
   const begin = (name: string, message: object): Place => {
     const outside = contexts.active();
-    const around = places.getStore();
-    // The innermost of the two: a span that the caller opened since then is inside of ours.
-    const isInside = around !== undefined && !around.isOver && around.outside === outside;
-    const parent = isInside ? trace.setSpan(outside, around.span) : outside;
+    const parent = innermost(outside);
     const span = tracer.startSpan(name, { kind: SpanKind.CLIENT, attributes: attributesOf(message) }, parent);
     const place = { span, outside, isOver: false };
     underWay.set(message, place);
@@ -73,8 +82,7 @@ export const traceKit = (options: TraceOptions = {}): (() => void) => {
   const subscribers = {
     error: (message: Message) => {
       const span = underWay.get(message)?.span;
-      span?.setAttribute("error.type", typeOf(message.error));
-      span?.setStatus({ code: SpanStatusCode.ERROR, ...descriptionOf(message.error) });
+      if (span) fail(span, message.error);
     },
     // An operation that throws before it gives a promise ends here, any other has just begun.
     end: (message: Message) => "error" in message && end(message),
@@ -93,11 +101,62 @@ export const traceKit = (options: TraceOptions = {}): (() => void) => {
     });
   };
   stops.push(onTraced(listen));
+  stops.push(
+    carryTraces({
+      current: () => traceparentOf(trace.getSpanContext(innermost(contexts.active()))),
+      consume: (name, facts, parent, work) => {
+        const remote = remoteOf(parent);
+        const outside = remote ? trace.setSpanContext(ROOT_CONTEXT, remote) : ROOT_CONTEXT;
+        const span = tracer.startSpan(name, { kind: SpanKind.CONSUMER, attributes: attributesOf(facts) }, outside);
+        return contexts.with(trace.setSpan(outside, span), () => ended(span, work));
+      },
+    }),
+  );
 
   return () => {
     for (const stop of stops.splice(0)) stop();
     for (const message of underWay.keys()) end(message);
   };
+};
+
+const fail = (span: Span, error: unknown): void => {
+  span.setAttribute("error.type", typeOf(error));
+  span.setStatus({ code: SpanStatusCode.ERROR, ...descriptionOf(error) });
+};
+
+/** Runs `work`, and ends the span when it returns or settles. */
+const ended = <T>(span: Span, work: () => T): T => {
+  const failed = (error: unknown): never => {
+    fail(span, error);
+    span.end();
+    throw error;
+  };
+  try {
+    const result: unknown = work();
+    if (typeof (result as PromiseLike<unknown> | undefined)?.then !== "function") {
+      span.end();
+      return result as T;
+    }
+    return Promise.resolve(result).then((value) => {
+      span.end();
+      return value;
+    }, failed) as T;
+  } catch (error) {
+    return failed(error);
+  }
+};
+
+/** A span as a W3C traceparent, version 00. */
+const traceparentOf = (span: SpanContext | undefined): string | undefined =>
+  span && isSpanContextValid(span)
+    ? `00-${span.traceId}-${span.spanId}-${span.traceFlags.toString(16).padStart(2, "0")}`
+    : undefined;
+
+/** A span of another process; undefined if the text is none. */
+const remoteOf = (traceparent = ""): SpanContext | undefined => {
+  const [, traceId = "", spanId = "", flags = ""] = /^00-([\da-f]{32})-([\da-f]{16})-([\da-f]{2})$/.exec(traceparent) ?? [];
+  const span = { traceId, spanId, traceFlags: Number.parseInt(flags, 16), isRemote: true };
+  return isSpanContextValid(span) ? span : undefined;
 };
 
 /** Facts that a span can hold; infinity (a wait without end) is none. */

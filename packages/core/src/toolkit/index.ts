@@ -8,6 +8,7 @@ export {
   attach,
   backoffMs,
   boolean,
+  carryTraces,
   choice,
   clientRules,
   closeTimeoutMs,
@@ -47,6 +48,7 @@ export {
   slotOf,
   text,
   textOption,
+  traceCarrier,
   traced,
   TypedEmitter,
   untilAborted,
@@ -76,6 +78,7 @@ export type {
   ScheduledLease,
   ServerClock,
   Settle,
+  TraceCarrier,
 } from "../kernel/index.js";
 export type {
   CliArgument,

@@ -24,6 +24,8 @@ export interface JobHeader {
   /** The key of a job that is unique, and whether another may wait for its end. */
   readonly uniqueKey: string | undefined;
   readonly keepsLast: boolean;
+  /** The span that added it, as a W3C traceparent. */
+  readonly traceparent: string | undefined;
   /** The words of its key, and of its successor. */
   readonly keyWords: readonly string[];
 }
@@ -36,6 +38,7 @@ export const headOf = (
   isBytes: boolean,
   replyTo?: string,
   keyWords: readonly string[] = [],
+  traceparent?: string,
 ): string => {
   const { maxAttempts, backoff, timeoutMs, expires } = policy;
   let head = encodedName(name);
@@ -46,6 +49,7 @@ export const headOf = (
   if (priority !== 0) head += ` p${String(priority)}`;
   if (replyTo !== undefined) head += ` r${replyTo}`;
   for (const word of keyWords) head += ` ${word}`;
+  if (traceparent !== undefined) head += ` w${traceparent}`;
   return isBytes ? `${head} y` : head;
 };
 
@@ -71,6 +75,7 @@ const parseHead = (head: string): JobHeader => {
     replyTo: word("r"),
     uniqueKey: key === undefined ? undefined : decodeURIComponent(key),
     keepsLast: last !== undefined,
+    traceparent: word("w"),
     keyWords: words.filter((one) => /^[ukn]/.test(one)),
   };
 };

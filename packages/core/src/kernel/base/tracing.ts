@@ -41,6 +41,28 @@ export const traced = async <T>(name: string, context: () => object, operation: 
   }
 };
 
+/** Carries a trace from process to process. `traceKit()` of `@kit/core/otel` offers it. */
+export interface TraceCarrier {
+  /** The span in which this is called, as a W3C traceparent; undefined: there is none. */
+  readonly current: () => string | undefined;
+  /** Runs `work` in a span of this name and with these facts. Its parent is that of another process; undefined: it begins a trace. */
+  readonly consume: <T>(name: string, facts: object, parent: string | undefined, work: () => T) => T;
+}
+
+const carrier = Symbol.for("kit.traceCarrier");
+const carried = globalThis as { [carrier]?: TraceCarrier | undefined };
+
+/** Undefined: nobody traces this process. */
+export const traceCarrier = (): TraceCarrier | undefined => carried[carrier];
+
+/** Offers a carrier to all packages in this process, in place of a former one. Returns the function that takes it back. */
+export const carryTraces = (offered: TraceCarrier): (() => void) => {
+  carried[carrier] = offered;
+  return () => {
+    if (carried[carrier] === offered) carried[carrier] = undefined;
+  };
+};
+
 /**
  * Calls `listener` with the name of each traced operation: at once for those that have run, and for each new one before its
  * first run. Returns the function that stops this.
