@@ -17,6 +17,17 @@ const core = "@kit/core";
  * @returns {{ text: string, problems: string[] }}
  */
 export function errorsSection(packageName, files) {
+  const { rows, problems } = collect(files);
+  if (rows.length === 0) return { text: "", problems };
+  const cells = rows.map(({ code, name, text }) => [`\`${code}\``, `\`${name}\``, text]);
+  return { text: ["## Errors", table(["Code", "Class", "When"], cells), closing(packageName)].join("\n\n"), problems };
+}
+
+/** The codes of a package with their classes and comments, by the alphabet. @param {readonly SourceFile[]} files */
+export const rowsOf = (files) => collect(files).rows;
+
+/** @param {readonly SourceFile[]} files */
+function collect(files) {
   /** @type {Row[]} */
   const rows = [];
   /** @type {string[]} */
@@ -43,10 +54,7 @@ export function errorsSection(packageName, files) {
     if (times === 0) problems.push(`${code} is described nowhere`);
     if (times > 1) problems.push(`${code} is described more than once`);
   }
-  if (rows.length === 0) return { text: "", problems };
-  const sorted = rows.toSorted((a, b) => (a.code < b.code ? -1 : 1));
-  const cells = sorted.map(({ code, name, text }) => [`\`${code}\``, `\`${name}\``, text]);
-  return { text: ["## Errors", table(["Code", "Class", "When"], cells), closing(packageName)].join("\n\n"), problems };
+  return { rows: rows.toSorted((a, b) => (a.code < b.code ? -1 : 1)), problems };
 }
 
 /** @param {string} packageName */

@@ -1,8 +1,9 @@
 import { existsSync, mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { createRequire } from "node:module";
-import { dirname, join, relative } from "node:path";
+import { basename, dirname, join, relative } from "node:path";
 import { publicPackages } from "../pack.mjs";
 import { root } from "../repo.mjs";
+import { errorPage } from "./a-to-z.mjs";
 import { sourcesNamed } from "./comments.mjs";
 import { errorsSection } from "./errors.mjs";
 import { keysSection } from "./keys.mjs";
@@ -12,7 +13,8 @@ import { optionsSection } from "./section.mjs";
 /** @typedef {import("../pack.mjs").Workspace} Workspace */
 
 /**
- * The pages `docs/reference.md` that follow from the code of the packages, by their paths, and what is wrong in that code.
+ * The pages that follow from the code of the packages, by their paths, and what is wrong in that code: `docs/reference.md` of each, and,
+ * where all are given, the page of all errors.
  * @param {readonly Workspace[]} packages
  */
 async function pages(packages) {
@@ -33,9 +35,21 @@ async function pages(packages) {
     const written = sections.map(({ text }) => text).filter((text) => text !== "");
     if (written.length === 0) continue;
     const head = `# ${name}: reference\n\nThis page is made from the code by \`npm run reference\`.`;
-    const path = join(folder, "docs", "reference.md");
+    texts.set(join(folder, "docs", "reference.md"), [head, ...written].join("\n\n"));
+  }
+  if (packages.length === publicPackages().length) {
+    const sources = packages.map(({ folder, manifest: { name } }) => ({
+      source: name,
+      folder: basename(folder),
+      files: sourcesNamed(folder, "errors.ts"),
+    }));
+    const all = errorPage(sources);
+    problems.push(...all.problems);
+    texts.set(join(root, "apps", "docs", "errors.md"), all.text);
+  }
+  for (const [path, text] of texts) {
     const style = await prettier.resolveConfig(path);
-    texts.set(path, await prettier.format([head, ...written].join("\n\n"), { ...style, parser: "markdown" }));
+    texts.set(path, await prettier.format(text, { ...style, parser: "markdown" }));
   }
   return { texts, problems };
 }

@@ -1,4 +1,5 @@
 import { describe, expect, it } from "vitest";
+import { errorPage } from "../reference/a-to-z.mjs";
 import { parse } from "../reference/comments.mjs";
 import { errorsSection } from "../reference/errors.mjs";
 import { referenceProblems } from "../reference/index.mjs";
@@ -124,5 +125,50 @@ describe("the reference page", () => {
     expect(keys("| `k` | `a|b` |").problems).toEqual([
       "the row of `k` has not as many cells as the heading: write \\| for a bar in a cell",
     ]);
+  });
+});
+
+describe("the page of all errors", () => {
+  const files = (text: string) => [{ source: "@kit/lock", folder: "lock", files: [parse(text)] }];
+
+  it("says when a code occurs, what to do, and whether the call may be repeated", () => {
+    const { text } = errorPage(
+      files(`
+        export type LockErrorCode = "KIT_LOCK_LOST" | "KIT_LOCK_TIMEOUT" | "KIT_BUSY" | "KIT_SERVER";
+        /** It ended. Not retryable. */
+        class LostError extends KitError { static brand = "LostError"; constructor() { super("KIT_LOCK_LOST", ""); } }
+        /** It was late. Retryable: there is room when \`a.b\` has passed. It is undone. */
+        class LateError extends KitError { static brand = "LateError"; constructor() { super("KIT_LOCK_TIMEOUT", ""); } }
+        /**
+         * - \`KIT_SERVER\`: it refused. Retryable, if it is full
+         */
+        export type MoreErrorCode = "KIT_SERVER";
+        /** It is busy. */
+        class BusyError extends KitError {
+          static brand = "BusyError";
+          constructor() { super("KIT_BUSY", "", { retryable: true }); }
+        }`),
+    );
+    const sections = new Map(text.split(/^## /m).map((section) => [section.split("\n")[0], section]));
+    expect(sections.get("KIT_LOCK_LOST")).toMatch(
+      /\n\nIt ended\.\n\n\*\*What to do\.\*\* Stop the work.*\n\n\*\*Retryable:\*\* no\./,
+    );
+    expect(sections.get("KIT_LOCK_TIMEOUT")).toMatch(/\n\nIt was late\. It is undone\.\n/);
+    expect(sections.get("KIT_LOCK_TIMEOUT")).toContain("yes: there is room when `a.b` has passed.");
+    expect(sections.get("KIT_SERVER")).toContain("yes, if it is full.");
+    expect(sections.get("KIT_BUSY")).toMatch(/yes\.\s*$/);
+    const rows = [...text.matchAll(/^\| \[`(\w+)`\].* \| ([\w ]+) \|$/gm)].map(([, code, answer]) => [code, answer]);
+    expect(rows).toEqual([
+      ["KIT_BUSY", "yes"],
+      ["KIT_LOCK_LOST", "no"],
+      ["KIT_LOCK_TIMEOUT", "yes"],
+      ["KIT_SERVER", "in part"],
+    ]);
+  });
+
+  it("names a code without a remedy, and a remedy without a code", () => {
+    const { problems } = errorPage(files('/** - `KIT_NEW`: it is new */\nexport type LockErrorCode = "KIT_NEW";'));
+    expect(problems).toContain("KIT_NEW has no remedy in tooling/bootstrap/reference/remedies.mjs");
+    expect(problems).toContain("tooling/bootstrap/reference/remedies.mjs: there is no KIT_LOCK_LOST");
   });
 });
