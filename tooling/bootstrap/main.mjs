@@ -13,6 +13,7 @@ import { removeResults, sum, tallyLine, tallyOf } from "./tally.mjs";
 import { rehearse } from "./release/rehearse.mjs";
 import { release } from "./release/index.mjs";
 import { version } from "./release/version.mjs";
+import { docs } from "./site/index.mjs";
 import { verify } from "./verify.mjs";
 
 /** @typedef {(env: NodeJS.ProcessEnv, args: string[]) => Promise<number>} Task */
@@ -27,6 +28,7 @@ const tasks = {
   test: { redis: true, run: test },
   verify: { redis: false, run: async (env, args) => (await build(env)) || (await verify(env, args)) },
   reference: { redis: false, run: reference },
+  docs: { redis: false, run: docs },
   version: { redis: false, run: newVersions },
   release: { redis: false, run: releaseOrRehearse },
   matrix: {

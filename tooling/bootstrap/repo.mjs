@@ -25,15 +25,16 @@ export class SetupError extends Error {
 /** @type {(folder: string) => Manifest} */
 export const readManifest = (folder) => JSON.parse(readFileSync(join(folder, "package.json"), "utf8"));
 
-/** The workspaces as pnpm-workspace.yaml lists them (globs of the form `folder/*` only). */
+/** The workspaces as pnpm-workspace.yaml lists them (only globs of the form `folder/*`, and exceptions of the form `!folder/name`). */
 export function workspaces(from = root) {
-  const globs = /^packages: \[(.*)\]$/m.exec(readFileSync(join(from, "pnpm-workspace.yaml"), "utf8"))?.[1] ?? "";
+  const list = /^packages: \[(.*)\]$/m.exec(readFileSync(join(from, "pnpm-workspace.yaml"), "utf8"))?.[1] ?? "";
+  const globs = list.split(",").map((glob) => glob.trim().replace(/^"(.*)"$/, "$1"));
+  const left = globs.filter((glob) => glob.startsWith("!")).map((glob) => join(from, glob.slice(1)));
   return globs
-    .split(",")
-    .map((glob) => join(from, glob.trim().replace(/\/\*$/, "")))
+    .map((glob) => join(from, glob.replace(/\/\*$/, "")))
     .filter((parent) => existsSync(parent))
     .flatMap((parent) => readdirSync(parent).map((name) => join(parent, name)))
-    .filter((folder) => existsSync(join(folder, "package.json")))
+    .filter((folder) => !left.includes(folder) && existsSync(join(folder, "package.json")))
     .sort()
     .map((folder) => ({ folder, manifest: readManifest(folder) }));
 }

@@ -11,6 +11,7 @@ import { supplyProblems } from "./checks/supplies.mjs";
 import { packPackage, publicPackages, repositoryAddress } from "./pack.mjs";
 import { root, SetupError } from "./repo.mjs";
 import { capture } from "./run.mjs";
+import { siteProblems } from "./site/site.mjs";
 import { seconds } from "./steps.mjs";
 
 /**
@@ -69,6 +70,10 @@ const checks = {
   "links in documents": async () => {
     const broken = brokenLinks(root);
     return broken.length === 0 ? {} : { problem: broken.join("\n") };
+  },
+  "site (each document has a page, and can be shown)": async () => {
+    const problems = siteProblems();
+    return problems.length === 0 ? {} : { problem: problems.join("\n") };
   },
   "commits (a subject that fits, a body that says why)": async (env) => {
     const { checked, problems } = await commitProblems(env);

@@ -1,4 +1,6 @@
+import { dirname } from "node:path";
 import { parse } from "yaml";
+import { npmLockfiles } from "./supplies.mjs";
 
 /**
  * Problems of a workflow: what GitHub would refuse, commands that this repository does not have, and rights that a job need
@@ -135,6 +137,7 @@ export function updateProblems(text) {
   /** @type {{ "package-ecosystem": string, directory?: string, schedule?: { interval?: string } }[]} */
   const updates = settings["updates"] ?? [];
   const wanted = ["github-actions", "npm"];
+  const directories = ["/", ...npmLockfiles.map((path) => `/${dirname(path)}`)];
   return [
     ...(settings["version"] === 2 ? [] : ["expected version 2"]),
     ...wanted
@@ -142,7 +145,7 @@ export function updateProblems(text) {
       .map((name) => `there are no updates of ${name}`),
     ...updates.flatMap(({ "package-ecosystem": name, directory, schedule = {} }) => [
       ...(wanted.includes(name) ? [] : [`there is no ecosystem ${name}`]),
-      ...(directory === "/" ? [] : [`${name}: expected the directory /`]),
+      ...(directories.includes(directory ?? "") ? [] : [`${name}: there is no lockfile in ${directory}`]),
       ...(["daily", "weekly", "monthly", "quarterly"].includes(schedule.interval ?? "")
         ? []
         : [`there is no interval ${schedule.interval}`]),

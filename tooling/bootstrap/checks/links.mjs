@@ -54,7 +54,7 @@ const isExternal = (target) => /^[a-z][a-z0-9+.-]*:/i.test(target) || target.sta
  * The text with code and comments blanked, since Markdown has no links there. Line breaks are kept.
  * @param {string} text
  */
-const withoutCode = (text) =>
+export const withoutCode = (text) =>
   text
     .replace(/^( {0,3})(`{3,}|~{3,})[^\n]*\n[\s\S]*?(?:^ {0,3}\2[`~]*[ \t]*$|$(?![\s\S]))/gm, blank)
     .replace(/<!--[\s\S]*?-->/g, blank)
@@ -64,9 +64,9 @@ const withoutCode = (text) =>
 const blank = (text) => text.replace(/[^\n]/g, " ");
 
 /**
- * The links of a Markdown text, each with the place of its target.
+ * The links of a Markdown text, each with the place of its target, and the place and the words of the whole link.
  * @param {string} text
- * @returns {{ target: string, line: number, start: number, end: number }[]}
+ * @returns {{ target: string, line: number, start: number, end: number, whole: { from: number, to: number, words: string } }[]}
  */
 export function linksOf(text) {
   const prose = withoutCode(text);
@@ -78,7 +78,10 @@ export function linksOf(text) {
   return forms.flatMap((form) =>
     [...prose.matchAll(form)].map((match) => {
       const [start = 0, end = 0] = match.indices?.[1] ?? [];
-      return { target: match[1] ?? "", line: prose.slice(0, match.index).split("\n").length, start, end };
+      const to = match.index + match[0].length;
+      const words = /^\[([^]*)\]\([^()]*\)$/.exec(text.slice(match.index, to))?.[1] ?? match[0];
+      const line = prose.slice(0, match.index).split("\n").length;
+      return { target: match[1] ?? "", line, start, end, whole: { from: match.index, to, words } };
     }),
   );
 }
@@ -91,15 +94,37 @@ export function linksOf(text) {
  * @param {string} ref The tag or branch whose pages are meant.
  * @param {string} [from] The folder of the repository.
  */
-export function absoluteLinks(text, file, repository, ref, from = root) {
+export const absoluteLinks = (text, file, repository, ref, from = root) =>
+  changeLinks(text, file, (destination) => addressInRepository(destination, repository, ref, from));
+
+/**
+ * The address of a file or folder among a repository's pages.
+ * @param {string} path
+ * @param {string} repository
+ * @param {string} ref
+ * @param {string} from
+ */
+export const addressInRepository = (path, repository, ref, from) =>
+  `${repository}/${statSync(path).isDirectory() ? "tree" : "blob"}/${ref}/${relative(from, path).replaceAll("\\", "/")}`;
+
+/**
+ * Changes the relative links of a text. The anchor of a link is kept.
+ * @param {string} text
+ * @param {string} file The path of the text.
+ * @param {(destination: string) => string | undefined} change Maps the path of a file or folder to the new target. Undefined: the
+ *   link is dropped, and its text is kept.
+ */
+export function changeLinks(text, file, change) {
   let result = text;
-  for (const { target, start, end } of linksOf(text).toSorted((a, b) => b.start - a.start)) {
+  for (const { target, start, end, whole } of linksOf(text).toSorted((a, b) => b.start - a.start)) {
     if (isExternal(target) || target.startsWith("#")) continue;
     const [path = "", anchor] = target.split("#");
-    const destination = resolve(dirname(file), path);
-    const kind = statSync(destination).isDirectory() ? "tree" : "blob";
-    const address = `${repository}/${kind}/${ref}/${relative(from, destination).replaceAll("\\", "/")}`;
-    result = `${result.slice(0, start)}${address}${anchor === undefined ? "" : `#${anchor}`}${result.slice(end)}`;
+    const changed = change(resolve(dirname(file), decodeURIComponent(path)));
+    const { from, to, words } =
+      changed === undefined
+        ? whole
+        : { from: start, to: end, words: anchor === undefined ? changed : `${changed}#${anchor}` };
+    result = `${result.slice(0, from)}${words}${result.slice(to)}`;
   }
   return result;
 }
@@ -122,8 +147,8 @@ export function anchorsOf(text) {
   return anchors;
 }
 
-/** @param {string} heading */
-const slug = (heading) =>
+/** The anchor of a heading. The configuration of the site has it, too. @public @param {string} heading */
+export const slug = (heading) =>
   heading
     .replace(/!?\[([^\]]*)\]\([^)]*\)/g, "$1")
     .replace(/<[^>]+>/g, "")

@@ -3,6 +3,7 @@ import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { promisify } from "node:util";
 import { expect, it } from "vitest";
+import { npmLockfiles } from "../checks/supplies.mjs";
 import { npmCommand, pnpmPinFolder, pnpmVersion } from "../pnpm.mjs";
 import { readManifest, root, workspaces } from "../repo.mjs";
 import { tempFolder, writeFiles } from "./temp.js";
@@ -26,7 +27,7 @@ it("pnpm itself is locked for linux, macOS and Windows, by hash", () => {
 });
 
 it("no lockfile contains an address, so every registry and mirror serves it", () => {
-  expect(readFileSync(join(pnpmPinFolder, "package-lock.json"), "utf8")).not.toMatch(/https?:|"resolved"/);
+  for (const path of npmLockfiles) expect(read(path)).not.toMatch(/"resolved"|tarball:/);
   expect(read("pnpm-lock.yaml")).not.toMatch(/https?:|tarball:/);
 });
 

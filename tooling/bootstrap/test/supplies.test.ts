@@ -81,7 +81,7 @@ describe("settings are refused", () => {
   });
 });
 
-describe("pnpm's own lockfile is refused", () => {
+describe("a lockfile of npm is refused", () => {
   it.each([
     ["with an address", '"version": "12.4.2",', '"version": "12.4.2", "resolved": "https://example.org/p.tgz",'],
     ["without a hash", /"integrity": "[^"]+",/, ""],

@@ -1,0 +1,94 @@
+import { createHash } from "node:crypto";
+import { copyFileSync, existsSync, mkdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { dirname, join } from "node:path";
+import { npmCommand } from "../pnpm.mjs";
+import { root, SetupError } from "../repo.mjs";
+import { capture, show } from "../run.mjs";
+import { alone, seconds, step } from "../steps.mjs";
+import { pageProblems } from "./built.mjs";
+import { machineReadable } from "./llms.mjs";
+import { site } from "./site.mjs";
+
+/** The site is no workspace: it has a lockfile of its own, so that neither the demo nor the tests install what it needs. */
+const folder = join(root, "apps", "site");
+const pagesFolder = join(folder, "dist", "pages");
+const builtFolder = join(folder, "dist", "www");
+
+/**
+ * `npm run docs`: writes the site to `apps/site/dist/www`. With `--serve` it shows the site while its documents are edited, with
+ * `--base /path/` it is made for a place below a host's root.
+ * @param {NodeJS.ProcessEnv} env
+ * @param {readonly string[]} args
+ */
+export async function docs(env, args) {
+  await install(env);
+  const start = performance.now();
+  const made = site();
+  if (made.problems.length > 0) throw new SetupError(made.problems.join("\n"));
+  write(made);
+  const vitepress = join(folder, "node_modules", "vitepress", "bin", "vitepress.js");
+  if (args.includes("--serve"))
+    return show(process.execPath, [vitepress, "dev", folder, ...withoutServe(args)], { env });
+  const { code, output } = await capture(process.execPath, [vitepress, "build", folder, ...args], { env });
+  if (code !== 0) throw new SetupError(`The site cannot be built:\n${output.trim()}`);
+  for (const [path, text] of machineReadable(made)) writeText(join(builtFolder, path), text);
+  const problems = pageProblems(builtFolder, baseOf(args));
+  if (problems.length > 0) throw new SetupError(problems.join("\n"));
+  process.stdout.write(`${made.pages.length} pages in ${seconds(start)}: apps/site/dist/www\n`);
+  return 0;
+}
+
+/** @param {readonly string[]} args */
+const withoutServe = (args) => args.filter((arg) => arg !== "--serve");
+
+/** @param {readonly string[]} args */
+const baseOf = (args) => (args.includes("--base") ? (args[args.indexOf("--base") + 1] ?? "/") : "/");
+
+/** Installs what builds the site, once for each lockfile. @param {NodeJS.ProcessEnv} env */
+async function install(env) {
+  const stamp = join(folder, "node_modules", ".kit-install");
+  const wanted = createHash("sha256")
+    .update(process.version)
+    .update(readFileSync(join(folder, "package-lock.json")))
+    .digest("hex");
+  const isThere = () => existsSync(stamp) && readFileSync(stamp, "utf8") === wanted;
+  if (isThere()) return;
+  await alone(async () => {
+    if (isThere()) return;
+    await step("packages of the site", async () => {
+      const [command, ...args] = npmCommand(env);
+      const flags = ["ci", "--ignore-scripts", "--include=dev", "--include=optional", "--no-audit", "--no-fund"];
+      const { code, output } = await capture(command, [...args, ...flags], { cwd: folder, env });
+      if (code !== 0) throw new SetupError(`npm could not install what builds the site:\n${output.trim()}`);
+      writeFileSync(stamp, wanted);
+    });
+  });
+}
+
+/** @param {ReturnType<typeof site>} made */
+function write({ pages, figures, sidebar, repository }) {
+  rmSync(pagesFolder, { recursive: true, force: true });
+  for (const { address, text, file, title, summary } of pages) {
+    const isHome = address === "index";
+    const facts = { title, description: summary, source: file, ...(isMade(file) && { editLink: false }) };
+    const head = `---\n${Object.entries(facts)
+      .map(([key, value]) => `${key}: ${JSON.stringify(value)}\n`)
+      .join("")}---\n\n`;
+    writeText(join(pagesFolder, `${address}.md`), isHome ? text : head + text);
+  }
+  for (const figure of figures) {
+    const target = join(pagesFolder, "figures", figure);
+    mkdirSync(dirname(target), { recursive: true });
+    copyFileSync(join(root, figure), target);
+  }
+  writeText(join(folder, "dist", "site.json"), JSON.stringify({ sidebar, repository }));
+}
+
+/** Whether a page is made from the code or from other files, so that nobody edits it. @param {string} file */
+const isMade = (file) => /(?:^CHANGES|\/docs\/reference|^apps\/docs\/errors)\.md$/.test(file);
+
+/** @param {string} path @param {string} text */
+function writeText(path, text) {
+  mkdirSync(dirname(path), { recursive: true });
+  writeFileSync(path, text);
+}

@@ -1,0 +1,142 @@
+import { readFileSync } from "node:fs";
+import { join } from "node:path";
+import { describe, expect, it } from "vitest";
+import { root } from "../repo.mjs";
+import { pageProblems } from "../site/built.mjs";
+import { addressOf, documents } from "../site/documents.mjs";
+import { machineReadable } from "../site/llms.mjs";
+import { linkOf, sidebarOf } from "../site/outline.mjs";
+import { site, siteProblems } from "../site/site.mjs";
+import { siteText, summaryOf, templateProblems } from "../site/texts.mjs";
+import { tempFolder, writeFiles } from "./temp.js";
+
+const page = (file: string, text = "# A page\n") => ({ file, address: addressOf(file) ?? "", title: "A page", text });
+
+describe("the site of this repository", () => {
+  it("has a place for every document, and no link that leads nowhere", () => {
+    expect(siteProblems()).toEqual([]);
+  });
+
+  it("has the changes, and the programs of the READMEs on its front page", () => {
+    const { pages } = site();
+    const textOf = (address: string): string => pages.find((one) => one.address === address)?.text ?? "";
+    expect(textOf("changelog")).toMatch(/^### @kit\/lock$/m);
+    const [program = ""] =
+      /^```js\n[^]*?^```$/m.exec(readFileSync(join(root, "packages/queue/README.md"), "utf8")) ?? [];
+    expect(textOf("index")).toContain(program);
+  });
+
+  it("lists every page but the front for programs that read", () => {
+    const made = site();
+    const [[name, list], ...copies] = machineReadable(made) as [[string, string], ...[string, string][]];
+    expect(name).toBe("llms.txt");
+    const listed = [...list.matchAll(/^- \[.+?\]\((\S+)\): \S/gm)].map(([, path]) => path);
+    expect(new Set(listed)).toEqual(new Set(copies.map(([path]) => path)));
+    expect(listed).toHaveLength(copies.length);
+    expect(copies).toHaveLength(made.pages.length - 1);
+  });
+});
+
+it.each([
+  ["packages/lock/README.md", "lock/index", "/lock/"],
+  ["packages/lock/docs/read-write.md", "lock/read-write", "/lock/read-write"],
+  ["packages/lock/DESIGN.md", "lock/design", "/lock/design"],
+  ["apps/docs/runbooks/README.md", "runbooks/index", "/runbooks/"],
+  ["apps/docs/migration/redlock.md", "migration/redlock", "/migration/redlock"],
+  ["SECURITY.md", "security", "/security"],
+  ["apps/site/index.md", "index", "/"],
+])("%s has the address %s, which a browser shows as %s", (file, address, link) => {
+  expect([addressOf(file), linkOf(address)]).toEqual([address, link]);
+});
+
+it.each(["packages/core/test/tls/README.md", ".github/pull_request_template.md", "packages/lock/CHANGELOG.md"])(
+  "%s is no page",
+  (file) => {
+    expect(addressOf(file)).toBe(undefined);
+  },
+);
+
+it("names a document without an address, and two with the same", () => {
+  const folder = tempFolder();
+  const text = "# A\n";
+  writeFiles(folder, {
+    "tooling/bench/NOTES.md": text,
+    "packages/lock/docs/design.md": text,
+    "packages/lock/DESIGN.md": text,
+  });
+  expect(documents(folder).problems).toEqual([
+    "packages/lock/docs/design.md and packages/lock/DESIGN.md have the same address on the site: lock/design",
+    "tooling/bench/NOTES.md has no address on the site (tooling/bootstrap/site/documents.mjs)",
+  ]);
+});
+
+it("names a page that the sidebar lacks, and a place of the sidebar that is no page", () => {
+  const { pages } = documents();
+  const lost = sidebarOf([...pages.filter(({ address }) => address !== "faq"), page("apps/docs/poems/one.md")]);
+  expect(lost.problems).toContain("the sidebar names faq, which is no page");
+  expect(lost.problems).toContain("apps/docs/poems/one.md is not in the sidebar of the site");
+});
+
+describe("the links of a page", () => {
+  const text = [
+    "# A",
+    "[sibling](docs/b.md#two) [folder](../queue) [source](src/a.ts) ![chart](a.svg) [itself](#a) [out](https://example.org)",
+    "`[code](src/a.ts)`",
+  ].join("\n\n");
+  const place = (): string => {
+    const folder = tempFolder();
+    writeFiles(folder, {
+      "packages/lock/README.md": text,
+      "packages/lock/docs/b.md": "",
+      "packages/lock/src/a.ts": "",
+      "packages/lock/a.svg": "",
+      "packages/queue/README.md": "",
+    });
+    return folder;
+  };
+
+  it("lead to pages, pictures and the repository", () => {
+    const { text: linked, figures } = siteText(page("packages/lock/README.md", text), {
+      root: place(),
+      repository: "https://example.org/owner/kit",
+    });
+    expect(linked).toContain("[sibling](./b.md#two) [folder](../queue/index.md)");
+    expect(linked).toContain("[source](https://example.org/owner/kit/blob/main/packages/lock/src/a.ts)");
+    expect(linked).toContain("![chart](../figures/packages/lock/a.svg) [itself](#a) [out](https://example.org)");
+    expect(linked).toContain("`[code](src/a.ts)`");
+    expect([...figures]).toEqual(["packages/lock/a.svg"]);
+  });
+
+  it("are words where the repository has no address", () => {
+    const { text: linked } = siteText(page("packages/lock/README.md", text), { root: place(), repository: undefined });
+    expect(linked).toContain("[folder](../queue/index.md) source ![chart]");
+  });
+});
+
+it("describes a page by its first words, not by code or a line that all pages have", () => {
+  expect(summaryOf("# A\n\nPart of [`@kit/a`](x.md).\n\n```js\nx\n```\n\nIt *does* [one](y.md) thing.\n")).toBe(
+    "It does one thing.",
+  );
+});
+
+it("refuses what Vue would take for a template, outside of code", () => {
+  const text =
+    "# A\n\n`{{ a }}` and `Map<string>`\n\n```\n{{ b }}\n```\n\n{{ c }}\n\na <b> c\n\n<https://example.org>\n";
+  expect(templateProblems(page("a.md", text)).map((problem) => problem.slice(0, 7))).toEqual(["a.md:9:", "a.md:11"]);
+});
+
+it("finds links of built pages that lead nowhere, below any path of a host", () => {
+  const folder = tempFolder();
+  writeFiles(folder, {
+    "index.html":
+      '<a href="/kit/lock/#two">a</a> <a href="/kit/faq#gone">b</a> <a href="/kit/lost">c</a> <a href="/other">d</a>',
+    "lock/index.html":
+      '<h2 id="two"></h2> <a href="../faq">e</a> <a class="x" href="#two">f</a> <a href="https://example.org">g</a>',
+    "faq.html": "",
+  });
+  expect(pageProblems(folder, "/kit/")).toEqual([
+    "index.html: /kit/faq#gone: there is no such heading",
+    "index.html: /kit/lost leads to no page",
+    "index.html: /other leads to no page",
+  ]);
+});
