@@ -5,6 +5,7 @@ import * as vitest from "vitest";
 import { describe, expect, it } from "vitest";
 import { keepHistory } from "../src/history/index.js";
 import * as scripts from "../src/history/scripts/index.js";
+import * as readers from "../src/history/scripts/readers.js";
 import type { History, Worker } from "../src/index.js";
 import { cancelJob, inspectJob, inspectQueue, type JobReport, listJobs } from "../src/manage/index.js";
 import type { Recorder } from "../src/work/history.js";
@@ -17,7 +18,7 @@ const next = (worker: Worker, event: "completed" | "expired" | "lost" | "cancell
 export const historyBehaviour = (mode: RedisMode): void => {
   describe(`the history of a queue on a ${mode === "cluster" ? "Cluster" : "single server"}`, () => {
     const redis = useRedis(vitest, { mode, permanentKeys });
-    const slots = onMovingSlots(redis, scripts);
+    const slots = onMovingSlots(redis, { ...scripts, ...readers });
     const fixture = fixtureOf(redis);
     const { make, work } = fixture;
     const address = {

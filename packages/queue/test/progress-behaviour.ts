@@ -7,6 +7,7 @@ import { keyHead, notesKey } from "../src/keys.js";
 import { cancelJob, inspectJob, type JobReport, readLog } from "../src/manage/index.js";
 import { readCheckpoint, reportProgress, saveCheckpoint, writeLog } from "../src/progress/index.js";
 import * as scripts from "../src/progress/scripts/index.js";
+import * as readers from "../src/progress/scripts/readers.js";
 import { fixtureOf, latch, name, permanentKeys, Runs } from "./harness.js";
 
 const dayMs = 86_400_000;
@@ -15,7 +16,7 @@ const dayMs = 86_400_000;
 export const progressBehaviour = (mode: RedisMode): void => {
   describe(`notes of a job on a ${mode === "cluster" ? "Cluster" : "single server"}`, () => {
     const redis = useRedis(vitest, { mode, permanentKeys });
-    const slots = onMovingSlots(redis, scripts);
+    const slots = onMovingSlots(redis, { ...scripts, ...readers });
     const fixture = fixtureOf(redis);
     const { make, work } = fixture;
     const address = {

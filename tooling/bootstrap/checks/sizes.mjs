@@ -30,7 +30,8 @@ const exceptionsKiB = {
   "@kit/queue": 28.5,
   // Adds jobs and schedules as a queue does, and carries what that needs.
   "@kit/queue/adopt": 25.5,
-  // Reads, changes and repairs queues for the command line, and lists schedules; 25 of it load only when a BullMQ queue is adopted.
+  // Reads, changes and repairs queues for the command line, lists schedules, shows logs of handlers and ended jobs; 25 of it load only when
+  // a BullMQ queue is adopted.
   "@kit/queue/descriptor": 44,
   // Opens its queue as a queue does, and carries what that needs.
   "@kit/queue/schedules": 19.5,

@@ -2,7 +2,7 @@ import type { RedisLike } from "@kit/core";
 import { choice, custom, integer, resolve } from "@kit/core/toolkit";
 import { encodedName } from "../add/names.js";
 import { parseRecord } from "../history/record.js";
-import { listKept } from "../history/scripts/index.js";
+import { listKept } from "../history/scripts/readers.js";
 import { type QueueAddress, type QueueKeys, queueKeys } from "../keys.js";
 import { factsOfEnded, type JobFacts, jobFacts } from "./report.js";
 import { list } from "./scripts.js";

@@ -1,7 +1,7 @@
 import type { RedisLike } from "@kit/core";
 import { integer, resolve, textOption } from "@kit/core/toolkit";
 import { keyHead, notesKey, type QueueAddress } from "../keys.js";
-import { readNotes } from "../progress/scripts/index.js";
+import { readNotes } from "../progress/scripts/readers.js";
 import { dated } from "./report.js";
 
 /** A page of the log of a job. */

@@ -1,7 +1,8 @@
 import { JobCancelledError, JobLeaseLostError } from "../index.js";
 import { notesKey } from "../keys.js";
 import type { TakenJob } from "../work/taken.js";
-import { closeNotes, note, readNotes } from "./scripts/index.js";
+import { closeNotes, note } from "./scripts/index.js";
+import { readNotes } from "./scripts/readers.js";
 
 /** How long the notes of a job that is not done stay after the last write: as long as dead letters by default. */
 const openMs = 14 * 86_400_000;

@@ -1,10 +1,7 @@
 import { defineScript } from "@kit/core";
 import entriesSource from "../../scripts/entries.lua";
-import pageSource from "../../scripts/page.lua";
 import forgetSource from "./forget.lua";
 import keepSource from "./keep.lua";
-import listKeptSource from "./listKept.lua";
-import readRecordSource from "./readRecord.lua";
 
 /** Records jobs that are about to end, see `keep.lua`. */
 export const keep = defineScript({
@@ -24,49 +21,4 @@ export const forget = defineScript({
   args: ["members"],
   idempotent: true,
   reply: Number,
-});
-
-/** Reads the record of an ended job. Undefined: there is none. */
-export const readRecord = defineScript({
-  name: "queue.readRecord",
-  source: readRecordSource,
-  keys: ["kept", "records"],
-  args: ["id"],
-  readonly: true,
-  bytes: true,
-  reply: (raw): { readonly at: number; readonly record: Buffer } | undefined => {
-    const [at, record] = raw as [Buffer, Buffer];
-    return record.length === 0 ? undefined : { at: Number(String(at)), record };
-  },
-});
-
-/** A page of records without results. */
-interface KeptPage {
-  /** How many to skip for the next page; undefined: there is none. */
-  readonly next: number | undefined;
-  readonly page: readonly {
-    readonly id: string;
-    readonly at: number;
-    readonly head: string;
-    readonly bytes: number;
-  }[];
-}
-
-/** Reads a page of the records of ended jobs. */
-export const listKept = defineScript({
-  name: "queue.listKept",
-  source: [pageSource, listKeptSource],
-  keys: ["jobs", "kept", "records"],
-  args: ["from", "start", "count", "name"],
-  readonly: true,
-  reply: (raw): KeptPage => {
-    const [next = "-1", ...all] = (raw as unknown[]).map(String);
-    return {
-      next: next === "-1" ? undefined : Number(next),
-      page: Array.from({ length: all.length / 4 }, (_, row) => {
-        const [id = "", at = "", head = "", bytes = ""] = all.slice(4 * row, 4 * row + 4);
-        return { id, at: Number(at), head, bytes: Number(bytes) };
-      }),
-    };
-  },
 });
