@@ -48,8 +48,8 @@ local blobs = { unpack(ARGV, 5) }
 
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
-local lines = redis.call('HGET', limits, 'listened') and {}
-local isPlain = not lines and not string.find(plan, '\t', 1, true)
+local listened = redis.call('HGET', limits, 'listened')
+local isPlain = not listened and not string.find(plan, '\t', 1, true)
 redis.call('HLEN', jobs)
 redis.call('LLEN', waiting)
 local first
@@ -102,6 +102,7 @@ end
 
 -- Libraries
 
+lines = listened and {}
 local ids, words = {}, {}
 for id, rest in string.gmatch(plan, '([^\n\t]+)([^\n]*)') do
   ids[#ids + 1] = id
@@ -229,7 +230,7 @@ for i, id in ipairs(ids) do
       fields[#fields + 1] = blobs[i]
     end
     added[id] = due > now and 'delayed' or 'ready'
-    tell(lines, 'added', id, nameOf(blobs[i]), added[id])
+    tell('added', id, nameOf(blobs[i]), added[id])
     if due > now then
       delay(entry, due)
     elseif word.l then
@@ -250,6 +251,6 @@ if once[1] then
   redis.call('SET', once[3], sequence .. answers, 'PX', 600000)
   if claims > 0 then dropUnused(unique, jobs, once[2], 2 * claims, now) end
 end
-recordEvents(events, lines)
+recordEvents(events)
 if not once[1] then return now end
 return now .. answers

@@ -45,7 +45,7 @@ local caller = ARGV[5]
 redis.call('HLEN', failures)
 redis.call('ZCARD', revoked)
 redis.call('ZCARD', wake)
-local lines = listen(limits)
+listen(limits)
 for _, key in ipairs(replies) do redis.call('HLEN', key) end
 local blob = redis.call('HGET', jobs, id)
 if not blob then return { 'none', '0' } end
@@ -81,8 +81,8 @@ else
 end
 redis.call('HDEL', failures, id)
 redis.call('HDEL', jobs, id)
-tell(lines, member and 'cancelled' or 'removed', id, nameOf(blob))
-recordEvents(events, lines)
+tell(member and 'cancelled' or 'removed', id, nameOf(blob))
+recordEvents(events)
 -- Publishing is only a hint, so an error is ignored: the user may lack the permission.
 if channel ~= '' then redis.pcall('PUBLISH', channel, caller .. '\t' .. id) end
 return { member and 'cancelled' or 'removed', '0' }

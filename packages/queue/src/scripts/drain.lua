@@ -30,7 +30,7 @@ local count = tonumber(ARGV[2])
 redis.call('HLEN', failures)
 redis.call('ZCARD', delayed)
 redis.call('ZCARD', wake)
-local lines = listen(limits)
+listen(limits)
 local isList = from == 'waiting'
 local size = isList and redis.call('LLEN', waiting) or redis.call('ZCARD', ranked)
 local entries = isList and redis.call('LRANGE', waiting, 0, count - 1) or redis.call('ZRANGE', ranked, 0, count - 1)
@@ -49,6 +49,6 @@ end
 redis.call('HDEL', jobs, unpack(ids))
 redis.call('HDEL', failures, unpack(ids))
 if isList then redis.call('LTRIM', waiting, #ids, -1) else redis.call('ZREM', ranked, unpack(entries, 1, #ids)) end
-for i = 1, lines and #ids or 0 do tell(lines, 'removed', ids[i]) end
-recordEvents(events, lines)
+for i = 1, lines and #ids or 0 do tell('removed', ids[i]) end
+recordEvents(events)
 return { #ids, size - #ids }

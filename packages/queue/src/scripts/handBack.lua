@@ -31,7 +31,7 @@ local begun = ARGV[4]
 redis.call('LLEN', waiting)
 redis.call('ZCARD', prioritised)
 redis.call('ZCARD', wake)
-local lines = listen(limits)
+listen(limits)
 if begun ~= '' then redis.call('HLEN', failures) end
 -- Removes nothing. At maxmemory Redis allows writes in a script after one that can only free memory.
 redis.call('ZREM', leases, '')
@@ -43,7 +43,7 @@ for member in string.gmatch(members, '[^\n]+') do
     held[#held + 1] = member
     entries[#held] = leasedEntry(member)
     local id = idOf(entries[#held])
-    tell(lines, 'ready', id)
+    tell('ready', id)
     if hasBegun[id] then redis.call('HSETNX', failures, id, '0\t0\t') end
   end
 end
@@ -80,5 +80,5 @@ end
 makeReady(waiting, prioritised, others, true)
 if #entries > 0 then wakeWorker(wake) end
 inBatches(held, function(...) redis.call('ZREM', leases, ...) end)
-recordEvents(events, lines)
+recordEvents(events)
 return #entries

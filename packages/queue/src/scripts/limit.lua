@@ -21,15 +21,15 @@ local rate = ARGV[3]
 
 redis.call('HLEN', limits)
 redis.call('ZCARD', wake)
-local lines = listen(limits)
+listen(limits)
 local wasPaused = redis.call('HEXISTS', limits, 'paused') == 1
 local time = redis.call('TIME')
 local now = string.format('%.0f', time[1] * 1000 + math.floor(time[2] / 1000))
 if paused == '1' and not wasPaused then
   redis.call('HSET', limits, 'paused', now)
-  tell(lines, 'paused')
+  tell('paused')
 end
-if paused == '0' and wasPaused then tell(lines, 'resumed') end
+if paused == '0' and wasPaused then tell('resumed') end
 if concurrency ~= '' and concurrency ~= '0' then redis.call('HSET', limits, 'concurrency', concurrency) end
 -- Another rate begins with a full bucket.
 if rate ~= '' and rate ~= '0' and redis.call('HGET', limits, 'rate') ~= rate then
@@ -42,5 +42,5 @@ if paused == '0' then ended[1] = 'paused' end
 if concurrency == '0' then ended[#ended + 1] = 'concurrency' end
 if rate == '0' then for _, field in ipairs({ 'rate', 'fullAt', 'heldUntil' }) do ended[#ended + 1] = field end end
 if #ended > 0 then redis.call('HDEL', limits, unpack(ended)) end
-recordEvents(events, lines)
+recordEvents(events)
 return 1

@@ -25,7 +25,7 @@ local takeId = ARGV[1]
 redis.call('LLEN', waiting)
 redis.call('ZCARD', prioritised)
 redis.call('ZCARD', wake)
-local lines = listen(limits)
+listen(limits)
 -- Removes nothing. At maxmemory Redis allows writes in a script after one that can only free memory.
 redis.call('ZREM', leases, '')
 local last = redis.call('GET', taken)
@@ -41,6 +41,6 @@ if #entries > 0 then
   wakeWorker(wake)
 end
 inBatches(members, function(...) redis.call('ZREM', leases, ...) end)
-for _, entry in ipairs(entries) do tell(lines, 'ready', (idOf(entry))) end
-recordEvents(events, lines)
+for _, entry in ipairs(entries) do tell('ready', (idOf(entry))) end
+recordEvents(events)
 return #entries

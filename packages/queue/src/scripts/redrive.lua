@@ -41,7 +41,7 @@ redis.call('ZCARD', delayed)
 redis.call('ZCARD', wake)
 redis.call('HLEN', failures)
 redis.call('HLEN', meta)
-local lines = listen(limits)
+listen(limits)
 -- Removes nothing. At maxmemory Redis allows writes in a script after one that can only free memory.
 redis.call('ZREM', dead, '')
 local time = redis.call('TIME')
@@ -64,7 +64,7 @@ for id in string.gmatch(ids, '[^\n]+') do
       later[#later + 1] = entryOfBlob(id, blob)
     elseif blob then moved[#moved + 1] = entryOfBlob(id, blob)
     else dropped[#dropped + 1] = id end
-    tell(lines, not blob and 'removed' or spreadMs > 0 and 'delayed' or 'ready', id)
+    tell(not blob and 'removed' or spreadMs > 0 and 'delayed' or 'ready', id)
   end
 end
 if #letters == 0 then return { 0, begun } end
@@ -80,5 +80,5 @@ end
 redis.call('ZREM', dead, unpack(letters))
 if #forgotten > 0 then redis.call('HDEL', failures, unpack(forgotten)) end
 if #dropped > 0 then redis.call('HDEL', jobs, unpack(dropped)) end
-recordEvents(events, lines)
+recordEvents(events)
 return { #letters, begun }

@@ -28,7 +28,7 @@ local id = ARGV[1]
 
 redis.call('HLEN', failures)
 redis.call('ZCARD', wake)
-local lines = listen(limits)
+listen(limits)
 local blob = redis.call('HGET', jobs, id)
 if not blob then return 'none' end
 if redis.call('ZSCORE', dead, id) then return 'dead' end
@@ -41,6 +41,6 @@ releaseSuccessor(jobs, delayed, wake, id)
 leave(place, waiting, prioritised, delayed, id, entry)
 redis.call('HDEL', failures, id)
 redis.call('HDEL', jobs, id)
-tell(lines, 'removed', id, nameOf(blob))
-recordEvents(events, lines)
+tell('removed', id, nameOf(blob))
+recordEvents(events)
 return 'removed'

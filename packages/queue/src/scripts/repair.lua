@@ -29,7 +29,7 @@ local ids = ARGV[2]
 -- Libraries
 
 redis.call('ZCARD', wake)
-local lines = listen(limits)
+listen(limits)
 local wanted, missing = {}, {}
 for id in string.gmatch(ids, '[^\n]+') do
   local blob = not missing[id] and redis.call('HGET', jobs, id)
@@ -66,7 +66,7 @@ end
 if verb == 'repair' and #lost > 0 then
   makeReady(waiting, prioritised, lost, false)
   wakeWorker(wake)
-  for _, id in ipairs(names) do tell(lines, 'ready', id) end
-  recordEvents(events, lines)
+  for _, id in ipairs(names) do tell('ready', id) end
+  recordEvents(events)
 end
 return table.concat(names, '\n')

@@ -28,7 +28,7 @@ local due = ARGV[2]
 -- Libraries
 
 redis.call('ZCARD', wake)
-local lines = listen(limits)
+listen(limits)
 local blob = redis.call('HGET', jobs, id)
 if not blob then return 'none' end
 if redis.call('ZSCORE', dead, id) then return 'dead' end
@@ -53,15 +53,15 @@ if at > now then
   redis.call('ZADD', delayed, string.format('%.0f', at), entry)
   if not earliest or at < tonumber(earliest) then wakeTimers(wake) end
   if place ~= 'delayed' then leave(place, waiting, prioritised, delayed, id, entry) end
-  tell(lines, 'delayed', id, nameOf(blob))
-  recordEvents(events, lines)
+  tell('delayed', id, nameOf(blob))
+  recordEvents(events)
   return 'delayed'
 end
 if place == 'delayed' then
   makeReady(waiting, prioritised, { entry }, false)
   wakeWorker(wake)
   leave(place, waiting, prioritised, delayed, id, entry)
-  tell(lines, 'ready', id, nameOf(blob))
-  recordEvents(events, lines)
+  tell('ready', id, nameOf(blob))
+  recordEvents(events)
 end
 return 'ready'

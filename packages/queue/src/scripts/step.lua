@@ -119,7 +119,7 @@ if isLimited then
     unpack(redis.call('HMGET', limits, 'paused', 'concurrency', 'rate', 'fullAt', 'heldUntil', 'listened'), 1, 6)
   isLimited = paused or concurrency or rate or heldUntil
 end
-local lines = listened and now < tonumber(listened) and {}
+lines = listened and now < tonumber(listened) and {}
 
 local refused, reclaimed, ready, first = {}, {}, {}, {}
 -- Removals come last, and a key that they may empty is not touched after that: while its slot moves to another node, a script fails at
@@ -157,14 +157,14 @@ for i = 1, #others, 4 do
     end
     local way, wait = string.match(verdict, '^(%a?)(.*)')
     if way == 'd' then
-      tell(lines, record == 'e' and 'expired' or 'completed', id)
+      tell(record == 'e' and 'expired' or 'completed', id)
       goneIds[#goneIds + 1] = id
       if answer ~= '' then notify(id, answer) end
     elseif redis.call('HEXISTS', jobs, id) == 1 then
       redis.call('HSET', failures, id, record)
       isRare = true
       -- Without the stacks.
-      if lines then tell(lines, 'failed', id, verdict, (string.gsub(record, ',"stack":".-[^\\]"', ''))) end
+      if lines then tell('failed', id, verdict, (string.gsub(record, ',"stack":".-[^\\]"', ''))) end
       if way == 'x' then
         makeDead(jobs, failures, dead, meta, id, now)
         mayHaveDied = true
@@ -193,7 +193,7 @@ if looks then
   nextDue = tonumber(redis.call('ZRANGE', delayed, #due, #due, 'WITHSCORES')[2] or -1)
   makeReady(waiting, prioritised, due, false)
   promoted = #due
-  for i = 1, lines and #due or 0 do tell(lines, 'ready', (idOf(due[i]))) end
+  for i = 1, lines and #due or 0 do tell('ready', (idOf(due[i]))) end
   local maxCrashes = tonumber(string.match(bounds, '^%d+'))
   local ended = redis.call('ZRANGEBYSCORE', leases, '-inf', string.format('%.0f', now), 'LIMIT', 0, 100)
   local returned = {}
@@ -208,7 +208,7 @@ if looks then
     if crashes == 0 or crashes + 1 < maxCrashes or begun == takeIdOf(member) then crashes = crashes + 1 end
     redis.call('HSET', failures, id, string.format('%s\t%d\t%s', attempts, crashes, last))
     redis.call('HINCRBY', meta, 'crashed', 1)
-    tell(lines, 'crashed', id, crashes, crashes >= maxCrashes and 'x' or '')
+    tell('crashed', id, crashes, crashes >= maxCrashes and 'x' or '')
     if crashes >= maxCrashes then
       releaseSuccessor(jobs, delayed, wake, id)
       makeDead(jobs, failures, dead, meta, id, now)
@@ -370,11 +370,11 @@ end
 -- Nothing is ready, and nothing was taken.
 local isIdle = false
 if lines then
-  for i = 1, recorded and 0 or #entries do tell(lines, 'active', (idOf(entries[i])), nameOf(reply[i])) end
+  for i = 1, recorded and 0 or #entries do tell('active', (idOf(entries[i])), nameOf(reply[i])) end
   for i, ends in ipairs(#members > 0 and redis.call('ZMSCORE', leases, unpack(members)) or {}) do
-    if ends then tell(lines, 'completed', string.sub(members[i], -14)) end
+    if ends then tell('completed', string.sub(members[i], -14)) end
   end
-  for _, id in ipairs(overdue) do tell(lines, 'removed', id) end
+  for _, id in ipairs(overdue) do tell('removed', id) end
   isIdle = #entries == 0 and redis.call('LLEN', waiting) + redis.call('ZCARD', prioritised) == plain + #ranked
 end
 local leased, held = (looks or isIdle) and redis.call('ZCARD', leases), 0
@@ -406,8 +406,8 @@ if heldUntil > 0 and heldUntil <= now then redis.call('HDEL', limits, 'heldUntil
 if listened and not lines then redis.call('HDEL', limits, 'listened') end
 if lines then
   local ended = held + #endedMembers
-  if isIdle and ended > 0 and leased == ended then tell(lines, 'drained') end
-  recordEvents(events, lines)
+  if isIdle and ended > 0 and leased == ended then tell('drained') end
+  recordEvents(events)
 end
 -- Publishing is only a hint, so an error is ignored: the user may lack the permission.
 for _, ids in pairs(notified) do redis.pcall('PUBLISH', ids.channel, ids.caller .. '\t' .. table.concat(ids, '\n')) end

@@ -34,7 +34,7 @@ redis.call('HLEN', jobs)
 redis.call('LLEN', waiting)
 redis.call('ZCARD', prioritised)
 redis.call('ZCARD', wake)
-local lines = listen(limits)
+listen(limits)
 local fields, ready, counts, scores, gone, reply = {}, {}, {}, {}, {}, ''
 for line in string.gmatch(plan, '[^\n]+') do
   local id, revision, at, next, left, runs = string.match(line, '^([^\t]+)\t([^\t]*)\t([^\t]+)\t([^\t]+)\t(%d*)\t([%d,]*)$')
@@ -51,7 +51,7 @@ for line in string.gmatch(plan, '[^\n]+') do
         fields[#fields + 1] = job
         fields[#fields + 1] = blob
         ready[#ready + 1] = entryOfBlob(job, blob)
-        tell(lines, 'added', job, nameOf(blob), 'ready')
+        tell('added', job, nameOf(blob), 'ready')
       end
     end
     if left ~= '' then
@@ -72,5 +72,5 @@ end
 inBatches(counts, function(...) redis.call('HSET', schedules, ...) end)
 inBatches(scores, function(...) redis.call('ZADD', upcoming, ...) end)
 if #gone > 0 then redis.call('ZREM', upcoming, unpack(gone)) end
-recordEvents(events, lines)
+recordEvents(events)
 return reply
