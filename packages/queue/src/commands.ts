@@ -215,9 +215,10 @@ export class QueueCommands {
   }
 
   #keysOfOnce(answeredTo: readonly string[], plan: string): AddKeys {
-    const { leases, dead, unique, failures } = this.keys;
+    const { leases, dead, unique, failures, aside } = this.keys;
     const answered = answeredTo.map((producer) => answeredKey(this.head, producer));
-    return { ...this.keys, once: [leases, dead, ...answered, ...(plan.includes("\tk") ? [unique, failures] : [])] };
+    const ofKeys = plan.includes("\tk") ? [unique, failures] : [];
+    return { ...this.keys, once: [leases, dead, ...answered, ...ofKeys, aside] };
   }
 
   #repliesOf(caller: string): string {

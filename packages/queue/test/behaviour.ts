@@ -1,3 +1,4 @@
+import { createHash } from "node:crypto";
 import { setTimeout as pause } from "node:timers/promises";
 import { eventually, type RedisMode, useRedis } from "@kit/testing";
 import { aborted, guardUsers, type Login, onMovingSlots, rejection } from "@tooling/vitest/helpers";
@@ -1300,11 +1301,13 @@ export const queueBehaviour = (mode: RedisMode, login?: Login): void => {
           answeredKey(keyHead(redis.prefix, name), "AAAAAAAAA"),
           fixture().keysOf().unique,
           fixture().keysOf().failures,
+          fixture().keysOf().aside,
         ],
       });
       const seed = async (): Promise<void> => {
         const { jobs, leases, dead, failures, replies, taken, unique } = keys();
         await fixture().db.hset(unique, "key", `${id} 0 `);
+        await fixture().db.zadd(keys().aside, 0, `other ${"0".repeat(23)} AAAAAAAAA.0007`);
         await fixture().db.hset(jobs, id, `k1 job\n"${id}"`);
         await fixture().db.zadd(leases, Date.now() + 600_000, member);
         await fixture().db.zadd(dead, 1, id);
@@ -1332,6 +1335,19 @@ export const queueBehaviour = (mode: RedisMode, login?: Login): void => {
         await fixture().db.del(keys().prioritised, keys().revoked);
         await fixture().db.zadd(keys().prioritised, 1, strayId);
       };
+      const [asideId, waitingId] = ["AAAAAAAAA.0007", "AAAAAAAAA.0008"];
+      const asideMember = `other ${"0".repeat(23)} ${asideId}`;
+      /** Of two names with limits one is stopped: the step moves a job each way, and sweeps `named`. */
+      const withNames = async (): Promise<void> => {
+        await withTake();
+        const { jobs, waiting, limits, aside, named } = keys();
+        await fixture().db.del(aside, named, waiting, limits);
+        await fixture().db.hset(jobs, asideId, "k1 other\n1", waitingId, "k1 job\n1");
+        await fixture().db.hset(limits, "names", "\njob 0 1\nother 2 0");
+        await fixture().db.rpush(waiting, waitingId);
+        await fixture().db.zadd(aside, 0, asideMember);
+        await fixture().db.zadd(named, 0, "other worker000009gone");
+      };
       const { cancel, drain, edit, find, limit, list, overview, prioritise, remove, repair, reschedule, scan } = looks;
       const { add, begin, handBack, heartbeat, letters, outcomes, recover, redrive, step } = scripts;
       slots.itRanAll(keys, () => [
@@ -1347,7 +1363,7 @@ export const queueBehaviour = (mode: RedisMode, login?: Login): void => {
         { script: cancel, args: [strayId, "k1 job p1", "0", "", ""], seed: onlyStray },
         { script: reschedule, args: [id, "d600000"], seed: onlyRanked },
         { script: find, args: [id], seed },
-        { script: limit, args: ["0", "", ""], seed },
+        { script: limit, args: ["0", "", "", `other 2 0`], seed },
         { script: letters, args: ["+inf", 0, ""], seed },
         { script: list, args: ["ids", "start", 0, 10, ""], seed },
         { script: overview, args: [], seed },
@@ -1356,10 +1372,24 @@ export const queueBehaviour = (mode: RedisMode, login?: Login): void => {
         { script: begin, args: [member], seed },
         { script: heartbeat, args: [60_000, member], seed },
         { script: handBack, args: [`${member}\n${takeId}other`, id, "1", ""], seed },
+        { script: handBack, args: [member, "", "0", ""], seed: withNames },
         { script: recover, args: [takeId], seed: withTake },
+        { script: recover, args: [takeId], seed: withNames },
+        { script: remove, args: [asideId], seed: withNames },
+        {
+          script: edit,
+          args: [asideId, createHash("sha1").update("k1 other\n1").digest("hex"), "k1 other p1\n1"],
+          seed: withNames,
+        },
+        { script: drain, args: ["aside", 5], seed: withNames },
         { script: outcomes, args: [id, "other"], seed },
         { script: redrive, args: ["drop", `${id}\nother`, "", 0], seed },
         { script: step, args: [takeId, 1, 1, 60_000, "l", "2 10000 1209600000 67108864", "1", member], seed },
+        {
+          script: step,
+          args: ["worker000003", 5, 5, 60_000, "l", "2 10000 1209600000 67108864", "", ""],
+          seed: withNames,
+        },
       ]);
     }
   });

@@ -51,6 +51,10 @@ describe("step", () => {
         blobs: ids.map((id) => `k1 job\n"${id}"`),
       },
     );
+  const addMore = (...ids: string[]): Promise<unknown> => {
+    const fields = ids.flatMap((id) => [id, `k1 job\n"${id}"`]);
+    return Promise.all([redis.client.hset(keys().jobs, ...fields), redis.client.rpush(keys().waiting, ...ids)]);
+  };
   const run = (
     n: number,
     {
@@ -80,8 +84,8 @@ describe("step", () => {
     };
     return step.run(redis.client, { ...taking(n), replies: [replies()] }, args);
   };
-  const limits = (change: Partial<Record<"paused" | "concurrency" | "rate", string>>): Promise<unknown> =>
-    limit.run(redis.client, keys(), { paused: "", concurrency: "", rate: "", ...change });
+  const limits = (change: Partial<Record<"paused" | "concurrency" | "rate" | "names", string>>): Promise<unknown> =>
+    limit.run(redis.client, keys(), { paused: "", concurrency: "", rate: "", names: "", ...change });
   const isWoken = async (): Promise<boolean> => (await redis.client.zpopmin(keys().wake)).length > 0;
   const expire = (member: string): Promise<unknown> => redis.client.zadd(keys().leases, "XX", 1, member);
 
@@ -281,12 +285,12 @@ describe("step", () => {
     expect(await run(3, { count: 3, flags: "wl" })).toMatchObject({ entries: [], nextStart: second.nextStart });
     expect(await isWoken()).toBe(false);
     const back = { members: takeId(2) + b, after: "", begun: "" };
-    for (let n = 0; n < 2; n++) await handBack.run(redis.client, keys(), { ...back, refunds: "1" });
+    for (let n = 0; n < 2; n++) await handBack.run(redis.client, keys(), { ...back, limited: "1" });
     expect((await run(4, { count: 3 })).entries).toEqual([b]);
     expect(await undo(4)).toBe(1);
     expect(await undo(4)).toBe(0);
     expect((await run(5, { count: 3 })).entries).toEqual([b]);
-    await handBack.run(redis.client, keys(), { members: takeId(5) + b, after: "", refunds: "", begun: "" });
+    await handBack.run(redis.client, keys(), { members: takeId(5) + b, after: "", limited: "", begun: "" });
     expect((await run(6, { count: 3 })).entries).toEqual([]);
     await limits({ rate: "2 2000000 2" });
     expect((await run(7, { count: 3 })).entries).toEqual([]);
@@ -297,11 +301,62 @@ describe("step", () => {
     expect(await run(9, { count: 3 })).toMatchObject({ entries: [c], nextStart: undefined });
   });
 
+  it("moves 100 jobs of stopped names a step, wakes a worker to go on, and takes the first job behind them", async () => {
+    await limits({ names: "job - 1" });
+    const stopped = Array.from({ length: 250 }, (_, n) => `AAAAAAAAA.${String(1_000 + n)}`);
+    await addSome(...stopped, c);
+    await redis.client.hset(keys().jobs, c, "k1 other\n1");
+    for (const n of [1, 2]) {
+      await isWoken();
+      expect(await run(n, { count: 1, flags: "wl" })).toMatchObject({ entries: [], nextStart: Infinity });
+      expect(await redis.client.zcard(keys().aside)).toBe(100 * n);
+      expect(await isWoken()).toBe(true);
+    }
+    expect(await run(3, { count: 1, flags: "wl" })).toMatchObject({ entries: [c] });
+    expect(await redis.client.zcard(keys().aside)).toBe(250);
+    expect(await isWoken()).toBe(false);
+    expect(await run(4, { count: 1, flags: "wl" })).toMatchObject({ entries: [] });
+    // The first ones come back, and others wake the next worker, whoever ended the pause.
+    await redis.client.del(keys().limits);
+    expect((await run(5, { count: 3, flags: "wl" })).entries).toEqual(stopped.slice(0, 3));
+    expect(await isWoken()).toBe(true);
+    // Such a job may have got another name, which is stopped, too.
+    await limits({ names: "third - 1" });
+    await redis.client.hset(keys().jobs, stopped[3]!, "k1 third\n1");
+    expect((await run(6, { count: 1 })).entries).toEqual([stopped[4]]);
+    expect(await redis.client.zrange(keys().aside, "0", "-1")).toContain(
+      `third 10485761000000000000251 ${stopped[3]!}`,
+    );
+    await redis.client.hdel(keys().jobs, stopped[5]!);
+    expect((await run(7, { count: 2 })).entries).toEqual([stopped[6]]);
+    expect(await redis.client.zcard(keys().leases)).toBe(6);
+    expect(await redis.client.zcard(keys().aside)).toBe(250 - 6);
+  });
+
+  it("counts the active jobs of a name by their leases, and keeps few traces of those that ended", async () => {
+    await limits({ names: "job 1 0" });
+    await addSome(a, b, c);
+    expect(await run(1, { count: 3 })).toMatchObject({ entries: [a] });
+    expect(await redis.client.zrange(keys().named, "0", "-1")).toEqual([`job ${takeId(1)}${a}`]);
+    // The same step ends the one and begins the next.
+    expect((await run(2, { count: 3, done: [takeId(1) + a] })).entries).toEqual([b]);
+    expect(await redis.client.zrange(keys().named, "0", "-1")).toEqual([`job ${takeId(2)}${b}`]);
+    await isWoken();
+    expect((await run(3, { done: [takeId(2) + b] })).entries).toEqual([]);
+    expect(await isWoken()).toBe(true);
+    // A deleted index lets further jobs begin, and heals.
+    await run(4, { count: 1 });
+    await redis.client.del(keys().named);
+    await addMore("AAAAAAAAA.0004", "AAAAAAAAA.0005");
+    expect((await run(5, { count: 9 })).entries).toEqual(["AAAAAAAAA.0004"]);
+    expect((await run(6, { count: 9, done: [takeId(5) + "AAAAAAAAA.0004"] })).entries).toEqual(["AAAAAAAAA.0005"]);
+  });
+
   it("hands back jobs that have begun so that they do not expire, and leaves no record of one whose lease is gone", async () => {
     await addSome(a, b);
     expect((await run(1, { count: 1 })).entries).toEqual([a]);
     const members = [takeId(1) + a, takeId(1) + b].join("\n");
-    const back = { members, after: "", refunds: "", begun: [a, b].join("\n") };
+    const back = { members, after: "", limited: "", begun: [a, b].join("\n") };
     expect(await handBack.run(redis.client, keys(), back)).toBe(1);
     expect(await redis.client.hgetall(keys().failures)).toEqual({ [a]: "0\t0\t" });
   });

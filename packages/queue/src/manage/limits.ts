@@ -1,5 +1,6 @@
 import type { RedisLike } from "@kit/core";
 import { custom, integer, integerOption, resolve, type RulesOf } from "@kit/core/toolkit";
+import { encodedName } from "../add/names.js";
 import { type QueueAddress, queueKeys } from "../keys.js";
 import { limit } from "./scripts.js";
 
@@ -31,6 +32,16 @@ const rateText = (name: string, rate: QueueRate): string => {
   return [count, perMs, burst ?? Math.ceil(count / 10)].join(" ");
 };
 
+/** Bounds on the jobs of one name. */
+interface NameLimits {
+  /**
+   * How many of them may be active at a time, 1 to 1,000.
+   *
+   * @default as it is; at first unlimited
+   */
+  readonly concurrency?: number | null | undefined;
+}
+
 /** Bounds on the jobs of a queue, of all workers together. A limit that is left out stays as it is; null removes it. */
 interface QueueLimits {
   /**
@@ -46,7 +57,41 @@ interface QueueLimits {
    * @default as it is; at first unlimited
    */
   readonly rate?: QueueRate | null | undefined;
+  /**
+   * Limits for jobs of single names, beside those of the queue; null removes those of a name. A name that is left out keeps its own. Jobs of a
+   * name at its limit let all others pass, and keep their order. At most 100 names of a queue can be limited or paused. Jobs that are
+   * active when their name gets its first concurrency do not count. A pause of the name stays as it is.
+   *
+   * @default as they are; at first none
+   */
+  readonly names?: Readonly<Record<string, NameLimits | null>> | undefined;
 }
+
+const nameRules = {
+  concurrency: custom(
+    (name, value: number | null) => (value === null ? "0" : String(integerOption(name, value, 1, 1_000))),
+    "-",
+  ),
+} satisfies RulesOf<NameLimits>;
+
+const maxNames = 100;
+
+const nameLines = (option: string, names: Readonly<Record<string, NameLimits | null>>): string => {
+  // An array or text would have numbers as its names.
+  if (typeof names !== "object" || (names as unknown) === null || Array.isArray(names))
+    throw new TypeError(`Expected \`${option}\` to be an object`);
+  const lines = Object.entries(names).map(([name, limits]) => {
+    const path = `${option}.${name}`;
+    const { concurrency } =
+      limits === null ? { concurrency: "0" } : resolve(path, limits, nameRules, undefined, `${path}.`);
+    return `${encodedName(name)} ${concurrency} -`;
+  });
+  if (lines.length > maxNames) throw tooManyNames();
+  return lines.join("\n");
+};
+
+const tooManyNames = (): RangeError =>
+  new RangeError(`Expected at most ${String(maxNames)} names of jobs with limits in one queue`);
 
 /** The form of an operand: empty, nothing changes; 0, the limit is removed. */
 const limitRules = {
@@ -55,27 +100,55 @@ const limitRules = {
     "",
   ),
   rate: custom((name, rate: QueueRate | null) => (rate === null ? "0" : rateText(name, rate)), ""),
+  names: custom(nameLines, ""),
 };
 
 /** Leaves all limits as they are. */
-const asBefore = { paused: "", concurrency: "", rate: "" };
+const asBefore = { paused: "", concurrency: "", rate: "", names: "" };
+
+const changeLimits = async (
+  redis: RedisLike,
+  { queue, prefix = "kit" }: QueueAddress,
+  change: Partial<typeof asBefore>,
+): Promise<void> => {
+  if (!(await limit.run(redis, queueKeys(prefix, queue), { ...asBefore, ...change }))) throw tooManyNames();
+};
+
+const pauseRules = { name: custom((_name, name: string) => encodedName(name)) } satisfies RulesOf<PauseOptions>;
+
+/** What to pause or to resume. */
+interface PauseOptions {
+  /**
+   * Only jobs of this name. Others pass them; they keep their order.
+   *
+   * @default all jobs of the queue
+   */
+  readonly name?: string | undefined;
+}
+
+const changePause = async (
+  redis: RedisLike,
+  address: QueueAddress,
+  options: PauseOptions,
+  paused: "0" | "1",
+): Promise<void> => {
+  const { name } = resolve("options", options, pauseRules);
+  await changeLimits(redis, address, name === undefined ? { paused } : { names: `${name} - ${paused}` });
+};
 
 /**
  * Changes limits of a queue, for all workers, at any time. Running jobs continue: after a limit was lowered, none begins until enough have
  * ended. Workers take nothing ahead under a limit, keep the order of the jobs, and are woken when the next one may begin.
  *
  * @throws {KitUnavailableError | KitUnknownOutcomeError} as every command. Calling it again does no harm.
- * @throws {TypeError | RangeError} an argument is not what it should be.
+ * @throws {TypeError | RangeError} an argument is not what it should be, or more than 100 names would have limits: nothing was changed.
  *
  * @example
  * await setLimits(redis, { queue: "mail" }, { concurrency: 10, rate: { count: 100, perMs: 60_000 } });
+ * await setLimits(redis, { queue: "mail" }, { names: { newsletter: { concurrency: 2 } } });
  */
-export const setLimits = async (
-  redis: RedisLike,
-  { queue, prefix = "kit" }: QueueAddress,
-  limits: QueueLimits,
-): Promise<void> => {
-  await limit.run(redis, queueKeys(prefix, queue), { ...asBefore, ...resolve("limits", limits, limitRules) });
+export const setLimits = async (redis: RedisLike, address: QueueAddress, limits: QueueLimits): Promise<void> => {
+  await changeLimits(redis, address, resolve("limits", limits, limitRules));
 };
 
 /**
@@ -83,22 +156,36 @@ export const setLimits = async (
  * delayed jobs become ready when they are due, but none begins. A worker may have taken jobs ahead, some 50 ms of its work: it begins them,
  * or hands them back, within about 200 ms. A queue can be paused before its first add. Pausing it again changes nothing.
  *
+ * With `name` only the jobs of that name are paused, and their `concurrency` stays. Others pass them. A pause of the queue and one of a name do
+ * not know each other: each has an end of its own.
+ *
  * To pause one worker, close it.
  *
  * @throws {KitUnavailableError | KitUnknownOutcomeError} as every command. Calling it again does no harm.
+ * @throws {TypeError | RangeError} an option is not what it should be, or 100 other names have limits.
  *
  * @example
  * await pauseQueue(redis, { queue: "mail" });
+ * await pauseQueue(redis, { queue: "mail" }, { name: "newsletter" });
  */
-export const pauseQueue = async (redis: RedisLike, { queue, prefix = "kit" }: QueueAddress): Promise<void> => {
-  await limit.run(redis, queueKeys(prefix, queue), { ...asBefore, paused: "1" });
+export const pauseQueue = async (
+  redis: RedisLike,
+  address: QueueAddress,
+  options: PauseOptions = {},
+): Promise<void> => {
+  await changePause(redis, address, options, "1");
 };
 
 /**
- * Lets a paused queue go on, and wakes its workers. A queue that is not paused stays as it is.
+ * Lets a paused queue go on, or with `name` the jobs of that name, and wakes the workers. What is not paused stays as it is.
  *
  * @throws {KitUnavailableError | KitUnknownOutcomeError} as every command. Calling it again does no harm.
+ * @throws {TypeError | RangeError} an option is not what it should be.
  */
-export const resumeQueue = async (redis: RedisLike, { queue, prefix = "kit" }: QueueAddress): Promise<void> => {
-  await limit.run(redis, queueKeys(prefix, queue), { ...asBefore, paused: "0" });
+export const resumeQueue = async (
+  redis: RedisLike,
+  address: QueueAddress,
+  options: PauseOptions = {},
+): Promise<void> => {
+  await changePause(redis, address, options, "0");
 };

@@ -5,6 +5,7 @@ import drainSource from "../scripts/drain.lua";
 import editSource from "../scripts/edit.lua";
 import eventsSource from "../scripts/events.lua";
 import findSource from "../scripts/find.lua";
+import namesSource from "../scripts/names.lua";
 import limitSource from "../scripts/limit.lua";
 import listSource from "../scripts/list.lua";
 import overviewSource from "../scripts/overview.lua";
@@ -39,6 +40,8 @@ export interface Overview {
   readonly delayed: number;
   readonly active: number;
   readonly dead: number;
+  /** Further ready jobs, whose names are paused or have as many active jobs as they may. They go on by themselves once that is over. */
+  readonly aside: number;
   /** Jobs that are stored, but in no list of work: a list or a lease was deleted by hand, or evicted. See `repairQueue()`. */
   readonly lost: number;
   readonly now: number;
@@ -50,6 +53,14 @@ export interface Overview {
   /** See `setLimits()`. */
   readonly concurrency: number | null;
   readonly rate: { readonly count: number; readonly perMs: number; readonly burst: number } | null;
+  /** The names of jobs that have a limit or are paused. */
+  readonly names: readonly {
+    readonly name: string;
+    readonly concurrency: number | null;
+    readonly pausedAt: Instant;
+    /** How many of its jobs it keeps from beginning, as far as workers have met them. */
+    readonly aside: number;
+  }[];
   /** No job begins before, since a handler threw a RateLimitError. */
   readonly heldUntil: Instant;
   readonly completed: number;
@@ -66,7 +77,7 @@ export interface Overview {
 export const overview = defineScript({
   name: "queue.overview",
   source: overviewSource,
-  keys: ["jobs", "waiting", "prioritised", "delayed", "leases", "dead", "meta", "limits", "kept"],
+  keys: ["jobs", "waiting", "prioritised", "delayed", "leases", "dead", "meta", "limits", "kept", "aside"],
   args: [],
   readonly: true,
   reply: (raw): Overview => {
@@ -77,6 +88,17 @@ export const overview = defineScript({
     const [completed = 0, died = 0, crashed = 0, deadDropped = 0, deadBytes = 0, kept = 0] = String(all[10])
       .split(" ")
       .map(Number);
+    const aside = Number(all[16]);
+    const named = String(all[17]).trim().split(" ");
+    const names = Array.from({ length: Math.floor(named.length / 4) }, (_, index) => {
+      const [name = "", most, since, waits] = named.slice(4 * index, 4 * index + 4);
+      return {
+        name: decodeURIComponent(name),
+        concurrency: Number(most) || null,
+        pausedAt: Number(since) || null,
+        aside: Number(waits),
+      };
+    });
     const [count = 0, perMs = 0, burst = 0] = String(all[14]).split(" ").map(Number);
     const ranks = String(all[11]).split(" ").map(Number);
     const byPriority = Array.from({ length: Math.floor(ranks.length / 2) }, (_, index) => ({
@@ -84,8 +106,8 @@ export const overview = defineScript({
       jobs: ranks[2 * index + 1] ?? 0,
     }));
     return {
-      ...{ jobs, waiting, prioritised, delayed, active, dead, now },
-      lost: Math.max(0, jobs - waiting - prioritised - delayed - active - dead),
+      ...{ jobs, waiting, prioritised, delayed, active, dead, aside, now },
+      lost: Math.max(0, jobs - waiting - prioritised - delayed - active - dead - aside),
       ...{
         nextDue: instant(all[7]),
         firstLeaseEnd: instant(all[8]),
@@ -95,6 +117,7 @@ export const overview = defineScript({
       concurrency: Number(all[13]) || null,
       rate: count === 0 ? null : { count, perMs, burst },
       heldUntil: instant(all[15]),
+      names,
       ...{ completed, died, crashed, deadDropped, deadBytes, kept, byPriority },
     };
   },
@@ -142,7 +165,7 @@ export interface Scanned {
 export const scan = defineScript({
   name: "queue.scan",
   source: [entriesSource, scanSource],
-  keys: ["jobs", "waiting", "prioritised", "delayed", "leases", "dead"],
+  keys: ["jobs", "waiting", "prioritised", "delayed", "leases", "dead", "aside"],
   args: ["from", "cursor"],
   readonly: true,
   reply: (raw): Scanned => {
@@ -161,7 +184,7 @@ export const scan = defineScript({
 export const repair = defineScript({
   name: "queue.repair",
   source: [entriesSource, readySource, eventsSource, repairSource],
-  keys: ["jobs", "waiting", "prioritised", "delayed", "leases", "wake", "dead", "limits", "events"],
+  keys: ["jobs", "waiting", "prioritised", "delayed", "leases", "wake", "dead", "limits", "events", "aside"],
   args: ["verb", "ids"],
   idempotent: true,
   reply: (raw): readonly string[] => {
@@ -206,8 +229,8 @@ export const list = defineScript({
 /** Gives a ready or delayed job another priority. Replies with whether there is such a job. */
 export const prioritise = defineScript({
   name: "queue.prioritise",
-  source: [entriesSource, placesSource, readySource, rankSource, prioritiseSource],
-  keys: ["jobs", "waiting", "prioritised", "delayed", "wake"],
+  source: [entriesSource, namesSource, placesSource, readySource, rankSource, prioritiseSource],
+  keys: ["jobs", "waiting", "prioritised", "delayed", "wake", "aside"],
   args: ["id", "priority"],
   idempotent: true,
   reply: (raw): boolean => Number(raw) === 1,
@@ -216,8 +239,8 @@ export const prioritise = defineScript({
 /** Deletes a ready or delayed job. See `remove.lua`. */
 export const remove = defineScript({
   name: "queue.remove",
-  source: [entriesSource, placesSource, readySource, successorSource, eventsSource, removeSource],
-  keys: ["jobs", "waiting", "prioritised", "delayed", "failures", "dead", "wake", "limits", "events"],
+  source: [entriesSource, namesSource, placesSource, readySource, successorSource, eventsSource, removeSource],
+  keys: ["jobs", "waiting", "prioritised", "delayed", "failures", "dead", "wake", "limits", "events", "aside"],
   args: ["id"],
   idempotent: true,
   reply: (raw) => String(raw) as "removed" | "none" | "dead" | "elsewhere",
@@ -226,8 +249,8 @@ export const remove = defineScript({
 /** Replaces what is stored of a job. See `edit.lua`. */
 export const edit = defineScript({
   name: "queue.edit",
-  source: [entriesSource, placesSource, readySource, rankSource, editSource],
-  keys: ["jobs", "waiting", "prioritised", "delayed", "wake", "dead", "meta"],
+  source: [entriesSource, namesSource, placesSource, readySource, rankSource, editSource],
+  keys: ["jobs", "waiting", "prioritised", "delayed", "wake", "dead", "meta", "aside"],
   args: ["id", "digest", "blob"],
   idempotent: true,
   reply: (raw) => String(raw) as "edited" | "none" | "changed" | "elsewhere",
@@ -248,7 +271,16 @@ export const drain = defineScript({
 /** Ends a job, also an active one. See `cancel.lua`. */
 export const cancel = defineScript({
   name: "queue.cancel",
-  source: [entriesSource, placesSource, readySource, revokedSource, successorSource, eventsSource, cancelSource],
+  source: [
+    entriesSource,
+    namesSource,
+    placesSource,
+    readySource,
+    revokedSource,
+    successorSource,
+    eventsSource,
+    cancelSource,
+  ],
   keys: [
     "jobs",
     "waiting",
@@ -261,6 +293,7 @@ export const cancel = defineScript({
     "wake",
     "limits",
     "events",
+    "aside",
     "...replies",
   ],
   args: ["id", "header", "cursor", "channel", "caller"],
@@ -274,8 +307,8 @@ export const cancel = defineScript({
 /** Gives a ready or delayed job another due time. See `reschedule.lua`. */
 export const reschedule = defineScript({
   name: "queue.reschedule",
-  source: [entriesSource, placesSource, readySource, successorSource, eventsSource, rescheduleSource],
-  keys: ["jobs", "waiting", "prioritised", "delayed", "wake", "dead", "limits", "events"],
+  source: [entriesSource, namesSource, placesSource, readySource, successorSource, eventsSource, rescheduleSource],
+  keys: ["jobs", "waiting", "prioritised", "delayed", "wake", "dead", "limits", "events", "aside"],
   args: ["id", "due"],
   idempotent: true,
   reply: (raw) => String(raw) as "ready" | "delayed" | "none" | "dead" | "elsewhere",
@@ -286,7 +319,7 @@ export const limit = defineScript({
   name: "queue.limit",
   source: [entriesSource, readySource, eventsSource, limitSource],
   keys: ["limits", "wake", "events"],
-  args: ["paused", "concurrency", "rate"],
+  args: ["paused", "concurrency", "rate", "names"],
   idempotent: true,
   reply: (raw): boolean => Number(raw) === 1,
 });

@@ -2,12 +2,12 @@ import type { ClientContext } from "@kit/core/toolkit";
 import type { QueueKeys } from "../keys.js";
 import { find, type Found, scan } from "./scripts.js";
 
-/** Finds a job. If its id does not tell where it is, the leases and the waiting jobs are searched, twice at most. */
+/** Finds a job. If its id does not tell where it is, the leases and the other ready jobs are searched, twice at most. */
 export const located = async (context: ClientContext, keys: QueueKeys, id: string): Promise<Found> => {
   for (let searches = 0; ; searches++) {
     const found = await find.run(context, keys, { id });
     if (found.state !== "lost" || searches === 2) return found;
-    for (const from of ["leases", "waiting"] as const)
+    for (const from of ["leases", "waiting", "aside"] as const)
       for await (const page of pagesOf(context, keys, from)) {
         const held = page.find(([entry]) => entry === found.entry);
         if (held) return { ...found, state: from === "leases" ? "active" : "ready", at: held[1] };
@@ -19,7 +19,7 @@ export const located = async (context: ClientContext, keys: QueueKeys, id: strin
 export async function* pagesOf(
   context: ClientContext,
   keys: QueueKeys,
-  from: "jobs" | "leases" | "waiting",
+  from: "jobs" | "leases" | "waiting" | "aside",
 ): AsyncGenerator<Awaited<ReturnType<typeof scan.run>>["entries"]> {
   let cursor = "0";
   do {

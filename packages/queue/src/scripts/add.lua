@@ -11,7 +11,7 @@
 -- KEYS[8]  events       stream   what happened, for those who listen
 -- KEYS[n]  once         any      only if a job has the word `?`: `leases` and `dead`, then the stored answers of this producer,
 --                                and of the producer in the word `o` of each such job; then `unique` and `failures`, if a job has the
---                                word `k`
+--                                word `k`; then `aside`
 -- ARGV[1]  producer     string   9 characters; the ids of its jobs are these, a dot and a count in base 36
 -- ARGV[2]  sequence     integer  number of this call; calls of one producer come in order
 -- ARGV[3]  isNew        integer  1: this producer has not called for an hour; the oldest producers are dropped
@@ -28,7 +28,7 @@
 --           now, answers         the same as text, if a job has the word `?`; then a line for each such job in order, with its id, a
 --                                tab, and `added` or where the job of this id was: `ready`, `active`, `delayed`, `dead`;
 --                                `unsure` ready or active, if more than 1,000 are active; `lost` in no list of work, if no search
---                                of `waiting` is needed to find out; `gone` if an earlier call had the job and its answer is no
+--                                of `waiting` or `aside` is needed to find out; `gone` if an earlier call had the job and its answer is no
 --                                longer stored. If a job has its key: the same of that job, `ended`, or `held` without a search; a tab
 --                                and its id; a tab and `r` if it has the blob now
 local jobs = KEYS[1]
@@ -66,7 +66,8 @@ local unique, failures
 if once[1] then
   leased = redis.call('ZCARD', once[1])
   redis.call('ZCARD', once[2])
-  local last = #once
+  local last = #once - 1
+  redis.call('ZCARD', once[#once])
   if string.find(plan, '\tk', 1, true) then
     unique, failures, last = once[last - 1], once[last], last - 2
     redis.call('HLEN', unique)
@@ -125,7 +126,7 @@ local function stateOf(id)
   end
   if active[entry] then return 'active' end
   if leased > 1000 then return entry == id and 'unsure' or 'active' end
-  return entry == id and 'ready' or 'lost'
+  return (entry == id or redis.call('ZCARD', once[#once]) > 0) and 'ready' or 'lost'
 end
 
 local function delay(entry, due)

@@ -13,10 +13,11 @@ local function bucketOf(rate, fullAt, micros)
   return piece, burst * piece, missing > burst * piece + 1000 and 0 or missing
 end
 
--- Puts back the pieces of so many jobs, which were taken and did not begin.
+-- Puts back the pieces of so many jobs, which were taken and did not begin. Replies with the `names` that have limits.
 local function refund(limits, jobs)
-  local rate, fullAt = unpack(redis.call('HMGET', limits, 'rate', 'fullAt'), 1, 2)
+  local rate, fullAt, names = unpack(redis.call('HMGET', limits, 'rate', 'fullAt', 'names'), 1, 3)
   if rate and fullAt and jobs > 0 then
     redis.call('HSET', limits, 'fullAt', string.format('%.0f', fullAt - jobs * bucketOf(rate, fullAt, 0)))
   end
+  return names
 end

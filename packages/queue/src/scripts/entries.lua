@@ -1,7 +1,7 @@
 -- entries.lua - entries of jobs.
 -- An entry is how a job stands in lists of work: its id, or `!priority!id` if the priority is not 0.
 --
--- Defines idOf, entryOf, entryOfBlob, leasedEntry, takeIdOf, parseRecord
+-- Defines idOf, entryOf, entryOfBlob, leasedEntry, asideEntry, takeIdOf, parseRecord, nameOf
 local function idOf(entry)
   if string.byte(entry) ~= 33 then return entry, 0 end
   local priority, id = string.match(entry, '^!(-?%d+)!(.*)$')
@@ -22,6 +22,11 @@ local function leasedEntry(member)
   return string.sub(member, 13)
 end
 
+-- The entry behind the name and the place in a member of `aside`.
+local function asideEntry(member)
+  return string.match(member, '^%S+ %S+ (.*)$') or member
+end
+
 local function takeIdOf(member)
   return string.sub(member, 1, 12)
 end
@@ -32,4 +37,9 @@ local function parseRecord(record)
   local attempts, crashes, begun, last = string.match(record or '', '^(%d+)\t(%d+) ?(%w*)\t(.*)$')
   if not attempts then return '0', 0, '', '' end
   return attempts, tonumber(crashes), last, begun
+end
+
+-- The name in a stored job, percent-encoded; nil if there is no such job.
+local function nameOf(blob)
+  return string.match(blob or '', '^%S+ (%S+)')
 end

@@ -2,7 +2,7 @@
 -- They are recorded while `limits` has the field `listened`, see `listen.lua`. An event is a line of `kind id facts` between tabs, see
 -- `event.ts`; an entry of the stream has lines of about 4 KiB as its field `e`.
 --
--- Defines lines, listen, tell, nameOf, recordEvents
+-- Defines lines, listen, tell, recordEvents
 
 -- What happened in this call; false: nobody listens.
 local lines
@@ -14,11 +14,6 @@ end
 
 local function tell(...)
   if lines then lines[#lines + 1] = table.concat({ ... }, '\t') end
-end
-
--- The name in the header of a stored job, percent-encoded.
-local function nameOf(blob)
-  return string.match(blob, '^%S+ (%S+)')
 end
 
 -- Called when all else is written. An error is ignored: a listener does not keep jobs from their work. Nothing is recorded once the

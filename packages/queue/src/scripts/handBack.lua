@@ -1,5 +1,5 @@
 -- handBack.lua - returns jobs to the queue.
--- They go to the front of their priority, in their order.
+-- They go to the front of their priority, in their order; those of names with limits to the front of their name in `aside`.
 --
 -- KEYS[1]  leases       zset    take id and entry to the instant at which the lease ends, ms
 -- KEYS[2]  waiting      list    ids of ready jobs of priority 0
@@ -8,9 +8,12 @@
 -- KEYS[5]  limits       hash    what keeps jobs from beginning
 -- KEYS[6]  failures     hash    id to attempts, crashes, last error
 -- KEYS[7]  events       stream  what happened, for those who listen
+-- KEYS[8]  jobs         hash    id to header and payload
+-- KEYS[9]  aside        zset    ready jobs whose names are stopped, see `names.lua`
 -- ARGV[1]  members      string  of `leases`, one per line
 -- ARGV[2]  after        string  entries that were handed back before and belong in front of these, one per line, nearest first
--- ARGV[3]  refunds      string  `1` the jobs were taken under limits and did not begin, so they do not count for the rate; else empty
+-- ARGV[3]  limited      string  empty: the worker knows of no limits; `1` the jobs were taken under limits and did not begin, so they do
+--                               not count for the rate; else `0`
 -- ARGV[4]  begun        string  ids of those that have begun and could expire, one per line: they do not expire any more
 --
 -- Reply     n  how many were returned; the leases of the others were no longer held
@@ -21,9 +24,11 @@ local wake = KEYS[4]
 local limits = KEYS[5]
 local failures = KEYS[6]
 local events = KEYS[7]
+local jobs = KEYS[8]
+local aside = KEYS[9]
 local members = ARGV[1]
 local after = ARGV[2]
-local refunds = ARGV[3]
+local limited = ARGV[3]
 local begun = ARGV[4]
 
 -- Libraries
@@ -54,7 +59,10 @@ local function frontTo(id, priority)
   local front = redis.call('ZRANGEBYSCORE', prioritised, string.format('%.0f', priority * band), score, 'LIMIT', 0, 100)
   return front[#front] == id and front
 end
-if refunds == '1' then refund(limits, #entries) end
+if limited ~= '' then
+  local names = refund(limits, limited == '1' and #entries or 0)
+  entries = returnAside(jobs, aside, names, entries)
+end
 -- For each priority the nearest of them that is still ready.
 local pivots = {}
 for entry in string.gmatch(after, '[^\n]+') do
@@ -78,7 +86,7 @@ if next(pivots) then
   end
 end
 makeReady(waiting, prioritised, others, true)
-if #entries > 0 then wakeWorker(wake) end
+if #held > 0 then wakeWorker(wake) end
 inBatches(held, function(...) redis.call('ZREM', leases, ...) end)
 recordEvents(events)
-return #entries
+return #held

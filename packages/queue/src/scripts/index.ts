@@ -3,12 +3,14 @@ import type { AddedOnce, HeldState } from "../options.js";
 import addSource from "./add.lua";
 import beginSource from "./begin.lua";
 import bucketSource from "./bucket.lua";
+import chooseSource from "./choose.lua";
 import deadSource from "./dead.lua";
 import entriesSource from "./entries.lua";
 import eventsSource from "./events.lua";
 import handBackSource from "./handBack.lua";
 import heartbeatSource from "./heartbeat.lua";
 import lettersSource from "./letters.lua";
+import namesSource from "./names.lua";
 import openSource from "./open.lua";
 import outcomesSource from "./outcomes.lua";
 import readySource from "./ready.lua";
@@ -188,6 +190,8 @@ const stepKeys = [
   "taken",
   "limits",
   "events",
+  "aside",
+  "named",
 ] as const;
 
 /** The one call of a worker. Its take id makes it safe to lose a reply: `recover` returns the jobs that the reply carried. */
@@ -203,6 +207,8 @@ export const step = defineScript({
     successorSource,
     bucketSource,
     eventsSource,
+    namesSource,
+    chooseSource,
     stepSource,
   ],
   keys: [...stepKeys, "...replies"],
@@ -247,9 +253,9 @@ export const begin = defineScript({
 /** Returns jobs to the front of the queue. Replies with how many. */
 export const handBack = defineScript({
   name: "queue.handBack",
-  source: [entriesSource, readySource, bucketSource, eventsSource, handBackSource],
-  keys: ["leases", "waiting", "prioritised", "wake", "limits", "failures", "events"],
-  args: ["members", "after", "refunds", "begun"],
+  source: [entriesSource, readySource, bucketSource, namesSource, eventsSource, handBackSource],
+  keys: ["leases", "waiting", "prioritised", "wake", "limits", "failures", "events", "jobs", "aside"],
+  args: ["members", "after", "limited", "begun"],
   idempotent: true,
   reply: Number,
 });
@@ -257,8 +263,8 @@ export const handBack = defineScript({
 /** Undoes a take whose reply was lost. Replies with the number of jobs that went back. */
 export const recover = defineScript({
   name: "queue.recover",
-  source: [entriesSource, readySource, takesSource, bucketSource, eventsSource, recoverSource],
-  keys: ["leases", "waiting", "prioritised", "wake", "taken", "limits", "events"],
+  source: [entriesSource, readySource, takesSource, bucketSource, namesSource, eventsSource, recoverSource],
+  keys: ["leases", "waiting", "prioritised", "wake", "taken", "limits", "events", "jobs", "aside"],
   args: ["takeId"],
   idempotent: true,
   reply: Number,

@@ -2,20 +2,23 @@
 --
 -- KEYS[1]  limits       hash    `paused`: the instant of the pause, epoch ms; `concurrency`: how many jobs may be active;
 --                               `rate`, `fullAt`: see `bucket.lua`; `heldUntil`: no job begins before, as a handler wanted, epoch ms;
---                               `listened`: see `events.lua`
+--                               `names`: see `names.lua`; `listened`: see `events.lua`
 -- KEYS[2]  wake         zset    markers that wake workers
 -- KEYS[3]  events       stream  what happened, for those who listen
 -- ARGV[1]  paused       string  `1` the queue is paused, `0` it goes on, empty: as before
 -- ARGV[2]  concurrency  string  the limit from now on, `0` for none, empty: as before
 -- ARGV[3]  rate         string  `count perMs burst` from now on, `0` for none, also none of a handler's; empty: as before
+-- ARGV[4]  names        string  one per line: name, concurrency and paused as above, but `-`: as before
 --
 -- Reply     1  the limits are as they should be
+--           0  more than 100 names would have limits; nothing changed
 local limits = KEYS[1]
 local wake = KEYS[2]
 local events = KEYS[3]
 local paused = ARGV[1]
 local concurrency = ARGV[2]
 local rate = ARGV[3]
+local names = ARGV[4]
 
 -- Libraries
 
@@ -25,6 +28,36 @@ listen(limits)
 local wasPaused = redis.call('HEXISTS', limits, 'paused') == 1
 local time = redis.call('TIME')
 local now = string.format('%.0f', time[1] * 1000 + math.floor(time[2] / 1000))
+local text
+if names ~= '' then
+  local known, order, limited = {}, {}, 0
+  local function limitsOf(name)
+    if not known[name] then
+      known[name] = { '0', '0' }
+      order[#order + 1] = name
+    end
+    return known[name]
+  end
+  for name, most, since in string.gmatch(redis.call('HGET', limits, 'names') or '', '(%S+) (%d+) (%d+)') do
+    local one = limitsOf(name)
+    one[1], one[2] = most, since
+  end
+  for name, most, isPaused in string.gmatch(names, '(%S+) (%S+) (%S+)') do
+    local one = limitsOf(name)
+    if most ~= '-' then one[1] = most end
+    if isPaused == '0' then one[2] = '0' elseif isPaused == '1' and one[2] == '0' then one[2] = now end
+  end
+  text = ''
+  for _, name in ipairs(order) do
+    local line = table.concat(known[name], ' ')
+    if line ~= '0 0' then
+      text = text .. '\n' .. name .. ' ' .. line
+      limited = limited + 1
+    end
+  end
+  if limited > 100 then return 0 end
+  if text ~= '' then redis.call('HSET', limits, 'names', text) end
+end
 if paused == '1' and not wasPaused then
   redis.call('HSET', limits, 'paused', now)
   tell('paused')
@@ -39,6 +72,7 @@ end
 wakeWorker(wake)
 local ended = {}
 if paused == '0' then ended[1] = 'paused' end
+if text == '' then ended[#ended + 1] = 'names' end
 if concurrency == '0' then ended[#ended + 1] = 'concurrency' end
 if rate == '0' then for _, field in ipairs({ 'rate', 'fullAt', 'heldUntil' }) do ended[#ended + 1] = field end end
 if #ended > 0 then redis.call('HDEL', limits, unpack(ended)) end

@@ -2,8 +2,8 @@
 --
 -- KEYS[1]  jobs      hash     id to header and payload
 -- KEYS[2]  failures  hash     id to attempts, crashes, last error
--- KEYS[3]  listed    string   the jobs of the state: a list of ids, or a zset of ids, entries, or members of `leases`
--- ARGV[1]  kind      string   `list`, `ids`, `entries` or `leases`
+-- KEYS[3]  listed    string   the jobs of the state: a list of ids, or a zset of ids, entries, or members of `leases` or `aside`
+-- ARGV[1]  kind      string   `list`, `ids`, `entries`, `leases` or `aside`
 -- ARGV[2]  from      string   `start`: in their order; `end`: the last one first
 -- ARGV[3]  start     integer  how many to skip
 -- ARGV[4]  count     integer  how many to read, at most 100
@@ -26,7 +26,9 @@ return page(from, start, count, function(low, high)
   if kind == 'list' then return redis.call('LRANGE', listed, low, high), 1 end
   return redis.call('ZRANGE', listed, low, high, 'WITHSCORES'), 2
 end, function(entry, at)
-  local id = idOf(kind == 'leases' and leasedEntry(entry) or entry)
+  if kind == 'leases' then entry = leasedEntry(entry) end
+  if kind == 'aside' then entry = asideEntry(entry) end
+  local id = idOf(entry)
   local blob = redis.call('HGET', jobs, id) or ''
   local header = string.match(blob, '^[^\n]*')
   if name ~= '' and string.match(header, '^%S+ (%S+)') ~= name then return nil, #blob end

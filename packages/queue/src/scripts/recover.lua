@@ -1,5 +1,5 @@
 -- recover.lua - undoes a lost take.
--- Its jobs go back in their order. If the call arrives later, it takes nothing.
+-- Its jobs go back in their order, as with `handBack`. If the call arrives later, it takes nothing.
 --
 -- KEYS[1]  leases       zset    take id and entry to the instant at which the lease ends, ms
 -- KEYS[2]  waiting      list    ids of ready jobs of priority 0
@@ -8,6 +8,8 @@
 -- KEYS[5]  taken        string  the last take in this slot of its worker: its take id, then its entries, one per line
 -- KEYS[6]  limits       hash    what keeps jobs from beginning
 -- KEYS[7]  events       stream  what happened, for those who listen
+-- KEYS[8]  jobs         hash    id to header and payload
+-- KEYS[9]  aside        zset    ready jobs whose names are stopped, see `names.lua`
 -- ARGV[1]  takeId       string  of the lost call
 --
 -- Reply     n  how many jobs were returned
@@ -18,6 +20,8 @@ local wake = KEYS[4]
 local taken = KEYS[5]
 local limits = KEYS[6]
 local events = KEYS[7]
+local jobs = KEYS[8]
+local aside = KEYS[9]
 local takeId = ARGV[1]
 
 -- Libraries
@@ -36,8 +40,8 @@ end
 if takeIdOf(last) ~= takeId then return 0 end
 local entries, members = heldOf(leases, last)
 if #entries > 0 then
-  refund(limits, #entries)
-  makeReady(waiting, prioritised, entries, true)
+  local names = refund(limits, #entries)
+  makeReady(waiting, prioritised, returnAside(jobs, aside, names, entries), true)
   wakeWorker(wake)
 end
 inBatches(members, function(...) redis.call('ZREM', leases, ...) end)

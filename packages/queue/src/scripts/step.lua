@@ -14,6 +14,8 @@
 -- KEYS[11]  taken        string   the last take in this slot of its worker: its take id, then its entries, one per line
 -- KEYS[12]  limits       hash     what keeps jobs from beginning, see `limit.lua`; it exists only while something does
 -- KEYS[13]  events       stream   what happened, for those who listen
+-- KEYS[14]  aside        zset     ready jobs whose names are stopped, see `names.lua`
+-- KEYS[15]  named        zset     name and member of `leases`, of active jobs whose names have a concurrency
 -- KEYS[n]   replies      hash     for each caller: id to what became of the job
 -- ARGV[1]   takeId       string   12 characters, of this call alone
 -- ARGV[2]   count        integer  how many jobs to take at most, up to 500
@@ -50,7 +52,9 @@ local meta = KEYS[10]
 local taken = KEYS[11]
 local limits = KEYS[12]
 local events = KEYS[13]
-local replies = { unpack(KEYS, 14) }
+local aside = KEYS[14]
+local named = KEYS[15]
+local replies = { unpack(KEYS, 16) }
 local takeId = ARGV[1]
 local count = tonumber(ARGV[2])
 local sure = tonumber(ARGV[3])
@@ -81,7 +85,7 @@ end
 
 -- Most waits end on an idle queue. This also works on a server that refuses writes.
 local isMaintained = maintenance ~= '' and (maintenance ~= '0' or redis.call('EXISTS', dead) == 1)
-if isWoken and not isMaintained and redis.call('EXISTS', waiting, prioritised, delayed, leases) == 0 then
+if isWoken and not isMaintained and redis.call('EXISTS', waiting, prioritised, delayed, leases, aside) == 0 then
   repeated(redis.pcall('SET', taken, takeId .. '\n', 'PX', 600000, 'GET'))
   if string.find(flags, 't', 1, true) then readClock() end
   return { '', '', '', '', micros .. ' -1 -1 0 0 -2' }
@@ -90,10 +94,10 @@ end
 readClock()
 -- Removes nothing. At maxmemory Redis allows writes in a script after one that can only free memory.
 redis.call('ZREM', leases, '')
--- Counts the rare keys, and four times `wake`, which exists only while no worker is idle: an idle worker pops its markers.
-local found = redis.call('EXISTS', prioritised, failures, limits, wake, wake, wake, wake)
-local isRare, isLimited = found % 4 > 0, false
-local onlySure = found < 4 and sure < count
+-- Counts the rare keys, and five times `wake`, which exists only while no worker is idle: an idle worker pops its markers.
+local found = redis.call('EXISTS', prioritised, failures, limits, aside, wake, wake, wake, wake, wake)
+local isRare, isLimited = found % 5 > 0, false
+local onlySure = found < 5 and sure < count
 local takes = count > 0
 if onlySure then count = sure end
 local isFull = isRare or looks or maintenance ~= '' or #others > 0
@@ -108,16 +112,18 @@ if isFull then
   redis.call('ZCARD', dead)
   redis.call('ZCARD', revoked)
   local failed = redis.call('HLEN', failures)
-  isLimited = found % 4 > math.min(ranks, 1) + math.min(failed, 1)
+  isLimited = found % 5 > math.min(ranks, 1) + math.min(failed, 1)
   redis.call('HLEN', meta)
   redis.call('STRLEN', taken)
   for _, key in ipairs(replies) do redis.call('HLEN', key) end
 end
-local paused, concurrency, rate, fullAt, heldUntil, listened
+local paused, concurrency, rate, fullAt, heldUntil, names, listened, hasAside
 if isLimited then
-  paused, concurrency, rate, fullAt, heldUntil, listened =
-    unpack(redis.call('HMGET', limits, 'paused', 'concurrency', 'rate', 'fullAt', 'heldUntil', 'listened'), 1, 6)
-  isLimited = paused or concurrency or rate or heldUntil
+  paused, concurrency, rate, fullAt, heldUntil, names, listened =
+    unpack(redis.call('HMGET', limits, 'paused', 'concurrency', 'rate', 'fullAt', 'heldUntil', 'names', 'listened'), 1, 7)
+  hasAside = redis.call('ZCARD', aside) > 0
+  redis.call('ZCARD', named)
+  isLimited = paused or concurrency or rate or heldUntil or names or hasAside
 end
 lines = listened and now < tonumber(listened) and {}
 
@@ -125,7 +131,7 @@ local refused, reclaimed, ready, first = {}, {}, {}, {}
 -- Removals come last, and a key that they may empty is not touched after that: while its slot moves to another node, a script fails at
 -- a key that is gone.
 local endedMembers, goneIds, isEnding = {}, {}, {}
-if looks or #others > 0 then
+if looks or #others > 0 or isLimited then
   for member in string.gmatch(done, '[^\n]+') do isEnding[member] = true end
 end
 
@@ -185,7 +191,7 @@ for i = 1, #others, 4 do
   end
 end
 if #ready > 0 then makeReady(waiting, prioritised, ready, false) end
-if #first > 0 then makeReady(waiting, prioritised, first, true) end
+if #first > 0 then makeReady(waiting, prioritised, returnAside(jobs, aside, names, first), true) end
 
 local nextDue, nextEnd, promoted, due = -2, -2, 0, {}
 if looks then
@@ -201,6 +207,7 @@ if looks then
     local entry = leasedEntry(member)
     local id = idOf(entry)
     endedMembers[#endedMembers + 1] = member
+    isEnding[member] = true
     revoke(revoked, now, member)
     if redis.call('HEXISTS', jobs, id) == 0 then return ' gone' end
     local attempts, crashes, last, begun = parseRecord(redis.call('HGET', failures, id))
@@ -222,7 +229,7 @@ if looks then
     -- This call ends the others itself.
     if not isEnding[member] then reclaimed[#reclaimed + 1] = member .. reclaim(member) end
   end
-  makeReady(waiting, prioritised, returned, true)
+  makeReady(waiting, prioritised, returnAside(jobs, aside, names, returned), true)
   promoted = promoted + #reclaimed
 end
 if promoted > 0 or #ready > 0 or #first > 0 then isRare = true end
@@ -289,9 +296,15 @@ local function blobsOf(entries)
   end
   return #ids > 0 and redis.call('HMGET', jobs, unpack(ids)) or {}
 end
-local entries = {}
-if count > 0 then
-  entries = rankedLeft > 0 and firstRanked(count) or firstWaiting(count)
+local function firstReady(wanted)
+  return rankedLeft > 0 and firstRanked(wanted) or firstWaiting(wanted)
+end
+local entries, chosen = {}, nil
+if names or hasAside then
+  entries, ids, reply, plain, ranked, chosen =
+    chooseByName(jobs, leases, aside, named, names or '', isEnding, count, firstReady)
+elseif count > 0 then
+  entries = firstReady(count)
   reply = blobsOf(entries)
 end
 local recorded
@@ -300,7 +313,7 @@ if takes or maintenance ~= '' then
   recorded = repeated(redis.call('SET', taken, took, 'PX', 600000, 'GET'))
 end
 if recorded then
-  ranked, plain, isRare = {}, 0, true
+  ranked, plain, isRare, chosen = {}, 0, true, nil
   entries = takeIdOf(recorded) == takeId and heldOf(leases, recorded) or {}
   reply = blobsOf(entries)
 else
@@ -321,6 +334,16 @@ else
     end
     redis.call('ZADD', leases, unpack(members))
   end
+  if chosen and #chosen.later > 0 then
+    local last = 1000000000000000 + redis.call('HINCRBY', meta, 'aside', #chosen.later)
+    local members = {}
+    for i, job in ipairs(chosen.later) do
+      members[2 * i - 1] = 0
+      members[2 * i] = asideOf(job[1], job[2], last - #chosen.later + i)
+    end
+    redis.call('ZADD', aside, unpack(members))
+  end
+  for _, job in ipairs(chosen and chosen.held or {}) do redis.call('ZADD', named, 0, job[1] .. ' ' .. takeId .. job[2]) end
 end
 if #entries > 0 then
   local missing = false
@@ -352,13 +375,16 @@ if not recorded then
   end
 end
 local isMore = false
+local function isLeft()
+  return chosen and chosen.isMore or redis.call('LLEN', waiting) + rankedLeft > plain + #ranked
+end
 if allowed > 0 and (isWoken or isLimited or onlySure or promoted > 0 or #ready > 0) then
-  isMore = redis.call('LLEN', waiting) + rankedLeft > plain + #ranked
+  isMore = isLeft()
   if isMore then wakeWorker(wake) end
 end
 
 local nextStart = isLimited and -1 or -2
-if isLimited and allowed <= 0 and not paused and redis.call('LLEN', waiting) + rankedLeft > plain + #ranked then
+if isLimited and allowed <= 0 and not paused and isLeft() then
   if heldUntil > now then nextStart = heldUntil end
   if rate and full - missing < piece then
     nextStart = math.max(nextStart, math.ceil((micros + missing - full + piece) / 1000))
@@ -375,7 +401,8 @@ if lines then
     if ends then tell('completed', string.sub(members[i], -14)) end
   end
   for _, id in ipairs(overdue) do tell('removed', id) end
-  isIdle = #entries == 0 and redis.call('LLEN', waiting) + redis.call('ZCARD', prioritised) == plain + #ranked
+  isIdle = #entries == 0 and not hasAside and not (chosen and #chosen.later > 0)
+    and redis.call('LLEN', waiting) + redis.call('ZCARD', prioritised) == plain + #ranked
 end
 local leased, held = (looks or isIdle) and redis.call('ZCARD', leases), 0
 if #members > 0 then
@@ -400,6 +427,10 @@ if #goneIds > 0 then
 end
 if plain > 0 then redis.call('LTRIM', waiting, plain, -1) end
 if #ranked > 0 then redis.call('ZREM', prioritised, unpack(ranked)) end
+if chosen then
+  if #chosen.brought > 0 then redis.call('ZREM', aside, unpack(chosen.brought)) end
+  inBatches(chosen.stale, function(...) redis.call('ZREM', named, ...) end)
+end
 if #due > 0 then redis.call('ZREM', delayed, unpack(due)) end
 if #overdue > 0 then redis.call('ZREM', dead, unpack(overdue)) end
 if heldUntil > 0 and heldUntil <= now then redis.call('HDEL', limits, 'heldUntil') end

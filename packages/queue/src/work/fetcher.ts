@@ -133,7 +133,7 @@ export class Fetcher {
 
   /** Returns jobs to the front of the queue, in the order in which they were taken. `settle()` waits for it. */
   handBack(jobs: readonly TakenJob[]): Promise<void> {
-    return this.#returns.handBack(jobs);
+    return this.#returns.handBack(jobs, this.#isLimited);
   }
 
   /** Pumps at the end of this turn of the event loop, so that jobs that end in it travel together. */

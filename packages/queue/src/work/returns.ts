@@ -33,12 +33,13 @@ export class Returns {
 
   /**
    * Returns jobs to the front of the queue, in the order in which they were taken. With `keepsOrder` jobs that go back one by one
-   * keep that order, too. Where this fails, their leases end by themselves.
+   * keep that order, too. Where this fails, their leases end by themselves. `isLimited`: the queue has limits, as far as the worker knows.
    */
-  async handBack(jobs: readonly TakenJob[]): Promise<void> {
+  async handBack(jobs: readonly TakenJob[], isLimited: boolean): Promise<void> {
     if (jobs.length === 0) return;
     // They do not count for a rate of the queue.
-    const refunds = jobs.every(({ state, isLimited }) => isLimited && state === "held") ? "1" : "";
+    const refunds = jobs.every((job) => job.isLimited && job.state === "held");
+    const limited = refunds ? "1" : isLimited ? "0" : "";
     const begun = new Set(jobs.filter(({ state, header }) => state !== "held" && header.expires !== undefined));
     for (const job of jobs) {
       job.state = "ended";
@@ -58,7 +59,7 @@ export class Returns {
       const args = {
         members: some.map(({ member }) => member).join("\n"),
         after: after.map(({ entry }) => entry).join("\n"),
-        refunds,
+        limited,
         begun: some.flatMap((job) => (begun.has(job) ? [job.id] : [])).join("\n"),
       };
       await this.#commands

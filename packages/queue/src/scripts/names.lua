@@ -1,0 +1,37 @@
+-- names.lua - limits by the names of jobs.
+-- `names` in `limits` has a line feed and `name concurrency pausedAt` for each name with a limit, 0 for none. Ready jobs that it keeps from
+-- beginning are in `aside`, as `name place entry`. A place is the priority and a number, so that the jobs of a name sort in their order.
+--
+-- Needs idOf, nameOf
+-- Defines limitsOf, asideOf, returnAside
+
+-- How many jobs of the name may be active, 0 for any number; and the instant since which it is paused, 0 if it is not.
+local function limitsOf(names, name)
+  local _, last = string.find(names, '\n' .. name .. ' ', 1, true)
+  local most, pausedAt = string.match(names, '^(%d+) (%d+)', last and last + 1 or #names + 1)
+  return tonumber(most or 0), tonumber(pausedAt or 0)
+end
+
+-- A member of `aside`. Jobs that came in order have numbers from 10^15 on.
+local function asideOf(name, entry, number)
+  local _, priority = idOf(entry)
+  return string.format('%s %07d%016.0f ', name, priority + 1048576, number) .. entry
+end
+
+-- Puts jobs of names with limits in front of the others of their priority in `aside`. Replies with the other jobs.
+local function returnAside(jobs, aside, names, entries)
+  local others = {}
+  for i = #entries, 1, -1 do
+    local entry = entries[i]
+    local name = names and nameOf(redis.call('HGET', jobs, (idOf(entry)))) or ''
+    if string.find(names or '', '\n' .. name .. ' ', 1, true) then
+      local low, high = asideOf(name, entry, 0), asideOf(name, entry, 9e15)
+      local first = redis.call('ZRANGE', aside, '[' .. low, '[' .. high, 'BYLEX', 'LIMIT', 0, 1)[1] or ''
+      local number = string.match(first, ' %d%d%d%d%d%d%d(%d+)') or 1e15 + 1
+      redis.call('ZADD', aside, 0, asideOf(name, entry, number - 1))
+    else
+      table.insert(others, 1, entry)
+    end
+  end
+  return others
+end

@@ -1,0 +1,3 @@
+import { namesBehaviour } from "./names-behaviour.js";
+
+namesBehaviour("single");
