@@ -8,7 +8,7 @@ import { beforeEach, describe, expect, it } from "vitest";
 import { descriptor } from "../src/descriptor/index.js";
 import { keepHistory } from "../src/history/index.js";
 import type { Queue } from "../src/index.js";
-import { inspectJob, inspectQueue, listJobs, repairQueue } from "../src/manage/index.js";
+import { inspectJob, inspectQueue, listJobs, repairQueue, setLimits } from "../src/manage/index.js";
 import { reportProgress, saveCheckpoint, writeLog } from "../src/progress/index.js";
 import { createSchedules } from "../src/schedules/index.js";
 import { fixtureOf, latch, name, permanentKeys } from "./harness.js";
@@ -98,6 +98,29 @@ describe("kit queue pause", () => {
     expect(await run("queue resume", [name])).toMatchObject({ queue: name, pausedAt: null });
     expect(await checked()).toEqual([{ severity: "ok", text: "no queue is paused" }]);
     expect((await look("queue", name)).summary).toMatch(/^2 ready/);
+  });
+
+  it("pauses the jobs of one name, and then names it wherever the queue is shown", async () => {
+    await setLimits(redis.client, { queue: name, prefix: redis.prefix }, { names: { "odd one": { concurrency: 2 } } });
+    expect(await run("queue pause", [name], { name: "odd one" })).toMatchObject({
+      ...{ queue: name, name: "odd one", aside: 0, pausedAt: expect.any(Number), ready: 2, active: 1 },
+    });
+    const { data, facts, summary } = await look("queue", name);
+    expect(data).toMatchObject({ pausedAt: null, aside: 0, names: [{ name: "odd one", concurrency: 2, aside: 0 }] });
+    expect(facts).toContainEqual(["name odd one", expect.stringMatching(/^paused for .*, 2 jobs at a time, 0 aside$/)]);
+    expect(summary).toMatch(/^2 ready/);
+    const [check] = descriptor.checks!;
+    const checked = () => check!.look({ redis: client(), prefix: redis.prefix, signal: new AbortController().signal });
+    expect(await checked()).toEqual([
+      {
+        severity: "warning",
+        text: expect.stringMatching(/^jobs odd one of queue mail have been paused for .*, with 0 ready jobs$/),
+        fix: 'kit queue resume mail --name "odd one"',
+      },
+    ]);
+    expect(await run("queue resume", [name], { name: "odd one" })).toMatchObject({ pausedAt: null, name: "odd one" });
+    expect(await checked()).toEqual([{ severity: "ok", text: "no queue is paused" }]);
+    expect((await look("queue", name)).data).toMatchObject({ names: [{ name: "odd one", concurrency: 2 }] });
   });
 });
 

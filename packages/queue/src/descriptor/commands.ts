@@ -1,7 +1,7 @@
 import type { CliArgument, CliCommand, CliOption, CommandCall } from "@kit/core/toolkit";
 import { createQueue } from "../index.js";
 import type { StoredError } from "../failure.js";
-import { isQueue, jobFacts, unknownQueue } from "./inspect.js";
+import { isQueue, jobFacts, readyOf, unknownQueue } from "./inspect.js";
 import {
   cancelJob,
   drainQueue,
@@ -44,7 +44,11 @@ const listCommand: CliCommand = {
   about: "lists jobs of one state, without their data",
   args: [queueArgument],
   options: [
-    { name: "state", takes: "text", about: "dead (default), waiting, prioritised, delayed, active or completed" },
+    {
+      name: "state",
+      takes: "text",
+      about: "dead (default), waiting, prioritised, aside, delayed, active or completed",
+    },
     { name: "name", takes: "text", about: "only jobs of this name" },
     { name: "end", about: "begins with the last one" },
     { name: "start", takes: "integer", about: "how many to leave out (0)" },
@@ -237,15 +241,28 @@ const pauseCommand = (verb: "pause" | "resume", about: string, change: typeof pa
   path: `queue ${verb}`,
   about,
   args: [queueArgument],
-  run: async ({ redis, prefix, output }, queue: string) => {
-    await change(redis, { queue, prefix });
-    const { waiting, prioritised, active, pausedAt } = await inspectQueue(redis, { queue, prefix });
+  options: [{ name: "name", takes: "text", about: "only jobs of this name" }],
+  run: async ({ redis, prefix, text, output }, queue: string) => {
+    const name = text("name");
+    await change(redis, { queue, prefix }, { name });
+    const seen = await inspectQueue(redis, { queue, prefix });
+    const { active } = seen;
+    const one = seen.names.find((limited) => limited.name === name);
+    const pausedAt = name === undefined ? seen.pausedAt : (one?.pausedAt ?? null);
+    const what = name === undefined ? "" : ` ${name}`;
     await output.report({
-      data: { queue, pausedAt, ready: waiting + prioritised, active },
+      data: {
+        queue,
+        ...(name === undefined ? {} : { name, aside: one?.aside ?? 0 }),
+        pausedAt,
+        ready: readyOf(seen),
+        active,
+      },
       facts: [
         ["queue", queue],
-        ["state", pausedAt === null ? "its jobs begin" : "paused: no job begins"],
-        ["ready", String(waiting + prioritised)],
+        ["state", pausedAt === null ? `its jobs${what} begin` : `paused: no job${what} begins`],
+        ...(one ? [["aside", String(one.aside)] as const] : []),
+        ["ready", String(readyOf(seen))],
         ["active", String(active)],
       ],
     });
@@ -262,9 +279,9 @@ const drainCommand: CliCommand = {
     if (!(await isQueue(call, queue))) return await output.report(unknownQueue(queue));
     const address = { queue, prefix };
     const isDryRun = !isSet("run");
-    const { waiting, prioritised, delayed } = await inspectQueue(redis, address);
+    const seen = await inspectQueue(redis, address);
     const count = isDryRun
-      ? waiting + prioritised + (isSet("delayed") ? delayed : 0)
+      ? readyOf(seen) + (isSet("delayed") ? seen.delayed : 0)
       : await drainQueue(redis, address, { delayed: isSet("delayed") });
     await output.report({
       data: { queue, isDryRun, count },
@@ -305,8 +322,8 @@ export const commands: readonly CliCommand[] = [
   logCommand,
   moveCommand("retry", "moves dead letters back to the queue, with all their attempts", "moved back"),
   moveCommand("drop", "deletes dead letters", "deleted"),
-  pauseCommand("pause", "lets no job begin until the queue is resumed", pauseQueue),
-  pauseCommand("resume", "lets a paused queue go on", resumeQueue),
+  pauseCommand("pause", "lets no job begin, or none of one name, until resumed", pauseQueue),
+  pauseCommand("resume", "lets a paused queue, or its jobs of one name, go on", resumeQueue),
   promoteCommand,
   endCommand("remove", "deletes a job that is ready or delayed", ["ready", "delayed"], "removed", removeJob),
   endCommand(

@@ -6,8 +6,13 @@ import { inspectJob, inspectQueue, type JobReport, type Overview } from "../mana
 const countOf = (count: number, at: number | null, text: (ms: number) => string): string =>
   at === null ? String(count) : `${String(count)}, ${text(at)}`;
 
-const summaryOf = ({ waiting, prioritised, delayed, active, dead, pausedAt }: Overview): string =>
-  `${pausedAt === null ? "" : "paused: "}${String(waiting + prioritised)} ready, ${String(delayed)} delayed, ${String(active)} active, ${String(dead)} dead`;
+/** All ready jobs. */
+export const readyOf = ({ waiting, prioritised, aside }: Overview): number => waiting + prioritised + aside;
+
+const summaryOf = (seen: Overview): string => {
+  const { delayed, active, dead, pausedAt } = seen;
+  return `${pausedAt === null ? "" : "paused: "}${String(readyOf(seen))} ready, ${String(delayed)} delayed, ${String(active)} active, ${String(dead)} dead`;
+};
 
 /** Whether there is such a queue: it exists from its first add, or its first worker. */
 export const isQueue = async ({ redis, prefix }: InspectCall, queue: string): Promise<boolean> =>
@@ -31,13 +36,27 @@ const limitsOf = ({ pausedAt, concurrency, rate, heldUntil, now }: Overview): re
   ...(heldUntil === null || heldUntil <= now ? [] : [`none for ${secondsText(heldUntil - now)}, as a handler wanted`]),
 ];
 
+/** One line for each name that is limited or paused. */
+const nameFacts = ({ names, now }: Overview): Facts =>
+  names.map(({ name, concurrency, pausedAt, aside }) => {
+    const texts = [
+      ...(pausedAt === null ? [] : [`paused for ${secondsText(Math.max(0, now - pausedAt))}`]),
+      ...(concurrency === null ? [] : [`${counted(concurrency, "job")} at a time`]),
+      `${String(aside)} aside`,
+    ];
+    return [`name ${name}`, texts.join(", ")];
+  });
+
 const queueFacts = (queue: string, seen: Overview): Facts => {
-  const { waiting, prioritised, delayed, active, dead, now, nextDue, firstLeaseEnd, oldestDead } = seen;
+  const { prioritised, aside, delayed, active, dead, now, nextDue, firstLeaseEnd, oldestDead } = seen;
   const { completed, died, crashed, deadDropped, deadBytes, kept, lost } = seen;
   const until = (at: number): string => (at > now ? `in ${secondsText(at - now)}` : `${secondsText(now - at)} ago`);
   return [
     ["queue", queue],
-    ["ready", `${String(waiting + prioritised)}, ${String(prioritised)} of them by priority`],
+    [
+      "ready",
+      `${String(readyOf(seen))}, ${String(prioritised)} of them by priority${aside === 0 ? "" : `, ${String(aside)} aside, as their names are stopped`}`,
+    ],
     ["delayed", countOf(delayed, nextDue, (at) => `the first due ${until(at)}`)],
     ["active", countOf(active, firstLeaseEnd, (at) => `the first lease ends ${until(at)} unless renewed`)],
     ["dead", countOf(dead, oldestDead, (at) => `the oldest died ${until(at)}, ${counted(deadBytes, "byte")} in all`)],
@@ -45,6 +64,7 @@ const queueFacts = (queue: string, seen: Overview): Facts => {
       ? []
       : [["kept", `${counted(kept, "ended job")}: kit queue list ${queue} --state completed`] as const]),
     ...(limitsOf(seen).length === 0 ? [] : [["limits", limitsOf(seen).join(", ")] as const]),
+    ...nameFacts(seen),
     ...(lost === 0 ? [] : [["lost", `${String(lost)}, in no list of work: kit queue repair ${queue}`] as const]),
     [
       "so far",

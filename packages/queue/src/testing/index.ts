@@ -133,7 +133,7 @@ const drainRules = {
 
 /**
  * Runs all ready jobs of a queue one after the other, including jobs that these add. Resolves once none is left. Delayed jobs, and failed
- * or snoozed jobs that wait for their next attempt, stay.
+ * or snoozed jobs that wait for their next attempt, stay, and so do jobs of a paused name.
  *
  * @param options `clock`: measures the time limits of handlers instead of real time.
  * @throws {Error} it took longer than `timeoutMs` (10,000), in real time. Its `cause` is the last error of the worker, if any.
