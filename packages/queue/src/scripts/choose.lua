@@ -15,16 +15,15 @@ local function chooseByName(jobs, leases, aside, named, names, isEnding, count, 
     return redis.call('ZRANGE', key, '[' .. name .. ' ', '(' .. name .. '!', 'BYLEX', ...)
   end
   -- For each name, how many more of its jobs may begin.
-  local room = {}
+  local room, limits = {}, limitsOf(names)
   local function roomOf(name)
     if room[name] then return room[name] end
-    local most, pausedAt = limitsOf(names, name)
-    if pausedAt > 0 then most = 0
-    elseif most == 0 then most = math.huge
-    else
-      for _, member in ipairs(ofName(named, name)) do
-        local lease = string.sub(member, #name + 2)
-        if isEnding[lease] or not redis.call('ZSCORE', leases, lease) then add(stale, member) else most = most - 1 end
+    local most = limits[name] or math.huge
+    if limits[name] and most > 0 then
+      local members, active = ofName(named, name), {}
+      for i = 1, #members do active[i] = string.sub(members[i], #name + 2) end
+      for i, ends in ipairs(#members > 0 and redis.call('ZMSCORE', leases, unpack(active)) or {}) do
+        if ends and not isEnding[active[i]] then most = most - 1 else add(stale, members[i]) end
       end
     end
     room[name] = most

@@ -5,11 +5,13 @@
 -- Needs idOf, nameOf
 -- Defines limitsOf, asideOf, returnAside
 
--- How many jobs of the name may be active, 0 for any number; and the instant since which it is paused, 0 if it is not.
-local function limitsOf(names, name)
-  local _, last = string.find(names, '\n' .. name .. ' ', 1, true)
-  local most, pausedAt = string.match(names, '^(%d+) (%d+)', last and last + 1 or #names + 1)
-  return tonumber(most or 0), tonumber(pausedAt or 0)
+-- For each name with a limit, how many of its jobs may be active: 0 if it is paused.
+local function limitsOf(names)
+  local limits = {}
+  for name, most, pausedAt in string.gmatch(names or '', '(%S+) (%d+) (%d+)') do
+    limits[name] = pausedAt == '0' and tonumber(most) or 0
+  end
+  return limits
 end
 
 -- A member of `aside`. Jobs that came in order have numbers from 10^15 on.
@@ -20,11 +22,12 @@ end
 
 -- Puts jobs of names with limits in front of the others of their priority in `aside`. Replies with the other jobs.
 local function returnAside(jobs, aside, names, entries)
-  local others = {}
+  if not names then return entries end
+  local others, limits = {}, limitsOf(names)
   for i = #entries, 1, -1 do
     local entry = entries[i]
-    local name = names and nameOf(redis.call('HGET', jobs, (idOf(entry)))) or ''
-    if string.find(names or '', '\n' .. name .. ' ', 1, true) then
+    local name = nameOf(redis.call('HGET', jobs, (idOf(entry)))) or ''
+    if limits[name] then
       local low, high = asideOf(name, entry, 0), asideOf(name, entry, 9e15)
       local first = redis.call('ZRANGE', aside, '[' .. low, '[' .. high, 'BYLEX', 'LIMIT', 0, 1)[1] or ''
       local number = string.match(first, ' %d%d%d%d%d%d%d(%d+)') or 1e15 + 1

@@ -302,7 +302,7 @@ end
 local entries, chosen = {}, nil
 if names or hasAside then
   entries, ids, reply, plain, ranked, chosen =
-    chooseByName(jobs, leases, aside, named, names or '', isEnding, count, firstReady)
+    chooseByName(jobs, leases, aside, named, names, isEnding, count, firstReady)
 elseif count > 0 then
   entries = firstReady(count)
   reply = blobsOf(entries)
