@@ -194,7 +194,7 @@ export const repair = defineScript({
 });
 
 /** One job of a page. */
-export interface Listed {
+interface Listed {
   readonly id: string;
   readonly at: Instant;
   readonly header: string;

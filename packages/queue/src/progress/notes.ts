@@ -7,8 +7,8 @@ import { readNotes } from "./scripts/readers.js";
 /** How long the notes of a job that is not done stay after the last write: as long as dead letters by default. */
 const openMs = 14 * 86_400_000;
 /** Lines of one job, and their bytes. The oldest are dropped. */
-export const maxLines = 1_000;
-export const maxLineBytes = 65_536;
+const maxLines = 1_000;
+const maxLineBytes = 65_536;
 
 /** Notes that travel in one call. */
 class Batch {
