@@ -116,6 +116,7 @@ const addOnce = (key: string, from: number, of: "first" | "last", facts: Partial
   unique: { key: of, mode: of === "first" ? "keepFirst" : "keepLast" },
 });
 
+const hasty = { key: "hasty", fails: 0, delayMs: 100 };
 const rate = { count: 10, perMs: 1_000, burst: 2 };
 /** A schedule that is due each 50 ms from 100 on. */
 const steady = [100, 150, 200, 250, 300, 350].flatMap((at) => success(`steady@${String(epoch + at)}`, at));
@@ -656,6 +657,26 @@ describe("The checker of queues excuses", () => {
         const [asked] = scheduled(200, "steady", 70);
         if (asked) draft.workers.dead.records.push(asked);
         for (const at of [250, 300, 350]) without(draft, "access", `steady@${String(epoch + at)}`);
+      },
+    ],
+    [
+      "a late run by a definition that came after its instant",
+      ({ workers: { w1 } }) => {
+        w1.records.push(...scheduled(0, "changed", 500), ...scheduled(210, "changed", 70));
+        for (const [at, takenAt] of [
+          [160, 220],
+          [230, 230],
+          [300, 300],
+          [370, 370],
+        ] as const)
+          w1.records.push(...success(`changed@${String(epoch + at)}`, takenAt));
+      },
+    ],
+    [
+      "a replaced job that was ready, and so does not wait",
+      ({ workers: { w1 } }) => {
+        w1.records.push(addOnce("hasty", 300, "last", { id: "6", isAdded: false, isReplaced: true, jobs: [hasty] }));
+        w1.records.push(...success("hasty", 320));
       },
     ],
     [

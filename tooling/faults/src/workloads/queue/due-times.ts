@@ -19,7 +19,9 @@ export const checkDue = (run: RunHistory, { job, runs, adds, asked, changes }: S
   const due = Math.min(...adds.map(({ startedAt }) => startedAt)) + delay;
   const others = asked.map((one) => one.at + (newDelayOf(one) ?? Infinity));
   const earlyBy = Math.floor(Math.min(due, ...others)) - clockErrorMs - first.takenAt;
-  if (delay > 0) judge("due", earlyBy > 0 && `${job} began ${earlyBy.toFixed(0)} ms early`);
+  // With `keepLast` a job that is ready gets the data, and no delay.
+  if (delay > 0 && adds[0]?.unique?.mode !== "keepLast")
+    judge("due", earlyBy > 0 && `${job} began ${earlyBy.toFixed(0)} ms early`);
   for (const change of changes) {
     const { startedAt, settledAt, said } = change;
     if (said !== "delayed" || mayBeLost(run, startedAt, Infinity)) continue;

@@ -22,7 +22,8 @@ export const checkSchedules = (run: RunHistory, stories: readonly Story[], judge
     const changes = asked.filter(({ schedule }) => schedule === id);
     const name = changes[0]?.name ?? "";
     for (const [at, story] of runsOf(stories, `${name} ${id}@`)) {
-      const held = [at, story.runs[0]?.takenAt ?? at].flatMap((instant) => inForce(changes, instant));
+      const takenAt = story.runs[0]?.takenAt ?? at;
+      const held = [...inForce(changes, at), ...changes.filter((one) => one.at > at && one.at < takenAt)];
       const isWanted = held.some(({ everyMs = 1 }) => at % everyMs === 0);
       judge("scheduled", !isWanted && `${story.job} is no run of its schedule`);
       const early = story.runs.find(({ takenAt }) => takenAt < at);
