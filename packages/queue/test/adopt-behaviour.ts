@@ -1,5 +1,6 @@
+import { readFileSync } from "node:fs";
 import { eventually, type RedisMode, useRedis } from "@kit/testing";
-import { onMovingSlots, Peer, rejection, runProgram } from "@tooling/vitest/helpers";
+import { onMovingSlots, Peer, rejection, runProgram, usedCommands } from "@tooling/vitest/helpers";
 import { type Job as BullJob, FlowProducer, Queue as BullQueue, Worker as BullWorker } from "bullmq";
 import * as vitest from "vitest";
 import { describe, expect, it } from "vitest";
@@ -8,6 +9,7 @@ import * as scripts from "../src/adopt/scripts/index.js";
 import { keyHead } from "../src/keys.js";
 import { pauseQueue } from "../src/manage/index.js";
 import { createSchedules } from "../src/schedules/index.js";
+import { user } from "./acl.js";
 import { fixtureOf, name, permanentKeys, Runs } from "./harness.js";
 
 const patient = { timeoutMs: 60_000 };
@@ -184,6 +186,31 @@ export const adoptBehaviour = (mode: RedisMode): void => {
       expect(await adopt({ run: true, timezone: Intl.DateTimeFormat().resolvedOptions().timeZone })).toMatchObject({
         moved: { schedules: 1 },
       });
+    });
+
+    it("is moved by a user with the rights of the guide, in addition to those of a queue", async () => {
+      const guide = readFileSync(new URL("../../../apps/docs/migration/bullmq.md", import.meta.url), "utf8");
+      const [, shown = ""] = /^  ~bull:mail:\* (.*)$/m.exec(guide) ?? [];
+      const rules = [...user.rulesOf(mode, redis.prefix), `~${bullPrefix()}:${name}:*`, ...shown.split(" ")];
+      const [, , password, ...grants] = rules;
+      const login = { username: "mover", password: password!.slice(1) };
+      for (const node of redis.server.nodes)
+        await node.call("ACL", "SETUSER", login.username, "reset", "on", password!, ...grants);
+      const from = bull();
+      await from.addBulk([1, 2].map((n) => ({ name: "job", data: n, opts: { delay: (n - 1) * 600_000 } })));
+      await from.add("job", 3, { priority: 1, deduplication: { id: "key" } });
+      await from.upsertJobScheduler("every", { every: 3_600_000 }, { name: "job" });
+      const client = redis.connect(login) as never;
+      const address = { from: name, bullPrefix: bullPrefix() };
+      const report = await adoptBullQueue(client, address, { queue: name, prefix: redis.prefix }, { run: true });
+      expect(report).toMatchObject({ moved: { prioritised: 1, schedules: 1 }, refused: [] });
+      expect(await leftKeys()).toEqual([]);
+      // Nothing more is granted than it needs.
+      for (const grant of shown.split(" ")) {
+        const used = await usedCommands(redis.server.nodes);
+        expect(used).toContain(grant.slice(1));
+      }
+      for (const node of redis.server.nodes) await node.call("ACL", "DELUSER", login.username);
     });
 
     it("refuses to wake what is paused, and a second queue while the first has jobs on their way", async () => {
