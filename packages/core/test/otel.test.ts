@@ -9,7 +9,7 @@ import { BasicTracerProvider, InMemorySpanExporter, SimpleSpanProcessor } from "
 import { startRedis } from "@kit/testing";
 import { afterAll, beforeAll, beforeEach, describe, expect, it, onTestFinished } from "vitest";
 import { KitError } from "../src/index.js";
-import { onTraced, traced } from "../src/toolkit/index.js";
+import { onTraced, traceCarrier, traced } from "../src/toolkit/index.js";
 import { traceKit } from "../src/otel/index.js";
 import { rejection, runProgram } from "./harness.js";
 
@@ -198,6 +198,52 @@ describe("traceKit", () => {
 
   it("refuses an option that means nothing", () => {
     expect(() => traceKit({ trace: tracer } as object)).toThrow(TypeError);
+  });
+});
+
+describe("the trace carrier of traceKit", () => {
+  const remote = `00-${"1".repeat(32)}-${"2".repeat(16)}-01`;
+
+  it("names the innermost span as a traceparent, and none without a span", async () => {
+    expect(traceCarrier()).toBeUndefined();
+    const stop = tracing();
+    expect(traceCarrier()?.current()).toBeUndefined();
+    const inside = await run("otel.carried", () => Promise.resolve(traceCarrier()?.current()));
+    const { traceId, spanId } = span("otel.carried").spanContext();
+    expect(inside).toBe(`00-${traceId}-${spanId}-01`);
+    stop();
+    expect(traceCarrier()).toBeUndefined();
+  });
+
+  it("runs work in a span of another process, whatever it returns or throws", async () => {
+    tracing();
+    const consume = <T>(name: string, work: () => T, parent?: string): T =>
+      traceCarrier()!.consume(name, { job: name }, parent, work);
+    expect(consume("sync", () => 5, remote)).toBe(5);
+    expect(
+      await consume("async", () => Promise.resolve(context.active() && trace.getActiveSpan()), remote),
+    ).toBeDefined();
+    expect(() =>
+      consume("thrown", () => {
+        throw new TypeError("no");
+      }),
+    ).toThrow(TypeError);
+    expect(await rejection(consume("rejected", () => Promise.reject(new RangeError("no")), "nonsense"))).toBeInstanceOf(
+      RangeError,
+    );
+    for (const name of ["sync", "async"]) {
+      expect(span(name)).toMatchObject({ kind: SpanKind.CONSUMER, status: { code: SpanStatusCode.UNSET } });
+      expect(span(name).spanContext().traceId).toBe("1".repeat(32));
+      expect(span(name).parentSpanContext?.spanId).toBe("2".repeat(16));
+      expect(span(name).attributes).toMatchObject({ "kit.job": name });
+    }
+    for (const [name, type] of [
+      ["thrown", "TypeError"],
+      ["rejected", "RangeError"],
+    ] as const) {
+      expect(span(name).parentSpanContext).toBeUndefined();
+      expect(span(name)).toMatchObject({ status: { code: SpanStatusCode.ERROR }, attributes: { "error.type": type } });
+    }
   });
 });
 

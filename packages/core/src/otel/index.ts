@@ -154,7 +154,8 @@ const traceparentOf = (span: SpanContext | undefined): string | undefined =>
 
 /** A span of another process; undefined if the text is none. */
 const remoteOf = (traceparent = ""): SpanContext | undefined => {
-  const [, traceId = "", spanId = "", flags = ""] = /^00-([\da-f]{32})-([\da-f]{16})-([\da-f]{2})$/.exec(traceparent) ?? [];
+  const [, traceId = "", spanId = "", flags = ""] =
+    /^00-([\da-f]{32})-([\da-f]{16})-([\da-f]{2})$/.exec(traceparent) ?? [];
   const span = { traceId, spanId, traceFlags: Number.parseInt(flags, 16), isRemote: true };
   return isSpanContextValid(span) ? span : undefined;
 };
