@@ -8,6 +8,7 @@ import {
   defaultsOf,
   integer,
   integerOption,
+  matching,
   nested,
   resolve,
   type Resolved,
@@ -272,6 +273,12 @@ export interface AddOptions {
    */
   readonly expiresMs?: number | undefined;
   /**
+   * The span that adds the job, as a W3C traceparent of version 00. The handler reads it as `job.traceparent`.
+   *
+   * @default the active span, while `traceKit()` of `@kit/core/otel` traces this process
+   */
+  readonly traceparent?: string | undefined;
+  /**
    * The `op` of a KitUnknownOutcomeError. The add then settles the outcome of that call: it adds the job only if that call did not.
    * Together with an `id`, `op` must come from an add of that id.
    */
@@ -289,6 +296,7 @@ export const addRules = {
   priority,
   lifo: boolean(false),
   ...jobRules,
+  traceparent: matching(text(55), /^00-[\da-f]{32}-[\da-f]{16}-[\da-f]{2}$/, "to be a W3C traceparent of version 00"),
   op: text(256),
   signal,
 } satisfies RulesOf<AddOptions>;
@@ -445,6 +453,7 @@ export interface ResolvedAdd {
   /** The words behind the id in `plan` of `add.lua`, without those for a caller's id and for `op`. */
   readonly words: string;
   readonly policy: JobPolicy;
+  readonly traceparent: string | undefined;
   readonly op: string | undefined;
   readonly signal: AbortSignal | undefined;
 }
@@ -504,6 +513,7 @@ const addOf = (add: Resolved<typeof addRules>): ResolvedAdd => {
     backoff,
     timeoutMs,
     expiresMs,
+    traceparent,
     op,
     signal: ended,
   } = add;
@@ -516,6 +526,7 @@ const addOf = (add: Resolved<typeof addRules>): ResolvedAdd => {
   return {
     id,
     unique,
+    traceparent,
     priority: rank,
     words,
     policy: { maxAttempts: maxAttempts ?? 1, backoff, timeoutMs, expires },

@@ -1,5 +1,12 @@
 import { type KitError, type RedisLike } from "@kit/core";
-import { type CloseOptions, type Deadline, type ObjectLife, resolve, TypedEmitter } from "@kit/core/toolkit";
+import {
+  type CloseOptions,
+  type Deadline,
+  type ObjectLife,
+  resolve,
+  traceCarrier,
+  TypedEmitter,
+} from "@kit/core/toolkit";
 import { Calls } from "./call/calls.js";
 import { QueueCommands } from "./commands.js";
 import type {
@@ -208,10 +215,12 @@ export class Queue<Jobs extends JobTypes<Jobs> = AnyJobs, Handled = Received<Job
       const payload = encodePayload(name, data, this.#settings.maxPayloadBytes);
       const fits = this.#fits(name, payload);
       if (fits) checks.push(fits);
-      return this.#newJob(name, payload, resolved);
+      return (): NewJob => this.#newJob(name, payload, resolved);
     });
     await Promise.all(checks);
-    return await this.#call("queue.addAll", { jobs: made.length }, () => this.#producer.addAll(made));
+    return await this.#call("queue.addAll", { jobs: made.length }, () =>
+      this.#producer.addAll(made.map((make) => make())),
+    );
   }
 
   /**
@@ -297,8 +306,8 @@ export class Queue<Jobs extends JobTypes<Jobs> = AnyJobs, Handled = Received<Job
   #add(name: string, data: unknown, resolved: ResolvedAdd, isOnce = false): Promise<Added> {
     const payload = encodePayload(name, data, this.#settings.maxPayloadBytes);
     const send = (): Promise<Added> => {
-      const job = this.#newJob(name, payload, resolved, undefined, isOnce);
-      return this.#call("queue.add", { job: name }, () => this.#producer.add(job, resolved.signal));
+      const job = (): NewJob => this.#newJob(name, payload, resolved, undefined, isOnce);
+      return this.#call("queue.add", { job: name }, () => this.#producer.add(job(), resolved.signal));
     };
     const fits = this.#fits(name, payload);
     // Adds without an asynchronous schema keep the order of their calls, even within one turn.
@@ -314,9 +323,12 @@ export class Queue<Jobs extends JobTypes<Jobs> = AnyJobs, Handled = Received<Job
   #newJob(name: string, payload: Payload, resolved: ResolvedAdd, replyTo?: string, isAsked = false): NewJob {
     const { id, unique, op, policy, priority } = resolved;
     const isBytes = typeof payload !== "string";
-    const isUsual = resolved === this.#usual && !isBytes && replyTo === undefined;
+    const traceparent = resolved.traceparent ?? traceCarrier()?.current();
+    const isUsual = resolved === this.#usual && !isBytes && (replyTo ?? traceparent) === undefined;
     const keyWords = unique && [keyWordOf(unique)];
-    const head = isUsual ? this.#usualHead(name) : headOf(name, policy, priority, isBytes, replyTo, keyWords);
+    const head = isUsual
+      ? this.#usualHead(name)
+      : headOf(name, policy, priority, isBytes, replyTo, keyWords, traceparent);
     const isOnce = isAsked || unique !== undefined;
     const all = isAsked ? `${resolved.words}\t?` : resolved.words;
     const words = id === undefined && op === undefined ? all : `\tu${all}`;

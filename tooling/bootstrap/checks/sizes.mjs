@@ -26,15 +26,16 @@ const exceptionsKiB = {
   "@kit/logship": 33.75,
   // Checks its server again after each lost connection; records each take, and looks for idle workers; says whether an add
   // added, also when it is repeated; lets a handler snooze its job; learns that a job was cancelled; adds one job of a key, or
-  // the last; keeps to the limits of the queue, and wakes when a rate lets the next job begin.
-  "@kit/queue": 28.5,
+  // the last; keeps to the limits of the queue and of names of jobs, and wakes when a rate lets the next job begin; records events for
+  // listeners; carries a trace from the producer to the handler.
+  "@kit/queue": 31,
   // Adds jobs and schedules as a queue does, and carries what that needs.
-  "@kit/queue/adopt": 25.5,
+  "@kit/queue/adopt": 27,
   // Reads, changes and repairs queues for the command line, lists schedules, shows logs of handlers and ended jobs; 25 of it load only when
   // a BullMQ queue is adopted.
-  "@kit/queue/descriptor": 44,
+  "@kit/queue/descriptor": 51,
   // Opens its queue as a queue does, and carries what that needs.
-  "@kit/queue/schedules": 19.5,
+  "@kit/queue/schedules": 20.25,
   "@kit/stats": 24,
   "@kit/testing": null,
 };

@@ -24,8 +24,6 @@ export interface JobHeader {
   /** The key of a job that is unique, and whether another may wait for its end. */
   readonly uniqueKey: string | undefined;
   readonly keepsLast: boolean;
-  /** The span that added it, as a W3C traceparent. */
-  readonly traceparent: string | undefined;
   /** The words of its key, and of its successor. */
   readonly keyWords: readonly string[];
 }
@@ -75,7 +73,6 @@ const parseHead = (head: string): JobHeader => {
     replyTo: word("r"),
     uniqueKey: key === undefined ? undefined : decodeURIComponent(key),
     keepsLast: last !== undefined,
-    traceparent: word("w"),
     keyWords: words.filter((one) => /^[ukn]/.test(one)),
   };
 };
@@ -141,6 +138,8 @@ export const blobOf = (stamp: string, head: string, payload: Payload): Payload =
 export interface StoredJob {
   readonly addedAt: number;
   readonly header: JobHeader;
+  /** The span that added it. */
+  readonly traceparent: string | undefined;
   /** Where the payload begins. */
   readonly start: number;
 }
@@ -155,9 +154,13 @@ export const parseBlob = (blob: Buffer): StoredJob => {
   const line = blob.toString("latin1", 0, end);
   const space = line.indexOf(" ");
   if (end < 0 || space < 0) throw new Error("The stored job is damaged");
+  // Its own in each job, so it is no part of the header that jobs share.
+  const head = line.slice(space + 1);
+  const [word = "", traceparent] = head.includes(" w") ? (/ w(\S+)/.exec(head) ?? []) : [];
   return {
     addedAt: Number.parseInt(line.slice(0, space), 36),
-    header: headerOf(line.slice(space + 1)),
+    header: headerOf(head.replace(word, "")),
+    traceparent,
     start: end + 1,
   };
 };

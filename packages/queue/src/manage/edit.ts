@@ -81,7 +81,7 @@ const editedBlob = async (
   { data, priority, maxAttempts, backoff, timeoutMs }: Resolved<typeof editRules>,
   { maxPayloadBytes, schemas }: Resolved<typeof checkRules>,
 ): Promise<string | Buffer> => {
-  const { header, start, addedAt } = readBlob(blob);
+  const { header, traceparent, start, addedAt } = readBlob(blob);
   const { name } = header;
   const policy = {
     maxAttempts: maxAttempts ?? header.maxAttempts,
@@ -90,7 +90,7 @@ const editedBlob = async (
     expires: header.expires,
   };
   const head = (isBytes: boolean): string =>
-    headOf(name, policy, priority ?? header.priority, isBytes, header.replyTo, header.keyWords);
+    headOf(name, policy, priority ?? header.priority, isBytes, header.replyTo, header.keyWords, traceparent);
   const stamp = addedAt.toString(36);
   if (data === undefined) return blobOf(stamp, head(header.isBytes), blob.subarray(start));
   const payload = encodePayload(name, data, maxPayloadBytes);

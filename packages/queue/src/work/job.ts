@@ -11,6 +11,8 @@ export interface Job<Name extends string = string, Data = unknown> {
   /** How often a handler snoozed this job, see SnoozeError. */
   readonly snoozes: number;
   readonly priority: number;
+  /** The span that added the job, as a W3C traceparent; undefined: its producer was not traced. */
+  readonly traceparent: string | undefined;
   /** When the job was added, in epoch ms: the server's time as its producer estimated it. */
   readonly addedAt: number;
   /** When this worker took the job, in epoch ms of the server's clock. */

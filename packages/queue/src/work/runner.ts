@@ -1,4 +1,5 @@
 import type { StandardSchema } from "@kit/core/config";
+import { traceCarrier } from "@kit/core/toolkit";
 import { decodePayload } from "../add/payload.js";
 import { check, isThenable, type SchemaMap } from "../add/schemas.js";
 import { JobTimeoutError, UnrecoverableError } from "../errors.js";
@@ -45,6 +46,7 @@ const checked =
 
 /** Runs the handlers of one worker. What a handler returns or throws decides the fate of its job. */
 export class Runner {
+  readonly #queue: string;
   readonly #handlers: ReturnType<typeof handlerMap>;
   readonly #turn: Turn | undefined;
   readonly #pace: Pace;
@@ -54,12 +56,14 @@ export class Runner {
 
   /** `onFreed`: a handler has ended. */
   constructor(
+    queue: string,
     handlers: ReturnType<typeof handlerMap>,
     turn: Turn | undefined,
     pace: Pace,
     fates: Fates,
     onFreed: () => void,
   ) {
+    this.#queue = queue;
     this.#handlers = handlers;
     this.#turn = turn;
     this.#pace = pace;
@@ -94,7 +98,13 @@ export class Runner {
       job.cancelTimer = (this.#turn?.timers ?? realTimers)(() => this.#onTimeout(job, timeoutMs), timeoutMs);
     let result: unknown;
     try {
-      result = handler(job);
+      const tracer = traceCarrier();
+      const { id, attempt, traceparent } = job;
+      result = tracer
+        ? tracer.consume("queue.run", { queue: this.#queue, job: job.name, id, attempt }, traceparent, () =>
+            handler(job),
+          )
+        : handler(job);
     } catch (error) {
       this.#onFailed(job, error);
       return;

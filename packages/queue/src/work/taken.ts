@@ -41,6 +41,7 @@ export class TakenJob implements Job {
   readonly member: string;
   readonly header: JobHeader;
   readonly blob: Buffer;
+  readonly traceparent: string | undefined;
   /** Where the payload begins in `blob`. */
   readonly start: number;
   readonly addedAt: number;
@@ -79,7 +80,7 @@ export class TakenJob implements Job {
   constructor(
     entry: string,
     blob: Buffer,
-    { header, start, addedAt }: StoredJob,
+    { header, traceparent, start, addedAt }: StoredJob,
     take: Take,
     record: string,
     order: number,
@@ -89,6 +90,7 @@ export class TakenJob implements Job {
     this.entry = entry;
     this.member = take.takeId + entry;
     this.header = header;
+    this.traceparent = traceparent;
     this.order = order;
     this.blob = blob;
     this.start = start;
