@@ -164,7 +164,7 @@ export type Pins = [
   >,
   Check<Same<Flat<Exposition>, { readonly contentType: string; readonly text: string }>>,
   Check<Stats extends MetricSource ? true : false>,
-  Check<Same<keyof MetricSample, "name" | "type" | "help" | "value" | "labels">>,
+  Check<Same<keyof MetricSample, "name" | "type" | "help" | "value" | "suffix" | "labels">>,
 
   Check<Same<DropReason, "full" | "unknown" | "future" | "overflow" | "refused" | "closed">>,
   Check<

@@ -187,6 +187,11 @@ describe.each(formats)(`an exposition as %s, read by ${readers}`, (format) => {
       { name: "kit_lock_held", type: "gauge", help: "Held leases", value: 2, labels: { name: 'a"b', shard: 1 } },
       { name: "kit_lock_waiting", type: "gauge", help: "", value: Number.NaN },
       { name: "kit_lock_lost_total", type: "counter", help: "Lost leases", value: 1 },
+      ...(["0.5", "+Inf"] as const).map((le): MetricSample => ({
+        ...{ name: "kit_lock_s", type: "histogram", help: "Waits", suffix: "_bucket", value: 2, labels: { le } },
+      })),
+      { name: "kit_lock_s", type: "histogram", help: "Waits", suffix: "_sum", value: 0.75 },
+      { name: "kit_lock_s", type: "histogram", help: "Waits", suffix: "_count", value: 2 },
     ];
     const other = { metrics: () => [{ ...lock[0]!, value: -0.5, labels: { name: "c" } }] };
     const include = [{ metrics: () => Promise.resolve(lock) }, other, stats];
@@ -198,6 +203,10 @@ describe.each(formats)(`an exposition as %s, read by ${readers}`, (format) => {
         ['kit_lock_held{name="c"}', -0.5],
         ["kit_lock_waiting{}", Number.NaN],
         ["kit_lock_lost_total{}", 1],
+        ['kit_lock_s_bucket{le="0.5"}', 2],
+        ['kit_lock_s_bucket{le="+Inf"}', 2],
+        ["kit_lock_s_sum{}", 0.75],
+        ["kit_lock_s_count{}", 2],
       ]),
     );
     expect([samples.get("kit_stats_pending{}"), samples.get('kit_stats_dropped_total{reason="full"}')]).toEqual([0, 0]);
@@ -208,9 +217,12 @@ describe("an exposition", () => {
   it.each<[string, Partial<MetricSample>]>([
     ["name", { name: "a b" }],
     ["one type", { name: "views_total", type: "gauge" }],
-    ["counter or a gauge", { type: "histogram" as never }],
+    ["histogram", { type: "summary" as never }],
+    ["histogram", { type: "histogram" }],
+    ["histogram", { suffix: "_sum" }],
     ["number", { value: "1" as never }],
     ["labelNames", { labels: { "a b": 1 } }],
+    ["labelNames", { labels: { le: 1 } }],
     ["twice", { name: "views_total", type: "counter" }],
   ])("refuses samples with a wrong %s", async (text, sample) => {
     const stats = fixture.make();

@@ -77,17 +77,18 @@ export const histogramSamples = (
  * @throws {TypeError | RangeError} a sample is invalid, or its name is that of a metric of another type.
  */
 export const addSamples = (families: Map<string, Family>, samples: readonly MetricSample[]): void => {
-  for (const { name, type, help, value, labels = {} } of samples) {
+  for (const { name, type, help, value, suffix = "", labels = {} } of samples) {
     metricName(name);
-    if (!["counter", "gauge"].includes(type)) throw new TypeError(`Expected metric ${name} to be a counter or a gauge`);
+    if (!/^(counter|gauge|histogram_(bucket|sum|count))$/.test(type + suffix))
+      throw new TypeError(`Expected metric ${name} to be a counter, a gauge or a histogram`);
     if (typeof value !== "number") throw new TypeError(`Expected metric ${name} to be a number, got ${typeof value}`);
-    labelNames(Object.keys(labels));
+    labelNames(Object.keys(labels).filter((label) => suffix !== "_bucket" || label !== "le"));
     const familyName = type === "counter" ? counterFamilyName(name) : name;
     let family = families.get(familyName);
     if (!family) families.set(familyName, (family = { name: familyName, type, help, samples: [] }));
     if (family.type !== type) throw new RangeError(`Expected metric ${name} to be of one type, got two`);
     const pairs = Object.entries(labels).map(([label, text]) => [label, String(text)] as const);
-    family.samples.push({ suffix: type === "counter" ? "_total" : "", labels: pairs, value });
+    family.samples.push({ suffix: type === "counter" ? "_total" : suffix, labels: pairs, value });
   }
 };
 
