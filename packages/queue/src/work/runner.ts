@@ -142,6 +142,7 @@ export class Runner {
     this.#running--;
     job.hasHandler = false;
     job.cancelTimer?.();
-    this.#pace.note(job.name, performance.now() - job.startedAt);
+    job.ranMs = performance.now() - job.startedAt;
+    this.#pace.note(job.name, job.ranMs);
   }
 }

@@ -64,6 +64,8 @@ export class TakenJob implements Job {
   leaseUntil: number;
   /** When its handler began; before that, when it was taken. On our own clock, in milliseconds. */
   startedAt: number;
+  /** How long its handler took, once it has ended. */
+  ranMs: number | undefined;
   cancelTimer: (() => void) | undefined;
   /** Its index among the leases of its worker; -1 if it is not among them. */
   leaseIndex = -1;

@@ -1,0 +1,161 @@
+import type { RedisLike } from "@kit/core";
+import {
+  custom,
+  integer,
+  type MetricSample,
+  type MetricSource,
+  resolve,
+  type RulesOf,
+  type TypedEmitter,
+} from "@kit/core/toolkit";
+import { inspectQueue, type JobFacts, listJobs, type Overview, type QueueAddress } from "../manage/index.js";
+import type { WorkerEvents } from "../work/events.js";
+import type { Worker } from "../work/worker.js";
+import { Runs } from "./runs.js";
+
+/** What to show of a queue. */
+export interface QueueMetricsOptions {
+  /**
+   * Workers of this process, of this queue: their runs and wait times are measured from now on, by the name of the job; for more than 100 names
+   * the others are one, `other`.
+   *
+   * @default []
+   */
+  readonly workers?: readonly Omit<Worker, keyof TypedEmitter<WorkerEvents>>[] | undefined;
+  /**
+   * Of how many ready jobs of priority 0, from the front of the queue, the names are counted, 0 to 1,000. Each 100 are one call that reads the jobs
+   * on the server, payloads too, and replies with their headers.
+   *
+   * @default 0
+   */
+  readonly countNames?: number | undefined;
+}
+
+const metricsRules = {
+  workers: custom((name, workers: readonly Worker[]) => {
+    if (!Array.isArray(workers) || workers.some((one: Partial<Worker> | null) => typeof one?.on !== "function"))
+      throw new TypeError(`Expected \`${name}\` to be an array of workers`);
+    return workers;
+  }),
+  countNames: integer(0, 1_000, 0),
+} satisfies RulesOf<Omit<QueueMetricsOptions, "workers"> & { readonly workers?: readonly Worker[] }>;
+
+/** The most jobs of one page. */
+const pageSize = 100;
+
+/** The metrics of one queue. Made by {@link queueMetrics}. */
+export class QueueMetrics implements MetricSource {
+  readonly #redis: RedisLike;
+  readonly #address: QueueAddress;
+  readonly #countNames: number;
+  readonly #runs: Runs;
+
+  /** Only this package calls it. */
+  constructor(redis: RedisLike, address: QueueAddress, options: QueueMetricsOptions) {
+    const { workers = [], countNames } = resolve("options", options as object, metricsRules);
+    this.#redis = redis;
+    this.#address = address;
+    this.#countNames = countNames;
+    this.#runs = new Runs(workers);
+  }
+
+  /**
+   * Reads the numbers of the queue, in two short calls and those of `countNames`.
+   *
+   * @throws {KitUnavailableError} no server answered in time.
+   */
+  async metrics(): Promise<MetricSample[]> {
+    const { queue } = this.#address;
+    const seen = await inspectQueue(this.#redis, this.#address);
+    const ready = await this.#ready();
+    return [
+      ...samplesOf(queue, seen),
+      ...readySamples(queue, ready, seen.now, this.#countNames),
+      ...this.#runs.samples(queue),
+    ];
+  }
+
+  /** Measures the workers no more. */
+  close(): void {
+    this.#runs.close();
+  }
+
+  async #ready(): Promise<JobFacts[]> {
+    const wanted = Math.max(1, this.#countNames);
+    const found: JobFacts[] = [];
+    for (let start = 0; start < wanted; start += pageSize) {
+      const count = Math.min(pageSize, wanted - start);
+      const page = await listJobs(this.#redis, this.#address, { state: "waiting", start, count });
+      found.push(...page);
+      if (page.length < count) break;
+    }
+    return found;
+  }
+}
+
+const samplesOf = (queue: string, seen: Overview): MetricSample[] => {
+  const { waiting, prioritised, delayed, active, dead, lost, now, nextDue, pausedAt } = seen;
+  const { completed, died, crashed, deadDropped, deadBytes } = seen;
+  const states = { ready: waiting + prioritised, delayed, active, dead, lost };
+  const gauge = (name: string, help: string, value: number): MetricSample => ({
+    ...{ name: `kit_queue_${name}`, type: "gauge", help, value, labels: { queue } },
+  });
+  const counter = (name: string, help: string, value: number): MetricSample => ({
+    ...gauge(`${name}_total`, help, value),
+    type: "counter",
+  });
+  return [
+    ...Object.entries(states).map(([state, value]) => ({
+      ...gauge("jobs", "Jobs by state", value),
+      labels: { queue, state },
+    })),
+    gauge(
+      "overdue_seconds",
+      "How long the first delayed job has been due",
+      Math.max(0, now - (nextDue ?? now)) / 1_000,
+    ),
+    gauge("paused", "1 while the queue is paused", Number(pausedAt !== null)),
+    gauge("dead_bytes", "The size of the dead letters", deadBytes),
+    counter("completed", "Jobs that are done, of all workers", completed),
+    counter("died", "Jobs that became dead letters", died),
+    counter("crashed", "Leases that ended without their worker", crashed),
+    counter("dead_dropped", "Dead letters beyond the bounds, which were deleted", deadDropped),
+  ];
+};
+
+const readySamples = (queue: string, ready: readonly JobFacts[], now: number, countNames: number): MetricSample[] => {
+  const addedAt = Date.parse(ready[0]?.addedAt ?? "");
+  const help = "How long ago the next ready job of priority 0 was added";
+  const value = Number.isNaN(addedAt) ? 0 : Math.max(0, now - addedAt) / 1_000;
+  const age: MetricSample = { name: "kit_queue_next_age_seconds", type: "gauge", help, value, labels: { queue } };
+  if (countNames === 0) return [age];
+  const byName = new Map<string, number>();
+  for (const { name } of ready) byName.set(name, (byName.get(name) ?? 0) + 1);
+  const named = [...byName].map(([job, count]): MetricSample => ({
+    ...{
+      name: "kit_queue_next_jobs",
+      type: "gauge",
+      help: `The names of the next ready jobs, at most ${String(countNames)}`,
+    },
+    ...{ value: count, labels: { queue, job } },
+  }));
+  return [age, ...named];
+};
+
+/**
+ * The numbers of a queue for the `expose()` of `@kit/stats`, or any other exporter: depth by state, the age of the next job, the counters of the
+ * queue; and of `workers` of this process how long jobs waited and ran, by name, as histograms.
+ *
+ * The numbers of the queue are the same whichever process shows them, so one process should. Runs are those of this process. Nothing is
+ * measured before this call and after `close()`.
+ *
+ * @throws {TypeError | RangeError} an option is not what it should be.
+ *
+ * @example
+ * const { text } = await stats.expose({ include: [queueMetrics(redis, { queue: "mail" }, { workers: [worker] })] });
+ */
+export const queueMetrics = (
+  redis: RedisLike,
+  address: QueueAddress,
+  options: QueueMetricsOptions = {},
+): QueueMetrics => new QueueMetrics(redis, address, options);

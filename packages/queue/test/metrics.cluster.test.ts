@@ -1,0 +1,3 @@
+import { metricsBehaviour } from "./metrics-behaviour.js";
+
+metricsBehaviour("cluster");
