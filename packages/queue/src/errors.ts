@@ -19,7 +19,8 @@ export type QueueErrorCode =
   | "KIT_JOB_OUTCOME_LOST"
   | "KIT_QUEUE_CALL_TIMEOUT"
   | "KIT_QUEUE_SCHEDULE"
-  | "KIT_QUEUE_ADOPTION";
+  | "KIT_QUEUE_ADOPTION"
+  | "KIT_QUEUE_HEARTBEAT";
 
 declare module "@kit/core" {
   interface KitErrorCodes {

@@ -386,6 +386,20 @@ export interface WorkOptions {
    */
   readonly leaseMs?: number | undefined;
   /**
+   * Which thread renews the leases. `"loop"`: the main loop. A handler that blocks it for longer than `leaseMs` loses the jobs of the worker. `"thread"`:
+   * also a thread, while the main loop is blocked, for at most `maxBlockedMs`. All workers of the process share one thread, and those of one
+   * client its one connection; with a Cluster that is one to each node. `"auto"`: the thread if it can connect as the client does, else the loop.
+   *
+   * @default "loop"
+   */
+  readonly heartbeat?: "auto" | "thread" | "loop" | undefined;
+  /**
+   * With a thread: how long the main loop may be blocked, in milliseconds, 200 to 86,400,000 (a day). After that its jobs go to other workers.
+   *
+   * @default 300000
+   */
+  readonly maxBlockedMs?: number | undefined;
+  /**
    * The number of crashes at which a job becomes a dead letter. A crash: its worker died, or did not renew the lease. Use the same number
    * for all workers of a queue.
    *
@@ -429,6 +443,8 @@ export interface WorkOptions {
 export const workRules = {
   concurrency: integer(1, 10_000, 1),
   leaseMs: milliseconds(200, dayMs, 10_000),
+  heartbeat: choice(["auto", "thread", "loop"], "loop"),
+  maxBlockedMs: milliseconds(200, dayMs, 300_000),
   maxCrashes: integer(1, 1_000_000, 3),
   strict: boolean(false),
   ack: choice(["batched", "each"], "batched"),

@@ -6,7 +6,7 @@ import { root } from "../repo.mjs";
 /**
  * The size that an entry of a published library may add to its user's program: its ESM build and its third-party
  * dependencies, bundled, minified and gzipped. Peers and the other packages of kit are left out. So are the entries `.`
- * and `./toolkit` when another entry is measured. Programs have no budget.
+ * and `./toolkit` when another entry is measured, and files of ours that are loaded only when they are used, by `import()`. Programs have no budget.
  */
 const libraryKiB = 15;
 
@@ -27,13 +27,13 @@ const exceptionsKiB = {
   // Checks its server again after each lost connection; records each take, and looks for idle workers; says whether an add
   // added, also when it is repeated; lets a handler snooze its job; learns that a job was cancelled; adds one job of a key, or
   // the last; keeps to the limits of the queue and of names of jobs, and wakes when a rate lets the next job begin; records events for
-  // listeners; carries a trace from the producer to the handler.
+  // listeners; carries a trace from the producer to the handler; pauses one worker; finds out whether a thread can connect as the client
+  // does, which then renews leases.
   "@kit/queue": 31,
   // Adds jobs and schedules as a queue does, and carries what that needs.
   "@kit/queue/adopt": 27,
-  // Reads, changes and repairs queues for the command line, lists schedules, shows logs of handlers and ended jobs; 25 of it load only when
-  // a BullMQ queue is adopted.
-  "@kit/queue/descriptor": 51,
+  // Reads, changes and repairs queues for the command line, lists schedules, shows logs of handlers and ended jobs.
+  "@kit/queue/descriptor": 23,
   // Opens its queue as a queue does, and carries what that needs.
   "@kit/queue/schedules": 20.25,
   "@kit/stats": 24.25,
@@ -72,6 +72,15 @@ const entriesOf = ({ name, exports = {} }) =>
     .filter((path) => path !== "./package.json")
     .map((path) => [name + path.slice(1), `${path === "." ? "index" : path.slice(2)}.js`]);
 
+const loadedLater = {
+  name: "loaded-later",
+  /** @param {{ onResolve(options: { filter: RegExp }, callback: (found: { kind: string, path: string }) => object | undefined): void }} build */
+  setup: (build) =>
+    build.onResolve({ filter: /^\./ }, ({ kind, path }) =>
+      kind === "dynamic-import" ? { path, external: true } : undefined,
+    ),
+};
+
 /**
  * @param {string} folder
  * @param {string} file
@@ -94,6 +103,7 @@ async function bundledBytes(folder, file, manifest) {
     target: "node20",
     external: [...peers, "@kit/*", ...(isDoor ? [] : ["./index.js", "./kernel.js", "./toolkit.js"])],
     logLevel: "silent",
+    plugins: [loadedLater],
   });
   return gzipSync(outputFiles[0].contents).length;
 }

@@ -107,6 +107,11 @@ export class Fates {
     this.#end(job, "dead", new UnrecoverableError(reason), job.failures);
   }
 
+  /** Whether its lease may have ended, by our own clock. */
+  isOver(job: TakenJob): boolean {
+    return this.#fetcher.leases.isOver(job);
+  }
+
   /** Its lease has ended, or may have. A repeat of its end may have been confirmed: then the job is done. */
   lost(job: TakenJob): void {
     if (job.isRepeat || job.stopReason instanceof JobLeaseLostError) return;

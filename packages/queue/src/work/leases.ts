@@ -8,6 +8,15 @@ const heartbeatShare = 0.3;
 /** Leases with less than this share left are renewed; the others can wait for the next heartbeat. */
 const renewShare = 0.75;
 
+/** A thread that renews the leases of a worker while the main loop is blocked. */
+export interface LeaseMirror {
+  /** Leases were taken: their members, one per line. Those that end need not be named at once. */
+  held(members: string): void;
+  /** Calls `renewed()` for what the thread has renewed until now. */
+  fetch(): void;
+  close(): void;
+}
+
 /**
  * The leases of one worker. One heartbeat renews all of them, on core's scheduler, which detects that the machine slept. Our own clock
  * ends a lease, too, since a silent server reports no loss.
@@ -25,6 +34,7 @@ export class JobLeases implements ScheduledLease {
   readonly #leaseMs: number;
   readonly #onLost: (job: TakenJob, isCancelled: boolean) => void;
   #isClosed = false;
+  #mirror: LeaseMirror | undefined;
 
   /** `onLost`: by our own clock the lease may have ended, or the server replied that it has, or that the job was cancelled. */
   constructor(commands: QueueCommands, leaseMs: number, onLost: (job: TakenJob, isCancelled: boolean) => void) {
@@ -43,9 +53,33 @@ export class JobLeases implements ScheduledLease {
     return this.#commands.clock.earliest(serverMs + this.#leaseMs) ?? sentAt + lowerBoundMs(this.#leaseMs);
   }
 
+  /** A thread renews the leases while the main loop is blocked. */
+  mirrorTo(mirror: LeaseMirror | undefined): void {
+    if (this.#isClosed) mirror?.close();
+    else this.#mirror = mirror;
+  }
+
+  get members(): string {
+    return membersOf(this.#held);
+  }
+
+  /** The thread has renewed all that were held at `sentAt`, except `lost`. */
+  renewed(sentAt: number, lost: ReadonlySet<string>): void {
+    const until = sentAt + lowerBoundMs(this.#leaseMs);
+    for (const job of this.#held) if (until > job.leaseUntil && !lost.has(job.member)) job.leaseUntil = until;
+  }
+
+  /** Whether the lease of a job may have ended, by our own clock. */
+  isOver(job: TakenJob): boolean {
+    if (performance.now() < job.leaseUntil) return false;
+    this.#mirror?.fetch();
+    return performance.now() >= job.leaseUntil;
+  }
+
   hold(jobs: readonly TakenJob[]): void {
     const [first] = jobs;
     if (!first) return;
+    this.#mirror?.held(membersOf(jobs));
     for (const job of jobs) job.leaseIndex = this.#held.push(job) - 1;
     if (this.heapIndex >= 0) {
       if (first.leaseUntil < this.deadlineAt) this.#schedule(this.renewAt, first.leaseUntil);
@@ -66,6 +100,7 @@ export class JobLeases implements ScheduledLease {
 
   close(): void {
     this.#isClosed = true;
+    this.#mirror?.close();
     // The reply to a heartbeat under way no longer changes them.
     for (const job of this.#held.splice(0)) job.leaseIndex = -1;
     this.#expiry.remove(this);
@@ -76,6 +111,7 @@ export class JobLeases implements ScheduledLease {
   }
 
   lapse(): void {
+    this.#mirror?.fetch();
     const now = performance.now();
     let earliest = Infinity;
     for (const job of [...this.#held])
@@ -108,8 +144,7 @@ export class JobLeases implements ScheduledLease {
   async #renew(jobs: readonly TakenJob[]): Promise<boolean> {
     const sentAt = performance.now();
     try {
-      const members = jobs.map(({ member }) => member);
-      const args = { leaseMs: this.#leaseMs, members: members.join("\n") };
+      const args = { leaseMs: this.#leaseMs, members: membersOf(jobs) };
       const { now, lost, cancelled } = await this.#commands.run(heartbeat, args, this.#heartbeatMs);
       this.#commands.outage.worked("renewing");
       this.#commands.clock.observe(sentAt, now);
@@ -117,7 +152,7 @@ export class JobLeases implements ScheduledLease {
       const gone = new Set(lost);
       for (const job of jobs)
         if (gone.has(job.member)) this.#lose(job, cancelled.includes(job.member));
-        else job.leaseUntil = until;
+        else job.leaseUntil = this.#mirror ? Math.max(job.leaseUntil, until) : until;
       return true;
     } catch (error) {
       this.#commands.outage.failed("renewing", asKitError(error, "The heartbeat"));
@@ -149,3 +184,5 @@ export class JobLeases implements ScheduledLease {
     else this.#expiry.changed(this);
   }
 }
+
+const membersOf = (jobs: readonly TakenJob[]): string => jobs.map(({ member }) => member).join("\n");

@@ -79,7 +79,7 @@ export class Runner {
   run(job: TakenJob): void {
     const now = performance.now();
     // This process was paused: another one may have the job by now.
-    if (now >= job.leaseUntil) return this.#fates.lost(job);
+    if (this.#fates.isOver(job)) return this.#fates.lost(job);
     try {
       job.data = decodePayload(job.blob, job);
     } catch {

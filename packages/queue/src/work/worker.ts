@@ -11,7 +11,7 @@ import {
 import { partsOf } from "../add/ids.js";
 import { QueueCommands } from "../commands.js";
 import { type QueueSettings, type WorkOptions, workRules, type WorkSettings, workSettings } from "../options.js";
-import type { Reclaimed } from "../scripts/index.js";
+import { heartbeat, type Reclaimed } from "../scripts/index.js";
 import { Condition } from "./condition.js";
 import type { WorkerEvents } from "./events.js";
 import { type FateHost, Fates } from "./fate.js";
@@ -23,6 +23,7 @@ import { Prefetched } from "./prefetched.js";
 import { handlerMap, Runner } from "./runner.js";
 import { takeIdWidth } from "./take-id.js";
 import type { TakenJob } from "./taken.js";
+import { type ThreadOptions, threadOptions } from "./thread-options.js";
 import type { Turn } from "./turn.js";
 
 /** A worker of a queue of these jobs. In `dead` the job may have a name or data that the queue does not declare. */
@@ -75,6 +76,7 @@ export class Worker extends TypedEmitter<WorkerEvents> implements AsyncDisposabl
     super();
     this.#settings = workSettings(options);
     this.#queue = settings;
+    const thread = threadOptions(redis, this.#settings.heartbeat);
     this.#turn = turn;
     const functions = handlerMap(handlers, settings.schemas);
     const { backoff, maxCrashes, maxSnoozes } = this.#settings;
@@ -118,7 +120,7 @@ export class Worker extends TypedEmitter<WorkerEvents> implements AsyncDisposabl
     this.#prefetched = new Prefetched(this.#settings, this.#fetcher, this.#runner, this.#pace, turn);
     const stopListening = this.#commands.context.executor.onDrop(() => this.#closeIfEnded());
     this.#life.onClosed(stopListening, onClosed);
-    void this.#open();
+    void this.#open(redis, thread);
   }
 
   /** How many handlers run at a time. */
@@ -206,12 +208,24 @@ export class Worker extends TypedEmitter<WorkerEvents> implements AsyncDisposabl
     await this.close();
   }
 
-  async #open(): Promise<void> {
+  /** Lets the heartbeat thread renew the leases, too. It is loaded only here: other workers have no use for it. */
+  async #mirror(redis: RedisLike, thread: ThreadOptions): Promise<void> {
+    const { outage, keys } = this.#commands;
+    try {
+      const { mirrorTo } = await import("../thread/index.js");
+      mirrorTo(this.#fetcher.leases, { redis, thread, keys, outage, source: heartbeat.source, ...this.#settings });
+    } catch (error) {
+      outage.report(asKitError(error, "Starting the heartbeat thread"));
+    }
+  }
+
+  async #open(redis: RedisLike, thread: ThreadOptions | undefined): Promise<void> {
     for (let attempt = 1; !this.#life.isClosed; attempt++)
       try {
         await this.#commands.open();
         this.#isShut = false;
         this.#commands.outage.worked("opening");
+        if (thread && !this.#isOpen) await this.#mirror(redis, thread);
         if (this.#life.isClosed) return;
         this.#isOpen = true;
         if (!this.#isPaused) this.#fetcher.start();

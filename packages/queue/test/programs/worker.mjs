@@ -1,6 +1,6 @@
 // A process with a worker that can be killed:
 //   worker.mjs <single|cluster> <ports> <prefix> <queue> <work options as JSON> <user name and password as JSON>
-// A job's data says what it does: { log, act: "end" | "hang" | "die" | "wait" | "block" | "stand", ms, checkpoint }.
+// A job's data says what it does: { log, act: "end" | "hang" | "die" | "wait" | "block" | "stand" | "freeze", ms, checkpoint }.
 import { createQueue } from "@kit/queue";
 import { keepHistory } from "@kit/queue/history";
 import { saveCheckpoint } from "@kit/queue/progress";
@@ -24,6 +24,7 @@ const dying = () => {
 const queue = createQueue(redis, name, { prefix, history: diesRecording ? dying() : undefined });
 const log = `${prefix}:queue:{log}:ran`;
 const events = [];
+const errors = [];
 
 const acts = {
   end: () => undefined,
@@ -34,6 +35,7 @@ const acts = {
     const until = performance.now() + ms;
     while (performance.now() < until);
   },
+  freeze: (ms) => Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, ms),
 };
 
 const job = async (taken) => {
@@ -46,14 +48,23 @@ const job = async (taken) => {
 };
 
 let worker;
+const threads = new Set();
+process.on("worker", (thread) => {
+  threads.add(thread);
+  thread.on("exit", () => threads.delete(thread));
+});
 obey({
   ready: async () => {
     await redis.ping();
     worker = queue.work({ job }, workOptions);
     for (const event of ["lost", "crashed", "dead"])
       worker.on(event, (fact) => events.push([event, fact.id ?? fact.job.id]));
+    worker.on("error", ({ code }) => errors.push(code));
   },
   events: () => events,
+  errors: () => errors,
   running: () => worker.running,
+  threads: () => threads.size,
+  killThread: () => Promise.all([...threads].map((thread) => thread.terminate())),
   close: (_id, how) => worker.close(how),
 });

@@ -1,0 +1,179 @@
+import { createHash } from "node:crypto";
+import { createRequire } from "node:module";
+import { MessageChannel, type MessagePort, receiveMessageOnPort, Worker as Thread } from "node:worker_threads";
+import { KitError, type RedisLike } from "@kit/core";
+import { isClusterClient, type OutageReporter } from "@kit/core/toolkit";
+import type { QueueKeys } from "../keys.js";
+import type { JobLeases, LeaseMirror } from "../work/leases.js";
+import type { ThreadOptions } from "../work/thread-options.js";
+import type { Registration, Renewal, Request, Target, ThreadData } from "./protocol.js";
+import { renewals } from "./renewals.js";
+
+/** The worker whose leases are renewed. */
+export interface MirroredWorker {
+  readonly redis: RedisLike;
+  /** The options of that client. */
+  readonly thread: ThreadOptions;
+  readonly keys: QueueKeys;
+  readonly leaseMs: number;
+  readonly maxBlockedMs: number;
+  /** The text of `heartbeat.lua` with its libraries. */
+  readonly source: string;
+  readonly outage: OutageReporter;
+}
+
+/** The leases of one worker, for the thread. */
+interface Host {
+  readonly leases: JobLeases;
+  readonly leaseMs: number;
+  /** The thread ended by itself. */
+  readonly ended: (cause: unknown) => void;
+  /** Leases were taken since the thread last got all members. */
+  hasNew: boolean;
+}
+
+/** The thread of this process; undefined while no worker uses it. */
+let current: HeartbeatThread | undefined;
+
+/**
+ * Lets the thread of this process renew the leases of a worker whenever the main loop is blocked. The first worker starts the thread, and
+ * the last one that leaves ends it. It keeps no process alive. If it ends by itself, the worker reports that, and its loop goes on alone.
+ *
+ * @throws {Error} ioredis cannot be found, or the thread cannot be started.
+ */
+export const mirrorTo = (leases: JobLeases, worker: MirroredWorker): void => {
+  const { redis, thread, keys, leaseMs, maxBlockedMs, source, outage } = worker;
+  const ended = (cause: unknown): void => {
+    leases.mirrorTo(undefined);
+    const message = "The heartbeat thread has ended: a handler that blocks the main loop loses its jobs";
+    outage.report(new KitError("KIT_QUEUE_HEARTBEAT", message, { cause }));
+  };
+  current ??= new HeartbeatThread(source);
+  const registration = {
+    target: targetOf(redis, thread),
+    keys: [keys.leases, keys.wake, keys.meta, keys.revoked],
+    leaseMs,
+    maxBlockedMs,
+  };
+  leases.mirrorTo(current.add(registration, { leases, leaseMs, ended, hasNew: false }));
+};
+
+interface Client {
+  readonly condition?: { readonly select: number } | null;
+  nodes(role: "master"): readonly { readonly options: { readonly host?: string; readonly port?: number } }[];
+}
+
+const targetOf = (redis: RedisLike, options: ThreadOptions): Target => {
+  const client = redis as RedisLike & Client;
+  if (!isClusterClient(redis)) return { options: { ...options, db: client.condition?.select ?? options["db"] } };
+  return { nodes: client.nodes("master").map(({ options: { host, port } }) => ({ host, port })), options };
+};
+
+/** The clock of all threads, in milliseconds, and how far our own is ahead of it. */
+const sharedMs = (): number => Number(process.hrtime.bigint()) / 1e6;
+const aheadMs = performance.now() - sharedMs();
+
+/** A lost member may be followed by a tab and the reason. */
+const withoutReason = (line: string): string => line.split("\t", 1).join("");
+
+class HeartbeatThread {
+  readonly #thread: Thread;
+  readonly #port: MessagePort;
+  readonly #turnedAt = new BigInt64Array(new SharedArrayBuffer(8));
+  readonly #hosts = new Map<number, Host>();
+  #count = 0;
+  #timer: NodeJS.Timeout | undefined;
+
+  constructor(source: string) {
+    const { port1, port2 } = new MessageChannel();
+    this.#port = port1;
+    // Without a listener it keeps no process alive. Messages are fetched.
+    port1.unref();
+    this.#turned();
+    const here = typeof __filename === "string" ? __filename : import.meta.url;
+    const workerData: ThreadData = {
+      port: port2,
+      turnedAt: this.#turnedAt,
+      ioredis: createRequire(here).resolve("ioredis"),
+      source,
+      sha: createHash("sha1").update(source).digest("hex"),
+    };
+    // Some tools wrap named functions in `__name`, which the thread does not have.
+    const text = `const __name = (made) => made;\n(${String(renewals)})(require);`;
+    this.#thread = new Thread(text, {
+      eval: true,
+      execArgv: [],
+      workerData,
+      transferList: [port2],
+      name: "kit heartbeat",
+    });
+    this.#thread.unref();
+    let failure: unknown;
+    this.#thread.on("error", (error) => (failure = error));
+    this.#thread.on("exit", () => this.#onExit(failure));
+  }
+
+  add(registration: Registration, host: Host): LeaseMirror {
+    const number = ++this.#count;
+    this.#hosts.set(number, host);
+    this.#send({ worker: number, register: registration });
+    this.#arm();
+    return {
+      held: (members) => {
+        host.hasNew = true;
+        this.#send({ worker: number, members, isAll: false });
+      },
+      fetch: () => this.#fetch(),
+      close: () => {
+        if (!this.#hosts.delete(number)) return;
+        this.#send({ worker: number, leave: true });
+        this.#arm();
+        if (this.#hosts.size > 0) return;
+        if (current === this) current = undefined;
+        void this.#thread.terminate();
+        this.#port.close();
+      },
+    };
+  }
+
+  #send(request: Request): void {
+    this.#port.postMessage(request);
+  }
+
+  #turned(): void {
+    Atomics.store(this.#turnedAt, 0, process.hrtime.bigint() / 1_000n);
+  }
+
+  /** Twenty times in the shortest lease the main loop says that it turns, and which leases have not ended meanwhile. */
+  #arm(): void {
+    clearInterval(this.#timer);
+    if (this.#hosts.size === 0) return;
+    const shortest = Math.min(...[...this.#hosts.values()].map(({ leaseMs }) => leaseMs));
+    this.#timer = setInterval(() => {
+      this.#fetch();
+      this.#turned();
+      for (const [worker, host] of this.#hosts) {
+        if (!host.hasNew) continue;
+        host.hasNew = false;
+        this.#send({ worker, members: host.leases.members, isAll: true });
+      }
+    }, shortest * 0.05);
+    this.#timer.unref();
+  }
+
+  #fetch(): void {
+    for (let next = receiveMessageOnPort(this.#port); next; next = receiveMessageOnPort(this.#port)) {
+      const { worker, sentAt, lost } = next.message as Renewal;
+      this.#hosts.get(worker)?.leases.renewed(sentAt + aheadMs, new Set(lost.split("\n").map(withoutReason)));
+    }
+  }
+
+  /** The loop goes on with its own heartbeats. The next worker starts another thread. */
+  #onExit(failure: unknown): void {
+    clearInterval(this.#timer);
+    if (current === this) current = undefined;
+    for (const { ended } of this.#hosts.values()) ended(failure);
+    this.#hosts.clear();
+    this.#port.close();
+  }
+}

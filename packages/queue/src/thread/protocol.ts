@@ -1,0 +1,45 @@
+import type { MessagePort } from "node:worker_threads";
+
+/** How the thread connects. */
+export interface Target {
+  /** Some nodes of the Cluster; undefined: a single server. */
+  readonly nodes?: readonly object[];
+  /** Of ioredis. */
+  readonly options: object;
+}
+
+/** What the thread gets at its start. */
+export interface ThreadData {
+  readonly port: MessagePort;
+  /** The one value: when the main loop last turned, in microseconds of `process.hrtime`, which all threads share. */
+  readonly turnedAt: BigInt64Array;
+  /** The path of ioredis. */
+  readonly ioredis: string;
+  /** The text of `heartbeat.lua`, and its hash. */
+  readonly source: string;
+  readonly sha: string;
+}
+
+/** A worker whose leases the thread renews while the main loop is blocked. */
+export interface Registration {
+  readonly target: Target;
+  readonly keys: readonly string[];
+  readonly leaseMs: number;
+  readonly maxBlockedMs: number;
+}
+
+/** To the thread, about the worker of this number. */
+export type Request =
+  | { readonly worker: number; readonly register: Registration }
+  /** Members of `leases` that it holds now, one per line; `isAll`: and no others. */
+  | { readonly worker: number; readonly members: string; readonly isAll: boolean }
+  | { readonly worker: number; readonly leave: true };
+
+/** From the thread: it has renewed the leases of a worker. */
+export interface Renewal {
+  readonly worker: number;
+  /** When the call was sent, in milliseconds of `process.hrtime`. */
+  readonly sentAt: number;
+  /** Members that were not there any more, one per line. */
+  readonly lost: string;
+}

@@ -1,0 +1,43 @@
+import type { RedisLike } from "@kit/core";
+import type { WorkSettings } from "../options.js";
+
+/** The options of a client, as a thread can have them. */
+export interface ThreadOptions {
+  readonly [name: string]: unknown;
+  /** Those of the nodes of a Cluster. */
+  readonly redisOptions?: object;
+}
+
+/** A connection does without these: the thread has retries of its own, and takes names of hosts as they are. */
+const dropped = /Strategy$|^(?:reconnectOnError|dnsLookup|resolveSrv)$/;
+
+/**
+ * The options with which the heartbeat thread connects as the client does; undefined: the main loop renews the leases alone.
+ *
+ * @throws {TypeError} a thread was requested, and an option cannot be copied to it.
+ */
+export const threadOptions = (redis: RedisLike, how: WorkSettings["heartbeat"]): ThreadOptions | undefined => {
+  if (how === "loop") return undefined;
+  const { options = {} } = redis as { readonly options?: ThreadOptions };
+  try {
+    const { redisOptions, ...own } = options;
+    return { ...copied(own), ...(redisOptions && { redisOptions: copied(redisOptions) }) };
+  } catch (error) {
+    if (how === "thread") throw error;
+    return undefined;
+  }
+};
+
+const copied = (options: object): object =>
+  Object.fromEntries(
+    Object.entries(options)
+      .filter(([name]) => !dropped.test(name))
+      .map(([name, value]: [string, unknown]) => {
+        try {
+          if (name !== "sentinels" || !value) return [name, structuredClone(value)];
+        } catch {
+          // Named below.
+        }
+        throw new TypeError(`Expected \`heartbeat\` "loop" or "auto": no thread can have \`${name}\` of the client`);
+      }),
+  );

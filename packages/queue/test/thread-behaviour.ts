@@ -1,0 +1,151 @@
+import { eventually, type RedisMode, useRedis } from "@kit/testing";
+import type { Redis } from "ioredis";
+import * as vitest from "vitest";
+import { describe, expect, it } from "vitest";
+import { createQueue, type WorkOptions } from "../src/index.js";
+import { fixtureOf, latch, permanentKeys, Runs } from "./harness.js";
+
+/** Long enough that a busy machine does not keep the thread silent for a lease. */
+const longMs = 5_000;
+/** Where the lease has to end. */
+const shortMs = 600;
+
+/** Leases that a thread renews, on one server or on a Cluster. */
+export const threadBehaviour = (mode: RedisMode): void => {
+  describe(`a heartbeat thread on a ${mode === "cluster" ? "Cluster" : "single server"}`, () => {
+    const redis = useRedis(vitest, { mode, permanentKeys });
+    const fixture = fixtureOf(redis);
+    const { make, work, spawn } = fixture;
+    const logs = (count: number): Promise<void> =>
+      eventually(async () => expect(await fixture.logged()).toHaveLength(count), { timeoutMs: 30_000 });
+    /** A process freezes its main loop in a job, while another worker waits for its lease to end. */
+    const freeze = async (
+      heartbeat: WorkOptions["heartbeat"],
+      leaseMs: number,
+      more: WorkOptions = {},
+    ): Promise<{ runs: Runs; events: unknown }> => {
+      const [queue, runs] = [make(), new Runs()];
+      const peer = await spawn({ leaseMs, heartbeat, ...more });
+      const id = await queue.add("job", { log: "frozen", act: "freeze", ms: 2.2 * leaseMs });
+      await logs(1);
+      work(queue, runs.handler, { leaseMs });
+      await eventually(async () => expect(await peer.ask("running")).toBe(0), { timeoutMs: 40_000 });
+      await fixture.untilEmpty();
+      const events = JSON.stringify(await peer.ask("events")).replaceAll(id, "ID");
+      return { runs, events: JSON.parse(events) as unknown };
+    };
+
+    it("keeps the job of a main loop that is blocked for twice the lease", async () => {
+      const { runs, events } = await freeze("thread", longMs);
+      expect([runs.jobs, events]).toEqual([[], []]);
+      expect(await fixture.logged()).toEqual(["frozen 1 0"]);
+    });
+
+    it("keeps jobs that had not begun when the main loop was blocked; they begin after that", async () => {
+      const [queue, runs] = [make(), new Runs()];
+      const peer = await spawn({ leaseMs: longMs, concurrency: 2, heartbeat: "auto" });
+      await fixture.untilIdle(1);
+      const datas = [{ log: "stands still", act: "stand", ms: 1.5 * longMs }, { log: "waits" }];
+      await queue.addAll(datas.map((data) => ({ name: "job", data })));
+      await eventually(async () => expect(await fixture.counts()).toMatchObject({ waiting: 0 }));
+      work(queue, runs.handler, { leaseMs: longMs });
+      await eventually(async () => expect(await peer.ask("running")).toBe(0), { timeoutMs: 40_000 });
+      await fixture.untilEmpty();
+      expect(await peer.ask("events")).toEqual([]);
+      expect(runs.jobs).toEqual([]);
+      expect((await fixture.logged()).toSorted()).toEqual(["stands still 1 0", "waits 1 0"]);
+    });
+
+    it("counts one connection for ten workers of a process, and leaves nothing when the last one closes", async () => {
+      const lists = async (): Promise<number> => {
+        const all = await Promise.all(redis.server.nodes.map((node) => node.call("CLIENT", "LIST")));
+        return all
+          .join("")
+          .split("\n")
+          .filter((line) => / name=many-/.test(line)).length;
+      };
+      const threads = new Set<object>();
+      const onThread = (thread: object & { on(event: "exit", listener: () => void): void }): void => {
+        threads.add(thread);
+        thread.on("exit", () => threads.delete(thread));
+      };
+      process.on("worker", onThread);
+      redis.defer(() => void process.off("worker", onThread));
+      const client = redis.connect({ connectionName: "many-" });
+      (client as Redis).setMaxListeners(50);
+      const workersOf = async (heartbeat: "loop" | "thread"): Promise<() => Promise<void>> => {
+        const queue = createQueue(client, "many", { prefix: redis.prefix, deadlineMs: 10_000 });
+        for (let n = 0; n < 10; n++) queue.work({ job: () => undefined }, { heartbeat });
+        await fixture.untilIdle(10);
+        return () => queue.close();
+      };
+      const closeLoops = await workersOf("loop");
+      const before = await lists();
+      expect(threads.size).toBe(0);
+      await closeLoops();
+      const closeThreads = await workersOf("thread");
+      await eventually(async () => expect((await lists()) - before).toBeGreaterThan(0));
+      if (mode === "single") expect((await lists()) - before).toBe(1);
+      else expect((await lists()) - before).toBeLessThanOrEqual(redis.server.nodes.length + 1);
+      expect(threads.size).toBe(1);
+      await closeThreads();
+      await eventually(async () => expect([threads.size, (await lists()) < before]).toEqual([0, true]));
+    });
+
+    if (mode === "cluster") return;
+
+    it("without it, such a job runs again elsewhere", async () => {
+      const { runs, events } = await freeze("loop", shortMs);
+      expect(runs.jobs).toMatchObject([{ attempt: 1, crashes: 1 }]);
+      expect(events).toEqual([["lost", "ID"]]);
+    });
+
+    it("gives up a main loop that is blocked for longer than maxBlockedMs", async () => {
+      const { runs, events } = await freeze("thread", shortMs, { maxBlockedMs: shortMs / 2 });
+      expect(runs.jobs).toMatchObject([{ attempt: 1, crashes: 1 }]);
+      expect(events).toEqual([["lost", "ID"]]);
+    });
+
+    it("revives no lease of a process that was stopped as a whole", async () => {
+      const [queue, runs] = [make(), new Runs()];
+      const peer = await spawn({ leaseMs: 500, heartbeat: "thread" });
+      const id = await queue.add("job", { log: "first", act: "hang" });
+      await logs(1);
+      peer.pause();
+      work(queue, runs.handler, { leaseMs: 500 });
+      await runs.until(1);
+      await fixture.untilEmpty();
+      peer.resume();
+      await eventually(async () => expect(await peer.ask("events")).toEqual([["lost", id]]), { timeoutMs: 15_000 });
+      expect(await fixture.counts()).toMatchObject({ jobs: 0, leases: 0 });
+      expect(runs.jobs).toMatchObject([{ crashes: 1 }]);
+    });
+
+    it("that ends by itself is reported once; the main loop goes on renewing", async () => {
+      const [queue, runs] = [make(), new Runs()];
+      const peer = await spawn({ leaseMs: longMs, heartbeat: "thread" });
+      await queue.add("job", { log: "long", act: "wait", ms: 1.5 * longMs });
+      await logs(1);
+      work(queue, runs.handler, { leaseMs: longMs });
+      await peer.ask("killThread");
+      await eventually(async () => expect(await peer.ask("errors")).toEqual(["KIT_QUEUE_HEARTBEAT"]));
+      await eventually(async () => expect(await peer.ask("running")).toBe(0), { timeoutMs: 30_000 });
+      await fixture.untilEmpty();
+      expect([runs.jobs, await peer.ask("events"), await peer.ask("threads")]).toEqual([[], [], 0]);
+      await peer.ask("close");
+    });
+
+    it("is refused where it cannot connect as the client does; auto then uses the main loop", async () => {
+      const { promise, open } = latch();
+      const client = redis.connect({ tls: undefined, natMap: () => null } as object);
+      const queue = fixture.on(client);
+      const expected = 'Expected `heartbeat` "loop" or "auto": no thread can have `natMap` of the client';
+      expect(() => work(queue, open, { heartbeat: "thread" })).toThrow(new TypeError(expected));
+      expect(() => work(queue, open, { heartbeat: "cpu" as "auto" })).toThrow(/^Expected `heartbeat`/);
+      expect(() => work(queue, open, { maxBlockedMs: 10 })).toThrow(/^Expected `maxBlockedMs`/);
+      work(queue, open, { heartbeat: "auto" });
+      await queue.add("job");
+      await promise;
+    });
+  });
+};

@@ -1,0 +1,3 @@
+import { threadBehaviour } from "./thread-behaviour.js";
+
+threadBehaviour("cluster");
