@@ -74,7 +74,11 @@ export default {
     ],
     sidebar,
     outline: [2, 3],
-    search: { provider: "local" },
+    search: {
+      provider: "local",
+      // The index takes words alone, so code needs no colours here.
+      options: { _render: (text, env, markdown) => markdown.render(text.replace(/^( *```)\w+.*$/gm, "$1txt"), env) },
+    },
     externalLinkIcon: true,
     ...(repository && {
       socialLinks: [{ icon: "github", link: repository, ariaLabel: "Repository" }],

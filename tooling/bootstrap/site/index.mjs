@@ -23,7 +23,9 @@ const builtFolder = join(folder, "dist", "www");
 export async function docs(env, args) {
   await install(env);
   const start = performance.now();
-  const made = site();
+  // It needs the compiler, which is not there before the set-up.
+  const { apiPages } = await import("./api.mjs");
+  const made = site(root, apiPages());
   if (made.problems.length > 0) throw new SetupError(made.problems.join("\n"));
   write(made);
   const vitepress = join(folder, "node_modules", "vitepress", "bin", "vitepress.js");
@@ -70,7 +72,13 @@ function write({ pages, figures, sidebar, repository }) {
   rmSync(pagesFolder, { recursive: true, force: true });
   for (const { address, text, file, title, summary } of pages) {
     const isHome = address === "index";
-    const facts = { title, description: summary, source: file, ...(isMade(file) && { editLink: false }) };
+    const facts = {
+      title,
+      description: summary,
+      source: file,
+      ...(isMade(file) && { editLink: false }),
+      ...(address.endsWith("/api") && { outline: [2, 4] }),
+    };
     const head = `---\n${Object.entries(facts)
       .map(([key, value]) => `${key}: ${JSON.stringify(value)}\n`)
       .join("")}---\n\n`;
@@ -85,7 +93,7 @@ function write({ pages, figures, sidebar, repository }) {
 }
 
 /** Whether a page is made from the code or from other files, so that nobody edits it. @param {string} file */
-const isMade = (file) => /(?:^CHANGES|\/docs\/reference|^apps\/docs\/errors)\.md$/.test(file);
+const isMade = (file) => /(?:^CHANGES|\/docs\/(?:reference|api)|^apps\/docs\/errors)\.md$/.test(file);
 
 /** @param {string} path @param {string} text */
 function writeText(path, text) {

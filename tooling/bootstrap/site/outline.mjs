@@ -31,7 +31,7 @@ const labels = {
 };
 
 /** Labels in a package's own list. @type {Record<string, string>} */
-const own = { index: "Guide", operations: "Operations", reference: "Reference", design: "Design" };
+const own = { index: "Guide", operations: "Operations", reference: "Reference", api: "API", design: "Design" };
 
 /**
  * The sidebar: every page stands in it once at least.
@@ -99,7 +99,7 @@ export function sidebarOf(pages) {
       group("Runbooks", below("runbooks")),
     ]),
     group("Compare and migrate", [...below("comparisons"), ...below("migration"), "bench/index"]),
-    group("Reference", ["errors", ...ofPackages("reference")]),
+    group("Reference", ["errors", ...ofPackages("reference"), ...ofPackages("api")]),
     group("Project", [
       "status",
       "changelog",
@@ -131,7 +131,7 @@ const packagesOf = (pages) =>
 /** The guide first, then the other pages, and at the end what is for looking up. @param {readonly string[]} addresses */
 const inOrder = (addresses) => {
   const last = (/** @type {string} */ address) =>
-    ["operations", "reference", "design"].indexOf(address.split("/")[1] ?? "");
+    ["operations", "reference", "api", "design"].indexOf(address.split("/")[1] ?? "");
   const first = (/** @type {string} */ address) => (address.endsWith("/index") ? -1 : 0);
   return addresses.toSorted((a, b) => first(a) - first(b) || last(a) - last(b) || a.localeCompare(b));
 };

@@ -11,11 +11,12 @@ import { siteText, summaryOf, templateProblems } from "./texts.mjs";
 /**
  * The site, ready to be written: its pages with their final texts, the pictures that they show, the sidebar, and what is wrong.
  * @param {string} [root]
+ * @param {readonly Page[]} [further] Pages that are no documents.
  */
-export function site(root = repository) {
+export function site(root = repository, further = []) {
   const address = repositoryAddress(readManifest(root));
   const found = documents(root);
-  const all = [...found.pages, changes(root)];
+  const all = [...found.pages, changes(root), ...further];
   const outline = sidebarOf(all);
   /** @type {Set<string>} */
   const figures = new Set();

@@ -1,7 +1,9 @@
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { describe, expect, it } from "vitest";
+import { publicPackages } from "../pack.mjs";
 import { root } from "../repo.mjs";
+import { apiPages } from "../site/api.mjs";
 import { pageProblems } from "../site/built.mjs";
 import { addressOf, documents } from "../site/documents.mjs";
 import { machineReadable } from "../site/llms.mjs";
@@ -139,4 +141,31 @@ it("finds links of built pages that lead nowhere, below any path of a host", () 
     "index.html: /kit/lost leads to no page",
     "index.html: /other leads to no page",
   ]);
+});
+
+describe("the page of a package's API", () => {
+  const [lock] = apiPages(publicPackages().filter(({ manifest }) => manifest.name === "@kit/lock"));
+  const section = (heading: string): string =>
+    lock!.text.split(/^(?=#{2,4} )/m).find((part) => part.startsWith(`${heading}\n`)) ?? "";
+
+  it("has each entry, and of each function its parameters, comment, errors and examples", () => {
+    expect(section("## `@kit/lock/quorum`")).not.toBe("");
+    expect(section("### createLock")).toMatch(
+      /```ts\nfunction createLock\(redis: RedisLike, options\?: LockOptions\): Lock\n```\n\nMakes a lock object\./,
+    );
+    expect(section("### createLock")).toMatch(/\n- `TypeError \| RangeError`: .*\n\n```ts\nconst lock/);
+  });
+
+  it("has the methods of a class, also those that it inherits, and nothing private", () => {
+    expect(section("#### tryAcquire")).toContain(
+      "tryAcquire(name: string, options?: TryOptions): Promise<Lease | null>",
+    );
+    expect(section("#### handOver")).not.toBe(""); // of a class of core
+    expect(lock!.text).not.toMatch(/^#+ (?:#|constructor|brand)/m);
+  });
+
+  it("leaves out what the reference has in tables", () => {
+    expect(lock!.text).not.toMatch(/^### (?:LockOptions|LockLostError|LockErrorCode)$/m);
+    expect(section("### LockEvents")).not.toBe("");
+  });
 });
