@@ -8,7 +8,14 @@ import {
   type RulesOf,
   type TypedEmitter,
 } from "@kit/core/toolkit";
-import { inspectQueue, type JobFacts, listJobs, type Overview, type QueueAddress } from "../manage/index.js";
+import {
+  inspectQueue,
+  type JobFacts,
+  type JobPage,
+  listJobs,
+  type Overview,
+  type QueueAddress,
+} from "../manage/index.js";
 import type { WorkerEvents } from "../work/events.js";
 import type { Worker } from "../work/worker.js";
 import { Runs } from "./runs.js";
@@ -83,20 +90,20 @@ export class QueueMetrics implements MetricSource {
   async #ready(): Promise<JobFacts[]> {
     const wanted = Math.max(1, this.#countNames);
     const found: JobFacts[] = [];
-    for (let start = 0; start < wanted; start += pageSize) {
-      const count = Math.min(pageSize, wanted - start);
-      const page = await listJobs(this.#redis, this.#address, { state: "waiting", start, count });
-      found.push(...page);
-      if (page.length < count) break;
+    for (let start: number | undefined = 0; start !== undefined && found.length < wanted;) {
+      const count = Math.min(pageSize, wanted - found.length);
+      const page: JobPage = await listJobs(this.#redis, this.#address, { state: "waiting", start, count });
+      found.push(...page.jobs);
+      start = page.next;
     }
     return found;
   }
 }
 
 const samplesOf = (queue: string, seen: Overview): MetricSample[] => {
-  const { waiting, prioritised, delayed, active, dead, lost, now, nextDue, pausedAt } = seen;
+  const { waiting, prioritised, aside, delayed, active, dead, lost, now, nextDue, pausedAt } = seen;
   const { completed, died, crashed, deadDropped, deadBytes } = seen;
-  const states = { ready: waiting + prioritised, delayed, active, dead, lost };
+  const states = { ready: waiting + prioritised + aside, delayed, active, dead, lost };
   const gauge = (name: string, help: string, value: number): MetricSample => ({
     ...{ name: `kit_queue_${name}`, type: "gauge", help, value, labels: { queue } },
   });
