@@ -142,8 +142,8 @@ export const adoptBehaviour = (mode: RedisMode): void => {
       });
       expect(report.moved.waiting).toBe(150);
       expect(report.left.waitingChildren).toBe(1);
-      const ran: unknown[] = [];
-      bullWorker(({ id }) => ran.push(id));
+      const ran: string[] = [];
+      bullWorker(({ id = "" }) => ran.push(id));
       // These run at BullMQ, and the parent after its child.
       await eventually(() => expect(ran).toHaveLength(6), patient);
       expect(ran.toSorted()).toEqual(["AAAAAAAAA.0001", "child", "keyed", "long name", "parent", "x".repeat(129)]);
@@ -371,9 +371,9 @@ export const adoptBehaviour = (mode: RedisMode): void => {
 
     if (mode === "single")
       it("takes a queue of another database", async () => {
-        const other = await redis.connect({ db: 1 });
+        const other = redis.connect({ db: 1 });
         const from = new BullQueue(name, {
-          connection: (await redis.connect({ db: 1, maxRetriesPerRequest: null })) as never,
+          connection: redis.connect({ db: 1, maxRetriesPerRequest: null }) as never,
         });
         await from.add("job", 1);
         const report = await adoptBullQueue(
