@@ -61,16 +61,9 @@ export default {
       { text: "Recipes", link: "/recipes" },
       { text: "Production", link: "/production" },
       { text: "Errors", link: "/errors" },
-      {
-        text: "Compare",
-        items: [
-          { text: "Locks compared", link: "/comparisons/locks" },
-          { text: "Figures", link: "/bench/" },
-          { text: "Migrate from redlock", link: "/migration/redlock" },
-          { text: "Migrate from redis-semaphore", link: "/migration/redis-semaphore" },
-        ],
-      },
+      { text: "Compare", items: sidebar.find(({ text }) => text === "Compare and migrate").items },
       { text: "Status", link: "/status" },
+      ...(repository ? [{ text: "Repository", link: repository }] : []),
     ],
     sidebar,
     outline: [2, 3],
@@ -81,7 +74,6 @@ export default {
     },
     externalLinkIcon: true,
     ...(repository && {
-      socialLinks: [{ icon: "github", link: repository, ariaLabel: "Repository" }],
       editLink: { pattern: `${repository}/edit/main/:path`, text: "Edit this page" },
     }),
     footer: { message: "MIT licence" },

@@ -1,3 +1,4 @@
+import { existsSync } from "node:fs";
 import { basename, join, relative, sep } from "node:path";
 import { withoutCode } from "../checks/links.mjs";
 import { publicPackages } from "../pack.mjs";
@@ -38,10 +39,10 @@ export function apiPages(packages = publicPackages()) {
     const own = entries.filter((entry) => entry.folder === folder);
     const sections = own.map((entry) => `## \`${entry.name}\`\n\n${entrySection(program, entry)}`);
     const short = basename(folder);
-    const intro = `Made from the comments of the source. [Options, errors and keys](reference.md) have tables of their own.`;
-    const text = [`# API of ${name}`, short === "testing" ? intro.replace(/ \[.*/, "") : intro, ...sections].join(
-      "\n\n",
-    );
+    const made = "Made from the comments of the source.";
+    const hasReference = existsSync(join(folder, "docs", "reference.md"));
+    const intro = hasReference ? `${made} [Options, errors and keys](reference.md) have tables of their own.` : made;
+    const text = [`# API of ${name}`, intro, ...sections].join("\n\n");
     // It lies beside the reference, so that its links do.
     const file = `packages/${short}/docs/api.md`;
     return own.length === 0 ? [] : [{ file, address: `${short}/api`, title: `API of ${name}`, text: `${text}\n` }];

@@ -12,6 +12,7 @@ import { measureSizes } from "../checks/sizes.mjs";
 import { publishedProblems } from "../checks/supplies.mjs";
 import { copyTree } from "../release/copy.mjs";
 import { root, workspaces } from "../repo.mjs";
+import { site, siteProblems } from "../site/site.mjs";
 import { writeFiles } from "./temp.js";
 
 const descriptor = `
@@ -226,6 +227,12 @@ describe("a package that was added by the steps of CONTRIBUTING.md", () => {
     expect(bench.stderr).toMatch(/There are: .*lock, .*parrot/);
     const faults = await run(join(tree, "tooling/faults"), "dist/main.js", "all", "--list");
     expect(faults.stdout).toMatch(/^parrot\n+controls\n {2}mute-parrot /m);
+  });
+
+  it("has its pages on the site", () => {
+    writeFiles(tree, { "packages/parrot/README.md": "# @kit/parrot\n\nIt repeats.\n" });
+    expect(siteProblems(tree)).toEqual([]);
+    expect(site(tree).pages.map(({ address }) => address)).toContain("parrot/index");
   });
 
   it("passes the checks of published and of unused code, and has a budget", async () => {
