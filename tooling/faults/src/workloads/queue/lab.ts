@@ -143,7 +143,8 @@ export class QueueLab extends Lab<LogRecord> {
         if (!worker || (await this.#held(worker)).length === 0) throw new Error("it holds nothing");
         return worker;
       },
-      { intervalMs: 2 },
+      // On a busy machine short jobs end before their leases are read.
+      { intervalMs: 2, timeoutMs: 25_000 * patience },
     );
   }
 
