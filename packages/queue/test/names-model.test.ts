@@ -1,3 +1,4 @@
+import assert from "node:assert/strict";
 import { useRedis } from "@kit/testing";
 import fc from "fast-check";
 import * as vitest from "vitest";
@@ -116,11 +117,11 @@ class Game {
         if (!job) return;
         const { id } = job;
         this.#leave(job);
-        if (action.do === "remove") expect(await looks.remove.run(redis.client, this.#keys, { id })).toBe("removed");
+        if (action.do === "remove") assert.equal(await looks.remove.run(redis.client, this.#keys, { id }), "removed");
         else {
           job.priority = action.priority;
-          this.#add1(job, false);
-          expect(await looks.prioritise.run(redis.client, this.#keys, { id, priority: action.priority })).toBe(true);
+          this.#enqueue(job, false);
+          assert.ok(await looks.prioritise.run(redis.client, this.#keys, { id, priority: action.priority }));
         }
         return;
       }
@@ -129,16 +130,16 @@ class Game {
     }
   }
 
-  /** Every job is where the model has it, and runs. */
-  async finish(): Promise<void> {
+  /** Lets all jobs run. Resolves with how many keys are left. */
+  async finish(): Promise<number> {
     for (const name of names) await this.play({ do: "resume", name });
     for (let jobs = this.#count; jobs > 0; jobs = this.#count) {
       await this.play({ do: "take", count: 4, arrives: "once" });
       while (this.#active.length > 0) await this.play({ do: "done", which: 0 });
-      expect(this.#count).toBeLessThan(jobs);
+      assert.ok(this.#count < jobs, "jobs that may begin were not taken");
     }
     const { jobs, waiting, prioritised, aside, leases } = this.#keys;
-    expect(await redis.client.exists(jobs, waiting, prioritised, aside, leases)).toBe(0);
+    return await redis.client.exists(jobs, waiting, prioritised, aside, leases);
   }
 
   get #count(): number {
@@ -152,7 +153,7 @@ class Game {
     );
   }
 
-  #add1(job: Modelled, atFront: boolean): void {
+  #enqueue(job: Modelled, atFront: boolean): void {
     delete job.member;
     if (atFront) this.#ready.get(job.name)!.unshift(job);
     else this.#ready.get(job.name)!.push(job);
@@ -174,7 +175,7 @@ class Game {
         blobs: [`k1 ${name}${word && ` ${word}`}\n1`],
       },
     );
-    this.#add1({ id, name, priority }, false);
+    this.#enqueue({ id, name, priority }, false);
   }
 
   #room(name: Name): number {
@@ -210,32 +211,32 @@ class Game {
     const [takeId, entries] = await this.#step(count);
     if (arrives === "twice") {
       const before = await this.#state();
-      expect(await this.#send(takeId, count, [], "")).toEqual(entries);
-      expect(await this.#state()).toEqual(before);
+      assert.deepEqual(await this.#send(takeId, count, [], ""), entries);
+      assert.deepEqual(await this.#state(), before);
     }
     const taken: Modelled[] = [];
     for (const entry of entries) {
       const firsts = this.#firsts();
       const id = entry.replace(/^!-?\d+!/, "");
       const job = firsts.find((one) => one.id === id);
-      expect(firsts.map((one) => one.id)).toContain(id);
-      expect(job!.priority).toBe(Math.min(...firsts.map((one) => one.priority)));
-      this.#leave(job!);
-      job!.member = takeId + entry;
-      this.#active.push(job!);
-      taken.push(job!);
+      assert.ok(job, `${id} is not the first of its name and priority, or its name is stopped`);
+      assert.equal(job.priority, Math.min(...firsts.map((one) => one.priority)));
+      this.#leave(job);
+      job.member = takeId + entry;
+      this.#active.push(job);
+      taken.push(job);
     }
-    if (entries.length < count) expect(this.#firsts()).toEqual([]);
+    if (entries.length < count) assert.deepEqual(this.#firsts(), []);
     if (arrives !== "undone") return;
     const undone = { ...this.#keys, taken: takenKey(this.#head, takeId) };
     for (const moved of [entries.length, 0])
-      expect(await scripts.recover.run(redis.client, undone, { takeId })).toBe(moved);
+      assert.equal(await scripts.recover.run(redis.client, undone, { takeId }), moved);
     for (const job of taken.toReversed()) this.#return(job);
   }
 
   #return(job: Modelled): void {
     this.#active.splice(this.#active.indexOf(job), 1);
-    this.#add1(job, true);
+    this.#enqueue(job, true);
   }
 
   async #end({ do: how, which: index }: Extract<Action, { which: number }>): Promise<void> {
@@ -249,19 +250,19 @@ class Game {
     }
     if (how === "return") {
       const args = { members: member, after: "", limited: "0", begun: "" };
-      for (const moved of [1, 0]) expect(await scripts.handBack.run(redis.client, this.#keys, args)).toBe(moved);
+      for (const moved of [1, 0]) assert.equal(await scripts.handBack.run(redis.client, this.#keys, args), moved);
       return this.#return(job);
     }
     this.#active.splice(this.#active.indexOf(job), 1);
     if (how === "cancel") {
       const args = { id, header: "", cursor: "0", channel: "", caller: "" };
       const { outcome } = await looks.cancel.run(redis.client, { ...this.#keys, replies: [] }, args);
-      expect(outcome).toBe("cancelled");
+      assert.equal(outcome, "cancelled");
       return;
     }
     const verdict = { done: "d", retry: "0", first: "h0" }[how as "done" | "retry" | "first"];
     await this.#step(0, [[member, verdict, how === "done" ? "" : "1\t0\t{}"]]);
-    if (how !== "done") this.#add1(job, how === "first");
+    if (how !== "done") this.#enqueue(job, how === "first");
   }
 
   async #state(): Promise<unknown[]> {
@@ -283,7 +284,7 @@ it(
         const game = new Game();
         await game.start();
         for (const one of actions) await game.play(one);
-        await game.finish();
+        expect(await game.finish()).toBe(0);
       }),
       { numRuns: 150 },
     );
