@@ -215,10 +215,10 @@ export class QueueCommands {
   }
 
   #keysOfOnce(answeredTo: readonly string[], plan: string): AddKeys {
-    const { leases, dead, unique, failures, aside } = this.keys;
+    const { leases, dead, unique, failures, suspended } = this.keys;
     const answered = answeredTo.map((producer) => answeredKey(this.head, producer));
     const ofKeys = plan.includes("\tk") ? [unique, failures] : [];
-    return { ...this.keys, once: [leases, dead, ...answered, ...ofKeys, aside] };
+    return { ...this.keys, once: [leases, dead, ...answered, ...ofKeys, suspended] };
   }
 
   #repliesOf(caller: string): string {

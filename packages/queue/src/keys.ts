@@ -35,7 +35,7 @@ export const endlessParts = [
   "dead",
   "wake",
   "limits",
-  "aside",
+  "suspended",
   "named",
   "unique",
   "meta",
@@ -70,7 +70,7 @@ const parts = [...endlessParts, "revoked", "producers", "kept", "records", "even
  * | `kit:queue:{name}:replies:…`   | hash   | id → outcome of a job that one queue object called                                              | until read, or 10 minutes    |
  * | `kit:queue:{name}:limits`      | hash   | `paused`, `concurrency`, `rate`, `fullAt`, `heldUntil`, `names`: what keeps jobs from beginning; `listened`: until when events are recorded | while the queue has any |
  * | `kit:queue:{name}:events`      | stream | `e` → what happened, a line for each event                                                      | `recordMs` after the last listener |
- * | `kit:queue:{name}:aside`       | zset   | ready jobs whose names are stopped: name, place among its jobs, entry                           | until the name goes on       |
+ * | `kit:queue:{name}:suspended`   | zset   | ready jobs whose names are stopped: name, place among its jobs, entry                           | until the name goes on       |
  * | `kit:queue:{name}:named`       | zset   | active jobs of names with a concurrency: name, member of `leases`                               | swept as jobs are taken      |
  * | `kit:queue:{name}:unique`      | hash   | key → its last job, the end of its `ttlMs`, the job before that it waits for                    | until unused and swept       |
  * | `kit:queue:{name}:meta`        | hash   | `layout`, `watchedAt`, `deadBytes`, counters                                                    | for good                     |

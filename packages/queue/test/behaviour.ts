@@ -1301,13 +1301,13 @@ export const queueBehaviour = (mode: RedisMode, login?: Login): void => {
           answeredKey(keyHead(redis.prefix, name), "AAAAAAAAA"),
           fixture().keysOf().unique,
           fixture().keysOf().failures,
-          fixture().keysOf().aside,
+          fixture().keysOf().suspended,
         ],
       });
       const seed = async (): Promise<void> => {
         const { jobs, leases, dead, failures, replies, taken, unique } = keys();
         await fixture().db.hset(unique, "key", `${id} 0 `);
-        await fixture().db.zadd(keys().aside, 0, `other ${"0".repeat(23)} AAAAAAAAA.0007`);
+        await fixture().db.zadd(keys().suspended, 0, `other ${"0".repeat(23)} AAAAAAAAA.0007`);
         await fixture().db.hset(jobs, id, `k1 job\n"${id}"`);
         await fixture().db.zadd(leases, Date.now() + 600_000, member);
         await fixture().db.zadd(dead, 1, id);
@@ -1335,17 +1335,17 @@ export const queueBehaviour = (mode: RedisMode, login?: Login): void => {
         await fixture().db.del(keys().prioritised, keys().revoked);
         await fixture().db.zadd(keys().prioritised, 1, strayId);
       };
-      const [asideId, waitingId] = ["AAAAAAAAA.0007", "AAAAAAAAA.0008"];
-      const asideMember = `other ${"0".repeat(23)} ${asideId}`;
+      const [suspendedId, waitingId] = ["AAAAAAAAA.0007", "AAAAAAAAA.0008"];
+      const suspendedMember = `other ${"0".repeat(23)} ${suspendedId}`;
       /** Of two names with limits one is stopped: the step moves a job each way, and sweeps `named`. */
       const withNames = async (): Promise<void> => {
         await withTake();
-        const { jobs, waiting, limits, aside, named } = keys();
-        await fixture().db.del(aside, named, waiting, limits);
-        await fixture().db.hset(jobs, asideId, "k1 other\n1", waitingId, "k1 job\n1");
+        const { jobs, waiting, limits, suspended, named } = keys();
+        await fixture().db.del(suspended, named, waiting, limits);
+        await fixture().db.hset(jobs, suspendedId, "k1 other\n1", waitingId, "k1 job\n1");
         await fixture().db.hset(limits, "names", "\njob 0 1\nother 2 0");
         await fixture().db.rpush(waiting, waitingId);
-        await fixture().db.zadd(aside, 0, asideMember);
+        await fixture().db.zadd(suspended, 0, suspendedMember);
         await fixture().db.zadd(named, 0, "other worker000009gone");
       };
       const { cancel, drain, edit, find, limit, list, overview, prioritise, remove, repair, reschedule, scan } = looks;
@@ -1375,13 +1375,13 @@ export const queueBehaviour = (mode: RedisMode, login?: Login): void => {
         { script: handBack, args: [member, "", "0", ""], seed: withNames },
         { script: recover, args: [takeId], seed: withTake },
         { script: recover, args: [takeId], seed: withNames },
-        { script: remove, args: [asideId], seed: withNames },
+        { script: remove, args: [suspendedId], seed: withNames },
         {
           script: edit,
-          args: [asideId, createHash("sha1").update("k1 other\n1").digest("hex"), "k1 other p1\n1"],
+          args: [suspendedId, createHash("sha1").update("k1 other\n1").digest("hex"), "k1 other p1\n1"],
           seed: withNames,
         },
-        { script: drain, args: ["aside", 5], seed: withNames },
+        { script: drain, args: ["suspended", 5], seed: withNames },
         { script: outcomes, args: [id, "other"], seed },
         { script: redrive, args: ["drop", `${id}\nother`, "", 0], seed },
         { script: step, args: [takeId, 1, 1, 60_000, "l", "2 10000 1209600000 67108864", "1", member], seed },

@@ -103,11 +103,18 @@ describe("kit queue pause", () => {
   it("pauses the jobs of one name, and then names it wherever the queue is shown", async () => {
     await setLimits(redis.client, { queue: name, prefix: redis.prefix }, { names: { "odd one": { concurrency: 2 } } });
     expect(await run("queue pause", [name], { name: "odd one" })).toMatchObject({
-      ...{ queue: name, name: "odd one", aside: 0, pausedAt: expect.any(Number), ready: 2, active: 1 },
+      ...{ queue: name, name: "odd one", suspended: 0, pausedAt: expect.any(Number), ready: 2, active: 1 },
     });
     const { data, facts, summary } = await look("queue", name);
-    expect(data).toMatchObject({ pausedAt: null, aside: 0, names: [{ name: "odd one", concurrency: 2, aside: 0 }] });
-    expect(facts).toContainEqual(["name odd one", expect.stringMatching(/^paused for .*, 2 jobs at a time, 0 aside$/)]);
+    expect(data).toMatchObject({
+      pausedAt: null,
+      suspended: 0,
+      names: [{ name: "odd one", concurrency: 2, suspended: 0 }],
+    });
+    expect(facts).toContainEqual([
+      "name odd one",
+      expect.stringMatching(/^paused for .*, 2 jobs at a time, 0 suspended$/),
+    ]);
     expect(summary).toMatch(/^2 ready/);
     const [check] = descriptor.checks!;
     const checked = () => check!.look({ redis: client(), prefix: redis.prefix, signal: new AbortController().signal });

@@ -46,8 +46,8 @@ export const namesBehaviour = (mode: RedisMode): void => {
     };
     const untilGone = async (): Promise<void> => {
       await fixture.untilEmpty();
-      const { jobs, aside, limits } = fixture.keysOf();
-      expect(await fixture.db.exists(jobs, aside, limits)).toBe(0);
+      const { jobs, suspended, limits } = fixture.keysOf();
+      expect(await fixture.db.exists(jobs, suspended, limits)).toBe(0);
     };
 
     describe("a paused name", () => {
@@ -66,7 +66,7 @@ export const namesBehaviour = (mode: RedisMode): void => {
         await runs.until(10);
         await untilQuiet(1);
         expect(runs.data).toEqual(Array.from({ length: 10 }, (_, n) => `job ${String(n)}`));
-        expect(await overview()).toMatchObject({ aside: 12, lost: 0, names: [{ aside: 12 }] });
+        expect(await overview()).toMatchObject({ suspended: 12, lost: 0, names: [{ suspended: 12 }] });
         await queue.add("slow", "late");
         await untilQuiet(1);
         // Pausing again changes nothing, and jobs of other names go on.
@@ -93,8 +93,8 @@ export const namesBehaviour = (mode: RedisMode): void => {
         expect(await overview()).toMatchObject({
           pausedAt: null,
           names: [
-            { name: "slow", concurrency: null, pausedAt: expect.any(Number) as number, aside: 0 },
-            { name: "a b/c", concurrency: 2, pausedAt: null, aside: 0 },
+            { name: "slow", concurrency: null, pausedAt: expect.any(Number) as number, suspended: 0 },
+            { name: "a b/c", concurrency: 2, pausedAt: null, suspended: 0 },
           ],
         });
         await resumeQueue(redis.client, address(), { name: "slow" });
@@ -110,16 +110,16 @@ export const namesBehaviour = (mode: RedisMode): void => {
         const count = mode === "cluster" ? 10_000 : 100_000;
         await queue.addAll(Array.from({ length: count }, (_, data) => ({ name: "slow", data })));
         await queue.add("job", "behind");
-        const { meta, aside } = fixture.keysOf();
+        const { meta, suspended } = fixture.keysOf();
         work(runs.handler);
         await runs.until(1, 60_000);
-        expect(await fixture.db.zcard(aside)).toBe(count);
-        expect(await fixture.db.hget(meta, "aside")).toBe(String(count));
+        expect(await fixture.db.zcard(suspended)).toBe(count);
+        expect(await fixture.db.hget(meta, "suspended")).toBe(String(count));
         // The next job is not behind them.
         await untilQuiet(1);
         await queue.add("job", "next");
         await runs.until(2);
-        expect(await fixture.db.hget(meta, "aside")).toBe(String(count));
+        expect(await fixture.db.hget(meta, "suspended")).toBe(String(count));
         expect((await fixture.counts()).waiting).toBe(0);
         expect(await drainQueue(redis.client, address())).toBe(count);
       });
@@ -145,7 +145,7 @@ export const namesBehaviour = (mode: RedisMode): void => {
         await eventually(() => expect(runs.jobs).toHaveLength(22));
         await untilQuiet(3);
         expect([running, most]).toEqual([2, 2]);
-        expect(await overview()).toMatchObject({ active: 2, aside: 18, names: [{ aside: 18 }] });
+        expect(await overview()).toMatchObject({ active: 2, suspended: 18, names: [{ suspended: 18 }] });
         const changedAt = performance.now();
         await setLimits(redis.client, address(), { names: { slow: { concurrency: 4 } } });
         await eventually(() => expect(running).toBe(4));
@@ -204,37 +204,37 @@ export const namesBehaviour = (mode: RedisMode): void => {
         await setLimits(redis.client, address(), { names: { slow: { concurrency: 1 } } });
         const worker = work(({ signal }) => new Promise((_, fail) => (signal.onabort = () => fail(signal.reason))), 2);
         await queue.addAll(["first", "second", "third"].map((data) => ({ name: "slow", data })));
-        await eventually(async () => expect(await overview()).toMatchObject({ active: 1, aside: 2 }));
+        await eventually(async () => expect(await overview()).toMatchObject({ active: 1, suspended: 2 }));
         await worker.close({ timeoutMs: 0 });
-        expect(await overview()).toMatchObject({ active: 0, aside: 3, lost: 0 });
+        expect(await overview()).toMatchObject({ active: 0, suspended: 3, lost: 0 });
         work(runs.handler);
         await fixture.untilEmpty();
         expect(runs.data).toEqual(["first", "second", "third"]);
       });
     });
 
-    describe("a job that is aside", () => {
-      const setAside = async (count: number, options: { readonly priority?: number } = {}): Promise<string[]> => {
+    describe("a job that is suspended", () => {
+      const suspendSome = async (count: number, options: { readonly priority?: number } = {}): Promise<string[]> => {
         const queue = make();
         await pauseQueue(redis.client, address(), { name: "slow" });
         const jobs = Array.from({ length: count }, (_, data) => ({ name: "slow", data, ...options }));
         const ids = await queue.addAll(jobs);
         const worker = work(() => undefined);
-        await eventually(async () => expect(await fixture.db.zcard(fixture.keysOf().aside)).toBe(count));
+        await eventually(async () => expect(await fixture.db.zcard(fixture.keysOf().suspended)).toBe(count));
         await untilQuiet(1);
         await worker.close();
         return ids;
       };
 
       it("is ready: it can be inspected, listed, moved, edited, cancelled and removed", async () => {
-        const ids = await setAside(7);
+        const ids = await suspendSome(7);
         const [first = "", second = "", third = "", fourth = "", fifth = "", sixth = "", seventh = ""] = ids;
         expect(await inspectJob(redis.client, address(), first)).toMatchObject({
           state: "ready",
           name: "slow",
           at: null,
         });
-        const listed = await listJobs(redis.client, address(), { state: "aside", start: 1, count: 3 });
+        const listed = await listJobs(redis.client, address(), { state: "suspended", start: 1, count: 3 });
         expect(listed.jobs.map(({ id, at }) => [id, at])).toEqual([second, third, fourth].map((id) => [id, null]));
         expect(await repairQueue(redis.client, address(), { run: true })).toEqual([]);
         expect(await removeJob(redis.client, address(), first)).toBe("removed");
@@ -245,7 +245,7 @@ export const namesBehaviour = (mode: RedisMode): void => {
         expect(await setPriority(redis.client, address(), fifth, 1)).toBe(true);
         expect(await rescheduleJob(redis.client, address(), sixth, { delayMs: 600_000 })).toBe("delayed");
         expect(await rescheduleJob(redis.client, address(), seventh, { delayMs: 0 })).toBe("ready");
-        expect(await overview()).toMatchObject({ aside: 2, prioritised: 2, delayed: 1, lost: 0, jobs: 5 });
+        expect(await overview()).toMatchObject({ suspended: 2, prioritised: 2, delayed: 1, lost: 0, jobs: 5 });
         expect(await drainQueue(redis.client, address(), { delayed: true })).toBe(5);
         await resumeQueue(redis.client, address(), { name: "slow" });
         await untilGone();
@@ -259,7 +259,7 @@ export const namesBehaviour = (mode: RedisMode): void => {
         await queue.add("slow", 1, { id: "own *?[x] id" });
         const runs = new Runs();
         const worker = work(runs.handler);
-        await eventually(async () => expect(await overview()).toMatchObject({ aside: 3 }));
+        await eventually(async () => expect(await overview()).toMatchObject({ suspended: 3 }));
         await untilQuiet(1);
         await worker.close();
         expect(await queue.addOnce("slow", 2, { unique: { key: "plain" } })).toMatchObject({
@@ -283,7 +283,7 @@ export const namesBehaviour = (mode: RedisMode): void => {
 
       it("comes back if the key `limits` was deleted by hand, to workers that wait and to new ones", async () => {
         const { limits } = fixture.keysOf();
-        const [runs, ids] = [new Runs(), await setAside(300)];
+        const [runs, ids] = [new Runs(), await suspendSome(300)];
         await fixture.db.del(limits);
         work(runs.handler, 5);
         await runs.until(ids.length);

@@ -138,8 +138,8 @@ class Game {
       while (this.#active.length > 0) await this.play({ do: "done", which: 0 });
       assert.ok(this.#count < jobs, "jobs that may begin were not taken");
     }
-    const { jobs, waiting, prioritised, aside, leases } = this.#keys;
-    return await redis.client.exists(jobs, waiting, prioritised, aside, leases);
+    const { jobs, waiting, prioritised, suspended, leases } = this.#keys;
+    return await redis.client.exists(jobs, waiting, prioritised, suspended, leases);
   }
 
   get #count(): number {
@@ -266,10 +266,10 @@ class Game {
   }
 
   async #state(): Promise<unknown[]> {
-    const { waiting, prioritised, aside, named, leases, meta } = this.#keys;
+    const { waiting, prioritised, suspended, named, leases, meta } = this.#keys;
     return await Promise.all([
       redis.client.lrange(waiting, 0, -1),
-      ...[prioritised, aside, named, leases].map((key) => redis.client.zrange(key, "0", "-1", "WITHSCORES")),
+      ...[prioritised, suspended, named, leases].map((key) => redis.client.zrange(key, "0", "-1", "WITHSCORES")),
       redis.client.hgetall(meta),
     ]);
   }

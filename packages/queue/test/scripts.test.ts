@@ -309,11 +309,11 @@ describe("step", () => {
     for (const n of [1, 2]) {
       await isWoken();
       expect(await run(n, { count: 1, flags: "wl" })).toMatchObject({ entries: [], nextStart: Infinity });
-      expect(await redis.client.zcard(keys().aside)).toBe(100 * n);
+      expect(await redis.client.zcard(keys().suspended)).toBe(100 * n);
       expect(await isWoken()).toBe(true);
     }
     expect(await run(3, { count: 1, flags: "wl" })).toMatchObject({ entries: [c] });
-    expect(await redis.client.zcard(keys().aside)).toBe(250);
+    expect(await redis.client.zcard(keys().suspended)).toBe(250);
     expect(await isWoken()).toBe(false);
     expect(await run(4, { count: 1, flags: "wl" })).toMatchObject({ entries: [] });
     // The first ones come back, and others wake the next worker, whoever ended the pause.
@@ -324,13 +324,13 @@ describe("step", () => {
     await limits({ names: "third - 1" });
     await redis.client.hset(keys().jobs, stopped[3]!, "k1 third\n1");
     expect((await run(6, { count: 1 })).entries).toEqual([stopped[4]]);
-    expect(await redis.client.zrange(keys().aside, "0", "-1")).toContain(
+    expect(await redis.client.zrange(keys().suspended, "0", "-1")).toContain(
       `third 10485761000000000000251 ${stopped[3]!}`,
     );
     await redis.client.hdel(keys().jobs, stopped[5]!);
     expect((await run(7, { count: 2 })).entries).toEqual([stopped[6]]);
     expect(await redis.client.zcard(keys().leases)).toBe(6);
-    expect(await redis.client.zcard(keys().aside)).toBe(250 - 6);
+    expect(await redis.client.zcard(keys().suspended)).toBe(250 - 6);
   });
 
   it("counts the active jobs of a name by their leases, and keeps few traces of those that ended", async () => {

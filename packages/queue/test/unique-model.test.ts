@@ -70,7 +70,7 @@ const play = async (actions: readonly Action[]): Promise<void> => {
     const answered = answeredKey(head, "AAAAAAAAA");
     const { answers } = await scripts.add.run(
       redis.client,
-      { ...keys, once: [keys.leases, keys.dead, answered, keys.unique, keys.failures, keys.aside] },
+      { ...keys, once: [keys.leases, keys.dead, answered, keys.unique, keys.failures, keys.suspended] },
       {
         producer: "AAAAAAAAA",
         sequence,

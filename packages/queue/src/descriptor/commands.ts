@@ -47,7 +47,7 @@ const listCommand: CliCommand = {
     {
       name: "state",
       takes: "text",
-      about: "dead (default), waiting, prioritised, aside, delayed, active or completed",
+      about: "dead (default), waiting, prioritised, suspended, delayed, active or completed",
     },
     { name: "name", takes: "text", about: "only jobs of this name" },
     { name: "end", about: "begins with the last one" },
@@ -253,7 +253,7 @@ const pauseCommand = (verb: "pause" | "resume", about: string, change: typeof pa
     await output.report({
       data: {
         queue,
-        ...(name === undefined ? {} : { name, aside: one?.aside ?? 0 }),
+        ...(name === undefined ? {} : { name, suspended: one?.suspended ?? 0 }),
         pausedAt,
         ready: readyOf(seen),
         active,
@@ -261,7 +261,7 @@ const pauseCommand = (verb: "pause" | "resume", about: string, change: typeof pa
       facts: [
         ["queue", queue],
         ["state", pausedAt === null ? `its jobs${what} begin` : `paused: no job${what} begins`],
-        ...(one ? [["aside", String(one.aside)] as const] : []),
+        ...(one ? [["suspended", String(one.suspended)] as const] : []),
         ["ready", String(readyOf(seen))],
         ["active", String(active)],
       ],

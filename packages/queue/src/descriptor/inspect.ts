@@ -7,7 +7,7 @@ const countOf = (count: number, at: number | null, text: (ms: number) => string)
   at === null ? String(count) : `${String(count)}, ${text(at)}`;
 
 /** All ready jobs. */
-export const readyOf = ({ waiting, prioritised, aside }: Overview): number => waiting + prioritised + aside;
+export const readyOf = ({ waiting, prioritised, suspended }: Overview): number => waiting + prioritised + suspended;
 
 const summaryOf = (seen: Overview): string => {
   const { delayed, active, dead, pausedAt } = seen;
@@ -38,24 +38,24 @@ const limitsOf = ({ pausedAt, concurrency, rate, heldUntil, now }: Overview): re
 
 /** One line for each name that is limited or paused. */
 const nameFacts = ({ names, now }: Overview): Facts =>
-  names.map(({ name, concurrency, pausedAt, aside }) => {
+  names.map(({ name, concurrency, pausedAt, suspended }) => {
     const texts = [
       ...(pausedAt === null ? [] : [`paused for ${secondsText(Math.max(0, now - pausedAt))}`]),
       ...(concurrency === null ? [] : [`${counted(concurrency, "job")} at a time`]),
-      `${String(aside)} aside`,
+      `${String(suspended)} suspended`,
     ];
     return [`name ${name}`, texts.join(", ")];
   });
 
 const queueFacts = (queue: string, seen: Overview): Facts => {
-  const { prioritised, aside, delayed, active, dead, now, nextDue, firstLeaseEnd, oldestDead } = seen;
+  const { prioritised, suspended, delayed, active, dead, now, nextDue, firstLeaseEnd, oldestDead } = seen;
   const { completed, died, crashed, deadDropped, deadBytes, kept, lost } = seen;
   const until = (at: number): string => (at > now ? `in ${secondsText(at - now)}` : `${secondsText(now - at)} ago`);
   return [
     ["queue", queue],
     [
       "ready",
-      `${String(readyOf(seen))}, ${String(prioritised)} of them by priority${aside === 0 ? "" : `, ${String(aside)} aside, as their names are stopped`}`,
+      `${String(readyOf(seen))}, ${String(prioritised)} of them by priority${suspended === 0 ? "" : `, ${String(suspended)} suspended, as their names are stopped`}`,
     ],
     ["delayed", countOf(delayed, nextDue, (at) => `the first due ${until(at)}`)],
     ["active", countOf(active, firstLeaseEnd, (at) => `the first lease ends ${until(at)} unless renewed`)],

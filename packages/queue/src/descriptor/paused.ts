@@ -21,11 +21,11 @@ end of its own: it stays also when all workers are started anew.
         };
         return [
           ...finding(`queue ${queue} has`, seen.pausedAt, readyOf(seen), ""),
-          ...seen.names.flatMap(({ name, pausedAt, aside }) =>
+          ...seen.names.flatMap(({ name, pausedAt, suspended }) =>
             finding(
               `jobs ${name} of queue ${queue} have`,
               pausedAt,
-              aside,
+              suspended,
               ` --name ${/^[\w.:-]+$/.test(name) ? name : JSON.stringify(name)}`,
             ),
           ),

@@ -12,9 +12,9 @@ const maxDrained = 500;
 const drained = async (
   context: ClientContext,
   keys: QueueKeys,
-  list: "waiting" | "prioritised" | "aside" | "delayed",
+  list: "waiting" | "prioritised" | "suspended" | "delayed",
 ): Promise<number> => {
-  const from = list === "waiting" || list === "aside" ? list : "ranked";
+  const from = list === "waiting" || list === "suspended" ? list : "ranked";
   const lists = { ...keys, ranked: keys[list === "waiting" ? "prioritised" : list] };
   let total = 0;
   for (let wanted = maxDrained; wanted > 0;) {
@@ -51,7 +51,7 @@ export const drainQueue = async (
   const keys = queueKeys(prefix, queue);
   return await withContext(redis, async (context) => {
     let total = 0;
-    for (const list of ["waiting", "prioritised", "aside", "delayed"] as const)
+    for (const list of ["waiting", "prioritised", "suspended", "delayed"] as const)
       if (list !== "delayed" || delayed) total += await drained(context, keys, list);
     return total;
   });

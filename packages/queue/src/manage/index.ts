@@ -60,7 +60,7 @@ export const repairQueue = async (
   return await withContext(redis, async (context) => {
     const missing = new Set<string>();
     for await (const page of pagesOf(context, keys, "jobs")) for (const [entry] of page) missing.add(entry);
-    for (const from of ["leases", "waiting", "aside"] as const)
+    for (const from of ["leases", "waiting", "suspended"] as const)
       for await (const page of pagesOf(context, keys, from)) for (const [entry] of page) missing.delete(entry);
     const ids = Array.from(missing, (entry) => partsOf(entry).id);
     const lost: string[] = [];

@@ -7,15 +7,15 @@ import { type QueueAddress, type QueueKeys, queueKeys } from "../keys.js";
 import { factsOfEnded, type JobFacts, jobFacts } from "./report.js";
 import { list } from "./scripts.js";
 
-/** States that can be listed. `waiting`, `prioritised` and `aside` are the ready jobs: of priority 0, of others, and those whose names are stopped. */
-export type ListedState = "dead" | "waiting" | "prioritised" | "aside" | "delayed" | "active" | "completed";
+/** States that can be listed. `waiting`, `prioritised` and `suspended` are the ready jobs: of priority 0, of others, and those whose names are stopped. */
+export type ListedState = "dead" | "waiting" | "prioritised" | "suspended" | "delayed" | "active" | "completed";
 
 /** For each state the key that has its jobs, and the form of their entries. */
 const listedIn: Readonly<Record<Exclude<ListedState, "completed">, readonly [key: keyof QueueKeys, kind: string]>> = {
   dead: ["dead", "ids"],
   waiting: ["waiting", "list"],
   prioritised: ["prioritised", "ids"],
-  aside: ["aside", "aside"],
+  suspended: ["suspended", "suspended"],
   delayed: ["delayed", "entries"],
   active: ["leases", "leases"],
 };
@@ -85,7 +85,7 @@ export const listJobs = async (
   const [key, kind] = listedIn[state];
   const { next, page: found } = await list.run(redis, { ...keys, listed: keys[key] }, { kind, ...page });
   // Their scores are not instants.
-  const isDated = state !== "prioritised" && state !== "aside";
+  const isDated = state !== "prioritised" && state !== "suspended";
   const jobs = found.map(({ id, at, header, bytes, record }) =>
     jobFacts(id, isDated ? at : null, Buffer.from(`${header}\n`, "latin1"), bytes, record),
   );

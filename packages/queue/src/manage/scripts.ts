@@ -41,7 +41,7 @@ export interface Overview {
   readonly active: number;
   readonly dead: number;
   /** Further ready jobs, whose names are paused or have as many active jobs as they may. They go on by themselves once that is over. */
-  readonly aside: number;
+  readonly suspended: number;
   /** Jobs that are stored, but in no list of work: a list or a lease was deleted by hand, or evicted. See `repairQueue()`. */
   readonly lost: number;
   readonly now: number;
@@ -59,7 +59,7 @@ export interface Overview {
     readonly concurrency: number | null;
     readonly pausedAt: Instant;
     /** How many of its jobs it keeps from beginning, as far as workers have met them. */
-    readonly aside: number;
+    readonly suspended: number;
   }[];
   /** No job begins before, since a handler threw a RateLimitError. */
   readonly heldUntil: Instant;
@@ -77,7 +77,7 @@ export interface Overview {
 export const overview = defineScript({
   name: "queue.overview",
   source: overviewSource,
-  keys: ["jobs", "waiting", "prioritised", "delayed", "leases", "dead", "meta", "limits", "kept", "aside"],
+  keys: ["jobs", "waiting", "prioritised", "delayed", "leases", "dead", "meta", "limits", "kept", "suspended"],
   args: [],
   readonly: true,
   reply: (raw): Overview => {
@@ -88,7 +88,7 @@ export const overview = defineScript({
     const [completed = 0, died = 0, crashed = 0, deadDropped = 0, deadBytes = 0, kept = 0] = String(all[10])
       .split(" ")
       .map(Number);
-    const aside = Number(all[16]);
+    const suspended = Number(all[16]);
     const named = String(all[17]).trim().split(" ");
     const names = Array.from({ length: Math.floor(named.length / 4) }, (_, index) => {
       const [name = "", most, since, waits] = named.slice(4 * index, 4 * index + 4);
@@ -96,7 +96,7 @@ export const overview = defineScript({
         name: decodeURIComponent(name),
         concurrency: Number(most) || null,
         pausedAt: Number(since) || null,
-        aside: Number(waits),
+        suspended: Number(waits),
       };
     });
     const [count = 0, perMs = 0, burst = 0] = String(all[14]).split(" ").map(Number);
@@ -106,8 +106,8 @@ export const overview = defineScript({
       jobs: ranks[2 * index + 1] ?? 0,
     }));
     return {
-      ...{ jobs, waiting, prioritised, delayed, active, dead, aside, now },
-      lost: Math.max(0, jobs - waiting - prioritised - delayed - active - dead - aside),
+      ...{ jobs, waiting, prioritised, delayed, active, dead, suspended, now },
+      lost: Math.max(0, jobs - waiting - prioritised - delayed - active - dead - suspended),
       ...{
         nextDue: instant(all[7]),
         firstLeaseEnd: instant(all[8]),
@@ -165,7 +165,7 @@ export interface Scanned {
 export const scan = defineScript({
   name: "queue.scan",
   source: [entriesSource, scanSource],
-  keys: ["jobs", "waiting", "prioritised", "delayed", "leases", "dead", "aside"],
+  keys: ["jobs", "waiting", "prioritised", "delayed", "leases", "dead", "suspended"],
   args: ["from", "cursor"],
   readonly: true,
   reply: (raw): Scanned => {
@@ -184,7 +184,7 @@ export const scan = defineScript({
 export const repair = defineScript({
   name: "queue.repair",
   source: [entriesSource, readySource, eventsSource, repairSource],
-  keys: ["jobs", "waiting", "prioritised", "delayed", "leases", "wake", "dead", "limits", "events", "aside"],
+  keys: ["jobs", "waiting", "prioritised", "delayed", "leases", "wake", "dead", "limits", "events", "suspended"],
   args: ["verb", "ids"],
   idempotent: true,
   reply: (raw): readonly string[] => {
@@ -230,7 +230,7 @@ export const list = defineScript({
 export const prioritise = defineScript({
   name: "queue.prioritise",
   source: [entriesSource, namesSource, placesSource, readySource, rankSource, prioritiseSource],
-  keys: ["jobs", "waiting", "prioritised", "delayed", "wake", "aside"],
+  keys: ["jobs", "waiting", "prioritised", "delayed", "wake", "suspended"],
   args: ["id", "priority"],
   idempotent: true,
   reply: (raw): boolean => Number(raw) === 1,
@@ -240,7 +240,7 @@ export const prioritise = defineScript({
 export const remove = defineScript({
   name: "queue.remove",
   source: [entriesSource, namesSource, placesSource, readySource, successorSource, eventsSource, removeSource],
-  keys: ["jobs", "waiting", "prioritised", "delayed", "failures", "dead", "wake", "limits", "events", "aside"],
+  keys: ["jobs", "waiting", "prioritised", "delayed", "failures", "dead", "wake", "limits", "events", "suspended"],
   args: ["id"],
   idempotent: true,
   reply: (raw) => String(raw) as "removed" | "none" | "dead" | "elsewhere",
@@ -250,7 +250,7 @@ export const remove = defineScript({
 export const edit = defineScript({
   name: "queue.edit",
   source: [entriesSource, namesSource, placesSource, readySource, rankSource, editSource],
-  keys: ["jobs", "waiting", "prioritised", "delayed", "wake", "dead", "meta", "aside"],
+  keys: ["jobs", "waiting", "prioritised", "delayed", "wake", "dead", "meta", "suspended"],
   args: ["id", "digest", "blob"],
   idempotent: true,
   reply: (raw) => String(raw) as "edited" | "none" | "changed" | "elsewhere",
@@ -293,7 +293,7 @@ export const cancel = defineScript({
     "wake",
     "limits",
     "events",
-    "aside",
+    "suspended",
     "...replies",
   ],
   args: ["id", "header", "cursor", "channel", "caller"],
@@ -308,7 +308,7 @@ export const cancel = defineScript({
 export const reschedule = defineScript({
   name: "queue.reschedule",
   source: [entriesSource, namesSource, placesSource, readySource, successorSource, eventsSource, rescheduleSource],
-  keys: ["jobs", "waiting", "prioritised", "delayed", "wake", "dead", "limits", "events", "aside"],
+  keys: ["jobs", "waiting", "prioritised", "delayed", "wake", "dead", "limits", "events", "suspended"],
   args: ["id", "due"],
   idempotent: true,
   reply: (raw) => String(raw) as "ready" | "delayed" | "none" | "dead" | "elsewhere",

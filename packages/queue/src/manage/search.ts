@@ -7,7 +7,7 @@ export const located = async (context: ClientContext, keys: QueueKeys, id: strin
   for (let searches = 0; ; searches++) {
     const found = await find.run(context, keys, { id });
     if (found.state !== "lost" || searches === 2) return found;
-    for (const from of ["leases", "waiting", "aside"] as const)
+    for (const from of ["leases", "waiting", "suspended"] as const)
       for await (const page of pagesOf(context, keys, from)) {
         const held = page.find(([entry]) => entry === found.entry);
         if (held) return { ...found, state: from === "leases" ? "active" : "ready", at: held[1] };
@@ -19,7 +19,7 @@ export const located = async (context: ClientContext, keys: QueueKeys, id: strin
 export async function* pagesOf(
   context: ClientContext,
   keys: QueueKeys,
-  from: "jobs" | "leases" | "waiting" | "aside",
+  from: "jobs" | "leases" | "waiting" | "suspended",
 ): AsyncGenerator<Awaited<ReturnType<typeof scan.run>>["entries"]> {
   let cursor = "0";
   do {

@@ -101,9 +101,9 @@ export class QueueMetrics implements MetricSource {
 }
 
 const samplesOf = (queue: string, seen: Overview): MetricSample[] => {
-  const { waiting, prioritised, aside, delayed, active, dead, lost, now, nextDue, pausedAt } = seen;
+  const { waiting, prioritised, suspended, delayed, active, dead, lost, now, nextDue, pausedAt } = seen;
   const { completed, died, crashed, deadDropped, deadBytes } = seen;
-  const states = { ready: waiting + prioritised + aside, delayed, active, dead, lost };
+  const states = { ready: waiting + prioritised + suspended, delayed, active, dead, lost };
   const gauge = (name: string, help: string, value: number): MetricSample => ({
     ...{ name: `kit_queue_${name}`, type: "gauge", help, value, labels: { queue } },
   });

@@ -11,7 +11,7 @@
 -- KEYS[8]  events       stream   what happened, for those who listen
 -- KEYS[n]  once         any      only if a job has the word `?`: `leases` and `dead`, then the stored answers of this producer,
 --                                and of the producer in the word `o` of each such job; then `unique` and `failures`, if a job has the
---                                word `k`; then `aside`
+--                                word `k`; then `suspended`
 -- ARGV[1]  producer     string   9 characters; the ids of its jobs are these, a dot and a count in base 36
 -- ARGV[2]  sequence     integer  number of this call; calls of one producer come in order
 -- ARGV[3]  isNew        integer  1: this producer has not called for an hour; the oldest producers are dropped
@@ -28,7 +28,7 @@
 --           now, answers         the same as text, if a job has the word `?`; then a line for each such job in order, with its id, a
 --                                tab, and `added` or where the job of this id was: `ready`, `active`, `delayed`, `dead`;
 --                                `unsure` ready or active, if more than 1,000 are active; `lost` in no list of work, if no search
---                                of `waiting` or `aside` is needed to find out; `gone` if an earlier call had the job and its answer is no
+--                                of `waiting` or `suspended` is needed to find out; `gone` if an earlier call had the job and its answer is no
 --                                longer stored. If a job has its key: the same of that job, `ended`, or `held` without a search; a tab
 --                                and its id; a tab and `r` if it has the blob now
 local jobs = KEYS[1]

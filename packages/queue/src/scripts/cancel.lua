@@ -12,7 +12,7 @@
 -- KEYS[9]  wake         zset    markers that wake workers
 -- KEYS[10]  limits      hash    what keeps jobs from beginning; `listened`
 -- KEYS[11]  events      stream  what happened, for those who listen
--- KEYS[12] aside        zset    ready jobs whose names are stopped, see `names.lua`
+-- KEYS[12] suspended    zset    ready jobs whose names are stopped, see `names.lua`
 -- KEYS[n]  replies      hash    of the caller, only if the job was called: id to what became of the job
 -- ARGV[1]  id           string  of the job
 -- ARGV[2]  header       string  its header line, if a later job may have the same id; else empty
@@ -34,7 +34,7 @@ local revoked = KEYS[8]
 local wake = KEYS[9]
 local limits = KEYS[10]
 local events = KEYS[11]
-local aside = KEYS[12]
+local suspended = KEYS[12]
 local replies = { unpack(KEYS, 13) }
 local id = ARGV[1]
 local header = ARGV[2]
@@ -61,7 +61,7 @@ for i = 1, #page[2], 2 do
 end
 if not member then
   if page[1] ~= '0' then return { 'elsewhere', page[1] } end
-  place = placeOf(waiting, prioritised, delayed, aside, id, entry, blob)
+  place = placeOf(waiting, prioritised, delayed, suspended, id, entry, blob)
   if not place then return { 'elsewhere', '0' } end
 end
 
@@ -79,7 +79,7 @@ if member then
   revoke(revoked, time[1] * 1000 + math.floor(time[2] / 1000), member, true)
   redis.call('ZREM', leases, member)
 else
-  leave(place, waiting, prioritised, delayed, aside, id, entry)
+  leave(place, waiting, prioritised, delayed, suspended, id, entry)
 end
 redis.call('HDEL', failures, id)
 redis.call('HDEL', jobs, id)

@@ -1,14 +1,14 @@
 -- choose.lua - chooses the jobs that a step takes while names have limits.
--- It changes nothing. Jobs of names that are stopped leave the front of the ready ones for `aside`, so that no step meets them again.
+-- It changes nothing. Jobs of names that are stopped leave the front of the ready ones for `suspended`, so that no step meets them again.
 --
--- Needs idOf, asideEntry, nameOf, limitsOf
+-- Needs idOf, suspendedEntry, nameOf, limitsOf
 -- Defines chooseByName
 
--- Chooses up to `count` jobs, from `aside` and from the ready ones, which `firstReady(n)` reads; those in `isEnding` are no longer active.
--- Replies with their entries, ids and blobs; how many jobs of priority 0 it met, and the ids of the others; those of them that it sets aside,
--- at most 100, each with its name; members of `aside` that it took; of the taken ones the name and entry if the name has a concurrency;
--- members of `named` whose leases ended; whether further jobs in `aside` may begin.
-local function chooseByName(jobs, leases, aside, named, names, isEnding, count, firstReady)
+-- Chooses up to `count` jobs, from `suspended` and from the ready ones, which `firstReady(n)` reads; those in `isEnding` are no longer active.
+-- Replies with their entries, ids and blobs; how many jobs of priority 0 it met, and the ids of the others; those of them that it suspends,
+-- at most 100, each with its name; members of `suspended` that it took; of the taken ones the name and entry if the name has a concurrency;
+-- members of `named` whose leases ended; whether further jobs in `suspended` may begin.
+local function chooseByName(jobs, leases, suspended, named, names, isEnding, count, firstReady)
   local entries, ids, blobs, ranked, later, brought, held, stale, plain = {}, {}, {}, {}, {}, {}, {}, {}, 0
   local add = table.insert
   local function ofName(key, name, ...)
@@ -30,16 +30,16 @@ local function chooseByName(jobs, leases, aside, named, names, isEnding, count, 
     return most
   end
 
-  -- The first jobs in `aside` of each name that may begin. With very many of them the last names wait for a later step.
+  -- The first jobs in `suspended` of each name that may begin. With very many of them the last names wait for a later step.
   local first, from = {}, '-'
   for _ = 1, 200 do
-    local member = redis.call('ZRANGE', aside, from, '+', 'BYLEX', 'LIMIT', 0, 1)[1]
+    local member = redis.call('ZRANGE', suspended, from, '+', 'BYLEX', 'LIMIT', 0, 1)[1]
     if not member then break end
     local name = string.match(member, '^%S+')
     from = '[' .. name .. '!'
     if #first > 1000 then room[name] = 0 end
     if roomOf(name) > 0 then
-      for _, other in ipairs(ofName(aside, name, 'LIMIT', 0, math.min(room[name], count) + 1)) do
+      for _, other in ipairs(ofName(suspended, name, 'LIMIT', 0, math.min(room[name], count) + 1)) do
         add(first, { name, string.sub(other, #name + 2), other })
       end
     end
@@ -47,16 +47,16 @@ local function chooseByName(jobs, leases, aside, named, names, isEnding, count, 
   table.sort(first, function(one, other) return one[2] < other[2] end)
 
   local ready, f, r, bytes = count > 0 and firstReady(count + 100) or {}, 1, 1, 0
-  local function firstAside()
+  local function firstSuspended()
     while first[f] and room[first[f][1]] < 1 do f = f + 1 end
     return first[f] and first[f][3]
   end
   while #entries < count and #later < 100 and bytes < 4194304 do
-    local member, entry = firstAside(), ready[r]
+    local member, entry = firstSuspended(), ready[r]
     local id, priority = idOf(entry or '')
-    local own, urgency = idOf(asideEntry(member or ''))
+    local own, urgency = idOf(suspendedEntry(member or ''))
     if member and (not entry or urgency <= priority) then
-      entry, id, f = asideEntry(member), own, f + 1
+      entry, id, f = suspendedEntry(member), own, f + 1
       add(brought, member)
     elseif entry then
       r = r + 1
@@ -76,5 +76,5 @@ local function chooseByName(jobs, leases, aside, named, names, isEnding, count, 
       end
     end
   end
-  return entries, ids, blobs, plain, ranked, { later = later, brought = brought, held = held, stale = stale, isMore = firstAside() }
+  return entries, ids, blobs, plain, ranked, { later = later, brought = brought, held = held, stale = stale, isMore = firstSuspended() }
 end

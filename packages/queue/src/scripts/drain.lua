@@ -2,14 +2,14 @@
 --
 -- KEYS[1]  jobs      hash     id to header and payload
 -- KEYS[2]  waiting   list     ids of ready jobs of priority 0
--- KEYS[3]  ranked    zset     ids of the other ready jobs, entries of delayed ones, or members of `aside`
+-- KEYS[3]  ranked    zset     ids of the other ready jobs, entries of delayed ones, or members of `suspended`
 -- KEYS[4]  failures  hash     id to attempts, crashes, last error
 -- KEYS[5]  delayed   zset     entry to the instant at which it is due, ms
 -- KEYS[6]  wake      zset     markers that wake workers
 -- KEYS[7]  unique    hash     key to its last job; without it no job has a successor
 -- KEYS[8]  limits    hash     what keeps jobs from beginning; `listened`
 -- KEYS[9]  events    stream   what happened, for those who listen
--- ARGV[1]  from      string   `waiting`, `ranked` or `aside`
+-- ARGV[1]  from      string   `waiting`, `ranked` or `suspended`
 -- ARGV[2]  count     integer  how many to delete at most, up to 500; fewer if they have more than 4 MiB
 --
 -- Reply     {n, left}  how many were deleted; how many wait there now
@@ -37,7 +37,7 @@ local entries = isList and redis.call('LRANGE', waiting, 0, count - 1) or redis.
 local ids, bytes = {}, 0
 for i, entry in ipairs(entries) do
   if bytes > 4194304 then break end
-  ids[i] = idOf(from == 'aside' and asideEntry(entry) or entry)
+  ids[i] = idOf(from == 'suspended' and suspendedEntry(entry) or entry)
   bytes = bytes + redis.call('HSTRLEN', jobs, ids[i])
 end
 if #ids == 0 then return { 0, 0 } end

@@ -8,7 +8,7 @@
 -- KEYS[5]  wake         zset    markers that wake workers
 -- KEYS[6]  dead         zset    id to the instant of its death
 -- KEYS[7]  meta         hash    counters
--- KEYS[8]  aside        zset    ready jobs whose names are stopped, see `names.lua`
+-- KEYS[8]  suspended    zset    ready jobs whose names are stopped, see `names.lua`
 -- ARGV[1]  id           string  of the job
 -- ARGV[2]  digest       string  SHA-1 of the header and payload that the caller has read, hexadecimal
 -- ARGV[3]  blob         string  its header and payload from now on
@@ -22,7 +22,7 @@ local delayed = KEYS[4]
 local wake = KEYS[5]
 local dead = KEYS[6]
 local meta = KEYS[7]
-local aside = KEYS[8]
+local suspended = KEYS[8]
 local id = ARGV[1]
 local digest = ARGV[2]
 local blob = ARGV[3]
@@ -42,8 +42,8 @@ if redis.call('ZSCORE', dead, id) then
   return 'edited'
 end
 local former, entry = entryOfBlob(id, stored), entryOfBlob(id, blob)
-local place, due = placeOf(waiting, prioritised, delayed, aside, id, former, stored)
+local place, due = placeOf(waiting, prioritised, delayed, suspended, id, former, stored)
 if not place then return 'elsewhere' end
 redis.call('HSET', jobs, id, blob)
-if entry ~= former then moveTo(entry, place, due, waiting, prioritised, delayed, aside, wake, id, former) end
+if entry ~= former then moveTo(entry, place, due, waiting, prioritised, delayed, suspended, wake, id, former) end
 return 'edited'

@@ -1,7 +1,7 @@
 -- entries.lua - entries of jobs.
 -- An entry is how a job stands in lists of work: its id, or `!priority!id` if the priority is not 0.
 --
--- Defines idOf, entryOf, entryOfBlob, leasedEntry, asideEntry, takeIdOf, parseRecord, nameOf
+-- Defines idOf, entryOf, entryOfBlob, leasedEntry, suspendedEntry, takeIdOf, parseRecord, nameOf
 local function idOf(entry)
   if string.byte(entry) ~= 33 then return entry, 0 end
   local priority, id = string.match(entry, '^!(-?%d+)!(.*)$')
@@ -22,8 +22,8 @@ local function leasedEntry(member)
   return string.sub(member, 13)
 end
 
--- The entry behind the name and the place in a member of `aside`.
-local function asideEntry(member)
+-- The entry behind the name and the place in a member of `suspended`.
+local function suspendedEntry(member)
   return string.match(member, '^%S+ %S+ (.*)$') or member
 end
 

@@ -1,5 +1,5 @@
 -- handBack.lua - returns jobs to the queue.
--- They go to the front of their priority, in their order; those of names with limits to the front of their name in `aside`.
+-- They go to the front of their priority, in their order; those of names with limits to the front of their name in `suspended`.
 --
 -- KEYS[1]  leases       zset    take id and entry to the instant at which the lease ends, ms
 -- KEYS[2]  waiting      list    ids of ready jobs of priority 0
@@ -9,7 +9,7 @@
 -- KEYS[6]  failures     hash    id to attempts, crashes, last error
 -- KEYS[7]  events       stream  what happened, for those who listen
 -- KEYS[8]  jobs         hash    id to header and payload
--- KEYS[9]  aside        zset    ready jobs whose names are stopped, see `names.lua`
+-- KEYS[9]  suspended    zset    ready jobs whose names are stopped, see `names.lua`
 -- ARGV[1]  members      string  of `leases`, one per line
 -- ARGV[2]  after        string  entries that were handed back before and belong in front of these, one per line, nearest first
 -- ARGV[3]  limited      string  empty: the worker knows of no limits; `1` the jobs were taken under limits and did not begin, so they do
@@ -25,7 +25,7 @@ local limits = KEYS[5]
 local failures = KEYS[6]
 local events = KEYS[7]
 local jobs = KEYS[8]
-local aside = KEYS[9]
+local suspended = KEYS[9]
 local members = ARGV[1]
 local after = ARGV[2]
 local limited = ARGV[3]
@@ -61,7 +61,7 @@ local function frontTo(id, priority)
 end
 if limited ~= '' then
   local names = refund(limits, limited == '1' and #entries or 0)
-  entries = returnAside(jobs, aside, names, entries)
+  entries = returnSuspended(jobs, suspended, names, entries)
 end
 -- For each priority the nearest of them that is still ready.
 local pivots = {}

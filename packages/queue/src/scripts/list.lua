@@ -2,8 +2,8 @@
 --
 -- KEYS[1]  jobs      hash     id to header and payload
 -- KEYS[2]  failures  hash     id to attempts, crashes, last error
--- KEYS[3]  listed    string   the jobs of the state: a list of ids, or a zset of ids, entries, or members of `leases` or `aside`
--- ARGV[1]  kind      string   `list`, `ids`, `entries`, `leases` or `aside`
+-- KEYS[3]  listed    string   the jobs of the state: a list of ids, or a zset of ids, entries, or members of `leases` or `suspended`
+-- ARGV[1]  kind      string   `list`, `ids`, `entries`, `leases` or `suspended`
 -- ARGV[2]  from      string   `start`: in their order; `end`: the last one first
 -- ARGV[3]  start     integer  how many to skip
 -- ARGV[4]  count     integer  how many to read, at most 100
@@ -27,7 +27,7 @@ return page(from, start, count, function(low, high)
   return redis.call('ZRANGE', listed, low, high, 'WITHSCORES'), 2
 end, function(entry, at)
   if kind == 'leases' then entry = leasedEntry(entry) end
-  if kind == 'aside' then entry = asideEntry(entry) end
+  if kind == 'suspended' then entry = suspendedEntry(entry) end
   local id = idOf(entry)
   local blob = redis.call('HGET', jobs, id) or ''
   local header = string.match(blob, '^[^\n]*')

@@ -1,9 +1,9 @@
 -- names.lua - limits by the names of jobs.
 -- `names` in `limits` has a line feed and `name concurrency pausedAt` for each name with a limit, 0 for none. Ready jobs that it keeps from
--- beginning are in `aside`, as `name place entry`. A place is the priority and a number, so that the jobs of a name sort in their order.
+-- beginning are in `suspended`, as `name place entry`. A place is the priority and a number, so that the jobs of a name sort in their order.
 --
 -- Needs idOf, nameOf
--- Defines limitsOf, asideOf, returnAside
+-- Defines limitsOf, suspendedAs, returnSuspended
 
 -- For each name with a limit, how many of its jobs may be active: 0 if it is paused.
 local function limitsOf(names)
@@ -14,24 +14,24 @@ local function limitsOf(names)
   return limits
 end
 
--- A member of `aside`. Jobs that came in order have numbers from 10^15 on.
-local function asideOf(name, entry, number)
+-- A member of `suspended`. Jobs that came in order have numbers from 10^15 on.
+local function suspendedAs(name, entry, number)
   local _, priority = idOf(entry)
   return string.format('%s %07d%016.0f ', name, priority + 1048576, number) .. entry
 end
 
--- Puts jobs of names with limits in front of the others of their priority in `aside`. Replies with the other jobs.
-local function returnAside(jobs, aside, names, entries)
+-- Puts jobs of names with limits in front of the others of their priority in `suspended`. Replies with the other jobs.
+local function returnSuspended(jobs, suspended, names, entries)
   if not names then return entries end
   local others, limits = {}, limitsOf(names)
   for i = #entries, 1, -1 do
     local entry = entries[i]
     local name = nameOf(redis.call('HGET', jobs, (idOf(entry)))) or ''
     if limits[name] then
-      local low, high = asideOf(name, entry, 0), asideOf(name, entry, 9e15)
-      local first = redis.call('ZRANGE', aside, '[' .. low, '[' .. high, 'BYLEX', 'LIMIT', 0, 1)[1] or ''
+      local low, high = suspendedAs(name, entry, 0), suspendedAs(name, entry, 9e15)
+      local first = redis.call('ZRANGE', suspended, '[' .. low, '[' .. high, 'BYLEX', 'LIMIT', 0, 1)[1] or ''
       local number = string.match(first, ' %d%d%d%d%d%d%d(%d+)') or 1e15 + 1
-      redis.call('ZADD', aside, 0, asideOf(name, entry, number - 1))
+      redis.call('ZADD', suspended, 0, suspendedAs(name, entry, number - 1))
     else
       table.insert(others, 1, entry)
     end

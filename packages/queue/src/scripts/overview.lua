@@ -9,14 +9,14 @@
 -- KEYS[7]  meta         hash  counters
 -- KEYS[8]  limits       hash  what keeps jobs from beginning, see `limit.lua`
 -- KEYS[9]  kept         zset  id of an ended job to the instant of its end, ms
--- KEYS[10] aside        zset  ready jobs whose names are stopped, see `names.lua`
+-- KEYS[10] suspended    zset  ready jobs whose names are stopped, see `names.lua`
 --
--- Reply     {jobs, waiting, prioritised, delayed, leases, dead, now, nextDue, firstEnd, oldestDead, counters, ranks, paused, concurrency, rate, heldUntil, aside, names}:
+-- Reply     {jobs, waiting, prioritised, delayed, leases, dead, now, nextDue, firstEnd, oldestDead, counters, ranks, paused, concurrency, rate, heldUntil, suspended, names}:
 --           instants
 --           are text in epoch ms, empty if there is none; counters are completed, died, crashed, deadDropped, deadBytes and the number of kept jobs as text; ranks
 --           are the first 100 priorities other than 0 of ready jobs, each with its number of jobs; paused is the instant of the pause;
 --           concurrency and rate are empty if they are unlimited; names are those with limits: name, concurrency, instant of its pause, jobs
---           aside, a blank behind each
+--           suspended, a blank behind each
 local jobs = KEYS[1]
 local waiting = KEYS[2]
 local prioritised = KEYS[3]
@@ -26,7 +26,7 @@ local dead = KEYS[6]
 local meta = KEYS[7]
 local limits = KEYS[8]
 local kept = KEYS[9]
-local aside = KEYS[10]
+local suspended = KEYS[10]
 
 local time = redis.call('TIME')
 local function first(key)
@@ -45,7 +45,7 @@ for _ = 1, 100 do
 end
 local names = ''
 for line, name in string.gmatch(limited[5] or '', '((%S+) %d+ %d+)') do
-  local count = redis.call('ZLEXCOUNT', aside, '[' .. name .. ' ', '(' .. name .. '!')
+  local count = redis.call('ZLEXCOUNT', suspended, '[' .. name .. ' ', '(' .. name .. '!')
   names = names .. line .. string.format(' %d ', count)
 end
 for i = 1, 5 do counters[i] = counters[i] or '0' end
@@ -67,6 +67,6 @@ return {
   limited[2] or '',
   limited[3] or '',
   limited[4] or '',
-  redis.call('ZCARD', aside),
+  redis.call('ZCARD', suspended),
   names,
 }

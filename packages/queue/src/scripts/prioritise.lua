@@ -5,7 +5,7 @@
 -- KEYS[3]  prioritised  zset     ids of the other ready jobs
 -- KEYS[4]  delayed      zset     entry to the instant at which it is due, ms
 -- KEYS[5]  wake         zset     markers that wake workers
--- KEYS[6]  aside        zset     ready jobs whose names are stopped, see `names.lua`
+-- KEYS[6]  suspended    zset     ready jobs whose names are stopped, see `names.lua`
 -- ARGV[1]  id           string   of the job
 -- ARGV[2]  priority     integer  its priority from now on
 --
@@ -15,7 +15,7 @@ local waiting = KEYS[2]
 local prioritised = KEYS[3]
 local delayed = KEYS[4]
 local wake = KEYS[5]
-local aside = KEYS[6]
+local suspended = KEYS[6]
 local id = ARGV[1]
 local priority = tonumber(ARGV[2])
 
@@ -28,12 +28,12 @@ if not blob then return 0 end
 local stamp, name, words, payload = string.match(blob, '^(%S+) (%S+)([^\n]*)(\n.*)$')
 if not stamp then return 0 end
 local former = entryOf(id, tonumber(string.match(words, ' p(-?%d+)') or 0))
-local place, due = placeOf(waiting, prioritised, delayed, aside, id, former, blob)
+local place, due = placeOf(waiting, prioritised, delayed, suspended, id, former, blob)
 if not place then return 0 end
 -- Removes nothing. At maxmemory Redis allows writes in a script after one that can only free memory.
 redis.call('ZREM', delayed, '')
 local word = priority == 0 and '' or string.format(' p%d', priority)
 local others = string.gsub(words, ' p%-?%d+', '', 1)
 redis.call('HSET', jobs, id, stamp .. ' ' .. name .. word .. others .. payload)
-moveTo(entryOf(id, priority), place, due, waiting, prioritised, delayed, aside, wake, id, former)
+moveTo(entryOf(id, priority), place, due, waiting, prioritised, delayed, suspended, wake, id, former)
 return 1

@@ -4,7 +4,7 @@
 -- Defines moveTo
 
 -- From where `placeOf` found it to the end of the priority that `entry` has. A delayed job keeps its due time.
-local function moveTo(entry, place, due, waiting, prioritised, delayed, aside, wake, id, former)
+local function moveTo(entry, place, due, waiting, prioritised, delayed, suspended, wake, id, former)
   if due then
     redis.call('ZADD', delayed, due, entry)
     if entry ~= former then redis.call('ZREM', delayed, former) end
@@ -13,5 +13,5 @@ local function moveTo(entry, place, due, waiting, prioritised, delayed, aside, w
   makeReady(waiting, prioritised, { entry }, false)
   wakeWorker(wake)
   -- Removes its former entry. If both are in `waiting`, the former one is the first.
-  if place ~= 'prioritised' or entry == id then leave(place, waiting, prioritised, delayed, aside, id, former) end
+  if place ~= 'prioritised' or entry == id then leave(place, waiting, prioritised, delayed, suspended, id, former) end
 end

@@ -9,7 +9,7 @@
 -- KEYS[6]  limits       hash    what keeps jobs from beginning
 -- KEYS[7]  events       stream  what happened, for those who listen
 -- KEYS[8]  jobs         hash    id to header and payload
--- KEYS[9]  aside        zset    ready jobs whose names are stopped, see `names.lua`
+-- KEYS[9]  suspended    zset    ready jobs whose names are stopped, see `names.lua`
 -- ARGV[1]  takeId       string  of the lost call
 --
 -- Reply     n  how many jobs were returned
@@ -21,7 +21,7 @@ local taken = KEYS[5]
 local limits = KEYS[6]
 local events = KEYS[7]
 local jobs = KEYS[8]
-local aside = KEYS[9]
+local suspended = KEYS[9]
 local takeId = ARGV[1]
 
 -- Libraries
@@ -41,7 +41,7 @@ if takeIdOf(last) ~= takeId then return 0 end
 local entries, members = heldOf(leases, last)
 if #entries > 0 then
   local names = refund(limits, #entries)
-  makeReady(waiting, prioritised, returnAside(jobs, aside, names, entries), true)
+  makeReady(waiting, prioritised, returnSuspended(jobs, suspended, names, entries), true)
   wakeWorker(wake)
 end
 inBatches(members, function(...) redis.call('ZREM', leases, ...) end)

@@ -9,7 +9,7 @@
 -- KEYS[7]  wake         zset    markers that wake workers
 -- KEYS[8]  limits       hash    what keeps jobs from beginning; `listened`
 -- KEYS[9]  events       stream  what happened, for those who listen
--- KEYS[10] aside        zset    ready jobs whose names are stopped, see `names.lua`
+-- KEYS[10] suspended    zset    ready jobs whose names are stopped, see `names.lua`
 -- ARGV[1]  id           string  of the job
 --
 -- Reply     `removed`; `none` there is no such job; `dead` it is a dead letter; `elsewhere` it is active, or in no list of work: only a
@@ -23,7 +23,7 @@ local dead = KEYS[6]
 local wake = KEYS[7]
 local limits = KEYS[8]
 local events = KEYS[9]
-local aside = KEYS[10]
+local suspended = KEYS[10]
 local id = ARGV[1]
 
 -- Libraries
@@ -35,12 +35,12 @@ local blob = redis.call('HGET', jobs, id)
 if not blob then return 'none' end
 if redis.call('ZSCORE', dead, id) then return 'dead' end
 local entry = entryOfBlob(id, blob)
-local place = placeOf(waiting, prioritised, delayed, aside, id, entry, blob)
+local place = placeOf(waiting, prioritised, delayed, suspended, id, entry, blob)
 if not place then return 'elsewhere' end
 -- Removes nothing. At maxmemory Redis allows writes in a script after one that can only free memory.
 redis.call('ZREM', delayed, '')
 releaseSuccessor(jobs, delayed, wake, id)
-leave(place, waiting, prioritised, delayed, aside, id, entry)
+leave(place, waiting, prioritised, delayed, suspended, id, entry)
 redis.call('HDEL', failures, id)
 redis.call('HDEL', jobs, id)
 tell('removed', id, nameOf(blob))

@@ -10,7 +10,7 @@
 -- KEYS[7]  dead         zset    id to the instant of its death
 -- KEYS[8]  limits       hash    what keeps jobs from beginning; `listened`
 -- KEYS[9]  events       stream  what happened, for those who listen
--- KEYS[10] aside        zset    ready jobs whose names are stopped, see `names.lua`
+-- KEYS[10] suspended    zset    ready jobs whose names are stopped, see `names.lua`
 -- ARGV[1]  verb         string  `repair`, or `show` to change nothing
 -- ARGV[2]  ids          string  one per line, at most 100
 --
@@ -24,7 +24,7 @@ local wake = KEYS[6]
 local dead = KEYS[7]
 local limits = KEYS[8]
 local events = KEYS[9]
-local aside = KEYS[10]
+local suspended = KEYS[10]
 local verb = ARGV[1]
 local ids = ARGV[2]
 
@@ -59,8 +59,8 @@ for start = 0, redis.call('LLEN', waiting) - 1, 1000 do
 end
 local cursor = '0'
 repeat
-  local page = redis.call('ZSCAN', aside, cursor, 'COUNT', 1000)
-  for i = 1, #page[2], 2 do missing[asideEntry(page[2][i])] = nil end
+  local page = redis.call('ZSCAN', suspended, cursor, 'COUNT', 1000)
+  for i = 1, #page[2], 2 do missing[suspendedEntry(page[2][i])] = nil end
   cursor = page[1]
 until cursor == '0'
 local lost, names = {}, {}

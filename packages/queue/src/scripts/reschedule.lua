@@ -8,7 +8,7 @@
 -- KEYS[6]  dead         zset    id to the instant of its death
 -- KEYS[7]  limits       hash    what keeps jobs from beginning; `listened`
 -- KEYS[8]  events       stream  what happened, for those who listen
--- KEYS[9]  aside        zset    ready jobs whose names are stopped, see `names.lua`
+-- KEYS[9]  suspended    zset    ready jobs whose names are stopped, see `names.lua`
 -- ARGV[1]  id           string  of the job
 -- ARGV[2]  due          string  `d500` ms from now, or `@1700000000000` an instant; one in the past means now
 --
@@ -23,7 +23,7 @@ local wake = KEYS[5]
 local dead = KEYS[6]
 local limits = KEYS[7]
 local events = KEYS[8]
-local aside = KEYS[9]
+local suspended = KEYS[9]
 local id = ARGV[1]
 local due = ARGV[2]
 
@@ -35,7 +35,7 @@ local blob = redis.call('HGET', jobs, id)
 if not blob then return 'none' end
 if redis.call('ZSCORE', dead, id) then return 'dead' end
 local entry = entryOfBlob(id, blob)
-local place, former = placeOf(waiting, prioritised, delayed, aside, id, entry, blob)
+local place, former = placeOf(waiting, prioritised, delayed, suspended, id, entry, blob)
 if not place then return 'elsewhere' end
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
@@ -54,7 +54,7 @@ if at > now then
   local earliest = redis.call('ZRANGE', delayed, 0, 0, 'WITHSCORES')[2]
   redis.call('ZADD', delayed, string.format('%.0f', at), entry)
   if not earliest or at < tonumber(earliest) then wakeTimers(wake) end
-  if place ~= 'delayed' then leave(place, waiting, prioritised, delayed, aside, id, entry) end
+  if place ~= 'delayed' then leave(place, waiting, prioritised, delayed, suspended, id, entry) end
   tell('delayed', id, nameOf(blob))
   recordEvents(events)
   return 'delayed'
@@ -62,7 +62,7 @@ end
 if place == 'delayed' then
   makeReady(waiting, prioritised, { entry }, false)
   wakeWorker(wake)
-  leave(place, waiting, prioritised, delayed, aside, id, entry)
+  leave(place, waiting, prioritised, delayed, suspended, id, entry)
   tell('ready', id, nameOf(blob))
   recordEvents(events)
 end

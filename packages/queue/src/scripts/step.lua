@@ -14,7 +14,7 @@
 -- KEYS[11]  taken        string   the last take in this slot of its worker: its take id, then its entries, one per line
 -- KEYS[12]  limits       hash     what keeps jobs from beginning, see `limit.lua`; it exists only while something does
 -- KEYS[13]  events       stream   what happened, for those who listen
--- KEYS[14]  aside        zset     ready jobs whose names are stopped, see `names.lua`
+-- KEYS[14]  suspended    zset     ready jobs whose names are stopped, see `names.lua`
 -- KEYS[15]  named        zset     name and member of `leases`, of active jobs whose names have a concurrency
 -- KEYS[n]   replies      hash     for each caller: id to what became of the job
 -- ARGV[1]   takeId       string   12 characters, of this call alone
@@ -52,7 +52,7 @@ local meta = KEYS[10]
 local taken = KEYS[11]
 local limits = KEYS[12]
 local events = KEYS[13]
-local aside = KEYS[14]
+local suspended = KEYS[14]
 local named = KEYS[15]
 local replies = { unpack(KEYS, 16) }
 local takeId = ARGV[1]
@@ -85,7 +85,7 @@ end
 
 -- Most waits end on an idle queue. This also works on a server that refuses writes.
 local isMaintained = maintenance ~= '' and (maintenance ~= '0' or redis.call('EXISTS', dead) == 1)
-if isWoken and not isMaintained and redis.call('EXISTS', waiting, prioritised, delayed, leases, aside) == 0 then
+if isWoken and not isMaintained and redis.call('EXISTS', waiting, prioritised, delayed, leases, suspended) == 0 then
   repeated(redis.pcall('SET', taken, takeId .. '\n', 'PX', 600000, 'GET'))
   if string.find(flags, 't', 1, true) then readClock() end
   return { '', '', '', '', micros .. ' -1 -1 0 0 -2' }
@@ -95,7 +95,7 @@ readClock()
 -- Removes nothing. At maxmemory Redis allows writes in a script after one that can only free memory.
 redis.call('ZREM', leases, '')
 -- Counts the rare keys, and five times `wake`, which exists only while no worker is idle: an idle worker pops its markers.
-local found = redis.call('EXISTS', prioritised, failures, limits, aside, wake, wake, wake, wake, wake)
+local found = redis.call('EXISTS', prioritised, failures, limits, suspended, wake, wake, wake, wake, wake)
 local isRare, isLimited = found % 5 > 0, false
 local onlySure = found < 5 and sure < count
 local takes = count > 0
@@ -117,13 +117,13 @@ if isFull then
   redis.call('STRLEN', taken)
   for _, key in ipairs(replies) do redis.call('HLEN', key) end
 end
-local paused, concurrency, rate, fullAt, heldUntil, names, listened, hasAside
+local paused, concurrency, rate, fullAt, heldUntil, names, listened, hasSuspended
 if isLimited then
   paused, concurrency, rate, fullAt, heldUntil, names, listened =
     unpack(redis.call('HMGET', limits, 'paused', 'concurrency', 'rate', 'fullAt', 'heldUntil', 'names', 'listened'), 1, 7)
-  hasAside = redis.call('ZCARD', aside) > 0
+  hasSuspended = redis.call('ZCARD', suspended) > 0
   redis.call('ZCARD', named)
-  isLimited = paused or concurrency or rate or heldUntil or names or hasAside
+  isLimited = paused or concurrency or rate or heldUntil or names or hasSuspended
 end
 lines = listened and now < tonumber(listened) and {}
 
@@ -191,7 +191,7 @@ for i = 1, #others, 4 do
   end
 end
 if #ready > 0 then makeReady(waiting, prioritised, ready, false) end
-if #first > 0 then makeReady(waiting, prioritised, returnAside(jobs, aside, names, first), true) end
+if #first > 0 then makeReady(waiting, prioritised, returnSuspended(jobs, suspended, names, first), true) end
 
 local nextDue, nextEnd, promoted, due = -2, -2, 0, {}
 if looks then
@@ -229,7 +229,7 @@ if looks then
     -- This call ends the others itself.
     if not isEnding[member] then reclaimed[#reclaimed + 1] = member .. reclaim(member) end
   end
-  makeReady(waiting, prioritised, returnAside(jobs, aside, names, returned), true)
+  makeReady(waiting, prioritised, returnSuspended(jobs, suspended, names, returned), true)
   promoted = promoted + #reclaimed
 end
 if promoted > 0 or #ready > 0 or #first > 0 then isRare = true end
@@ -300,9 +300,9 @@ local function firstReady(wanted)
   return rankedLeft > 0 and firstRanked(wanted) or firstWaiting(wanted)
 end
 local entries, chosen = {}, nil
-if names or hasAside then
+if names or hasSuspended then
   entries, ids, reply, plain, ranked, chosen =
-    chooseByName(jobs, leases, aside, named, names, isEnding, count, firstReady)
+    chooseByName(jobs, leases, suspended, named, names, isEnding, count, firstReady)
 elseif count > 0 then
   entries = firstReady(count)
   reply = blobsOf(entries)
@@ -335,13 +335,13 @@ else
     redis.call('ZADD', leases, unpack(members))
   end
   if chosen and #chosen.later > 0 then
-    local last = 1000000000000000 + redis.call('HINCRBY', meta, 'aside', #chosen.later)
+    local last = 1000000000000000 + redis.call('HINCRBY', meta, 'suspended', #chosen.later)
     local members = {}
     for i, job in ipairs(chosen.later) do
       members[2 * i - 1] = 0
-      members[2 * i] = asideOf(job[1], job[2], last - #chosen.later + i)
+      members[2 * i] = suspendedAs(job[1], job[2], last - #chosen.later + i)
     end
-    redis.call('ZADD', aside, unpack(members))
+    redis.call('ZADD', suspended, unpack(members))
   end
   for _, job in ipairs(chosen and chosen.held or {}) do redis.call('ZADD', named, 0, job[1] .. ' ' .. takeId .. job[2]) end
 end
@@ -401,7 +401,7 @@ if lines then
     if ends then tell('completed', string.sub(members[i], -14)) end
   end
   for _, id in ipairs(overdue) do tell('removed', id) end
-  isIdle = #entries == 0 and not hasAside and not (chosen and #chosen.later > 0)
+  isIdle = #entries == 0 and not hasSuspended and not (chosen and #chosen.later > 0)
     and redis.call('LLEN', waiting) + redis.call('ZCARD', prioritised) == plain + #ranked
 end
 local leased, held = (looks or isIdle) and redis.call('ZCARD', leases), 0
@@ -428,7 +428,7 @@ end
 if plain > 0 then redis.call('LTRIM', waiting, plain, -1) end
 if #ranked > 0 then redis.call('ZREM', prioritised, unpack(ranked)) end
 if chosen then
-  if #chosen.brought > 0 then redis.call('ZREM', aside, unpack(chosen.brought)) end
+  if #chosen.brought > 0 then redis.call('ZREM', suspended, unpack(chosen.brought)) end
   inBatches(chosen.stale, function(...) redis.call('ZREM', named, ...) end)
 end
 if #due > 0 then redis.call('ZREM', delayed, unpack(due)) end
