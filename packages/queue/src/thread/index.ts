@@ -48,13 +48,13 @@ export const mirrorTo = (leases: JobLeases, worker: MirroredWorker): void => {
     const message = "The heartbeat thread has ended: a handler that blocks the main loop loses its jobs";
     outage.report(new KitError("KIT_QUEUE_HEARTBEAT", message, { cause }));
   };
-  current ??= new HeartbeatThread(source);
   const registration = {
     target: targetOf(redis, thread),
     keys: [keys.leases, keys.wake, keys.meta, keys.revoked],
     leaseMs,
     maxBlockedMs,
   };
+  current ??= new HeartbeatThread(source);
   leases.mirrorTo(current.add(registration, { leases, leaseMs, ended, hasNew: false }));
 };
 
