@@ -2,7 +2,12 @@ import { KitError } from "@kit/core";
 import { longestWaitMs, msOption } from "./add/backoff.js";
 import type { StoredError } from "./failure.js";
 
-/** Codes of the queue's own errors. */
+/**
+ * Codes of the queue's own errors. One has no class:
+ *
+ * - `KIT_QUEUE_HEARTBEAT`: an `error` event of a worker with `heartbeat: "thread"` or `"auto"`. The thread could not be started, or has ended.
+ *   The main loop renews the leases alone from then on.
+ */
 export type QueueErrorCode =
   | "KIT_QUEUE_PAYLOAD"
   | "KIT_QUEUE_FULL"

@@ -67,6 +67,10 @@ export const remedies = {
     "Reply with the id of the job, or wait longer. [Calls](../../packages/queue/docs/adding.md#calls).",
   KIT_QUEUE_SCHEDULE:
     "Install `croner` beside the queue, or bring all processes to the newer version. [Schedules](../../packages/queue/docs/schedules.md).",
+  KIT_QUEUE_ADOPTION:
+    "Pause both queues or none, and end the other adoption first. [Moving from BullMQ](migration/bullmq.md).",
+  KIT_QUEUE_HEARTBEAT:
+    "Read `cause`. Until the worker is made anew, a handler that blocks the main loop for longer than `leaseMs` loses its jobs: [workers](../../packages/queue/docs/workers.md).",
   KIT_JOB_FAILED: "Read `error`. When its cause is mended, `kit queue retry` runs the dead letter again.",
   KIT_JOB_OUTCOME_LOST:
     "Find out by your own data whether the job ran. Its id is an idempotency key for adding it again.",

@@ -20,6 +20,9 @@ import type { WorkerEvents } from "../work/events.js";
 import type { Worker } from "../work/worker.js";
 import { Runs } from "./runs.js";
 
+/** A worker, whatever its jobs. */
+type MeasuredWorker = Omit<Worker, keyof TypedEmitter<WorkerEvents>>;
+
 /** What to show of a queue. */
 export interface QueueMetricsOptions {
   /**
@@ -28,7 +31,7 @@ export interface QueueMetricsOptions {
    *
    * @default []
    */
-  readonly workers?: readonly Omit<Worker, keyof TypedEmitter<WorkerEvents>>[] | undefined;
+  readonly workers?: readonly MeasuredWorker[] | undefined;
   /**
    * Of how many ready jobs of priority 0, from the front of the queue, the names are counted, 0 to 1,000. Each 100 are one call that reads the jobs
    * on the server, payloads too, and replies with their headers.
@@ -39,13 +42,14 @@ export interface QueueMetricsOptions {
 }
 
 const metricsRules = {
-  workers: custom((name, workers: readonly Worker[]) => {
-    if (!Array.isArray(workers) || workers.some((one: Partial<Worker> | null) => typeof one?.on !== "function"))
+  workers: custom((name, workers: readonly MeasuredWorker[]) => {
+    const measured = workers as readonly Worker[];
+    if (!Array.isArray(workers) || measured.some((one: Partial<Worker> | null) => typeof one?.on !== "function"))
       throw new TypeError(`Expected \`${name}\` to be an array of workers`);
-    return workers;
+    return measured;
   }),
   countNames: integer(0, 1_000, 0),
-} satisfies RulesOf<Omit<QueueMetricsOptions, "workers"> & { readonly workers?: readonly Worker[] }>;
+} satisfies RulesOf<QueueMetricsOptions>;
 
 /** The most jobs of one page. */
 const pageSize = 100;

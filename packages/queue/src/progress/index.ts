@@ -13,9 +13,8 @@ const maxLineLength = 1_024;
 export interface NoteOptions {
   /**
    * How long progress and log lines stay after the job is done, in milliseconds, 0 to 1,209,600,000 (14 days). Of several values that were
-   * given for one job the last one holds. Until the job is done, and if it is a dead letter, they stay 14 days after the last note.
-   *
-   * @default 86400000 (a day)
+   * given for one job the last one holds; without any it is a day. Until the job is done, and if it is a dead letter, they stay 14 days after
+   * the last note.
    */
   readonly keepMs?: number | undefined;
 }
