@@ -12,7 +12,7 @@ import {
   pause,
 } from "@kit/core/toolkit";
 import { QueueEvictionError } from "./errors.js";
-import { answeredKey, keyHead, type QueueKeys, queueKeys, repliesKey, takenKey } from "./keys.js";
+import { answeredKey, keyHead, onceKeys, type QueueKeys, queueKeys, repliesKey, takenKey } from "./keys.js";
 import type { QueueSettings } from "./options.js";
 import * as scripts from "./scripts/index.js";
 
@@ -215,10 +215,8 @@ export class QueueCommands {
   }
 
   #keysOfOnce(answeredTo: readonly string[], plan: string): AddKeys {
-    const { leases, dead, unique, failures, suspended } = this.keys;
     const answered = answeredTo.map((producer) => answeredKey(this.head, producer));
-    const ofKeys = plan.includes("\tk") ? [unique, failures] : [];
-    return { ...this.keys, once: [leases, dead, ...answered, ...ofKeys, suspended] };
+    return { ...this.keys, once: onceKeys(this.keys, answered, plan.includes("\tk")) };
   }
 
   #repliesOf(caller: string): string {

@@ -69,6 +69,7 @@ export const conformance: Conformance = {
         deadLetters: [{ maxCount: -1 }, { count: 1 }, { maxAgeMs: "1" }, 1],
         durable: [true, { replicas: 0 }, { fsync: "always" }, { waitMs: 5 }],
         schemas: [1, null],
+        history: [1, {}, null],
       },
       works: async (queue) => {
         const runs = new Runs();

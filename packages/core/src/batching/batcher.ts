@@ -194,12 +194,15 @@ export class Batcher<Item, Result> {
     try {
       const items = batch.map(({ item }) => item);
       const results = await this.#options.send(items, deadline);
+      // A silent server: the deadline of the call may be that of items that wait, which are not sent any more.
+      if (results.some((result) => result instanceof Error)) this.#failLate();
       for (const [index, entry] of batch.entries()) {
         const result = results[index];
         if (result instanceof Error) this.#fail(entry, result);
         else if (this.#settle(entry)) entry.resolve(result as Result);
       }
     } catch (error) {
+      this.#failLate();
       for (const entry of batch) this.#fail(entry, error);
     }
   }
@@ -216,15 +219,21 @@ export class Batcher<Item, Result> {
   #lookAt(at: number): void {
     this.#cancelLate = atDeadline(new Deadline(at), () => {
       this.#cancelLate = undefined;
-      let next = Infinity;
-      for (const entry of [...(this.#inFlight ?? []), ...this.#pending.slice(this.#first)]) {
-        // An item under way may have settled before the others.
-        if (entry.state === "settled") continue;
-        if (entry.deadline.remainingMs > 1) next = Math.min(next, entry.deadline.at);
-        else this.#fail(entry, this.#options.late(entry.item, entry.state === "sent", entry.deadline.stall));
-      }
+      const next = this.#failLate();
       if (next < Infinity) this.#lookAt(next);
     });
+  }
+
+  /** Rejects the late items. Returns the next deadline. */
+  #failLate(): number {
+    let next = Infinity;
+    for (const entry of [...(this.#inFlight ?? []), ...this.#pending.slice(this.#first)]) {
+      // An item under way may have settled before the others.
+      if (entry.state === "settled") continue;
+      if (entry.deadline.remainingMs > 1) next = Math.min(next, entry.deadline.at);
+      else this.#fail(entry, this.#options.late(entry.item, entry.state === "sent", entry.deadline.stall));
+    }
+    return next;
   }
 
   #fail(entry: Entry<Item, Result>, error: unknown): void {

@@ -1,7 +1,7 @@
 import type { RedisLike } from "@kit/core";
 import { type ClientContext, Deadline, newToken, reading, resolve, withContext } from "@kit/core/toolkit";
 import { QueueCommands } from "../commands.js";
-import { answeredKey, keyHead, type QueueAddress } from "../keys.js";
+import { answeredKey, keyHead, onceKeys, type QueueAddress } from "../keys.js";
 import { queueSettings } from "../options.js";
 import { createSchedules, type Schedules } from "../schedules/schedules.js";
 import { add, type AddReply } from "../scripts/index.js";
@@ -225,15 +225,10 @@ class Adoption {
     if (jobs.length === 0) return { now: 0, answers: [] };
     const { keys, context } = this.#to;
     const plan = jobs.map(({ id, words }) => `${id}${words}`).join("\n");
-    const isKeyed = plan.includes("\tk");
-    const once = [keys.leases, keys.dead, answeredKey(this.#head, this.#token)];
+    const once = onceKeys(keys, [answeredKey(this.#head, this.#token)], plan.includes("\tk"));
     return await add.run(
       context,
-      {
-        ...keys,
-        producers: keys.adopted,
-        once: [...once, ...(isKeyed ? [keys.unique, keys.failures] : [])],
-      },
+      { ...keys, producers: keys.adopted, once },
       { producer: this.#token, sequence: this.#number, isNew: "0", plan, blobs: jobs.map(({ blob }) => blob) },
     );
   }
