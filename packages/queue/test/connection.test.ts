@@ -214,6 +214,26 @@ describe("a queue whose connections break", () => {
     ]);
   });
 
+  it("calls no job lost whose end the server recorded before a heartbeat that was sent behind it", async () => {
+    const [queue, lost] = [make(), [] as unknown[]];
+    let ran = 0;
+    const worker = work(
+      queue,
+      () => {
+        ran++;
+        // The heartbeat is due when the handler ends.
+        Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 700);
+      },
+      { leaseMs: 2_000, strict: true },
+    );
+    worker.on("lost", ({ job }) => lost.push(job.id));
+    for (let n = 0; n < 6; n++) await queue.add("job", n);
+    await eventually(() => expect(ran).toBe(6), { timeoutMs: 60_000 });
+    await fixture.untilEmpty();
+    await worker.close();
+    expect(lost).toEqual([]);
+  });
+
   it("gives a caller one outcome of one run, whichever request or reply of its connection is lost", async () => {
     const { proxy, queue } = await proxied();
     queue.on("error", () => undefined);

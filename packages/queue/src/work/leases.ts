@@ -151,8 +151,10 @@ export class JobLeases implements ScheduledLease {
       const until = this.endOf(now, sentAt);
       const gone = new Set(lost);
       for (const job of jobs)
-        if (gone.has(job.member)) this.#lose(job, cancelled.includes(job.member));
-        else job.leaseUntil = this.#mirror ? Math.max(job.leaseUntil, until) : until;
+        if (gone.has(job.member)) {
+          // The end of a job may have gone in front of this call. Its own reply says whether it was accepted.
+          if (job.state !== "ending") this.#lose(job, cancelled.includes(job.member));
+        } else job.leaseUntil = this.#mirror ? Math.max(job.leaseUntil, until) : until;
       return true;
     } catch (error) {
       this.#commands.outage.failed("renewing", asKitError(error, "The heartbeat"));
