@@ -1,6 +1,16 @@
 import { createHash } from "node:crypto";
-import { copyFileSync, existsSync, mkdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import {
+  copyFileSync,
+  existsSync,
+  mkdirSync,
+  readFileSync,
+  rmSync,
+  unwatchFile,
+  watchFile,
+  writeFileSync,
+} from "node:fs";
 import { dirname, join } from "node:path";
+import { brokenLinks, markdownFiles } from "../checks/links.mjs";
 import { npmCommand } from "../pnpm.mjs";
 import { root, SetupError } from "../repo.mjs";
 import { capture, show } from "../run.mjs";
@@ -14,6 +24,9 @@ const folder = join(root, "apps", "site");
 const pagesFolder = join(folder, "dist", "pages");
 const builtFolder = join(folder, "dist", "www");
 
+/** How often a document is looked at while the site is shown. */
+const LOOK_MS = 300;
+
 /**
  * `npm run docs`: writes the site to `apps/site/dist/www`. With `--serve` it shows the site while its documents are edited, with
  * `--base /path/` it is made for a place below a host's root.
@@ -25,12 +38,16 @@ export async function docs(env, args) {
   const start = performance.now();
   // It needs the compiler, which is not there before the set-up.
   const { apiPages } = await import("./api.mjs");
-  const made = site(root, apiPages());
-  if (made.problems.length > 0) throw new SetupError(made.problems.join("\n"));
+  const api = apiPages();
+  const made = site(root, api);
+  const faults = [...brokenLinks(root), ...made.problems];
+  if (faults.length > 0) throw new SetupError(faults.join("\n"));
+  rmSync(pagesFolder, { recursive: true, force: true });
   write(made);
   const vitepress = join(folder, "node_modules", "vitepress", "bin", "vitepress.js");
-  if (args.includes("--serve"))
-    return show(process.execPath, [vitepress, "dev", folder, ...withoutServe(args)], { env });
+  if (args.includes("--serve")) {
+    return serve(() => write(site(root, api)), [vitepress, "dev", folder, ...withoutServe(args)], env);
+  }
   const { code, output } = await capture(process.execPath, [vitepress, "build", folder, ...args], { env });
   if (code !== 0) throw new SetupError(`The site cannot be built:\n${output.trim()}`);
   for (const [path, text] of machineReadable(made)) writeText(join(builtFolder, path), text);
@@ -38,6 +55,20 @@ export async function docs(env, args) {
   if (problems.length > 0) throw new SetupError(problems.join("\n"));
   process.stdout.write(`${made.pages.length} pages in ${seconds(start)}: apps/site/dist/www\n`);
   return 0;
+}
+
+/**
+ * Shows the site until it is stopped. When a document is saved, its page is written again, and VitePress shows that.
+ * @param {() => void} writeAll @param {readonly string[]} command @param {NodeJS.ProcessEnv} env
+ */
+async function serve(writeAll, command, env) {
+  const files = markdownFiles(root);
+  for (const path of files) watchFile(path, { interval: LOOK_MS }, writeAll);
+  try {
+    return await show(process.execPath, command, { env });
+  } finally {
+    for (const path of files) unwatchFile(path);
+  }
 }
 
 /** @param {readonly string[]} args */
@@ -69,7 +100,6 @@ async function install(env) {
 
 /** @param {ReturnType<typeof site>} made */
 function write({ pages, figures, sidebar, repository }) {
-  rmSync(pagesFolder, { recursive: true, force: true });
   for (const { address, text, file, title, summary } of pages) {
     const isHome = address === "index";
     const facts = {
@@ -97,6 +127,7 @@ const isMade = (file) => /(?:^CHANGES|\/docs\/(?:reference|api)|^apps\/docs\/err
 
 /** @param {string} path @param {string} text */
 function writeText(path, text) {
+  if (existsSync(path) && readFileSync(path, "utf8") === text) return;
   mkdirSync(dirname(path), { recursive: true });
   writeFileSync(path, text);
 }

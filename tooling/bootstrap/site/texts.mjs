@@ -20,6 +20,7 @@ export function siteText({ file, address, text }, { root, repository }) {
   const figures = new Set();
   const here = posix.dirname(address);
   const linked = changeLinks(text, join(root, file), (destination) => {
+    if (!existsSync(destination)) return undefined; // the check of links names it
     const target = pathOf(destination, root);
     const there = addressOf(target);
     if (there !== undefined) return `${relativeTo(here, there)}.md`;
