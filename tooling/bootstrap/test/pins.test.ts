@@ -8,6 +8,8 @@ import { npmCommand, pnpmPinFolder, pnpmVersion } from "../pnpm.mjs";
 import { readManifest, root, workspaces } from "../repo.mjs";
 import { tempFolder, writeFiles } from "./temp.js";
 
+type Locked = { version: string; optionalDependencies?: Record<string, string> };
+
 const read = (...path: string[]) => readFileSync(join(root, ...path), "utf8");
 
 it("the pnpm that the bootstrap installs is the one that the repository names", () => {
@@ -24,6 +26,15 @@ it("pnpm itself is locked for linux, macOS and Windows, by hash", () => {
       integrity: expect.stringMatching(/^sha512-/),
     });
   }
+});
+
+it.each(npmLockfiles)("%s has the programs of every platform", (path) => {
+  const packages = Object.entries(JSON.parse(read(path)).packages as Record<string, Locked>);
+  const needed = packages.flatMap(([, { optionalDependencies = {} }]) => Object.entries(optionalDependencies));
+  const isLocked = ([name, range]: [string, string]) =>
+    packages.some(([at, { version }]) => at.endsWith(`node_modules/${name}`) && version === range);
+  expect(needed.length).toBeGreaterThan(10);
+  expect(needed.filter((one) => !one[1].startsWith("~") && !isLocked(one))).toEqual([]);
 });
 
 it("no lockfile contains an address, so every registry and mirror serves it", () => {
