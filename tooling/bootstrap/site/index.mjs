@@ -51,7 +51,8 @@ export async function docs(env, args) {
   const { code, output } = await capture(process.execPath, [vitepress, "build", folder, ...args], { env });
   if (code !== 0) throw new SetupError(`The site cannot be built:\n${output.trim()}`);
   for (const [path, text] of machineReadable(made)) writeText(join(builtFolder, path), text);
-  const problems = pageProblems(builtFolder, baseOf(args));
+  copyFigures(made.figures, builtFolder); // for the pages as Markdown: those in HTML have copies of their own
+  const problems = [...pageProblems(builtFolder, baseOf(args)), ...brokenLinks(builtFolder)];
   if (problems.length > 0) throw new SetupError(problems.join("\n"));
   process.stdout.write(`${made.pages.length} pages in ${seconds(start)}: apps/site/dist/www\n`);
   return 0;
@@ -114,16 +115,21 @@ function write({ pages, figures, sidebar, repository }) {
       .join("")}---\n\n`;
     writeText(join(pagesFolder, `${address}.md`), isHome ? text : head + text);
   }
-  for (const figure of figures) {
-    const target = join(pagesFolder, "figures", figure);
-    mkdirSync(dirname(target), { recursive: true });
-    copyFileSync(join(root, figure), target);
-  }
+  copyFigures(figures, pagesFolder);
   writeText(join(folder, "dist", "site.json"), JSON.stringify({ sidebar, repository }));
 }
 
 /** Whether a page is made from the code or from other files, so that nobody edits it. @param {string} file */
 const isMade = (file) => /(?:^CHANGES|\/docs\/(?:reference|api)|^apps\/docs\/errors)\.md$/.test(file);
+
+/** @param {readonly string[]} figures @param {string} target */
+function copyFigures(figures, target) {
+  for (const figure of figures) {
+    const path = join(target, "figures", figure);
+    mkdirSync(dirname(path), { recursive: true });
+    copyFileSync(join(root, figure), path);
+  }
+}
 
 /** @param {string} path @param {string} text */
 function writeText(path, text) {
