@@ -3,6 +3,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { commitProblems } from "./checks/commits.mjs";
 import { unbrandedErrors } from "./checks/errors.mjs";
+import { wrongFigures } from "./checks/figures.mjs";
 import { brokenLinks } from "./checks/links.mjs";
 import { filesOfPackage, packedProblems } from "./checks/packed.mjs";
 import { unpublishedPages } from "./checks/pages.mjs";
@@ -70,6 +71,10 @@ const checks = {
   "links in documents": async () => {
     const broken = brokenLinks(root);
     return broken.length === 0 ? {} : { problem: broken.join("\n") };
+  },
+  "figures (those that link to a chart are of its case)": async () => {
+    const wrong = wrongFigures();
+    return wrong.length === 0 ? {} : { problem: wrong.join("\n") };
   },
   "site (each document has a page, and can be shown)": async () => {
     const problems = siteProblems();

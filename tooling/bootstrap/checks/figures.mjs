@@ -1,0 +1,80 @@
+import { existsSync, readFileSync } from "node:fs";
+import { dirname, join, relative, resolve } from "node:path";
+import { root } from "../repo.mjs";
+import { linksOf, markdownFiles } from "./links.mjs";
+
+/**
+ * @typedef {{ median?: number }} Figure
+ * @typedef {{ case: string, unit: string, better: "higher" | "lower", kit: Figure, peers: Record<string, Figure>, floor: Figure | null }} Case
+ */
+
+/**
+ * The figures in documents that differ from the kept ones. Every number in the words of a link to the chart of a case,
+ * `[240,000 against 43,200](apps/docs/bench/queue/process-c-100.svg)`, must be one of that case's medians, and `5.5 ×` the ratio of two. It may
+ * be rounded, to two digits or more, but only against us: ours to the worse side, a peer's to the better.
+ * @param {string} [folder]
+ */
+export function wrongFigures(folder = root) {
+  return markdownFiles(folder).flatMap((file) => {
+    const text = readFileSync(file, "utf8");
+    return linksOf(text).flatMap(({ target, line, whole: { words } }) => {
+      const found = caseOf(resolve(dirname(file), target), folder);
+      if (found === undefined || words.startsWith("!")) return [];
+      const wrong = numbersOf(words).filter((number) => !isOf(found, number));
+      return wrong.map(({ text: number }) => `${relative(folder, file)}:${line}: ${number} is no figure of ${target}`);
+    });
+  });
+}
+
+/** A file name for a case, as the bench makes it. @param {string} name */
+export const slug = (name) =>
+  name
+    .toLowerCase()
+    .replace(/[^a-z0-9]+/g, "-")
+    .replace(/^-|-$/g, "");
+
+/** @param {string} chart @param {string} folder @returns {Case | undefined} */
+function caseOf(chart, folder) {
+  const [, name = "", title] = /^apps\/docs\/bench\/(\w+)\/(.+)\.svg$/.exec(relative(folder, chart)) ?? [];
+  const data = join(folder, "apps/docs/bench", `${name}.json`);
+  if (title === undefined || !existsSync(data)) return undefined;
+  /** @type {{ cases: Case[] }} */
+  const { cases } = JSON.parse(readFileSync(data, "utf8"));
+  return cases.find((one) => slug(one.case) === title);
+}
+
+/** @typedef {{ text: string, value: number, unit: string | undefined }} Shown */
+
+/** @param {string} words @returns {Shown[]} */
+const numbersOf = (words) =>
+  [...words.matchAll(/(?<![\w.])(\d[\d,]*(?:\.\d+)?)(?: (×|s|million)(?!\w))?/g)].map(([, text = "", unit]) => ({
+    text,
+    value: Number(text.replaceAll(",", "")),
+    unit,
+  }));
+
+/** @param {Case} found @param {Shown} shown */
+function isOf({ unit, better, kit, peers, floor }, { value, unit: shownUnit }) {
+  const ours = kit.median;
+  const others = [...Object.values(peers), floor ?? {}].flatMap(({ median }) => (median === undefined ? [] : [median]));
+  if (ours === undefined) return false;
+  const isMore = better === "higher";
+  if (shownUnit === "×") return others.some((one) => isRounded(isMore ? ours / one : one / ours, value, "down"));
+  const isSeconds = shownUnit === "s" && unit.startsWith("ms");
+  const scaled = shownUnit === "million" ? value * 1_000_000 : isSeconds ? value * 1_000 : value;
+  return (
+    isRounded(ours, scaled, isMore ? "down" : "up") ||
+    others.some((one) => isRounded(one, scaled, isMore ? "up" : "down"))
+  );
+}
+
+/** @param {number} exact @param {number} shown @param {"up" | "down"} direction */
+function isRounded(exact, shown, direction) {
+  if (exact === shown) return true;
+  const magnitude = Math.floor(Math.log10(exact));
+  return [2, 3, 4, 5, 6, 7, 8].some((digits) => {
+    const unit = 10 ** (magnitude + 1 - digits);
+    const rounded = (direction === "up" ? Math.ceil(exact / unit) : Math.floor(exact / unit)) * unit;
+    return Math.abs(rounded - shown) < unit / 1_000;
+  });
+}
