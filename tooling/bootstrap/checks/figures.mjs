@@ -47,7 +47,7 @@ function caseOf(chart, folder) {
 
 /** @param {string} words @returns {Shown[]} */
 const numbersOf = (words) =>
-  [...words.matchAll(/(?<![\w.])(\d[\d,]*(?:\.\d+)?)(?: (×|s|million)(?!\w))?/g)].map(([, text = "", unit]) => ({
+  [...words.matchAll(/(?<![\w.])(\d[\d,]*(?:\.\d+)?)(?:\s+(×|s|million)(?!\w))?/g)].map(([, text = "", unit]) => ({
     text,
     value: Number(text.replaceAll(",", "")),
     unit,

@@ -1,3 +1,4 @@
+import { readFileSync } from "node:fs";
 import { createRequire } from "node:module";
 import { join } from "node:path";
 import { gzipSync } from "node:zlib";
@@ -58,8 +59,22 @@ export async function measureSizes(packages, budgetOf = usualBudget) {
       const fact = `${name} ${size.toFixed(1)} of ${budget} KiB`;
       facts.push(fact);
       if (size > budget) problems.push(`${fact}: over budget`);
+      if (name === manifest.name)
+        problems.push(...statedWrongly(name, readFileSync(join(folder, "README.md"), "utf8"), size));
     }
   return { facts, problems };
+}
+
+/**
+ * What is wrong with the size that a README gives, if it does: it is that of the main entry, or at most 2 KiB more.
+ * @param {string} name
+ * @param {string} readme
+ * @param {number} size
+ */
+export function statedWrongly(name, readme, size) {
+  const [, stated] = /at most\s+([\d.]+)\s+KiB\s+of\s+a\s+bundle/.exec(readme) ?? [];
+  if (stated === undefined || (size <= Number(stated) && Number(stated) < size + 2)) return [];
+  return [`${name} has ${size.toFixed(1)} KiB, and its README says "at most ${stated} KiB of a bundle"`];
 }
 
 /**

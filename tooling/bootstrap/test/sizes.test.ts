@@ -1,5 +1,5 @@
 import { expect, it } from "vitest";
-import { measureSizes } from "../checks/sizes.mjs";
+import { measureSizes, statedWrongly } from "../checks/sizes.mjs";
 import { workspaces } from "../repo.mjs";
 
 const some = (name: string) => workspaces().filter(({ manifest }) => manifest.name === name);
@@ -28,4 +28,13 @@ it("has a budget for every library that a program ships, and none for programs a
     "@kit/lock/quorum of 15 KiB",
     "@kit/lock/read-write of 15 KiB",
   ]);
+});
+
+it("reports a README that gives less than the size, or far more", () => {
+  const problems = (size: number) => statedWrongly("@kit/lock", "at most 8 KiB of\n  a bundle", size);
+  expect(problems(8)).toEqual([]);
+  expect(problems(6.1)).toEqual([]);
+  expect(problems(8.1)).toEqual(['@kit/lock has 8.1 KiB, and its README says "at most 8 KiB of a bundle"']);
+  expect(problems(6)).toHaveLength(1);
+  expect(statedWrongly("@kit/lock", "small", 8)).toEqual([]);
 });
