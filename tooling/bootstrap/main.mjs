@@ -13,6 +13,7 @@ import { removeResults, sum, tallyLine, tallyOf } from "./tally.mjs";
 import { rehearse } from "./release/rehearse.mjs";
 import { release } from "./release/index.mjs";
 import { version } from "./release/version.mjs";
+import { pictures } from "./pictures/index.mjs";
 import { docs } from "./site/index.mjs";
 import { verify } from "./verify.mjs";
 
@@ -29,6 +30,7 @@ const tasks = {
   verify: { redis: false, run: async (env, args) => (await build(env)) || (await verify(env, args)) },
   reference: { redis: false, run: reference },
   docs: { redis: false, run: docs },
+  pictures: { redis: true, run: async (env) => (await build(env)) || (await pictures(env)) },
   version: { redis: false, run: newVersions },
   release: { redis: false, run: releaseOrRehearse },
   matrix: {

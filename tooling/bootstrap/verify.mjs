@@ -12,6 +12,7 @@ import { supplyProblems } from "./checks/supplies.mjs";
 import { packPackage, publicPackages, repositoryAddress } from "./pack.mjs";
 import { root, SetupError } from "./repo.mjs";
 import { capture } from "./run.mjs";
+import { pictureProblems } from "./pictures/index.mjs";
 import { siteProblems } from "./site/site.mjs";
 import { seconds } from "./steps.mjs";
 
@@ -75,6 +76,10 @@ const checks = {
   "figures (those that link to a chart are of its case)": async () => {
     const wrong = wrongFigures();
     return wrong.length === 0 ? {} : { problem: wrong.join("\n") };
+  },
+  "pictures (those that are drawn from data)": async () => {
+    const problems = pictureProblems();
+    return problems.length === 0 ? {} : { problem: problems.join("\n") };
   },
   "site (each document has a page, and can be shown)": async () => {
     const problems = siteProblems();

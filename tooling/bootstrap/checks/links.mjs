@@ -97,15 +97,17 @@ export function linksOf(text) {
 export const absoluteLinks = (text, file, repository, ref, from = root) =>
   changeLinks(text, file, (destination) => addressInRepository(destination, repository, ref, from));
 
+const pictures = /\.(?:svg|png)$/;
+
 /**
- * The address of a file or folder among a repository's pages.
+ * The address of a file or folder among a repository's pages; of a picture that of the file itself, which other pages can show.
  * @param {string} path
  * @param {string} repository
  * @param {string} ref
  * @param {string} from
  */
 export const addressInRepository = (path, repository, ref, from) =>
-  `${repository}/${statSync(path).isDirectory() ? "tree" : "blob"}/${ref}/${relative(from, path).replaceAll("\\", "/")}`;
+  `${repository}/${statSync(path).isDirectory() ? "tree" : pictures.test(path) ? "raw" : "blob"}/${ref}/${relative(from, path).replaceAll("\\", "/")}`;
 
 /**
  * Changes the relative links of a text. The anchor of a link is kept.

@@ -7,7 +7,7 @@ const measured = (better: "higher" | "lower", unit: string, kit: number, ...peer
   unit,
   better,
   kit: { median: kit },
-  peers: { ...peers.map((median) => ({ median })), broken: { error: "none" } },
+  peers: Object.fromEntries([...peers.map((median) => [`at ${median}`, { median }]), ["broken", { error: "none" }]]),
   floor: null,
 });
 

@@ -43,10 +43,13 @@ describe("the addresses derived from the repository's", () => {
   it("replace the relative links of a README", () => {
     const file = join(root, "packages/lock/README.md");
     const text =
-      "[a](DESIGN.md), [b](../core/README.md#errors), [c](../queue), [d](#keys), [e](https://x.example), `[f](g)`";
+      "[a](DESIGN.md), [b](../core/README.md#errors), [c](../queue), [d](#keys), [e](https://x.example), `[f](g)` " +
+      "![h](../../apps/docs/pictures/shop.png)";
     expect(absoluteLinks(text, file, repository, "@kit/lock@1.2.3")).toBe(
       `[a](${repository}/blob/@kit/lock@1.2.3/packages/lock/DESIGN.md), [b](${repository}/blob/@kit/lock@1.2.3/packages/core/README.md#errors), ` +
-        `[c](${repository}/tree/@kit/lock@1.2.3/packages/queue), [d](#keys), [e](https://x.example), \`[f](g)\``,
+        `[c](${repository}/tree/@kit/lock@1.2.3/packages/queue), [d](#keys), [e](https://x.example), \`[f](g)\` ` +
+        // The picture itself: another site cannot show the page about it.
+        `![h](${repository}/raw/@kit/lock@1.2.3/apps/docs/pictures/shop.png)`,
     );
   });
 });
