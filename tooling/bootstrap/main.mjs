@@ -30,7 +30,7 @@ const tasks = {
   verify: { redis: false, run: async (env, args) => (await build(env)) || (await verify(env, args)) },
   reference: { redis: false, run: reference },
   docs: { redis: false, run: docs },
-  pictures: { redis: true, run: async (env) => (await build(env)) || (await pictures(env)) },
+  pictures: { redis: true, run: async (env, args) => (await build(env)) || (await pictures(env, args)) },
   version: { redis: false, run: newVersions },
   release: { redis: false, run: releaseOrRehearse },
   matrix: {

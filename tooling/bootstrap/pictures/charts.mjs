@@ -184,7 +184,8 @@ export function charts() {
     Object.entries(pictures).map(([name, { title, cases }]) => {
       const groups = cases.flatMap((one) => (one === undefined ? [] : [groupOf(one, data(one.of).cases)]));
       const dates = cases.flatMap((one) => (one === undefined ? [] : [data(one.of).date.slice(0, 10)]));
-      const note = `Medians, one machine with two cores, ${dates.toSorted((a, b) => a.localeCompare(b))[0]}. All cases, settings and rounds: apps/docs/bench.`;
+      const days = [...new Set(dates)].toSorted((a, b) => a.localeCompare(b)).join(", ");
+      const note = `Medians, one machine with two cores, ${days}. All cases, settings and rounds: apps/docs/bench.`;
       return [name, bars(title, groups, note)];
     }),
   );

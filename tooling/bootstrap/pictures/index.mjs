@@ -1,7 +1,7 @@
 import { existsSync, mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { dirname, join, relative } from "node:path";
 import { findBrowser } from "../browser.mjs";
-import { root } from "../repo.mjs";
+import { root, SetupError } from "../repo.mjs";
 import { say } from "../steps.mjs";
 import { drawings } from "./architecture.mjs";
 import { badges } from "./badges.mjs";
@@ -29,20 +29,25 @@ export const pictureProblems = (from = folder) =>
   [...drawn()]
     .map(([name, text]) => ({ path: join(from, name), text }))
     .filter(({ path, text }) => !existsSync(path) || readFileSync(path, "utf8") !== text)
-    .map(({ path }) => `${relative(root, path)} is not as its data: \`npm run pictures\``);
+    .map(({ path }) => `${relative(root, path)} is not as its data: \`npm run pictures -- drawn\``);
 
 /**
- * Makes all pictures; without a browser, all but the screenshots.
+ * Makes all pictures; without a browser, all but the screenshots. With `drawn` only those that follow from what is stored, so that a new
+ * figure changes one file.
  * @param {NodeJS.ProcessEnv} env With `REDIS_SERVER_BIN`.
+ * @param {readonly string[]} args
  */
-export async function pictures(env) {
+export async function pictures(env, args) {
+  if (args.some((word) => word !== "drawn"))
+    throw new SetupError("There are: npm run pictures, npm run pictures -- drawn");
   mkdirSync(folder, { recursive: true });
-  writeFileSync(sessionFile, await session(env));
+  if (args.length === 0) writeFileSync(sessionFile, await session(env));
   for (const [name, text] of drawn()) {
     const path = join(folder, name);
     mkdirSync(dirname(path), { recursive: true });
     writeFileSync(path, text);
   }
+  if (args.length > 0) return 0;
   const browser = findBrowser(env);
   if (browser === undefined) {
     say("The screenshots are as they were: no Chromium was found (CHROMIUM_PATH names one).\n");
