@@ -30,7 +30,7 @@ const choice = {
   killed: {
     of: "queue",
     case: "recovery after kill -9",
-    title: "From the end of a killed worker to its job in another",
+    title: "From a killed worker to its job in another, by defaults",
     others: bull,
   },
   serial: { of: "queue", case: "add serial", title: "Adding one job after the other", others: bull },
