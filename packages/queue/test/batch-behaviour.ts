@@ -126,7 +126,9 @@ export const batchBehaviour = (mode: RedisMode): void => {
         await add(3);
         await eventually(() => expect(failed).toHaveLength(3));
         expect(
-          failed.every((error) => error === thrown || /^TypeError: Expected a batch of 3 jobs/.test(String(error))),
+          failed.every(
+            (error) => error === thrown || String(error).startsWith("TypeError: Expected a batch of 3 jobs"),
+          ),
         ).toBe(true);
         await worker.close();
       }

@@ -67,10 +67,10 @@ describe("a traced job", () => {
     const worker = queue.work({ job: handler, "w00-job": handler });
     await runs.until(3);
     await worker.close();
-    expect(runs.jobs.map(({ data, traceparent }) => [data, traceparent]).sort()).toEqual([
-      ["edited", given],
-      ["edited", given],
-      ["plain", undefined],
+    const carried = runs.jobs.map(({ data, traceparent }) => `${String(data)} ${String(traceparent)}`);
+    expect(carried.toSorted((one, other) => one.localeCompare(other))).toEqual([
+      ...[`edited ${given}`, `edited ${given}`],
+      "plain undefined",
     ]);
     expect(runs.jobs.find(({ data }) => data === "edited")).toMatchObject({ maxAttempts: 3, priority: 5 });
     for (const traceparent of ["", "x", given.toUpperCase(), `${given}-0`])

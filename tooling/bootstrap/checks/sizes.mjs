@@ -30,13 +30,13 @@ const exceptionsKiB = {
   // the last; keeps to the limits of the queue and of names of jobs, and wakes when a rate lets the next job begin; records events for
   // listeners; carries a trace from the producer to the handler; pauses one worker; finds out whether a thread can connect as the client
   // does, which then renews leases.
-  "@kit/queue": 31,
+  "@kit/queue": 31.75,
   // Adds jobs and schedules as a queue does, and carries what that needs.
-  "@kit/queue/adopt": 27,
+  "@kit/queue/adopt": 27.25,
   // Reads, changes and repairs queues for the command line, lists schedules, shows logs of handlers and ended jobs.
-  "@kit/queue/descriptor": 23,
+  "@kit/queue/descriptor": 23.5,
   // Opens its queue as a queue does, and carries what that needs.
-  "@kit/queue/schedules": 20.25,
+  "@kit/queue/schedules": 21.75,
   "@kit/stats": 24.25,
   "@kit/testing": null,
 };

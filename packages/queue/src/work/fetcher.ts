@@ -4,7 +4,8 @@ import { isUnknown, type QueueCommands, type StepRequest } from "../commands.js"
 import type { QueueSettings, WorkSettings } from "../options.js";
 import { maxEnded, type Reclaimed, type StepReply } from "../scripts/index.js";
 import { Condition } from "./condition.js";
-import { type Ending, operandsOf, takeFrom } from "./endings.js";
+import { EndedJobs } from "./ended.js";
+import { type Ending, operandsOf } from "./endings.js";
 import type { Recorder } from "./history.js";
 import { JobLeases } from "./leases.js";
 import { Maintenance } from "./maintenance.js";
@@ -54,9 +55,7 @@ export class Fetcher {
   readonly #bounds: string;
   readonly #host: FetcherHost;
   readonly #recorder: Recorder | undefined;
-  /** Ended jobs that wait for the next step. */
-  readonly #ended: Ending[] = [];
-  #unconfirmed = 0;
+  readonly #ended = new EndedJobs(() => this.schedule());
   readonly #takes: Takes;
   readonly #returns: Returns;
   readonly #maintenance: Maintenance;
@@ -100,7 +99,7 @@ export class Fetcher {
 
   /** Ended jobs whose end the server has not confirmed yet. */
   get unconfirmed(): number {
-    return this.#unconfirmed;
+    return this.#ended.unconfirmed;
   }
 
   /** The last take found nothing, and the fetcher waits to be woken. */
@@ -125,10 +124,7 @@ export class Fetcher {
 
   /** The server ends the job with the next step. */
   end(ending: Ending): void {
-    this.#unconfirmed++;
-    const noting = ending.job.notes?.settled;
-    if (noting) void noting.then(() => this.#queue(ending));
-    else this.#queue(ending);
+    this.#ended.add(ending);
   }
 
   /** Returns jobs to the front of the queue, in the order in which they were taken. `settle()` waits for it. */
@@ -148,7 +144,7 @@ export class Fetcher {
   pump(): void {
     if (this.#isClosed || this.#retryTimer) return;
     while (this.#inFlight < maxInFlight) {
-      const ending = Math.min(this.#ended.length, maxEnded);
+      const ending = Math.min(this.#ended.waiting, maxEnded);
       const mayTake = this.#isTaking && !this.#isDrained && !this.#isWaiting && this.#takes.hasFree;
       const wanted = mayTake ? this.#wanted(ending) : nothing;
       const { mustLook, completed } = this.#maintenance;
@@ -184,17 +180,12 @@ export class Fetcher {
     this.leases.close();
   }
 
-  #queue(ending: Ending): void {
-    this.#ended.push(ending);
-    this.schedule();
-  }
-
   get #isClosed(): boolean {
     return this.#commands.life.signal.aborted;
   }
 
   get #isSettled(): boolean {
-    return this.#unconfirmed + this.#maintenance.completed + this.#inFlight === 0 && this.#hasNoTake;
+    return this.#ended.unconfirmed + this.#maintenance.completed + this.#inFlight === 0 && this.#hasNoTake;
   }
 
   /** Whether the server has no job of this worker but those that it is working on. */
@@ -224,7 +215,7 @@ export class Fetcher {
   }
 
   async #call(wanted: Demand): Promise<void> {
-    const endings = takeFrom(this.#ended);
+    const endings = this.#ended.take();
     const request = this.#request(wanted, false);
     const { count } = wanted;
     const operands = operandsOf(endings, this.#commands.context.prefix);
@@ -236,12 +227,10 @@ export class Fetcher {
     this.#inFlight--;
     this.#pending -= count;
     if ("error" in outcome) {
-      this.#ended.unshift(...endings);
-      if (!isUnknown(outcome.error)) this.#maintenance.completed += Number(request.maintenance);
-      else {
-        for (const { job } of endings) job.isRepeat = true;
-        this.#takes.lose(request.takeId);
-      }
+      const mayHaveArrived = isUnknown(outcome.error);
+      this.#ended.putBack(endings, mayHaveArrived);
+      if (mayHaveArrived) this.#takes.lose(request.takeId);
+      else this.#maintenance.completed += Number(request.maintenance);
       this.#fail(asKitError(outcome.error, "A step of the worker"));
     } else {
       this.#failures = 0;
@@ -266,7 +255,7 @@ export class Fetcher {
   #confirm(endings: readonly Ending[], { refused, cancelled }: StepReply): void {
     const isRefused = refused.length === 0 ? undefined : new Set(refused);
     if (isRefused) void this.#recorder?.forget(this.#commands, refused);
-    this.#unconfirmed -= endings.length;
+    this.#ended.confirm(endings);
     for (const ending of endings) {
       const { job } = ending;
       job.state = "ended";
