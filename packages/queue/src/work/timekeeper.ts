@@ -54,6 +54,7 @@ export class Timekeeper {
   stop(): void {
     clearTimeout(this.#timer);
     clearTimeout(this.#startTimer);
+    this.#isStarter = false;
   }
 
   /** A worker that popped the marker `timer`, or found due work, becomes the timekeeper; one that came too late loses the role. */
