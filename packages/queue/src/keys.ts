@@ -14,7 +14,7 @@ export const takenKey = (head: string, takeId: string): string =>
 /** The answers to the adds with an `addOnce` or a key in a producer's last call that had any. */
 export const answeredKey = (head: string, producer: string): string => `${head}answered:${producer}`;
 
-/** What handlers noted about one job, see `progress/`. */
+/** The notes of handlers about one job, see `progress/`. */
 export const notesKey = (head: string, id: string): string => `${head}notes:${id}`;
 
 /** The address of a queue. */

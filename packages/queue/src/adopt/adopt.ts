@@ -139,7 +139,7 @@ class Adoption {
       const chosen = await this.#movable(entries.filter(({ id }) => !this.#refused.has(`job ${id}`)));
       if (chosen.length > 0) await this.#move(kind, start, chosen);
       wanted -= Math.max(1, chosen.length);
-      // What is refused stays in front of the others.
+      // Refused jobs stay in front of the others.
       if (chosen.length === 0 || !this.#options.run) start += entries.length;
     }
   }

@@ -17,7 +17,7 @@ export interface AdoptedJob {
   readonly blob: Payload;
 }
 
-/** What of the options of a job has a counterpart. BullMQ checks none of them when it reads them, so anything may be there. */
+/** The options of a job that have a counterpart. BullMQ checks none of them when it reads them, so anything may be there. */
 interface BullOptions {
   readonly attempts?: unknown;
   readonly backoff?: unknown;

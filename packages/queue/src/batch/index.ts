@@ -4,7 +4,7 @@ import { type Gathering, gather } from "./gather.js";
 
 export type { BatchOptions } from "./options.js";
 
-/** What became of one job of a batch: its result, a promise of it, or the error that a handler would have thrown. */
+/** The outcome of one job of a batch: its result, a promise of it, or the error that a handler would have thrown. */
 export type BatchOutcome<Result> = Result | PromiseLike<Result> | Error;
 
 /**

@@ -26,7 +26,7 @@ const encoded = (name: string, result: unknown, maxBytes: number): string | Buff
   }
 };
 
-/** What a record says. */
+/** A record, parsed. */
 export interface ParsedRecord {
   readonly outcome: "completed" | "expired";
   /** When its worker took it, in epoch ms of the server's clock. */

@@ -116,7 +116,7 @@ const changeLimits = async (
 
 const pauseRules = { name: custom((_name, name: string) => encodedName(name)) } satisfies RulesOf<PauseOptions>;
 
-/** What to pause or to resume. */
+/** The jobs to pause or to resume. */
 interface PauseOptions {
   /**
    * Only jobs of this name. Others pass them; they keep their order.
@@ -159,7 +159,7 @@ export const setLimits = async (redis: RedisLike, address: QueueAddress, limits:
  * With `name` only the jobs of that name are paused, and their `concurrency` stays. Others pass them. A pause of the queue and one of a name do
  * not know each other: each has an end of its own.
  *
- * To pause one worker, close it.
+ * To pause one worker, call its `pause()`.
  *
  * @throws {KitUnavailableError | KitUnknownOutcomeError} as every command. Calling it again does no harm.
  * @throws {TypeError | RangeError} an option is not what it should be, or 100 other names have limits.

@@ -23,7 +23,7 @@ import { Runs } from "./runs.js";
 /** A worker, whatever its jobs. */
 type MeasuredWorker = Omit<Worker, keyof TypedEmitter<WorkerEvents>>;
 
-/** What to show of a queue. */
+/** The parts of a queue to show. */
 export interface QueueMetricsOptions {
   /**
    * Workers of this process, of this queue: their runs and wait times are measured from now on, by the name of the job; for more than 100 names

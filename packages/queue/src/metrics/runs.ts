@@ -11,7 +11,7 @@ const outcomes: readonly Outcome[] = ["completed", "failed", "snoozed"];
 const mostNames = 100;
 const others = "other";
 
-/** What was measured of the jobs of one name. */
+/** The times and ends of the jobs of one name. */
 class Measured {
   readonly wait = new Times();
   readonly run = new Times();

@@ -4,7 +4,7 @@
 --
 -- Defines lines, listen, tell, recordEvents
 
--- What happened in this call; false: nobody listens.
+-- The events of this call; false: nobody listens.
 local lines
 
 -- Called before the first write.

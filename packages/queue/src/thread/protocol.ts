@@ -8,7 +8,7 @@ export interface Target {
   readonly options: object;
 }
 
-/** What the thread gets at its start. */
+/** The data that the thread gets at its start. */
 export interface ThreadData {
   readonly port: MessagePort;
   /** The one value: when the main loop last turned, in microseconds of `process.hrtime`, which all threads share. */
