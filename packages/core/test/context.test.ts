@@ -148,6 +148,28 @@ describe("client context", () => {
     expect(() => attach(redis.client, options as object)).toThrow(kind);
   });
 
+  it("thirty isolated ones on one client have one listener for each event: nothing prints, and none is left", async () => {
+    const client = redis.connect();
+    await client.ping();
+    const counts = (): object =>
+      Object.fromEntries(client.eventNames().map((event) => [event, client.listenerCount(event)]));
+    const warnings: Error[] = [];
+    const onWarning = (warning: Error): void => void warnings.push(warning);
+    process.on("warning", onWarning);
+    redis.defer(() => void process.off("warning", onWarning));
+    const before = counts();
+    const contexts = Array.from({ length: 30 }, () => attach(client, { prefix: redis.prefix, isolate: true }));
+    redis.defer(() => contexts.forEach((context) => context.detach()));
+    expect(Math.max(...Object.values(counts()))).toBeLessThan(3);
+    await client.select(1);
+    for (const { executor } of contexts) {
+      const call = reading("CLIENT LIST", Deadline.in(10_000));
+      await eventually(async () => expect(String(await executor.run("CLIENT", ["INFO"], call))).toContain(" db=1 "));
+    }
+    for (const context of contexts.splice(0)) context.detach();
+    expect([counts(), warnings]).toEqual([before, []]);
+  });
+
   it("refuses to isolate from a client that has ended, as that from nothing", async () => {
     const client = redis.connect();
     await client.ping();

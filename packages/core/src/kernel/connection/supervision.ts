@@ -9,6 +9,7 @@ import {
 } from "./client.js";
 import { KitClosedError, replyOf } from "../base/errors.js";
 import { reconnectMs, watchHandshake } from "./dedicated.js";
+import { listenTo } from "./listeners.js";
 import { watchSentinels } from "./sentinel.js";
 import { followTopology } from "./topology.js";
 
@@ -23,29 +24,12 @@ const owned = new WeakSet<RedisLike>();
 /** Whether we made this client and have not closed it: then we may kill its silent sockets and connect it again. */
 export const isOwned = (client: RedisLike): boolean => owned.has(client);
 
-/** For each client: the callbacks for its end, and the one listener that calls them. */
-const whenEnded = new WeakMap<RedisLike, { readonly waiting: Set<() => void>; readonly notify: () => void }>();
-
-/** Calls `listener` when the owner of a client ends it. However many are registered, the client has one listener of ours. */
-export const onEnded = (client: RedisLike, listener: () => void): (() => void) => {
-  let known = whenEnded.get(client);
-  if (!known) {
-    const waiting = new Set<() => void>();
+/** Calls `listener` when the owner of a client ends it. Returns a function that removes it. */
+export const onEnded = (client: RedisLike, listener: () => void): (() => void) =>
+  listenTo(client, "end", () => {
     // A supervised client that ended is connected again, unless we ended it.
-    const notify = (): void => {
-      if (!isOwned(client)) for (const each of [...waiting]) each();
-    };
-    whenEnded.set(client, (known = { waiting, notify }));
-    client.on("end", notify);
-  }
-  const { waiting, notify } = known;
-  waiting.add(listener);
-  return () => {
-    if (!waiting.delete(listener) || waiting.size > 0) return;
-    client.off("end", notify);
-    whenEnded.delete(client);
-  };
-};
+    if (!isOwned(client)) listener();
+  });
 
 /** The server that refuses writes may be the only one, so a client connects anew no more often than this. */
 const reconnectEveryMs = 500;

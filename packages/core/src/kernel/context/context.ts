@@ -10,6 +10,7 @@ import {
   type RedisLike,
   selectDatabase,
 } from "../connection/client.js";
+import { listenTo } from "../connection/listeners.js";
 import { leadsElsewhere } from "../connection/server-id.js";
 import { ServerClock } from "./clock.js";
 import { Deadline } from "../base/deadline.js";
@@ -156,7 +157,6 @@ export const attach = (redis: RedisLike, options: AttachOptions = {}): ClientCon
     if (redis.status === "end") throw new KitClosedError("The client");
     const own = duplicateClient(redis) as NodeClient;
     const end = superviseClient(own);
-    const stopListening = onEnded(redis, end);
     // The copy follows the client to another server, and into another database.
     const follow = (): void => {
       selectDatabase(own, databaseOf(redis));
@@ -164,12 +164,9 @@ export const attach = (redis: RedisLike, options: AttachOptions = {}): ClientCon
         if (isElsewhere) destroySocket(own);
       });
     };
-    redis.on("ready", follow);
-    redis.on("select", follow);
+    const stops = [onEnded(redis, end), listenTo(redis, "ready", follow), listenTo(redis, "select", follow)];
     const onGone = (): void => {
-      redis.off("ready", follow);
-      redis.off("select", follow);
-      stopListening();
+      for (const stop of stops) stop();
       end();
     };
     return new ClientContext(own, prefix, new CommandExecutor(own, true), onGone);
