@@ -248,6 +248,38 @@ export const adoptBehaviour = (mode: RedisMode): void => {
       expect(await fixture.counts("other")).toMatchObject({ jobs: 1 });
     });
 
+    it("gives a slice that the server refuses back to BullMQ, as it was", async () => {
+      const from = bull();
+      for (const n of [1, 2, 3]) await from.add("job", n, { deduplication: { id: `key ${n}` } });
+      for (const n of [4, 5]) await from.add("job", n, { priority: n });
+      await from.add("job", 6, { delay: 600_000 });
+      await from.upsertJobScheduler("every", { every: 3_600_000, offset: 1 }, { name: "job" });
+      const stored = async (): Promise<unknown> => ({
+        jobs: (await from.getJobs(["wait", "prioritized", "delayed"], 0, -1, true)).map(({ id, data }) => [id, data]),
+        schedulers: await from.getJobSchedulers(),
+        keys: await leftKeys(),
+      });
+      const before = await stored();
+      const { adopted, schedules, jobs } = fixture.keysOf();
+      for (const [key, kind] of [
+        [schedules, "KIT_KEY_TYPE"],
+        [adopted, "KIT_KEY_TYPE"],
+        [jobs, "KIT_KEY_TYPE"],
+      ] as const) {
+        await fixture.db.set(key, "foreign", "PX", 60_000);
+        expect(await rejection(adopt())).toMatchObject({ code: kind, key });
+        await fixture.db.del(key);
+        // The schedule of the first round goes, so that the jobs get their turn.
+        if (key === schedules) {
+          expect(await stored()).toEqual(before);
+          await from.removeJobScheduler("every");
+          Object.assign(before as object, await stored());
+        } else expect(await stored()).toEqual(before);
+      }
+      expect(await adopt()).toMatchObject({ moved: { waiting: 3, prioritised: 2, delayed: 1 }, unsure: [] });
+      expect(await leftKeys()).toEqual([]);
+    });
+
     it("adds a slice once, whenever calls of it arrive again, and reports what it cannot know", async () => {
       const from = bull();
       const [queue, runs] = [make(), new Runs()];

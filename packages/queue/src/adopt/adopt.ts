@@ -1,4 +1,4 @@
-import type { RedisLike } from "@kit/core";
+import { type KitError, KitUnknownOutcomeError, type RedisLike } from "@kit/core";
 import { type ClientContext, Deadline, newToken, reading, resolve, withContext } from "@kit/core/toolkit";
 import { QueueCommands } from "../commands.js";
 import { answeredKey, keyHead, onceKeys, type QueueAddress } from "../keys.js";
@@ -8,7 +8,7 @@ import { add, type AddReply } from "../scripts/index.js";
 import { AdoptionError } from "./errors.js";
 import { type AdoptOptions, adoptRules, type BullAddress } from "./options.js";
 import type { BullLook, Entry, Item, Kind } from "./scripts/index.js";
-import { BullQueue } from "./source.js";
+import { BullQueue, type StoredBullJob } from "./source.js";
 import { adoptedJob, type AdoptedJob, adoptedSchedule, hasOwnStrategy, refusalOf } from "./translate.js";
 
 /** The most jobs of a slice, and about the most bytes of their data. */
@@ -180,19 +180,28 @@ class Adoption {
     await this.#finish(items);
   }
 
-  /** Adds the jobs of the slice that is held, and then ends it. */
+  /** Adds the jobs of the slice that is held, and then ends it. If the server refuses them for good, all go back. */
   async #finish(items: readonly Item[]): Promise<void> {
+    const ids = items.filter(({ kind }) => kind !== "repeat").map(({ id }) => id);
+    const jobs = ids.length === 0 ? [] : await this.#from.jobs(ids, true);
+    const slice = { token: this.#token, number: this.#number };
+    let back: Set<Item>;
+    try {
+      back = await this.#addItems(items, jobs);
+    } catch (error) {
+      // If this fails, too, the slice waits for the next call.
+      if (await this.#isRefused(error))
+        await this.#from.release(slice, items, jobs, new Set(items)).catch(() => undefined);
+      throw error;
+    }
+    await this.#from.release(slice, items, jobs, back);
+  }
+
+  /** Adds the jobs and schedules of a slice. `jobs`: those of its items that are no job schedulers. Resolves with the items that go back. */
+  async #addItems(items: readonly Item[], jobs: readonly (StoredBullJob | undefined)[]): Promise<Set<Item>> {
     const back = new Set<Item>();
-    const jobItems = items.filter(({ kind }) => kind !== "repeat");
-    const jobs =
-      jobItems.length === 0
-        ? []
-        : await this.#from.jobs(
-            jobItems.map(({ id }) => id),
-            true,
-          );
     const moving: { readonly item: Item; readonly adopted: AdoptedJob }[] = [];
-    for (const [index, item] of jobItems.entries()) {
+    for (const [index, item] of items.filter(({ kind }) => kind !== "repeat").entries()) {
       const job = jobs[index];
       const refusal = refusalOf(item.id, job);
       if (job && refusal === undefined) {
@@ -217,7 +226,21 @@ class Adoption {
       else this.#unsure.push(item.id);
     }
     for (const item of items) if (item.kind === "repeat" && !(await this.#upsert(item))) back.add(item);
-    await this.#from.release({ token: this.#token, number: this.#number }, items, jobs, back);
+    return back;
+  }
+
+  /**
+   * Whether a slice was not added and, as things are, will not be. The first write of `add.lua` is the number of the slice, so without it
+   * nothing was written. A server that is full refuses that, too.
+   */
+  async #isRefused(error: unknown): Promise<boolean> {
+    const { code, retryable } = error as Partial<KitError>;
+    if (error instanceof KitUnknownOutcomeError || (retryable === true && code !== "KIT_SERVER_FULL")) return false;
+    const { keys, context } = this.#to;
+    const added = await context.executor
+      .run("zscore", [keys.adopted, this.#token], reading("Reading the adoption", Deadline.in(2_000)))
+      .catch(() => null);
+    return added === null || Number(added) < this.#number;
   }
 
   /** A slice that was added before is not added again: its number is recorded together with its jobs. */
@@ -264,7 +287,8 @@ const isPaused = async ({ context, keys }: QueueCommands): Promise<boolean> =>
  *
  * Jobs move in slices of at most 100 jobs and about 1 MiB, each in three steps: out of BullMQ's lists, into the queue, and out of BullMQ. Each job runs
  * once, here or there, or the report names it, also if the process dies: the slice that it held waits until the next call, which ends
- * it first. So call it again after a failure. It goes on until a round over all lists has moved fewer than 100 jobs, and leaves
+ * it first. So call it again after a failure. If the server refuses to add a slice (a missing permission, its memory limit, a foreign key), the
+ * jobs are back in their places at BullMQ when the call rejects. It goes on until a round over all lists has moved fewer than 100 jobs, and leaves
  * the few that were added meanwhile to another call.
  *
  * A job keeps its id, its data as it is stored, its order, priority, due time and the attempts that are left; its progress and log
