@@ -340,6 +340,29 @@ return sum`,
     expect(error).toMatchObject({ code: "KIT_KEY_TYPE", key: list, found: "list" });
   });
 
+  it("are not guessed among keys that may have any type", async () => {
+    const [hash, list] = [`${redis.prefix}:{t}1`, `${redis.prefix}:{t}2`];
+    await redis.client.hset(hash, "f", "v");
+    await redis.client.lpush(list, "x");
+    for (const key of [hash, list]) await redis.client.pexpire(key, 60_000);
+    const lengths = defineScript({
+      name: "test.lengthsOfAny",
+      source: `-- lengths.lua - lengths.
+-- KEYS[n]  parts  any  a hash, then a string
+local parts = { unpack(KEYS) }
+return redis.call("HLEN", parts[1]) + redis.call("STRLEN", parts[2])`,
+      keys: ["...parts"],
+      args: [],
+      readonly: true,
+      reply: Number,
+    });
+    const error = await rejection(lengths.run(redis.client, { parts: [hash, list] }, {}));
+    expect(error).toMatchObject({ code: "KIT_KEY_TYPE", key: undefined, found: undefined });
+    expect(error.message).toBe(
+      `test.lengthsOfAny of "t" failed: a key holds another type of data: ${hash} (hash) or ${list} (list)`,
+    );
+  });
+
   it("are reported by the deadline of the call when the key cannot be found out", async () => {
     const proxy = await proxied(redis);
     const client = redis.connect({ host: "127.0.0.1", port: proxy.port });

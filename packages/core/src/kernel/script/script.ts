@@ -262,11 +262,15 @@ const keyTypeError = async (
   const cause = safeCause(error);
   // Within the deadline of the call: without a reply the error names no key.
   const deadline = Deadline.in(Math.min(callsEnd.remainingMs, 500));
+  const others: string[] = [];
   for (const [index, key] of keys.entries()) {
     const found = await executor.run("TYPE", [key], reading(`TYPE of ${key}`, deadline)).catch(() => undefined);
     const wanted = expected(index + 1);
-    if (typeof found === "string" && found !== "none" && wanted !== undefined && found !== wanted)
-      return new KitKeyTypeError(`${what} failed: ${key} holds a ${found}, not a ${wanted}`, key, found, cause);
+    if (typeof found !== "string" || found === "none" || wanted === undefined || found === wanted) continue;
+    if (wanted === "any") others.push(`${key} (${found})`);
+    else return new KitKeyTypeError(`${what} failed: ${key} holds a ${found}, not a ${wanted}`, key, found, cause);
   }
-  return new KitKeyTypeError(`${what} failed: a key holds another type of data`, undefined, undefined, cause);
+  // Of keys whose types differ only the script knows which is wrong.
+  const among = others.length === 0 ? "" : `: ${others.slice(0, 5).join(" or ")}`;
+  return new KitKeyTypeError(`${what} failed: a key holds another type of data${among}`, undefined, undefined, cause);
 };
