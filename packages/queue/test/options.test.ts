@@ -3,7 +3,12 @@ import { rejection } from "@tooling/vitest/helpers";
 import * as vitest from "vitest";
 import { describe, expect, it } from "vitest";
 import { waitAfter } from "../src/add/backoff.js";
+import { adoptBullQueue } from "../src/adopt/index.js";
 import type { AddOptions } from "../src/index.js";
+import type { QueueAddress } from "../src/keys.js";
+import * as manage from "../src/manage/index.js";
+import { queueMetrics } from "../src/metrics/index.js";
+import { addedJobs } from "../src/testing/index.js";
 import { fixtureOf, permanentKeys } from "./harness.js";
 
 const redis = useRedis(vitest, { permanentKeys });
@@ -61,6 +66,58 @@ describe("options", () => {
     const queue = fixture.make();
     for (const handlers of [null, undefined, 7, { job: 7 }])
       expect(() => queue.work(handlers as unknown as Record<string, () => void>)).toThrow(/^Expected /);
+  });
+});
+
+describe("a call from outside", () => {
+  const right = { queue: "mail" };
+  const ofQueue: Readonly<Record<string, (address: QueueAddress) => unknown>> = {
+    inspectQueue: (address) => manage.inspectQueue(redis.client, address),
+    repairQueue: (address) => manage.repairQueue(redis.client, address),
+    drainQueue: (address) => manage.drainQueue(redis.client, address),
+    listJobs: (address) => manage.listJobs(redis.client, address),
+    pauseQueue: (address) => manage.pauseQueue(redis.client, address),
+    resumeQueue: (address) => manage.resumeQueue(redis.client, address),
+    setLimits: (address) => manage.setLimits(redis.client, address, { concurrency: 1 }),
+    queueMetrics: (address) => queueMetrics(redis.client, address),
+    adoptBullQueue: (address) => adoptBullQueue(redis.client, { from: "mail" }, address),
+    addedJobs: (address) => addedJobs(redis.client, address),
+  };
+  const ofJob: Readonly<Record<string, (address: QueueAddress, id: string) => unknown>> = {
+    inspectJob: (address, id) => manage.inspectJob(redis.client, address, id),
+    readLog: (address, id) => manage.readLog(redis.client, address, id),
+    removeJob: (address, id) => manage.removeJob(redis.client, address, id),
+    cancelJob: (address, id) => manage.cancelJob(redis.client, address, id),
+    promoteJob: (address, id) => manage.promoteJob(redis.client, address, id),
+    editJob: (address, id) => manage.editJob(redis.client, address, id, { data: 1 }),
+    setPriority: (address, id) => manage.setPriority(redis.client, address, id, 1),
+  };
+  const refusal = (call: () => unknown): Promise<unknown> => rejection((async () => await call())());
+
+  it.each([...Object.entries(ofQueue), ...Object.entries(ofJob)])("of %s names a wrong address", async (_, call) => {
+    for (const wrong of [undefined, null, "mail", 5, []] as unknown as QueueAddress[])
+      expect(String(await refusal(() => call(wrong, "id")))).toMatch(/^TypeError: Expected `address` to be an object/);
+    for (const queue of [undefined, null, 5, {}] as unknown as string[])
+      expect(String(await refusal(() => call({ queue }, "id")))).toMatch(/^TypeError: Expected `address\.queue`/);
+    const { prefix } = { prefix: 5 as unknown as string };
+    expect(String(await refusal(() => call({ ...right, prefix }, "id")))).toMatch(/^TypeError: Expected `address\.pre/);
+    // With a misspelt prefix it would be another queue.
+    expect(await refusal(() => call({ ...right, prefx: "a" } as QueueAddress, "id"))).toBeInstanceOf(TypeError);
+    expect(await refusal(() => call({ queue: "" }, "id"))).toMatchObject({ code: "KIT_NAME" });
+  });
+
+  it.each(Object.entries(ofJob))("of %s names a wrong id", async (_, call) => {
+    for (const wrong of [undefined, null, {}, 5n, 7] as unknown as string[])
+      expect(String(await refusal(() => call(right, wrong)))).toMatch(/^TypeError: Expected `id` to be a string/);
+    for (const wrong of ["", "x".repeat(100_000)])
+      expect(String(await refusal(() => call(right, wrong)))).toMatch(/^RangeError: Expected `id` to have 1 to 160/);
+  });
+
+  it("of adoptBullQueue names a wrong source", async () => {
+    for (const wrong of [undefined, { from: 5 }, { from: "" }, { from: "mail", bullPrefix: 5 }] as never[])
+      expect(String(await rejection(adoptBullQueue(redis.client, wrong, right)))).toMatch(
+        /^(Type|Range)Error: Expected `source/,
+      );
   });
 });
 

@@ -1,12 +1,13 @@
 import { type KitError, KitUnknownOutcomeError, type RedisLike } from "@kit/core";
 import { type ClientContext, Deadline, newToken, reading, resolve, withContext } from "@kit/core/toolkit";
+import { checkedAddress } from "../address.js";
 import { QueueCommands } from "../commands.js";
-import { answeredKey, keyHead, onceKeys, type QueueAddress } from "../keys.js";
+import { answeredKey, onceKeys, type QueueAddress } from "../keys.js";
 import { queueSettings } from "../options.js";
 import { createSchedules, type Schedules } from "../schedules/schedules.js";
 import { add, type AddReply } from "../scripts/index.js";
 import { AdoptionError } from "./errors.js";
-import { type AdoptOptions, adoptRules, type BullAddress } from "./options.js";
+import { type AdoptOptions, adoptRules, type BullAddress, bullRules } from "./options.js";
 import type { BullLook, Entry, Item, Kind } from "./scripts/index.js";
 import { BullQueue, type StoredBullJob } from "./source.js";
 import { adoptedJob, type AdoptedJob, adoptedSchedule, hasOwnStrategy, refusalOf } from "./translate.js";
@@ -305,14 +306,13 @@ const isPaused = async ({ context, keys }: QueueCommands): Promise<boolean> =>
  */
 export const adoptBullQueue = async (
   redis: RedisLike,
-  { from, bullPrefix = "bull", redis: source = redis }: BullAddress,
-  { queue, prefix = "kit" }: QueueAddress,
+  source: BullAddress,
+  target: QueueAddress,
   options: AdoptOptions = {},
 ): Promise<AdoptReport> => {
+  const { from, bullPrefix, redis: bullRedis = redis } = resolve("source", source, bullRules, undefined, "source.");
+  const { queue, prefix, head } = checkedAddress(target);
   const settings = resolve("options", options, adoptRules);
-  if (typeof from !== "string" || from === "") throw new TypeError("Expected `from` to be the name of a BullMQ queue");
-  if (typeof bullPrefix !== "string") throw new TypeError("Expected `bullPrefix` to be text");
-  const head = keyHead(prefix, queue);
   const ignored = (): void => undefined;
   const commands = new QueueCommands(
     redis,
@@ -323,7 +323,7 @@ export const adoptBullQueue = async (
   );
   const schedules = createSchedules(redis, queue, { prefix });
   try {
-    return await withContext(source, async (context: ClientContext) => {
+    return await withContext(bullRedis, async (context: ClientContext) => {
       const bull = new BullQueue(context, bullPrefix, from);
       const seen = await bull.look();
       if (settings.run) {

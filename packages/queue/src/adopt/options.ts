@@ -1,5 +1,5 @@
 import type { RedisLike } from "@kit/core";
-import { boolean, type RulesOf, signal, text } from "@kit/core/toolkit";
+import { boolean, custom, required, type RulesOf, signal, text } from "@kit/core/toolkit";
 
 /** The address of a BullMQ queue. */
 export interface BullAddress {
@@ -9,6 +9,12 @@ export interface BullAddress {
   /** A client of the server that has it, if that is another one. */
   readonly redis?: RedisLike | undefined;
 }
+
+export const bullRules = {
+  from: required(text(1_024)),
+  bullPrefix: text(1_024, "bull"),
+  redis: custom((_name, redis: RedisLike) => redis),
+} satisfies RulesOf<BullAddress>;
 
 /** How a BullMQ queue is adopted. */
 export interface AdoptOptions {

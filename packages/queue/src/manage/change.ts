@@ -1,9 +1,10 @@
 import type { RedisLike } from "@kit/core";
-import { type ClientContext, resolve, type RulesOf, textOption, withContext } from "@kit/core/toolkit";
+import { type ClientContext, resolve, type RulesOf, withContext } from "@kit/core/toolkit";
 import { isMade } from "../add/ids.js";
 import { parseBlob } from "../add/payload.js";
+import { type CheckedAddress, checkedAddress, jobId } from "../address.js";
 import { addresseeOf } from "../call/outcomes.js";
-import { keyHead, type QueueAddress, type QueueKeys, queueKeys, repliesKey } from "../keys.js";
+import { type QueueAddress, type QueueKeys, repliesKey } from "../keys.js";
 import { addRules } from "../options.js";
 import { cancel, find, type Found, type JobState, remove, reschedule } from "./scripts.js";
 import { located } from "./search.js";
@@ -14,12 +15,12 @@ const maxLooks = 3;
 /** Runs a script that changes a job unless it is active. If the script finds the job in no list of work, the leases are searched. */
 export const changed = async <Outcome extends string>(
   redis: RedisLike,
-  { queue, prefix = "kit" }: QueueAddress,
+  address: QueueAddress,
   id: string,
   change: (context: ClientContext, keys: QueueKeys) => Promise<Outcome | "elsewhere">,
 ): Promise<Outcome | "active" | "lost"> => {
-  textOption("id", id, 160);
-  const keys = queueKeys(prefix, queue);
+  const { keys } = checkedAddress(address);
+  jobId(id);
   return await withContext(redis, async (context) => {
     for (let looks = 1; ; looks++) {
       const outcome = await change(context, keys);
@@ -70,12 +71,12 @@ const callerOf = (blob: Buffer, prefix: string): ReturnType<typeof addresseeOf> 
 /** Cancels the job that was found, if it still is the same one. Searches the leases page by page. */
 const cancelFound = async (
   context: ClientContext,
-  { queue, prefix = "kit" }: QueueAddress,
+  { prefix, head, keys: queueKeys }: CheckedAddress,
   id: string,
   { blob }: Found,
 ): Promise<Awaited<ReturnType<typeof cancel.run>>["outcome"]> => {
   const to = callerOf(blob, prefix);
-  const keys = { ...queueKeys(prefix, queue), replies: to ? [repliesKey(keyHead(prefix, queue), to.caller)] : [] };
+  const keys = { ...queueKeys, replies: to ? [repliesKey(head, to.caller)] : [] };
   // A made id is never used again.
   const [header = ""] = isMade(id) ? [] : blob.toString("latin1").split("\n", 1);
   for (let cursor = "0"; ;) {
@@ -116,14 +117,15 @@ export const cancelJob = async (
   address: QueueAddress,
   id: string,
 ): Promise<"removed" | "cancelled" | "dead" | "none" | "lost"> => {
-  textOption("id", id, 160);
-  const keys = queueKeys(address.prefix ?? "kit", address.queue);
+  const checked = checkedAddress(address);
+  const { keys } = checked;
+  jobId(id);
   return await withContext(redis, async (context) => {
     for (let looks = 1; ; looks++) {
       const found = await find.run(context, keys, { id });
       const { state } = found;
       if (state === "none" || state === "dead") return state;
-      const outcome = await cancelFound(context, address, id, found);
+      const outcome = await cancelFound(context, checked, id, found);
       if (outcome !== "elsewhere") return outcome;
       // It moves between the leases and the lists of work, or was added again under this id.
       if (looks === maxLooks) return "lost";

@@ -1,6 +1,7 @@
 import type { RedisLike } from "@kit/core";
 import { boolean, type ClientContext, resolve, withContext } from "@kit/core/toolkit";
-import { type QueueAddress, type QueueKeys, queueKeys } from "../keys.js";
+import { checkedAddress } from "../address.js";
+import type { QueueAddress, QueueKeys } from "../keys.js";
 import { drain } from "./scripts.js";
 
 const drainRules = { delayed: boolean(false) };
@@ -34,21 +35,21 @@ const drained = async (
  * job was called, the call rejects with a JobOutcomeLostError within 5 s.
  *
  * @throws {KitUnavailableError | KitUnknownOutcomeError} as every command: some of the jobs are deleted. Calling it again goes on.
- * @throws {TypeError} an option is not what it should be.
+ * @throws {TypeError} an argument is not what it should be.
  *
  * @example
  * await drainQueue(redis, { queue: "mail" }, { delayed: true });
  */
 export const drainQueue = async (
   redis: RedisLike,
-  { queue, prefix = "kit" }: QueueAddress,
+  address: QueueAddress,
   options: {
     /** @default false */
     readonly delayed?: boolean | undefined;
   } = {},
 ): Promise<number> => {
+  const { keys } = checkedAddress(address);
   const { delayed } = resolve("options", options, drainRules);
-  const keys = queueKeys(prefix, queue);
   return await withContext(redis, async (context) => {
     let total = 0;
     for (const list of ["waiting", "prioritised", "suspended", "delayed"] as const)

@@ -1,8 +1,9 @@
 import type { RedisLike } from "@kit/core";
-import { boolean, resolve, textOption, withContext } from "@kit/core/toolkit";
+import { boolean, resolve, withContext } from "@kit/core/toolkit";
 import { partsOf } from "../add/ids.js";
 import { priority as priorityRule } from "../add/priority.js";
-import { type QueueAddress, queueKeys } from "../keys.js";
+import { checkedAddress, jobId } from "../address.js";
+import type { QueueAddress } from "../keys.js";
 import { overview, type Overview, prioritise, repair } from "./scripts.js";
 import { pagesOf } from "./search.js";
 
@@ -21,13 +22,14 @@ const repairRules = { run: boolean(false) };
  * Reads how many jobs there are in each state and of each priority, and the counters of the queue, in one call. It changes nothing and
  * reads no job.
  *
+ * @throws {TypeError | RangeError} `address` is not what it should be.
  * @throws {KitUnavailableError} no server answered in time.
  *
  * @example
  * const { waiting, prioritised, delayed, active, dead } = await inspectQueue(redis, { queue: "mail" });
  */
-export const inspectQueue = async (redis: RedisLike, { queue, prefix = "kit" }: QueueAddress): Promise<Overview> =>
-  await overview.run(redis, queueKeys(prefix, queue), {});
+export const inspectQueue = async (redis: RedisLike, address: QueueAddress): Promise<Overview> =>
+  await overview.run(redis, checkedAddress(address).keys, {});
 
 /** The most ids that one call of `repair` carries. */
 const maxRepaired = 100;
@@ -42,21 +44,21 @@ const maxRepaired = 100;
  * million.
  *
  * @throws {KitUnavailableError | KitUnknownOutcomeError} as every command. The call can be repeated safely.
- * @throws {TypeError} an option is not what it should be.
+ * @throws {TypeError} an argument is not what it should be.
  *
  * @example
  * const lost = await repairQueue(redis, { queue: "mail" }, { run: true });
  */
 export const repairQueue = async (
   redis: RedisLike,
-  { queue, prefix = "kit" }: QueueAddress,
+  address: QueueAddress,
   options: {
     /** @default false */
     readonly run?: boolean | undefined;
   } = {},
 ): Promise<string[]> => {
   const verb = resolve("options", options, repairRules).run ? "repair" : "show";
-  const keys = queueKeys(prefix, queue);
+  const { keys } = checkedAddress(address);
   return await withContext(redis, async (context) => {
     const missing = new Set<string>();
     for await (const page of pagesOf(context, keys, "jobs")) for (const [entry] of page) missing.add(entry);
@@ -80,10 +82,11 @@ export const repairQueue = async (
  */
 export const setPriority = async (
   redis: RedisLike,
-  { queue, prefix = "kit" }: QueueAddress,
+  address: QueueAddress,
   id: string,
   priority: number,
 ): Promise<boolean> => {
-  const args = { id: textOption("id", id, 160), priority: priorityRule.check("priority", priority) };
-  return await prioritise.run(redis, queueKeys(prefix, queue), args);
+  const { keys } = checkedAddress(address);
+  const args = { id: jobId(id), priority: priorityRule.check("priority", priority) };
+  return await prioritise.run(redis, keys, args);
 };

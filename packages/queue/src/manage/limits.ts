@@ -1,7 +1,8 @@
 import type { RedisLike } from "@kit/core";
 import { custom, integer, integerOption, resolve, type RulesOf } from "@kit/core/toolkit";
 import { encodedName } from "../add/names.js";
-import { type QueueAddress, queueKeys } from "../keys.js";
+import { checkedAddress } from "../address.js";
+import type { QueueAddress } from "../keys.js";
 import { limit } from "./scripts.js";
 
 /** How often jobs may begin, by the server's clock. */
@@ -108,10 +109,10 @@ const asBefore = { paused: "", concurrency: "", rate: "", names: "" };
 
 const changeLimits = async (
   redis: RedisLike,
-  { queue, prefix = "kit" }: QueueAddress,
+  address: QueueAddress,
   change: Partial<typeof asBefore>,
 ): Promise<void> => {
-  if (!(await limit.run(redis, queueKeys(prefix, queue), { ...asBefore, ...change }))) throw tooManyNames();
+  if (!(await limit.run(redis, checkedAddress(address).keys, { ...asBefore, ...change }))) throw tooManyNames();
 };
 
 const pauseRules = { name: custom((_name, name: string) => encodedName(name)) } satisfies RulesOf<PauseOptions>;
@@ -162,7 +163,7 @@ export const setLimits = async (redis: RedisLike, address: QueueAddress, limits:
  * To pause one worker, call its `pause()`.
  *
  * @throws {KitUnavailableError | KitUnknownOutcomeError} as every command. Calling it again does no harm.
- * @throws {TypeError | RangeError} an option is not what it should be, or 100 other names have limits.
+ * @throws {TypeError | RangeError} an argument is not what it should be, or 100 other names have limits.
  *
  * @example
  * await pauseQueue(redis, { queue: "mail" });
@@ -180,7 +181,7 @@ export const pauseQueue = async (
  * Lets a paused queue go on, or with `name` the jobs of that name, and wakes the workers. What is not paused stays as it is.
  *
  * @throws {KitUnavailableError | KitUnknownOutcomeError} as every command. Calling it again does no harm.
- * @throws {TypeError | RangeError} an option is not what it should be.
+ * @throws {TypeError | RangeError} an argument is not what it should be.
  */
 export const resumeQueue = async (
   redis: RedisLike,

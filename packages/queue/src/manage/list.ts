@@ -1,9 +1,10 @@
 import type { RedisLike } from "@kit/core";
 import { choice, custom, integer, resolve } from "@kit/core/toolkit";
 import { encodedName } from "../add/names.js";
+import { checkedAddress } from "../address.js";
 import { parseRecord } from "../history/record.js";
 import { listKept } from "../history/scripts/readers.js";
-import { type QueueAddress, type QueueKeys, queueKeys } from "../keys.js";
+import type { QueueAddress, QueueKeys } from "../keys.js";
 import { factsOfEnded, type JobFacts, jobFacts } from "./report.js";
 import { list } from "./scripts.js";
 
@@ -43,7 +44,7 @@ export interface JobPage {
  * have fewer jobs than `count`, or none: only `next` says whether more may follow. A page counts from its end of the list: when jobs are taken or
  * added there meanwhile, the next page may repeat some jobs or leave some out. From the end of `waiting` none is left out.
  *
- * @throws {RangeError} there is no such state, or `count` is over 100.
+ * @throws {TypeError | RangeError} an argument is not what it should be: there is no such state, or `count` is over 100.
  * @throws {KitUnavailableError} no server answered in time.
  *
  * @example
@@ -51,7 +52,7 @@ export interface JobPage {
  */
 export const listJobs = async (
   redis: RedisLike,
-  { queue, prefix = "kit" }: QueueAddress,
+  address: QueueAddress,
   options: {
     /** @default "dead" */
     readonly state?: ListedState | undefined;
@@ -73,8 +74,8 @@ export const listJobs = async (
     readonly count?: number | undefined;
   } = {},
 ): Promise<JobPage> => {
+  const { keys } = checkedAddress(address);
   const { state, ...page } = resolve("options", options, listRules);
-  const keys = queueKeys(prefix, queue);
   if (state === "completed") {
     const { next, page: ended } = await listKept.run(redis, keys, page);
     const jobs = ended.map(({ id, at, head, bytes }) =>

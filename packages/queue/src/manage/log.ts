@@ -1,6 +1,7 @@
 import type { RedisLike } from "@kit/core";
-import { integer, resolve, textOption } from "@kit/core/toolkit";
-import { keyHead, notesKey, type QueueAddress } from "../keys.js";
+import { integer, resolve } from "@kit/core/toolkit";
+import { checkedAddress, jobId } from "../address.js";
+import { notesKey, type QueueAddress } from "../keys.js";
 import { readNotes } from "../progress/scripts/readers.js";
 import { dated } from "./report.js";
 
@@ -35,7 +36,7 @@ const logRules = { after: integer(0, undefined), count: integer(1, 1_000, 100) }
  */
 export const readLog = async (
   redis: RedisLike,
-  { queue, prefix = "kit" }: QueueAddress,
+  address: QueueAddress,
   id: string,
   options: {
     /** @default the last lines */
@@ -48,8 +49,9 @@ export const readLog = async (
     readonly count?: number | undefined;
   } = {},
 ): Promise<LogPage> => {
+  const { head } = checkedAddress(address);
   const { after, count } = resolve("options", options, logRules);
-  const notes = notesKey(keyHead(prefix, queue), textOption("id", id, 160));
+  const notes = notesKey(head, jobId(id));
   const args = { of: "", after: after ?? 0, count: after === undefined ? -count : count };
   const { lines, kept, dropped } = await readNotes.run(redis, { notes }, args);
   return {

@@ -1,9 +1,10 @@
 import type { RedisLike } from "@kit/core";
 import { boolean, resolve, withContext } from "@kit/core/toolkit";
+import { checkedAddress, jobId } from "../address.js";
 import type { StoredError } from "../failure.js";
 import { parseRecord, type ParsedRecord } from "../history/record.js";
 import { readRecord } from "../history/scripts/readers.js";
-import { keyHead, notesKey, type QueueAddress, queueKeys } from "../keys.js";
+import { notesKey, type QueueAddress } from "../keys.js";
 import { readNotes, type StoredNotes } from "../progress/scripts/readers.js";
 import { dataOf, expiryOf, factsOf, type StoredFacts } from "./letters.js";
 import type { JobState } from "./scripts.js";
@@ -73,22 +74,25 @@ const shown = (data: unknown): unknown => (Buffer.isBuffer(data) ? data.toString
  * 4,000 entries, each some milliseconds of the server. A job that moves meanwhile is searched for again. `lost`: two searches did not
  * find the job; see {@link repairQueue}. A job that has ended is `completed` if the queue keeps a record of it, otherwise `none`.
  *
+ * @throws {TypeError | RangeError} an argument is not what it should be.
  * @throws {KitUnavailableError} no server answered in time.
  */
 export const inspectJob = async (
   redis: RedisLike,
-  { queue, prefix = "kit" }: QueueAddress,
+  address: QueueAddress,
   id: string,
   options: { readonly withData?: boolean | undefined } = {},
 ): Promise<JobReport> => {
+  const { queue, head, keys } = checkedAddress(address);
+  jobId(id);
   const { withData } = resolve("options", options, reportRules);
   return await withContext(redis, async (context) => {
-    const { state, at, blob, record } = await located(context, queueKeys(prefix, queue), id);
-    const notes = { notes: notesKey(keyHead(prefix, queue), id) };
+    const { state, at, blob, record } = await located(context, keys, id);
+    const notes = { notes: notesKey(head, id) };
     const noted = await readNotes.run(context, notes, { of: stampOf(blob), after: 0, count: 0 });
     const bytes = state === "none" ? 0 : blob.length - blob.indexOf(10) - 1;
     const { checkpoint } = noted;
-    const kept = state === "none" ? await readRecord.run(context, queueKeys(prefix, queue), { id }) : undefined;
+    const kept = state === "none" ? await readRecord.run(context, keys, { id }) : undefined;
     if (kept) return { queue, ...endedJob(id, kept.at, kept.record, withData), ...progressOf(noted) };
     return {
       ...{ queue, state, outcome: null, takenAt: null, ...jobFacts(id, at, blob, bytes, record), ...progressOf(noted) },

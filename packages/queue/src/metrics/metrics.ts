@@ -8,6 +8,7 @@ import {
   type RulesOf,
   type TypedEmitter,
 } from "@kit/core/toolkit";
+import { checkedAddress } from "../address.js";
 import {
   inspectQueue,
   type JobFacts,
@@ -65,7 +66,8 @@ export class QueueMetrics implements MetricSource {
   constructor(redis: RedisLike, address: QueueAddress, options: QueueMetricsOptions) {
     const { workers = [], countNames } = resolve("options", options as object, metricsRules);
     this.#redis = redis;
-    this.#address = address;
+    const { queue, prefix } = checkedAddress(address);
+    this.#address = { queue, prefix };
     this.#countNames = countNames;
     this.#runs = new Runs(workers);
   }
@@ -160,7 +162,7 @@ const readySamples = (queue: string, ready: readonly JobFacts[], now: number, co
  * The numbers of the queue are the same whichever process shows them, so one process should. Runs are those of this process. Nothing is
  * measured before this call and after `close()`.
  *
- * @throws {TypeError | RangeError} an option is not what it should be.
+ * @throws {TypeError | RangeError} an argument is not what it should be.
  *
  * @example
  * const { text } = await stats.expose({ include: [queueMetrics(redis, { queue: "mail" }, { workers: [worker] })] });

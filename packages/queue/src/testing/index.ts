@@ -10,7 +10,8 @@ import {
   withContext,
 } from "@kit/core/toolkit";
 import type { AnyJobs, Handlers, JobTypes, Received } from "../work/handlers.js";
-import { type QueueAddress, queueKeys } from "../keys.js";
+import { checkedAddress } from "../address.js";
+import type { QueueAddress } from "../keys.js";
 import { decodePayload, parseBlob } from "../add/payload.js";
 import type { Queue } from "../queue.js";
 import type { Timers, Turn } from "../work/turn.js";
@@ -30,8 +31,8 @@ export interface AddedJob {
 const deadlineMs = 5_000;
 
 /** Reads all jobs of a queue: ready, delayed, active and dead ones, in no particular order. For small queues, in tests. */
-export const addedJobs = async (redis: RedisLike, { queue, prefix = "kit" }: QueueAddress): Promise<AddedJob[]> => {
-  const { jobs } = queueKeys(prefix, queue);
+export const addedJobs = async (redis: RedisLike, address: QueueAddress): Promise<AddedJob[]> => {
+  const { jobs } = checkedAddress(address).keys;
   const call = { ...reading("Reading the jobs of a queue", Deadline.in(deadlineMs)), bytes: true };
   const raw = await withContext(redis, ({ executor }) => executor.run("HGETALL", [jobs], call));
   // ioredis turns the reply into an object.

@@ -1,0 +1,33 @@
+import { clientRules, custom, required, resolve, type RulesOf, textOption } from "@kit/core/toolkit";
+import { keyHead, type QueueAddress, type QueueKeys, queueKeys } from "./keys.js";
+
+/** Where a queue is, after a check. */
+export interface CheckedAddress {
+  readonly queue: string;
+  readonly prefix: string;
+  /** The beginning of its keys. */
+  readonly head: string;
+  readonly keys: QueueKeys;
+}
+
+const addressRules = {
+  queue: required(
+    custom((name, queue: string) => {
+      if (typeof queue !== "string") throw new TypeError(`Expected \`${name}\` to be a string, got ${typeof queue}`);
+      return queue;
+    }),
+  ),
+  prefix: clientRules.prefix,
+} satisfies RulesOf<QueueAddress>;
+
+/**
+ * @throws {TypeError | RangeError} it is not the address of a queue.
+ * @throws {KitError} `KIT_NAME`: the name cannot be a key.
+ */
+export const checkedAddress = (address: QueueAddress): CheckedAddress => {
+  const { queue, prefix } = resolve("address", address, addressRules, undefined, "address.");
+  return { queue, prefix, head: keyHead(prefix, queue), keys: queueKeys(prefix, queue) };
+};
+
+/** @throws {TypeError | RangeError} it is not the id of a job. */
+export const jobId = (id: string): string => textOption("id", id, 160);
