@@ -110,31 +110,34 @@ export interface Entry {
   readonly text: string;
 }
 
-/** The event `index` of an entry. */
-export const placed = (content: Content, entry: string, index: number): QueueEvent => ({
+/** Where an event stands: an entry, a line of it, and which event of that line. Versions that know other types count the same lines. */
+export interface Place {
+  readonly entry: string;
+  readonly line: number;
+  readonly nth: number;
+}
+
+export const placed = (content: Content, { entry, line, nth }: Place): QueueEvent => ({
   ...content,
-  position: `${entry}.${String(index)}`,
+  position: `${entry}.${String(line)}.${String(nth)}`,
   at: Number(entry.split("-", 1)[0]),
 });
 
-export const eventsOf = ({ id, text }: Entry): readonly QueueEvent[] =>
-  text
-    .split("\n")
-    .flatMap(contentsOf)
-    .map((content, index) => placed(content, id, index));
-
-/** An entry, and the index of an event in it. */
-export interface Place {
-  readonly entry: string;
-  readonly index: number;
-}
+/** The events of an entry; with `after` those behind that place in it. */
+export const eventsOf = ({ id, text }: Entry, after?: Place): readonly QueueEvent[] =>
+  text.split("\n").flatMap((written, line) =>
+    contentsOf(written).flatMap((content, nth) => {
+      const isBehind = after === undefined || line > after.line || (line === after.line && nth > after.nth);
+      return isBehind ? [placed(content, { entry: id, line, nth })] : [];
+    }),
+  );
 
 /** @throws {TypeError} it is not the position of an event. */
 export const placeOf = (name: string, position: unknown): Place => {
-  const [, entry = "", index = ""] = /^(\d{1,20}-\d{1,20})\.(\d{1,9})$/.exec(String(position)) ?? [];
+  const [, entry = "", line, nth] = /^(\d{1,20}-\d{1,20})\.(\d{1,9})\.(\d)$/.exec(String(position)) ?? [];
   if (typeof position !== "string" || entry === "")
     throw new TypeError(`Expected \`${name}\` to be the \`position\` of an event`);
-  return { entry, index: Number(index) };
+  return { entry, line: Number(line), nth: Number(nth) };
 };
 
 /** Whether one entry stands before another in a stream. */

@@ -162,7 +162,7 @@ export class QueueEventReader
     const last = await this.#stream.renew();
     const after = (this.#entry ??= last ?? start);
     const events: QueueEvent[] = [];
-    const tellGap = (): void => void events.push(placed({ type: "gap" }, after, 0));
+    const tellGap = (): void => void events.push(placed({ type: "gap" }, { entry: after, line: 0, nth: 0 }));
     if (last !== undefined && isBefore(last, after)) {
       // It is another stream, and all of it is new.
       tellGap();
@@ -170,18 +170,18 @@ export class QueueEventReader
       this.#isAnchored = false;
       this.#entry = start;
     } else if (this.#rest) {
-      const { entry, index } = this.#rest;
-      const found = await this.#stream.entry(entry);
+      const place = this.#rest;
+      const found = await this.#stream.entry(place.entry);
       this.#rest = undefined;
       this.#isAnchored = found !== undefined;
-      if (found) events.push(...eventsOf(found).slice(index + 1));
+      if (found) events.push(...eventsOf(found, place));
       else tellGap();
     } else {
       const { entries, isComplete } = await this.#stream.page(after);
       if (this.#isAnchored && !isComplete) tellGap();
       this.#isAnchored = entries.length > 0 || (this.#isAnchored && isComplete);
       this.#entry = entries.at(-1)?.id ?? after;
-      events.push(...entries.flatMap(eventsOf));
+      events.push(...entries.flatMap((entry) => eventsOf(entry)));
     }
     this.#outage.worked("reading");
     // A gap that two signs announce is one.

@@ -169,8 +169,12 @@ for i = 1, #others, 4 do
     elseif redis.call('HEXISTS', jobs, id) == 1 then
       redis.call('HSET', failures, id, record)
       isRare = true
-      -- Without the stacks.
-      if lines then tell('failed', id, verdict, (string.gsub(record, ',"stack":".-[^\\]"', ''))) end
+      if lines then
+        -- Without the stacks. JSON has no control characters: they stand for the escapes, so that the next quote is the end.
+        local text = string.gsub(string.gsub(record, '\\\\', '\1'), '\\"', '\2')
+        text = string.gsub(text, ',"stack":"[^"]*"', '')
+        tell('failed', id, verdict, (string.gsub(string.gsub(text, '\2', '\\"'), '\1', '\\\\')))
+      end
       if way == 'x' then
         makeDead(jobs, failures, dead, meta, id, now)
         mayHaveDied = true
