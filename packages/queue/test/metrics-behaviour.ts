@@ -2,7 +2,7 @@ import { eventually, type RedisMode, useRedis } from "@kit/testing";
 import * as vitest from "vitest";
 import { describe, expect, it } from "vitest";
 import { SnoozeError } from "../src/index.js";
-import { pauseQueue } from "../src/manage/index.js";
+import { pauseQueue, resumeQueue, setLimits } from "../src/manage/index.js";
 import { type MetricSample, queueMetrics, type QueueMetricsOptions } from "../src/metrics/index.js";
 import { fixtureOf, latch, name, permanentKeys, Runs } from "./harness.js";
 
@@ -48,6 +48,34 @@ export const metricsBehaviour = (mode: RedisMode): void => {
       expect(all["next_age_seconds"]).toBeLessThan(600);
       const plain = shown(await metrics().metrics());
       expect(Object.keys(plain).filter((one) => one.startsWith("next_"))).toEqual(["next_age_seconds"]);
+    });
+
+    it("show names that are stopped, and their ready jobs apart", async () => {
+      const queue = fixture.make();
+      await pauseQueue(redis.client, address(), { name: "news" });
+      await setLimits(redis.client, address(), { names: { slow: { concurrency: 1 } } });
+      const runs = new Runs();
+      const { promise, open } = latch();
+      const run = async (job: Parameters<Runs["handler"]>[0]): Promise<void> => {
+        runs.handler(job);
+        await promise;
+      };
+      const worker = queue.work({ news: run, slow: run, job: run }, { concurrency: 5 });
+      await queue.addAll(["news", "slow", "slow", "job"].map((job) => ({ name: job })));
+      await runs.until(2);
+      await eventually(async () =>
+        expect(shown(await metrics().metrics())).toMatchObject({
+          ...{ "jobs state=ready": 0, "jobs state=suspended": 2, "jobs state=active": 2 },
+          ...{ paused: 0, "paused job=news": 1, "paused job=slow": 0 },
+        }),
+      );
+      await resumeQueue(redis.client, address(), { name: "news" });
+      open();
+      await fixture.untilEmpty();
+      const all = shown(await metrics().metrics());
+      expect(all).toMatchObject({ "jobs state=suspended": 0, "paused job=slow": 0 });
+      expect(all).not.toHaveProperty("paused job=news");
+      await worker.close();
     });
 
     it("show how runs of the workers ended, and how long jobs waited and ran", async () => {

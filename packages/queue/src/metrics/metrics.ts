@@ -106,10 +106,12 @@ export class QueueMetrics implements MetricSource {
   }
 }
 
+const pausedHelp = "1 while the queue is paused, or with `job` the jobs of this name";
+
 const samplesOf = (queue: string, seen: Overview): MetricSample[] => {
-  const { waiting, prioritised, suspended, delayed, active, dead, lost, now, nextDue, pausedAt } = seen;
+  const { waiting, prioritised, suspended, delayed, active, dead, lost, now, nextDue, pausedAt, names } = seen;
   const { completed, died, crashed, deadDropped, deadBytes } = seen;
-  const states = { ready: waiting + prioritised + suspended, delayed, active, dead, lost };
+  const states = { ready: waiting + prioritised, suspended, delayed, active, dead, lost };
   const gauge = (name: string, help: string, value: number): MetricSample => ({
     ...{ name: `kit_queue_${name}`, type: "gauge", help, value, labels: { queue } },
   });
@@ -127,7 +129,11 @@ const samplesOf = (queue: string, seen: Overview): MetricSample[] => {
       "How long the first delayed job has been due",
       Math.max(0, now - (nextDue ?? now)) / 1_000,
     ),
-    gauge("paused", "1 while the queue is paused", Number(pausedAt !== null)),
+    gauge("paused", pausedHelp, Number(pausedAt !== null)),
+    ...names.map(({ name: job, ...named }) => ({
+      ...gauge("paused", pausedHelp, Number(named.pausedAt !== null)),
+      labels: { queue, job },
+    })),
     gauge("dead_bytes", "The size of the dead letters", deadBytes),
     counter("completed", "Jobs that are done, of all workers", completed),
     counter("died", "Jobs that became dead letters", died),
