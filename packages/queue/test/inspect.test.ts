@@ -25,6 +25,15 @@ const run = async (path: string, args: readonly string[], options?: Options) => 
   await descriptor.commands!.find((one) => one.path === path)!.run(call, ...args);
   return call.written.reports[0];
 };
+/** Whether the command says that there is no such thing, and ends with code 1. */
+const isUnknown = async (path: string, args: readonly string[], options?: Options): Promise<boolean> => {
+  const call = commandCall(client(), redis.prefix, options);
+  const reports: Report[] = [];
+  const report = (one: Report): Promise<void> => Promise.resolve(void reports.push(one));
+  const command = descriptor.commands!.find((one) => one.path === path)!;
+  await command.run({ ...call, output: { ...call.output, report } }, ...args);
+  return reports[0]?.isUnknown ?? false;
+};
 
 let queue: Queue;
 let ids: Record<"dead" | "odd" | "active" | "waiting" | "urgent" | "delayed", string>;
@@ -98,6 +107,21 @@ describe("kit queue pause", () => {
     expect(await run("queue resume", [name])).toMatchObject({ queue: name, pausedAt: null });
     expect(await checked()).toEqual([{ severity: "ok", text: "no queue is paused" }]);
     expect((await look("queue", name)).summary).toMatch(/^2 ready/);
+  });
+
+  it("says that a queue or a name is unknown, and changes nothing without --create", async () => {
+    for (const path of ["queue pause", "queue resume"])
+      for (const options of [{}, { name: "job" }]) expect(await isUnknown(path, ["maill"], options)).toBe(true);
+    expect((await redis.keys()).filter((key) => key.includes("maill"))).toEqual([]);
+    expect(await run("queue pause", ["maill"], { create: true })).toMatchObject({ pausedAt: expect.any(Number) });
+    expect(await isUnknown("queue pause", ["maill"], { name: "job" })).toBe(false);
+    expect(await isUnknown("queue resume", ["maill"], { name: "other" })).toBe(true);
+    for (const options of [{}, { name: "job" }])
+      expect(await isUnknown("queue resume", ["maill"], options)).toBe(false);
+    const { pausedAt, names } = await inspectQueue(redis.client, { queue: "maill", prefix: redis.prefix });
+    expect([pausedAt, names]).toEqual([null, []]);
+    expect(await isUnknown("queue resume", [name])).toBe(false);
+    expect(await isUnknown("queue resume", [name], { name: "nosuch" })).toBe(true);
   });
 
   it("pauses the jobs of one name, and then names it wherever the queue is shown", async () => {
@@ -312,6 +336,9 @@ describe("kit queue", () => {
       kept: 2,
       lines: [{ number: 1, text: "first" }, { text: "second" }],
     });
+    expect(await isUnknown("queue log", ["other", dead])).toBe(false);
+    expect(await isUnknown("queue log", [name, ids.waiting])).toBe(false);
+    expect(await isUnknown("queue log", [name, "nobody"])).toBe(true);
     expect(await run("queue log", ["other", dead], { after: 1, count: 5 })).toMatchObject({ lines: [{ number: 2 }] });
     expect(await run("queue list", ["other"], { state: "completed" })).toMatchObject({ jobs: [{ id: done }] });
   });
@@ -419,6 +446,10 @@ describe("kit queue", () => {
       expect(await run(path, [name, ids.dead])).toMatchObject({ count: 1, ids: [ids.dead] });
       for (const id of [ids.waiting, "nobody"])
         expect(await run(path, [name, id], { run: true })).toMatchObject({ count: 0 });
+      for (const options of [{}, { run: true as const }] as const) {
+        expect(await isUnknown(path, [name, "nobody"], options)).toBe(true);
+        expect(await isUnknown(path, [name, ids.waiting], options)).toBe(false);
+      }
     }
     expect(await fixture.counts()).toMatchObject({ jobs: 6, dead: 2 });
     expect(await run("queue drop", [name, ids.odd], { run: true })).toEqual({ queue: name, isDryRun: false, count: 1 });

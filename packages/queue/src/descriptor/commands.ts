@@ -113,8 +113,10 @@ const logCommand: CliCommand = {
   ],
   run: async ({ redis, prefix, integer, output }, queue: string, id: string) => {
     const options = { after: integer("after"), count: integer("count") };
-    const log = await readLog(redis, { queue, prefix }, id, options);
+    const address = { queue, prefix };
+    const log = await readLog(redis, address, id, options);
     const { lines, kept, dropped } = log;
+    const isUnknown = kept + dropped === 0 && (await inspectJob(redis, address, id)).state === "none";
     await output.report({
       data: { queue, id, ...log },
       facts: [["lines", `${String(lines.length)} shown of ${String(kept)}, ${String(dropped)} dropped before`]],
@@ -122,6 +124,7 @@ const logCommand: CliCommand = {
         lines.length === 0
           ? undefined
           : { columns: ["line", "at", "text"], rows: lines.map(({ number, at, text }) => [String(number), at, text]) },
+      isUnknown,
     });
   },
 };
@@ -136,12 +139,12 @@ const moveArguments: readonly CliArgument[] = [
   { name: "id", about: "id of a dead letter; without it all of them", count: "optional" },
 ];
 
-/** The dead letters that a command is about, as they are now. */
+/** The dead letters that a command is about, as they are now; undefined: there is no job of this id. */
 const chosen = async (
   { redis, prefix, text, signal }: CommandCall,
   queue: string,
   id?: string,
-): Promise<JobFacts[]> => {
+): Promise<JobFacts[] | undefined> => {
   const name = text("name");
   const letters: JobFacts[] = [];
   if (id === undefined)
@@ -153,6 +156,7 @@ const chosen = async (
     }
   else {
     const { state, ...letter } = await inspectJob(redis, { queue, prefix }, id);
+    if (state === "none") return undefined;
     if (state === "dead") letters.push(letter);
   }
   return name === undefined ? letters : letters.filter((one) => one.name === name);
@@ -167,6 +171,12 @@ const moveCommand = (verb: "retry" | "drop", about: string, done: string): CliCo
     const { redis, prefix, isSet, output } = call;
     if (!(await isQueue(call, name))) return await output.report(unknownQueue(name));
     const letters = await chosen(call, name, id);
+    if (letters === undefined)
+      return await output.report({
+        data: { queue: name, isDryRun: !isSet("run"), count: 0, ids: [] },
+        facts: [[isSet("run") ? done : `would be ${done}`, "nothing, since the job is not known"]],
+        isUnknown: true,
+      });
     const ids = letters.map((letter) => letter.id);
     if (!isSet("run")) {
       const first = letters.slice(0, shownLetters);
@@ -178,12 +188,13 @@ const moveCommand = (verb: "retry" | "drop", about: string, done: string): CliCo
         ],
         table: first.length === 0 ? undefined : tableOf(first),
       });
-      return;
+      return undefined;
     }
     const queue = createQueue(redis, name, { prefix });
     try {
       const count = verb === "retry" ? await queue.redrive(ids) : await queue.dropDeadLetters(ids);
       await output.report({ data: { queue: name, isDryRun: false, count }, facts: [[done, String(count)]] });
+      return undefined;
     } finally {
       await queue.close();
     }
@@ -236,14 +247,33 @@ const promoteCommand: CliCommand = {
   },
 };
 
-/** A queue can be paused before its first add. */
+/** A queue can be paused before its first add. By hand that is rather a misspelt name. */
+const createOption: CliOption = { name: "create", about: "also if the queue has had no job and no worker yet" };
+
 const pauseCommand = (verb: "pause" | "resume", about: string, change: typeof pauseQueue): CliCommand => ({
   path: `queue ${verb}`,
   about,
   args: [queueArgument],
-  options: [{ name: "name", takes: "text", about: "only jobs of this name" }],
-  run: async ({ redis, prefix, text, output }, queue: string) => {
+  options: [
+    { name: "name", takes: "text", about: "only jobs of this name" },
+    ...(verb === "pause" ? [createOption] : []),
+  ],
+  run: async (call, queue: string) => {
+    const { redis, prefix, text, isSet, output } = call;
     const name = text("name");
+    const { pausedAt: before, names } = await inspectQueue(redis, { queue, prefix });
+    const isLimited = before !== null || names.length > 0;
+    if (!isLimited && !(verb === "pause" && isSet("create")) && !(await isQueue(call, queue)))
+      return await output.report(unknownQueue(queue));
+    if (verb === "resume" && name !== undefined && !names.some((limited) => limited.name === name))
+      return await output.report({
+        data: { queue, name, pausedAt: null },
+        facts: [
+          ["queue", queue],
+          ["state", `unknown: jobs ${name} are not paused, and have no limit`],
+        ],
+        isUnknown: true,
+      });
     await change(redis, { queue, prefix }, { name });
     const seen = await inspectQueue(redis, { queue, prefix });
     const { active } = seen;
@@ -266,6 +296,7 @@ const pauseCommand = (verb: "pause" | "resume", about: string, change: typeof pa
         ["active", String(active)],
       ],
     });
+    return undefined;
   },
 });
 
