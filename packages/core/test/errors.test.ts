@@ -273,3 +273,30 @@ describe("isReplyError", () => {
     expect(isReplyError({ name: "ReplyError" })).toBe(false);
   });
 });
+
+describe("a thrown value that cannot be read", () => {
+  const revoked = Proxy.revocable({}, {});
+  revoked.revoke();
+  const thrower = (field: string): Error =>
+    Object.defineProperty(new Error("broken"), field, {
+      get: () => {
+        throw new Error("no");
+      },
+    });
+  const broken: [string, unknown][] = ["name", "message", "code", "stack", "cause"].map((field) => [
+    field,
+    thrower(field),
+  ]);
+
+  it.each([
+    ["revoked", revoked.proxy] as const,
+    ["of no prototype", Object.create(null) as unknown] as const,
+    ...broken,
+  ])("is an error like any other: %s", (_, error) => {
+    expect([KitError.is(error), isReplyError(error)]).toEqual([false, false]);
+    expect(safeCause(error).message).toMatch(/^(broken|The error cannot be read)$/);
+    const wrapped = asKitError(error, "It");
+    expect(wrapped).toMatchObject({ code: "KIT_UNEXPECTED", retryable: true });
+    expect((wrapped.cause as Error).stack).toMatch(/^Error: /);
+  });
+});

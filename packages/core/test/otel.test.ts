@@ -94,6 +94,19 @@ describe("traceKit", () => {
     expect(JSON.stringify([span("otel.foreign").attributes, span("otel.foreign").events])).not.toContain("secret");
   });
 
+  it("marks a failure whose error cannot be read", async () => {
+    tracing();
+    const revoked = Proxy.revocable({}, {});
+    revoked.revoke();
+    const fail = async (): Promise<never> => {
+      await Promise.resolve();
+      throw revoked.proxy;
+    };
+    await expect(run("otel.unreadable", fail).catch(() => "failed")).resolves.toBe("failed");
+    expect(span("otel.unreadable").status).toEqual({ code: SpanStatusCode.ERROR });
+    expect(span("otel.unreadable").attributes["error.type"]).toBe("object");
+  });
+
   it("ends the span of an operation that throws before it gives a promise", async () => {
     tracing();
     const fail = (): Promise<never> => {

@@ -327,10 +327,8 @@ export class Component<Conn = Connection, Entry = ComponentEntry, Input = Entry>
   }
 
   #refusalOf(error: unknown): ComponentRefusedError {
-    if (error instanceof ComponentRefusedError) return error;
-    return KitError.is(error)
-      ? new ComponentRefusedError(this.name, error.message, error)
-      : new ComponentRefusedError(this.name, kindOf(error));
+    if (!KitError.is(error)) return new ComponentRefusedError(this.name, kindOf(error));
+    return error instanceof ComponentRefusedError ? error : new ComponentRefusedError(this.name, error.message, error);
   }
 
   #refuse(refusal: ComponentRefusedError): void {
@@ -386,11 +384,15 @@ export class Component<Conn = Connection, Entry = ComponentEntry, Input = Entry>
   }
 }
 
-/** The kind of a foreign error, whose message may contain secrets. */
+/** The kind of a foreign error, whose message may contain secrets. Never throws. */
 const kindOf = (error: unknown): string => {
-  if (!(error instanceof Error)) return "the value that was thrown is not an error";
-  const { code } = error as { code?: unknown };
-  return typeof code === "string" ? `${error.name} ${code}` : error.name;
+  try {
+    if (!(error instanceof Error)) return "the value that was thrown is not an error";
+    const { code } = error as { code?: unknown };
+    return typeof code === "string" ? `${error.name} ${code}` : error.name;
+  } catch {
+    return "the error cannot be read";
+  }
 };
 
 const functionOption = <T>(name: string, value: T): T => {

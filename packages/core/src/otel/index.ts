@@ -175,7 +175,12 @@ const attributesOf = (message: object): Attributes => {
 
 const typeOf = (error: unknown): string => {
   if (KitError.is(error)) return error.code;
-  return error instanceof Error ? error.name : typeof error;
+  try {
+    return error instanceof Error ? error.name : typeof error;
+  } catch {
+    // Its `name` throws, or it is a revoked Proxy.
+    return typeof error;
+  }
 };
 
 /** Only kit's own messages are known to contain no secrets. */

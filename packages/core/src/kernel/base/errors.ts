@@ -64,9 +64,18 @@ const brands = Symbol.for("kit.error");
 
 type Branded = { readonly [brands]?: readonly string[] };
 
+/** The result of `read`, or `fallback` if it throws: a thrown value may be a revoked Proxy, or have getters that throw. */
+const readable = <T>(read: () => T, fallback: T): T => {
+  try {
+    return read();
+  } catch {
+    return fallback;
+  }
+};
+
 /** Whether an error has brands at all. Outside of the class: a bundler renames a class whose body mentions itself. */
 const isBranded = (error: unknown): error is object & Branded =>
-  typeof error === "object" && error !== null && brands in error;
+  readable(() => typeof error === "object" && error !== null && brands in error, false);
 
 /** The brands of a class and of those that it extends. */
 const brandsOf = (errorClass: object): readonly string[] => {
@@ -112,7 +121,7 @@ export class KitError extends Error {
     return Object.hasOwn(this, "brand") && isBranded(error) && error[brands]?.includes(this.brand) === true;
   }
 
-  /** Whether `error` is kit's, also when it comes from another installed copy of this package. */
+  /** Whether `error` is kit's, also when it comes from another installed copy of this package. Never throws, whatever it is. */
   static is(error: unknown): error is KitError {
     return isBranded(error);
   }
@@ -212,9 +221,12 @@ export const withCaller = (error: unknown): unknown => {
 
 /**
  * A copy of `error` that is safe to log. ioredis adds the command with its arguments to reply errors (passwords and payloads
- * among them), and the server quotes arguments of unknown commands.
+ * among them), and the server quotes arguments of unknown commands. Never throws.
  */
-export const safeCause = (error: unknown): Error => {
+export const safeCause = (error: unknown): Error =>
+  readable(() => copyOf(error), undefined) ?? new Error("The error cannot be read");
+
+const copyOf = (error: unknown): Error => {
   const origin = error instanceof Error ? error : new Error(String(error));
   const copy = new Error(origin.message.replace(/,? with args beginning with:.*/s, ""));
   copy.name = origin.name;
@@ -305,7 +317,8 @@ export const replyOf = (message: string): string =>
     .replace(/ script: (\S+, )?on @.*$/s, "")
     .replace(/^ERR (?=[A-Z_]{3,}\b)/, "");
 
-export const isReplyError = (error: unknown): error is Error => error instanceof Error && error.name === "ReplyError";
+export const isReplyError = (error: unknown): error is Error =>
+  readable(() => error instanceof Error && error.name === "ReplyError", false);
 
 /** Whether the server will refuse it again: the user is not permitted to do it, or the command does not exist. */
 export const isForbidden = (error: unknown): boolean => {
@@ -324,13 +337,13 @@ export const serverError = (error: Error, what: string): KitError => {
 
 /**
  * Any error as a kit error, for objects that emit `error` or decide by `retryable`. A reply of the server gets its code. Any
- * other error is a fault of kit, or of the program, and counts as retryable: background work must not stop silently.
+ * other error is a fault of kit, or of the program, and counts as retryable: background work must not stop silently. Never throws.
  */
 export const asKitError = (error: unknown, what: string): KitError => {
   if (KitError.is(error)) return error;
   if (isReplyError(error)) return serverError(error, what);
   const cause = safeCause(error);
   // The place of a fault says most about it.
-  if (error instanceof Error) cause.stack = error.stack!;
+  cause.stack = readable(() => (error instanceof Error ? error.stack : undefined), undefined) ?? cause.stack!;
   return new KitError("KIT_UNEXPECTED", `${what} failed: ${cause.message}`, { cause, retryable: true });
 };
