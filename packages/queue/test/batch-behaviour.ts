@@ -76,8 +76,10 @@ export const batchBehaviour = (mode: RedisMode): void => {
     it("gives each job the outcome that it has in the array", async () => {
       const queue = make({ maxAttempts: 5, backoff: { firstMs: 5, jitter: 0 } });
       const facts: [string, unknown, number][] = [];
+      const revoked = Proxy.revocable({}, {});
+      revoked.revoke();
       const { worker } = workOn(
-        { size: 6, waitMs: 200 },
+        { size: 7, waitMs: 200 },
         (jobs) =>
           jobs.map(({ data, attempt, snoozes }) => {
             if (attempt > 1 || snoozes > 0) return "later";
@@ -85,6 +87,7 @@ export const batchBehaviour = (mode: RedisMode): void => {
             if (data === "dies") return new UnrecoverableError("hopeless");
             if (data === "snoozes") return new SnoozeError(5);
             if (data === "limits") return new RateLimitError(5);
+            if (data === "revoked") return revoked.proxy;
             return data === "promised" ? Promise.resolve("kept") : { status: "rejected" };
           }),
         { queue },
@@ -92,16 +95,17 @@ export const batchBehaviour = (mode: RedisMode): void => {
       for (const event of ["completed", "failed", "snoozed", "dead"] as const)
         worker.on(event, ({ job }) => facts.push([event, job.data, job.attempt]));
       const [value, promised] = [queue.call("job", "value"), queue.call("job", "promised")];
-      for (const data of ["fails", "dies", "snoozes", "limits"]) await queue.add("job", data);
+      for (const data of ["revoked", "fails", "dies", "snoozes", "limits"]) await queue.add("job", data);
       expect(await value).toEqual({ status: "rejected" });
       expect(await promised).toBe("kept");
       await fixture.untilEmpty();
       const factsOf = (wanted: string): unknown[] =>
         facts.flatMap(([event, data, attempt]) => (data === wanted ? [[event, attempt]] : []));
-      expect(factsOf("fails")).toEqual([
-        ["failed", 1],
-        ["completed", 2],
-      ]);
+      for (const wanted of ["fails", "revoked"])
+        expect(factsOf(wanted)).toEqual([
+          ["failed", 1],
+          ["completed", 2],
+        ]);
       expect(factsOf("dies")).toEqual([
         ["failed", 1],
         ["dead", 1],

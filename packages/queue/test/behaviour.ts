@@ -816,15 +816,22 @@ export const queueBehaviour = (mode: RedisMode, login?: Login): void => {
         cycle.self = cycle;
         const huge = new Error("x".repeat(100_000));
         const strange = Object.assign(new Error(), { message: cycle, name: 7n, code: "x".repeat(100_000) });
-        const unreadable = Object.defineProperty(new Error(), "message", {
-          get: () => {
-            throw new Error("unreadable");
-          },
-        });
-        const thrown = [undefined, null, "text", 7, cycle, huge, Object.create(null), strange, unreadable];
-        work(queue, ({ data }) => {
-          throw thrown[data as number];
-        });
+        const unreadable = (field: string): Error =>
+          Object.defineProperty(new SnoozeError(0), field, {
+            get: () => {
+              throw new Error("unreadable");
+            },
+          });
+        const revoked = Proxy.revocable({}, {});
+        revoked.revoke();
+        const broken = [...["message", "cause", "code", "retryAfterMs"].map(unreadable), revoked.proxy];
+        const thrown = [undefined, null, "text", 7, cycle, huge, Object.create(null), strange, ...broken];
+        const fail = (index: unknown): never => {
+          throw thrown[index as number];
+        };
+        // Some throw at once, the others reject.
+        const handler = ({ data }: Job): unknown => (Number(data) % 2 ? fail(data) : Promise.resolve(data).then(fail));
+        work(queue, handler, { maxSnoozes: 0 });
         for (const index of thrown.keys()) await queue.add("job", index);
         await eventually(async () => expect((await fixture().counts()).dead).toBe(thrown.length));
         const letters = await queue.deadLetters({ count: 100 });
@@ -837,7 +844,7 @@ export const queueBehaviour = (mode: RedisMode, login?: Login): void => {
           "Error",
           "object",
           "[object BigInt]",
-          "object",
+          ...["object", "object", "object", "SnoozeError", "object"],
         ]);
         for (const { error } of letters) expect(JSON.stringify(error).length).toBeLessThan(12_000);
       });
@@ -846,19 +853,25 @@ export const queueBehaviour = (mode: RedisMode, login?: Login): void => {
         const queue = make();
         type Then = (done: (value: unknown) => void, failed: (error: unknown) => void) => void;
         const promiseOf = (then: Then, method = "then"): object => ({ [method]: then });
+        const revoked = Proxy.revocable({}, {});
+        revoked.revoke();
         const promises = [
           promiseOf(() => {
             throw new Error("no promise");
           }),
           promiseOf((done, failed) => (done(1), done(2), failed(3))),
+          revoked.proxy,
         ];
         const runs = new Runs();
         const worker = work(queue, (job) => (runs.handler(job), promises[job.data as number]));
-        for (const data of [0, 1, 2, 3]) await queue.add("job", data);
+        for (const data of [0, 1, 3, 2]) await queue.add("job", data);
         await runs.until(4);
         await fixture().untilEmpty();
         expect(worker.running).toBe(0);
-        expect(await queue.deadLetters()).toMatchObject([{ data: 0, error: { message: "no promise" } }]);
+        expect(await queue.deadLetters()).toMatchObject([
+          { data: 2, error: { name: "TypeError" } },
+          { data: 0, error: { message: "no promise" } },
+        ]);
       });
 
       it("fails an attempt that takes too long, and keeps its slot until the handler ends", async () => {

@@ -77,8 +77,14 @@ const outcomesOf = (outcomes: unknown, count: number): readonly unknown[] => {
   throw new TypeError(`Expected a batch of ${String(count)} jobs to return as many outcomes in an array, got ${got}`);
 };
 
-/** Also one of another realm, as Jest makes them. */
-const isError = (value: unknown): boolean => types.isNativeError(value) || value instanceof Error;
+/** Also one of another realm, as Jest makes them. A value that cannot be read fails its own job, when its promise looks for `then`. */
+const isError = (value: unknown): boolean => {
+  try {
+    return types.isNativeError(value) || value instanceof Error;
+  } catch {
+    return false;
+  }
+};
 
 /** Calls `onAbort` once, with the first signal that aborts. Returns a function that stops listening. */
 const listen = (signals: readonly AbortSignal[], onAbort: (signal: AbortSignal) => void): (() => void) => {

@@ -79,12 +79,12 @@ export class Fates {
     job.state = "ending";
     const { stopReason, header } = job;
     const isStopped = stopReason instanceof KitClosedError || stopReason instanceof JobLeaseLostError;
-    if (isStopped || job.isHandedOver(error)) return void this.#fetcher.handBack([job]);
-    const snoozeMs = snoozeOf(error);
+    const { isHandedOver, code, snoozeMs } = wishOf(job, error);
+    if (isStopped || isHandedOver) return void this.#fetcher.handBack([job]);
     if (snoozeMs !== undefined && job.snoozes < this.#maxSnoozes)
-      return this.#end(job, snoozeMs, error, job.failures, true);
+      return this.#end(job, snoozeMs, error, job.failures, code);
     const attempt = job.failures + (job.isInvalid ? 0 : 1);
-    const isFinal = attempt >= header.maxAttempts || (KitError.is(error) && error.code === "KIT_JOB_UNRECOVERABLE");
+    const isFinal = attempt >= header.maxAttempts || code === "KIT_JOB_UNRECOVERABLE";
     const backoff = header.backoff ?? this.#backoff;
     if (isFinal) this.#end(job, "dead", error, attempt);
     else if (snoozeMs !== undefined) this.#end(job, snoozeMs, error, attempt);
@@ -154,8 +154,9 @@ export class Fates {
     this.#end(job, waitMs === -1 ? "dead" : waitMs, error, attempt);
   }
 
-  #end(job: TakenJob, verdict: "dead" | number, error: unknown, attempts: number, isSnoozed = false): void {
-    const isHeld = isSnoozed && KitError.is(error) && error.code === rateLimited;
+  #end(job: TakenJob, verdict: "dead" | number, error: unknown, attempts: number, snoozedBy?: string): void {
+    const isSnoozed = snoozedBy !== undefined;
+    const isHeld = snoozedBy === rateLimited;
     job.state = "ending";
     const record = recordOf(attempts, job.crashes, storedError(error), job.snoozes + Number(isSnoozed));
     const outcome = verdict === "dead" ? failedOutcome(record) : undefined;
@@ -168,8 +169,29 @@ export class Fates {
 
 const rateLimited = "KIT_JOB_RATE_LIMITED";
 
-/** How long a handler wants to snooze its job, if it does. The error may come from another copy of this package. */
-const snoozeOf = (error: unknown): number | undefined =>
-  KitError.is(error) && (error.code === "KIT_JOB_SNOOZED" || error.code === rateLimited)
-    ? (error as SnoozeError | RateLimitError).retryAfterMs
-    : undefined;
+/** The wish of a handler: the facts of an error that decide. */
+interface Wish {
+  readonly isHandedOver?: boolean;
+  readonly code?: string;
+  readonly snoozeMs?: number | undefined;
+}
+
+/**
+ * Reads from a thrown value all that decides. It may come from another copy of this package; one that throws when it is read is an error
+ * like any other.
+ */
+const wishOf = (job: TakenJob, error: unknown): Wish => {
+  try {
+    const isHandedOver = job.isHandedOver(error);
+    if (!KitError.is(error)) return { isHandedOver };
+    const { code } = error;
+    const isSnooze = code === "KIT_JOB_SNOOZED" || code === rateLimited;
+    return {
+      isHandedOver,
+      code,
+      snoozeMs: isSnooze ? (error as SnoozeError | RateLimitError).retryAfterMs : undefined,
+    };
+  } catch {
+    return {};
+  }
+};

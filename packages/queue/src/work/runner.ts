@@ -97,6 +97,7 @@ export class Runner {
     if (timeoutMs !== undefined)
       job.cancelTimer = (this.#turn?.timers ?? realTimers)(() => this.#onTimeout(job, timeoutMs), timeoutMs);
     let result: unknown;
+    let isPending: boolean;
     try {
       const tracer = traceCarrier();
       const { id, attempt, traceparent } = job;
@@ -105,12 +106,13 @@ export class Runner {
             handler(job),
           )
         : handler(job);
+      isPending = isThenable(result);
     } catch (error) {
       this.#onFailed(job, error);
       return;
     }
     // A foreign promise may throw in `then`, or call back twice; a native one does not.
-    if (isThenable(result))
+    if (isPending)
       void Promise.resolve(result).then(
         (value: unknown) => this.#onReturned(job, value),
         (error: unknown) => this.#onFailed(job, error),
