@@ -156,12 +156,15 @@ export const adoptBehaviour = (mode: RedisMode): void => {
       await from.upsertJobScheduler("every", { every: hour, limit: 5 }, { name: "job", data: { a: 1 }, opts: options });
       await from.upsertJobScheduler("cron", { pattern: "0 3 * * *", tz: "Asia/Tokyo" }, { name: "job" });
       await from.upsertJobScheduler("zoneless", { pattern: "30 4 * * *" }, { name: "job" });
+      // Its next job is its last one.
+      const daily = { pattern: "0 3 * * *", tz: "Asia/Tokyo", endDate: Date.now() + 24 * hour + 60_000 };
+      await from.upsertJobScheduler("ending", daily, { name: "job" });
       await from.upsertJobScheduler("there", { every: hour }, { name: "job" });
       const schedules = createSchedules(redis.client, name, { prefix: redis.prefix });
       redis.defer(() => schedules.close());
       await schedules.upsert("there", { name: "job", everyMs: 5 * hour });
       const nexts = Object.fromEntries((await from.getJobSchedulers()).map(({ key, next }) => [key, next]));
-      expect(await adopt({})).toMatchObject({ moved: { schedules: 2 } });
+      expect(await adopt({})).toMatchObject({ moved: { schedules: 3 } });
       const report = await adopt();
       expect(report.refused.map(({ kind, id, reason }) => `${kind} ${id} ${reason}`).toSorted()).toEqual([
         expect.stringMatching(/^job repeat:there:\d+ its job scheduler stays$/),
@@ -174,9 +177,10 @@ export const adoptBehaviour = (mode: RedisMode): void => {
         waiting: expect.any(Number),
         prioritised: expect.any(Number),
         delayed: expect.any(Number),
-        schedules: 2,
+        schedules: 3,
       });
-      expect(report.moved.waiting + report.moved.prioritised + report.moved.delayed).toBe(2);
+      expect(report.moved.waiting + report.moved.prioritised + report.moved.delayed).toBe(3);
+      expect(await schedules.get("ending")).toBeUndefined();
       expect(await schedules.get("every")).toMatchObject({ nextAt: nexts["every"]! + hour, left: 4, data: { a: 1 } });
       expect(await schedules.get("cron")).toMatchObject({ nextAt: nexts["cron"]! + 24 * hour, timezone: "Asia/Tokyo" });
       expect((await from.getJobSchedulers()).map(({ key }) => key).toSorted()).toEqual(["there", "zoneless"]);

@@ -186,6 +186,9 @@ export const schedulesBehaviour = (mode: RedisMode): void => {
           { cron: "61 * * * *", name: "job" },
           { cron: "* * * * *", timezone: "Mars/Olympus", name: "job" },
           { ...hourly, startAt: 2, endAt: 1 },
+          // They never run.
+          { cron: "0 0 30 2 *", name: "job" },
+          { cron: "0 0 1 1 *", startAt: Date.UTC(2030, 1), endAt: Date.UTC(2030, 11), name: "job" },
           { ...hourly, every: 5 },
           { ...hourly, options: { delayMs: 5 } },
         ];
@@ -197,6 +200,15 @@ export const schedulesBehaviour = (mode: RedisMode): void => {
           expect(String(await rejection(schedules.upsert(id, hourly)))).toMatch(/^RangeError: Expected `id`/);
         expect(await schedules.list()).toEqual([]);
       });
+    });
+
+    it("has ended when it is added after its end, and says so", async () => {
+      const schedules = make();
+      const over = { ...hourly, endAt: Date.UTC(2020, 0) };
+      for (const outcome of ["added", "kept"])
+        expect(await schedules.upsert("over", over)).toEqual({ outcome, nextAt: undefined });
+      expect(await schedules.next("over")).toEqual([]);
+      expect(await schedules.runDue()).toBe(0);
     });
 
     describe("missed runs", () => {

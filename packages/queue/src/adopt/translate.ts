@@ -151,11 +151,14 @@ export const adoptedSchedule = async (
         endAt: undefined,
         count: undefined,
       };
-      const next = (await runsOf({ ...timing, missed: "last" }))(at - 1);
+      const runs = await runsOf({ ...timing, missed: "last" });
+      const next = runs(at - 1);
       if (next !== at)
         return refused(
           `BullMQ has its next job at ${textOf(at)}, and croner computes ${next === undefined ? "none" : textOf(next)}`,
         );
+      const following = runs(at);
+      if (following === undefined || (endAt !== undefined && following > endAt)) return { schedule: undefined };
     }
     if ((left !== undefined && left <= 0) || (endAt !== undefined && endAt < startAt)) return { schedule: undefined };
     const { maxAttempts: most, backoff } = retriesOf(options, 0);

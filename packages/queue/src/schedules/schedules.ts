@@ -40,7 +40,7 @@ export interface SchedulesEvents {
 export interface UpsertedSchedule {
   /** `kept`: it was there and equal. `older`: the stored one has a higher version, and holds. */
   readonly outcome: "added" | "changed" | "kept" | "older";
-  /** The next run, epoch ms by the server's clock; undefined: there is none. */
+  /** The next run, epoch ms by the server's clock; undefined: the schedule has ended, for example since its `endAt` is past. */
   readonly nextAt: number | undefined;
 }
 
@@ -92,13 +92,15 @@ export class Schedules<Jobs extends JobTypes<Jobs> = AnyJobs>
    * timing holds from now on and begins its `count` anew. If a run is due already and has not added its job, the new timing holds from that
    * run on; the late runs are treated as `missed` says. With a change of anything else the next run stays.
    *
-   * A schedule that has ended stays, without a next run, until it is removed: a restart does not begin it again.
+   * A schedule that has ended stays, without a next run, until it is removed: a restart does not begin it again. One whose `endAt` is past
+   * has ended when it is added.
    *
    * @throws {JobPayloadError} the data cannot be stored, or is larger than `maxPayloadBytes`.
    * @throws {ScheduleError} there is a `cron`, and croner is not installed.
    * @throws {KitUnavailableError | KitUnknownOutcomeError} as every command. Calling it again does no harm.
    * @throws {QueueEvictionError} the server may evict jobs.
-   * @throws {TypeError | RangeError} a part of the schedule is not what it should be.
+   * @throws {TypeError | RangeError} a part of the schedule is not what it should be, or it can never run: there is no instant of its `cron`,
+   * or none between `startAt` and `endAt`.
    *
    * @example
    * await schedules.upsert("nightly", { cron: "0 3 * * *", timezone: "Europe/Berlin", name: "report", data: {} });
@@ -243,6 +245,7 @@ export class Schedules<Jobs extends JobTypes<Jobs> = AnyJobs>
       throw new RangeError("Expected `startAt` to be at most `endAt`");
     const timing = { ...given, timezone: cron === undefined ? undefined : (timezone ?? "UTC") };
     const after = await this.#runs(id, timing, true);
+    if (after(0) === undefined) throw neverRuns(given);
     const payload = encodePayload(name, data, this.#settings.maxPayloadBytes);
     const { maxAttempts, backoff, timeoutMs, expiresMs } = this.#settings;
     const afterMs = options?.expiresMs ?? expiresMs;
@@ -320,6 +323,13 @@ interface Wanted extends Pick<ScheduleRecord, "version" | "timing"> {
 /** The first run of a new timing: a run of the former one that is due already, within the new bounds; otherwise the first one from now on. */
 const firstRun = ({ after, startAt = 0, endAt = Infinity }: Wanted, now: number, due = Infinity): number | undefined =>
   due <= now && due >= startAt && due <= endAt ? due : after(now);
+
+const neverRuns = ({ startAt, endAt }: ResolvedSchedule): RangeError =>
+  new RangeError(
+    startAt === undefined && endAt === undefined
+      ? "Expected `cron` to match some instant; it never runs"
+      : "Expected a run between `startAt` and `endAt`",
+  );
 
 const isMissing = (error: unknown): boolean => {
   const { code } = error as { readonly code?: unknown };
