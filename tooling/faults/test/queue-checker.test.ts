@@ -481,7 +481,7 @@ describe("The checker of queues finds", () => {
     [
       "an expired job that begins",
       "expired",
-      ({ workers }) => void workers.w1.records.push(add("old", 0, { expiresMs: 50 }), ...success("old", 70)),
+      ({ workers }) => void workers.w1.records.push(add("old", 100, { expiresMs: 50 }), ...success("old", 190)),
     ],
     [
       "a job that is lost before it expires",
