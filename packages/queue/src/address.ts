@@ -1,4 +1,4 @@
-import { clientRules, custom, required, resolve, type RulesOf, textOption } from "@kit/core/toolkit";
+import { clientRules, required, resolve, type RulesOf, text, textOption } from "@kit/core/toolkit";
 import { keyHead, type QueueAddress, type QueueKeys, queueKeys } from "./keys.js";
 
 /** Where a queue is, after a check. */
@@ -11,12 +11,7 @@ export interface CheckedAddress {
 }
 
 const addressRules = {
-  queue: required(
-    custom((name, queue: string) => {
-      if (typeof queue !== "string") throw new TypeError(`Expected \`${name}\` to be a string, got ${typeof queue}`);
-      return queue;
-    }),
-  ),
+  queue: required(text(512)),
   prefix: clientRules.prefix,
 } satisfies RulesOf<QueueAddress>;
 

@@ -103,7 +103,8 @@ describe("a call from outside", () => {
     expect(String(await refusal(() => call({ ...right, prefix }, "id")))).toMatch(/^TypeError: Expected `address\.pre/);
     // With a misspelt prefix it would be another queue.
     expect(await refusal(() => call({ ...right, prefx: "a" } as QueueAddress, "id"))).toBeInstanceOf(TypeError);
-    expect(await refusal(() => call({ queue: "" }, "id"))).toMatchObject({ code: "KIT_NAME" });
+    expect(await refusal(() => call({ queue: "" }, "id"))).toBeInstanceOf(RangeError);
+    expect(await refusal(() => call({ queue: "\ud800" }, "id"))).toMatchObject({ code: "KIT_NAME" });
   });
 
   it.each(Object.entries(ofJob))("of %s names a wrong id", async (_, call) => {

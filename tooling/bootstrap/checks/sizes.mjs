@@ -31,10 +31,10 @@ const exceptionsKiB = {
   // listeners; carries a trace from the producer to the handler; pauses one worker; finds out whether a thread can connect as the client
   // does, which then renews leases.
   "@kit/queue": 31.75,
-  // Adds jobs and schedules as a queue does, and carries what that needs.
-  "@kit/queue/adopt": 27.25,
-  // Reads, changes and repairs queues for the command line, lists schedules, shows logs of handlers and ended jobs.
-  "@kit/queue/descriptor": 23.5,
+  // Adds jobs and schedules as a queue does, and carries what that needs; gives jobs back that the server refuses.
+  "@kit/queue/adopt": 27.5,
+  // Reads, changes and repairs queues for the command line, lists schedules, shows logs of handlers and ended jobs; says what is unknown.
+  "@kit/queue/descriptor": 23.75,
   // Opens its queue as a queue does, and carries what that needs.
   "@kit/queue/schedules": 21.75,
   "@kit/stats": 24.25,

@@ -1,4 +1,4 @@
-import { type KitError, KitUnknownOutcomeError, type RedisLike } from "@kit/core";
+import type { KitError, RedisLike } from "@kit/core";
 import { type ClientContext, Deadline, newToken, reading, resolve, withContext } from "@kit/core/toolkit";
 import { checkedAddress } from "../address.js";
 import { QueueCommands } from "../commands.js";
@@ -183,26 +183,17 @@ class Adoption {
 
   /** Adds the jobs of the slice that is held, and then ends it. If the server refuses them for good, all go back. */
   async #finish(items: readonly Item[]): Promise<void> {
-    const ids = items.filter(({ kind }) => kind !== "repeat").map(({ id }) => id);
-    const jobs = ids.length === 0 ? [] : await this.#from.jobs(ids, true);
-    const slice = { token: this.#token, number: this.#number };
-    let back: Set<Item>;
-    try {
-      back = await this.#addItems(items, jobs);
-    } catch (error) {
-      // If this fails, too, the slice waits for the next call.
-      if (await this.#isRefused(error))
-        await this.#from.release(slice, items, jobs, new Set(items)).catch(() => undefined);
-      throw error;
-    }
-    await this.#from.release(slice, items, jobs, back);
-  }
-
-  /** Adds the jobs and schedules of a slice. `jobs`: those of its items that are no job schedulers. Resolves with the items that go back. */
-  async #addItems(items: readonly Item[], jobs: readonly (StoredBullJob | undefined)[]): Promise<Set<Item>> {
     const back = new Set<Item>();
+    const jobItems = items.filter(({ kind }) => kind !== "repeat");
+    const jobs =
+      jobItems.length === 0
+        ? []
+        : await this.#from.jobs(
+            jobItems.map(({ id }) => id),
+            true,
+          );
     const moving: { readonly item: Item; readonly adopted: AdoptedJob }[] = [];
-    for (const [index, item] of items.filter(({ kind }) => kind !== "repeat").entries()) {
+    for (const [index, item] of jobItems.entries()) {
       const job = jobs[index];
       const refusal = refusalOf(item.id, job);
       if (job && refusal === undefined) {
@@ -213,7 +204,8 @@ class Adoption {
         this.#refuse("job", item.id, refusal ?? "");
       } else this.#unsure.push(item.id);
     }
-    const { answers } = await this.#add(moving.map(({ adopted }) => adopted));
+    const giveBack = (error: unknown): Promise<never> => this.#giveBack(error, items, jobs);
+    const { answers } = await this.#add(moving.map(({ adopted }) => adopted)).catch(giveBack);
     for (const [index, { item }] of moving.entries()) {
       const answer = answers[index];
       if (answer?.isAdded === false) {
@@ -226,22 +218,29 @@ class Adoption {
       } else if (answer) this.#moved[movedAs[item.kind]]++;
       else this.#unsure.push(item.id);
     }
-    for (const item of items) if (item.kind === "repeat" && !(await this.#upsert(item))) back.add(item);
-    return back;
+    for (const item of items) if (item.kind === "repeat" && !(await this.#upsert(item).catch(giveBack))) back.add(item);
+    await this.#release(items, jobs, back);
+  }
+
+  async #release(items: readonly Item[], jobs: readonly (StoredBullJob | undefined)[], back: Set<Item>): Promise<void> {
+    await this.#from.release({ token: this.#token, number: this.#number }, items, jobs, back);
   }
 
   /**
-   * Whether a slice was not added and, as things are, will not be. The first write of `add.lua` is the number of the slice, so without it
-   * nothing was written. A server that is full refuses that, too.
+   * Gives a slice back that was not added and, as things are, will not be. The first write of `add.lua` is the number of the slice, so without
+   * it nothing was written; a server that is full refuses that, too. If this fails, the slice waits for the next call.
    */
-  async #isRefused(error: unknown): Promise<boolean> {
+  async #giveBack(
+    error: unknown,
+    items: readonly Item[],
+    jobs: readonly (StoredBullJob | undefined)[],
+  ): Promise<never> {
     const { code, retryable } = error as Partial<KitError>;
-    if (error instanceof KitUnknownOutcomeError || (retryable === true && code !== "KIT_SERVER_FULL")) return false;
-    const { keys, context } = this.#to;
-    const added = await context.executor
-      .run("zscore", [keys.adopted, this.#token], reading("Reading the adoption", Deadline.in(2_000)))
-      .catch(() => null);
-    return added === null || Number(added) < this.#number;
+    if (code !== "KIT_UNKNOWN_OUTCOME" && (retryable !== true || code === "KIT_SERVER_FULL")) {
+      const added = await read(this.#to, "zscore", "adopted", this.#token).catch(() => null);
+      if (Number(added) < this.#number) await this.#release(items, jobs, new Set(items)).catch(() => undefined);
+    }
+    throw error;
   }
 
   /** A slice that was added before is not added again: its number is recorded together with its jobs. */
@@ -275,12 +274,13 @@ class Adoption {
   }
 }
 
-const isPaused = async ({ context, keys }: QueueCommands): Promise<boolean> =>
-  (await context.executor.run(
-    "hexists",
-    [keys.limits, "paused"],
-    reading("Reading the limits", Deadline.in(2_000)),
-  )) === 1;
+const read = async (
+  { context, keys }: QueueCommands,
+  command: "hexists" | "zscore",
+  key: "limits" | "adopted",
+  field: string,
+): Promise<unknown> =>
+  await context.executor.run(command, [keys[key], field], reading(`Reading the key ${key}`, Deadline.in(2_000)));
 
 /**
  * Moves a BullMQ queue (version 5 or 6) into a queue: ready and delayed jobs, and job schedulers as schedules. Its workers and producers can go on
@@ -327,7 +327,7 @@ export const adoptBullQueue = async (
       const bull = new BullQueue(context, bullPrefix, from);
       const seen = await bull.look();
       if (settings.run) {
-        if (seen.isPaused && !(await isPaused(commands)))
+        if (seen.isPaused && (await read(commands, "hexists", "limits", "paused")) !== 1)
           throw new AdoptionError(
             from,
             `is paused, and queue ${JSON.stringify(queue)} is not: pause that, too, or resume it`,

@@ -171,29 +171,25 @@ const moveCommand = (verb: "retry" | "drop", about: string, done: string): CliCo
     const { redis, prefix, isSet, output } = call;
     if (!(await isQueue(call, name))) return await output.report(unknownQueue(name));
     const letters = await chosen(call, name, id);
-    if (letters === undefined)
-      return await output.report({
-        data: { queue: name, isDryRun: !isSet("run"), count: 0, ids: [] },
-        facts: [[isSet("run") ? done : `would be ${done}`, "nothing, since the job is not known"]],
-        isUnknown: true,
-      });
-    const ids = letters.map((letter) => letter.id);
+    const isUnknown = letters === undefined;
+    const ids = (letters ?? []).map((letter) => letter.id);
     if (!isSet("run")) {
-      const first = letters.slice(0, shownLetters);
+      const first = (letters ?? []).slice(0, shownLetters);
       await output.report({
         data: { queue: name, isDryRun: true, count: ids.length, ids },
         facts: [
-          [`would be ${done}`, String(ids.length)],
+          [`would be ${done}`, isUnknown ? "nothing, since the job is not known" : String(ids.length)],
           ["to do it", "the same command with --run"],
         ],
         table: first.length === 0 ? undefined : tableOf(first),
+        isUnknown,
       });
       return undefined;
     }
     const queue = createQueue(redis, name, { prefix });
     try {
       const count = verb === "retry" ? await queue.redrive(ids) : await queue.dropDeadLetters(ids);
-      await output.report({ data: { queue: name, isDryRun: false, count }, facts: [[done, String(count)]] });
+      await output.report({ data: { queue: name, isDryRun: false, count }, facts: [[done, String(count)]], isUnknown });
       return undefined;
     } finally {
       await queue.close();
@@ -262,18 +258,9 @@ const pauseCommand = (verb: "pause" | "resume", about: string, change: typeof pa
     const { redis, prefix, text, isSet, output } = call;
     const name = text("name");
     const { pausedAt: before, names } = await inspectQueue(redis, { queue, prefix });
-    const isLimited = before !== null || names.length > 0;
-    if (!isLimited && !(verb === "pause" && isSet("create")) && !(await isQueue(call, queue)))
-      return await output.report(unknownQueue(queue));
-    if (verb === "resume" && name !== undefined && !names.some((limited) => limited.name === name))
-      return await output.report({
-        data: { queue, name, pausedAt: null },
-        facts: [
-          ["queue", queue],
-          ["state", `unknown: jobs ${name} are not paused, and have no limit`],
-        ],
-        isUnknown: true,
-      });
+    const isKnown = before !== null || names.length > 0 || isSet("create") || (await isQueue(call, queue));
+    if (!isKnown) return await output.report(unknownQueue(queue));
+    const isUnknown = verb === "resume" && name !== undefined && !names.some((limited) => limited.name === name);
     await change(redis, { queue, prefix }, { name });
     const seen = await inspectQueue(redis, { queue, prefix });
     const { active } = seen;
@@ -290,11 +277,13 @@ const pauseCommand = (verb: "pause" | "resume", about: string, change: typeof pa
       },
       facts: [
         ["queue", queue],
+        ...(isUnknown ? [["unknown", `jobs${what} were not paused`] as const] : []),
         ["state", pausedAt === null ? `its jobs${what} begin` : `paused: no job${what} begins`],
         ...(one ? [["suspended", String(one.suspended)] as const] : []),
         ["ready", String(readyOf(seen))],
         ["active", String(active)],
       ],
+      isUnknown,
     });
     return undefined;
   },

@@ -245,7 +245,7 @@ export class Schedules<Jobs extends JobTypes<Jobs> = AnyJobs>
       throw new RangeError("Expected `startAt` to be at most `endAt`");
     const timing = { ...given, timezone: cron === undefined ? undefined : (timezone ?? "UTC") };
     const after = await this.#runs(id, timing, true);
-    if (after(0) === undefined) throw neverRuns(given);
+    if (after(0) === undefined) throw new RangeError("Expected a schedule that runs at some time");
     const payload = encodePayload(name, data, this.#settings.maxPayloadBytes);
     const { maxAttempts, backoff, timeoutMs, expiresMs } = this.#settings;
     const afterMs = options?.expiresMs ?? expiresMs;
@@ -323,13 +323,6 @@ interface Wanted extends Pick<ScheduleRecord, "version" | "timing"> {
 /** The first run of a new timing: a run of the former one that is due already, within the new bounds; otherwise the first one from now on. */
 const firstRun = ({ after, startAt = 0, endAt = Infinity }: Wanted, now: number, due = Infinity): number | undefined =>
   due <= now && due >= startAt && due <= endAt ? due : after(now);
-
-const neverRuns = ({ startAt, endAt }: ResolvedSchedule): RangeError =>
-  new RangeError(
-    startAt === undefined && endAt === undefined
-      ? "Expected `cron` to match some instant; it never runs"
-      : "Expected a run between `startAt` and `endAt`",
-  );
 
 const isMissing = (error: unknown): boolean => {
   const { code } = error as { readonly code?: unknown };
