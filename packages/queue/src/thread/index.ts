@@ -73,9 +73,6 @@ const targetOf = (redis: RedisLike, options: ThreadOptions): Target => {
 const sharedMs = (): number => Number(process.hrtime.bigint()) / 1e6;
 const aheadMs = performance.now() - sharedMs();
 
-/** A lost member may be followed by a tab and the reason. */
-const withoutReason = (line: string): string => line.split("\t", 1).join("");
-
 class HeartbeatThread {
   readonly #thread: Thread;
   readonly #port: MessagePort;
@@ -163,8 +160,8 @@ class HeartbeatThread {
 
   #fetch(): void {
     for (let next = receiveMessageOnPort(this.#port); next; next = receiveMessageOnPort(this.#port)) {
-      const { worker, sentAt, lost } = next.message as Renewal;
-      this.#hosts.get(worker)?.leases.renewed(sentAt + aheadMs, new Set(lost.split("\n").map(withoutReason)));
+      const { worker, sentAt, renewed } = next.message as Renewal;
+      this.#hosts.get(worker)?.leases.renewed(sentAt + aheadMs, new Set(renewed.split("\n")));
     }
   }
 

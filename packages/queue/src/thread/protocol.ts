@@ -40,6 +40,6 @@ export interface Renewal {
   readonly worker: number;
   /** When the call was sent, in milliseconds of `process.hrtime`. */
   readonly sentAt: number;
-  /** Members that were not there any more, one per line. */
-  readonly lost: string;
+  /** The members that were still there, one per line. */
+  readonly renewed: string;
 }

@@ -104,11 +104,14 @@ export const renewals = (load: (id: string) => unknown): void => {
     const sentAt = nowMs();
     try {
       const members = [...worker.members];
-      const lost: string[] = [];
-      for (let start = 0; start < members.length; start += mostMembers)
-        lost.push(await run(worker, members.slice(start, start + mostMembers).join("\n")));
+      const gone = new Set<string>();
+      for (let start = 0; start < members.length; start += mostMembers) {
+        const lost = await run(worker, members.slice(start, start + mostMembers).join("\n"));
+        // A tab and the reason may follow.
+        for (const line of lost.split("\n")) gone.add(line.split("\t", 1).join(""));
+      }
       worker.renewedAt = sentAt;
-      port.postMessage({ worker: number, sentAt, lost: lost.join("\n") });
+      port.postMessage({ worker: number, sentAt, renewed: members.filter((one) => !gone.has(one)).join("\n") });
     } catch {
       // The next look tries again. If none succeeds, the leases end, as those of a process that died.
     } finally {

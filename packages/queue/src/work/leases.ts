@@ -63,10 +63,10 @@ export class JobLeases implements ScheduledLease {
     return membersOf(this.#held);
   }
 
-  /** The thread has renewed all that were held at `sentAt`, except `lost`. */
-  renewed(sentAt: number, lost: ReadonlySet<string>): void {
+  /** The thread has renewed these. Not all that are held: it does not know those of a reply that came in during the block. */
+  renewed(sentAt: number, members: ReadonlySet<string>): void {
     const until = sentAt + lowerBoundMs(this.#leaseMs);
-    for (const job of this.#held) if (until > job.leaseUntil && !lost.has(job.member)) job.leaseUntil = until;
+    for (const job of this.#held) if (until > job.leaseUntil && members.has(job.member)) job.leaseUntil = until;
   }
 
   /** Whether the lease of a job may have ended, by our own clock. */
