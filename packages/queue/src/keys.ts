@@ -71,7 +71,7 @@ const parts = [...endlessParts, "revoked", "producers", "kept", "records", "even
  * | `kit:queue:{name}:limits`      | hash   | `paused`, `concurrency`, `rate`, `fullAt`, `heldUntil`, `names`: what keeps jobs from beginning; `listened`: until when events are recorded | while the queue has any |
  * | `kit:queue:{name}:events`      | stream | `e` → what happened, a line for each event                                                      | `recordMs` after the last listener |
  * | `kit:queue:{name}:suspended`   | zset   | ready jobs whose names are stopped: name, place among its jobs, entry                           | until the name goes on       |
- * | `kit:queue:{name}:named`       | zset   | active jobs of names with a concurrency: name, member of `leases`                               | swept as jobs are taken      |
+ * | `kit:queue:{name}:named`       | zset   | active jobs of names with a concurrency: name, member of `leases`                               | until its job ends           |
  * | `kit:queue:{name}:unique`      | hash   | key → its last job, the end of its `ttlMs`, the job before that it waits for                    | until unused and swept       |
  * | `kit:queue:{name}:meta`        | hash   | `layout`, `watchedAt`, `deadBytes`, counters                                                    | for good                     |
  * | `kit:queue:{name}:schedules`   | hash   | id of a schedule → version, revision, runs left, and timing as JSON                             | until it is removed          |

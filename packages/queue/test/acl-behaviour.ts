@@ -5,6 +5,7 @@ import * as vitest from "vitest";
 import { describe, expect, it } from "vitest";
 import { createQueueEvents } from "../src/events/index.js";
 import { keepHistory } from "../src/history/index.js";
+import { setLimits } from "../src/manage/index.js";
 import { readCheckpoint, saveCheckpoint } from "../src/progress/index.js";
 import { user } from "./acl.js";
 import { fixtureOf, latch, name, permanentKeys, Runs } from "./harness.js";
@@ -69,6 +70,11 @@ export const aclBehaviour = (mode: RedisMode): void => {
       await idle.close();
       await eventually(async () => expect(await usedCommands(server.nodes)).toContain("get"));
       await queue.dropDeadLetters(["none"]);
+      const [limited, limitedRuns] = [fixture.on(client, { name: "limited" }), new Runs()];
+      await setLimits(client, { queue: "limited", prefix: redis.prefix }, { names: { job: { concurrency: 1 } } });
+      fixture.work(limited, limitedRuns.handler);
+      await limited.add("job", 1);
+      await limitedRuns.until(1);
       expect(await rejection(fixture.on(client, { name: "spoilt" }).add("job", 1))).toMatchObject({
         code: "KIT_KEY_TYPE",
       });

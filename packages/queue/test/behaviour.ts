@@ -1355,7 +1355,7 @@ export const queueBehaviour = (mode: RedisMode, login?: Login): void => {
       };
       const [suspendedId, waitingId] = ["AAAAAAAAA.0007", "AAAAAAAAA.0008"];
       const suspendedMember = `other ${"0".repeat(23)} ${suspendedId}`;
-      /** Of two names with limits one is stopped: the step moves a job each way, and sweeps `named`. */
+      /** Of two names with limits one is stopped: the step moves a job each way, and removes members of `named`. */
       const withNames = async (): Promise<void> => {
         await withTake();
         const { jobs, waiting, limits, suspended, named } = keys();
@@ -1364,7 +1364,7 @@ export const queueBehaviour = (mode: RedisMode, login?: Login): void => {
         await fixture().db.hset(limits, "names", "\njob 0 1\nother 2 0");
         await fixture().db.rpush(waiting, waitingId);
         await fixture().db.zadd(suspended, 0, suspendedMember);
-        await fixture().db.zadd(named, 0, "other worker000009gone");
+        await fixture().db.zadd(named, 0, "other worker000009gone", 0, `job ${member}`);
       };
       const { cancel, drain, edit, find, limit, list, overview, prioritise, remove, repair, reschedule, scan } = looks;
       const { add, begin, handBack, heartbeat, letters, outcomes, recover, redrive, step } = scripts;
@@ -1393,6 +1393,7 @@ export const queueBehaviour = (mode: RedisMode, login?: Login): void => {
         { script: handBack, args: [member, "", "0", ""], seed: withNames },
         { script: recover, args: [takeId], seed: withTake },
         { script: recover, args: [takeId], seed: withNames },
+        { script: cancel, args: [id, "", "0", "", ""], seed: withNames },
         { script: remove, args: [suspendedId], seed: withNames },
         {
           script: edit,

@@ -138,8 +138,8 @@ class Game {
       while (this.#active.length > 0) await this.play({ do: "done", which: 0 });
       assert.ok(this.#count < jobs, "jobs that may begin were not taken");
     }
-    const { jobs, waiting, prioritised, suspended, leases } = this.#keys;
-    return await redis.client.exists(jobs, waiting, prioritised, suspended, leases);
+    const { jobs, waiting, prioritised, suspended, leases, named } = this.#keys;
+    return await redis.client.exists(jobs, waiting, prioritised, suspended, leases, named);
   }
 
   get #count(): number {

@@ -39,6 +39,7 @@ export const descriptor: PackageDescriptor = {
       ["XREVRANGE", key, "+", "-"],
       ["ZADD", key, "XX", 0, "m"],
       ["ZCARD", key],
+      ["ZLEXCOUNT", key, "-", "+"],
       ["ZMSCORE", key, "m"],
       ["ZRANGE", key, 0, 0],
       ["ZRANGEBYSCORE", key, 0, 0],

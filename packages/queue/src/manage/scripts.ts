@@ -294,6 +294,7 @@ export const cancel = defineScript({
     "limits",
     "events",
     "suspended",
+    "named",
     "...replies",
   ],
   args: ["id", "header", "cursor", "channel", "caller"],

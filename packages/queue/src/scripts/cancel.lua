@@ -13,6 +13,7 @@
 -- KEYS[10]  limits      hash    what keeps jobs from beginning; `listened`
 -- KEYS[11]  events      stream  what happened, for those who listen
 -- KEYS[12] suspended    zset    ready jobs whose names are stopped, see `names.lua`
+-- KEYS[13] named        zset    name and member of `leases`, of active jobs whose names have a concurrency, see `names.lua`
 -- KEYS[n]  replies      hash    of the caller, only if the job was called: id to what became of the job
 -- ARGV[1]  id           string  of the job
 -- ARGV[2]  header       string  its header line, if a later job may have the same id; else empty
@@ -35,7 +36,8 @@ local wake = KEYS[9]
 local limits = KEYS[10]
 local events = KEYS[11]
 local suspended = KEYS[12]
-local replies = { unpack(KEYS, 13) }
+local named = KEYS[13]
+local replies = { unpack(KEYS, 14) }
 local id = ARGV[1]
 local header = ARGV[2]
 local cursor = ARGV[3]
@@ -47,6 +49,7 @@ local caller = ARGV[5]
 redis.call('HLEN', failures)
 redis.call('ZCARD', revoked)
 redis.call('ZCARD', wake)
+redis.call('ZCARD', named)
 listen(limits)
 for _, key in ipairs(replies) do redis.call('HLEN', key) end
 local blob = redis.call('HGET', jobs, id)
@@ -78,6 +81,7 @@ if member then
   local time = redis.call('TIME')
   revoke(revoked, time[1] * 1000 + math.floor(time[2] / 1000), member, true)
   redis.call('ZREM', leases, member)
+  redis.call('ZREM', named, (nameOf(blob) or '') .. ' ' .. member)
 else
   leave(place, waiting, prioritised, delayed, suspended, id, entry)
 end

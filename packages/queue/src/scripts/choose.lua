@@ -2,62 +2,74 @@
 -- It changes nothing. Jobs of names that are stopped leave the front of the ready ones for `suspended`, so that no step meets them again.
 --
 -- Needs idOf, suspendedEntry, nameOf, limitsOf
--- Defines chooseByName
+-- Defines addStale, chooseByName
 
--- Chooses up to `count` jobs, from `suspended` and from the ready ones, which `firstReady(n)` reads; those in `isEnding` are no longer active.
+-- Adds the members of `named` whose leases are gone, though no script removed them: deleted by hand, or ended by an older worker. 50 are
+-- looked up, of more another part each time. Those in `isEnding` are left to `namedOf`.
+local function addStale(leaving, leases, named, isEnding, micros)
+  local start = 50 * (micros % (math.floor(redis.call('ZCARD', named) / 50) + 1))
+  for _, member in ipairs(redis.call('ZRANGE', named, start, start + 49)) do
+    local lease = string.match(member, ' (.*)$') or ''
+    if not isEnding[lease] and not redis.call('ZSCORE', leases, lease) then table.insert(leaving, member) end
+  end
+end
+
+-- Chooses up to `count` jobs, from `suspended` and from the ready ones, which `firstReady(n)` reads; members of `named` that are `leaving` do
+-- not count as active.
 -- Replies with their entries, ids and blobs; how many jobs of priority 0 it met, and the ids of the others; those of them that it suspends,
--- at most 100, each with its name; members of `suspended` that it took; of the taken ones the name and entry if the name has a concurrency;
--- members of `named` whose leases ended; whether further jobs in `suspended` may begin.
-local function chooseByName(jobs, leases, suspended, named, names, isEnding, count, firstReady)
-  local entries, ids, blobs, ranked, later, brought, held, stale, plain = {}, {}, {}, {}, {}, {}, {}, {}, 0
+-- at most 100, each with its name; members of `suspended` that it took; of the taken ones the name and entry if the name has a
+-- concurrency; whether further jobs in `suspended` may begin.
+local function chooseByName(jobs, suspended, named, names, leaving, count, firstReady)
+  local entries, ids, blobs, ranked, later, brought, held, plain = {}, {}, {}, {}, {}, {}, {}, 0
   local add = table.insert
-  local function ofName(key, name, ...)
-    return redis.call('ZRANGE', key, '[' .. name .. ' ', '(' .. name .. '!', 'BYLEX', ...)
-  end
-  -- For each name, how many more of its jobs may begin.
+  -- For each name, how many more of its jobs may begin: below 1 for one that is paused.
   local room, limits = {}, limitsOf(names)
-  local function roomOf(name)
-    if room[name] then return room[name] end
-    local most = limits[name] or math.huge
-    if limits[name] and most > 0 then
-      local members, active = ofName(named, name), {}
-      for i = 1, #members do active[i] = string.sub(members[i], #name + 2) end
-      for i, ends in ipairs(#members > 0 and redis.call('ZMSCORE', leases, unpack(active)) or {}) do
-        if ends and not isEnding[active[i]] then most = most - 1 else add(stale, members[i]) end
-      end
-    end
-    room[name] = most
-    return most
-  end
-
-  -- The first jobs in `suspended` of each name that may begin. With very many of them the last names wait for a later step.
-  local first, from = {}, '-'
-  for _ = 1, 200 do
-    local member = redis.call('ZRANGE', suspended, from, '+', 'BYLEX', 'LIMIT', 0, 1)[1]
-    if not member then break end
+  for _, member in ipairs(leaving) do
     local name = string.match(member, '^%S+')
-    from = '[' .. name .. '!'
-    if #first > 1000 then room[name] = 0 end
-    if roomOf(name) > 0 then
-      for _, other in ipairs(ofName(suspended, name, 'LIMIT', 0, math.min(room[name], count) + 1)) do
-        add(first, { name, string.sub(other, #name + 2), other })
-      end
-    end
+    if limits[name] then limits[name] = limits[name] + 1 end
   end
-  table.sort(first, function(one, other) return one[2] < other[2] end)
+  local function roomOf(name)
+    room[name] = room[name] or limits[name]
+      and limits[name] - redis.call('ZLEXCOUNT', named, '[' .. name .. ' ', '(' .. name .. '!') or math.huge
+    return room[name]
+  end
 
-  local ready, f, r, bytes = count > 0 and firstReady(count + 100) or {}, 1, 1, 0
-  local function firstSuspended()
-    while first[f] and room[first[f][1]] < 1 do f = f + 1 end
-    return first[f] and first[f][3]
+  -- The first job in `suspended` between two bounds: its member, name, and place with entry.
+  local function firstBetween(low, high)
+    local member = redis.call('ZRANGE', suspended, low, high, 'BYLEX', 'LIMIT', 0, 1)[1]
+    return member and { member, string.match(member, '^(%S+) (.*)$') }
   end
+  local function isBefore(one, other) return one[3] < other[3] end
+  -- The first job of each name, by place; a step that takes nothing needs none behind one that may begin. With very many names the last ones
+  -- wait for a later step.
+  local firsts, from = {}, '-'
+  for _ = 1, 200 do
+    local first = firstBetween(from, '+')
+    if not first then break end
+    from = '[' .. first[2] .. '!'
+    add(firsts, first)
+    if count == 0 and roomOf(first[2]) > 0 then break end
+  end
+  table.sort(firsts, isBefore)
+  -- Of names that may go on. Names behind it are not counted.
+  local function firstSuspended()
+    while firsts[1] and roomOf(firsts[1][2]) < 1 do table.remove(firsts, 1) end
+    return firsts[1]
+  end
+
+  local ready, r, bytes = count > 0 and firstReady(count + 100) or {}, 1, 0
   while #entries < count and #later < 100 and bytes < 4194304 do
-    local member, entry = firstSuspended(), ready[r]
+    local first, entry = firstSuspended(), ready[r]
     local id, priority = idOf(entry or '')
-    local own, urgency = idOf(suspendedEntry(member or ''))
-    if member and (not entry or urgency <= priority) then
-      entry, id, f = suspendedEntry(member), own, f + 1
-      add(brought, member)
+    local own, urgency = idOf(first and suspendedEntry(first[1]) or '')
+    if first and (not entry or urgency <= priority) then
+      entry, id = suspendedEntry(first[1]), own
+      add(brought, first[1])
+      table.remove(firsts, 1)
+      -- The next job of the name takes its place among the others.
+      local following, i = firstBetween('(' .. first[1], '(' .. first[2] .. '!'), 1
+      while following and firsts[i] and isBefore(firsts[i], following) do i = i + 1 end
+      if following then add(firsts, i, following) end
     elseif entry then
       r = r + 1
       if priority == 0 then plain = plain + 1 else add(ranked, id) end
@@ -76,5 +88,5 @@ local function chooseByName(jobs, leases, suspended, named, names, isEnding, cou
       end
     end
   end
-  return entries, ids, blobs, plain, ranked, { later = later, brought = brought, held = held, stale = stale, isMore = firstSuspended() }
+  return entries, ids, blobs, plain, ranked, { later = later, brought = brought, held = held, isMore = firstSuspended() }
 end

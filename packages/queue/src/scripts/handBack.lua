@@ -10,6 +10,7 @@
 -- KEYS[7]  events       stream  what happened, for those who listen
 -- KEYS[8]  jobs         hash    id to header and payload
 -- KEYS[9]  suspended    zset    ready jobs whose names are stopped, see `names.lua`
+-- KEYS[10] named        zset    name and member of `leases`, of active jobs whose names have a concurrency, see `names.lua`
 -- ARGV[1]  members      string  of `leases`, one per line
 -- ARGV[2]  after        string  entries that were handed back before and belong in front of these, one per line, nearest first
 -- ARGV[3]  limited      string  empty: the worker knows of no limits; `1` the jobs were taken under limits and did not begin, so they do
@@ -26,6 +27,7 @@ local failures = KEYS[6]
 local events = KEYS[7]
 local jobs = KEYS[8]
 local suspended = KEYS[9]
+local named = KEYS[10]
 local members = ARGV[1]
 local after = ARGV[2]
 local limited = ARGV[3]
@@ -38,6 +40,7 @@ redis.call('ZCARD', prioritised)
 redis.call('ZCARD', wake)
 listen(limits)
 if begun ~= '' then redis.call('HLEN', failures) end
+if limited ~= '' then redis.call('ZCARD', named) end
 -- Removes nothing. At maxmemory Redis allows writes in a script after one that can only free memory.
 redis.call('ZREM', leases, '')
 local entries, held, hasBegun = {}, {}, {}
@@ -59,9 +62,11 @@ local function frontTo(id, priority)
   local front = redis.call('ZRANGEBYSCORE', prioritised, string.format('%.0f', priority * band), score, 'LIMIT', 0, 100)
   return front[#front] == id and front
 end
+local leaving = {}
 if limited ~= '' then
   local names = refund(limits, limited == '1' and #entries or 0)
   entries = returnSuspended(jobs, suspended, names, entries)
+  leaving = namedOf(jobs, named, names, held)
 end
 -- For each priority the nearest of them that is still ready.
 local pivots = {}
@@ -88,5 +93,6 @@ end
 makeReady(waiting, prioritised, others, true)
 if #held > 0 then wakeWorker(wake) end
 inBatches(held, function(...) redis.call('ZREM', leases, ...) end)
+inBatches(leaving, function(...) redis.call('ZREM', named, ...) end)
 recordEvents(events)
 return #held

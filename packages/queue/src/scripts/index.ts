@@ -254,7 +254,7 @@ export const begin = defineScript({
 export const handBack = defineScript({
   name: "queue.handBack",
   source: [entriesSource, readySource, bucketSource, namesSource, eventsSource, handBackSource],
-  keys: ["leases", "waiting", "prioritised", "wake", "limits", "failures", "events", "jobs", "suspended"],
+  keys: ["leases", "waiting", "prioritised", "wake", "limits", "failures", "events", "jobs", "suspended", "named"],
   args: ["members", "after", "limited", "begun"],
   idempotent: true,
   reply: Number,
@@ -264,7 +264,7 @@ export const handBack = defineScript({
 export const recover = defineScript({
   name: "queue.recover",
   source: [entriesSource, readySource, takesSource, bucketSource, namesSource, eventsSource, recoverSource],
-  keys: ["leases", "waiting", "prioritised", "wake", "taken", "limits", "events", "jobs", "suspended"],
+  keys: ["leases", "waiting", "prioritised", "wake", "taken", "limits", "events", "jobs", "suspended", "named"],
   args: ["takeId"],
   idempotent: true,
   reply: Number,

@@ -2,8 +2,11 @@
 -- `names` in `limits` has a line feed and `name concurrency pausedAt` for each name with a limit, 0 for none. Ready jobs that it keeps from
 -- beginning are in `suspended`, as `name place entry`. A place is the priority and a number, so that the jobs of a name sort in their order.
 --
--- Needs idOf, nameOf
--- Defines limitsOf, suspendedAs, returnSuspended
+-- The index `named` has `name member` for each member of `leases` whose name had a concurrency as the job was taken. A script that ends such
+-- a lease removes it; only then a count by name is one command.
+--
+-- Needs idOf, leasedEntry, nameOf
+-- Defines limitsOf, namedOf, suspendedAs, returnSuspended
 
 -- For each name with a limit, how many of its jobs may be active: 0 if it is paused.
 local function limitsOf(names)
@@ -12,6 +15,21 @@ local function limitsOf(names)
     limits[name] = pausedAt == '0' and tonumber(most) or 0
   end
   return limits
+end
+
+local function storedName(jobs, entry)
+  return nameOf(redis.call('HGET', jobs, (idOf(entry)))) or ''
+end
+
+-- The members of `named` for these members of `leases`, as far as there are any. The jobs are still stored.
+local function namedOf(jobs, named, names, members)
+  local found, limits = {}, limitsOf(names)
+  for _, member in ipairs(names and redis.call('ZCARD', named) > 0 and members or {}) do
+    local name = storedName(jobs, leasedEntry(member))
+    local one = name .. ' ' .. member
+    if limits[name] and redis.call('ZSCORE', named, one) then found[#found + 1] = one end
+  end
+  return found
 end
 
 -- A member of `suspended`. Jobs that came in order have numbers from 10^15 on.
@@ -26,7 +44,7 @@ local function returnSuspended(jobs, suspended, names, entries)
   local others, limits = {}, limitsOf(names)
   for i = #entries, 1, -1 do
     local entry = entries[i]
-    local name = nameOf(redis.call('HGET', jobs, (idOf(entry)))) or ''
+    local name = storedName(jobs, entry)
     if limits[name] then
       local low, high = suspendedAs(name, entry, 0), suspendedAs(name, entry, 9e15)
       local first = redis.call('ZRANGE', suspended, '[' .. low, '[' .. high, 'BYLEX', 'LIMIT', 0, 1)[1] or ''

@@ -10,6 +10,7 @@
 -- KEYS[7]  events       stream  what happened, for those who listen
 -- KEYS[8]  jobs         hash    id to header and payload
 -- KEYS[9]  suspended    zset    ready jobs whose names are stopped, see `names.lua`
+-- KEYS[10] named        zset    name and member of `leases`, of active jobs whose names have a concurrency, see `names.lua`
 -- ARGV[1]  takeId       string  of the lost call
 --
 -- Reply     n  how many jobs were returned
@@ -22,6 +23,7 @@ local limits = KEYS[6]
 local events = KEYS[7]
 local jobs = KEYS[8]
 local suspended = KEYS[9]
+local named = KEYS[10]
 local takeId = ARGV[1]
 
 -- Libraries
@@ -29,6 +31,7 @@ local takeId = ARGV[1]
 redis.call('LLEN', waiting)
 redis.call('ZCARD', prioritised)
 redis.call('ZCARD', wake)
+redis.call('ZCARD', named)
 listen(limits)
 -- Removes nothing. At maxmemory Redis allows writes in a script after one that can only free memory.
 redis.call('ZREM', leases, '')
@@ -39,12 +42,15 @@ if not last or takeNumber(last) < takeNumber(takeId) then
 end
 if takeIdOf(last) ~= takeId then return 0 end
 local entries, members = heldOf(leases, last)
+local leaving = {}
 if #entries > 0 then
   local names = refund(limits, #entries)
   makeReady(waiting, prioritised, returnSuspended(jobs, suspended, names, entries), true)
+  leaving = namedOf(jobs, named, names, members)
   wakeWorker(wake)
 end
 inBatches(members, function(...) redis.call('ZREM', leases, ...) end)
+inBatches(leaving, function(...) redis.call('ZREM', named, ...) end)
 for _, entry in ipairs(entries) do tell('ready', (idOf(entry))) end
 recordEvents(events)
 return #entries

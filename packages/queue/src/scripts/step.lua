@@ -15,7 +15,7 @@
 -- KEYS[12]  limits       hash     what keeps jobs from beginning, see `limit.lua`; it exists only while something does
 -- KEYS[13]  events       stream   what happened, for those who listen
 -- KEYS[14]  suspended    zset     ready jobs whose names are stopped, see `names.lua`
--- KEYS[15]  named        zset     name and member of `leases`, of active jobs whose names have a concurrency
+-- KEYS[15]  named        zset     name and member of `leases`, of active jobs whose names have a concurrency, see `names.lua`
 -- KEYS[n]   replies      hash     for each caller: id to what became of the job
 -- ARGV[1]   takeId       string   12 characters, of this call alone
 -- ARGV[2]   count        integer  how many jobs to take at most, up to 500
@@ -304,9 +304,14 @@ local function firstReady(wanted)
   return rankedLeft > 0 and firstRanked(wanted) or firstWaiting(wanted)
 end
 local entries, chosen = {}, nil
+local leaving = {}
+if names then
+  for member in pairs(isEnding) do leaving[#leaving + 1] = member end
+  leaving = namedOf(jobs, named, names, leaving)
+  if looks then addStale(leaving, leases, named, isEnding, micros) end
+end
 if names or hasSuspended then
-  entries, ids, reply, plain, ranked, chosen =
-    chooseByName(jobs, leases, suspended, named, names, isEnding, count, firstReady)
+  entries, ids, reply, plain, ranked, chosen = chooseByName(jobs, suspended, named, names, leaving, count, firstReady)
 elseif count > 0 then
   entries = firstReady(count)
   reply = blobsOf(entries)
@@ -431,10 +436,8 @@ if #goneIds > 0 then
 end
 if plain > 0 then redis.call('LTRIM', waiting, plain, -1) end
 if #ranked > 0 then redis.call('ZREM', prioritised, unpack(ranked)) end
-if chosen then
-  if #chosen.brought > 0 then redis.call('ZREM', suspended, unpack(chosen.brought)) end
-  inBatches(chosen.stale, function(...) redis.call('ZREM', named, ...) end)
-end
+if chosen and #chosen.brought > 0 then redis.call('ZREM', suspended, unpack(chosen.brought)) end
+inBatches(leaving, function(...) redis.call('ZREM', named, ...) end)
 if #due > 0 then redis.call('ZREM', delayed, unpack(due)) end
 if #overdue > 0 then redis.call('ZREM', dead, unpack(overdue)) end
 if heldUntil > 0 and heldUntil <= now then redis.call('HDEL', limits, 'heldUntil') end
