@@ -1394,6 +1394,7 @@ export const queueBehaviour = (mode: RedisMode, login?: Login): void => {
         { script: recover, args: [takeId], seed: withTake },
         { script: recover, args: [takeId], seed: withNames },
         { script: cancel, args: [id, "", "0", "", ""], seed: withNames },
+        { script: limit, args: ["", "", "", "job 0 0\nother 0 0"], seed: withNames },
         { script: remove, args: [suspendedId], seed: withNames },
         {
           script: edit,

@@ -368,6 +368,19 @@ describe("step", () => {
     expect(await redis.client.zrange(keys().named, "0", "-1")).toEqual([`job ${takeId(began)}${b}`]);
   });
 
+  it("forgets the active jobs of a name with its limits", async () => {
+    await limits({ names: "job 2 0\nother 1 0" });
+    await addSome(a, b);
+    await redis.client.hset(keys().jobs, b, "k1 other\n1");
+    await run(1, { count: 2 });
+    await limits({ names: "job 0 1" });
+    expect(await redis.client.zcard(keys().named)).toBe(2);
+    await limits({ names: "job 0 0" });
+    expect(await redis.client.zrange(keys().named, "0", "-1")).toEqual([`other ${takeId(1)}${b}`]);
+    await limits({ names: "other 0 -" });
+    expect(await redis.client.exists(keys().named, keys().limits)).toBe(0);
+  });
+
   it("hands back jobs that have begun so that they do not expire, and leaves no record of one whose lease is gone", async () => {
     await addSome(a, b);
     expect((await run(1, { count: 1 })).entries).toEqual([a]);

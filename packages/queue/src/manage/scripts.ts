@@ -319,7 +319,7 @@ export const reschedule = defineScript({
 export const limit = defineScript({
   name: "queue.limit",
   source: [entriesSource, readySource, eventsSource, limitSource],
-  keys: ["limits", "wake", "events"],
+  keys: ["limits", "wake", "events", "named"],
   args: ["paused", "concurrency", "rate", "names"],
   idempotent: true,
   reply: (raw): boolean => Number(raw) === 1,

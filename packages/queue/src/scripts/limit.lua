@@ -5,6 +5,7 @@
 --                               `names`: see `names.lua`; `listened`: see `events.lua`
 -- KEYS[2]  wake         zset    markers that wake workers
 -- KEYS[3]  events       stream  what happened, for those who listen
+-- KEYS[4]  named        zset    name and member of `leases`, of active jobs whose names have a concurrency, see `names.lua`
 -- ARGV[1]  paused       string  `1` the queue is paused, `0` it goes on, empty: as before
 -- ARGV[2]  concurrency  string  the limit from now on, `0` for none, empty: as before
 -- ARGV[3]  rate         string  `count perMs burst` from now on, `0` for none, also none of a handler's; empty: as before
@@ -15,6 +16,7 @@
 local limits = KEYS[1]
 local wake = KEYS[2]
 local events = KEYS[3]
+local named = KEYS[4]
 local paused = ARGV[1]
 local concurrency = ARGV[2]
 local rate = ARGV[3]
@@ -24,11 +26,14 @@ local names = ARGV[4]
 
 redis.call('HLEN', limits)
 redis.call('ZCARD', wake)
+redis.call('ZCARD', named)
 listen(limits)
 local wasPaused = redis.call('HEXISTS', limits, 'paused') == 1
 local time = redis.call('TIME')
 local now = string.format('%.0f', time[1] * 1000 + math.floor(time[2] / 1000))
 local text
+-- Members of `named` whose names have no limits any more: nobody would remove them.
+local leaving = {}
 if names ~= '' then
   local known, order, limited = {}, {}, 0
   local function limitsOf(name)
@@ -53,6 +58,10 @@ if names ~= '' then
     if line ~= '0 0' then
       text = text .. '\n' .. name .. ' ' .. line
       limited = limited + 1
+    else
+      -- A name has at most 1,000 active jobs.
+      local range = redis.call('ZRANGE', named, '[' .. name .. ' ', '(' .. name .. '!', 'BYLEX', 'LIMIT', 0, 1000)
+      for _, member in ipairs(range) do leaving[#leaving + 1] = member end
     end
   end
   if limited > 100 then return 0 end
@@ -76,5 +85,6 @@ if text == '' then ended[#ended + 1] = 'names' end
 if concurrency == '0' then ended[#ended + 1] = 'concurrency' end
 if rate == '0' then for _, field in ipairs({ 'rate', 'fullAt', 'heldUntil' }) do ended[#ended + 1] = field end end
 if #ended > 0 then redis.call('HDEL', limits, unpack(ended)) end
+inBatches(leaving, function(...) redis.call('ZREM', named, ...) end)
 recordEvents(events)
 return 1
