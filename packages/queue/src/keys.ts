@@ -19,8 +19,13 @@ export const notesKey = (head: string, id: string): string => `${head}notes:${id
 
 /** The address of a queue. */
 export interface QueueAddress {
+  /** The name of the queue. */
   readonly queue: string;
-  /** @default "kit" */
+  /**
+   * The beginning of its keys.
+   *
+   * @default "kit"
+   */
   readonly prefix?: string | undefined;
 }
 

@@ -18,7 +18,7 @@ const exceptionsKiB = {
   "@kit/chat": 24,
   // Connections that follow the client behind one address, and on a Cluster whose nodes come and go; outcomes that stay true
   // when a client sends again by itself, or the event loop stands still.
-  "@kit/core": 17.25,
+  "@kit/core": 17.5,
   // The life of an object and the rules of options, which each package had for itself.
   "@kit/core/toolkit": 16.25,
   // Reads public files with their faults: policies, counts, numeric addresses.
@@ -30,13 +30,13 @@ const exceptionsKiB = {
   // the last; keeps to the limits of the queue and of names of jobs, and wakes when a rate lets the next job begin; records events for
   // listeners; carries a trace from the producer to the handler; pauses one worker; finds out whether a thread can connect as the client
   // does, which then renews leases.
-  "@kit/queue": 31.75,
+  "@kit/queue": 32,
   // Adds jobs and schedules as a queue does, and carries what that needs; gives jobs back that the server refuses.
-  "@kit/queue/adopt": 27.5,
+  "@kit/queue/adopt": 28,
   // Reads, changes and repairs queues for the command line, lists schedules, shows logs of handlers and ended jobs; says what is unknown.
-  "@kit/queue/descriptor": 23.75,
+  "@kit/queue/descriptor": 24,
   // Opens its queue as a queue does, and carries what that needs.
-  "@kit/queue/schedules": 21.75,
+  "@kit/queue/schedules": 22.25,
   "@kit/stats": 24.25,
   "@kit/testing": null,
 };

@@ -3,8 +3,13 @@ import { boolean, custom, required, type RulesOf, signal, text } from "@kit/core
 
 /** The address of a BullMQ queue. */
 export interface BullAddress {
+  /** The name of the BullMQ queue. */
   readonly from: string;
-  /** @default "bull" */
+  /**
+   * The beginning of BullMQ's keys.
+   *
+   * @default "bull"
+   */
   readonly bullPrefix?: string | undefined;
   /** A client of the server that has it, if that is another one. */
   readonly redis?: RedisLike | undefined;
