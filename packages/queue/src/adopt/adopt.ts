@@ -1,4 +1,4 @@
-import type { KitError, RedisLike } from "@kit/core";
+import { KitError, type RedisLike } from "@kit/core";
 import { type ClientContext, Deadline, newToken, reading, resolve, withContext } from "@kit/core/toolkit";
 import { checkedAddress } from "../address.js";
 import { QueueCommands } from "../commands.js";
@@ -235,8 +235,10 @@ class Adoption {
     items: readonly Item[],
     jobs: readonly (StoredBullJob | undefined)[],
   ): Promise<never> {
-    const { code, retryable } = error as Partial<KitError>;
-    if (code !== "KIT_UNKNOWN_OUTCOME" && (retryable !== true || code === "KIT_SERVER_FULL")) {
+    const isOpen =
+      error instanceof KitError &&
+      (error.code === "KIT_UNKNOWN_OUTCOME" || (error.retryable && error.code !== "KIT_SERVER_FULL"));
+    if (!isOpen) {
       const added = await read(this.#to, "zscore", "adopted", this.#token).catch(() => null);
       if (Number(added) < this.#number) await this.#release(items, jobs, new Set(items)).catch(() => undefined);
     }
