@@ -93,6 +93,9 @@ const pausing = (what: "pause" | "resume", from: number, outcome: QueueChangeCal
     { ...call, what, name, outcome },
   ];
 };
+/** The same of jobs of a name, in the queue with limits. */
+const pausingName = (what: "pause" | "resume", from: number): LogRecord[] =>
+  pausing(what, from).map((one) => ({ ...one, name: "limited", jobName: "other" }) as LogRecord);
 /** A job of the queue that is paused from 310 to 900, and from 1,510 to 2,000. */
 const inPause = (key: string, at: number): AccessRecord => begun(key, at, [1, 0], "paused");
 
@@ -103,6 +106,11 @@ const queueChanged = (from: number, facts: Omit<AskRecord, "kind" | "at">): LogR
 };
 const limited = (from: number, limits: Pick<AskRecord, "concurrency" | "rate">): LogRecord[] =>
   queueChanged(from, { what: "limit", name: "limited", ...limits });
+const nameLimited = (from: number, concurrency: number | null): LogRecord[] =>
+  queueChanged(from, { what: "limit", name: "limited", jobName: "other", concurrency });
+/** A job of the name with limits. */
+const ofName = (key: string, at: number): LogRecord[] =>
+  inQueue("limited", success(key, at)).map((one) => (one.kind === "access" ? { ...one, jobName: "other" } : one));
 const scheduled = (from: number, schedule: string, everyMs: number): LogRecord[] =>
   queueChanged(from, { what: "schedule", name: "ahead", schedule, everyMs });
 
@@ -116,6 +124,11 @@ const addOnce = (key: string, from: number, of: "first" | "last", facts: Partial
   unique: { key: of, mode: of === "first" ? "keepFirst" : "keepLast" },
 });
 
+/** A main loop with a heartbeat thread stands still. */
+const blocked = (from: number, to: number, stoppedMs = 1): LogRecord[] => [
+  { kind: "blocked", from: epoch + from, to: epoch + to, maxBlockedMs: 1_200, stoppedMs },
+  { kind: "stall", from: epoch + from, to: epoch + to },
+];
 const hasty = { key: "hasty", fails: 0, delayMs: 100 };
 const rate = { count: 10, perMs: 1_000, burst: 2 };
 /** A schedule that is due each 50 ms from 100 on. */
@@ -125,6 +138,9 @@ const steady = [100, 150, 200, 250, 300, 350].flatMap((at) => success(`steady@${
 const withFeatures = (): LogRecord[] => [
   ...[...limited(3_000, { concurrency: 2 }), ...limited(3_000, { rate })],
   ...inQueue("limited", [...success("one", 3_100), ...success("two", 3_100), ...success("three", 3_200)]),
+  ...[...nameLimited(3_300, 1), ...ofName("named", 3_340), ...ofName("named next", 3_440)],
+  ...[...pausingName("pause", 3_500), ...pausingName("resume", 3_700), ...ofName("named last", 3_720)],
+  ...[...inQueue("limited", success("free", 3_600)), ...blocked(3_605, 3_615)],
   ...[addOnce("first", 0, "first", { id: "1", isAdded: true }), ...success("first", 100)],
   ...[addOnce("refused", 50, "first", { id: "1", isAdded: false })],
   ...[addOnce("second", 200, "first", { id: "2", isAdded: true }), ...success("second", 250)],
@@ -437,6 +453,30 @@ describe("The checker of queues finds", () => {
       },
     ],
     [
+      "a job beyond the concurrency of its name",
+      "nameConcurrency",
+      (draft) => {
+        withoutRate(draft);
+        draft.workers.w1.records.push(...ofName("beside", 3_345));
+      },
+    ],
+    [
+      "a job whose name is paused",
+      "namePaused",
+      (draft) => {
+        withoutRate(draft);
+        draft.workers.w1.records.push(...ofName("paused", 3_640));
+      },
+    ],
+    [
+      "a job that begins again while its loop is blocked",
+      "renewed",
+      ({ workers }) => {
+        workers.w2.records.push(begun("blocking", 700), ...blocked(701, 1_301), later("lost", "blocking", 1_302));
+        workers.w1.records.push(begun("blocking", 1_200, [1, 1]));
+      },
+    ],
+    [
       "jobs beyond the rate",
       "rate",
       ({ workers }) => void workers.w1.records.push(...inQueue("limited", success("third", 3_140))),
@@ -624,6 +664,30 @@ describe("The checker of queues excuses", () => {
         if (asked) workers.dead.records.push(asked);
         workers.w1.records.push(...inQueue("limited", success("third", 3_115)));
         workers.w1.records.push(...limited(3_080, { rate: { ...rate, burst: 5 } }));
+      },
+    ],
+    [
+      "a job that was taken before its name had a limit",
+      (draft) => {
+        withoutRate(draft);
+        const { w1 } = draft.workers;
+        w1.records.push(...ofName("before", 3_290), later("ran", "before", 3_390), later("done", "before", 3_400));
+        forgetEnd(w1, "before");
+        w1.records.push(...inQueue("limited", [later("ran", "before", 3_390), later("done", "before", 3_400)]));
+      },
+    ],
+    [
+      "a job that begins again after its loop was blocked for too long",
+      ({ workers }) => {
+        workers.w2.records.push(begun("blocking", 700), ...blocked(701, 2_301), later("lost", "blocking", 2_302));
+        workers.w1.records.push(begun("blocking", 2_100, [1, 1]));
+      },
+    ],
+    [
+      "a job of a blocked loop whose process was stopped",
+      ({ workers }) => {
+        workers.w2.records.push(begun("blocking", 700), ...blocked(701, 1_301, 500), later("lost", "blocking", 1_302));
+        workers.w1.records.push(begun("blocking", 1_200, [1, 1]));
       },
     ],
     [

@@ -74,7 +74,7 @@ export const builtWith = (name: string, module: string, ...changes: readonly Mut
     .toReversed()
     .reduce(mutated, built);
   // Relative imports must refer to the other entries of the package.
-  writeFileSync(part, changed.replace(/\b(from|import) "\.\//g, `$1 "${pathToFileURL(dist).href}/`));
+  writeFileSync(part, changed.replace(/\b(from |import |import\()"\.\//g, `$1"${pathToFileURL(dist).href}/`));
   // Renamed at the end, since another run may be reading the file.
   renameSync(part, copy);
   return pathToFileURL(copy).href;

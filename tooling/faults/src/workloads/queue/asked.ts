@@ -19,7 +19,8 @@ export const askedIn = ({ workers }: RunHistory, what: QueueChangeCall["what"]):
     const asked = records.filter((one): one is AskRecord => one.kind === "asked" && one.what === what);
     return asked.map((one) => {
       const call = calls.find(
-        ({ name, schedule, startedAt }) => name === one.name && schedule === one.schedule && startedAt >= one.at,
+        ({ name, jobName, schedule, startedAt }) =>
+          name === one.name && jobName === one.jobName && schedule === one.schedule && startedAt >= one.at,
       );
       const isConfirmed = call?.outcome === "ok";
       // The lab repeats its own changes until they succeed, and records no calls.

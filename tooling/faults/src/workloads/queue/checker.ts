@@ -8,11 +8,12 @@ import {
 } from "../../common-invariants.js";
 import { patience } from "../../patience.js";
 import { checkResumption, type Progress, type Work, workIn } from "../../work.js";
+import { checkBlocks } from "./blocks.js";
 import { checkCancels, mayBeCancelled } from "./cancels.js";
 import { checkDue } from "./due-times.js";
 import { checkEdits } from "./edits.js";
 import { checkExpiry, mayHaveExpired } from "./expiry.js";
-import { type AddCall, type Death, type LogRecord, maxAttempts, type RunHistory } from "./history.js";
+import { type AddCall, type Death, isHarmless, type LogRecord, maxAttempts, type RunHistory } from "./history.js";
 import { checkLimits } from "./limits.js";
 import { checkPauses } from "./pauses.js";
 import { checkSchedules } from "./schedules.js";
@@ -38,12 +39,15 @@ import { checkUnique } from "./unique.js";
  *   aborts within a lease
  * - `snoozed` a snooze uses no attempt, and the job does not begin before its time
  * - `paused` the server takes no job between a confirmed pause and the resume
+ * - `namePaused` the same of the jobs of a paused name
  * - `concurrency` no more jobs are active than the limit of the queue allows
+ * - `nameConcurrency` the same of the jobs of a name, by its own limit
  * - `rate` no more jobs begin in any span than the rate of the queue allows
  * - `unique` of the jobs of one key no two are active, nor does one wait beside another; the last data runs, or the first
  * - `expired` no job begins that nobody took in time, and none expires early
  * - `edited` a confirmed edit holds for every later take; a refused one changes nothing
  * - `scheduled` each run of a schedule has its job, once and not before its instant
+ * - `renewed` no job of a worker with a heartbeat thread begins again while its loop is blocked, for at most `maxBlockedMs`
  * - `lease` the jobs of a killed worker begin again within their lease plus 10 %
  * - `U2` the copies of a step get jobs of one take
  * - `U1`, `U3`, `U4`, `U5` as for every package: calls settle in time, work continues, nothing is left, errors are
@@ -62,12 +66,15 @@ export const invariants = [
   "cancelled",
   "snoozed",
   "paused",
+  "namePaused",
   "concurrency",
+  "nameConcurrency",
   "rate",
   "unique",
   "expired",
   "edited",
   "scheduled",
+  "renewed",
   "lease",
   "U1",
   "U2",
@@ -88,6 +95,7 @@ export const verdictOn = (run: RunHistory): AnyVerdict<Invariant> =>
     const byJob = new Map(stories.map((story) => [story.job, story]));
     checkLimits(run, stories, judge);
     checkUnique(run, stories, judge);
+    checkBlocks(run, stories, judge);
     checkSchedules(run, stories, judge);
     for (const story of stories) {
       checkKept(run, story, judge);
@@ -170,10 +178,6 @@ const checkRuns = (run: RunHistory, { job, runs }: Story, judge: Judge): void =>
     checkAborted(run, job, former, next, judge);
   }
 };
-
-/** Faults that cost no worker a lease, even when repeated. The jobs of a lost reply are handed back. */
-const isHarmless = (kind: string): boolean =>
-  ["scripts flushed", "command connections killed", "replies lost", "requests repeated"].includes(kind);
 
 const checkCrashes = (run: RunHistory, { job, runs }: Story, judge: Judge): void => {
   for (const [index, { at, crashes }] of runs.entries()) {

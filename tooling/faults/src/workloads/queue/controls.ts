@@ -121,6 +121,14 @@ export const controls: readonly Control<Invariant>[] = [
     lua: { "step(limits)": limitIsMissing(3) },
   },
   {
+    name: "names-are-ignored",
+    invariants: ["namePaused", "nameConcurrency"],
+    kind: anyTime,
+    injections: 6,
+    lua: { "step(limits)": limitIsMissing(6) },
+  },
+  { name: "threads-renew-nothing", invariants: ["renewed"], kind: "event loop blocked", injections: 6 },
+  {
     name: "keys-are-forgotten",
     invariants: ["unique"],
     kind: anyTime,

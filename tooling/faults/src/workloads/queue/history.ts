@@ -1,4 +1,4 @@
-import type { Call, CommonRecord, Run, WorkerHistory as AnyWorkerHistory } from "../../records.js";
+import type { Call, CommonRecord, Run, Span, WorkerHistory as AnyWorkerHistory } from "../../records.js";
 
 /** A queue of a run, and how its workers acknowledge. */
 export interface Spec {
@@ -62,6 +62,8 @@ export interface Rate {
 /** What a change of the whole queue asks for. */
 interface QueueChange {
   readonly what: "pause" | "resume" | "limit" | "schedule";
+  /** Only jobs of this name are concerned. @default all */
+  readonly jobName?: string;
   /** Of `limit`; null removes a limit, and one that is not there stays as it is. */
   readonly concurrency?: number | null;
   readonly rate?: Rate | null;
@@ -98,6 +100,8 @@ export interface QueueChangeCall extends Call, Omit<QueueChange, "what"> {
 export interface AccessRecord {
   readonly kind: "access";
   readonly name: string;
+  /** @default job */
+  readonly jobName?: string;
   readonly key: string;
   readonly attempt: number;
   readonly crashes: number;
@@ -127,7 +131,16 @@ export interface JobRecord {
   readonly waitMs?: number;
 }
 
-export type LogRecord = CommonRecord | AddCall | AskRecord | ChangeCall | QueueChangeCall | AccessRecord | JobRecord;
+/** A handler blocked the main loop of a worker with a heartbeat thread. */
+export interface BlockRecord extends Span {
+  readonly kind: "blocked";
+  readonly maxBlockedMs: number;
+  /** The longest time in which not even the other threads can have run. */
+  readonly stoppedMs: number;
+}
+
+export type LogRecord =
+  CommonRecord | BlockRecord | AddCall | AskRecord | ChangeCall | QueueChangeCall | AccessRecord | JobRecord;
 export type WorkerHistory = AnyWorkerHistory<LogRecord>;
 
 /** A dead letter at the end of the run. */
@@ -165,3 +178,7 @@ export interface CopiedTake {
   readonly fence: string;
   readonly entries: readonly string[];
 }
+
+/** Faults that cost no worker a lease, even when repeated. The jobs of a lost reply are handed back. */
+export const isHarmless = (kind: string): boolean =>
+  ["scripts flushed", "command connections killed", "replies lost", "requests repeated"].includes(kind);

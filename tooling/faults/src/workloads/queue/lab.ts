@@ -1,4 +1,4 @@
-import { connect } from "@kit/core";
+import { connect, type RedisLike } from "@kit/core";
 import { createQueue, type Job } from "@kit/queue";
 import { inspectQueue, promoteJob, resumeQueue, setLimits } from "@kit/queue/manage";
 import { createSchedules } from "@kit/queue/schedules";
@@ -31,6 +31,8 @@ const specs: readonly Spec[] = [
   { ...plain, name: "paused", isPaused: true, work: { concurrency: 3, maxCrashes } },
   { ...plain, name: "limited", isLimited: true, work: { concurrency: 3, maxCrashes } },
 ];
+/** Jobs of this name have limits of their own; all others are named `job`. */
+const otherName = "other";
 /** The queue with schedules. */
 const scheduled = "ahead";
 /** As the workers make it of the key of a job. */
@@ -70,9 +72,13 @@ export class QueueLab extends Lab<LogRecord> {
     const isManaging = this.#manager?.hasEnded ?? true;
     // Each run that a jump of the clock leaves out would add its job.
     const schedules = this.setting === "shifted" ? {} : { scheduled };
+    // Each other worker. A thread cannot look for the master behind sentinels.
+    const isThreaded = this.all.length % 2 === 1 && this.server.mode !== "sentinel";
     return {
       specs,
       maxAttempts,
+      otherName,
+      heartbeat: isThreaded ? "thread" : "loop",
       isManaging,
       ...schedules,
       loops: 3,
@@ -205,6 +211,14 @@ export class QueueLab extends Lab<LogRecord> {
     return until;
   }
 
+  async #freeName(client: RedisLike, name: string): Promise<void> {
+    const about = { kind: "asked", name, jobName: otherName } as const;
+    this.#own.push({ ...about, what: "resume", at: clock() });
+    await eventually(() => resumeQueue(client, { queue: name }, { name: otherName }));
+    this.#own.push({ ...about, what: "limit", concurrency: null, at: clock() });
+    await eventually(() => setLimits(client, { queue: name }, { names: { [otherName]: null } }));
+  }
+
   /** Runs the remaining jobs, then returns the dead letters and adds all other remains to `leftovers`. */
   async #workOff(name: string, leftovers: string[], workers: readonly WorkerHistory[]): Promise<Letter[]> {
     await using client = await connect(this.ownUrl);
@@ -214,11 +228,12 @@ export class QueueLab extends Lab<LogRecord> {
     const unlimited = { concurrency: null, rate: null };
     this.#own.push({ kind: "asked", what: "limit", name, ...unlimited, at: clock() });
     await eventually(() => setLimits(client, { queue: name }, unlimited));
+    await this.#freeName(client, name);
     for (const id of this.#unpromoted(name, workers)) await eventually(() => promoteJob(client, { queue: name }, id));
     const note = (kind: JobRecord["kind"] | "access", job: Job, facts: object = {}): void => {
       const { key = job.id, version } = job.data as { key?: string; version?: number };
-      const { attempt, crashes, snoozes, takenAt } = job;
-      const about = { kind, name, key, version, attempt, crashes, snoozes, takenAt };
+      const { name: jobName, attempt, crashes, snoozes, takenAt } = job;
+      const about = { kind, name, jobName, key, version, attempt, crashes, snoozes, takenAt };
       this.#own.push({ ...about, at: clock(), ...facts } as LogRecord);
     };
     const handler = (job: Job): void => {
@@ -227,7 +242,10 @@ export class QueueLab extends Lab<LogRecord> {
       note("ran", job, { how: isFailing ? "failed" : "ok" });
       if (isFailing) throw new Error("fails on purpose");
     };
-    const worker = queue.work({ job: handler }, { leaseMs: this.leaseMs, backoff: { firstMs: 30 } });
+    const worker = queue.work(
+      { job: handler, [otherName]: handler },
+      { leaseMs: this.leaseMs, backoff: { firstMs: 30 } },
+    );
     worker.on("completed", ({ job }) => note("done", job));
     worker.on("expired", ({ job }) => note("expired", job));
     worker.on("error", () => undefined);

@@ -8,23 +8,31 @@ import { saw, type Story } from "./stories.js";
  * The limits of queues that a worker changes, again and again. Each is judged by the limits that may have been in force then.
  *
  * - `concurrency` when the server takes a job, no more jobs are surely active than the limit allows
+ * - `nameConcurrency` the same of the jobs of a name, by its own limit; jobs that were taken without one do not count
  * - `rate` no more jobs begin in any span than flow into the bucket, and were in it
  *
  * A run whose end the server confirmed was active from its take to the end of its handler. A job of a worker that was killed, or
  * stopped, was active at least until the end of the lease that the server had for it then.
  */
-export const checkLimits = (run: RunHistory, stories: readonly Story[], judge: Judge<"concurrency" | "rate">): void => {
+export const checkLimits = (
+  run: RunHistory,
+  stories: readonly Story[],
+  judge: Judge<"concurrency" | "nameConcurrency" | "rate">,
+): void => {
   if (run.isShifted) return;
   const lostAt = Math.min(...run.losses.map(({ from }) => from));
   const asked = askedIn(run, "limit");
   for (const { name } of run.specs.filter(({ isLimited }) => isLimited)) {
-    const own = asked.filter((one) => one.name === name);
+    const own = asked.filter((one) => one.name === name && one.jobName === undefined);
+    const ofNames = asked.filter((one) => one.name === name && one.jobName !== undefined);
     const jobs = stories.filter(({ job }) => job.startsWith(`${name} `));
-    checkConcurrency(
-      jobs.flatMap((story) => activeIn(run, story)).filter(({ from, to }) => from < to && from < lostAt),
-      own,
-      judge,
-    );
+    const active = jobs.flatMap((story) => activeIn(run, story)).filter(({ from, to }) => from < to && from < lostAt);
+    checkConcurrency(active, own, (what) => judge("concurrency", what));
+    for (const jobName of new Set(ofNames.map((one) => one.jobName))) {
+      const changes = ofNames.filter((one) => one.jobName === jobName);
+      const limited = active.filter((one) => one.jobName === jobName && hasLimit(changes, one.from));
+      checkConcurrency(limited, changes, (what) => judge("nameConcurrency", what));
+    }
     const begun = jobs.flatMap(({ runs }) => runs).filter(({ takenAt }) => takenAt < lostAt);
     checkRate(
       run,
@@ -35,20 +43,34 @@ export const checkLimits = (run: RunHistory, stories: readonly Story[], judge: J
   }
 };
 
+interface Active extends Span {
+  readonly jobName: string | undefined;
+}
+
 /** When a job was surely active, by its runs. The server's milliseconds are whole. */
-const activeIn = ({ deaths }: RunHistory, { job, runs, asked }: Story): Span[] =>
+const activeIn = ({ deaths }: RunHistory, { job, runs, asked }: Story): Active[] =>
   runs.map((one) => {
-    const { worker, takenAt } = one;
+    const { worker, takenAt, jobName } = one;
     const ranAt = saw(one, "ran")?.at ?? Infinity;
     const isLast = runs.findLast((other) => other.worker === worker) === one;
     const death = deaths.find(({ name, key, worker: id }) => `${name} ${key}` === job && id === worker.id);
     const isHeld = death && isLast && !asked.some(({ what }) => what === "cancel");
     const heldUntil = isHeld ? death.endsAt : takenAt;
     const to = (saw(one, "done") ?? saw(one, "dead")) ? ranAt : Math.min(ranAt, heldUntil);
-    return { from: takenAt + 1, to: to - clockErrorMs };
+    return { jobName, from: takenAt + 1, to: to - clockErrorMs };
   });
 
-const checkConcurrency = (active: readonly Span[], asked: readonly Asked[], judge: Judge<"concurrency">): void => {
+/** Whether the limit of a name was surely in force, so that a job that was taken then counts. */
+const hasLimit = (changes: readonly Asked[], takenAt: number): boolean => {
+  const possible = inForce(changes, takenAt);
+  return possible.length > 0 && possible.every(({ concurrency }) => concurrency !== null);
+};
+
+const checkConcurrency = (
+  active: readonly Span[],
+  asked: readonly Asked[],
+  judge: (what: string | false) => void,
+): void => {
   const changes = asked.filter(({ concurrency }) => concurrency !== undefined);
   for (const { from } of active) {
     const allowed = inForce(changes, from).map(({ concurrency }) => concurrency ?? Infinity);
@@ -56,7 +78,7 @@ const checkConcurrency = (active: readonly Span[], asked: readonly Asked[], judg
     const most = allowed.length === 0 ? Infinity : Math.max(...allowed);
     if (most === Infinity) continue;
     const count = active.filter((one) => one.from <= from && one.to > from).length;
-    judge("concurrency", count > most && `${String(count)} jobs were active at ${String(from)}, of ${String(most)}`);
+    judge(count > most && `${String(count)} jobs were active at ${String(from)}, of ${String(most)}`);
   }
 };
 

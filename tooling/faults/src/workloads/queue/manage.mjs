@@ -71,9 +71,10 @@ export const change = async (client, queue, id, { what, data }, random) => {
   }
 };
 
-/** A loop that pauses a queue for longer than a lease, and resumes it, again and again. */
-export const pausing = (client, queue) => {
-  const isDone = async (what, call) => (await ask(what, queue, {}, () => call(client, { queue }))) !== undefined;
+/** A loop that pauses a queue, or its jobs of one name, for longer than a lease, and resumes it, again and again. */
+export const pausing = (client, queue, jobName) => {
+  const isDone = async (what, call) =>
+    (await ask(what, queue, { jobName }, () => call(client, { queue }, { name: jobName }))) !== undefined;
   return repeating(async (random) => {
     if (await isDone("pause", pauseQueue)) await pause(leaseMs * (1.2 + random()));
     while (!(await isDone("resume", resumeQueue)) && !isLeaving()) await pause(20);
@@ -81,6 +82,7 @@ export const pausing = (client, queue) => {
 };
 
 const concurrencies = [2, 3, 4, null];
+const ofNames = [1, 2, null];
 const rates = [{ count: 60, perMs: 1_000, burst: 6 }, { count: 50, perMs: 500, burst: 3 }, null];
 
 /** A loop that changes one of the limits of a queue, again and again. */
@@ -88,4 +90,13 @@ export const limiting = (client, queue) =>
   repeating(async (random) => {
     const limits = random() < 0.5 ? { concurrency: pick(random, concurrencies) } : { rate: pick(random, rates) };
     await ask("limit", queue, limits, () => setLimits(client, { queue }, limits));
+  }, leaseMs * 4);
+
+/** A loop that changes the limit of the jobs of one name, again and again. */
+export const limitingName = (client, queue, jobName) =>
+  repeating(async (random) => {
+    const limits = { concurrency: pick(random, ofNames) };
+    await ask("limit", queue, { jobName, ...limits }, () =>
+      setLimits(client, { queue }, { names: { [jobName]: limits } }),
+    );
   }, leaseMs * 4);

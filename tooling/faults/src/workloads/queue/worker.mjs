@@ -16,12 +16,13 @@ import {
   subject,
   timed,
   upTo,
+  wasOrdered,
 } from "../../lab/contender.mjs";
-import { change, changeOf, limiting, pausing, willAsk } from "./manage.mjs";
+import { change, changeOf, limiting, limitingName, pausing, willAsk } from "./manage.mjs";
 import { schedulesOf } from "./schedules.mjs";
 import { addingUnique } from "./unique.mjs";
 
-const { id, specs, leaseMs, deadlineMs, maxAttempts } = settings;
+const { id, specs, leaseMs, deadlineMs, maxAttempts, otherName, heartbeat } = settings;
 const { createQueue, SnoozeError } = subject;
 
 // ── working ─────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -30,10 +31,29 @@ const factsOf = ({ id: jobId, data, attempt, crashes, snoozes }) => ({
   ...{ key: data.key ?? jobId, attempt, crashes, snoozes },
 });
 
+const maxBlockedMs = 3 * leaseMs;
+const isThreaded = heartbeat === "thread";
+
+/** Blocks the main loop for longer than a lease, and at times for longer than the thread renews leases. */
+const standStill = () => {
+  const never = new Int32Array(new SharedArrayBuffer(4));
+  const from = clock();
+  const until = from + leaseMs * (1.5 + 2 * Math.random());
+  let [at, stoppedMs] = [from, 0];
+  while (at < until) {
+    Atomics.wait(never, 0, 0, 10);
+    const now = clock();
+    stoppedMs = Math.max(stoppedMs, now - at - 10);
+    at = now;
+  }
+  log("blocked", { maxBlockedMs, stoppedMs, from, to: at });
+};
+
 const handlerOf = (name) => async (job) => {
-  const { data, takenAt, attempt, snoozes, signal } = job;
+  const { name: jobName, data, takenAt, attempt, snoozes, signal } = job;
   const facts = { name, ...factsOf(job) };
-  log("access", { ...facts, version: data.version, takenAt, at: clock() });
+  log("access", { ...facts, jobName, version: data.version, takenAt, at: clock() });
+  if (isThreaded && wasOrdered("block")) standStill();
   const ended = (how, more = {}) => log("ran", { ...facts, at: clock(), how, ...more });
   const stopped = pause(data.ms, data.isDeaf ? undefined : signal).then(
     () => undefined,
@@ -55,7 +75,8 @@ const handlerOf = (name) => async (job) => {
 };
 
 const work = (queue, { name, work: options }) => {
-  const worker = queue.work({ job: handlerOf(name) }, { ...options, leaseMs });
+  const handler = handlerOf(name);
+  const worker = queue.work({ job: handler, [otherName]: handler }, { ...options, leaseMs, heartbeat, maxBlockedMs });
   worker.on("completed", ({ job }) => log("done", { name, ...factsOf(job), at: clock() }));
   worker.on("dead", ({ job }) => log("dead", { name, ...factsOf(job), at: clock() }));
   worker.on("lost", ({ job }) => log("lost", { name, ...factsOf(job), at: clock() }));
@@ -85,6 +106,7 @@ const newJob = (random, { what, isOwn = random() < 0.1, ...wanted } = {}) => {
   const options = { ...(delayMs > 0 && { delayMs }), ...(priority !== 0 && { priority }), ...own, ...expires };
   return {
     what,
+    jobName: random() < 0.6 ? "job" : otherName,
     about: { key, fails, delayMs, ...expires },
     data: { key, fails, ms, snoozes, isDeaf: random() < 0.5 },
     options,
@@ -93,12 +115,12 @@ const newJob = (random, { what, isOwn = random() < 0.1, ...wanted } = {}) => {
 
 /** Repeats an add until its outcome is known. */
 const add = async (queue, name, job, random) => {
-  const { what, about, data, options } = job;
+  const { what, jobName, about, data, options } = job;
   if (what === "promote") willAsk(what, name, about.key);
   for (let op, tries = 1; tries <= 6; tries++) {
     const settled = timed("add", name, deadlineMs);
     try {
-      const jobId = await queue.add("job", data, op === undefined ? options : { ...options, op });
+      const jobId = await queue.add(jobName, data, op === undefined ? options : { ...options, op });
       settled("ok", { jobs: [about] });
       return what && (await change(client, name, jobId, job, random));
     } catch (error) {
@@ -111,13 +133,13 @@ const add = async (queue, name, job, random) => {
   }
 };
 
-const call = async (queue, name, { data, options, ...job }) => {
+const call = async (queue, name, { jobName, data, options, ...job }) => {
   const waitMs = 3_000;
   const { id: _id, expiresMs: _expiresMs, ...callOptions } = { ...options, waitMs };
   const about = { ...job.about, expiresMs: undefined };
   const settled = timed("call", name, waitMs + deadlineMs);
   try {
-    settled("ok", { jobs: [about], isOwn: (await queue.call("job", data, callOptions)) === about.key });
+    settled("ok", { jobs: [about], isOwn: (await queue.call(jobName, data, callOptions)) === about.key });
   } catch (error) {
     const { attempts, crashes } = error;
     settled(outcomeOf(error), { jobs: [about], attempts, crashes, ...detail(error) });
@@ -128,7 +150,7 @@ const addMany = async (queue, name, jobs) => {
   const settled = timed("addAll", name, deadlineMs);
   const about = jobs.map((job) => job.about);
   try {
-    await queue.addAll(jobs.map(({ data, options }) => ({ name: "job", data, ...options })));
+    await queue.addAll(jobs.map(({ jobName, data, options }) => ({ name: jobName, data, ...options })));
     settled("ok", { jobs: about });
   } catch (error) {
     settled(outcomeOf(error), { jobs: about, ...detail(error) });
@@ -163,7 +185,13 @@ const queues = specs.map((spec) => {
 const unlimited = queues.filter((_, index) => !specs[index].isLimited);
 const managed = settings.isManaging ? specs : [];
 const pauses = managed.filter(({ isPaused }) => isPaused).map(({ name }) => pausing(client, name));
-const limits = managed.filter(({ isLimited }) => isLimited).map(({ name }) => limiting(client, name));
+const limits = managed
+  .filter(({ isLimited }) => isLimited)
+  .flatMap(({ name }) => [
+    limiting(client, name),
+    limitingName(client, name, otherName),
+    pausing(client, name, otherName),
+  ]);
 const schedules = settings.scheduled === undefined ? undefined : schedulesOf(client, settings.scheduled);
 const adding = [
   addingUnique(queues.map(([, queue]) => queue)),
@@ -174,6 +202,7 @@ const close = async () => {
   await schedules?.close({ timeoutMs });
   await Promise.all(queues.map(([, queue]) => queue.close({ timeoutMs })));
 };
-await run([obey, ...pauses, ...limits, ...(schedules?.loops ?? []), ...adding], () =>
+// With a thread handlers obey.
+await run([...(isThreaded ? [] : [obey]), ...pauses, ...limits, ...(schedules?.loops ?? []), ...adding], () =>
   closing(2 * timeoutMs + 3 * deadlineMs + 500, close),
 );
