@@ -9,6 +9,11 @@ export interface LimitTask {
   readonly burst: number;
 }
 
+export interface NamesTask {
+  readonly names: number;
+  readonly jobsOfEach: number;
+}
+
 export interface CancelTask {
   readonly jobs: number;
   /** They are cancelled at random instants within this time. */
@@ -39,6 +44,8 @@ export const featureJobs = (queue: BenchQueue, data: () => Data) => {
   };
   return {
     limit: ({ perSecond, burst }: LimitTask) => limit?.(perSecond, burst),
+
+    fillNames: ({ names, jobsOfEach }: NamesTask) => queue.fillNames?.(names, jobsOfEach),
 
     /** Resolves with the milliseconds from each cancellation to the abort of the handler's signal. */
     cancel: async ({ jobs: count, withinMs }: CancelTask): Promise<readonly number[]> => {

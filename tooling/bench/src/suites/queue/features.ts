@@ -2,9 +2,10 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import type { Lab } from "../../lab.js";
 import { percentile } from "../../statistics.js";
-import { atMost } from "../../suite.js";
+import { atMost, type Case } from "../../suite.js";
 import { caseOf } from "./cases.js";
-import type { CancelTask, Drained, LimitTask, ScheduleTask } from "./features-jobs.js";
+import type { CancelTask, Drained, LimitTask, NamesTask, ScheduleTask } from "./features-jobs.js";
+import type { QueueSetup } from "./implementations.js";
 import type { ProcessTask, Rate } from "./jobs.js";
 
 const ids = ["kit"];
@@ -29,6 +30,53 @@ export const limited = caseOf(
     return { values: [Math.abs(rate / limit.perSecond - 1) * 100], details: { rate } };
   },
 );
+
+const fullNames: NamesTask = { names: 20, jobsOfEach: 50 };
+const besideNames =
+  "a handler that does nothing, all jobs queued before it starts; 20 names have one active job each, which may not be more, and 49 that wait";
+
+export const named = caseOf(
+  [
+    ["a free name beside 20 full ones: process c=100", "jobs/s", besideNames],
+    ["a free name beside 20 full ones: redis µs per job", "µs of the server's CPU", `${besideNames}; processing alone`],
+  ],
+  { ids: ["kit"], rounds: 3 },
+  async (team, lab, scale) => {
+    const jobs = Math.ceil(60_000 * scale);
+    await team.ask("fillNames", fullNames);
+    await team.ask("fill", { jobs });
+    const watched = await lab.watch();
+    const rate = await team.ask<Rate>("process", { jobs, concurrency: 100 } satisfies ProcessTask);
+    const { commands, cpuMicros } = await watched();
+    return {
+      values: [(rate.jobs * 1_000) / rate.elapsedMs, cpuMicros / jobs],
+      details: { commands: commands / jobs, clientCpuMicros: rate.cpuMicros / rate.jobs },
+    };
+  },
+);
+
+const noOp = "a handler that does nothing, all jobs queued before it starts; processing alone";
+const costOf = (what: string, about: string, setup: QueueSetup): Case =>
+  caseOf(
+    [
+      [`${what}: process c=100`, "jobs/s", `${noOp}; ${about}`],
+      [`${what}: redis µs per job`, "µs of the server's CPU", `${noOp}; ${about}`],
+    ],
+    { ids: ["kit"], rounds: 3, setup },
+    async (team, lab, scale) => {
+      const jobs = Math.ceil(60_000 * scale);
+      await team.ask("fill", { jobs });
+      const watched = await lab.watch();
+      const rate = await team.ask<Rate>("process", { jobs, concurrency: 100 } satisfies ProcessTask);
+      const { commands, cpuMicros } = await watched();
+      return {
+        values: [(rate.jobs * 1_000) / rate.elapsedMs, cpuMicros / jobs],
+        details: { commands: commands / jobs },
+      };
+    },
+  );
+export const history = costOf("history", "the last 1,000 jobs are kept", { keepsHistory: true });
+export const progress = costOf("progress", "each handler reports it once", { reportsProgress: true });
 
 const beforeCancel = "from the call of cancelJob() until the signal of the handler aborts";
 const byHeartbeat = "told by the next heartbeat, so up to 0.3 of the lease, 3 s by default";

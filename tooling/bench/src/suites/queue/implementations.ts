@@ -1,7 +1,9 @@
 // The queues, each behind the same small interface and with the settings under which it is measured. A library is loaded
 // only when it is opened.
+import { once } from "node:events";
 import { setTimeout as sleep } from "node:timers/promises";
 import { enqueue, executeLater, moveDueOnce, workOnQueuesOnce } from "@tooling/classic";
+import type { Job, Queue } from "@kit/queue";
 import type { Schedules } from "@kit/queue/schedules";
 import type { Redis } from "ioredis";
 import { connected, inWords, reconnecting } from "../../loops/caller.js";
@@ -18,6 +20,10 @@ export interface Data {
 export interface QueueSetup {
   readonly strict?: boolean;
   readonly ack?: "batched" | "each";
+  /** Whether ended jobs are kept. */
+  readonly keepsHistory?: boolean;
+  /** Whether each handler reports progress once. */
+  readonly reportsProgress?: boolean;
 }
 
 /** Only ours passes the job. Its signal is made when it is read. */
@@ -32,6 +38,8 @@ export interface BenchQueue {
   readonly addRanked?: (all: readonly Data[], priorityOf: (data: Data) => number) => Promise<unknown>;
   /** Lets so many jobs begin per second, and so many at once. */
   readonly limit?: (perSecond: number, burst: number) => Promise<unknown>;
+  /** Adds jobs of so many names, of which one job each may be active. Their handlers do not end while a worker goes on. */
+  readonly fillNames?: (names: number, jobsOfEach: number) => Promise<unknown>;
   /** Cancels a job by the id that `add` resolved with. */
   readonly cancel?: (id: string) => Promise<unknown>;
   /** Stores so many schedules that are not due for years; and runs them. */
@@ -65,14 +73,22 @@ const schedulesOn = (schedules: Schedules): NonNullable<BenchQueue["schedules"]>
 const kit: Definition = {
   id: "kit",
   settings: "defaults but deadlineMs: 20000; where a case says strict or ack each: strict: true, ack: each",
-  open: async (url, setup) => {
+  open: async (url, { keepsHistory = false, reportsProgress = false, ...setup }) => {
+    const { keepHistory } = await import("@kit/queue/history");
+    const { reportProgress } = await import("@kit/queue/progress");
     const { createQueue } = await import("@kit/queue");
     const { cancelJob, drainQueue, setLimits } = await import("@kit/queue/manage");
     const { createSchedules } = await import("@kit/queue/schedules");
     const redis = await connected(url);
     // On a busy machine a bulk of megabytes can take long.
-    const queue = createQueue<{ job: (data: Data) => unknown }>(redis, name, { deadlineMs: 20_000 });
+    const queue = createQueue<{ job: (data: Data) => unknown }>(redis, name, {
+      deadlineMs: 20_000,
+      ...(keepsHistory && { history: keepHistory() }),
+    });
     const address = { queue: name };
+    // Names that are made while it runs have no type.
+    const anyQueue = queue as unknown as Queue;
+    let full: readonly string[] = [];
     return {
       add: (data) => queue.add("job", data),
       addMany: (all) => queue.addAll(all.map((data) => ({ name: "job", data }))),
@@ -80,12 +96,26 @@ const kit: Definition = {
       addRanked: (all, priorityOf) =>
         Promise.all(all.map((data) => queue.add("job", data, { priority: priorityOf(data) }))),
       limit: (count, burst) => setLimits(redis, address, { rate: { count, perMs: 1_000, burst } }),
+      fillNames: async (count, jobsOfEach) => {
+        full = Array.from({ length: count }, (_, index) => `full-${String(index)}`);
+        const names = Object.fromEntries(full.map((one) => [one, { concurrency: 1 }]));
+        await setLimits(redis, address, { names });
+        for (let round = 0; round < jobsOfEach; round++)
+          await anyQueue.addAll(full.map((one) => ({ name: one, data: {} })));
+      },
       cancel: (id) => cancelJob(redis, address, id),
       schedules: schedulesOn(createSchedules(redis, name, { deadlineMs: 20_000 })),
       drain: () => drainQueue(redis, address),
       work: async (concurrency, handler) => {
-        const worker = queue.work({ job: (job) => handler(job.data, job) }, { concurrency, ...setup });
-        return () => worker.close();
+        const run = async (job: Job): Promise<void> => {
+          await handler(job.data as Data, job);
+          if (reportsProgress) void reportProgress(job, { done: 1 });
+        };
+        const hang = ({ signal }: { readonly signal: AbortSignal }): Promise<unknown> => once(signal, "abort");
+        const hanging = Object.fromEntries(full.map((one) => [one, hang]));
+        const handlers = { ...hanging, job: run };
+        const worker = anyQueue.work(handlers as never, { concurrency: concurrency + full.length, ...setup });
+        return () => worker.close(full.length > 0 ? { timeoutMs: 0 } : {});
       },
     };
   },

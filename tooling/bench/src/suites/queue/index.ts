@@ -16,7 +16,7 @@ import {
   type Row,
   withDelays,
 } from "./cases.js";
-import { cancel, drain, limited, schedules } from "./features.js";
+import { cancel, drain, history, limited, named, progress, schedules } from "./features.js";
 import { implementations, loadOf, type QueueSetup } from "./implementations.js";
 import type { ProcessTask, QueueTask, Rate, SpreadTask, TrickleTask } from "./jobs.js";
 
@@ -354,6 +354,9 @@ export const suite: Suite = {
     ),
     lostReplies,
     limited,
+    named,
+    history,
+    progress,
     cancel,
     schedules,
     drain,
