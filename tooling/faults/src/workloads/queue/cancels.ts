@@ -41,8 +41,13 @@ export const checkCancels = (run: RunHistory, story: Story, judge: Judge<"cancel
   }
 };
 
-/** It has ended otherwise, or by another call; or this call was sent twice, since its connection was lost. */
-const isExplained = ({ outages }: RunHistory, { runs, asked }: Story, { startedAt, settledAt }: ChangeCall): boolean =>
+/** It has ended otherwise, or by another call; or this call was sent twice, since its connection was lost or its process stood still. */
+const isExplained = (
+  { outages }: RunHistory,
+  { runs, asked }: Story,
+  { startedAt, settledAt, stalledMs }: ChangeCall,
+): boolean =>
+  stalledMs > lateMs ||
   runs.some(({ after }) => after.some(({ kind, how, at }) => kind === "ran" && how === "ok" && at <= settledAt)) ||
   asked.some((one) => isEnding(one) && one.at < startedAt - clockErrorMs) ||
   outages.some(({ from, to }) => from <= settledAt && to >= startedAt);
