@@ -64,18 +64,17 @@ const brands = Symbol.for("kit.error");
 
 type Branded = { readonly [brands]?: readonly string[] };
 
-/** The result of `read`, or `fallback` if it throws: a thrown value may be a revoked Proxy, or have getters that throw. */
-const readable = <T>(read: () => T, fallback: T): T => {
+/** Whether `check` holds; false if it throws: a thrown value may be a revoked Proxy, or have getters that throw. */
+const holds = (check: () => boolean): boolean => {
   try {
-    return read();
+    return check();
   } catch {
-    return fallback;
+    return false;
   }
 };
 
-/** Whether an error has brands at all. Outside of the class: a bundler renames a class whose body mentions itself. */
-const isBranded = (error: unknown): error is object & Branded =>
-  readable(() => typeof error === "object" && error !== null && brands in error, false);
+/** Whether an error has brands at all; for a value that is no object `in` throws. Outside of the class: a bundler renames a class whose body mentions itself. */
+const isBranded = (error: unknown): error is object & Branded => holds(() => brands in (error as object));
 
 /** The brands of a class and of those that it extends. */
 const brandsOf = (errorClass: object): readonly string[] => {
@@ -222,19 +221,21 @@ export const withCaller = (error: unknown): unknown => {
 /**
  * A copy of `error` that is safe to log. ioredis adds the command with its arguments to reply errors (passwords and payloads
  * among them), and the server quotes arguments of unknown commands. Never throws.
+ * `keepsStack`: the place of a fault says most about it.
  */
-export const safeCause = (error: unknown): Error =>
-  readable(() => copyOf(error), undefined) ?? new Error("The error cannot be read");
-
-const copyOf = (error: unknown): Error => {
-  const origin = error instanceof Error ? error : new Error(String(error));
-  const copy = new Error(origin.message.replace(/,? with args beginning with:.*/s, ""));
-  copy.name = origin.name;
-  const { code } = origin as { code?: unknown };
-  if (typeof code === "string") Object.assign(copy, { code });
-  // The original stack begins with the unredacted message, and continues inside of a socket handler.
-  copy.stack = `${copy.name}: ${copy.message}`;
-  return copy;
+export const safeCause = (error: unknown, keepsStack = false): Error => {
+  try {
+    const origin = error instanceof Error ? error : new Error(String(error));
+    const copy = new Error(origin.message.replace(/,? with args beginning with:.*/s, ""));
+    copy.name = origin.name;
+    const { code } = origin as { code?: unknown };
+    if (typeof code === "string") Object.assign(copy, { code });
+    // The original stack begins with the unredacted message, and continues inside of a socket handler.
+    copy.stack = keepsStack ? origin.stack! : `${copy.name}: ${copy.message}`;
+    return copy;
+  } catch {
+    return new Error("The error cannot be read");
+  }
 };
 
 /** The error of a node, which a Cluster client wraps. */
@@ -318,7 +319,7 @@ export const replyOf = (message: string): string =>
     .replace(/^ERR (?=[A-Z_]{3,}\b)/, "");
 
 export const isReplyError = (error: unknown): error is Error =>
-  readable(() => error instanceof Error && error.name === "ReplyError", false);
+  holds(() => error instanceof Error && error.name === "ReplyError");
 
 /** Whether the server will refuse it again: the user is not permitted to do it, or the command does not exist. */
 export const isForbidden = (error: unknown): boolean => {
@@ -342,8 +343,6 @@ export const serverError = (error: Error, what: string): KitError => {
 export const asKitError = (error: unknown, what: string): KitError => {
   if (KitError.is(error)) return error;
   if (isReplyError(error)) return serverError(error, what);
-  const cause = safeCause(error);
-  // The place of a fault says most about it.
-  cause.stack = readable(() => (error instanceof Error ? error.stack : undefined), undefined) ?? cause.stack!;
+  const cause = safeCause(error, true);
   return new KitError("KIT_UNEXPECTED", `${what} failed: ${cause.message}`, { cause, retryable: true });
 };

@@ -164,12 +164,8 @@ export const attach = (redis: RedisLike, options: AttachOptions = {}): ClientCon
         if (isElsewhere) destroySocket(own);
       });
     };
-    const stops = [onEnded(redis, end), listenTo(redis, "ready", follow), listenTo(redis, "select", follow)];
-    const onGone = (): void => {
-      for (const stop of stops) stop();
-      end();
-    };
-    return new ClientContext(own, prefix, new CommandExecutor(own, true), onGone);
+    const undo = [onEnded(redis, end), listenTo(redis, "ready", follow), listenTo(redis, "select", follow), end];
+    return new ClientContext(own, prefix, new CommandExecutor(own, true), () => undo.forEach((each) => each()));
   }
   let byPrefix = contexts.get(redis);
   if (!byPrefix) contexts.set(redis, (byPrefix = new Map()));
