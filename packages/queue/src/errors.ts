@@ -5,8 +5,8 @@ import type { StoredError } from "./failure.js";
 /**
  * Codes of the queue's own errors. One has no class:
  *
- * - `KIT_QUEUE_HEARTBEAT`: an `error` event of a worker with `heartbeat: "thread"` or `"auto"`. The thread could not be started, or has ended.
- *   The main loop renews the leases alone from then on.
+ * - `KIT_QUEUE_HEARTBEAT`: an `error` event of a worker with `heartbeat: "thread"` or `"auto"`. The thread could not be started, cannot connect
+ *   as the client does (the message names the option), or has ended. The main loop renews the leases alone from then on.
  */
 export type QueueErrorCode =
   | "KIT_QUEUE_PAYLOAD"

@@ -125,10 +125,8 @@ class HeartbeatThread {
         if (!this.#hosts.delete(number)) return;
         this.#send({ worker: number, leave: true });
         this.#arm();
-        if (this.#hosts.size > 0) return;
-        if (current === this) current = undefined;
-        void this.#thread.terminate();
-        this.#port.close();
+        // The thread ends itself: to terminate one that loads ioredis takes seconds.
+        if (this.#hosts.size === 0 && current === this) current = undefined;
       },
     };
   }

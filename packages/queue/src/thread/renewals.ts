@@ -70,6 +70,8 @@ export const renewals = (load: (id: string) => unknown): void => {
     const worker = workers.get(number);
     if (!worker) return;
     workers.delete(number);
+    // The main loop gives it no more workers after that.
+    if (workers.size === 0) process.exit();
     if (--worker.client.users > 0) return;
     clients.delete(worker.client.key);
     worker.client.client.disconnect();

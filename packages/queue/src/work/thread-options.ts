@@ -12,11 +12,12 @@ export interface ThreadOptions {
 const dropped = /Strategy$|^(?:reconnectOnError|dnsLookup|resolveSrv)$/;
 
 /**
- * The options with which the heartbeat thread connects as the client does; undefined: the main loop renews the leases alone.
+ * The options with which the heartbeat thread connects as the client does; undefined: the main loop renews the leases alone. With "auto" an
+ * option that cannot be copied is returned as the error that the worker emits.
  *
  * @throws {TypeError} a thread was requested, and an option cannot be copied to it.
  */
-export const threadOptions = (redis: RedisLike, how: WorkSettings["heartbeat"]): ThreadOptions | undefined => {
+export const threadOptions = (redis: RedisLike, how: WorkSettings["heartbeat"]): ThreadOptions | Error | undefined => {
   if (how === "loop") return undefined;
   const { options = {} } = redis as { readonly options?: ThreadOptions };
   try {
@@ -24,7 +25,7 @@ export const threadOptions = (redis: RedisLike, how: WorkSettings["heartbeat"]):
     return { ...copied(own), ...(redisOptions && { redisOptions: copied(redisOptions) }) };
   } catch (error) {
     if (how === "thread") throw error;
-    return undefined;
+    return error as Error;
   }
 };
 
@@ -38,6 +39,6 @@ const copied = (options: object): object =>
         } catch {
           // Named below.
         }
-        throw new TypeError(`Expected \`heartbeat\` "loop" or "auto": no thread can have \`${name}\` of the client`);
+        throw new TypeError(`Expected \`heartbeat\` "loop": no thread can have \`${name}\` of the client`);
       }),
   );

@@ -1,4 +1,4 @@
-import { KitClosedError, type KitError, type RedisLike } from "@kit/core";
+import { KitClosedError, KitError, type RedisLike } from "@kit/core";
 import {
   asKitError,
   backoffMs,
@@ -209,17 +209,19 @@ export class Worker extends TypedEmitter<WorkerEvents> implements AsyncDisposabl
   }
 
   /** Lets the heartbeat thread renew the leases, too. It is loaded only here: other workers have no use for it. */
-  async #mirror(redis: RedisLike, thread: ThreadOptions): Promise<void> {
+  async #mirror(redis: RedisLike, thread: ThreadOptions | Error): Promise<void> {
     const { outage, keys } = this.#commands;
     try {
+      if (thread instanceof Error) throw thread;
       const { mirrorTo } = await import("../thread/index.js");
       mirrorTo(this.#fetcher.leases, { redis, thread, keys, outage, source: heartbeat.source, ...this.#settings });
-    } catch (error) {
-      outage.report(asKitError(error, "Starting the heartbeat thread"));
+    } catch (cause) {
+      const message = `There is no heartbeat thread: ${(cause as Error).message}`;
+      outage.report(new KitError("KIT_QUEUE_HEARTBEAT", message, { cause }));
     }
   }
 
-  async #open(redis: RedisLike, thread: ThreadOptions | undefined): Promise<void> {
+  async #open(redis: RedisLike, thread: ReturnType<typeof threadOptions>): Promise<void> {
     for (let attempt = 1; !this.#life.isClosed; attempt++)
       try {
         await this.#commands.open();
