@@ -354,18 +354,29 @@ describe("step", () => {
   });
 
   it("finds with its next looks that leases of a name were deleted by hand", async () => {
-    await limits({ names: "job 1 0\nother 60 0" });
-    await addSome(a, b, c);
+    await limits({ names: "active 60 0\njob 1 0" });
+    await addSome(a, b);
     await run(1, { count: 1 });
+    // A look reads one of the two parts of the index. In the first one all are active.
+    const others = Array.from({ length: 60 }, (_, n) => `worker000000${String(n)}`);
+    await redis.client.zadd(keys().named, ...others.flatMap((member) => [0, `active ${member}`]));
     await redis.client.del(keys().leases);
-    // A look reads one of the two parts of the index.
-    const gone = Array.from({ length: 60 }, (_, n) => [0, `other worker000000${String(n)}`]).flat();
-    await redis.client.zadd(keys().named, ...gone);
+    await redis.client.zadd(keys().leases, ...others.flatMap((member) => [1e15, member]));
     expect(await run(2, { count: 1 })).toMatchObject({ entries: [] });
-    let [n, began] = [2, 0];
-    while ((await redis.client.zcard(keys().named)) > 1 || began === 0)
-      if ((await run(++n, { count: 1, flags: "l" })).entries.length > 0) began = n;
-    expect(await redis.client.zrange(keys().named, "0", "-1")).toEqual([`job ${takeId(began)}${b}`]);
+    let n = 2;
+    while ((await run(++n, { count: 1, flags: "l" })).entries.length === 0);
+    const members = await redis.client.zrange(keys().named, "0", "-1");
+    expect(members.filter((member) => !member.startsWith("active"))).toEqual([`job ${takeId(n)}${b}`]);
+    expect(members).toHaveLength(61);
+  });
+
+  it("counts a job once that it ends and whose lease is gone", async () => {
+    await limits({ names: "job 2 0" });
+    await addSome(a, b, c);
+    await addMore("AAAAAAAAA.0004");
+    await run(1, { count: 2 });
+    await redis.client.zrem(keys().leases, takeId(1) + a);
+    expect(await run(2, { count: 2, done: [takeId(1) + a], flags: "l" })).toMatchObject({ entries: [c] });
   });
 
   it("forgets the active jobs of a name with its limits", async () => {
