@@ -45,7 +45,7 @@ export const adoptBehaviour = (mode: RedisMode): void => {
         { queue: name, prefix: redis.prefix },
         options,
       );
-    /** What BullMQ and an adoption keep besides the jobs. */
+    /** The keys that BullMQ and an adoption keep besides the jobs. */
     const leftKeys = async (): Promise<string[]> => {
       const all = await Promise.all(redis.server.nodes.map((node) => node.call("KEYS", `${bullPrefix()}:${name}:*`)));
       const rest = /:(?:meta|id|events|marker|pc|stalled-check|meta:kit-adopting)$/;

@@ -12,7 +12,7 @@ import { fixtureOf, latch, name, permanentKeys, Runs } from "./harness.js";
 
 const dayMs = 86_400_000;
 
-/** What handlers note about their jobs, on one server or on a Cluster. */
+/** Notes of handlers about their jobs, on one server or on a Cluster. */
 export const progressBehaviour = (mode: RedisMode): void => {
   describe(`notes of a job on a ${mode === "cluster" ? "Cluster" : "single server"}`, () => {
     const redis = useRedis(vitest, { mode, permanentKeys });

@@ -66,7 +66,7 @@ export async function measureSizes(packages, budgetOf = usualBudget) {
 }
 
 /**
- * What is wrong with the size that a README gives, if it does: it is that of the main entry, or at most 2 KiB more.
+ * The problem of the size that a README gives, if there is one: it should be that of the main entry, or at most 2 KiB more.
  * @param {string} name
  * @param {string} readme
  * @param {number} size

@@ -5,7 +5,7 @@ import { svg, text } from "./svg.mjs";
 
 const character = 7;
 
-/** What holds for the whole repository, by its own files. @returns {Map<string, string>} */
+/** Facts about the whole repository, by its own files. @returns {Map<string, string>} */
 export function badges() {
   const { license = "", engines: { node = "" } = {} } = /** @type {any} */ (readManifest(root));
   const workspaces = readFileSync(join(root, "pnpm-workspace.yaml"), "utf8");

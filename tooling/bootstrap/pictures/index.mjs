@@ -12,7 +12,7 @@ import { screenshots } from "./shop.mjs";
 import { terminal } from "./terminal.mjs";
 
 const folder = join(root, "apps/docs/pictures");
-/** What the command line printed when the pictures were made. Only `npm run pictures` runs it. */
+/** The output of the command line when the pictures were made. Only `npm run pictures` runs it. */
 const sessionFile = join(folder, "terminal.txt");
 
 /** The pictures that follow from what is stored, by their paths in the folder. */

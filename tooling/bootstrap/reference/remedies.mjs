@@ -1,5 +1,5 @@
 /**
- * What a program or an operator does about each code, for the page of all errors. The comment of the code in the source says when it
+ * The remedy of a program or an operator for each code, for the page of all errors. The comment of the code in the source says when it
  * occurs; only what that does not say stands here. Links are as in `apps/docs`.
  * @type {Readonly<Record<string, string>>}
  */

@@ -35,7 +35,7 @@ export function site(root = repository, further = []) {
   return { pages, figures: [...figures], sidebar: outline.sidebar, repository: address, problems };
 }
 
-/** What is wrong in what the site is made from, without a build of it. @param {string} [root] */
+/** Problems of the documents that the site is made from, without a build of it. @param {string} [root] */
 export const siteProblems = (root = repository) => site(root).problems;
 
 /**

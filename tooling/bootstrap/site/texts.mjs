@@ -59,7 +59,7 @@ export function summaryOf(text) {
 export const withoutFrontmatter = (text) => text.replace(/^---\n[^]*?\n---\n/, "");
 
 /**
- * What Vue would take for its own in a document: it compiles each page as a template. Code is exempt.
+ * Text of a document that Vue would take for its own: it compiles each page as a template. Code is exempt.
  * @param {Page} page
  */
 export const templateProblems = ({ file, text }) =>

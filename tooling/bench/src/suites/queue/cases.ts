@@ -1,4 +1,4 @@
-// What the cases of queues have in common.
+// Parts that the cases of queues share.
 import { execFileSync } from "node:child_process";
 import type { Lab, Team } from "../../lab.js";
 import { atLeast, type Case, type Check, type Entry, type Measurement, type Prepare } from "../../suite.js";

@@ -59,7 +59,7 @@ export interface Rate {
   readonly burst: number;
 }
 
-/** What a change of the whole queue asks for. */
+/** The request of a change of the whole queue. */
 interface QueueChange {
   readonly what: "pause" | "resume" | "limit" | "schedule";
   /** Only jobs of this name are concerned. @default all */
