@@ -74,8 +74,9 @@ const kit: Definition = {
   id: "kit",
   settings: "defaults but deadlineMs: 20000; where a case says strict or ack each: strict: true, ack: each",
   open: async (url, { keepsHistory = false, reportsProgress = false, ...setup }) => {
-    const { keepHistory } = await import("@kit/queue/history");
-    const { reportProgress } = await import("@kit/queue/progress");
+    // An older build, with which this one is compared, may lack these entries.
+    const history = keepsHistory ? (await import("@kit/queue/history")).keepHistory() : undefined;
+    const { reportProgress } = reportsProgress ? await import("@kit/queue/progress") : {};
     const { createQueue } = await import("@kit/queue");
     const { cancelJob, drainQueue, setLimits } = await import("@kit/queue/manage");
     const { createSchedules } = await import("@kit/queue/schedules");
@@ -83,7 +84,7 @@ const kit: Definition = {
     // On a busy machine a bulk of megabytes can take long.
     const queue = createQueue<{ job: (data: Data) => unknown }>(redis, name, {
       deadlineMs: 20_000,
-      ...(keepsHistory && { history: keepHistory() }),
+      ...(history && { history }),
     });
     const address = { queue: name };
     // Names that are made while it runs have no type.
@@ -109,7 +110,7 @@ const kit: Definition = {
       work: async (concurrency, handler) => {
         const run = async (job: Job): Promise<void> => {
           await handler(job.data as Data, job);
-          if (reportsProgress) void reportProgress(job, { done: 1 });
+          void reportProgress?.(job, { done: 1 });
         };
         const hang = ({ signal }: { readonly signal: AbortSignal }): Promise<unknown> => once(signal, "abort");
         const hanging = Object.fromEntries(full.map((one) => [one, hang]));
