@@ -72,6 +72,7 @@ describe("Locked and optimistic traders in four processes", () => {
     // On one item the optimistic way, which waits for nobody, may win every sale.
     const ways = [...ledger.map(({ way }) => way), ...(itemCount === 1 ? ["lock"] : [])];
     expect(new Set(ways)).toEqual(new Set(["lock", "optimistic"]));
+    for (const way of ["lock", "optimistic"]) expect(total(reports, `tried ${way}`)).toBeGreaterThan(0);
     expect(ledger.length).toBeGreaterThan(fewest);
     expect(total(reports, "again repeat")).toBeGreaterThan(0);
 

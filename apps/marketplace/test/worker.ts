@@ -63,6 +63,7 @@ const trade = async (task: Extract<WorkerTask, { kind: "trade" }>): Promise<Trad
     const request = `${process.pid}-${++count}`;
     const { revision } = item;
     if (item.listing) {
+      note("tried", way);
       // Some saw a price that is not asked any more.
       const price = item.listing.price + (chance.next() < 0.1 ? 1 : 0);
       const purchase = { item: item.id, buyer: user, price, revision, request };

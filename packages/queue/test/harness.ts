@@ -10,7 +10,7 @@ import {
   type Worker,
   type WorkOptions,
 } from "../src/index.js";
-import { endlessParts, type QueueKeys, queueKeys } from "../src/keys.js";
+import { type QueueAddress, type QueueKeys, endlessParts, queueKeys } from "../src/keys.js";
 
 /** The queue of a test, unless it has several. */
 export const name = "mail";
@@ -51,6 +51,8 @@ export interface QueueFixture {
   /** A worker that gives every job of the name `job` to `handler`. */
   work(queue: Queue, handler: (job: Job) => unknown, options?: WorkOptions): Worker;
   keysOf(name?: string): QueueKeys;
+  /** Of the queue, for what manages it. */
+  readonly address: QueueAddress;
   /** Commands for the keys; on a Cluster they are routed. */
   readonly db: Redis;
   nodeOf(name?: string): Promise<RedisNode>;
@@ -100,6 +102,13 @@ export const fixtureOf = (redis: TestRedis<RedisMode>, login?: Login): QueueFixt
     // Handlers that never end would hold up each test's end.
     work: (queue, handler, options) => queue.work({ job: handler }, { abortGraceMs: 100, ...options }),
     keysOf,
+    address: {
+      queue: name,
+      // It is made for each test.
+      get prefix() {
+        return redis.prefix;
+      },
+    },
     get db() {
       return db();
     },

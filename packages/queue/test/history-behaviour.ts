@@ -9,7 +9,7 @@ import * as readers from "../src/history/scripts/readers.js";
 import type { History, Worker } from "../src/index.js";
 import { cancelJob, inspectJob, inspectQueue, type JobReport, listJobs } from "../src/manage/index.js";
 import type { Recorder } from "../src/work/history.js";
-import { fixtureOf, latch, name, permanentKeys, Runs } from "./harness.js";
+import { fixtureOf, latch, permanentKeys, Runs } from "./harness.js";
 
 const next = (worker: Worker, event: "completed" | "expired" | "lost" | "cancelled" | "dead"): Promise<unknown> =>
   new Promise((resolve) => worker.once(event, resolve));
@@ -20,13 +20,7 @@ export const historyBehaviour = (mode: RedisMode): void => {
     const redis = useRedis(vitest, { mode, permanentKeys });
     const slots = onMovingSlots(redis, { ...scripts, ...readers });
     const fixture = fixtureOf(redis);
-    const { make, work } = fixture;
-    const address = {
-      queue: name,
-      get prefix() {
-        return redis.prefix;
-      },
-    };
+    const { make, work, address } = fixture;
     const report = (id: string): Promise<JobReport> => inspectJob(redis.client, address, id, { withData: true });
     const completed = async (options = {}): Promise<string[]> =>
       (await listJobs(redis.client, address, { state: "completed", ...options })).jobs.map(({ id }) => id);

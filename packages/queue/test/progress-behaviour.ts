@@ -18,13 +18,7 @@ export const progressBehaviour = (mode: RedisMode): void => {
     const redis = useRedis(vitest, { mode, permanentKeys });
     const slots = onMovingSlots(redis, { ...scripts, ...readers });
     const fixture = fixtureOf(redis);
-    const { make, work } = fixture;
-    const address = {
-      queue: name,
-      get prefix() {
-        return redis.prefix;
-      },
-    };
+    const { make, work, address } = fixture;
     const report = (id: string): Promise<JobReport> => inspectJob(redis.client, address, id, { withData: true });
     const log = async (id: string, options = {}): Promise<string[]> =>
       (await readLog(redis.client, address, id, options)).lines.map(({ text }) => text);

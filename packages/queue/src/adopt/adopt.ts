@@ -204,8 +204,8 @@ class Adoption {
         this.#refuse("job", item.id, refusal ?? "");
       } else this.#unsure.push(item.id);
     }
-    const giveBack = (error: unknown): Promise<never> => this.#giveBack(error, items, jobs);
-    const { answers } = await this.#add(moving.map(({ adopted }) => adopted)).catch(giveBack);
+    const failed = (error: unknown): Promise<never> => this.#addFailed(error, items, jobs);
+    const { answers } = await this.#add(moving.map(({ adopted }) => adopted)).catch(failed);
     for (const [index, { item }] of moving.entries()) {
       const answer = answers[index];
       if (answer?.isAdded === false) {
@@ -218,7 +218,7 @@ class Adoption {
       } else if (answer) this.#moved[movedAs[item.kind]]++;
       else this.#unsure.push(item.id);
     }
-    for (const item of items) if (item.kind === "repeat" && !(await this.#upsert(item).catch(giveBack))) back.add(item);
+    for (const item of items) if (item.kind === "repeat" && !(await this.#upsert(item).catch(failed))) back.add(item);
     await this.#release(items, jobs, back);
   }
 
@@ -227,10 +227,10 @@ class Adoption {
   }
 
   /**
-   * Gives a slice back that was not added and, as things are, will not be. The first write of `add.lua` is the number of the slice, so without
+   * Returns a slice to BullMQ that was not added and, as things are, will not be. The first write of `add.lua` is the number of the slice, so without
    * it nothing was written; a server that is full refuses that, too. If this fails, the slice waits for the next call.
    */
-  async #giveBack(
+  async #addFailed(
     error: unknown,
     items: readonly Item[],
     jobs: readonly (StoredBullJob | undefined)[],
@@ -304,7 +304,7 @@ const read = async (
  *
  * @example
  * const report = await adoptBullQueue(redis, { from: "mail" }, { queue: "mail" }, { run: true });
- * console.log(report.moved, report.refused);
+ * if (report.refused.length > 0) await notify(report.refused);
  */
 export const adoptBullQueue = async (
   redis: RedisLike,

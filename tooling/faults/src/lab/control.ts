@@ -20,7 +20,7 @@ export interface Control<L extends string = string> {
   readonly kind: string;
   /** The number of injections in the first run; later runs have more. @default 3 */
   readonly injections?: number;
-  /** What the scripts of the package run first. @default the workers tell the lie of this name in the workload's `lies.mjs` */
+  /** A mutation that the scripts of the package run first. @default the workers tell the lie of this name in the workload's `lies.mjs` */
   readonly lua?: Mutations;
 }
 
@@ -80,7 +80,7 @@ export const builtWith = (name: string, module: string, ...changes: readonly Mut
   return pathToFileURL(copy).href;
 };
 
-/** What the workers import as the package. */
+/** The module that the workers import as the package. */
 export interface Subject {
   /** Their exports together are the package. */
   readonly modules: readonly string[];

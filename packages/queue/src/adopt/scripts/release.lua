@@ -10,7 +10,7 @@
 -- KEYS[n]  gone         any      deduplication keys, one for each of `holders`; then keys that are deleted
 -- ARGV[1]  token        string   of the adoption
 -- ARGV[2]  number       integer  of the slice
--- ARGV[3]  back         string   the places in the slice of the items to give back, separated by blanks
+-- ARGV[3]  back         string   the places in the slice of the items to return, separated by blanks
 -- ARGV[n]  holders      string   the ids of the jobs whose deduplication keys are deleted, if they still have them
 --
 -- Reply     1  ended

@@ -88,7 +88,7 @@ export interface ChangeCall extends Call {
   readonly what: Change;
   readonly key: string;
   readonly delayMs?: number;
-  /** What it resolved with. */
+  /** The answer with which it resolved. */
   readonly said?: string;
 }
 
@@ -169,7 +169,7 @@ export interface RunHistory extends Run<LogRecord> {
   readonly leftovers: readonly string[];
   /** When the lab added the jobs of all runs of schedules that were due by then; undefined: there were no schedules. */
   readonly scheduledUntil: number | undefined;
-  /** What the copies of steps were told that they had taken. */
+  /** The takes in the replies to copies of steps. */
   readonly copiedTakes: readonly CopiedTake[];
 }
 
