@@ -26,9 +26,9 @@ import {
   type ResolvedBackoff,
   type RetryPolicy,
 } from "./add/backoff.js";
+import type { Expiry } from "./add/expiry.js";
 import { idText, isMade } from "./add/ids.js";
 import { encodedName } from "./add/names.js";
-import type { Expiry } from "./add/payload.js";
 import { priority } from "./add/priority.js";
 import { schemaMap } from "./add/schemas.js";
 import { type ResolvedUnique, type Unique, uniqueOption, uniqueWords } from "./add/unique.js";

@@ -1,14 +1,8 @@
 import type { ResolvedBackoff } from "./backoff.js";
 import { JobPayloadError } from "../errors.js";
+import type { Expiry } from "./expiry.js";
 import { encodedName } from "./names.js";
 import type { JobPolicy } from "../options.js";
-
-/** When a job that no worker took is not run any more: so long after its add, or after `from`, whichever is later. */
-export interface Expiry {
-  readonly afterMs: number;
-  /** In epoch ms of the server's clock; 0: none. */
-  readonly from: number;
-}
 
 /** The options of a job, as its stored header has them. */
 export interface JobHeader {
@@ -143,10 +137,6 @@ export interface StoredJob {
   /** Where the payload begins. */
   readonly start: number;
 }
-
-/** In epoch ms of the server's clock; undefined if it does not expire. */
-export const expiresAt = (addedAt: number, { expires }: { readonly expires: Expiry | undefined }): number | undefined =>
-  expires && Math.max(addedAt, expires.from) + expires.afterMs;
 
 /** @throws {Error} this package did not store it. */
 export const parseBlob = (blob: Buffer): StoredJob => {

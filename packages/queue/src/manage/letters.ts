@@ -1,5 +1,6 @@
 import { parseRecord, type StoredError } from "../failure.js";
-import { decodePayload, expiresAt, parseBlob } from "../add/payload.js";
+import { expiresAt } from "../add/expiry.js";
+import { decodePayload, parseBlob } from "../add/payload.js";
 import type { QueueCommands } from "../commands.js";
 import { letters, type StoredLetter } from "../scripts/index.js";
 

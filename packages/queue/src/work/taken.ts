@@ -2,7 +2,8 @@ import type { QueueCommands } from "../commands.js";
 import { parseRecord } from "../failure.js";
 import { partsOf } from "../add/ids.js";
 import type { Job } from "./job.js";
-import { expiresAt, type JobHeader, parseBlob, type StoredJob } from "../add/payload.js";
+import { expiresAt } from "../add/expiry.js";
+import { type JobHeader, parseBlob, type StoredJob } from "../add/payload.js";
 import type { StepReply } from "../scripts/index.js";
 
 /**
