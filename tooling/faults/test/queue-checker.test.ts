@@ -667,6 +667,17 @@ describe("The checker of queues excuses", () => {
       },
     ],
     [
+      "a job that was taken while the first limits were under way",
+      ({ workers: { w1, w2 } }) => {
+        w2.records = w2.records.map((one) =>
+          one.kind === "call" && one.what === "limit" && !("jobName" in one)
+            ? { ...one, settledAt: epoch + 3_250 }
+            : one,
+        );
+        w1.records.push(...inQueue("limited", success("third", 3_110)));
+      },
+    ],
+    [
       "a job that was taken before its name had a limit",
       (draft) => {
         withoutRate(draft);

@@ -23,13 +23,13 @@ export const checkLimits = (
   const lostAt = Math.min(...run.losses.map(({ from }) => from));
   const asked = askedIn(run, "limit");
   for (const { name } of run.specs.filter(({ isLimited }) => isLimited)) {
-    const own = asked.filter((one) => one.name === name && one.jobName === undefined);
+    const own = [unlimited, ...asked.filter((one) => one.name === name && one.jobName === undefined)];
     const ofNames = asked.filter((one) => one.name === name && one.jobName !== undefined);
     const jobs = stories.filter(({ job }) => job.startsWith(`${name} `));
     const active = jobs.flatMap((story) => activeIn(run, story)).filter(({ from, to }) => from < to && from < lostAt);
     checkConcurrency(active, own, (what) => judge("concurrency", what));
     for (const jobName of new Set(ofNames.map((one) => one.jobName))) {
-      const changes = ofNames.filter((one) => one.jobName === jobName);
+      const changes = [unlimited, ...ofNames.filter((one) => one.jobName === jobName)];
       const limited = active.filter((one) => one.jobName === jobName && hasLimit(changes, one.from));
       checkConcurrency(limited, changes, (what) => judge("nameConcurrency", what));
     }
@@ -41,6 +41,18 @@ export const checkLimits = (
       judge,
     );
   }
+};
+
+/** The state before the first change. It may still be in force while that change is under way. */
+const unlimited: Asked = {
+  kind: "asked",
+  what: "limit",
+  name: "",
+  concurrency: null,
+  rate: null,
+  at: -Infinity,
+  doneAt: -Infinity,
+  confirmedAt: undefined,
 };
 
 interface Active extends Span {
@@ -61,10 +73,8 @@ const activeIn = ({ deaths }: RunHistory, { job, runs, asked }: Story): Active[]
   });
 
 /** Whether the limit of a name was surely in force, so that a job that was taken then counts. */
-const hasLimit = (changes: readonly Asked[], takenAt: number): boolean => {
-  const possible = inForce(changes, takenAt);
-  return possible.length > 0 && possible.every(({ concurrency }) => concurrency !== null);
-};
+const hasLimit = (changes: readonly Asked[], takenAt: number): boolean =>
+  inForce(changes, takenAt).every(({ concurrency }) => concurrency !== null);
 
 const checkConcurrency = (
   active: readonly Span[],
@@ -73,9 +83,7 @@ const checkConcurrency = (
 ): void => {
   const changes = asked.filter(({ concurrency }) => concurrency !== undefined);
   for (const { from } of active) {
-    const allowed = inForce(changes, from).map(({ concurrency }) => concurrency ?? Infinity);
-    // Before the first change there is no limit.
-    const most = allowed.length === 0 ? Infinity : Math.max(...allowed);
+    const most = Math.max(...inForce(changes, from).map(({ concurrency }) => concurrency ?? Infinity));
     if (most === Infinity) continue;
     const count = active.filter((one) => one.from <= from && one.to > from).length;
     judge(count > most && `${String(count)} jobs were active at ${String(from)}, of ${String(most)}`);
