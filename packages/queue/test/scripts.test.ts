@@ -30,6 +30,26 @@ describe("scripts", () => {
   });
 });
 
+describe("add", () => {
+  it("refuses a call for ever if it arrives after a repeat by its op has added the job, and takes the next one", async () => {
+    const keys = queueKeys(redis.prefix, "mail");
+    const id = "AAAAAAAAA.0001";
+    const call = (producer: string, sequence: number, plan: string): Promise<all.AddReply> =>
+      add.run(
+        redis.client,
+        { ...keys, once: [] },
+        { producer, sequence, isNew: "1", plan, blobs: [`k1 job\n"${plan}"`] },
+      );
+    const waiting = (): Promise<string[]> => redis.client.lrange(keys.waiting, 0, -1);
+    await call("BBBBBBBBB", 9, `${id}\toAAAAAAAAA:5`);
+    expect(await waiting()).toEqual([id]);
+    await call("AAAAAAAAA", 5, id);
+    expect(await waiting()).toEqual([id]);
+    await call("AAAAAAAAA", 6, "AAAAAAAAA.0002");
+    expect(await waiting()).toEqual([id, "AAAAAAAAA.0002"]);
+  });
+});
+
 describe("step", () => {
   const [a, b, c] = ["AAAAAAAAA.0001", "AAAAAAAAA.0002", "AAAAAAAAA.0003"] as const;
   /** All in one slot of one worker. */
