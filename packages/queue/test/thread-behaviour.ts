@@ -2,6 +2,7 @@ import { eventually, type RedisMode, useRedis } from "@kit/testing";
 import * as vitest from "vitest";
 import { describe, expect, it } from "vitest";
 import { createQueue, type WorkOptions } from "../src/index.js";
+import { cancelJob } from "../src/manage/index.js";
 import { fixtureOf, latch, permanentKeys, Runs } from "./harness.js";
 
 /** Long enough that a busy machine does not keep the thread silent for a lease. */
@@ -92,6 +93,20 @@ export const threadBehaviour = (mode: RedisMode): void => {
     });
 
     if (mode === "cluster") return;
+
+    it("does not begin a job that was cancelled while the main loop was blocked", async () => {
+      const queue = make();
+      const leaseMs = 2_000;
+      const peer = await spawn({ leaseMs, concurrency: 2, heartbeat: "thread" });
+      await fixture.untilIdle(1);
+      const datas = [{ log: "stands still", act: "stand", ms: 2.5 * leaseMs }, { log: "cancelled" }];
+      const [, cancelled = ""] = await queue.addAll(datas.map((data) => ({ name: "job", data })));
+      await eventually(async () => expect(await fixture.counts()).toMatchObject({ waiting: 0 }));
+      expect(await cancelJob(redis.client, { queue: queue.name, prefix: redis.prefix }, cancelled)).toBe("cancelled");
+      await eventually(async () => expect(await peer.ask("running")).toBe(0), { timeoutMs: 40_000 });
+      await fixture.untilEmpty();
+      expect(await fixture.logged()).not.toContain("cancelled 1 0");
+    });
 
     it("without it, such a job runs again elsewhere", async () => {
       const { runs, events } = await freeze("loop", shortMs);
