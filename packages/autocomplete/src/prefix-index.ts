@@ -314,7 +314,7 @@ export class PrefixIndex<Payload = unknown> extends TypedEmitter<PrefixIndexEven
   #assertHas(words: WordOrder): void {
     const { rules, shards } = this.#settings;
     if (words === "any-order" && (rules.match === "phrase" || shards > 1))
-      throw new TypeError('Expected `words: "any-order"` only of an index of word starts, in one shard');
+      throw new TypeError('Expected `words: "any-order"` only where `match` is not "phrase" and `shards` is 1');
   }
 
   #reportDamage(): void {

@@ -468,7 +468,7 @@ const creationOf = (settings: CreateSettings, isMailbox = false): Creation => {
   const { count = 0, ageMs = 0, bytes = 0, readByAll } = retain;
   if (bytes > 0) integerOption("retain.bytes", bytes, maxBodyBytes);
   if (whenFull === "refuse" && !readByAll && ageMs === 0)
-    throw new RangeError("Expected `retain` to have `readByAll` or `ageMs` where `whenFull` is refuse");
+    throw new RangeError('Expected `retain` to have `readByAll` or `ageMs` with `whenFull: "refuse"`');
   const config = [
     ...[count, ageMs, bytes, readByAll ? 1 : 0],
     whenFull === "refuse" ? 1 : 0,
@@ -491,6 +491,6 @@ export interface ResolvedHistoryOptions extends Pick<Resolved<typeof historyRule
 export const resolveHistoryOptions = (options: HistoryOptions): ResolvedHistoryOptions => {
   const { limit, maxBytes, member = "", ...anchors } = resolve("options", options, historyRules);
   const [mode = "before", ...others] = historyModes.filter((name) => anchors[name] !== undefined);
-  if (others.length > 0) throw new TypeError(`Expected one of ${historyModes.join(", ")}, got several`);
+  if (others.length > 0) throw new TypeError(`Expected at most one of ${historyModes.join(", ")}`);
   return { mode, anchor: anchors[mode] ?? Number.MAX_SAFE_INTEGER, limit, maxBytes, user: member };
 };

@@ -157,13 +157,21 @@ export class GeoIpCommands {
         // Parts of the version may have expired during the switch: then the previous version serves again.
         if (await this.#isWhole(version, manifest, options.deadlineMs, 0)) return;
       } catch (error) {
-        throw new KitUnknownOutcomeError(`Database ${this.database}'s new version may expire`, undefined, error);
+        throw new KitUnknownOutcomeError(
+          `It is unknown whether the new version of database ${this.database} is permanent: it may expire`,
+          undefined,
+          error,
+        );
       }
       throw new GeoIpStagingError(this.database);
     }
-    throw new KitError("KIT_CONFLICT", `Database ${this.database} keeps being switched by others`, {
-      retryable: true,
-    });
+    throw new KitError(
+      "KIT_CONFLICT",
+      `Other processes switched database ${this.database} at the same time: try again`,
+      {
+        retryable: true,
+      },
+    );
   }
 
   /**

@@ -38,7 +38,7 @@ const dayMs = 86_400_000;
 
 const idOption = (name: string, id: string): string => {
   if (isMade(idText(name, id)) || id.startsWith("!"))
-    throw new RangeError(`Expected \`${name}\` without \`!\` in front, and unlike a made id`);
+    throw new RangeError(`Expected \`${name}\` not to begin with \`!\` or look like a generated id`);
   return id;
 };
 
@@ -535,8 +535,7 @@ const addOf = (add: Resolved<typeof addRules>): ResolvedAdd => {
   } = add;
   if (delayMs !== undefined && dueAt !== undefined) throw new TypeError("Expected `delayMs` or `dueAt`, got both");
   const due = dueAt !== undefined ? `\t@${String(dueAt)}` : delayMs ? `\td${String(delayMs)}` : "";
-  if (lifo && (rank !== 0 || due !== ""))
-    throw new TypeError("Expected `lifo` without a delay and without another priority");
+  if (lifo && (rank !== 0 || due !== "")) throw new TypeError("Expected no delay and no priority with `lifo`");
   const words = `${rank === 0 ? "" : `\tp${String(rank)}`}${lifo ? "\tl" : ""}${due}${unique ? uniqueWords(unique) : ""}`;
   const expires = expiresMs === undefined ? undefined : { afterMs: expiresMs + (delayMs ?? 0), from: dueAt ?? 0 };
   return {

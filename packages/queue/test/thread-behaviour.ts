@@ -153,7 +153,7 @@ export const threadBehaviour = (mode: RedisMode): void => {
       const { promise, open } = latch();
       const client = redis.connect({ tls: undefined, natMap: () => null } as object);
       const queue = fixture.on(client);
-      const expected = 'Expected `heartbeat` "loop": no thread can have `natMap` of the client';
+      const expected = 'Expected `heartbeat` to be "loop": a thread cannot use the client\'s `natMap`';
       expect(() => work(queue, open, { heartbeat: "thread" })).toThrow(new TypeError(expected));
       expect(() => work(queue, open, { heartbeat: "cpu" as "auto" })).toThrow(/^Expected `heartbeat`/);
       expect(() => work(queue, open, { maxBlockedMs: 10 })).toThrow(/^Expected `maxBlockedMs`/);

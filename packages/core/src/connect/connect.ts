@@ -160,7 +160,10 @@ export const connect = async (
   ...more: readonly never[]
 ): Promise<Connection> => {
   // The form of `new Redis(url, options)`: the second argument would have no effect.
-  if (typeof more[0] === "object") throw new TypeError("Expected connect({ url, … })");
+  if (typeof more[0] === "object")
+    throw new TypeError(
+      "Expected connect() to have one argument: put the URL into the options, as in connect({ url, … })",
+    );
   const options = optionsOf(target);
   const { deadlineMs = 1_900, connectionName = "kit" } = options;
   // An empty string is a REDIS_URL that is set but empty, as the environment may have it.

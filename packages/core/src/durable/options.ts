@@ -51,7 +51,7 @@ export const resolveOptions = (options: DurabilityOptions): ResolvedOptions => {
   const { deadlineMs, ...own } = resolve("options", options, durabilityRules);
   if (own.replicas === 0 && own.fsync !== "local")
     throw new RangeError(
-      `Expected \`replicas\` to be from 1 with \`fsync\` "${own.fsync}": nothing would be waited for`,
+      `Expected \`replicas\` to be at least 1 with \`fsync\` "${own.fsync}": 0 would wait for nothing`,
     );
   return { ...own, deadlineMs: deadlineMs ?? own.timeoutMs + 2_000 };
 };

@@ -67,7 +67,7 @@ export class LeaseCommands<Resolved extends ResolvedAcquire, S extends Seen> imp
 
   /** Any error as a kit error. */
   errorOf(error: unknown): KitError {
-    return asKitError(error, `Work of a ${this.kind.what} in the background`);
+    return asKitError(error, `A background call of a ${this.kind.what}`);
   }
 
   /** Reports a failure in the background, unless it belongs to an outage that was reported. */

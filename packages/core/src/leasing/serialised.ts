@@ -35,7 +35,9 @@ export const parseLease = <Particulars extends object>(
     typeof saved.token !== "string" ||
     !isWhole(saved as Partial<Record<keyof Particulars, unknown>>)
   )
-    throw new TypeError(`Expected the text of \`serialise()\` or \`handOver()\`, of a ${what} of this version`);
+    throw new TypeError(
+      `Expected a text from \`serialise()\` or \`handOver()\` of a ${what}, in the layout of this version`,
+    );
   // A field that the text lacks must not be found on a prototype either.
   return Object.assign(Object.create(null) as SavedLease<Particulars>, saved);
 };

@@ -61,7 +61,7 @@ export class QuorumStore implements LeaseStore<ResolvedAcquire> {
   }
 
   errorOf(error: unknown): KitError {
-    return asKitError(error, "Work of a quorum lock in the background");
+    return asKitError(error, "A background call of a quorum lock");
   }
 
   onError(error: unknown): void {

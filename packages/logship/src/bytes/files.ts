@@ -190,7 +190,7 @@ export class OpenFile {
    */
   text(): AsyncIterable<Buffer> {
     if (this.container !== undefined)
-      throw new BadDataError(`Content in ${this.container} cannot be read: decompress it`, {
+      throw new BadDataError(`Content compressed with ${this.container} cannot be read: decompress it first`, {
         file: this.#name,
         offset: 0,
       });

@@ -24,7 +24,7 @@ export interface Source {
 
 /** A local file as a source. It is inflated, unless its bytes are passed through. */
 export const fileSource = (file: LocalFile, opened: OpenFile, id: string, wanted: Codec): Source => {
-  if (wanted === "member" && !opened.isGzip) throw new TypeError("Expected a gzip file to be passed through");
+  if (wanted === "member" && !opened.isGzip) throw new TypeError("Expected `passThrough` only with a gzip file");
   let read = 0;
   async function* counted(): AsyncGenerator<Buffer, void, undefined> {
     read = 0;

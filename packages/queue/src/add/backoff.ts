@@ -86,7 +86,7 @@ export const longestWaitMs = 3e14;
  */
 export const checkedWait = (waitMs: unknown): number => {
   if (typeof waitMs === "number" && (waitMs >= 0 || waitMs === -1)) return Math.min(Math.ceil(waitMs), longestWaitMs);
-  throw new RangeError("Expected milliseconds, or -1");
+  throw new RangeError("Expected `backoff` to return milliseconds, or -1");
 };
 
 /** The wait after an attempt that failed, counted from 1. */

@@ -7,7 +7,7 @@ import { idText } from "./ids.js";
  * runs again after a crash.
  */
 export interface Unique {
-  /** The key, 1 to 128 characters. Adds with the same key are about the same thing. */
+  /** The key, 1 to 128 characters. Jobs of the same key stand for the same work. */
   readonly key: string;
   /**
    * The add that wins. `"keepFirst"`: while there is a job of the key, others are not added. `"keepLast"`: a job of the key that has not
@@ -46,7 +46,9 @@ export type ResolvedUnique = Resolved<typeof uniqueRules>;
 export const uniqueOption = (name: string, given: Unique): ResolvedUnique => {
   const unique = resolve(name, given, uniqueRules, undefined, `${name}.`);
   if (unique.ttlMs === undefined ? unique.extend : unique.mode === "keepLast")
-    throw new TypeError(`Expected \`${name}\` with \`ttlMs\` only to keep the first, and with \`extend\` only besides`);
+    throw new TypeError(
+      `Expected \`${name}\` to have \`ttlMs\` only with "keepFirst", and \`extend\` only with \`ttlMs\``,
+    );
   return unique;
 };
 

@@ -35,16 +35,16 @@ export interface AdoptReport {
     readonly delayed: number;
     readonly schedules: number;
   };
-  /** How many there are at BullMQ in the states that an adoption leaves alone. */
+  /** How many jobs the BullMQ queue has in states that an adoption does not move. */
   readonly left: { readonly active: number; readonly failed: number; readonly waitingChildren: number };
   /** Ready and delayed jobs, and job schedulers, that stay at BullMQ. */
   readonly refused: readonly Refused[];
   /**
-   * The ids of jobs of which it is unknown whether the queue has had them: an earlier call died in the middle of their slice, more than ten
-   * minutes ago. They are no longer at BullMQ. Each was added, unless the queue had a job of its id or key at that time.
+   * The ids of jobs that may or may not have been added: an earlier call died in the middle of their slice, more than ten minutes ago. They
+   * are no longer at BullMQ. Each was added, unless the queue had a job of its id or key at that time.
    */
   readonly unsure: readonly string[];
-  /** How many of the moved jobs wait between their attempts as a strategy of your BullMQ worker says: give `work()` a `backoff` function. */
+  /** How many of the moved jobs use a custom backoff strategy of your BullMQ worker: give `work()` a `backoff` function in its place. */
   readonly ownStrategies: number;
 }
 
@@ -111,7 +111,10 @@ class Adoption {
   /** Ends the slice that a call before this one, or beside it, holds. */
   async #goOn({ token, target, number, items }: BullLook): Promise<void> {
     if (items.length > 0 && target !== this.#head)
-      throw new AdoptionError(this.#name, `has jobs on their way into ${target}: adopt them there first`);
+      throw new AdoptionError(
+        this.#name,
+        `has jobs that an adoption into ${target} has not finished: repeat that one first`,
+      );
     this.#token = token === "" ? newToken() : token;
     this.#number = number;
     if (items.length > 0) await this.#finish(items);
@@ -332,7 +335,7 @@ export const adoptBullQueue = async (
         if (seen.isPaused && (await read(commands, "hexists", "limits", "paused")) !== 1)
           throw new AdoptionError(
             from,
-            `is paused, and queue ${JSON.stringify(queue)} is not: pause that, too, or resume it`,
+            `is paused, but queue ${JSON.stringify(queue)} is not: pause both, or resume the BullMQ queue`,
           );
         await commands.open();
       }

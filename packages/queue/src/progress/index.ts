@@ -23,7 +23,7 @@ const noteRules = { keepMs: integer(0, 14 * 86_400_000) } satisfies RulesOf<Note
 
 const takenJob = (job: unknown): TakenJob => {
   const { commands } = Object(job) as Partial<TakenJob>;
-  if (commands === undefined) throw new TypeError("Expected `job` to be the job that a handler got, and no copy of it");
+  if (commands === undefined) throw new TypeError("Expected `job` to be the object that the handler got, not a copy");
   return job as TakenJob;
 };
 

@@ -153,7 +153,8 @@ export class Runner {
     } catch (error) {
       if (!this.#refused.has(id)) {
         this.#refused.add(id);
-        const own = error instanceof ScheduleError ? error : new ScheduleError(id, "cannot be run here", error);
+        const own =
+          error instanceof ScheduleError ? error : new ScheduleError(id, "cannot be run by this process", error);
         this.#events.error(own);
       }
       return undefined;

@@ -245,7 +245,7 @@ export class Schedules<Jobs extends JobTypes<Jobs> = AnyJobs>
       throw new RangeError("Expected `startAt` to be at most `endAt`");
     const timing = { ...given, timezone: cron === undefined ? undefined : (timezone ?? "UTC") };
     const after = await this.#runs(id, timing, true);
-    if (after(0) === undefined) throw new RangeError("Expected a schedule that runs at some time");
+    if (after(0) === undefined) throw new RangeError("Expected a schedule with at least one run");
     const payload = encodePayload(name, data, this.#settings.maxPayloadBytes);
     const { maxAttempts, backoff, timeoutMs, expiresMs } = this.#settings;
     const afterMs = options?.expiresMs ?? expiresMs;
@@ -291,9 +291,9 @@ export class Schedules<Jobs extends JobTypes<Jobs> = AnyJobs>
       return after;
     } catch (error) {
       if (isMissing(error)) throw new ScheduleError(id, "has a cron expression: install the package croner", error);
-      if (!isNew) throw new ScheduleError(id, "cannot be computed here", error);
+      if (!isNew) throw new ScheduleError(id, "has runs that this process cannot compute", error);
       const reason = error instanceof Error ? error.message : String(error);
-      throw new RangeError(`Expected \`cron\` and \`timezone\` as croner reads them: ${reason}`, { cause: error });
+      throw new RangeError(`Expected \`cron\` and \`timezone\` that croner accepts: ${reason}`, { cause: error });
     }
   }
 

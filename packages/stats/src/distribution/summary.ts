@@ -40,7 +40,7 @@ export class Summary {
    */
   quantile(q: number): number {
     if (!(q >= 0 && q <= 1)) throw new RangeError(`Expected \`q\` to be from 0 to 1, got ${String(q)}`);
-    if (!this.#sketch) throw new TypeError("This summary has no quantiles; take that of `summary()`");
+    if (!this.#sketch) throw new TypeError("A summary of `record()` has no quantiles: call `summary()`");
     // 0.07 * 100 is a little above 7 in doubles.
     const rank = Math.ceil(q * this.count * (1 - Number.EPSILON));
     if (rank <= 1) return this.min;
