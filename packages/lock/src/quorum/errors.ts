@@ -57,8 +57,8 @@ export class QuorumError extends KitError {
 }
 
 /**
- * Two clients lead to one server, whose vote would count twice. `positions` are theirs in the list of clients, from 0, and `servers`
- * their addresses; only one where the server does not tell who it is (a user without INFO). Not retryable.
+ * Two clients lead to one server, whose vote would count twice. `positions` are the places of these clients in the list, from 0, and
+ * `servers` their addresses. Where the user may not run INFO, only one of the two is known. Not retryable.
  */
 export class SameServerError extends KitError {
   /** @internal */

@@ -29,7 +29,11 @@ export interface AdoptOptions {
    * @default false
    */
   readonly run?: boolean | undefined;
-  /** The time zone of job schedulers that have a pattern without `tz`, by its IANA name: that of your BullMQ processes. Without it they stay. */
+  /**
+   * The time zone for job schedulers whose pattern has no `tz`, by its IANA name: the one in which your BullMQ processes run.
+   *
+   * @default none: these job schedulers stay at BullMQ
+   */
   readonly timezone?: string | undefined;
   /** Ends the adoption between two slices. The call rejects with `signal.reason`, and another one goes on. */
   readonly signal?: AbortSignal | undefined;

@@ -21,7 +21,11 @@ import { EventStream } from "./stream.js";
 
 /** How to read events. */
 export interface QueueEventsOptions extends ClientOptions {
-  /** The `position` of an event: begins with the next one. By default it begins with what happens from now on. */
+  /**
+   * The `position` of the last event that you have handled: reading begins with the next one.
+   *
+   * @default none: reading begins with what happens from now on
+   */
   readonly after?: string | undefined;
   /**
    * How long events are recorded after the last reader has gone, in milliseconds, 1,000 to 86,400,000 (a day). A reader that begins within
@@ -57,7 +61,7 @@ const start = "0-0";
  * Reads the events of one queue, of all its producers and workers. Made by {@link createQueueEvents}. Read it in one `for await`.
  *
  * The queue records events only while somebody reads, and for `recordMs` after that. The first reader after such a time gets what happens
- * from its beginning on. Events come in the order in which the server did the changes, each once; an event that the reader has not got
+ * after it has begun. Events come in the order in which the server did the changes, each once; an event that the reader has not got
  * because about 10,000 later calls came meanwhile, because nobody read, or because the server lost data, is announced by a `gap`.
  */
 export class QueueEventReader

@@ -12,8 +12,8 @@ export interface QueueRate {
   /** In milliseconds, 1 to 86,400,000 (a day). */
   readonly perMs: number;
   /**
-   * How many may begin at once after a while without any, 1 to 1,000,000: in a time of `perMs` that is `count` and these at most. With 1, each
-   * job that begins some ms late delays all others, and the rate is a little lower than wanted.
+   * How many jobs may begin at once after a time in which fewer began than the rate allows, 1 to 1,000,000. So at most `count` + `burst` jobs
+   * begin within `perMs`. With 1, a job that begins some milliseconds late delays all others, and the rate stays a little below the limit.
    *
    * @default a tenth of `count`, at least 1
    */

@@ -16,11 +16,11 @@ export interface JobFacts extends Omit<StoredFacts, "error" | "addedAt" | "uniqu
   readonly id: string;
   readonly addedAt: string | null;
   readonly error: StoredError | null;
-  /** After that it does not run, if no worker has taken it before; null: it does not expire. */
+  /** The job does not run if no worker has taken it by then; null: it does not expire. */
   readonly expiresAt: string | null;
   /** The key of a job that was added with `unique`. */
   readonly uniqueKey: string | null;
-  /** When it died, is due, has ended, or its lease ends; null for other states, and for a job that waits for the end of the active one of its key. */
+  /** When it died, is due, has ended, or its lease ends. Null in other states, and while a job waits for the active one of its `unique` key. */
   readonly at: string | null;
   readonly bytes: number;
 }
@@ -34,7 +34,7 @@ export interface JobReport extends JobFacts {
   readonly outcome: "completed" | "expired" | null;
   /** When its worker took it, before it ended. */
   readonly takenAt: string | null;
-  /** How far its handler has reported that the job is, see `@kit/queue/progress`; null: it has not. And when. */
+  /** The progress that its handler has reported last, see `@kit/queue/progress`, and when; null: none. */
   readonly progress: unknown;
   readonly progressAt: string | null;
   /** How many lines its log has, see {@link readLog}. */
