@@ -1,7 +1,9 @@
 import { execFileSync } from "node:child_process";
 import { mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
-import { resolve } from "node:path";
+import { join, resolve } from "node:path";
+import { fileURLToPath } from "node:url";
 import { defineConfig } from "tsup";
+import { namesOfLibraries, shortened, withoutComments } from "./lua.mjs";
 
 const shared = {
   target: "node20",
@@ -10,35 +12,23 @@ const shared = {
   splitting: false,
 };
 
-/** The comments of a script that are read where it runs: its name, the types of its keys (their names are left out), the place of libraries. */
-const keptComment = /^-- (?:[\w.-]+\.lua(?: - |$)|KEYS\[|Needs |Defines |Libraries$)/;
-
-/**
- * The text of a Lua file without what only people read: comments and indentation. Comments behind code stay: `--` may stand in a
- * string. Of the first line the name is left, by which the faults lab finds it, and of a library no other comment. One that other
- * packages join keeps its header, for their contract tests.
- */
-export const withoutComments = (lua) => {
-  const isExported = /^--.* Exported: /m.test(lua);
-  const isOwnLibrary = /^-- Defines /m.test(lua) && !isExported;
-  return lua
-    .split("\n")
-    .map((line) => (isOwnLibrary ? line.replace(/^(-- [\w.-]+\.lua) - .*|^--.*/, "$1").trim() : line.trim()))
-    .filter((line) => line !== "" && (!line.startsWith("--") || keptComment.test(line)))
-    .map((line) => (isExported ? line : line.replace(/^(-- [\w.-]+\.lua) - .*/, "$1")))
-    .map((line) => line.replace(/^(-- KEYS\[\w+\])\s+(\S+)\s+(\w+).*/, "$1 - $3"))
-    .join("\n");
+/** The folders with libraries that the scripts of this workspace may join. */
+const scriptFolders = () => {
+  const packages = fileURLToPath(new URL("../../packages", import.meta.url));
+  return ["src", ...readdirSync(packages).map((name) => join(packages, name, "src"))];
 };
 
 const luaText = {
   name: "lua-text",
-  setup: (build) =>
+  setup: (build) => {
+    const kept = namesOfLibraries(scriptFolders());
     build.onLoad({ filter: /\.lua$/ }, ({ path }) => {
       const lua = readFileSync(path, "utf8");
       if (/\[=*\[/.test(lua))
         throw new Error(`${path} has a text or comment of several lines, whose lines cannot be told apart`);
-      return { contents: withoutComments(lua), loader: "text" };
-    }),
+      return { contents: shortened(withoutComments(lua), kept), loader: "text" };
+    });
+  },
 };
 
 /**
