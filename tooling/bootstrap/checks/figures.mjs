@@ -17,9 +17,9 @@ import { linksOf, markdownFiles } from "./links.mjs";
 export function wrongFigures(folder = root) {
   return markdownFiles(folder).flatMap((file) => {
     const text = readFileSync(file, "utf8");
-    return linksOf(text).flatMap(({ target, line, whole: { words } }) => {
+    return linksOf(text).flatMap(({ target, line, words }) => {
       const found = caseOf(resolve(dirname(file), target), folder);
-      if (found === undefined || words.startsWith("!")) return [];
+      if (found === undefined) return [];
       const wrong = numbersOf(words).filter((number) => !isOf(found, number));
       return wrong.map(({ text: number }) => `${relative(folder, file)}:${line}: ${number} is no figure of ${target}`);
     });

@@ -64,24 +64,37 @@ export const withoutCode = (text) =>
 const blank = (text) => text.replace(/[^\n]/g, " ");
 
 /**
- * The links of a Markdown text, each with the place of its target, and the place and the words of the whole link.
+ * A place in a text, and the text that belongs there.
+ * @typedef {{ from: number, to: number, text: string }} Edit
+ */
+
+/**
+ * The links and pictures of a Markdown text, each with the place of its target. `words` are those of a link, and `unlink` leaves just
+ * them; a picture and a reference have neither.
  * @param {string} text
- * @returns {{ target: string, line: number, start: number, end: number, whole: { from: number, to: number, words: string } }[]}
+ * @returns {{ target: string, line: number, start: number, end: number, words: string, unlink: readonly Edit[] }[]}
  */
 export function linksOf(text) {
   const prose = withoutCode(text);
+  const words = String.raw`\[((?:[^[\]]|\[[^\]]*\])*)\]`;
+  const target = String.raw`\(\s*<?(?<target>[^)\s>]+)>?(?:\s+["'][^)]*["'])?\s*\)`;
   const forms = [
-    /!?\[(?:[^[\]]|\[[^\]]*\])*\]\(\s*<?([^)\s>]+)>?(?:\s+["'][^)]*["'])?\s*\)/dg, // [text](target "title")
-    /^ {0,3}\[[^\]]+\]:\s+<?(\S+?)>?(?:\s|$)/dgm, // [name]: target
-    /<(?:a|img)\b[^>]*?\b(?:href|src)="([^"]*)"/dgi,
+    new RegExp(`(?<!!)${words}${target}`, "dg"), // [words](target "title"); the words may be a picture
+    new RegExp(`!${words}${target}`, "dg"),
+    /^ {0,3}\[[^\]]+\]:\s+<?(?<target>\S+?)>?(?:\s|$)/dgm, // [name]: target
+    /<(?:a|img)\b[^>]*?\b(?:href|src)="(?<target>[^"]*)"/dgi,
   ];
-  return forms.flatMap((form) =>
+  return forms.flatMap((form, index) =>
     [...prose.matchAll(form)].map((match) => {
-      const [start = 0, end = 0] = match.indices?.[1] ?? [];
-      const to = match.index + match[0].length;
-      const words = /^\[([^]*)\]\([^()]*\)$/.exec(text.slice(match.index, to))?.[1] ?? match[0];
+      const [start = 0, end = 0] = match.indices?.groups?.["target"] ?? [];
+      const [first = 0, last = 0] = match.indices?.[1] ?? [];
+      const around = [
+        { from: match.index, to: first, text: "" },
+        { from: last, to: match.index + match[0].length, text: "" },
+      ];
       const line = prose.slice(0, match.index).split("\n").length;
-      return { target: match[1] ?? "", line, start, end, whole: { from: match.index, to, words } };
+      const own = index === 0 ? { words: text.slice(first, last), unlink: around } : { words: "", unlink: [] };
+      return { target: match.groups?.["target"] ?? "", line, start, end, ...own };
     }),
   );
 }
@@ -114,21 +127,19 @@ export const addressInRepository = (path, repository, ref, from) =>
  * @param {string} text
  * @param {string} file The path of the text.
  * @param {(destination: string) => string | undefined} change Maps the path of a file or folder to the new target. Undefined: the
- *   link is dropped, and its text is kept.
+ *   link is dropped, and its words are kept.
  */
 export function changeLinks(text, file, change) {
-  let result = text;
-  for (const { target, start, end, whole } of linksOf(text).toSorted((a, b) => b.start - a.start)) {
-    if (isExternal(target) || target.startsWith("#")) continue;
+  const edits = linksOf(text).flatMap(({ target, start, end, unlink }) => {
+    if (isExternal(target) || target.startsWith("#")) return [];
     const [path = "", anchor] = target.split("#");
     const changed = change(resolve(dirname(file), decodeURIComponent(path)));
-    const { from, to, words } =
-      changed === undefined
-        ? whole
-        : { from: start, to: end, words: anchor === undefined ? changed : `${changed}#${anchor}` };
-    result = `${result.slice(0, from)}${words}${result.slice(to)}`;
-  }
-  return result;
+    if (changed === undefined) return unlink;
+    return [{ from: start, to: end, text: anchor === undefined ? changed : `${changed}#${anchor}` }];
+  });
+  return edits
+    .toSorted((a, b) => b.from - a.from)
+    .reduce((result, { from, to, text: words }) => `${result.slice(0, from)}${words}${result.slice(to)}`, text);
 }
 
 /**

@@ -1,5 +1,6 @@
+import { basename } from "node:path";
 import { expect, it } from "vitest";
-import { anchorsOf, brokenLinks, linksOf } from "../checks/links.mjs";
+import { anchorsOf, brokenLinks, changeLinks, linksOf } from "../checks/links.mjs";
 import { tempFolder, writeFiles } from "./temp.js";
 
 it("accepts links to files, folders and headings that exist, and every link to the network", () => {
@@ -34,6 +35,14 @@ it("names each broken link with its file, line and cause", () => {
 it("finds no link in code, fenced or inline, nor in a comment", () => {
   const text = "`[a](x.md)` ``b ` [b](x.md)``\n\n```md\n[c](x.md)\n```\n\n<!-- [d](x.md) -->\n\n[e](y.md)\n";
   expect(linksOf(text)).toMatchObject([{ target: "y.md", line: 9 }]);
+});
+
+it("finds a picture that is the words of a link, and changes each by itself", () => {
+  const text = "[![badge](badge.svg)](LICENSE) and [words](gone.md)\n";
+  expect(linksOf(text).map(({ target }) => target)).toEqual(["LICENSE", "gone.md", "badge.svg"]);
+  const change = (path: string): string | undefined =>
+    path.endsWith(".svg") ? `figures/${basename(path)}` : undefined;
+  expect(changeLinks(text, "/folder/README.md", change)).toBe("![badge](figures/badge.svg) and words\n");
 });
 
 it("derives anchors as GitHub does", () => {
