@@ -101,6 +101,19 @@ describe("Batcher", () => {
     expect(settled).toEqual(["in time", "postponed"]);
   });
 
+  it("settles an item by its deadline if it was added after a stall that postponed all before it", async () => {
+    const { batcher, call } = fixture({ deadlineMs: 200 });
+    const settled: string[] = [];
+    const settles = (item: string): Promise<unknown> => rejection(batcher.add(item)).then(() => settled.push(item));
+    const former = settles("postponed");
+    await call(0);
+    Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 400);
+    // In these turns the timer fires that was due.
+    for (let turn = 0; turn < 3; turn++) await new Promise((resolve) => setImmediate(resolve));
+    await Promise.all([former, settles("in time")]);
+    expect(settled).toEqual(["in time", "postponed"]);
+  });
+
   it("cuts batches by items and by bytes, and sends an item that is over by itself", async () => {
     const { batcher, echo } = fixture({ maxItems: 2, maxBytes: 10 });
     const all = ["1", "2", "3", "x".repeat(20), "4", "123456789", "5"].map((item) => batcher.add(item));

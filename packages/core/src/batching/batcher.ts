@@ -66,6 +66,8 @@ export class Batcher<Item, Result> {
   #isClosed = false;
   #cancelDelay: (() => void) | undefined;
   #cancelLate: (() => void) | undefined;
+  /** When the next look for late items is; Infinity: there is none. */
+  #lateAt = Infinity;
   readonly #flushes: { readonly upTo: number; readonly resolve: () => void }[] = [];
 
   constructor(options: BatcherOptions<Item, Result>) {
@@ -104,7 +106,7 @@ export class Batcher<Item, Result> {
       entry.stopListening = signal && onAbort(signal, () => this.#fail(entry, signal.reason));
       this.#pending.push(entry);
       this.#waiting++;
-      this.#schedule();
+      this.#schedule(deadline);
     });
   }
 
@@ -123,8 +125,9 @@ export class Batcher<Item, Result> {
     for (const entry of this.#pending.slice(this.#first)) this.#fail(entry, new KitClosedError(this.#options.owner));
   }
 
-  #schedule(): void {
-    if (this.#inFlight) return this.#watchLate();
+  #schedule(deadline: Deadline): void {
+    // A stall of the event loop may have postponed the deadlines of all items before this one.
+    if (this.#inFlight) return this.#lookAt(deadline.at);
     const { delayMs, maxItems } = this.#options;
     const isFull = this.#waiting >= maxItems;
     if (this.#isScheduled && !isFull) return;
@@ -162,7 +165,7 @@ export class Batcher<Item, Result> {
     while (this.#flushes[0] && this.#flushes[0].upTo <= upTo) this.#flushes.shift()?.resolve();
     if (this.#waiting > 0) return;
     this.#cancelLate?.();
-    this.#cancelLate = undefined;
+    this.#lateAt = Infinity;
     // Only cancelled items are left.
     if (upTo < this.#lastAdded) this.#landed(this.#lastAdded);
   }
@@ -209,18 +212,20 @@ export class Batcher<Item, Result> {
 
   /** One timer for all, since deadlines come in the order of the items, but for those that a stall of the event loop postponed. */
   #watchLate(): void {
-    if (this.#cancelLate) return;
+    if (this.#lateAt < Infinity) return;
     const oldest =
       this.#inFlight?.find(({ state }) => state === "sent") ?? this.#pending.find(({ state }) => state === "waiting");
     if (oldest) this.#lookAt(oldest.deadline.at);
   }
 
-  /** Looks for late items at this instant, and then at the next deadline. */
+  /** Looks for late items at this instant, unless it looks before; and then at the next deadline. */
   #lookAt(at: number): void {
+    if (at >= this.#lateAt) return;
+    this.#cancelLate?.();
+    this.#lateAt = at;
     this.#cancelLate = atDeadline(new Deadline(at), () => {
-      this.#cancelLate = undefined;
-      const next = this.#failLate();
-      if (next < Infinity) this.#lookAt(next);
+      this.#lateAt = Infinity;
+      this.#lookAt(this.#failLate());
     });
   }
 
