@@ -667,6 +667,20 @@ describe("The checker of queues excuses", () => {
       },
     ],
     [
+      "a job that a try without a reply may have added before the clock jumped",
+      (draft) => {
+        draft.losses = [{ ...lost, what: "newest" }];
+        draft.workers.w1.records.push(add("maybe added", 400, { outcome: "unknown" }), add("maybe added", 600));
+      },
+    ],
+    [
+      "the last data of a job that was added before the clock jumped",
+      (draft) => {
+        draft.losses = [{ from: epoch, to: epoch + 107, what: "newest" }];
+        without(draft, "access", "latest");
+      },
+    ],
+    [
       "a job that was taken while the first limits were under way",
       ({ workers: { w1, w2 } }) => {
         w2.records = w2.records.map((one) =>

@@ -150,7 +150,9 @@ const checkKept = (run: RunHistory, story: Story, judge: Judge): void => {
   const [name = "", key = ""] = job.split(" ");
   const isDurable = run.specs.some((spec) => spec.name === name && spec.isDurable);
   const losses = isDurable ? run.losses.filter(({ what }) => what === "all" || what === "newest") : run.losses;
-  if (mayBeLost({ losses }, acknowledged.startedAt, acknowledged.settledAt)) return;
+  // A former try, whose outcome is unknown, may have stored it.
+  const from = Math.min(...adds.map(({ startedAt }) => startedAt));
+  if (mayBeLost({ losses }, from, acknowledged.settledAt)) return;
   const isDead = run.letters.get(name)?.some((letter) => letter.key === key) === true;
   const isRun = runs.some(({ after }) => after.some(({ how }) => how === "ok"));
   judge("kept", !isDead && !isRun && `${job} was added, and neither ran to its end nor is a dead letter`);

@@ -22,14 +22,19 @@ interface Given {
  */
 export const checkUnique = (run: RunHistory, stories: readonly Story[], judge: Judge<"unique">): void => {
   const byKey = new Map<string, Given[]>();
+  /** Jobs that may be lost, or due at another instant since the server's clock jumped. */
+  const unsure = new Set<string>();
   for (const story of stories) {
     const [first] = story.adds;
     if (!first?.unique) continue;
     const key = `${first.name} ${first.unique.key}`;
     const from = Math.min(...story.adds.map(({ startedAt }) => startedAt));
     const to = Math.max(...story.adds.map(({ settledAt }) => settledAt));
-    if (mayBeLost(run, from, Infinity)) continue;
     const answer = story.adds.find(({ outcome }) => outcome === "ok");
+    if (mayBeLost(run, from, Infinity)) {
+      if (answer?.id !== undefined) unsure.add(answer.id);
+      continue;
+    }
     const given = { story, unique: first.unique, added: { from, to }, answer };
     byKey.set(key, [...(byKey.get(key) ?? []), given]);
   }
@@ -37,7 +42,9 @@ export const checkUnique = (run: RunHistory, stories: readonly Story[], judge: J
     checkActive(key, all, judge);
     const answered = all.filter(({ answer }) => answer !== undefined);
     if (answered[0]?.unique.mode === "keepFirst") checkFirst(key, answered, judge);
-    else if (run.letters.size > 0) for (const one of answered) checkLast(run, key, one, all, judge);
+    else if (run.letters.size > 0)
+      for (const one of answered.filter(({ answer }) => !unsure.has(answer?.id ?? "")))
+        checkLast(run, key, one, all, judge);
   }
 };
 
