@@ -236,6 +236,17 @@ describe("step", () => {
     expect(await run(1, { count: 9 })).toMatchObject({ entries: [], blobs: [] });
   });
 
+  it("renews the leases of a take that is repeated, since its worker counts them from the reply", async () => {
+    await addSome(a, b);
+    await run(1, { count: 2 });
+    await run(2, { done: [takeId(1) + a] });
+    await redis.client.zadd(keys().leases, 5, takeId(1) + b);
+    const { entries, nowMicros } = await run(1, { count: 2 });
+    expect(entries).toEqual([b]);
+    const leases = await redis.client.zrange(keys().leases, "0", "-1", "WITHSCORES");
+    expect(leases).toEqual([takeId(1) + b, String(Math.floor(nowMicros / 1_000) + 60_000)]);
+  });
+
   it("takes ahead only while no worker is idle, and wakes one where it leaves jobs", async () => {
     await addSome(a, b, c);
     await redis.client.del(keys().wake);

@@ -331,18 +331,6 @@ else
     -- The data of the queue was deleted since the worker opened it.
     if redis.call('HEXISTS', meta, 'layout') == 0 then redis.call('HSET', meta, 'layout', '1') end
   end
-  if #entries > 0 then
-    local ends = string.format('%.0f', now + leaseMs)
-    local members = {}
-    -- From the last to the first, since Redis searches a short sorted set from its beginning.
-    local n = 2 * #entries
-    for i = 1, #entries do
-      members[n] = takeId .. entries[i]
-      members[n - 1] = ends
-      n = n - 2
-    end
-    redis.call('ZADD', leases, unpack(members))
-  end
   if chosen and #chosen.later > 0 then
     local last = 1000000000000000 + redis.call('HINCRBY', meta, 'suspended', #chosen.later)
     local members = {}
@@ -355,6 +343,17 @@ else
   for _, job in ipairs(chosen and chosen.held or {}) do redis.call('ZADD', named, 0, job[1] .. ' ' .. takeId .. job[2]) end
 end
 if #entries > 0 then
+  -- Also in a repeat: the worker counts the leases from this reply on.
+  local ends = string.format('%.0f', now + leaseMs)
+  local members = {}
+  -- From the last to the first, since Redis searches a short sorted set from its beginning.
+  local n = 2 * #entries
+  for i = 1, #entries do
+    members[n] = takeId .. entries[i]
+    members[n - 1] = ends
+    n = n - 2
+  end
+  redis.call('ZADD', leases, unpack(members))
   local missing = false
   for i = 1, #ids do missing = missing or not reply[i] end
   if missing then
