@@ -233,6 +233,23 @@ describe("one step of a script", () => {
     expect(await db.hget(keys.files, `${String(later.id)}:state`)).toBe("open");
   });
 
+  it("advance: refuses a commit if the chunk that it ends in is gone, or was shipped anew since it was read", async () => {
+    const { keys, db } = fixture;
+    const { id } = (await open("s", "")) as { id: number };
+    const joining = { consumer: "a", from: "start", epoch: "e", op: "a" };
+    const { fence } = (await scripts.join.run(context, keys, joining, timing)) as { fence: string };
+    const advance = async (part: string): Promise<string> => {
+      const at = { consumer: "a", fence, file: id, seq: 1, chunk: 0, state: "open", position, cause: "" };
+      const args = { ...at, place: `0 ${part}`, results: "[]" };
+      return (await scripts.advance.run(context, { ...keys, targets: [] }, args, timing)).state;
+    };
+    expect(await advance("read")).toBe("moved");
+    await db.hset(keys.chunks, `${id} 0`, "anew 1 1 0 0 0 0");
+    expect(await advance("read")).toBe("moved");
+    expect(await db.exists(keys.positions)).toBe(0);
+    expect(await advance("anew")).toBe("committed");
+  });
+
   it("advance: keeps a file until the last consumer is done, even an empty one", async () => {
     const { keys, db } = fixture;
     const { id, fence } = (await open("s", "")) as { id: number; fence: string };
