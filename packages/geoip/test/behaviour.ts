@@ -29,6 +29,13 @@ export const manyRanges = (count: number, tag: string): RangeInput[] =>
     place: { country: "XA", cityName: `${tag}${String(index)}` },
   }));
 
+/** A promise, and the function that resolves it. */
+const latch = (): { readonly opened: Promise<void>; open(): void } => {
+  let open = (): void => undefined;
+  const opened = new Promise<void>((resolve) => (open = resolve));
+  return { opened, open: () => open() };
+};
+
 /** Readers and imports, on one server or on a Cluster; with a `login`, as that user. */
 export const geoIpBehaviour = (mode: RedisMode, login?: Login): void => {
   describe(`addresses on a ${mode === "cluster" ? "Cluster" : "single server"}${login ? ", as their ACL user" : ""}`, () => {
@@ -291,6 +298,33 @@ export const geoIpBehaviour = (mode: RedisMode, login?: Login): void => {
       expect(second.version).not.toBe(version);
       for (const key of await redis.keys()) if (key.includes(version)) await fixture().db.unlink(key);
       expect((await reader.lookup("1.0.0.1")).place?.cityName).toBe("b0");
+    });
+
+    it("are answered by the version to which the database was switched during the first load", async () => {
+      await fixture().import(manyRanges(300, "a"));
+      const client = fixture().connect();
+      const other = fixture().reader({}, client);
+      await other.ready();
+      const read = client.hmgetBuffer.bind(client) as (...args: unknown[]) => Promise<unknown>;
+      const [loading, continued] = [latch(), latch()];
+      let isFirst = true;
+      client.hmgetBuffer = (async (...args: unknown[]) => {
+        const reply = await read(...args);
+        if (!isFirst) return reply;
+        isFirst = false;
+        loading.open();
+        await continued.opened;
+        return reply;
+      }) as typeof client.hmgetBuffer;
+      const reader = fixture().reader({}, client);
+      const found = reader.lookup("1.0.0.1");
+      await loading.opened;
+      const switched = nextVersion(other);
+      await fixture().import(manyRanges(300, "b"));
+      // The push of the change has come to this client.
+      await switched;
+      continued.open();
+      expect((await found).place?.cityName).toBe("b0");
     });
 
     if (mode === "cluster")

@@ -20,8 +20,8 @@ const database = "city";
 export interface Fixture {
   /** A new client of the user whose objects are tested, gone after the test. */
   connect: TestRedis<RedisMode>["connect"];
-  /** A reader on the shared client under the test's prefix, closed after the test. */
-  reader(options?: GeoIpOptions): GeoIp;
+  /** A reader under the test's prefix, by default on the shared client, closed after the test. */
+  reader(options?: GeoIpOptions, client?: Parameters<typeof createGeoIp>[0]): GeoIp;
   /** Imports; without a source, the synthetic city files. */
   import(source?: Parameters<typeof importGeoIp>[2], options?: ImportOptions): Promise<ImportResult>;
   rollback(): Promise<string>;
@@ -35,8 +35,8 @@ export const fixtureOf = (redis: TestRedis<RedisMode>, login?: Login): Fixture =
   const clients = clientsOf(redis, login);
   return {
     connect: clients.connect,
-    reader: (options) => {
-      const reader = createGeoIp(clients.shared(), database, { prefix: redis.prefix, deadlineMs: 10_000, ...options });
+    reader: (options, client = clients.shared()) => {
+      const reader = createGeoIp(client, database, { prefix: redis.prefix, deadlineMs: 10_000, ...options });
       redis.defer(() => reader.close());
       return reader;
     },
