@@ -250,6 +250,21 @@ describe("a receiver", () => {
     expect((await fixture.receiver().run(countWords, { until: "empty" })).lines).toBe(3_000);
   });
 
+  it("does not end a file whose text is not the shipped one, though each of its chunks is whole", async () => {
+    await fixture.shipper({ codec: "none" }).send("a", Readable.from(["one\ntwo\n"]));
+    const { id } = (await fixture.shipper().status())!.files[0]!;
+    const [field, receiver] = [`${id}:crc`, fixture.receiver()];
+    const shipped = (await fixture.db.hget(fixture.keys.files, field))!;
+    await fixture.db.hset(fixture.keys.files, field, "1");
+    expect(await rejection(receiver.run(countWords, { until: "empty" }))).toMatchObject({
+      code: "KIT_LOGSHIP_BAD_DATA",
+      message: expect.stringContaining("differs from what its shipper read") as string,
+    });
+    await fixture.db.hset(fixture.keys.files, field, shipped);
+    await fixture.receiver().run(countWords, { until: "empty" });
+    expect(await receiver.results("words")).toEqual(wordsOf(["one", "two"]));
+  });
+
   it("holds no more text than it may fetch ahead, however well that was compressed", async () => {
     const line = `${"x".repeat(1_023)}\n`;
     await fixture.shipper().send("a", Readable.from([line.repeat(16_384)]));

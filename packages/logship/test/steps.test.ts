@@ -156,6 +156,24 @@ describe("one step of a script", () => {
     expect([2 * unit > 4_096, bytes]).toEqual([true, unit]);
   });
 
+  it("commit: refuses chunks whose reservation has ended, though they are still there", async () => {
+    const { keys, db } = fixture;
+    const [chunkBytes, leaseMs] = [2_048, 60_000];
+    const { id: file, fence } = (await open("s", "", { chunkBytes })) as { id: number; fence: string };
+    const own = { file, fence, chunkBytes, leaseMs };
+    await scripts.reserve.run(context, keys, { ...own, want: 0 }, timing);
+    await db.set(keys.chunk("part"), "x", "PX", leaseMs);
+    const facts = [{ part: "part", size: 1, text: 1, crc: 1, lines: 0 }];
+    const committing = { ...own, first: 0, want: 0, crcBefore: 0, crcAfter: 1, events: keys.events, facts };
+    const commit = async (): Promise<string> =>
+      (await scripts.commit.run(context, { ...keys, written: [keys.chunk("part")] }, committing, timing)).state;
+    const [lease = "", ending = ""] = await db.zrange(keys.leases, "0", "-1", "WITHSCORES");
+    await db.zadd(keys.leases, "1", lease);
+    expect([await commit(), await db.exists(keys.chunks)]).toEqual(["expired", 0]);
+    await db.zadd(keys.leases, ending, lease);
+    expect([await commit(), await db.exists(keys.chunks)]).toEqual(["committed", 1]);
+  });
+
   it("open and join: give the same fence when they are repeated, so that no process is fenced off by its own copy", async () => {
     const first = await open("s", "");
     expect(await open("s", "")).toEqual(first);
