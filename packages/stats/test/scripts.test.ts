@@ -164,6 +164,16 @@ describe("merge", () => {
       list: keys.slowest(1_000, 0),
     });
 
+  it("adds what a large value has cut off from the sum to its compensation, also over many batches", async () => {
+    let reply = "";
+    for (const [index, value] of [1, 1e100, 1, -1e100].entries()) reply = await merge(index + 1, value);
+    const [sums, compensations] = [5, 6].map((at) => [at, at + 8].map((field) => Number(reply.split(" ")[field])));
+    expect([sums, compensations]).toEqual([
+      [0, 0],
+      [2, 2],
+    ]);
+  });
+
   it("merges into the window and all of time, with expiries, once for each batch", async () => {
     expect(await merge(1, 4)).toBe("1 4 0 4 4 4 0 0 1 4 0 4 4 4 0 0");
     const first = await merge(2, 8);
