@@ -43,6 +43,32 @@ describe("a server that restarts", () => {
     expect(await rejection(listening)).toBe("enough");
   });
 
+  it("with an older snapshot reports the fork to a listener, also when as many messages came as were lost", async () => {
+    const chat = await made();
+    await sendMany(chat, "ann", 1);
+    const { messages, heads, activity, meta, positions } = fixture.keysOf(room);
+    const keys = [
+      messages,
+      heads,
+      activity,
+      meta,
+      positions,
+      fixture.memberKey(room, "ann"),
+      fixture.memberKey(room, "bob"),
+    ];
+    const snapshot = await Promise.all(keys.map((key) => fixture.db.dumpBuffer(key)));
+    await chat.send(room, { from: "ann", body: "lost" });
+    const bodies: unknown[] = [];
+    const ending = new AbortController();
+    const listening = chat.listen("bob", { signal: ending.signal }).each(({ body }) => void bodies.push(body));
+    await eventually(() => expect(bodies).toEqual(["m1", "lost"]));
+    await Promise.all(keys.map((key, index) => fixture.db.restore(key, 0, snapshot[index]!, "REPLACE")));
+    await chat.send(room, { from: "ann", body: "other" });
+    await eventually(() => expect(bodies.slice(2)).toContain("other"));
+    ending.abort("enough");
+    expect(await rejection(listening)).toBe("enough");
+  });
+
   it("with an older snapshot reports the fork to a listener, and refuses acknowledgements of what was lost", async () => {
     const chat = await made();
     await sendMany(chat, "ann", 3);

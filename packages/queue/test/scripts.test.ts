@@ -301,6 +301,18 @@ describe("step", () => {
     expect(await redis.client.exists(keys().limits)).toBe(0);
   });
 
+  it("goes on with its rate when the same one is set again, and begins another with a full bucket", async () => {
+    const fullAt = (): Promise<string | null> => redis.client.hget(keys().limits, "fullAt");
+    await addSome(a, b, c);
+    await limits({ rate: "1 2000000 1" });
+    expect((await run(1, { count: 1 })).entries).toEqual([a]);
+    const before = await fullAt();
+    await limits({ rate: "1 2000000 1" });
+    expect([await fullAt(), (await run(2, { count: 1 })).entries]).toEqual([before, []]);
+    await limits({ rate: "1 1000000 1" });
+    expect((await run(3, { count: 1 })).entries).toEqual([b]);
+  });
+
   it("keeps to the rate of the queue, replies when the next job may begin, and does not count jobs that went back", async () => {
     await addSome(a, b, c);
     // One per 1,000 s, and two at once.
