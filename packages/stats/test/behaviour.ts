@@ -11,7 +11,7 @@ import {
   rejection,
 } from "@tooling/vitest/helpers";
 import * as vitest from "vitest";
-import { describe, expect, it } from "vitest";
+import { describe, expect, it, vi } from "vitest";
 import { CounterOverflowError, type Entry, type Stats, StatsTimeError } from "../src/index.js";
 import * as scripts from "../src/scripts/index.js";
 import { user } from "./acl.js";
@@ -727,6 +727,26 @@ export const statsBehaviour = (mode: RedisMode, login?: Login): void => {
             .counter("flood_total", { labelNames: ["user"] })
             .total({ user: "__overflow__" }),
         ).toBe(999_950);
+      });
+
+      it("of a process has room for a new series when another was idle for ten minutes", async () => {
+        const stats = make();
+        const counter = stats.counter("visits_total", { labelNames: ["user"], maxSeries: 1 });
+        counter.inc({ user: "a" });
+        await stats.flush();
+        const at = await fixture().serverMs();
+        const { now } = performance;
+        const later = vi.spyOn(performance, "now").mockImplementation(() => now.call(performance) + 540_000);
+        try {
+          counter.inc({ user: "b" }, 1, { at });
+          later.mockImplementation(() => now.call(performance) + 660_000);
+          counter.inc({ user: "c" }, 1, { at });
+        } finally {
+          later.mockRestore();
+        }
+        await stats.flush();
+        const reader = other().counter("visits_total", { labelNames: ["user"] });
+        expect(await Promise.all(["b", "c"].map((user) => reader.total({ user })))).toEqual([0, 1]);
       });
 
       it("of the stack is bounded: a listener may count what is dropped, also where there is no room for that", async () => {
