@@ -29,6 +29,7 @@ const forAuthors = [
   "TypedEmitter",
   "addressOf",
   "asKitError",
+  "assertConnections",
   "atDeadline",
   "attach",
   "attachedReplicas",

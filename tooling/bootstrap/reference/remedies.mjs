@@ -40,6 +40,8 @@ export const remedies = {
   KIT_UNAVAILABLE:
     "Repeat the call later, or reply with 503. `kit doctor` says why no server answers ([reachability](../../packages/cli/docs/doctor.md#reachability)).",
   KIT_UNEXPECTED: "Read `cause` and its stack. Where it lies in kit, please report it.",
+  KIT_UNSUPPORTED:
+    "Use a client with connections, as `connect()` gives; over HTTP send text. [Limits](../../packages/core/docs/http.md#limits).",
   KIT_UNKNOWN_OUTCOME:
     "Without an `op`, read the state before you repeat the change. [A program](../../packages/core/docs/recipes.md).",
 

@@ -1,6 +1,7 @@
 import { KitClosedError, type KitError, type RedisArgument, type RedisLike } from "../index.js";
 import {
   type Address,
+  assertConnections,
   Deadline,
   type ExclusiveConnection,
   integer,
@@ -76,6 +77,8 @@ export interface ReplicaReads extends Disposable {
  */
 export const replicaReads = (redis: RedisLike, options: ReplicaReadsOptions = {}): ReplicaReads => {
   const { maxStaleMs, deadlineMs } = resolve("options", options, replicaReadsRules);
+  // Without connections nobody knows which server replies.
+  assertConnections(redis);
   return new Reader(attach(redis), maxStaleMs, deadlineMs);
 };
 

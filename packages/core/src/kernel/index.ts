@@ -47,6 +47,7 @@ export { carryTraces, onTraced, traceCarrier, traced } from "./base/tracing.js";
 export type { TraceCarrier } from "./base/tracing.js";
 export {
   addressOf,
+  assertConnections,
   connectionsOf,
   destroySocket,
   duplicateNode,

@@ -4,6 +4,7 @@ export { attachedReplicas, clusterMembers, infoFields, serverVersion } from "./s
 export {
   addressOf,
   asKitError,
+  assertConnections,
   atDeadline,
   attach,
   backoffMs,

@@ -12,6 +12,10 @@ export type RedisArgument = string | number | Buffer;
 export interface RedisLike {
   readonly status: string;
   call(command: string, ...args: RedisArgument[]): Promise<unknown>;
+  /** As `call`, with the texts of the reply as Buffers. ioredis has a method for each command instead, as `getBuffer`. */
+  callForBytes?(command: string, ...args: RedisArgument[]): Promise<unknown>;
+  /** Whether kit can open no connection beside it: `duplicate()` throws. */
+  readonly isConnectionless?: boolean;
   connect(): Promise<void>;
   disconnect(): void;
   duplicate(...overrides: never[]): RedisLike;
@@ -77,6 +81,15 @@ interface ClusterClient extends RedisLike {
 /** Whether the caller's client routes by slot. `ClientContext.isCluster` finds out whether the *server* is a Cluster. */
 export const isClusterClient = (client: RedisLike): client is ClusterClient =>
   typeof (client as Partial<ClusterClient>).nodes === "function";
+
+/**
+ * For what needs a connection of its own beside the client; before anything is begun that would have to be undone.
+ *
+ * @throws {KitError} `KIT_UNSUPPORTED`: the client has no connections.
+ */
+export const assertConnections = (client: RedisLike): void => {
+  if ((client as RedisLike | undefined)?.isConnectionless) client.duplicate();
+};
 
 /** The connections behind a client: itself, or one per known node. */
 export const connectionsOf = (client: RedisLike): NodeClient[] =>

@@ -1,4 +1,5 @@
 import {
+  assertConnections,
   databaseOf,
   destroySocket,
   duplicateClient,
@@ -88,8 +89,11 @@ export class ClientContext {
    * Connections of our own for one purpose, opened on demand, each checked out by one borrower at a time. The bound is for this
    * client and prefix: another prefix has as many. A detached context has none. `isCallers`: the commands are the caller's, so
    * replies have the form of the client's.
+   *
+   * @throws {KitError} `KIT_UNSUPPORTED`: the client has no connections.
    */
   pool(purpose: string, maxConnections = 8, isCallers = false): ExclusivePool {
+    assertConnections(this.client);
     let pool = this.#pools.get(purpose);
     if (!pool) this.#pools.set(purpose, (pool = new ExclusivePool(this.client, purpose, maxConnections, isCallers)));
     if (this.#holders < 1) pool.close();

@@ -97,13 +97,17 @@ export class Inbox {
     return this.#state === "opening" && performance.now() - this.#downAt < openingMs;
   }
 
-  /** Whether the ACL user may not subscribe or publish: then waiters have to poll. */
+  /** Whether the ACL user may not subscribe or publish, or the client has no connections: then waiters have to poll. */
   get isForbidden(): boolean {
     return this.#state === "forbidden";
   }
 
   /** Begins to subscribe, unless it has. */
   start(): void {
+    if (this.#client.isConnectionless) {
+      this.#state = "forbidden";
+      return;
+    }
     if (this.#state === "closed") {
       this.#state = "opening";
       this.#downAt = performance.now();
@@ -113,8 +117,8 @@ export class Inbox {
 
   /** Resolves once it is subscribed, or forbidden; with false at the deadline. It goes on trying in the background. */
   async open(deadline: Deadline, signal?: AbortSignal): Promise<boolean> {
+    if (!this.isOpen && !this.isForbidden) this.start();
     if (this.isOpen || this.isForbidden) return true;
-    this.start();
     return await settled<boolean>(
       { deadline },
       ({ resolve }) => resolve(false),
@@ -154,7 +158,10 @@ export class Inbox {
     this.start();
     let channel = this.#channels.get(name);
     if (!channel) {
-      this.#channels.set(name, (channel = { listeners: new Set(), state: "down" }));
+      this.#channels.set(
+        name,
+        (channel = { listeners: new Set(), state: this.#client.isConnectionless ? "forbidden" : "down" }),
+      );
       const connection = this.#dedicated.client;
       if (connection) void this.#join(connection, name, channel);
     }

@@ -285,7 +285,7 @@ export class CommandExecutor {
   #wasNeverSent(error: unknown, epoch: number): boolean {
     const { client } = this;
     const mayBeSecond = isClusterClient(client) ? !isOwned(client) : this.connectionEpoch !== epoch;
-    return !mayBeSecond && neverSent.test(String(error));
+    return String(error).startsWith("NotSentError") || (!mayBeSecond && neverSent.test(String(error)));
   }
 
   /** The server's reply error, also where a Cluster client reports only how often it tried. */
@@ -393,10 +393,10 @@ const elsewhere = ({ what }: Call, reply: Error): KitError =>
 /** Whether the client speaks RESP2, and so takes no other commands while it is subscribed. */
 const isSubscribed = (error: unknown): boolean => String(error).includes("in subscriber mode");
 
-/** It uses the command's own method: with automatic pipelining `callBuffer` of ioredis sends another command. */
+/** With ioredis it is the command's own method: with automatic pipelining `callBuffer` sends another command. */
 const callForBytes = (client: RedisLike, command: string, args: readonly RedisArgument[]): Promise<unknown> => {
   const methods = client as unknown as Record<string, (...args: readonly RedisArgument[]) => Promise<unknown>>;
-  return methods[`${command.toLowerCase()}Buffer`]!(...args);
+  return methods["callForBytes"]?.(command, ...args) ?? methods[`${command.toLowerCase()}Buffer`]!(...args);
 };
 
 const probed = new WeakSet<NodeClient>();
